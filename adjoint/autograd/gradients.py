@@ -1,0 +1,150 @@
+"""`autograd.backward` and `autograd.grad`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..core.errors import AutogradError, InvalidType
+from ..core.handle import Handle
+from .engine import roots_of, run_backward
+
+__all__ = ["backward", "grad"]
+
+
+def _sequence(value: Any) -> list[Any]:
+    return [value] if isinstance(value, Handle) or value is None else list(value)
+
+
+def _matching(gradients: Any, count: int, name: str) -> list[Any]:
+    if gradients is None:
+        return [None] * count
+    found = _sequence(gradients)
+    if len(found) != count:
+        raise AutogradError(f"{name}: got {count} tensors and {len(found)} gradients")
+    return found
+
+
+def backward(
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Any = None,
+) -> None:
+    """Add the gradients of `tensors` to the `.grad` of the leaves they depend on.
+
+    Shapes: each of `grad_tensors` has the shape of its tensor; ones where None.
+    Errors: AutogradError for tensors without history, a second backward without `retain_graph`,
+    or saved tensors that were changed in place.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.autograd.backward.html
+
+    >>> x = ad.tensor(3.0, requires_grad=True)
+    >>> ad.autograd.backward(x * x)
+    >>> x.grad
+    tensor(6.)
+    """
+    outputs = _sequence(tensors)
+    roots = roots_of(outputs, _matching(grad_tensors, len(outputs), "backward"), "backward")
+    retain = create_graph if retain_graph is None else retain_graph
+    if inputs is None:
+        run_backward(roots, retain_graph=retain, create_graph=create_graph)
+        return
+    wanted = _sequence(inputs)
+    if not wanted:
+        raise AutogradError("backward: inputs argument cannot be empty")
+    _assert_differentiable(wanted, "backward")
+    reached = run_backward(
+        roots, retain_graph=retain, create_graph=create_graph, targets=[x._node for x in wanted]
+    )
+    for x in wanted:
+        if x._node is not x._leaf and x._node in reached and not x.retains_grad:
+            g = reached[x._node] if create_graph else reached[x._node].detach()
+            x.grad = g if x.grad is None else x.grad + g
+
+
+def _assert_differentiable(inputs: Sequence[Any], name: str) -> None:
+    for i, x in enumerate(inputs):
+        if not isinstance(x, Handle):
+            raise InvalidType(f"{name}: input {i} is a {type(x).__name__}, not a tensor")
+        if x._node is None:
+            raise AutogradError(
+                f"{name}: One of the differentiated Tensors does not require grad (input {i}, "
+                f"shape {tuple(x.shape)}); call requires_grad_() before computing with it"
+            )
+
+
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Any, ...]:
+    """The gradients of the sum of `outputs` with respect to `inputs`; `.grad` is not touched.
+
+    Shapes: one result per input, of its shape; None for one that the outputs do not depend on,
+    where `allow_unused` (zeros where `materialize_grads`).
+    Errors: AutogradError for tensors without history, or an unused input without `allow_unused`.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.autograd.grad.html
+
+    >>> x = ad.tensor(3.0, requires_grad=True)
+    >>> (g,) = ad.autograd.grad(x**3, x, create_graph=True)
+    >>> g.item(), ad.autograd.grad(g, x)[0].item()
+    (27.0, 18.0)
+    """
+    if allow_unused is None:
+        allow_unused = materialize_grads
+    elif materialize_grads and not allow_unused:
+        raise AutogradError("grad: allow_unused cannot be False where materialize_grads is True")
+    ys = _sequence(outputs)
+    xs = _sequence(inputs)
+    if not xs:
+        raise AutogradError("grad: grad requires non-empty inputs.")
+    _assert_differentiable(xs, "grad")
+    if is_grads_batched:
+        return _batched(ys, xs, grad_outputs, create_graph, allow_unused)
+    roots = roots_of(ys, _matching(grad_outputs, len(ys), "grad"), "grad")
+    reached = run_backward(
+        roots,
+        retain_graph=create_graph if retain_graph is None else retain_graph,
+        create_graph=create_graph,
+        targets=[x._node for x in xs],
+        accumulate=False,
+    )
+    results = []
+    for i, x in enumerate(xs):
+        g = reached.get(x._node)
+        if g is None and not allow_unused:
+            raise AutogradError(
+                f"grad: One of the differentiated Tensors appears to not have been used in the "
+                f"graph (input {i}, shape {tuple(x.shape)}). Set allow_unused=True if this is the "
+                "desired behavior."
+            )
+        if g is None and materialize_grads:
+            g = x.new_zeros(x.shape)
+        elif g is not None and not create_graph and g._node is not None:
+            g = g.detach()
+        results.append(g)
+    return tuple(results)
+
+
+def _batched(
+    ys: list[Any], xs: list[Any], grad_outputs: Any, create_graph: bool, allow_unused: bool
+) -> tuple[Any, ...]:
+    """One vector-Jacobian product per entry of the leading dimension of `grad_outputs`."""
+    from ..ops.movement import stack
+
+    batches = _matching(grad_outputs, len(ys), "grad")
+    rows = [
+        grad(ys, xs, [b[i] for b in batches], True, create_graph, allow_unused)
+        for i in range(len(batches[0]))
+    ]
+    return tuple(
+        None if column[0] is None else stack(list(column)) for column in zip(*rows, strict=True)
+    )
+
+

@@ -1,0 +1,35 @@
+"""The reference backend: NumPy's namespace (array API standard names), plus extras.
+
+A name that is not here is a gap: asking for it raises Unsupported.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from ...core.device import register_backend
+from ...core.errors import Unsupported
+
+_EXTRAS: dict[str, Any] = {}
+
+
+def extra(function: Any) -> Any:
+    """Add `function` to the namespace under its own name."""
+    _EXTRAS[function.__name__] = function
+    return function
+
+
+def __getattr__(name: str) -> Any:
+    found = _EXTRAS.get(name)
+    if found is None:
+        found = getattr(np, name, None)
+    if found is None:
+        raise Unsupported(f"{name} on backend 'numpy'; compose it from operations that exist")
+    globals()[name] = found
+    return found
+
+
+register_backend(np.ndarray, sys.modules[__name__])

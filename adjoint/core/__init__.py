@@ -1,0 +1,1 @@
+"""Specs, dtypes, devices, the Op contract, errors and switches; imports nothing else of adjoint."""

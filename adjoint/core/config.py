@@ -1,0 +1,31 @@
+"""Every ADJOINT_* environment variable, in one table."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+
+class Switch(NamedTuple):
+    """One environment variable: its name, default and meaning."""
+
+    name: str
+    default: str
+    meaning: str
+
+
+SWITCHES = (
+    Switch("ADJOINT_SMOKE", "", "set: examples and demos run a few steps only, to be tested"),
+    Switch("ADJOINT_PROGRESS", "auto", "progress bars: auto (only on a terminal), on, off"),
+)
+_BY_NAME = {switch.name: switch for switch in SWITCHES}
+
+
+def read(name: str) -> str:
+    """The value of a switch now.
+
+    >>> from adjoint.core import config
+    >>> config.read("ADJOINT_PROGRESS") in ("auto", "on", "off")
+    True
+    """
+    return os.environ.get(name, _BY_NAME[name].default)

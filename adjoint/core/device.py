@@ -1,0 +1,93 @@
+"""Devices, and the backend that serves each kind of array."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .errors import DeviceError
+
+__all__ = ["device"]
+
+
+class device:  # noqa: N801 - PyTorch's name
+    """Where a tensor's data lives, such as `device("cpu")` or `device("cuda", 0)`.
+
+    Errors: DeviceError for an unknown kind or a malformed string.
+    Source: https://docs.pytorch.org/docs/stable/tensor_attributes.html#torch.device
+
+    >>> ad.device("cuda:1").index
+    1
+    """
+
+    __slots__ = ("index", "type")
+    type: str
+    index: int | None
+
+    def __init__(self, type: str | device | int, index: int | None = None) -> None:
+        if isinstance(type, device):
+            type, index = type.type, type.index if index is None else index
+        if isinstance(type, int):
+            type, index = "cuda", type
+        kind, colon, number = type.partition(":")
+        if kind not in ("cpu", "cuda", "meta") or (colon and not number.isdecimal()):
+            raise DeviceError(f"device: cannot read {type!r}; use 'cpu' or 'cuda:N'")
+        object.__setattr__(self, "type", kind)
+        object.__setattr__(self, "index", int(number) if colon else index)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError("device is immutable")
+
+    def __repr__(self) -> str:
+        inner = f"type='{self.type}'"
+        return f"device({inner})" if self.index is None else f"device({inner}, index={self.index})"
+
+    def __str__(self) -> str:
+        return self.type if self.index is None else f"{self.type}:{self.index}"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, device) and (self.type, self.index) == (other.type, other.index)
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.index))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (device, (self.type, self.index))
+
+
+CPU = device("cpu")
+
+# array type -> the backend's namespace (the "Mat" layer); filled by backends when imported
+_namespaces: dict[type, Any] = {}
+_devices: dict[type, Callable[[Any], device]] = {}
+
+
+def register_backend(
+    array_type: type, namespace: Any, device_of: Callable[[Any], device] = lambda array: CPU
+) -> None:
+    """Say that arrays of `array_type` are served by `namespace` and where such an array lives."""
+    _namespaces[array_type] = namespace
+    _devices[array_type] = device_of
+
+
+def namespace_of(array: Any) -> Any:
+    """The backend namespace that computes with `array`."""
+    return _namespaces[type(array)]
+
+
+def device_of(array: Any) -> device:
+    """The device on which `array` lives."""
+    return _devices[type(array)](array)
+
+
+def as_device(value: Any) -> device:
+    """A device from a device, a string, or None for the default; only those that exist here."""
+    if value is None:
+        return CPU
+    found = value if isinstance(value, device) else device(value)
+    if found.type != "cpu":
+        raise DeviceError(
+            f"device: no backend serves '{found}' in this version; use 'cpu', or check "
+            "adjoint.cuda.is_available() first"
+        )
+    return found

@@ -1,0 +1,252 @@
+"""dtypes and PyTorch's promotion table."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from .errors import DTypeError, InvalidType
+
+__all__ = [
+    "bfloat16", "bool_", "cdouble", "cfloat", "complex64", "complex128", "double", "dtype",
+    "finfo", "float16", "float32", "float64", "float_", "get_default_dtype", "half", "iinfo",
+    "int8", "int16", "int32", "int64", "int_", "long", "promote_types", "set_default_dtype",
+    "short", "uint8",
+]  # fmt: skip
+
+
+class dtype:  # noqa: N801 - PyTorch's name
+    """An element type, such as `adjoint.float32`; one object per type, compared by identity.
+
+    Source: https://docs.pytorch.org/docs/stable/tensor_attributes.html#torch.dtype
+
+    >>> ad.float32.itemsize, ad.float32.is_floating_point
+    (4, True)
+    """
+
+    __slots__ = (
+        "category",
+        "is_complex",
+        "is_floating_point",
+        "is_signed",
+        "itemsize",
+        "name",
+        "numpy",
+    )
+
+    name: str
+    numpy: np.dtype[Any]
+    category: int  # 0 bool, 1 integer, 2 floating point, 3 complex
+
+    def __init__(self, name: str, numpy: Any, category: int) -> None:
+        self.name = name
+        self.numpy = np.dtype(numpy)
+        self.category = category
+        self.itemsize = self.numpy.itemsize
+        self.is_floating_point = category == 2
+        self.is_complex = category == 3
+        self.is_signed = name not in ("bool", "uint8")
+
+    def __repr__(self) -> str:
+        return f"adjoint.{self.name}"
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return (by_name, (self.name,))
+
+    def to_real(self) -> dtype:
+        """The real dtype of the same precision: float32 for complex64."""
+        return {complex64: float32, complex128: float64}.get(self, self)
+
+    def to_complex(self) -> dtype:
+        """The complex dtype of the same precision: complex64 for float32."""
+        return {float32: complex64, float64: complex128, float16: complex64}.get(self, self)
+
+
+bool_ = dtype("bool", np.bool_, 0)
+uint8 = dtype("uint8", np.uint8, 1)
+int8 = dtype("int8", np.int8, 1)
+int16 = short = dtype("int16", np.int16, 1)
+int32 = int_ = dtype("int32", np.int32, 1)
+int64 = long = dtype("int64", np.int64, 1)
+float16 = half = dtype("float16", np.float16, 2)
+bfloat16 = dtype("bfloat16", ml_dtypes.bfloat16, 2)
+float32 = float_ = dtype("float32", np.float32, 2)
+float64 = double = dtype("float64", np.float64, 2)
+complex64 = cfloat = dtype("complex64", np.complex64, 3)
+complex128 = cdouble = dtype("complex128", np.complex128, 3)
+
+ALL = (
+    bool_, uint8, int8, int16, int32, int64,
+    float16, bfloat16, float32, float64, complex64, complex128,
+)  # fmt: skip
+BY_NUMPY: dict[Any, dtype] = {d.numpy: d for d in ALL}
+BY_NAME = {d.name: d for d in ALL}
+LOW_PRECISION = frozenset((float16, bfloat16))
+
+
+def by_name(name: str) -> dtype:
+    """The dtype called `name`, such as "float32"."""
+    if name not in BY_NAME:
+        raise DTypeError(f"dtype: unknown name {name!r}; known: {', '.join(BY_NAME)}")
+    return BY_NAME[name]
+
+
+def from_numpy_dtype(numpy: Any) -> dtype:
+    """The dtype of a NumPy array; raises DTypeError where there is none."""
+    found = BY_NUMPY.get(numpy)
+    if found is None:
+        native = np.dtype(numpy).newbyteorder("=")
+        found = BY_NUMPY.get(native)
+    if found is None:
+        raise DTypeError(
+            f"dtype: NumPy's {numpy} has no counterpart; convert the array, e.g. .astype('float32')"
+        )
+    return found
+
+
+def as_dtype(value: Any) -> dtype:
+    """A dtype from a dtype, one of Python's bool/int/float/complex, a NumPy dtype or a name."""
+    if isinstance(value, dtype):
+        return value
+    if value is bool:
+        return bool_
+    if value is int:
+        return int64
+    if value is float:
+        return float64
+    if value is complex:
+        return complex128
+    if isinstance(value, str):
+        return by_name(value.split(".")[-1])
+    try:
+        return from_numpy_dtype(np.dtype(value))
+    except TypeError:
+        raise InvalidType(f"dtype: expected an adjoint dtype, got {value!r}") from None
+
+
+_SIGNED = (int8, int16, int32, int64)
+
+
+def promote_types(type1: dtype, type2: dtype) -> dtype:
+    """The smallest dtype to which both can be converted, by PyTorch's table.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.promote_types.html
+
+    >>> ad.promote_types(ad.int32, ad.float16)
+    adjoint.float16
+    """
+    a, b = as_dtype(type1), as_dtype(type2)
+    if a is b:
+        return a
+    if a.category > b.category:
+        a, b = b, a
+    if b is complex64 and a is float64:
+        return complex128
+    if a.category != b.category:
+        return b
+    if b.category == 1:
+        if a is uint8 or b is uint8:
+            other = b if a is uint8 else a
+            return int16 if other is int8 else other
+        return a if a.itemsize > b.itemsize else b
+    if {a, b} == {float16, bfloat16}:
+        return float32
+    return a if a.itemsize > b.itemsize else b
+
+
+class _Defaults(threading.local):
+    floating = float32
+
+
+_defaults = _Defaults()
+
+
+def get_default_dtype() -> dtype:
+    """The dtype that floating-point values get when none is named.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.get_default_dtype.html
+
+    >>> ad.get_default_dtype()
+    adjoint.float32
+    """
+    return _defaults.floating
+
+
+def set_default_dtype(d: dtype) -> None:
+    """Set the dtype that floating-point values get when none is named.
+
+    Errors: DTypeError for a dtype that is not floating point.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.set_default_dtype.html
+
+    >>> ad.set_default_dtype(ad.float64)
+    >>> ad.tensor(1.0).dtype
+    adjoint.float64
+    >>> ad.set_default_dtype(ad.float32)
+    """
+    d = as_dtype(d)
+    if not d.is_floating_point:
+        raise DTypeError(f"set_default_dtype: needs a floating-point dtype, got {d}")
+    _defaults.floating = d
+
+
+def of_scalar(value: Any) -> dtype:
+    """The dtype that a Python number alone would get."""
+    if isinstance(value, (bool, np.bool_)):
+        return bool_
+    if isinstance(value, (int, np.integer)):
+        return int64
+    if isinstance(value, (float, np.floating)):
+        return get_default_dtype()
+    if isinstance(value, (complex, np.complexfloating)):
+        return get_default_dtype().to_complex()
+    raise InvalidType(f"expected a tensor or a number, got {type(value).__name__}: {value!r:.60}")
+
+
+class finfo:  # noqa: N801 - PyTorch's name
+    """Numerical limits of a floating-point dtype: bits, eps, max, min, tiny, resolution.
+
+    Source: https://docs.pytorch.org/docs/stable/type_info.html
+
+    >>> ad.finfo(ad.float16).max
+    65504.0
+    """
+
+    def __init__(self, type: dtype | None = None) -> None:
+        d = get_default_dtype() if type is None else as_dtype(type)
+        if d.category < 2:
+            raise DTypeError(f"finfo: needs a floating-point dtype, got {d}; use iinfo")
+        info: Any = ml_dtypes.finfo(d.to_real().numpy)
+        self.dtype = d.name
+        self.bits = int(info.bits)
+        self.eps = float(info.eps)
+        self.max = float(info.max)
+        self.min = float(info.min)
+        self.tiny = self.smallest_normal = float(info.smallest_normal)
+        self.resolution = float(info.resolution)
+
+    def __repr__(self) -> str:
+        return f"finfo(resolution={self.resolution}, min={self.min}, max={self.max}, eps={self.eps}, dtype={self.dtype})"  # noqa: E501 - one line, as PyTorch prints it
+
+
+class iinfo:  # noqa: N801 - PyTorch's name
+    """Numerical limits of an integer dtype: bits, max, min.
+
+    Source: https://docs.pytorch.org/docs/stable/type_info.html
+
+    >>> ad.iinfo(ad.int8).max
+    127
+    """
+
+    def __init__(self, type: dtype) -> None:
+        d = as_dtype(type)
+        if d.category != 1:
+            raise DTypeError(f"iinfo: needs an integer dtype, got {d}; use finfo")
+        info = np.iinfo(d.numpy)
+        self.dtype, self.bits = d.name, int(info.bits)
+        self.max, self.min = int(info.max), int(info.min)
+
+    def __repr__(self) -> str:
+        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"

@@ -1,0 +1,61 @@
+"""The exception classes: each also subclasses the builtin that PyTorch raises in its place."""
+
+from __future__ import annotations
+
+__all__ = [
+    "AdjointError",
+    "AutogradError",
+    "CheckpointError",
+    "DTypeError",
+    "DeviceError",
+    "IndexingError",
+    "InvalidArgument",
+    "InvalidType",
+    "LinalgError",
+    "ShapeError",
+    "Unsupported",
+]
+
+
+class AdjointError(Exception):
+    """Base of every error that adjoint raises on purpose."""
+
+
+class ShapeError(AdjointError, RuntimeError, ValueError):
+    """Shapes do not fit an operation."""
+
+
+class DTypeError(AdjointError, RuntimeError, TypeError):
+    """A dtype does not fit an operation, or two do not promote as asked."""
+
+
+class DeviceError(AdjointError, RuntimeError):
+    """A device is unknown, missing, or differs between inputs."""
+
+
+class IndexingError(AdjointError, IndexError):
+    """An index or a dimension number is out of range."""
+
+
+class InvalidArgument(AdjointError, ValueError, RuntimeError):
+    """An argument's value is outside what the operation accepts."""
+
+
+class InvalidType(AdjointError, TypeError):
+    """An argument is of a type that the operation does not accept."""
+
+
+class AutogradError(AdjointError, RuntimeError):
+    """A gradient was asked for that cannot be computed."""
+
+
+class LinalgError(AdjointError, RuntimeError, ValueError):
+    """A matrix is singular, not positive definite, or a decomposition did not converge."""
+
+
+class CheckpointError(AdjointError, ValueError, RuntimeError):
+    """A file is not a valid checkpoint, or does not fit what it is loaded into."""
+
+
+class Unsupported(AdjointError, NotImplementedError):
+    """A gap: the message names what is missing and the way out."""

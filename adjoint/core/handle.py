@@ -1,0 +1,54 @@
+"""What every layer may know of a tensor: its data, its spec, and where its gradient goes.
+
+`Tensor` (adjoint/tensor.py) adds the user's methods. The types of the fields are defined by the
+layers that own them: `Node`, `Leaf`, `Version` and `View` in adjoint/graph/node.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .device import device, device_of
+from .dtype import BY_NUMPY, dtype, from_numpy_dtype
+from .spec import Size, Spec
+
+
+class Handle:
+    """The state behind a Tensor."""
+
+    __slots__ = ("__dict__", "__weakref__", "_data", "_leaf", "_node", "_version", "_view")
+
+    _data: Any  # a backend's array: never a scalar, shared by all views of one storage
+    _node: Any  # Node or Leaf through which gradients flow back; None where none does
+    _leaf: Any  # Leaf that holds `.grad`; is `_node` for a leaf that requires grad
+    _version: Any  # Version shared by all views of the storage; None stands for version 0
+    _view: Any  # View (base tensor, ops that lead from it to here); None for a base
+
+    @property
+    def shape(self) -> Size:
+        """The sizes of all dimensions."""
+        return Size(self._data.shape)
+
+    @property
+    def dtype(self) -> dtype:
+        """The element type."""
+        numpy = self._data.dtype
+        return BY_NUMPY.get(numpy) or from_numpy_dtype(numpy)
+
+    @property
+    def device(self) -> device:
+        """Where the data lives."""
+        return device_of(self._data)
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return int(self._data.ndim)
+
+    @property
+    def spec(self) -> Spec:
+        """Shape, dtype and device together."""
+        data = self._data
+        numpy = data.dtype
+        found = BY_NUMPY.get(numpy) or from_numpy_dtype(numpy)
+        return Spec(tuple(data.shape), found, device_of(data))

@@ -1,0 +1,186 @@
+"""The Op contract, the registry of primitives, and `apply`, through which every op runs."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from .mode import MODE
+from .spec import Spec
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+
+class Sample(NamedTuple):
+    """One input on which the registry-driven tests run an op."""
+
+    op: Op
+    inputs: tuple[Any, ...]  # NumPy arrays or Python numbers
+    label: str = ""
+    tolerance: float | None = None  # relative; None takes the dtype's default
+    gradients: bool = True  # False at points where the function has no derivative
+    reference: bool = True  # False where no reference computes this sample
+
+
+class Op:
+    """A primitive operation.
+
+    A subclass states everything about itself in one place; its dataclass fields are its identity:
+    equal op and equal inputs give an equal value. Subclasses with fields are frozen dataclasses.
+
+    `needs` says what `gradient` reads: tokens among `x` (the only input), `x1`, `x2`, ... (inputs
+    by position), `xs` (the tuple of all inputs), `y` (the output; the tuple of outputs where there are several),
+    `spec`, `spec1`, ..., `specs` (shapes and dtypes of inputs, which keep no value alive). One
+    string serves all inputs; a tuple gives one string per input: what that input's gradient
+    reads, so that the rest is not stored when only some inputs want gradients.
+
+    `gradient(g, **needed)` gets the cotangent (a tuple of cotangents or None where there are several outputs)
+    and the needed values in the order of `tokens`, None for what was not stored. It returns one
+    entry per input: a Tensor, None, or a function of no arguments that computes the Tensor and
+    is called only where that input wants a gradient. Shapes that were broadcast and dtypes that
+    were promoted are taken back by the engine.
+    """
+
+    needs: ClassVar[str | tuple[str, ...]] = ""
+    n_outputs: ClassVar[int] = 1  # an int, or a property for ops whose fields decide
+    view: ClassVar[bool] = False  # compute may return a view of its first input
+    exact: ClassVar[bool] = False  # moves or compares values: float16/bfloat16 need no float32
+    strict: ClassVar[bool] = False  # infer must run first: compute accepts what it should refuse
+    differentiable: ClassVar[bool] = True  # False: the output never requires grad
+
+    # Derived from `needs` when the class is made.
+    tokens: ClassVar[tuple[str, ...]] = ()
+    wanted_by: ClassVar[tuple[frozenset[str], ...] | None] = None  # per input; None: all alike
+    keeps_values: ClassVar[bool] = False  # a token other than a spec
+
+    def infer(self, *specs: Any) -> Any:
+        """The output's Spec (a tuple of them for several outputs) from the inputs' specs."""
+        raise NotImplementedError(f"{type(self).__name__}.infer")
+
+    def compute(self, xp: Any, *arrays: Any) -> Any:
+        """The output array, computed with backend namespace `xp`."""
+        raise NotImplementedError(f"{type(self).__name__}.compute")
+
+    def gradient(self, g: Any, *needed: Any) -> tuple[Any, ...]:
+        """The vector-Jacobian product, in public ops on Tensors."""
+        raise NotImplementedError(f"{type(self).__name__}.gradient")
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """Inputs for the registry-driven tests; an op without any fails their collection."""
+        raise NotImplementedError(f"{cls.__name__}.samples")
+
+    def reference(self, *arrays: Any) -> Any:
+        """The same value from NumPy or SciPy, computed in another way than `compute`."""
+        raise NotImplementedError(f"{type(self).__name__}.reference")
+
+    @property
+    def name(self) -> str:
+        """The op's name in messages: the class name in snake case."""
+        return snake_case(type(self).__name__)
+
+    def __init_subclass__(cls, abstract: bool = False, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        needs = cls.needs
+        each = (needs,) if isinstance(needs, str) else needs
+        found = {token for text in each for token in text.split()}
+        cls.tokens = tuple(sorted(found, key=_token_order))
+        cls.wanted_by = None if isinstance(needs, str) else tuple(frozenset(t.split()) for t in each)
+        cls.keeps_values = any(not token.startswith("spec") for token in cls.tokens)
+        if "gradient" in cls.__dict__:
+            accepted = len(inspect.signature(cls.gradient).parameters) - 2
+            if accepted != len(cls.tokens):
+                raise TypeError(
+                    f"{cls.__name__}.gradient takes {accepted} values after g, but needs names "
+                    f"{len(cls.tokens)}: {cls.tokens}"
+                )
+        if cls.differentiable and cls.gradient is Op.gradient:
+            cls.differentiable = False
+        if not abstract:
+            REGISTRY[f"{cls.__module__}.{cls.__qualname__}"] = cls
+
+
+def _token_order(token: str) -> tuple[int, str]:
+    return ("xsy".find(token[0]) if not token.startswith("spec") else 9, token)
+
+
+REGISTRY: dict[str, type[Op]] = {}
+
+
+def snake_case(name: str) -> str:
+    """`ScatterAdd` -> `scatter_add`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+def apply(op: Op, *inputs: Any) -> Any:
+    """Run `op` on tensors and Python numbers, the way the current mode says."""
+    return (MODE.get().executor or _eager)(op, inputs)
+
+
+def _not_connected(op: Op, inputs: tuple[Any, ...]) -> Any:
+    raise RuntimeError("adjoint.tensor has not been imported")
+
+
+_eager: Callable[[Op, tuple[Any, ...]], Any] = _not_connected
+
+
+def connect_eager(execute: Callable[[Op, tuple[Any, ...]], Any]) -> None:
+    """Set what runs ops eagerly (called once, where the layers are wired together)."""
+    global _eager
+    _eager = execute
+
+
+# ---- public functions that are also methods ---------------------------------------------------
+
+
+METHODS: dict[str, Callable[..., Any]] = {}
+FUNCTIONS: dict[str, Callable[..., Any]] = {}
+
+
+def public(
+    *, method: bool | str = True, inplace: bool = False, out: bool = False
+) -> Callable[[Callable[..., Any]], Any]:
+    """Declare a public function: `method` makes it a Tensor method too (under another name if a
+    string), `inplace` adds the method with a trailing underscore, `out` the keyword `out=`.
+    """
+
+    def declare(function: Callable[..., Any]) -> Callable[..., Any]:
+        name = function.__name__
+        FUNCTIONS[name] = function
+        if method:
+            METHODS[method if isinstance(method, str) else name] = function
+        if inplace:
+            INPLACE[f"{name}_"] = function
+        return _with_out(function) if out else function
+
+    return declare
+
+
+INPLACE: dict[str, Callable[..., Any]] = {}
+
+
+def _with_out(function: Callable[..., Any]) -> Callable[..., Any]:
+    import functools
+
+    @functools.wraps(function)
+    def with_out(*args: Any, out: Any = None, **kwargs: Any) -> Any:
+        result = function(*args, **kwargs)
+        return result if out is None else write_out(result, out, function.__name__)
+
+    return with_out
+
+
+def _no_out(result: Any, out: Any, name: str) -> Any:
+    raise RuntimeError("adjoint.tensor has not been imported")
+
+
+write_out: Callable[[Any, Any, str], Any] = _no_out
+
+
+def connect_out(write: Callable[[Any, Any, str], Any]) -> None:
+    """Set what copies a result into `out=` (called once, where the layers are wired together)."""
+    global write_out
+    write_out = write

@@ -1,0 +1,111 @@
+"""Spec (shape, dtype, device), broadcasting, axis normalisation."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from .device import CPU, device
+from .dtype import dtype
+from .errors import IndexingError, InvalidType, ShapeError
+
+
+class Size(tuple[int, ...]):
+    """A tensor's shape: a tuple of ints that also counts its elements.
+
+    Source: https://docs.pytorch.org/docs/stable/size.html
+
+    >>> ad.zeros(2, 3).shape.numel()
+    6
+    """
+
+    __slots__ = ()
+
+    def numel(self) -> int:
+        """The number of elements of a tensor of this shape."""
+        return prod(self)
+
+    def __repr__(self) -> str:
+        return f"adjoint.Size({list(self)})"
+
+    def __getitem__(self, index: Any) -> Any:
+        found = tuple.__getitem__(self, index)
+        return Size(found) if isinstance(index, slice) else found
+
+    def __add__(self, other: tuple[Any, ...]) -> Size:
+        return Size(tuple(self) + tuple(other))
+
+
+class Spec(NamedTuple):
+    """All that is known of a value before it is computed."""
+
+    shape: tuple[int, ...]
+    dtype: dtype
+    device: device = CPU
+
+    def with_(self, **changes: Any) -> Spec:
+        """A copy with some fields replaced."""
+        return self._replace(**changes)
+
+
+def prod(sizes: Iterable[int]) -> int:
+    """The product of `sizes`; 1 for none."""
+    total = 1
+    for size in sizes:
+        total *= size
+    return total
+
+
+def broadcast_shapes(*shapes: Sequence[int], op: str = "broadcast_shapes") -> tuple[int, ...]:
+    """The shape to which all `shapes` broadcast; ShapeError names `op` where they do not."""
+    ndim = max((len(shape) for shape in shapes), default=0)
+    result = [1] * ndim
+    for shape in shapes:
+        for i, size in enumerate(shape, ndim - len(shape)):
+            if size != 1 and size != result[i]:
+                if result[i] != 1:
+                    raise ShapeError(
+                        f"{op}: shapes {' and '.join(str(tuple(s)) for s in shapes)} do not "
+                        f"broadcast: sizes {result[i]} and {size} at dimension {i} must be equal "
+                        "or 1; reshape or unsqueeze one of them"
+                    )
+                result[i] = size
+    return tuple(result)
+
+
+def normalize_axis(dim: Any, ndim: int, op: str) -> int:
+    """`dim` counted from the front; IndexingError where it is out of range (0-d counts as 1-d)."""
+    try:
+        axis = operator.index(dim)
+    except TypeError:
+        raise InvalidType(f"{op}: dim must be an int, got {dim!r}") from None
+    span = max(ndim, 1)
+    if not -span <= axis < span:
+        raise IndexingError(
+            f"{op}: Dimension out of range (expected to be in range of [{-span}, {span - 1}], "
+            f"but got {axis}) for a tensor of {ndim} dimensions"
+        )
+    return axis + span if axis < 0 else axis
+
+
+def normalize_axes(dim: Any, ndim: int, op: str) -> tuple[int, ...]:
+    """`dim` (None for all, an int, or several) as a sorted tuple of axes without repeats."""
+    if dim is None:
+        return tuple(range(ndim))
+    if isinstance(dim, (tuple, list)):
+        axes = [normalize_axis(d, ndim, op) for d in dim]
+        if len(set(axes)) != len(axes):
+            raise ShapeError(f"{op}: dim {tuple(dim)} appears multiple times in the list of dims")
+        if not ndim:
+            return ()
+        return tuple(sorted(axes)) if axes else tuple(range(ndim))
+    axis = normalize_axis(dim, ndim, op)
+    return (axis,) if ndim else ()
+
+
+def reduced_shape(shape: Sequence[int], axes: Sequence[int], keepdims: bool) -> tuple[int, ...]:
+    """The shape after reducing `axes`."""
+    if keepdims:
+        return tuple(1 if i in axes else size for i, size in enumerate(shape))
+    return tuple(size for i, size in enumerate(shape) if i not in axes)

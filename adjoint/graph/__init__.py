@@ -1,0 +1,1 @@
+"""Nodes, versions and views: how values came to be. Never mentions gradients."""

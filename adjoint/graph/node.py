@@ -1,0 +1,194 @@
+"""Node (how a value came to be), Version (when it changed), View (which storage it shares)."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from ..core.errors import AutogradError
+from ..core.op import Op
+
+next_order: Callable[[], int] = itertools.count(1).__next__
+
+
+class Version:
+    """Counts the changes of one storage; shared by every tensor that shows it."""
+
+    __slots__ = ("changed_by", "count", "views")
+
+    count: int
+    changed_by: str  # the op that made the last change
+    views: list[weakref.ref[Any]] | None  # live tensors that are views of the storage
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.changed_by = ""
+        self.views = None
+
+    def bump(self, changed_by: str) -> None:
+        """Record a change."""
+        self.count += 1
+        self.changed_by = changed_by
+
+
+class View:
+    """`base` followed by `ops` gives the tensor that holds this."""
+
+    __slots__ = ("base", "ops", "writable")
+
+    base: Any  # a Tensor that is no view itself
+    ops: tuple[Op, ...]
+    writable: str  # "" or the reason why writing through this view is refused
+
+    def __init__(self, base: Any, ops: tuple[Op, ...], writable: str = "") -> None:
+        self.base = base
+        self.ops = ops
+        self.writable = writable
+
+
+RELEASED: Any = ("released",)
+
+
+class Node:
+    """One recorded op: where its inputs came from and the values that its gradient reads."""
+
+    __slots__ = (
+        "__weakref__", "data_type", "extra", "op", "order", "parents", "saved", "shape", "versions",
+    )  # fmt: skip
+
+    op: Op
+    parents: tuple[Any, ...]  # Node, Leaf or None for each input
+    saved: tuple[Any, ...]  # aligned with op.tokens; RELEASED once a backward has used them
+    versions: tuple[int, ...] | None  # of `saved` when it was saved; None: all zero
+    shape: tuple[int, ...]  # of the output; () where there are several outputs
+    data_type: Any  # the output array's dtype
+    order: int  # grows with creation: greater than that of every parent
+    extra: Extra | None
+
+    def __init__(
+        self,
+        op: Op,
+        parents: tuple[Any, ...],
+        saved: tuple[Any, ...],
+        versions: tuple[int, ...] | None,
+        shape: tuple[int, ...],
+        data_type: Any,
+    ) -> None:
+        self.op = op
+        self.parents = parents
+        self.saved = saved
+        self.versions = versions
+        self.shape = shape
+        self.data_type = data_type
+        self.order = next_order()
+        self.extra = None
+
+    def name(self) -> str:
+        """The op's class name, as shown by `repr(tensor)`."""
+        return f"{type(self.op).__name__}Backward"
+
+    @property
+    def next_functions(self) -> tuple[tuple[Any, int], ...]:
+        """The nodes of the inputs, in PyTorch's format of (node, output number)."""
+        return tuple((parent, 0) for parent in self.parents)
+
+    def __repr__(self) -> str:
+        return f"<{self.name()} object at {id(self):#x}>"
+
+    def values(self) -> tuple[Any, ...]:
+        """The saved values; AutogradError where they were released or have changed since."""
+        saved = self.saved
+        if saved is RELEASED:
+            raise AutogradError(
+                f"{self.op.name}: Trying to backward through the graph a second time; the values "
+                "it saved were released by the first backward. Pass retain_graph=True to the "
+                "first backward (or compute the forward again)"
+            )
+        versions = self.versions
+        for i, value in enumerate(saved):
+            version = getattr(value, "_version", None)
+            if version is not None:
+                expected = 0 if versions is None else versions[i]
+                if version.count != expected:
+                    raise AutogradError(
+                        f"{self.op.name}: one of the variables needed for gradient computation "
+                        f"has been modified by an inplace operation: a tensor of shape "
+                        f"{tuple(value.shape)} saved at version {expected} is at version "
+                        f"{version.count}, last changed by {version.changed_by!r}. Clone it "
+                        "before changing it, or use the operation that is not in place"
+                    )
+        return saved
+
+    def release(self) -> None:
+        """Drop the saved values."""
+        if self.op.keeps_values:
+            self.saved = RELEASED
+
+    def get_extra(self) -> Extra:
+        """The node's extras, made when first asked for."""
+        if self.extra is None:
+            self.extra = Extra()
+        return self.extra
+
+
+class Extra:
+    """What few nodes have."""
+
+    __slots__ = ("hooks", "prehooks", "retained", "traceback")
+
+    def __init__(self) -> None:
+        self.hooks: dict[int, Callable[..., Any]] = {}  # on the value flowing into the node
+        self.prehooks: dict[int, Callable[..., Any]] = {}
+        self.retained: Any = None  # Leaf of the tensor that asked to keep what flows in
+        self.traceback: str | None = None  # where the node was made, in anomaly mode
+
+
+class Leaf:
+    """Where a chain of nodes ends: what flows in is kept here, for the tensor to show."""
+
+    __slots__ = ("__weakref__", "after", "data_type", "extra", "grad", "order", "shape", "tensor")
+
+    grad: Any  # Tensor or None
+    tensor: weakref.ref[Any]
+    after: dict[int, Callable[..., Any]] | None  # called with the tensor once `grad` is up to date
+
+    def __init__(self, tensor: Any) -> None:
+        data = tensor._data
+        self.grad = None
+        self.tensor = weakref.ref(tensor)
+        self.after = None
+        self.shape = tuple(data.shape)
+        self.data_type = data.dtype
+        self.order = next_order()
+        self.extra: Extra | None = None
+
+    parents: tuple[Any, ...] = ()
+
+    @property
+    def variable(self) -> Any:
+        """The tensor, while it lives."""
+        return self.tensor()
+
+    def name(self) -> str:
+        """As PyTorch calls it."""
+        return "AccumulateGrad"
+
+    def __repr__(self) -> str:
+        return f"<AccumulateGrad object at {id(self):#x}>"
+
+    get_extra = Node.get_extra
+
+
+class Item(Op, abstract=True):
+    """Output number `index` of a node with several outputs (bookkeeping, never computed)."""
+
+    needs = ""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+    def gradient(self, g: Any) -> tuple[Any, ...]:
+        """The engine handles items itself."""
+        raise AssertionError("Item.gradient is never called")

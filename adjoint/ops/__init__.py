@@ -1,0 +1,1 @@
+"""Primitives (one class each, one file per family) and their compositions."""

@@ -1,0 +1,180 @@
+"""Type promotion of tensors and Python numbers, by PyTorch's rules, and the cast that carries it out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..core import dtype as dt
+from ..core.dtype import dtype, promote_types
+from ..core.errors import DTypeError, InvalidType
+from ..core.handle import Handle
+from ..core.op import Op, Sample, apply, public
+from ..core.spec import Spec
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+__all__ = ["can_cast", "result_type"]
+
+
+@dataclass(frozen=True)
+class Cast(Op):
+    """Conversion to another dtype."""
+
+    to: dtype
+    needs = ""
+    exact = True
+
+    def infer(self, spec: Spec) -> Spec:
+        """The same shape in the new dtype."""
+        return spec.with_(dtype=self.to)
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """A converted copy; complex to real keeps the real part."""
+        if x.dtype.kind == "c" and not self.to.is_complex:
+            x = x.real
+        return x.astype(self.to.numpy)
+
+    def gradient(self, g: Tensor) -> tuple[Any, ...]:
+        """The engine converts back."""
+        return (g,)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """Every pair of dtypes."""
+        values = np.array([[0.0, 1.5, 2.0], [3.0, 1.0, 100.0]])
+        for source in dt.ALL:
+            for target in dt.ALL:
+                yield Sample(cls(target), (values.astype(source.numpy),), f"{source.name}-{target.name}")
+        yield Sample(cls(dt.float64), (np.zeros((0, 2), np.float32),), "empty")
+        yield Sample(cls(dt.float32), (np.array(2.5),), "0-d", gradients=False)
+
+    def reference(self, x: Any) -> Any:
+        """NumPy's own conversion."""
+        real = np.real(x) if self.to.category < 3 else x
+        return np.asarray(real).astype(self.to.numpy)
+
+
+def _combine(higher: dtype | None, lower: dtype | None) -> dtype | None:
+    """The result dtype where operands of one priority meet those of a lower one."""
+    if higher is None or lower is None:
+        return higher or lower
+    if higher.is_complex:
+        return higher
+    if higher.is_floating_point:
+        return higher.to_complex() if lower.is_complex else higher
+    if higher is dt.bool_ or lower.category >= 2:
+        return promote_types(higher, lower)
+    return higher
+
+
+def _join(current: dtype | None, more: dtype) -> dtype:
+    return more if current is None else promote_types(current, more)
+
+
+def common_dtype(values: Iterable[Any], name: str = "result_type") -> dtype:
+    """The dtype in which tensors and Python numbers meet: tensors with dimensions decide before
+    0-d tensors, and those before numbers, unless a later one is of a higher category.
+    """
+    dimensioned: dtype | None = None
+    zero_dim: dtype | None = None
+    number: dtype | None = None
+    for value in values:
+        if isinstance(value, Handle):
+            if value._data.ndim:
+                dimensioned = _join(dimensioned, value.dtype)
+            else:
+                zero_dim = _join(zero_dim, value.dtype)
+        else:
+            try:
+                number = _join(number, dt.of_scalar(value))
+            except InvalidType as error:
+                raise InvalidType(f"{name}: {error}") from None
+    found = _combine(_combine(dimensioned, zero_dim), number)
+    if found is None:
+        raise InvalidType(f"{name}: needs at least one tensor or number")
+    return found
+
+
+def cast(x: Tensor, to: dtype) -> Tensor:
+    """`x` in dtype `to`; `x` itself where it has it already."""
+    if x._data.dtype is to.numpy or x.dtype is to:
+        return x
+    result: Tensor = apply(Cast(to), x)
+    return result
+
+
+def promote(name: str, *values: Any, floating: bool = False) -> tuple[dtype, list[Any]]:
+    """The common dtype of `values` and the values brought to it (numbers that fit stay numbers).
+
+    With `floating`, integers and bools become the default floating-point dtype.
+    """
+    common = common_dtype(values, name)
+    if floating and common.category < 2:
+        common = dt.get_default_dtype()
+    return common, [
+        cast(v, common) if isinstance(v, Handle) else number(v, common) for v in values
+    ]
+
+
+def number(value: Any, to: dtype) -> Any:
+    """A Python number that an array of dtype `to` takes without being promoted itself."""
+    if to.category == 1:
+        if isinstance(value, (bool, int)):
+            if not -(2 ** (8 * to.itemsize - 1)) <= value < 2 ** (8 * to.itemsize - 1):
+                return int(np.asarray(value % 2 ** (8 * to.itemsize), np.uint64).astype(to.numpy))
+            return int(value) if to.is_signed or value >= 0 else int(value) % 256
+        return int(value)
+    if to.category == 2:
+        return float(value)
+    if to.category == 3:
+        return complex(value)
+    return bool(value)
+
+
+def as_tensor_like(value: Any, like: Tensor) -> Tensor:
+    """`value` as a tensor beside `like`; a number becomes 0-d in the dtype it promotes to."""
+    if isinstance(value, Handle):
+        return value  # type: ignore[return-value]
+    result: Tensor = like.new_tensor(value, dtype=common_dtype((like, value)))
+    return result
+
+
+@public(method=False)
+def result_type(tensor1: Any, tensor2: Any) -> dtype:
+    """The dtype that an operation on both (tensors or numbers) would give.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.result_type.html
+
+    >>> ad.result_type(ad.tensor([1, 2]), 1.0)
+    adjoint.float32
+    """
+    return common_dtype((tensor1, tensor2))
+
+
+@public(method=False)
+def can_cast(from_: dtype, to: dtype) -> bool:
+    """Whether an in-place operation may store `from_` values in a tensor of dtype `to`.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.can_cast.html
+
+    >>> ad.can_cast(ad.float32, ad.int32)
+    False
+    """
+    source, target = dt.as_dtype(from_), dt.as_dtype(to)
+    if source.is_signed and target is dt.uint8 and source is not dt.bool_:
+        return False
+    return source.category <= target.category
+
+
+def assert_can_store(name: str, result: dtype, target: dtype) -> None:
+    """Refuse to write `result` values into a tensor of dtype `target`."""
+    if result.category > target.category:
+        raise DTypeError(
+            f"{name}: result type {result} can't be cast to the desired output type {target}; "
+            "use the operation that is not in place, or convert the tensor first"
+        )

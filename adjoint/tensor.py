@@ -1,0 +1,682 @@
+"""The user's Tensor: the one place where data, ops, graph and autograd are wired together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .autograd import engine, inplace, tape
+from .autograd.gradients import backward as autograd_backward
+from .backends import numpy as numpy_backend
+from .core import dtype as dt
+
+from .core.errors import AutogradError, DTypeError, InvalidArgument, InvalidType, ShapeError
+from .core.handle import Handle
+from .core.op import METHODS
+from .graph.node import Leaf
+from .ops import elementwise as ew
+
+__all__ = ["RemovableHandle", "Tensor"]
+
+assert numpy_backend  # importing it registers it
+
+
+class RemovableHandle:
+    """Undoes a registration: `remove()`, or leaving a `with` block.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.utils.hooks.RemovableHandle.html
+
+    >>> x = ad.ones(1, requires_grad=True)
+    >>> with x.register_hook(lambda g: g * 2):
+    ...     x.sum().backward()
+    >>> x.grad
+    tensor([2.])
+    """
+
+    _next = 0
+
+    def __init__(self, hooks: dict[int, Any]) -> None:
+        RemovableHandle._next += 1
+        self.id = RemovableHandle._next
+        self._hooks = hooks
+
+    def remove(self) -> None:
+        """Take the hook away; a second time does nothing."""
+        self._hooks.pop(self.id, None)
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        self.remove()
+
+
+class Tensor(Handle):
+    """An array with automatic differentiation.
+
+    Make one with `adjoint.tensor(data)`. `Tensor(2, 3)` gives uninitialised memory of that shape
+    and `Tensor([1, 2])` a tensor of the default dtype, as in PyTorch.
+
+    Source: https://docs.pytorch.org/docs/stable/tensors.html
+
+    >>> x = ad.tensor([1.0, 2.0], requires_grad=True)
+    >>> (x * x).sum().backward()
+    >>> x.grad
+    tensor([2., 4.])
+    """
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:  # methods made from public functions are attached below
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    def __new__(cls, *data: Any, device: Any = None) -> Any:
+        """See the class."""
+        from .ops import creation
+
+        if len(data) == 1 and not isinstance(data[0], int):
+            source = creation.tensor(data[0], dtype=dt.get_default_dtype(), device=device)
+        else:
+            source = creation.empty(*(data or (0,)), device=device)
+        return adopt(cls, source)
+
+    # ---- gradients ---------------------------------------------------------------------------
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether gradients flow back to this tensor; may be set on leaves."""
+        return self._node is not None
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self.requires_grad_(value)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Start or stop recording operations on this leaf, in place.
+
+        Errors: AutogradError for integers, and when stopping a tensor that was computed.
+        Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.requires_grad_.html
+
+        >>> ad.zeros(2).requires_grad_().requires_grad
+        True
+        """
+        if requires_grad == (self._node is not None):
+            return self
+        if requires_grad:
+            if self.dtype.category < 2:
+                raise AutogradError(
+                    "requires_grad_: only Tensors of floating point and complex dtype can require "
+                    f"gradients, not {self.dtype}; convert with .float() first"
+                )
+            if self._version is tape.INFERENCE:
+                raise AutogradError(
+                    "requires_grad_: Setting requires_grad=True on inference tensor outside "
+                    "InferenceMode is not allowed; clone it first"
+                )
+            if self._leaf is None or tuple(self._data.shape) != self._leaf.shape:
+                self._leaf = Leaf(self)
+            self._node = self._leaf
+        else:
+            if self._node is not self._leaf:
+                raise AutogradError(
+                    "requires_grad_: you can only change requires_grad flags of leaf variables; "
+                    "use .detach() to get a tensor without history"
+                )
+            self._node = None
+        return self
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether this tensor was made by the user, not computed from one that requires grad."""
+        return self._node is None or self._node is self._leaf
+
+    @property
+    def grad_fn(self) -> Any:
+        """The Node that recorded how this tensor was computed; None for a leaf."""
+        return None if self._node is self._leaf else self._node
+
+    @property
+    def output_nr(self) -> int:
+        """Which output of its op this tensor is."""
+        op = getattr(self._node, "op", None)
+        return getattr(op, "index", 0) if isinstance(op, tape.Item) else 0
+
+    @property
+    def grad(self) -> Any:
+        """The gradient accumulated by `backward`; None before."""
+        leaf = self._leaf
+        return None if leaf is None else leaf.grad
+
+    @grad.setter
+    def grad(self, value: Any) -> None:
+        if value is not None:
+            if not isinstance(value, Tensor):
+                raise InvalidType(
+                    f"grad: assigned grad expected to be a Tensor or None but got "
+                    f"{type(value).__name__}"
+                )
+            if value._data.shape != self._data.shape:
+                raise ShapeError(
+                    f"grad: assigned grad has data of a different size: {tuple(value.shape)}, the "
+                    f"tensor's is {tuple(self.shape)}"
+                )
+            if value.dtype is not self.dtype:
+                raise DTypeError(
+                    f"grad: assigned grad has data of a different type: {value.dtype}, the "
+                    f"tensor's is {self.dtype}"
+                )
+            if value is self:
+                raise AutogradError("grad: can't assign Variable as its own grad")
+        if self._leaf is None:
+            if value is None:
+                return
+            self._leaf = Leaf(self)
+        self._leaf.grad = value
+
+    @grad.deleter
+    def grad(self) -> None:
+        if self._leaf is not None:
+            self._leaf.grad = None
+
+    def backward(
+        self,
+        gradient: Any = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Any = None,
+    ) -> None:
+        """Add the gradients of this tensor (of its sum, without `gradient`) to the leaves' `.grad`.
+
+        Shapes: `gradient` has the shape of this tensor.
+        Errors: AutogradError where nothing was recorded, or the graph was used up already.
+        Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.backward.html
+
+        >>> x = ad.tensor(3.0, requires_grad=True)
+        >>> (x * x).backward()
+        >>> x.grad
+        tensor(6.)
+        """
+        if inputs is None and not create_graph:
+            node = self._node
+            if node is not None:
+                engine.run_backward(
+                    ((node, engine.seed(self, gradient)),),
+                    retain_graph=bool(retain_graph),
+                    create_graph=False,
+                )
+                return
+        autograd_backward(self, gradient, retain_graph, create_graph, inputs)
+
+    def retain_grad(self) -> None:
+        """Keep the gradient of this computed tensor in `.grad` too.
+
+        Errors: AutogradError for a tensor that does not require grad.
+        Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.retain_grad.html
+
+        >>> x = ad.ones(1, requires_grad=True)
+        >>> y = x * 2
+        >>> y.retain_grad()
+        >>> (y * 3).backward()
+        >>> y.grad
+        tensor([3.])
+        """
+        node = self._node
+        if node is None:
+            raise AutogradError("retain_grad: can't retain_grad on Tensor that has requires_grad=False")
+        if node is self._leaf:
+            return
+        if self._leaf is None:
+            self._leaf = Leaf(self)
+        node.get_extra().retained = self._leaf
+
+    @property
+    def retains_grad(self) -> bool:
+        """Whether `retain_grad` was called on this computed tensor."""
+        node = self._node
+        if node is None or node is self._leaf or node.extra is None:
+            return False
+        return node.extra.retained is self._leaf and self._leaf is not None
+
+    def register_hook(self, hook: Callable[[Any], Any]) -> RemovableHandle:
+        """Call `hook` with this tensor's fresh gradient in each backward; it may return another.
+
+        Errors: AutogradError for a tensor that does not require grad.
+        Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.register_hook.html
+
+        >>> x = ad.ones(1, requires_grad=True)
+        >>> handle = x.register_hook(lambda g: g * 10)
+        >>> x.sum().backward()
+        >>> x.grad
+        tensor([10.])
+        """
+        if self._node is None:
+            raise AutogradError(
+                "register_hook: cannot register a hook on a tensor that doesn't require gradient"
+            )
+        hooks = self._node.get_extra().hooks
+        handle = RemovableHandle(hooks)
+        hooks[handle.id] = hook
+        return handle
+
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Any], Any]) -> RemovableHandle:
+        """Call `hook(tensor)` once this leaf's `.grad` is up to date, in each backward.
+
+        Errors: AutogradError for a tensor that is not a leaf requiring grad.
+        Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.register_post_accumulate_grad_hook.html
+
+        >>> x = ad.ones(1, requires_grad=True)
+        >>> handle = x.register_post_accumulate_grad_hook(lambda p: print(p.grad))
+        >>> x.sum().backward()
+        tensor([1.])
+        """
+        if self._node is None or self._node is not self._leaf:
+            raise AutogradError(
+                "register_post_accumulate_grad_hook: post accumulate grad hooks cannot be "
+                "registered on non-leaf tensors; use register_hook"
+            )
+        if self._leaf.after is None:
+            self._leaf.after = {}
+        handle = RemovableHandle(self._leaf.after)
+        self._leaf.after[handle.id] = hook
+        return handle
+
+    def detach(self) -> Tensor:
+        """A tensor that shares this one's storage and has no history.
+
+        Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.detach.html
+
+        >>> (ad.ones(1, requires_grad=True) * 2).detach().requires_grad
+        False
+        """
+        result: Tensor = tape.alias(self)
+        return result
+
+    def detach_(self) -> Tensor:
+        """Forget this tensor's history, in place.
+
+        Errors: AutogradError for a view, whose base would keep it.
+        Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.detach_.html
+
+        >>> (ad.ones(1, requires_grad=True) * 2).detach_().is_leaf
+        True
+        """
+        if self._view is not None and self._node is not None:
+            raise AutogradError("detach_: can't detach views in-place; use detach() instead")
+        self._node = None
+        return self
+
+    @property
+    def data(self) -> Tensor:
+        """This tensor's storage without history or version; assigning replaces the storage."""
+        result: Tensor = tape.wrap(self._data)
+        return result
+
+    @data.setter
+    def data(self, value: Any) -> None:
+        if not isinstance(value, Tensor):
+            raise InvalidType(f"data: expected a Tensor, got {type(value).__name__}")
+        if self._node is not None and value.dtype.category < 2:
+            raise DTypeError("data: a tensor that requires grad needs floating-point data")
+        self._data = value._data
+        if self._leaf is not None:
+            self._leaf.shape = tuple(value._data.shape)
+            self._leaf.data_type = value._data.dtype
+
+    def freeze(self) -> Tensor:
+        """Store no gradient for this leaf from now on; `requires_grad_(False)`.
+
+        >>> ad.ones(1, requires_grad=True).freeze().is_frozen
+        True
+        """
+        return self.requires_grad_(False)
+
+    def unfreeze(self) -> Tensor:
+        """Store gradients for this leaf again; `requires_grad_(True)`.
+
+        >>> ad.ones(1).freeze().unfreeze().is_frozen
+        False
+        """
+        return self.requires_grad_(True)
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether this is a leaf that gets no gradient."""
+        return self._node is None
+
+    def is_inference(self) -> bool:
+        """Whether this tensor was made in inference mode.
+
+        >>> ad.ones(1).is_inference()
+        False
+        """
+        return self._version is tape.INFERENCE
+
+    @property
+    def _base(self) -> Any:
+        """The tensor of which this one is a view; None for a tensor that is no view."""
+        return None if self._view is None else self._view.base
+
+    def _is_view(self) -> bool:
+        return self._view is not None
+
+    # ---- facts ----------------------------------------------------------------------------------
+
+    def size(self, dim: int | None = None) -> Any:
+        """The shape, or the size of one dimension.
+
+        >>> ad.zeros(2, 3).size(), ad.zeros(2, 3).size(-1)
+        (adjoint.Size([2, 3]), 3)
+        """
+        if dim is None:
+            return self.shape
+        from .core.spec import normalize_axis
+
+        return self.shape[normalize_axis(dim, self.ndim, "size")]
+
+    def dim(self) -> int:
+        """The number of dimensions.
+
+        >>> ad.zeros(2, 3).dim()
+        2
+        """
+        return self.ndim
+
+    ndimension = dim
+
+    def numel(self) -> int:
+        """The number of elements.
+
+        >>> ad.zeros(2, 3).numel()
+        6
+        """
+        return int(self._data.size)
+
+    nelement = numel
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that the elements take."""
+        return int(self._data.size * self._data.dtype.itemsize)
+
+    def element_size(self) -> int:
+        """The bytes that one element takes.
+
+        >>> ad.zeros(2).element_size()
+        4
+        """
+        return int(self._data.dtype.itemsize)
+
+    @property
+    def itemsize(self) -> int:
+        """The bytes that one element takes."""
+        return int(self._data.dtype.itemsize)
+
+    def stride(self, dim: int | None = None) -> Any:
+        """The steps in memory, in elements, along all dimensions or one.
+
+        >>> ad.zeros(2, 3).stride()
+        (3, 1)
+        """
+        item = self._data.dtype.itemsize
+        strides = tuple(s // item for s in self._data.strides)
+        return strides if dim is None else strides[dim]
+
+    def storage_offset(self) -> int:
+        """Where this view begins in its storage, in elements.
+
+        >>> ad.arange(4)[2:].storage_offset()
+        2
+        """
+        return (self.data_ptr() - _owner(self._data).ctypes.data) // self._data.dtype.itemsize
+
+    def is_contiguous(self, memory_format: Any = None) -> bool:
+        """Whether the elements lie in row-major order without gaps.
+
+        >>> ad.zeros(2, 3).T.is_contiguous()
+        False
+        """
+        return bool(self._data.flags.c_contiguous)
+
+    def data_ptr(self) -> int:
+        """The address of the first element."""
+        return int(self._data.ctypes.data)
+
+    def is_floating_point(self) -> bool:
+        """Whether the dtype is a floating-point one.
+
+        >>> ad.zeros(1).is_floating_point()
+        True
+        """
+        return self.dtype.is_floating_point
+
+    def is_complex(self) -> bool:
+        """Whether the dtype is complex.
+
+        >>> ad.zeros(1).is_complex()
+        False
+        """
+        return self.dtype.is_complex
+
+    def is_signed(self) -> bool:
+        """Whether the dtype has negative numbers.
+
+        >>> ad.zeros(1, dtype=ad.uint8).is_signed()
+        False
+        """
+        return self.dtype.is_signed
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether the data lives on a CUDA device."""
+        return self.device.type == "cuda"
+
+    is_sparse = False
+    is_quantized = False
+    is_nested = False
+    is_meta = False
+    names: Any = None
+    layout = "strided"
+
+    def get_device(self) -> int:
+        """The CUDA device number; -1 on the CPU."""
+        return -1 if self.device.index is None else self.device.index
+
+    @property
+    def _version_count(self) -> int:
+        return 0 if self._version is None else int(self._version.count)
+
+    # ---- values out -------------------------------------------------------------------------------
+
+    def item(self) -> Any:
+        """The value of a tensor of one element, as a Python number.
+
+        Errors: InvalidArgument for any other number of elements.
+        Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.item.html
+
+        >>> ad.tensor([2.5]).item()
+        2.5
+        """
+        data = self._data
+        if data.size != 1:
+            raise InvalidArgument(
+                f"item: a Tensor with {data.size} elements cannot be converted to Scalar "
+                f"(shape {tuple(data.shape)}); use tolist() or index one element"
+            )
+        value = data.item()
+        return value if isinstance(value, (bool, int, float, complex)) else float(value)
+
+    def tolist(self) -> Any:
+        """The values as nested lists of Python numbers.
+
+        Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.tolist.html
+
+        >>> ad.tensor([[1, 2]]).tolist()
+        [[1, 2]]
+        """
+        data = self._data
+        return (data.astype(np.float32) if data.dtype.kind == "V" else data).tolist()
+
+    def numpy(self, *, force: bool = False) -> Any:
+        """A NumPy array that shares this tensor's memory.
+
+        Errors: AutogradError for a tensor that requires grad, unless `force`.
+        Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.numpy.html
+
+        >>> ad.ones(2).numpy()
+        array([1., 1.], dtype=float32)
+        """
+        if self._node is not None and not force:
+            raise AutogradError(
+                "numpy: can't call numpy() on Tensor that requires grad; use "
+                "tensor.detach().numpy() instead"
+            )
+        return self._data
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        data = self.numpy()
+        if dtype is not None and np.dtype(dtype) != data.dtype:
+            if copy is False:
+                raise InvalidArgument("__array__: a conversion needs a copy")
+            return data.astype(dtype)
+        return data.copy() if copy else data
+
+    __array_priority__ = 1000
+
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        return tape.wrap(np.asarray(array))
+
+    def __dlpack__(self, **options: Any) -> Any:
+        if self._node is not None:
+            raise AutogradError(
+                "__dlpack__: can't export tensors that require gradient; use tensor.detach()"
+            )
+        options.pop("stream", None)
+        return self._data.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self._data.__dlpack_device__()
+
+    def __bool__(self) -> bool:
+        data = self._data
+        if data.size != 1:
+            raise InvalidArgument(
+                f"bool: Boolean value of Tensor with {data.size} values is ambiguous (shape "
+                f"{tuple(data.shape)}); use .any() or .all()"
+            )
+        return bool(data.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+    def __index__(self) -> int:
+        if self._data.dtype.kind not in "biu" or self._data.size != 1:
+            raise InvalidType(
+                "index: only integer tensors of a single element can be converted to an index, "
+                f"got shape {tuple(self.shape)} of {self.dtype}"
+            )
+        return int(self._data.item())
+
+    def __len__(self) -> int:
+        if not self._data.ndim:
+            raise InvalidType("len: len() of a 0-d tensor")
+        return int(self._data.shape[0])
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self._data.ndim:
+            raise InvalidType("iter: iteration over a 0-d tensor")
+        return iter(self.unbind(0))
+
+    def __contains__(self, element: Any) -> bool:
+        return bool((self == element).any())
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __repr__(self) -> str:
+        from .printing import format_tensor
+
+        return format_tensor(self)
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec and not self._data.ndim else format(str(self), spec)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        if id(self) in memo:
+            return memo[id(self)]
+        if not self.is_leaf:
+            raise AutogradError(
+                "deepcopy: only Tensors created explicitly by the user (graph leaves) support the "
+                "deepcopy protocol; detach() first"
+            )
+        import copy
+
+        result = adopt(type(self), tape.wrap(self._data.copy()))
+        memo[id(self)] = result
+        for name, value in self.__dict__.items():
+            setattr(result, name, copy.deepcopy(value, memo))
+        if self._node is not None:
+            result.requires_grad_()
+        if self.grad is not None:
+            result.grad = copy.deepcopy(self.grad, memo)
+        return result
+
+    def __copy__(self) -> Any:
+        result = adopt(type(self), tape.alias(self))
+        result._node, result._leaf, result._view = self._node, self._leaf, self._view
+        result.__dict__.update(self.__dict__)
+        return result
+
+    def __reduce__(self) -> Any:
+        if not self.is_leaf:
+            raise AutogradError("pickle: a tensor with history cannot be pickled; detach() first")
+        data = self._data
+        raw = data.astype(np.float32) if data.dtype.kind == "V" else data
+        return (
+            _rebuild,
+            (type(self), raw, self.dtype.name, self.requires_grad, dict(self.__dict__)),
+        )
+
+    # ---- operators ----------------------------------------------------------------------------------
+
+    __add__ = tape.binary_operator(ew.ADD, ew.add)
+    __sub__ = tape.binary_operator(ew.SUB, ew.sub, "iufc")
+    __mul__ = tape.binary_operator(ew.MUL, ew.mul)
+    __truediv__ = tape.binary_operator(ew.DIV, ew.div, "fc")
+
+
+def adopt(cls: type, source: Any) -> Any:
+    """`source`'s data in a new tensor of class `cls`."""
+    tensor = object.__new__(cls)
+    tensor._data = source._data
+    tensor._node = tensor._leaf = tensor._view = None
+    tensor._version = source._version
+    return tensor
+
+
+def _rebuild(cls: type, raw: Any, dtype: str, requires_grad: bool, attributes: Any) -> Any:
+    tensor = adopt(cls, tape.wrap(raw.astype(dt.by_name(dtype).numpy, copy=False)))
+    tensor.__dict__.update(attributes)
+    return tensor.requires_grad_(requires_grad)
+
+
+def _owner(array: Any) -> Any:
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+tape.connect(Tensor)
+inplace.attach(Tensor)
+for _name, _function in METHODS.items():
+    if not hasattr(Tensor, _name):
+        setattr(Tensor, _name, _function)
+
