@@ -7,11 +7,23 @@ from .core.device import *
 from .core.dtype import *
 from .core.errors import *
 from .core.spec import Size
+from .ops.activation import *
+from .ops.complex import *
+from .ops.composite import *
+from .ops.conversion import *
+from .ops.convolution import *
+from .ops.creation import *
 from .ops.elementwise import *
+from .ops.fft import *
+from .ops.indexing import *
+from .ops.linalg import *
 from .ops.matmul import *
 from .ops.movement import *
 from .ops.promotion import *
+from .ops.random import *
 from .ops.reduction import *
+from .ops.scan import *
+from .ops.sort import *
 from .tensor import *
 
 __version__ = "0.1.0"

@@ -14,8 +14,25 @@ from .core import dtype as dt
 
 from .core.errors import AutogradError, DTypeError, InvalidArgument, InvalidType, ShapeError
 from .core.handle import Handle
-from .core.op import METHODS
+from .core.op import FUNCTIONS, METHODS
 from .graph.node import Leaf
+from .ops import (  # all of them: importing a family declares its methods
+    activation,
+    complex,
+    composite,
+    conversion,
+    convolution,
+    creation,
+    fft,
+    indexing,
+    linalg,
+    matmul,
+    movement,
+    random,
+    reduction,
+    scan,
+    sort,
+)
 from .ops import elementwise as ew
 
 __all__ = ["RemovableHandle", "Tensor"]
@@ -75,8 +92,6 @@ class Tensor(Handle):
 
     def __new__(cls, *data: Any, device: Any = None) -> Any:
         """See the class."""
-        from .ops import creation
-
         if len(data) == 1 and not isinstance(data[0], int):
             source = creation.tensor(data[0], dtype=dt.get_default_dtype(), device=device)
         else:
@@ -652,6 +667,71 @@ class Tensor(Handle):
     __mul__ = tape.binary_operator(ew.MUL, ew.mul)
     __truediv__ = tape.binary_operator(ew.DIV, ew.div, "fc")
 
+    def __neg__(self) -> Any:
+        return ew.neg(self)
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __radd__(self, other: Any) -> Any:
+        return ew.add(self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return ew.sub(other, self)
+
+    def __rmul__(self, other: Any) -> Any:
+        return ew.mul(self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return ew.div(other, self)
+
+    def __matmul__(self, other: Any) -> Any:
+        return matmul.matmul(self, other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return matmul.matmul(other, self)
+
+
+def _operator(function_name: str, reflected: bool = False) -> Callable[[Any, Any], Any]:
+    """The operator method that calls the public function of that name."""
+
+    def operator(self: Any, other: Any) -> Any:
+        if isinstance(other, (str, bytes, dict, set, type(None))):
+            return NotImplemented
+        function = FUNCTIONS[function_name]
+        return function(other, self) if reflected else function(self, other)
+
+    return operator
+
+
+for _dunder, _function_name in {
+    "eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge",
+    "pow": "pow", "floordiv": "floor_divide", "mod": "remainder",
+    "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",
+    "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift",
+}.items():  # fmt: skip
+    setattr(Tensor, f"__{_dunder}__", _operator(_function_name))
+    if _dunder not in ("eq", "ne", "lt", "le", "gt", "ge"):
+        setattr(Tensor, f"__r{_dunder}__", _operator(_function_name, reflected=True))
+for _dunder, _function_name in {"abs": "abs", "invert": "bitwise_not"}.items():
+    setattr(Tensor, f"__{_dunder}__", lambda self, name=_function_name: FUNCTIONS[name](self))
+
+
+def _augmented(method: str) -> Callable[[Any, Any], Any]:
+    def operator(self: Any, other: Any) -> Any:
+        return getattr(self, method)(other)
+
+    return operator
+
+
+for _dunder, _method in {
+    "iadd": "add_", "isub": "sub_", "imul": "mul_", "itruediv": "div_", "ipow": "pow_",
+    "ifloordiv": "floor_divide_", "imod": "remainder_", "iand": "bitwise_and_",
+    "ior": "bitwise_or_", "ixor": "bitwise_xor_",
+    "ilshift": "bitwise_left_shift_", "irshift": "bitwise_right_shift_",
+}.items():  # fmt: skip
+    setattr(Tensor, f"__{_dunder}__", _augmented(_method))
+
 
 def adopt(cls: type, source: Any) -> Any:
     """`source`'s data in a new tensor of class `cls`."""
@@ -676,6 +756,11 @@ def _owner(array: Any) -> Any:
 
 tape.connect(Tensor)
 inplace.attach(Tensor)
+creation.wrap = tape.wrap
+_FAMILIES = (
+    activation, complex, composite, conversion, convolution, creation, ew, fft, indexing, linalg,
+    matmul, movement, random, reduction, scan, sort,
+)  # fmt: skip
 for _name, _function in METHODS.items():
     if not hasattr(Tensor, _name):
         setattr(Tensor, _name, _function)

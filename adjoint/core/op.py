@@ -97,8 +97,8 @@ class Op:
                     f"{cls.__name__}.gradient takes {accepted} values after g, but needs names "
                     f"{len(cls.tokens)}: {cls.tokens}"
                 )
-        if cls.differentiable and cls.gradient is Op.gradient:
-            cls.differentiable = False
+        if "differentiable" not in cls.__dict__:
+            cls.differentiable = cls.gradient is not Op.gradient
         if not abstract:
             REGISTRY[f"{cls.__module__}.{cls.__qualname__}"] = cls
 

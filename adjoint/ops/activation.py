@@ -1,0 +1,5 @@
+"""Activations and softmax: functions of primitives."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

@@ -1,0 +1,5 @@
+"""Other compositions of primitives."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

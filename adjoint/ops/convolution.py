@@ -1,0 +1,5 @@
+"""Convolution and pooling."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

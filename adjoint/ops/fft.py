@@ -1,0 +1,5 @@
+"""Discrete Fourier transforms."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

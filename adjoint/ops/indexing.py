@@ -1,0 +1,5 @@
+"""Indexing, gather and scatter."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

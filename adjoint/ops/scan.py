@@ -1,0 +1,5 @@
+"""Running sums, products, extrema."""
+
+from __future__ import annotations
+
+__all__: list[str] = []
