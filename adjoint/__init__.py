@@ -1,5 +1,7 @@
 """adjoint: tensors with automatic differentiation, PyTorch's API, one graph executed four ways."""
 
+from .tensor import *  # first: `tensor` below is the function, not this module  # isort: skip
+
 from . import autograd
 from .autograd.gradients import *
 from .autograd.modes import *
@@ -14,7 +16,6 @@ from .ops.conversion import *
 from .ops.convolution import *
 from .ops.creation import *
 from .ops.elementwise import *
-from .ops.fft import *
 from .ops.indexing import *
 from .ops.linalg import *
 from .ops.matmul import *
@@ -24,6 +25,5 @@ from .ops.random import *
 from .ops.reduction import *
 from .ops.scan import *
 from .ops.sort import *
-from .tensor import *
 
 __version__ = "0.1.0"
