@@ -1,0 +1,51 @@
+# Each target makes .venv and installs what it needs by itself; PYTHON names the interpreter.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+
+.PHONY: run test check lint bench docs clean
+
+run: .venv/.demo  ## train on the real digits, save, reload, predict, draw
+	$(BIN)/adjoint demo
+
+test: .venv/.peers lint  ## all checks
+	$(BIN)/python -m pytest -n auto
+
+check: .venv/.test lint  ## the quick ones, before each commit
+	$(BIN)/python -m pytest -x tests/test_end_to_end.py
+
+lint: .venv/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/mypy
+
+bench: .venv/.peers  ## ratios to PyTorch, measured interleaved
+	$(BIN)/python -m benchmarks
+
+docs: .venv/.docs  ## guide and reference as a web site in site/
+	$(BIN)/python docs/build_reference.py
+	$(BIN)/mkdocs build --strict --quiet
+	@echo "open site/index.html"
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+.venv/.demo: .venv/bin/python pyproject.toml
+	$(PIP) --editable ".[demo]"
+	@touch $@
+
+.venv/.test: .venv/bin/python pyproject.toml
+	$(PIP) --editable ".[test]"
+	@touch $@
+
+.venv/.peers: .venv/.test
+	$(PIP) torch==2.13.0
+	@touch $@
+
+.venv/.docs: .venv/bin/python pyproject.toml
+	$(PIP) --editable ".[docs]"
+	@touch $@
+
+clean:
+	rm -rf .venv site runs build *.egg-info
