@@ -105,7 +105,10 @@ def _walk(
                 heappush(heap, (-owner.order, owner))
             slots[op.index] = g
             continue
-        gradients = op.gradient(g, *node.values())
+        saved = node.values()
+        if create_graph and "y" in op.tokens:
+            saved = _with_history(node, saved)
+        gradients = op.gradient(g, *saved)
         if not retain_graph:
             node.release()
         if anomaly:
@@ -131,6 +134,26 @@ def _walk(
                 pending[parent] = before + value
         del value, gradients
     return reached
+
+
+def _with_history(node: Node, saved: tuple[Any, ...]) -> tuple[Any, ...]:
+    """`saved` with the output tied to its node again (it is saved without, to avoid a cycle)."""
+    place = node.op.tokens.index("y")
+    y = saved[place]
+    tied: Any = y
+    if isinstance(y, tuple):
+        tied = tuple(
+            wrap(each._data, _item(node, i, each._data), each._version) for i, each in enumerate(y)
+        )
+    elif y is not None:
+        tied = wrap(y._data, node, y._version)
+    return (*saved[:place], tied, *saved[place + 1 :])
+
+
+def _item(node: Node, i: int, data: Any) -> Node | None:
+    if data.dtype.kind not in "fcV":
+        return None
+    return Node(Item(i), (node,), (), None, data.shape, data.dtype)
 
 
 def conform(g: Any, target: Any) -> Any:
