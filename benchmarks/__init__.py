@@ -1,0 +1,1 @@
+"""Benchmarks: every figure is a ratio to a peer, measured interleaved in one process."""

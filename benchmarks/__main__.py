@@ -1,0 +1,9 @@
+"""`python -m benchmarks [name ...]`: run all benchmarks, or those named."""
+
+import importlib
+import sys
+
+NAMES = ("overhead", "training")
+
+for name in sys.argv[1:] or NAMES:
+    importlib.import_module(f"benchmarks.{name}").main()

@@ -1,0 +1,66 @@
+"""Interleaved timing: ours, theirs, ours, theirs, ...; the median of the rounds' ratios."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Ratio(NamedTuple):
+    """What one comparison gave; times in microseconds a call."""
+
+    ours: float
+    theirs: float
+    ratio: float  # theirs / ours: above 1 where we are faster
+    low: float  # quartiles of the rounds' ratios
+    high: float
+
+
+def _time(function: Callable[[], object], calls: int) -> float:
+    begin = time.perf_counter()
+    for _ in range(calls):
+        function()
+    return (time.perf_counter() - begin) / calls * 1e6
+
+
+def compare(
+    ours: Callable[[], object],
+    theirs: Callable[[], object],
+    rounds: int = 15,
+    seconds: float = 0.03,
+) -> Ratio:
+    """Compare two functions of no arguments over `rounds` rounds of about `seconds` each."""
+    for function in (ours, theirs):
+        function()
+    calls = [max(1, int(seconds * 1e6 / max(_time(f, 3), 0.1))) for f in (ours, theirs)]
+    gc.collect()
+    gc.disable()
+    try:
+        times = [(_time(ours, calls[0]), _time(theirs, calls[1])) for _ in range(rounds)]
+    finally:
+        gc.enable()
+    ratios = sorted(t / o for o, t in times)
+    return Ratio(
+        statistics.median(o for o, _ in times),
+        statistics.median(t for _, t in times),
+        statistics.median(ratios),
+        ratios[len(ratios) // 4],
+        ratios[-1 - len(ratios) // 4],
+    )
+
+
+def header(title: str) -> None:
+    """Print a table's head."""
+    print(f"\n{title}\n{'':44s} {'ours us':>10s} {'PyTorch us':>11s} {'ratio':>7s}  quartiles")
+
+
+def row(label: str, result: Ratio) -> None:
+    """Print a table's row."""
+    print(
+        f"{label:44s} {result.ours:10.2f} {result.theirs:11.2f} {result.ratio:7.2f}  "
+        f"{result.low:.2f} to {result.high:.2f}",
+        flush=True,
+    )

@@ -1,0 +1,86 @@
+"""The README's and the documentation's code runs; every public name is documented."""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+import adjoint as ad
+from adjoint.core.op import FUNCTIONS, INPLACE, METHODS
+
+ROOT = pathlib.Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def runnable(page):
+    """The page's Python blocks; the architecture page quotes the source instead."""
+    return [] if page.name == "architecture.md" else BLOCK.findall(page.read_text())
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if runnable(p)], ids=lambda p: p.name)
+def test_documentation_code_runs(page, tmp_path):
+    program = "\n".join(runnable(page))
+    result = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+
+
+def test_the_readme_example_is_ten_lines_and_learns(tmp_path):
+    program = runnable(ROOT / "README.md")[0]
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    weight, bias = map(float, result.stdout.split())
+    assert abs(weight - 3) < 0.05 and abs(bias - 1) < 0.05
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
+        if not target.startswith(("http", "reference/")):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def public_callables():
+    for name in sorted(vars(ad)):
+        value = getattr(ad, name)
+        ours = str(getattr(value, "__module__", "")).startswith("adjoint")
+        if not name.startswith("_") and ours and callable(value) and not isinstance(value, ad.dtype):
+            yield pytest.param(value, id=name)
+
+
+@pytest.mark.parametrize("value", public_callables())
+def test_public_docstrings_are_complete(value):
+    text = inspect.getdoc(value) or ""
+    first = text.split("\n\n")[0]
+    assert first.endswith("."), f"the docstring must begin with one sentence, got {first!r}"
+    if inspect.isclass(value) and issubclass(value, Exception):
+        return
+    assert ">>>" in text, "the docstring needs an example"
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_functions_name_their_source(name):
+    text = inspect.getdoc(FUNCTIONS[name]) or ""
+    assert "Source:" in text or "Same as" in text, f"{name}: where is it specified?"
+
+
+@pytest.mark.parametrize("name", sorted({*METHODS, *INPLACE}))
+def test_methods_are_documented(name):
+    method = getattr(ad.Tensor, name)
+    assert inspect.getdoc(method), f"Tensor.{name} has no docstring"
+
+
+def test_doctests_of_generated_functions_run():
+    """The functions that `unary` and `binary` make carry their op's example."""
+    finder = doctest.DocTestFinder(recurse=False)
+    assert finder.find(ad.exp, globs={"ad": ad})[0].examples
