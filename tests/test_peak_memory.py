@@ -1,0 +1,73 @@
+"""Peak memory of a training step, ours and PyTorch's, each in a fresh process."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import resource, sys
+framework, kind = sys.argv[1:]
+if framework == "torch":
+    import torch as t
+    t.set_num_threads(1)
+else:
+    import adjoint as t
+nn = t.nn
+
+def make(kind):
+    if kind == "mlp":
+        model = nn.Sequential(
+            nn.Linear(512, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(),
+            nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))
+        return model, (lambda n: t.randn(n, 512)), 8192
+    model = nn.Sequential(
+        nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 16, 3, padding=1), nn.ReLU(),
+        nn.MaxPool2d(2), nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(32 * 8 * 8, 10))
+    return model, (lambda n: t.randn(n, 3, 32, 32)), 512
+
+model, batch, size = make(kind)
+optimizer = t.optim.SGD(model.parameters(), lr=0.1)
+criterion = nn.CrossEntropyLoss()
+
+def step(x, y):
+    loss = criterion(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+step(batch(8), t.arange(8) % 10)  # brings in what is loaded on first use
+x, y = batch(size), t.arange(size) % 10
+with open("/proc/self/statm") as f:
+    before = int(f.read().split()[1]) * resource.getpagesize()
+step(x, y)
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+print(peak - before)
+"""
+
+
+def peak(framework, kind):
+    """Bytes that one step adds at its peak; the least of three runs."""
+    return min(
+        int(
+            subprocess.run(
+                [sys.executable, "-c", PROGRAM, framework, kind],
+                capture_output=True, text=True, check=True, timeout=300,
+            ).stdout
+        )
+        for _ in range(3)
+    )  # fmt: skip
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/statm")
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
+@pytest.mark.parametrize("kind", ["mlp", "cnn"])
+def test_a_step_needs_no_more_memory_than_in_pytorch(kind):
+    ours, theirs = peak("adjoint", kind), peak("torch", kind)
+    print(f"{kind}: ours {ours / 2**20:.1f} MiB, PyTorch {theirs / 2**20:.1f} MiB")
+    assert theirs > 50 * 2**20, "the step must dominate what else the process does"
+    assert ours <= theirs + 2**20
