@@ -2,3 +2,23 @@
 
 Source: https://docs.pytorch.org/docs/stable/autograd.html
 """
+
+from .gradcheck import GradcheckError, gradcheck, gradgradcheck
+from .gradients import backward, grad
+from .modes import (
+    detect_anomaly,
+    enable_grad,
+    inference_mode,
+    is_anomaly_enabled,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_detect_anomaly,
+    set_grad_enabled,
+)
+
+__all__ = [
+    "GradcheckError", "backward", "detect_anomaly", "enable_grad", "grad", "gradcheck",
+    "gradgradcheck", "inference_mode", "is_anomaly_enabled", "is_grad_enabled",
+    "is_inference_mode_enabled", "no_grad", "set_detect_anomaly", "set_grad_enabled",
+]  # fmt: skip

@@ -1,0 +1,433 @@
+"""gradcheck and gradgradcheck: gradients against central differences.
+
+Complex numbers count as pairs of reals: a gradient is dL/dre + i dL/dim, PyTorch's convention, so
+that one Jacobian of reals covers every combination of real and complex inputs and outputs.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import AutogradError, InvalidType, Unsupported
+from ..core.handle import Handle
+from .gradients import grad
+from .modes import enable_grad
+from .tape import wrap
+
+__all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
+
+FULL = 20_000  # entries of a Jacobian that is still checked in full unless the caller chooses
+
+
+class GradcheckError(AutogradError):
+    """A gradient differs from its finite difference."""
+
+
+def gradcheck(
+    func: Callable[..., Any],
+    inputs: Any,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_batched_forward_grad: bool = False,
+    check_forward_ad: bool = False,
+    check_backward_ad: bool = True,
+    fast_mode: bool | None = None,
+    masked: bool | None = None,
+) -> bool:
+    """Whether the gradients of `func(*inputs)` agree with central differences.
+
+    Checked are the inputs that require grad, which should be float64 or complex128; the others
+    are handed through. `fast_mode` compares one random projection of each Jacobian instead of all
+    its entries; None does so only for large Jacobians.
+
+    Errors: GradcheckError (unless `raise_exception` is False) naming the output, the input, the
+    worst entry and both values; InvalidType for an output that is no tensor; Unsupported where
+    forward-mode checks are asked for.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.autograd.gradcheck.gradcheck.html
+
+    >>> x = ad.tensor([0.5, 2.0], dtype=ad.float64, requires_grad=True)
+    >>> ad.autograd.gradcheck(lambda x: (x * x).sum(), (x,))
+    True
+    """
+    if check_forward_ad or check_batched_forward_grad:
+        raise Unsupported(
+            "gradcheck: forward-mode derivatives; leave check_forward_ad and "
+            "check_batched_forward_grad False (autograd.functional.jvp is checked through vjp)"
+        )
+    values = _as_tuple(inputs)
+    checked = _checked_inputs(values)
+    if not check_backward_ad:
+        return True
+    try:
+        with enable_grad():
+            ys = _outputs(func, values)
+            check = _Check(func, values, checked, eps, atol, rtol)
+            _assert_constant_outputs(check, ys)
+            live = [i for i, y in enumerate(ys) if _differentiable(y)]
+            for i in live:
+                check.compare(i, ys[i], fast_mode)
+                _assert_repeatable(check, i, ys[i], nondet_tol)
+                if check_grad_dtypes:
+                    _assert_dtypes(check, i, ys[i])
+                if check_batched_grad:
+                    _assert_batched(check, i, ys[i])
+            if check_undefined_grad and live:
+                _assert_zero_in_zero_out(check, [ys[i] for i in live])
+    except GradcheckError:
+        if raise_exception:
+            raise
+        return False
+    return True
+
+
+def gradgradcheck(
+    func: Callable[..., Any],
+    inputs: Any,
+    grad_outputs: Any = None,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    gen_non_contig_grad_outputs: bool = False,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_fwd_over_rev: bool = False,
+    check_rev_over_rev: bool = True,
+    fast_mode: bool | None = None,
+    masked: bool = False,
+) -> bool:
+    """Whether the second derivatives of `func(*inputs)` agree with central differences.
+
+    The function that is checked maps `inputs` and `grad_outputs` (random unless given) to the
+    gradients of the inputs.
+
+    Errors: as `gradcheck`.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.autograd.gradcheck.gradgradcheck.html
+
+    >>> x = ad.tensor([0.5, 2.0], dtype=ad.float64, requires_grad=True)
+    >>> ad.autograd.gradgradcheck(lambda x: x * x * x, (x,))
+    True
+    """
+    if check_fwd_over_rev:
+        raise Unsupported("gradgradcheck: forward-mode derivatives; leave check_fwd_over_rev False")
+    if not check_rev_over_rev:
+        return True
+    values = _as_tuple(inputs)
+    count = len(values)
+    with enable_grad():
+        if grad_outputs is None:
+            live = [y for y in _outputs(func, values) if _differentiable(y)]
+            rng = np.random.default_rng(0)
+            cotangents = tuple(_random_cotangent(rng, y, gen_non_contig_grad_outputs) for y in live)
+        else:
+            cotangents = _as_tuple(grad_outputs)
+            for g in cotangents:
+                if isinstance(g, Handle) and _is_float(g) and g._node is None:
+                    g.requires_grad_()  # type: ignore[attr-defined]
+
+    def gradients(*arguments: Any) -> tuple[Any, ...]:
+        ys = [y for y in _outputs(func, arguments[:count]) if _differentiable(y)]
+        xs = [x for x in arguments[:count] if isinstance(x, Handle) and x._node is not None]
+        found = grad(ys, xs, list(arguments[count:]), create_graph=True, allow_unused=True)
+        return tuple(g for g in found if g is not None)
+
+    return gradcheck(
+        gradients,
+        (*values, *cotangents),
+        eps=eps,
+        atol=atol,
+        rtol=rtol,
+        raise_exception=raise_exception,
+        nondet_tol=nondet_tol,
+        check_undefined_grad=check_undefined_grad,
+        check_grad_dtypes=check_grad_dtypes,
+        check_batched_grad=check_batched_grad,
+        fast_mode=fast_mode,
+    )
+
+
+class _Check:
+    """One function at one point, with the tolerances of the comparison."""
+
+    def __init__(
+        self,
+        func: Callable[..., Any],
+        values: tuple[Any, ...],
+        checked: list[int],
+        eps: float,
+        atol: float,
+        rtol: float,
+    ) -> None:
+        self.func = func
+        self.values = values
+        self.checked = checked  # positions in `values` of the inputs that require grad
+        self.eps = eps
+        self.atol = atol
+        self.rtol = rtol
+        self.rng = np.random.default_rng(0)
+
+    def evaluate(self, which: int) -> Any:
+        """Output number `which` as a flat array of reals."""
+        return _reals(_outputs(self.func, self.values)[which]._data)
+
+    def vjp(self, y: Any, cotangent: Any) -> list[Any]:
+        """The gradients (None: none) of the checked inputs, from a flat array of reals."""
+        g = wrap(_from_reals(cotangent, y._data))
+        xs = [self.values[i] for i in self.checked]
+        return list(grad(y, xs, g, retain_graph=True, allow_unused=True))
+
+    def flat_vjp(self, y: Any, cotangent: Any) -> list[Any]:
+        """The same as flat arrays of reals, zero where there is no gradient."""
+        return [
+            np.zeros(_reals(self.values[i]._data).size) if g is None else _reals(g._data)
+            for i, g in zip(self.checked, self.vjp(y, cotangent), strict=True)
+        ]
+
+    def difference(self, which: int, position: int, direction: Any) -> Any:
+        """The central difference of output `which` along `direction` of one input."""
+        array = self.values[position]._data
+        original = array.copy()
+        step = _from_reals(direction * self.eps, array)
+        try:
+            array[...] = original + step
+            high = self.evaluate(which)
+            array[...] = original - step
+            low = self.evaluate(which)
+        finally:
+            array[...] = original
+        return (high - low) / (2 * self.eps)
+
+    def compare(self, which: int, y: Any, fast: bool | None) -> None:
+        """Raise GradcheckError unless output `which` has the right gradients."""
+        size = _reals(y._data).size
+        sizes = [_reals(self.values[i]._data).size for i in self.checked]
+        if size == 0 or fast or (fast is None and size * sum(sizes) > FULL):
+            self._compare_projection(which, y, size, sizes)
+            return
+        analytical = [np.empty((size, n)) for n in sizes]
+        for row, cotangent in enumerate(_basis(size)):
+            for matrix, g in zip(analytical, self.flat_vjp(y, cotangent), strict=True):
+                matrix[row] = g
+        for position, matrix, n in zip(self.checked, analytical, sizes, strict=True):
+            numerical = np.empty((size, n))
+            for column, direction in enumerate(_basis(n)):
+                numerical[:, column] = self.difference(which, position, direction)
+            self._assert_close(which, y, position, numerical, matrix)
+
+    def _compare_projection(self, which: int, y: Any, size: int, sizes: list[int]) -> None:
+        v = _unit(self.rng, size)
+        for position, g, n in zip(self.checked, self.flat_vjp(y, v), sizes, strict=True):
+            u = _unit(self.rng, n)
+            numerical = float(v @ self.difference(which, position, u))
+            analytical = float(g @ u)
+            if not np.isclose(analytical, numerical, rtol=self.rtol, atol=self.atol):
+                if size * n <= FULL:
+                    self.compare(which, y, False)  # names the entry
+                raise GradcheckError(
+                    f"gradcheck: Jacobian mismatch for output {which} with respect to input "
+                    f"{position}, along a random direction: numerical {numerical!r}, analytical "
+                    f"{analytical!r}"
+                )
+
+    def _assert_close(
+        self, which: int, y: Any, position: int, numerical: Any, analytical: Any
+    ) -> None:
+        close = np.isclose(analytical, numerical, rtol=self.rtol, atol=self.atol)
+        if close.all():
+            return
+        error = np.where(close, -1.0, np.nan_to_num(np.abs(analytical - numerical), nan=np.inf))
+        row, column = np.unravel_index(int(error.argmax()), error.shape)
+        raise GradcheckError(
+            f"gradcheck: Jacobian mismatch for output {which} with respect to input {position}, "
+            f"at output index {_place(row, y._data)} and input index "
+            f"{_place(column, self.values[position]._data)}: numerical "
+            f"{numerical[row, column]!r}, analytical {analytical[row, column]!r} "
+            f"({int((~close).sum())} of {close.size} entries differ).\n"
+            f"numerical:\n{numerical}\nanalytical:\n{analytical}"
+        )
+
+
+# ---- further checks ------------------------------------------------------------------------------
+
+
+def _assert_constant_outputs(check: _Check, ys: Sequence[Any]) -> None:
+    """Outputs that do not require grad must not depend on the inputs that do."""
+    for which, y in enumerate(ys):
+        if y._node is not None or not _is_float(y):
+            continue
+        for position in check.checked:
+            n = _reals(check.values[position]._data).size
+            change = check.difference(which, position, _unit(check.rng, n))
+            if change.size and not np.allclose(change, 0, atol=check.atol):
+                raise GradcheckError(
+                    f"gradcheck: Numerical gradient for function expected to be zero: output "
+                    f"{which} does not require grad, but changes with input {position} (by "
+                    f"{np.abs(change).max()!r} per unit)"
+                )
+
+
+def _assert_repeatable(check: _Check, which: int, y: Any, tolerance: float) -> None:
+    v = _unit(check.rng, _reals(y._data).size)
+    first, second = check.flat_vjp(y, v), check.flat_vjp(y, v)
+    for position, a, b in zip(check.checked, first, second, strict=True):
+        if not np.allclose(a, b, rtol=0, atol=tolerance, equal_nan=True):
+            raise GradcheckError(
+                f"gradcheck: Backward is not reentrant, i.e., running backward with same input "
+                f"and grad_output multiple times gives different values, although analytical "
+                f"gradient matches numerical gradient (output {which}, input {position}, largest "
+                f"difference {np.abs(a - b).max()!r}, nondet_tol {tolerance})"
+            )
+
+
+def _assert_dtypes(check: _Check, which: int, y: Any) -> None:
+    found = check.vjp(y, np.ones(_reals(y._data).size))
+    for position, g in zip(check.checked, found, strict=True):
+        if g is not None and g.dtype is not check.values[position].dtype:
+            raise GradcheckError(
+                f"gradcheck: the gradient of output {which} with respect to input {position} has "
+                f"dtype {g.dtype}, the input {check.values[position].dtype}"
+            )
+
+
+def _assert_batched(check: _Check, which: int, y: Any) -> None:
+    vs = [_unit(check.rng, _reals(y._data).size) for _ in range(2)]
+    xs = [check.values[i] for i in check.checked]
+    batch = wrap(np.stack([_from_reals(v, y._data) for v in vs]))
+    batched = grad(y, xs, batch, retain_graph=True, allow_unused=True, is_grads_batched=True)
+    for row, v in enumerate(vs):
+        for position, one, both in zip(check.checked, check.vjp(y, v), batched, strict=True):
+            if one is not None and not np.allclose(one._data, both._data[row]):
+                raise GradcheckError(
+                    f"gradcheck: batched gradients of output {which} with respect to input "
+                    f"{position} differ from those computed one by one"
+                )
+
+
+def _assert_zero_in_zero_out(check: _Check, ys: list[Any]) -> None:
+    xs = [check.values[i] for i in check.checked]
+    zeros = [wrap(np.zeros(y._data.shape, y._data.dtype)) for y in ys]
+    found = grad(ys, xs, zeros, retain_graph=True, allow_unused=True)
+    for position, g in zip(check.checked, found, strict=True):
+        if g is not None and g._data.size and not (g._data == 0).all():
+            raise GradcheckError(
+                f"gradcheck: backward not multiplied by grad_output: with grad_outputs of zeros, "
+                f"the gradient of input {position} is {g._data!r}"
+            )
+
+
+# ---- inputs, outputs, pairs of reals -------------------------------------------------------------
+
+
+def _as_tuple(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
+
+
+def _is_float(x: Any) -> bool:
+    return bool(x._data.dtype.kind in "fcV")
+
+
+def _differentiable(y: Any) -> bool:
+    return y._node is not None and _is_float(y)
+
+
+def _checked_inputs(values: tuple[Any, ...]) -> list[int]:
+    """Positions of the inputs that require grad, after refusing what cannot be perturbed."""
+    checked = []
+    for i, x in enumerate(values):
+        if not isinstance(x, Handle) or x._node is None:
+            continue
+        data = x._data
+        if data.dtype not in (np.dtype(np.float64), np.dtype(np.complex128)):
+            warnings.warn(
+                f"gradcheck: Input #{i} requires gradient and is not a double precision floating "
+                f"point or complex (it is {x.dtype}); finite differences will be inaccurate",
+                stacklevel=3,
+            )
+        overlaps = any(n > 1 and s == 0 for n, s in zip(data.shape, data.strides, strict=True))
+        if overlaps or not data.flags.writeable:
+            raise AutogradError(
+                f"gradcheck: The {i}th input has a dimension with stride 0 or read-only memory. "
+                "gradcheck() needs to perturb its elements one by one; call .clone() on it first"
+            )
+        checked.append(i)
+    if not checked:
+        raise AutogradError(
+            "gradcheck: expects at least one input tensor to require gradient, but none of them "
+            "have requires_grad=True"
+        )
+    return checked
+
+
+def _outputs(func: Callable[..., Any], values: Sequence[Any]) -> tuple[Any, ...]:
+    found = _as_tuple(func(*values))
+    for i, y in enumerate(found):
+        if not isinstance(y, Handle):
+            raise InvalidType(
+                f"gradcheck: Expected Tensor outputs only, but output {i} is a {type(y).__name__}"
+            )
+    return found
+
+
+def _reals(array: Any) -> Any:
+    """A flat float64 copy; complex entries become pairs."""
+    if array.dtype.kind == "c":
+        return np.array(array, np.complex128, order="C").reshape(-1).view(np.float64)
+    return np.array(array, np.float64).reshape(-1)
+
+
+def _from_reals(flat: Any, like: Any) -> Any:
+    """The array of `like`'s shape and dtype that `_reals` would turn into `flat`."""
+    if like.dtype.kind == "c":
+        flat = np.ascontiguousarray(flat).view(np.complex128)
+    return flat.reshape(like.shape).astype(like.dtype)
+
+
+def _place(number: Any, array: Any) -> str:
+    """Where real number `number` of `_reals(array)` belongs in `array`."""
+    part = ""
+    if array.dtype.kind == "c":
+        number, odd = divmod(int(number), 2)
+        part = " (imaginary part)" if odd else " (real part)"
+    return f"{tuple(int(i) for i in np.unravel_index(int(number), array.shape))}{part}"
+
+
+def _basis(size: int) -> Iterator[Any]:
+    for i in range(size):
+        e = np.zeros(size)
+        e[i] = 1
+        yield e
+
+
+def _unit(rng: np.random.Generator, size: int) -> Any:
+    v = rng.standard_normal(size)
+    return v / (np.linalg.norm(v) or 1.0)
+
+
+def _random_cotangent(rng: np.random.Generator, y: Any, strided: bool) -> Any:
+    shape = y._data.shape
+    if strided and shape:
+        values = _random(rng, (*shape[:-1], 2 * shape[-1]), y._data.dtype)[..., ::2]
+    else:
+        values = _random(rng, shape, y._data.dtype)
+    return wrap(values).requires_grad_()
+
+
+def _random(rng: np.random.Generator, shape: tuple[int, ...], data_type: Any) -> Any:
+    values = rng.standard_normal(shape)
+    if data_type.kind == "c":
+        values = values + 1j * rng.standard_normal(shape)
+    return np.asarray(values).astype(data_type)
