@@ -114,7 +114,7 @@ def test_only_the_second_derivative_is_wrong():
 
 
 def test_gradient_that_ignores_its_cotangent_is_rejected():
-    with pytest.raises(GradcheckError, match="not multiplied by grad_output|Jacobian mismatch"):
+    with pytest.raises(GradcheckError, match=r"not multiplied by grad_output|Jacobian mismatch"):
         gradcheck(lambda x: apply(Cube(offset=1e-3), x), leaf(1.0), atol=1e-2)
 
 

@@ -82,7 +82,7 @@ def test_gradients_to_second_order(sample):
 
     def function(*values):
         found = outputs(apply(sample.op, *values))
-        return tuple(y for y in found if y.requires_grad)
+        return tuple(y for y in found if y.requires_grad and y.dtype in (ad.float64, ad.complex128))
 
     if not function(*inputs):
         pytest.skip("this sample's output dtype has no gradient")
