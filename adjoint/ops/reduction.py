@@ -1,23 +1,26 @@
-"""Reductions: sum, mean, extrema, products, variances, norms."""
+"""Reductions: sums, means, products, logical ones, logsumexp."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from ..core import dtype as dt
-from ..core.op import Op, Sample, apply, public
-from ..core.spec import Spec, normalize_axes, reduced_shape
+from ..core.errors import DTypeError
+from ..core.op import FUNCTIONS, Op, Sample, apply, public, snake_case
+from ..core.spec import Spec, normalize_axes, normalize_axis, prod as count, reduced_shape
+from .elementwise import conj
 from .promotion import cast
 from .samples import COMPLEX, FLOATS, INTS, array, strided
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
-__all__ = ["sum"]
+__all__ = ["all", "any", "count_nonzero", "logsumexp", "mean", "nanmean", "nansum", "prod", "sum"]
 
 
 class Reduction(Op, abstract=True):
@@ -30,9 +33,28 @@ class Reduction(Op, abstract=True):
         """The shape without the reduced axes."""
         return spec.with_(shape=reduced_shape(spec.shape, self.axes, self.keepdims))
 
-    def restore(self, value: Any, spec: Spec) -> Any:
-        """`value` (of the output's shape) with the reduced axes back, as size 1."""
-        return value if self.keepdims else value.reshape(reduced_shape(spec.shape, self.axes, True))
+    def restore(self, value: Any, shape: tuple[int, ...]) -> Any:
+        """`value` (of the output's shape) so that it broadcasts to the input's `shape`."""
+        axes = self.axes
+        if self.keepdims or axes == tuple(range(len(axes))):
+            return value
+        return value.reshape(reduced_shape(shape, axes, True))
+
+    def size(self, shape: tuple[int, ...]) -> int:
+        """How many elements of an input of `shape` make one of the output."""
+        return count(shape[axis] for axis in self.axes)
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _reduction(cls: Any, dim: Any, ndim: int, keepdim: bool) -> Any:
+    return cls(normalize_axes(dim, ndim, snake_case(cls.__name__)), keepdim)
+
+
+def reduction(cls: Any, dim: Any, ndim: int, keepdim: bool) -> Any:
+    """The op `cls` over `dim`; one object for equal arguments, since making one takes longer
+    than summing a small tensor.
+    """
+    return _reduction(cls, tuple(dim) if type(dim) is list else dim, ndim, keepdim)
 
 
 def reduction_samples(dtypes: tuple[dt.dtype, ...], **options: Any) -> Any:
@@ -53,6 +75,13 @@ def reduction_samples(dtypes: tuple[dt.dtype, ...], **options: Any) -> Any:
     return classmethod(samples)
 
 
+def wide(x: Any) -> Any:
+    """`x` in double precision, for references."""
+    if x.dtype.kind in "fV":
+        return x.astype(np.float64)
+    return x.astype(np.complex128) if x.dtype.kind == "c" else x
+
+
 @dataclass(frozen=True)
 class Sum(Reduction):
     """Sum over `axes`."""
@@ -60,20 +89,168 @@ class Sum(Reduction):
     axes: tuple[int, ...]
     keepdims: bool = False
     needs = "spec"
-    samples = reduction_samples(FLOATS + INTS[:1] + COMPLEX)
+    samples = reduction_samples(FLOATS + INTS + COMPLEX)
 
     def compute(self, xp: Any, x: Any) -> Any:
-        """The backend's sum, in the input's dtype."""
-        return xp.sum(x, axis=self.axes, keepdims=self.keepdims, dtype=x.dtype)
+        """The backend's sum, in the input's dtype (pairwise along contiguous memory)."""
+        return xp.add.reduce(x, self.axes, x.dtype, None, self.keepdims)
 
     def gradient(self, g: Tensor, spec: Spec) -> tuple[Any, ...]:
         """g for every element that was summed."""
-        return (self.restore(g, spec).expand(spec.shape),)
+        return (self.restore(g, spec.shape).expand(spec.shape),)
 
     def reference(self, x: Any) -> Any:
         """NumPy's sum in float64."""
-        wide = x.astype(np.float64) if x.dtype.kind in "fV" else x
-        return np.sum(wide, axis=self.axes, keepdims=self.keepdims)
+        return np.sum(wide(x), axis=self.axes, keepdims=self.keepdims)
+
+
+@dataclass(frozen=True)
+class Mean(Reduction):
+    """Mean over `axes`."""
+
+    axes: tuple[int, ...]
+    keepdims: bool = False
+    needs = "spec"
+    samples = reduction_samples(FLOATS + COMPLEX)
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """The backend's sum, divided once; nan for no elements."""
+        total = xp.add.reduce(x, self.axes, x.dtype, None, self.keepdims)
+        n = self.size(x.shape)
+        if total.ndim:
+            total /= n
+            return total
+        return total / n
+
+    def gradient(self, g: Tensor, spec: Spec) -> tuple[Any, ...]:
+        """An equal share of g for every element."""
+        g = self.restore(g / self.size(spec.shape), spec.shape)
+        return (g.expand(spec.shape),)
+
+    def reference(self, x: Any) -> Any:
+        """By weights of a dot product."""
+        n = self.size(x.shape)
+        weights = np.ones_like(wide(x)) / n if n else np.ones_like(wide(x))
+        return np.sum(wide(x) * weights, axis=self.axes, keepdims=self.keepdims)
+
+
+@dataclass(frozen=True)
+class Prod(Reduction):
+    """Product over `axes`."""
+
+    axes: tuple[int, ...]
+    keepdims: bool = False
+    needs = "x"
+    samples = reduction_samples(FLOATS + INTS + COMPLEX)
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """The backend's product, in the input's dtype."""
+        return xp.multiply.reduce(x, self.axes, x.dtype, None, self.keepdims)
+
+    def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
+        """g times the product of the other elements: those before times those after, which is
+        right where elements are zero, too.
+        """
+        shape, axes = x.shape, self.axes
+        if not axes:
+            return (g,)
+        order = (*(a for a in range(len(shape)) if a not in axes), *axes)
+        kept = tuple(shape[a] for a in order[: len(order) - len(axes)])
+        rows = x.permute(order).reshape((*kept, self.size(shape)))
+        others = products_before(rows) * products_before(rows.flip(-1)).flip(-1)
+        inverse = tuple(sorted(range(len(order)), key=order.__getitem__))
+        others = others.reshape(tuple(shape[a] for a in order)).permute(inverse)
+        return (self.restore(g, shape) * conj(others),)
+
+    def reference(self, x: Any) -> Any:
+        """NumPy's product in float64."""
+        return np.prod(wide(x), axis=self.axes, keepdims=self.keepdims, dtype=wide(x).dtype)
+
+
+def products_before(x: Any) -> Any:
+    """For each element of the last dimension, the product of those before it."""
+    return shifted(x.cumprod(-1), -1, 1.0)
+
+
+def shifted(x: Any, dim: int, first: float) -> Any:
+    """`x` moved one place towards the end of `dim`: `first` enters, the last value is lost."""
+    size = x.shape[dim]
+    if not size:
+        return x
+    start = x.narrow(dim, 0, 1)
+    joined = FUNCTIONS["cat"]((start.new_full(start.shape, first), x.narrow(dim, 0, size - 1)), dim)
+    return joined
+
+
+class Logical(Reduction, abstract=True):
+    """Base of `all` and `any`."""
+
+    function: ClassVar[str]
+
+    def infer(self, spec: Spec) -> Spec:
+        """Bool."""
+        return super().infer(spec).with_(dtype=dt.bool_)
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """The backend's function of that name."""
+        return getattr(xp, self.function)(x, axis=self.axes, keepdims=self.keepdims)
+
+    def reference(self, x: Any) -> Any:
+        """By counting."""
+        true = np.sum(x != 0, axis=self.axes, keepdims=self.keepdims)
+        return true > 0 if self.function == "any" else true == self.size(x.shape)
+
+
+@dataclass(frozen=True)
+class All(Logical):
+    """Whether all elements over `axes` are true."""
+
+    axes: tuple[int, ...]
+    keepdims: bool = False
+    function = "all"
+    samples = reduction_samples((dt.bool_, *INTS, *FLOATS, *COMPLEX))
+
+
+@dataclass(frozen=True)
+class Any_(Logical):
+    """Whether any element over `axes` is true."""
+
+    axes: tuple[int, ...]
+    keepdims: bool = False
+    function = "any"
+    samples = reduction_samples((dt.bool_, *INTS, *FLOATS, *COMPLEX))
+
+
+@dataclass(frozen=True)
+class LogSumExp(Reduction):
+    """Logarithm of the sum of exponentials over `axes`, without overflow."""
+
+    axes: tuple[int, ...]
+    keepdims: bool = False
+    needs = "x y"
+    samples = reduction_samples(FLOATS + COMPLEX)
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """By taking the largest (real part) out of the exponentials, unless it is infinite."""
+        real = x.real if x.dtype.kind == "c" else x
+        top = xp.max(real, axis=self.axes, keepdims=True, initial=-np.inf)
+        top = xp.where(xp.isfinite(top), top, top.dtype.type(0))
+        terms = x - top
+        total = xp.sum(xp.exp(terms, out=terms), axis=self.axes, keepdims=self.keepdims)
+        return xp.log(total) + (top if self.keepdims else xp.squeeze(top, self.axes))
+
+    def gradient(self, g: Tensor, x: Tensor, y: Tensor) -> tuple[Any, ...]:
+        """g times each element's share of the sum."""
+        share = (x - self.restore(y, x.shape)).exp()
+        return (self.restore(g, x.shape) * conj(share),)
+
+    def reference(self, x: Any) -> Any:
+        """As it is written."""
+        with np.errstate(divide="ignore"):
+            return np.log(np.sum(np.exp(wide(x)), axis=self.axes, keepdims=self.keepdims))
+
+
+# ---- public functions ----------------------------------------------------------------------------
 
 
 @public(out=True)
@@ -94,6 +271,173 @@ def sum(
         input = cast(input, dtype)
     elif input._data.dtype.kind in "biu":
         input = cast(input, dt.int64)
-    axes = normalize_axes(dim, input._data.ndim, "sum")
-    result: Tensor = apply(Sum(axes, keepdim), input)
+    result: Tensor = apply(reduction(Sum, dim, input._data.ndim, keepdim), input)
+    return result
+
+
+@public(out=True)
+def mean(
+    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: dt.dtype | None = None
+) -> Tensor:
+    """The mean of the elements over `dim` (an int, several, or all where None).
+
+    Shapes: any; reduced dimensions are dropped, or kept with size 1 where `keepdim`.
+    Dtypes: floating point and complex; `dtype` converts first.
+    Errors: DTypeError for integers and bools; IndexingError for a dim out of range.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.mean.html
+
+    >>> ad.mean(ad.tensor([[1., 2.], [3., 4.]]), dim=0)
+    tensor([2., 3.])
+    """
+    if dtype is not None:
+        input = cast(input, dtype)
+    if input._data.dtype.kind in "biu":
+        raise DTypeError(
+            "mean(): could not infer output dtype. Input dtype must be either a floating point or "
+            f"complex dtype. Got: {input.dtype}; convert with .float() or pass dtype="
+        )
+    result: Tensor = apply(reduction(Mean, dim, input._data.ndim, keepdim), input)
+    return result
+
+
+@public(out=True)
+def prod(
+    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: dt.dtype | None = None
+) -> Tensor:
+    """The product of the elements over `dim` (an int, or all where None).
+
+    Shapes: any; the reduced dimension is dropped, or kept with size 1 where `keepdim`.
+    Dtypes: bools and integers multiply to int64; `dtype` converts first.
+    Errors: IndexingError for a dim out of range; InvalidType for several dims.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.prod.html
+
+    >>> x = ad.tensor([0., 2., 3.], requires_grad=True)
+    >>> ad.prod(x).backward()
+    >>> x.grad
+    tensor([6., 0., 0.])
+    """
+    if dtype is not None:
+        input = cast(input, dtype)
+    elif input._data.dtype.kind in "biu":
+        input = cast(input, dt.int64)
+    if dim is not None:
+        normalize_axis(dim, input._data.ndim, "prod")
+    result: Tensor = apply(reduction(Prod, dim, input._data.ndim, keepdim), input)
+    return result
+
+
+def _logical(cls: Any) -> Callable[..., Any]:
+    def function(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+        result = apply(reduction(cls, dim, input._data.ndim, keepdim), input)
+        return cast(result, dt.uint8) if input.dtype is dt.uint8 else result
+
+    return function
+
+
+_all, _any = _logical(All), _logical(Any_)
+
+
+@public(out=True)
+def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """Whether all elements over `dim` (an int, several, or all where None) are true, not zero.
+
+    Shapes: any; True for no elements.
+    Dtypes: bool; uint8 for uint8.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.all.html
+
+    >>> ad.all(ad.tensor([[True, False], [True, True]]), dim=1)
+    tensor([False,  True])
+    """
+    result: Tensor = _all(input, dim, keepdim)
+    return result
+
+
+@public(out=True)
+def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """Whether any element over `dim` (an int, several, or all where None) is true, not zero.
+
+    Shapes: any; False for no elements.
+    Dtypes: bool; uint8 for uint8.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.any.html
+
+    >>> ad.any(ad.tensor([[True, False], [False, False]]), dim=1)
+    tensor([ True, False])
+    """
+    result: Tensor = _any(input, dim, keepdim)
+    return result
+
+
+@public()
+def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
+    """How many elements over `dim` (an int, several, or all where None) are not zero.
+
+    Dtypes: int64.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.count_nonzero.html
+
+    >>> ad.count_nonzero(ad.tensor([[1., 0.], [2., 3.]]), dim=1)
+    tensor([1, 2])
+    """
+    result: Tensor = sum(input != 0, dim)
+    return result
+
+
+@public(out=True)
+def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
+    """The logarithm of the sum of the exponentials over `dim` (an int or several).
+
+    Shapes: any; -inf for no elements.
+    Dtypes: integers become floats.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.logsumexp.html
+
+    >>> ad.logsumexp(ad.tensor([[1000., 1000.]]), dim=1)
+    tensor([1000.6932])
+    """
+    if input._data.dtype.kind in "biu":
+        input = cast(input, dt.get_default_dtype())
+    result: Tensor = apply(reduction(LogSumExp, dim, input._data.ndim, keepdim), input)
+    return result
+
+
+@public(out=True)
+def nansum(
+    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: dt.dtype | None = None
+) -> Tensor:
+    """The sum over `dim` (an int, several, or all where None) of the elements that are not NaN.
+
+    Shapes: any; reduced dimensions are dropped, or kept with size 1 where `keepdim`.
+    Dtypes: bools and integers sum to int64; `dtype` converts first.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nansum.html
+
+    >>> ad.nansum(ad.tensor([1., float("nan"), 4.]))
+    tensor(5.)
+    """
+    if dtype is not None:
+        input = cast(input, dtype)
+    if input._data.dtype.kind in "fcV":
+        input = input.masked_fill(input.isnan(), 0)
+    result: Tensor = sum(input, dim, keepdim)
+    return result
+
+
+@public(out=True)
+def nanmean(
+    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: dt.dtype | None = None
+) -> Tensor:
+    """The mean over `dim` (an int, several, or all where None) of the elements that are not NaN.
+
+    Shapes: any; reduced dimensions are dropped, or kept with size 1 where `keepdim`.
+    Dtypes: floating point and complex.
+    Errors: DTypeError for integers and bools.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nanmean.html
+
+    >>> ad.nanmean(ad.tensor([1., float("nan"), 4.]))
+    tensor(2.5000)
+    """
+    if input._data.dtype.kind in "biu":
+        raise DTypeError(
+            "nanmean(): expected input to have floating point or complex dtype but got "
+            f"{input.dtype}; convert with .float()"
+        )
+    counted = sum(~input.isnan(), dim, keepdim)
+    result: Tensor = nansum(input, dim, keepdim, dtype=dtype) / counted
     return result
