@@ -25,5 +25,8 @@ from .ops.random import *
 from .ops.reduction import *
 from .ops.scan import *
 from .ops.sort import *
+from .printing import *
+
+from .core.dtype import bool_ as bool, float_ as float, int_ as int  # isort: skip
 
 __version__ = "0.1.0"

@@ -1,10 +1,297 @@
-"""Tensors as text."""
+"""Tensors as text, in PyTorch's layout."""
 
 from __future__ import annotations
 
+import contextlib
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
+
+import numpy as np
+
+from .core.device import get_default_device
+from .core.dtype import bool_, get_default_dtype, int64
+from .core.errors import InvalidArgument
+
+__all__ = ["get_printoptions", "printoptions", "set_printoptions"]
+
+
+@dataclass
+class _Options:
+    precision: int = 4
+    threshold: float = 1000  # more elements than this are summarised
+    edgeitems: int = 3  # shown at both ends of a summarised dimension
+    linewidth: int = 80
+    sci_mode: bool | None = None  # None: decided by the values
+    slices: bool = False  # print high ranks as 2-d slices
+
+
+_options = _Options()
+_PROFILES = {
+    "default": _Options(),
+    "short": _Options(precision=2, edgeitems=2),
+    "full": _Options(threshold=math.inf),
+    "slices": _Options(slices=True),
+}
+
+
+def set_printoptions(
+    precision: int | None = None,
+    threshold: float | None = None,
+    edgeitems: int | None = None,
+    linewidth: int | None = None,
+    profile: str | None = None,
+    sci_mode: bool | None = None,
+) -> None:
+    """Set how tensors are printed; what is None stays as it is, except `sci_mode`.
+
+    `profile` is "default", "short", "full" (never summarised), or "slices": tensors of more than
+    two dimensions as 2-d slices in memory order, each headed by its index, and a last line with
+    shape, dtype and device.
+
+    Errors: InvalidArgument for an unknown profile.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.set_printoptions.html
+
+    >>> ad.set_printoptions(precision=2)
+    >>> ad.tensor([1.12345])
+    tensor([1.12])
+    >>> ad.set_printoptions(profile="slices")
+    >>> ad.arange(8).reshape(2, 2, 2)
+    [0, :, :]
+    [[0, 1],
+     [2, 3]]
+    [1, :, :]
+    [[4, 5],
+     [6, 7]]
+    shape (2, 2, 2), dtype adjoint.int64, device cpu
+    >>> ad.set_printoptions(profile="default")
+    """
+    global _options
+    if profile is None:
+        new = replace(_options)
+    elif profile in _PROFILES:
+        new = replace(_PROFILES[profile])
+    else:
+        raise InvalidArgument(
+            f"set_printoptions: unknown profile {profile!r}; use one of {', '.join(_PROFILES)}"
+        )
+    given = {
+        "precision": precision, "threshold": threshold, "edgeitems": edgeitems,
+        "linewidth": linewidth,
+    }  # fmt: skip
+    for name, value in given.items():
+        if value is not None:
+            setattr(new, name, value)
+    new.sci_mode = sci_mode
+    _options = new
+
+
+def get_printoptions() -> dict[str, Any]:
+    """The options in force, as keywords for `set_printoptions`.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.set_printoptions.html
+
+    >>> ad.get_printoptions()["precision"]
+    4
+    """
+    names = ("precision", "threshold", "edgeitems", "linewidth", "sci_mode")
+    return {name: getattr(_options, name) for name in names}
+
+
+@contextlib.contextmanager
+def printoptions(**options: Any) -> Iterator[None]:
+    """`set_printoptions` for a `with` block.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.set_printoptions.html
+
+    >>> with ad.printoptions(precision=1):
+    ...     print(ad.tensor([1.25]))
+    tensor([1.2])
+    """
+    global _options
+    before = _options
+    set_printoptions(**options)
+    try:
+        yield
+    finally:
+        _options = before
+
+
+class _Formatter:
+    """Formats numbers to one width, so that columns line up; NumPy reads none of PyTorch's rules."""
+
+    def __init__(self, values: Any, floating: bool) -> None:
+        self.floating = floating
+        self.width = 1
+        self.scientific = False
+        self.whole = True  # all values are whole numbers: written without decimals
+        if not floating:
+            self.width = max((len(f"{v}") for v in values.ravel().tolist()), default=1)
+            return
+        wide = values.ravel().astype(np.float64)
+        shown = wide[np.isfinite(wide) & (wide != 0)]
+        if not shown.size:
+            return
+        smallest, largest = np.abs(shown).min(), np.abs(shown).max()
+        self.whole = bool((shown == np.ceil(shown)).all())
+        if _options.sci_mode is None:
+            with np.errstate(over="ignore"):
+                self.scientific = bool(
+                    largest / smallest > 1000.0 or largest > 1.0e8 or smallest < 1.0e-4
+                )
+        else:
+            self.scientific = _options.sci_mode
+        style = f".{_options.precision}{'e' if self.scientific else 'f'}"
+        extra = 0
+        if self.whole and not self.scientific:
+            style, extra = ".0f", 1  # the point that marks a float
+        self.width = max(1, extra + max(len(format(v, style)) for v in shown.tolist()))
+
+    def __call__(self, value: Any) -> str:
+        if not self.floating:
+            text = f"{value}"
+        elif self.scientific:
+            text = f"{value:.{_options.precision}e}"
+        elif self.whole:
+            text = f"{value:.0f}" + ("." if math.isfinite(value) else "")
+        else:
+            text = f"{value:.{_options.precision}f}"
+        return text.rjust(self.width)
+
+
+def _number_format(values: Any) -> tuple[Callable[[Any], str], int]:
+    """How to write one element, given all that will be shown, and how wide it will be."""
+    if values.dtype.kind != "c":
+        formatter = _Formatter(values, values.dtype.kind in "fV")
+        return formatter, formatter.width
+    real, imag = _Formatter(values.real, True), _Formatter(values.imag, True)
+
+    def write(value: complex) -> str:
+        second = (imag(value.imag) + "j").lstrip()
+        return real(value.real) + ("" if second[0] in "+-" else "+") + second
+
+    return write, real.width + imag.width + 1
+
+
+def _edges(data: Any) -> Any:
+    """`data` without the middle of dimensions that are summarised."""
+    edge = _options.edgeitems
+    for axis, size in enumerate(data.shape):
+        if size > 2 * edge:
+            kept = [*range(edge), *range(size - edge, size)]
+            data = np.take(data, kept, axis=axis)
+    return data
+
+
+def _write(data: Any, indent: int, summarize: bool, write: Callable[[Any], str], width: int) -> str:
+    """Nested brackets around formatted elements."""
+    if data.ndim == 0:
+        return write(_python(data))
+    edge = _options.edgeitems
+    cut = summarize and len(data) > 2 * edge
+    if data.ndim > 1:
+        parts = [data[:edge], data[len(data) - edge :]] if cut else [data]
+        texts = [[_write(x, indent + 1, summarize, write, width) for x in part] for part in parts]
+        items = texts[0] if not cut else [*texts[0], "...", *texts[1]]
+        return "[" + ("," + "\n" * (data.ndim - 1) + " " * (indent + 1)).join(items) + "]"
+    if summarize and not edge:
+        items = ["..."]
+    elif cut:
+        first, last = _python(data[:edge]), _python(data[-edge:])
+        items = [*map(write, first), " ...", *map(write, last)]
+    else:
+        items = [*map(write, _python(data))]
+    per_line = max(1, (_options.linewidth - indent) // (width + 2))
+    lines = [", ".join(items[i : i + per_line]) for i in range(0, len(items), per_line)]
+    return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
+
+
+def _python(data: Any) -> Any:
+    """An array's elements as Python numbers."""
+    return (data.astype(np.float32) if data.dtype.kind == "V" else data).tolist()
+
+
+def _body(data: Any, indent: int) -> str:
+    if not data.size:
+        return "[]"
+    summarize = data.size > _options.threshold
+    shown = _edges(data) if summarize else data
+    write, width = _number_format(shown)
+    return _write(data, indent, summarize, write, width)
 
 
 def format_tensor(tensor: Any) -> str:
-    """`tensor` as PyTorch prints it."""
-    return f"tensor({tensor._data.tolist()})"
+    """`tensor` as PyTorch prints it, or in slices where that profile is set."""
+    data = tensor._data
+    history = []
+    if tensor.grad_fn is not None:
+        history.append(f"grad_fn=<{tensor.grad_fn.name()}>")
+    elif tensor.requires_grad:
+        history.append("requires_grad=True")
+    if _options.slices and data.ndim > 2 and data.size:
+        return _format_slices(tensor, history)
+    kind = type(tensor).__name__
+    prefix = "tensor(" if kind in ("Tensor", "Parameter") else f"{kind}("
+    suffixes = []
+    if tensor.device != get_default_device():
+        suffixes.append(f"device='{tensor.device}'")
+    default = get_default_dtype()
+    if not data.size:
+        if data.ndim != 1:
+            suffixes.append(f"size={tuple(data.shape)}")
+        if tensor.dtype is not default:
+            suffixes.append(f"dtype={tensor.dtype}")
+    else:
+        if not _options.edgeitems:
+            suffixes.append(f"size={tuple(data.shape)}")
+        if tensor.dtype not in (default, default.to_complex(), int64, bool_):
+            suffixes.append(f"dtype={tensor.dtype}")
+    return _join(prefix + _body(data, len(prefix)), suffixes + history, len(prefix))
+
+
+def _join(text: str, suffixes: list[str], indent: int) -> str:
+    """The suffixes after `text`, each on a new line where it would not fit."""
+    column = len(text) - text.rfind("\n") + 1
+    for suffix in suffixes:
+        if column + len(suffix) + 2 > _options.linewidth:
+            text += ",\n" + " " * indent + suffix
+            column = indent + len(suffix)
+        else:
+            text += ", " + suffix
+            column += len(suffix) + 2
+    return text + ")"
+
+
+def _format_slices(tensor: Any, history: list[str]) -> str:
+    data = tensor._data
+    summarize = data.size > _options.threshold
+    edge = _options.edgeitems
+    write, width = _number_format(_edges(data) if summarize else data)
+    counts = data.shape[:-2]
+    shown = [
+        [i for i in range(n) if not summarize or n <= 2 * edge or i < edge or i >= n - edge]
+        for n in counts
+    ]
+    blocks = []
+    expected = next(iter(product(*shown)), None)
+    for index in product(*shown):
+        if index != expected:
+            blocks.append("...")
+        blocks.append(f"[{', '.join(map(str, index))}, :, :]")
+        blocks.append(_write(data[index], 0, summarize, write, width))
+        expected = _after(index, counts)
+    footer = f"shape {tuple(data.shape)}, dtype {tensor.dtype}, device {tensor.device}"
+    return "\n".join([*blocks, ", ".join([footer, *history])])
+
+
+def _after(index: tuple[int, ...], counts: tuple[int, ...]) -> tuple[int, ...]:
+    """The index that follows in row-major order."""
+    following = list(index)
+    for axis in reversed(range(len(counts))):
+        following[axis] += 1
+        if following[axis] < counts[axis]:
+            break
+        following[axis] = 0
+    return tuple(following)

@@ -92,10 +92,7 @@ class Tensor(Handle):
 
     def __new__(cls, *data: Any, device: Any = None) -> Any:
         """See the class."""
-        if len(data) == 1 and not isinstance(data[0], int):
-            source = creation.tensor(data[0], dtype=dt.get_default_dtype(), device=device)
-        else:
-            source = creation.empty(*(data or (0,)), device=device)
+        source = conversion.legacy_new(dt.get_default_dtype(), data, device)
         return adopt(cls, source)
 
     # ---- gradients ---------------------------------------------------------------------------

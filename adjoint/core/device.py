@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
 from .errors import DeviceError
 
-__all__ = ["device"]
+__all__ = ["device", "get_default_device", "set_default_device"]
 
 
 class device:  # noqa: N801 - PyTorch's name
@@ -54,8 +55,27 @@ class device:  # noqa: N801 - PyTorch's name
     def __reduce__(self) -> tuple[Any, ...]:
         return (device, (self.type, self.index))
 
+    def __enter__(self) -> device:
+        _defaults.entered.append(_defaults.device)
+        set_default_device(self)
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        _defaults.device = _defaults.entered.pop()
+
 
 CPU = device("cpu")
+
+
+class _Defaults(threading.local):
+    """Per thread: where tensors are made, and what to go back to after `with device(...)`."""
+
+    def __init__(self) -> None:
+        self.device = CPU
+        self.entered: list[device] = []
+
+
+_defaults = _Defaults()
 
 # array type -> the backend's namespace (the "Mat" layer); filled by backends when imported
 _namespaces: dict[type, Any] = {}
@@ -83,7 +103,7 @@ def device_of(array: Any) -> device:
 def as_device(value: Any) -> device:
     """A device from a device, a string, or None for the default; only those that exist here."""
     if value is None:
-        return CPU
+        return _defaults.device
     found = value if isinstance(value, device) else device(value)
     if found.type != "cpu":
         raise DeviceError(
@@ -91,3 +111,25 @@ def as_device(value: Any) -> device:
             "adjoint.cuda.is_available() first"
         )
     return found
+
+
+def get_default_device() -> device:
+    """The device on which tensors are made when none is named.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.get_default_device.html
+
+    >>> ad.get_default_device()
+    device(type='cpu')
+    """
+    return _defaults.device
+
+
+def set_default_device(device: Any) -> None:
+    """Set the device on which tensors are made when none is named; None is the CPU.
+
+    Errors: DeviceError for a device that does not exist here.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.set_default_device.html
+
+    >>> ad.set_default_device("cpu")
+    """
+    _defaults.device = CPU if device is None else as_device(device)

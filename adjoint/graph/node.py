@@ -86,8 +86,10 @@ class Node:
         self.extra = None
 
     def name(self) -> str:
-        """The op's class name, as shown by `repr(tensor)`."""
-        return f"{type(self.op).__name__}Backward"
+        """The op's class name in PyTorch's form, as `repr(tensor)` shows it."""
+        if isinstance(self.op, Item):
+            return str(self.parents[0].name())
+        return f"{type(self.op).__name__}Backward0"
 
     @property
     def next_functions(self) -> tuple[tuple[Any, int], ...]:
