@@ -7,10 +7,11 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from ..core.compute import write_arrays
 from ..core.errors import AutogradError, InvalidType, ShapeError
 from ..core.handle import Handle
 from ..core.mode import MODE
-from ..core.op import INPLACE, connect_out
+from ..core.op import INPLACE, Op, apply, connect_in_place, connect_out
 from ..graph.node import Node
 from ..ops.promotion import assert_can_store, cast
 from . import tape
@@ -19,6 +20,7 @@ from . import tape
 def attach(tensor_class: type) -> None:
     """Give `tensor_class` the in-place methods, and make `out=` work."""
     connect_out(write_out)
+    connect_in_place(write, rebind)
     for name, function in INPLACE.items():
         setattr(tensor_class, name, inplace_method(name, function))
 
@@ -80,6 +82,55 @@ def _save_written_output(x: Any, y: Any) -> None:
     versions = list(node.versions or [0] * len(saved))
     versions[place] = count
     node.saved, node.versions = tuple(saved), tuple(versions)
+
+
+def write(name: str, op: Op, x: Any, *inputs: Any) -> Any:
+    """`x` becomes `op(x, *inputs)`, where `op.write` changes x's memory and nothing else."""
+    mode = MODE.get()
+    if mode.executor is not None:
+        return change(x, name, lambda old: apply(op, old, *inputs))
+    tape.assert_writable(x, name)
+    data = x._data
+    if not data.flags.writeable:
+        raise AutogradError(f"{name}: the tensor's memory is read-only; clone it first")
+    everything = (x, *inputs)
+    parents = tuple(each._node if isinstance(each, Handle) else None for each in everything)
+    node = None
+    if mode.grad and data.dtype.kind in "fcV" and any(p is not None for p in parents):
+        node = tape.record(op, everything, parents, x, mode)
+    arrays = [each._data if isinstance(each, Handle) else each for each in inputs]
+    write_arrays(op, [data, *arrays])
+    tape.rebase(x, node, name)
+    return x
+
+
+def rebind(name: str, x: Any, function: Callable[[Any], Any]) -> Any:
+    """`x` becomes `function(x)`, a view of itself."""
+    mode = MODE.get()
+    if mode.grad and x._node is not None and x._node is x._leaf:
+        raise AutogradError(
+            f"{name}: a leaf Variable that requires grad is being used in an in-place operation; "
+            "use the operation that is not in place"
+        )
+    if x._view is None and x._version is not tape.INFERENCE:
+        base = tape.wrap(x._data, x._node, x._version)  # what x has been until now
+        for reference in (x._version.views or ()) if x._version is not None else ():
+            other = reference()
+            if other is not None and other._view is not None:
+                other._view.base = base
+    else:
+        base = x
+    y = function(base)
+    if y is base:
+        return x
+    if x._leaf is not None and x._node is x._leaf:
+        x._leaf.shape = tuple(y._data.shape)
+        x._data = y._data
+        return x
+    x._data, x._node, x._version, x._view = y._data, y._node, y._version, y._view
+    if x._view is not None:
+        tape.register_view(x)
+    return x
 
 
 def write_out(result: Any, out: Any, name: str) -> Any:

@@ -84,8 +84,10 @@ def _wrap_several(
 ) -> tuple[Any, ...]:
     ys = tuple(wrap(_as_array(r)) for r in results)
     if op.view:
-        for y in ys:
-            _mark_view(y, inputs[0], op, f"{op.name}: one of several views made by one call")
+        for i, y in enumerate(ys):
+            if shares_storage(y._data, inputs[0]._data):
+                reason = f"{op.name}: one of several views made by one call"
+                _mark_view(y, inputs[0], op.output_view(i), reason)
     if wants and mode.grad and op.differentiable:
         node = record(op, inputs, tuple(parents), ys, mode)
         for i, y in enumerate(ys):
@@ -194,6 +196,12 @@ def _mark_view(y: Any, x: Any, op: Op, writable: str = "") -> None:
         y._view = View(x, (op,), writable)
     else:
         y._view = View(view.base, (*view.ops, op), writable or view.writable)
+    register_view(y)
+
+
+def register_view(y: Any) -> None:
+    """Let writes to the storage of `y` find it."""
+    version = y._version
     reference = weakref.ref(y)
     if version.views is None:
         version.views = [reference]
@@ -286,10 +294,7 @@ class ViewWrite(Op, abstract=True):
     def compute(self, xp: Any, base: Any, value: Any) -> Any:
         """A copy of `base` with `value` written."""
         result = base.copy()
-        part = result
-        for op in self.ops:
-            part = op.compute(xp, part)
-        part[...] = value
+        write_part(xp, result, self.ops, value)
         return result
 
     def gradient(self, g: Any) -> tuple[Any, ...]:
@@ -303,12 +308,24 @@ class ViewWrite(Op, abstract=True):
             rest = apply(self, g, part.new_zeros(part.shape))
         else:
             data = g._data.copy()
-            view = data
-            for op in self.ops:
-                view = op.compute(np, view)
-            view[...] = 0
+            write_part(np, data, self.ops, 0)
             rest = wrap(data)
         return (rest, part)
+
+
+def write_part(xp: Any, array: Any, ops: tuple[Op, ...], value: Any) -> None:
+    """Write `value` into the part of `array` (row-major, without gaps) that `ops` show."""
+    part = array
+    for op in ops:
+        part = op.compute(xp, part)
+    if not part.size or np.may_share_memory(part, array):
+        part[...] = value
+        return
+    # The views were views in the base's own memory order, not in this one: write by position.
+    places = np.arange(array.size).reshape(array.shape)
+    for op in ops:
+        places = op.compute(xp, places)
+    array.reshape(-1)[places] = value
 
 
 def assert_writable(x: Any, name: str) -> None:
@@ -413,6 +430,8 @@ def _replay(view: View) -> Any:
         return None
     spec = base.spec
     for op in view.ops:
+        if not op.differentiable:
+            return None
         result = op.infer(spec)
         saved = tuple(spec if token.startswith("spec") else None for token in op.tokens)
         node = Node(op, (node,), saved, None, result.shape, base._data.dtype)

@@ -67,6 +67,23 @@ def compute(op: Op, arrays: list[Any]) -> Any:
         raise
 
 
+def write_arrays(op: Op, arrays: list[Any]) -> None:
+    """`op.write` on `arrays`; where it fails, `op.infer` gets the chance to say why."""
+    if op.strict:
+        op.infer(*map(spec_of, arrays))
+    try:
+        quiet.run(op.write, namespace_of(arrays[0]), *arrays)
+    except AdjointError:
+        raise
+    except Exception as error:
+        if isinstance(error, RuntimeError) and "already entered" in str(error):
+            with np.errstate(all="ignore"):
+                op.write(namespace_of(arrays[0]), *arrays)
+            return
+        op.infer(*map(spec_of, arrays))
+        raise
+
+
 def _compute_low(op: Op, xp: Any, arrays: list[Any]) -> Any:
     """Compute float16 and bfloat16 in float32 and round once, as PyTorch's CPU kernels do."""
     specs = op.infer(*map(spec_of, arrays))
@@ -81,4 +98,4 @@ def _compute_low(op: Op, xp: Any, arrays: list[Any]) -> Any:
     )
 
 
-__all__ = ["CPU", "compute", "quiet", "spec_of"]
+__all__ = ["CPU", "compute", "quiet", "spec_of", "write_arrays"]

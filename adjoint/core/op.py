@@ -64,6 +64,16 @@ class Op:
         """The output array, computed with backend namespace `xp`."""
         raise NotImplementedError(f"{type(self).__name__}.compute")
 
+    def write(self, xp: Any, x: Any, *arrays: Any) -> None:
+        """What `compute` does, in the memory of `x` (ops declared with `writing` only, whose
+        gradient reads neither their first input nor their output).
+        """
+        raise NotImplementedError(f"{type(self).__name__}.write")
+
+    def output_view(self, index: int) -> Op:
+        """The op of one output that gives output `index` (view ops with several outputs only)."""
+        raise NotImplementedError(f"{type(self).__name__}.output_view")
+
     def gradient(self, g: Any, *needed: Any) -> tuple[Any, ...]:
         """The vector-Jacobian product, in public ops on Tensors."""
         raise NotImplementedError(f"{type(self).__name__}.gradient")
@@ -184,3 +194,67 @@ def connect_out(write: Callable[[Any, Any, str], Any]) -> None:
     """Set what copies a result into `out=` (called once, where the layers are wired together)."""
     global write_out
     write_out = write
+
+
+def writing(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Declare two public functions from one that returns (op, tensor, *inputs).
+
+    The function itself applies the op; the method with a trailing underscore lets `op.write` change
+    the tensor's own memory, which costs what is written and not the size of the tensor.
+    """
+    import functools
+
+    name = function.__name__
+
+    @functools.wraps(function)
+    def apart(*args: Any, **kwargs: Any) -> Any:
+        op, *inputs = function(*args, **kwargs)
+        return apply(op, *inputs)
+
+    @functools.wraps(function)
+    def in_place(*args: Any, **kwargs: Any) -> Any:
+        op, tensor, *inputs = function(*args, **kwargs)
+        return write_in_place(f"{name}_", op, tensor, *inputs)
+
+    in_place.__name__ = in_place.__qualname__ = f"{name}_"
+    in_place.__doc__ = _in_place_doc(name)
+    FUNCTIONS[name] = METHODS[name] = apart
+    METHODS[f"{name}_"] = in_place
+    return apart
+
+
+def _in_place_doc(name: str) -> str:
+    return (
+        f"In-place version of `{name}`: writes into this tensor's memory and returns the tensor.\n\n"
+        f"    Errors: those of `{name}`; AutogradError for a leaf that requires grad.\n"
+        f"    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.{name}_.html\n"
+    )
+
+
+def rebinding(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Declare the method with a trailing underscore of a function that gives a view: the tensor
+    becomes that view of its own memory.
+    """
+    name = f"{function.__name__}_"
+
+    def in_place(input: Any, *args: Any, **kwargs: Any) -> Any:
+        return rebind(name, input, lambda old: function(old, *args, **kwargs))
+
+    in_place.__name__ = in_place.__qualname__ = name
+    in_place.__doc__ = _in_place_doc(function.__name__)
+    METHODS[name] = in_place
+    return function
+
+
+def _no_write(*args: Any) -> Any:
+    raise RuntimeError("adjoint.tensor has not been imported")
+
+
+write_in_place: Callable[..., Any] = _no_write
+rebind: Callable[..., Any] = _no_write
+
+
+def connect_in_place(write: Callable[..., Any], rebind_to: Callable[..., Any]) -> None:
+    """Set what runs ops in place (called once, where the layers are wired together)."""
+    global write_in_place, rebind
+    write_in_place, rebind = write, rebind_to
