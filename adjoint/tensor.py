@@ -761,4 +761,5 @@ _FAMILIES = (
 for _name, _function in METHODS.items():
     if not hasattr(Tensor, _name):
         setattr(Tensor, _name, _function)
-
+for _name, _function in movement.PROPERTIES.items():
+    setattr(Tensor, _name, property(_function))
