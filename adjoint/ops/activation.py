@@ -1,5 +1,892 @@
-"""Activations and softmax: functions of primitives."""
+"""Activation functions. Those whose composition would keep several tensors alive for backward, or
+lose precision, are primitives; the others are compositions.
+"""
 
 from __future__ import annotations
 
-__all__: list[str] = []
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..core import dtype as dt
+from ..core.errors import DTypeError, InvalidArgument, InvalidType, ShapeError
+from ..core.handle import Handle
+from ..core.op import Op, Sample, apply, public
+from ..core.spec import Spec, normalize_axis
+from . import elementwise as ew
+from . import random
+from .promotion import cast
+from .samples import FLOATS, array, strided, unary_samples
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+__all__ = [
+    "celu", "celu_", "elu", "elu_", "gelu", "glu", "hardshrink", "hardsigmoid", "hardswish",
+    "hardtanh", "hardtanh_", "leaky_relu", "leaky_relu_", "log_softmax", "logsigmoid", "mish",
+    "prelu", "relu", "relu6", "relu_", "rrelu", "rrelu_", "selu", "selu_", "silu", "softmax",
+    "softmin", "softplus", "softshrink", "softsign", "tanhshrink", "threshold", "threshold_",
+]  # fmt: skip
+
+SELU_ALPHA = 1.6732632423543772848170429916717
+SELU_SCALE = 1.0507009873554804934193349852946
+
+
+def _assert_tensor(name: str, x: Any) -> None:
+    if not isinstance(x, Handle):
+        raise InvalidType(
+            f"{name}: argument 'input' must be Tensor, not {type(x).__name__}; "
+            "make one with adjoint.tensor()"
+        )
+
+
+def _assert_floating(name: str, x: Any) -> None:
+    _assert_tensor(name, x)
+    if x._data.dtype.kind in "biu" or x._data.dtype.kind == "c":
+        raise DTypeError(
+            f"{name}: not implemented for {x.dtype}, needs a floating-point tensor; convert with "
+            ".float()"
+        )
+
+
+def _assert_real(name: str, x: Any) -> None:
+    _assert_tensor(name, x)
+    if x._data.dtype.kind in "bc":
+        raise DTypeError(f"{name}: not supported for {x.dtype}; convert with .float()")
+
+
+# ---- primitives ----------------------------------------------------------------------------------
+
+
+def _with_fields(base: Any, *variants: tuple[Any, ...]) -> Any:
+    """The samples of `base`, and one for the op made with each of `variants`."""
+
+    def samples(cls: Any) -> Iterable[Sample]:
+        yield from base.__func__(cls)
+        for fields in variants:
+            yield Sample(cls(*fields), (array((3, 4), low=-4, high=4),), f"fields{fields}")
+
+    return classmethod(samples)
+
+
+class Relu(ew.Elementwise):
+    """max(x, 0); NaN stays NaN.
+
+    A primitive because the gradient reads only the output: nothing else is kept, and the in-place
+    form works.
+    """
+
+    needs = "y"
+    exact = True
+    samples = unary_samples(dtypes=(*FLOATS, dt.int64))
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """The larger of x and 0."""
+        return xp.maximum(x, x.dtype.type(0))
+
+    def gradient(self, g: Tensor, y: Tensor) -> tuple[Any, ...]:
+        """g, but 0 where y <= 0 (so 0 at 0, and g at NaN)."""
+        return (ew.where(y <= 0, 0, g),)
+
+    def reference(self, x: Any) -> Any:
+        """By selection."""
+        return np.where(np.asarray(x <= 0), 0, np.asarray(x, np.float64))
+
+
+@dataclass(frozen=True)
+class Elu(ew.Elementwise):
+    """scale x where x > 0, otherwise scale alpha (exp(rate x) - 1).
+
+    Serves elu, selu and celu. A primitive because the composition keeps four tensors where one is
+    enough.
+    """
+
+    alpha: float = 1.0
+    scale: float = 1.0
+    rate: float = 1.0
+    needs = "x"
+    samples = _with_fields(unary_samples(), (0.5, 1.0, 2.0), (SELU_ALPHA, SELU_SCALE, 1.0))
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """exp only of what is not positive: no overflow."""
+        low = xp.expm1(xp.minimum(x, x.dtype.type(0)) * self.rate) * (self.alpha * self.scale)
+        return xp.where(x <= 0, low, x * self.scale)
+
+    def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
+        """g scale where x > 0, otherwise g scale alpha rate exp(rate x)."""
+        slope = self.alpha * self.scale * self.rate
+        below = x <= 0
+        return (g * ew.where(below, slope * ew.exp(ew.where(below, x, 0) * self.rate), self.scale),)
+
+    def reference(self, x: Any) -> Any:
+        """By masks."""
+        x = np.asarray(x, np.float64)
+        y = np.array(x * self.scale)
+        y[x <= 0] = self.scale * self.alpha * np.expm1(self.rate * x[x <= 0])
+        return y
+
+
+@dataclass(frozen=True)
+class Gelu(ew.Elementwise):
+    """x times the normal distribution function of x, or its approximation by tanh.
+
+    A primitive because the composition keeps four (six) tensors of a transformer's widest layer
+    where one is enough.
+    """
+
+    tanh: bool = False
+    needs = "x"
+    samples = _with_fields(unary_samples(-4, 4), (True,))
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """x / 2 (1 + erf(x / sqrt 2))."""
+        if self.tanh:
+            return 0.5 * x * (1 + xp.tanh(_C * (x + 0.044715 * x * x * x)))
+        return 0.5 * x * (1 + ew.Erf().compute(xp, x * _SQRT_HALF))
+
+    def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
+        """g (Phi(x) + x phi(x)), or the approximation's own derivative."""
+        if self.tanh:
+            t = ew.tanh(_C * (x + 0.044715 * x * x * x))
+            inner = _C * (1 + 3 * 0.044715 * x * x)
+            return (g * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner),)
+        phi = ew.exp(x * x * -0.5) * _NORMAL
+        return (g * (0.5 * (1 + ew.erf(x * _SQRT_HALF)) + x * phi),)
+
+    def reference(self, x: Any) -> Any:
+        """By SciPy's distribution function, or by the logistic form of tanh."""
+        import scipy.special
+
+        x = np.asarray(x, np.float64)
+        if self.tanh:
+            return x * scipy.special.expit(2 * _C * (x + 0.044715 * x**3))
+        return x * scipy.special.ndtr(x)
+
+
+_SQRT_HALF = float(np.sqrt(0.5))
+_NORMAL = float(1 / np.sqrt(2 * np.pi))
+_C = float(np.sqrt(2 / np.pi))
+
+
+class Silu(ew.Elementwise):
+    """x sigmoid(x).
+
+    A primitive because the composition keeps the sigmoid as well as x.
+    """
+
+    needs = "x"
+    samples = unary_samples(-5, 5, dtypes=(*FLOATS, dt.complex128))
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """x / (1 + exp(-x)), whose overflow gives the right limit."""
+        return x / (1 + xp.exp(-x))
+
+    def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
+        """g s (1 + x (1 - s)) with s = sigmoid(x)."""
+        s = ew.sigmoid(x)
+        return (g * ew.conj(s * (1 + x * (1 - s))),)
+
+    def reference(self, x: Any) -> Any:
+        """By tanh."""
+        x = x if x.dtype.kind == "c" else np.asarray(x, np.float64)
+        return x * (0.5 + 0.5 * np.tanh(x / 2))
+
+
+@dataclass(frozen=True)
+class Softplus(ew.Elementwise):
+    """log(1 + exp(beta x)) / beta; x itself where beta x > threshold.
+
+    A primitive because the stable composition keeps three tensors where one is enough.
+    """
+
+    beta: float = 1.0
+    threshold: float = 20.0
+    needs = "x"
+    samples = _with_fields(unary_samples(-5, 5), (2.0, 3.0), (0.5, float("inf")))
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """max(z, 0) + log1p(exp(-|z|)) with z = beta x: exp cannot overflow."""
+        z = x * self.beta
+        y = (xp.maximum(z, x.dtype.type(0)) + xp.log1p(xp.exp(-xp.abs(z)))) / self.beta
+        return xp.where(z > self.threshold, x, y)
+
+    def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
+        """g sigmoid(beta x); g where beta x > threshold."""
+        z = x * self.beta
+        slope = ew.sigmoid(z)
+        if self.threshold < 40:  # beyond that sigmoid is 1 anyway
+            slope = ew.where(z > self.threshold, 1, slope)
+        return (g * slope,)
+
+    def reference(self, x: Any) -> Any:
+        """By logaddexp."""
+        x = np.asarray(x, np.float64)
+        y = np.logaddexp(x * self.beta, 0) / self.beta
+        return np.where(x * self.beta > self.threshold, x, y)
+
+
+class Mish(ew.Elementwise):
+    """x tanh(log(1 + exp(x))).
+
+    A primitive because the composition keeps three tensors where one is enough.
+    """
+
+    needs = "x"
+    samples = unary_samples(-5, 5)
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """x tanh(softplus(x))."""
+        return x * xp.tanh(_SOFTPLUS.compute(xp, x))
+
+    def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
+        """g (t + x s (1 - t^2)) with t = tanh(softplus(x)) and s = sigmoid(x)."""
+        t = ew.tanh(apply(_SOFTPLUS, x))
+        return (g * (t + x * ew.sigmoid(x) * (1 - t * t)),)
+
+    def reference(self, x: Any) -> Any:
+        """With tanh(log(1 + e)) = (e^2 + 2 e) / (e^2 + 2 e + 2)."""
+        x = np.asarray(x, np.float64)
+        e = np.exp(np.minimum(x, 20))
+        n = e * (e + 2)
+        return np.where(x > 20, x, x * (n / (n + 2)))
+
+
+def _softmax_samples(cls: Any) -> Iterable[Sample]:
+    for dtype in FLOATS:
+        yield Sample(cls((1,)), (array((3, 4), dtype),), dtype.name)
+    yield Sample(cls((0,)), (array((3, 4)),), "first")
+    yield Sample(cls((1,)), (array((2, 3, 2)),), "middle")
+    yield Sample(cls((1,)), (strided(array((3, 4))),), "strided")
+    yield Sample(cls(()), (array(()),), "0-d")
+    yield Sample(cls((1,)), (np.zeros((0, 3)),), "no-rows")
+    yield Sample(cls((1,)), (np.zeros((3, 0)),), "empty-rows")
+    inf, nan = np.inf, np.nan
+    rows = np.array([[-inf, 0, 1], [-inf, -inf, -inf], [inf, 0, 1], [nan, 0, 1], [1e4, -1e4, 0]])
+    yield Sample(cls((1,)), (rows,), "special", gradients=False)
+
+
+@dataclass(frozen=True)
+class Softmax(Op):
+    """exp(x) / sum of exp(x) over `axes` (one axis; none for a 0-d tensor).
+
+    A primitive because the gradient reads only the output, where the composition keeps three
+    tensors.
+    """
+
+    axes: tuple[int, ...]
+    needs = "y"
+    samples = classmethod(_softmax_samples)
+
+    def infer(self, spec: Spec) -> Spec:
+        """The same spec."""
+        return spec
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """Relative to the largest value: exp cannot overflow."""
+        e = _shifted(xp, x, self.axes)
+        xp.exp(e, out=e)
+        e /= xp.sum(e, axis=self.axes, keepdims=True)
+        return e
+
+    def gradient(self, g: Tensor, y: Tensor) -> tuple[Any, ...]:
+        """y (g - sum of g y)."""
+        if not self.axes:
+            return (g * 0,)
+        gy = g * y
+        return (gy - y * gy.sum(dim=self.axes, keepdim=True),)
+
+    def reference(self, x: Any) -> Any:
+        """SciPy's softmax."""
+        import scipy.special
+
+        x = np.asarray(x, np.float64)
+        return scipy.special.softmax(x, axis=self.axes) if x.size else x
+
+
+@dataclass(frozen=True)
+class LogSoftmax(Op):
+    """x - log of the sum of exp(x) over `axes` (one axis; none for a 0-d tensor).
+
+    A primitive because log(softmax(x)) underflows, and the gradient reads only the output.
+    """
+
+    axes: tuple[int, ...]
+    needs = "y"
+    samples = classmethod(_softmax_samples)
+
+    def infer(self, spec: Spec) -> Spec:
+        """The same spec."""
+        return spec
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """Relative to the largest value: exp cannot overflow."""
+        y = _shifted(xp, x, self.axes)
+        y -= xp.log(xp.sum(xp.exp(y), axis=self.axes, keepdims=True))
+        return y
+
+    def gradient(self, g: Tensor, y: Tensor) -> tuple[Any, ...]:
+        """g - exp(y) sum of g."""
+        if not self.axes:
+            return (g * 0,)
+        return (g - ew.exp(y) * g.sum(dim=self.axes, keepdim=True),)
+
+    def reference(self, x: Any) -> Any:
+        """By SciPy's logsumexp."""
+        import scipy.special
+
+        x = np.asarray(x, np.float64)
+        if not x.size:
+            return x
+        total = scipy.special.logsumexp(x, axis=self.axes, keepdims=True)
+        return x - np.where(np.isinf(total), np.nan, total)
+
+
+def _shifted(xp: Any, x: Any, axes: tuple[int, ...]) -> Any:
+    """x minus its largest value along `axes`, in new memory."""
+    if 0 in x.shape:
+        return xp.zeros_like(x)
+    return xp.asarray(x - xp.max(x, axis=axes, keepdims=True))
+
+
+_RELU, _SILU, _MISH, _SOFTPLUS = Relu(), Silu(), Mish(), Softplus()
+_LOG_SIGMOID = Softplus(1.0, float("inf"))
+
+
+# ---- rectifiers ----------------------------------------------------------------------------------
+
+
+@public(inplace=True)
+def relu(input: Tensor) -> Tensor:
+    """max(input, 0), elementwise; the gradient at 0 is 0.
+
+    Shape: any; the result has the shape of `input`.
+    Dtypes: real numbers, kept.
+    Errors: DTypeError for bool and complex.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.relu.html
+
+    >>> ad.relu(ad.tensor([-1., 2.]))
+    tensor([0., 2.])
+    """
+    _assert_real("relu", input)
+    result: Tensor = apply(_RELU, input)
+    return result
+
+
+@public(method=False, inplace=True)
+def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+    """input limited to [min_val, max_val]; the gradient is 0 at and beyond both ends.
+
+    Shape: any; the result has the shape of `input`.
+    Dtypes: real numbers, kept.
+    Errors: InvalidArgument where min_val > max_val; DTypeError for bool and complex.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.hardtanh.html
+
+    >>> ad.hardtanh(ad.tensor([-2., 0.5, 2.]))
+    tensor([-1.0000,  0.5000,  1.0000])
+    """
+    _assert_real("hardtanh", input)
+    if min_val > max_val:
+        raise InvalidArgument(
+            f"hardtanh: min_val cannot be greater than max_val, got {min_val} > {max_val}; "
+            "swap them"
+        )
+    if input._data.dtype.kind in "iu":
+        min_val, max_val = int(min_val), int(max_val)
+    below = ew.where(input <= min_val, min_val, input)
+    result: Tensor = ew.where(input >= max_val, max_val, below)
+    return result
+
+
+@public(method=False, inplace=True)
+def relu6(input: Tensor) -> Tensor:
+    """input limited to [0, 6]; the gradient is 0 at and beyond both ends.
+
+    Shape: any; the result has the shape of `input`.
+    Dtypes: real numbers, kept.
+    Errors: DTypeError for bool and complex.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.relu6.html
+
+    >>> ad.relu6(ad.tensor([-1., 3., 8.]))
+    tensor([0., 3., 6.])
+    """
+    _assert_real("relu6", input)
+    return hardtanh(input, 0.0, 6.0)  # type: ignore[no-any-return]
+
+
+@public(method=False, inplace=True)
+def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
+    """input where it is positive, otherwise negative_slope * input.
+
+    Shape: any; the result has the shape of `input`.
+    Dtypes: floating point, kept.
+    Errors: DTypeError for other dtypes.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.leaky_relu.html
+
+    >>> ad.leaky_relu(ad.tensor([-1., 2.]), 0.1)
+    tensor([-0.1000,  2.0000])
+    """
+    _assert_floating("leaky_relu", input)
+    result: Tensor = ew.where(input > 0, input, input * negative_slope)
+    return result
+
+
+@public()
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
+    """input where it is positive, otherwise weight * input.
+
+    Shapes: `weight` has one element, or one for each channel (dimension 1) of `input`.
+    Dtypes: floating point, the same for both.
+    Errors: ShapeError where `weight` does not fit; DTypeError where the dtypes differ.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.prelu.html
+
+    >>> ad.prelu(ad.tensor([-1., 2.]), ad.tensor([0.25]))
+    tensor([-0.2500,  2.0000])
+    """
+    _assert_floating("prelu", input)
+    _assert_floating("prelu", weight)
+    if weight.dtype is not input.dtype:
+        raise DTypeError(
+            f"prelu: type promotion is not supported, got {input.dtype} and {weight.dtype}; "
+            "convert one with .to()"
+        )
+    if weight.ndim > 1:
+        raise ShapeError(
+            f"prelu: expected `weight` to be a scalar or 1D tensor, got {tuple(weight.shape)}; "
+            "reshape it"
+        )
+    if weight.numel() != 1:
+        channels = input.shape[1] if input.ndim > 1 else 1
+        if not input.ndim or channels != weight.numel():
+            raise ShapeError(
+                f"prelu: weight has {weight.numel()} elements, input of shape "
+                f"{tuple(input.shape)} has {channels} channels; give one weight, or one for each "
+                "channel"
+            )
+        weight = weight.reshape((-1,) + (1,) * (input.ndim - 2))
+    elif weight.ndim > input.ndim:
+        weight = weight.reshape(())
+    positive = input > 0
+    # The product sees 0 in place of what is positive: an infinity there would spoil its gradient.
+    result: Tensor = ew.where(positive, input, weight * ew.where(positive, 0, input))
+    return result
+
+
+@public(method=False, inplace=True)
+def rrelu(
+    input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False
+) -> Tensor:
+    """leaky_relu whose slope is drawn from [lower, upper] for each element where `training`, and
+    is their mean otherwise.
+
+    Shape: any; the result has the shape of `input`.
+    Dtypes: floating point, kept.
+    Errors: InvalidArgument where lower > upper; DTypeError for other dtypes.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.rrelu.html
+
+    >>> ad.rrelu(ad.tensor([-1., 2.]), 0.1, 0.3)
+    tensor([-0.2000,  2.0000])
+    """
+    _assert_floating("rrelu", input)
+    if lower > upper:
+        raise InvalidArgument(
+            f"rrelu: lower bound should be less than or equal to the upper bound, got {lower} > "
+            f"{upper}; swap them"
+        )
+    if not training:
+        return leaky_relu(input, (lower + upper) / 2)  # type: ignore[no-any-return]
+    slope = random.rand_like(input) * (upper - lower) + lower
+    result: Tensor = ew.where(input > 0, input, input * slope)
+    return result
+
+
+@public(method=False, inplace=True)
+def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
+    """input where it is above `threshold`, otherwise `value`.
+
+    Shape: any; the result has the shape of `input`.
+    Dtypes: real numbers, kept.
+    Errors: DTypeError for bool and complex.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.threshold.html
+
+    >>> ad.threshold(ad.tensor([0.5, 2.]), 1, 7)
+    tensor([7., 2.])
+    """
+    _assert_real("threshold", input)
+    if input._data.dtype.kind in "iu":
+        threshold, value = int(threshold), int(value)
+    result: Tensor = ew.where(input <= threshold, value, input)
+    return result
+
+
+# ---- smooth units --------------------------------------------------------------------------------
+
+
+@public(method=False, inplace=True)
+def elu(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """input where it is positive, otherwise alpha * (exp(input) - 1).
+
+    Shape: any; the result has the shape of `input`.
+    Dtypes: floating point, kept.
+    Errors: DTypeError for other dtypes.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.elu.html
+
+    >>> ad.elu(ad.tensor([-1., 2.]))
+    tensor([-0.6321,  2.0000])
+    """
+    _assert_floating("elu", input)
+    result: Tensor = apply(Elu(float(alpha)), input)
+    return result
+
+
+@public(method=False, inplace=True)
+def selu(input: Tensor) -> Tensor:
+    """elu scaled so that layers keep mean 0 and variance 1 (Klambauer et al., 2017).
+
+    Shape: any; the result has the shape of `input`.
+    Dtypes: floating point, kept.
+    Errors: DTypeError for other dtypes.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.selu.html
+
+    >>> ad.selu(ad.tensor([-1., 2.]))
+    tensor([-1.1113,  2.1014])
+    """
+    _assert_floating("selu", input)
+    result: Tensor = apply(Elu(SELU_ALPHA, SELU_SCALE), input)
+    return result
+
+
+@public(method=False, inplace=True)
+def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """input where it is positive, otherwise alpha * (exp(input / alpha) - 1).
+
+    Shape: any; the result has the shape of `input`.
+    Dtypes: floating point, kept.
+    Errors: InvalidArgument for alpha 0; DTypeError for other dtypes.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.celu.html
+
+    >>> ad.celu(ad.tensor([-1., 2.]), 0.5)
+    tensor([-0.4323,  2.0000])
+    """
+    _assert_floating("celu", input)
+    if alpha == 0:
+        raise InvalidArgument(f"celu: alpha cannot be 0, got {alpha}; use relu")
+    result: Tensor = apply(Elu(float(alpha), 1.0, 1.0 / alpha), input)
+    return result
+
+
+@public(method=False)
+def gelu(input: Tensor, approximate: str = "none") -> Tensor:
+    """input * Phi(input), Phi the normal distribution function, or its approximation by "tanh".
+
+    Shape: any; the result has the shape of `input`.
+    Dtypes: floating point, kept.
+    Errors: InvalidArgument for another `approximate`; DTypeError for other dtypes.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.gelu.html
+
+    >>> ad.gelu(ad.tensor([-1., 2.])), ad.gelu(ad.tensor([-1., 2.]), approximate="tanh")
+    (tensor([-0.1587,  1.9545]), tensor([-0.1588,  1.9546]))
+    """
+    _assert_floating("gelu", input)
+    if approximate not in ("none", "tanh"):
+        raise InvalidArgument(
+            f"gelu: approximate argument must be either none or tanh, got {approximate!r}"
+        )
+    result: Tensor = apply(Gelu(approximate == "tanh"), input)
+    return result
+
+
+@public(method=False, inplace=True)
+def silu(input: Tensor) -> Tensor:
+    """input * sigmoid(input), also called swish.
+
+    Shape: any; the result has the shape of `input`.
+    Dtypes: floating point and complex, kept.
+    Errors: DTypeError for other dtypes.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.silu.html
+
+    >>> ad.silu(ad.tensor([-1., 2.]))
+    tensor([-0.2689,  1.7616])
+    """
+    _assert_tensor("silu", input)
+    if input._data.dtype.kind != "c":
+        _assert_floating("silu", input)
+    result: Tensor = apply(_SILU, input)
+    return result
+
+
+@public(method=False, inplace=True)
+def mish(input: Tensor) -> Tensor:
+    """input * tanh(softplus(input)).
+
+    Shape: any; the result has the shape of `input`.
+    Dtypes: floating point, kept.
+    Errors: DTypeError for other dtypes.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.mish.html
+
+    >>> ad.mish(ad.tensor([-1., 2.]))
+    tensor([-0.3034,  1.9440])
+    """
+    _assert_floating("mish", input)
+    result: Tensor = apply(_MISH, input)
+    return result
+
+
+@public(method=False)
+def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+    """log(1 + exp(beta * input)) / beta; input itself where beta * input > threshold.
+
+    Shape: any; the result has the shape of `input`.
+    Dtypes: floating point, kept.
+    Errors: DTypeError for other dtypes.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.softplus.html
+
+    >>> ad.softplus(ad.tensor([-1., 2.]))
+    tensor([0.3133, 2.1269])
+    """
+    _assert_floating("softplus", input)
+    result: Tensor = apply(Softplus(float(beta), float(threshold)), input)
+    return result
+
+
+@public(method=False)
+def logsigmoid(input: Tensor) -> Tensor:
+    """log(sigmoid(input)), without overflow.
+
+    Shape: any; the result has the shape of `input`.
+    Dtypes: floating point, kept.
+    Errors: DTypeError for other dtypes.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.logsigmoid.html
+
+    >>> ad.logsigmoid(ad.tensor([-100., 2.]))
+    tensor([-100.0000,   -0.1269])
+    """
+    _assert_floating("logsigmoid", input)
+    result: Tensor = -apply(_LOG_SIGMOID, -input)
+    return result
+
+
+@public(method=False)
+def softsign(input: Tensor) -> Tensor:
+    """input / (1 + |input|).
+
+    Shape: any; the result has the shape of `input`.
+    Dtypes: integers become floats.
+    Errors: DTypeError for bool and complex.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.softsign.html
+
+    >>> ad.softsign(ad.tensor([-1., 3.]))
+    tensor([-0.5000,  0.7500])
+    """
+    _assert_real("softsign", input)
+    result: Tensor = input / (ew.abs(input) + 1)
+    return result
+
+
+@public(method=False)
+def tanhshrink(input: Tensor) -> Tensor:
+    """input - tanh(input).
+
+    Shape: any; the result has the shape of `input`.
+    Dtypes: integers become floats.
+    Errors: DTypeError for bool and complex.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.tanhshrink.html
+
+    >>> ad.tanhshrink(ad.tensor([-1., 2.]))
+    tensor([-0.2384,  1.0360])
+    """
+    _assert_real("tanhshrink", input)
+    result: Tensor = input - ew.tanh(input)
+    return result
+
+
+@public(method=False)
+def glu(input: Tensor, dim: int = -1) -> Tensor:
+    """a * sigmoid(b), where a and b are the halves of input along `dim`.
+
+    Shapes: (..., 2 n, ...) -> (..., n, ...).
+    Dtypes: floating point, kept.
+    Errors: ShapeError where the size along `dim` is odd; IndexingError for a dim out of range.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.glu.html
+
+    >>> ad.glu(ad.tensor([4., 0.]))
+    tensor([2.])
+    """
+    _assert_floating("glu", input)
+    if not input.ndim:
+        raise ShapeError("glu: does not support scalars, input has shape (); use at least 1-d")
+    axis = normalize_axis(dim, input.ndim, "glu")
+    size = input.shape[axis]
+    if size % 2:
+        raise ShapeError(
+            f"glu: Halving dimension must be even, but dimension {axis} is size {size} (shape "
+            f"{tuple(input.shape)}); pad it or choose another dim"
+        )
+    half = size // 2
+    result: Tensor = input.narrow(axis, 0, half) * ew.sigmoid(input.narrow(axis, half, half))
+    return result
+
+
+# ---- piecewise linear ----------------------------------------------------------------------------
+
+
+@public(method=False, inplace=True)
+def hardsigmoid(input: Tensor) -> Tensor:
+    """relu6(input + 3) / 6.
+
+    Shape: any; the result has the shape of `input`.
+    Dtypes: floating point, kept.
+    Errors: DTypeError for other dtypes.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.hardsigmoid.html
+
+    >>> ad.hardsigmoid(ad.tensor([-4., 0., 4.]))
+    tensor([0.0000, 0.5000, 1.0000])
+    """
+    _assert_floating("hardsigmoid", input)
+    result: Tensor = relu6(input + 3) / 6
+    return result
+
+
+@public(method=False, inplace=True)
+def hardswish(input: Tensor) -> Tensor:
+    """input * relu6(input + 3) / 6.
+
+    Shape: any; the result has the shape of `input`.
+    Dtypes: floating point, kept.
+    Errors: DTypeError for other dtypes.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.hardswish.html
+
+    >>> ad.hardswish(ad.tensor([-4., 1., 4.]))
+    tensor([-0.0000,  0.6667,  4.0000])
+    """
+    _assert_floating("hardswish", input)
+    result: Tensor = input * relu6(input + 3) / 6
+    return result
+
+
+@public()
+def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """input where |input| > lambd, otherwise 0.
+
+    Shape: any; the result has the shape of `input`.
+    Dtypes: floating point, kept.
+    Errors: DTypeError for other dtypes.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.hardshrink.html
+
+    >>> ad.hardshrink(ad.tensor([-1., 0.3]))
+    tensor([-1.,  0.])
+    """
+    _assert_floating("hardshrink", input)
+    result: Tensor = ew.where((input >= -lambd) & (input <= lambd), 0, input)
+    return result
+
+
+@public(method=False)
+def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """input moved towards 0 by lambd; 0 where |input| <= lambd.
+
+    Shape: any; the result has the shape of `input`.
+    Dtypes: floating point, kept.
+    Errors: InvalidArgument for a negative lambd; DTypeError for other dtypes.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.softshrink.html
+
+    >>> ad.softshrink(ad.tensor([-1., 0.3]))
+    tensor([-0.5000,  0.0000])
+    """
+    _assert_floating("softshrink", input)
+    if not lambd >= 0:
+        raise InvalidArgument(f"softshrink: lambda must not be negative, got {lambd}; use {-lambd}")
+    result: Tensor = input - ew.clamp(input, -lambd, lambd)
+    return result
+
+
+# ---- distributions over a dimension --------------------------------------------------------------
+
+
+def _normalised(op: Any, name: str, input: Tensor, dim: int, dtype: dt.dtype | None) -> Tensor:
+    _assert_tensor(name, input)
+    if dtype is not None:
+        input = cast(input, dt.as_dtype(dtype))
+    _assert_floating(name, input)
+    axis = normalize_axis(dim, input._data.ndim, name)
+    result: Tensor = apply(op((axis,) if input._data.ndim else ()), input)
+    return result
+
+
+@public(out=True)
+def softmax(input: Tensor, dim: int, dtype: dt.dtype | None = None) -> Tensor:
+    """exp(input) / sum of exp(input) over `dim`: positive numbers that sum to 1.
+
+    Shape: any; the result has the shape of `input`.
+    Dtypes: floating point; `dtype` converts first.
+    Errors: IndexingError for a dim out of range; DTypeError for other dtypes.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.softmax.html
+
+    >>> ad.softmax(ad.tensor([0., 1.]), dim=0)
+    tensor([0.2689, 0.7311])
+    """
+    return _normalised(Softmax, "softmax", input, dim, dtype)
+
+
+@public(out=True)
+def log_softmax(input: Tensor, dim: int, dtype: dt.dtype | None = None) -> Tensor:
+    """log(softmax(input)), without underflow.
+
+    Shape: any; the result has the shape of `input`.
+    Dtypes: floating point; `dtype` converts first.
+    Errors: IndexingError for a dim out of range; DTypeError for other dtypes.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.log_softmax.html
+
+    >>> ad.log_softmax(ad.tensor([0., 1.]), dim=0)
+    tensor([-1.3133, -0.3133])
+    """
+    return _normalised(LogSoftmax, "log_softmax", input, dim, dtype)
+
+
+@public(method=False)
+def softmin(input: Tensor, dim: int, dtype: dt.dtype | None = None) -> Tensor:
+    """softmax(-input).
+
+    Shape: any; the result has the shape of `input`.
+    Dtypes: floating point; `dtype` converts first.
+    Errors: IndexingError for a dim out of range; DTypeError for other dtypes.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.softmin.html
+
+    >>> ad.softmin(ad.tensor([0., 1.]), dim=0)
+    tensor([0.7311, 0.2689])
+    """
+    _assert_tensor("softmin", input)
+    return _normalised(Softmax, "softmin", -input, dim, dtype)
+
+
+# ---- in place ------------------------------------------------------------------------------------
+
+
+def _inplace(function: Any) -> Any:
+    """The function form of the in-place method, as torch.nn.functional has it."""
+    name = f"{function.__name__}_"
+
+    def change(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        _assert_tensor(name, input)
+        result: Tensor = getattr(input, name)(*args, **kwargs)
+        return result
+
+    change.__name__ = change.__qualname__ = name
+    change.__doc__ = f"""In-place version of `{function.__name__}`: changes `input` and returns it.
+
+    Shape: any.
+    Errors: those of `{function.__name__}`; AutogradError for a leaf that requires grad.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.{name}.html
+    """
+    return change
+
+
+relu_ = _inplace(relu)
+leaky_relu_ = _inplace(leaky_relu)
+elu_ = _inplace(elu)
+selu_ = _inplace(selu)
+celu_ = _inplace(celu)
+hardtanh_ = _inplace(hardtanh)
+threshold_ = _inplace(threshold)
+rrelu_ = _inplace(rrelu)
