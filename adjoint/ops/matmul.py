@@ -9,7 +9,8 @@ import numpy as np
 
 from ..core import dtype as dt
 from ..core.compute import spec_of
-from ..core.errors import DTypeError, ShapeError
+from ..core.errors import DTypeError, InvalidType, ShapeError
+from ..core.handle import Handle
 from ..core.op import Op, Sample, apply, public
 from ..core.spec import Spec, broadcast_shapes
 from .elementwise import conj
@@ -19,7 +20,10 @@ from .samples import array, strided
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
-__all__ = ["linear", "matmul"]
+__all__ = [
+    "addbmm", "addmm", "addmv", "addr", "baddbmm", "bmm", "dot", "ger", "inner", "linear",
+    "matmul", "mm", "mv", "outer", "vdot",
+]  # fmt: skip
 
 
 def transposed(x: Tensor) -> Tensor:
@@ -29,7 +33,7 @@ def transposed(x: Tensor) -> Tensor:
     return result
 
 
-def adjoint(x: Tensor) -> Tensor:
+def conj_transposed(x: Tensor) -> Tensor:
     """The conjugate transpose of the last two dimensions."""
     result: Tensor = conj(transposed(x))
     return result
@@ -65,8 +69,8 @@ class MatMul(Op):
     def gradient(self, g: Tensor, x1: Tensor, x2: Tensor) -> tuple[Any, ...]:
         """g @ x2^H and x1^H @ g."""
         return (
-            lambda: apply(self, g, adjoint(x2)),
-            lambda: apply(self, adjoint(x1), g),
+            lambda: apply(self, g, conj_transposed(x2)),
+            lambda: apply(self, conj_transposed(x1), g),
         )
 
     @classmethod
@@ -89,6 +93,36 @@ class MatMul(Op):
 MATMUL = MatMul()
 
 
+def product(name: str, x1: Tensor, x2: Tensor) -> Tensor:
+    """The matrix product of tensors of 2 dimensions or more; errors speak of `name`."""
+    a, b = x1._data, x2._data
+    if a.dtype is not b.dtype or a.shape[-1] != b.shape[-2] or a.dtype.kind == "b":
+        if a.dtype.kind == "b":
+            raise DTypeError(
+                f"{name}: not implemented for bool; convert with .to(), or use & and any"
+            )
+        if x1.dtype is not x2.dtype:
+            raise DTypeError(
+                f"{name}: expected m1 and m2 to have the same dtype, but got: {x1.dtype} != "
+                f"{x2.dtype}; convert one with .to()"
+            )
+        if a.shape[-1] != b.shape[-2]:
+            raise ShapeError(
+                f"{name}: mat1 and mat2 shapes cannot be multiplied ({_by(a)} and {_by(b)}): inner "
+                f"sizes {a.shape[-1]} and {b.shape[-2]} differ; transpose one operand?"
+            )
+    result: Tensor
+    if a.ndim > 2 and b.ndim == 2:  # all rows at once: one product, and no batch of gradients
+        result = apply(MATMUL, x1.reshape(-1, a.shape[-1]), x2)
+        return result.reshape(*a.shape[:-1], b.shape[-1])
+    result = apply(MATMUL, x1, x2)
+    return result
+
+
+def _by(array: Any) -> str:
+    return "x".join(map(str, array.shape))
+
+
 @public(out=True)
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """The matrix product; 1-d operands count as a row on the left and a column on the right.
@@ -101,10 +135,13 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     >>> ad.matmul(ad.tensor([[1., 2.]]), ad.tensor([[3.], [4.]]))
     tensor([[11.]])
     """
+    if not isinstance(input, Handle) or not isinstance(other, Handle):
+        raise InvalidType(
+            f"matmul: expected two tensors, got {type(input).__name__} and {type(other).__name__}"
+        )
     rows, columns = input._data.ndim, other._data.ndim
     if rows >= 2 and columns >= 2:
-        result: Tensor = apply(MATMUL, input, other)
-        return result
+        return product("matmul", input, other)
     if rows == 0 or columns == 0:
         raise ShapeError(
             f"matmul: both arguments need to be at least 1D, but they are {rows}D and {columns}D; "
@@ -112,7 +149,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
         )
     left = input.unsqueeze(0) if rows == 1 else input
     right = other.unsqueeze(-1) if columns == 1 else other
-    result = apply(MATMUL, left, right)
+    result = product("matmul", left, right)
     if rows == 1:
         result = result.squeeze(-2)
     return result.squeeze(-1) if columns == 1 else result
@@ -161,7 +198,7 @@ class Linear(Op):
             rows, inputs = (t if t.ndim == 2 else t.reshape(-1, t.shape[-1]) for t in (g, x1))
             return apply(MATMUL, transposed(rows), conj(inputs))
 
-        return (lambda: apply(self, g, adjoint(x2)), weight, g)
+        return (lambda: apply(self, g, conj_transposed(x2)), weight, g)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -208,3 +245,268 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     inputs = (input, weight) if bias is None else (input, weight, bias)
     result: Tensor = apply(LINEAR, *inputs)
     return result
+
+
+def assert_ndim(name: str, **expected: tuple[Any, int]) -> None:
+    """Refuse arguments that are no tensors of the given number of dimensions."""
+    for argument, (x, ndim) in expected.items():
+        if not isinstance(x, Handle):
+            raise InvalidType(f"{name}: {argument} must be a tensor, got {type(x).__name__}")
+        if x._data.ndim != ndim:
+            raise ShapeError(
+                f"{name}: {argument} must be a {ndim}D tensor, got {x._data.ndim}D of shape "
+                f"{tuple(x.shape)}; use matmul for other shapes"
+            )
+
+
+@public(out=True)
+def mm(input: Tensor, mat2: Tensor) -> Tensor:
+    """The product of two matrices.
+
+    Shapes: (n, k) and (k, m) give (n, m).
+    Dtypes: both operands have the same.
+    Errors: ShapeError for other shapes; DTypeError where the dtypes differ.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.mm.html
+
+    >>> ad.mm(ad.tensor([[1., 2.]]), ad.tensor([[3.], [4.]]))
+    tensor([[11.]])
+    """
+    assert_ndim("mm", input=(input, 2), mat2=(mat2, 2))
+    return product("mm", input, mat2)
+
+
+@public(out=True)
+def bmm(input: Tensor, mat2: Tensor) -> Tensor:
+    """The products of two batches of matrices.
+
+    Shapes: (b, n, k) and (b, k, m) give (b, n, m); batches do not broadcast.
+    Dtypes: both operands have the same.
+    Errors: ShapeError for other shapes; DTypeError where the dtypes differ.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.bmm.html
+
+    >>> ad.bmm(ad.ones(2, 1, 3), ad.ones(2, 3, 1)).flatten()
+    tensor([3., 3.])
+    """
+    assert_ndim("bmm", batch1=(input, 3), batch2=(mat2, 3))
+    if input.shape[0] != mat2.shape[0]:
+        raise ShapeError(
+            f"bmm: Expected size for first two dimensions of batch2 tensor to be: "
+            f"[{input.shape[0]}, {input.shape[2]}] but got: {list(mat2.shape[:2])}; matmul broadcasts"
+        )
+    return product("bmm", input, mat2)
+
+
+@public(out=True)
+def mv(input: Tensor, vec: Tensor) -> Tensor:
+    """The product of a matrix and a vector.
+
+    Shapes: (n, k) and (k,) give (n,).
+    Dtypes: both operands have the same.
+    Errors: ShapeError for other shapes.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.mv.html
+
+    >>> ad.mv(ad.tensor([[1., 2.], [3., 4.]]), ad.tensor([1., 1.]))
+    tensor([3., 7.])
+    """
+    assert_ndim("mv", input=(input, 2), vec=(vec, 1))
+    return product("mv", input, vec.unsqueeze(-1)).squeeze(-1)
+
+
+@public(out=True)
+def dot(input: Tensor, tensor: Tensor) -> Tensor:
+    """The sum of the products of two vectors' elements.
+
+    Shapes: (n,) and (n,) give a 0-d tensor.
+    Dtypes: both operands have the same.
+    Errors: ShapeError for other shapes or different sizes.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.dot.html
+
+    >>> ad.dot(ad.tensor([1., 2.]), ad.tensor([3., 4.]))
+    tensor(11.)
+    """
+    assert_ndim("dot", input=(input, 1), tensor=(tensor, 1))
+    if input.shape != tensor.shape:
+        raise ShapeError(
+            f"dot: inconsistent tensor size, expected tensor {list(input.shape)} and src "
+            f"{list(tensor.shape)} to have the same number of elements"
+        )
+    return product("dot", input.unsqueeze(0), tensor.unsqueeze(-1)).reshape(())
+
+
+@public(out=True)
+def vdot(input: Tensor, other: Tensor) -> Tensor:
+    """The dot product of two vectors, the first of them conjugated.
+
+    Shapes: (n,) and (n,) give a 0-d tensor.
+    Dtypes: both operands have the same.
+    Errors: ShapeError for other shapes or different sizes.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.vdot.html
+
+    >>> ad.vdot(ad.tensor([1j]), ad.tensor([1j]))
+    tensor(1.+0.j)
+    """
+    assert_ndim("vdot", input=(input, 1), other=(other, 1))
+    result: Tensor = dot(conj(input), other)
+    return result
+
+
+@public(out=True)
+def inner(input: Tensor, other: Tensor) -> Tensor:
+    """The dot products of all rows of `input` with all rows of `other`.
+
+    Shapes: (*a, n) and (*b, n) give (*a, *b); a 0-d operand multiplies.
+    Dtypes: both operands have the same.
+    Errors: ShapeError where the last dimensions differ.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.inner.html
+
+    >>> ad.inner(ad.tensor([[1., 2.], [3., 4.]]), ad.tensor([1., 1.]))
+    tensor([3., 7.])
+    """
+    if not input._data.ndim or not other._data.ndim:
+        return input * other
+    if input.shape[-1] != other.shape[-1]:
+        raise ShapeError(
+            f"inner: the last dimension must match on both input tensors but got shapes "
+            f"{list(input.shape)} and {list(other.shape)}"
+        )
+    rows, columns = (x.reshape(-1, x.shape[-1]) for x in (input, other))
+    result = product("inner", rows, transposed(columns))
+    return result.reshape(*input.shape[:-1], *other.shape[:-1])
+
+
+@public(out=True)
+def outer(input: Tensor, vec2: Tensor) -> Tensor:
+    """The products of all elements of one vector with all of another.
+
+    Shapes: (n,) and (m,) give (n, m).
+    Dtypes: the promoted dtype of the inputs.
+    Errors: ShapeError for other shapes.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.outer.html
+
+    >>> ad.outer(ad.tensor([1, 2]), ad.tensor([3, 4]))
+    tensor([[3, 4],
+            [6, 8]])
+    """
+    assert_ndim("outer", input=(input, 1), vec2=(vec2, 1))
+    return input.unsqueeze(-1) * vec2
+
+
+@public(out=True)
+def ger(input: Tensor, vec2: Tensor) -> Tensor:
+    """Another name of `outer`.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.ger.html
+
+    >>> ad.ger(ad.tensor([1, 2]), ad.tensor([3, 4]))
+    tensor([[3, 4],
+            [6, 8]])
+    """
+    result: Tensor = outer(input, vec2)
+    return result
+
+
+def _weighted(input: Tensor, beta: Any, added: Tensor, alpha: Any, name: str) -> Tensor:
+    """beta * input + alpha * added, of the shape of `added`; `input` is not read where beta is 0."""
+    if broadcast_shapes(input.shape, added.shape, op=name) != added.shape:
+        raise ShapeError(
+            f"{name}: The expanded size of the tensor {list(added.shape)} must match the existing "
+            f"size {list(input.shape)} of input"
+        )
+    if input.dtype is not added.dtype:
+        raise DTypeError(
+            f"{name}: self and the matrices must have the same dtype, got {input.dtype} and "
+            f"{added.dtype}; convert one with .to()"
+        )
+    if added.dtype.category < 2:
+        for factor, value in (("beta", beta), ("alpha", alpha)):
+            if isinstance(value, (float, complex)):
+                raise DTypeError(
+                    f"{name}: For integral input tensors, argument {factor} must not be a floating "
+                    f"point number, got {value}"
+                )
+    if alpha != 1:
+        added = added * alpha
+    if beta == 0:
+        return added
+    return added + (input if beta == 1 else input * beta)
+
+
+@public(inplace=True, out=True)
+def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """beta * input + alpha * (mat1 @ mat2).
+
+    Shapes: (n, k) and (k, m), `input` broadcast to (n, m).
+    Dtypes: all of one dtype.
+    Errors: ShapeError for other shapes. Where beta is 0, NaN in `input` has no effect.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.addmm.html
+
+    >>> ad.addmm(ad.ones(1, 1), ad.tensor([[1., 2.]]), ad.tensor([[3.], [4.]]), alpha=2)
+    tensor([[23.]])
+    """
+    assert_ndim("addmm", mat1=(mat1, 2), mat2=(mat2, 2))
+    return _weighted(input, beta, product("addmm", mat1, mat2), alpha, "addmm")
+
+
+@public(inplace=True, out=True)
+def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """beta * input + alpha * (mat @ vec).
+
+    Shapes: (n, k) and (k,), `input` broadcast to (n,).
+    Dtypes: all of one dtype.
+    Errors: ShapeError for other shapes. Where beta is 0, NaN in `input` has no effect.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.addmv.html
+
+    >>> ad.addmv(ad.ones(1), ad.tensor([[1., 2.]]), ad.tensor([3., 4.]))
+    tensor([12.])
+    """
+    assert_ndim("addmv", mat=(mat, 2), vec=(vec, 1))
+    return _weighted(input, beta, mv(mat, vec), alpha, "addmv")
+
+
+@public(inplace=True, out=True)
+def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """beta * input + alpha * outer(vec1, vec2).
+
+    Shapes: (n,) and (m,), `input` broadcast to (n, m).
+    Dtypes: all of one dtype.
+    Errors: ShapeError for other shapes. Where beta is 0, NaN in `input` has no effect.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.addr.html
+
+    >>> ad.addr(ad.ones(1, 2), ad.tensor([2.]), ad.tensor([3., 4.]))
+    tensor([[7., 9.]])
+    """
+    return _weighted(input, beta, outer(vec1, vec2), alpha, "addr")
+
+
+@public(inplace=True, out=True)
+def baddbmm(
+    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1
+) -> Tensor:
+    """beta * input + alpha * bmm(batch1, batch2).
+
+    Shapes: (b, n, k) and (b, k, m), `input` broadcast to (b, n, m).
+    Dtypes: all of one dtype.
+    Errors: ShapeError for other shapes. Where beta is 0, NaN in `input` has no effect.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.baddbmm.html
+
+    >>> ad.baddbmm(ad.ones(1), ad.ones(2, 1, 3), ad.ones(2, 3, 1)).flatten()
+    tensor([4., 4.])
+    """
+    return _weighted(input, beta, bmm(batch1, batch2), alpha, "baddbmm")
+
+
+@public(inplace=True, out=True)
+def addbmm(
+    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1
+) -> Tensor:
+    """beta * input + alpha * the sum of bmm(batch1, batch2) over the batch.
+
+    Shapes: (b, n, k) and (b, k, m), `input` broadcast to (n, m).
+    Dtypes: all of one dtype.
+    Errors: ShapeError for other shapes. Where beta is 0, NaN in `input` has no effect.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.addbmm.html
+
+    >>> ad.addbmm(ad.ones(1, 1), ad.ones(2, 1, 3), ad.ones(2, 3, 1))
+    tensor([[7.]])
+    """
+    return _weighted(input, beta, bmm(batch1, batch2).sum(0), alpha, "addbmm")
