@@ -1,0 +1,1 @@
+"""PyTorch's own test samples, run against adjoint."""
