@@ -14,17 +14,23 @@ from .ops.complex import *
 from .ops.composite import *
 from .ops.conversion import *
 from .ops.convolution import *
+from .ops.counting import *
 from .ops.creation import *
 from .ops.elementwise import *
+from .ops.extrema import *
 from .ops.indexing import *
 from .ops.linalg import *
 from .ops.matmul import *
+from .ops.memory import *
 from .ops.movement import *
 from .ops.promotion import *
+from .ops.quantiles import *
 from .ops.random import *
+from .ops.ranges import *
 from .ops.reduction import *
 from .ops.scan import *
 from .ops.sort import *
+from .ops.statistics import *
 from .printing import *
 
 from .core.dtype import bool_ as bool, float_ as float, int_ as int  # isort: skip

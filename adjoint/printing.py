@@ -120,7 +120,7 @@ def printoptions(**options: Any) -> Iterator[None]:
 
 
 class _Formatter:
-    """Formats numbers to one width, so that columns line up; NumPy reads none of PyTorch's rules."""
+    """Formats numbers to one width, so that columns line up."""
 
     def __init__(self, values: Any, floating: bool) -> None:
         self.floating = floating
@@ -194,8 +194,9 @@ def _write(data: Any, indent: int, summarize: bool, write: Callable[[Any], str],
     if data.ndim > 1:
         parts = [data[:edge], data[len(data) - edge :]] if cut else [data]
         texts = [[_write(x, indent + 1, summarize, write, width) for x in part] for part in parts]
-        items = texts[0] if not cut else [*texts[0], "...", *texts[1]]
-        return "[" + ("," + "\n" * (data.ndim - 1) + " " * (indent + 1)).join(items) + "]"
+        items: list[str] = texts[0] if not cut else [*texts[0], "...", *texts[1]]
+        separator: str = "," + "\n" * (data.ndim - 1) + " " * (indent + 1)
+        return "[" + separator.join(items) + "]"
     if summarize and not edge:
         items = ["..."]
     elif cut:

@@ -14,6 +14,7 @@ from .core import dtype as dt
 
 from .core.errors import AutogradError, DTypeError, InvalidArgument, InvalidType, ShapeError
 from .core.handle import Handle
+from .core.mode import MODE
 from .core.op import FUNCTIONS, METHODS
 from .graph.node import Leaf
 from .ops import (  # all of them: importing a family declares its methods
@@ -22,16 +23,22 @@ from .ops import (  # all of them: importing a family declares its methods
     composite,
     conversion,
     convolution,
+    counting,
     creation,
+    extrema,
     fft,
     indexing,
     linalg,
     matmul,
+    memory,
     movement,
+    quantiles,
     random,
+    ranges,
     reduction,
     scan,
     sort,
+    statistics,
 )
 from .ops import elementwise as ew
 
@@ -745,6 +752,11 @@ def _rebuild(cls: type, raw: Any, dtype: str, requires_grad: bool, attributes: A
     return tensor.requires_grad_(requires_grad)
 
 
+def _fresh(data: Any) -> Any:
+    """A tensor that no op made."""
+    return tape.wrap(data, None, tape.INFERENCE if MODE.get().inference else None)
+
+
 def _owner(array: Any) -> Any:
     while isinstance(array.base, np.ndarray):
         array = array.base
@@ -753,10 +765,11 @@ def _owner(array: Any) -> Any:
 
 tape.connect(Tensor)
 inplace.attach(Tensor)
-creation.wrap = tape.wrap
+creation.wrap = _fresh
 _FAMILIES = (
-    activation, complex, composite, conversion, convolution, creation, ew, fft, indexing, linalg,
-    matmul, movement, random, reduction, scan, sort,
+    activation, complex, composite, conversion, convolution, counting, creation, ew, extrema, fft,
+    indexing, linalg, matmul, memory, movement, quantiles, random, ranges, reduction, scan, sort,
+    statistics,
 )  # fmt: skip
 for _name, _function in METHODS.items():
     if not hasattr(Tensor, _name):

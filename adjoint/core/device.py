@@ -25,14 +25,16 @@ class device:  # noqa: N801 - PyTorch's name
     type: str
     index: int | None
 
-    def __init__(self, type: str | device | int, index: int | None = None) -> None:
+    def __init__(self, type: Any, index: int | None = None) -> None:
         if isinstance(type, device):
             type, index = type.type, type.index if index is None else index
         if isinstance(type, int):
             type, index = "cuda", type
         kind, colon, number = type.partition(":")
         if kind not in ("cpu", "cuda", "meta") or (colon and not number.isdecimal()):
-            raise DeviceError(f"device: cannot read {type!r}; use 'cpu' or 'cuda:N'")
+            raise DeviceError(
+                f"device: Invalid device string: {type!r}; expected one of cpu, cuda, cuda:N, meta"
+            )
         object.__setattr__(self, "type", kind)
         object.__setattr__(self, "index", int(number) if colon else index)
 

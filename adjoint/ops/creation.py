@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import operator
-from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,13 +19,14 @@ from ..core.errors import (
 )
 from ..core.handle import Handle
 from ..core.op import public
+from .values import array_from, convert_number, converted, fill_number, target
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
 __all__ = [
-    "arange", "empty", "empty_like", "empty_permuted", "empty_strided", "eye", "full", "full_like",
-    "linspace", "logspace", "ones", "ones_like", "range", "scalar_tensor", "tensor", "zeros",
+    "empty", "empty_like", "empty_permuted", "empty_strided", "eye", "full", "full_like",
+    "ones", "ones_like", "scalar_tensor", "tensor", "zeros",
     "zeros_like",
 ]  # fmt: skip
 
@@ -63,17 +62,6 @@ def tensor(
     return finish(array_from(data, target(dtype), copy=True), device, requires_grad, pin_memory)
 
 
-def target(dtype: Any) -> dt.dtype | None:
-    """The dtype argument of a public function; InvalidType for what is none."""
-    if dtype is None or isinstance(dtype, dt.dtype):
-        return dtype
-    if dtype in (bool, int, float, complex):
-        return dt.as_dtype(dtype)
-    raise InvalidType(
-        f"dtype: argument 'dtype' must be an adjoint dtype such as adjoint.float32, not {dtype!r}"
-    )
-
-
 def finish(
     array: Any, device: Any = None, requires_grad: bool = False, pin_memory: bool = False
 ) -> Tensor:
@@ -84,245 +72,6 @@ def finish(
         raise Unsupported("pin_memory=True: there is no accelerator backend; leave it out")
     result: Tensor = wrap(array)
     return result.requires_grad_() if requires_grad else result
-
-
-_NUMBERS = frozenset((bool, int, float, complex))
-_SEQUENCES = frozenset((list, tuple))
-
-
-def array_from(data: Any, dtype: dt.dtype | None, copy: bool) -> Any:
-    """`data` as an array of `dtype` (inferred where None); of its own memory if `copy`."""
-    if isinstance(data, Handle):
-        return _converted(data._data, dtype, copy)
-    if isinstance(data, np.ndarray):
-        return _converted(checked_array(data), dtype, copy)
-    if isinstance(data, np.generic):
-        return _converted(checked_array(np.asarray(data)), dtype, True)
-    if isinstance(data, (str, bytes)):
-        raise InvalidType(f"tensor: new(): invalid data type '{type(data).__name__}'")
-    shape = _plain_shape(data)
-    if shape is not None:
-        array = _plain_array(data, dtype)
-        if array is not None and array.shape == shape:
-            return array
-    elif hasattr(data, "__array__") or hasattr(data, "__array_interface__"):
-        return _converted(checked_array(np.asarray(data)), dtype, copy)
-    return _array_by_hand(data, dtype)
-
-
-def checked_array(array: Any) -> Any:
-    """A plain ndarray that shares `array`; an error where no tensor can show its memory."""
-    numpy = array.dtype
-    if numpy not in dt.BY_NUMPY:
-        if numpy.newbyteorder("=") in dt.BY_NUMPY:
-            raise InvalidArgument(
-                f"from_numpy: given numpy array has byte order different from the native byte "
-                f"order ({numpy}); convert it with .astype({numpy.newbyteorder('=').name!r})"
-            )
-        raise DTypeError(
-            f"from_numpy: can't convert np.ndarray of type {numpy}; the supported types are "
-            f"{', '.join(d.name for d in dt.ALL)}; convert it with .astype()"
-        )
-    for stride in array.strides:
-        if stride < 0:
-            raise InvalidArgument(
-                f"from_numpy: At least one stride in the given numpy array is negative, and "
-                f"tensors with negative strides are not currently supported (strides "
-                f"{array.strides}); make a copy of the array with array.copy()"
-            )
-        if stride % numpy.itemsize:
-            raise InvalidArgument(
-                f"from_numpy: given numpy array strides {array.strides} are not a multiple of the "
-                f"element byte size {numpy.itemsize}; make a copy of the array with array.copy()"
-            )
-    return array if type(array) is np.ndarray else array.view(np.ndarray)
-
-
-def _converted(array: Any, dtype: dt.dtype | None, copy: bool) -> Any:
-    wanted = array.dtype if dtype is None else dtype.numpy
-    if array.dtype != wanted:
-        with np.errstate(all="ignore"):
-            if array.dtype.kind == "c" and wanted.kind != "c":
-                array = array.real
-            return array.astype(wanted)
-    return array.copy(order="K") if copy else array
-
-
-def _plain_shape(data: Any) -> tuple[int, ...] | None:
-    """The shape of lists and tuples that hold Python numbers only; None for anything else."""
-    shape: list[int] = []
-    level: Any = (data,)
-    while True:
-        kinds = set(map(type, level))
-        if kinds <= _NUMBERS:
-            return tuple(shape)
-        if not kinds <= _SEQUENCES:
-            return None
-        shape.append(len(level[0]))
-        level = tuple(chain.from_iterable(level))
-
-
-def _plain_array(data: Any, dtype: dt.dtype | None) -> Any:
-    """The array of plain Python numbers; None where a value or the nesting needs a closer look."""
-    try:
-        array = np.array(data)
-    except (ValueError, OverflowError):
-        return None
-    kind = array.dtype.kind
-    if dtype is None:
-        if kind == "f" or not array.size:
-            return array.astype(dt.get_default_dtype().numpy)
-        if kind == "c":
-            return array.astype(dt.get_default_dtype().to_complex().numpy)
-        return array if array.dtype in dt.BY_NUMPY else None
-    if kind not in "biufc" or (kind == "c" and dtype.category < 3):
-        return None
-    if dtype.category == 1:
-        if kind == "f":
-            return None
-        if kind in "iu" and array.size:
-            low, high = integer_range(dtype)
-            if array.min() < low or array.max() > high:
-                return None
-    with np.errstate(all="ignore"):
-        return array.astype(dtype.numpy)
-
-
-def integer_range(dtype: dt.dtype) -> tuple[int, int]:
-    """The smallest and largest number that PyTorch converts (unsigned types wrap negatives)."""
-    info = dt.iinfo(dtype)
-    return (info.min if dtype.is_signed else -info.max, info.max)
-
-
-def convert_number(value: Any, dtype: dt.dtype, name: str) -> Any:
-    """A Python number as an element of `dtype`; InvalidArgument where it does not fit."""
-    if isinstance(value, complex):
-        if dtype.category < 3:
-            raise InvalidType(
-                f"{name}: must be real number, not complex, for {dtype} (got {value}); "
-                "use a complex dtype"
-            )
-        return value
-    if dtype.category == 1:
-        low, high = integer_range(dtype)
-        if not (low <= value <= high):  # also refuses NaN
-            raise InvalidArgument(
-                f"{name}: value cannot be converted to type {dtype.name} without overflow: "
-                f"{value!r} is outside [{low}, {high}]; use a wider dtype"
-            )
-        return int(value) & high if value < 0 and not dtype.is_signed else int(value)
-    if dtype.category == 0:
-        return bool(value)
-    try:
-        return float(value)
-    except OverflowError:
-        raise InvalidArgument(f"{name}: Overflow: {value} does not fit in {dtype}") from None
-
-
-def _array_by_hand(data: Any, dtype: dt.dtype | None) -> Any:
-    """Sequences of anything: arrays and tensors inside, values to check, errors to name."""
-    shape = _shape_of(data)
-    inferred = dtype or _infer(data)
-    values: list[Any] = []
-    _collect(data, shape, 0, values)
-    if inferred is None:
-        inferred = dt.get_default_dtype()
-    with np.errstate(all="ignore"):
-        if inferred.category == 1 and dtype is None:
-            for value in values:
-                if not -(2**63) <= value < 2**63:
-                    raise InvalidArgument(
-                        f"tensor: Overflow when unpacking long long: {value} does not fit in "
-                        "int64; pass a floating-point dtype"
-                    )
-        numbers = [convert_number(value, inferred, "tensor") for value in values]
-        return np.array(numbers, inferred.numpy).reshape(shape)
-
-
-def _is_sequence(data: Any) -> bool:
-    if isinstance(data, (Handle, np.ndarray)):
-        return bool(data.ndim)
-    return hasattr(data, "__len__") and hasattr(data, "__getitem__") and not isinstance(data, dict)
-
-
-def _shape_of(data: Any) -> tuple[int, ...]:
-    shape: list[int] = []
-    while _is_sequence(data):
-        if isinstance(data, (str, bytes)):
-            raise InvalidArgument(
-                f"tensor: too many dimensions '{type(data).__name__}': a tensor holds numbers, "
-                f"got {data!r:.40}"
-            )
-        shape.append(len(data))
-        if len(shape) > 64:
-            raise InvalidArgument("tensor: too many dimensions: the data is nested over 64 deep")
-        if not shape[-1]:
-            break
-        data = data[0]
-    return tuple(shape)
-
-
-def _infer(data: Any) -> dt.dtype | None:
-    """The dtype in which all values meet; None for no values."""
-    if isinstance(data, Handle):
-        return data.dtype
-    if isinstance(data, (np.ndarray, np.generic)):
-        return dt.from_numpy_dtype(data.dtype)
-    if type(data) in _NUMBERS:
-        return dt.of_scalar(data)
-    if _is_sequence(data) and not isinstance(data, (str, bytes)):
-        result: dt.dtype | None = None
-        for item in data:
-            found = _infer(item)
-            if found is not None:
-                result = found if result is None else dt.promote_types(result, found)
-        return result
-    if isinstance(data, (bool, int, float, complex)):
-        return dt.of_scalar(data)
-    raise InvalidType(
-        f"tensor: Could not infer dtype of {type(data).__name__}; a tensor is made of numbers, "
-        f"sequences, arrays or tensors, got {data!r:.60}"
-    )
-
-
-def _collect(data: Any, shape: tuple[int, ...], dim: int, values: list[Any]) -> None:
-    if dim == len(shape):
-        values.append(_scalar(data))
-        return
-    if not _is_sequence(data) or isinstance(data, (str, bytes)):
-        raise InvalidType(
-            f"tensor: not a sequence: expected one of length {shape[dim]} at dim {dim}, "
-            f"got {data!r:.40}"
-        )
-    if len(data) != shape[dim]:
-        raise InvalidArgument(
-            f"tensor: expected sequence of length {shape[dim]} at dim {dim} (got {len(data)}); "
-            "pad the rows to one length"
-        )
-    for item in data:
-        _collect(item, shape, dim + 1, values)
-
-
-def _scalar(data: Any) -> Any:
-    if isinstance(data, (Handle, np.ndarray, np.generic)):
-        array = data._data if isinstance(data, Handle) else np.asarray(data)
-        if array.size != 1:
-            raise InvalidArgument(
-                f"tensor: only one element tensors can be converted to Python scalars, got shape "
-                f"{tuple(array.shape)} inside a sequence; use stack() to join tensors"
-            )
-        value = array.item()
-        return value if type(value) in _NUMBERS else float(value)
-    if isinstance(data, (bool, int, float, complex)):
-        return data
-    if _is_sequence(data):
-        raise InvalidType(
-            f"tensor: '{type(data).__name__}' object cannot be interpreted as a number: "
-            f"{data!r:.40} is nested deeper than its neighbours"
-        )
-    raise InvalidType(
-        f"tensor: '{type(data).__name__}' object cannot be interpreted as a number: {data!r:.40}"
-    )
 
 
 @public(method=False)
@@ -346,7 +95,7 @@ def scalar_tensor(
 def sizes_from(sizes: tuple[Any, ...], size: Any, name: str) -> tuple[int, ...]:
     """Sizes given as `f(2, 3)`, `f((2, 3))` or `f(size=(2, 3))`; all at least 0."""
     if size is not None:
-        sizes = size if isinstance(size, (tuple, list)) else (size,)
+        sizes = tuple(size) if isinstance(size, (tuple, list)) else (size,)
     elif len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
         sizes = tuple(sizes[0])
     elif not sizes:
@@ -499,24 +248,6 @@ def full(
     if d is None:
         d = fill_value.dtype if isinstance(fill_value, Handle) else dt.of_scalar(value)
     return finish(filled_array(shape, value, d, "full"), device, requires_grad, pin_memory)
-
-
-def fill_number(value: Any, name: str) -> Any:
-    """A number given as such or as a 0-d tensor."""
-    if isinstance(value, Handle):
-        if value.ndim:
-            raise InvalidType(
-                f"{name}: argument 'fill_value' must be Number, not a tensor of shape "
-                f"{tuple(value.shape)}"
-            )
-        return value.item()  # type: ignore[attr-defined]
-    if isinstance(value, np.generic):
-        return value.item()
-    if not isinstance(value, (bool, int, float, complex)):
-        raise InvalidType(
-            f"{name}: argument 'fill_value' must be Number, not {type(value).__name__}"
-        )
-    return value
 
 
 def filled_array(shape: tuple[int, ...], value: Any, dtype: dt.dtype, name: str) -> Any:
@@ -705,7 +436,7 @@ def new_tensor(
     """
     d = target(dtype) or self.dtype
     if d.category == 1 and not isinstance(data, (Handle, np.ndarray)):
-        array = _converted(array_from(data, None, copy=True), d, False)
+        array = converted(array_from(data, None, copy=True), d, False)
     else:
         array = array_from(data, d, copy=True)
     return finish(array, device, requires_grad)
@@ -801,207 +532,6 @@ def new_full(
     return finish(array, device, requires_grad)
 
 
-# ---- ranges --------------------------------------------------------------------------------------
-
-
-def _number(value: Any, name: str) -> Any:
-    """A bound given as a number or as a tensor of one element."""
-    if isinstance(value, (Handle, np.generic)):
-        return value.item()  # type: ignore[union-attr]
-    if isinstance(value, (bool, int, float, complex)):
-        return value
-    raise InvalidType(f"{name}: bounds must be numbers, got {type(value).__name__}: {value!r:.40}")
-
-
-def _count(start: Any, end: Any, step: Any, name: str) -> float:
-    """How many steps lie between start and end, not rounded; checks them."""
-    if isinstance(start, complex) or isinstance(end, complex) or isinstance(step, complex):
-        raise Unsupported(f"{name}: complex bounds; use linspace")
-    if step == 0:
-        raise InvalidArgument(f"{name}: step must be nonzero")
-    if not (math.isfinite(start) and math.isfinite(end)):
-        raise InvalidArgument(f"{name}: unsupported range: {start} -> {end}; bounds must be finite")
-    if (end - start) * step < 0:
-        raise InvalidArgument(
-            f"{name}: upper bound and lower bound inconsistent with step sign: {start} -> {end} by "
-            f"{step}; change the sign of step"
-        )
-    difference = end - start
-    return float(difference / step)
-
-
-def _steps(start: Any, count: int, step: Any, dtype: dt.dtype, name: str) -> Any:
-    """start, start + step, ...; `count` of them, rounded to `dtype` once."""
-    if dtype is dt.bool_ or dtype.is_complex:
-        raise Unsupported(f'{name}: "arange_cpu" not implemented for {dtype}; use another dtype')
-    if dtype.category == 1:
-        start, step = int(start), int(step)
-        return (np.arange(count) * step + start).astype(dtype.numpy)
-    return (np.arange(count, dtype=np.float64) * step + start).astype(dtype.numpy)
-
-
-def _range_dtype(dtype: Any, bounds: Iterable[Any]) -> dt.dtype:
-    found = target(dtype)
-    if found is not None:
-        return found
-    return dt.get_default_dtype() if any(isinstance(b, float) for b in bounds) else dt.int64
-
-
-@public(method=False)
-def arange(
-    start: Any = 0,
-    end: Any = None,
-    step: Any = 1,
-    *,
-    out: Any = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
-) -> Tensor:
-    """The numbers from `start` (0 unless given) up to but without `end`, in steps.
-
-    Shapes: 1-d, of size ceil((end - start) / step).
-    Dtypes: int64 where all bounds are ints, otherwise the default floating-point dtype.
-    Errors: InvalidArgument for a step of 0 or of the wrong sign, and for infinite bounds.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.arange.html
-
-    >>> ad.arange(3), ad.arange(1, 2, 0.5)
-    (tensor([0, 1, 2]), tensor([1.0000, 1.5000]))
-    """
-    if end is None:
-        start, end = 0, start
-    start, end, step = (_number(v, "arange") for v in (start, end, step))
-    d = _range_dtype(dtype, (start, end, step)) if out is None else out.dtype
-    bounds = (int(start), int(end), int(step)) if d is dt.int64 else (start, end, step)
-    count = math.ceil(_count(*bounds, "arange"))
-    if d is dt.int64 and bounds == (start, end, step):
-        count = len(np.arange(*bounds)) if abs(count) < 2**53 else count
-    array = _steps(start, count, step, d, "arange")
-    if out is not None:
-        return into(array, out, dtype, "arange")
-    return finish(array, device, requires_grad, pin_memory)
-
-
-@public(method=False)
-def range(
-    start: Any = 0,
-    end: Any = None,
-    step: Any = 1,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """Like `arange` with `end` included and always floating point; `arange` is preferred.
-
-    Shapes: 1-d, of size floor((end - start) / step) + 1.
-    Errors: those of `arange`.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.range.html
-
-    >>> ad.range(1, 3)
-    tensor([1., 2., 3.])
-    """
-    if end is None:
-        start, end = 0, start
-    start, end, step = (_number(v, "range") for v in (start, end, step))
-    d = target(dtype) or dt.get_default_dtype()
-    count = math.floor(_count(start, end, step, "range")) + 1
-    return finish(_steps(start, count, step, d, "range"), device, requires_grad)
-
-
-def _line(start: Any, end: Any, steps: int, dtype: dt.dtype) -> Any:
-    """`steps` numbers from both ends inwards, so that the ends are exact and the middle symmetric."""
-    if steps == 0:
-        return np.empty(0, np.float64)
-    if steps == 1:
-        return np.array([start])
-    wide = np.complex128 if dtype.is_complex else np.float64
-    index = np.arange(steps)
-    exact = np.array([start, end], wide)
-    step = (exact[1] - exact[0]) / (steps - 1)
-    return np.where(
-        index < steps // 2, exact[0] + step * index, exact[1] - step * (steps - 1 - index)
-    )
-
-
-def _line_options(start: Any, end: Any, steps: Any, dtype: Any, name: str) -> Any:
-    start, end = _number(start, name), _number(end, name)
-    try:
-        steps = operator.index(steps)
-    except TypeError:
-        raise InvalidType(f"{name}: steps must be an int, got {steps!r}") from None
-    if steps < 0:
-        raise InvalidArgument(f"{name}: number of steps must be non-negative, got {steps}")
-    has_complex = isinstance(start, complex) or isinstance(end, complex)
-    default = dt.get_default_dtype()
-    d = target(dtype) or (default.to_complex() if has_complex else default)
-    if has_complex and not d.is_complex:
-        raise DTypeError(f"{name}: complex bounds {start}, {end} need a complex dtype, got {d}")
-    return start, end, steps, d
-
-
-@public(method=False)
-def linspace(
-    start: Any,
-    end: Any,
-    steps: int,
-    *,
-    out: Any = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """`steps` numbers evenly spaced from `start` to `end`, both included.
-
-    Shapes: 1-d, of size `steps`.
-    Errors: InvalidArgument for a negative number of steps.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.linspace.html
-
-    >>> ad.linspace(0, 1, 5)
-    tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
-    """
-    kind = out.dtype if out is not None else dtype
-    start, end, steps, d = _line_options(start, end, steps, kind, "linspace")
-    array = _line(start, end, steps, d).astype(d.numpy)
-    if out is not None:
-        return into(array, out, dtype, "linspace")
-    return finish(array, device, requires_grad)
-
-
-@public(method=False)
-def logspace(
-    start: Any,
-    end: Any,
-    steps: int,
-    base: float = 10.0,
-    *,
-    out: Any = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """`base` to the power of `steps` numbers evenly spaced from `start` to `end`.
-
-    Shapes: 1-d, of size `steps`.
-    Errors: InvalidArgument for a negative number of steps.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.logspace.html
-
-    >>> ad.logspace(0, 2, 3)
-    tensor([  1.,  10., 100.])
-    """
-    kind = out.dtype if out is not None else dtype
-    start, end, steps, d = _line_options(start, end, steps, kind, "logspace")
-    with np.errstate(all="ignore"):
-        array = np.power(base, _line(start, end, steps, d)).astype(d.numpy)
-    if out is not None:
-        return into(array, out, dtype, "logspace")
-    return finish(array, device, requires_grad)
-
-
 @public(method=False)
 def eye(
     n: int,
@@ -1030,5 +560,3 @@ def eye(
         return into(np.eye(n, columns, dtype=out.dtype.numpy), out, dtype, "eye")
     d = target(dtype) or dt.get_default_dtype()
     return finish(np.eye(n, columns, dtype=d.numpy), device, requires_grad)
-
-
