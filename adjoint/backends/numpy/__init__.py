@@ -23,6 +23,8 @@ def extra(function: Any) -> Any:
 
 
 def __getattr__(name: str) -> Any:
+    if name.startswith("_"):  # Python's and pytest's own questions about a module
+        raise AttributeError(name)
     found = _EXTRAS.get(name)
     if found is None:
         found = getattr(np, name, None)
