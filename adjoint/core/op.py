@@ -143,6 +143,12 @@ def connect_eager(execute: Callable[[Op, tuple[Any, ...]], Any]) -> None:
     _eager = execute
 
 
+# How eager execution runs a public function of one op on the usual inputs: (op, general, kinds) ->
+# a function that does the same as `general`. By number of inputs; filled by autograd, and empty
+# while only the lower layers are loaded.
+SHORTCUTS: dict[int, Callable[[Op, Callable[..., Any], str], Callable[..., Any]]] = {}
+
+
 # ---- public functions that are also methods ---------------------------------------------------
 
 
@@ -246,15 +252,21 @@ def rebinding(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def _no_write(*args: Any) -> Any:
-    raise RuntimeError("adjoint.tensor has not been imported")
+def write_in_place(name: str, op: Op, tensor: Any, *inputs: Any) -> Any:
+    """Let `op.write` change the memory of `tensor`; `name` is what error messages say."""
+    return _write(name, op, tensor, *inputs)
 
 
-write_in_place: Callable[..., Any] = _no_write
-rebind: Callable[..., Any] = _no_write
+def rebind(name: str, tensor: Any, function: Callable[[Any], Any]) -> Any:
+    """Make `tensor` what `function` gives for it, a view of itself."""
+    return _rebind(name, tensor, function)
+
+
+_write: Callable[..., Any] = _not_connected
+_rebind: Callable[..., Any] = _not_connected
 
 
 def connect_in_place(write: Callable[..., Any], rebind_to: Callable[..., Any]) -> None:
     """Set what runs ops in place (called once, where the layers are wired together)."""
-    global write_in_place, rebind
-    write_in_place, rebind = write, rebind_to
+    global _write, _rebind
+    _write, _rebind = write, rebind_to

@@ -1,5 +1,946 @@
-"""Indexing, gather and scatter."""
+"""Indexing with tensors: reading and writing `x[...]`, and the functions that take indices."""
 
 from __future__ import annotations
 
-__all__: list[str] = []
+import operator
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..core import dtype as dt
+from ..core.errors import DTypeError, IndexingError, InvalidType, ShapeError
+from ..core.handle import Handle
+from ..core.op import Op, Sample, apply, public, write_in_place, writing
+from ..core.spec import Spec, broadcast_shapes, normalize_axis, prod
+from . import creation
+from .creation import convert_number
+from .movement import Movement, assert_tensor
+from .promotion import cast
+from .samples import array
+from .slicing import Item, basic_index
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+__all__ = [
+    "argwhere", "index_add", "index_copy", "index_fill", "index_put", "index_select",
+    "masked_select", "nonzero", "put", "take", "unravel_index",
+]  # fmt: skip
+
+
+# ---- positions -----------------------------------------------------------------------------------
+
+
+def wrapped(index: Any, size: int, axis: int, negative: bool = True) -> Any:
+    """An index array with negative entries counted from the end; IndexingError out of range."""
+    if not index.size:
+        return index
+    low, high = int(index.min()), int(index.max())
+    if high >= size or low < (-size if negative else 0):
+        raise IndexingError(
+            f"index: index {high if high >= size else low} is out of bounds for dimension {axis} "
+            f"with size {size}"
+        )
+    return np.where(index < 0, index + size, index) if low < 0 else index
+
+
+def assert_index_dtype(index: Any, name: str) -> None:
+    """Refuse an index that is not a tensor of int32 or int64."""
+    assert_tensor(index, name)
+    if index.dtype not in (dt.int64, dt.int32):
+        raise DTypeError(
+            f"{name}: {name}(): Expected dtype int32 or int64 for index, got {index.dtype}; "
+            "convert it with .long()"
+        )
+
+
+def add_at(target: Any, positions: Any, values: Any) -> None:
+    """Add `values` to the elements of row-major `target` at flat `positions`, one by one."""
+    flat = target.reshape(-1)
+    values = np.broadcast_to(values, positions.shape).reshape(-1)
+    if target.dtype.kind == "V" or target.dtype == np.float16:
+        wide = flat.astype(np.float32)
+        np.add.at(wide, positions.reshape(-1), values.astype(np.float32))
+        flat[...] = wide
+    else:
+        np.add.at(flat, positions.reshape(-1), values.astype(flat.dtype, copy=False))
+
+
+class _Advanced(Op, abstract=True):
+    """Base of ops that index `axes` (sorted) of a tensor.
+
+    The index is one array of any shape for one axis, and of shape (number of axes, *shape) for
+    several. What it selects takes the place of the axes where they are neighbours, otherwise it
+    comes first, as in NumPy.
+    """
+
+    axes: tuple[int, ...]
+
+    def _key(self, index: Any) -> tuple[Any, ...]:
+        key: list[Any] = [slice(None)] * (self.axes[-1] + 1)
+        for axis, each in zip(self.axes, [index] if len(self.axes) == 1 else index, strict=True):
+            key[axis] = each
+        return tuple(key)
+
+    def _result(self, shape: tuple[int, ...], index: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape that indexing `shape` gives."""
+        axes = self.axes
+        selected = index if len(axes) == 1 else index[1:]
+        rest = [size for i, size in enumerate(shape) if i not in axes]
+        place = self._place()
+        return (*rest[:place], *selected, *rest[place:])
+
+    def _place(self) -> int:
+        """Where the selected dimensions stand in the result."""
+        axes = self.axes
+        return axes[0] if axes[-1] - axes[0] == len(axes) - 1 else 0
+
+    def _assert_fits(self, shape: tuple[int, ...], index: Spec) -> None:
+        if index.dtype not in (dt.int64, dt.int32):
+            raise IndexingError(
+                "index: tensors used as indices must be long, int, byte or bool tensors, got "
+                f"{index.dtype}"
+            )
+        if self.axes[-1] >= len(shape):
+            raise IndexingError(f"index: too many indices for tensor of dimension {len(shape)}")
+        if len(self.axes) > 1 and (not index.shape or index.shape[0] != len(self.axes)):
+            raise ShapeError(f"index: {len(self.axes)} axes, but an index of shape {index.shape}")
+
+    def _positions(self, shape: tuple[int, ...], index: Any) -> Any:
+        """The row-major position, in a tensor of `shape`, of each element of the result."""
+        axes = self.axes
+        strides = [prod(shape[i + 1 :]) for i in range(len(shape))]
+        selected = 0
+        for axis, each in zip(axes, [index] if len(axes) == 1 else index, strict=True):
+            selected = selected + wrapped(each, shape[axis], axis) * strides[axis]
+        rest = [i for i in range(len(shape)) if i not in axes]
+        place = self._place()
+        positions = np.asarray(selected).reshape(np.shape(selected) + (1,) * (len(rest) - place))
+        for i, axis in enumerate(rest):
+            after = len(rest) - i - 1 + (np.ndim(selected) if i < place else 0)
+            steps = np.arange(shape[axis]) * strides[axis]
+            positions = positions + steps.reshape((-1,) + (1,) * after)
+        return positions
+
+
+@dataclass(frozen=True)
+class Index(_Advanced):
+    """The elements that index tensors select."""
+
+    axes: tuple[int, ...]
+    needs = ("x2 spec1", "")
+    exact = True
+
+    def infer(self, spec: Spec, index: Spec) -> Spec:
+        """The selected dimensions among the others."""
+        self._assert_fits(spec.shape, index)
+        return spec.with_(shape=self._result(spec.shape, index.shape))
+
+    def compute(self, xp: Any, x: Any, index: Any) -> Any:
+        """The backend's indexing; `take` is the faster way where it needs no copy of x."""
+        try:
+            if len(self.axes) == 1 and x.flags.c_contiguous:
+                return xp.take(x, index, axis=self.axes[0])
+            return x[self._key(index)]
+        except IndexError:
+            self._assert_fits(x.shape, Spec(index.shape, dt.from_numpy_dtype(index.dtype)))
+            for axis, each in zip(
+                self.axes, [index] if len(self.axes) == 1 else index, strict=True
+            ):
+                wrapped(each, x.shape[axis], axis)
+            raise
+
+    def gradient(self, g: Tensor, index: Tensor, spec: Spec) -> tuple[Any, ...]:
+        """g added where the elements came from."""
+        return (apply(IndexSum(self.axes, spec.shape), g, index), None)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """One index and several, neighbours and not, repeated and negative entries, empty."""
+        one = np.array([2, 0, 2, -1])
+        two = np.array([[0, 2, 1], [1, 1, 0]])
+        for dtype in (dt.float64, dt.bfloat16, dt.int32, dt.complex128):
+            yield Sample(cls((0,)), (array((3, 2), dtype), one), dtype.name)
+        yield Sample(cls((1,)), (array((2, 3, 2)), one.reshape(2, 2)), "middle")
+        yield Sample(cls((1, 2)), (array((2, 3, 2)), two), "neighbours")
+        yield Sample(cls((0, 2)), (array((3, 2, 2)), two), "apart")
+        yield Sample(cls((0,)), (array((3, 2)).T, one[:2] * 0), "transposed")
+        yield Sample(cls((0,)), (array((3, 2)), np.zeros((0,), np.int64)), "empty")
+
+    def reference(self, x: Any, index: Any) -> Any:
+        """By flat positions."""
+        return np.take(x.ravel(), self._positions(x.shape, index))
+
+
+@dataclass(frozen=True)
+class IndexSum(_Advanced):
+    """Zeros of `shape` with the first input added where the index says."""
+
+    axes: tuple[int, ...]
+    shape: tuple[int, ...]
+    needs = ("x2", "")
+
+    def infer(self, g: Spec, index: Spec) -> Spec:
+        """The shape."""
+        self._assert_fits(self.shape, index)
+        result = self._result(self.shape, index.shape)
+        if g.shape != result:
+            raise ShapeError(f"index: values of shape {g.shape} do not fill {result}")
+        return g.with_(shape=self.shape)
+
+    def compute(self, xp: Any, g: Any, index: Any) -> Any:
+        """By flat position, in pieces that keep the positions few."""
+        result = xp.zeros(self.shape, g.dtype)
+        if self.axes == (0,) and index.ndim:
+            rows = index.reshape(-1)
+            values = g.reshape((rows.shape[0], *self.shape[1:]))
+            count = max(1, _PIECE // max(1, prod(self.shape[1:])))
+            for start in range(0, rows.shape[0], count):
+                piece = slice(start, start + count)
+                add_at(result, self._positions(self.shape, rows[piece]), values[piece])
+        else:
+            add_at(result, self._positions(self.shape, index), g)
+        return result
+
+    def gradient(self, g: Tensor, index: Tensor) -> tuple[Any, ...]:
+        """The same elements of g."""
+        return (apply(Index(self.axes), g, index), None)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """One index and several."""
+        one = np.array([2, 0, 2, -1])
+        two = np.array([[0, 2, 1], [1, 1, 0]])
+        for dtype in (dt.float64, dt.bfloat16, dt.int32, dt.complex128):
+            yield Sample(cls((0,), (3, 2)), (array((4, 2), dtype), one), dtype.name)
+        yield Sample(cls((1,), (2, 3, 2)), (array((2, 4, 2)), one), "middle")
+        yield Sample(cls((1, 2), (2, 3, 2)), (array((2, 3)), two), "neighbours")
+        yield Sample(cls((0, 2), (3, 2, 2)), (array((3, 2)), two), "apart")
+
+    def reference(self, g: Any, index: Any) -> Any:
+        """NumPy's unbuffered addition."""
+        wide = np.complex128 if g.dtype.kind == "c" else np.float64
+        result = np.zeros(self.shape, wide)
+        np.add.at(result, self._key(index), g.astype(wide))
+        return result
+
+
+_PIECE = 1 << 20
+
+
+@dataclass(frozen=True)
+class IndexPut(_Advanced):
+    """The first input with the elements that the index selects replaced by values, or, where
+    `accumulate`, with the values added to them.
+    """
+
+    axes: tuple[int, ...]
+    accumulate: bool = False
+    needs = ("x2", "", "x2")
+    exact = True
+
+    def infer(self, spec: Spec, index: Spec, value: Any) -> Spec:
+        """The first input's spec; values broadcast to what is selected."""
+        self._assert_fits(spec.shape, index)
+        result = self._result(spec.shape, index.shape)
+        if isinstance(value, Spec):
+            if value.dtype is not spec.dtype:
+                raise DTypeError(
+                    "index_put: Index put requires the source and destination dtypes match, got "
+                    f"{spec.dtype} for the destination and {value.dtype} for the source."
+                )
+            if not _broadcasts(value.shape, result):
+                raise ShapeError(
+                    f"index_put: shape mismatch: value tensor of shape {list(value.shape)} cannot "
+                    f"be broadcast to indexing result of shape {list(result)}"
+                )
+        return spec
+
+    def compute(self, xp: Any, x: Any, index: Any, value: Any) -> Any:
+        """Write into a copy."""
+        result = x.copy()
+        self.write(xp, result, index, value)
+        return result
+
+    def write(self, xp: Any, x: Any, index: Any, value: Any) -> None:
+        """Assign, or add one by one."""
+        if self.accumulate and x.flags.c_contiguous:
+            add_at(x, self._positions(x.shape, index), value)
+        elif self.accumulate:
+            x[...] = IndexPut(self.axes, True).compute(xp, x, index, value)
+        else:
+            try:
+                x[self._key(index)] = value
+            except IndexError:
+                self._positions(x.shape, index)
+                raise
+
+    def gradient(self, g: Tensor, index: Tensor) -> tuple[Any, ...]:
+        """g where it was kept; the selected part of g for the values."""
+        return (
+            g if self.accumulate else lambda: apply(IndexPut(self.axes), g, index, 0),
+            None,
+            lambda: apply(Index(self.axes), g, index),
+        )
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """Replaced and added, broadcast values, numbers."""
+        one = np.array([2, 0, -2])
+        two = np.array([[0, 2, 1], [1, 1, 0]])
+        repeated = np.array([1, 1, 0])
+        for dtype in (dt.float64, dt.bfloat16, dt.int32, dt.complex128):
+            for accumulate in (False, True):
+                index = repeated if accumulate else one
+                yield Sample(
+                    cls((0,), accumulate),
+                    (array((3, 2), dtype), index, array((3, 2), dtype, seed=1)),
+                    f"{dtype.name}-{accumulate}",
+                )
+        yield Sample(cls((1,)), (array((2, 3)), one, array((3,))), "broadcast")
+        yield Sample(cls((0, 2), True), (array((3, 2, 2)), two, array(())), "apart")
+        yield Sample(cls((0,)), (array((3, 2)), one, 1.5), "number")
+        yield Sample(cls((0,), True), (array((2, 3)).T, repeated, array((3, 2))), "transposed")
+
+    def reference(self, x: Any, index: Any, value: Any) -> Any:
+        """Element by element."""
+        result = x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
+        places = self._positions(x.shape, index)
+        values = np.broadcast_to(value, places.shape)
+        for place, each in zip(places.ravel(), values.ravel(), strict=True):
+            result.flat[place] = result.flat[place] + each if self.accumulate else each
+        return result
+
+
+def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
+    """Whether `shape` broadcasts to exactly `to`."""
+    lead = len(to) - len(shape)
+    return lead >= 0 and all(s in (1, t) for s, t in zip(shape, to[lead:], strict=True))
+
+
+@dataclass(frozen=True)
+class Overwrite(Movement):
+    """The second input, broadcast and converted, in the shape and dtype of the first."""
+
+    needs = ""
+
+    def infer(self, spec: Spec, value: Any) -> Spec:
+        """The first input's spec."""
+        if isinstance(value, Spec) and not _broadcasts(value.shape, spec.shape):
+            raise ShapeError(
+                f"copy_: output with shape {list(spec.shape)} doesn't match the broadcast shape "
+                f"of a value of shape {list(value.shape)}"
+            )
+        return spec
+
+    def compute(self, xp: Any, x: Any, value: Any) -> Any:
+        """Write into new memory."""
+        result = xp.empty_like(x)
+        self.write(xp, result, value)
+        return result
+
+    def write(self, xp: Any, x: Any, value: Any) -> None:
+        """Assign."""
+        if x.dtype.kind != "c" and getattr(value, "dtype", x.dtype).kind == "c":
+            value = value.real
+        x[...] = value
+
+    def gradient(self, g: Tensor) -> tuple[Any, ...]:
+        """Nothing of the old values remains: zeros, and g."""
+        return (lambda: g.new_zeros(g.shape), g)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """The same shape, broadcast, another dtype, a number."""
+        yield Sample(cls(), (array((2, 3)), array((2, 3), seed=1)))
+        yield Sample(cls(), (array((2, 3)), array((3,))), "broadcast")
+        yield Sample(cls(), (array((2, 3), dt.bfloat16), array((2, 1), dt.float32)), "dtype")
+        yield Sample(cls(), (array((2, 3)), 2.5), "number")
+        yield Sample(cls(), (array(()), array(())), "0-d")
+
+    def reference(self, x: Any, value: Any) -> Any:
+        """By adding zeros."""
+        return (np.zeros(x.shape) + value).astype(x.dtype)
+
+
+# ---- x[...] --------------------------------------------------------------------------------------
+
+
+def _parse(x: Any, index: Any) -> tuple[tuple[Item, ...], list[tuple[int, Any]]]:
+    """The items of a basic index, and the index tensors left, each with its axis in what the items
+    select.
+    """
+    shape = x._data.shape
+    if type(index) is not tuple:
+        index = tuple(index) if _stands_for_tuple(index) else (index,)
+    parts = [_index_part(each) for each in index]
+    used = 0
+    for each in parts:
+        if isinstance(each, Handle):
+            used += each._data.ndim if each.dtype in (dt.bool_, dt.uint8) else 1
+        elif each is not None and each is not Ellipsis and type(each) is not bool:
+            used += 1
+    if used > len(shape):
+        if not shape and len(parts) == 1 and type(parts[0]) is int:
+            raise IndexingError(
+                "index: invalid index of a 0-dim tensor. Use `tensor.item()` to convert a 0-dim "
+                "tensor to a number"
+            )
+        raise IndexingError(
+            f"index: too many indices for tensor of dimension {len(shape)}: {used} given for "
+            f"shape {tuple(shape)}"
+        )
+    items: list[Item] = []
+    advanced: list[tuple[int, Any]] = []
+    axis = place = 0  # the next dimension of x, and of what the items select
+    for each in parts:
+        if type(each) is int:
+            size = shape[axis]
+            if not -size <= each < size:
+                raise IndexingError(
+                    f"index: index {each} is out of bounds for dimension {axis} with size {size}"
+                )
+            items.append(each + size if each < 0 else each)
+            axis += 1
+            continue
+        if each is None:
+            items.append(None)
+        elif each is Ellipsis:
+            whole = [(0, size, 1) for size in shape[axis : axis + len(shape) - used]]
+            used = len(shape)  # a second one stands for nothing
+            items.extend(whole)
+            axis += len(whole)
+            place += len(whole)
+            continue
+        elif type(each) is slice:
+            items.append(_slice_item(each, shape[axis]))
+            axis += 1
+        elif type(each) is bool or not each._data.ndim:  # a mask without dimensions
+            items.append(None)
+            count = int(each) if type(each) is bool else int(bool(each._data))
+            advanced.append((place, creation.wrap(np.zeros(count, np.int64))))
+        else:
+            advanced.append((place, each))
+            mask = each.dtype in (dt.bool_, dt.uint8)
+            count = each._data.ndim if mask else 1
+            if mask and each._data.shape != shape[axis : axis + count]:
+                raise IndexingError(
+                    f"index: The shape of the mask {list(each.shape)} at index {axis} does not "
+                    f"match the shape of the indexed tensor {list(shape)} at index {axis}"
+                )
+            items.extend((0, size, 1) for size in shape[axis : axis + count])
+            axis += count
+            place += count
+            continue
+        place += 1
+    while items and items[-1] == (0, shape[axis - 1] if axis else -1, 1):
+        items.pop()  # the dimensions after the items are kept whole anyway
+        axis -= 1
+    return tuple(items), advanced
+
+
+def _stands_for_tuple(index: Any) -> bool:
+    """Whether a sequence is an index for several dimensions: one that holds more than numbers."""
+    if not isinstance(index, list) or len(index) >= 32:
+        return False
+    return any(
+        each is None or each is Ellipsis or isinstance(each, (slice, list, tuple, Handle))
+        for each in index
+    )
+
+
+def _index_part(part: Any) -> Any:
+    """One part of an index as an int, bool, None, Ellipsis, slice or tensor."""
+    kind = type(part)
+    if kind is int or kind is slice or kind is bool or part is None or part is Ellipsis:
+        return part
+    if isinstance(part, Handle):
+        data = part._data
+        if data.dtype.kind not in "biu" or data.dtype.itemsize in (2,) or data.dtype == np.int8:
+            if data.ndim or data.dtype.kind not in "iu":
+                raise IndexingError(
+                    "index: tensors used as indices must be long, int, byte or bool tensors, got "
+                    f"{part.dtype}; convert it with .long()"
+                )
+        if not data.ndim and data.dtype.kind in "iu" and data.dtype != np.uint8:
+            return int(data)
+        return part
+    if isinstance(part, np.bool_):
+        return bool(part)
+    if isinstance(part, (list, tuple, range, np.ndarray)):
+        values = np.asarray(part)
+        if not values.size and not isinstance(part, np.ndarray):
+            values = values.astype(np.int64)
+        if values.dtype.kind == "O":
+            values = np.array([operator.index(each) for each in part])
+        return _index_part(creation.wrap(values if values.dtype.kind != "f" else values))
+    try:
+        return operator.index(part)
+    except TypeError:
+        raise IndexingError(
+            "index: only integers, slices (`:`), ellipsis (`...`), None and long or byte "
+            f"Variables are valid indices (got {type(part).__name__}: {part!r:.40})"
+        ) from None
+
+
+def _slice_item(part: slice, size: int) -> tuple[int, int, int]:
+    """A slice as (start, stop, step) in range."""
+    try:
+        start, stop, step = part.indices(size)
+    except ValueError:
+        step = 0
+    if step <= 0:
+        raise IndexingStepError(
+            f"index: step must be greater than zero, got {part.step}; use flip() to reverse"
+        )
+    return (start, max(start, stop), step)
+
+
+class IndexingStepError(IndexingError, ValueError):
+    """A slice with a step that is not positive, for which PyTorch raises ValueError."""
+
+
+def _gathered(x: Any, advanced: list[tuple[int, Any]]) -> tuple[tuple[int, ...], Any]:
+    """The axes of the index tensors in `x`, and the one index that stands for all of them."""
+    axes: list[int] = []
+    indices: list[Any] = []
+    for place, each in advanced:
+        if each.dtype in (dt.bool_, dt.uint8):
+            axes.extend(range(place, place + each._data.ndim))
+            indices.extend(creation.wrap(column) for column in np.nonzero(each._data))
+        else:
+            axes.append(place)
+            indices.append(each)
+    if len(indices) == 1:
+        return tuple(axes), indices[0]
+    try:
+        shape = broadcast_shapes(*(each._data.shape for each in indices))
+    except ShapeError:
+        raise IndexingError(
+            "index: shape mismatch: indexing tensors could not be broadcast together with shapes "
+            + ", ".join(str(list(each.shape)) for each in indices)
+        ) from None
+    packed = np.empty((len(indices), *shape), np.int64)
+    for row, each in zip(packed, indices, strict=True):
+        row[...] = each._data
+    return tuple(axes), creation.wrap(packed)
+
+
+@public(method="__getitem__")
+def getitem(input: Tensor, index: Any) -> Tensor:
+    """`input[index]`: a view for integers, slices, None and `...`, a copy for tensors and lists.
+
+    Shapes: index tensors broadcast; what they select takes their place where they are neighbours,
+    otherwise it comes first. A bool tensor selects where it is True.
+    Errors: IndexingError for an index out of range, of a wrong dtype, or too many of them.
+    Source: https://docs.pytorch.org/docs/stable/tensor_view.html
+
+    >>> x = ad.tensor([[1, 2], [3, 4]])
+    >>> x[0], x[:, 1], x[x > 2]
+    (tensor([1, 2]), tensor([2, 4]), tensor([3, 4]))
+    """
+    if type(index) is int:
+        shape = input._data.shape
+        if shape:
+            size = shape[0]
+            if 0 <= index < size:
+                return apply(basic_index((index,)), input)  # type: ignore[no-any-return]
+            if -size <= index < 0:
+                return apply(basic_index((index + size,)), input)  # type: ignore[no-any-return]
+    items, advanced = _parse(input, index)
+    if not advanced:
+        return apply(basic_index(items), input)  # type: ignore[no-any-return]
+    part = apply(basic_index(items), input) if items else input
+    if len(advanced) == 1:
+        place, each = advanced[0]
+        if each.dtype in (dt.bool_, dt.uint8):
+            if each._data.ndim > 1:
+                part = part.flatten(place, place + each._data.ndim - 1)
+            return apply(Index((place,)), part, creation.wrap(np.flatnonzero(each._data)))  # type: ignore[no-any-return]
+    axes, packed = _gathered(part, advanced)
+    return apply(Index(axes), part, packed)  # type: ignore[no-any-return]
+
+
+@public(method="__setitem__")
+def setitem(input: Tensor, index: Any, value: Any) -> None:
+    """`input[index] = value`, in place; gradients flow to both.
+
+    Shapes: `value` (a tensor or a number) broadcasts to the shape of `input[index]`.
+    Dtypes: `value` is converted where the index has no tensors; otherwise dtypes must agree.
+    Errors: those of reading; ShapeError where `value` does not fit; InvalidType for a list.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.index_put_.html
+
+    >>> x = ad.zeros(3)
+    >>> x[1:] = 5
+    >>> x
+    tensor([0., 5., 5.])
+    """
+    value = _assignable(input, value)
+    items, advanced = _parse(input, index)
+    whole = not items and not advanced
+    part = apply(basic_index(items), input) if items or whole else input
+    if not advanced:
+        write_in_place("setitem", Overwrite(), part, _strip(value, part._data.ndim))
+        return
+    axes, packed = _gathered(part, advanced)
+    op = IndexPut(axes)
+    if isinstance(value, Handle):
+        value = _strip(value, len(op._result(part._data.shape, packed._data.shape)))
+    write_in_place("setitem", op, part, packed, value)
+
+
+def _assignable(x: Any, value: Any) -> Any:
+    """`value` as a tensor, or as a number of x's dtype."""
+    if isinstance(value, Handle):
+        return value
+    if isinstance(value, np.generic):
+        value = value.item()
+    if not isinstance(value, (bool, int, float, complex)):
+        raise InvalidType(
+            f"setitem: can't assign a {type(value).__name__} to a tensor of {x.dtype}; wrap it in "
+            "adjoint.tensor(...)"
+        )
+    return convert_number(value, x.dtype, "setitem")
+
+
+def _strip(value: Any, ndim: int) -> Any:
+    """`value` without the leading dimensions of size 1 that exceed `ndim`."""
+    if not isinstance(value, Handle):
+        return value
+    shape = value._data.shape
+    excess = len(shape) - ndim
+    if excess > 0 and all(size == 1 for size in shape[:excess]):
+        return value.reshape(shape[excess:])  # type: ignore[attr-defined]
+    return value
+
+
+# ---- whole-tensor writes -------------------------------------------------------------------------
+
+
+@public()
+def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
+    """Write `src`, broadcast and converted, into this tensor; gradients flow to `src`.
+
+    Errors: ShapeError where `src` does not broadcast to this tensor's shape.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.copy_.html
+
+    >>> ad.zeros(2).copy_(ad.tensor([1, 2]))
+    tensor([1., 2.])
+    """
+    assert_tensor(src, "copy_")
+    result: Tensor = write_in_place("copy_", Overwrite(), input, src)
+    return result
+
+
+@public()
+def fill_(input: Tensor, value: Any) -> Tensor:
+    """Write one value (a number or a 0-d tensor) into all of this tensor.
+
+    Errors: ShapeError for a tensor with dimensions.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.fill_.html
+
+    >>> ad.zeros(2).fill_(3)
+    tensor([3., 3.])
+    """
+    result: Tensor = write_in_place("fill_", Overwrite(), input, one_value(input, value, "fill_"))
+    return result
+
+
+@public()
+def zero_(input: Tensor) -> Tensor:
+    """Write zeros into all of this tensor.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.zero_.html
+
+    >>> ad.ones(2).zero_()
+    tensor([0., 0.])
+    """
+    result: Tensor = write_in_place("zero_", Overwrite(), input, 0)
+    return result
+
+
+def one_value(x: Any, value: Any, name: str) -> Any:
+    """A fill value: a number of x's dtype, or a 0-d tensor converted to it."""
+    if isinstance(value, Handle):
+        if value._data.ndim:
+            raise ShapeError(
+                f"{name}: only supports a 0-dimensional value tensor, but got tensor with "
+                f"{value._data.ndim} dimension(s) (shape {tuple(value.shape)})"
+            )
+        return cast(value, x.dtype)  # type: ignore[arg-type]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if not isinstance(value, (bool, int, float, complex)):
+        raise InvalidType(f"{name}: expected a number or a 0-d tensor, got {value!r:.40}")
+    return convert_number(value, x.dtype, name)
+
+
+# ---- functions of indices along one dimension ----------------------------------------------------
+
+
+def _along(input: Any, dim: int, index: Any, name: str) -> tuple[int, Any]:
+    """The axis, and a checked 1-d index."""
+    axis = normalize_axis(dim, input._data.ndim, name)
+    assert_index_dtype(index, name)
+    if index._data.ndim > 1:
+        raise IndexingError(
+            f"{name}: {name}(): Index is supposed to be a vector, got shape {tuple(index.shape)}"
+        )
+    return axis, index if index._data.ndim else index.reshape(1)
+
+
+@public(out=True)
+def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
+    """The slices along `dim` that a vector of indices (not negative) names.
+
+    Errors: IndexingError for an index out of range.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.index_select.html
+
+    >>> ad.index_select(ad.tensor([[1, 2], [3, 4]]), 0, ad.tensor([1, 1]))
+    tensor([[3, 4],
+            [3, 4]])
+    """
+    axis, index = _along(input, dim, index, "index_select")
+    x = input if input._data.ndim else input.reshape(1)
+    _assert_not_negative(index, x._data.shape[axis], "index_select")
+    result: Tensor = apply(Index((axis,)), x, index)
+    return result if input._data.ndim else result.reshape(())
+
+
+def _assert_not_negative(index: Any, size: int, name: str) -> None:
+    data = index._data
+    if data.size and int(data.min()) < 0:
+        raise IndexingError(
+            f"{name}: index out of range in self: index {int(data.min())} is negative, the "
+            f"dimension has size {size}"
+        )
+
+
+@writing
+def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Any:
+    """A copy of `input` with the slices of `source` added to those that `index` names.
+
+    Shapes: `source` has the shape of `input`, but for `dim`, where it has as many as `index`.
+    Errors: IndexingError for an index out of range; ShapeError where shapes do not fit.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.index_add.html
+
+    >>> ad.index_add(ad.zeros(3), 0, ad.tensor([0, 0]), ad.ones(2))
+    tensor([2., 0., 0.])
+    """
+    axis, index = _along(input, dim, index, "index_add")
+    _assert_source(input, axis, index, source, "index_add")
+    value = source if alpha == 1 else source * alpha
+    return _put(input, axis, index, value, True, "index_add")
+
+
+def _put(input: Any, axis: int, index: Any, value: Any, accumulate: bool, name: str) -> Any:
+    if not input._data.ndim:
+        raise ShapeError(f"{name}: needs at least 1 dimension, got a 0-d tensor; unsqueeze it first")
+    if name != "index_fill":
+        _assert_not_negative(index, input._data.shape[axis], name)
+    return IndexPut((axis,), accumulate), input, index, value
+
+
+def _assert_source(input: Any, axis: int, index: Any, source: Any, name: str) -> None:
+    assert_tensor(source, name)
+    if source.dtype is not input.dtype:
+        raise DTypeError(
+            f"{name}: {name}(): self ({input.dtype}) and source ({source.dtype}) must have the "
+            "same dtype; convert one with .to()"
+        )
+    shape, have = list(input._data.shape), tuple(source._data.shape)
+    count = index._data.shape[0]
+    if shape:
+        shape[axis] = count
+    if have != tuple(shape):
+        if len(have) == len(shape) and have[axis] != count:
+            raise ShapeError(
+                f"{name}: Number of indices ({count}) should be equal to source.size(dim): "
+                f"({have[axis]}), for dim: {axis}"
+            )
+        raise ShapeError(
+            f"{name}: source of shape {have} must match self of shape {tuple(input.shape)} at all "
+            f"dimensions but {axis}, where it must have {count}"
+        )
+
+
+@writing
+def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
+    """A copy of `input` with the slices that `index` names replaced by those of `source`.
+
+    Shapes: `source` has the shape of `input`, but for `dim`, where it has as many as `index`.
+    Errors: IndexingError for an index out of range; ShapeError where shapes do not fit.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.index_copy.html
+
+    >>> ad.index_copy(ad.zeros(3), 0, ad.tensor([2]), ad.ones(1))
+    tensor([0., 0., 1.])
+    """
+    axis, index = _along(input, dim, index, "index_copy")
+    _assert_source(input, axis, index, source, "index_copy")
+    return _put(input, axis, index, source, False, "index_copy")
+
+
+@writing
+def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Any:
+    """A copy of `input` with the slices that `index` names filled with one value.
+
+    Errors: IndexingError for an index out of range.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.index_fill.html
+
+    >>> ad.index_fill(ad.zeros(3), 0, ad.tensor([0, 2]), 7)
+    tensor([7., 0., 7.])
+    """
+    axis, index = _along(input, dim, index, "index_fill")
+    return _put(
+        input, axis, index, one_value(input, value, "index_fill"), False, "index_fill"
+    )
+
+
+@writing
+def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Any:
+    """A copy of `input` with the elements that a tuple of index tensors selects replaced by
+    `values`, or with `values` added to them.
+
+    Shapes: as for `input[indices] = values`.
+    Errors: IndexingError for an index out of range; DTypeError where dtypes differ.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.index_put.html
+
+    >>> ad.index_put(ad.zeros(3), (ad.tensor([0, 0]),), ad.tensor(1.), accumulate=True)
+    tensor([2., 0., 0.])
+    """
+    assert_tensor(values, "index_put")
+    key = tuple(slice(None) if each is None else each for each in indices)
+    _, advanced = _parse(input, key)
+    if not advanced:
+        raise IndexingError("index_put: needs at least one index tensor")
+    axes, packed = _gathered(input, advanced)
+    return IndexPut(axes, accumulate), input, packed, values
+
+
+# ---- flat positions ------------------------------------------------------------------------------
+
+
+@public(out=True)
+def take(input: Tensor, index: Tensor) -> Tensor:
+    """The elements at flat positions (row-major; negative ones count from the end).
+
+    Shapes: the result has the shape of `index`.
+    Errors: IndexingError for a position out of range.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.take.html
+
+    >>> ad.take(ad.tensor([[1, 2], [3, 4]]), ad.tensor([0, 3]))
+    tensor([1, 4])
+    """
+    assert_index_dtype(index, "take")
+    result: Tensor = apply(Index((0,)), input.reshape(-1), index.reshape(-1))
+    return result.reshape(index._data.shape)
+
+
+@public(inplace=True)
+def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """A copy of `input` with the elements at flat positions replaced by, or added to, `source`.
+
+    Errors: IndexingError for a position out of range, or where the numbers of elements differ.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.put_.html
+
+    >>> ad.put(ad.zeros(2, 2), ad.tensor([3]), ad.tensor([5.]))
+    tensor([[0., 0.],
+            [0., 5.]])
+    """
+    assert_index_dtype(index, "put")
+    _assert_put(input, index, source)
+    flat = apply(
+        IndexPut((0,), accumulate), input.reshape(-1), index.reshape(-1), source.reshape(-1)
+    )
+    result: Tensor = flat.reshape(input._data.shape)
+    return result
+
+
+def _assert_put(input: Any, index: Any, source: Any) -> None:
+    if source.dtype is not input.dtype:
+        raise DTypeError(
+            f"put: put_(): self and source expected to have the same dtype, but got self.dtype = "
+            f"{input.dtype} and source.dtype = {source.dtype}"
+        )
+    if source._data.size != index._data.size:
+        raise IndexingError(
+            "put: put_(): Expected source and index to have the same number of elements, but got "
+            f"source.numel() = {source._data.size}, index.numel() = {index._data.size}"
+        )
+
+
+@public(out=True)
+def masked_select(input: Tensor, mask: Tensor) -> Tensor:
+    """The elements where `mask` is True, as a vector.
+
+    Shapes: `input` and `mask` broadcast.
+    Errors: DTypeError for a mask that is not bool.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.masked_select.html
+
+    >>> ad.masked_select(ad.tensor([1, 2, 3]), ad.tensor([True, False, True]))
+    tensor([1, 3])
+    """
+    if mask.dtype is not dt.bool_:
+        raise DTypeError(f"masked_select: expected BoolTensor for mask, got {mask.dtype}")
+    shape = broadcast_shapes(input._data.shape, mask._data.shape, op="masked_select")
+    places = np.flatnonzero(np.broadcast_to(mask._data, shape))
+    result: Tensor = apply(
+        Index((0,)), input.expand(shape).reshape(-1), creation.wrap(places)
+    )
+    return result
+
+
+@public()
+def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
+    """The indices of the elements that are not zero: one row each, or a tuple of one vector per
+    dimension where `as_tuple`.
+
+    Dtypes: the result is int64.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nonzero.html
+
+    >>> ad.nonzero(ad.tensor([0, 1, 2]))
+    tensor([[1],
+            [2]])
+    """
+    data = input._data
+    if as_tuple:
+        columns = np.nonzero(data if data.ndim else data.reshape(1))
+        return tuple(creation.wrap(column) for column in columns)
+    return creation.wrap(np.argwhere(data))
+
+
+@public()
+def argwhere(input: Tensor) -> Tensor:
+    """The indices of the elements that are not zero, one row each.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.argwhere.html
+
+    >>> ad.argwhere(ad.tensor([[0, 1], [1, 0]]))
+    tensor([[0, 1],
+            [1, 0]])
+    """
+    result: Tensor = nonzero(input)
+    return result
+
+
+@public(method=False)
+def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
+    """The index per dimension of flat positions in a tensor of `shape`.
+
+    Errors: InvalidType for a negative size or floating-point positions.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.unravel_index.html
+
+    >>> ad.unravel_index(ad.tensor([4]), (2, 3))
+    (tensor([1]), tensor([1]))
+    """
+    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    if indices._data.dtype.kind not in "iu":
+        raise InvalidType(f"unravel_index: expected integer indices, got {indices.dtype}")
+    if any(size < 0 for size in sizes):
+        raise InvalidType(f"unravel_index: 'shape' cannot have negative values, but got {sizes}")
+    found = []
+    for i, size in enumerate(sizes):
+        found.append(creation.wrap(np.asarray(indices._data // prod(sizes[i + 1 :]) % size)))
+    return tuple(found)
