@@ -12,7 +12,8 @@ import numpy as np
 from ..core import dtype as dt
 from ..core.errors import DTypeError
 from ..core.op import FUNCTIONS, Op, Sample, apply, public, snake_case
-from ..core.spec import Spec, normalize_axes, normalize_axis, prod as count, reduced_shape
+from ..core.spec import Spec, normalize_axes, normalize_axis, reduced_shape
+from ..core.spec import prod as count
 from .elementwise import conj
 from .promotion import cast
 from .samples import COMPLEX, FLOATS, INTS, array, strided
@@ -47,7 +48,8 @@ class Reduction(Op, abstract=True):
 
 @lru_cache(maxsize=4096, typed=True)
 def _reduction(cls: Any, dim: Any, ndim: int, keepdim: bool) -> Any:
-    return cls(normalize_axes(dim, ndim, snake_case(cls.__name__)), keepdim)
+    name = getattr(cls, "function", None) or snake_case(cls.__name__)
+    return cls(normalize_axes(dim, ndim, name), keepdim)
 
 
 def reduction(cls: Any, dim: Any, ndim: int, keepdim: bool) -> Any:
@@ -178,8 +180,8 @@ def shifted(x: Any, dim: int, first: float) -> Any:
     if not size:
         return x
     start = x.narrow(dim, 0, 1)
-    joined = FUNCTIONS["cat"]((start.new_full(start.shape, first), x.narrow(dim, 0, size - 1)), dim)
-    return joined
+    start = start.new_full(start.shape, first)
+    return FUNCTIONS["cat"]((start, x.narrow(dim, 0, size - 1)), dim)
 
 
 class Logical(Reduction, abstract=True):
@@ -212,7 +214,7 @@ class All(Logical):
 
 
 @dataclass(frozen=True)
-class Any_(Logical):
+class Some(Logical):
     """Whether any element over `axes` is true."""
 
     axes: tuple[int, ...]
@@ -235,7 +237,7 @@ class LogSumExp(Reduction):
         real = x.real if x.dtype.kind == "c" else x
         top = xp.max(real, axis=self.axes, keepdims=True, initial=-np.inf)
         top = xp.where(xp.isfinite(top), top, top.dtype.type(0))
-        terms = x - top
+        terms = xp.asarray(x - top)
         total = xp.sum(xp.exp(terms, out=terms), axis=self.axes, keepdims=self.keepdims)
         return xp.log(total) + (top if self.keepdims else xp.squeeze(top, self.axes))
 
@@ -334,7 +336,7 @@ def _logical(cls: Any) -> Callable[..., Any]:
     return function
 
 
-_all, _any = _logical(All), _logical(Any_)
+_all, _any = _logical(All), _logical(Some)
 
 
 @public(out=True)
@@ -377,7 +379,8 @@ def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
     >>> ad.count_nonzero(ad.tensor([[1., 0.], [2., 3.]]), dim=1)
     tensor([1, 2])
     """
-    result: Tensor = sum(input != 0, dim)
+    nonzero: Any = input != 0
+    result: Tensor = sum(nonzero, dim)
     return result
 
 

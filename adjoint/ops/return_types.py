@@ -8,7 +8,7 @@ from typing import Any
 
 def return_type(name: str, *fields: str) -> Any:
     """The class of `name`'s result: a named tuple that prints one field per line."""
-    base: Any = namedtuple(name, fields)  # type: ignore[misc]  # noqa: PYI024 - made from values
+    base: Any = namedtuple(name, fields)  # type: ignore[misc]
 
     def __repr__(self: Any) -> str:  # noqa: N807 - becomes the class's
         lines = ",\n".join(f"{f}={v!r}" for f, v in zip(fields, self, strict=True))
