@@ -2,7 +2,7 @@
 
 from .tensor import *  # first: `tensor` below is the function, not this module  # isort: skip
 
-from . import autograd
+from . import autograd, random
 from .autograd.gradients import *
 from .autograd.modes import *
 from .core.device import *
@@ -19,6 +19,7 @@ from .ops.creation import *
 from .ops.elementwise import *
 from .ops.extrema import *
 from .ops.indexing import *
+from .ops.joining import *
 from .ops.linalg import *
 from .ops.matmul import *
 from .ops.memory import *
@@ -29,6 +30,7 @@ from .ops.random import *
 from .ops.ranges import *
 from .ops.reduction import *
 from .ops.scan import *
+from .ops.slicing import *
 from .ops.sort import *
 from .ops.statistics import *
 from .printing import *

@@ -28,6 +28,7 @@ from .ops import (  # all of them: importing a family declares its methods
     extrema,
     fft,
     indexing,
+    joining,
     linalg,
     matmul,
     memory,
@@ -37,6 +38,7 @@ from .ops import (  # all of them: importing a family declares its methods
     ranges,
     reduction,
     scan,
+    slicing,
     sort,
     statistics,
 )
@@ -768,8 +770,8 @@ inplace.attach(Tensor)
 creation.wrap = _fresh
 _FAMILIES = (
     activation, complex, composite, conversion, convolution, counting, creation, ew, extrema, fft,
-    indexing, linalg, matmul, memory, movement, quantiles, random, ranges, reduction, scan, sort,
-    statistics,
+    indexing, joining, linalg, matmul, memory, movement, quantiles, random, ranges, reduction,
+    scan, slicing, sort, statistics,
 )  # fmt: skip
 for _name, _function in METHODS.items():
     if not hasattr(Tensor, _name):

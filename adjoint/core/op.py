@@ -70,8 +70,10 @@ class Op:
         """
         raise NotImplementedError(f"{type(self).__name__}.write")
 
-    def output_view(self, index: int) -> Op:
-        """The op of one output that gives output `index` (view ops with several outputs only)."""
+    def output_view(self, index: int, shape: tuple[int, ...]) -> Op:
+        """The op of one output that gives output `index` for an input of `shape` (view ops with
+        several outputs only).
+        """
         raise NotImplementedError(f"{type(self).__name__}.output_view")
 
     def gradient(self, g: Any, *needed: Any) -> tuple[Any, ...]:
