@@ -14,7 +14,7 @@ from ..core.errors import DTypeError
 from ..core.op import FUNCTIONS, Op, Sample, apply, public, snake_case
 from ..core.spec import Spec, normalize_axes, normalize_axis, reduced_shape
 from ..core.spec import prod as count
-from .elementwise import conj
+from .pointwise import conj
 from .promotion import cast
 from .samples import COMPLEX, FLOATS, INTS, array, strided
 
@@ -379,8 +379,8 @@ def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
     >>> ad.count_nonzero(ad.tensor([[1., 0.], [2., 3.]]), dim=1)
     tensor([1, 2])
     """
-    nonzero: Any = input != 0
-    result: Tensor = sum(nonzero, dim)
+    x: Any = input
+    result: Tensor = sum(x != 0, dim)
     return result
 
 

@@ -13,8 +13,8 @@ from ..core.errors import DTypeError, InvalidArgument, ShapeError
 from ..core.op import FUNCTIONS, Op, Sample, apply, public
 from ..core.spec import Spec, normalize_axis
 from . import return_types
-from .elementwise import conj
 from .extrema import assert_comparable
+from .pointwise import conj
 from .promotion import cast
 from .reduction import shifted, wide
 from .samples import COMPLEX, FLOATS, INTS, array, strided

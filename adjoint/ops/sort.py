@@ -31,7 +31,7 @@ _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 def order_key(x: Any, descending: bool = False) -> Any:
     """Unsigned integers that sort as `x` does: NaN after everything, zeros of both signs equal."""
     bits = 8 * x.dtype.itemsize
-    unsigned = _UNSIGNED[x.dtype.itemsize]
+    unsigned: Any = _UNSIGNED[x.dtype.itemsize]
     kind = x.dtype.kind
     if kind == "f":
         x = np.where(x != x, x.dtype.type(np.nan), x + x.dtype.type(0))

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core import dtype as dt
-from ..core.errors import DTypeError, IndexingError, InvalidArgument, InvalidType, ShapeError
+from ..core.errors import DTypeError, InvalidArgument, InvalidType, ShapeError
 from ..core.op import FUNCTIONS, Sample, apply, public
 from ..core.spec import Spec, normalize_axes, normalize_axis
-from .elementwise import conj
 from .extrema import share_evenly
+from .pointwise import conj
 from .promotion import cast
 from .reduction import Reduction, wide
 from .samples import COMPLEX, FLOATS, array, strided
@@ -221,7 +221,7 @@ class Norm(Reduction):
     def infer(self, spec: Spec) -> Spec:
         """Real."""
         if (self.p < 0 or self.p == math.inf) and self.size(spec.shape) == 0:
-            raise IndexingError(
+            raise ShapeError(
                 f"linalg.vector_norm cannot compute the {self.p} norm on an empty tensor because "
                 f"the operation does not have an identity (shape {spec.shape}, dim {self.axes})"
             )
@@ -299,7 +299,7 @@ def norm(
     the singular values, any number that of the vector of elements.
 
     Dtypes: floating point and complex; the result is real; `dtype` converts first.
-    Errors: DTypeError for integers; IndexingError for norms that no elements have not.
+    Errors: DTypeError for integers; ShapeError for norms that no elements have not.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.norm.html
 
     >>> ad.norm(ad.tensor([3., 4.])), ad.norm(ad.tensor([3., -4.]), p=float("inf"))
