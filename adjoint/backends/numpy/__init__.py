@@ -37,3 +37,5 @@ def __getattr__(name: str) -> Any:
 register_backend(np.ndarray, sys.modules[__name__])
 
 from .convolution import conv  # noqa: E402, F401 - adds its kernels, which need `extra`
+from .factorization import lu_factor  # noqa: E402, F401 - likewise
+from .special import erf  # noqa: E402, F401 - likewise

@@ -226,7 +226,7 @@ def conv_weight(
     return w.reshape(out, channels // groups, *kernel)
 
 
-# ---- pooling: `axes` are the last len(kernel) ones ------------------------------------------------
+# ---- pooling over the last len(kernel) axes ------------------------------------------------------
 
 
 def _pad(x: Any, padding: Pairs, value: Any) -> Any:

@@ -1,0 +1,53 @@
+"""Linear algebra, named as in `torch.linalg`.
+
+Source: https://docs.pytorch.org/docs/stable/linalg.html
+
+>>> ad.linalg.solve(ad.tensor([[2., 0.], [0., 4.]]), ad.tensor([2., 2.]))
+tensor([1.0000, 0.5000])
+"""
+
+from __future__ import annotations
+
+from .core.errors import LinalgError as LinAlgError
+from .ops.contraction import multi_dot, vecdot
+from .ops.linalg import (
+    cholesky,
+    cholesky_ex,
+    det,
+    eig,
+    eigh,
+    eigvals,
+    eigvalsh,
+    inv,
+    inv_ex,
+    lstsq,
+    lu,
+    lu_factor,
+    lu_factor_ex,
+    matrix_exp,
+    matrix_power,
+    pinv,
+    slogdet,
+    solve,
+    solve_ex,
+    solve_triangular,
+    svdvals,
+    tensorinv,
+    tensorsolve,
+    vander,
+)
+from .ops.linalg import linalg_cross as cross
+from .ops.linalg import linalg_diagonal as diagonal
+from .ops.linalg import linalg_lu_solve as lu_solve
+from .ops.linalg import linalg_qr as qr
+from .ops.linalg import linalg_svd as svd
+from .ops.matmul import matmul
+from .ops.norms import cond, matrix_norm, matrix_rank, norm, vector_norm
+
+__all__ = [
+    "LinAlgError", "cholesky", "cholesky_ex", "cond", "cross", "det", "diagonal", "eig", "eigh",
+    "eigvals", "eigvalsh", "inv", "inv_ex", "lstsq", "lu", "lu_factor", "lu_factor_ex", "lu_solve",
+    "matmul", "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm",
+    "pinv", "qr", "slogdet", "solve", "solve_ex", "solve_triangular", "svd", "svdvals",
+    "tensorinv", "tensorsolve", "vander", "vecdot", "vector_norm",
+]  # fmt: skip
