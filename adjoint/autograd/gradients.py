@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..core.errors import AutogradError, InvalidType
+from ..core.errors import AutogradError, InvalidArgument, InvalidType
 from ..core.handle import Handle
 from .engine import roots_of, run_backward
 
@@ -99,7 +99,10 @@ def grad(
     if allow_unused is None:
         allow_unused = materialize_grads
     elif materialize_grads and not allow_unused:
-        raise AutogradError("grad: allow_unused cannot be False where materialize_grads is True")
+        raise InvalidArgument(
+            "grad: Expected allow_unused to be True or not passed when materialize_grads=True, "
+            "got allow_unused=False"
+        )
     ys = _sequence(outputs)
     xs = _sequence(inputs)
     if not xs:
@@ -136,7 +139,7 @@ def _batched(
     ys: list[Any], xs: list[Any], grad_outputs: Any, create_graph: bool, allow_unused: bool
 ) -> tuple[Any, ...]:
     """One vector-Jacobian product per entry of the leading dimension of `grad_outputs`."""
-    from ..ops.movement import stack
+    from ..ops.joining import stack
 
     batches = _matching(grad_outputs, len(ys), "grad")
     rows = [

@@ -159,7 +159,7 @@ class inference_mode(_ModeSwitch):  # noqa: N801 - PyTorch's name
 
     def __init__(self, mode: bool = True) -> None:
         super().__init__()
-        self.changes = {"inference": mode, "grad": False} if mode else {"inference": False}
+        self.changes = {"inference": mode, "grad": not mode}
 
 
 class detect_anomaly(_ModeSwitch):  # noqa: N801 - PyTorch's name
