@@ -10,6 +10,7 @@ from .core.dtype import *
 from .core.errors import *
 from .core.spec import Size
 from .ops.activation import *
+from .ops.arranging import *
 from .ops.complex import *
 from .ops.composite import *
 from .ops.conversion import *
@@ -30,6 +31,7 @@ from .ops.random import *
 from .ops.ranges import *
 from .ops.reduction import *
 from .ops.scan import *
+from .ops.scatter import *
 from .ops.slicing import *
 from .ops.sort import *
 from .ops.statistics import *

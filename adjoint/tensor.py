@@ -19,7 +19,8 @@ from .core.op import FUNCTIONS, METHODS
 from .graph.node import Leaf
 from .ops import (  # all of them: importing a family declares its methods
     activation,
-    complex,
+    arranging,
+    complex as complex_ops,
     composite,
     conversion,
     convolution,
@@ -38,6 +39,7 @@ from .ops import (  # all of them: importing a family declares its methods
     ranges,
     reduction,
     scan,
+    scatter,
     slicing,
     sort,
     statistics,
@@ -628,7 +630,7 @@ class Tensor(Handle):
         return format_tensor(self)
 
     def __format__(self, spec: str) -> str:
-        return format(self.item(), spec) if spec and not self._data.ndim else format(str(self), spec)
+        return format(str(self) if self._data.ndim else self.item(), spec)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if id(self) in memo:
@@ -769,9 +771,9 @@ tape.connect(Tensor)
 inplace.attach(Tensor)
 creation.wrap = _fresh
 _FAMILIES = (
-    activation, complex, composite, conversion, convolution, counting, creation, ew, extrema, fft,
-    indexing, joining, linalg, matmul, memory, movement, quantiles, random, ranges, reduction,
-    scan, slicing, sort, statistics,
+    activation, arranging, complex_ops, composite, conversion, convolution, counting, creation, ew,
+    extrema, fft, indexing, joining, linalg, matmul, memory, movement, quantiles, random, ranges,
+    reduction, scan, scatter, slicing, sort, statistics,
 )  # fmt: skip
 for _name, _function in METHODS.items():
     if not hasattr(Tensor, _name):
