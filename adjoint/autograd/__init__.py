@@ -3,6 +3,8 @@
 Source: https://docs.pytorch.org/docs/stable/autograd.html
 """
 
+from . import function, functional, graph
+from .function import Function
 from .gradcheck import GradcheckError, gradcheck, gradgradcheck
 from .gradients import backward, grad
 from .modes import (
@@ -18,7 +20,22 @@ from .modes import (
 )
 
 __all__ = [
-    "GradcheckError", "backward", "detect_anomaly", "enable_grad", "grad", "gradcheck",
-    "gradgradcheck", "inference_mode", "is_anomaly_enabled", "is_grad_enabled",
-    "is_inference_mode_enabled", "no_grad", "set_detect_anomaly", "set_grad_enabled",
-]  # fmt: skip
+    "Function",
+    "GradcheckError",
+    "backward",
+    "detect_anomaly",
+    "enable_grad",
+    "function",
+    "functional",
+    "grad",
+    "gradcheck",
+    "gradgradcheck",
+    "graph",
+    "inference_mode",
+    "is_anomaly_enabled",
+    "is_grad_enabled",
+    "is_inference_mode_enabled",
+    "no_grad",
+    "set_detect_anomaly",
+    "set_grad_enabled",
+]

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from heapq import heappop, heappush
+import threading
+from collections.abc import Iterable, Sequence
+from heapq import heappop, heappush, heappushpop
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 
 from ..core.dtype import from_numpy_dtype
-from ..core.errors import AutogradError, DTypeError, ShapeError
-from ..core.mode import MODE, mode_with
-from ..graph.node import Item, Leaf, Node
-from .tape import wrap
+from ..core.errors import AutogradError, DTypeError, InvalidType, ShapeError
+from ..core.handle import Handle
+from ..core.mode import MODE, Mode, mode_with
+from ..graph.node import Item, Leaf, Node, Version
+from .tape import item, wrap
 
 _FUNCTION: Any = type(lambda: None)
+_modes: dict[tuple[Mode, bool], Mode] = {}  # the mode in which backward runs, by the caller's
 
 
 def run_backward(
@@ -33,32 +37,52 @@ def run_backward(
     maps each target that was reached to its gradient.
     """
     mode = MODE.get()
-    token = MODE.set(mode_with(mode, executor=None, grad=create_graph, inference=False))
+    inside = _modes.get((mode, create_graph))
+    if inside is None:
+        inside = mode_with(mode, executor=None, grad=create_graph, inference=False)
+        _modes[mode, create_graph] = inside
+    MODE.set(inside)
     try:
-        useful = None if targets is None else _useful(roots, targets)
-        goals = frozenset(targets) if targets is not None else frozenset()
-        return _walk(
-            roots, useful, goals, retain_graph, create_graph, accumulate, MODE.get().anomaly
-        )
+        if targets is None:
+            return _walk(roots, None, frozenset(), retain_graph, create_graph, True, mode.anomaly)
+        goals = frozenset(targets)
+        useful = _useful(roots, goals)
+        return _walk(roots, useful, goals, retain_graph, create_graph, accumulate, mode.anomaly)
     finally:
-        MODE.reset(token)
+        MODE.set(mode)
 
 
-def _useful(roots: Sequence[tuple[Any, Any]], targets: Iterable[Any]) -> set[Any]:
-    """The nodes from which a target can be reached."""
-    useful = set(targets)
-    seen = set()
-    stack = [node for node, _ in roots]
+def _useful(roots: Sequence[tuple[Any, Any]], goals: frozenset[Any]) -> set[Any]:
+    """The nodes from which a goal can be reached."""
+    oldest = min((node.order for node in goals), default=0)
+    seen = {node for node, _ in roots}
+    stack = list(seen)
     while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        stack.extend(p for p in node.parents if p is not None and p not in seen)
+        for parent in stack.pop().parents:
+            if parent is not None and parent not in seen and parent.order >= oldest:
+                seen.add(parent)
+                stack.append(parent)
+    useful = set(goals)
     for node in sorted(seen, key=lambda n: n.order):
-        if any(parent in useful for parent in node.parents):
-            useful.add(node)
+        for parent in node.parents:
+            if parent in useful:
+                useful.add(node)
+                break
     return useful
+
+
+def _awaited(pending: dict[Any, Any], useful: set[Any] | None) -> dict[Any, int]:
+    """For each node that a root in `pending` leads to: how many gradients it will get."""
+    awaited = dict.fromkeys(pending, 0)
+    stack = list(pending)
+    while stack:
+        for parent in stack.pop().parents:
+            if parent in awaited:
+                awaited[parent] += 1
+            elif parent is not None and (useful is None or parent in useful):
+                awaited[parent] = 1
+                stack.append(parent)
+    return awaited
 
 
 def _walk(
@@ -70,70 +94,101 @@ def _walk(
     accumulate: bool,
     anomaly: bool,
 ) -> dict[Any, Any]:
+    """Run each node once all gradients that it awaits are there, the newest first; a leaf keeps its
+    gradient as soon as it is complete. What a node saved, and the cotangent that it used, are
+    dropped before the next one runs.
+    """
     pending: dict[Any, Any] = {}  # node -> cotangent summed so far; a list for several outputs
-    heap: list[tuple[int, Any]] = []  # orders are unique, so nodes are never compared
-    reached: dict[Any, Any] = {}
     for node, g in roots:
-        if useful is not None and node not in useful:
-            continue
-        if node in pending:
-            pending[node] = pending[node] + g
+        if useful is None or node in useful:
+            pending[node] = pending[node] + g if node in pending else g
+    awaited = _awaited(pending, useful)
+    owned: set[Any] = set()  # nodes whose pending cotangent is a sum that nobody else holds
+    reached: dict[Any, Any] = {}
+    leaves: list[Any] = []  # complete, to be finished before the next node runs
+    heap: list[tuple[int, Any]] = []  # complete; orders are unique, so nodes are never compared
+    for node in pending:
+        if not awaited[node]:
+            if type(node) is Leaf:
+                leaves.append(node)
+            else:
+                heappush(heap, (-node.order, node))
+    g = ready = before = value = None
+    while True:
+        if leaves:
+            for leaf in leaves:
+                _finish(leaf, pending, create_graph, goals, reached, accumulate)
+            leaves.clear()
+        if ready is None:
+            if not heap:
+                return reached
+            node = heappop(heap)[1]
         else:
-            pending[node] = g
-            heappush(heap, (-node.order, node))
-    while heap:
-        node = heappop(heap)[1]
-        g = pending.pop(node)
+            node = heappushpop(heap, (-ready.order, ready))[1] if heap else ready
+            ready = None
+        g = pending.pop(node, None)
         extra = node.extra
-        if extra is not None:
-            g = _run_hooks(extra, g, create_graph, type(node) is Leaf)
-        if node in goals:
+        if extra is not None and g is not None:
+            if extra.hooks and _references(g) != _ALONE:
+                g = _copy(g, create_graph)
+            g = _run_hooks(node, g, create_graph)
+        if goals and node in goals:
             reached[node] = g
-        if type(node) is Leaf:
-            if accumulate and (not goals or node in goals):
-                _accumulate(node, g, create_graph)
-            continue
         parents = node.parents
-        if useful is not None and not any(p in useful for p in parents):
-            continue
         op = node.op
+        gradients: Any = repeat(None)
         if type(op) is Item:
-            owner = parents[0]
-            slots = pending.get(owner)
-            if slots is None:
-                slots = pending[owner] = [None] * owner.op.n_outputs
-                heappush(heap, (-owner.order, owner))
-            slots[op.index] = g
-            continue
-        saved = node.values()
-        if create_graph and "y" in op.tokens:
-            saved = _with_history(node, saved)
-        gradients = op.gradient(g, *saved)
-        if not retain_graph:
-            node.release()
-        if anomaly:
-            _assert_no_nan(node, gradients)
-        del g
+            if g is not None:
+                _put(pending, parents[0], op.index, g)
+        elif (g is None and not node.runs_undefined) or (
+            useful is not None and not any(parent in awaited for parent in parents)
+        ):
+            pass
+        else:
+            saved = node.values()
+            if create_graph and "y" in op.tokens:
+                saved = _with_history(node, saved)
+            gradients = op.gradient(g, *saved)
+            del saved
+            if not retain_graph:
+                node.release()
+            if len(gradients) < len(parents):
+                gradients = (*gradients, *(None,) * len(parents))
+            if anomaly:
+                _assert_no_nan(node, gradients)
+        g = None
         for parent, value in zip(parents, gradients, strict=False):
-            if parent is None or value is None or (useful is not None and parent not in useful):
+            if parent not in awaited:
                 continue
             if type(value) is _FUNCTION:
                 value = value()
-                if value is None:
-                    continue
                 if anomaly:
                     _assert_no_nan(node, (value,))
-            data = value._data
-            if data.shape != parent.shape or data.dtype != parent.data_type:
-                value = conform(value, parent)
-            before = pending.get(parent)
-            if before is None:
-                pending[parent] = value
-                heappush(heap, (-parent.order, parent))
-            else:
-                pending[parent] = before + value
-        del value, gradients
-    return reached
+            if value is not None:
+                try:
+                    data = value._data
+                except AttributeError:
+                    raise _not_a_tensor(node, value) from None
+                if data.shape != parent.shape or data.dtype != parent.data_type:
+                    value = conform(value, parent, node)
+                before = pending.get(parent)
+                if before is None:
+                    pending[parent] = value
+                elif parent in owned:
+                    np.add(before._data, value._data, before._data)
+                else:
+                    pending[parent] = before + value
+                    if not create_graph:
+                        owned.add(parent)
+            left = awaited[parent] = awaited[parent] - 1
+            if not left:
+                if type(parent) is Leaf:
+                    leaves.append(parent)
+                elif ready is None:
+                    ready = parent
+                else:
+                    heappush(heap, (-parent.order, parent))
+        data = before = value = gradients = None
 
 
 def _with_history(node: Node, saved: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -143,24 +198,118 @@ def _with_history(node: Node, saved: tuple[Any, ...]) -> tuple[Any, ...]:
     tied: Any = y
     if isinstance(y, tuple):
         tied = tuple(
-            wrap(each._data, _item(node, i, each._data), each._version) for i, each in enumerate(y)
+            wrap(each._data, item(node, i, each._data), each._version) for i, each in enumerate(y)
         )
     elif y is not None:
         tied = wrap(y._data, node, y._version)
     return (*saved[:place], tied, *saved[place + 1 :])
 
 
-def _item(node: Node, i: int, data: Any) -> Node | None:
-    if data.dtype.kind not in "fcV":
-        return None
-    return Node(Item(i), (node,), (), None, data.shape, data.dtype)
+def _put(pending: dict[Any, Any], owner: Any, index: int, g: Any) -> None:
+    """Add `g` to what is pending for output `index` of a node with several outputs."""
+    slots = pending.get(owner)
+    if slots is None:
+        slots = pending[owner] = [None] * owner.op.n_outputs
+    before = slots[index]
+    slots[index] = g if before is None else before + g
 
 
-def conform(g: Any, target: Any) -> Any:
+# ---- what reaches leaves and hooks ---------------------------------------------------------------
+
+
+def _references(g: Any) -> tuple[int, int]:
+    return sys.getrefcount(g), sys.getrefcount(g._data)
+
+
+def _count_alone() -> tuple[int, int]:
+    g = wrap(np.zeros(1))
+    return _references(g)
+
+
+_ALONE = _count_alone()
+
+
+def _copy(g: Any, create_graph: bool) -> Any:
+    return g.clone() if create_graph else wrap(g._data.copy())
+
+
+def _finish(
+    leaf: Leaf,
+    pending: dict[Any, Any],
+    create_graph: bool,
+    goals: frozenset[Any],
+    reached: dict[Any, Any],
+    accumulate: bool,
+) -> None:
+    """Run the hooks of a leaf whose gradient is complete, and keep the gradient."""
+    g = pending.pop(leaf, None)
+    if g is None:
+        return
+    if leaf.extra is not None:
+        if leaf.extra.hooks and _references(g) != _ALONE:
+            g = _copy(g, create_graph)
+        g = _run_hooks(leaf, g, create_graph)
+    if goals and leaf in goals:
+        reached[leaf] = g
+    if not accumulate:
+        return
+    tensor = leaf.tensor()
+    if tensor is not None and tensor._node is not leaf:
+        return  # frozen since
+    with _lock:
+        old = leaf.grad
+        if create_graph:
+            leaf.grad = g.clone() if old is None else old + g
+        elif old is None:
+            alone = _references(g) == _ALONE and g._data.base is None and g._node is None
+            leaf.grad = g if alone else wrap(g._data.copy())
+        elif old._node is not None:
+            leaf.grad = (old + g).detach()
+        else:
+            np.add(old._data, g._data, old._data)
+            version = old._version
+            if version is None:
+                version = old._version = Version()
+            version.count += 1
+            version.changed_by = "backward"
+    if leaf.after and tensor is not None:
+        for hook in list(leaf.after.values()):
+            hook(tensor)
+
+
+_lock = threading.RLock()  # two backwards at once may meet in a leaf
+
+
+def _run_hooks(node: Any, g: Any, create_graph: bool) -> Any:
+    for hook in list(node.extra.hooks.values()):
+        replacement = hook(g)
+        if replacement is not None:
+            name = getattr(hook, "__name__", repr(hook))
+            if not isinstance(replacement, Handle):
+                raise InvalidType(
+                    f"backward: expected Variable, but hook returned "
+                    f"{type(replacement).__name__!r} (hook {name!r}); return a tensor or None"
+                )
+            if replacement._data.shape != g._data.shape:
+                raise ShapeError(
+                    f"backward: hook {name!r} has changed the size of value: the gradient has "
+                    f"shape {tuple(g.shape)}, the hook returned {tuple(replacement.shape)}"
+                )
+            g = replacement
+    retained = node.extra.retained
+    if retained is not None:
+        kept = _copy(g, create_graph)
+        retained.grad = kept if retained.grad is None else retained.grad + kept
+    return g
+
+
+# ---- what a gradient rule returns ----------------------------------------------------------------
+
+
+def conform(g: Any, target: Any, source: Any = None, index: int = 0) -> Any:
     """`g` summed over what was broadcast and converted to the dtype of the value it belongs to."""
-    shape = target.shape
-    if g._data.shape != shape:
-        g = sum_to_shape(g, tuple(shape))
+    if g._data.shape != target.shape:
+        g = sum_to_shape(g, tuple(target.shape), source, index)
     if g._data.dtype != target.data_type:
         wanted = from_numpy_dtype(target.data_type)
         if g.dtype.is_complex and not wanted.is_complex:
@@ -169,63 +318,33 @@ def conform(g: Any, target: Any) -> Any:
     return g
 
 
-def sum_to_shape(g: Any, shape: tuple[int, ...]) -> Any:
+def sum_to_shape(g: Any, shape: tuple[int, ...], source: Any = None, index: int = 0) -> Any:
     """`g` summed over the dimensions along which `shape` was broadcast to `g.shape`."""
-    lead = g.ndim - len(shape)
     have = g._data.shape
-    axes = [
-        i for i in range(g.ndim) if i < lead or (shape[i - lead] == 1 and have[i] != 1)
-    ]
-    if lead < 0 or any(
-        i - lead >= 0 and shape[i - lead] not in (1, have[i]) for i in range(g.ndim)
-    ):
+    lead = len(have) - len(shape)
+    axes = tuple(range(lead)) + tuple(
+        i + lead
+        for i, size in enumerate(shape)
+        if size == 1 and have[i + lead : i + lead + 1] != (1,)
+    )
+    if lead < 0 or any(n not in (1, m) for n, m in zip(shape, have[lead:], strict=True)):
+        name = "backward" if source is None else source.name()
         raise ShapeError(
-            f"backward: a gradient of shape {tuple(have)} reached a tensor of shape {shape}; "
-            "a gradient rule or hook returned a tensor of the wrong shape"
+            f"{name}: Function {name} returned an invalid gradient at index {index} - got "
+            f"{list(have)} but expected shape compatible with {list(shape)}; a gradient has the "
+            "shape of its input"
         )
-    if axes:
-        g = g.sum(dim=tuple(axes), keepdim=True)
-    return g if g._data.shape == shape else g.reshape(shape)
+    if lead == len(axes):
+        return g.sum(dim=axes)
+    g = g.sum(dim=axes, keepdim=True)
+    return g.reshape(shape) if lead else g
 
 
-def _run_hooks(extra: Any, g: Any, create_graph: bool, leaf: bool) -> Any:
-    for hook in list(extra.hooks.values()):
-        replacement = hook(g)
-        if replacement is not None:
-            g = replacement
-    retained = extra.retained
-    if retained is not None:
-        retained.grad = g if create_graph else g.detach()
-    return g
-
-
-def _accumulate(leaf: Leaf, g: Any, create_graph: bool) -> None:
-    old = leaf.grad
-    if create_graph:
-        leaf.grad = g if old is None else old + g
-    elif old is None:
-        data = g._data
-        # Alone: `g` here, in the caller's frame and as the argument; `data` here and in `g`.
-        alone = data.base is None and sys.getrefcount(g) <= _ALONE and sys.getrefcount(data) <= 3
-        leaf.grad = wrap(data if alone else data.copy())
-    elif old._node is None:
-        data = old._data
-        if data.flags.writeable:
-            np.add(data, g._data, out=data, casting="unsafe")
-            if old._version is not None:
-                old._version.bump("backward")
-        else:
-            leaf.grad = old + g
-    else:
-        leaf.grad = (old + g).detach()
-    if leaf.after:
-        tensor = leaf.tensor()
-        if tensor is not None:
-            for hook in list(leaf.after.values()):
-                hook(tensor)
-
-
-_ALONE = 4
+def _not_a_tensor(node: Node, value: Any) -> Exception:
+    return InvalidType(
+        f"{node.name()}: expected Variable or None as a gradient, got {type(value).__name__}; "
+        "wrap it with adjoint.tensor"
+    )
 
 
 def _assert_no_nan(node: Node, gradients: Iterable[Any]) -> None:
@@ -253,10 +372,12 @@ def seed(output: Any, gradient: Any, name: str = "backward") -> Any:
                 f"{output.dtype}; pass the gradient argument"
             )
         return wrap(np.ones(data.shape, data.dtype))
-    if not hasattr(gradient, "_data"):
-        raise DTypeError(
+    if not isinstance(gradient, Handle):
+        raise InvalidType(
             f"{name}: gradients must be tensors or None, got {type(gradient).__name__}"
         )
+    if gradient._data.shape == data.shape and gradient._data.dtype is data.dtype:
+        return gradient
     if gradient._data.shape != data.shape:
         raise ShapeError(
             f"{name}: Mismatch in shape: the gradient has shape {tuple(gradient.shape)} and the "
@@ -267,7 +388,7 @@ def seed(output: Any, gradient: Any, name: str = "backward") -> Any:
             f"{name}: the gradient's dtype {gradient.dtype} and the output's {output.dtype} must "
             "both be complex or both be real"
         )
-    return gradient if gradient.dtype is output.dtype else gradient.to(output.dtype)
+    return gradient if gradient.dtype is output.dtype else gradient.to(output.dtype)  # type: ignore[attr-defined]
 
 
 def roots_of(outputs: Sequence[Any], gradients: Sequence[Any], name: str) -> list[tuple[Any, Any]]:
@@ -282,6 +403,3 @@ def roots_of(outputs: Sequence[Any], gradients: Sequence[Any], name: str) -> lis
             )
         roots.append((output._node, seed(output, gradient, name)))
     return roots
-
-
-Hook = Callable[[Any], Any]

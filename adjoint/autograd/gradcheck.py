@@ -357,7 +357,9 @@ def _checked_inputs(values: tuple[Any, ...]) -> list[int]:
                 f"point or complex (it is {x.dtype}); finite differences will be inaccurate",
                 stacklevel=3,
             )
-        overlaps = data.size and any(n > 1 and s == 0 for n, s in zip(data.shape, data.strides, strict=True))
+        overlaps = data.size and any(
+            n > 1 and s == 0 for n, s in zip(data.shape, data.strides, strict=True)
+        )
         if overlaps or not data.flags.writeable:
             raise AutogradError(
                 f"gradcheck: The {i}th input has a dimension with stride 0 or read-only memory. "

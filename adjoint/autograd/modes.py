@@ -57,7 +57,7 @@ class _ModeSwitch:
                     except GeneratorExit:
                         running.close()
                         raise
-                    except BaseException as error:  # noqa: BLE001 - handed on to the generator
+                    except BaseException as error:
                         step = functools.partial(running.throw, error)
                     else:
                         step = functools.partial(running.send, sent)
@@ -134,7 +134,8 @@ class set_grad_enabled(_ModeSwitch):  # noqa: N801 - PyTorch's name
             super().__enter__()
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        if self._tokens:  # used as a decorator: the switch made on creation is taken back
+        """Decorate `function`; what making the switch did is taken back."""
+        if self._tokens:
             MODE.reset(self._tokens.pop())
         return super().__call__(function)
 
@@ -151,6 +152,7 @@ class inference_mode(_ModeSwitch):  # noqa: N801 - PyTorch's name
     """
 
     def __new__(cls, mode: Any = True) -> Any:
+        """A switch, or the decorated function for `@inference_mode` without parentheses."""
         switch = object.__new__(cls)
         if callable(mode):
             switch.__init__()  # type: ignore[misc]

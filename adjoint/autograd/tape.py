@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 import weakref
 from collections.abc import Callable
@@ -9,13 +10,16 @@ from typing import Any
 
 import numpy as np
 
+from ..backends import numpy as backend
+from ..core import dtype as dt
+from ..core import op as core_op
 from ..core.compute import compute, quiet
 from ..core.errors import AutogradError
 from ..core.handle import Handle
-from ..core.mode import MODE, Mode
-from ..core.op import Op, connect_eager
+from ..core.mode import MODE, Mode, mode_with
+from ..core.op import SHORTCUTS, Op, connect_eager
 from ..core.spec import Spec
-from ..graph.node import Item, Node, Version, View
+from ..graph.node import Item, Node, Packed, Version, View
 
 ndarray = np.ndarray
 new = object.__new__
@@ -87,17 +91,22 @@ def _wrap_several(
         for i, y in enumerate(ys):
             if shares_storage(y._data, inputs[0]._data):
                 reason = f"{op.name}: one of several views made by one call"
-                _mark_view(y, inputs[0], op.output_view(i), reason)
+                _mark_view(y, inputs[0], op.output_view(i, inputs[0]._data.shape), reason)
     if wants and mode.grad and op.differentiable:
         node = record(op, inputs, tuple(parents), ys, mode)
         for i, y in enumerate(ys):
-            data = y._data
-            if data.dtype.kind in "fcV":
-                y._node = Node(Item(i), (node,), (), None, data.shape, data.dtype)
+            y._node = item(node, i, y._data)
     if mode.inference:
         for y in ys:
             y._version = INFERENCE
     return ys
+
+
+def item(node: Node, index: int, data: Any) -> Node | None:
+    """The node of one output, `data`, of a node with several; None where it has no gradient."""
+    if data.dtype.kind not in "fcV":
+        return None
+    return Node(Item(index), (node,), (), None, data.shape, data.dtype)
 
 
 def record(
@@ -120,29 +129,68 @@ def record(
             else:
                 saved.append(_save_input(token, inputs))
         versions = _versions(saved)
+        if mode.saved_hooks is not None:
+            saved = [pack(value, mode.saved_hooks) for value in saved]
     if isinstance(y, tuple):
         node = Node(op, parents, tuple(saved), versions, (), None)
     else:
         data = y._data
         node = Node(op, parents, tuple(saved), versions, data.shape, data.dtype)
     if mode.anomaly:
-        node.get_extra().traceback = "".join(traceback.format_stack()[:-2])
+        note_place(node)
     return node
 
 
-def _versions(saved: list[Any]) -> tuple[int, ...] | None:
-    for value in saved:
-        version = getattr(value, "_version", None)
-        if version is not None:
-            if version is INFERENCE:
-                raise AutogradError(
-                    "Inference tensors cannot be saved for backward; clone the tensor outside "
-                    "inference_mode to use it in autograd"
-                )
-            return tuple(
-                v._version.count if getattr(v, "_version", None) is not None else 0 for v in saved
-            )
-    return None
+def _versions(saved: list[Any]) -> tuple[Any, ...] | None:
+    """The version counts of `saved` (a tuple of them for a tuple); None where all are 0."""
+    counts = tuple(map(version_count, saved))
+    return counts if any(counts) else None
+
+
+def version_count(value: Any) -> Any:
+    """What `assert_unchanged` will compare with later; AutogradError for an inference tensor."""
+    if type(value) is tuple:
+        return tuple(map(version_count, value))
+    version = getattr(value, "_version", None)
+    if version is None:
+        return 0
+    if version is INFERENCE:
+        raise AutogradError(
+            "Inference tensors cannot be saved for backward; clone the tensor outside "
+            "inference_mode to use it in autograd"
+        )
+    return version.count
+
+
+def pack(value: Any, hooks: tuple[Any, Any]) -> Any:
+    """A saved value handed to the pack hook, where it is a tensor or a tuple of them."""
+    if type(value) is tuple:
+        return tuple(pack(each, hooks) for each in value)
+    if not isinstance(value, Handle):
+        return value
+    count = version_count(value)
+    mode = MODE.get()
+    MODE.set(mode_with(mode, grad=False, saved_hooks=None))
+    try:
+        packed = Packed(alias(value), value._node, hooks)
+    finally:
+        MODE.set(mode)
+    if version_count(value) != count:
+        raise AutogradError(
+            "saved_tensors_hooks: A saved tensor pack hook is modifying its input in place; "
+            "clone it first"
+        )
+    return packed
+
+
+_PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
+
+
+def note_place(node: Node) -> None:
+    """Remember the user's lines that lead here, for anomaly detection."""
+    frames = traceback.extract_stack()
+    users = [frame for frame in frames if not frame.filename.startswith(_PACKAGE)]
+    node.get_extra().traceback = "".join(traceback.format_list(users))
 
 
 def _save_output(y: Any) -> Any:
@@ -178,7 +226,7 @@ def shares_storage(result: Any, source: Any) -> bool:
     if result is source:
         return True
     base = result.base
-    return base is not None and (base is source or base is source.base) or (
+    return (base is not None and (base is source or base is source.base)) or (
         np.may_share_memory(result, source) if result.size else True
     )
 
@@ -193,9 +241,9 @@ def _mark_view(y: Any, x: Any, op: Op, writable: str = "") -> None:
     y._version = version
     view = x._view
     if view is None:
-        y._view = View(x, (op,), writable)
+        y._view = View(x, None, op, writable)
     else:
-        y._view = View(view.base, (*view.ops, op), writable or view.writable)
+        y._view = View(view.base, view, op, writable or view.writable)
     register_view(y)
 
 
@@ -220,60 +268,155 @@ def alias(x: Any) -> Any:
     return wrap(x._data, None, version)
 
 
-# ---- operators: a short cut for two plain arrays -------------------------------------------------
+# ---- short cuts for one or two plain arrays ------------------------------------------------------
+
+# What a number beside an array of that dtype may be for the short cut: 0 none, 1 int, 2 int or
+# float. (float16 takes numbers in float32, complex dtypes as complex: the general way.)
+_NUMBERS = {
+    d.numpy: (2 if d.itemsize > 2 else 0) if d.numpy.kind == "f" else int(d.numpy.kind == "i")
+    for d in dt.ALL
+    if d is not dt.bfloat16
+}
+_SMALL = range(-128, 128)  # ints that every signed dtype has
+
+
+def _plain_dtypes(function: Any, kinds: str) -> dict[Any, int]:
+    """The dtypes of `kinds` that `function` computes as PyTorch does, with their numbers."""
+    half = isinstance(function, np.ufunc)  # NumPy's own functions compute float16 in float32
+    return {
+        d: number
+        for d, number in _NUMBERS.items()
+        if d.kind in kinds and (half or d != np.float16)
+    }
 
 
 def binary_operator(
-    op: Op, slow: Callable[[Any, Any], Any], kinds: str = "biufc"
-) -> Callable[[Any, Any], Any]:
-    """`slow(x1, x2)` for operators, with a short cut for arrays of one dtype (of `kinds`).
+    op: Op, general: Callable[[Any, Any], Any], kinds: str = "biufc"
+) -> Callable[..., Any]:
+    """`general(input, other)` with a short cut for two arrays of one dtype (of `kinds`), or one
+    and a number.
 
     The short cut does what `execute` does, written out flat: it runs for every small tensor.
     """
-    ufunc: Any = getattr(np, op.ufunc)  # type: ignore[attr-defined]
-    keep1 = op.wanted_by is not None and any("x1" in w for w in op.wanted_by)
-    keep2 = op.wanted_by is not None and any("x2" in w for w in op.wanted_by)
+    function: Any = getattr(backend, op.ufunc)  # type: ignore[attr-defined]
+    dtypes = _plain_dtypes(function, kinds)
+    each = op.wanted_by or (frozenset(op.tokens),) * 2
+    x1_for_1, x1_for_2 = ("x1" in tokens for tokens in each)
+    x2_for_1, x2_for_2 = ("x2" in tokens for tokens in each)
+    flat = op.tokens in ((), ("x1", "x2"))
+    saves = bool(op.tokens)
     differentiable = op.differentiable
 
-    def operator(self: Any, other: Any) -> Any:
+    def operator(input: Any, other: Any, *, out: Any = None) -> Any:
         mode = get_mode()
-        if isinstance(other, Handle) and mode.plain:
-            a = self._data
+        if out is not None or not mode.plain:
+            result = general(input, other)
+            return result if out is None else core_op.write_out(result, out, op.name)
+        node1 = node2 = None
+        if isinstance(other, Handle):
             b = other._data
-            dtype = a.dtype
-            if type(a) is ndarray and dtype is b.dtype and dtype.kind in kinds:
-                try:
-                    data = quiet.run(ufunc, a, b)
-                except (ValueError, RuntimeError):
-                    return slow(self, other)
-                if type(data) is not ndarray:
-                    data = np.asarray(data)
-                y = new(Tensor)
-                y._data = data
-                y._leaf = y._version = y._view = y._node = None
-                if differentiable and mode.grad:
-                    node1 = self._node
-                    node2 = other._node
-                    if node1 is not None or node2 is not None:
-                        x1 = self if keep1 and node2 is not None else None
-                        x2 = other if keep2 and node1 is not None else None
-                        versions = None
-                        if (x1 is not None and x1._version is not None) or (
-                            x2 is not None and x2._version is not None
-                        ):
-                            versions = _versions([x1, x2])
-                        y._node = Node(
-                            op,
-                            (node1, node2),
-                            (x1, x2) if keep1 or keep2 else (),
-                            versions,
-                            data.shape,
-                            dtype,
-                        )
+            dtype = b.dtype
+            node2 = other._node
+            if isinstance(input, Handle):
+                a = input._data
+                if a.dtype is not dtype or dtype not in dtypes:
+                    return general(input, other)
+                node1 = input._node
+            else:
+                a = input
+                if not _takes(dtypes.get(dtype), a):
+                    return general(input, other)
+        elif isinstance(input, Handle):
+            a = input._data
+            node1 = input._node
+            b = other
+            if not _takes(dtypes.get(a.dtype), b):
+                return general(input, other)
+        else:
+            return general(input, other)
+        try:
+            data = quiet.run(function, a, b)
+        except (ValueError, RuntimeError):  # the general way says what is wrong
+            return general(input, other)
+        if type(data) is not ndarray:
+            data = np.asarray(data)
+        y = new(Tensor)
+        y._data = data
+        y._leaf = y._version = y._view = y._node = None
+        if (node1 is not None or node2 is not None) and differentiable and mode.grad:
+            if not flat:
+                y._node = record(op, (input, other), (node1, node2), y, mode)
                 return y
-        return slow(self, other)
+            x1 = x2 = versions = None
+            if (x1_for_1 and node1 is not None) or (x1_for_2 and node2 is not None):
+                x1 = input
+            if (x2_for_1 and node1 is not None) or (x2_for_2 and node2 is not None):
+                x2 = other
+            if getattr(x1, "_version", None) is not None or (
+                getattr(x2, "_version", None) is not None
+            ):
+                versions = _versions([x1, x2])
+            y._node = Node(
+                op, (node1, node2), (x1, x2) if saves else (), versions, data.shape, data.dtype
+            )
+        return y
 
     return operator
+
+
+def _takes(numbers: int | None, value: Any) -> bool:
+    """Whether the short cut takes this number beside an array that takes `numbers`."""
+    kind = type(value)
+    return (kind is float and numbers == 2) or (
+        kind is int and bool(numbers) and value in _SMALL
+    )
+
+
+def unary_operator(
+    op: Op, general: Callable[[Any], Any], kinds: str = "biufc"
+) -> Callable[..., Any]:
+    """`general(input)` with a short cut for plain arrays, as `binary_operator`."""
+    function: Any = getattr(backend, op.ufunc)  # type: ignore[attr-defined]
+    dtypes = _plain_dtypes(function, kinds)
+    tokens = op.tokens
+    differentiable = op.differentiable
+
+    def operator(input: Any, *, out: Any = None) -> Any:
+        mode = get_mode()
+        if out is not None or not mode.plain:
+            result = general(input)
+            return result if out is None else core_op.write_out(result, out, op.name)
+        if not isinstance(input, Handle) or input._data.dtype not in dtypes:
+            return general(input)
+        try:
+            data = quiet.run(function, input._data)
+        except RuntimeError:
+            return general(input)
+        if type(data) is not ndarray:
+            data = np.asarray(data)
+        y = new(Tensor)
+        y._data = data
+        y._leaf = y._version = y._view = y._node = None
+        node = input._node
+        if node is not None and differentiable and mode.grad:
+            saved: tuple[Any, ...] = ()
+            versions = None
+            if tokens == ("x",):
+                saved = (input,)
+                if input._version is not None:
+                    versions = _versions([input])
+            elif tokens == ("y",):
+                saved = (_save_output(y),)
+            elif tokens:
+                y._node = record(op, (input,), (node,), y, mode)
+                return y
+            y._node = Node(op, (node,), saved, versions, data.shape, data.dtype)
+        return y
+
+    return operator
+
+
+SHORTCUTS[1], SHORTCUTS[2] = unary_operator, binary_operator
 
 
 # ---- in-place writes -----------------------------------------------------------------------------

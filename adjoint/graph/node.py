@@ -7,7 +7,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from ..core.errors import AutogradError
+from ..core.errors import AutogradError, InvalidType
+from ..core.handle import Handle
 from ..core.op import Op
 
 next_order: Callable[[], int] = itertools.count(1).__next__
@@ -36,16 +37,28 @@ class Version:
 class View:
     """`base` followed by `ops` gives the tensor that holds this."""
 
-    __slots__ = ("base", "ops", "writable")
+    __slots__ = ("above", "base", "op", "writable")
 
     base: Any  # a Tensor that is no view itself
-    ops: tuple[Op, ...]
+    above: View | None  # of the tensor that `op` was applied to; None where that is the base
+    op: Op
     writable: str  # "" or the reason why writing through this view is refused
 
-    def __init__(self, base: Any, ops: tuple[Op, ...], writable: str = "") -> None:
+    def __init__(self, base: Any, above: View | None, op: Op, writable: str = "") -> None:
         self.base = base
-        self.ops = ops
+        self.above = above
+        self.op = op
         self.writable = writable
+
+    @property
+    def ops(self) -> tuple[Op, ...]:
+        """The ops that lead from the base to here."""
+        ops = []
+        view: View | None = self
+        while view is not None:
+            ops.append(view.op)
+            view = view.above
+        return tuple(reversed(ops))
 
 
 RELEASED: Any = ("released",)
@@ -58,10 +71,12 @@ class Node:
         "__weakref__", "data_type", "extra", "op", "order", "parents", "saved", "shape", "versions",
     )  # fmt: skip
 
+    runs_undefined = False  # run even where no gradient reaches it
+
     op: Op
     parents: tuple[Any, ...]  # Node, Leaf or None for each input
     saved: tuple[Any, ...]  # aligned with op.tokens; RELEASED once a backward has used them
-    versions: tuple[int, ...] | None  # of `saved` when it was saved; None: all zero
+    versions: tuple[Any, ...] | None  # of `saved` when it was saved; None: all zero
     shape: tuple[int, ...]  # of the output; () where there are several outputs
     data_type: Any  # the output array's dtype
     order: int  # grows with creation: greater than that of every parent
@@ -109,19 +124,23 @@ class Node:
                 "first backward (or compute the forward again)"
             )
         versions = self.versions
+        packed = False
         for i, value in enumerate(saved):
             version = getattr(value, "_version", None)
             if version is not None:
-                expected = 0 if versions is None else versions[i]
-                if version.count != expected:
-                    raise AutogradError(
-                        f"{self.op.name}: one of the variables needed for gradient computation "
-                        f"has been modified by an inplace operation: a tensor of shape "
-                        f"{tuple(value.shape)} saved at version {expected} is at version "
-                        f"{version.count}, last changed by {version.changed_by!r}. Clone it "
-                        "before changing it, or use the operation that is not in place"
-                    )
-        return saved
+                if version.count != (0 if versions is None else versions[i]):
+                    assert_unchanged(self.op.name, value, 0 if versions is None else versions[i])
+            elif type(value) is tuple:
+                for j, each in enumerate(value):
+                    if type(each) is Packed:
+                        packed = True
+                    else:
+                        assert_unchanged(
+                            self.op.name, each, 0 if versions is None else versions[i][j]
+                        )
+            elif type(value) is Packed:
+                packed = True
+        return tuple(map(unpacked, saved)) if packed else saved
 
     def release(self) -> None:
         """Drop the saved values."""
@@ -133,6 +152,48 @@ class Node:
         if self.extra is None:
             self.extra = Extra()
         return self.extra
+
+
+def assert_unchanged(name: str, value: Any, expected: int) -> None:
+    """Refuse a saved tensor (a value without a version passes) that is not at that version."""
+    version = getattr(value, "_version", None)
+    if version is not None and version.count != expected:
+        raise AutogradError(
+            f"{name}: one of the variables needed for gradient computation has been modified by an "
+            f"inplace operation: a tensor of shape {tuple(value.shape)} saved at version "
+            f"{expected} is at version {version.count}, last changed by {version.changed_by!r}. "
+            "Clone it before changing it, or use the operation that is not in place"
+        )
+
+
+class Packed:
+    """A saved tensor in the form that `saved_tensors_hooks` gave it."""
+
+    __slots__ = ("node", "packed", "unpack_hook")
+
+    def __init__(self, tensor: Any, node: Any, hooks: tuple[Any, Any]) -> None:
+        self.packed = hooks[0](tensor)
+        self.unpack_hook = hooks[1]
+        self.node = node  # of the tensor that was saved; None for an output of the saving node
+
+    def unpack(self) -> Any:
+        """The tensor that the unpack hook gives, with the history of the one that was saved."""
+        y = self.unpack_hook(self.packed)
+        if not isinstance(y, Handle):
+            raise InvalidType(
+                "saved_tensors_hooks: output of saved tensor unpack_hook expected to be a Tensor "
+                f"but got result of type {type(y).__name__}"
+            )
+        z = object.__new__(type(y))
+        z._data, z._version, z._node, z._leaf, z._view = y._data, y._version, self.node, None, None
+        return z
+
+
+def unpacked(value: Any) -> Any:
+    """A saved value as the gradient rule wants it."""
+    if type(value) is tuple:
+        return tuple(map(unpacked, value))
+    return value.unpack() if type(value) is Packed else value
 
 
 class Extra:

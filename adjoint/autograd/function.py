@@ -1,0 +1,462 @@
+"""Operations written by users as a pair of forward and backward: `autograd.Function`."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import AutogradError, InvalidType, Unsupported
+from ..core.handle import Handle
+from ..core.mode import MODE
+from ..core.op import Op
+from ..core.spec import Spec
+from ..graph.node import RELEASED, Node, Packed, Version, View, assert_unchanged
+from . import tape
+from .engine import conform
+from .modes import no_grad
+from .tape import wrap
+
+__all__ = ["Function", "FunctionCtx", "once_differentiable"]
+
+
+class FunctionCtx:
+    """What a Function's forward hands to its backward: saved tensors, flags, free attributes.
+
+    Source: https://docs.pytorch.org/docs/stable/autograd.html#context-method-mixins
+    """
+
+    needs_input_grad: tuple[bool, ...]  # per argument of forward
+
+    def __init__(self) -> None:
+        self.needs_input_grad = ()
+        self.materialize_grads = True
+        self.to_save: tuple[Any, ...] = ()
+        self.dirty_tensors: tuple[Any, ...] = ()
+        self.non_differentiable: tuple[Any, ...] = ()
+        self._are_tensors: list[bool] = []  # per argument of forward
+        self._node: Any = None  # a weak reference, once forward has run
+
+    def save_for_backward(self, *tensors: Any) -> None:
+        """Keep inputs, outputs or intermediate tensors (or None) for `saved_tensors`.
+
+        Errors: InvalidType for anything else; keep that as an attribute of ctx.
+        """
+        for i, x in enumerate(tensors):
+            if x is not None and not isinstance(x, Handle):
+                raise InvalidType(
+                    f"save_for_backward can only save variables, but argument {i} is of type "
+                    f"{type(x).__name__}; keep it as an attribute of ctx"
+                )
+        self.to_save = tensors
+
+    def save_for_forward(self, *tensors: Any) -> None:
+        """Accepted for PyTorch's sake: only forward-mode derivatives would read it."""
+
+    def mark_dirty(self, *tensors: Any) -> None:
+        """Declare the inputs that forward changed in place; each must be returned."""
+        self.dirty_tensors = tensors
+
+    def mark_non_differentiable(self, *tensors: Any) -> None:
+        """Declare outputs that have no gradient."""
+        self.non_differentiable = tensors
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Whether backward gets zeros (the default) or None for outputs without a gradient."""
+        self.materialize_grads = value
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        """The tensors given to `save_for_backward`.
+
+        Errors: AutogradError where one was changed in place since, or a backward has already
+        used and released them.
+        """
+        node = None if self._node is None else self._node()
+        return () if node is None else node.saved_tensors
+
+    saved_variables = saved_tensors
+
+
+class FunctionNode(Node):
+    """The Node of one call of a Function."""
+
+    __slots__ = ("ctx", "outputs")
+
+    ctx: FunctionCtx
+    outputs: tuple[Any, ...]  # (shape, dtype) of each output of forward; None for what is no tensor
+    # `saved` holds (tensor, version when saved, output number or None) for each saved tensor.
+
+    def name(self) -> str:
+        """The Function's name, as PyTorch writes it."""
+        return f"{self.op.function.__name__}Backward"  # type: ignore[attr-defined]
+
+    @property
+    def runs_undefined(self) -> bool:  # type: ignore[override]
+        """With zeros for gradients where none arrived, as PyTorch does."""
+        return self.ctx.materialize_grads
+
+    def values(self) -> tuple[Any, ...]:
+        """The node itself: saved tensors are checked when backward asks for them."""
+        return (self,)
+
+    def release(self) -> None:
+        """Drop the saved tensors."""
+        if self.saved:
+            self.saved = RELEASED
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        """See FunctionCtx."""
+        if self.saved is RELEASED:
+            raise AutogradError(
+                f"{self.name()}: Trying to backward through the graph a second time (or directly "
+                "access saved tensors after they have already been freed). Pass retain_graph=True "
+                "to the first backward"
+            )
+        return tuple(None if entry is None else self._unpack(*entry) for entry in self.saved)
+
+    def _unpack(self, tensor: Any, version: int, output: int | None) -> Any:
+        if isinstance(tensor, Packed):
+            tensor = tensor.unpack()
+        else:
+            assert_unchanged(self.name(), tensor, version)
+        if output is None:
+            return tensor
+        node = self if self.op.n_outputs == 1 else tape.item(self, output, tensor._data)
+        return wrap(tensor._data, node, tensor._version)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("ctx", "outputs"):
+            raise AttributeError(name)
+        return getattr(self.ctx, name)
+
+
+class CustomFunction(Op, abstract=True):
+    """A Function as the engine sees it: an op whose gradient rule is the user's backward."""
+
+    needs = "x"
+
+    def __init__(self, function: type[Function], n_outputs: int) -> None:
+        self.function = function
+        self.n_outputs = n_outputs  # type: ignore[misc]
+
+    def gradient(self, g: Any, x: Any) -> tuple[Any, ...]:
+        """`backward(ctx, *g)`, checked; `x` is the node."""
+        node: FunctionNode = x
+        ctx = node.ctx
+        given = [None] * self.n_outputs if g is None else [g] if self.n_outputs == 1 else g
+        if ctx.materialize_grads:
+            given = [
+                wrap(np.zeros(*output)) if each is None and output is not None else each
+                for each, output in zip(given, node.outputs, strict=True)
+            ]
+        found = _rule(self.function)(ctx, *given)
+        if not isinstance(found, tuple):
+            found = tuple(found) if isinstance(found, list) else (found,)
+        return _checked(node, found)
+
+
+def _rule(function: type[Function]) -> Callable[..., Any]:
+    ours = function.vjp is not Function.vjp
+    if ours and function.backward is not Function.backward:
+        raise AutogradError(
+            f"{function.__name__}: Implementing both 'backward' and 'vjp' for a custom Function is "
+            "not allowed. You should only implement one of them."
+        )
+    return function.vjp if ours else function.backward
+
+
+def _checked(node: FunctionNode, found: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The gradients that backward returned, one for each parent."""
+    count = len(node.parents)
+    name = node.name()
+    if len(found) > count and all(each is None for each in found[count:]):
+        found = found[:count]
+    if len(found) != count:
+        raise AutogradError(
+            f"function {name} returned an incorrect number of gradients (expected {count}, got "
+            f"{len(found)}); return one for each argument of forward, None for what is no tensor"
+        )
+    checked = []
+    for i, (g, parent) in enumerate(zip(found, node.parents, strict=True)):
+        if g is not None and not isinstance(g, Handle):
+            raise AutogradError(
+                f"{name}: expected Variable or None (got {type(g).__name__}) as gradient {i}"
+            )
+        if g is not None and not node.ctx._are_tensors[i]:
+            raise AutogradError(
+                f"function {name} returned a gradient different than None at position {i + 1}, but "
+                "the corresponding forward input was not a Variable"
+            )
+        if g is not None and parent is not None:
+            g = conform(g, parent, node, i)
+        checked.append(g)
+    return tuple(checked)
+
+
+class Function:
+    """Base of operations with a gradient written by hand: subclass it, then call `apply`.
+
+    `forward(ctx, *args)` computes with what tensors hold, recording nothing; `backward(ctx, *g)`
+    gets one gradient per output and returns one per argument (None where there is none). It is
+    itself differentiable unless marked `once_differentiable`. Alternatively `forward(*args)` goes
+    with `setup_context(ctx, inputs, output)`.
+
+    Errors: AutogradError for a wrong number, kind or shape of gradients.
+    Source: https://docs.pytorch.org/docs/stable/autograd.html#function
+
+    >>> class Double(ad.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         return x * 2
+    ...     @staticmethod
+    ...     def backward(ctx, g):
+    ...         return g * 2
+    >>> x = ad.ones(1, requires_grad=True)
+    >>> Double.apply(x).backward()
+    >>> x.grad
+    tensor([2.])
+    """
+
+    generate_vmap_rule = False
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise AutogradError(
+            f"{type(self).__name__}: a Function is not instantiated; write static methods forward "
+            f"and backward and call {type(self).__name__}.apply(...)"
+        )
+
+    @staticmethod
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        """The value; to be overridden."""
+        raise Unsupported("You must implement the forward function for custom autograd.Function.")
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:
+        """Fill ctx after a forward that does not take it; to be overridden."""
+        raise Unsupported("setup_context is not implemented.")
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        """The vector-Jacobian product; to be overridden."""
+        raise Unsupported(
+            "You must implement either the backward or vjp method for your custom "
+            "autograd.Function to use it with backward mode AD."
+        )
+
+    @staticmethod
+    def vjp(ctx: Any, *grad_outputs: Any) -> Any:
+        """Another name for backward."""
+        raise Unsupported("vjp is not implemented; override backward or vjp")
+
+    @staticmethod
+    def jvp(ctx: Any, *grad_inputs: Any) -> Any:
+        """Forward-mode derivatives do not exist here."""
+        raise Unsupported("jvp of a custom Function; use autograd.functional.jvp")
+
+    @classmethod
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+        """Run forward on `args` and record backward; keywords take their place in the signature."""
+        separate = cls.setup_context is not Function.setup_context
+        if kwargs or separate:
+            args = _positional(cls, args, kwargs, separate)
+        parents = tuple(x._node if isinstance(x, Handle) else None for x in args)
+        ctx = FunctionCtx()
+        ctx.needs_input_grad = tuple(parent is not None for parent in parents)
+        ctx._are_tensors = [isinstance(x, Handle) for x in args]
+        with no_grad():
+            if separate:
+                result = cls.forward(*args)
+                cls.setup_context(ctx, args, result)
+            else:
+                result = cls.forward(ctx, *args)
+        raw = result if isinstance(result, tuple) else (result,)
+        _assert_dirty_returned(cls, ctx, raw)
+        node = None
+        if any(ctx.needs_input_grad) and MODE.get().grad:
+            node = _new_node(cls, ctx, parents, raw)
+        ys = tuple(_output(node, i, y, args, ctx, cls) for i, y in enumerate(raw))
+        if node is not None:
+            _save(node, raw, ys)
+        return ys if isinstance(result, tuple) else ys[0]
+
+
+def _positional(
+    cls: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any], separate: bool
+) -> tuple[Any, ...]:
+    """All arguments of forward (without ctx), defaults included, in the order of its signature."""
+    try:
+        bound = inspect.signature(cls.forward).bind(*(() if separate else (None,)), *args, **kwargs)
+    except TypeError as error:
+        raise InvalidType(f"{cls.__name__}.apply: {error}") from None
+    bound.apply_defaults()
+    if bound.kwargs:
+        raise InvalidType(
+            f"{cls.__name__}.apply: forward's arguments {list(bound.kwargs)} can only be given by "
+            "keyword, so backward has no place for their gradients; make them positional"
+        )
+    return bound.args if separate else bound.args[1:]
+
+
+def _assert_dirty_returned(cls: type[Function], ctx: FunctionCtx, raw: tuple[Any, ...]) -> None:
+    for x in ctx.dirty_tensors:
+        if not any(x is y for y in raw):
+            raise AutogradError(
+                f"{cls.__name__}: Some elements marked as dirty during the forward method were not "
+                "returned as output. The inputs that are modified inplace must all be outputs of "
+                "the Function."
+            )
+
+
+def _new_node(
+    cls: type[Function], ctx: FunctionCtx, parents: tuple[Any, ...], raw: tuple[Any, ...]
+) -> FunctionNode:
+    only = raw[0]._data if len(raw) == 1 and isinstance(raw[0], Handle) else None
+    node = FunctionNode(
+        CustomFunction(cls, len(raw)),
+        parents,
+        (),
+        None,
+        () if only is None else only.shape,
+        None if only is None else only.dtype,
+    )
+    node.ctx = ctx
+    node.outputs = tuple(
+        (y._data.shape, y._data.dtype) if isinstance(y, Handle) else None for y in raw
+    )
+    ctx._node = weakref.ref(node)
+    if MODE.get().anomaly:
+        tape.note_place(node)
+    return node
+
+
+def _output(
+    node: FunctionNode | None,
+    index: int,
+    y: Any,
+    args: tuple[Any, ...],
+    ctx: FunctionCtx,
+    cls: type[Function],
+) -> Any:
+    """What `apply` returns for output `index` of forward."""
+    if not isinstance(y, Handle):
+        return y
+    history = None
+    if node is not None and not any(y is x for x in ctx.non_differentiable):
+        history = tape.item(node, index, y._data)
+        if history is not None and len(node.outputs) == 1:
+            history = node
+    if any(y is x for x in ctx.dirty_tensors):
+        if MODE.get().grad and y._node is not None and y._node is y._leaf:
+            raise AutogradError(
+                f"{cls.__name__}: a leaf Variable that requires grad has been used in an in-place "
+                "operation."
+            )
+        tape.rebase(y, history, cls.__name__)
+        return y
+    if any(y is x for x in args):
+        view = y._view
+        base = y if view is None else view.base
+        y = tape.alias(y)
+    elif y._view is not None:
+        view, base = y._view, y._view.base
+    else:
+        y._node = history
+        return y
+    opaque = Opaque(
+        f"Output {index} of {cls.__name__} is a view and is being modified inplace (or its base "
+        "is). This view was created inside a custom Function (or because an input was returned "
+        "as-is), whose backward a write would override; clone the output of the custom Function"
+    )
+    y._view = View(base, view, opaque, opaque.reason)
+    y._node = history
+    tape.register_view(y)
+    return y
+
+
+def _save(node: FunctionNode, raw: tuple[Any, ...], ys: tuple[Any, ...]) -> None:
+    """Let `node` hold what forward asked to save; its own outputs without their history."""
+    saved: list[Any] = []
+    hooks = MODE.get().saved_hooks
+    for x in node.ctx.to_save:
+        if x is None:
+            saved.append(None)
+            continue
+        output = None
+        for i, y in enumerate(raw):
+            if y is x and ys[i] is x:
+                output = i
+        if output is not None:
+            if x._version is None:
+                x._version = Version()
+            kept = wrap(x._data, None, x._version)
+        else:
+            kept = x
+        version = tape.version_count(x)
+        saved.append((kept if hooks is None else tape.pack(kept, hooks), version, output))
+    node.saved = tuple(saved)
+    node.ctx.to_save = ()
+    node.ctx.dirty_tensors = node.ctx.non_differentiable = ()
+
+
+class Opaque(Op, abstract=True):
+    """The step of a view through a custom Function, over which no write can be followed."""
+
+    needs = ""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    def infer(self, spec: Spec) -> Spec:
+        """The same spec."""
+        return spec
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """The same array."""
+        return x
+
+    def gradient(self, g: Any) -> tuple[Any, ...]:
+        """Refused."""
+        raise AutogradError(self.reason)
+
+
+def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Mark a backward as not differentiable itself; differentiating its results is an error.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.autograd.function.once_differentiable.html
+
+    >>> class Double(ad.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         return x * 2
+    ...     @staticmethod
+    ...     @ad.autograd.function.once_differentiable
+    ...     def backward(ctx, g):
+    ...         return g * 2
+    """
+
+    @functools.wraps(function)
+    def wrapper(ctx: Any, *args: Any) -> Any:
+        with no_grad():
+            found = function(ctx, *args)
+        parents = tuple(x._node for x in args if isinstance(x, Handle) and x._node is not None)
+        if not MODE.get().grad or not parents:
+            return found
+        refusal = Opaque(
+            "trying to differentiate twice a function that was marked with @once_differentiable"
+        )
+        several = isinstance(found, (tuple, list))
+        results = []
+        for y in found if several else (found,):
+            if isinstance(y, Handle) and y._data.dtype.kind in "fcV":
+                y = wrap(y._data, None, y._version)
+                y._node = Node(refusal, parents, (), None, y._data.shape, y._data.dtype)
+            results.append(y)
+        return tuple(results) if several else results[0]
+
+    return wrapper

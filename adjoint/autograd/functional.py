@@ -1,0 +1,347 @@
+"""Functional transforms: jacobian, hessian and their products with vectors.
+
+Source: https://docs.pytorch.org/docs/stable/autograd.html#functional-higher-level-api
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import AutogradError, InvalidType, ShapeError, Unsupported
+from ..core.handle import Handle
+from ..ops.joining import stack
+from .gradients import grad
+from .modes import enable_grad
+from .tape import wrap
+
+__all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
+
+
+def vjp(
+    func: Callable[..., Any],
+    inputs: Any,
+    v: Any = None,
+    create_graph: bool = False,
+    strict: bool = False,
+) -> tuple[Any, Any]:
+    """`func(*inputs)` and the product of `v` with its Jacobian.
+
+    Shapes: `v` is shaped like the output; it may be None for an output of one element.
+    Errors: AutogradError where `strict` and an output does not depend on an input.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.autograd.functional.vjp.html
+
+    >>> x = ad.tensor([1., 2.])
+    >>> ad.autograd.functional.vjp(lambda x: x * x, x, ad.ones(2))[1]
+    tensor([2., 4.])
+    """
+    with enable_grad():
+        call = _Call("vjp", func, inputs, create_graph, strict)
+        vs = call.vectors(v, call.ys, "output of the user-provided function")
+        found = call.gradients(call.ys, vs, create_graph)
+    return call.outputs(), call.like_inputs(found)
+
+
+def jvp(
+    func: Callable[..., Any],
+    inputs: Any,
+    v: Any = None,
+    create_graph: bool = False,
+    strict: bool = False,
+) -> tuple[Any, Any]:
+    """`func(*inputs)` and the product of its Jacobian with `v`, by differentiating twice.
+
+    Shapes: `v` is shaped like `inputs`; it may be None for an input of one element.
+    Errors: AutogradError where `strict` and an output does not depend on an input.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.autograd.functional.jvp.html
+
+    >>> x = ad.tensor([1., 2.])
+    >>> ad.autograd.functional.jvp(lambda x: x * x, x, ad.tensor([1., 0.]))[1]
+    tensor([2., 0.])
+    """
+    with enable_grad():
+        call = _Call("jvp", func, inputs, create_graph, strict)
+        vs = call.vectors(v, call.xs, "input to the user-provided function")
+        us = [_zeros(y).requires_grad_() for y in call.ys]
+        rows = call.gradients(call.ys, us, True)  # linear in `us`: their derivative is the product
+        live = [(row, vector) for row, vector in zip(rows, vs, strict=True) if row._node]
+        found: Sequence[Any] = [None] * len(us)
+        if live:
+            found = grad(
+                [row for row, _ in live],
+                us,
+                [vector for _, vector in live],
+                create_graph=create_graph,
+                allow_unused=True,
+            )
+        products = []
+        for i, (product, y) in enumerate(zip(found, call.ys, strict=True)):
+            if product is None and strict:
+                raise AutogradError(
+                    f"jvp: The output {i} of the user-provided function is independent of the "
+                    "inputs. This is not allowed in strict mode."
+                )
+            products.append(_zeros(y) if product is None else product)
+    return call.outputs(), tuple(products) if call.tuple_out else products[0]
+
+
+def jacobian(
+    func: Callable[..., Any],
+    inputs: Any,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    strategy: str = "reverse-mode",
+) -> Any:
+    """The Jacobian of `func` at `inputs`, one row per backward.
+
+    Shapes: output's shape followed by input's; a tuple per input, and one per output, where those
+    are tuples. `vectorize` changes nothing here.
+    Errors: AutogradError where `strict` and an output does not depend on an input; Unsupported for
+    the forward-mode strategy.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.autograd.functional.jacobian.html
+
+    >>> ad.autograd.functional.jacobian(lambda x: x * x, ad.tensor([1., 2.]))
+    tensor([[2., 0.],
+            [0., 4.]])
+    """
+    _assert_strategy("jacobian", "strategy", strategy)
+    with enable_grad():
+        call = _Call("jacobian", func, inputs, create_graph, strict)
+        blocks = []
+        for i, y in enumerate(call.ys):
+            rows: list[Any] = [[] for _ in call.xs]
+            for j in range(y.numel()):
+                basis = np.zeros(y._data.shape, y._data.dtype)
+                basis.reshape(-1)[j] = 1
+                found = call.gradients([y], [wrap(basis)], create_graph, i)
+                for row, g in zip(rows, found, strict=True):
+                    row.append(g)
+            blocks.append(
+                tuple(
+                    stack(row).reshape(*y.shape, *x.shape)
+                    if row
+                    else x.new_zeros((*y.shape, *x.shape))
+                    for row, x in zip(rows, call.xs, strict=True)
+                )
+            )
+    result = tuple(block if call.tuple_in else block[0] for block in blocks)
+    return result if call.tuple_out else result[0]
+
+
+def hessian(
+    func: Callable[..., Any],
+    inputs: Any,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    outer_jacobian_strategy: str = "reverse-mode",
+) -> Any:
+    """The second derivatives of a function of one element.
+
+    Shapes: input's shape twice; a tuple of tuples for several inputs.
+    Errors: AutogradError where the output has several elements, or `strict` finds it independent
+    of an input; Unsupported for the forward-mode strategy.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.autograd.functional.hessian.html
+
+    >>> ad.autograd.functional.hessian(lambda x: (x * x * x).sum(), ad.tensor([1., 2.]))
+    tensor([[ 6.,  0.],
+            [ 0., 12.]])
+    """
+    _assert_strategy("hessian", "outer_jacobian_strategy", outer_jacobian_strategy)
+    several = isinstance(inputs, (tuple, list))
+
+    def gradient(*xs: Any) -> Any:
+        def checked(*values: Any) -> Any:
+            return _assert_scalar("hessian", func(*values))
+
+        rows = jacobian(checked, xs, create_graph=True, strict=strict)
+        rows = tuple(row.reshape(x.shape) for row, x in zip(rows, xs, strict=True))
+        return rows if several else rows[0]
+
+    return jacobian(gradient, inputs, create_graph=create_graph, strict=strict)
+
+
+def vhp(
+    func: Callable[..., Any],
+    inputs: Any,
+    v: Any = None,
+    create_graph: bool = False,
+    strict: bool = False,
+) -> tuple[Any, Any]:
+    """The value of a function of one element, and the product of `v` with its Hessian.
+
+    Shapes: `v` is shaped like `inputs`; it may be None for an input of one element.
+    Errors: AutogradError where the output has several elements.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.autograd.functional.vhp.html
+
+    >>> x = ad.tensor([1., 2.])
+    >>> ad.autograd.functional.vhp(lambda x: (x * x * x).sum(), x, ad.ones(2))[1]
+    tensor([ 6., 12.])
+    """
+    return _hessian_product("vhp", func, inputs, v, create_graph, strict)
+
+
+def hvp(
+    func: Callable[..., Any],
+    inputs: Any,
+    v: Any = None,
+    create_graph: bool = False,
+    strict: bool = False,
+) -> tuple[Any, Any]:
+    """The value of a function of one element, and the product of its Hessian with `v`.
+
+    The Hessian is symmetric, so this is `vhp` under another name.
+
+    Shapes: `v` is shaped like `inputs`; it may be None for an input of one element.
+    Errors: AutogradError where the output has several elements.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.autograd.functional.hvp.html
+
+    >>> x = ad.tensor([1., 2.])
+    >>> ad.autograd.functional.hvp(lambda x: (x * x * x).sum(), x, ad.ones(2))[1]
+    tensor([ 6., 12.])
+    """
+    return _hessian_product("hvp", func, inputs, v, create_graph, strict)
+
+
+def _hessian_product(
+    name: str, func: Callable[..., Any], inputs: Any, v: Any, create_graph: bool, strict: bool
+) -> tuple[Any, Any]:
+    with enable_grad():
+        call = _Call(name, func, inputs, create_graph, strict)
+        _assert_scalar(name, call.outputs())
+        vs = call.vectors(v, call.xs, "input to the user-provided function")
+        first = call.gradients(call.ys, [None], True)
+        found = call.gradients(first, vs, create_graph, None)
+    return call.outputs(), call.like_inputs(found)
+
+
+class _Call:
+    """One call of the user's function on inputs of our own, whose gradients nobody else sees."""
+
+    def __init__(
+        self, name: str, func: Callable[..., Any], inputs: Any, create_graph: bool, strict: bool
+    ) -> None:
+        self.name = name
+        self.strict = strict
+        self.create_graph = create_graph
+        self.tuple_in = isinstance(inputs, (tuple, list))
+        self.xs = [self._input(i, x) for i, x in enumerate(inputs if self.tuple_in else (inputs,))]
+        result = func(*self.xs)
+        self.tuple_out = isinstance(result, (tuple, list))
+        self.ys = list(result if self.tuple_out else (result,))
+        for i, y in enumerate(self.ys):
+            if not isinstance(y, Handle):
+                raise InvalidType(
+                    f"{name}: The outputs of the user-provided function given to {name} must be "
+                    f"either a Tensor or a tuple of Tensors but the value at index {i} has type "
+                    f"{type(y).__name__}"
+                )
+            if strict and y._node is None:
+                raise AutogradError(
+                    f"{name}: Output {i} of the user-provided function does not require gradients. "
+                    "The outputs must be computed in a differentiable manner from the input when "
+                    "running in strict mode."
+                )
+
+    def _input(self, i: int, x: Any) -> Any:
+        if not isinstance(x, Handle):
+            raise InvalidType(
+                f"{self.name}: The inputs given to {self.name} must be either a Tensor or a tuple "
+                f"of Tensors but the value at index {i} has type {type(x).__name__}"
+            )
+        if self.create_graph and x._node is not None:
+            return x.view_as(x)  # type: ignore[attr-defined]
+        return x.detach().requires_grad_()  # type: ignore[attr-defined]
+
+    def gradients(
+        self, ys: Sequence[Any], vs: Sequence[Any], create_graph: bool, output: int | None = 0
+    ) -> list[Any]:
+        """The gradients of the inputs, zeros where there is none (refused where `strict`)."""
+        live = [(y, v) for y, v in zip(ys, vs, strict=True) if y._node is not None]
+        found: Sequence[Any] = [None] * len(self.xs)
+        if live:
+            found = grad(
+                [y for y, _ in live],
+                self.xs,
+                [v for _, v in live],
+                retain_graph=True,
+                create_graph=create_graph,
+                allow_unused=True,
+            )
+        for i, g in enumerate(found):
+            if g is None and self.strict:
+                what = "The gradient" if output is None else f"Output {output}"
+                raise AutogradError(
+                    f"{self.name}: {what} of the user-provided function is independent of input "
+                    f"{i}. This is not allowed in strict mode."
+                )
+        return [_zeros(x) if g is None else g for g, x in zip(found, self.xs, strict=True)]
+
+    def vectors(self, v: Any, like: Sequence[Any], what: str) -> list[Any]:
+        """The user's `v` as a list that matches `like`."""
+        if v is None:
+            if len(like) != 1 or like[0].numel() != 1:
+                raise AutogradError(
+                    f"{self.name}: The vector v can only be None if the {what} is a single Tensor "
+                    "with a single element."
+                )
+            return [like[0].new_ones(like[0].shape)]
+        vs = list(v) if isinstance(v, (tuple, list)) else [v]
+        if len(vs) != len(like):
+            raise AutogradError(
+                f"{self.name}: v is a tuple of invalid length: should be {len(like)} but got "
+                f"{len(vs)}."
+            )
+        for i, (vector, x) in enumerate(zip(vs, like, strict=True)):
+            if not isinstance(vector, Handle):
+                raise InvalidType(
+                    f"{self.name}: v[{i}] must be a Tensor but has type {type(vector).__name__}"
+                )
+            if vector._data.shape != x._data.shape:
+                raise ShapeError(
+                    f"{self.name}: v has invalid size: should be {tuple(x.shape)} but got "
+                    f"{tuple(vector.shape)} (entry {i})"
+                )
+        if not self.create_graph:
+            vs = [vector.detach() for vector in vs]
+        return vs
+
+    def outputs(self) -> Any:
+        """What the function returned; without history unless the caller wants a graph."""
+        ys = self.ys if self.create_graph else [y.detach() for y in self.ys]
+        return tuple(ys) if self.tuple_out else ys[0]
+
+    def like_inputs(self, found: Sequence[Any]) -> Any:
+        """One value per input, as a tuple where the inputs were."""
+        return tuple(found) if self.tuple_in else found[0]
+
+
+def _zeros(x: Any) -> Any:
+    return wrap(np.zeros(x._data.shape, x._data.dtype))
+
+
+def _assert_scalar(name: str, y: Any) -> Any:
+    if not isinstance(y, Handle):
+        raise InvalidType(
+            f"{name}: The function given to {name} should return a single Tensor, got "
+            f"{type(y).__name__}"
+        )
+    if y._data.size != 1:
+        raise AutogradError(
+            f"{name}: The Tensor returned by the function given to {name} should contain a single "
+            f"element, got shape {tuple(y.shape)}"
+        )
+    return y
+
+
+def _assert_strategy(name: str, argument: str, strategy: str) -> None:
+    if strategy == "forward-mode":
+        raise Unsupported(f"{name}: {argument}='forward-mode'; use 'reverse-mode'")
+    if strategy != "reverse-mode":
+        raise AutogradError(
+            f"{name}: Expected {argument} to be either 'reverse-mode' or 'forward-mode', got "
+            f"{strategy!r}"
+        )
