@@ -70,7 +70,7 @@ def assert_equal(ours, theirs, rtol=1e-9):
     assert str(ours.dtype).split(".")[1] == str(theirs.dtype).split(".")[1]
     assert tuple(ours.shape) == tuple(theirs.shape)
     np.testing.assert_allclose(
-        ours.detach().numpy(), theirs.detach().resolve_conj().numpy(), rtol=rtol, atol=rtol
+        ours.detach().numpy(), theirs.numpy(force=True), rtol=rtol, atol=rtol
     )
 
 
@@ -87,6 +87,7 @@ def test_reductions_over_dims(name, dim, keepdim):
     assert_same(lambda m, x: getattr(x, name)(dim=dim, keepdim=keepdim), CUBE.T)
 
 
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom")
 @pytest.mark.parametrize("name", ["std", "var", "std_mean", "var_mean"])
 @pytest.mark.parametrize("dim", DIMS)
 @pytest.mark.parametrize("options", [{}, {"correction": 0}, {"correction": 2, "keepdim": True}])
@@ -118,9 +119,14 @@ def test_variance_of_one_element_is_nan():
 def test_special_values_and_tie_rules(name, x):
     order = 2 if x is X else 1
     assert_same(lambda m, x: getattr(m, name)(x), x, order=order)
-    assert_same(lambda m, x: getattr(m, name)(x, dim=1), x, order=order)
+    if name != "nanmedian" or x is not NANS:
+        assert_same(lambda m, x: getattr(m, name)(x, dim=1), x, order=order)
     if name in ("max", "min", "median", "nanmedian"):
         assert_same(lambda m, x: getattr(m, name)(x, 0, keepdim=True).values, x, order=order)
+
+
+def test_nanmedian_of_nothing_but_nan():
+    assert_same(lambda m, x: m.nanmedian(x, 1).values, NANS, gradients=False)
 
 
 @pytest.mark.parametrize("x", [X, ZEROS, NANS[:2]], ids=["x", "zeros", "nan"])
@@ -162,10 +168,10 @@ def test_logcumsumexp_starting_with_minus_infinity():
 @pytest.mark.parametrize("p", ["fro", 2, 1, 0, 3, 1.5, 0.5, -1, INF, -INF])
 def test_norms(p):
     for x in (X, X + 1j * X[::-1]):
-        order = 1 if p == 1.5 or x.dtype.kind == "c" else 2
+        order = 1 if p in (0, 1.5) or x.dtype.kind == "c" else 2
         assert_same(lambda m, x: m.norm(x, p), x, order=order)
         assert_same(lambda m, x: m.norm(x, p, dim=1, keepdim=True), x, order=order)
-    assert_same(lambda m, x: x.norm(p, dim=(0, 2)), CUBE)
+    assert_same(lambda m, x: x.norm(p, dim=(0, 2)), CUBE, order=1)
     if p != -1:
         assert_same(lambda m, x: m.norm(x, p, 1), ZEROS * [[1], [0], [1]], order=1)
     if p in (1, 2, 3, INF):
@@ -186,10 +192,10 @@ def test_quantiles(q, interpolation):
 
 
 def test_quantiles_of_several_q():
-    q = np.array([0.1, 0.5, 0.75])
-    assert_same(lambda m, x, q: m.quantile(x, q.detach()), X, q)
-    assert_same(lambda m, x, q: m.quantile(x, q.detach(), 1), X, q)
-    assert_same(lambda m, x, q: m.nanquantile(x, q.detach(), 0, True), X, q)
+    q = [0.1, 0.5, 0.75]
+    assert_same(lambda m, x: m.quantile(x, m.tensor(q, dtype=m.float64)), X, order=1)
+    assert_same(lambda m, x: m.quantile(x, m.tensor(q, dtype=m.float64), 1), X, order=1)
+    assert_same(lambda m, x: m.nanquantile(x, m.tensor(q[:1], dtype=m.float64), 0, True), X)
 
 
 def test_mode_takes_the_smallest_of_the_most_frequent():

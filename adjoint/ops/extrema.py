@@ -23,9 +23,12 @@ __all__ = ["amax", "amin", "aminmax", "argmax", "argmin", "max", "min"]
 
 
 class Extremum(Reduction, abstract=True):
-    """Base of the largest and the smallest value; NaN wins."""
+    """Base of the largest and the smallest value; NaN wins. Then the gradient goes to the NaNs
+    with `nan_equal`, and is NaN without, as in PyTorch's `max` and `amax`.
+    """
 
     ufunc: ClassVar[str]
+    nan_equal: bool
     needs = "x y"
 
     def infer(self, spec: Spec) -> Spec:
@@ -40,7 +43,7 @@ class Extremum(Reduction, abstract=True):
     def gradient(self, g: Tensor, x: Tensor, y: Tensor) -> tuple[Any, ...]:
         """Equal shares for the elements that are extreme."""
         g, y = self.restore(g, x.shape), self.restore(y, x.shape)
-        return (share_evenly(g, x, y, self.axes),)
+        return (share_evenly(g, x, y, self.axes, self.nan_equal),)
 
     def reference(self, x: Any) -> Any:
         """By sorting."""
@@ -52,11 +55,14 @@ class Extremum(Reduction, abstract=True):
         return found.reshape(reduced_shape(x.shape, axes, self.keepdims))
 
 
-def share_evenly(g: Any, x: Any, y: Any, axes: tuple[int, ...]) -> Any:
+def share_evenly(g: Any, x: Any, y: Any, axes: tuple[int, ...], nan_equal: bool = True) -> Any:
     """`g`, with the reduced axes still there, in equal shares for the elements of `x` that equal
-    `y`, NaN included.
+    `y`; where none does, NaN.
     """
-    chosen = ((x == y) | (x.isnan() & y.isnan())).to(x.dtype)
+    chosen = x == y
+    if nan_equal:
+        chosen = chosen | (x.isnan() & y.isnan())
+    chosen = chosen.to(x.dtype)
     return chosen * (g / chosen.sum(axes, True)) if axes else g
 
 
@@ -69,6 +75,7 @@ class Amax(Extremum):
 
     axes: tuple[int, ...]
     keepdims: bool = False
+    nan_equal: bool = False
     ufunc = "maximum"
     samples = reduction_samples(EXTREMA_DTYPES)
 
@@ -79,6 +86,7 @@ class Amin(Extremum):
 
     axes: tuple[int, ...]
     keepdims: bool = False
+    nan_equal: bool = False
     ufunc = "minimum"
     samples = reduction_samples(EXTREMA_DTYPES)
 
@@ -310,7 +318,7 @@ def _overloaded(
     if dim is None:
         if keepdim:
             raise InvalidType(f"{name}: keepdim needs a dim; use a{name} to keep all dimensions")
-        return apply(reduction(whole, None, ndim, False), input)
+        return apply(whole(tuple(range(ndim)), nan_equal=True), input)
     axis = normalize_axis(dim, ndim, name)
     found = apply(reduction(place, dim, ndim, True), input)
     return value_at(input, found, axis, keepdim, getattr(return_types, name))

@@ -275,7 +275,8 @@ class Norm(Reduction):
             yield Sample(cls((0,)), (array((3, 4), dtype),), dtype.name)
         yield Sample(cls((0,)), (strided(array((3, 4))),), "strided")
         yield Sample(cls(()), (array(()),), "0-d")
-        yield Sample(cls((1,)), (array((2, 0)),), "empty")
+        yield Sample(cls((1,)), (array((0, 3)),), "empty")
+        yield Sample(cls((1,)), (array((2, 0)),), "no-elements", gradients=False)
 
     def reference(self, x: Any) -> Any:
         """NumPy's vector norm."""
