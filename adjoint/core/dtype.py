@@ -61,8 +61,8 @@ class dtype:  # noqa: N801 - PyTorch's name
         return {complex64: float32, complex128: float64}.get(self, self)
 
     def to_complex(self) -> dtype:
-        """The complex dtype of the same precision: complex64 for float32."""
-        return {float32: complex64, float64: complex128, float16: complex64}.get(self, self)
+        """The complex dtype of this precision, complex64 at least."""
+        return complex128 if self is float64 else complex64 if self.category == 2 else self
 
 
 bool_ = dtype("bool", np.bool_, 0)
@@ -225,7 +225,7 @@ class finfo:  # noqa: N801 - PyTorch's name
         self.max = float(info.max)
         self.min = float(info.min)
         self.tiny = self.smallest_normal = float(info.smallest_normal)
-        self.resolution = float(info.resolution)
+        self.resolution = float(f"{float(info.resolution):.0e}")  # a power of ten
 
     def __repr__(self) -> str:
         return f"finfo(resolution={self.resolution}, min={self.min}, max={self.max}, eps={self.eps}, dtype={self.dtype})"  # noqa: E501 - one line, as PyTorch prints it

@@ -35,7 +35,6 @@ def to(
     *args: Any,
     dtype: Any = None,
     device: Any = None,
-    other: Any = None,
     non_blocking: bool = False,
     copy: bool = False,
     memory_format: Any = None,
@@ -57,7 +56,7 @@ def to(
     if rest and not isinstance(rest[0], bool):
         first = rest.pop(0)
         if isinstance(first, Handle):
-            other = first
+            device, dtype = first.device, first.dtype
         elif isinstance(first, (str, _Device, int)):
             device = first
             if rest and not isinstance(rest[0], bool):
@@ -72,10 +71,6 @@ def to(
         copy = rest.pop(0)
     if rest:
         raise InvalidType(f"to: too many arguments: {args!r}")
-    if other is not None:
-        if not isinstance(other, Handle):
-            raise InvalidType(f"to: other must be a tensor, got {type(other).__name__}")
-        device, dtype = other.device, other.dtype
     if device is not None:
         as_device(device)
     assert_row_major(memory_format, "to")

@@ -93,8 +93,8 @@ def asarray(
                 f"asarray: can't alias tensor of {obj.dtype} as {wanted} without a copy"
             )
         result: Tensor = to(obj, device=device, dtype=wanted, copy=bool(copy))
-        if not requires_grad:
-            return result.detach() if result.requires_grad else result
+        if not requires_grad or result.requires_grad:
+            return result
         return (result.detach() if result is obj else result).requires_grad_()
     if not hasattr(obj, "__array__") and hasattr(obj, "__dlpack__"):
         source = from_dlpack(obj)._data

@@ -80,7 +80,7 @@ def converted(array: Any, dtype: dt.dtype | None, copy: bool) -> Any:
     wanted = array.dtype if dtype is None else dtype.numpy
     if array.dtype != wanted:
         with np.errstate(all="ignore"):
-            if array.dtype.kind == "c" and wanted.kind != "c":
+            if array.dtype.kind == "c" and wanted.kind not in "cb":
                 array = array.real
             return array.astype(wanted)
     return array.copy(order="K") if copy else array
