@@ -219,6 +219,7 @@ def _lgamma_middle(x: Any) -> Any:
     """lgamma(x) for 0 < x < 10, from its values between 1 and 3."""
     small = x < 1
     below = x[small]
+    minus_one, minus_two = np.where(small, x, x - 1), np.where(small, x - 1, x - 2)  # exact
     x = np.where(small, x + 1, x)
     factor = np.ones_like(x)
     for _ in range(7):
@@ -227,7 +228,9 @@ def _lgamma_middle(x: Any) -> Any:
             break
         x[large] -= 1
         factor[large] *= x[large]
-    value = (x - 1) * (x - 2) * _horner(_LGAMMA, _on(x, 1.0, 3.0)) + np.log(factor)
+        minus_one[large] -= 1
+        minus_two[large] -= 1
+    value = minus_one * minus_two * _horner(_LGAMMA, _on(x, 1.0, 3.0)) + np.log(factor)
     value[small] -= np.log(below)
     return value
 
