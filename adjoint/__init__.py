@@ -2,7 +2,7 @@
 
 from .tensor import *  # first: `tensor` below is the function, not this module  # isort: skip
 
-from . import autograd, random
+from . import autograd, fft, linalg, random
 from .autograd.gradients import *
 from .autograd.modes import *
 from .core.device import *
