@@ -106,7 +106,7 @@ def sizes_from(sizes: tuple[Any, ...], size: Any, name: str) -> tuple[int, ...]:
         raise InvalidType(
             f"{name}: argument 'size' must be tuple of ints, got {sizes!r:.60}"
         ) from None
-    if any(s < 0 for s in shape):
+    if shape and min(shape) < 0:
         raise ShapeError(f"{name}: Dimension size must be non-negative, got {shape}")
     return shape
 

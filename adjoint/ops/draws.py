@@ -26,13 +26,13 @@ class _Stream(threading.local):
         self.bits = np.random.Philox(key=0)
         self.generator = np.random.Generator(self.bits)
         self.state: Any = dict(self.bits.state)
+        self.counter, self.key = self.state["state"]["counter"], self.state["state"]["key"]
         self.state["buffer_pos"] = 4  # the buffer is used up
         self.state["has_uint32"] = 0
 
     def at(self, seed: int, draw: int) -> Any:
-        position = self.state["state"]
-        position["counter"][:] = (0, 0, draw, 0)
-        position["key"][0] = seed
+        self.counter[2] = draw  # the other words stay 0: reading the stream counts elsewhere
+        self.key[0] = seed
         self.bits.state = self.state
         return self.generator
 
