@@ -578,7 +578,7 @@ def float_power(input: Any, exponent: Any) -> Tensor:
     Source: https://docs.pytorch.org/docs/stable/generated/torch.float_power.html
 
     >>> ad.float_power(ad.tensor([2, 3]), -1)
-    tensor([0.5000, 0.3333], dtype=torch.float64)
+    tensor([0.5000, 0.3333], dtype=adjoint.float64)
     """
     common = common_dtype((input, exponent), "float_power")
     wide = dt.complex128 if common.is_complex else dt.float64

@@ -19,7 +19,7 @@ from .promotion import cast, promote
 PYTORCH = "https://docs.pytorch.org/docs/stable/generated/torch."
 
 ANY, ORDERED, REAL, FLOATING, ANALYTIC = "biufc", "biuf", "iuf", "f", "fc"
-INTEGRAL, INTEGERS, NUMBERS = "biu", "iu", "iufc"
+INTEGRAL, INTEGERS, NUMBERS, COMPLEX_ONLY = "biu", "iu", "iufc", "c"
 
 
 class Elementwise(Op, abstract=True):
