@@ -263,8 +263,6 @@ def _finish(
         elif old is None:
             alone = _references(g) == _ALONE and g._data.base is None and g._node is None
             leaf.grad = g if alone else wrap(g._data.copy())
-        elif old._node is not None:
-            leaf.grad = (old + g).detach()
         else:
             np.add(old._data, g._data, old._data)
             version = old._version

@@ -71,7 +71,7 @@ def execute(op: Op, inputs: tuple[Any, ...]) -> Any:
         result = _as_array(result)
     y = wrap(result)
     if op.view and shares_storage(result, arrays[0]):
-        _mark_view(y, inputs[0], op)
+        _mark_view(y, inputs[0], op, "" if mode.grad else UNRECORDED_VIEW)
     if wants and mode.grad and op.differentiable and result.dtype.kind in "fcV":
         y._node = record(op, inputs, tuple(parents), y, mode)
     if mode.inference and y._version is None:
@@ -90,15 +90,16 @@ def _wrap_several(
     if op.view:
         for i, y in enumerate(ys):
             if shares_storage(y._data, inputs[0]._data):
-                reason = f"{op.name}: one of several views made by one call"
-                _mark_view(y, inputs[0], op.output_view(i, inputs[0]._data.shape), reason)
+                single = op.output_view(i, inputs[0]._data.shape)
+                _mark_view(y, inputs[0], single, ONE_OF_SEVERAL_VIEWS.format(i, op.name))
     if wants and mode.grad and op.differentiable:
         node = record(op, inputs, tuple(parents), ys, mode)
         for i, y in enumerate(ys):
             y._node = item(node, i, y._data)
     if mode.inference:
         for y in ys:
-            y._version = INFERENCE
+            if y._version is None:
+                y._version = INFERENCE
     return ys
 
 
@@ -231,7 +232,18 @@ def shares_storage(result: Any, source: Any) -> bool:
     )
 
 
-def _mark_view(y: Any, x: Any, op: Op, writable: str = "") -> None:
+UNRECORDED_VIEW = (
+    "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Make "
+    "the view and the change both inside the no_grad block, or both outside"
+)
+ONE_OF_SEVERAL_VIEWS = (
+    "Output {} of {} is a view and is being modified inplace. This view is the output of a function "
+    "that returns multiple views. Such functions do not allow the output views to be modified "
+    "inplace; index the tensor instead, or clone the view"
+)
+
+
+def _mark_view(y: Any, x: Any, op: Op, refusal: str = "") -> None:
     version = x._version
     if version is INFERENCE:
         y._version = INFERENCE
@@ -241,9 +253,9 @@ def _mark_view(y: Any, x: Any, op: Op, writable: str = "") -> None:
     y._version = version
     view = x._view
     if view is None:
-        y._view = View(x, None, op, writable)
+        y._view = View(x, None, op, refusal)
     else:
-        y._view = View(view.base, view, op, writable or view.writable)
+        y._view = View(view.base, view, op, refusal or view.refusal)
     register_view(y)
 
 
@@ -488,11 +500,8 @@ def assert_writable(x: Any, name: str) -> None:
                     f"{name}: a view of a leaf Variable that requires grad is being used in an "
                     "in-place operation; change it under adjoint.no_grad(), or write to a clone"
                 )
-            if view.writable and x._node is not None:
-                raise AutogradError(
-                    f"{name}: {view.writable} may not be changed in place; index the tensor "
-                    "instead, or clone the view"
-                )
+            if view.refusal and (x._node is not None or base._node is not None):
+                raise AutogradError(f"{name}: {view.refusal}")
     data = x._data
     if not mode.inference and x._version is INFERENCE:
         raise AutogradError(

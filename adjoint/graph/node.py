@@ -37,18 +37,18 @@ class Version:
 class View:
     """`base` followed by `ops` gives the tensor that holds this."""
 
-    __slots__ = ("above", "base", "op", "writable")
+    __slots__ = ("above", "base", "op", "refusal")
 
     base: Any  # a Tensor that is no view itself
     above: View | None  # of the tensor that `op` was applied to; None where that is the base
     op: Op
-    writable: str  # "" or the reason why writing through this view is refused
+    refusal: str  # "" or the reason why writing through this view is refused
 
-    def __init__(self, base: Any, above: View | None, op: Op, writable: str = "") -> None:
+    def __init__(self, base: Any, above: View | None, op: Op, refusal: str = "") -> None:
         self.base = base
         self.above = above
         self.op = op
-        self.writable = writable
+        self.refusal = refusal
 
     @property
     def ops(self) -> tuple[Op, ...]:
