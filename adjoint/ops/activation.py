@@ -14,13 +14,13 @@ from ..core import dtype as dt
 from ..core.errors import DTypeError, InvalidArgument, ShapeError
 from ..core.op import Op, Sample, apply, public
 from ..core.spec import Spec, normalize_axis
-from .comparison import clamp, where
+from .comparison import clamp, ge, gt, le, where
 from .functions import abs, exp, sigmoid, tanh
 from .pointwise import ANALYTIC, FLOATING, REAL, Elementwise, assert_kind, assert_tensor, conj
 from .promotion import cast
 from .random import rand_like
-from .samples import FLOATS, array, strided, unary_samples
-from .special import erf
+from .samples import FLOATS, array, binary_samples, strided, unary_samples
+from .special import erfc
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -39,6 +39,11 @@ SELU_SCALE = 1.0507009873554804934193349852946
 def _assert_dtype(name: str, x: Any, kinds: str = FLOATING) -> None:
     assert_tensor(name, x)
     assert_kind(name, x.dtype, kinds)
+
+
+def _wide(x: Tensor) -> Tensor:
+    """float16 and bfloat16 as float32: each of several steps in them would round or overflow."""
+    return cast(x, dt.float32) if x.dtype in dt.LOW_PRECISION else x
 
 
 # ---- primitives ----------------------------------------------------------------------------------
@@ -73,11 +78,37 @@ class Relu(Elementwise):
 
     def gradient(self, g: Tensor, y: Tensor) -> tuple[Any, ...]:
         """g, but 0 where y <= 0 (so 0 at 0, and g at NaN)."""
-        return (where(y <= 0, 0, g),)
+        return (apply(_RELU_GRADIENT, g, y),)
 
+    @np.errstate(all="ignore")
     def reference(self, x: Any) -> Any:
         """By selection."""
         return np.where(np.asarray(x <= 0), 0, np.asarray(x, np.float64))
+
+
+class ReluGradient(Elementwise):
+    """g where y > 0 (or NaN), otherwise 0.
+
+    A primitive because the result depends on y, with gradient 0: second derivatives of a
+    piecewise linear network are zeros, not missing.
+    """
+
+    kinds = REAL
+    needs = ("x2", "spec2")
+    exact = True
+    samples = binary_samples()
+
+    def compute(self, xp: Any, g: Any, y: Any) -> Any:
+        """By selection: an infinite g does not become NaN."""
+        return xp.where(y <= 0, g.dtype.type(0), g)
+
+    def gradient(self, g: Tensor, y: Tensor, spec: Spec) -> tuple[Any, ...]:
+        """The same for g; 0 for y."""
+        return (lambda: apply(self, g, y), lambda: g.new_zeros(spec.shape))
+
+    def reference(self, g: Any, y: Any) -> Any:
+        """By a product."""
+        return np.asarray(g, np.float64) * (np.asarray(y, np.float64) > 0)
 
 
 @dataclass(frozen=True)
@@ -102,10 +133,12 @@ class Elu(Elementwise):
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
         """g scale where x > 0, otherwise g scale alpha rate exp(rate x)."""
+        x = _wide(x)
         slope = self.alpha * self.scale * self.rate
-        below = x <= 0
+        below = le(x, 0)
         return (g * where(below, slope * exp(where(below, x, 0) * self.rate), self.scale),)
 
+    @np.errstate(all="ignore")
     def reference(self, x: Any) -> Any:
         """By masks."""
         x = np.asarray(x, np.float64)
@@ -128,20 +161,22 @@ class Gelu(Elementwise):
     samples = _with_fields(unary_samples(-4, 4), (True,))
 
     def compute(self, xp: Any, x: Any) -> Any:
-        """x / 2 (1 + erf(x / sqrt 2))."""
+        """x / 2 erfc(-x / sqrt 2), exact where 1 + erf would cancel."""
         if self.tanh:
             return 0.5 * x * (1 + xp.tanh(_C * (x + 0.044715 * x * x * x)))
-        return 0.5 * x * (1 + xp.erf(x * _SQRT_HALF))
+        return 0.5 * x * xp.erfc(x * -_SQRT_HALF)
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
         """g (Phi(x) + x phi(x)), or the approximation's own derivative."""
+        x = _wide(x)
         if self.tanh:
             t = tanh(_C * (x + 0.044715 * x * x * x))
             inner = _C * (1 + 3 * 0.044715 * x * x)
             return (g * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner),)
         phi = exp(x * x * -0.5) * _NORMAL
-        return (g * (0.5 * (1 + erf(x * _SQRT_HALF)) + x * phi),)
+        return (g * (0.5 * erfc(x * -_SQRT_HALF) + x * phi),)
 
+    @np.errstate(all="ignore")
     def reference(self, x: Any) -> Any:
         """By SciPy's distribution function, or by the logistic form of tanh."""
         import scipy.special
@@ -173,9 +208,11 @@ class Silu(Elementwise):
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
         """g s (1 + x (1 - s)) with s = sigmoid(x)."""
+        x = _wide(x)
         s = sigmoid(x)
         return (g * conj(s * (1 + x * (1 - s))),)
 
+    @np.errstate(all="ignore")
     def reference(self, x: Any) -> Any:
         """By tanh."""
         x = x if x.dtype.kind == "c" else np.asarray(x, np.float64)
@@ -203,12 +240,14 @@ class Softplus(Elementwise):
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
         """g sigmoid(beta x); g where beta x > threshold."""
+        x = _wide(x)
         z = x * self.beta
         slope = sigmoid(z)
         if self.threshold < 40:  # beyond that sigmoid is 1 anyway
             slope = where(z > self.threshold, 1, slope)
         return (g * slope,)
 
+    @np.errstate(all="ignore")
     def reference(self, x: Any) -> Any:
         """By logaddexp."""
         x = np.asarray(x, np.float64)
@@ -232,9 +271,11 @@ class Mish(Elementwise):
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
         """g (t + x s (1 - t^2)) with t = tanh(softplus(x)) and s = sigmoid(x)."""
+        x = _wide(x)
         t = tanh(apply(_SOFTPLUS, x))
         return (g * (t + x * sigmoid(x) * (1 - t * t)),)
 
+    @np.errstate(all="ignore")
     def reference(self, x: Any) -> Any:
         """With tanh(log(1 + e)) = (e^2 + 2 e) / (e^2 + 2 e + 2)."""
         x = np.asarray(x, np.float64)
@@ -284,9 +325,11 @@ class Softmax(Op):
         """y (g - sum of g y)."""
         if not self.axes:
             return (g * 0,)
+        g, y = _wide(g), _wide(y)
         gy = g * y
         return (gy - y * gy.sum(dim=self.axes, keepdim=True),)
 
+    @np.errstate(all="ignore")
     def reference(self, x: Any) -> Any:
         """SciPy's softmax."""
         import scipy.special
@@ -320,15 +363,17 @@ class LogSoftmax(Op):
         """g - exp(y) sum of g."""
         if not self.axes:
             return (g * 0,)
+        g, y = _wide(g), _wide(y)
         return (g - exp(y) * g.sum(dim=self.axes, keepdim=True),)
 
+    @np.errstate(all="ignore")
     def reference(self, x: Any) -> Any:
         """By SciPy's logsumexp."""
         import scipy.special
 
         x = np.asarray(x, np.float64)
-        if not x.size:
-            return x
+        if not x.size or not self.axes:
+            return x * 0
         total = scipy.special.logsumexp(x, axis=self.axes, keepdims=True)
         return x - np.where(np.isinf(total), np.nan, total)
 
@@ -340,7 +385,7 @@ def _shifted(xp: Any, x: Any, axes: tuple[int, ...]) -> Any:
     return xp.asarray(x - xp.max(x, axis=axes, keepdims=True))
 
 
-_RELU, _SILU, _MISH, _SOFTPLUS = Relu(), Silu(), Mish(), Softplus()
+_RELU, _RELU_GRADIENT, _SILU, _MISH, _SOFTPLUS = Relu(), ReluGradient(), Silu(), Mish(), Softplus()
 _LOG_SIGMOID = Softplus(1.0, float("inf"))
 
 
@@ -384,8 +429,8 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tens
         )
     if input._data.dtype.kind in "iu":
         min_val, max_val = int(min_val), int(max_val)
-    below = where(input <= min_val, min_val, input)
-    result: Tensor = where(input >= max_val, max_val, below)
+    below = where(le(input, min_val), min_val, input)
+    result: Tensor = where(ge(input, max_val), max_val, below)
     return result
 
 
@@ -418,7 +463,7 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
     tensor([-0.1000,  2.0000])
     """
     _assert_dtype("leaky_relu", input)
-    result: Tensor = where(input > 0, input, input * negative_slope)
+    result: Tensor = where(gt(input, 0), input, input * negative_slope)
     return result
 
 
@@ -457,7 +502,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
         weight = weight.reshape((-1,) + (1,) * (input.ndim - 2))
     elif weight.ndim > input.ndim:
         weight = weight.reshape(())
-    positive = input > 0
+    positive = gt(input, 0)
     # The product sees 0 in place of what is positive: an infinity there would spoil its gradient.
     result: Tensor = where(positive, input, weight * where(positive, 0, input))
     return result
@@ -487,7 +532,7 @@ def rrelu(
     if not training:
         return leaky_relu(input, (lower + upper) / 2)  # type: ignore[no-any-return]
     slope = rand_like(input) * (upper - lower) + lower
-    result: Tensor = where(input > 0, input, input * slope)
+    result: Tensor = where(gt(input, 0), input, input * slope)
     return result
 
 
@@ -506,7 +551,7 @@ def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
     _assert_dtype("threshold", input, REAL)
     if input._data.dtype.kind in "iu":
         threshold, value = int(threshold), int(value)
-    result: Tensor = where(input <= threshold, value, input)
+    result: Tensor = where(le(input, threshold), value, input)
     return result
 
 
@@ -766,7 +811,7 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     tensor([-1.,  0.])
     """
     _assert_dtype("hardshrink", input)
-    result: Tensor = where((input >= -lambd) & (input <= lambd), 0, input)
+    result: Tensor = where(ge(input, -lambd) & le(input, lambd), 0, input)
     return result
 
 
