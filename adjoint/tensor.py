@@ -576,8 +576,7 @@ class Tensor(Handle):
             raise AutogradError(
                 "__dlpack__: can't export tensors that require gradient; use tensor.detach()"
             )
-        options.pop("stream", None)
-        return self._data.__dlpack__(**options)
+        return memory.export_dlpack(self._data, options)
 
     def __dlpack_device__(self) -> Any:
         return self._data.__dlpack_device__()

@@ -445,6 +445,27 @@ def test_dlpack_shares_memory_both_ways():
     assert torch.from_dlpack(ad.tensor([True])).tolist() == [True]
 
 
+def test_dlpack_carries_every_dtype_that_both_have():
+    for d in dt.ALL:
+        t = torch.tensor([[1, 0], [2, 3]]).to(getattr(torch, d.name))
+        x = ad.from_dlpack(t)
+        assert x.dtype is d
+        assert x.tolist() == t.tolist()
+        back = torch.from_dlpack(x.t())
+        assert back.dtype is t.dtype
+        assert back.tolist() == t.t().tolist()
+        assert back.data_ptr() == t.data_ptr() == x.data_ptr()
+
+
+def test_memory_outlives_the_object_it_came_from():
+    x = ad.from_dlpack(torch.arange(1000.0).bfloat16())
+    y = torch.from_dlpack(ad.arange(1000.0).bfloat16())
+    z = ad.from_numpy(np.arange(1000.0))
+    junk = [np.zeros(1000) for _ in range(50)]
+    assert len(junk) == 50
+    assert float(x[512]) == float(y[512]) == float(z[512]) == 512
+
+
 def test_dlpack_errors():
     with pytest.raises(RuntimeError, match="detach"):
         ad.to_dlpack(ad.ones(1, requires_grad=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 from typing import TYPE_CHECKING, Any
 
@@ -173,8 +174,8 @@ class _Writable:
 def from_dlpack(ext_tensor: Any) -> Tensor:
     """A tensor that shares the memory of any object with `__dlpack__` (NumPy, PyTorch, JAX, ...).
 
-    Errors: DeviceError where the data is not in the CPU's memory; DTypeError for a dtype that the
-    exchange cannot carry here (bfloat16).
+    Errors: DeviceError where the data is not in the CPU's memory; DTypeError for a dtype that has
+    no counterpart here.
     Source: https://docs.pytorch.org/docs/stable/dlpack.html
 
     >>> ad.from_dlpack(np.array([1., 2.]))
@@ -189,18 +190,57 @@ def from_dlpack(ext_tensor: Any) -> Tensor:
         raise DeviceError("from_dlpack: the data is not in CPU memory; move it there first")
     if isinstance(ext_tensor, np.ndarray):
         return finish(checked_array(ext_tensor))
+    capsule = ext_tensor.__dlpack__()
+    bfloat = _replace_type(capsule, _BFLOAT, _INT)
     try:
-        array = np.from_dlpack(ext_tensor)
-    except (BufferError, RuntimeError, TypeError) as error:
-        if isinstance(error, AutogradError):
-            raise
+        array = np.from_dlpack(_Exporter(capsule, ext_tensor.__dlpack_device__()))
+    except (BufferError, RuntimeError) as error:
         raise DTypeError(
-            f"from_dlpack: cannot take over this {type(ext_tensor).__name__}: {error}; for "
-            "bfloat16, exchange it viewed as int16"
+            f"from_dlpack: cannot take over this {type(ext_tensor).__name__}: {error}; convert it "
+            "to a dtype that NumPy has"
         ) from error
     if not array.flags.writeable:
         array = np.asarray(_Writable(array))
-    return finish(checked_array(array))
+    return finish(checked_array(array.view(dt.bfloat16.numpy) if bfloat else array))
+
+
+_INT, _BFLOAT = 0, 4  # type codes of the DLPack standard
+_TYPE_AT = 20  # where the type code stands in a DLTensor
+
+
+def _replace_type(capsule: Any, old: int, new: int) -> bool:
+    """Where a capsule's type code is `old`, make it `new`: NumPy exchanges no bfloat16."""
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    address = pointer(capsule, b"dltensor")
+    code = ctypes.c_uint8.from_address(int(address or 0) + _TYPE_AT)
+    if code.value != old:
+        return False
+    code.value = new
+    return True
+
+
+class _Exporter:
+    """A capsule that was asked for already, as an object to take it from."""
+
+    def __init__(self, capsule: Any, device: Any) -> None:
+        self.capsule, self.device = capsule, device
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.capsule
+
+    def __dlpack_device__(self) -> Any:
+        return self.device
+
+
+def export_dlpack(array: Any, options: dict[str, Any]) -> Any:
+    """The DLPack capsule of an array."""
+    options.pop("stream", None)
+    if array.dtype != dt.bfloat16.numpy:
+        return array.__dlpack__(**options)
+    capsule = array.view(np.int16).__dlpack__()
+    _replace_type(capsule, _INT, _BFLOAT)
+    return capsule
 
 
 @public(method=False)

@@ -90,9 +90,9 @@ def arange(
     """
     if end is None:
         start, end = 0, start
-    if type(start) is type(end) is type(step) is int and dtype is out is None:
-        if step and (end - start) * step >= 0:  # noqa: SIM102 - the common case, asked first
-            return finish(np.arange(start, end, step), device, requires_grad, pin_memory)
+    plain = type(start) is type(end) is type(step) is int and dtype is out is None
+    if plain and step and (end - start) * step >= 0:
+        return finish(np.arange(start, end, step), device, requires_grad, pin_memory)
     start, end, step = (_number(v, "arange") for v in (start, end, step))
     d = _range_dtype(dtype, (start, end, step)) if out is None else out.dtype
     if d is dt.int64:
