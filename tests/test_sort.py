@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import adjoint as ad
 
-from .test_reduction import CUBE, NANS, TIES, X, assert_same
+from .test_reduction import CUBE, NANS, TIES, X, assert_same, function
 
 torch = pytest.importorskip("torch")
 
@@ -24,10 +24,10 @@ INTS = np.array([[3, 1, 2, 1], [0, -5, 9, 9]])
 @pytest.mark.parametrize("x", [X, TIES, NANS, SPECIAL, INTS], ids=["x", "ties", "nan", "sp", "int"])
 def test_sort(x, descending):
     for dim in range(-1, x.ndim):
-        assert_same(lambda m, x: m.sort(x, dim, descending), x)
-        assert_same(lambda m, x: m.sort(x, dim=dim, descending=descending, stable=True), x)
-        assert_same(lambda m, x: m.argsort(x, dim=dim, descending=descending, stable=True), x)
-    assert_same(lambda m, x: m.msort(x), x)
+        assert_same(function("sort", dim, descending), x)
+        assert_same(function("sort", dim=dim, descending=descending, stable=True), x)
+        assert_same(function("argsort", dim=dim, descending=descending, stable=True), x)
+    assert_same(function("msort"), x)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_sort_of_every_dtype(dtype, descending):
     x = np.random.default_rng(1).integers(-9, 9, (5, 60)).astype(dtype)
     for dim in (0, 1):
         assert_same(
-            lambda m, x: m.sort(x, dim=dim, descending=descending, stable=True), x, gradients=False
+            function("sort", dim=dim, descending=descending, stable=True), x, gradients=False
         )
 
 
@@ -52,16 +52,16 @@ def test_sort_of_bfloat16():
 
 def test_scalars():
     for call in (
-        lambda m, x: m.sort(x, 0),
-        lambda m, x: m.topk(x, 1),
-        lambda m, x: m.kthvalue(x, 1, 0),
-        lambda m, x: m.median(x, 0),
-        lambda m, x: m.mode(x),
-        lambda m, x: m.max(x, 0),
-        lambda m, x: m.unique(x),
-        lambda m, x: m.quantile(x, 0.5),
-        lambda m, x: m.argsort(x),
-        lambda m, x: m.std(x, correction=0),
+        function("sort", 0),
+        function("topk", 1),
+        function("kthvalue", 1, 0),
+        function("median", 0),
+        function("mode"),
+        function("max", 0),
+        function("unique"),
+        function("quantile", 0.5),
+        function("argsort"),
+        function("std", correction=0),
     ):
         assert_same(call, np.array(2.0), gradients=False)
 
@@ -94,11 +94,11 @@ def test_sort_and_selection_agree_with_pytorch(values, descending, data):
 @pytest.mark.parametrize("largest", [True, False])
 @pytest.mark.parametrize("k", [0, 1, 2, 3])
 def test_topk(k, largest):
-    assert_same(lambda m, x: m.topk(x, k, 1, largest), X, gradients=k > 0, order=1)
+    assert_same(function("topk", k, 1, largest), X, gradients=k > 0, order=1)
     assert_same(lambda m, x: x.topk(k, 0, largest), X, gradients=k > 0, order=1)
-    assert_same(lambda m, x: m.topk(x, k, largest=largest), CUBE, gradients=k > 0, order=1)
+    assert_same(function("topk", k, largest=largest), CUBE, gradients=k > 0, order=1)
     wide = np.random.default_rng(2).normal(size=(3, 50)).astype(np.float32)
-    assert_same(lambda m, x: m.topk(x, k, largest=largest), wide, gradients=False)
+    assert_same(function("topk", k, largest=largest), wide, gradients=False)
 
 
 def test_topk_of_equal_elements_takes_the_first():
@@ -108,10 +108,10 @@ def test_topk_of_equal_elements_takes_the_first():
 
 def test_kthvalue_and_median():
     for dim in (0, 1):
-        assert_same(lambda m, x: m.kthvalue(x, 2, dim), X)
-        assert_same(lambda m, x: m.kthvalue(x, 3, dim, True), NANS, gradients=False)
-        assert_same(lambda m, x: m.median(x, dim), X)
-        assert_same(lambda m, x: m.nanmedian(x, dim).values, NANS, gradients=False)
+        assert_same(function("kthvalue", 2, dim), X)
+        assert_same(function("kthvalue", 3, dim, True), NANS, gradients=False)
+        assert_same(function("median", dim), X)
+        assert_same(function("nanmedian", dim), NANS[:2], gradients=False)
 
 
 @pytest.mark.parametrize("right", [False, True])
@@ -122,9 +122,7 @@ def test_searchsorted_and_bucketize(right):
     assert_same(lambda m, s, v: m.searchsorted(s, v, right=right), rows[0, 0].copy(), values)
     assert_same(lambda m, s, v: m.bucketize(v, s, right=right), rows[0, 0].copy(), values)
     assert_same(lambda m, s: m.searchsorted(s, 0.1, right=right), rows[0, 0].copy())
-    assert_same(
-        lambda m, s, v: m.searchsorted(s, v, side="right", out_int32=True), rows, values
-    )
+    assert_same(lambda m, s, v: m.searchsorted(s, v, side="right", out_int32=True), rows, values)
     order = np.argsort(CUBE, -1)
     assert_same(lambda m, s, v, o: m.searchsorted(s, v, sorter=o), CUBE, values, order)
     edges = np.array([1, 3, 5])
@@ -136,12 +134,12 @@ def test_unique(x):
     for inverse in (False, True):
         for counts in (False, True):
             assert_same(
-                lambda m, x: m.unique(x, return_inverse=inverse, return_counts=counts),
+                function("unique", return_inverse=inverse, return_counts=counts),
                 x,
                 gradients=False,
             )
             assert_same(
-                lambda m, x: m.unique_consecutive(x, return_inverse=inverse, return_counts=counts),
+                function("unique_consecutive", return_inverse=inverse, return_counts=counts),
                 x,
                 gradients=False,
             )
@@ -150,15 +148,15 @@ def test_unique(x):
 def test_unique_slices():
     x = np.array([[1, 2, 1, 1], [0, 3, 0, 0], [1, 2, 1, 1], [1, 2, 1, 1]])
     for dim in (0, 1):
-        assert_same(lambda m, x: m.unique(x, True, True, True, dim), x, gradients=False)
-        assert_same(lambda m, x: m.unique_consecutive(x, True, True, dim), x, gradients=False)
+        assert_same(function("unique", True, True, True, dim), x, gradients=False)
+        assert_same(function("unique_consecutive", True, True, dim), x, gradients=False)
 
 
 def test_bincount():
     x = np.array([0, 3, 1, 3])
-    assert_same(lambda m, x: m.bincount(x), x)
-    assert_same(lambda m, x: m.bincount(x, minlength=6), x)
-    assert_same(lambda m, x: m.bincount(x), np.zeros(0, np.int64))
+    assert_same(function("bincount"), x)
+    assert_same(function("bincount", minlength=6), x)
+    assert_same(function("bincount"), np.zeros(0, np.int64))
     for dtype in (np.float32, np.float64, np.int64):
         weights = np.array([1, 2, 3, 4]).astype(dtype)
         assert_same(lambda m, x, w: m.bincount(x, w), x, weights, gradients=False)
@@ -166,13 +164,13 @@ def test_bincount():
 
 def test_histograms():
     x = np.array([0.0, 1.0, 1.0, 2.0, 3.0, 5.0, -1.0])
-    assert_same(lambda m, x: m.histc(x, 4, 0, 3), x, gradients=False)
-    assert_same(lambda m, x: m.histc(x, 5), x, gradients=False)
-    assert_same(lambda m, x: m.histc(x, 3), np.ones(4), gradients=False)
-    assert_same(lambda m, x: m.histc(x, 3, -1, 1), np.array([NAN, 0.0, 2.0]), gradients=False)
-    assert_same(lambda m, x: m.histogram(x, 4), x, gradients=False)
+    assert_same(function("histc", 4, 0, 3), x, gradients=False)
+    assert_same(function("histc", 5), x, gradients=False)
+    assert_same(function("histc", 3), np.ones(4), gradients=False)
+    assert_same(function("histc", 3, -1, 1), np.array([NAN, 0.0, 2.0]), gradients=False)
+    assert_same(function("histogram", 4), x, gradients=False)
     assert_same(lambda m, x: m.histogram(x, 4, range=(0.0, 3.0)), x, gradients=False)
-    assert_same(lambda m, x: m.histogram(x, 4, density=True), x, gradients=False)
+    assert_same(function("histogram", 4, density=True), x, gradients=False)
     assert_same(lambda m, x, w: m.histogram(x, 3, weight=w), x, x + 2, gradients=False)
     edges = np.array([0.0, 1.0, 2.5, 3.0])
     assert_same(lambda m, x, e: m.histogram(x, e), x, edges, gradients=False)
@@ -181,14 +179,14 @@ def test_histograms():
 def test_isin():
     assert_same(lambda m, x, y: m.isin(x, y), INTS, np.array([1, 9]))
     assert_same(lambda m, x, y: m.isin(x, y, invert=True), TIES, np.array([2.0, NAN]))
-    assert_same(lambda m, x: m.isin(x, 9), INTS)
+    assert_same(function("isin", 9), INTS)
     assert_same(lambda m, x: m.isin(1, x), INTS)
 
 
 ERRORS = [
     (lambda: ad.zeros(2, 3).topk(4, 1), RuntimeError, "selected index k out of range: k is 4"),
     (lambda: ad.zeros(2, 3).topk(-1), RuntimeError, "selected index k out of range"),
-    (lambda: ad.zeros(2, 3).kthvalue(4, 1), RuntimeError, r"kthvalue\(\): selected number k out of"),
+    (lambda: ad.zeros(2, 3).kthvalue(4, 1), RuntimeError, "selected number k out of range"),
     (lambda: ad.zeros(2, 0).kthvalue(1, 1), IndexError, "Expected reduction dim 1"),
     (lambda: ad.zeros(2, 3).sort(2), IndexError, "sort: Dimension out of range"),
     (lambda: ad.tensor([1j]).sort(), RuntimeError, "Sort does not support complex dtypes"),

@@ -150,16 +150,13 @@ class Prod(Reduction):
         return xp.multiply.reduce(x, self.axes, x.dtype, None, self.keepdims)
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
-        """g times the product of the other elements: those before times those after, which is
-        right where elements are zero, too.
-        """
+        """g times the product of the other elements (no division, so zeros are right)."""
         shape, axes = x.shape, self.axes
         if not axes:
             return (g,)
         order = (*(a for a in range(len(shape)) if a not in axes), *axes)
         kept = tuple(shape[a] for a in order[: len(order) - len(axes)])
-        rows = x.permute(order).reshape((*kept, self.size(shape)))
-        others = products_before(rows) * products_before(rows.flip(-1)).flip(-1)
+        others = products_of_others(x.permute(order).reshape((*kept, self.size(shape))))
         inverse = tuple(sorted(range(len(order)), key=order.__getitem__))
         others = others.reshape(tuple(shape[a] for a in order)).permute(inverse)
         return (self.restore(g, shape) * conj(others),)
@@ -169,9 +166,25 @@ class Prod(Reduction):
         return np.prod(wide(x), axis=self.axes, keepdims=self.keepdims, dtype=wide(x).dtype)
 
 
-def products_before(x: Any) -> Any:
-    """For each element of the last dimension, the product of those before it."""
-    return shifted(x.cumprod(-1), -1, 1.0)
+def products_of_others(x: Any) -> Any:
+    """For each element of the last dimension, the product of all others, by a tree: up it go the
+    products of two halves; down it, what lies outside each half.
+    """
+    cat = FUNCTIONS["cat"]
+    size = x.shape[-1]
+    halves = []
+    while x.shape[-1] > 1:
+        if x.shape[-1] % 2:
+            x = cat((x, x.new_ones((*x.shape[:-1], 1))), -1)
+        half = x.shape[-1] // 2
+        left, right = x.narrow(-1, 0, half), x.narrow(-1, half, half)
+        halves.append((left, right))
+        x = left * right
+    others = x.new_ones(x.shape)
+    for left, right in reversed(halves):
+        others = others.narrow(-1, 0, left.shape[-1])  # without what made its size even
+        others = cat((others * right, others * left), -1)
+    return others.narrow(-1, 0, size)
 
 
 def shifted(x: Any, dim: int, first: float) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -64,9 +65,19 @@ _WIDE = {"f": np.float64, "c": np.complex128}
 
 
 def accumulate(ufunc: Any, x: Any, axis: int) -> Any:
-    """`ufunc.accumulate` in double precision, since rounding errors add up along the axis."""
+    """`ufunc.accumulate` in double precision, since rounding errors add up along the axis.
+
+    Wide tensors are accumulated row by row, which is several times faster.
+    """
     wide_dtype = _WIDE.get(x.dtype.kind, x.dtype)
-    return ufunc.accumulate(x, axis=axis, dtype=wide_dtype).astype(x.dtype, copy=False)
+    n = x.shape[axis]
+    if x.size < 64 * n or n < 2:
+        wide_x = x.astype(wide_dtype, copy=False)
+        return ufunc.accumulate(wide_x, axis=axis).astype(x.dtype, copy=False)
+    rows = np.moveaxis(x, axis, 0).astype(wide_dtype, order="C")
+    for before, row in itertools.pairwise(rows):
+        ufunc(before, row, out=row)
+    return np.moveaxis(rows, 0, axis).astype(x.dtype, order="C", copy=False)
 
 
 def reference_scan(function: Callable[[Any], Any], x: Any, axis: int) -> Any:
@@ -218,12 +229,12 @@ class CumArg(Scan, abstract=True):
 
     def compute(self, xp: Any, x: Any) -> Any:
         """The last place at which the input equals the running extremum."""
-        best = getattr(xp, self.ufunc).accumulate(x, axis=self.axis)
+        best = accumulate(getattr(xp, self.ufunc), x, self.axis)
         shape = [1] * x.ndim
         shape[self.axis] = x.shape[self.axis]
         places = xp.arange(x.shape[self.axis]).reshape(shape)
         reached = xp.where((x == best) | (x != x), places, 0)
-        return xp.maximum.accumulate(reached, axis=self.axis)
+        return accumulate(xp.maximum, reached, self.axis)
 
     def reference(self, x: Any) -> Any:
         """By looking at every start from its end."""

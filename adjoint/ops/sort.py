@@ -32,18 +32,21 @@ def order_key(x: Any, descending: bool = False) -> Any:
     """Unsigned integers that sort as `x` does: NaN after everything, zeros of both signs equal."""
     bits = 8 * x.dtype.itemsize
     unsigned: Any = _UNSIGNED[x.dtype.itemsize]
-    kind = x.dtype.kind
-    if kind == "f":
-        x = np.where(x != x, x.dtype.type(np.nan), x + x.dtype.type(0))
-        key = x.view(unsigned)
-        sign = key >> unsigned(bits - 1)
+    if x.dtype.kind == "f":
+        x = x + x.dtype.type(0)
+        missing = x != x
+        if missing.any():
+            x[missing] = np.nan
         # Negative numbers sort backwards: all their bits flip; of the others, only the sign.
-        key = key ^ np.where(sign, unsigned(2**bits - 1), unsigned(1 << (bits - 1)))
+        key = x.view(f"i{bits // 8}")
+        key ^= (key >> (bits - 1)) & np.iinfo(key.dtype).max
     else:
-        key = x.view(unsigned)
-        if kind == "i":
-            key = key ^ unsigned(1 << (bits - 1))
-    return ~key if descending else key
+        key = x.copy()
+    signed = key.dtype.kind == "i"
+    key = key.view(unsigned)
+    if signed:
+        key ^= unsigned(1 << (bits - 1))
+    return np.invert(key, out=key) if descending else key
 
 
 def ranked_places(x: Any, axis: int, descending: bool = False, kth: Any = None) -> Any:
@@ -143,15 +146,21 @@ class TopPlaces(Ranking):
 
     def compute(self, xp: Any, x: Any) -> Any:
         """A partition, then a sort of the part."""
-        n = x.shape[self.axis]
-        if self.k == 0 or x.size == 0 or self.k * 4 > n:
+        k, n = self.k, x.shape[self.axis]
+        if k == 0 or x.size == 0 or k * 4 > n:
             places = ranked_places(x, self.axis, self.largest)
-            return xp.take(places, range(self.k), self.axis)
-        part = ranked_places(x, self.axis, self.largest, self.k - 1)
-        # In order of place, so that the stable sort leaves equal elements in it.
-        part = xp.sort(xp.take(part, range(self.k), self.axis), axis=self.axis)
-        order = ranked_places(xp.take_along_axis(x, part, self.axis), self.axis, self.largest)
-        return xp.take_along_axis(part, order, self.axis)
+            return xp.take(places, range(k), self.axis)
+        x = xp.moveaxis(x, self.axis, -1)
+        key = order_key(xp.ascontiguousarray(x), self.largest)
+        last = xp.partition(key, k - 1, axis=-1)[..., k - 1 : k]
+        part = xp.nonzero((key <= last).ravel())[0]
+        if part.size == last.size * k:
+            part = part.reshape((*x.shape[:-1], k)) % n
+        else:  # more elements than k, since some equal the last one
+            part = ranked_places(x, -1, self.largest, k - 1)[..., :k]
+            part = xp.sort(part, axis=-1)  # so that the sort below leaves equal ones in place
+        order = ranked_places(xp.take_along_axis(x, part, -1), -1, self.largest)
+        return xp.moveaxis(xp.take_along_axis(part, order, -1), -1, self.axis)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

@@ -28,8 +28,24 @@ __all__ = ["corrcoef", "cov", "dist", "norm", "std", "std_mean", "var", "var_mea
 # ---- variance ------------------------------------------------------------------------------------
 
 
+class OfSquares(Reduction, abstract=True):
+    """Base of reductions to a sum of squares."""
+
+    def squares(self, xp: Any, x: Any) -> Any:
+        """The sum of the squared sizes of the elements over the axes."""
+        axes = self.axes
+        rest = x.ndim - len(axes)
+        if axes and axes[0] == rest:  # the last axes: a dot product of rows needs no extra array
+            rows = x.reshape((*x.shape[:rest], self.size(x.shape)))
+            total = xp.vecdot(rows, rows)
+            total = total.real if x.dtype.kind == "c" else total
+            return xp.expand_dims(total, axes) if self.keepdims else total
+        square = x.real**2 + x.imag**2 if x.dtype.kind == "c" else x * x
+        return xp.add.reduce(square, axes, square.dtype, None, self.keepdims)
+
+
 @dataclass(frozen=True)
-class VarMean(Reduction):
+class VarMean(OfSquares):
     """Variance over `axes` (its square root where `root`) and mean."""
 
     axes: tuple[int, ...]
@@ -48,13 +64,7 @@ class VarMean(Reduction):
         """The mean, then the squares of the differences from it."""
         n = self.size(x.shape)
         mean = xp.add.reduce(x, self.axes, x.dtype, None, True) / n
-        rest = xp.asarray(x - mean)
-        if rest.dtype.kind == "c":
-            square = rest.real**2 + rest.imag**2
-        else:
-            square = xp.multiply(rest, rest, out=rest)
-        total = xp.add.reduce(square, self.axes, square.dtype, None, self.keepdims)
-        variance = total / max(n - self.correction, 0)
+        variance = self.squares(xp, x - mean) / max(n - self.correction, 0)
         if not self.keepdims:
             mean = xp.squeeze(mean, self.axes)
         return (xp.sqrt(variance) if self.root else variance), mean
@@ -210,7 +220,7 @@ def std_mean(
 
 
 @dataclass(frozen=True)
-class Norm(Reduction):
+class Norm(OfSquares):
     """The `p`-norm of the elements over `axes`."""
 
     axes: tuple[int, ...]
@@ -232,8 +242,7 @@ class Norm(Reduction):
         """By the cheapest formula for each p."""
         p, options = self.p, {"axis": self.axes, "keepdims": self.keepdims}
         if p == 2:
-            square = x.real**2 + x.imag**2 if x.dtype.kind == "c" else x * x
-            return xp.sqrt(xp.add.reduce(square, **options))
+            return xp.sqrt(self.squares(xp, x))
         if p == 0:
             real = xp.abs(x[:0]).dtype if x.ndim else xp.abs(x).dtype
             return xp.asarray(xp.sum(x != 0, **options)).astype(real)
