@@ -641,7 +641,7 @@ class Tensor(Handle):
             )
         import copy
 
-        result = adopt(type(self), tape.wrap(self._data.copy()))
+        result = adopt(type(self), tape.wrap(self._data.copy(order="K")))
         memo[id(self)] = result
         for name, value in self.__dict__.items():
             setattr(result, name, copy.deepcopy(value, memo))

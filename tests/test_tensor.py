@@ -167,6 +167,10 @@ def test_a_duplicate_keeps_gradient_flags_and_attributes():
     assert copy.deepcopy(x).grad is not x.grad
 
 
+def test_deepcopy_keeps_the_order_of_memory():
+    assert copy.deepcopy(ad.ones(2, 3).t()).stride() == (1, 3)
+
+
 def test_deepcopy_keeps_sharing_within_one_structure():
     x = ad.ones(2)
     first, second = copy.deepcopy([x, x])
