@@ -16,13 +16,13 @@ from ..core.handle import Handle
 from ..core.op import Sample, apply, public
 from ..core.spec import Spec, normalize_axes, normalize_axis, prod
 from . import creation
-from .creation import convert_number
 from .indexing import Index
 from .joining import _promoted as promoted
 from .joining import cat, stack
 from .movement import Movement, assert_tensor, sequence_of, sizes_of
 from .samples import array, strided
 from .slicing import Item, Place, basic_index, part
+from .values import convert_number
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -181,7 +181,9 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     moves = _ints(shifts, "roll")
     if dims is None or dims == ():
         if len(moves) != 1:
-            raise ShapeError(f"roll: shifts and dimensions must align. shifts: {len(moves)}, dims:0")
+            raise ShapeError(
+                f"roll: shifts and dimensions must align. shifts: {len(moves)}, dims:0"
+            )
         flat = _rolled(input.reshape(-1), moves[0], 0)
         return flat.reshape(input._data.shape)  # type: ignore[no-any-return]
     axes = _ints(dims, "roll")
@@ -189,10 +191,10 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
         raise ShapeError(
             f"roll: shifts and dimensions must align. shifts: {len(moves)}, dims:{len(axes)}"
         )
-    result: Any = input
+    result: Tensor = input
     for shift, dim in zip(moves, axes, strict=True):
         result = _rolled(result, shift, normalize_axis(dim, input._data.ndim, "roll"))
-    return result if result is not input else input.clone()
+    return result
 
 
 def _rolled(x: Any, shift: int, axis: int) -> Any:
@@ -222,12 +224,14 @@ def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
         )
     first, second = (normalize_axis(d, input._data.ndim, "rot90") for d in dims)
     if first == second:
-        raise ShapeError(f"rot90: expected rotation dims to be different, but got dim0 = dim1 = {first}")
+        raise ShapeError(
+            f"rot90: expected rotation dims to be different, but got dim0 = dim1 = {first}"
+        )
     turns = k % 4
     if turns == 0:
-        return input.clone()
-    if turns == 2:
-        result: Tensor = apply(Flip((first, second)), input)
+        result: Tensor = input.clone()
+    elif turns == 2:
+        result = apply(Flip((first, second)), input)
     elif turns == 1:
         result = apply(Flip((second,)), input).transpose(first, second).clone()
     else:
@@ -265,9 +269,7 @@ def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     return result
 
 
-def _triangle_indices(
-    row: int, col: int, offset: int, dtype: Any, upper: bool, name: str
-) -> Any:
+def _triangle_indices(row: int, col: int, offset: int, dtype: Any, upper: bool, name: str) -> Any:
     if row < 0 or col < 0:
         raise InvalidArgument(f"{name}: row and col must be non-negative, got {row} and {col}")
     numpy = dt.int64.numpy if dtype is None else dt.as_dtype(dtype).numpy
@@ -277,7 +279,13 @@ def _triangle_indices(
 
 @public(method=False)
 def tril_indices(
-    row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None
+    row: int,
+    col: int,
+    offset: int = 0,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    layout: Any = None,
 ) -> Tensor:
     """The row and column numbers of a lower triangle, in row-major order.
 
@@ -294,7 +302,13 @@ def tril_indices(
 
 @public(method=False)
 def triu_indices(
-    row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None
+    row: int,
+    col: int,
+    offset: int = 0,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    layout: Any = None,
 ) -> Tensor:
     """The row and column numbers of an upper triangle, in row-major order.
 
@@ -336,7 +350,8 @@ def repeat(input: Tensor, *repeats: Any) -> Tensor:
         raise ShapeError(f"repeat: Trying to create tensor with negative dimension: {list(times)}")
     padded = (1,) * lead + tuple(shape)
     if prod(times) == 1:
-        return input.reshape(padded).clone()
+        same: Tensor = input.reshape(padded).clone()
+        return same
     spread = [size for pair in zip((1,) * len(times), padded, strict=True) for size in pair]
     wide = [size for pair in zip(times, padded, strict=True) for size in pair]
     total = tuple(n * size for n, size in zip(times, padded, strict=True))
@@ -410,9 +425,7 @@ def _assert_counts(counts: Any) -> None:
             f"repeat_interleave: repeats has to be Long or Int tensor, got {counts.dtype}"
         )
     if counts.size and counts.min() < 0:
-        raise InvalidArgument(
-            f"repeat_interleave: repeats can not be negative, got {counts.min()}"
-        )
+        raise InvalidArgument(f"repeat_interleave: repeats can not be negative, got {counts.min()}")
 
 
 # ---- padding -------------------------------------------------------------------------------------
@@ -438,17 +451,18 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> T
     pairs = list(zip(widths[::2], widths[1::2], strict=True))
     if len(pairs) > ndim:
         raise ShapeError(
-            f"pad: Padding length should be less than or equal to two times the input dimension but "
-            f"got padding length {len(widths)} and input of dimension {ndim}"
+            "pad: Padding length should be less than or equal to two times the input dimension "
+            f"but got padding length {len(widths)} and input of dimension {ndim}"
         )
     by_axis = [(ndim - 1 - i, before, after) for i, (before, after) in enumerate(pairs)]
     if mode == "constant":
-        return _pad_constant(input, by_axis, 0 if value is None else value)
+        return _pad_constant(input, by_axis, 0 if value is None else value)  # type: ignore[no-any-return]
     if value is not None and value != 0:
         raise InvalidArgument(f"pad: Padding mode {mode!r} doesn't take in value argument")
     if mode not in _PAD_MODES:
         raise InvalidArgument(
-            f"pad: mode must be one of 'constant', 'reflect', 'replicate' or 'circular', got {mode!r}"
+            "pad: mode must be one of 'constant', 'reflect', 'replicate' or 'circular', got "
+            f"{mode!r}"
         )
     if not len(pairs) < ndim <= len(pairs) + 2:
         raise Unsupported(
@@ -456,10 +470,10 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> T
             f"{len(pairs) + 1} or {len(pairs) + 2} dimensions only, got shape {tuple(shape)}; "
             "unsqueeze it first"
         )
-    result: Any = input
+    result: Tensor = input
     for axis, before, after in by_axis:
         result = _pad_axis(result, axis, before, after, mode)
-    return result if result is not input else input.clone()
+    return result
 
 
 _PAD_MODES = ("reflect", "replicate", "circular")
@@ -476,7 +490,7 @@ def _pad_constant(x: Any, by_axis: Sequence[tuple[int, int, int]], value: Any) -
         if whole[axis] < 0 or max(-before, 0) + max(-after, 0) > size:
             raise ShapeError(
                 f"pad: The input size {size}, plus negative padding {before} and {after} resulted "
-                f"in a negative output size, which is invalid. Check dimension {axis} of your input."
+                f"in a negative output size, which is invalid. Check dimension {axis} of the input."
             )
         crop[axis] = (max(-before, 0), size - max(-after, 0), 1)
         kept = size - max(-before, 0) - max(-after, 0)
@@ -683,7 +697,7 @@ def fill_diagonal_(input: Tensor, fill_value: Any, wrap: bool = False) -> Tensor
         height, width = shape
         start = width + 1
         while wrap and start < height:
-            input[start:].diagonal().fill_(fill_value)
+            part(input, 0, start, height).diagonal().fill_(fill_value)
             start += width + 1
         return input
     if len(set(shape)) > 1:

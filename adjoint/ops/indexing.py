@@ -15,11 +15,11 @@ from ..core.handle import Handle
 from ..core.op import Op, Sample, apply, public, write_in_place, writing
 from ..core.spec import Spec, broadcast_shapes, normalize_axis, prod
 from . import creation
-from .creation import convert_number
 from .movement import Movement, assert_tensor
 from .promotion import cast
 from .samples import array
 from .slicing import Item, basic_index
+from .values import convert_number
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -246,11 +246,7 @@ class IndexPut(_Advanced):
         self._assert_fits(spec.shape, index)
         result = self._result(spec.shape, index.shape)
         if isinstance(value, Spec):
-            if value.dtype is not spec.dtype:
-                raise DTypeError(
-                    "index_put: Index put requires the source and destination dtypes match, got "
-                    f"{spec.dtype} for the destination and {value.dtype} for the source."
-                )
+            _assert_same_dtype(spec, value)
             if not _broadcasts(value.shape, result):
                 raise ShapeError(
                     f"index_put: shape mismatch: value tensor of shape {list(value.shape)} cannot "
@@ -458,12 +454,12 @@ def _index_part(part: Any) -> Any:
         return part
     if isinstance(part, Handle):
         data = part._data
-        if data.dtype.kind not in "biu" or data.dtype.itemsize in (2,) or data.dtype == np.int8:
-            if data.ndim or data.dtype.kind not in "iu":
-                raise IndexingError(
-                    "index: tensors used as indices must be long, int, byte or bool tensors, got "
-                    f"{part.dtype}; convert it with .long()"
-                )
+        narrow = data.dtype.itemsize < 4 and data.dtype.kind == "i"
+        if data.dtype.kind not in "biu" or (narrow and data.ndim):
+            raise IndexingError(
+                "index: tensors used as indices must be long, int, byte or bool tensors, got "
+                f"{part.dtype}; convert it with .long()"
+            )
         if not data.ndim and data.dtype.kind in "iu" and data.dtype != np.uint8:
             return int(data)
         return part
@@ -475,7 +471,7 @@ def _index_part(part: Any) -> Any:
             values = values.astype(np.int64)
         if values.dtype.kind == "O":
             values = np.array([operator.index(each) for each in part])
-        return _index_part(creation.wrap(values if values.dtype.kind != "f" else values))
+        return _index_part(creation.wrap(values))
     try:
         return operator.index(part)
     except TypeError:
@@ -587,6 +583,7 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
     axes, packed = _gathered(part, advanced)
     op = IndexPut(axes)
     if isinstance(value, Handle):
+        _assert_same_dtype(input, value)
         value = _strip(value, len(op._result(part._data.shape, packed._data.shape)))
     write_in_place("setitem", op, part, packed, value)
 
@@ -737,7 +734,9 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
 
 def _put(input: Any, axis: int, index: Any, value: Any, accumulate: bool, name: str) -> Any:
     if not input._data.ndim:
-        raise ShapeError(f"{name}: needs at least 1 dimension, got a 0-d tensor; unsqueeze it first")
+        raise ShapeError(
+            f"{name}: needs at least 1 dimension, got a 0-d tensor; unsqueeze it first"
+        )
     if name != "index_fill":
         _assert_not_negative(index, input._data.shape[axis], name)
     return IndexPut((axis,), accumulate), input, index, value
@@ -793,9 +792,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Any:
     tensor([7., 0., 7.])
     """
     axis, index = _along(input, dim, index, "index_fill")
-    return _put(
-        input, axis, index, one_value(input, value, "index_fill"), False, "index_fill"
-    )
+    return _put(input, axis, index, one_value(input, value, "index_fill"), False, "index_fill")
 
 
 @writing
@@ -815,8 +812,17 @@ def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
     _, advanced = _parse(input, key)
     if not advanced:
         raise IndexingError("index_put: needs at least one index tensor")
+    _assert_same_dtype(input, values)
     axes, packed = _gathered(input, advanced)
     return IndexPut(axes, accumulate), input, packed, values
+
+
+def _assert_same_dtype(x: Any, value: Any) -> None:
+    if value.dtype is not x.dtype:
+        raise DTypeError(
+            f"index_put: Index put requires the source and destination dtypes match, got {x.dtype} "
+            f"for the destination and {value.dtype} for the source; convert it with .to()"
+        )
 
 
 # ---- flat positions ------------------------------------------------------------------------------
@@ -834,8 +840,9 @@ def take(input: Tensor, index: Tensor) -> Tensor:
     tensor([1, 4])
     """
     assert_index_dtype(index, "take")
-    result: Tensor = apply(Index((0,)), input.reshape(-1), index.reshape(-1))
-    return result.reshape(index._data.shape)
+    flat = apply(Index((0,)), input.reshape(-1), index.reshape(-1))
+    result: Tensor = flat.reshape(index._data.shape)
+    return result
 
 
 @public(inplace=True)
@@ -886,9 +893,7 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
         raise DTypeError(f"masked_select: expected BoolTensor for mask, got {mask.dtype}")
     shape = broadcast_shapes(input._data.shape, mask._data.shape, op="masked_select")
     places = np.flatnonzero(np.broadcast_to(mask._data, shape))
-    result: Tensor = apply(
-        Index((0,)), input.expand(shape).reshape(-1), creation.wrap(places)
-    )
+    result: Tensor = apply(Index((0,)), input.expand(shape).reshape(-1), creation.wrap(places))
     return result
 
 

@@ -268,13 +268,12 @@ def _joined(gradients: tuple[Any, ...], specs: tuple[Spec, ...], join: Op) -> An
 
 def _promoted(tensors: Any, name: str) -> list[Any]:
     """The tensors of a sequence, brought to their common dtype."""
-    if isinstance(tensors, Handle) or not isinstance(tensors, (tuple, list)):
+    if not isinstance(tensors, (tuple, list)):
         try:
-            tensors = list(tensors)
+            tensors = list(tensors)  # the rows of one tensor, or any iterable
         except TypeError:
             raise InvalidType(
-                f"{name}: argument 'tensors' must be tuple of Tensors, not "
-                f"{type(tensors).__name__}"
+                f"{name}: argument 'tensors' must be tuple of Tensors, not {type(tensors).__name__}"
             ) from None
     if not tensors:
         raise InvalidArgument(f"{name}: {name}(): expected a non-empty list of Tensors")
@@ -532,9 +531,7 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
         return tuple(part(input, axis, a, b) for a, b in bounds)  # parts that overlap
     sections = operator.index(indices_or_sections)
     if sections <= 0:
-        raise ShapeError(
-            f"tensor_split: number of sections must be larger than 0, got {sections}"
-        )
+        raise ShapeError(f"tensor_split: number of sections must be larger than 0, got {sections}")
     small, larger = divmod(length, sections)
     return _parts(input, (small + 1,) * larger + (small,) * (sections - larger), axis)
 
@@ -621,4 +618,3 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
         return (apply(basic_index((*lead, 0)), input),)
     found: tuple[Tensor, ...] = apply(Unbind(shape[axis], axis), input)
     return found
-

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -251,10 +252,8 @@ def assert_tensor(value: Any, name: str) -> None:
 def sizes_of(sizes: tuple[Any, ...], name: str) -> tuple[int, ...]:
     """Sizes given as `f(2, 3)` or `f((2, 3))`, as a tuple of ints."""
     if len(sizes) == 1 and not isinstance(sizes[0], int):
-        try:
+        with contextlib.suppress(TypeError):
             sizes = tuple(sizes[0])
-        except TypeError:
-            pass
     try:
         return tuple(operator.index(size) for size in sizes)
     except TypeError:
@@ -274,9 +273,7 @@ def infer_size(shape: tuple[int, ...], count: int, name: str) -> tuple[int, ...]
             "unspecified dimension size -1 can be any value and is ambiguous"
         )
     if known <= 0 or count % known:
-        raise ShapeError(
-            f"{name}: shape '{list(shape)}' is invalid for input of size {count}"
-        )
+        raise ShapeError(f"{name}: shape '{list(shape)}' is invalid for input of size {count}")
     return tuple(count // known if size == -1 else size for size in shape)
 
 

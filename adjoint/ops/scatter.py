@@ -63,15 +63,15 @@ class _Along(Op, abstract=True):
                     f"{list(index.shape)} to be no larger than self {list(shape)} apart from "
                     f"dimension {self.axis}"
                 )
-        if isinstance(src, Spec):
-            if len(src.shape) != len(shape) or any(
-                size > have for size, have in zip(index.shape, src.shape, strict=True)
-            ):
-                raise ShapeError(
-                    f"{name}: Expected index {list(index.shape)} to be no larger than self "
-                    f"{list(shape)} apart from dimension {self.axis} and to be no larger size "
-                    f"than src {list(src.shape)}"
-                )
+        if isinstance(src, Spec) and (
+            len(src.shape) != len(shape)
+            or any(size > have for size, have in zip(index.shape, src.shape, strict=True))
+        ):
+            raise ShapeError(
+                f"{name}: Expected index {list(index.shape)} to be no larger than self "
+                f"{list(shape)} apart from dimension {self.axis} and to be no larger size than "
+                f"src {list(src.shape)}"
+            )
 
 
 @dataclass(frozen=True)
@@ -330,7 +330,7 @@ class ScatterReduce(_Along):
         rest = apply(self, x, index, masked_fill(src, only, 1))
         at_zero = apply(Gather(axis), g * rest, index)
         elsewhere = apply(Gather(axis), g * y, index) / masked_fill(src, zero, 1)
-        to_src = masked_fill(at_zero, ~only, 0) + masked_fill(elsewhere, only, 0)
+        to_src = masked_fill(at_zero, only.logical_not(), 0) + masked_fill(elsewhere, only, 0)
         return to_self, to_src
 
     @classmethod
@@ -392,7 +392,7 @@ class MaskedFill(Op):
         return (
             lambda: apply(self, g, mask, 0),
             None,
-            lambda: apply(self, g, ~mask, 0),
+            lambda: apply(self, g, mask.logical_not(), 0),
         )
 
     @classmethod
@@ -440,12 +440,11 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
     """
     axis = _prepare(input, dim, index, "gather")
     if not input._data.ndim or not index._data.ndim:
-        result: Tensor = apply(Gather(axis), _as_1d(input), _as_1d(index))
-        return result.reshape(index._data.shape)
+        one = apply(Gather(axis), _as_1d(input), _as_1d(index))
+        return one.reshape(index._data.shape)  # type: ignore[no-any-return]
     if not index._data.size:
         return input.new_empty(index._data.shape)  # type: ignore[no-any-return]
-    result = apply(Gather(axis), input, index)
-    return result
+    return apply(Gather(axis), input, index)  # type: ignore[no-any-return]
 
 
 @public(out=True)
@@ -465,7 +464,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
         return gather(input.reshape(-1), 0, indices.reshape(-1))  # type: ignore[no-any-return]
     if input._data.ndim != indices._data.ndim:
         raise ShapeError(
-            f"take_along_dim: torch.take_along_dim(): input and indices should have the same "
+            f"take_along_dim: input and indices should have the same "
             f"number of dimensions, but got {input._data.ndim} dimensions for input, and "
             f"{indices._data.ndim} dimensions for indices"
         )
@@ -570,7 +569,7 @@ def scatter_reduce(
             f"{reduce}"
         )
     if not index._data.size:
-        return input.clone()
+        return input.clone()  # type: ignore[no-any-return]
     x, where, values = _as_1d(input), _as_1d(index), _as_1d(src)
     if reduce == "sum":
         base = x if include_self else scatter(x, axis, where, 0)
@@ -602,8 +601,7 @@ def index_reduce(
     axis = _prepare(input, dim, index, "index_reduce")
     if reduce not in ("prod", "mean", "amax", "amin"):
         raise InvalidArgument(
-            "index_reduce: reduce argument must be either prod, mean, amax or amin, got "
-            f"{reduce}."
+            f"index_reduce: reduce argument must be either prod, mean, amax or amin, got {reduce}."
         )
     shape = source._data.shape
     if index._data.ndim != 1 or shape[axis : axis + 1] != index._data.shape:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 __all__ = [
-    "as_strided", "diag", "diag_embed", "diagonal", "diagonal_scatter", "diagflat", "narrow",
+    "as_strided", "diag", "diag_embed", "diagflat", "diagonal", "diagonal_scatter", "narrow",
     "narrow_copy", "select", "select_scatter", "slice_scatter", "trace",
 ]  # fmt: skip
 
@@ -578,8 +578,7 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:
         return result
     if ndim != 2:
         raise ShapeError(f"diag: diag(): Supports 1D or 2D tensors. Got {ndim}D")
-    result = apply(Diagonal(operator.index(diagonal), 0, 1), input).clone()
-    return result
+    return apply(Diagonal(operator.index(diagonal), 0, 1), input).clone()  # type: ignore[no-any-return]
 
 
 @public(method=True)
@@ -649,7 +648,8 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
     sizes, strides = sizes_of((size,), "as_strided"), sizes_of((stride,), "as_strided")
     if len(sizes) != len(strides):
         raise ShapeError(
-            f"as_strided: mismatch in length of strides and shape: {list(strides)} for {list(sizes)}"
+            "as_strided: mismatch in length of strides and shape: "
+            f"{list(strides)} for {list(sizes)}"
         )
     if any(s < 0 for s in strides):
         raise ShapeError(
