@@ -33,8 +33,8 @@ class DeviceError(AdjointError, RuntimeError):
     """A device is unknown, missing, or differs between inputs."""
 
 
-class IndexingError(AdjointError, IndexError):
-    """An index or a dimension number is out of range."""
+class IndexingError(AdjointError, IndexError, RuntimeError):
+    """An index or a dimension number is out of range (RuntimeError where gather meets it)."""
 
 
 class InvalidArgument(AdjointError, ValueError, RuntimeError):

@@ -33,15 +33,17 @@ __all__ = [
 # ---- positions -----------------------------------------------------------------------------------
 
 
-def wrapped(index: Any, size: int, axis: int, negative: bool = True) -> Any:
+def wrapped(
+    index: Any, size: int, axis: int, negative: bool = True, name: str = "index"
+) -> Any:
     """An index array with negative entries counted from the end; IndexingError out of range."""
     if not index.size:
         return index
     low, high = int(index.min()), int(index.max())
     if high >= size or low < (-size if negative else 0):
         raise IndexingError(
-            f"index: index {high if high >= size else low} is out of bounds for dimension {axis} "
-            f"with size {size}"
+            f"{name}: index {high if high >= size else low} is out of bounds for dimension {axis} "
+            f"with size {size}; the valid range is {-size if negative else 0} to {size - 1}"
         )
     return np.where(index < 0, index + size, index) if low < 0 else index
 
@@ -327,7 +329,7 @@ class Overwrite(Movement):
         if isinstance(value, Spec) and not _broadcasts(value.shape, spec.shape):
             raise ShapeError(
                 f"copy_: output with shape {list(spec.shape)} doesn't match the broadcast shape "
-                f"of a value of shape {list(value.shape)}"
+                f"of a value of shape {list(value.shape)}; reshape the value so that it broadcasts"
             )
         return spec
 
@@ -396,7 +398,8 @@ def _parse(x: Any, index: Any) -> tuple[tuple[Item, ...], list[tuple[int, Any]]]
             size = shape[axis]
             if not -size <= each < size:
                 raise IndexingError(
-                    f"index: index {each} is out of bounds for dimension {axis} with size {size}"
+                    f"index: index {each} is out of bounds for dimension {axis} with size {size}; "
+                    f"the valid range is {-size} to {size - 1}"
                 )
             items.append(each + size if each < 0 else each)
             axis += 1

@@ -293,7 +293,7 @@ def _promoted(tensors: Any, name: str) -> list[Any]:
 def cat(tensors: Any, dim: int = 0) -> Tensor:
     """Tensors joined along an existing dimension.
 
-    Shapes: equal but for `dim`; empty 1-d tensors are left out.
+    Shapes: equal but for `dim`; empty 1-d tensors join anything.
     Dtypes: promoted to a common one.
     Errors: ShapeError where sizes differ; IndexingError for a dim out of range.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.cat.html
@@ -302,9 +302,12 @@ def cat(tensors: Any, dim: int = 0) -> Tensor:
     tensor([1, 2, 3])
     """
     several = _promoted(tensors, "cat")
-    kept = [each for each in several if each._data.shape != (0,)] or several[:1]
-    axis = normalize_axis(dim, kept[0]._data.ndim, "cat")
-    result: Tensor = apply(Cat(axis), *kept)
+    shape = next((x._data.shape for x in several if x._data.shape != (0,)), (0,))
+    axis = normalize_axis(dim, len(shape), "cat")
+    if len(shape) > 1:  # an empty 1-d tensor joins anything, as one of no extent
+        none = (*shape[:axis], 0, *shape[axis + 1 :])
+        several = [x.reshape(none) if x._data.shape == (0,) else x for x in several]
+    result: Tensor = apply(Cat(axis), *several)
     return result
 
 

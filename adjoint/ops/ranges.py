@@ -36,7 +36,7 @@ def _count(start: Any, end: Any, step: Any, name: str) -> float:
     if isinstance(start, complex) or isinstance(end, complex) or isinstance(step, complex):
         raise Unsupported(f"{name}: complex bounds; use linspace")
     if step == 0:
-        raise InvalidArgument(f"{name}: step must be nonzero")
+        raise InvalidArgument(f"{name}: step must be nonzero, got {step}")
     if not (math.isfinite(start) and math.isfinite(end)):
         raise InvalidArgument(f"{name}: unsupported range: {start} -> {end}; bounds must be finite")
     if (end - start) * step < 0:

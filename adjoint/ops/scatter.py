@@ -36,7 +36,7 @@ class _Along(Op, abstract=True):
     def _positions(self, shape: tuple[int, ...], index: Any) -> Any:
         """The row-major position, in a tensor of `shape`, that each index entry means."""
         axis = self.axis
-        checked = wrapped(index, shape[axis], axis, negative=False)
+        checked = wrapped(index, shape[axis], axis, negative=False, name=self.name)
         positions = checked * prod(shape[axis + 1 :]) if axis < len(shape) - 1 else checked
         for i, size in enumerate(index.shape):
             if i != axis and size > 1:

@@ -34,7 +34,7 @@ def singular(name: str, xp: Any, a: Any) -> LinalgError:
     done = "inversion could not be completed" if name.startswith("linalg.inv") else "solve failed"
     return LinalgError(
         f"{name}: {where}The diagonal element {zero} is zero, the {done} because the input matrix "
-        "is singular."
+        "is singular; linalg.pinv and linalg.lstsq take such matrices"
     )
 
 
