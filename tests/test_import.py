@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import subprocess
 import sys
@@ -9,10 +10,11 @@ import sys
 OPTIONAL = ("torch", "scipy", "sklearn", "matplotlib", "tqdm", "jax", "pandas", "llvmlite")
 
 
-def run(program):
+def run(program, **environment):
     return subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    ).stdout
+        [sys.executable, "-c", program],
+        capture_output=True, text=True, check=True, env={**os.environ, **environment},
+    ).stdout  # fmt: skip
 
 
 def test_import_brings_no_optional_library():
@@ -20,11 +22,12 @@ def test_import_brings_no_optional_library():
     assert not set(loaded.split()) & set(OPTIONAL)
 
 
-def test_import_takes_under_a_quarter_of_a_second():
-    """Processor time, best of five: what other processes do does not count."""
+def test_import_takes_under_a_quarter_of_a_second(tmp_path):
+    """Processor time, best of five, bytecode cached as after any first run."""
     program = (
         "import time; begin = time.process_time(); import adjoint; "
         "print(time.process_time() - begin)"
     )
-    times = [float(run(program)) for _ in range(5)]
+    cached = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(tmp_path)}
+    times = [float(run(program, **cached)) for _ in range(6)][1:]
     assert min(times) < 0.25, f"import took {statistics.median(times):.3f} s"
