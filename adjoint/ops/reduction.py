@@ -201,14 +201,15 @@ class Logical(Reduction, abstract=True):
     """Base of `all` and `any`."""
 
     function: ClassVar[str]
+    ufunc: ClassVar[str]
 
     def infer(self, spec: Spec) -> Spec:
         """Bool."""
         return super().infer(spec).with_(dtype=dt.bool_)
 
     def compute(self, xp: Any, x: Any) -> Any:
-        """The backend's function of that name."""
-        return getattr(xp, self.function)(x, axis=self.axes, keepdims=self.keepdims)
+        """By the backend's logical operator."""
+        return getattr(xp, self.ufunc).reduce(x, self.axes, None, None, self.keepdims)
 
     def reference(self, x: Any) -> Any:
         """By counting."""
@@ -223,6 +224,7 @@ class All(Logical):
     axes: tuple[int, ...]
     keepdims: bool = False
     function = "all"
+    ufunc = "logical_and"
     samples = reduction_samples((dt.bool_, *INTS, *FLOATS, *COMPLEX))
 
 
@@ -233,6 +235,7 @@ class Some(Logical):
     axes: tuple[int, ...]
     keepdims: bool = False
     function = "any"
+    ufunc = "logical_or"
     samples = reduction_samples((dt.bool_, *INTS, *FLOATS, *COMPLEX))
 
 

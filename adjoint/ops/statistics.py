@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -124,9 +125,17 @@ def _var_mean(
             f"{name}: std and var only support floating point and complex dtypes, got "
             f"{input.dtype}; convert with .float()"
         )
-    axes = normalize_axes(dim, input._data.ndim, name)
-    op = VarMean(axes, bool(keepdim), 1 if correction is None else correction, root)
-    return apply(op, input)
+    if type(dim) is list:
+        dim = tuple(dim)
+    return apply(_var_mean_op(name, dim, input._data.ndim, keepdim, correction, root), input)
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _var_mean_op(
+    name: str, dim: Any, ndim: int, keepdim: bool, correction: Any, root: bool
+) -> VarMean:
+    correction = 1 if correction is None else correction
+    return VarMean(normalize_axes(dim, ndim, name), bool(keepdim), correction, root)
 
 
 @public(out=True)
