@@ -12,14 +12,14 @@ import numpy as np
 
 from ..core import dtype as dt
 from ..core.errors import DTypeError, InvalidArgument, ShapeError
-from ..core.op import Op, Sample, apply, public
+from ..core.op import Sample, apply, public
 from ..core.spec import Spec, normalize_axis
 from .comparison import clamp, ge, gt, le, where
 from .functions import abs, exp, sigmoid, tanh
-from .pointwise import ANALYTIC, FLOATING, REAL, Elementwise, assert_kind, assert_tensor, conj
-from .promotion import cast
+from .pointwise import ANALYTIC, FLOATING, REAL, Elementwise, assert_tensor, conj
 from .random import rand_like
-from .samples import FLOATS, array, binary_samples, strided, unary_samples
+from .samples import FLOATS, array, binary_samples, unary_samples
+from .softmax import assert_dtype, log_softmax, softmax, softmin, wide
 from .special import erfc
 
 if TYPE_CHECKING:
@@ -34,16 +34,6 @@ __all__ = [
 
 SELU_ALPHA = 1.6732632423543772848170429916717
 SELU_SCALE = 1.0507009873554804934193349852946
-
-
-def _assert_dtype(name: str, x: Any, kinds: str = FLOATING) -> None:
-    assert_tensor(name, x)
-    assert_kind(name, x.dtype, kinds)
-
-
-def _wide(x: Tensor) -> Tensor:
-    """float16 and bfloat16 as float32: each of several steps in them would round or overflow."""
-    return cast(x, dt.float32) if x.dtype in dt.LOW_PRECISION else x
 
 
 # ---- primitives ----------------------------------------------------------------------------------
@@ -133,7 +123,7 @@ class Elu(Elementwise):
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
         """g scale where x > 0, otherwise g scale alpha rate exp(rate x)."""
-        x = _wide(x)
+        x = wide(x)
         slope = self.alpha * self.scale * self.rate
         below = le(x, 0)
         return (g * where(below, slope * exp(where(below, x, 0) * self.rate), self.scale),)
@@ -168,7 +158,7 @@ class Gelu(Elementwise):
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
         """g (Phi(x) + x phi(x)), or the approximation's own derivative."""
-        x = _wide(x)
+        x = wide(x)
         if self.tanh:
             t = tanh(_C * (x + 0.044715 * x * x * x))
             inner = _C * (1 + 3 * 0.044715 * x * x)
@@ -208,7 +198,7 @@ class Silu(Elementwise):
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
         """g s (1 + x (1 - s)) with s = sigmoid(x)."""
-        x = _wide(x)
+        x = wide(x)
         s = sigmoid(x)
         return (g * conj(s * (1 + x * (1 - s))),)
 
@@ -240,7 +230,7 @@ class Softplus(Elementwise):
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
         """g sigmoid(beta x); g where beta x > threshold."""
-        x = _wide(x)
+        x = wide(x)
         z = x * self.beta
         slope = sigmoid(z)
         if self.threshold < 40:  # beyond that sigmoid is 1 anyway
@@ -271,7 +261,7 @@ class Mish(Elementwise):
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
         """g (t + x s (1 - t^2)) with t = tanh(softplus(x)) and s = sigmoid(x)."""
-        x = _wide(x)
+        x = wide(x)
         t = tanh(apply(_SOFTPLUS, x))
         return (g * (t + x * sigmoid(x) * (1 - t * t)),)
 
@@ -282,107 +272,6 @@ class Mish(Elementwise):
         e = np.exp(np.minimum(x, 20))
         n = e * (e + 2)
         return np.where(x > 20, x, x * (n / (n + 2)))
-
-
-def _softmax_samples(cls: Any) -> Iterable[Sample]:
-    for dtype in FLOATS:
-        yield Sample(cls((1,)), (array((3, 4), dtype),), dtype.name)
-    yield Sample(cls((0,)), (array((3, 4)),), "first")
-    yield Sample(cls((1,)), (array((2, 3, 2)),), "middle")
-    yield Sample(cls((1,)), (strided(array((3, 4))),), "strided")
-    yield Sample(cls(()), (array(()),), "0-d")
-    yield Sample(cls((1,)), (np.zeros((0, 3)),), "no-rows")
-    yield Sample(cls((1,)), (np.zeros((3, 0)),), "empty-rows")
-    inf, nan = np.inf, np.nan
-    rows = np.array([[-inf, 0, 1], [-inf, -inf, -inf], [inf, 0, 1], [nan, 0, 1], [1e4, -1e4, 0]])
-    yield Sample(cls((1,)), (rows,), "special", gradients=False)
-
-
-@dataclass(frozen=True)
-class Softmax(Op):
-    """exp(x) / sum of exp(x) over `axes` (one axis; none for a 0-d tensor).
-
-    A primitive because the gradient reads only the output, where the composition keeps three
-    tensors.
-    """
-
-    axes: tuple[int, ...]
-    needs = "y"
-    samples = classmethod(_softmax_samples)
-
-    def infer(self, spec: Spec) -> Spec:
-        """The same spec."""
-        return spec
-
-    def compute(self, xp: Any, x: Any) -> Any:
-        """Relative to the largest value: exp cannot overflow."""
-        e = _shifted(xp, x, self.axes)
-        xp.exp(e, out=e)
-        e /= xp.sum(e, axis=self.axes, keepdims=True)
-        return e
-
-    def gradient(self, g: Tensor, y: Tensor) -> tuple[Any, ...]:
-        """y (g - sum of g y)."""
-        if not self.axes:
-            return (g * 0,)
-        g, y = _wide(g), _wide(y)
-        gy = g * y
-        return (gy - y * gy.sum(dim=self.axes, keepdim=True),)
-
-    @np.errstate(all="ignore")
-    def reference(self, x: Any) -> Any:
-        """SciPy's softmax."""
-        import scipy.special
-
-        x = np.asarray(x, np.float64)
-        return scipy.special.softmax(x, axis=self.axes) if x.size else x
-
-
-@dataclass(frozen=True)
-class LogSoftmax(Op):
-    """x - log of the sum of exp(x) over `axes` (one axis; none for a 0-d tensor).
-
-    A primitive because log(softmax(x)) underflows, and the gradient reads only the output.
-    """
-
-    axes: tuple[int, ...]
-    needs = "y"
-    samples = classmethod(_softmax_samples)
-
-    def infer(self, spec: Spec) -> Spec:
-        """The same spec."""
-        return spec
-
-    def compute(self, xp: Any, x: Any) -> Any:
-        """Relative to the largest value: exp cannot overflow."""
-        y = _shifted(xp, x, self.axes)
-        y -= xp.log(xp.sum(xp.exp(y), axis=self.axes, keepdims=True))
-        return y
-
-    def gradient(self, g: Tensor, y: Tensor) -> tuple[Any, ...]:
-        """g - exp(y) sum of g."""
-        if not self.axes:
-            return (g * 0,)
-        g, y = _wide(g), _wide(y)
-        return (g - exp(y) * g.sum(dim=self.axes, keepdim=True),)
-
-    @np.errstate(all="ignore")
-    def reference(self, x: Any) -> Any:
-        """By SciPy's logsumexp."""
-        import scipy.special
-
-        x = np.asarray(x, np.float64)
-        if not x.size or not self.axes:
-            return x * 0
-        total = scipy.special.logsumexp(x, axis=self.axes, keepdims=True)
-        return x - np.where(np.isinf(total), np.nan, total)
-
-
-def _shifted(xp: Any, x: Any, axes: tuple[int, ...]) -> Any:
-    """x minus its largest value along `axes`, in new memory."""
-    if 0 in x.shape:
-        return xp.zeros_like(x)
-    return xp.asarray(x - xp.max(x, axis=axes, keepdims=True))
 
 
 _RELU, _RELU_GRADIENT, _SILU, _MISH, _SOFTPLUS = Relu(), ReluGradient(), Silu(), Mish(), Softplus()
@@ -404,7 +293,7 @@ def relu(input: Tensor) -> Tensor:
     >>> ad.relu(ad.tensor([-1., 2.]))
     tensor([0., 2.])
     """
-    _assert_dtype("relu", input, REAL)
+    assert_dtype("relu", input, REAL)
     result: Tensor = apply(_RELU, input)
     return result
 
@@ -421,7 +310,7 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tens
     >>> ad.hardtanh(ad.tensor([-2., 0.5, 2.]))
     tensor([-1.0000,  0.5000,  1.0000])
     """
-    _assert_dtype("hardtanh", input, REAL)
+    assert_dtype("hardtanh", input, REAL)
     if min_val > max_val:
         raise InvalidArgument(
             f"hardtanh: min_val cannot be greater than max_val, got {min_val} > {max_val}; "
@@ -446,7 +335,7 @@ def relu6(input: Tensor) -> Tensor:
     >>> ad.relu6(ad.tensor([-1., 3., 8.]))
     tensor([0., 3., 6.])
     """
-    _assert_dtype("relu6", input, REAL)
+    assert_dtype("relu6", input, REAL)
     return hardtanh(input, 0.0, 6.0)  # type: ignore[no-any-return]
 
 
@@ -462,7 +351,7 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
     >>> ad.leaky_relu(ad.tensor([-1., 2.]), 0.1)
     tensor([-0.1000,  2.0000])
     """
-    _assert_dtype("leaky_relu", input)
+    assert_dtype("leaky_relu", input)
     result: Tensor = where(gt(input, 0), input, input * negative_slope)
     return result
 
@@ -479,8 +368,8 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     >>> ad.prelu(ad.tensor([-1., 2.]), ad.tensor([0.25]))
     tensor([-0.2500,  2.0000])
     """
-    _assert_dtype("prelu", input)
-    _assert_dtype("prelu", weight)
+    assert_dtype("prelu", input)
+    assert_dtype("prelu", weight)
     if weight.dtype is not input.dtype:
         raise DTypeError(
             f"prelu: type promotion is not supported, got {input.dtype} and {weight.dtype}; "
@@ -523,7 +412,7 @@ def rrelu(
     >>> ad.rrelu(ad.tensor([-1., 2.]), 0.1, 0.3)
     tensor([-0.2000,  2.0000])
     """
-    _assert_dtype("rrelu", input)
+    assert_dtype("rrelu", input)
     if lower > upper:
         raise InvalidArgument(
             f"rrelu: lower bound should be less than or equal to the upper bound, got {lower} > "
@@ -548,7 +437,7 @@ def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
     >>> ad.threshold(ad.tensor([0.5, 2.]), 1, 7)
     tensor([7., 2.])
     """
-    _assert_dtype("threshold", input, REAL)
+    assert_dtype("threshold", input, REAL)
     if input._data.dtype.kind in "iu":
         threshold, value = int(threshold), int(value)
     result: Tensor = where(le(input, threshold), value, input)
@@ -570,7 +459,7 @@ def elu(input: Tensor, alpha: float = 1.0) -> Tensor:
     >>> ad.elu(ad.tensor([-1., 2.]))
     tensor([-0.6321,  2.0000])
     """
-    _assert_dtype("elu", input)
+    assert_dtype("elu", input)
     result: Tensor = apply(Elu(float(alpha)), input)
     return result
 
@@ -587,7 +476,7 @@ def selu(input: Tensor) -> Tensor:
     >>> ad.selu(ad.tensor([-1., 2.]))
     tensor([-1.1113,  2.1014])
     """
-    _assert_dtype("selu", input)
+    assert_dtype("selu", input)
     result: Tensor = apply(Elu(SELU_ALPHA, SELU_SCALE), input)
     return result
 
@@ -604,7 +493,7 @@ def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
     >>> ad.celu(ad.tensor([-1., 2.]), 0.5)
     tensor([-0.4323,  2.0000])
     """
-    _assert_dtype("celu", input)
+    assert_dtype("celu", input)
     if alpha == 0:
         raise InvalidArgument(f"celu: alpha cannot be 0, got {alpha}; use relu")
     result: Tensor = apply(Elu(float(alpha), 1.0, 1.0 / alpha), input)
@@ -623,7 +512,7 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     >>> ad.gelu(ad.tensor([-1., 2.])), ad.gelu(ad.tensor([-1., 2.]), approximate="tanh")
     (tensor([-0.1587,  1.9545]), tensor([-0.1588,  1.9546]))
     """
-    _assert_dtype("gelu", input)
+    assert_dtype("gelu", input)
     if approximate not in ("none", "tanh"):
         raise InvalidArgument(
             f"gelu: approximate argument must be either none or tanh, got {approximate!r}"
@@ -644,7 +533,7 @@ def silu(input: Tensor) -> Tensor:
     >>> ad.silu(ad.tensor([-1., 2.]))
     tensor([-0.2689,  1.7616])
     """
-    _assert_dtype("silu", input, ANALYTIC)
+    assert_dtype("silu", input, ANALYTIC)
     result: Tensor = apply(_SILU, input)
     return result
 
@@ -661,7 +550,7 @@ def mish(input: Tensor) -> Tensor:
     >>> ad.mish(ad.tensor([-1., 2.]))
     tensor([-0.3034,  1.9440])
     """
-    _assert_dtype("mish", input)
+    assert_dtype("mish", input)
     result: Tensor = apply(_MISH, input)
     return result
 
@@ -678,7 +567,7 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tenso
     >>> ad.softplus(ad.tensor([-1., 2.]))
     tensor([0.3133, 2.1269])
     """
-    _assert_dtype("softplus", input)
+    assert_dtype("softplus", input)
     result: Tensor = apply(Softplus(float(beta), float(threshold)), input)
     return result
 
@@ -695,7 +584,7 @@ def logsigmoid(input: Tensor) -> Tensor:
     >>> ad.logsigmoid(ad.tensor([-100., 2.]))
     tensor([-100.0000,   -0.1269])
     """
-    _assert_dtype("logsigmoid", input)
+    assert_dtype("logsigmoid", input)
     result: Tensor = -apply(_LOG_SIGMOID, -input)
     return result
 
@@ -712,7 +601,7 @@ def softsign(input: Tensor) -> Tensor:
     >>> ad.softsign(ad.tensor([-1., 3.]))
     tensor([-0.5000,  0.7500])
     """
-    _assert_dtype("softsign", input, REAL)
+    assert_dtype("softsign", input, REAL)
     result: Tensor = input / (abs(input) + 1)
     return result
 
@@ -729,7 +618,7 @@ def tanhshrink(input: Tensor) -> Tensor:
     >>> ad.tanhshrink(ad.tensor([-1., 2.]))
     tensor([-0.2384,  1.0360])
     """
-    _assert_dtype("tanhshrink", input, REAL)
+    assert_dtype("tanhshrink", input, REAL)
     result: Tensor = input - tanh(input)
     return result
 
@@ -746,7 +635,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     >>> ad.glu(ad.tensor([4., 0.]))
     tensor([2.])
     """
-    _assert_dtype("glu", input)
+    assert_dtype("glu", input)
     if not input.ndim:
         raise ShapeError("glu: does not support scalars, input has shape (); use at least 1-d")
     axis = normalize_axis(dim, input.ndim, "glu")
@@ -776,7 +665,7 @@ def hardsigmoid(input: Tensor) -> Tensor:
     >>> ad.hardsigmoid(ad.tensor([-4., 0., 4.]))
     tensor([0.0000, 0.5000, 1.0000])
     """
-    _assert_dtype("hardsigmoid", input)
+    assert_dtype("hardsigmoid", input)
     result: Tensor = relu6(input + 3) / 6
     return result
 
@@ -793,7 +682,7 @@ def hardswish(input: Tensor) -> Tensor:
     >>> ad.hardswish(ad.tensor([-4., 1., 4.]))
     tensor([-0.0000,  0.6667,  4.0000])
     """
-    _assert_dtype("hardswish", input)
+    assert_dtype("hardswish", input)
     result: Tensor = input * relu6(input + 3) / 6
     return result
 
@@ -810,7 +699,7 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     >>> ad.hardshrink(ad.tensor([-1., 0.3]))
     tensor([-1.,  0.])
     """
-    _assert_dtype("hardshrink", input)
+    assert_dtype("hardshrink", input)
     result: Tensor = where(ge(input, -lambd) & le(input, lambd), 0, input)
     return result
 
@@ -827,70 +716,11 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     >>> ad.softshrink(ad.tensor([-1., 0.3]))
     tensor([-0.5000,  0.0000])
     """
-    _assert_dtype("softshrink", input)
+    assert_dtype("softshrink", input)
     if not lambd >= 0:
         raise InvalidArgument(f"softshrink: lambda must not be negative, got {lambd}; use {-lambd}")
     result: Tensor = input - clamp(input, -lambd, lambd)
     return result
-
-
-# ---- distributions over a dimension --------------------------------------------------------------
-
-
-def _normalised(op: Any, name: str, input: Tensor, dim: int, dtype: dt.dtype | None) -> Tensor:
-    assert_tensor(name, input)
-    if dtype is not None:
-        input = cast(input, dt.as_dtype(dtype))
-    _assert_dtype(name, input)
-    axis = normalize_axis(dim, input._data.ndim, name)
-    result: Tensor = apply(op((axis,) if input._data.ndim else ()), input)
-    return result
-
-
-@public(out=True)
-def softmax(input: Tensor, dim: int, dtype: dt.dtype | None = None) -> Tensor:
-    """exp(input) / sum of exp(input) over `dim`: positive numbers that sum to 1.
-
-    Shape: any; the result has the shape of `input`.
-    Dtypes: floating point; `dtype` converts first.
-    Errors: IndexingError for a dim out of range; DTypeError for other dtypes.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.softmax.html
-
-    >>> ad.softmax(ad.tensor([0., 1.]), dim=0)
-    tensor([0.2689, 0.7311])
-    """
-    return _normalised(Softmax, "softmax", input, dim, dtype)
-
-
-@public(out=True)
-def log_softmax(input: Tensor, dim: int, dtype: dt.dtype | None = None) -> Tensor:
-    """log(softmax(input)), without underflow.
-
-    Shape: any; the result has the shape of `input`.
-    Dtypes: floating point; `dtype` converts first.
-    Errors: IndexingError for a dim out of range; DTypeError for other dtypes.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.log_softmax.html
-
-    >>> ad.log_softmax(ad.tensor([0., 1.]), dim=0)
-    tensor([-1.3133, -0.3133])
-    """
-    return _normalised(LogSoftmax, "log_softmax", input, dim, dtype)
-
-
-@public(method=False)
-def softmin(input: Tensor, dim: int, dtype: dt.dtype | None = None) -> Tensor:
-    """softmax(-input).
-
-    Shape: any; the result has the shape of `input`.
-    Dtypes: floating point; `dtype` converts first.
-    Errors: IndexingError for a dim out of range; DTypeError for other dtypes.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.softmin.html
-
-    >>> ad.softmin(ad.tensor([0., 1.]), dim=0)
-    tensor([0.7311, 0.2689])
-    """
-    assert_tensor("softmin", input)
-    return _normalised(Softmax, "softmin", -input, dim, dtype)
 
 
 # ---- in place ------------------------------------------------------------------------------------
