@@ -295,6 +295,12 @@ def test_differences_and_trapezoids():
         assert_same(function(name, dim=0), X, X**2)
 
 
+def test_renorm():
+    for p in (1, 2, 3.5):
+        assert_same(function("renorm", p, 1, 1.5), CUBE)
+        assert_same(function("renorm", p, -1, 0.5), X)
+
+
 def test_covariances():
     assert_same(lambda m, x: m.cov(x), X)
     assert_same(lambda m, x: m.cov(x, correction=0), X)

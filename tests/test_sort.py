@@ -176,6 +176,11 @@ def test_histograms():
     assert_same(lambda m, x, e: m.histogram(x, e), x, edges, gradients=False)
 
 
+def test_histograms_of_one_value_and_runs_of_none():
+    assert_same(function("histogram", 2), np.array([3.0, 3.0]), gradients=False)
+    assert_same(function("unique_consecutive", dim=1), np.zeros((2, 0)), gradients=False)
+
+
 def test_isin():
     assert_same(lambda m, x, y: m.isin(x, y), INTS, np.array([1, 9]))
     assert_same(lambda m, x, y: m.isin(x, y, invert=True), TIES, np.array([2.0, NAN]))

@@ -106,8 +106,10 @@ def bincount(input: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
     return cast(result, dt.float32) if weights.dtype is dt.float32 else result
 
 
-def _range(name: str, low: Any, high: Any, input: Any) -> tuple[float, float]:
-    """The ends of a histogram: those of the data where both are equal; never the same."""
+def _range(name: str, low: Any, high: Any, input: Any, margin: float) -> tuple[float, float]:
+    """The ends of a histogram: those of the data where both are equal, or `margin` beyond them
+    where these are equal, too.
+    """
     data = input._data
     if low > high:
         raise InvalidArgument(f"{name}: max must be larger than min, got min {low} and max {high}")
@@ -115,7 +117,7 @@ def _range(name: str, low: Any, high: Any, input: Any) -> tuple[float, float]:
         low, high = float(data.min()), float(data.max())
     if not (np.isfinite(low) and np.isfinite(high)):
         raise InvalidArgument(f"{name}: range of [{low}, {high}] is not finite")
-    return (low, high) if low < high else (low - 1, high + 1)
+    return (low, high) if low < high else (low - margin, high + margin)
 
 
 @public(out=True)
@@ -134,7 +136,7 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
         raise InvalidArgument(f"histc: bins must be > 0, got {bins}")
     if not input.dtype.is_floating_point:
         raise DTypeError(f"histc: not implemented for {input.dtype}; convert with .float()")
-    low, high = _range("histc", min, max, input)
+    low, high = _range("histc", min, max, input, 1)
     x: Any = input.detach()
     place = ((x - low) * (bins / (high - low))).floor()
     place = place.masked_fill(x == high, bins - 1)
@@ -174,7 +176,7 @@ def histogram(
         if bins <= 0:
             raise InvalidArgument(f"histogram: bins must be > 0, got {bins}")
         start, end = range or (0, 0)
-        low, high = _range("histogram", start, end, input)
+        low, high = _range("histogram", start, end, input, 0.5)
         edges = linspace(low, high, bins + 1, dtype=input.dtype)
     count = edges.shape[0] - 1
     x: Any = input.detach().reshape((-1,))
@@ -254,7 +256,7 @@ def unique_consecutive(
     else:
         rows = np.moveaxis(data, normalize_axis(dim, data.ndim, "unique_consecutive"), 0)
     first = np.ones(rows.shape[0], bool)
-    first[1:] = (rows[1:] != rows[:-1]).reshape(len(first[1:]), -1).any(1)
+    first[1:] = (rows[1:] != rows[:-1]).any(axis=tuple(range(1, rows.ndim)))
     values = rows[first]
     if dim is not None and data.ndim:
         values = np.ascontiguousarray(np.moveaxis(values, 0, dim))

@@ -23,7 +23,7 @@ from .samples import COMPLEX, FLOATS, array, strided
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
-__all__ = ["corrcoef", "cov", "dist", "norm", "std", "std_mean", "var", "var_mean"]
+__all__ = ["corrcoef", "cov", "dist", "norm", "renorm", "std", "std_mean", "var", "var_mean"]
 
 
 # ---- variance ------------------------------------------------------------------------------------
@@ -370,6 +370,31 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     tensor(5.)
     """
     result: Tensor = norm(input - other, p)
+    return result
+
+
+@public(inplace=True, out=True)
+def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
+    """The slices along `dim`, those with a larger `p`-norm scaled down to `maxnorm`.
+
+    Errors: ShapeError for fewer than 2 dimensions; InvalidArgument for a negative `maxnorm` or a
+    `p` that is not positive.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.renorm.html
+
+    >>> ad.renorm(ad.tensor([[3., 4.], [0., 1.]]), 2, 0, 1.)
+    tensor([[0.6000, 0.8000],
+            [0.0000, 1.0000]])
+    """
+    ndim = input._data.ndim
+    if ndim < 2:
+        raise ShapeError(f"renorm: input needs at least 2 dimensions, got {ndim} dimensions")
+    if p <= 0 or maxnorm < 0:
+        raise InvalidArgument(
+            f"renorm: p must be positive and maxnorm not negative, got p {p} and maxnorm {maxnorm}"
+        )
+    axis = normalize_axis(dim, ndim, "renorm")
+    size: Any = norm(input, p, tuple(a for a in range(ndim) if a != axis), True)
+    result: Tensor = input * (maxnorm / (size + 1e-7)).masked_fill(size <= maxnorm, 1)
     return result
 
 
