@@ -39,4 +39,6 @@ from .printing import *
 
 from .core.dtype import bool_ as bool, float_ as float, int_ as int  # isort: skip
 
+from . import testing  # isort: skip
+
 __version__ = "0.1.0"

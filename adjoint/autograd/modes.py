@@ -175,8 +175,8 @@ class detect_anomaly(_ModeSwitch):  # noqa: N801 - PyTorch's name
     ...     try:
     ...         ad.sqrt(x).backward()
     ...     except RuntimeError as error:
-    ...         print(str(error)[:44])
-    Function 'SqrtBackward' returned nan values
+    ...         print(str(error)[:45])
+    Function 'SqrtBackward0' returned nan values
     """
 
     def __init__(self, check_nan: bool = True) -> None:
