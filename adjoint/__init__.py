@@ -37,6 +37,9 @@ from .ops.sort import *
 from .ops.statistics import *
 from .printing import *
 
+from . import data, io, nn, optim, utils  # isort: skip - they use all of the above
+from .io import load, save  # isort: skip
+
 from .core.dtype import bool_ as bool, float_ as float, int_ as int  # isort: skip
 
 from . import testing  # isort: skip

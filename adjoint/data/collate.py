@@ -1,0 +1,99 @@
+"""From a list of items to one batch, and from arrays to tensors, inside any nested structure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+import adjoint as ad
+
+from ..core.dtype import float64
+from ..core.errors import InvalidArgument, InvalidType
+from ..tensor import Tensor
+
+__all__ = ["default_collate", "default_convert"]
+
+
+def default_convert(data: Any) -> Any:
+    """NumPy arrays become tensors, inside mappings, namedtuples and sequences; the rest stays.
+
+    Source: https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.default_convert
+
+    >>> ad.data.default_convert({"x": np.array([1, 2]), "name": "a"})
+    {'x': tensor([1, 2]), 'name': 'a'}
+    """
+    if isinstance(data, Tensor):
+        return data
+    if isinstance(data, (np.ndarray, np.generic)) and data.dtype.kind in "biufcV":
+        return ad.as_tensor(data)
+    if isinstance(data, Mapping):
+        return _same_type(data, {key: default_convert(value) for key, value in data.items()})
+    if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
+        return _rebuilt(data, [default_convert(part) for part in data])
+    return data
+
+
+def default_collate(batch: Sequence[Any]) -> Any:
+    """A list of items as one batch: tensors stacked, numbers as a tensor, structures by position.
+
+    Errors: InvalidArgument where sequences have different lengths; InvalidType for items of
+    other types.
+    Source: https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.default_collate
+
+    >>> ad.data.default_collate([(ad.tensor(1.), {"n": 2}), (ad.tensor(3.), {"n": 4})])
+    [tensor([1., 3.]), {'n': tensor([2, 4])}]
+    """
+    first = batch[0]
+    if isinstance(first, Tensor):
+        return ad.stack(list(batch), 0)
+    if isinstance(first, (np.ndarray, np.generic)):
+        if first.dtype.kind not in "biufcV":
+            raise InvalidType(_REFUSED.format(kind=first.dtype))
+        return ad.stack([ad.as_tensor(item) for item in batch], 0)
+    if isinstance(first, float):
+        return ad.tensor(batch, dtype=float64)
+    if isinstance(first, (int, complex)):
+        return ad.tensor(batch)
+    if isinstance(first, (str, bytes)):
+        return batch
+    if isinstance(first, Mapping):
+        return _same_type(
+            first, {key: default_collate([item[key] for item in batch]) for key in first}
+        )
+    if isinstance(first, Sequence):
+        if any(len(item) != len(first) for item in batch):
+            raise InvalidArgument(
+                "default_collate: each element in list of batch should be of equal size, got "
+                f"lengths {sorted({len(item) for item in batch})}; pad them, or pass a collate_fn"
+            )
+        columns = [default_collate(column) for column in zip(*batch, strict=True)]
+        return columns if type(first) is tuple else _rebuilt(first, columns)
+    raise InvalidType(_REFUSED.format(kind=type(first)))
+
+
+_REFUSED = (
+    "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found "
+    "{kind}; pass a collate_fn"
+)
+
+
+def _same_type(source: Mapping[Any, Any], entries: dict[Any, Any]) -> Any:
+    """`entries` as a mapping of `source`'s type, where that can be made from a dict."""
+    make: Callable[[Any], Any] = type(source)
+    try:
+        return make(entries)
+    except TypeError:
+        return entries
+
+
+def _rebuilt(source: Sequence[Any], parts: list[Any]) -> Any:
+    """`parts` as a sequence of `source`'s type, where that can be made."""
+    make: Callable[..., Any] = type(source)
+    if hasattr(source, "_fields"):
+        return make(*parts)
+    try:
+        return make(parts)
+    except TypeError:
+        return parts

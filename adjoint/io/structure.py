@@ -1,0 +1,112 @@
+"""Python values as JSON: what a checkpoint may hold besides its tensors' bytes.
+
+None, bool, str, int and finite float are themselves and a list is a list; everything else is an
+object with one key that says what it is: `{"tuple": [...]}`, `{"dict": [[key, value], ...]}`,
+`{"tensor": {...}}`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from ..core.device import device
+from ..core.dtype import BY_NAME, dtype
+from ..core.errors import CheckpointError, InvalidType
+from ..core.spec import Size
+from ..tensor import Tensor
+
+MAX_DEPTH = 200  # nested containers, well inside Python's recursion limit
+
+_SEQUENCES: dict[type, str] = {tuple: "tuple", Size: "size", set: "set", frozenset: "frozenset"}
+_MAPPINGS: dict[type, str] = {dict: "dict", OrderedDict: "ordered_dict"}
+
+
+def encode(value: Any, save_tensor: Callable[[Any, str], Any], path: str = "", depth: int = 0) -> Any:
+    """`value` as JSON; `save_tensor(tensor, path)` says what stands for a tensor."""
+    kind = type(value)
+    if value is None or kind in (bool, int, str):
+        return value
+    if kind is float:
+        return value if math.isfinite(value) else {"float": repr(value)}
+    if kind is complex:
+        return {"complex": [repr(value.real), repr(value.imag)]}
+    if kind is bytes:
+        return {"bytes": base64.b64encode(value).decode()}
+    if isinstance(value, Tensor):
+        return {"tensor": save_tensor(value, path)}
+    if kind is dtype:
+        return {"dtype": value.name}
+    if kind is device:
+        return {"device": str(value)}
+    if depth >= MAX_DEPTH:
+        raise InvalidType(f"save: more than {MAX_DEPTH} containers inside one another at {path!r}")
+
+    def inner(part: Any, name: Any) -> Any:
+        return encode(part, save_tensor, f"{path}.{name}" if path else str(name), depth + 1)
+
+    if kind is list:
+        return [inner(part, i) for i, part in enumerate(value)]
+    if kind in _SEQUENCES:
+        parts = sorted(value, key=repr) if kind in (set, frozenset) else value
+        return {_SEQUENCES[kind]: [inner(part, i) for i, part in enumerate(parts)]}
+    mapping = _MAPPINGS.get(kind) or ("ordered_dict" if isinstance(value, OrderedDict) else None)
+    if mapping:
+        return {mapping: [[inner(k, "key"), inner(v, k)] for k, v in value.items()]}
+    raise InvalidType(
+        f"save: cannot store {kind.__module__}.{kind.__qualname__} at {path or 'the top'!r}; only "
+        "tensors, None, bool, int, float, complex, str, bytes, dtypes, devices and lists, tuples, "
+        "sets and dicts of them can be stored." + _remedy(value)
+    )
+
+
+def _remedy(value: Any) -> str:
+    if hasattr(value, "state_dict"):
+        return " Store its state_dict() instead"
+    if hasattr(value, "dtype") and hasattr(value, "item"):
+        return " Store adjoint.tensor(value), or value.item() for a number"
+    return " Convert it first"
+
+
+def decode(value: Any, load_tensor: Callable[[Any], Any]) -> Any:
+    """The inverse of `encode`; CheckpointError for JSON that `encode` cannot have written."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, list):
+        return [decode(part, load_tensor) for part in value]
+    if not isinstance(value, dict) or len(value) != 1:
+        raise CheckpointError(f"load: the structure holds {value!r:.80}")
+    ((tag, content),) = value.items()
+    try:
+        return _decode_tagged(tag, content, load_tensor)
+    except CheckpointError:
+        raise
+    except (TypeError, ValueError, KeyError, binascii.Error) as error:
+        raise CheckpointError(f"load: the structure holds a malformed {tag!r}: {error}") from error
+
+
+def _decode_tagged(tag: str, content: Any, load_tensor: Callable[[Any], Any]) -> Any:
+    if tag == "tensor":
+        return load_tensor(content)
+    if tag == "float":
+        return float(content)
+    if tag == "complex":
+        real, imaginary = content
+        return complex(float(real), float(imaginary))
+    if tag == "bytes":
+        return base64.b64decode(content, validate=True)
+    if tag == "dtype":
+        return BY_NAME[content]
+    if tag == "device":
+        return device(content)
+    for kind, name in _SEQUENCES.items():
+        if tag == name:
+            return kind(decode(part, load_tensor) for part in content)
+    for kind, name in _MAPPINGS.items():
+        if tag == name:
+            return kind((decode(k, load_tensor), decode(v, load_tensor)) for k, v in content)
+    raise CheckpointError(f"load: the structure holds an unknown kind of value, {tag!r}")

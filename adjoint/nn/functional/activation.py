@@ -1,0 +1,224 @@
+"""Activation functions as `torch.nn.functional` has them: with `inplace` where it does."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from ...core.errors import InvalidArgument
+from ...ops import activation as ops
+from ...ops.activation import (
+    celu_,
+    elu_,
+    gelu,
+    glu,
+    hardshrink,
+    hardtanh_,
+    leaky_relu_,
+    logsigmoid,
+    prelu,
+    relu_,
+    rrelu_,
+    selu_,
+    softplus,
+    softshrink,
+    softsign,
+    tanhshrink,
+    threshold_,
+)
+from ...tensor import Tensor
+
+__all__ = [
+    "celu", "celu_", "elu", "elu_", "gelu", "glu", "gumbel_softmax", "hardshrink", "hardsigmoid",
+    "hardswish", "hardtanh", "hardtanh_", "leaky_relu", "leaky_relu_", "log_softmax", "logsigmoid",
+    "mish", "normalize", "prelu", "relu", "relu6", "relu_", "rrelu", "rrelu_", "selu", "selu_",
+    "sigmoid", "silu", "softmax", "softmin", "softplus", "softshrink", "softsign", "tanh",
+    "tanhshrink", "threshold", "threshold_",
+]  # fmt: skip
+
+
+def _with_inplace(name: str, example: str) -> Callable[..., Any]:
+    """The activation `name` with a last argument `inplace`."""
+    compute = getattr(ops, name)
+
+    def function(input: Tensor, *args: Any, inplace: bool = False, **kwargs: Any) -> Any:
+        if not inplace:
+            return compute(input, *args, **kwargs)
+        change = getattr(input, f"{name}_", None)
+        if change is not None:
+            return change(*args, **kwargs)
+        return input.copy_(compute(input.clone(), *args, **kwargs))
+
+    function.__name__ = function.__qualname__ = name
+    summary = (compute.__doc__ or name).split("\n", 1)[0]
+    function.__doc__ = f"""{summary}
+
+    `inplace` writes the result into `input`.
+
+    Shape: any; the result has the shape of `input`.
+    Dtypes: floating point.
+    Errors: those of `adjoint.{name}`; AutogradError for `inplace` on a leaf that requires grad.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.{name}.html
+
+    >>> {example}
+    """
+    return function
+
+
+_X = "ad.nn.functional.{}(ad.tensor([0.0, 8.0])).tolist()\n    "
+relu = _with_inplace("relu", _X.format("relu") + "[0.0, 8.0]")
+relu6 = _with_inplace("relu6", _X.format("relu6") + "[0.0, 6.0]")
+elu = _with_inplace("elu", _X.format("elu") + "[0.0, 8.0]")
+selu = _with_inplace("selu", "ad.nn.functional.selu(ad.zeros(1)).tolist()\n    [0.0]")
+celu = _with_inplace("celu", _X.format("celu") + "[0.0, 8.0]")
+leaky_relu = _with_inplace("leaky_relu", _X.format("leaky_relu") + "[0.0, 8.0]")
+silu = _with_inplace("silu", "ad.nn.functional.silu(ad.zeros(1)).tolist()\n    [0.0]")
+mish = _with_inplace("mish", "ad.nn.functional.mish(ad.zeros(1)).tolist()\n    [0.0]")
+hardtanh = _with_inplace("hardtanh", _X.format("hardtanh") + "[0.0, 1.0]")
+hardsigmoid = _with_inplace("hardsigmoid", _X.format("hardsigmoid") + "[0.5, 1.0]")
+hardswish = _with_inplace("hardswish", _X.format("hardswish") + "[0.0, 8.0]")
+threshold = _with_inplace(
+    "threshold", "ad.nn.functional.threshold(ad.ones(1), 2, 5).tolist()\n    [5.0]"
+)
+
+
+def rrelu(
+    input: Tensor,
+    lower: float = 1.0 / 8,
+    upper: float = 1.0 / 3,
+    training: bool = False,
+    inplace: bool = False,
+) -> Tensor:
+    """Leaky ReLU whose slope is drawn anew for each element in training, and fixed otherwise.
+
+    Shape: any.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.rrelu.html
+
+    >>> ad.nn.functional.rrelu(ad.ones(1)).tolist()
+    [1.0]
+    """
+    function = rrelu_ if inplace else ops.rrelu
+    result: Tensor = function(input, lower, upper, training)
+    return result
+
+
+def tanh(input: Tensor) -> Tensor:
+    """The hyperbolic tangent of each element; `adjoint.tanh`.
+
+    Shape: any.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.tanh.html
+
+    >>> ad.nn.functional.tanh(ad.zeros(1)).tolist()
+    [0.0]
+    """
+    result: Tensor = input.tanh()
+    return result
+
+
+def sigmoid(input: Tensor) -> Tensor:
+    """1 / (1 + exp(-x)) of each element; `adjoint.sigmoid`.
+
+    Shape: any.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.sigmoid.html
+
+    >>> ad.nn.functional.sigmoid(ad.zeros(1)).tolist()
+    [0.5]
+    """
+    result: Tensor = input.sigmoid()
+    return result
+
+
+def _implicit_dim(name: str, ndim: int) -> int:
+    warnings.warn(
+        f"Implicit dimension choice for {name} has been deprecated. Change the call to include "
+        "dim=X as an argument.",
+        stacklevel=3,
+    )
+    return 0 if ndim in (0, 1, 3) else 1
+
+
+def softmax(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
+) -> Tensor:
+    """exp(x) / sum(exp(x)) along `dim`.
+
+    Shape: any.
+    Errors: IndexingError for a dim out of range.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.softmax.html
+
+    >>> ad.nn.functional.softmax(ad.zeros(2), dim=0).tolist()
+    [0.5, 0.5]
+    """
+    where = _implicit_dim("softmax", input.ndim) if dim is None else dim
+    return ops.softmax(input, where, dtype)  # type: ignore[no-any-return]
+
+
+def log_softmax(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
+) -> Tensor:
+    """log(softmax(x)) along `dim`, computed without overflow.
+
+    Shape: any.
+    Errors: IndexingError for a dim out of range.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.log_softmax.html
+
+    >>> ad.nn.functional.log_softmax(ad.zeros(1), dim=0).tolist()
+    [0.0]
+    """
+    where = _implicit_dim("log_softmax", input.ndim) if dim is None else dim
+    return ops.log_softmax(input, where, dtype)  # type: ignore[no-any-return]
+
+
+def softmin(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
+) -> Tensor:
+    """softmax(-x) along `dim`.
+
+    Shape: any.
+    Errors: IndexingError for a dim out of range.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.softmin.html
+
+    >>> ad.nn.functional.softmin(ad.zeros(2), dim=0).tolist()
+    [0.5, 0.5]
+    """
+    where = _implicit_dim("softmin", input.ndim) if dim is None else dim
+    return ops.softmin(input, where, dtype)  # type: ignore[no-any-return]
+
+
+def gumbel_softmax(
+    logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
+) -> Tensor:
+    """A sample of the Gumbel-Softmax distribution; one-hot in value where `hard`.
+
+    Shape: any.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.gumbel_softmax.html
+
+    >>> ad.nn.functional.gumbel_softmax(ad.zeros(3), hard=True).sum().item()
+    1.0
+    """
+    if tau <= 0:
+        raise InvalidArgument(f"gumbel_softmax: tau must be positive, got {tau}")
+    noise = -logits.detach().clone().exponential_().log()
+    soft: Tensor = ops.softmax((logits + noise) / tau, dim)
+    if not hard:
+        return soft
+    index = soft.argmax(dim, keepdim=True)
+    chosen = soft.detach().new_zeros(soft.shape).scatter_(dim, index, 1.0)
+    return chosen - soft.detach() + soft
+
+
+def normalize(
+    input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Any = None
+) -> Tensor:
+    """`input` divided by its p-norm along `dim`.
+
+    Shape: any.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.normalize.html
+
+    >>> ad.nn.functional.normalize(ad.tensor([[3., 4.]]))
+    tensor([[0.6000, 0.8000]])
+    """
+    norm = input.norm(p, dim, keepdim=True).clamp_min(eps)
+    result: Tensor = input / norm
+    return result if out is None else out.copy_(result)

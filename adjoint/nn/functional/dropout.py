@@ -1,0 +1,151 @@
+"""Dropout in its forms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core.errors import InvalidArgument, ShapeError
+from ...ops.random import dropout_mask
+from ...tensor import Tensor
+
+__all__ = [
+    "alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout",
+]  # fmt: skip
+
+
+def _assert_probability(p: float, name: str) -> None:
+    if not 0.0 <= p <= 1.0:
+        raise InvalidArgument(
+            f"{name}: dropout probability has to be between 0 and 1, but got {p}"
+        )
+
+
+def dropout(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """Zeros each element with probability `p` and scales the others by 1 / (1 - p).
+
+    Shape: any. Without `training`, the input itself.
+    Errors: InvalidArgument for a probability outside 0 to 1.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.dropout.html
+
+    >>> ad.nn.functional.dropout(ad.ones(2), p=1.0)
+    tensor([0., 0.])
+    """
+    _assert_probability(p, "dropout")
+    return _apply(input, p, training, inplace, tuple(input.shape))
+
+
+def _apply(
+    input: Tensor, p: float, training: bool, inplace: bool, shape: tuple[int, ...]
+) -> Tensor:
+    if not training or p == 0 or not input.numel():
+        return input
+    mask = dropout_mask(input, p, shape=shape)
+    result: Any = input.mul_(mask) if inplace else input * mask
+    return result  # type: ignore[no-any-return]
+
+
+def _channels(
+    rank: int, input: Tensor, p: float, training: bool, inplace: bool, name: str
+) -> Tensor:
+    _assert_probability(p, name)
+    if input.ndim not in (rank + 1, rank + 2):
+        raise ShapeError(
+            f"{name}: expected {rank + 1}D or {rank + 2}D input, got shape {tuple(input.shape)}"
+        )
+    return _apply(input, p, training, inplace, (*input.shape[:-rank], *(1,) * rank))
+
+
+def dropout1d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """Zeros whole channels of signals with probability `p`.
+
+    Shapes: (batch, channels, length) or without batch.
+    Errors: ShapeError for other ranks.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.dropout1d.html
+
+    >>> ad.nn.functional.dropout1d(ad.ones(1, 1, 2), p=1.0)
+    tensor([[[0., 0.]]])
+    """
+    return _channels(1, input, p, training, inplace, "dropout1d")
+
+
+def dropout2d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """Zeros whole channels of images with probability `p`.
+
+    Shapes: (batch, channels, height, width) or without batch.
+    Errors: ShapeError for other ranks.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.dropout2d.html
+
+    >>> ad.nn.functional.dropout2d(ad.ones(1, 1, 1, 2), p=1.0)
+    tensor([[[[0., 0.]]]])
+    """
+    return _channels(2, input, p, training, inplace, "dropout2d")
+
+
+def dropout3d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """Zeros whole channels of volumes with probability `p`.
+
+    Shapes: (batch, channels, depth, height, width) or without batch.
+    Errors: ShapeError for other ranks.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.dropout3d.html
+
+    >>> ad.nn.functional.dropout3d(ad.ones(1, 1, 1, 1, 1), p=1.0).item()
+    0.0
+    """
+    return _channels(3, input, p, training, inplace, "dropout3d")
+
+
+_ALPHA = -1.7580993408473766  # -scale * alpha of selu: what it tends to
+
+
+def _alpha(input: Tensor, p: float, training: bool, shape: tuple[int, ...]) -> Tensor:
+    if not training or p == 0 or not input.numel():
+        return input
+    if p == 1:
+        return input * 0
+    keep = dropout_mask(input, p, scale=False, shape=shape)
+    a = ((1 - p) * (1 + p * _ALPHA**2)) ** -0.5
+    result: Any = input * (keep * a) + ((1 - keep) * (a * _ALPHA) - a * _ALPHA * p)
+    return result  # type: ignore[no-any-return]
+
+
+def alpha_dropout(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """Dropout that keeps mean 0 and variance 1 behind selu (Klambauer et al., 2017).
+
+    Shape: any.
+    Errors: InvalidArgument for a probability outside 0 to 1.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.alpha_dropout.html
+
+    >>> ad.nn.functional.alpha_dropout(ad.ones(2), p=1.0, training=True)
+    tensor([0., 0.])
+    """
+    _assert_probability(p, "alpha_dropout")
+    result = _alpha(input, p, training, tuple(input.shape))
+    return input.copy_(result) if inplace and result is not input else result
+
+
+def feature_alpha_dropout(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """Alpha dropout of whole channels.
+
+    Shapes: (batch, channels, ...).
+    Errors: InvalidArgument for a probability outside 0 to 1.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.feature_alpha_dropout.html
+
+    >>> ad.nn.functional.feature_alpha_dropout(ad.ones(1, 2), p=1.0, training=True)
+    tensor([[0., 0.]])
+    """
+    _assert_probability(p, "feature_alpha_dropout")
+    shape = (*input.shape[:2], *(1,) * (input.ndim - 2))
+    result = _alpha(input, p, training, shape)
+    return input.copy_(result) if inplace and result is not input else result

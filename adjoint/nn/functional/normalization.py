@@ -1,0 +1,240 @@
+"""Normalization: batch, layer, group, instance, RMS; as compositions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import adjoint as ad
+
+from ...autograd.modes import no_grad
+from ...core.dtype import LOW_PRECISION, float32
+from ...core.errors import InvalidArgument, ShapeError
+from ...tensor import Tensor
+
+__all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm"]
+
+
+def _wide(x: Tensor) -> Tensor:
+    """float16 and bfloat16 as float32: statistics need the precision."""
+    return x.to(float32) if x.dtype in LOW_PRECISION else x
+
+
+def batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-05,
+) -> Tensor:
+    """Each channel (dimension 1) with mean 0 and variance 1 over the batch, then scaled and
+    shifted; by the running statistics unless `training`, which updates them.
+
+    Shapes: (batch, channels, ...); the other tensors (channels,).
+    Errors: InvalidArgument where training has one value per channel.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.batch_norm.html
+
+    >>> ad.nn.functional.batch_norm(ad.tensor([[1.], [3.]]), None, None, training=True).round()
+    tensor([[-1.],
+            [ 1.]])
+    """
+    if input.ndim < 2:
+        raise ShapeError(
+            f"batch_norm: expected an input of 2 or more dimensions, got {tuple(input.shape)}"
+        )
+    shape = (1, -1) + (1,) * (input.ndim - 2)
+    x = _wide(input)
+    if training or running_mean is None or running_var is None:
+        if not training:
+            raise InvalidArgument(
+                "batch_norm: Expected running_mean and running_var to be defined when training=False"
+            )
+        count = input.numel() // max(input.shape[1], 1)
+        if count == 1:
+            raise InvalidArgument(
+                "batch_norm: Expected more than 1 value per channel when training, got input size "
+                f"{input.shape}"
+            )
+        axes = (0, *range(2, input.ndim))
+        mean = x.mean(axes)
+        centred = x - mean.reshape(shape)
+        variance = (centred * centred).mean(axes)
+        _update_running(running_mean, running_var, mean, variance, momentum, count)
+    else:
+        mean, variance = running_mean, running_var
+        centred = x - mean.reshape(shape)
+    scale = (variance + eps).rsqrt()
+    if weight is not None:
+        scale = scale * weight
+    result = centred * scale.reshape(shape)
+    if bias is not None:
+        result = result + bias.reshape(shape)
+    return result.to(input.dtype)  # type: ignore[no-any-return]
+
+
+def _update_running(
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    mean: Tensor,
+    variance: Tensor,
+    momentum: float,
+    count: int,
+) -> None:
+    """Move the running statistics towards this batch's (its unbiased variance), in place."""
+    with no_grad():
+        if running_mean is not None:
+            running_mean.mul_(1 - momentum).add_(mean.to(running_mean.dtype), alpha=momentum)
+        if running_var is not None:
+            unbiased = momentum * count / (count - 1)
+            running_var.mul_(1 - momentum).add_(variance.to(running_var.dtype), alpha=unbiased)
+
+
+def layer_norm(
+    input: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-05,
+) -> Tensor:
+    """The trailing dimensions `normalized_shape` with mean 0 and variance 1, scaled and shifted.
+
+    Shapes: (..., *normalized_shape); `weight` and `bias` have shape normalized_shape.
+    Errors: ShapeError where the input does not end in normalized_shape.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.layer_norm.html
+
+    >>> ad.nn.functional.layer_norm(ad.tensor([1., 3.]), (2,)).round()
+    tensor([-1.,  1.])
+    """
+    axes = _trailing(input, normalized_shape, "layer_norm", weight, bias)
+    x = _wide(input)
+    centred = x - x.mean(axes, keepdim=True)
+    variance = (centred * centred).mean(axes, keepdim=True)
+    result = centred * (variance + eps).rsqrt()
+    if weight is not None:
+        result = result * weight
+    if bias is not None:
+        result = result + bias
+    return result.to(input.dtype)  # type: ignore[no-any-return]
+
+
+def rms_norm(
+    input: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    eps: float | None = None,
+) -> Tensor:
+    """The trailing dimensions `normalized_shape` divided by their root mean square, then scaled.
+
+    Shapes: (..., *normalized_shape); `weight` has shape normalized_shape.
+    Errors: ShapeError where the input does not end in normalized_shape.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.rms_norm.html
+
+    >>> ad.nn.functional.rms_norm(ad.tensor([3., 3.]), (2,))
+    tensor([1., 1.])
+    """
+    axes = _trailing(input, normalized_shape, "rms_norm", weight, None)
+    x = _wide(input)
+    small = ad.finfo(x.dtype).eps if eps is None else eps
+    result = x * ((x * x).mean(axes, keepdim=True) + small).rsqrt()
+    if weight is not None:
+        result = result * weight
+    return result.to(input.dtype)  # type: ignore[no-any-return]
+
+
+def _trailing(
+    input: Tensor, normalized_shape: Sequence[int], name: str, *parameters: Tensor | None
+) -> tuple[int, ...]:
+    """The axes that `normalized_shape` covers."""
+    shape = tuple(normalized_shape)
+    if not shape or tuple(input.shape[-len(shape) :]) != shape:
+        raise ShapeError(
+            f"{name}: Given normalized_shape={list(shape)}, expected input with shape "
+            f"[*, {', '.join(map(str, shape))}], but got input of size{list(input.shape)}"
+        )
+    for parameter in parameters:
+        if parameter is not None and tuple(parameter.shape) != shape:
+            raise ShapeError(
+                f"{name}: Expected weight and bias to be of same shape as normalized_shape, but "
+                f"got {tuple(parameter.shape)} and normalized_shape={list(shape)}"
+            )
+    return tuple(range(input.ndim - len(shape), input.ndim))
+
+
+def group_norm(
+    input: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-05,
+) -> Tensor:
+    """Groups of channels with mean 0 and variance 1 within each sample, scaled and shifted.
+
+    Shapes: (batch, channels, ...); `weight` and `bias` (channels,).
+    Errors: ShapeError where `num_groups` does not divide the channels.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.group_norm.html
+
+    >>> ad.nn.functional.group_norm(ad.tensor([[1., 3.]]), 1).round()
+    tensor([[-1.,  1.]])
+    """
+    if input.ndim < 2:
+        raise ShapeError(f"group_norm: Expected at least 2 dimensions, got {tuple(input.shape)}")
+    batch, channels = input.shape[:2]
+    if num_groups <= 0 or channels % num_groups:
+        raise ShapeError(
+            f"group_norm: Expected number of channels in input to be divisible by num_groups, but "
+            f"got input of shape {list(input.shape)} and num_groups={num_groups}"
+        )
+    size = channels // max(num_groups, 1) * math.prod(input.shape[2:])
+    x = _wide(input).reshape(batch, num_groups, size)
+    centred = x - x.mean(2, keepdim=True)
+    variance = (centred * centred).mean(2, keepdim=True)
+    result = (centred * (variance + eps).rsqrt()).reshape(input.shape)
+    shape = (1, -1) + (1,) * (input.ndim - 2)
+    if weight is not None:
+        result = result * weight.reshape(shape)
+    if bias is not None:
+        result = result + bias.reshape(shape)
+    return result.to(input.dtype)  # type: ignore[no-any-return]
+
+
+def instance_norm(
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-05,
+) -> Tensor:
+    """Each channel of each sample with mean 0 and variance 1, scaled and shifted.
+
+    Shapes: (batch, channels, ...); the other tensors (channels,).
+    Errors: InvalidArgument where a channel has one value only.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.instance_norm.html
+
+    >>> ad.nn.functional.instance_norm(ad.tensor([[[1., 3.]]])).round()
+    tensor([[[-1.,  1.]]])
+    """
+    if not use_input_stats:
+        return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+    batch, channels = input.shape[:2]
+    count = math.prod(input.shape[2:])
+    if count == 1:
+        raise InvalidArgument(
+            "instance_norm: Expected more than 1 spatial element when training, got input size "
+            f"{input.shape}"
+        )
+    if running_mean is not None or running_var is not None:
+        axes = tuple(range(2, input.ndim))
+        x = _wide(input.detach())
+        mean = x.mean(axes)
+        variance = x.var(axes, correction=0)
+        _update_running(
+            running_mean, running_var, mean.mean(0), variance.mean(0), momentum, count
+        )
+    return group_norm(input, channels, weight, bias, eps)

@@ -1,0 +1,298 @@
+"""Module hooks: where they are kept, and the call of a module that has some."""
+
+from __future__ import annotations
+
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ..autograd.function import Function
+from ..autograd.modes import is_grad_enabled
+from ..core.errors import InvalidArgument
+from ..tensor import RemovableHandle, Tensor
+
+__all__ = [
+    "register_module_forward_hook",
+    "register_module_forward_pre_hook",
+    "register_module_full_backward_hook",
+    "register_module_full_backward_pre_hook",
+]
+
+
+class Entry(NamedTuple):
+    """A registered hook and how to call it."""
+
+    function: Callable[..., Any]
+    with_kwargs: bool = False
+    always_call: bool = False
+
+
+class Hooks:
+    """The hooks around one module's forward and backward; in order of registration."""
+
+    def __init__(self) -> None:
+        self.forward_pre: OrderedDict[int, Entry] = OrderedDict()
+        self.forward: OrderedDict[int, Entry] = OrderedDict()
+        self.backward_pre: OrderedDict[int, Entry] = OrderedDict()
+        self.backward: OrderedDict[int, Entry] = OrderedDict()
+
+    def __bool__(self) -> bool:
+        return bool(self.forward_pre or self.forward or self.backward_pre or self.backward)
+
+
+EVERYWHERE = Hooks()  # hooks on all modules
+
+
+def add(hooks: OrderedDict[int, Any], entry: Any, prepend: bool = False) -> RemovableHandle:
+    """Register `entry`; the handle removes it."""
+    handle = RemovableHandle(hooks)
+    hooks[handle.id] = entry
+    if prepend:
+        hooks.move_to_end(handle.id, last=False)
+    return handle
+
+
+def call_with_hooks(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`module(*args, **kwargs)` with every hook run."""
+    hooks = module._hooks or Hooks()
+    done: set[int] = set()
+    try:
+        return _call(module, hooks, args, kwargs, done)
+    except Exception:
+        for key, entry in (*EVERYWHERE.forward.items(), *hooks.forward.items()):
+            if entry.always_call and key not in done:
+                try:
+                    _after_forward(module, entry, args, kwargs, None)
+                except Exception as error:
+                    warnings.warn(
+                        f"module forward hook with ``always_call=True`` raised an exception that "
+                        f"was silenced as another error was raised in forward: {error}",
+                        stacklevel=2,
+                    )
+        raise
+
+
+def _call(
+    module: Any, hooks: Hooks, args: tuple[Any, ...], kwargs: dict[str, Any], done: set[int]
+) -> Any:
+    for entry in (*EVERYWHERE.forward_pre.values(), *hooks.forward_pre.values()):
+        args, kwargs = _before_forward(module, entry, args, kwargs)
+    backward = None
+    before = (*EVERYWHERE.backward_pre.values(), *hooks.backward_pre.values())
+    after = (*EVERYWHERE.backward.values(), *hooks.backward.values())
+    if before or after:
+        backward = _BackwardHooks(
+            module, [entry.function for entry in before], [entry.function for entry in after]
+        )
+        args = backward.watch_inputs(args)
+    result = module.forward(*args, **kwargs)
+    for key, entry in (*EVERYWHERE.forward.items(), *hooks.forward.items()):
+        done.add(key)
+        replacement = _after_forward(module, entry, args, kwargs, result)
+        if replacement is not None:
+            result = replacement
+    return result if backward is None else backward.watch_outputs(result)
+
+
+def _before_forward(
+    module: Any, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if entry.with_kwargs:
+        found = entry.function(module, args, kwargs)
+        if found is None:
+            return args, kwargs
+        if isinstance(found, tuple) and len(found) == 2:
+            return found
+        raise InvalidArgument(
+            f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got "
+            f"{found}."
+        )
+    found = entry.function(module, args)
+    if found is None:
+        return args, kwargs
+    return (found if isinstance(found, tuple) else (found,)), kwargs
+
+
+def _after_forward(
+    module: Any, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+) -> Any:
+    if entry.with_kwargs:
+        return entry.function(module, args, kwargs, result)
+    return entry.function(module, args, result)
+
+
+# ---- backward ------------------------------------------------------------------------------------
+
+
+class _Watch(Function):
+    """Passes tensors on unchanged, and shows their gradients to `see` on the way back."""
+
+    @staticmethod
+    def forward(ctx: Any, see: Callable[..., Any], *tensors: Any) -> Any:
+        """The tensors themselves."""
+        ctx.set_materialize_grads(False)
+        ctx.see = see
+        return tuple(x.view_as(x) for x in tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        """What `see` makes of them."""
+        return (None, *ctx.see(gradients))
+
+
+class _BackwardHooks:
+    """One call's backward hooks: they run when the gradients of all its inputs are known."""
+
+    def __init__(
+        self, module: Any, before: list[Callable[..., Any]], after: list[Callable[..., Any]]
+    ) -> None:
+        self.module = module
+        self.before = before
+        self.after = after
+        self.grad_outputs: tuple[Any, ...] | None = None
+        self.input_count = 0
+        self.output_count = 0
+        self.watches_inputs = False
+
+    def watch_inputs(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments, with the gradients of the tensors among them watched."""
+        self.input_count = len(args)
+        watched, places = _watch(self._inputs_ready, args)
+        self.watches_inputs = places is not None
+        self.input_places = places or ()
+        return watched
+
+    def watch_outputs(self, result: Any) -> Any:
+        """The result, with the gradients of its tensors watched."""
+        single = not isinstance(result, tuple)
+        values = (result,) if single else result
+        self.output_count = len(values)
+        watched, places = _watch(self._outputs_ready, values)
+        self.output_places = places or ()
+        if single:
+            return watched[0]
+        return type(result)(*watched) if hasattr(result, "_fields") else watched
+
+    def _outputs_ready(self, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
+        packed = _spread(gradients, self.output_places, self.output_count)
+        for hook in self.before:
+            found = hook(self.module, packed)
+            if found is not None:
+                packed = _checked(found, self.output_count, "pre")
+        self.grad_outputs = packed
+        if not self.watches_inputs:
+            for hook in self.after:
+                found = hook(self.module, _spread((), (), self.input_count), packed)
+                if found is not None and any(g is not None for g in found):
+                    raise InvalidArgument(
+                        "Backward hook for Modules where no input requires gradient should always "
+                        "return None or None for all gradients."
+                    )
+            self.grad_outputs = None
+        return tuple(packed[i] for i in self.output_places)
+
+    def _inputs_ready(self, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
+        packed = _spread(gradients, self.input_places, self.input_count)
+        grad_outputs = self.grad_outputs
+        if grad_outputs is None:
+            return gradients
+        for hook in self.after:
+            found = hook(self.module, packed, grad_outputs)
+            if found is not None:
+                packed = _checked(found, self.input_count, "")
+        self.grad_outputs = None
+        return tuple(packed[i] for i in self.input_places)
+
+
+def _watch(see: Any, values: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[int, ...] | None]:
+    """`values` with their tensors watched by `see`, and where those are; None without gradients."""
+    places = tuple(
+        i for i, value in enumerate(values) if isinstance(value, Tensor) and value.requires_grad
+    )
+    if not places or not is_grad_enabled():
+        return values, None
+    tensors = _Watch.apply(see, *(values[i] for i in places))
+    found = list(values)
+    for i, tensor in zip(places, tensors, strict=True):
+        found[i] = tensor
+    return tuple(found), places
+
+
+def _spread(gradients: tuple[Any, ...], places: tuple[int, ...], count: int) -> tuple[Any, ...]:
+    found = [None] * count
+    for i, gradient in zip(places, gradients, strict=True):
+        found[i] = gradient
+    return tuple(found)
+
+
+def _checked(found: Any, count: int, which: str) -> tuple[Any, ...]:
+    result = found if isinstance(found, tuple) else (found,)
+    if len(result) != count:
+        raise InvalidArgument(
+            f"Backward {which}hook returned an invalid number of grads: got {len(result)}, but "
+            f"expected {count}"
+        )
+    return result
+
+
+# ---- hooks on all modules ------------------------------------------------------------------------
+
+
+def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call `hook(module, args)` before the forward of every module.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.modules.module.register_module_forward_pre_hook.html
+
+    >>> names = []
+    >>> hook = lambda m, args: names.append(type(m).__name__)
+    >>> with ad.nn.modules.module.register_module_forward_pre_hook(hook):
+    ...     y = ad.nn.Sequential(ad.nn.Identity())(ad.ones(1))
+    >>> names
+    ['Sequential', 'Identity']
+    """
+    return add(EVERYWHERE.forward_pre, Entry(hook))
+
+
+def register_module_forward_hook(
+    hook: Callable[..., Any], *, with_kwargs: bool = False, always_call: bool = False
+) -> RemovableHandle:
+    """Call `hook(module, args, output)` after the forward of every module.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.modules.module.register_module_forward_hook.html
+
+    >>> names = []
+    >>> hook = lambda m, args, out: names.append(type(m).__name__)
+    >>> with ad.nn.modules.module.register_module_forward_hook(hook):
+    ...     y = ad.nn.Sequential(ad.nn.Identity())(ad.ones(1))
+    >>> names
+    ['Identity', 'Sequential']
+    """
+    return add(EVERYWHERE.forward, Entry(hook, with_kwargs, always_call))
+
+
+def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call `hook(module, grad_output)` before the gradients of every module are computed.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.modules.module.register_module_full_backward_pre_hook.html
+
+    >>> hook = lambda m, grads: print(grads)
+    >>> with ad.nn.modules.module.register_module_full_backward_pre_hook(hook):
+    ...     ad.nn.Identity()(ad.ones(1, requires_grad=True)).backward()
+    (tensor([1.]),)
+    """
+    return add(EVERYWHERE.backward_pre, Entry(hook))
+
+
+def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call `hook(module, grad_input, grad_output)` once the gradients of a module's inputs are
+    known, for every module.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.modules.module.register_module_full_backward_hook.html
+
+    >>> hook = lambda m, grads, outs: print(grads)
+    >>> with ad.nn.modules.module.register_module_full_backward_hook(hook):
+    ...     ad.nn.Identity()(ad.ones(1, requires_grad=True)).backward()
+    (tensor([1.]),)
+    """
+    return add(EVERYWHERE.backward, Entry(hook))

@@ -1,0 +1,252 @@
+"""Batch normalization, and instance normalization, which shares its statistics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import adjoint as ad
+
+from ...core.errors import ShapeError
+from .. import functional as F  # noqa: N812 - the name everyone knows it by
+from .. import init
+from ..parameter import Parameter
+from .module import Module
+
+__all__ = [
+    "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "InstanceNorm1d", "InstanceNorm2d",
+    "InstanceNorm3d",
+]  # fmt: skip
+
+
+class _NormBase(Module):
+    """Scale, shift and running statistics per channel."""
+
+    _version = 2
+    ranks: tuple[int, ...]  # that the input may have
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.num_features = num_features
+        self.eps = eps
+        self.momentum = momentum
+        self.affine = affine
+        self.track_running_stats = track_running_stats
+
+        def empty() -> Any:
+            return ad.empty((num_features,), device=device, dtype=dtype)
+
+        self.register_parameter("weight", Parameter(empty()) if affine else None)
+        self.register_parameter("bias", Parameter(empty()) if affine else None)
+        track = track_running_stats
+        self.register_buffer("running_mean", empty() if track else None)
+        self.register_buffer("running_var", empty() if track else None)
+        self.register_buffer("num_batches_tracked", ad.tensor(0) if track else None)
+        self.reset_parameters()
+
+    def reset_running_stats(self) -> None:
+        """Forget the running statistics: mean 0, variance 1.
+
+        >>> ad.nn.BatchNorm1d(2).reset_running_stats()
+        """
+        if self.track_running_stats:
+            self.running_mean.zero_()
+            self.running_var.fill_(1)
+            self.num_batches_tracked.zero_()
+
+    def reset_parameters(self) -> None:
+        """Scale 1, shift 0, fresh running statistics.
+
+        >>> ad.nn.BatchNorm1d(2).reset_parameters()
+        """
+        self.reset_running_stats()
+        if self.affine:
+            init.ones_(self.weight)
+            init.zeros_(self.bias)
+
+    def _check_input_dim(self, input: Any) -> None:
+        if input.ndim not in self.ranks:
+            expected = " or ".join(f"{rank}D" for rank in self.ranks)
+            raise ShapeError(
+                f"{self._get_name()}: expected {expected} input (got {input.ndim}D input of shape "
+                f"{tuple(input.shape)})"
+            )
+
+    def _update_factor(self) -> float:
+        """How far the running statistics move towards this batch's, after counting the batch."""
+        if not (self.training and self.track_running_stats):
+            return 0.0 if self.momentum is None else self.momentum
+        self.num_batches_tracked.add_(1)
+        if self.momentum is not None:
+            return self.momentum
+        return 1.0 / float(self.num_batches_tracked)  # a plain average over all batches
+
+    def extra_repr(self) -> str:
+        """The settings."""
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
+            f"track_running_stats={self.track_running_stats}"
+        )
+
+    def _load_from_state_dict(
+        self,
+        state_dict: Any,
+        prefix: str,
+        local_metadata: Any,
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        key = prefix + "num_batches_tracked"
+        old = local_metadata.get("version")
+        if self.track_running_stats and (old is None or old < 2) and key not in state_dict:
+            # Version 1 did not have the counter.
+            state_dict[key] = self.num_batches_tracked.detach()
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
+
+
+class _BatchNorm(_NormBase):
+    def forward(self, input: Any) -> Any:
+        """The normalized input; training updates the running statistics."""
+        self._check_input_dim(input)
+        factor = self._update_factor()
+        use_batch = self.training or self.running_mean is None
+        update = not self.training or self.track_running_stats
+        return F.batch_norm(
+            input,
+            self.running_mean if update else None,
+            self.running_var if update else None,
+            self.weight,
+            self.bias,
+            use_batch,
+            factor,
+            self.eps,
+        )
+
+
+class BatchNorm1d(_BatchNorm):
+    """Features (or the channels of signals) with mean 0 and variance 1 over the batch, scaled and
+    shifted; in evaluation mode by running statistics.
+
+    Shapes: (batch, features) or (batch, channels, length).
+    Errors: ShapeError for other ranks; InvalidArgument where training has one value per channel.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.BatchNorm1d.html
+
+    >>> ad.nn.BatchNorm1d(3)(ad.randn(4, 3)).shape
+    adjoint.Size([4, 3])
+    """
+
+    ranks = (2, 3)
+
+
+class BatchNorm2d(_BatchNorm):
+    """Channels of images with mean 0 and variance 1 over the batch, scaled and shifted; in
+    evaluation mode by running statistics.
+
+    Shapes: (batch, channels, height, width).
+    Errors: ShapeError for other ranks; InvalidArgument where training has one value per channel.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.BatchNorm2d.html
+
+    >>> ad.nn.BatchNorm2d(3)(ad.randn(2, 3, 4, 4)).shape
+    adjoint.Size([2, 3, 4, 4])
+    """
+
+    ranks = (4,)
+
+
+class BatchNorm3d(_BatchNorm):
+    """Channels of volumes with mean 0 and variance 1 over the batch, scaled and shifted; in
+    evaluation mode by running statistics.
+
+    Shapes: (batch, channels, depth, height, width).
+    Errors: ShapeError for other ranks; InvalidArgument where training has one value per channel.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.BatchNorm3d.html
+
+    >>> ad.nn.BatchNorm3d(3)(ad.randn(2, 3, 2, 2, 2)).shape
+    adjoint.Size([2, 3, 2, 2, 2])
+    """
+
+    ranks = (5,)
+
+
+class _InstanceNorm(_NormBase):
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        affine: bool = False,
+        track_running_stats: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+
+    def forward(self, input: Any) -> Any:
+        """The normalized input."""
+        self._check_input_dim(input)
+        batched = input if input.ndim == self.ranks[-1] else input.unsqueeze(0)
+        result = F.instance_norm(
+            batched,
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            self.training or not self.track_running_stats,
+            0.0 if self.momentum is None else self.momentum,
+            self.eps,
+        )
+        return result if batched is input else result.squeeze(0)
+
+
+class InstanceNorm1d(_InstanceNorm):
+    """Each channel of each signal with mean 0 and variance 1.
+
+    Shapes: (batch, channels, length) or without batch.
+    Errors: ShapeError for other ranks.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.InstanceNorm1d.html
+
+    >>> ad.nn.InstanceNorm1d(3)(ad.randn(2, 3, 4)).shape
+    adjoint.Size([2, 3, 4])
+    """
+
+    ranks = (2, 3)
+
+
+class InstanceNorm2d(_InstanceNorm):
+    """Each channel of each image with mean 0 and variance 1.
+
+    Shapes: (batch, channels, height, width) or without batch.
+    Errors: ShapeError for other ranks.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.InstanceNorm2d.html
+
+    >>> ad.nn.InstanceNorm2d(3)(ad.randn(2, 3, 4, 4)).shape
+    adjoint.Size([2, 3, 4, 4])
+    """
+
+    ranks = (3, 4)
+
+
+class InstanceNorm3d(_InstanceNorm):
+    """Each channel of each volume with mean 0 and variance 1.
+
+    Shapes: (batch, channels, depth, height, width) or without batch.
+    Errors: ShapeError for other ranks.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.InstanceNorm3d.html
+
+    >>> ad.nn.InstanceNorm3d(3)(ad.randn(2, 3, 2, 2, 2)).shape
+    adjoint.Size([2, 3, 2, 2, 2])
+    """
+
+    ranks = (4, 5)

@@ -1,0 +1,67 @@
+"""Flatten and Unflatten."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core.errors import InvalidType
+from .module import Module
+
+__all__ = ["Flatten", "Unflatten"]
+
+
+class Flatten(Module):
+    """The dimensions from start_dim to end_dim as one.
+
+    Shapes: (batch, a, b, ...) -> (batch, a b ...) with the defaults.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Flatten.html
+
+    >>> ad.nn.Flatten()(ad.zeros(2, 3, 4)).shape
+    adjoint.Size([2, 12])
+    """
+
+    def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
+        super().__init__()
+        self.start_dim = start_dim
+        self.end_dim = end_dim
+
+    def forward(self, input: Any) -> Any:
+        """The flattened input."""
+        return input.flatten(self.start_dim, self.end_dim)
+
+    def extra_repr(self) -> str:
+        """The dimensions."""
+        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
+
+
+class Unflatten(Module):
+    """One dimension as several.
+
+    Shapes: dimension `dim` becomes `unflattened_size`.
+    Errors: InvalidType where the size is no tuple of ints.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Unflatten.html
+
+    >>> ad.nn.Unflatten(1, (3, 4))(ad.zeros(2, 12)).shape
+    adjoint.Size([2, 3, 4])
+    """
+
+    def __init__(self, dim: int, unflattened_size: Any) -> None:
+        super().__init__()
+        if not isinstance(dim, int):
+            raise InvalidType(f"Unflatten: expected int for dim, got {type(dim).__name__}")
+        if not isinstance(unflattened_size, (tuple, list)) or not all(
+            isinstance(size, int) for size in unflattened_size
+        ):
+            raise InvalidType(
+                f"Unflatten: unflattened_size must be tuple of ints, but found {unflattened_size!r}"
+            )
+        self.dim = dim
+        self.unflattened_size = unflattened_size
+
+    def forward(self, input: Any) -> Any:
+        """The input with the dimension split."""
+        return input.unflatten(self.dim, self.unflattened_size)
+
+    def extra_repr(self) -> str:
+        """The dimension and its new sizes."""
+        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"

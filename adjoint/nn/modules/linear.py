@@ -1,0 +1,133 @@
+"""Identity, Linear, Bilinear."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import adjoint as ad
+
+from .. import functional as F  # noqa: N812 - the name everyone knows it by
+from .. import init
+from ..parameter import Parameter
+from .module import Module
+
+__all__ = ["Bilinear", "Identity", "Linear"]
+
+
+class Identity(Module):
+    """Returns its input; takes and ignores any arguments.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Identity.html
+
+    >>> ad.nn.Identity(54)(3)
+    3
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
+
+    def forward(self, input: Any) -> Any:
+        """The input."""
+        return input
+
+
+class Linear(Module):
+    """input @ weight.T + bias.
+
+    Shapes: (..., in_features) -> (..., out_features).
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Linear.html
+
+    >>> ad.nn.Linear(20, 30)(ad.zeros(128, 20)).shape
+    adjoint.Size([128, 30])
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.in_features = in_features
+        self.out_features = out_features
+        self.weight = Parameter(ad.empty((out_features, in_features), device=device, dtype=dtype))
+        self.register_parameter(
+            "bias", Parameter(ad.empty((out_features,), device=device, dtype=dtype)) if bias else None
+        )
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new initial values: uniform within 1/sqrt(in_features).
+
+        >>> ad.nn.Linear(2, 2).reset_parameters()
+        """
+        init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+        if self.bias is not None:
+            init.uniform_bound_(self.bias, self.in_features)
+
+    def forward(self, input: Any) -> Any:
+        """The affine map."""
+        return F.linear(input, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        """The sizes."""
+        return (
+            f"in_features={self.in_features}, out_features={self.out_features}, "
+            f"bias={self.bias is not None}"
+        )
+
+
+class Bilinear(Module):
+    """x1^T weight x2 + bias, for each output feature.
+
+    Shapes: (..., in1_features), (..., in2_features) -> (..., out_features).
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Bilinear.html
+
+    >>> ad.nn.Bilinear(2, 3, 4)(ad.zeros(5, 2), ad.zeros(5, 3)).shape
+    adjoint.Size([5, 4])
+    """
+
+    def __init__(
+        self,
+        in1_features: int,
+        in2_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.in1_features = in1_features
+        self.in2_features = in2_features
+        self.out_features = out_features
+        self.weight = Parameter(
+            ad.empty((out_features, in1_features, in2_features), device=device, dtype=dtype)
+        )
+        self.register_parameter(
+            "bias", Parameter(ad.empty((out_features,), device=device, dtype=dtype)) if bias else None
+        )
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new initial values: uniform within 1/sqrt(in1_features).
+
+        >>> ad.nn.Bilinear(2, 2, 2).reset_parameters()
+        """
+        bound = 1 / math.sqrt(self.weight.shape[1])
+        init.uniform_(self.weight, -bound, bound)
+        if self.bias is not None:
+            init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, input1: Any, input2: Any) -> Any:
+        """The bilinear form."""
+        return F.bilinear(input1, input2, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        """The sizes."""
+        return (
+            f"in1_features={self.in1_features}, in2_features={self.in2_features}, "
+            f"out_features={self.out_features}, bias={self.bias is not None}"
+        )

@@ -1,0 +1,179 @@
+"""Layer, group and RMS normalization."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import adjoint as ad
+
+from ...core.errors import InvalidArgument
+from .. import functional as F  # noqa: N812 - the name everyone knows it by
+from .. import init
+from ..parameter import Parameter
+from .module import Module
+
+__all__ = ["GroupNorm", "LayerNorm", "RMSNorm"]
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    return (value,) if isinstance(value, int) else tuple(value)
+
+
+class LayerNorm(Module):
+    """The trailing dimensions normalized_shape with mean 0 and variance 1, scaled and shifted.
+
+    Shapes: (..., *normalized_shape).
+    Errors: ShapeError where the input does not end in normalized_shape.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.LayerNorm.html
+
+    >>> ad.nn.LayerNorm(4)(ad.randn(2, 4)).shape
+    adjoint.Size([2, 4])
+    """
+
+    def __init__(
+        self,
+        normalized_shape: Any,
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.normalized_shape = _shape(normalized_shape)
+        self.eps = eps
+        self.elementwise_affine = elementwise_affine
+
+        def parameter(wanted: bool) -> Any:
+            if not wanted:
+                return None
+            return Parameter(ad.empty(self.normalized_shape, device=device, dtype=dtype))
+
+        self.register_parameter("weight", parameter(elementwise_affine))
+        self.register_parameter("bias", parameter(elementwise_affine and bias))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Scale 1, shift 0.
+
+        >>> ad.nn.LayerNorm(2).reset_parameters()
+        """
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+    def forward(self, input: Any) -> Any:
+        """The normalized input."""
+        return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        """The settings."""
+        return (
+            f"{self.normalized_shape}, eps={self.eps}, "
+            f"elementwise_affine={self.elementwise_affine}, bias={self.bias is not None}"
+        )
+
+
+class RMSNorm(Module):
+    """The trailing dimensions normalized_shape divided by their root mean square, then scaled.
+
+    Shapes: (..., *normalized_shape).
+    Errors: ShapeError where the input does not end in normalized_shape.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.RMSNorm.html
+
+    >>> ad.nn.RMSNorm(4)(ad.randn(2, 4)).shape
+    adjoint.Size([2, 4])
+    """
+
+    def __init__(
+        self,
+        normalized_shape: Any,
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.normalized_shape = _shape(normalized_shape)
+        self.eps = eps
+        self.elementwise_affine = elementwise_affine
+        weight = ad.empty(self.normalized_shape, device=device, dtype=dtype)
+        self.register_parameter("weight", Parameter(weight) if elementwise_affine else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Scale 1.
+
+        >>> ad.nn.RMSNorm(2).reset_parameters()
+        """
+        if self.weight is not None:
+            init.ones_(self.weight)
+
+    def forward(self, input: Any) -> Any:
+        """The normalized input."""
+        return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
+
+    def extra_repr(self) -> str:
+        """The settings."""
+        return (
+            f"{self.normalized_shape}, eps={self.eps}, "
+            f"elementwise_affine={self.elementwise_affine}"
+        )
+
+
+class GroupNorm(Module):
+    """Groups of channels with mean 0 and variance 1 within each sample, scaled and shifted.
+
+    Shapes: (batch, channels, ...).
+    Errors: InvalidArgument where num_groups does not divide num_channels.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.GroupNorm.html
+
+    >>> ad.nn.GroupNorm(2, 4)(ad.randn(2, 4, 3)).shape
+    adjoint.Size([2, 4, 3])
+    """
+
+    def __init__(
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        if num_channels % num_groups:
+            raise InvalidArgument(
+                f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})"
+            )
+        self.num_groups = num_groups
+        self.num_channels = num_channels
+        self.eps = eps
+        self.affine = affine
+
+        def parameter() -> Any:
+            if not affine:
+                return None
+            return Parameter(ad.empty((num_channels,), device=device, dtype=dtype))
+
+        self.register_parameter("weight", parameter())
+        self.register_parameter("bias", parameter())
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Scale 1, shift 0.
+
+        >>> ad.nn.GroupNorm(1, 2).reset_parameters()
+        """
+        if self.affine:
+            init.ones_(self.weight)
+            init.zeros_(self.bias)
+
+    def forward(self, input: Any) -> Any:
+        """The normalized input."""
+        return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        """The settings."""
+        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"

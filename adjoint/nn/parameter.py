@@ -1,0 +1,91 @@
+"""Parameter and Buffer: tensors that a Module registers by themselves when assigned to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.errors import AutogradError, InvalidType
+from ..tensor import Tensor, adopt
+
+__all__ = ["Buffer", "Parameter"]
+
+
+def _detached(data: Any, name: str) -> Tensor:
+    """`data` without history, sharing its storage and its version."""
+    if data is None:
+        return Tensor()
+    if not isinstance(data, Tensor):
+        raise InvalidType(
+            f"{name}: expected a Tensor, got {type(data).__name__}; make one with adjoint.tensor"
+        )
+    return data.detach()
+
+
+class Parameter(Tensor):
+    """A tensor that is a module's parameter: assigning it to a Module registers it.
+
+    Shapes: that of `data`, whose storage it shares.
+    Errors: InvalidType where `data` is not a tensor; AutogradError for integers that should
+    require grad.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.parameter.Parameter.html
+
+    >>> ad.nn.Parameter(ad.ones(2))
+    Parameter containing:
+    tensor([1., 1.], requires_grad=True)
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, data: Any = None, requires_grad: bool = True) -> Any:
+        """See the class."""
+        parameter = adopt(cls, _detached(data, "Parameter"))
+        return parameter.requires_grad_() if requires_grad else parameter
+
+    def __init__(self, data: Any = None, requires_grad: bool = True) -> None:
+        """See the class; `__new__` does the work."""
+
+    def __repr__(self) -> str:
+        return "Parameter containing:\n" + super().__repr__()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return _copy(self, memo, self.requires_grad)
+
+
+class Buffer(Tensor):
+    """A tensor that is a module's state without being learned: assigning it registers a buffer.
+
+    Shapes: that of `data`, whose storage it shares. `persistent` buffers are part of `state_dict`.
+    Errors: InvalidType where `data` is not a tensor.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.parameter.Buffer.html
+
+    >>> m = ad.nn.Module()
+    >>> m.count = ad.nn.Buffer(ad.zeros(1))
+    >>> list(m.state_dict())
+    ['count']
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, data: Any = None, *, persistent: bool = True) -> Any:
+        """See the class."""
+        buffer = adopt(cls, _detached(data, "Buffer"))
+        buffer.persistent = persistent
+        return buffer
+
+    def __init__(self, data: Any = None, *, persistent: bool = True) -> None:
+        """See the class; `__new__` does the work."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return _copy(self, memo, self.requires_grad)
+
+
+def _copy(source: Any, memo: dict[int, Any], requires_grad: bool) -> Any:
+    """A deep copy: data and attributes, not the gradient."""
+    if id(source) in memo:
+        return memo[id(source)]
+    if not source.is_leaf:
+        raise AutogradError("deepcopy: a parameter with history cannot be copied; detach() first")
+    copied = adopt(type(source), source.detach().clone())
+    copied.__dict__.update(source.__dict__)
+    memo[id(source)] = copied
+    return copied.requires_grad_() if requires_grad else copied

@@ -1,0 +1,113 @@
+"""Bounding gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import adjoint as ad
+
+from ...core.errors import InvalidArgument
+from ...tensor import Tensor
+
+__all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
+
+
+def _listed(parameters: Any) -> list[Any]:
+    return [parameters] if isinstance(parameters, Tensor) else list(parameters)
+
+
+def _gradients(parameters: Any) -> list[Any]:
+    return [p.grad for p in _listed(parameters) if p.grad is not None]
+
+
+@ad.no_grad()
+def get_total_norm(
+    tensors: Any,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Any:
+    """The norm of all tensors taken together as one vector.
+
+    Errors: InvalidArgument where it is not finite, if asked to.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.get_total_norm.html
+
+    >>> ad.nn.utils.get_total_norm([ad.tensor([3.]), ad.tensor([4.])]).item()
+    5.0
+    """
+    values = _listed(tensors)
+    if not values:
+        return ad.tensor(0.0)
+    p = float(norm_type)
+    norms = ad.stack([value.detach().norm(p) for value in values])
+    total = norms.norm(p)
+    if error_if_nonfinite and not bool(total.isfinite()):
+        raise InvalidArgument(
+            f"The total norm of order {p} for gradients from `parameters` is non-finite, so it "
+            "cannot be clipped. To disable this error and scale the gradients by the non-finite "
+            "norm anyway, set `error_if_nonfinite=False`"
+        )
+    return total
+
+
+@ad.no_grad()
+def clip_grads_with_norm_(
+    parameters: Any, max_norm: float, total_norm: Any, foreach: bool | None = None
+) -> None:
+    """Scale the gradients in place so that a total norm of `total_norm` becomes at most max_norm.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.clip_grads_with_norm_.html
+
+    >>> p = ad.ones(1, requires_grad=True)
+    >>> p.sum().backward()
+    >>> ad.nn.utils.clip_grads_with_norm_(p, 1.0, ad.tensor(2.0))
+    >>> round(p.grad.item(), 4)
+    0.5
+    """
+    factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
+    for gradient in _gradients(parameters):
+        gradient.mul_(factor.to(gradient.dtype))
+
+
+def clip_grad_norm_(
+    parameters: Any,
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Any:
+    """Scale all gradients in place so that their total norm is at most max_norm; returns that norm
+    as it was before.
+
+    Errors: InvalidArgument where it is not finite, if asked to.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.clip_grad_norm_.html
+
+    >>> p = ad.tensor([3.0, 4.0], requires_grad=True)
+    >>> (p * p / 2).sum().backward()
+    >>> ad.nn.utils.clip_grad_norm_([p], 1.0), p.grad
+    (tensor(5.), tensor([0.6000, 0.8000]))
+    """
+    kept = _listed(parameters)
+    total = get_total_norm(_gradients(kept), norm_type, error_if_nonfinite)
+    clip_grads_with_norm_(kept, max_norm, total)
+    return total
+
+
+@ad.no_grad()
+def clip_grad_value_(
+    parameters: Iterable[Any] | Any, clip_value: float, foreach: bool | None = None
+) -> None:
+    """Bound each element of the gradients to [-clip_value, clip_value], in place.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.clip_grad_value_.html
+
+    >>> p = ad.ones(1, requires_grad=True)
+    >>> (5 * p).sum().backward()
+    >>> ad.nn.utils.clip_grad_value_(p, 2.0)
+    >>> p.grad
+    tensor([2.])
+    """
+    bound = float(clip_value)
+    for gradient in _gradients(parameters):
+        gradient.clamp_(-bound, bound)

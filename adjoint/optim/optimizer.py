@@ -1,0 +1,484 @@
+"""Optimizer: parameter groups, per-parameter state, hooks, state dicts."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
+from typing import Any, ClassVar
+
+from ..autograd.modes import enable_grad, set_grad_enabled
+from ..core.errors import CheckpointError, InvalidArgument, InvalidType
+from ..tensor import RemovableHandle, Tensor
+
+__all__ = [
+    "Optimizer",
+    "register_optimizer_step_post_hook",
+    "register_optimizer_step_pre_hook",
+]
+
+
+class _Required:
+    """Marks a default that the user must give."""
+
+    def __repr__(self) -> str:
+        return "<required parameter>"
+
+
+required = _Required()
+
+_before_any: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+_after_any: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+
+
+def _add(hooks: OrderedDict[int, Any], hook: Any, prepend: bool = False) -> RemovableHandle:
+    handle = RemovableHandle(hooks)
+    hooks[handle.id] = hook
+    if prepend:
+        hooks.move_to_end(handle.id, last=False)
+    return handle
+
+
+def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call `hook(optimizer, args, kwargs)` before every step of every optimizer.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.register_step_pre_hook.html
+
+    >>> with ad.optim.optimizer.register_optimizer_step_pre_hook(lambda o, a, k: print("step")):
+    ...     ad.optim.SGD([ad.nn.Parameter(ad.ones(1))], lr=0.1).step()
+    step
+    """
+    return _add(_before_any, hook)
+
+
+def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call `hook(optimizer, args, kwargs)` after every step of every optimizer.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.register_step_post_hook.html
+
+    >>> with ad.optim.optimizer.register_optimizer_step_post_hook(lambda o, a, k: print("done")):
+    ...     ad.optim.SGD([ad.nn.Parameter(ad.ones(1))], lr=0.1).step()
+    done
+    """
+    return _add(_after_any, hook)
+
+
+class Optimizer:
+    """Base of optimizers: a subclass calls `super().__init__(params, defaults)` and defines
+    `update(group, parameters)`, or `step` itself.
+
+    Parameters without a gradient, and those that were frozen, are skipped.
+
+    Errors: InvalidArgument for no parameters or a duplicate one; InvalidType for anything but
+    tensors.
+    Source: https://docs.pytorch.org/docs/stable/optim.html#torch.optim.Optimizer
+
+    >>> class Descent(ad.optim.Optimizer):
+    ...     def __init__(self, params, lr): super().__init__(params, {"lr": lr})
+    ...     def update(self, group, parameters):
+    ...         for p in parameters: p.sub_(p.grad * group["lr"])
+    >>> p = ad.nn.Parameter(ad.ones(1))
+    >>> p.sum().backward()
+    >>> Descent([p], lr=0.25).step()
+    >>> p.item()
+    0.75
+    """
+
+    _hook_kinds: ClassVar[tuple[str, ...]] = (
+        "before_step", "after_step", "before_save", "after_save", "before_load", "after_load",
+    )  # fmt: skip
+    state: defaultdict[Any, Any]
+    param_groups: list[dict[str, Any]]
+    _has_stepped = False  # schedules warn where they step first
+
+    def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
+        self.defaults = defaults
+        self._make_hooks()
+        if isinstance(params, Tensor):
+            raise InvalidType(
+                f"params argument given to the optimizer should be an iterable of Tensors or dicts, "
+                f"but got {type(params).__name__}; put it in a list"
+            )
+        self.state = defaultdict(dict)
+        self.param_groups = []
+        groups = list(params)
+        if not groups:
+            raise InvalidArgument("optimizer got an empty parameter list")
+        if not isinstance(groups[0], dict):
+            groups = [{"params": groups}]
+        for group in groups:
+            self.add_param_group(dict(group) if isinstance(group, dict) else group)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "step" in cls.__dict__:
+            cls.step = _with_hooks(cls.step)  # type: ignore[method-assign]
+
+    def _make_hooks(self) -> None:
+        self._hooks: dict[str, OrderedDict[int, Any]] = {
+            kind: OrderedDict() for kind in self._hook_kinds
+        }
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"defaults": self.defaults, "state": self.state, "param_groups": self.param_groups}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if "_hooks" not in self.__dict__:
+            self._make_hooks()
+        for group in self.param_groups:  # options that a newer version has added
+            for name, value in self.defaults.items():
+                group.setdefault(name, value)
+
+    def __repr__(self) -> str:
+        text = f"{type(self).__name__} ("
+        for i, group in enumerate(self.param_groups):
+            text += f"\nParameter Group {i}\n"
+            for key in sorted(group):
+                if key != "params":
+                    text += f"    {key}: {group[key]}\n"
+        return text + ")"
+
+    # ---- groups ------------------------------------------------------------------------------
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add parameters with options of their own.
+
+        Errors: InvalidType for anything but a dict of tensors; InvalidArgument for a parameter
+        that is no leaf or is in another group.
+        Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.add_param_group.html
+
+        >>> optimizer = ad.optim.SGD([ad.nn.Parameter(ad.ones(1))], lr=0.1)
+        >>> optimizer.add_param_group({"params": [ad.nn.Parameter(ad.ones(1))], "lr": 0.5})
+        >>> [group["lr"] for group in optimizer.param_groups]
+        [0.1, 0.5]
+        """
+        if not isinstance(param_group, dict):
+            raise InvalidType(f"param_group must be a dict, but got {type(param_group).__name__}")
+        param_group["params"] = self._listed(param_group["params"], param_group)
+        for name, default in self.defaults.items():
+            if default is required and name not in param_group:
+                raise InvalidArgument(
+                    f"parameter group didn't specify a value of required optimization parameter "
+                    f"{name}"
+                )
+            param_group.setdefault(name, default)
+        new = [id(p) for p in param_group["params"]]
+        if len(set(new)) != len(new):
+            raise InvalidArgument(
+                "optimizer contains a parameter group with duplicate parameters; pass each once"
+            )
+        old = {id(p) for group in self.param_groups for p in group["params"]}
+        if not old.isdisjoint(new):
+            raise InvalidArgument("some parameters appear in more than one parameter group")
+        self.param_groups.append(param_group)
+
+    def _listed(self, params: Any, group: dict[str, Any]) -> list[Any]:
+        """The parameters as a list; names from `named_parameters()` go to `group`."""
+        if isinstance(params, Tensor):
+            params = [params]
+        elif isinstance(params, (set, frozenset)):
+            raise InvalidType(
+                "optimizer parameters need to be organized in ordered collections, but the "
+                "ordering of tensors in sets will change between runs. Please use a list instead."
+            )
+        found = list(params)
+        if found and all(isinstance(p, tuple) and len(p) == 2 for p in found):
+            group["param_names"] = [name for name, _ in found]
+            found = [p for _, p in found]
+        for p in found:
+            if not isinstance(p, Tensor):
+                raise InvalidType(f"optimizer can only optimize Tensors, but one of the params is "
+                                  f"{type(p).__name__}")  # fmt: skip
+            if not (self.defaults.get("differentiable") or p.is_leaf or p.retains_grad):
+                raise InvalidArgument(
+                    f"can't optimize a non-leaf Tensor (shape {tuple(p.shape)}); pass the tensors "
+                    "that it was computed from"
+                )
+        return found
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop the gradients of all parameters, or fill them with zeros.
+
+        Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html
+
+        >>> p = ad.nn.Parameter(ad.ones(1))
+        >>> p.sum().backward()
+        >>> ad.optim.SGD([p], lr=0.1).zero_grad()
+        >>> p.grad is None
+        True
+        """
+        for group in self.param_groups:
+            for p in group["params"]:
+                g = p.grad
+                if g is None:
+                    continue
+                if set_to_none:
+                    p.grad = None
+                elif g.grad_fn is not None:
+                    p.grad = g.detach().zero_()
+                else:
+                    g.requires_grad_(False).zero_()
+
+    # ---- the step ----------------------------------------------------------------------------
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Change the parameters once by their gradients.
+
+        `closure` clears the gradients, computes the loss, calls backward and returns the loss,
+        which `step` returns.
+
+        Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.step.html
+
+        >>> p = ad.nn.Parameter(ad.ones(1))
+        >>> p.sum().backward()
+        >>> ad.optim.SGD([p], lr=0.25).step()
+        >>> p.item()
+        0.75
+        """
+        loss = None
+        with set_grad_enabled(bool(self.defaults.get("differentiable", False))):
+            if closure is not None:
+                with enable_grad():
+                    loss = closure()
+            for group in self.param_groups:
+                parameters = [
+                    p for p in group["params"] if p.grad is not None and p.requires_grad
+                ]
+                if parameters:
+                    self.update(group, parameters)
+        return loss
+
+    def update(self, group: dict[str, Any], parameters: list[Any]) -> None:
+        """Change the group's parameters that have a gradient; subclasses define it.
+
+        >>> ad.optim.SGD([ad.nn.Parameter(ad.ones(1))], lr=0.1).update({}, [])
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define update, or step")
+
+    def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(optimizer, args, kwargs)` before each step; it may return other arguments.
+
+        Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.register_step_pre_hook.html
+
+        >>> optimizer = ad.optim.SGD([ad.nn.Parameter(ad.ones(1))], lr=0.1)
+        >>> handle = optimizer.register_step_pre_hook(lambda o, args, kwargs: print("before"))
+        >>> optimizer.step()
+        before
+        """
+        return _add(self._hooks["before_step"], hook)
+
+    def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(optimizer, args, kwargs)` after each step.
+
+        Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.register_step_post_hook.html
+
+        >>> optimizer = ad.optim.SGD([ad.nn.Parameter(ad.ones(1))], lr=0.1)
+        >>> handle = optimizer.register_step_post_hook(lambda o, args, kwargs: print("after"))
+        >>> optimizer.step()
+        after
+        """
+        return _add(self._hooks["after_step"], hook)
+
+    # ---- state dict --------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state of all parameters, which are numbered, and the groups' options.
+
+        Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.state_dict.html
+
+        >>> optimizer = ad.optim.SGD([ad.nn.Parameter(ad.ones(1))], lr=0.1)
+        >>> optimizer.state_dict()["param_groups"][0]["params"]
+        [0]
+        """
+        for hook in self._hooks["before_save"].values():
+            hook(self)
+        numbers = {id(p): i for i, p in enumerate(self._parameters())}
+        groups = [
+            {**group, "params": [numbers[id(p)] for p in group["params"]]}
+            for group in self.param_groups
+        ]
+        state = {
+            (numbers[id(key)] if isinstance(key, Tensor) else key): value
+            for key, value in self.state.items()
+        }
+        result: dict[str, Any] = {"state": state, "param_groups": groups}
+        for hook in self._hooks["after_save"].values():
+            changed = hook(self, result)
+            if changed is not None:
+                result = changed
+        return result
+
+    def _parameters(self) -> Iterable[Any]:
+        return chain.from_iterable(group["params"] for group in self.param_groups)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take over the state and the options that `state_dict` gave; tensors are copied.
+
+        Errors: CheckpointError (a ValueError) where the groups do not match.
+        Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.load_state_dict.html
+
+        >>> p = ad.nn.Parameter(ad.ones(1))
+        >>> a, b = ad.optim.SGD([p], lr=0.1), ad.optim.SGD([p], lr=0.9)
+        >>> b.load_state_dict(a.state_dict())
+        >>> b.param_groups[0]["lr"]
+        0.1
+        """
+        state_dict = dict(state_dict)
+        for hook in self._hooks["before_load"].values():
+            changed = hook(self, state_dict)
+            if changed is not None:
+                state_dict = changed
+        saved = state_dict["param_groups"]
+        if len(saved) != len(self.param_groups):
+            raise CheckpointError(
+                f"loaded state dict has a different number of parameter groups: {len(saved)}, the "
+                f"optimizer has {len(self.param_groups)}"
+            )
+        for i, (old, new) in enumerate(zip(self.param_groups, saved, strict=True)):
+            if len(old["params"]) != len(new["params"]):
+                raise CheckpointError(
+                    f"loaded state dict contains a parameter group that doesn't match the size of "
+                    f"optimizer's group: group {i} has {len(new['params'])} parameters, the "
+                    f"optimizer's has {len(old['params'])}"
+                )
+        keys = chain.from_iterable(group["params"] for group in saved)
+        by_key = dict(zip(keys, self._parameters(), strict=True))
+        state: defaultdict[Any, Any] = defaultdict(dict)
+        for key, value in state_dict["state"].items():
+            if key in by_key:
+                state[by_key[key]] = _like(value, by_key[key])
+            else:
+                state[key] = copy.deepcopy(value)
+        groups = []
+        for old, new in zip(self.param_groups, saved, strict=True):
+            group = {k: copy.deepcopy(v) for k, v in new.items() if k != "params"}
+            group["params"] = old["params"]
+            if "param_names" in old and "param_names" not in group:
+                group["param_names"] = old["param_names"]
+            groups.append(group)
+        self.__setstate__({"state": state, "param_groups": groups})
+        for hook in self._hooks["after_load"].values():
+            hook(self)
+
+    def register_state_dict_pre_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """Call `hook(optimizer)` before `state_dict` collects.
+
+        Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.register_state_dict_pre_hook.html
+
+        >>> optimizer = ad.optim.SGD([ad.nn.Parameter(ad.ones(1))], lr=0.1)
+        >>> handle = optimizer.register_state_dict_pre_hook(lambda o: print("saving"))
+        >>> _ = optimizer.state_dict()
+        saving
+        """
+        return _add(self._hooks["before_save"], hook, prepend)
+
+    def register_state_dict_post_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """Call `hook(optimizer, state_dict)` after `state_dict` collected; it may return another.
+
+        Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.register_state_dict_post_hook.html
+
+        >>> optimizer = ad.optim.SGD([ad.nn.Parameter(ad.ones(1))], lr=0.1)
+        >>> handle = optimizer.register_state_dict_post_hook(lambda o, s: {"version": 2, **s})
+        >>> optimizer.state_dict()["version"]
+        2
+        """
+        return _add(self._hooks["after_save"], hook, prepend)
+
+    def register_load_state_dict_pre_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """Call `hook(optimizer, state_dict)` before loading; it may return another.
+
+        Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.register_load_state_dict_pre_hook.html
+
+        >>> optimizer = ad.optim.SGD([ad.nn.Parameter(ad.ones(1))], lr=0.1)
+        >>> handle = optimizer.register_load_state_dict_pre_hook(lambda o, s: print("loading"))
+        >>> optimizer.load_state_dict(optimizer.state_dict())
+        loading
+        """
+        return _add(self._hooks["before_load"], hook, prepend)
+
+    def register_load_state_dict_post_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """Call `hook(optimizer)` after loading.
+
+        Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.register_load_state_dict_post_hook.html
+
+        >>> optimizer = ad.optim.SGD([ad.nn.Parameter(ad.ones(1))], lr=0.1)
+        >>> handle = optimizer.register_load_state_dict_post_hook(lambda o: print("loaded"))
+        >>> optimizer.load_state_dict(optimizer.state_dict())
+        loaded
+        """
+        return _add(self._hooks["after_load"], hook, prepend)
+
+
+def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
+    """`step` with the hooks around it; cheap where there are none."""
+    if getattr(step, "runs_hooks", False):
+        return step
+
+    @functools.wraps(step)
+    def with_hooks(self: Any, *args: Any, **kwargs: Any) -> Any:
+        before, after = self._hooks["before_step"], self._hooks["after_step"]
+        for hook in (*_before_any.values(), *before.values()):
+            changed = hook(self, args, kwargs)
+            if changed is None:
+                continue
+            if not (isinstance(changed, tuple) and len(changed) == 2):
+                raise InvalidType(
+                    f"{step} must return None or a tuple of (new_args, new_kwargs), but got "
+                    f"{changed}."
+                )
+            args, kwargs = changed
+        self._has_stepped = True
+        result = step(self, *args, **kwargs)
+        for hook in (*after.values(), *_after_any.values()):
+            hook(self, args, kwargs)
+        return result
+
+    setattr(with_hooks, "runs_hooks", True)  # noqa: B010 - functions have no such attribute
+    return with_hooks
+
+
+Optimizer.step = _with_hooks(Optimizer.step)  # type: ignore[method-assign]
+
+
+def _like(value: Any, p: Tensor, key: str = "") -> Any:
+    """A copy of state `value`; floating-point tensors get the parameter's dtype and device."""
+    if isinstance(value, Tensor):
+        if key == "step" or not p.is_floating_point():
+            return value.detach().clone()
+        return value.detach().clone().to(device=p.device, dtype=p.dtype)
+    if isinstance(value, Mapping):
+        return {k: _like(v, p, k) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_like(v, p) for v in value)
+    return copy.deepcopy(value)
+
+
+def assert_options(**options: Any) -> None:
+    """Refuse a learning rate, epsilon, weight decay, ... below zero."""
+    names = {"lr": "learning rate", "eps": "epsilon value", "weight_decay": "weight_decay value"}
+    for name, value in options.items():
+        if isinstance(value, (int, float)) and not value >= 0:
+            raise InvalidArgument(f"Invalid {names.get(name, f'{name} value')}: {value}")
+
+
+def assert_betas(betas: tuple[float, ...]) -> None:
+    """Refuse a decay rate outside [0, 1)."""
+    for i, beta in enumerate(betas):
+        if not 0.0 <= float(beta) < 1.0:
+            raise InvalidArgument(f"Invalid beta parameter at index {i}: {beta}")
+
+
+def as_float(value: Any) -> float:
+    """A number, also out of a tensor (a learning rate may be one)."""
+    return float(value)
