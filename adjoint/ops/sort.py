@@ -167,11 +167,9 @@ class TopPlaces(Ranking):
         key = order_key(xp.ascontiguousarray(x), self.largest)
         last = xp.partition(key, k - 1, axis=-1)[..., k - 1 : k]
         part = xp.nonzero((key <= last).ravel())[0]
-        if part.size == last.size * k:
-            part = part.reshape((*x.shape[:-1], k)) % n
-        else:  # more elements than k, since some equal the last one
-            part = ranked_places(x, -1, self.largest, k - 1)[..., :k]
-            part = xp.sort(part, axis=-1)  # so that the sort below leaves equal ones in place
+        if part.size > last.size * k:  # some equal the last one: the first of them are wanted
+            return xp.moveaxis(ranked_places(x, -1, self.largest)[..., :k], -1, self.axis)
+        part = part.reshape((*x.shape[:-1], k)) % n
         order = ranked_places(xp.take_along_axis(x, part, -1), -1, self.largest)
         return xp.moveaxis(xp.take_along_axis(part, order, -1), -1, self.axis)
 
