@@ -12,12 +12,13 @@ from ..core.errors import DTypeError, InvalidArgument
 from ..core.handle import Handle
 from ..core.op import Sample, apply, public
 from .comparison import where
-from .functions import RECIPROCAL, RSQRT, SQRT, SQUARE, log
+from .functions import exp2, log, reciprocal, rsqrt, sqrt, square
 from .pointwise import (
     ANALYTIC,
     BINARY_DOC,
     INTEGERS,
     NUMBERS,
+    PLAIN,
     REAL,
     Elementwise,
     alias,
@@ -25,9 +26,11 @@ from .pointwise import (
     assert_tensor,
     binary,
     conj,
+    fitting,
     operand,
     promoted,
     publish,
+    to_out,
     unary,
     widen,
 )
@@ -78,6 +81,7 @@ class Mul(Elementwise):
     """
 
     ufunc = "multiply"
+    wide_numbers = True
     needs = ("x2", "x1")
     samples = binary_samples(dtypes=FLOATS + INTS + COMPLEX)
 
@@ -91,6 +95,7 @@ class TrueDivide(Elementwise):
 
     ufunc = "divide"
     kinds = ANALYTIC
+    wide_numbers = True
     needs = ("x2", "x1 x2")
     samples = binary_samples(dtypes=FLOATS + COMPLEX, low2=0.5)
 
@@ -128,9 +133,9 @@ _add = binary(ADD, name="add")
 _div = binary(DIV, name="div", floating=True)
 
 
-def _scaled(name: str, input: Any, other: Any, alpha: Any) -> Any:
-    """alpha * other, where alpha fits the dtype of the result."""
-    common = common_dtype((operand(input), operand(other)), name)
+def _add_scaled(name: str, input: Any, other: Any, alpha: Any) -> Any:
+    """input + alpha * other, rounded once, where alpha fits the dtype of the result."""
+    common, values = promote(name, operand(input), operand(other))
     if isinstance(alpha, bool) and common is not dt.bool_:
         raise DTypeError(f"{name}: Boolean alpha only supported for Boolean results, not {common}")
     if common.category < 2 and not isinstance(alpha, int):
@@ -139,8 +144,10 @@ def _scaled(name: str, input: Any, other: Any, alpha: Any) -> Any:
             f"number, got {alpha!r}"
         )
     if common is dt.bool_:
-        return other * bool(alpha)
-    return other * alpha
+        if name == "sub":
+            assert_kind(name, common, NUMBERS)
+        return add(input, mul(other, bool(alpha)))
+    return apply(ADDCMUL, *values, 1, fitting(alpha, common))
 
 
 @public(inplace=True)
@@ -156,13 +163,16 @@ def add(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Tensor:
     tensor([21., 42.])
     """
     if alpha != 1:
-        other = _scaled("add", input, other, alpha)
+        return to_out(_add_scaled("add", input, other, alpha), out, "add")
     result: Tensor = _add(input, other, out=out)
     return result
 
 
 def _sub_general(input: Any, other: Any) -> Any:
-    if any(isinstance(x, Handle) and x.dtype is dt.bool_ for x in (input, other)):
+    if any(
+        x.dtype is dt.bool_ if isinstance(x, Handle) else isinstance(x, bool)
+        for x in (input, other)
+    ):
         raise DTypeError(
             "sub: Subtraction, the `-` operator, with a bool tensor is not supported. If you "
             "are trying to invert a mask, use the `~` or `logical_not()` operator instead; for the "
@@ -187,7 +197,7 @@ def sub(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Tensor:
     tensor([-2., -1.])
     """
     if alpha != 1:
-        other = _scaled("sub", input, other, alpha)
+        return to_out(_add_scaled("sub", input, other, -alpha), out, "sub")
     result: Tensor = _sub(input, other, out=out)
     return result
 
@@ -231,9 +241,9 @@ def positive(input: Any) -> Tensor:
 
 
 def _assert_no_zero(name: str, xp: Any, x1: Any, x2: Any) -> None:
-    """Integers cannot be divided by zero."""
-    kind = x1.dtype.kind if hasattr(x1, "dtype") else x2.dtype.kind
-    if kind in "iu" and not bool(xp.all(x2)):
+    """Integers cannot be divided by zero (where there are any to divide)."""
+    array = x1 if hasattr(x1, "dtype") else x2
+    if array.dtype.kind in "iu" and array.size and not bool(xp.all(x2)):
         raise InvalidArgument(
             f"{name}: ZeroDivisionError: an integer divided by zero; divide floats, or replace the "
             "zeros first"
@@ -244,7 +254,7 @@ class FloorDivide(Elementwise):
     """The quotient of two tensors, rounded down."""
 
     kinds = REAL
-    differentiable = True
+    wide_numbers = True
     needs = ""
     samples = binary_samples(
         dtypes=(*FLOATS[:2], dt.int64, dt.int32), low=-9, high=9, low2=1.2, high2=4, gradients=False
@@ -270,6 +280,7 @@ class TruncDivide(Elementwise):
     """The quotient of two tensors, rounded towards zero."""
 
     kinds = REAL
+    wide_numbers = True
     needs = ""
     samples = binary_samples(
         dtypes=(*FLOATS[:2], dt.int64, dt.int32), low=-9, high=9, low2=1.2, high2=4, gradients=False
@@ -523,11 +534,11 @@ def _growth(x: Any, exponent: Any, y: Any) -> Any:
 
 
 POW = Pow()
-_SPECIAL_POWERS = {2: SQUARE, 0.5: SQRT, -1: RECIPROCAL, -0.5: RSQRT}
+_SPECIAL_POWERS: dict[float, Any] = {2: square, 0.5: sqrt, -1: reciprocal, -0.5: rsqrt}
 
 
-@public(inplace=True, out=True)
-def pow(input: Any, exponent: Any) -> Tensor:
+@public(inplace=True)
+def pow(input: Any, exponent: Any, *, out: Any = None) -> Tensor:
     """`input` to the power of `exponent`.
 
     Shapes: `input` and `exponent` broadcast; one of them may be a Python number.
@@ -539,33 +550,33 @@ def pow(input: Any, exponent: Any) -> Tensor:
     >>> ad.pow(ad.tensor([1., 2., 3.]), 2)
     tensor([1., 4., 9.])
     """
+    if type(exponent) in (int, float):
+        special = _SPECIAL_POWERS.get(exponent)
+        if special is not None and isinstance(input, Handle) and input._data.dtype in PLAIN:
+            return special(input, out=out)  # type: ignore[no-any-return]
+    return to_out(_pow(operand(input), operand(exponent)), out, "pow")  # type: ignore[no-any-return]
+
+
+def _pow(input: Any, exponent: Any) -> Any:
     if isinstance(exponent, Handle):
         base, exponent = promoted("pow", POW, (input, exponent), kinds=NUMBERS)
-        result: Tensor = apply(POW, base, exponent)
-        return result
-    if not isinstance(exponent, (int, float, complex)):
-        assert_tensor("pow", operand(exponent), "exponent")
-        return pow(input, operand(exponent))
+        return apply(POW, base, exponent)
     assert_tensor("pow", input)
     common = common_dtype((input, exponent), "pow")
     if common is dt.bool_:
         raise DTypeError('pow: "pow" not implemented for bool; convert with .int()')
+    special = None
     if common.category == 1:
-        if exponent < 0:  # type: ignore[operator]
+        if exponent < 0:
             raise InvalidArgument(
                 f"pow: Integers to negative integer powers are not allowed, got exponent "
                 f"{exponent}; convert the tensor with .float()"
             )
-        if exponent == 2:
-            result = apply(SQUARE, cast(input, common))
-            return result
-    else:
+        special = square if exponent == 2 else None
+    elif not isinstance(exponent, complex):
         special = _SPECIAL_POWERS.get(exponent)
-        if special is not None:
-            result = apply(special, cast(input, common))
-            return result
-    result = apply(POW, cast(input, common), number(exponent, common))
-    return result
+    base = cast(input, common)
+    return special(base) if special else apply(POW, base, fitting(exponent, common))
 
 
 @public(inplace=True, out=True)
@@ -593,17 +604,16 @@ def ldexp(input: Any, other: Any) -> Tensor:
     """input * 2**other.
 
     Shapes: `input` and `other` broadcast.
-    Dtypes: integers become the default floating-point dtype.
+    Dtypes: the promoted dtype of the inputs; integers become the default floating-point dtype.
     Errors: ShapeError where the shapes do not broadcast.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.ldexp.html
 
     >>> ad.ldexp(ad.tensor([1.]), ad.tensor([1, 2, 3]))
     tensor([2., 4., 8.])
     """
-    if not isinstance(other, Handle):
-        result: Tensor = mul(input, 2.0**other)
-        return result
-    result = mul(input, pow(2.0, other))
+    values = promoted("ldexp", MUL, (input, other), floating=True)
+    factor = exp2(values[1]) if isinstance(values[1], Handle) else 2.0 ** values[1]
+    result: Tensor = mul(values[0], factor)
     return result
 
 
@@ -643,6 +653,8 @@ class Addcmul(Elementwise):
 
     def compute(self, xp: Any, x1: Any, x2: Any, x3: Any, value: Any) -> Any:
         """As written."""
+        if not hasattr(x3, "dtype"):
+            return xp.add(x1, xp.multiply(x2, x3 * value))
         product = xp.multiply(x2, x3)
         return xp.add(x1, product if value == 1 else product * value)
 

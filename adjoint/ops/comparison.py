@@ -23,6 +23,7 @@ from .pointwise import (
     binary,
     operand,
     promoted,
+    to_out,
     unary,
     widen,
 )
@@ -471,8 +472,8 @@ class Where(Elementwise):
 WHERE = Where()
 
 
-@public(method=False, out=True)
-def where(condition: Any, input: Any = None, other: Any = None) -> Any:
+@public(method=False)
+def where(condition: Any, input: Any = None, other: Any = None, *, out: Any = None) -> Any:
     """The elements of `input` where `condition` is true, of `other` where it is not.
 
     With a condition alone: the indices of its true elements, one tensor per dimension.
@@ -487,23 +488,24 @@ def where(condition: Any, input: Any = None, other: Any = None) -> Any:
     >>> ad.where(x > 0, x, 0)
     tensor([1., 0.])
     """
-    assert_tensor("where", condition, "condition")
     if input is None and other is None:
+        assert_tensor("where", condition, "condition")
         return condition.nonzero(as_tuple=True)
     if input is None or other is None:
         raise InvalidType("where: needs both `input` and `other`, or neither")
-    found = condition.dtype
-    if found is dt.uint8:
-        condition = ne(condition, 0)
-    elif found is not dt.bool_:
-        WHERE.infer(condition.spec)
-    if (
-        isinstance(input, Handle)
-        and isinstance(other, Handle)
-        and input._data.dtype is other._data.dtype
-    ):
-        return apply(WHERE, condition, input, other)
-    return apply(WHERE, condition, *promoted("where", WHERE, (input, other)))
+    if not isinstance(condition, Handle) or condition.dtype is not dt.bool_:
+        condition = _condition(condition)
+    if isinstance(other, Handle) and not isinstance(input, Handle):
+        x2, x1 = promoted("where", WHERE, (other, input))  # the tensor first has a shorter way
+    else:
+        x1, x2 = promoted("where", WHERE, (input, other))
+    return to_out(apply(WHERE, condition, x1, x2), out, "where")
+
+
+def _condition(condition: Any) -> Any:
+    """A bool tensor from what `where` takes; uint8 has been used for it."""
+    assert_tensor("where", condition, "condition")
+    return ne(condition, 0) if condition.dtype is dt.uint8 else WHERE.infer(condition.spec)
 
 
 @public(method="where", inplace=False)
@@ -704,8 +706,8 @@ def _crossed(x1: Any, x2: Any, compare: Any) -> Any:
 CLAMP, CLAMP_MIN, CLAMP_MAX = Clamp(), ClampMin(), ClampMax()
 
 
-@public(inplace=True, out=True)
-def clamp(input: Any, min: Any = None, max: Any = None) -> Tensor:
+@public(inplace=True)
+def clamp(input: Any, min: Any = None, max: Any = None, *, out: Any = None) -> Tensor:
     """The elements, kept between `min` and `max`: numbers, tensors, or None for no bound.
 
     Shapes: input and bounds broadcast.
@@ -718,24 +720,22 @@ def clamp(input: Any, min: Any = None, max: Any = None) -> Tensor:
     """
     if min is None or max is None:
         if min is not None:
-            return _bounded("clamp", CLAMP_MIN, input, min)
+            return clamp_min(input, min, out=out)
         if max is not None:
-            return _bounded("clamp", CLAMP_MAX, input, max)
+            return clamp_max(input, max, out=out)
         raise InvalidArgument("clamp: At least one of 'min' or 'max' must not be None")
-    return _bounded("clamp", CLAMP, input, min, max)
-
-
-def _bounded(name: str, op: Elementwise, input: Any, *bounds: Any) -> Tensor:
-    assert_tensor(name, input)
-    result: Tensor = apply(op, *promoted(name, op, (input, *bounds), kinds=ORDERED))
-    return result
+    if not isinstance(input, Handle):
+        assert_tensor("clamp", input)
+    result: Tensor = apply(CLAMP, *promoted("clamp", CLAMP, (input, min, max), kinds=ORDERED))
+    return result if out is None else to_out(result, out, "clamp")  # type: ignore[no-any-return]
 
 
 clip = alias(clamp, "clip")
+_clamp_min, _clamp_max = binary(CLAMP_MIN), binary(CLAMP_MAX)
 
 
-@public(inplace=True, out=True)
-def clamp_min(input: Any, min: Any) -> Tensor:
+@public(inplace=True)
+def clamp_min(input: Any, min: Any, *, out: Any = None) -> Tensor:
     """The elements, raised to `min` where they are smaller.
 
     Shapes: input and bound broadcast.
@@ -746,11 +746,11 @@ def clamp_min(input: Any, min: Any) -> Tensor:
     >>> ad.clamp_min(ad.tensor([-2., 2.]), 0)
     tensor([0., 2.])
     """
-    return _bounded("clamp_min", CLAMP_MIN, input, min)
+    return _clamp_min(input, min, out=out)  # type: ignore[no-any-return]
 
 
-@public(inplace=True, out=True)
-def clamp_max(input: Any, max: Any) -> Tensor:
+@public(inplace=True)
+def clamp_max(input: Any, max: Any, *, out: Any = None) -> Tensor:
     """The elements, lowered to `max` where they are greater.
 
     Shapes: input and bound broadcast.
@@ -761,7 +761,7 @@ def clamp_max(input: Any, max: Any) -> Tensor:
     >>> ad.clamp_max(ad.tensor([-2., 2.]), 0)
     tensor([-2.,  0.])
     """
-    return _bounded("clamp_max", CLAMP_MAX, input, max)
+    return _clamp_max(input, max, out=out)  # type: ignore[no-any-return]
 
 
 # ---- whole tensors compared ----------------------------------------------------------------------

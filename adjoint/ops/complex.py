@@ -14,7 +14,7 @@ from ..core.op import METHODS, Op, Sample, apply, public
 from ..core.spec import Spec, broadcast_shapes
 from .comparison import eq, where
 from .functions import cos, sin, square
-from .pointwise import ANALYTIC, COMPLEX_ONLY, FLOATING, Elementwise, assert_tensor
+from .pointwise import ANALYTIC, COMPLEX_ONLY, FLOATING, Elementwise, assert_tensor, to_out
 from .promotion import cast
 from .samples import COMPLEX, FLOATS, array, binary_samples, strided, unary_samples
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "angle", "complex", "conj", "conj_physical", "imag", "is_complex", "is_conj",
-    "is_floating_point", "is_neg", "is_signed", "isreal", "polar", "real", "resolve_conj", "resolve_neg",
-    "view_as_complex", "view_as_real",
+    "is_floating_point", "is_neg", "is_signed", "isreal", "polar", "real", "resolve_conj",
+    "resolve_neg", "view_as_complex", "view_as_real",
 ]  # fmt: skip
 
 
-# ---- parts ---------------------------------------------------------------------------------------
+# ---- parts --------------------------------------------------------------------------------------
 
 
 class Part(Elementwise, abstract=True):
@@ -281,14 +281,7 @@ def complex(real: Any, imag: Any, *, out: Any = None) -> Tensor:
             f"complex: Expected object of scalar type {real.dtype} but got scalar type "
             f"{imag.dtype} for second argument; convert one with .to()"
         )
-    return _to_out(apply(COMPLEX_OP, real, imag), out, "complex")
-
-
-def _to_out(result: Any, out: Any, name: str) -> Tensor:
-    from ..core.op import write_out
-
-    written: Tensor = result if out is None else write_out(result, out, name)
-    return written
+    return to_out(apply(COMPLEX_OP, real, imag), out, "complex")
 
 
 @public(method=False)
@@ -310,7 +303,7 @@ def polar(abs: Any, angle: Any, *, out: Any = None) -> Tensor:
             "polar: Expected both inputs to be floating-point tensors of one dtype, got "
             f"{abs.dtype} and {angle.dtype}; convert one with .to()"
         )
-    return _to_out(complex(abs * cos(angle), abs * sin(angle)), out, "polar")
+    return to_out(complex(abs * cos(angle), abs * sin(angle)), out, "polar")
 
 
 # ---- angles --------------------------------------------------------------------------------------

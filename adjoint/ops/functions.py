@@ -4,6 +4,7 @@ functions of two that go with them.
 
 from __future__ import annotations
 
+import builtins
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -872,6 +873,40 @@ class Round(Rounding):
     samples = _rounding_samples()
 
 
+@dataclass(frozen=True)
+class RoundDecimals(Elementwise):
+    """Each element rounded to a number of decimals (before the point where negative)."""
+
+    decimals: int
+    kinds: ClassVar[str] = FLOATING
+    needs = ""
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """The rounded multiple, divided again."""
+        scale = 10.0 ** math.fabs(self.decimals)
+        return xp.rint(x * scale) / scale if self.decimals > 0 else xp.rint(x / scale) * scale
+
+    def gradient(self, g: Tensor) -> tuple[Any, ...]:
+        """Zero: the function is piecewise constant."""
+        return (g.new_zeros(g.shape),)
+
+    def reference(self, x: Any) -> Any:
+        """Python's own, which rounds the decimal number itself."""
+        values = [builtins.round(v, self.decimals) for v in widen(x).ravel().tolist()]
+        return np.array(values, np.float64).reshape(x.shape)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """Decimals on both sides of the point."""
+        for decimals in (1, 2, -1):
+            for dtype in FLOATS:
+                x = array((2, 3), dtype, -30, 30)
+                yield Sample(cls(decimals), (x,), f"{decimals}-{dtype.name}", 2e-2)
+        yield Sample(cls(1), (array(()),), "0-d")
+        yield Sample(cls(1), (array((0, 3)),), "empty")
+        yield Sample(cls(1), (strided(array((3, 4))),), "strided")
+
+
 floor, ceil, trunc = (unary(op, floating=False) for op in (Floor(), Ceil(), Trunc()))
 fix = alias(trunc, "fix")
 _round = unary(Round(), floating=False, name="round")
@@ -893,12 +928,7 @@ def round(input: Tensor, *, decimals: int = 0) -> Tensor:
         return result
     assert_tensor("round", input)
     assert_kind("round", input.dtype, FLOATING)
-    scale = 10.0 ** builtin_abs(decimals)
-    result = _round(input * scale) / scale if decimals > 0 else _round(input / scale) * scale
-    return result
-
-
-builtin_abs = math.fabs
+    return apply(RoundDecimals(decimals), input)  # type: ignore[no-any-return]
 
 
 @public(inplace=True, out=True)
@@ -980,5 +1010,4 @@ def nan_to_num(
         limits.max if posinf is None else float(posinf),
         limits.min if neginf is None else float(neginf),
     )
-    result = apply(op, input)
-    return result
+    return apply(op, input)  # type: ignore[no-any-return]

@@ -8,13 +8,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..core import dtype as dt
+from ..core import op as core_op
 from ..core.errors import DTypeError, InvalidType
 from ..core.handle import Handle
 from ..core.op import FUNCTIONS, INPLACE, METHODS, SHORTCUTS, Op, apply
 from ..core.op import _with_out as with_out
 from ..core.spec import Spec, broadcast_shapes
 from . import creation
-from .promotion import cast, promote
+from .promotion import cast, number, promote
 
 PYTORCH = "https://docs.pytorch.org/docs/stable/generated/torch."
 
@@ -28,6 +29,9 @@ class Elementwise(Op, abstract=True):
     ufunc: ClassVar[str]  # the function's name in a backend namespace
     result: ClassVar[str] = "same"  # the output's dtype: "same" as the inputs', "bool" or "real"
     kinds: ClassVar[str] = ANY  # what dtypes it takes: bool, signed (i), unsigned, float, complex
+    # Whether a number beside float16 or bfloat16 keeps its precision, as it does in PyTorch for
+    # products and quotients; otherwise it takes part as the nearest value of that dtype.
+    wide_numbers: ClassVar[bool] = False
 
     def infer(self, *specs: Any) -> Spec:
         """The broadcast shape; all tensor inputs have one dtype already."""
@@ -109,22 +113,41 @@ def operand(x: Any) -> Any:
     return creation.wrap(x) if isinstance(x, np.ndarray) else x
 
 
+PLAIN = frozenset((dt.float32.numpy, dt.float64.numpy))
+_NUMBERS = frozenset((int, float))
+
+
 def promoted(
     name: str, op: Op, values: tuple[Any, ...], *, floating: bool = False, kinds: str = ""
 ) -> list[Any]:
     """The operands of `op` brought to their common dtype, which must be one of `kinds`."""
+    first = values[0]
+    if isinstance(first, Handle) and (d := first._data.dtype) in PLAIN and "f" in (kinds or "f"):
+        for v in values:
+            if not (v._data.dtype is d if isinstance(v, Handle) else type(v) in _NUMBERS):
+                break
+        else:
+            return list(values)  # the usual case: nothing to convert
     common, operands = promote(name, *map(operand, values), floating=floating)
     if kinds:
         assert_kind(name, common, kinds)
-    if (op.exact and common in dt.LOW_PRECISION) or not any(
-        isinstance(v, Handle) for v in operands
-    ):
-        # A number takes part as the value that the narrow dtype has for it.
-        operands = [
-            v if isinstance(v, Handle) else creation.wrap(np.asarray(v, common.numpy))
-            for v in operands
-        ]
+    narrow = common in dt.LOW_PRECISION and not getattr(op, "wide_numbers", False)
+    if narrow or not any(isinstance(v, Handle) for v in operands):
+        with np.errstate(over="ignore"):
+            return [
+                v if isinstance(v, Handle) else creation.wrap(np.asarray(v).astype(common.numpy))
+                for v in operands
+            ]
     return operands
+
+
+def fitting(value: Any, to: dt.dtype) -> Any:
+    """A Python number as an array of dtype `to` takes it: for narrow dtypes, its nearest value."""
+    value = number(value, to)
+    if to in dt.LOW_PRECISION:
+        with np.errstate(over="ignore"):
+            return float(np.asarray(value).astype(to.numpy))
+    return value
 
 
 def unary(op: Any, floating: bool = True, inplace: bool = True, name: str = "") -> Any:
@@ -208,6 +231,11 @@ def alias(function: Callable[..., Any], name: str, inplace: bool = True) -> Any:
     if inplace:
         INPLACE[f"{name}_"] = function
     return function
+
+
+def to_out(result: Any, out: Any, name: str) -> Any:
+    """`result`, or `out` with it written where that is given."""
+    return result if out is None else core_op.write_out(result, out, name)
 
 
 def conj(x: Any) -> Any:
