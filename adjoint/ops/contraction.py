@@ -234,7 +234,7 @@ def _assert_sizes(terms: list[Term]) -> None:
                 raise ShapeError(
                     f"einsum: operands do not broadcast with remapped shapes: subscript {label} "
                     f"has size {size} for operand {i} which does not broadcast with previously "
-                    f"seen size {known}"
+                    f"seen size {known}; give equal sizes one letter"
                 )
             sizes[label] = size if known == 1 else known
 
@@ -274,7 +274,8 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     if isinstance(dims, int):
         if not 0 <= dims <= min(a.ndim, b.ndim):
             raise InvalidArgument(
-                f"tensordot: expects dims >= 0 and at most {min(a.ndim, b.ndim)}, but got dims={dims}"
+                f"tensordot: expects dims >= 0 and at most {min(a.ndim, b.ndim)}, but got "
+                f"dims={dims}"
             )
         first, second = list(range(a.ndim - dims, a.ndim)), list(range(dims))
     else:

@@ -1,4 +1,4 @@
-"""Convolution, its two transposes, and `unfold`/`fold`."""
+"""Convolution and its two transposes; re-exports pooling and `unfold`/`fold`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from ..core import dtype as dt
 from ..core.errors import DTypeError, InvalidArgument, ShapeError
 from ..core.op import Op, Sample, apply, public
 from ..core.spec import Spec
-from . import pooling
+from . import averaging, pooling
+from .averaging import *  # noqa: F403 - re-exported
 from .elementwise import conj
-from .pooling import *
+from .pooling import *  # noqa: F403 - re-exported
 from .samples import array, strided
 from .windows import Pairs, Sizes, batched, per_dimension, window_count
 
@@ -28,6 +29,7 @@ __all__ = [
     "conv_transpose1d",
     "conv_transpose2d",
     "conv_transpose3d",
+    *averaging.__all__,
     *pooling.__all__,
 ]
 
@@ -402,7 +404,7 @@ def conv2d(
 
     `padding` is an int, one per dimension, 'valid' (none) or 'same' (the output keeps the size).
 
-    Shapes: (batch, in, height, width) or without batch, weight (out, in / groups, kh, kw), bias (out,).
+    Shapes: (batch, in, height, width) or without batch, weight (out, in / groups, kh, kw).
     Dtypes: all of one dtype.
     Errors: ShapeError where channels differ or the kernel is larger than the padded input.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.conv2d.html
@@ -532,7 +534,7 @@ def conv_transpose2d(
 ) -> Tensor:
     """The transpose of `conv2d` in its input: each pixel spreads a kernel.
 
-    Shapes: (batch, in, height, width) or without batch, weight (in, out / groups, kh, kw), bias (out,).
+    Shapes: (batch, in, height, width) or without batch, weight (in, out / groups, kh, kw).
     Dtypes: all of one dtype.
     Errors: ShapeError where channels differ; InvalidArgument for an output padding too large.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.conv_transpose2d.html

@@ -12,7 +12,7 @@ from ..core.errors import InvalidArgument, LinalgError, ShapeError
 from ..core.op import FUNCTIONS, apply, public
 from ..core.spec import normalize_axis, prod
 from . import contraction
-from .contraction import *
+from .contraction import *  # noqa: F403 - re-exported
 from .decomposition import (
     QR,
     SVD,

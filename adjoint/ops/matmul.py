@@ -51,8 +51,8 @@ class MatMul(Op):
             raise ShapeError(f"matmul: needs at least 2 dimensions, got {a} @ {b}")
         if x1.dtype is not x2.dtype:
             raise DTypeError(
-                f"matmul: expected both to have the same dtype, but got: {x1.dtype} and {x2.dtype}; "
-                "convert one with .to()"
+                f"matmul: expected both to have the same dtype, but got: {x1.dtype} and "
+                f"{x2.dtype}; convert one with .to()"
             )
         if a[-1] != b[-2]:
             raise ShapeError(
@@ -231,7 +231,7 @@ LINEAR = Linear()
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input @ weight.T + bias.
 
-    Shapes: (..., in) with weight (out, in) and bias (out,) gives (..., out); weight (in,) gives (...).
+    Shapes: (..., in), weight (out, in) and bias (out,) give (..., out); weight (in,) gives (...).
     Dtypes: all of one dtype.
     Errors: ShapeError where the inner sizes differ; DTypeError where the dtypes do.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.linear.html
@@ -291,7 +291,8 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     if input.shape[0] != mat2.shape[0]:
         raise ShapeError(
             f"bmm: Expected size for first two dimensions of batch2 tensor to be: "
-            f"[{input.shape[0]}, {input.shape[2]}] but got: {list(mat2.shape[:2])}; matmul broadcasts"
+            f"[{input.shape[0]}, {input.shape[2]}] but got: "
+            f"{list(mat2.shape[:2])}; matmul broadcasts"
         )
     return product("bmm", input, mat2)
 
@@ -406,7 +407,7 @@ def ger(input: Tensor, vec2: Tensor) -> Tensor:
 
 
 def _weighted(input: Tensor, beta: Any, added: Tensor, alpha: Any, name: str) -> Tensor:
-    """beta * input + alpha * added, of the shape of `added`; `input` is not read where beta is 0."""
+    """beta * input + alpha * added, in the shape of `added`; `input` is not read for beta 0."""
     if broadcast_shapes(input.shape, added.shape, op=name) != added.shape:
         raise ShapeError(
             f"{name}: The expanded size of the tensor {list(added.shape)} must match the existing "

@@ -63,7 +63,8 @@ def _windows(op: Pool, x: Any, fill: Any) -> Any:
     )
     pads = [(lo, max(hi, 0)) for lo, hi in op.padding]
     padded = np.pad(x[(..., *keep)], [(0, 0)] * lead + pads, constant_values=fill)
-    result = np.empty((*x.shape[:lead], *count, int(np.prod(op.kernel))), x.dtype)
+    places = int(np.prod(op.kernel))
+    result = np.empty((*x.shape[:lead], *count, places), x.dtype)
     for place in np.ndindex(*count):
         window = padded[
             (
@@ -74,9 +75,7 @@ def _windows(op: Pool, x: Any, fill: Any) -> Any:
                 ),
             )
         ]
-        result[(*(slice(None),) * lead, *place)] = window.reshape(
-            *x.shape[:lead], int(np.prod(op.kernel))
-        )
+        result[(*(slice(None),) * lead, *place)] = window.reshape(*x.shape[:lead], places)
     return result
 
 
@@ -325,7 +324,7 @@ def max_pool2d(
 ) -> Any:
     """The largest element of each window over the last two dimensions.
 
-    Shapes: (batch, channels, height, width) or without batch; `stride` is `kernel_size` unless given.
+    Shapes: (batch, channels, height, width) or without batch; `stride`: as `kernel_size`.
     Dtypes: any real; the indices into height * width, where asked for, are int64.
     Errors: ShapeError where no window fits; InvalidArgument for too much padding.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_pool2d.html
@@ -348,7 +347,7 @@ def max_pool3d(
 ) -> Any:
     """The largest element of each window over the last three dimensions.
 
-    Shapes: (batch, channels, depth, height, width) or without batch; `stride` is `kernel_size` unless given.
+    Shapes: (batch, channels, depth, height, width) or without batch; `stride`: as `kernel_size`.
     Dtypes: any real; the indices into depth * height * width, where asked for, are int64.
     Errors: ShapeError where no window fits; InvalidArgument for too much padding.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_pool3d.html

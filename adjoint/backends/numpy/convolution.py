@@ -333,3 +333,66 @@ def max_pool_select(
     for i, (_, part) in enumerate(windows.shifted(_pad(h, padding, 0))):
         np.copyto(result, part, where=winners == i)
     return result
+
+
+@extra
+def sum_pool(x: Any, kernel: Sizes, stride: Sizes, padding: Pairs, count: Sizes) -> Any:
+    """The sum of each window, along one axis after another."""
+    y = _pad(x, padding, 0)
+    first = x.ndim - len(kernel)
+    for i, (k, s, c) in enumerate(zip(kernel, stride, count, strict=True)):
+        lead = (slice(None),) * (first + i)
+        parts = [y[(*lead, slice(p, p + (c - 1) * s + 1, s))] for p in range(k)]
+        y = parts[0] + parts[1] if k > 1 else parts[0]
+        for part in parts[2:]:
+            y += part
+    return np.array(y) if y is x or y.base is not None else y
+
+
+@extra
+def sum_pool_input(
+    g: Any, kernel: Sizes, stride: Sizes, padding: Pairs, count: Sizes, size: Sizes
+) -> Any:
+    """The transpose of `sum_pool`: each value added everywhere in its window."""
+    first = g.ndim - len(kernel)
+    for i, (k, s, c, n, (lo, hi)) in enumerate(
+        zip(kernel, stride, count, size, padding, strict=True)
+    ):
+        lead = (slice(None),) * (first + i)
+        shape = list(g.shape)
+        shape[first + i] = max(n + lo + max(hi, 0), (c - 1) * s + k)
+        frame = np.zeros(shape, g.dtype)
+        for p in range(k):
+            frame[(*lead, slice(p, p + (c - 1) * s + 1, s))] += g
+        g = frame[(*lead, slice(lo, lo + n))]
+    return np.ascontiguousarray(g)
+
+
+@extra
+def im2col(
+    x: Any, kernel: Sizes, stride: Sizes, padding: Pairs, dilation: Sizes, count: Sizes
+) -> Any:
+    """The windows of images, (batch, channels, *kernel, *count)."""
+    windows = Windows(x.shape[2:], kernel, stride, padding, dilation, count)
+    result = np.empty((*x.shape[:2], *kernel, *count), x.dtype)
+    for place, part in windows.shifted(_pad(x, padding, 0)):
+        result[(slice(None), slice(None), *place)] = part
+    return result
+
+
+@extra
+def col2im(
+    columns: Any,
+    kernel: Sizes,
+    stride: Sizes,
+    padding: Pairs,
+    dilation: Sizes,
+    count: Sizes,
+    size: Sizes,
+) -> Any:
+    """The transpose of `im2col`: every element added to where it came from."""
+    windows = Windows(size, kernel, stride, padding, dilation, count)
+    frame = np.zeros((*columns.shape[:2], *windows.padded), columns.dtype)
+    for place, part in windows.shifted(frame):
+        part += columns[(slice(None), slice(None), *place)]
+    return np.ascontiguousarray(frame[(..., *windows.inside)])

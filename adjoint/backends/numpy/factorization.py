@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ def lu_factor(a: Any, pivot: bool) -> tuple[Any, Any]:
     """L and U packed into one matrix, and the 1-based row that each row was swapped with."""
     *batch, m, n = a.shape
     k = min(m, n)
-    lu = a.reshape(-1, m, n).copy()
+    lu = a.reshape(math.prod(batch), m, n).copy()
     pivots = np.empty((len(lu), k), np.int32)
     each = np.arange(len(lu))
     for start in range(0, k, PANEL):
@@ -43,7 +44,7 @@ def lu_factor(a: Any, pivot: bool) -> tuple[Any, Any]:
 @extra
 def pivots_to_rows(pivots: Any, m: int) -> Any:
     """Where each row of the factored matrix came from."""
-    flat = pivots.reshape(-1, pivots.shape[-1])
+    flat = pivots.reshape(math.prod(pivots.shape[:-1]), pivots.shape[-1])
     rows = np.tile(np.arange(m), (len(flat), 1))
     each = np.arange(len(flat))
     for i in range(flat.shape[1]):
