@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush, heappushpop
@@ -16,7 +15,7 @@ from ..core.errors import AutogradError, DTypeError, InvalidType, ShapeError
 from ..core.handle import Handle
 from ..core.mode import MODE, Mode, mode_with
 from ..graph.node import Item, Leaf, Node, Version
-from .tape import item, wrap
+from .tape import ALONE, item, references, wrap
 
 _FUNCTION: Any = type(lambda: None)
 _modes: dict[tuple[Mode, bool], Mode] = {}  # the mode in which backward runs, by the caller's
@@ -129,7 +128,7 @@ def _walk(
         g = pending.pop(node, None)
         extra = node.extra
         if extra is not None and g is not None:
-            if extra.hooks and _references(g) != _ALONE:
+            if extra.hooks and references(g) != ALONE:
                 g = _copy(g, create_graph)
             g = _run_hooks(node, g, create_graph)
         if goals and node in goals:
@@ -217,18 +216,6 @@ def _put(pending: dict[Any, Any], owner: Any, index: int, g: Any) -> None:
 # ---- what reaches leaves and hooks ---------------------------------------------------------------
 
 
-def _references(g: Any) -> tuple[int, int]:
-    return sys.getrefcount(g), sys.getrefcount(g._data)
-
-
-def _count_alone() -> tuple[int, int]:
-    g = wrap(np.zeros(1))
-    return _references(g)
-
-
-_ALONE = _count_alone()
-
-
 def _copy(g: Any, create_graph: bool) -> Any:
     return g.clone() if create_graph else wrap(g._data.copy())
 
@@ -246,7 +233,7 @@ def _finish(
     if g is None:
         return
     if leaf.extra is not None:
-        if leaf.extra.hooks and _references(g) != _ALONE:
+        if leaf.extra.hooks and references(g) != ALONE:
             g = _copy(g, create_graph)
         g = _run_hooks(leaf, g, create_graph)
     if goals and leaf in goals:
@@ -261,7 +248,7 @@ def _finish(
         if create_graph:
             leaf.grad = g.clone() if old is None else old + g
         elif old is None:
-            alone = _references(g) == _ALONE and g._data.base is None and g._node is None
+            alone = references(g) == ALONE and g._data.base is None and g._node is None
             leaf.grad = g if alone else wrap(g._data.copy())
         else:
             np.add(old._data, g._data, old._data)

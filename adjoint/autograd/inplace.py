@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable
 from typing import Any
 
-from ..core.compute import write_arrays
+import numpy as np
+
+from ..core.compute import quiet, write_arrays
 from ..core.errors import AutogradError, InvalidType, ShapeError
 from ..core.handle import Handle
 from ..core.mode import MODE
@@ -15,6 +16,8 @@ from ..core.op import INPLACE, Op, apply, connect_in_place, connect_out
 from ..graph.node import Node
 from ..ops.promotion import assert_can_store, cast
 from . import tape
+
+ndarray = np.ndarray
 
 
 def attach(tensor_class: type) -> None:
@@ -28,7 +31,12 @@ def attach(tensor_class: type) -> None:
 def inplace_method(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """The method that writes `function(self, ...)` into self."""
 
+    direct = _DIRECT.get(name)
+
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if direct is not None and len(args) == 1 and _write_directly(self, direct, *args, **kwargs):
+            tape.rebase(self, None, name)
+            return self
         return change(self, name, lambda old: function(old, *args, **kwargs))
 
     functools.update_wrapper(method, function)
@@ -42,6 +50,54 @@ def inplace_method(name: str, function: Callable[..., Any]) -> Callable[..., Any
     return method
 
 
+def _arithmetic(ufunc: Any, kinds: str) -> tuple[Any, dict[Any, int]]:
+    return ufunc, tape.plain_dtypes(ufunc, kinds)
+
+
+# In-place method -> the ufunc that does it, and the dtypes (with their numbers) it does it for.
+_DIRECT = {
+    "add_": _arithmetic(np.add, "biufc"),
+    "sub_": _arithmetic(np.subtract, "iufc"),
+    "mul_": _arithmetic(np.multiply, "biufc"),
+    "div_": _arithmetic(np.divide, "fc"),
+}
+
+
+def _write_directly(
+    x: Any, direct: tuple[Any, dict[Any, int]], other: Any, alpha: float | None = None, **rest: Any
+) -> bool:
+    """Compute into the memory of `x`, without a copy, where nothing is recorded and all is plain;
+    otherwise, also where an error is due, do nothing and return False.
+    """
+    ufunc, dtypes = direct
+    data = x._data
+    mode = MODE.get()
+    numbers = dtypes.get(data.dtype)
+    if rest or numbers is None or not mode.plain or x._version is tape.INFERENCE:
+        return False
+    if mode.grad and (x._node is not None or x._view is not None):
+        return False
+    if isinstance(other, Handle):
+        value = other._data
+        if value.dtype is not data.dtype or (mode.grad and other._node is not None):
+            return False
+    elif tape.takes_number(numbers, other):
+        value = other
+    else:
+        return False
+    if 0 in data.strides or not data.flags.writeable:
+        return False
+    try:
+        if alpha is not None:
+            if type(value) is not ndarray or numbers != 2 or type(alpha) not in (int, float):
+                return False
+            value = quiet.run(np.multiply, value, alpha)
+        quiet.run(ufunc, data, value, data)
+    except (ValueError, RuntimeError):  # refused before anything is written
+        return False
+    return True
+
+
 def change(x: Any, name: str, function: Callable[[Any], Any]) -> Any:
     """`x` becomes `function(x)`: values, version and history; nothing changes on an error."""
     tape.assert_writable(x, name)
@@ -51,7 +107,7 @@ def change(x: Any, name: str, function: Callable[[Any], Any]) -> Any:
         # Something kept a view of the old values, which are about to be overwritten.
         old = tape.wrap(x._data.copy(), x._node)
         y = function(old)
-    elif sys.getrefcount(old) > 2 and y is not old:
+    elif tape.references(old)[0] != tape.ALONE[0] and y is not old:
         old._data = x._data.copy()  # the node saved `old`: let it keep the old values
     if y is old:
         return x

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import traceback
 import weakref
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from ..backends import numpy as backend
 from ..core import dtype as dt
 from ..core import op as core_op
 from ..core.compute import compute, quiet
-from ..core.errors import AutogradError
+from ..core.errors import AdjointError, AutogradError
 from ..core.handle import Handle
 from ..core.mode import MODE, Mode, mode_with
 from ..core.op import SHORTCUTS, Op, connect_eager
@@ -32,6 +33,7 @@ def connect(tensor_class: type) -> None:
     global Tensor
     Tensor = tensor_class
     connect_eager(execute)
+    core_op.connect_view(apply_view)
 
 
 def wrap(data: Any, node: Any = None, version: Any = None) -> Any:
@@ -44,6 +46,19 @@ def wrap(data: Any, node: Any = None, version: Any = None) -> Any:
     tensor._view = None
     return tensor
 
+
+def references(tensor: Any) -> tuple[int, int]:
+    """How many references there are to `tensor`, a local of the caller, and to its data."""
+    return sys.getrefcount(tensor), sys.getrefcount(tensor._data)
+
+
+def _count_alone() -> tuple[int, int]:
+    tensor: Any = Handle()
+    tensor._data = np.zeros(1)
+    return references(tensor)
+
+
+ALONE = _count_alone()  # `references` of a tensor, and its data, that nobody else holds
 
 INFERENCE = Version()  # stands for "no version is kept": a value that autograd may never save
 
@@ -88,10 +103,10 @@ def _wrap_several(
 ) -> tuple[Any, ...]:
     ys = tuple(wrap(_as_array(r)) for r in results)
     if op.view:
-        for i, y in enumerate(ys):
+        singles = op.output_views(inputs[0]._data.shape)
+        for y, single in zip(ys, singles, strict=True):
             if shares_storage(y._data, inputs[0]._data):
-                single = op.output_view(i, inputs[0]._data.shape)
-                _mark_view(y, inputs[0], single, ONE_OF_SEVERAL_VIEWS.format(i, op.name))
+                _mark_view(y, inputs[0], single, ONE_OF_SEVERAL_VIEWS)
     if wants and mode.grad and op.differentiable:
         node = record(op, inputs, tuple(parents), ys, mode)
         for i, y in enumerate(ys):
@@ -110,9 +125,7 @@ def item(node: Node, index: int, data: Any) -> Node | None:
     return Node(Item(index), (node,), (), None, data.shape, data.dtype)
 
 
-def record(
-    op: Op, inputs: tuple[Any, ...], parents: tuple[Any, ...], y: Any, mode: Mode
-) -> Node:
+def record(op: Op, inputs: tuple[Any, ...], parents: tuple[Any, ...], y: Any, mode: Mode) -> Node:
     """The Node of `y = op(*inputs)`, keeping only what the wanted gradients read."""
     saved: list[Any] = []
     versions: tuple[int, ...] | None = None
@@ -237,10 +250,37 @@ UNRECORDED_VIEW = (
     "the view and the change both inside the no_grad block, or both outside"
 )
 ONE_OF_SEVERAL_VIEWS = (
-    "Output {} of {} is a view and is being modified inplace. This view is the output of a function "
-    "that returns multiple views. Such functions do not allow the output views to be modified "
+    "A view is being modified inplace. This view is the output of a function that returns multiple "
+    "views. Such functions do not allow the output views to be modified "
     "inplace; index the tensor instead, or clone the view"
 )
+
+
+def apply_view(op: Op, x: Any) -> Any:
+    """What `execute` does for a view op of one output on a tensor, written out flat."""
+    mode = get_mode()
+    if not mode.plain:
+        return core_op.apply(op, x)
+    source = x._data
+    try:
+        result = op.compute(backend, source)
+    except AdjointError:
+        raise
+    except Exception:
+        op.infer(x.spec)
+        raise
+    y = new(Tensor)
+    y._data = result
+    y._leaf = y._node = None
+    if result.base is source or shares_storage(result, source):
+        _mark_view(y, x, op, "" if mode.grad else UNRECORDED_VIEW)
+    else:
+        y._version = y._view = None
+    node = x._node
+    if node is not None and mode.grad and op.differentiable:
+        saved = (x.spec,) if op.tokens else ()
+        y._node = Node(op, (node,), saved, None, result.shape, result.dtype)
+    return y
 
 
 def _mark_view(y: Any, x: Any, op: Op, refusal: str = "") -> None:
@@ -292,13 +332,11 @@ _NUMBERS = {
 _SMALL = range(-128, 128)  # ints that every signed dtype has
 
 
-def _plain_dtypes(function: Any, kinds: str) -> dict[Any, int]:
+def plain_dtypes(function: Any, kinds: str) -> dict[Any, int]:
     """The dtypes of `kinds` that `function` computes as PyTorch does, with their numbers."""
     half = isinstance(function, np.ufunc)  # NumPy's own functions compute float16 in float32
     return {
-        d: number
-        for d, number in _NUMBERS.items()
-        if d.kind in kinds and (half or d != np.float16)
+        d: number for d, number in _NUMBERS.items() if d.kind in kinds and (half or d != np.float16)
     }
 
 
@@ -311,7 +349,7 @@ def binary_operator(
     The short cut does what `execute` does, written out flat: it runs for every small tensor.
     """
     function: Any = getattr(backend, op.ufunc)  # type: ignore[attr-defined]
-    dtypes = _plain_dtypes(function, kinds)
+    dtypes = plain_dtypes(function, kinds)
     each = op.wanted_by or (frozenset(op.tokens),) * 2
     x1_for_1, x1_for_2 = ("x1" in tokens for tokens in each)
     x2_for_1, x2_for_2 = ("x2" in tokens for tokens in each)
@@ -336,13 +374,13 @@ def binary_operator(
                 node1 = input._node
             else:
                 a = input
-                if not _takes(dtypes.get(dtype), a):
+                if not takes_number(dtypes.get(dtype), a):
                     return general(input, other)
         elif isinstance(input, Handle):
             a = input._data
             node1 = input._node
             b = other
-            if not _takes(dtypes.get(a.dtype), b):
+            if not takes_number(dtypes.get(a.dtype), b):
                 return general(input, other)
         else:
             return general(input, other)
@@ -376,12 +414,10 @@ def binary_operator(
     return operator
 
 
-def _takes(numbers: int | None, value: Any) -> bool:
+def takes_number(numbers: int | None, value: Any) -> bool:
     """Whether the short cut takes this number beside an array that takes `numbers`."""
     kind = type(value)
-    return (kind is float and numbers == 2) or (
-        kind is int and bool(numbers) and value in _SMALL
-    )
+    return (kind is float and numbers == 2) or (kind is int and bool(numbers) and value in _SMALL)
 
 
 def unary_operator(
@@ -389,7 +425,7 @@ def unary_operator(
 ) -> Callable[..., Any]:
     """`general(input)` with a short cut for plain arrays, as `binary_operator`."""
     function: Any = getattr(backend, op.ufunc)  # type: ignore[attr-defined]
-    dtypes = _plain_dtypes(function, kinds)
+    dtypes = plain_dtypes(function, kinds)
     tokens = op.tokens
     differentiable = op.differentiable
 
