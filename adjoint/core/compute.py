@@ -90,7 +90,11 @@ def _compute_low(op: Op, xp: Any, arrays: list[Any]) -> Any:
     wide = [
         a.astype(_FLOAT32) if hasattr(a, "dtype") and a.dtype in _LOW_NUMPY else a for a in arrays
     ]
-    result = quiet.run(op.compute, xp, *wide)
+    return quiet.run(_compute_and_round, op, xp, wide, specs)
+
+
+def _compute_and_round(op: Op, xp: Any, wide: list[Any], specs: Any) -> Any:
+    result = op.compute(xp, *wide)
     if isinstance(specs, Spec):
         return np.asarray(result).astype(specs.dtype.numpy, copy=False)
     return tuple(

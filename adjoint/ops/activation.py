@@ -20,7 +20,7 @@ from .pointwise import ANALYTIC, FLOATING, REAL, Elementwise, assert_tensor, con
 from .random import rand_like
 from .samples import FLOATS, array, binary_samples, unary_samples
 from .softmax import assert_dtype, log_softmax, softmax, softmin, wide
-from .special import erfc
+from .special import erf
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -117,9 +117,9 @@ class Elu(Elementwise):
     samples = _with_fields(unary_samples(), (0.5, 1.0, 2.0), (SELU_ALPHA, SELU_SCALE, 1.0))
 
     def compute(self, xp: Any, x: Any) -> Any:
-        """exp only of what is not positive: no overflow."""
+        """exp only of what is not positive: no overflow; where it is positive that part is 0."""
         low = xp.expm1(xp.minimum(x, x.dtype.type(0)) * self.rate) * (self.alpha * self.scale)
-        return xp.where(x <= 0, low, x * self.scale)
+        return xp.maximum(x, x.dtype.type(0)) * self.scale + low
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
         """g scale where x > 0, otherwise g scale alpha rate exp(rate x)."""
@@ -151,10 +151,10 @@ class Gelu(Elementwise):
     samples = _with_fields(unary_samples(-4, 4), (True,))
 
     def compute(self, xp: Any, x: Any) -> Any:
-        """x / 2 erfc(-x / sqrt 2), exact where 1 + erf would cancel."""
+        """x / 2 (1 + erf(x / sqrt 2))."""
         if self.tanh:
             return 0.5 * x * (1 + xp.tanh(_C * (x + 0.044715 * x * x * x)))
-        return 0.5 * x * xp.erfc(x * -_SQRT_HALF)
+        return 0.5 * x * (1 + xp.erf(x * _SQRT_HALF))
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
         """g (Phi(x) + x phi(x)), or the approximation's own derivative."""
@@ -164,7 +164,7 @@ class Gelu(Elementwise):
             inner = _C * (1 + 3 * 0.044715 * x * x)
             return (g * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner),)
         phi = exp(x * x * -0.5) * _NORMAL
-        return (g * (0.5 * erfc(x * -_SQRT_HALF) + x * phi),)
+        return (g * (0.5 * (1 + erf(x * _SQRT_HALF)) + x * phi),)
 
     @np.errstate(all="ignore")
     def reference(self, x: Any) -> Any:

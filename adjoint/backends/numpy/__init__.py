@@ -38,4 +38,5 @@ register_backend(np.ndarray, sys.modules[__name__])
 
 from .convolution import conv  # noqa: E402, F401 - adds its kernels, which need `extra`
 from .factorization import lu_factor  # noqa: E402, F401 - likewise
+from .selection import where  # noqa: E402, F401 - likewise
 from .special import erf  # noqa: E402, F401 - likewise
