@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from .mode import MODE
@@ -70,11 +71,11 @@ class Op:
         """
         raise NotImplementedError(f"{type(self).__name__}.write")
 
-    def output_view(self, index: int, shape: tuple[int, ...]) -> Op:
-        """The op of one output that gives output `index` for an input of `shape` (view ops with
-        several outputs only).
+    def output_views(self, shape: tuple[int, ...]) -> Sequence[Op]:
+        """For each output, the op of one output that gives it for an input of `shape` (view ops
+        with several outputs only).
         """
-        raise NotImplementedError(f"{type(self).__name__}.output_view")
+        raise NotImplementedError(f"{type(self).__name__}.output_views")
 
     def gradient(self, g: Any, *needed: Any) -> tuple[Any, ...]:
         """The vector-Jacobian product, in public ops on Tensors."""
@@ -122,6 +123,7 @@ def _token_order(token: str) -> tuple[int, str]:
 REGISTRY: dict[str, type[Op]] = {}
 
 
+@functools.lru_cache(maxsize=1024)
 def snake_case(name: str) -> str:
     """`ScatterAdd` -> `scatter_add`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
@@ -130,6 +132,11 @@ def snake_case(name: str) -> str:
 def apply(op: Op, *inputs: Any) -> Any:
     """Run `op` on tensors and Python numbers, the way the current mode says."""
     return (MODE.get().executor or _eager)(op, inputs)
+
+
+def apply_view(op: Op, x: Any) -> Any:
+    """`apply(op, x)` for a view op of one output on a tensor: a short cut for small tensors."""
+    return _view(op, x)
 
 
 def _not_connected(op: Op, inputs: tuple[Any, ...]) -> Any:
@@ -181,8 +188,6 @@ INPLACE: dict[str, Callable[..., Any]] = {}
 
 
 def _with_out(function: Callable[..., Any]) -> Callable[..., Any]:
-    import functools
-
     @functools.wraps(function)
     def with_out(*args: Any, out: Any = None, **kwargs: Any) -> Any:
         result = function(*args, **kwargs)
@@ -210,8 +215,6 @@ def writing(function: Callable[..., Any]) -> Callable[..., Any]:
     The function itself applies the op; the method with a trailing underscore lets `op.write` change
     the tensor's own memory, which costs what is written and not the size of the tensor.
     """
-    import functools
-
     name = function.__name__
 
     @functools.wraps(function)
@@ -264,6 +267,7 @@ def rebind(name: str, tensor: Any, function: Callable[[Any], Any]) -> Any:
     return _rebind(name, tensor, function)
 
 
+_view: Callable[..., Any] = apply
 _write: Callable[..., Any] = _not_connected
 _rebind: Callable[..., Any] = _not_connected
 
@@ -272,3 +276,9 @@ def connect_in_place(write: Callable[..., Any], rebind_to: Callable[..., Any]) -
     """Set what runs ops in place (called once, where the layers are wired together)."""
     global _write, _rebind
     _write, _rebind = write, rebind_to
+
+
+def connect_view(view: Callable[..., Any]) -> None:
+    """Set the short cut of `apply_view` (called once, where the layers are wired together)."""
+    global _view
+    _view = view

@@ -13,7 +13,7 @@ import numpy as np
 from ..core import dtype as dt
 from ..core.errors import InvalidArgument, InvalidType, ShapeError, Unsupported
 from ..core.handle import Handle
-from ..core.op import Sample, apply, public
+from ..core.op import Sample, apply, apply_view, public
 from ..core.spec import Spec, normalize_axes, normalize_axis, prod
 from . import creation
 from .indexing import Index
@@ -496,7 +496,7 @@ def _pad_constant(x: Any, by_axis: Sequence[tuple[int, int, int]], value: Any) -
         kept = size - max(-before, 0) - max(-after, 0)
         room[axis] = (max(before, 0), max(before, 0) + kept, 1)
     if any(before < 0 or after < 0 for _, before, after in by_axis):
-        x = apply(basic_index(tuple(crop)), x)
+        x = apply_view(basic_index(tuple(crop)), x)
     if tuple(whole) == tuple(x._data.shape):
         return x.clone()
     return apply(Place(tuple(room), tuple(whole), convert_number(value, x.dtype, "pad")), x)

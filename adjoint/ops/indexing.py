@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import numpy as np
 from ..core import dtype as dt
 from ..core.errors import DTypeError, IndexingError, InvalidType, ShapeError
 from ..core.handle import Handle
-from ..core.op import Op, Sample, apply, public, write_in_place, writing
+from ..core.op import Op, Sample, apply, apply_view, public, write_in_place, writing
 from ..core.spec import Spec, broadcast_shapes, normalize_axis, prod
 from . import creation
 from .movement import Movement, assert_tensor
@@ -33,9 +34,7 @@ __all__ = [
 # ---- positions -----------------------------------------------------------------------------------
 
 
-def wrapped(
-    index: Any, size: int, axis: int, negative: bool = True, name: str = "index"
-) -> Any:
+def wrapped(index: Any, size: int, axis: int, negative: bool = True, name: str = "index") -> Any:
     """An index array with negative entries counted from the end; IndexingError out of range."""
     if not index.size:
         return index
@@ -320,22 +319,24 @@ def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
 
 @dataclass(frozen=True)
 class Overwrite(Movement):
-    """The second input, broadcast and converted, in the shape and dtype of the first."""
+    """The first input with the second, broadcast and converted, in the part that `items` select."""
 
+    items: tuple[Item, ...] = ()
     needs = ""
 
     def infer(self, spec: Spec, value: Any) -> Spec:
         """The first input's spec."""
-        if isinstance(value, Spec) and not _broadcasts(value.shape, spec.shape):
+        shape = basic_index(self.items).infer(spec).shape
+        if isinstance(value, Spec) and not _broadcasts(value.shape, shape):
             raise ShapeError(
-                f"copy_: output with shape {list(spec.shape)} doesn't match the broadcast shape "
-                f"of a value of shape {list(value.shape)}; reshape the value so that it broadcasts"
+                f"copy_: output with shape {list(shape)} doesn't match the broadcast shape of a "
+                f"value of shape {list(value.shape)}"
             )
         return spec
 
     def compute(self, xp: Any, x: Any, value: Any) -> Any:
         """Write into new memory."""
-        result = xp.empty_like(x)
+        result = x.copy() if self.items else xp.empty_like(x)
         self.write(xp, result, value)
         return result
 
@@ -343,27 +344,58 @@ class Overwrite(Movement):
         """Assign."""
         if x.dtype.kind != "c" and getattr(value, "dtype", x.dtype).kind == "c":
             value = value.real
-        x[...] = value
+        x[basic_index(self.items).key] = value
 
     def gradient(self, g: Tensor) -> tuple[Any, ...]:
-        """Nothing of the old values remains: zeros, and g."""
-        return (lambda: g.new_zeros(g.shape), g)
+        """Nothing of the old values remains in the part: zeros there, and the part of g."""
+        return (
+            lambda: apply(self, g, 0) if self.items else g.new_zeros(g.shape),
+            lambda: apply_view(basic_index(self.items), g),
+        )
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
-        """The same shape, broadcast, another dtype, a number."""
+        """The same shape, broadcast, another dtype, a number; a part."""
         yield Sample(cls(), (array((2, 3)), array((2, 3), seed=1)))
         yield Sample(cls(), (array((2, 3)), array((3,))), "broadcast")
         yield Sample(cls(), (array((2, 3), dt.bfloat16), array((2, 1), dt.float32)), "dtype")
         yield Sample(cls(), (array((2, 3)), 2.5), "number")
         yield Sample(cls(), (array(()), array(())), "0-d")
+        yield Sample(cls((1,)), (array((2, 3)), array((3,))), "row")
+        yield Sample(cls(((0, 2, 1), None, 1)), (array((2, 3)), array((1,))), "column")
 
     def reference(self, x: Any, value: Any) -> Any:
-        """By adding zeros."""
-        return (np.zeros(x.shape) + value).astype(x.dtype)
+        """By position."""
+        places = np.arange(x.size).reshape(x.shape)[basic_index(self.items).key]
+        values = np.zeros(x.size) + x.astype(np.float64).reshape(-1)
+        values[places.reshape(-1)] = (np.zeros(places.shape) + value).reshape(-1)
+        return values.reshape(x.shape).astype(x.dtype)
 
 
 # ---- x[...] --------------------------------------------------------------------------------------
+
+
+def _simple(shape: tuple[int, ...], index: Any) -> Any:
+    """What `_parse` gives, for the commonest indices alone: an int, a slice, an int64 tensor."""
+    if not shape:
+        return None
+    kind = type(index)
+    size = shape[0]
+    if kind is int:
+        if 0 <= index < size:
+            return (index,), ()
+        return ((index + size,), ()) if -size <= index < 0 else None
+    if kind is slice:
+        step = index.step
+        if step is None or (type(step) is int and step > 0):
+            start, stop, step = index.indices(size)
+            return ((start, stop if stop > start else start, step),), ()
+    elif isinstance(index, Handle) and index._data.dtype == _INT64 and index._data.ndim:
+        return (), ((0, index),)
+    return None
+
+
+_INT64 = np.dtype(np.int64)
 
 
 def _parse(x: Any, index: Any) -> tuple[tuple[Item, ...], list[tuple[int, Any]]]:
@@ -501,7 +533,7 @@ class IndexingStepError(IndexingError, ValueError):
     """A slice with a step that is not positive, for which PyTorch raises ValueError."""
 
 
-def _gathered(x: Any, advanced: list[tuple[int, Any]]) -> tuple[tuple[int, ...], Any]:
+def _gathered(x: Any, advanced: Sequence[tuple[int, Any]]) -> tuple[tuple[int, ...], Any]:
     """The axes of the index tensors in `x`, and the one index that stands for all of them."""
     axes: list[int] = []
     indices: list[Any] = []
@@ -527,6 +559,14 @@ def _gathered(x: Any, advanced: list[tuple[int, Any]]) -> tuple[tuple[int, ...],
     return tuple(axes), creation.wrap(packed)
 
 
+_MASKS = (np.dtype(np.bool_), np.dtype(np.uint8))
+
+
+@functools.lru_cache(maxsize=64)
+def _index(axis: int) -> Index:
+    return Index((axis,))
+
+
 @public(method="__getitem__")
 def getitem(input: Tensor, index: Any) -> Tensor:
     """`input[index]`: a view for integers, slices, None and `...`, a copy for tensors and lists.
@@ -540,24 +580,17 @@ def getitem(input: Tensor, index: Any) -> Tensor:
     >>> x[0], x[:, 1], x[x > 2]
     (tensor([1, 2]), tensor([2, 4]), tensor([3, 4]))
     """
-    if type(index) is int:
-        shape = input._data.shape
-        if shape:
-            size = shape[0]
-            if 0 <= index < size:
-                return apply(basic_index((index,)), input)  # type: ignore[no-any-return]
-            if -size <= index < 0:
-                return apply(basic_index((index + size,)), input)  # type: ignore[no-any-return]
-    items, advanced = _parse(input, index)
+    items, advanced = _simple(input._data.shape, index) or _parse(input, index)
     if not advanced:
-        return apply(basic_index(items), input)  # type: ignore[no-any-return]
-    part = apply(basic_index(items), input) if items else input
+        return apply_view(basic_index(items), input)  # type: ignore[no-any-return]
+    part = apply_view(basic_index(items), input) if items else input
     if len(advanced) == 1:
         place, each = advanced[0]
-        if each.dtype in (dt.bool_, dt.uint8):
+        if each._data.dtype in _MASKS:
             if each._data.ndim > 1:
                 part = part.flatten(place, place + each._data.ndim - 1)
-            return apply(Index((place,)), part, creation.wrap(np.flatnonzero(each._data)))  # type: ignore[no-any-return]
+            each = creation.wrap(np.flatnonzero(each._data))
+        return apply(_index(place), part, each)  # type: ignore[no-any-return]
     axes, packed = _gathered(part, advanced)
     return apply(Index(axes), part, packed)  # type: ignore[no-any-return]
 
@@ -577,18 +610,32 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
     tensor([0., 5., 5.])
     """
     value = _assignable(input, value)
-    items, advanced = _parse(input, index)
-    whole = not items and not advanced
-    part = apply(basic_index(items), input) if items or whole else input
+    items, advanced = _simple(input._data.shape, index) or _parse(input, index)
     if not advanced:
-        write_in_place("setitem", Overwrite(), part, _strip(value, part._data.ndim))
+        if isinstance(value, Handle) and value._data.ndim:
+            shape = basic_index(items).infer(input.spec).shape
+            value = _strip(value, len(shape))
+        if 0 in input._data.strides:  # the part may be writable where the whole is not
+            part = apply_view(basic_index(items), input)
+            write_in_place("setitem", _OVERWRITE, part, value)
+        else:
+            write_in_place("setitem", _overwrite(items), input, value)
         return
+    part = apply_view(basic_index(items), input) if items else input
     axes, packed = _gathered(part, advanced)
     op = IndexPut(axes)
     if isinstance(value, Handle):
         _assert_same_dtype(input, value)
         value = _strip(value, len(op._result(part._data.shape, packed._data.shape)))
     write_in_place("setitem", op, part, packed, value)
+
+
+@functools.lru_cache(maxsize=4096)
+def _overwrite(items: tuple[Item, ...]) -> Overwrite:
+    return Overwrite(items)
+
+
+_OVERWRITE = Overwrite()
 
 
 def _assignable(x: Any, value: Any) -> Any:
@@ -630,7 +677,7 @@ def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     tensor([1., 2.])
     """
     assert_tensor(src, "copy_")
-    result: Tensor = write_in_place("copy_", Overwrite(), input, src)
+    result: Tensor = write_in_place("copy_", _OVERWRITE, input, src)
     return result
 
 
@@ -644,7 +691,7 @@ def fill_(input: Tensor, value: Any) -> Tensor:
     >>> ad.zeros(2).fill_(3)
     tensor([3., 3.])
     """
-    result: Tensor = write_in_place("fill_", Overwrite(), input, one_value(input, value, "fill_"))
+    result: Tensor = write_in_place("fill_", _OVERWRITE, input, one_value(input, value, "fill_"))
     return result
 
 
@@ -657,7 +704,7 @@ def zero_(input: Tensor) -> Tensor:
     >>> ad.ones(2).zero_()
     tensor([0., 0.])
     """
-    result: Tensor = write_in_place("zero_", Overwrite(), input, 0)
+    result: Tensor = write_in_place("zero_", _OVERWRITE, input, 0)
     return result
 
 

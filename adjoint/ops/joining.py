@@ -12,7 +12,7 @@ import numpy as np
 from ..core import dtype as dt
 from ..core.errors import IndexingError, InvalidArgument, InvalidType, ShapeError
 from ..core.handle import Handle
-from ..core.op import Op, Sample, apply, public
+from ..core.op import Op, Sample, apply, apply_view, public
 from ..core.spec import Spec, normalize_axis
 from .movement import (
     Movement,
@@ -81,7 +81,7 @@ class Cat(Movement):
         for spec in specs:
             stop = start + spec.shape[self.axis]
             op = basic_index((*lead, (start, stop, 1)))
-            results.append(lambda op=op: apply(op, g))
+            results.append(lambda op=op: apply_view(op, g))
             start = stop
         return tuple(results)
 
@@ -126,7 +126,7 @@ class Stack(Movement):
         """Each its slice of g."""
         lead = tuple((0, size, 1) for size in specs[0].shape[: self.axis])
         ops = [basic_index((*lead, i)) for i in range(len(specs))]
-        return tuple(lambda op=op: apply(op, g) for op in ops)
+        return tuple(lambda op=op: apply_view(op, g) for op in ops)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -156,7 +156,8 @@ class Split(Movement):
         """One for each size."""
         return len(self.sizes)
 
-    def _ops(self, shape: tuple[int, ...]) -> list[Op]:
+    def output_views(self, shape: tuple[int, ...]) -> list[Op]:
+        """One part each."""
         lead = tuple((0, size, 1) for size in shape[: self.axis])
         ops: list[Op] = []
         start = 0
@@ -164,10 +165,6 @@ class Split(Movement):
             ops.append(basic_index((*lead, (start, start + size, 1))))
             start += size
         return ops
-
-    def output_view(self, index: int, shape: tuple[int, ...]) -> Op:
-        """One part."""
-        return self._ops(shape)[index]
 
     def infer(self, spec: Spec) -> tuple[Spec, ...]:
         """The parts' shapes; the sizes must add up."""
@@ -177,11 +174,11 @@ class Split(Movement):
                 f"{spec.shape[self.axis]} (input tensor's size at dimension {self.axis}), but got "
                 f"split_sizes={list(self.sizes)}"
             )
-        return tuple(op.infer(spec) for op in self._ops(spec.shape))
+        return tuple(op.infer(spec) for op in self.output_views(spec.shape))
 
     def compute(self, xp: Any, x: Any) -> tuple[Any, ...]:
         """Views."""
-        return tuple(op.compute(xp, x) for op in self._ops(x.shape))
+        return tuple(op.compute(xp, x) for op in self.output_views(x.shape))
 
     def gradient(self, g: tuple[Any, ...], spec: Spec) -> tuple[Any, ...]:
         """The parts joined again."""
@@ -218,9 +215,10 @@ class Unbind(Movement):
         """One for each slice."""
         return self.count
 
-    def output_view(self, index: int, shape: tuple[int, ...]) -> Op:
-        """One slice."""
-        return basic_index((*((0, size, 1) for size in shape[: self.axis]), index))
+    def output_views(self, shape: tuple[int, ...]) -> list[Op]:
+        """One slice each."""
+        lead = tuple((0, size, 1) for size in shape[: self.axis])
+        return [basic_index((*lead, i)) for i in range(self.count)]
 
     def infer(self, spec: Spec) -> tuple[Spec, ...]:
         """The shape without the dimension, several times."""
@@ -232,7 +230,9 @@ class Unbind(Movement):
     def compute(self, xp: Any, x: Any) -> tuple[Any, ...]:
         """Views."""
         lead = (slice(None),) * self.axis
-        return tuple(x[(*lead, i, ...)] for i in range(self.count))
+        if x.ndim == self.axis + 1:
+            return tuple(x[(*lead, i, ...)] for i in range(self.count))
+        return tuple(x[(*lead, i)] for i in range(self.count)) if lead else tuple(x)
 
     def gradient(self, g: tuple[Any, ...], spec: Spec) -> tuple[Any, ...]:
         """The slices stacked again."""
@@ -618,6 +618,6 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     axis = normalize_axis(dim, len(shape), "unbind")
     if shape[axis] == 1:
         lead = ((0, size, 1) for size in shape[:axis])
-        return (apply(basic_index((*lead, 0)), input),)
+        return (apply_view(basic_index((*lead, 0)), input),)
     found: tuple[Tensor, ...] = apply(Unbind(shape[axis], axis), input)
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import numpy as np
 from ..core import dtype as dt
 from ..core.errors import InvalidType, ShapeError
 from ..core.handle import Handle
-from ..core.op import Op, Sample, apply, public, rebinding
+from ..core.op import Op, Sample, apply, apply_view, public, rebinding
 from ..core.spec import Spec, broadcast_shapes, normalize_axes, normalize_axis, prod
 from .samples import array, strided
 
@@ -52,7 +53,7 @@ class Reshape(Movement):
 
     def compute(self, xp: Any, x: Any) -> Any:
         """A view where the memory allows one, otherwise a copy."""
-        return xp.reshape(x, self.shape)
+        return x.reshape(self.shape)
 
     def gradient(self, g: Tensor, spec: Spec) -> tuple[Any, ...]:
         """Back to the old shape."""
@@ -69,6 +70,12 @@ class Reshape(Movement):
     def reference(self, x: Any) -> Any:
         """Element by element."""
         return np.array(list(x.ravel()), x.dtype).reshape(self.shape)
+
+
+@functools.lru_cache(maxsize=4096)
+def to_shape(shape: tuple[int, ...]) -> Reshape:
+    """The reshape to `shape`: the same shapes come again and again in a loop."""
+    return Reshape(shape)
 
 
 @dataclass(frozen=True)
@@ -98,7 +105,7 @@ class Permute(Movement):
         inverse = [0] * len(self.axes)
         for i, axis in enumerate(self.axes):
             inverse[axis] = i
-        return (apply(Permute(tuple(inverse)), g),)
+        return (apply_view(to_order(tuple(inverse)), g),)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -112,6 +119,12 @@ class Permute(Movement):
         """By einsum."""
         letters = "abcdefgh"[: x.ndim]
         return np.einsum(f"{letters}->{''.join(letters[a] for a in self.axes)}", x).copy()
+
+
+@functools.lru_cache(maxsize=1024)
+def to_order(axes: tuple[int, ...]) -> Permute:
+    """The permutation that puts the dimensions in the order `axes`."""
+    return Permute(axes)
 
 
 @dataclass(frozen=True)
@@ -291,7 +304,7 @@ def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
     """
     wanted = sizes_of(sizes if shape is None else (shape,), "reshape")
     found = infer_size(wanted, input._data.size, "reshape")
-    result: Tensor = apply(Reshape(found), input)
+    result: Tensor = apply_view(to_shape(found), input)
     return result
 
 
@@ -308,10 +321,10 @@ def view(input: Tensor, *sizes: Any, size: Any = None, dtype: dt.dtype | None = 
             [2, 3]])
     """
     if dtype is not None or (len(sizes) == 1 and isinstance(sizes[0], dt.dtype)):
-        result: Tensor = apply(Bitcast(sizes[0] if dtype is None else dtype), input)
+        result: Tensor = apply_view(Bitcast(sizes[0] if dtype is None else dtype), input)
         return result
     wanted = sizes_of(sizes if size is None else (size,), "view")
-    result = apply(Reshape(infer_size(wanted, input._data.size, "view")), input)
+    result = apply_view(to_shape(infer_size(wanted, input._data.size, "view")), input)
     if input._data.size and not np.may_share_memory(result._data, input._data):
         raise ShapeError(
             f"view: view size {list(wanted)} is not compatible with input tensor's size "
@@ -371,7 +384,7 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     if start == end and ndim:
         return input
     joined = (*shape[:start], prod(shape[start : end + 1]), *shape[end + 1 :])
-    result: Tensor = apply(Reshape(joined), input)
+    result: Tensor = apply_view(to_shape(joined), input)
     return result
 
 
@@ -386,7 +399,7 @@ def ravel(input: Tensor) -> Tensor:
     """
     if input._data.ndim == 1 and input._data.flags.c_contiguous:
         return input
-    result: Tensor = apply(Reshape((input._data.size,)), input)
+    result: Tensor = apply_view(to_shape((input._data.size,)), input)
     return result
 
 
@@ -412,7 +425,7 @@ def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
             f"unflatten: Provided sizes {list(wanted)} don't multiply up to the size of dim {dim} "
             f"({whole}) in the input tensor of shape {tuple(shape)}"
         )
-    result: Tensor = apply(Reshape((*shape[:axis], *inner, *shape[axis + 1 :])), input)
+    result: Tensor = apply_view(to_shape((*shape[:axis], *inner, *shape[axis + 1 :])), input)
     return result
 
 
@@ -433,7 +446,7 @@ def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     else:
         axes = normalize_axes(dim, len(shape), "squeeze") if dim != () else ()
         kept = tuple(size for i, size in enumerate(shape) if size != 1 or i not in axes)
-    result: Tensor = apply(Reshape(kept), input)
+    result: Tensor = apply_view(to_shape(kept), input)
     return result
 
 
@@ -450,7 +463,7 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """
     shape = input._data.shape
     axis = normalize_axis(dim, len(shape) + 1, "unsqueeze")
-    result: Tensor = apply(Reshape((*shape[:axis], 1, *shape[axis:])), input)
+    result: Tensor = apply_view(to_shape((*shape[:axis], 1, *shape[axis:])), input)
     return result
 
 
@@ -471,7 +484,7 @@ def permute(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
     order = tuple(normalize_axis(d, input._data.ndim, "permute") for d in wanted)
     if len(set(order)) != len(order):
         raise ShapeError(f"permute: duplicate dims are not allowed, got {list(wanted)}")
-    result: Tensor = apply(Permute(order), input)
+    result: Tensor = apply_view(to_order(order), input)
     return result
 
 
@@ -492,7 +505,7 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     order = list(range(ndim))
     if ndim:
         order[first], order[second] = second, first
-    result: Tensor = apply(Permute(tuple(order)), input)
+    result: Tensor = apply_view(to_order(tuple(order)), input)
     return result
 
 
@@ -541,7 +554,7 @@ def t(input: Tensor) -> Tensor:
             f"t: t() expects a tensor with <= 2 dimensions, but self is {ndim}D of shape "
             f"{tuple(input.shape)}; use .mT or transpose(dim0, dim1)"
         )
-    result: Tensor = apply(Permute((1, 0) if ndim == 2 else tuple(range(ndim))), input)
+    result: Tensor = apply_view(to_order((1, 0) if ndim == 2 else tuple(range(ndim))), input)
     return result
 
 
@@ -570,7 +583,7 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     order = [axis for axis in range(ndim) if axis not in froms]
     for to, axis in sorted(zip(tos, froms, strict=True)):
         order.insert(to, axis)
-    result: Tensor = apply(Permute(tuple(order[:ndim])), input)
+    result: Tensor = apply_view(to_order(tuple(order[:ndim])), input)
     return result
 
 
@@ -602,7 +615,7 @@ def adjoint(input: Tensor) -> Tensor:
 
 def _reversed_dimensions(input: Tensor) -> Tensor:
     """A view with all dimensions in reverse order."""
-    result: Tensor = apply(Permute(tuple(range(input._data.ndim))[::-1]), input)
+    result: Tensor = apply_view(to_order(tuple(range(input._data.ndim))[::-1]), input)
     return result
 
 
@@ -614,7 +627,7 @@ def _matrix_transpose(input: Tensor) -> Tensor:
             "mT: tensor.mT is only supported on matrices or batches of matrices. Got "
             f"{ndim}-D tensor; unsqueeze it first"
         )
-    result: Tensor = apply(Permute((*range(ndim - 2), ndim - 1, ndim - 2)), input)
+    result: Tensor = apply_view(to_order((*range(ndim - 2), ndim - 1, ndim - 2)), input)
     return result
 
 
@@ -667,7 +680,7 @@ def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
             f"non-existing dimension {shape.index(min(shape))}, got sizes {list(wanted)} for a "
             f"tensor of shape {tuple(have)}"
         )
-    result: Tensor = apply(Expand(shape), input)
+    result: Tensor = apply_view(Expand(shape), input)
     return result
 
 
@@ -681,7 +694,7 @@ def expand_as(input: Tensor, other: Tensor) -> Tensor:
     >>> ad.zeros(1, 3).expand_as(ad.zeros(2, 3)).shape
     adjoint.Size([2, 3])
     """
-    result: Tensor = apply(Expand(tuple(other._data.shape)), input)
+    result: Tensor = apply_view(Expand(tuple(other._data.shape)), input)
     return result
 
 
@@ -712,7 +725,7 @@ def broadcast_tensors(*tensors: Any) -> tuple[Any, ...]:
     """
     several = sequence_of(tensors, "broadcast_tensors")
     shape = broadcast_shapes(*(x._data.shape for x in several), op="broadcast_tensors")
-    return tuple(x if x._data.shape == shape else apply(Expand(shape), x) for x in several)
+    return tuple(x if x._data.shape == shape else apply_view(Expand(shape), x) for x in several)
 
 
 def sequence_of(tensors: tuple[Any, ...], name: str) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..core import dtype as dt
 from ..core.errors import IndexingError, InvalidType, ShapeError, Unsupported
-from ..core.op import Op, Sample, apply, public
+from ..core.op import Op, Sample, apply, apply_view, public
 from ..core.spec import Spec, normalize_axis, prod
 from .movement import Movement, as_writable, sizes_of
 from .samples import array, strided
@@ -125,7 +125,7 @@ class Place(Movement):
 
     def gradient(self, g: Tensor) -> tuple[Any, ...]:
         """The part of g."""
-        return (apply(basic_index(self.items), g),)
+        return (apply_view(basic_index(self.items), g),)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -319,7 +319,7 @@ class SumWindows(Op):
 
     def gradient(self, g: Tensor) -> tuple[Any, ...]:
         """The windows of g."""
-        return (apply(Unfold(self.axis, self.size, self.step), g),)
+        return (apply_view(Unfold(self.axis, self.size, self.step), g),)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -413,7 +413,7 @@ class SumStrided(Op):
 
     def gradient(self, g: Tensor) -> tuple[Any, ...]:
         """The same places of g."""
-        return (apply(AsStrided(self.size, self.stride, self.offset), g),)
+        return (apply_view(AsStrided(self.size, self.stride, self.offset), g),)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -442,7 +442,7 @@ def _positions(size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> A
 def part(input: Tensor, axis: int, start: int, stop: int, step: int = 1) -> Tensor:
     """The view of `start:stop:step` (in range) along `axis`."""
     items = *((0, size, 1) for size in input._data.shape[:axis]), (start, stop, step)
-    result: Tensor = apply(basic_index(items), input)
+    result: Tensor = apply_view(basic_index(items), input)
     return result
 
 
@@ -467,7 +467,7 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
             f"dimension {axis}"
         )
     items = *((0, size, 1) for size in shape[:axis]), place % shape[axis]
-    result: Tensor = apply(basic_index(items), input)
+    result: Tensor = apply_view(basic_index(items), input)
     return result
 
 
@@ -527,7 +527,7 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
     tensor([1, 4])
     """
     axis1, axis2 = _two_axes(input._data.ndim, dim1, dim2, "diagonal")
-    result: Tensor = apply(Diagonal(operator.index(offset), axis1, axis2), input)
+    result: Tensor = apply_view(Diagonal(operator.index(offset), axis1, axis2), input)
     return result
 
 
@@ -578,7 +578,7 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:
         return result
     if ndim != 2:
         raise ShapeError(f"diag: diag(): Supports 1D or 2D tensors. Got {ndim}D")
-    return apply(Diagonal(operator.index(diagonal), 0, 1), input).clone()  # type: ignore[no-any-return]
+    return apply_view(Diagonal(operator.index(diagonal), 0, 1), input).clone()  # type: ignore[no-any-return]
 
 
 @public(method=True)
@@ -610,7 +610,7 @@ def trace(input: Tensor) -> Tensor:
             f"trace: expected a matrix, but got tensor with dim {input._data.ndim} (shape "
             f"{tuple(input.shape)})"
         )
-    result: Tensor = apply(Diagonal(0, 0, 1), input).sum()
+    result: Tensor = apply_view(Diagonal(0, 0, 1), input).sum()
     return result
 
 
@@ -629,7 +629,7 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     if step <= 0:
         raise ShapeError(f"unfold: step is {step} but must be > 0")
     x = input if input._data.ndim else input.reshape(1)
-    result: Tensor = apply(Unfold(axis, operator.index(size), operator.index(step)), x)
+    result: Tensor = apply_view(Unfold(axis, operator.index(size), operator.index(step)), x)
     return result if input._data.ndim else result.squeeze(0)
 
 
@@ -665,7 +665,7 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
         begin = candidate.storage_offset()
         whole = begin == 0 and candidate is (input if input._base is None else input._base)
         if 0 in sizes or (begin <= offset and last < begin + candidate._data.size) or whole:
-            result: Tensor = apply(AsStrided(sizes, strides, offset - begin), candidate)
+            result: Tensor = apply_view(AsStrided(sizes, strides, offset - begin), candidate)
             return result
     raise Unsupported(
         f"as_strided: sizes {list(sizes)}, strides {list(strides)}, offset {offset} need the "
@@ -684,7 +684,7 @@ def _scattered(input: Tensor, src: Tensor, op: Op, name: str) -> Tensor:
             f"{list(src.shape)}, slice size = {list(shape)}"
         )
     result: Tensor = input.clone()
-    apply(op, result).copy_(src)
+    apply_view(op, result).copy_(src)
     return result
 
 
