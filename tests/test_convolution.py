@@ -286,7 +286,7 @@ def test_second_order():
          "stride must be an int"),
         (lambda: ad.conv_transpose2d(ad.ones(1, 2, 4, 4), ad.ones(2, 2, 3, 3), output_padding=1),
          ad.InvalidArgument, "output padding must be smaller"),
-        (lambda: ad.max_pool2d(ad.ones(1, 4, 4), 2, padding=2), ad.InvalidArgument, "pad should be"),
+        (lambda: ad.max_pool2d(ad.ones(1, 4, 4), 2, padding=2), ad.InvalidArgument, "pad should"),
         (lambda: ad.max_pool2d(ad.ones(1, 4, 4), 5), ad.ShapeError, "output size is too small"),
         (lambda: ad.max_pool2d(ad.ones(4, 4), 2), ad.ShapeError, "Expected 3D"),
         (lambda: averaging.avg_pool2d(ad.ones(1, 4, 4), (2, 2, 2)), ad.InvalidArgument,

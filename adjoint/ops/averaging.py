@@ -71,7 +71,7 @@ class SumPool(Op):
         pads = [(lo, max(hi, 0)) for lo, hi in self.padding]
         lead = x.shape[: x.ndim - rank]
         wide = x.astype(np.float64) if x.dtype.kind in "fV" else x
-        padded = np.pad(wide[(..., *keep)], [(0, 0)] * len(lead) + pads)
+        padded: Any = np.pad(wide[(..., *keep)], [(0, 0)] * len(lead) + pads)
         result = np.zeros((*lead, *count), wide.dtype)
         for place in np.ndindex(*count):
             index = tuple(
@@ -395,7 +395,7 @@ def _lp_pool(
     rank: int, input: Tensor, norm_type: float, kernel_size: Any, stride: Any, ceil_mode: bool
 ) -> Tensor:
     kernel = per_dimension(kernel_size, rank, f"lp_pool{rank}d", "kernel_size")
-    powers = input**norm_type
+    powers: Any = FUNCTIONS["pow"](input, norm_type)
     means = _avg_pool(rank, powers, kernel, stride, 0, ceil_mode, True, None)
     sums: Any = means.sign() * means.abs() * prod(kernel)
     return sums ** (1.0 / norm_type)  # type: ignore[no-any-return]

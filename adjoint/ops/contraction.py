@@ -239,7 +239,7 @@ def _assert_sizes(terms: list[Term]) -> None:
             sizes[label] = size if known == 1 else known
 
 
-def _path(terms: list[Term], target: list[Any]) -> list[tuple[int, ...]]:
+def _path(terms: list[Term], target: list[Any]) -> Sequence[tuple[int, ...]]:
     """Which terms to contract, step by step; a result is appended to those that are left."""
     if len(terms) <= 2:
         return [tuple(range(len(terms)))] if len(terms) == 2 else []
@@ -270,7 +270,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     adjoint.Size([2, 5])
     """
     if isinstance(dims, Handle):
-        dims = dims.tolist()
+        dims = dims._data.tolist()
     if isinstance(dims, int):
         if not 0 <= dims <= min(a.ndim, b.ndim):
             raise InvalidArgument(
@@ -443,4 +443,4 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     >>> ad.linalg.vecdot(ad.tensor([[1., 2.], [3., 4.]]), ad.tensor([1., 1.]))
     tensor([3., 7.])
     """
-    return (conj(x) * y).sum(dim=dim)
+    return (conj(x) * y).sum(dim=dim)  # type: ignore[no-any-return]

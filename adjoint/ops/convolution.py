@@ -253,7 +253,7 @@ class ConvolutionInput(ConvolutionOp):
         """The grid."""
 
         def make(dtype: Any, x: Any, w: Any, *options: Any) -> Sample:
-            op = cls(*options[:4], x[2:])
+            op: Any = cls(*options[:4], x[2:])  # type: ignore[call-arg]
             y = (x[0], w[0], *op.count(x[2:], w[2:]))
             return Sample(op, (array(y, dtype), array(w, dtype)), options[4])
 
@@ -306,7 +306,7 @@ class ConvolutionWeight(ConvolutionOp):
         """The grid."""
 
         def make(dtype: Any, x: Any, w: Any, *options: Any) -> Sample:
-            op = cls(*options[:4], w[2:])
+            op: Any = cls(*options[:4], w[2:])  # type: ignore[call-arg]
             y = (x[0], w[0], *op.count(x[2:], w[2:]))
             return Sample(op, (array(x, dtype), array(y, dtype, seed=1)), options[4])
 

@@ -70,7 +70,9 @@ def hermitian_samples(shape: tuple[int, ...], dtype: dt.dtype = dt.float64) -> A
 def general_samples(shape: tuple[int, ...], dtype: dt.dtype = dt.float64) -> Any:
     """Matrices that are far from singular."""
     x = array(shape, dtype)
-    return (x + 3 * np.eye(*shape[-2:]) * np.arange(1.0, shape[-1] + 1)).astype(dtype.numpy)
+    return (x + 3 * np.eye(shape[-2], shape[-1]) * np.arange(1.0, shape[-1] + 1)).astype(
+        dtype.numpy
+    )
 
 
 def square_shapes() -> Iterable[tuple[str, tuple[int, ...]]]:

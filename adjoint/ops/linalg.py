@@ -24,7 +24,7 @@ from .decomposition import (
     SolveTriangular,
     assert_matrices,
 )
-from .matmul import matmul
+from .matmul import matmul, zeros_from
 from .norms import inverse_and_info, tolerances
 from .return_types import return_type
 from .solving import Determinant, Inverse, PseudoInverse, SLogDet, Solve
@@ -343,9 +343,9 @@ def lstsq(
 ) -> Any:
     """X that minimises the norm of A X - B, of all such X the smallest.
 
-    Singular values up to rcond times the largest count as 0. `driver` decides, as in PyTorch,
-    whether rank ("gelsy", the default, "gelsd", "gelss") and singular values ("gelsd", "gelss") are
-    returned; residuals are for matrices of full rank with more rows than columns.
+    Singular values up to rcond times the largest count as 0. `driver` decides, as in PyTorch, what
+    else is not empty: the rank (all but "gels"), the singular values ("gelsd", "gelss"), and the
+    residuals (all but "gelsy", the default) of matrices of full rank with more rows than columns.
 
     Shapes: A (..., m, n), B (..., m, k) or vectors (..., m) beside A's batch.
     Dtypes: float32, float64 and complex.
@@ -377,13 +377,12 @@ def lstsq(
     rank = (values > values.narrow(-1, 0, 1) * rtol).sum(-1) if min(m, n) else values.sum(-1).long()
     none = A.new_zeros((0,), dtype=A.dtype.to_real())
     residuals = none
-    if m > n and bool((rank == n).all()):
+    if driver not in (None, "gelsy") and m > n and bool((rank == n).all()):
         residuals = (matmul(A, solution) - b).abs().square().sum(-2)
-    has_rank = driver in (None, "gelsy", "gelsd", "gelss")
     return LstsqResult(
         solution.squeeze(-1) if vector else solution,
         residuals,
-        rank if has_rank else A.new_zeros((0,), dtype=dt.int64),
+        A.new_zeros((0,), dtype=dt.int64) if driver == "gels" else rank,
         values if driver in ("gelsd", "gelss") else none,
     )
 
@@ -753,8 +752,7 @@ def matrix_power(input: Tensor, n: int) -> Tensor:
             f"{tuple(input.shape)}"
         )
     if n == 0:
-        eye = FUNCTIONS["eye"](input.shape[-1], dtype=input.dtype)
-        return eye.expand(input.shape).clone()  # type: ignore[no-any-return]
+        return zeros_from(input) + FUNCTIONS["eye"](input.shape[-1], dtype=input.dtype)  # type: ignore[no-any-return]
     square: Any = inv(input) if n < 0 else input
     result: Any = None
     n = abs(n)

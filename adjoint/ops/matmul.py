@@ -114,7 +114,7 @@ def product(name: str, x1: Tensor, x2: Tensor) -> Tensor:
     result: Tensor
     if a.ndim > 2 and b.ndim == 2:  # all rows at once: one product, and no batch of gradients
         result = apply(MATMUL, x1.reshape(-1, a.shape[-1]), x2)
-        return result.reshape(*a.shape[:-1], b.shape[-1])
+        return result.reshape(*a.shape[:-1], b.shape[-1])  # type: ignore[no-any-return]
     result = apply(MATMUL, x1, x2)
     return result
 
@@ -241,7 +241,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """
     if weight._data.ndim == 1:
         product = matmul(input, weight)
-        return product if bias is None else product + bias
+        return product if bias is None else product + bias  # type: ignore[no-any-return]
     inputs = (input, weight) if bias is None else (input, weight, bias)
     result: Tensor = apply(LINEAR, *inputs)
     return result
@@ -310,7 +310,7 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
     tensor([3., 7.])
     """
     assert_ndim("mv", input=(input, 2), vec=(vec, 1))
-    return product("mv", input, vec.unsqueeze(-1)).squeeze(-1)
+    return product("mv", input, vec.unsqueeze(-1)).squeeze(-1)  # type: ignore[no-any-return]
 
 
 @public(out=True)
@@ -331,7 +331,7 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
             f"dot: inconsistent tensor size, expected tensor {list(input.shape)} and src "
             f"{list(tensor.shape)} to have the same number of elements"
         )
-    return product("dot", input.unsqueeze(0), tensor.unsqueeze(-1)).reshape(())
+    return product("dot", input.unsqueeze(0), tensor.unsqueeze(-1)).reshape(())  # type: ignore[no-any-return]
 
 
 @public(out=True)
@@ -364,7 +364,7 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
     tensor([3., 7.])
     """
     if not input._data.ndim or not other._data.ndim:
-        return input * other
+        return input * other  # type: ignore[no-any-return]
     if input.shape[-1] != other.shape[-1]:
         raise ShapeError(
             f"inner: the last dimension must match on both input tensors but got shapes "
@@ -372,7 +372,7 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
         )
     rows, columns = (x.reshape(-1, x.shape[-1]) for x in (input, other))
     result = product("inner", rows, transposed(columns))
-    return result.reshape(*input.shape[:-1], *other.shape[:-1])
+    return result.reshape(*input.shape[:-1], *other.shape[:-1])  # type: ignore[no-any-return]
 
 
 @public(out=True)
@@ -389,7 +389,7 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
             [6, 8]])
     """
     assert_ndim("outer", input=(input, 1), vec2=(vec2, 1))
-    return input.unsqueeze(-1) * vec2
+    return input.unsqueeze(-1) * vec2  # type: ignore[no-any-return]
 
 
 @public(out=True)
@@ -428,8 +428,13 @@ def _weighted(input: Tensor, beta: Any, added: Tensor, alpha: Any, name: str) ->
     if alpha != 1:
         added = added * alpha
     if beta == 0:
-        return added
-    return added + (input if beta == 1 else input * beta)
+        return added + zeros_from(input) if input._node is not None else added
+    return added + (input if beta == 1 else input * beta)  # type: ignore[no-any-return]
+
+
+def zeros_from(x: Tensor) -> Tensor:
+    """Zeros that take part in autograd: NaN in `x` has no effect, its gradient is 0, not None."""
+    return x.masked_fill(x.new_ones((), dtype=dt.bool_), 0)  # type: ignore[no-any-return]
 
 
 @public(inplace=True, out=True)

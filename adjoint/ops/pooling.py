@@ -62,7 +62,7 @@ def _windows(op: Pool, x: Any, fill: Any) -> Any:
         slice(None, n + min(hi, 0)) for n, (_, hi) in zip(x.shape[lead:], op.padding, strict=True)
     )
     pads = [(lo, max(hi, 0)) for lo, hi in op.padding]
-    padded = np.pad(x[(..., *keep)], [(0, 0)] * lead + pads, constant_values=fill)
+    padded: Any = np.pad(x[(..., *keep)], [(0, 0)] * lead + pads, constant_values=fill)
     places = int(np.prod(op.kernel))
     result = np.empty((*x.shape[:lead], *count, places), x.dtype)
     for place in np.ndindex(*count):

@@ -152,7 +152,7 @@ def conv(
     y = np.empty((batch, len(w), *count), x.dtype)
     if not y.size:
         return y
-    column = None if bias is None else bias.reshape(-1, *(1,) * (len(count) + 1))
+    column: Any = None if bias is None else bias.reshape(-1, *(1,) * (len(count) + 1))
     matrix = w.reshape(groups, len(w) // groups, -1)
     if _pointwise(kernel, stride, padding):
         flat = x.reshape(batch, groups, channels // groups, -1)
@@ -308,7 +308,7 @@ def max_pool_input(
     rank = len(kernel)
     size, count = x.shape[x.ndim - rank :], y.shape[y.ndim - rank :]
     windows = Windows(size, kernel, stride, padding, dilation, count)
-    frame = np.zeros((*x.shape[: x.ndim - rank], *windows.padded), g.dtype)
+    frame: Any = np.zeros((*x.shape[: x.ndim - rank], *windows.padded), g.dtype)
     apart = all((k - 1) * d < s for k, d, s in zip(kernel, dilation, stride, strict=True))
     for i, (_, part) in enumerate(windows.shifted(frame)):
         if apart:
@@ -374,7 +374,7 @@ def im2col(
 ) -> Any:
     """The windows of images, (batch, channels, *kernel, *count)."""
     windows = Windows(x.shape[2:], kernel, stride, padding, dilation, count)
-    result = np.empty((*x.shape[:2], *kernel, *count), x.dtype)
+    result: Any = np.empty((*x.shape[:2], *kernel, *count), x.dtype)
     for place, part in windows.shifted(_pad(x, padding, 0)):
         result[(slice(None), slice(None), *place)] = part
     return result
@@ -392,7 +392,7 @@ def col2im(
 ) -> Any:
     """The transpose of `im2col`: every element added to where it came from."""
     windows = Windows(size, kernel, stride, padding, dilation, count)
-    frame = np.zeros((*columns.shape[:2], *windows.padded), columns.dtype)
+    frame: Any = np.zeros((*columns.shape[:2], *windows.padded), columns.dtype)
     for place, part in windows.shifted(frame):
         part += columns[(slice(None), slice(None), *place)]
     return np.ascontiguousarray(frame[(..., *windows.inside)])
