@@ -195,7 +195,7 @@ CASES = [
     Case("state-dict-unexpected", ones(), lambda t: linear_with(t, {"weight": t.ones(2, 3), "bias": t.ones(2), "extra": t.ones(1)}), ad.CheckpointError, ("Linear", "extra"), "strict=False"),
     Case("state-dict-shape", ones(), lambda t: linear_with(t, {"weight": t.ones(3, 3), "bias": t.ones(2)}), ad.CheckpointError, ("Linear", "weight", "3, 3", "2, 3"), "shape"),
     Case("optimizer-empty", ones(), lambda t: t.optim.SGD([], lr=0.1), V, ("SGD", "empty"), "parameters()"),
-    Case("optimizer-rate", leaves((2,)), lambda t, p: t.optim.Adam([p], lr=-1.0), V, ("Adam", "-1.0"), "lr"),
+    Case("optimizer-rate", leaves((2,)), lambda t, p: t.optim.Adam([p], lr=-1.0), V, ("learning rate", "-1.0"), "lr must be at least 0"),
     Case("optimizer-not-a-leaf", leaves((2,)), lambda t, p: t.optim.SGD([p * 2], lr=0.1), V, ("SGD", "leaf"), "detach"),
 ]  # fmt: skip
 

@@ -4,8 +4,10 @@ Source: https://docs.pytorch.org/docs/stable/nn.functional.html
 """
 
 from ...ops import convolution
+from ...ops.arranging import pad
 from ...ops.convolution import *  # noqa: F403 - its __all__ is the list
 from ...ops.matmul import linear
+from ...ops.scatter import one_hot
 from . import activation, loss, normalization, pooling, sparse
 from . import dropout as _dropout
 from .activation import *  # noqa: F403
@@ -17,6 +19,8 @@ from .sparse import *  # noqa: F403
 
 __all__ = [
     "linear",
+    "one_hot",
+    "pad",
     *activation.__all__,
     *convolution.__all__,
     *_dropout.__all__,
