@@ -209,7 +209,8 @@ def avg_pool2d(
     Errors: ShapeError where no window fits; InvalidArgument for too much padding.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.avg_pool2d.html
 
-    >>> ad.nn.functional.avg_pool2d(ad.ones(1, 4, 4), 2).shape
+    >>> from adjoint.ops.averaging import avg_pool2d
+    >>> avg_pool2d(ad.ones(1, 4, 4), 2).shape
     adjoint.Size([1, 2, 2])
     """
     return _avg_pool(
@@ -233,7 +234,8 @@ def avg_pool3d(
     Errors: ShapeError where no window fits; InvalidArgument for too much padding.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.avg_pool3d.html
 
-    >>> ad.nn.functional.avg_pool3d(ad.ones(1, 4, 4, 4), 2).shape
+    >>> from adjoint.ops.averaging import avg_pool3d
+    >>> avg_pool3d(ad.ones(1, 4, 4, 4), 2).shape
     adjoint.Size([1, 2, 2, 2])
     """
     return _avg_pool(
@@ -332,7 +334,8 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     Dtypes: floating point.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.adaptive_avg_pool2d.html
 
-    >>> ad.nn.functional.adaptive_avg_pool2d(ad.ones(1, 5, 5), 2).shape
+    >>> from adjoint.ops.averaging import adaptive_avg_pool2d
+    >>> adaptive_avg_pool2d(ad.ones(1, 5, 5), 2).shape
     adjoint.Size([1, 2, 2])
     """
     return _adaptive_avg_pool(2, input, output_size)
@@ -345,7 +348,8 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     Dtypes: floating point.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.adaptive_avg_pool3d.html
 
-    >>> ad.nn.functional.adaptive_avg_pool3d(ad.ones(1, 5, 5, 5), 2).shape
+    >>> from adjoint.ops.averaging import adaptive_avg_pool3d
+    >>> adaptive_avg_pool3d(ad.ones(1, 5, 5, 5), 2).shape
     adjoint.Size([1, 2, 2, 2])
     """
     return _adaptive_avg_pool(3, input, output_size)
@@ -372,7 +376,8 @@ def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = 
     Dtypes: any real; the indices are int64.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.adaptive_max_pool2d.html
 
-    >>> ad.nn.functional.adaptive_max_pool2d(ad.ones(1, 5, 5), 2).shape
+    >>> from adjoint.ops.averaging import adaptive_max_pool2d
+    >>> adaptive_max_pool2d(ad.ones(1, 5, 5), 2).shape
     adjoint.Size([1, 2, 2])
     """
     return _adaptive_max_pool(2, input, output_size, return_indices)
@@ -385,7 +390,8 @@ def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = 
     Dtypes: any real; the indices are int64.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.adaptive_max_pool3d.html
 
-    >>> ad.nn.functional.adaptive_max_pool3d(ad.ones(1, 5, 5, 5), 2).shape
+    >>> from adjoint.ops.averaging import adaptive_max_pool3d
+    >>> adaptive_max_pool3d(ad.ones(1, 5, 5, 5), 2).shape
     adjoint.Size([1, 2, 2, 2])
     """
     return _adaptive_max_pool(3, input, output_size, return_indices)
@@ -413,7 +419,8 @@ def lp_pool1d(
     Shapes: (batch, channels, length) or without batch.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.lp_pool1d.html
 
-    >>> ad.nn.functional.lp_pool1d(ad.ones(1, 4), 2, 2).shape
+    >>> from adjoint.ops.averaging import lp_pool1d
+    >>> lp_pool1d(ad.ones(1, 4), 2, 2).shape
     adjoint.Size([1, 2])
     """
     return _lp_pool(1, input, norm_type, kernel_size, stride, ceil_mode)
@@ -431,7 +438,8 @@ def lp_pool2d(
     Shapes: (batch, channels, height, width) or without batch.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.lp_pool2d.html
 
-    >>> ad.nn.functional.lp_pool2d(ad.ones(1, 4, 4), 2, 2).shape
+    >>> from adjoint.ops.averaging import lp_pool2d
+    >>> lp_pool2d(ad.ones(1, 4, 4), 2, 2).shape
     adjoint.Size([1, 2, 2])
     """
     return _lp_pool(2, input, norm_type, kernel_size, stride, ceil_mode)
@@ -449,7 +457,8 @@ def lp_pool3d(
     Shapes: (batch, channels, depth, height, width) or without batch.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.lp_pool3d.html
 
-    >>> ad.nn.functional.lp_pool3d(ad.ones(1, 4, 4, 4), 2, 2).shape
+    >>> from adjoint.ops.averaging import lp_pool3d
+    >>> lp_pool3d(ad.ones(1, 4, 4, 4), 2, 2).shape
     adjoint.Size([1, 2, 2, 2])
     """
     return _lp_pool(3, input, norm_type, kernel_size, stride, ceil_mode)
@@ -501,7 +510,8 @@ def max_unpool1d(
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_unpool1d.html
 
     >>> i = ad.zeros(1, 2, dtype=ad.int64)
-    >>> ad.nn.functional.max_unpool1d(ad.ones(1, 2), i, 2).shape
+    >>> from adjoint.ops.averaging import max_unpool1d
+    >>> max_unpool1d(ad.ones(1, 2), i, 2).shape
     adjoint.Size([1, 4])
     """
     return _max_unpool(1, input, indices, kernel_size, stride, padding, output_size)
@@ -522,7 +532,8 @@ def max_unpool2d(
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_unpool2d.html
 
     >>> i = ad.zeros(1, 2, 2, dtype=ad.int64)
-    >>> ad.nn.functional.max_unpool2d(ad.ones(1, 2, 2), i, 2).shape
+    >>> from adjoint.ops.averaging import max_unpool2d
+    >>> max_unpool2d(ad.ones(1, 2, 2), i, 2).shape
     adjoint.Size([1, 4, 4])
     """
     return _max_unpool(2, input, indices, kernel_size, stride, padding, output_size)
@@ -543,7 +554,8 @@ def max_unpool3d(
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_unpool3d.html
 
     >>> i = ad.zeros(1, 2, 2, 2, dtype=ad.int64)
-    >>> ad.nn.functional.max_unpool3d(ad.ones(1, 2, 2, 2), i, 2).shape
+    >>> from adjoint.ops.averaging import max_unpool3d
+    >>> max_unpool3d(ad.ones(1, 2, 2, 2), i, 2).shape
     adjoint.Size([1, 4, 4, 4])
     """
     return _max_unpool(3, input, indices, kernel_size, stride, padding, output_size)

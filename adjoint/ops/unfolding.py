@@ -159,7 +159,8 @@ def unfold(
     Errors: ShapeError where no window fits.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.unfold.html
 
-    >>> ad.nn.functional.unfold(ad.ones(1, 1, 3, 3), 2).shape
+    >>> from adjoint.ops.unfolding import unfold
+    >>> unfold(ad.ones(1, 1, 3, 3), 2).shape
     adjoint.Size([1, 4, 4])
     """
     x, has_batch = batched(input, 2, "unfold")
@@ -189,7 +190,8 @@ def fold(
     Errors: ShapeError where the columns do not fit the arguments.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.fold.html
 
-    >>> ad.nn.functional.fold(ad.ones(1, 4, 1), (2, 2), 2).shape
+    >>> from adjoint.ops.unfolding import fold
+    >>> fold(ad.ones(1, 4, 1), (2, 2), 2).shape
     adjoint.Size([1, 1, 2, 2])
     """
     if input.ndim not in (2, 3):
