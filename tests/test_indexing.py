@@ -158,7 +158,9 @@ def test_basic_indexing_shares_storage_with_pytorchs_strides(case):
     assert found._base is ours
 
 
-@given(shapes_and_indices(), st.sampled_from(["number", "full", "one", "zero_dim", "row"]), st.data())
+@given(
+    shapes_and_indices(), st.sampled_from(["number", "full", "one", "zero_dim", "row"]), st.data()
+)
 @FEW
 def test_writing_equals_pytorch_with_gradients_of_base_and_value(case, kind, data):
     shape, index = case
@@ -535,7 +537,11 @@ def test_in_place_errors_leave_the_tensor_alone():
         (lambda x: x.gather(0, ad.tensor([[-1]])), IndexError, "-1 is out of bounds"),
         (lambda x: x.gather(0, ad.tensor([0])), RuntimeError, "same number of dimensions"),
         (lambda x: x.gather(0, ad.tensor([[0.0]])), RuntimeError, "int32 or int64"),
-        (lambda x: x.gather(0, ad.zeros(1, 9, dtype=ad.int64)), RuntimeError, "no larger than self"),
+        (
+            lambda x: x.gather(0, ad.zeros(1, 9, dtype=ad.int64)),
+            RuntimeError,
+            "no larger than self",
+        ),
         (lambda x: x.gather(0, 3), TypeError, "expected a Tensor"),
         (lambda x: x.index_select(0, ad.tensor([-1])), IndexError, "out of range"),
         (lambda x: x.index_select(0, ad.tensor([9])), IndexError, "out of bounds"),

@@ -473,7 +473,7 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> T
     result: Tensor = input
     for axis, before, after in by_axis:
         result = _pad_axis(result, axis, before, after, mode)
-    return result
+    return input.clone() if result is input else result  # type: ignore[no-any-return]
 
 
 _PAD_MODES = ("reflect", "replicate", "circular")
@@ -586,7 +586,6 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Any, ...]:
     ]
     if swap:
         grids[0], grids[1] = grids[1], grids[0]
-        grids = [grid.transpose(0, 1) for grid in grids]
     return tuple(grids)
 
 
