@@ -5,13 +5,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import multiprocessing
 import threading
-import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from multiprocessing import connection as mp_connection
 from typing import Any, NoReturn
 
 from ..core.errors import AdjointError, InvalidArgument, InvalidType
@@ -218,6 +215,8 @@ class _WorkerIterator:
     def __init__(self, loader: DataLoader, seed: int) -> None:
         self._loader = loader
         self._timeout = loader.timeout
+        import multiprocessing  # slow to import, and few programs need it
+
         context = loader.multiprocessing_context
         if context is None or isinstance(context, str):
             context = multiprocessing.get_context(context)
@@ -308,17 +307,17 @@ class _WorkerIterator:
 
     def _receive(self) -> None:
         """Wait for answers; take all that have come."""
-        by_handle = {w.connection: w for w in self._workers}
+        from multiprocessing.connection import wait
+
+        by_handle: dict[Any, _Worker] = {w.connection: w for w in self._workers}
         wanted = self._waiting[self._next_answer]
-        deadline = time.monotonic() + self._timeout if self._timeout else None
-        left = None if deadline is None else max(0.0, deadline - time.monotonic())
-        ready = mp_connection.wait([*by_handle, wanted.process.sentinel], left)
+        ready = wait([*by_handle, wanted.process.sentinel], self._timeout or None)
         if not ready:
             self._close()
             raise _TimedOut(f"DataLoader timed out after {self._timeout} seconds")
         received = False
         for handle in ready:
-            worker = by_handle.get(handle)  # type: ignore[call-overload]
+            worker = by_handle.get(handle)
             if worker is None:
                 continue
             try:

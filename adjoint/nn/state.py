@@ -36,22 +36,20 @@ class StateDict(OrderedDict[str, Any]):
     _metadata: OrderedDict[str, dict[str, Any]]
 
 
-def save_own(module: Any, destination: Any, prefix: str, keep_vars: bool) -> None:
-    """Write the module's own parameters and buffers (not its children's) to `destination`."""
+def save_own(
+    module: Any, destination: Any, prefix: str, keep_vars: bool, has_extra: bool
+) -> None:
+    """Write the module's own parameters and buffers (not its children's) to `destination`;
+    `has_extra`: its class defines `get_extra_state`.
+    """
     for name, value in module._parameters.items():
         if value is not None:
             destination[prefix + name] = value if keep_vars else value.detach()
     for name, value in module._buffers.items():
         if value is not None and name not in module._non_persistent_buffers_set:
             destination[prefix + name] = value if keep_vars else value.detach()
-    if _has_extra_state(module, "get_extra_state"):
+    if has_extra:
         destination[prefix + EXTRA_STATE] = module.get_extra_state()
-
-
-def _has_extra_state(module: Any, method: str) -> bool:
-    from .module import Module
-
-    return getattr(type(module), method) is not getattr(Module, method)
 
 
 def state_dict(module: Any, destination: Any, prefix: str, keep_vars: bool) -> Any:
@@ -86,8 +84,11 @@ def load_own(
     missing: list[str],
     unexpected: list[str],
     errors: list[str],
+    has_extra: bool,
 ) -> None:
-    """Copy the module's own parameters and buffers (not its children's) out of `state`."""
+    """Copy the module's own parameters and buffers (not its children's) out of `state`;
+    `has_extra`: its class defines `set_extra_state`.
+    """
     for hook in module._state_hooks("load_pre").values():
         hook(module, state, prefix, local_metadata, strict, missing, unexpected, errors)
     persistent = {
@@ -106,7 +107,7 @@ def load_own(
                 errors.append(problem)
         elif strict:
             missing.append(key)
-    if _has_extra_state(module, "set_extra_state"):
+    if has_extra:
         if prefix + EXTRA_STATE in state:
             module.set_extra_state(state[prefix + EXTRA_STATE])
         elif strict:
@@ -196,6 +197,8 @@ def load_state_dict(
             if keys:
                 names = ", ".join(f'"{k}"' for k in keys)
                 errors.insert(0, f"{what} key(s) in state_dict: {names}. ")
+    if strict and (unexpected or missing):
+        errors.append("(strict=False loads what fits.)")
     if errors:
         raise CheckpointError(
             f"Error(s) in loading state_dict for {type(module).__name__}:\n\t"

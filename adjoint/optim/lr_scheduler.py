@@ -549,8 +549,9 @@ class OneCycleLR(LRScheduler):
     Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.lr_scheduler.OneCycleLR.html
 
     >>> optimizer = ad.optim.SGD([ad.nn.Parameter(ad.ones(1))], lr=1.0, momentum=0.9)
-    >>> ad.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=10).get_last_lr()
-    [0.04]
+    >>> schedule = ad.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=10)
+    >>> round(schedule.get_last_lr()[0], 4)
+    0.04
     """
 
     def __init__(
@@ -684,7 +685,8 @@ class SequentialLR(LRScheduler):
             group["lr"] = group["initial_lr"]
         for schedule in self._schedulers:
             schedule.last_epoch -= 1
-        self._schedulers[0].step()
+        self._schedulers[0]._step_count = 0
+        self._schedulers[0]._initial_step()
         self._last_lr = self._schedulers[0].get_last_lr()
 
     def step(self, epoch: int | None = None) -> None:
@@ -701,12 +703,8 @@ class SequentialLR(LRScheduler):
         self.last_epoch += 1
         which = bisect.bisect_right(self._milestones, self.last_epoch)
         schedule = self._schedulers[which]
-        if which > 0 and self._milestones[which - 1] == self.last_epoch:
-            for group in self.optimizer.param_groups:
-                group["lr"] = group["initial_lr"]
-            schedule.last_epoch = -1
-            schedule._step_count = 0
-        schedule.step()
+        begins = which > 0 and self._milestones[which - 1] == self.last_epoch
+        schedule.step(*((0,) if begins else ()))
         self._last_lr = schedule.get_last_lr()
 
     def state_dict(self) -> dict[str, Any]:

@@ -105,7 +105,10 @@ class Optimizer:
         self.param_groups = []
         groups = list(params)
         if not groups:
-            raise InvalidArgument("optimizer got an empty parameter list")
+            raise InvalidArgument(
+                f"{type(self).__name__}: optimizer got an empty parameter list; pass "
+                "model.parameters() (a generator is empty once it has been read)"
+            )
         if not isinstance(groups[0], dict):
             groups = [{"params": groups}]
         for group in groups:
@@ -194,8 +197,8 @@ class Optimizer:
                                   f"{type(p).__name__}")  # fmt: skip
             if not (self.defaults.get("differentiable") or p.is_leaf or p.retains_grad):
                 raise InvalidArgument(
-                    f"can't optimize a non-leaf Tensor (shape {tuple(p.shape)}); pass the tensors "
-                    "that it was computed from"
+                    f"{type(self).__name__}: can't optimize a non-leaf Tensor (shape "
+                    f"{tuple(p.shape)}); pass the tensors that it was computed from, or detach() it"
                 )
         return found
 
@@ -254,7 +257,8 @@ class Optimizer:
     def update(self, group: dict[str, Any], parameters: list[Any]) -> None:
         """Change the group's parameters that have a gradient; subclasses define it.
 
-        >>> ad.optim.SGD([ad.nn.Parameter(ad.ones(1))], lr=0.1).update({}, [])
+        >>> optimizer = ad.optim.SGD([ad.nn.Parameter(ad.ones(1))], lr=0.1)
+        >>> optimizer.update(optimizer.param_groups[0], [])
         """
         raise NotImplementedError(f"{type(self).__name__} must define update, or step")
 
@@ -469,7 +473,9 @@ def assert_options(**options: Any) -> None:
     names = {"lr": "learning rate", "eps": "epsilon value", "weight_decay": "weight_decay value"}
     for name, value in options.items():
         if isinstance(value, (int, float)) and not value >= 0:
-            raise InvalidArgument(f"Invalid {names.get(name, f'{name} value')}: {value}")
+            raise InvalidArgument(
+                f"Invalid {names.get(name, f'{name} value')}: {value}; {name} must be at least 0"
+            )
 
 
 def assert_betas(betas: tuple[float, ...]) -> None:

@@ -747,7 +747,8 @@ class Module:
         raise NotImplementedError(f"{type(self).__name__}.set_extra_state is not defined")
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
-        state.save_own(self, destination, prefix, keep_vars)
+        extra = type(self).get_extra_state is not Module.get_extra_state
+        state.save_own(self, destination, prefix, keep_vars, extra)
 
     def _load_from_state_dict(
         self,
@@ -759,9 +760,10 @@ class Module:
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
+        extra = type(self).set_extra_state is not Module.set_extra_state
         state.load_own(
             self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys,
-            error_msgs,
+            error_msgs, extra,
         )  # fmt: skip
 
     # ---- hooks -------------------------------------------------------------------------------

@@ -1,0 +1,37 @@
+"""Arguments, errors and exit codes of the command `adjoint`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from .. import __version__
+from ..core.errors import AdjointError
+from . import demo, info
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's arguments; each subcommand sets `run`."""
+    top = argparse.ArgumentParser(
+        prog="adjoint",
+        description="A deep-learning framework in Python: PyTorch's API, one graph executed four ways.",
+    )
+    top.add_argument("--version", action="version", version=f"adjoint {__version__}")
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    demo.add_parser(commands)
+    info.add_parser(commands)
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; 0: done, 1: it failed, 2: wrong arguments, 130: interrupted."""
+    options = parser().parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except (AdjointError, OSError) as error:
+        print(f"adjoint: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("adjoint: interrupted", file=sys.stderr)
+        return 130
