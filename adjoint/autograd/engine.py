@@ -80,7 +80,8 @@ def _awaited(pending: dict[Any, Any], useful: set[Any] | None) -> dict[Any, int]
                 awaited[parent] += 1
             elif parent is not None and (useful is None or parent in useful):
                 awaited[parent] = 1
-                stack.append(parent)
+                if type(parent) is not Leaf:
+                    stack.append(parent)
     return awaited
 
 
@@ -106,13 +107,16 @@ def _walk(
     reached: dict[Any, Any] = {}
     leaves: list[Any] = []  # complete, to be finished before the next node runs
     heap: list[tuple[int, Any]] = []  # complete; orders are unique, so nodes are never compared
+    ready = None  # complete too: saves the way through the heap
     for node in pending:
         if not awaited[node]:
             if type(node) is Leaf:
                 leaves.append(node)
+            elif ready is None:
+                ready = node
             else:
                 heappush(heap, (-node.order, node))
-    g = ready = before = value = None
+    g = before = value = None
     while True:
         if leaves:
             for leaf in leaves:
@@ -250,6 +254,8 @@ def _finish(
         elif old is None:
             alone = references(g) == ALONE and g._data.base is None and g._node is None
             leaf.grad = g if alone else wrap(g._data.copy())
+        elif not _takes_sums(old._data):
+            leaf.grad = old + g
         else:
             np.add(old._data, g._data, old._data)
             version = old._version
@@ -260,6 +266,11 @@ def _finish(
     if leaf.after and tensor is not None:
         for hook in list(leaf.after.values()):
             hook(tensor)
+
+
+def _takes_sums(data: Any) -> bool:
+    """Whether an array may be added to in place: not where its elements share memory."""
+    return data.base is None or (data.flags.writeable and 0 not in data.strides)
 
 
 _lock = threading.RLock()  # two backwards at once may meet in a leaf
