@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import cmath
+import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +14,7 @@ from ..core.errors import DTypeError, InvalidArgument
 from ..core.handle import Handle
 from ..core.op import Sample, apply, public
 from .comparison import where
-from .functions import exp2, log, reciprocal, rsqrt, sqrt, square
+from .functions import exp2, log, reciprocal, sqrt, square
 from .pointwise import (
     ANALYTIC,
     BINARY_DOC,
@@ -163,7 +165,8 @@ def add(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Tensor:
     tensor([21., 42.])
     """
     if alpha != 1:
-        return to_out(_add_scaled("add", input, other, alpha), out, "add")
+        scaled: Tensor = to_out(_add_scaled("add", input, other, alpha), out, "add")
+        return scaled
     result: Tensor = _add(input, other, out=out)
     return result
 
@@ -197,7 +200,8 @@ def sub(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Tensor:
     tensor([-2., -1.])
     """
     if alpha != 1:
-        return to_out(_add_scaled("sub", input, other, -alpha), out, "sub")
+        scaled: Tensor = to_out(_add_scaled("sub", input, other, -alpha), out, "sub")
+        return scaled
     result: Tensor = _sub(input, other, out=out)
     return result
 
@@ -216,7 +220,8 @@ def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     >>> ad.rsub(ad.tensor([1., 2.]), 3)
     tensor([2., 1.])
     """
-    return sub(other, input, alpha=alpha)
+    result: Tensor = sub(other, input, alpha=alpha)
+    return result
 
 
 @public()
@@ -431,8 +436,6 @@ class Gcd(Elementwise):
     @np.errstate(all="ignore")
     def reference(self, x1: Any, x2: Any) -> Any:
         """Python's own."""
-        import math
-
         return np.vectorize(math.gcd, otypes=[np.int64])(x1, x2)
 
 
@@ -450,8 +453,6 @@ class Lcm(Elementwise):
     @np.errstate(all="ignore")
     def reference(self, x1: Any, x2: Any) -> Any:
         """Python's own."""
-        import math
-
         return np.vectorize(math.lcm, otypes=[np.int64])(x1, x2)
 
 
@@ -470,8 +471,11 @@ class Pow(Elementwise):
 
     def compute(self, xp: Any, x1: Any, x2: Any) -> Any:
         """The backend's power; a cube by products; integers to negative powers as PyTorch's."""
-        if isinstance(x2, (int, float)) and x2 == 3 and hasattr(x1, "dtype"):
-            return x1 * x1 * x1
+        if isinstance(x2, (int, float)) and hasattr(x1, "dtype"):
+            if x2 == 3:
+                return x1 * x1 * x1
+            if x2 == -0.5:
+                return 1 / xp.sqrt(x1)
         integers = hasattr(x2, "dtype") and x2.dtype.kind == "i"
         if integers and bool(xp.any(x2 < 0)):
             # The quotient 1 / x1^n rounded towards zero: 1 and -1 have one, the others give 0.
@@ -515,8 +519,8 @@ class Pow(Elementwise):
 
 def _slope(x: Any, exponent: Any) -> Any:
     """exponent * x^(exponent - 1); 0 where the exponent is 0."""
-    if isinstance(exponent, Handle):
-        return where(exponent == 0, 0, exponent * pow(x, exponent - 1))  # type: ignore[operator]
+    if hasattr(exponent, "dtype"):
+        return where(exponent == 0, 0, exponent * pow(x, exponent - 1))
     if exponent == 0:
         return x.new_zeros(x.shape)
     return exponent * pow(x, exponent - 1)
@@ -525,16 +529,17 @@ def _slope(x: Any, exponent: Any) -> Any:
 def _growth(x: Any, exponent: Any, y: Any) -> Any:
     """y log(x); 0 where x is 0 and the exponent is not negative."""
     positive = (exponent.real if exponent.dtype.is_complex else exponent) >= 0
-    if isinstance(x, Handle):
-        return where((x == 0) & positive, 0, y * log(x))  # type: ignore[operator]
+    if hasattr(x, "dtype"):
+        return where((x == 0) & positive, 0, y * log(x))
     if x == 0:
         return where(positive, 0, y * -float("inf"))
-    logarithm = np.log(complex(x) if isinstance(x, complex) else x, dtype=None)
-    return y * logarithm.item()
+    if isinstance(x, complex):
+        return y * cmath.log(x)
+    return y * (math.log(x) if x > 0 else math.nan)
 
 
 POW = Pow()
-_SPECIAL_POWERS: dict[float, Any] = {2: square, 0.5: sqrt, -1: reciprocal, -0.5: rsqrt}
+_SPECIAL_POWERS: dict[float, Any] = {2: square, 0.5: sqrt, -1: reciprocal}
 
 
 @public(inplace=True)
@@ -593,10 +598,14 @@ def float_power(input: Any, exponent: Any) -> Tensor:
     """
     common = common_dtype((input, exponent), "float_power")
     wide = dt.complex128 if common.is_complex else dt.float64
-    input, exponent = (
-        cast(x, wide) if isinstance(x, Handle) else number(x, wide) for x in (input, exponent)
+    values: list[Any] = [operand(input), operand(exponent)]
+    result: Tensor = pow(
+        *(
+            number(v, wide) if isinstance(v, (int, float, complex)) else cast(v, wide)
+            for v in values
+        )
     )
-    return pow(input, exponent)
+    return result
 
 
 @public(inplace=True, out=True)

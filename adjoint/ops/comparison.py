@@ -401,7 +401,7 @@ class BitwiseRightShift(Elementwise):
         """By quotients of Python's integers."""
         bits = 8 * x1.dtype.itemsize
 
-        def shift(a: int, b: int) -> int:
+        def shift(a: int, b: int) -> Any:
             return int(a) // 2 ** (int(b) if 0 <= b < bits else bits)
 
         return np.vectorize(shift, otypes=[np.int64])(x1, x2)
@@ -720,9 +720,9 @@ def clamp(input: Any, min: Any = None, max: Any = None, *, out: Any = None) -> T
     """
     if min is None or max is None:
         if min is not None:
-            return clamp_min(input, min, out=out)
+            return clamp_min(input, min, out=out)  # type: ignore[no-any-return]
         if max is not None:
-            return clamp_max(input, max, out=out)
+            return clamp_max(input, max, out=out)  # type: ignore[no-any-return]
         raise InvalidArgument("clamp: At least one of 'min' or 'max' must not be None")
     if not isinstance(input, Handle):
         assert_tensor("clamp", input)

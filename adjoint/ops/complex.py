@@ -200,7 +200,8 @@ def conj(input: Any) -> Tensor:
     >>> ad.conj(ad.tensor([1 + 2j]))
     tensor([1.-2.j])
     """
-    return conj_physical(input)
+    result: Tensor = conj_physical(input)
+    return result
 
 
 @public()
@@ -281,7 +282,8 @@ def complex(real: Any, imag: Any, *, out: Any = None) -> Tensor:
             f"complex: Expected object of scalar type {real.dtype} but got scalar type "
             f"{imag.dtype} for second argument; convert one with .to()"
         )
-    return to_out(apply(COMPLEX_OP, real, imag), out, "complex")
+    result: Tensor = to_out(apply(COMPLEX_OP, real, imag), out, "complex")
+    return result
 
 
 @public(method=False)
@@ -303,7 +305,8 @@ def polar(abs: Any, angle: Any, *, out: Any = None) -> Tensor:
             "polar: Expected both inputs to be floating-point tensors of one dtype, got "
             f"{abs.dtype} and {angle.dtype}; convert one with .to()"
         )
-    return to_out(complex(abs * cos(angle), abs * sin(angle)), out, "polar")
+    result: Tensor = to_out(complex(abs * cos(angle), abs * sin(angle)), out, "polar")
+    return result
 
 
 # ---- angles --------------------------------------------------------------------------------------

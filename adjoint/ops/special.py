@@ -14,7 +14,7 @@ import numpy as np
 from ..core import dtype as dt
 from ..core.errors import InvalidArgument
 from ..core.op import Sample, apply, public
-from .comparison import eq, gt, le, logical_and, logical_or, lt, where
+from .comparison import eq, gt, le, logical_and, logical_or, lt, tensors, where
 from .functions import cos, exp, exp2, log, square
 from .pointwise import (
     ANALYTIC,
@@ -390,18 +390,9 @@ class Xlogy(Elementwise):
         """g log(x2), 0 at the limit; g x1 / x2."""
 
         def slope() -> Any:
-            if not hasattr(x2, "spec"):
-                constant = math.log(x2) if x2 > 0 else -math.inf if x2 == 0 else math.nan
-                return g * where(eq(x1, 0), 0 if x2 <= 0 else constant, constant)
-            return g * where(
-                logical_and(eq(x1, 0), le(x2, 0))
-                if hasattr(x1, "spec")
-                else le(x2, 0)
-                if x1 == 0
-                else eq(x2, math.nan),
-                0,
-                log(x2),
-            )
+            first, second = tensors(x1, x2)
+            limit = logical_and(eq(first, 0), le(second, 0))
+            return g * where(limit, 0, log(second))
 
         return (slope, lambda: g * (x1 / x2))
 

@@ -133,6 +133,7 @@ def erf(x: Any) -> Any:
         t = np.square(part * np.float32(0.25))
         part *= _horner(_ERF32_P, t)
         part /= _horner(_ERF32_Q, t)
+        part[np.abs(part) > 1 - 1e-7] *= np.float32(2)  # what rounds to 1 becomes exactly 1
         np.clip(part, -1, 1, out=result[i : i + 2 * _BLOCK])
     return result.reshape(x.shape)
 
