@@ -58,7 +58,7 @@ def public_callables():
             yield pytest.param(value, id=name)
 
 
-@pytest.mark.parametrize("value", public_callables())
+@pytest.mark.parametrize("value", list(public_callables()))
 def test_public_docstrings_are_complete(value):
     text = inspect.getdoc(value) or ""
     first = text.split("\n\n")[0]

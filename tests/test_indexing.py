@@ -232,7 +232,7 @@ def test_writing_a_view_of_a_view_reaches_the_base(case, data):
         (("tensor", [0, 1]), ("tensor", [0, 1, 2])),
         [0, 9],
         (Ellipsis, 7),
-        object(),
+        object,
     ],
     ids=str,
 )

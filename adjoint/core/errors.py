@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = [
     "AdjointError",
     "AutogradError",
+    "BackendGap",
     "CheckpointError",
     "DTypeError",
     "DeviceError",
@@ -59,3 +60,7 @@ class CheckpointError(AdjointError, ValueError, RuntimeError):
 
 class Unsupported(AdjointError, NotImplementedError):
     """A gap: the message names what is missing and the way out."""
+
+
+class BackendGap(Unsupported, AttributeError):
+    """A backend's namespace lacks a function (so `hasattr` answers as it should)."""

@@ -1,6 +1,6 @@
 """The reference backend: NumPy's namespace (array API standard names), plus extras.
 
-A name that is not here is a gap: asking for it raises Unsupported.
+A name that is not here is a gap: asking for it raises BackendGap.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...core.device import register_backend
-from ...core.errors import Unsupported
+from ...core.errors import BackendGap
 
 _EXTRAS: dict[str, Any] = {}
 
@@ -23,13 +23,11 @@ def extra(function: Any) -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    if name.startswith("_"):  # Python's and pytest's own questions about a module
-        raise AttributeError(name)
     found = _EXTRAS.get(name)
     if found is None:
         found = getattr(np, name, None)
     if found is None:
-        raise Unsupported(f"{name} on backend 'numpy'; compose it from operations that exist")
+        raise BackendGap(f"{name} on backend 'numpy'; compose it from operations that exist")
     globals()[name] = found
     return found
 
