@@ -533,6 +533,14 @@ class IndexingStepError(IndexingError, ValueError):
     """A slice with a step that is not positive, for which PyTorch raises ValueError."""
 
 
+def nonzero_columns(data: Any) -> tuple[Any, ...]:
+    """The index per dimension of the elements that are not zero; several times faster for
+    several dimensions than `np.nonzero`.
+    """
+    places = np.flatnonzero(data)
+    return (places,) if data.ndim == 1 else np.unravel_index(places, data.shape)
+
+
 def _gathered(x: Any, advanced: Sequence[tuple[int, Any]]) -> tuple[tuple[int, ...], Any]:
     """The axes of the index tensors in `x`, and the one index that stands for all of them."""
     axes: list[int] = []
@@ -540,7 +548,7 @@ def _gathered(x: Any, advanced: Sequence[tuple[int, Any]]) -> tuple[tuple[int, .
     for place, each in advanced:
         if each.dtype in (dt.bool_, dt.uint8):
             axes.extend(range(place, place + each._data.ndim))
-            indices.extend(creation.wrap(column) for column in np.nonzero(each._data))
+            indices.extend(creation.wrap(column) for column in nonzero_columns(each._data))
         else:
             axes.append(place)
             indices.append(each)
@@ -622,6 +630,11 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
             write_in_place("setitem", _overwrite(items), input, value)
         return
     part = apply_view(basic_index(items), input) if items else input
+    if len(advanced) == 1 and part._data.flags.c_contiguous:
+        place, mask = advanced[0]
+        if mask._data.dtype in _MASKS and mask._data.ndim > 1:  # as one dimension, a view
+            part = part.flatten(place, place + mask._data.ndim - 1)
+            advanced = ((place, mask.reshape(-1)),)
     axes, packed = _gathered(part, advanced)
     op = IndexPut(axes)
     if isinstance(value, Handle):
@@ -961,9 +974,11 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     """
     data = input._data
     if as_tuple:
-        columns = np.nonzero(data if data.ndim else data.reshape(1))
+        columns = nonzero_columns(data if data.ndim else data.reshape(1))
         return tuple(creation.wrap(column) for column in columns)
-    return creation.wrap(np.argwhere(data))
+    if data.ndim < 2:
+        return creation.wrap(np.argwhere(data))
+    return creation.wrap(np.stack(nonzero_columns(data), 1))
 
 
 @public()
