@@ -20,7 +20,8 @@ from .windows import Pairs, Sizes, batched, per_dimension, window_count
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
-__all__ = ["adaptive_avg_pool1d", "adaptive_max_pool1d", "avg_pool1d"]
+# The others are in nn.functional only, as in PyTorch.
+__all__ = ["adaptive_avg_pool1d", "avg_pool1d"]
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ def _avg_pool(
     kernel = per_dimension(kernel_size, rank, name, "kernel_size")
     if input._data.ndim not in (rank + 1, rank + 2):
         batched(input, rank, name)
-    if input.dtype.category < 2:
+    if input.dtype.category < 2 and input.dtype is not dt.int64:
         raise DTypeError(f"{name}: not implemented for {input.dtype}; convert with .float()")
     if divisor_override == 0:
         raise InvalidArgument(f"{name}: divisor must be not zero")
@@ -156,10 +157,10 @@ def _avg_pool(
     ones = (1,) * rank
     strides, pairs = pool_geometry(name, size, kernel, stride, padding, ones, ceil_mode)
     sums = apply(SumPool(kernel, strides, pairs), input)
-    if divisor_override is not None:
-        return sums / divisor_override  # type: ignore[no-any-return]
-    if not any(hi > lo or lo for lo, hi in pairs):
-        return sums / prod(kernel)  # type: ignore[no-any-return]
+    rounding = "trunc" if input.dtype is dt.int64 else None
+    if divisor_override is not None or not any(hi > lo or lo for lo, hi in pairs):
+        divisor = prod(kernel) if divisor_override is None else divisor_override
+        return sums.div(divisor, rounding_mode=rounding)  # type: ignore[no-any-return]
     divisors: Any = np.ones(())
     pads = per_dimension(padding, rank, name, "padding", 0)
     for n, k, s, p, c in zip(size, kernel, strides, pads, sums.shape[-rank:], strict=True):
@@ -168,7 +169,8 @@ def _avg_pool(
         if not count_include_pad:
             start, end = np.maximum(start, 0), np.minimum(end, n)
         divisors = np.multiply.outer(divisors, end - start)
-    return sums / sums.new_tensor(divisors, dtype=input.dtype)  # type: ignore[no-any-return]
+    divisor = sums.new_tensor(divisors, dtype=input.dtype)
+    return sums.div(divisor, rounding_mode=rounding)  # type: ignore[no-any-return]
 
 
 @public(method=False)
@@ -355,18 +357,18 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     return _adaptive_avg_pool(3, input, output_size)
 
 
-@public(method=False)
-def adaptive_max_pool1d(input: Tensor, output_size: Any) -> Any:
-    """The maxima of windows that cover the input, and where they are.
+def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """The maxima of windows that cover the input, with their places where `return_indices`.
 
     Shapes: (batch, channels, length) or without batch; None keeps a size.
     Dtypes: any real; the indices are int64.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.adaptive_max_pool1d.html
 
-    >>> ad.adaptive_max_pool1d(ad.ones(1, 5), 2)[0].shape
+    >>> from adjoint.ops.averaging import adaptive_max_pool1d
+    >>> adaptive_max_pool1d(ad.ones(1, 5), 2).shape
     adjoint.Size([1, 2])
     """
-    return _adaptive_max_pool(1, input, output_size, True)
+    return _adaptive_max_pool(1, input, output_size, return_indices)
 
 
 def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:

@@ -215,9 +215,10 @@ def _einsum(operands: list[Any], inputs: list[list[Any]], output: list[Any] | No
     for step in _path(terms, target):
         chosen = [terms[i] for i in step]
         terms = [term for i, term in enumerate(terms) if i not in step]
-        needed = keep.union(*(term.labels for term in terms))
-        merged = chosen[0]
-        for other in chosen[1:]:
+        merged = chosen.pop(0)
+        while chosen:
+            other = chosen.pop(0)
+            needed = keep.union(*(term.labels for term in (*terms, *chosen)))
             merged = _contract(merged, other, needed)
         terms.append(merged)
     last = terms[0].summed(set(terms[0].labels) - keep)

@@ -611,14 +611,26 @@ def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:  # noqa: N803 - PyTorch'
 
     Shapes: (..., m, n) gives (..., m, n) and int32 of (..., min(m, n)).
     Dtypes: float32, float64 and complex.
-    Errors: Unsupported in backward for matrices that are not square.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.lu_factor.html
 
     >>> ad.linalg.lu_factor(ad.tensor([[1., 2.], [2., 2.]])).pivots
     tensor([2, 2], dtype=adjoint.int32)
     """
     assert_matrices("linalg.lu_factor", A)
-    return LUFactorResult(*apply(LUFactor(bool(pivot)), A))
+    m, n = A.shape[-2:]
+    if m == n or A._node is None:
+        return LUFactorResult(*apply(LUFactor(bool(pivot)), A))
+    # The gradient is known for square matrices: the other columns of U, or rows of L, follow.
+    pivots = apply(LUFactor(bool(pivot)), A.detach())[1]
+    p = apply(PermutationMatrix(m, A.dtype), pivots)
+    k = min(m, n)
+    rows = matmul(p.mT, A)
+    square = apply(LUFactor(False), rows.narrow(-2, 0, k).narrow(-1, 0, k))[0]
+    if n > m:
+        rest = apply(SolveTriangular(False, True, True), square, rows.narrow(-1, k, n - k))
+    else:
+        rest = apply(SolveTriangular(True, False, False), square, rows.narrow(-2, k, m - k))
+    return LUFactorResult(FUNCTIONS["cat"]([square, rest], -1 if n > m else -2), pivots)
 
 
 def lu_factor_ex(
@@ -637,7 +649,7 @@ def lu_factor_ex(
     """
     lu, pivots = lu_factor(A, pivot=pivot)
     zero = np.diagonal(lu._data, axis1=-2, axis2=-1) == 0
-    found = np.where(zero.any(-1), zero.argmax(-1) + 1 if zero.shape[-1] else 0, 0)
+    found = np.where(zero.any(-1), zero.argmax(-1) + 1, 0) if zero.shape[-1] else zero.any(-1)
     if check_errors and found.any():
         raise LinalgError(
             f"linalg.lu_factor_ex: U[{int(found.max())},{int(found.max())}] is zero and using it "
@@ -888,6 +900,8 @@ def vander(x: Tensor, N: int | None = None) -> Tensor:  # noqa: N803 - PyTorch's
     tensor([[1, 2, 4],
             [1, 3, 9]])
     """
+    if not x.ndim:
+        x = x.unsqueeze(0)
     n = x.shape[-1] if N is None else N
     if n <= 1 and N is not None:
         raise InvalidArgument(f"linalg.vander: N must be greater than 1, got {N}")

@@ -12,7 +12,7 @@ from ..core.compute import spec_of
 from ..core.errors import DTypeError, InvalidType, ShapeError
 from ..core.handle import Handle
 from ..core.op import Op, Sample, apply, public
-from ..core.spec import Spec, broadcast_shapes
+from ..core.spec import Spec, broadcast_shapes, prod
 from .elementwise import conj
 from .movement import Permute
 from .samples import array, strided
@@ -113,7 +113,7 @@ def product(name: str, x1: Tensor, x2: Tensor) -> Tensor:
             )
     result: Tensor
     if a.ndim > 2 and b.ndim == 2:  # all rows at once: one product, and no batch of gradients
-        result = apply(MATMUL, x1.reshape(-1, a.shape[-1]), x2)
+        result = apply(MATMUL, x1.reshape(prod(a.shape[:-1]), a.shape[-1]), x2)
         return result.reshape(*a.shape[:-1], b.shape[-1])  # type: ignore[no-any-return]
     result = apply(MATMUL, x1, x2)
     return result
@@ -183,7 +183,7 @@ class Linear(Op):
         """One matmul over all rows."""
         if x.dtype != w.dtype or (bias is not None and bias.dtype != w.dtype):
             self.infer(*(spec_of(a) for a in (x, w, bias) if a is not None))
-        rows = x.reshape(-1, x.shape[-1]) if x.ndim > 2 else x
+        rows = x.reshape(prod(x.shape[:-1]), x.shape[-1]) if x.ndim > 2 else x
         y = xp.matmul(rows, w.T)
         if x.ndim > 2:
             y = y.reshape(*x.shape[:-1], w.shape[0])
@@ -195,7 +195,9 @@ class Linear(Op):
         """Products over all rows; the engine sums the bias's."""
 
         def weight() -> Any:
-            rows, inputs = (t if t.ndim == 2 else t.reshape(-1, t.shape[-1]) for t in (g, x1))
+            rows, inputs = (
+                t if t.ndim == 2 else t.reshape(prod(t.shape[:-1]), t.shape[-1]) for t in (g, x1)
+            )
             return apply(MATMUL, transposed(rows), conj(inputs))
 
         return (lambda: apply(self, g, conj_transposed(x2)), weight, g)
@@ -370,7 +372,7 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
             f"inner: the last dimension must match on both input tensors but got shapes "
             f"{list(input.shape)} and {list(other.shape)}"
         )
-    rows, columns = (x.reshape(-1, x.shape[-1]) for x in (input, other))
+    rows, columns = (x.reshape(prod(x.shape[:-1]), x.shape[-1]) for x in (input, other))
     result = product("inner", rows, transposed(columns))
     return result.reshape(*input.shape[:-1], *other.shape[:-1])  # type: ignore[no-any-return]
 
@@ -419,12 +421,7 @@ def _weighted(input: Tensor, beta: Any, added: Tensor, alpha: Any, name: str) ->
             f"{added.dtype}; convert one with .to()"
         )
     if added.dtype.category < 2:
-        for factor, value in (("beta", beta), ("alpha", alpha)):
-            if isinstance(value, (float, complex)):
-                raise DTypeError(
-                    f"{name}: For integral input tensors, argument {factor} must not be a floating "
-                    f"point number, got {value}"
-                )
+        beta, alpha = int(beta), int(alpha)  # as PyTorch: a fraction is dropped
     if alpha != 1:
         added = added * alpha
     if beta == 0:
@@ -481,6 +478,11 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any
     >>> ad.addr(ad.ones(1, 2), ad.tensor([2.]), ad.tensor([3., 4.]))
     tensor([[7., 9.]])
     """
+    if vec1.dtype.category < 2 and (isinstance(beta, float) or isinstance(alpha, float)):
+        raise DTypeError(
+            f"addr: For integral input tensors, arguments beta and alpha must not be floating "
+            f"point numbers, got {beta} and {alpha}"
+        )
     return _weighted(input, beta, outer(vec1, vec2), alpha, "addr")
 
 

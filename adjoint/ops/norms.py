@@ -178,7 +178,8 @@ def inverse_and_info(A: Tensor) -> tuple[Any, Any]:  # noqa: N803 - PyTorch's na
     """The inverse, zeros where there is none, and 0 or the number of the zero pivot."""
     data = A._data
     pivots = np.diagonal(_lu(data), axis1=-2, axis2=-1)
-    found = np.where((pivots == 0).any(-1), (pivots == 0).argmax(-1) + 1, 0)
+    zero = pivots == 0
+    found = np.where(zero.any(-1), zero.argmax(-1) + 1, 0) if zero.shape[-1] else zero.any(-1)
     info = A.new_tensor(np.asarray(found, np.int32), dtype=dt.int32)
     if not found.any():
         return apply(Inverse(), A), info
