@@ -169,7 +169,8 @@ UNARY = [
     "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos",
     "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "sinc", "deg2rad", "rad2deg",
     "sigmoid", "logit", "erf", "erfc", "erfinv", "lgamma", "digamma", "i0", "floor", "ceil",
-    "round", "trunc", "frac", "nan_to_num", "isnan", "isinf", "isfinite", "isposinf", "isneginf", "isreal",
+    "round", "trunc", "frac", "nan_to_num", "isnan", "isinf", "isfinite", "isposinf", "isneginf",
+    "isreal",
     "logical_not", "bitwise_not", "angle", "conj", "conj_physical", "real", "imag",
 ]  # fmt: skip
 REAL_VALUES = [0.0, -0.0, 1.0, -1.0, 2.0, 0.5, 1.5, 2.5, -2.5, 3.0, 7.3, 1e-3, NAN, INF, -INF]

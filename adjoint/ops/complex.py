@@ -13,10 +13,11 @@ from ..core.handle import Handle
 from ..core.op import METHODS, Op, Sample, apply, public
 from ..core.spec import Spec, broadcast_shapes
 from .comparison import eq, where
-from .functions import cos, sin, square
+from .functions import square
 from .pointwise import ANALYTIC, COMPLEX_ONLY, FLOATING, Elementwise, assert_tensor, to_out
 from .promotion import cast
 from .samples import COMPLEX, FLOATS, array, binary_samples, strided, unary_samples
+from .trigonometry import cos, sin
 
 if TYPE_CHECKING:
     from ..tensor import Tensor

@@ -1,39 +1,29 @@
-"""Functions of one variable (roots, exponentials, logarithms, angles, rounding, signs) and the
-functions of two that go with them.
-"""
+"""Functions of one variable: sizes, roots, exponentials, logarithms, hyperbolic functions."""
 
 from __future__ import annotations
 
-import builtins
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..core import dtype as dt
 from ..core.errors import DTypeError
 from ..core.handle import Handle
-from ..core.op import Sample, apply, public
-from .comparison import eq, isfinite, where
+from ..core.op import public
+from .comparison import where
 from .pointwise import (
     ANALYTIC,
-    FLOATING,
     NUMBERS,
-    ORDERED,
-    REAL,
     Elementwise,
     alias,
-    assert_kind,
     assert_tensor,
-    binary,
     conj,
     unary,
     widen,
 )
 from .promotion import cast
-from .samples import COMPLEX, FLOATS, INTS, array, binary_samples, strided, unary_samples
+from .samples import COMPLEX, FLOATS, INTS, unary_samples
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -41,53 +31,29 @@ if TYPE_CHECKING:
 __all__ = [
     "abs",
     "absolute",
-    "acos",
     "acosh",
-    "arccos",
     "arccosh",
-    "arcsin",
     "arcsinh",
-    "arctan",
-    "arctan2",
     "arctanh",
-    "asin",
     "asinh",
-    "atan",
-    "atan2",
     "atanh",
-    "ceil",
-    "copysign",
-    "cos",
     "cosh",
-    "deg2rad",
     "exp",
     "exp2",
     "expm1",
-    "fix",
-    "floor",
-    "frac",
-    "heaviside",
-    "hypot",
     "log",
     "log1p",
     "log2",
     "log10",
-    "nan_to_num",
-    "nextafter",
-    "rad2deg",
     "reciprocal",
-    "round",
     "rsqrt",
     "sgn",
     "sigmoid",
     "sign",
-    "sin",
     "sinh",
     "sqrt",
     "square",
-    "tan",
     "tanh",
-    "trunc",
 ]  # fmt: skip
 
 ALL_FLOATS = FLOATS + COMPLEX
@@ -171,91 +137,6 @@ def sign(input: Tensor) -> Tensor:
             "sign: Unlike NumPy, sign is not intended to support complex numbers; use ad.sgn"
         )
     result: Tensor = sgn(input)
-    return result
-
-
-class Copysign(Elementwise):
-    """The magnitude of `input` with the sign of `other`; integers become floats.
-
-    >>> ad.copysign(ad.tensor([1., -2.]), -1)
-    tensor([-1., -2.])
-    """
-
-    ufunc = "copysign"
-    kinds = FLOATING
-    exact = True
-    needs = ("x1 y", "")
-    samples = binary_samples()
-
-    def gradient(self, g: Tensor, x1: Any, y: Any) -> tuple[Any, ...]:
-        """g where the sign stayed, -g where it changed, 0 at 0; nothing for `other`."""
-        return (lambda: g * where(eq(x1, 0), 0, y / x1), lambda: g.new_zeros(g.shape))
-
-
-class Nextafter(Elementwise):
-    """The next floating-point number after `input` towards `other`.
-
-    >>> ad.nextafter(ad.tensor([1.]), ad.tensor([2.])) > 1
-    tensor([True])
-    """
-
-    ufunc = "nextafter"
-    kinds = FLOATING
-    exact = True
-    samples = binary_samples()
-
-    @np.errstate(all="ignore")
-    def reference(self, x1: Any, x2: Any) -> Any:
-        """NumPy's own, in the same dtype: a wider one has other neighbours."""
-        return np.nextafter(x1, np.asarray(x2, x1.dtype))
-
-
-class Heaviside(Elementwise):
-    """0 for negative elements, 1 for positive ones, `values` at 0.
-
-    >>> ad.heaviside(ad.tensor([-1., 0., 2.]), ad.tensor(0.5))
-    tensor([0.0000, 0.5000, 1.0000])
-    """
-
-    kinds = ORDERED
-    exact = True
-    samples = binary_samples(dtypes=FLOATS + INTS)
-
-    def compute(self, xp: Any, x1: Any, x2: Any) -> Any:
-        """By comparison; NaN counts as neither negative nor zero, as in PyTorch."""
-        dtype = (x1 if hasattr(x1, "dtype") else x2).dtype
-        return xp.where(xp.equal(x1, 0), x2, xp.greater(x1, 0)).astype(dtype)
-
-    @np.errstate(all="ignore")
-    def reference(self, x1: Any, x2: Any) -> Any:
-        """NumPy's own."""
-        return np.heaviside(np.asarray(x1, np.float64), np.asarray(x2, np.float64))
-
-
-copysign = binary(Copysign(), floating=True)
-nextafter = binary(Nextafter())
-_heaviside = binary(Heaviside(), name="heaviside")
-
-
-@public(inplace=True, out=True)
-def heaviside(input: Any, values: Any) -> Tensor:
-    """0 for negative elements, 1 for positive ones, `values` at 0.
-
-    Shapes: `input` and `values` broadcast.
-    Dtypes: both the same, not complex.
-    Errors: DTypeError where the dtypes differ.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.heaviside.html
-
-    >>> ad.heaviside(ad.tensor([-1., 0., 2.]), ad.tensor(0.5))
-    tensor([0.0000, 0.5000, 1.0000])
-    """
-    assert_tensor("heaviside", input)
-    if isinstance(values, Handle) and input.dtype is not values.dtype:
-        raise DTypeError(
-            "heaviside: is not yet implemented for tensors with different dtypes, "
-            f"{input.dtype} and {values.dtype}; convert one with .to()"
-        )
-    result: Tensor = _heaviside(input, values)
     return result
 
 
@@ -506,190 +387,6 @@ log, log2, log10, log1p = unary(Log()), unary(Log2()), unary(Log10()), unary(Log
 sigmoid = unary(Sigmoid())
 
 
-# ---- angles --------------------------------------------------------------------------------------
-
-
-class Sin(Elementwise):
-    """The sine of each element.
-
-    >>> ad.sin(ad.tensor([0., 1.]))
-    tensor([0.0000, 0.8415])
-    """
-
-    ufunc = "sin"
-    kinds = ANALYTIC
-    needs = "x"
-    samples = unary_samples(dtypes=ALL_FLOATS)
-
-    def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
-        """g cos(x)."""
-        return (g * conj(cos(x)),)
-
-
-class Cos(Elementwise):
-    """The cosine of each element.
-
-    >>> ad.cos(ad.tensor([0., 1.]))
-    tensor([1.0000, 0.5403])
-    """
-
-    ufunc = "cos"
-    kinds = ANALYTIC
-    needs = "x"
-    samples = unary_samples(dtypes=ALL_FLOATS)
-
-    def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
-        """-g sin(x)."""
-        return (g * -conj(sin(x)),)
-
-
-class Tan(Elementwise):
-    """The tangent of each element.
-
-    >>> ad.tan(ad.tensor([0., 1.]))
-    tensor([0.0000, 1.5574])
-    """
-
-    ufunc = "tan"
-    kinds = ANALYTIC
-    needs = "y"
-    samples = unary_samples(-1.2, 1.2, ALL_FLOATS)
-
-    def gradient(self, g: Tensor, y: Tensor) -> tuple[Any, ...]:
-        """g (1 + y^2)."""
-        return (g * conj(1 + y * y),)
-
-
-class Asin(Elementwise):
-    """The angle between -pi/2 and pi/2 whose sine is each element.
-
-    >>> ad.asin(ad.tensor([0., 1.]))
-    tensor([0.0000, 1.5708])
-    """
-
-    ufunc = "arcsin"
-    kinds = ANALYTIC
-    needs = "x"
-    samples = unary_samples(-0.9, 0.9, ALL_FLOATS)
-
-    def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
-        """g / sqrt(1 - x^2)."""
-        return (g * conj(rsqrt(1 - x * x)),)
-
-
-class Acos(Elementwise):
-    """The angle between 0 and pi whose cosine is each element.
-
-    >>> ad.acos(ad.tensor([0., 1.]))
-    tensor([1.5708, 0.0000])
-    """
-
-    ufunc = "arccos"
-    kinds = ANALYTIC
-    needs = "x"
-    samples = unary_samples(-0.9, 0.9, ALL_FLOATS)
-
-    def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
-        """-g / sqrt(1 - x^2)."""
-        return (g * -conj(rsqrt(1 - x * x)),)
-
-
-class Atan(Elementwise):
-    """The angle between -pi/2 and pi/2 whose tangent is each element.
-
-    >>> ad.atan(ad.tensor([0., 1.]))
-    tensor([0.0000, 0.7854])
-    """
-
-    ufunc = "arctan"
-    kinds = ANALYTIC
-    needs = "x"
-    samples = unary_samples(-0.9, 0.9, ALL_FLOATS)
-
-    def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
-        """g / (1 + x^2)."""
-        return (g / conj(x * x + 1),)
-
-
-class Atan2(Elementwise):
-    """The angle of the point (other, input), between -pi and pi.
-
-    >>> ad.atan2(ad.tensor([1., -1.]), ad.tensor([1., -1.]))
-    tensor([ 0.7854, -2.3562])
-    """
-
-    ufunc = "arctan2"
-    kinds = FLOATING
-    needs = "x1 x2"
-    samples = binary_samples()
-
-    def gradient(self, g: Tensor, x1: Any, x2: Any) -> tuple[Any, ...]:
-        """g x2 / r^2 and -g x1 / r^2; 0 at the origin."""
-        square_sum = x1 * x1 + x2 * x2
-        inverse = where(eq(square_sum, 0), 0, reciprocal(square_sum))
-        return (lambda: g * (inverse * x2), lambda: g * (inverse * -x1))
-
-
-class Hypot(Elementwise):
-    """The length of the hypotenuse of the right triangle with legs `input` and `other`.
-
-    >>> ad.hypot(ad.tensor([3.]), ad.tensor([4.]))
-    tensor([5.])
-    """
-
-    ufunc = "hypot"
-    kinds = FLOATING
-    needs = ("x1 y", "x2 y")
-    samples = binary_samples()
-
-    def gradient(self, g: Tensor, x1: Any, x2: Any, y: Any) -> tuple[Any, ...]:
-        """g x1 / y and g x2 / y."""
-        return (lambda: g * (x1 / y), lambda: g * (x2 / y))
-
-
-sin, cos, tan = unary(Sin()), unary(Cos()), unary(Tan())
-asin, acos, atan = unary(Asin()), unary(Acos()), unary(Atan())
-atan2 = binary(Atan2(), floating=True)
-hypot = binary(Hypot(), floating=True)
-arcsin, arccos, arctan = alias(asin, "arcsin"), alias(acos, "arccos"), alias(atan, "arctan")
-arctan2 = alias(atan2, "arctan2")
-
-
-@public(inplace=True, out=True)
-def deg2rad(input: Tensor) -> Tensor:
-    """Angles in degrees as radians.
-
-    Dtypes: integers become the default floating-point dtype.
-    Errors: DTypeError for complex tensors.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.deg2rad.html
-
-    >>> ad.deg2rad(ad.tensor([180., 90.]))
-    tensor([3.1416, 1.5708])
-    """
-    return _scaled("deg2rad", input, math.pi / 180)
-
-
-@public(inplace=True, out=True)
-def rad2deg(input: Tensor) -> Tensor:
-    """Angles in radians as degrees.
-
-    Dtypes: integers become the default floating-point dtype.
-    Errors: DTypeError for complex tensors.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.rad2deg.html
-
-    >>> ad.rad2deg(ad.tensor([3.14159265, 0.]))
-    tensor([180.,   0.])
-    """
-    return _scaled("rad2deg", input, 180 / math.pi)
-
-
-def _scaled(name: str, x: Any, factor: float) -> Tensor:
-    assert_tensor(name, x)
-    assert_kind(name, x.dtype, ORDERED)
-    result: Tensor = x * factor
-    return result
-
-
 # ---- hyperbolic functions ------------------------------------------------------------------------
 
 
@@ -801,213 +498,3 @@ sinh, cosh, tanh = unary(Sinh()), unary(Cosh()), unary(Tanh())
 asinh, acosh, atanh = unary(Asinh()), unary(Acosh()), unary(Atanh())
 arcsinh, arccosh = alias(asinh, "arcsinh"), alias(acosh, "arccosh")
 arctanh = alias(atanh, "arctanh")
-
-
-# ---- rounding ------------------------------------------------------------------------------------
-
-
-class Rounding(Elementwise, abstract=True):
-    """Base of the functions that round; their gradient is zero."""
-
-    kinds = REAL
-    exact = True
-    needs = ""
-
-    def compute(self, xp: Any, x: Any) -> Any:
-        """Integers are round already."""
-        return x.copy() if x.dtype.kind in "iu" else getattr(xp, self.ufunc)(x)
-
-    def gradient(self, g: Tensor) -> tuple[Any, ...]:
-        """Zero: the function is piecewise constant."""
-        return (g.new_zeros(g.shape),)
-
-
-def _rounding_samples() -> Any:
-    usual: Any = unary_samples(-5, 5, dtypes=FLOATS + INTS)
-
-    def samples(cls: Any) -> Iterable[Sample]:
-        yield from usual.__func__(cls)
-        halves = np.array([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 3.5])
-        yield Sample(cls(), (halves,), "halves", gradients=False)
-
-    return classmethod(samples)
-
-
-class Floor(Rounding):
-    """The greatest whole number up to each element.
-
-    >>> ad.floor(ad.tensor([-1.5, 1.5]))
-    tensor([-2.,  1.])
-    """
-
-    ufunc = "floor"
-    samples = _rounding_samples()
-
-
-class Ceil(Rounding):
-    """The smallest whole number from each element up.
-
-    >>> ad.ceil(ad.tensor([-1.5, 1.5]))
-    tensor([-1.,  2.])
-    """
-
-    ufunc = "ceil"
-    samples = _rounding_samples()
-
-
-class Trunc(Rounding):
-    """Each element without its fraction.
-
-    >>> ad.trunc(ad.tensor([-1.5, 1.5]))
-    tensor([-1.,  1.])
-    """
-
-    ufunc = "trunc"
-    samples = _rounding_samples()
-
-
-class Round(Rounding):
-    """The nearest whole number to each element; halves go to the even one."""
-
-    ufunc = "rint"
-    samples = _rounding_samples()
-
-
-@dataclass(frozen=True)
-class RoundDecimals(Elementwise):
-    """Each element rounded to a number of decimals (before the point where negative)."""
-
-    decimals: int
-    kinds: ClassVar[str] = FLOATING
-    needs = ""
-
-    def compute(self, xp: Any, x: Any) -> Any:
-        """The rounded multiple, divided again."""
-        scale = 10.0 ** math.fabs(self.decimals)
-        return xp.rint(x * scale) / scale if self.decimals > 0 else xp.rint(x / scale) * scale
-
-    def gradient(self, g: Tensor) -> tuple[Any, ...]:
-        """Zero: the function is piecewise constant."""
-        return (g.new_zeros(g.shape),)
-
-    def reference(self, x: Any) -> Any:
-        """Python's own, which rounds the decimal number itself."""
-        values = [builtins.round(v, self.decimals) for v in widen(x).ravel().tolist()]
-        return np.array(values, np.float64).reshape(x.shape)
-
-    @classmethod
-    def samples(cls) -> Iterable[Sample]:
-        """Decimals on both sides of the point."""
-        for decimals in (1, 2, -1):
-            for dtype in FLOATS:
-                x = array((2, 3), dtype, -30, 30)
-                yield Sample(cls(decimals), (x,), f"{decimals}-{dtype.name}", 2e-2)
-        yield Sample(cls(1), (array(()),), "0-d")
-        yield Sample(cls(1), (array((0, 3)),), "empty")
-        yield Sample(cls(1), (strided(array((3, 4))),), "strided")
-
-
-floor, ceil, trunc = (unary(op, floating=False) for op in (Floor(), Ceil(), Trunc()))
-fix = alias(trunc, "fix")
-_round = unary(Round(), floating=False, name="round")
-
-
-@public(inplace=True, out=True)
-def round(input: Tensor, *, decimals: int = 0) -> Tensor:
-    """Each element rounded to a number of decimals; halves go to the even neighbour.
-
-    Dtypes: the dtype of `input`; integers are round already.
-    Errors: DTypeError for bool and complex tensors, and for integers with `decimals`.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.round.html
-
-    >>> ad.round(ad.tensor([0.5, 1.5, -2.6])), ad.round(ad.tensor([3.14159]), decimals=2)
-    (tensor([ 0.,  2., -3.]), tensor([3.1400]))
-    """
-    if not decimals:
-        result: Tensor = _round(input)
-        return result
-    assert_tensor("round", input)
-    assert_kind("round", input.dtype, FLOATING)
-    return apply(RoundDecimals(decimals), input)  # type: ignore[no-any-return]
-
-
-@public(inplace=True, out=True)
-def frac(input: Tensor) -> Tensor:
-    """The fraction of each element: x - trunc(x).
-
-    Dtypes: floating point.
-    Errors: DTypeError for any other dtype.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.frac.html
-
-    >>> ad.frac(ad.tensor([1.5, -2.25]))
-    tensor([ 0.5000, -0.2500])
-    """
-    assert_tensor("frac", input)
-    assert_kind("frac", input.dtype, FLOATING)
-    result: Tensor = input - trunc(input)
-    return result
-
-
-@dataclass(frozen=True)
-class NanToNum(Elementwise):
-    """Each element, with other numbers for NaN and the infinities."""
-
-    nan: float
-    posinf: float
-    neginf: float
-    kinds: ClassVar[str] = ANALYTIC
-    needs = "x"
-
-    def compute(self, xp: Any, x: Any) -> Any:
-        """The backend's nan_to_num, on both parts of complex numbers."""
-        return xp.nan_to_num(x, nan=self.nan, posinf=self.posinf, neginf=self.neginf)
-
-    def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
-        """g where the element stayed."""
-        return (where(isfinite(x), g, 0),)
-
-    @np.errstate(all="ignore")
-    def reference(self, x: Any) -> Any:
-        """By masks."""
-        if x.dtype.kind == "c":
-            return self.reference(x.real) + 1j * self.reference(x.imag)
-        x = np.where(np.isnan(x), self.nan, x)
-        x = np.where(x == np.inf, self.posinf, x)
-        return np.where(x == -np.inf, self.neginf, x)
-
-    @classmethod
-    def samples(cls) -> Iterable[Sample]:
-        """Special values in each dtype."""
-        op = cls(0.5, 9.0, -8.0)
-        x = np.array([[0.0, np.nan, 1.5], [np.inf, -np.inf, -2.0]])
-        for dtype in ALL_FLOATS:
-            yield Sample(op, (x.astype(dtype.numpy),), dtype.name, gradients=False)
-        yield Sample(op, (array((3, 4)),), "finite")
-        yield Sample(op, (strided(x),), "strided", gradients=False)
-        yield Sample(op, (np.array(np.nan),), "0-d", gradients=False)
-        yield Sample(op, (np.zeros((0, 3)),), "empty")
-
-
-@public(inplace=True, out=True)
-def nan_to_num(
-    input: Tensor, nan: float | None = 0.0, posinf: float | None = None, neginf: float | None = None
-) -> Tensor:
-    """Each element, with `nan` for NaN and `posinf`, `neginf` for the infinities.
-
-    Dtypes: any; None for an infinity takes the greatest finite number of the dtype.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.nan_to_num.html
-
-    >>> ad.nan_to_num(ad.tensor([float("nan"), float("inf"), 1.]), posinf=5.)
-    tensor([0., 5., 1.])
-    """
-    assert_tensor("nan_to_num", input)
-    if input.dtype.category < 2:
-        result: Tensor = input.clone()
-        return result
-    limits = dt.finfo(input.dtype)
-    op = NanToNum(
-        0.0 if nan is None else float(nan),
-        limits.max if posinf is None else float(posinf),
-        limits.min if neginf is None else float(neginf),
-    )
-    return apply(op, input)  # type: ignore[no-any-return]

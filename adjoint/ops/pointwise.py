@@ -62,6 +62,13 @@ class Elementwise(Op, abstract=True):
         return getattr(np, self.ufunc)(*map(widen, arrays))
 
 
+class Comparison(Elementwise, abstract=True):
+    """Base of ops that say yes or no about each element."""
+
+    result = "bool"
+    exact = True
+
+
 def widen(a: Any) -> Any:
     """A floating-point or complex array in the widest precision; anything else as it is."""
     if hasattr(a, "dtype") and a.dtype.kind in "fcV":

@@ -14,8 +14,9 @@ import numpy as np
 from ..core import dtype as dt
 from ..core.errors import InvalidArgument
 from ..core.op import Sample, apply, public
-from .comparison import eq, gt, le, logical_and, logical_or, lt, tensors, where
-from .functions import cos, exp, exp2, log, square
+from .comparison import eq, gt, le, lt, tensors, where
+from .functions import exp, exp2, log, square
+from .logic import logical_and, logical_or
 from .pointwise import (
     ANALYTIC,
     FLOATING,
@@ -29,6 +30,7 @@ from .pointwise import (
 )
 from .promotion import cast
 from .samples import COMPLEX, FLOATS, array, binary_samples, strided, unary_samples
+from .trigonometry import cos
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
