@@ -212,6 +212,7 @@ def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     Shapes: `input` and `other` broadcast; either may be a Python number.
     Dtypes: the promoted dtype of the inputs; bool is refused.
     Errors: ShapeError where the shapes do not broadcast; DTypeError for a bool tensor.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.sub.html
 
     >>> ad.rsub(ad.tensor([1., 2.]), 3)
     tensor([2., 1.])
@@ -252,7 +253,11 @@ def _assert_no_zero(name: str, xp: Any, x1: Any, x2: Any) -> None:
 
 
 class FloorDivide(Elementwise):
-    """The quotient of two tensors, rounded down."""
+    """The quotient of two tensors, rounded down.
+
+    >>> ad.floor_divide(ad.tensor([7, -7]), 2)
+    tensor([ 3, -4])
+    """
 
     kinds = REAL
     wide_numbers = True

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..core import dtype as dt
 from ..core.errors import InvalidArgument
-from ..core.op import Sample, apply, public
+from ..core.op import INPLACE, Sample, apply, public
 from .comparison import eq, gt, le, lt, tensors, where
 from .functions import exp, exp2, log, square
 from .logic import logical_and, logical_or
@@ -241,6 +241,9 @@ def _polygamma_method(input: Tensor, n: int) -> Tensor:
     """
     result: Tensor = polygamma(n, input)
     return result
+
+
+INPLACE["polygamma_"] = _polygamma_method
 
 
 @public(inplace=True, out=True)
