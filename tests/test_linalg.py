@@ -266,6 +266,16 @@ def test_rectangular_functions(shape, make):
     compare(lambda lib, x, y: lib.linalg.lstsq(x, y).solution, a, b, tolerance=1e-7)
 
 
+def test_gradients_through_one_triangle():
+    """Of matrices that are not symmetric, one triangle is read; the gradient is symmetric."""
+    a = real(3, 3) + 4 * np.eye(3)
+    for uplo in "LU":
+        compare(lambda lib, x, u=uplo: lib.linalg.eigh(x, u)[0], a)
+        compare(lambda lib, x, u=uplo: lib.linalg.eigh(x, u)[1].abs(), a)
+    for upper in (False, True):
+        compare(lambda lib, x, u=upper: lib.linalg.cholesky(x, upper=u), a)
+
+
 def test_eig():
     a = real(4, 4)
     for make in (real(4, 4), cplx(4, 4), real(2, 3, 3)):

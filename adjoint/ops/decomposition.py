@@ -417,7 +417,8 @@ class Eigh(Op):
         if gv is None:
             return (matmul(vectors * gl.unsqueeze(-2), adjoint),)
         gap = values.unsqueeze(-2) - values.unsqueeze(-1)
-        inner: Any = _unless_diagonal(matmul(adjoint, gv), gap)
+        # Vectors only turn: the part of V^H gV that would stretch them is left out.
+        inner: Any = _unless_diagonal(_skew(matmul(adjoint, gv)) * 0.5, gap)
         if gl is not None:
             inner = inner + _embed(gl)
         return (matmul(matmul(vectors, inner), adjoint),)
