@@ -24,9 +24,10 @@ def where(condition: Any, x1: Any, x2: Any) -> Any:
         return np.where(condition, x1, x2)
     bits1 = np.asarray(x1, found).view(integers)
     bits2 = np.asarray(x2, found).view(integers)
-    mask = condition.astype(integers)
-    np.negative(mask, out=mask)  # all bits where true, none where false
-    if bits2.ndim or bits2 != 0:
-        difference = np.bitwise_xor(bits1, bits2)
-        return np.bitwise_xor(np.bitwise_and(difference, mask), bits2).view(found)
-    return np.bitwise_and(bits1, mask).view(found)
+    # An integer times a bool is itself or 0: one pass, and no array of masks.
+    if not bits1.ndim and bits1 == 0:
+        return np.multiply(bits2, np.logical_not(condition)).view(found)
+    if not bits2.ndim and bits2 == 0:
+        return np.multiply(bits1, condition).view(found)
+    chosen = np.multiply(np.bitwise_xor(bits1, bits2), condition)
+    return np.bitwise_xor(chosen, bits2, out=chosen).view(found)
