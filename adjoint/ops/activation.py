@@ -70,6 +70,10 @@ class Relu(Elementwise):
         """g, but 0 where y <= 0 (so 0 at 0, and g at NaN)."""
         return (apply(_RELU_GRADIENT, g, y),)
 
+    def gradient_over(self, xp: Any, g: Any, y: Any) -> None:
+        """The same: what is 0 is written, the rest stays."""
+        xp.zero_where(g, y <= 0)
+
     @np.errstate(all="ignore")
     def reference(self, x: Any) -> Any:
         """By selection."""
@@ -90,7 +94,7 @@ class ReluGradient(Elementwise):
 
     def compute(self, xp: Any, g: Any, y: Any) -> Any:
         """By selection: an infinite g does not become NaN."""
-        return xp.where(y <= 0, g.dtype.type(0), g)
+        return xp.where_not_above_zero(y, g.dtype.type(0), g)
 
     def gradient(self, g: Tensor, y: Tensor, spec: Spec) -> tuple[Any, ...]:
         """The same for g; 0 for y."""

@@ -15,6 +15,16 @@ _SMALL = 1024  # up to here the calls cost more than the branches
 
 
 @extra
+def zero_where(x: Any, condition: Any) -> None:
+    """Write 0 into `x`, of the condition's shape, where the condition is true."""
+    if x.dtype.itemsize <= 8:
+        bits = x.view(f"i{x.dtype.itemsize}")
+        np.multiply(bits, np.logical_not(condition), bits)
+    else:
+        x[condition] = 0
+
+
+@extra
 def where(condition: Any, x1: Any, x2: Any) -> Any:
     """x1 where the condition is true, otherwise x2."""
     found: np.dtype[Any] = np.result_type(x1, x2)
@@ -31,3 +41,20 @@ def where(condition: Any, x1: Any, x2: Any) -> Any:
         return np.multiply(bits1, condition).view(found)
     chosen = np.multiply(np.bitwise_xor(bits1, bits2), condition)
     return np.bitwise_xor(chosen, bits2, out=chosen).view(found)
+
+
+_BLOCK = 1 << 16  # elements: a block and its mask stay in the second-level cache
+
+
+@extra
+def where_not_above_zero(y: Any, x1: Any, x2: Any) -> Any:
+    """x1 (a number) where y <= 0, otherwise x2: block by block, without a mask of full size."""
+    contiguous = y.flags.c_contiguous and x2.flags.c_contiguous
+    if y.size <= _BLOCK or y.shape != x2.shape or not contiguous:
+        return where(y <= 0, x1, x2)
+    result = np.empty_like(x2)
+    flat, flat_y, flat_x2 = result.reshape(-1), y.reshape(-1), x2.reshape(-1)
+    for begin in range(0, y.size, _BLOCK):
+        part = slice(begin, begin + _BLOCK)
+        flat[part] = where(flat_y[part] <= 0, x1, flat_x2[part])
+    return result
