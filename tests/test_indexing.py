@@ -379,7 +379,8 @@ CALLS = {
     "index_copy": (lambda m, x, i, s: x.index_copy(0, i[:2], s[:2]), X, ROWS, SRC),
     "index_fill": (lambda m, x, i: x.index_fill(0, i[:1], 3), X, ROWS),
     "index_fill-negative": (lambda m, x: x.index_fill(0, m.tensor([-1]), 3), X),
-    "index_put": (lambda m, x, s: x.index_put((m.tensor([0, 2]), m.tensor([1, 3])), s[0, :2]), X, SRC),
+    "index_put": (
+        lambda m, x, s: x.index_put((m.tensor([0, 2]), m.tensor([1, 3])), s[0, :2]), X, SRC),
     "index_put-mask": (lambda m, x, i, s: x.index_put((i,), s[0, 0]), X, MASK, SRC),
     "index_put-accumulate": (
         lambda m, x, i, s: x.index_put((i,), s, accumulate=True), X, ROWS, SRC),
@@ -391,7 +392,18 @@ CALLS = {
     "masked_scatter": (lambda m, x, i, s: x.masked_scatter(i, s), X, MASK, SRC),
     "take": (lambda m, x: m.take(x, m.tensor([[0, -1], [5, 5]])), X),
     "put": (lambda m, x, s: x.put(m.tensor([[0, -1], [5, 7]]), s[0]), X, SRC),
-    "put-accumulate": (lambda m, x, s: x.put(m.tensor([0, 0, 5, 5]), s[0], accumulate=True), X, SRC),
+    "put-accumulate": (
+        lambda m, x, s: x.put(m.tensor([0, 0, 5, 5]), s[0], accumulate=True), X, SRC),
+    "gather-empty": (lambda m, x: x.gather(0, m.tensor([[]]).long()), X),
+    "gather-empty-any-dtype": (lambda m, x: x[0].gather(0, m.tensor([], dtype=m.uint8)), X),
+    "take_along_dim-negative": (
+        lambda m, x: m.take_along_dim(x, m.tensor([[-1], [0], [-4]]), 1), X),
+    "index_add-0d": (lambda m, x, s: x[0, 0].index_add(0, m.tensor([0]), s[0, 0]), X, SRC),
+    "index_copy-0d": (lambda m, x, s: x[0, 0].index_copy(0, m.tensor([0]), s[0, 0]), X, SRC),
+    "index_fill-0d": (lambda m, x: x[0, 0].index_fill(0, m.tensor([-1]), 4), X),
+    "index_fill-repeated": (
+        lambda m, x, s: x.index_fill(1, m.tensor([2, 0, 2]), s[0, 0]), X, SRC),
+    "fill": (lambda m, x, s: m.fill(x, s[0, 0]), X, SRC),
     "nonzero": (lambda m, x: m.nonzero(x), MASK),
     "argwhere": (lambda m, x: m.argwhere(x), MASK),
     "nonzero-0d": (lambda m, x: m.nonzero(x), np.array(3.0)),

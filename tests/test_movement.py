@@ -246,6 +246,7 @@ PADS = [
     ("constant", (0, 0)), ("constant", (1, 1, 1, 1, 1, 1)), ("reflect", (2, 1)),
     ("reflect", (1, 3, 2, 0)), ("replicate", (3, 2)), ("replicate", (1, 0, 4, 5)),
     ("circular", (4, 2)), ("circular", (1, 2, 3, 0)), ("replicate", (-1, 2)), ("reflect", (0, 0)),
+    ("replicate", (5, -4)), ("replicate", (-5, 6)), ("reflect", (-1, 3)), ("circular", (-1, 3)),
 ]  # fmt: skip
 
 
@@ -417,9 +418,12 @@ def test_views_keep_no_reference_cycles():
 def test_functions_that_move_keep_every_dtype():
     for dtype in (ad.bool, ad.uint8, ad.int16, ad.float16, ad.bfloat16, ad.complex64):
         x = ad.tensor([[0, 1], [1, 1]]).to(dtype)
-        for y in (x.T, x.flip(0), ad.cat([x, x]), x[[0, 1]], x[:, 0], x.repeat(2, 2), x.tril(),
-                  x.roll(1), x.clone(), x.gather(0, ad.tensor([[0, 0]])), x.diag(), x.unfold(0, 2, 1),
-                  pad(x, (1, 1)), x.masked_fill(ad.tensor([True, False]), 1)):  # fmt: skip
+        moved = [
+            x.T, x.flip(0), ad.cat([x, x]), x[[0, 1]], x[:, 0], x.repeat(2, 2), x.tril(), x.diag(),
+            x.roll(1), x.clone(), x.gather(0, ad.tensor([[0, 0]])), x.unfold(0, 2, 1),
+            pad(x, (1, 1)), x.masked_fill(ad.tensor([True, False]), 1),
+        ]  # fmt: skip
+        for y in moved:
             assert y.dtype is dtype
 
 

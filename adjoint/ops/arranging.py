@@ -504,9 +504,10 @@ def _pad_constant(x: Any, by_axis: Sequence[tuple[int, int, int]], value: Any) -
 
 def _pad_axis(x: Any, axis: int, before: int, after: int, mode: str) -> Any:
     if before < 0 or after < 0:
-        size = x._data.shape[axis]
-        x = part(x, axis, max(-before, 0), max(size - max(-after, 0), max(-before, 0)))
-        before, after = max(before, 0), max(after, 0)
+        cut = (max(-before, 0), max(-after, 0))
+        if mode == "circular":  # what is left goes round; other modes look at what is cut off too
+            return _pad_axis(_cut(x, axis, *cut), axis, max(before, 0), max(after, 0), mode)
+        return _cut(_pad_axis(x, axis, max(before, 0), max(after, 0), mode), axis, *cut)
     size = x._data.shape[axis]
     limit = {"reflect": size - 1, "circular": size, "replicate": 1 << 62 if size else 0}[mode]
     if max(before, after) > limit:
@@ -534,6 +535,16 @@ def _pad_axis(x: Any, axis: int, before: int, after: int, mode: str) -> Any:
         else:
             pieces.append(_repeated(x, axis, size - 1, after))
     return cat(pieces, axis)
+
+
+def _cut(x: Any, axis: int, before: int, after: int) -> Any:
+    size = x._data.shape[axis]
+    if before + after > size:
+        raise ShapeError(
+            f"pad: negative padding (-{before}, -{after}) resulted in a negative output size at "
+            f"dimension {axis}, which has {size}"
+        )
+    return part(x, axis, before, size - after)
 
 
 def _repeated(x: Any, axis: int, place: int, times: int) -> Any:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 __all__ = [
-    "argwhere", "index_add", "index_copy", "index_fill", "index_put", "index_select",
+    "argwhere", "fill", "index_add", "index_copy", "index_fill", "index_put", "index_select",
     "masked_select", "nonzero", "put", "take", "unravel_index",
 ]  # fmt: skip
 
@@ -50,7 +50,7 @@ def wrapped(index: Any, size: int, axis: int, negative: bool = True, name: str =
 def assert_index_dtype(index: Any, name: str) -> None:
     """Refuse an index that is not a tensor of int32 or int64."""
     assert_tensor(index, name)
-    if index.dtype not in (dt.int64, dt.int32):
+    if index.dtype not in (dt.int64, dt.int32) and index._data.size:
         raise DTypeError(
             f"{name}: {name}(): Expected dtype int32 or int64 for index, got {index.dtype}; "
             "convert it with .long()"
@@ -694,18 +694,17 @@ def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     return result
 
 
-@public()
-def fill_(input: Tensor, value: Any) -> Tensor:
-    """Write one value (a number or a 0-d tensor) into all of this tensor.
+@writing
+def fill(input: Tensor, value: Any) -> Any:
+    """A tensor like `input` filled with one value (a number or a 0-d tensor).
 
     Errors: ShapeError for a tensor with dimensions.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.fill_.html
 
-    >>> ad.zeros(2).fill_(3)
+    >>> ad.fill(ad.zeros(2), 3)
     tensor([3., 3.])
     """
-    result: Tensor = write_in_place("fill_", _OVERWRITE, input, one_value(input, value, "fill_"))
-    return result
+    return _OVERWRITE, input, one_value(input, value, "fill_")
 
 
 @public()
@@ -797,9 +796,11 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
 
 def _put(input: Any, axis: int, index: Any, value: Any, accumulate: bool, name: str) -> Any:
     if not input._data.ndim:
-        raise ShapeError(
-            f"{name}: needs at least 1 dimension, got a 0-d tensor; unsqueeze it first"
-        )
+        wrapped(index._data, 1, 0, negative=name == "index_fill")
+        if not index._data.size:
+            return Overwrite(), input, input
+        value = value.reshape(()) if isinstance(value, Handle) else value  # type: ignore[attr-defined]
+        return Overwrite(), input, input + value if accumulate else value
     if name != "index_fill":
         _assert_not_negative(index, input._data.shape[axis], name)
     return IndexPut((axis,), accumulate), input, index, value
@@ -816,7 +817,7 @@ def _assert_source(input: Any, axis: int, index: Any, source: Any, name: str) ->
     count = index._data.shape[0]
     if shape:
         shape[axis] = count
-    if have != tuple(shape):
+    if have != tuple(shape) and (shape or have != (count,)):
         if len(have) == len(shape) and have[axis] != count:
             raise ShapeError(
                 f"{name}: Number of indices ({count}) should be equal to source.size(dim): "
@@ -855,7 +856,10 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Any:
     tensor([7., 0., 7.])
     """
     axis, index = _along(input, dim, index, "index_fill")
-    return _put(input, axis, index, one_value(input, value, "index_fill"), False, "index_fill")
+    fill_value = one_value(input, value, "index_fill")
+    if isinstance(fill_value, Handle) and input._data.ndim:  # a repeated index writes it once
+        index = creation.wrap(np.unique(wrapped(index._data, input._data.shape[axis], axis)))
+    return _put(input, axis, index, fill_value, False, "index_fill")
 
 
 @writing

@@ -14,7 +14,7 @@ from ..core.handle import Handle
 from ..core.op import Op, Sample, apply, public, writing
 from ..core.spec import Spec, broadcast_shapes, normalize_axis, prod
 from . import creation
-from .indexing import IndexPut, Overwrite, add_at, assert_index_dtype, one_value, wrapped
+from .indexing import Index, IndexPut, Overwrite, add_at, assert_index_dtype, one_value, wrapped
 from .movement import assert_tensor
 from .samples import array
 from .slicing import Place
@@ -443,11 +443,12 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
             [4, 3]])
     """
     axis = _prepare(input, dim, index, "gather")
+    if not index._data.size:
+        nothing = creation.wrap(np.zeros(index._data.shape, np.int64))
+        return apply(Index((0,)), input.reshape(-1), nothing)  # type: ignore[no-any-return]
     if not input._data.ndim or not index._data.ndim:
         one = apply(Gather(axis), _as_1d(input), _as_1d(index))
         return one.reshape(index._data.shape)  # type: ignore[no-any-return]
-    if not index._data.size:
-        return input.new_empty(index._data.shape)  # type: ignore[no-any-return]
     return apply(Gather(axis), input, index)  # type: ignore[no-any-return]
 
 
@@ -473,6 +474,9 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
             f"{indices._data.ndim} dimensions for indices"
         )
     axis = normalize_axis(dim, input._data.ndim, "take_along_dim")
+    counted = wrapped(indices._data, input._data.shape[axis] if input._data.ndim else 1, axis)
+    if counted is not indices._data:
+        indices = creation.wrap(counted)
     shape = list(input._data.shape)
     index_shape = list(indices._data.shape)
     length, count = shape[axis], index_shape[axis]
@@ -607,6 +611,7 @@ def index_reduce(
         raise InvalidArgument(
             f"index_reduce: reduce argument must be either prod, mean, amax or amin, got {reduce}."
         )
+    index, source = _as_1d(index), _as_1d(source)
     shape = source._data.shape
     if index._data.ndim != 1 or shape[axis : axis + 1] != index._data.shape:
         raise IndexingError(

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 __all__ = [
-    "as_strided", "diag", "diag_embed", "diagflat", "diagonal", "diagonal_scatter", "narrow",
+    "as_strided", "as_strided_scatter", "diag", "diag_embed", "diagflat", "diagonal",
+    "diagonal_scatter", "narrow",
     "narrow_copy", "select", "select_scatter", "slice_scatter", "trace",
 ]  # fmt: skip
 
@@ -733,6 +734,25 @@ def slice_scatter(
     item = slice(start, end, step).indices(shape[axis])
     items = *((0, size, 1) for size in shape[:axis]), (item[0], max(item[:2]), step)
     return _scattered(input, src, basic_index(items), "slice_scatter")
+
+
+@public()
+def as_strided_scatter(
+    input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: int | None = None
+) -> Tensor:
+    """A copy of `input` with the elements that `as_strided` shows replaced by `src`.
+
+    Errors: ShapeError where src has not that shape; those of `as_strided`.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.as_strided_scatter.html
+
+    >>> ad.as_strided_scatter(ad.zeros(4), ad.ones(2), (2,), (2,), 0)
+    tensor([1., 0., 1., 0.])
+    """
+    offset = input.storage_offset() if storage_offset is None else operator.index(storage_offset)
+    op = AsStrided(
+        sizes_of((size,), "as_strided_scatter"), sizes_of((stride,), "as_strided_scatter"), offset
+    )
+    return _scattered(input.contiguous(), src, op, "as_strided_scatter")
 
 
 @public()
