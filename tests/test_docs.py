@@ -54,7 +54,12 @@ def public_callables():
     for name in sorted(vars(ad)):
         value = getattr(ad, name)
         ours = str(getattr(value, "__module__", "")).startswith("adjoint")
-        if not name.startswith("_") and ours and callable(value) and not isinstance(value, ad.dtype):
+        if (
+            not name.startswith("_")
+            and ours
+            and callable(value)
+            and not isinstance(value, ad.dtype)
+        ):
             yield pytest.param(value, id=name)
 
 
