@@ -16,7 +16,7 @@ from ..core.handle import Handle
 from ..core.op import Sample, apply, apply_view, public
 from ..core.spec import Spec, normalize_axes, normalize_axis, prod
 from . import creation
-from .indexing import Index
+from .advanced import Index
 from .joining import _promoted as promoted
 from .joining import cat, stack
 from .movement import Movement, assert_tensor, sequence_of, sizes_of

@@ -14,7 +14,8 @@ from ..core.handle import Handle
 from ..core.op import Op, Sample, apply, public, writing
 from ..core.spec import Spec, broadcast_shapes, normalize_axis, prod
 from . import creation
-from .indexing import Index, IndexPut, Overwrite, add_at, assert_index_dtype, one_value, wrapped
+from .advanced import Index, IndexPut, Overwrite, add_at, wrapped
+from .indexing import assert_index_dtype, one_value
 from .movement import assert_tensor
 from .samples import array
 from .slicing import Place
