@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from ..core.compute import quiet
+from ..core.device import namespace_of
 from ..core.dtype import from_numpy_dtype
 from ..core.errors import AutogradError, DTypeError, InvalidType, ShapeError
 from ..core.handle import Handle
@@ -132,7 +134,7 @@ def _walk(
         g = pending.pop(node, None)
         extra = node.extra
         if extra is not None and g is not None:
-            if extra.hooks and references(g) != ALONE:
+            if extra.hooks and references(g) not in ALONE:
                 g = _copy(g, create_graph)
             g = _run_hooks(node, g, create_graph)
         if goals and node in goals:
@@ -149,9 +151,17 @@ def _walk(
             pass
         else:
             saved = node.values()
-            if create_graph and "y" in op.tokens:
-                saved = _with_history(node, saved)
-            gradients = op.gradient(g, *saved)
+            over = op.gradient_over
+            if over is not None and not create_graph and references(g) in ALONE:
+                data = g._data
+                arrays = [value._data for value in saved]
+                quiet.run(over, namespace_of(data), data, *arrays)
+                gradients = (g,)
+                del arrays
+            else:
+                if create_graph and "y" in op.tokens:
+                    saved = _with_history(node, saved)
+                gradients = op.gradient(g, *saved)
             del saved
             if not retain_graph:
                 node.release()
@@ -237,7 +247,7 @@ def _finish(
     if g is None:
         return
     if leaf.extra is not None:
-        if leaf.extra.hooks and references(g) != ALONE:
+        if leaf.extra.hooks and references(g) not in ALONE:
             g = _copy(g, create_graph)
         g = _run_hooks(leaf, g, create_graph)
     if goals and leaf in goals:
@@ -252,7 +262,7 @@ def _finish(
         if create_graph:
             leaf.grad = g.clone() if old is None else old + g
         elif old is None:
-            alone = references(g) == ALONE and g._data.base is None and g._node is None
+            alone = g._node is None and references(g) in ALONE and g._data.flags.c_contiguous
             leaf.grad = g if alone else wrap(g._data.copy())
         elif not _takes_sums(old._data):
             leaf.grad = old + g

@@ -107,7 +107,7 @@ def change(x: Any, name: str, function: Callable[[Any], Any]) -> Any:
         # Something kept a view of the old values, which are about to be overwritten.
         old = tape.wrap(x._data.copy(), x._node)
         y = function(old)
-    elif tape.references(old)[0] != tape.ALONE[0] and y is not old:
+    elif tape.references(old)[0] != tape.HELD_ONCE and y is not old:
         old._data = x._data.copy()  # the node saved `old`: let it keep the old values
     if y is old:
         return x

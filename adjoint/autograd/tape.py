@@ -47,18 +47,27 @@ def wrap(data: Any, node: Any = None, version: Any = None) -> Any:
     return tensor
 
 
-def references(tensor: Any) -> tuple[int, int]:
-    """How many references there are to `tensor`, a local of the caller, and to its data."""
-    return sys.getrefcount(tensor), sys.getrefcount(tensor._data)
+def references(tensor: Any) -> tuple[int, int, int]:
+    """How many references there are to `tensor`, a local of the caller, to its array, and to the
+    array whose memory that shows (0: its own; -1: memory that is no array's).
+    """
+    data = tensor._data
+    base = data.base
+    if base is None:
+        return sys.getrefcount(tensor), sys.getrefcount(data), 0
+    owned = type(base) is ndarray and base.base is None and base.size == data.size
+    return sys.getrefcount(tensor), sys.getrefcount(data), sys.getrefcount(base) if owned else -1
 
 
-def _count_alone() -> tuple[int, int]:
+def _count_alone(*shape: int) -> tuple[int, int, int]:
     tensor: Any = Handle()
-    tensor._data = np.zeros(1)
+    tensor._data = np.zeros(4).reshape(*shape) if shape else np.zeros(4)
     return references(tensor)
 
 
-ALONE = _count_alone()  # `references` of a tensor, and its data, that nobody else holds
+# `references` of a tensor that nobody else holds, and neither its memory: whole, or reshaped.
+ALONE = frozenset((_count_alone(), _count_alone(2, 2)))
+HELD_ONCE = _count_alone()[0]
 
 INFERENCE = Version()  # stands for "no version is kept": a value that autograd may never save
 

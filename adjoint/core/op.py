@@ -81,6 +81,10 @@ class Op:
         """The vector-Jacobian product, in public ops on Tensors."""
         raise NotImplementedError(f"{type(self).__name__}.gradient")
 
+    # gradient_over(xp, g, *needed arrays): writes into the array g what `gradient` returns for the
+    # only input. The engine calls it, where it is defined, when nobody else holds g.
+    gradient_over: ClassVar[Callable[..., None] | None] = None
+
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         """Inputs for the registry-driven tests; an op without any fails their collection."""
