@@ -27,14 +27,13 @@ def add_parser(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "demo", help="train a small network on real handwritten digits"
     )
-    parser.add_argument("--out", type=Path, default=Path("runs/digits"), metavar="FOLDER",
-                        help="where the checkpoint and the picture go (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--epochs", type=_positive, default=EPOCHS, metavar="N",
-                        help="passes over the training set (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--predict", type=Path, metavar="FILE",
-                        help="only read a checkpoint and predict the test images with it")  # fmt: skip
-    parser.add_argument("--logits", type=Path, metavar="FILE",
-                        help="with --predict: save the network's outputs to FILE")  # fmt: skip
+    add = parser.add_argument
+    folder = Path("runs/digits")
+    here = "(default: %(default)s)"
+    add("--out", type=Path, default=folder, metavar="FOLDER", help=f"for what it writes {here}")
+    add("--epochs", type=_positive, default=EPOCHS, metavar="N", help=f"of training {here}")
+    add("--predict", type=Path, metavar="FILE", help="read a checkpoint and predict, no more")
+    add("--logits", type=Path, metavar="FILE", help="with --predict: save the outputs to FILE")
     parser.set_defaults(run=run)
 
 
@@ -86,7 +85,7 @@ def demonstrate(folder: Path, epochs: int) -> int:
     print(f"Test accuracy: {accuracy:.2%} after {history.seconds:.1f} s of training")
 
     checkpoint = folder / "model.safetensors"
-    ad.save({"model": model.state_dict(), "accuracy": accuracy, "losses": history.losses}, checkpoint)
+    ad.save({"model": model.state_dict(), "accuracy": accuracy}, checkpoint)
     print(f"Checkpoint: {checkpoint}")
     if not logits_from_new_process(checkpoint).equal(logits):
         raise CheckpointError(
@@ -104,11 +103,11 @@ def demonstrate(folder: Path, epochs: int) -> int:
 
 
 NEXT = """
-What to try next:
-  adjoint demo --predict {checkpoint}   predict with the saved network
-  adjoint demo --epochs 60                              train longer
-  adjoint info                                          what this machine offers
-  examples/digits.py                                    the same in forty lines, to change"""
+What to try next
+  train longer                      adjoint demo --epochs 60
+  predict with the saved network    adjoint demo --predict {checkpoint}
+  see what this machine offers      adjoint info
+  change the network                examples/digits.py, the same in sixty lines"""
 
 
 def train_with_bar(
@@ -145,11 +144,11 @@ def logits_from_new_process(checkpoint: Path) -> Any:
             command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
         )
         if result.returncode:
-            raise PredictionFailed(f"the new process failed:\n{result.stderr.strip()}")
+            raise PredictionError(f"the new process failed:\n{result.stderr.strip()}")
         return ad.load(file)
 
 
-class PredictionFailed(AdjointError, RuntimeError):
+class PredictionError(AdjointError, RuntimeError):
     """The process that should predict did not."""
 
 

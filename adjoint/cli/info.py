@@ -85,7 +85,8 @@ def blas() -> str:
 
 def processor(path: str = "/proc/cpuinfo") -> tuple[str, set[str]]:
     """The processor's name and its feature flags, where the system tells."""
-    model, flags = platform.processor() or platform.machine(), set()
+    model = platform.processor() or platform.machine()
+    flags: set[str] = set()
     try:
         text = Path(path).read_text()
     except OSError:
@@ -121,7 +122,7 @@ def as_text(facts: dict[str, Any]) -> str:
         ("NumPy", f"{facts['numpy']}, matrix products by {facts['blas']}"),
         ("processor", facts["processor"]),
         ("instructions", " ".join(facts["instruction_sets"]) or "unknown"),
-        ("threads", f"{found['usable']} of {found['processors']}" + (f" ({limits})" * bool(limits))),
+        ("threads", f"{found['usable']} of {found['processors']} {limits}".strip()),
     ]
     lines = [f"{name:<13} {value}" for name, value in rows]
     lines += ["", "backends"]

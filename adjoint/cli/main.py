@@ -15,7 +15,7 @@ def parser() -> argparse.ArgumentParser:
     """The command's arguments; each subcommand sets `run`."""
     top = argparse.ArgumentParser(
         prog="adjoint",
-        description="A deep-learning framework in Python: PyTorch's API, one graph executed four ways.",
+        description="adjoint, a deep-learning framework: PyTorch's API, one graph run four ways.",
     )
     top.add_argument("--version", action="version", version=f"adjoint {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)

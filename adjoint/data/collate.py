@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-import adjoint as ad
-
 from ..core.dtype import float64
 from ..core.errors import InvalidArgument, InvalidType
+from ..ops.creation import tensor
+from ..ops.joining import stack
+from ..ops.memory import as_tensor
 from ..tensor import Tensor
 
 __all__ = ["default_collate", "default_convert"]
@@ -27,7 +28,7 @@ def default_convert(data: Any) -> Any:
     if isinstance(data, Tensor):
         return data
     if isinstance(data, (np.ndarray, np.generic)) and data.dtype.kind in "biufcV":
-        return ad.as_tensor(data)
+        return as_tensor(data)
     if isinstance(data, Mapping):
         return _same_type(data, {key: default_convert(value) for key, value in data.items()})
     if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
@@ -47,15 +48,15 @@ def default_collate(batch: Sequence[Any]) -> Any:
     """
     first = batch[0]
     if isinstance(first, Tensor):
-        return ad.stack(list(batch), 0)
+        return stack(list(batch), 0)
     if isinstance(first, (np.ndarray, np.generic)):
         if first.dtype.kind not in "biufcV":
             raise InvalidType(_REFUSED.format(kind=first.dtype))
-        return ad.stack([ad.as_tensor(item) for item in batch], 0)
+        return stack([as_tensor(item) for item in batch], 0)
     if isinstance(first, float):
-        return ad.tensor(batch, dtype=float64)
+        return tensor(batch, dtype=float64)
     if isinstance(first, (int, complex)):
-        return ad.tensor(batch)
+        return tensor(batch)
     if isinstance(first, (str, bytes)):
         return batch
     if isinstance(first, Mapping):

@@ -8,9 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any, Generic, TypeVar
 
-import adjoint as ad
-
 from ..core.errors import IndexingError, InvalidArgument, InvalidType
+from ..ops.random import randperm
 
 __all__ = [
     "ChainDataset",
@@ -212,9 +211,7 @@ class Subset(Dataset[Any]):
         return len(self.indices)
 
 
-def random_split(
-    dataset: Any, lengths: Sequence[float], generator: Any = None
-) -> list[Subset]:
+def random_split(dataset: Any, lengths: Sequence[float], generator: Any = None) -> list[Subset]:
     """Random subsets of the given lengths, or fractions that sum to 1, without overlap.
 
     Errors: InvalidArgument where lengths do not sum to the dataset's, or a fraction is outside
@@ -238,7 +235,7 @@ def random_split(
             f"random_split: Sum of input lengths does not equal the length of the input dataset! "
             f"({sum(counts)} and {total})"
         )
-    order = ad.randperm(total, generator=generator).tolist()
+    order = randperm(total, generator=generator).tolist()
     ends = list(accumulate(int(count) for count in counts))
     return [
         Subset(dataset, order[end - int(count) : end])

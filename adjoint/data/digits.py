@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-import adjoint as ad
-
 from ..core.errors import Unsupported
+from ..ops.memory import from_numpy
 from .dataset import TensorDataset
 
 __all__ = ["digits"]
@@ -40,6 +39,6 @@ def digits() -> tuple[TensorDataset, TensorDataset]:
     order = np.random.RandomState(0).permutation(len(labels))
     train, test = order[TEST_SIZE:], order[:TEST_SIZE]
     return (
-        TensorDataset(ad.from_numpy(images[train]), ad.from_numpy(labels[train])),
-        TensorDataset(ad.from_numpy(images[test]), ad.from_numpy(labels[test])),
+        TensorDataset(from_numpy(images[train]), from_numpy(labels[train])),
+        TensorDataset(from_numpy(images[test]), from_numpy(labels[test])),
     )

@@ -16,7 +16,7 @@ from .collate import default_collate, default_convert
 from .dataset import IterableDataset
 from .fetch import Exhausted, IterableFetcher, MapFetcher
 from .sampler import BatchSampler, RandomSampler, SequentialSampler, draw_seed
-from .worker import RESTART, End, Failure, Setup, WorkerDied, run
+from .worker import RESTART, End, Failure, Setup, WorkerDiedError, run
 
 __all__ = ["DataLoader"]
 
@@ -314,7 +314,7 @@ class _WorkerIterator:
         ready = wait([*by_handle, wanted.process.sentinel], self._timeout or None)
         if not ready:
             self._close()
-            raise _TimedOut(f"DataLoader timed out after {self._timeout} seconds")
+            raise LoaderTimeoutError(f"DataLoader timed out after {self._timeout} seconds")
         received = False
         for handle in ready:
             worker = by_handle.get(handle)
@@ -336,8 +336,9 @@ class _WorkerIterator:
         worker.process.join(1)
         code, pid = worker.process.exitcode, worker.process.pid
         self._close()
-        reason = f"was killed by signal {-code}" if code is not None and code < 0 else f"ended {code}"
-        raise WorkerDied(
+        killed = code is not None and code < 0
+        reason = f"was killed by signal {-(code or 0)}" if killed else f"ended with code {code}"
+        raise WorkerDiedError(
             f"DataLoader worker (pid {pid}) exited unexpectedly: it {reason}. Was it out of "
             "memory, or did the dataset call sys.exit or crash in native code? Try num_workers=0"
         )
@@ -351,7 +352,7 @@ class _WorkerIterator:
         self._finalizer()
 
 
-class _TimedOut(AdjointError, RuntimeError, TimeoutError):
+class LoaderTimeoutError(AdjointError, RuntimeError, TimeoutError):
     """No batch came within the loader's timeout."""
 
 

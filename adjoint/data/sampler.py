@@ -6,10 +6,10 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Any, Generic, TypeVar
 
-import adjoint as ad
-
 from ..core.dtype import float64, int64
 from ..core.errors import InvalidArgument
+from ..ops.creation import tensor
+from ..ops.random import Generator, multinomial, randint, randperm
 
 __all__ = [
     "BatchSampler",
@@ -61,14 +61,14 @@ class SequentialSampler(Sampler[int]):
         return len(self.data_source)
 
 
-def seeded_generator() -> ad.Generator:
+def seeded_generator() -> Generator:
     """A generator of its own, seeded from the default one."""
-    return ad.Generator().manual_seed(draw_seed(None))
+    return Generator().manual_seed(draw_seed(None))
 
 
 def draw_seed(generator: Any) -> int:
     """A random seed from `generator` (the default one for None)."""
-    return int(ad.randint(0, 2**62, (), dtype=int64, generator=generator).item())
+    return int(randint(0, 2**62, (), dtype=int64, generator=generator).item())
 
 
 class RandomSampler(Sampler[int]):
@@ -105,12 +105,12 @@ class RandomSampler(Sampler[int]):
         size = len(self.data_source)
         generator = self.generator if self.generator is not None else seeded_generator()
         if self.replacement:
-            drawn = ad.randint(0, size, (self.num_samples,), dtype=int64, generator=generator)
+            drawn = randint(0, size, (self.num_samples,), dtype=int64, generator=generator)
             yield from drawn.tolist()
             return
         left = self.num_samples
         while left > 0:
-            order = ad.randperm(size, generator=generator).tolist()
+            order = randperm(size, generator=generator).tolist()
             yield from order[:left]
             left -= size
 
@@ -133,7 +133,7 @@ class SubsetRandomSampler(Sampler[int]):
         self.generator = generator
 
     def __iter__(self) -> Iterator[int]:
-        for i in ad.randperm(len(self.indices), generator=self.generator).tolist():
+        for i in randperm(len(self.indices), generator=self.generator).tolist():
             yield self.indices[i]
 
     def __len__(self) -> int:
@@ -160,7 +160,7 @@ class WeightedRandomSampler(Sampler[int]):
         super().__init__()
         _positive(num_samples, "WeightedRandomSampler: num_samples")
         _flag(replacement, "WeightedRandomSampler: replacement")
-        self.weights = ad.tensor(weights, dtype=float64)
+        self.weights = tensor(weights, dtype=float64)
         if self.weights.ndim != 1:
             raise InvalidArgument(
                 f"WeightedRandomSampler: weights should be a 1d sequence but given weights have "
@@ -171,7 +171,7 @@ class WeightedRandomSampler(Sampler[int]):
         self.generator = generator
 
     def __iter__(self) -> Iterator[int]:
-        drawn = ad.multinomial(
+        drawn = multinomial(
             self.weights, self.num_samples, self.replacement, generator=self.generator
         )
         yield from drawn.tolist()
@@ -190,7 +190,7 @@ class BatchSampler(Sampler[list[int]]):
     [[0, 1], [2, 3], [4]]
     """
 
-    def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool) -> None:
+    def __init__(self, sampler: Iterable[Any], batch_size: int, drop_last: bool) -> None:
         super().__init__()
         _positive(batch_size, "BatchSampler: batch_size")
         self.sampler = sampler

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import adjoint as ad
-
 from ..core.errors import AdjointError
+from ..ops.random import manual_seed
 from .fetch import Exhausted
 
 __all__ = ["WorkerInfo", "get_worker_info"]
@@ -75,7 +74,7 @@ class Setup(NamedTuple):
     make_fetcher: Callable[[], Any]
     dataset: Any
     id: int
-    count: int
+    workers: int
     seed: int
     init: Callable[[int], None] | None
 
@@ -88,7 +87,7 @@ def run(setup: Setup, connection: Any) -> None:
     global _info
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that owns the loop
     _seed_everything(setup.seed)
-    _info = WorkerInfo(setup.id, setup.count, setup.seed, setup.dataset)
+    _info = WorkerInfo(setup.id, setup.workers, setup.seed, setup.dataset)
     outbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
     sender = threading.Thread(target=_send, args=(connection, outbox), daemon=True)
     sender.start()
@@ -144,9 +143,9 @@ def _send(connection: Any, outbox: queue.SimpleQueue[Any]) -> None:
 
 def _seed_everything(seed: int) -> None:
     random.seed(seed)
-    ad.manual_seed(seed)
+    manual_seed(seed)
     np.random.seed(seed % 2**32)
 
 
-class WorkerDied(AdjointError, RuntimeError):
+class WorkerDiedError(AdjointError, RuntimeError):
     """A worker process ended before it had answered."""

@@ -23,11 +23,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import adjoint as ad
 
 from ..core.dtype import BY_NAME, from_numpy_dtype
 from ..core.errors import CheckpointError, DTypeError, InvalidArgument, InvalidType
 from ..nn.parameter import Buffer, Parameter
+from ..ops.memory import from_numpy
 from ..tensor import Tensor
 from .structure import decode, encode
 
@@ -249,7 +249,7 @@ def load(f: Any, map_location: Any = None, *, weights_only: bool = True) -> Any:
             "written by another program?"
         ) from error
     if "adjoint" not in metadata:
-        return _place({key: ad.from_numpy(a) for key, a in arrays.items()}, map_location)
+        return _place({key: from_numpy(a) for key, a in arrays.items()}, map_location)
     structure = _structure(name, metadata)
     reader = _Reader(name, arrays)
     try:
@@ -353,7 +353,7 @@ class _Reader:
                 raise CheckpointError(f"load: {self.name} holds a malformed complex {key!r}")
             array = array.view(dtype.numpy).reshape(array.shape[:-1])
         from_numpy_dtype(array.dtype)
-        self.storages[key] = ad.from_numpy(array)
+        self.storages[key] = from_numpy(array)
         return self.storages[key]
 
     def _assert_inside(

@@ -26,7 +26,9 @@ _SEQUENCES: dict[type, str] = {tuple: "tuple", Size: "size", set: "set", frozens
 _MAPPINGS: dict[type, str] = {dict: "dict", OrderedDict: "ordered_dict"}
 
 
-def encode(value: Any, save_tensor: Callable[[Any, str], Any], path: str = "", depth: int = 0) -> Any:
+def encode(
+    value: Any, save_tensor: Callable[[Any, str], Any], path: str = "", depth: int = 0
+) -> Any:
     """`value` as JSON; `save_tensor(tensor, path)` says what stands for a tensor."""
     kind = type(value)
     if value is None or kind in (bool, int, str):

@@ -11,10 +11,11 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import adjoint as ad
-
 from ..autograd.modes import no_grad
 from ..core.errors import InvalidArgument, ShapeError
+from ..ops.creation import eye
+from ..ops.linalg import qr
+from ..ops.random import randperm
 from ..tensor import Tensor
 
 __all__ = [
@@ -174,7 +175,7 @@ def eye_(tensor: Tensor) -> Tensor:
         raise ShapeError(
             f"eye_: Only tensors with 2 dimensions are supported, got {tuple(tensor.shape)}"
         )
-    return tensor.copy_(ad.eye(*tensor.shape))  # type: ignore[no-any-return]
+    return tensor.copy_(eye(*tensor.shape))  # type: ignore[no-any-return]
 
 
 @_without_grad
@@ -320,7 +321,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
     rows = tensor.shape[0]
     columns = tensor.numel() // rows
     drawn = tensor.new_empty((rows, columns)).normal_(0, 1, generator=generator)
-    q, r = ad.linalg.qr(drawn.T if rows < columns else drawn)
+    q, r = qr(drawn.T if rows < columns else drawn)
     q = q * r.diagonal().sign()  # makes the distribution uniform (Mezzadri, 2006)
     q = q.T if rows < columns else q
     return tensor.copy_(q.reshape(tensor.shape)).mul_(gain)  # type: ignore[no-any-return]
@@ -343,6 +344,6 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
     rows, columns = tensor.shape
     tensor.normal_(0, std, generator=generator)
     for column in range(columns):
-        zeros = ad.randperm(rows, generator=generator)[: math.ceil(sparsity * rows)]
+        zeros = randperm(rows, generator=generator)[: math.ceil(sparsity * rows)]
         tensor[zeros, column] = 0
     return tensor

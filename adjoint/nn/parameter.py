@@ -13,12 +13,13 @@ __all__ = ["Buffer", "Parameter"]
 def _detached(data: Any, name: str) -> Tensor:
     """`data` without history, sharing its storage and its version."""
     if data is None:
-        return Tensor()
+        return Tensor()  # type: ignore[no-any-return]
     if not isinstance(data, Tensor):
         raise InvalidType(
             f"{name}: expected a Tensor, got {type(data).__name__}; make one with adjoint.tensor"
         )
-    return data.detach()
+    detached: Tensor = data.detach()
+    return detached
 
 
 class Parameter(Tensor):

@@ -14,11 +14,15 @@ from .parameter import Parameter
 EXTRA_STATE = "_extra_state"
 
 
-class _IncompatibleKeys(NamedTuple):
-    """What `load_state_dict` found missing and unexpected."""
-
+class _Keys(NamedTuple):
     missing_keys: list[str]
     unexpected_keys: list[str]
+
+
+class _IncompatibleKeys(_Keys):
+    """What `load_state_dict` found missing and unexpected."""
+
+    __slots__ = ()
 
     def __repr__(self) -> str:
         if not self.missing_keys and not self.unexpected_keys:
@@ -36,9 +40,7 @@ class StateDict(OrderedDict[str, Any]):
     _metadata: OrderedDict[str, dict[str, Any]]
 
 
-def save_own(
-    module: Any, destination: Any, prefix: str, keep_vars: bool, has_extra: bool
-) -> None:
+def save_own(module: Any, destination: Any, prefix: str, keep_vars: bool, has_extra: bool) -> None:
     """Write the module's own parameters and buffers (not its children's) to `destination`;
     `has_extra`: its class defines `get_extra_state`.
     """
@@ -176,9 +178,7 @@ def load_state_dict(
         local_metadata = {} if metadata is None else dict(metadata.get(prefix[:-1], {}))
         if assign:
             local_metadata["assign_to_params_buffers"] = True
-        part._load_from_state_dict(
-            local, prefix, local_metadata, True, missing, unexpected, errors
-        )
+        part._load_from_state_dict(local, prefix, local_metadata, True, missing, unexpected, errors)
         for name, child in part._modules.items():
             if child is not None:
                 inner = prefix + name + "."
@@ -201,7 +201,6 @@ def load_state_dict(
         errors.append("(strict=False loads what fits.)")
     if errors:
         raise CheckpointError(
-            f"Error(s) in loading state_dict for {type(module).__name__}:\n\t"
-            + "\n\t".join(errors)
+            f"Error(s) in loading state_dict for {type(module).__name__}:\n\t" + "\n\t".join(errors)
         )
     return _IncompatibleKeys(missing, unexpected)

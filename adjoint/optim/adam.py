@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import adjoint as ad
-
+from ..core.dtype import float32
+from ..ops.comparison import maximum
+from ..ops.creation import tensor, zeros_like
 from .optimizer import Optimizer, as_float, assert_betas, assert_options
 
 __all__ = ["Adam", "AdamW"]
@@ -63,11 +64,11 @@ class Adam(Optimizer):
     def _state_of(self, p: Any, amsgrad: bool) -> dict[str, Any]:
         state: dict[str, Any] = self.state[p]
         if not state:
-            state["step"] = ad.tensor(0.0, dtype=ad.float32)
-            state["exp_avg"] = ad.zeros_like(p)
-            state["exp_avg_sq"] = ad.zeros_like(p)
+            state["step"] = tensor(0.0, dtype=float32)
+            state["exp_avg"] = zeros_like(p)
+            state["exp_avg_sq"] = zeros_like(p)
         if amsgrad and "max_exp_avg_sq" not in state:
-            state["max_exp_avg_sq"] = ad.zeros_like(p)
+            state["max_exp_avg_sq"] = zeros_like(p)
         return state
 
     def update(self, group: dict[str, Any], parameters: list[Any]) -> None:
@@ -93,7 +94,7 @@ class Adam(Optimizer):
             square.mul_(beta2).addcmul_(g, g, value=1 - beta2)
             if group["amsgrad"]:
                 largest = state["max_exp_avg_sq"]
-                largest.copy_(ad.maximum(largest, square))
+                largest.copy_(maximum(largest, square))
                 square = largest
             root = square.sqrt().div_(math.sqrt(1 - beta2**step)).add_(eps)
             p.addcdiv_(mean, root, value=-lr / (1 - beta1**step))

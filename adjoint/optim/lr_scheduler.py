@@ -139,9 +139,7 @@ class _WithFunctions(LRScheduler):
 
     def __init__(self, optimizer: Optimizer, lr_lambda: Any, last_epoch: int = -1) -> None:
         count = len(optimizer.param_groups)
-        functions = (
-            list(lr_lambda) if isinstance(lr_lambda, (list, tuple)) else [lr_lambda] * count
-        )
+        functions = list(lr_lambda) if isinstance(lr_lambda, (list, tuple)) else [lr_lambda] * count
         if len(functions) != count:
             raise InvalidArgument(f"Expected {count} lr_lambdas, but got {len(functions)}")
         self.lr_lambdas: list[Callable[[int], float]] = functions
@@ -624,12 +622,10 @@ class OneCycleLR(LRScheduler):
                 f"Tried to step {n} times. The specified number of total steps is "
                 f"{self.total_steps}"
             )
-        start = 0.0
-        for i, (end, first, last) in enumerate(self.phases):
-            if n <= end or i == len(self.phases) - 1:
-                done = (n - start) / (end - start)
-                break
-            start = end
+        which = next((i for i, phase in enumerate(self.phases) if n <= phase[0]), -1)
+        end, first, last = self.phases[which]
+        start = self.phases[which - 1][0] if which not in (0, -len(self.phases)) else 0.0
+        done = (n - start) / (end - start)
         rates = []
         momentum = {"max_lr": "base_momentum"}
         for group in self.optimizer.param_groups:

@@ -98,8 +98,8 @@ class Optimizer:
         self._make_hooks()
         if isinstance(params, Tensor):
             raise InvalidType(
-                f"params argument given to the optimizer should be an iterable of Tensors or dicts, "
-                f"but got {type(params).__name__}; put it in a list"
+                "params argument given to the optimizer should be an iterable of Tensors or "
+                f"dicts, but got {type(params).__name__}; put it in a list"
             )
         self.state = defaultdict(dict)
         self.param_groups = []
@@ -247,9 +247,7 @@ class Optimizer:
                 with enable_grad():
                     loss = closure()
             for group in self.param_groups:
-                parameters = [
-                    p for p in group["params"] if p.grad is not None and p.requires_grad
-                ]
+                parameters = [p for p in group["params"] if p.grad is not None and p.requires_grad]
                 if parameters:
                     self.update(group, parameters)
         return loss

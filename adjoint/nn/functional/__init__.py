@@ -5,27 +5,44 @@ Source: https://docs.pytorch.org/docs/stable/nn.functional.html
 
 from ...ops import convolution
 from ...ops.arranging import pad
+from ...ops.averaging import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_avg_pool3d,
+    adaptive_max_pool1d,
+    adaptive_max_pool2d,
+    adaptive_max_pool3d,
+    avg_pool1d,
+    avg_pool2d,
+    avg_pool3d,
+    lp_pool1d,
+    lp_pool2d,
+    lp_pool3d,
+    max_unpool1d,
+    max_unpool2d,
+    max_unpool3d,
+)
 from ...ops.convolution import *  # noqa: F403 - its __all__ is the list
 from ...ops.matmul import linear
 from ...ops.scatter import one_hot
-from . import activation, loss, normalization, pooling, sparse
+from ...ops.unfolding import fold, unfold
+from . import activation, loss, normalization, sparse
 from . import dropout as _dropout
 from .activation import *  # noqa: F403
 from .dropout import *  # noqa: F403
 from .loss import *  # noqa: F403
 from .normalization import *  # noqa: F403
-from .pooling import *  # noqa: F403
 from .sparse import *  # noqa: F403
 
-__all__ = [
-    "linear",
-    "one_hot",
-    "pad",
-    *activation.__all__,
-    *convolution.__all__,
-    *_dropout.__all__,
-    *loss.__all__,
-    *normalization.__all__,
-    *pooling.__all__,
-    *sparse.__all__,
-]
+__all__ = ["fold", "linear", "one_hot", "pad", "unfold"]
+__all__ += [
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
+    "adaptive_max_pool2d", "adaptive_max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d",
+    "lp_pool1d", "lp_pool2d", "lp_pool3d", "max_unpool1d", "max_unpool2d", "max_unpool3d",
+]  # fmt: skip
+__all__ += activation.__all__
+__all__ += convolution.__all__
+__all__ += _dropout.__all__
+__all__ += loss.__all__
+__all__ += normalization.__all__
+__all__ += sparse.__all__

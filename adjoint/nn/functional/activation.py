@@ -205,7 +205,8 @@ def gumbel_softmax(
         return soft
     index = soft.argmax(dim, keepdim=True)
     chosen = soft.detach().new_zeros(soft.shape).scatter_(dim, index, 1.0)
-    return chosen - soft.detach() + soft
+    result: Tensor = chosen - soft.detach() + soft
+    return result
 
 
 def normalize(
@@ -220,5 +221,5 @@ def normalize(
     tensor([[0.6000, 0.8000]])
     """
     norm = input.norm(p, dim, keepdim=True).clamp_min(eps)
-    result: Tensor = input / norm
+    result: Any = input / norm
     return result if out is None else out.copy_(result)

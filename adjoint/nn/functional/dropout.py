@@ -15,14 +15,10 @@ __all__ = [
 
 def _assert_probability(p: float, name: str) -> None:
     if not 0.0 <= p <= 1.0:
-        raise InvalidArgument(
-            f"{name}: dropout probability has to be between 0 and 1, but got {p}"
-        )
+        raise InvalidArgument(f"{name}: dropout probability has to be between 0 and 1, but got {p}")
 
 
-def dropout(
-    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
-) -> Tensor:
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Zeros each element with probability `p` and scales the others by 1 / (1 - p).
 
     Shape: any. Without `training`, the input itself.
@@ -109,7 +105,7 @@ def _alpha(input: Tensor, p: float, training: bool, shape: tuple[int, ...]) -> T
     if not training or p == 0 or not input.numel():
         return input
     if p == 1:
-        return input * 0
+        return input * 0  # type: ignore[no-any-return]
     keep = dropout_mask(input, p, scale=False, shape=shape)
     a = ((1 - p) * (1 + p * _ALPHA**2)) ** -0.5
     result: Any = input * (keep * a) + ((1 - keep) * (a * _ALPHA) - a * _ALPHA * p)

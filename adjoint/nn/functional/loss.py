@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
-import adjoint as ad
-
+from ...autograd.modes import no_grad
 from ...core import dtype as dt
 from ...core.errors import IndexingError, InvalidArgument, ShapeError
 from ...core.op import Sample, apply
+from ...ops.activation import logsigmoid
+from ...ops.comparison import minimum, where
+from ...ops.creation import full_like, ones_like, zeros_like
 from ...ops.elementwise import Elementwise
 from ...ops.samples import array
 from ...tensor import Tensor
@@ -148,7 +150,7 @@ def smooth_l1_loss(
     reduction = reduction_of(reduction, size_average, reduce)
     d = _difference(input, target, "smooth_l1_loss")
     size = d.abs()
-    loss = ad.where(size < beta, d * d * (0.5 / beta), size - 0.5 * beta)
+    loss = where(size < beta, d * d * (0.5 / beta), size - 0.5 * beta)
     return _reduced(loss, reduction, "smooth_l1_loss")
 
 
@@ -174,7 +176,7 @@ def huber_loss(
         )
     d = _difference(input, target, "huber_loss")
     size = d.abs()
-    loss = ad.where(size <= delta, d * d * 0.5, (size - 0.5 * delta) * delta)
+    loss = where(size <= delta, d * d * 0.5, (size - 0.5 * delta) * delta)
     return _weighted(loss, weight, reduction, "huber_loss")
 
 
@@ -446,7 +448,7 @@ def binary_cross_entropy_with_logits(
             f"binary_cross_entropy_with_logits: Target size ({target.shape}) must be the same as "
             f"input size ({input.shape})"
         )
-    log_sigmoid: Any = ad.logsigmoid(input)
+    log_sigmoid: Any = logsigmoid(input)
     if pos_weight is not None:
         log_sigmoid = log_sigmoid * ((pos_weight - 1) * target + 1)
     loss = (1 - target) * input - log_sigmoid
@@ -479,14 +481,15 @@ def kl_div(
     if reduction == "mean":
         warnings.warn(
             "reduction: 'mean' divides the total loss by both the batch size and the support size. "
-            "'batchmean' divides only by the batch size, and aligns with the KL div math definition.",
+            "'batchmean' divides only by the batch size, and aligns with the KL div math "
+            "definition.",
             stacklevel=2,
         )
     logs: Any
     if log_target:
         loss: Any = target.exp() * (target - input)
     else:
-        logs = ad.where(target > 0, target, 1.0).log()  # 0 log 0 counts as 0
+        logs = where(target > 0, target, 1.0).log()  # 0 log 0 counts as 0
         loss = target * logs - target * input
     if reduction == "batchmean":
         return loss.sum() / input.shape[0]  # type: ignore[no-any-return]
@@ -521,7 +524,7 @@ def poisson_nll_loss(
     else:
         loss = input - target * (input + eps).log()
     if full:
-        safe = ad.where(target > 1, target, 1.0)
+        safe = where(target > 1, target, 1.0)
         stirling = safe * safe.log() - safe + 0.5 * (2 * np.pi * safe).log()
         loss = loss + stirling.masked_fill(target <= 1, 0.0)
     return _reduced(loss, reduction, "poisson_nll_loss")
@@ -545,7 +548,7 @@ def gaussian_nll_loss(
     0.5
     """
     if isinstance(var, (int, float)):
-        var = ad.full_like(input, var)
+        var = full_like(input, var)
     if var.shape != input.shape:
         if tuple(input.shape[:-1]) == tuple(var.shape):
             var = var.unsqueeze(-1)
@@ -556,7 +559,7 @@ def gaussian_nll_loss(
             )
     if bool((var < 0).any()):
         raise InvalidArgument("gaussian_nll_loss: var has negative entry/entries")
-    with ad.no_grad():
+    with no_grad():
         floor = (eps - var).clamp(min=0)
     bounded = var + floor
     d: Any = input - target
@@ -584,9 +587,9 @@ def hinge_embedding_loss(
     tensor(0.7000)
     """
     reduction = reduction_of(reduction, size_average, reduce)
-    zeros = ad.zeros_like(input)
-    apart = ad.where(target != 1, (margin - input).clamp(min=0), zeros)
-    alike = ad.where(target != -1, input, zeros)
+    zeros = zeros_like(input)
+    apart = where(target != 1, (margin - input).clamp(min=0), zeros)
+    alike = where(target != -1, input, zeros)
     return _reduced(apart + alike, reduction, "hinge_embedding_loss")
 
 
@@ -629,7 +632,7 @@ def soft_margin_loss(
     tensor(0.6931)
     """
     reduction = reduction_of(reduction, size_average, reduce)
-    return _reduced(-ad.logsigmoid(target * input), reduction, "soft_margin_loss")
+    return _reduced(-logsigmoid(target * input), reduction, "soft_margin_loss")
 
 
 def multilabel_soft_margin_loss(
@@ -649,7 +652,7 @@ def multilabel_soft_margin_loss(
     tensor(0.6931)
     """
     reduction = reduction_of(reduction, size_average, reduce)
-    loss: Any = -(target * ad.logsigmoid(input) + (1 - target) * ad.logsigmoid(-input))
+    loss: Any = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
     if weight is not None:
         loss = loss * weight
     return _reduced(loss.mean(-1), reduction, "multilabel_soft_margin_loss")
@@ -683,7 +686,7 @@ def multi_margin_loss(
         gaps = gaps * gaps
     if weight is not None:
         gaps = gaps * weight[target].unsqueeze(-1)
-    others = ad.ones_like(input.detach()).scatter_(-1, index, 0.0)
+    others = ones_like(input.detach()).scatter_(-1, index, 0.0)
     return _reduced((gaps * others).mean(-1), reduction, "multi_margin_loss")
 
 
@@ -710,9 +713,9 @@ def cosine_embedding_loss(
     products: Any = (input1 * input2).sum(-1)
     sizes: Any = ((input1 * input1).sum(-1) + tiny) * ((input2 * input2).sum(-1) + tiny)
     cosine = products / sizes.sqrt()
-    zeros = ad.zeros_like(cosine)
-    alike = ad.where(target == 1, 1 - cosine, zeros)
-    apart = ad.where(target == -1, (cosine - margin).clamp(min=0), zeros)
+    zeros = zeros_like(cosine)
+    alike = where(target == 1, 1 - cosine, zeros)
+    apart = where(target == -1, (cosine - margin).clamp(min=0), zeros)
     return _reduced(alike + apart, reduction, "cosine_embedding_loss")
 
 
@@ -747,6 +750,6 @@ def triplet_margin_loss(
 
     far = distance(anchor, negative)
     if swap:
-        far = ad.minimum(far, distance(positive, negative))
+        far = minimum(far, distance(positive, negative))
     loss = (distance(anchor, positive) - far + margin).clamp(min=0)
     return _reduced(loss, reduction, "triplet_margin_loss")

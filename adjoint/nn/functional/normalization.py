@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
-
-import adjoint as ad
 
 from ...autograd.modes import no_grad
-from ...core.dtype import LOW_PRECISION, float32
+from ...core.dtype import LOW_PRECISION, finfo, float32
 from ...core.errors import InvalidArgument, ShapeError
 from ...tensor import Tensor
 
@@ -51,7 +48,8 @@ def batch_norm(
     if training or running_mean is None or running_var is None:
         if not training:
             raise InvalidArgument(
-                "batch_norm: Expected running_mean and running_var to be defined when training=False"
+                "batch_norm: Expected running_mean and running_var to be defined when "
+                "training=False"
             )
         count = input.numel() // max(input.shape[1], 1)
         if count == 1:
@@ -138,7 +136,7 @@ def rms_norm(
     """
     axes = _trailing(input, normalized_shape, "rms_norm", weight, None)
     x = _wide(input)
-    small = ad.finfo(x.dtype).eps if eps is None else eps
+    small = finfo(x.dtype).eps if eps is None else eps
     result = x * ((x * x).mean(axes, keepdim=True) + small).rsqrt()
     if weight is not None:
         result = result * weight
@@ -222,7 +220,7 @@ def instance_norm(
     """
     if not use_input_stats:
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
-    batch, channels = input.shape[:2]
+    channels = input.shape[1]
     count = math.prod(input.shape[2:])
     if count == 1:
         raise InvalidArgument(
@@ -234,7 +232,5 @@ def instance_norm(
         x = _wide(input.detach())
         mean = x.mean(axes)
         variance = x.var(axes, correction=0)
-        _update_running(
-            running_mean, running_var, mean.mean(0), variance.mean(0), momentum, count
-        )
+        _update_running(running_mean, running_var, mean.mean(0), variance.mean(0), momentum, count)
     return group_norm(input, channels, weight, bias, eps)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import adjoint as ad
-
+from ...autograd.modes import no_grad
+from ...core.dtype import int32, int64
 from ...core.errors import DTypeError, InvalidArgument, Unsupported
+from ...ops.comparison import where
+from ...ops.contraction import einsum
 from ...tensor import Tensor
 
 __all__ = ["bilinear", "cosine_similarity", "embedding", "pairwise_distance"]
@@ -34,7 +36,7 @@ def embedding(
     tensor([[2.],
             [1.]])
     """
-    if input.dtype not in (ad.int32, ad.int64):
+    if input.dtype not in (int32, int64):
         raise DTypeError(
             f"embedding: Expected tensor for argument 'input' to have scalar types Long or Int, "
             f"but got {input.dtype}"
@@ -57,22 +59,20 @@ def embedding(
     if padding_idx is not None and weight.requires_grad:
         # The value stays, the gradient stops.
         padding = (indices == padding_idx).unsqueeze(-1)
-        found = ad.where(padding, found.detach(), found)
+        found = where(padding, found.detach(), found)
     return found.reshape(tuple(input.shape) + tuple(weight.shape[1:]))  # type: ignore[no-any-return]
 
 
 def _bound_rows(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None:
-    with ad.no_grad():
+    with no_grad():
         used = indices.unique()
         rows = weight.index_select(0, used)
         norms = rows.norm(norm_type, 1, keepdim=True)
-        factors = ad.where(norms > max_norm, max_norm / (norms + 1e-7), 1.0)
+        factors = where(norms > max_norm, max_norm / (norms + 1e-7), 1.0)
         weight.index_copy_(0, used, (rows * factors).to(weight.dtype))
 
 
-def bilinear(
-    input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None
-) -> Tensor:
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x1^T weight x2 + bias, for each output feature.
 
     Shapes: (..., in1), (..., in2), weight (out, in1, in2) -> (..., out).
@@ -81,7 +81,7 @@ def bilinear(
     >>> ad.nn.functional.bilinear(ad.ones(1, 2), ad.ones(1, 3), ad.ones(1, 2, 3)).item()
     6.0
     """
-    result = ad.einsum("...i,oij,...j->...o", input1, weight, input2)
+    result = einsum("...i,oij,...j->...o", input1, weight, input2)
     return result if bias is None else result + bias  # type: ignore[no-any-return]
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import adjoint as ad
-
 from ...core.errors import ShapeError
+from ...ops.creation import empty
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from ..init import constant_
 from ..parameter import Parameter
@@ -17,6 +16,7 @@ __all__ = [
     "ELU",
     "GELU",
     "GLU",
+    "SELU",
     "Hardshrink",
     "Hardsigmoid",
     "Hardswish",
@@ -29,7 +29,6 @@ __all__ = [
     "RReLU",
     "ReLU",
     "ReLU6",
-    "SELU",
     "SiLU",
     "Sigmoid",
     "Softmax",
@@ -124,7 +123,9 @@ class RReLU(Module):
     [1.0]
     """
 
-    def __init__(self, lower: float = 1.0 / 8, upper: float = 1.0 / 3, inplace: bool = False) -> None:
+    def __init__(
+        self, lower: float = 1.0 / 8, upper: float = 1.0 / 3, inplace: bool = False
+    ) -> None:
         super().__init__()
         self.lower = lower
         self.upper = upper
@@ -136,7 +137,9 @@ class RReLU(Module):
 
     def extra_repr(self) -> str:
         """The settings."""
-        return f"lower={self.lower}, upper={self.upper}" + (", inplace=True" if self.inplace else "")
+        return f"lower={self.lower}, upper={self.upper}" + (
+            ", inplace=True" if self.inplace else ""
+        )
 
 
 class ELU(Module):
@@ -446,7 +449,9 @@ class Hardtanh(Module):
 
     def extra_repr(self) -> str:
         """The settings."""
-        return f"min_val={self.min_val}, max_val={self.max_val}" + (", inplace=True" if self.inplace else "")
+        return f"min_val={self.min_val}, max_val={self.max_val}" + (
+            ", inplace=True" if self.inplace else ""
+        )
 
 
 class Hardsigmoid(Module):
@@ -509,7 +514,9 @@ class Threshold(Module):
 
     def extra_repr(self) -> str:
         """The settings."""
-        return f"threshold={self.threshold}, value={self.value}" + (", inplace=True" if self.inplace else "")
+        return f"threshold={self.threshold}, value={self.value}" + (
+            ", inplace=True" if self.inplace else ""
+        )
 
 
 class GLU(Module):
@@ -638,7 +645,7 @@ class PReLU(Module):
         super().__init__()
         self.num_parameters = num_parameters
         self.init = init
-        self.weight = Parameter(ad.empty((num_parameters,), device=device, dtype=dtype))
+        self.weight = Parameter(empty((num_parameters,), device=device, dtype=dtype))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import adjoint as ad
-
 from ...core.errors import ShapeError
+from ...ops.creation import empty, tensor
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .. import init
 from ..parameter import Parameter
@@ -41,15 +40,15 @@ class _NormBase(Module):
         self.affine = affine
         self.track_running_stats = track_running_stats
 
-        def empty() -> Any:
-            return ad.empty((num_features,), device=device, dtype=dtype)
+        def fresh() -> Any:
+            return empty((num_features,), device=device, dtype=dtype)
 
-        self.register_parameter("weight", Parameter(empty()) if affine else None)
-        self.register_parameter("bias", Parameter(empty()) if affine else None)
+        self.register_parameter("weight", Parameter(fresh()) if affine else None)
+        self.register_parameter("bias", Parameter(fresh()) if affine else None)
         track = track_running_stats
-        self.register_buffer("running_mean", empty() if track else None)
-        self.register_buffer("running_var", empty() if track else None)
-        self.register_buffer("num_batches_tracked", ad.tensor(0) if track else None)
+        self.register_buffer("running_mean", fresh() if track else None)
+        self.register_buffer("running_var", fresh() if track else None)
+        self.register_buffer("num_batches_tracked", tensor(0) if track else None)
         self.reset_parameters()
 
     def reset_running_stats(self) -> None:

@@ -146,14 +146,16 @@ class Sequential(_Listed):
     def __add__(self, other: Any) -> Any:
         if not isinstance(other, Sequential):
             raise InvalidArgument(
-                f"add operator supports only objects of Sequential class, but {type(other)} is given"
+                "add operator supports only objects of Sequential class, but "
+                f"{type(other)} is given"
             )
         return Sequential(*self, *other)
 
     def __iadd__(self, other: Any) -> Any:
         if not isinstance(other, Sequential):
             raise InvalidArgument(
-                f"add operator supports only objects of Sequential class, but {type(other)} is given"
+                "add operator supports only objects of Sequential class, but "
+                f"{type(other)} is given"
             )
         return self.extend(other)
 
@@ -404,6 +406,7 @@ class ParameterList(Module):
         return "\n".join(_described(f"({i})", value) for i, value in enumerate(self))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """A list cannot be called."""
         raise InvalidArgument("ParameterList should not be called.")
 
 
@@ -494,7 +497,7 @@ class ParameterDict(Module):
         >>> ad.nn.ParameterDict().get("w", 1)
         1
         """
-        return self[key] if key in self else default
+        return self[key] if key in self._keys else default
 
     def clear(self) -> None:
         """Take out everything.
@@ -571,6 +574,7 @@ class ParameterDict(Module):
         return "\n".join(_described(f"({key})", value) for key, value in self.items())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """A dict cannot be called."""
         raise InvalidArgument("ParameterDict should not be called.")
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import adjoint as ad
-
 from ...core.errors import InvalidArgument
+from ...ops.creation import empty
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .. import init
 from ..parameter import Parameter
@@ -58,12 +57,9 @@ class _ConvNd(Module):
         channels = (out_channels, in_channels // groups)
         if self.transposed:
             channels = (in_channels, out_channels // groups)
-        self.weight = Parameter(
-            ad.empty((*channels, *self.kernel_size), device=device, dtype=dtype)
-        )
-        self.register_parameter(
-            "bias", Parameter(ad.empty((out_channels,), device=device, dtype=dtype)) if bias else None
-        )
+        self.weight = Parameter(empty((*channels, *self.kernel_size), device=device, dtype=dtype))
+        shift = Parameter(empty((out_channels,), device=device, dtype=dtype)) if bias else None
+        self.register_parameter("bias", shift)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -141,9 +137,9 @@ class _Conv(_ConvNd):
     def forward(self, input: Any) -> Any:
         """The convolution."""
         convolve = getattr(F, f"conv{self.rank}d")
-        padding = self.padding
+        padding: Any = self.padding
         if self.padding_mode != "zeros":
-            input = ad.nn.functional.pad(input, self._both_sides(), mode=self.padding_mode)
+            input = F.pad(input, self._both_sides(), mode=self.padding_mode)
             padding = 0
         return convolve(
             input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups

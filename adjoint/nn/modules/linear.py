@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import adjoint as ad
-
+from ...ops.creation import empty
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .. import init
 from ..parameter import Parameter
@@ -53,10 +52,9 @@ class Linear(Module):
         super().__init__()
         self.in_features = in_features
         self.out_features = out_features
-        self.weight = Parameter(ad.empty((out_features, in_features), device=device, dtype=dtype))
-        self.register_parameter(
-            "bias", Parameter(ad.empty((out_features,), device=device, dtype=dtype)) if bias else None
-        )
+        self.weight = Parameter(empty((out_features, in_features), device=device, dtype=dtype))
+        shift = Parameter(empty((out_features,), device=device, dtype=dtype)) if bias else None
+        self.register_parameter("bias", shift)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -104,11 +102,10 @@ class Bilinear(Module):
         self.in2_features = in2_features
         self.out_features = out_features
         self.weight = Parameter(
-            ad.empty((out_features, in1_features, in2_features), device=device, dtype=dtype)
+            empty((out_features, in1_features, in2_features), device=device, dtype=dtype)
         )
-        self.register_parameter(
-            "bias", Parameter(ad.empty((out_features,), device=device, dtype=dtype)) if bias else None
-        )
+        shift = Parameter(empty((out_features,), device=device, dtype=dtype)) if bias else None
+        self.register_parameter("bias", shift)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

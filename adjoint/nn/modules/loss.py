@@ -185,13 +185,15 @@ class BCEWithLogitsLoss(Module):
 
     def forward(self, input: Any, target: Any) -> Any:
         """The loss."""
-        return F.binary_cross_entropy_with_logits(input, target, self.weight, reduction=self.reduction, pos_weight=self.pos_weight)
+        return F.binary_cross_entropy_with_logits(
+            input, target, self.weight, reduction=self.reduction, pos_weight=self.pos_weight
+        )
 
 
 class CrossEntropyLoss(Module):
     """The cross entropy between logits and target classes, or target probabilities.
 
-    Shapes: (batch, classes, ...) and (batch, ...), without batch, or probabilities of the input's shape.
+    Shapes: (batch, classes, ...) and (batch, ...), without batch, or probabilities like the input.
     Errors: those of `functional.cross_entropy`.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.CrossEntropyLoss.html
 

@@ -90,6 +90,7 @@ class Module:
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """`forward`, with the hooks around it."""
         if self._hooks is None and not EVERYWHERE:
             return self.forward(*args, **kwargs)
         return call_with_hooks(self, args, kwargs)
@@ -417,9 +418,7 @@ class Module:
         for part in target.split(".") if target else ():
             owner = module._get_name()
             if not hasattr(module, part):
-                raise AttributeError(
-                    f"{owner} has no attribute `{part}` (looking for {target!r})"
-                )
+                raise AttributeError(f"{owner} has no attribute `{part}` (looking for {target!r})")
             module = getattr(module, part)
             if not isinstance(module, Module):
                 raise AttributeError(f"`{part}` is not an nn.Module (looking for {target!r})")
@@ -950,7 +949,8 @@ def clear_gradients(parameters: Iterable[Any], set_to_none: bool) -> None:
 
 def _type_name(value: Any) -> str:
     kind = type(value)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    prefix = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+    return f"{prefix}{kind.__qualname__}"
 
 
 def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any]:

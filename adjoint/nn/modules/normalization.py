@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import adjoint as ad
-
 from ...core.errors import InvalidArgument
+from ...ops.creation import empty
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .. import init
 from ..parameter import Parameter
@@ -47,7 +46,7 @@ class LayerNorm(Module):
         def parameter(wanted: bool) -> Any:
             if not wanted:
                 return None
-            return Parameter(ad.empty(self.normalized_shape, device=device, dtype=dtype))
+            return Parameter(empty(self.normalized_shape, device=device, dtype=dtype))
 
         self.register_parameter("weight", parameter(elementwise_affine))
         self.register_parameter("bias", parameter(elementwise_affine and bias))
@@ -98,7 +97,7 @@ class RMSNorm(Module):
         self.normalized_shape = _shape(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-        weight = ad.empty(self.normalized_shape, device=device, dtype=dtype)
+        weight = empty(self.normalized_shape, device=device, dtype=dtype)
         self.register_parameter("weight", Parameter(weight) if elementwise_affine else None)
         self.reset_parameters()
 
@@ -117,8 +116,7 @@ class RMSNorm(Module):
     def extra_repr(self) -> str:
         """The settings."""
         return (
-            f"{self.normalized_shape}, eps={self.eps}, "
-            f"elementwise_affine={self.elementwise_affine}"
+            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
         )
 
 
@@ -155,7 +153,7 @@ class GroupNorm(Module):
         def parameter() -> Any:
             if not affine:
                 return None
-            return Parameter(ad.empty((num_channels,), device=device, dtype=dtype))
+            return Parameter(empty((num_channels,), device=device, dtype=dtype))
 
         self.register_parameter("weight", parameter())
         self.register_parameter("bias", parameter())

@@ -11,6 +11,9 @@ __all__ = [
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
     "AdaptiveAvgPool3d",
+    "AdaptiveMaxPool1d",
+    "AdaptiveMaxPool2d",
+    "AdaptiveMaxPool3d",
     "AvgPool1d",
     "AvgPool2d",
     "AvgPool3d",
@@ -197,6 +200,24 @@ class AvgPool3d(_AvgPool):
     rank = 3
 
 
+class _AdaptiveMaxPool(Module):
+    rank: int
+
+    def __init__(self, output_size: Any, return_indices: bool = False) -> None:
+        super().__init__()
+        self.output_size = output_size
+        self.return_indices = return_indices
+
+    def forward(self, input: Any) -> Any:
+        """The maxima, and their places where asked."""
+        pool = getattr(F, f"adaptive_max_pool{self.rank}d")
+        return pool(input, self.output_size, self.return_indices)
+
+    def extra_repr(self) -> str:
+        """The output's size."""
+        return f"output_size={self.output_size}"
+
+
 class AdaptiveAvgPool1d(_AdaptiveAvgPool):
     """The mean of each of output_size bins, whatever the input's size.
 
@@ -230,6 +251,45 @@ class AdaptiveAvgPool3d(_AdaptiveAvgPool):
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.AdaptiveAvgPool3d.html
 
     >>> ad.nn.AdaptiveAvgPool3d(2)(ad.zeros(1, 1, 4, 4, 4)).shape
+    adjoint.Size([1, 1, 2, 2, 2])
+    """
+
+    rank = 3
+
+
+class AdaptiveMaxPool1d(_AdaptiveMaxPool):
+    """The largest value of each of output_size bins, whatever the input's size.
+
+    Shapes: (batch, channels, length) or without batch -> the same with output_size.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.AdaptiveMaxPool1d.html
+
+    >>> ad.nn.AdaptiveMaxPool1d(2)(ad.zeros(1, 1, 4)).shape
+    adjoint.Size([1, 1, 2])
+    """
+
+    rank = 1
+
+
+class AdaptiveMaxPool2d(_AdaptiveMaxPool):
+    """The largest value of each of output_size bins, whatever the input's size.
+
+    Shapes: (batch, channels, height, width) or without batch -> the same with output_size.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.AdaptiveMaxPool2d.html
+
+    >>> ad.nn.AdaptiveMaxPool2d(2)(ad.zeros(1, 1, 4, 4)).shape
+    adjoint.Size([1, 1, 2, 2])
+    """
+
+    rank = 2
+
+
+class AdaptiveMaxPool3d(_AdaptiveMaxPool):
+    """The largest value of each of output_size bins, whatever the input's size.
+
+    Shapes: (batch, channels, depth, height, width) or without batch -> the same with output_size.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.AdaptiveMaxPool3d.html
+
+    >>> ad.nn.AdaptiveMaxPool3d(2)(ad.zeros(1, 1, 4, 4, 4)).shape
     adjoint.Size([1, 1, 2, 2, 2])
     """
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import adjoint as ad
-
+from ...autograd.modes import no_grad
 from ...core.errors import InvalidArgument, ShapeError
+from ...ops.creation import empty
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .. import init
 from ..parameter import Parameter
@@ -57,7 +57,7 @@ class Embedding(Module):
         self.scale_grad_by_freq = scale_grad_by_freq
         self.sparse = sparse
         if _weight is None:
-            weight = ad.empty((num_embeddings, embedding_dim), device=device, dtype=dtype)
+            weight = empty((num_embeddings, embedding_dim), device=device, dtype=dtype)
             self.weight = Parameter(weight, requires_grad=not _freeze)
             self.reset_parameters()
         else:
@@ -75,7 +75,7 @@ class Embedding(Module):
         """
         init.normal_(self.weight)
         if self.padding_idx is not None:
-            with ad.no_grad():
+            with no_grad():
                 self.weight[self.padding_idx].fill_(0)
 
     def forward(self, input: Any) -> Any:

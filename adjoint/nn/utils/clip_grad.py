@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import adjoint as ad
-
+from ...autograd.modes import no_grad
 from ...core.errors import InvalidArgument
+from ...ops.creation import tensor
+from ...ops.joining import stack
 from ...tensor import Tensor
 
 __all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
@@ -21,7 +22,7 @@ def _gradients(parameters: Any) -> list[Any]:
     return [p.grad for p in _listed(parameters) if p.grad is not None]
 
 
-@ad.no_grad()
+@no_grad()
 def get_total_norm(
     tensors: Any,
     norm_type: float = 2.0,
@@ -38,9 +39,9 @@ def get_total_norm(
     """
     values = _listed(tensors)
     if not values:
-        return ad.tensor(0.0)
+        return tensor(0.0)
     p = float(norm_type)
-    norms = ad.stack([value.detach().norm(p) for value in values])
+    norms = stack([value.detach().norm(p) for value in values])
     total = norms.norm(p)
     if error_if_nonfinite and not bool(total.isfinite()):
         raise InvalidArgument(
@@ -51,7 +52,7 @@ def get_total_norm(
     return total
 
 
-@ad.no_grad()
+@no_grad()
 def clip_grads_with_norm_(
     parameters: Any, max_norm: float, total_norm: Any, foreach: bool | None = None
 ) -> None:
@@ -94,7 +95,7 @@ def clip_grad_norm_(
     return total
 
 
-@ad.no_grad()
+@no_grad()
 def clip_grad_value_(
     parameters: Iterable[Any] | Any, clip_value: float, foreach: bool | None = None
 ) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import adjoint as ad
-
 from ...core.errors import InvalidArgument, InvalidType
+from ...ops.joining import cat
 from ...tensor import Tensor
 
 __all__ = ["parameters_to_vector", "vector_to_parameters"]
@@ -21,7 +20,7 @@ def parameters_to_vector(parameters: Iterable[Any]) -> Any:
     >>> ad.nn.utils.parameters_to_vector([ad.ones(1, 2), ad.zeros(1)])
     tensor([1., 1., 0.])
     """
-    return ad.cat([parameter.reshape(-1) for parameter in parameters])
+    return cat([parameter.reshape(-1) for parameter in parameters])
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Any]) -> None:
