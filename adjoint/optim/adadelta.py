@@ -1,0 +1,69 @@
+"""Adadelta."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.errors import InvalidArgument
+from .elementwise import ElementwiseOptimizer
+from .optimizer import as_float, assert_options
+
+__all__ = ["Adadelta"]
+
+
+class Adadelta(ElementwiseOptimizer):
+    """Adadelta: steps in the ratio of past steps to past gradients (Zeiler, 2012).
+
+    `foreach` and `capturable` are accepted and change nothing.
+
+    Errors: InvalidArgument for options out of range.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.Adadelta.html
+
+    >>> p = ad.nn.Parameter(ad.ones(1))
+    >>> (2 * p).sum().backward()
+    >>> ad.optim.Adadelta([p]).step()
+    >>> round(p.item(), 4)
+    0.9968
+    """
+
+    zeros = ("square_avg", "acc_delta")
+
+    def __init__(
+        self,
+        params: Any,
+        lr: Any = 1.0,
+        rho: float = 0.9,
+        eps: float = 1e-6,
+        weight_decay: float = 0,
+        foreach: bool | None = None,
+        *,
+        capturable: bool = False,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        assert_options(lr=lr)
+        if not 0.0 <= rho <= 1.0:
+            raise InvalidArgument(f"Invalid rho value: {rho}; it must be between 0 and 1")
+        assert_options(eps=eps, weight_decay=weight_decay)
+        defaults = {
+            "lr": lr,
+            "rho": rho,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "maximize": maximize,
+            "capturable": capturable,
+            "foreach": foreach,
+            "differentiable": differentiable,
+        }
+        super().__init__(params, defaults)
+
+    def change(
+        self, group: dict[str, Any], numbers: Any, state: dict[str, Any], p: Any, g: Any
+    ) -> None:
+        """d = sqrt(past d^2 + eps) / sqrt(past g^2 + eps) g; p = p - lr d."""
+        rho, eps = group["rho"], group["eps"]
+        square, past = state["square_avg"], state["acc_delta"]
+        square.mul_(rho).addcmul_(g, g, value=1 - rho)
+        delta = (past + eps).sqrt() / (square + eps).sqrt() * g
+        past.mul_(rho).addcmul_(delta, delta, value=1 - rho)
+        p.add_(delta, alpha=-as_float(group["lr"]))

@@ -1,0 +1,84 @@
+"""Adagrad."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import adjoint as ad
+
+from .elementwise import ElementwiseOptimizer, new_scalar
+from .optimizer import as_float, assert_options
+
+__all__ = ["Adagrad"]
+
+
+class Adagrad(ElementwiseOptimizer):
+    """Adagrad: rates that fall with the sum of squared gradients (Duchi et al., 2011).
+
+    `foreach` and `fused` are accepted and change nothing.
+
+    Errors: InvalidArgument for options out of range.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.Adagrad.html
+
+    >>> p = ad.nn.Parameter(ad.ones(1))
+    >>> (2 * p).sum().backward()
+    >>> ad.optim.Adagrad([p], lr=0.25).step()
+    >>> p.item()
+    0.75
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        lr: Any = 1e-2,
+        lr_decay: float = 0,
+        weight_decay: float = 0,
+        initial_accumulator_value: float = 0,
+        eps: float = 1e-10,
+        foreach: bool | None = None,
+        *,
+        maximize: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        assert_options(
+            lr=lr,
+            lr_decay=lr_decay,
+            weight_decay=weight_decay,
+            initial_accumulator_value=initial_accumulator_value,
+            eps=eps,
+        )
+        defaults = {
+            "lr": lr,
+            "lr_decay": lr_decay,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "initial_accumulator_value": initial_accumulator_value,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+            "fused": fused,
+        }
+        super().__init__(params, defaults)
+        for group in self.param_groups:
+            for p in group["params"]:
+                self.state[p].update(self.begin(p, group))
+
+    def begin(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
+        """The sum begins with `initial_accumulator_value`."""
+        start = group["initial_accumulator_value"]
+        value = complex(start, start) if p.is_complex() else start
+        with ad.no_grad():
+            return {"step": new_scalar(0.0), "sum": ad.full_like(p, value)}
+
+    def numbers(self, group: dict[str, Any], state: dict[str, Any], step: float) -> Any:
+        """The rate of this step."""
+        return as_float(group["lr"]) / (1 + (step - 1) * group["lr_decay"])
+
+    def change(
+        self, group: dict[str, Any], numbers: Any, state: dict[str, Any], p: Any, g: Any
+    ) -> None:
+        """p = p - lr g / (sqrt(sum of g^2) + eps)."""
+        total = state["sum"]
+        total.addcmul_(g, g)
+        p.addcdiv_(g, total.sqrt() + group["eps"], value=-numbers)

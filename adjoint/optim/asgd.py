@@ -1,0 +1,89 @@
+"""ASGD."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..tensor import Tensor
+from .elementwise import ElementwiseOptimizer, new_scalar
+from .optimizer import as_float, assert_options
+
+__all__ = ["ASGD"]
+
+
+class ASGD(ElementwiseOptimizer):
+    """Averaged stochastic gradient descent (Polyak and Juditsky, 1992); the mean is `state["ax"]`.
+
+    `foreach` and `capturable` are accepted and change nothing.
+
+    Errors: InvalidArgument for options out of range.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.ASGD.html
+
+    >>> p = ad.nn.Parameter(ad.ones(1))
+    >>> (2 * p).sum().backward()
+    >>> ad.optim.ASGD([p], lr=0.25, lambd=0).step()
+    >>> p.item()
+    0.5
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        lr: Any = 1e-2,
+        lambd: float = 1e-4,
+        alpha: float = 0.75,
+        t0: float = 1e6,
+        weight_decay: float = 0,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+        capturable: bool = False,
+    ) -> None:
+        assert_options(lr=lr, weight_decay=weight_decay)
+        defaults = {
+            "lr": lr,
+            "lambd": lambd,
+            "alpha": alpha,
+            "t0": t0,
+            "weight_decay": weight_decay,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+            "capturable": capturable,
+        }
+        super().__init__(params, defaults)
+
+    zeros = ("ax",)
+
+    def begin(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
+        """The rate begins with `lr`, the average's weight with 1."""
+        state = super().begin(p, group)
+        rate = new_scalar(as_float(group["lr"]))
+        return {"step": state.pop("step"), "eta": rate, "mu": new_scalar(1.0), **state}
+
+    def numbers(self, group: dict[str, Any], state: dict[str, Any], step: float) -> Any:
+        """This step's rate and weight in the average; the next step's go to the state."""
+        lr, decay = as_float(group["lr"]), group["lambd"]
+        later = {
+            "eta": lr / (1 + decay * lr * step) ** group["alpha"],
+            "mu": 1 / max(1, step - group["t0"]),
+        }
+        now = []
+        for name, value in later.items():
+            if not isinstance(state[name], Tensor):  # as checkpoints of older versions have it
+                state[name] = new_scalar(float(state[name]))
+            now.append(state[name].item())
+            state[name].fill_(value)
+        return now
+
+    def change(
+        self, group: dict[str, Any], numbers: Any, state: dict[str, Any], p: Any, g: Any
+    ) -> None:
+        """p = p (1 - lambd eta) - eta g; mean = mean + mu (p - mean)."""
+        rate, weight = numbers
+        mean = state["ax"]
+        p.mul_(1 - group["lambd"] * rate).add_(g, alpha=-rate)
+        if weight == 1:
+            mean.copy_(p)
+        else:
+            mean.add_((p - mean) * weight)

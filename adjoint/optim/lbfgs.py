@@ -1,0 +1,336 @@
+"""L-BFGS, with a line search for the strong Wolfe conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import adjoint as ad
+
+from ..core.errors import InvalidArgument
+from .optimizer import Optimizer, as_float, assert_options
+
+__all__ = ["LBFGS"]
+
+
+class _Trial(NamedTuple):
+    """One point of a line search: where, the loss, the gradient, its slope along the line."""
+
+    t: Any
+    f: Any
+    g: Any
+    slope: Any
+
+
+class LBFGS(Optimizer):
+    """L-BFGS (Nocedal, 1980): Newton's steps by what the last gradients say of the curvature.
+
+    `step` needs a closure, which it calls several times. There is one group of parameters, and
+    what the optimizer remembers is the state of its first parameter.
+
+    Errors: InvalidArgument for several groups, a rate below zero, or a line search other than
+    "strong_wolfe".
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.LBFGS.html
+
+    >>> p = ad.nn.Parameter(ad.tensor([3.0, -4.0]))
+    >>> optimizer = ad.optim.LBFGS([p], line_search_fn="strong_wolfe")
+    >>> def closure():
+    ...     optimizer.zero_grad()
+    ...     loss = ((p - ad.tensor([1.0, 2.0])) ** 2).sum()
+    ...     loss.backward()
+    ...     return loss
+    >>> optimizer.step(closure).item()
+    40.0
+    >>> [round(x, 4) for x in p.tolist()]
+    [1.0, 2.0]
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        lr: Any = 1,
+        max_iter: int = 20,
+        max_eval: int | None = None,
+        tolerance_grad: float = 1e-7,
+        tolerance_change: float = 1e-9,
+        history_size: int = 100,
+        line_search_fn: str | None = None,
+    ) -> None:
+        assert_options(lr=lr)
+        defaults = {
+            "lr": lr,
+            "max_iter": max_iter,
+            "max_eval": max_iter * 5 // 4 if max_eval is None else max_eval,
+            "tolerance_grad": tolerance_grad,
+            "tolerance_change": tolerance_change,
+            "history_size": history_size,
+            "line_search_fn": line_search_fn,
+        }
+        super().__init__(params, defaults)
+        if len(self.param_groups) != 1:
+            raise InvalidArgument(
+                f"LBFGS doesn't support per-parameter options (parameter groups), got "
+                f"{len(self.param_groups)} groups; pass one list of parameters"
+            )
+
+    @property
+    def _params(self) -> list[Any]:
+        return list(self.param_groups[0]["params"])
+
+    # ---- parameters and gradients as one vector ----------------------------------------------
+
+    def _gradient(self) -> Any:
+        parts = []
+        for p in self._params:
+            g = ad.zeros_like(p) if p.grad is None else p.grad
+            parts.append((ad.view_as_real(g) if g.is_complex() else g).reshape(-1))
+        return ad.cat(parts)
+
+    def _move(self, t: Any, direction: Any) -> None:
+        """Add `t` times `direction` to the parameters."""
+        begin = 0
+        for p in self._params:
+            real = ad.view_as_real(p) if p.is_complex() else p
+            part = direction[begin : begin + real.numel()]
+            real.add_(part.reshape(real.shape), alpha=as_float(t))
+            begin += real.numel()
+
+    def _look(self, closure: Any, t: Any, direction: Any) -> _Trial:
+        """Loss and gradient at `t` along `direction`; the parameters stay where they are."""
+        before = [p.detach().clone() for p in self._params]
+        self._move(t, direction)
+        loss = float(closure())
+        g = self._gradient()
+        for p, value in zip(self._params, before, strict=True):
+            p.copy_(value)
+        return _Trial(t, loss, g, g.dot(direction))
+
+    # ---- the step ----------------------------------------------------------------------------
+
+    @ad.no_grad()
+    def step(self, closure: Callable[[], Any]) -> Any:  # type: ignore[override]
+        """Change the parameters by up to `max_iter` iterations; the loss before them.
+
+        `closure` clears the gradients, computes the loss, calls backward and returns the loss.
+
+        >>> p = ad.nn.Parameter(ad.tensor([3.0]))
+        >>> optimizer = ad.optim.LBFGS([p], max_iter=1)
+        >>> def closure():
+        ...     optimizer.zero_grad()
+        ...     loss = (p * p).sum()
+        ...     loss.backward()
+        ...     return loss
+        >>> optimizer.step(closure).item(), p.item()
+        (9.0, 2.0)
+        """
+        evaluate = ad.enable_grad()(closure)
+        group = self.param_groups[0]
+        lr, search = as_float(group["lr"]), group["line_search_fn"]
+        max_iter, max_eval = group["max_iter"], group["max_eval"]
+        state = self.state[self._params[0]]
+        state.setdefault("func_evals", 0)
+        state.setdefault("n_iter", 0)
+
+        first_loss = evaluate()
+        loss = float(first_loss)
+        evaluations = 1
+        state["func_evals"] += 1
+        g = self._gradient()
+        if g.abs().max() <= group["tolerance_grad"]:
+            return first_loss
+
+        memory = _Memory(state, group["history_size"])
+        for n in range(1, max_iter + 1):
+            state["n_iter"] += 1
+            d = memory.direction(g, state["n_iter"] == 1)
+            loss_before = memory.remember(g, loss)
+            t = min(1.0, 1.0 / g.abs().sum()) * lr if state["n_iter"] == 1 else lr
+            memory.t = t
+            slope = g.dot(d)
+            if slope > -group["tolerance_change"]:
+                break
+            used = 0
+            if search is not None:
+                if search != "strong_wolfe":
+                    raise InvalidArgument(f"only 'strong_wolfe' is supported, got {search!r}")
+                found, used = strong_wolfe(
+                    lambda at, d=d: self._look(evaluate, at, d),
+                    t, _Trial(0, loss, g, slope), d.abs().max(), max_eval - evaluations,
+                )  # fmt: skip
+                t, loss, g, _ = found
+                memory.t = t
+                self._move(t, d)
+            else:
+                self._move(t, d)
+                if n != max_iter:  # in stochastic use, looking again would only cost
+                    loss = float(evaluate())
+                    g = self._gradient()
+                    used = 1
+            evaluations += used
+            state["func_evals"] += used
+            if (
+                n == max_iter
+                or evaluations >= max_eval
+                or g.abs().max() <= group["tolerance_grad"]
+                or (d * t).abs().max() <= group["tolerance_change"]
+                or abs(loss - loss_before) < group["tolerance_change"]
+            ):
+                break
+        memory.save(state)
+        return first_loss
+
+
+class _Memory:
+    """What L-BFGS remembers from step to step, under PyTorch's names where it is saved."""
+
+    def __init__(self, state: dict[str, Any], size: int) -> None:
+        self.size = size
+        self.d = state.get("d")
+        self.t = state.get("t")
+        self.gradient_changes: list[Any] = state.get("old_dirs") or []
+        self.moves: list[Any] = state.get("old_stps") or []
+        self.inverse_products: list[Any] = state.get("ro") or []
+        self.scale = state.get("H_diag", 1)
+        self.g = state.get("prev_flat_grad")
+        self.loss = state.get("prev_loss")
+        self.factors: list[Any] = state.get("al") or [None] * size
+
+    def save(self, state: dict[str, Any]) -> None:
+        """Write all into `state`."""
+        state.update(
+            d=self.d,
+            t=self.t,
+            old_dirs=self.gradient_changes,
+            old_stps=self.moves,
+            ro=self.inverse_products,
+            H_diag=self.scale,
+            prev_flat_grad=self.g,
+            prev_loss=self.loss,
+            al=self.factors,
+        )
+
+    def remember(self, g: Any, loss: float) -> float:
+        """Keep this gradient and loss for the next iteration; the loss again."""
+        if self.g is None:
+            self.g = g.clone()
+        else:
+            self.g.copy_(g)
+        self.loss = loss
+        return loss
+
+    def direction(self, g: Any, first: bool) -> Any:
+        """Where to go from gradient `g`: by the inverse Hessian that the last moves suggest."""
+        if first:
+            self.gradient_changes, self.moves, self.inverse_products = [], [], []
+            self.scale = 1
+            self.d = -g
+            return self.d
+        change, move = g - self.g, self.d * self.t
+        product = change.dot(move)
+        if product > 1e-10:
+            if len(self.gradient_changes) == self.size:
+                for kept in (self.gradient_changes, self.moves, self.inverse_products):
+                    kept.pop(0)
+            self.gradient_changes.append(change)
+            self.moves.append(move)
+            self.inverse_products.append(1.0 / product)
+            self.scale = product / change.dot(change)
+        d = -g
+        count = len(self.moves)
+        for i in reversed(range(count)):
+            self.factors[i] = self.moves[i].dot(d) * self.inverse_products[i]
+            d.sub_(self.gradient_changes[i] * self.factors[i])
+        d = d * self.scale
+        for i in range(count):
+            other = self.gradient_changes[i].dot(d) * self.inverse_products[i]
+            d.add_(self.moves[i] * (self.factors[i] - other))
+        self.d = d
+        return d
+
+
+def strong_wolfe(
+    look: Callable[[Any], _Trial],
+    t: Any,
+    start: _Trial,
+    longest: Any,
+    most: int,
+    c1: float = 1e-4,
+    c2: float = 0.9,
+    tolerance_change: float = 1e-9,
+) -> tuple[_Trial, int]:
+    """A point that meets the strong Wolfe conditions (Nocedal and Wright, 2006, section 3.5), or
+    the best one found in `most` trials, and how often `look` was called.
+
+    `longest` is the largest component of the direction.
+    """
+
+    def falls_enough(trial: _Trial) -> bool:
+        return bool(not trial.f > (start.f + c1 * trial.t * start.slope))
+
+    def is_flat(trial: _Trial) -> bool:
+        return bool(abs(trial.slope) <= -c2 * start.slope)
+
+    # First walk until a bracket contains such a point.
+    before, now = start, look(t)
+    calls, n = 1, 0
+    bracket = [start, now]
+    while n < most:
+        if not falls_enough(now) or (n > 1 and now.f >= before.f):
+            bracket = [before, now]
+            break
+        if is_flat(now):
+            return now, calls
+        if now.slope >= 0:
+            bracket = [before, now]
+            break
+        bounds = now.t + 0.01 * (now.t - before.t), now.t * 10
+        t = cubic_minimum(before, now, bounds)
+        before, now = now, look(t)
+        calls += 1
+        n += 1
+        bracket = [start, now]
+
+    # Then narrow the bracket.
+    low = 0 if bracket[0].f <= bracket[1].f else 1
+    stuck = False
+    while n < most:
+        ends = [each.t for each in bracket]
+        if abs(ends[1] - ends[0]) * longest < tolerance_change:
+            break
+        t = cubic_minimum(*bracket)
+        # A trial close to an end twice, or at it, moves a tenth of the bracket away from it.
+        left, right = min(ends), max(ends)
+        margin = 0.1 * (right - left)
+        close = min(right - t, t - left) < margin
+        if close and (stuck or t >= right or t <= left):
+            t = right - margin if abs(t - right) < abs(t - left) else left + margin
+            close = False
+        stuck = bool(close)
+        now = look(t)
+        calls += 1
+        n += 1
+        if not falls_enough(now) or now.f >= bracket[low].f:
+            bracket[1 - low] = now
+            low = 0 if bracket[0].f <= bracket[1].f else 1
+            continue
+        done = is_flat(now)
+        if not done and now.slope * (bracket[1 - low].t - bracket[low].t) >= 0:
+            bracket[1 - low] = bracket[low]
+        bracket[low] = now
+        if done:
+            break
+    return bracket[low], calls
+
+
+def cubic_minimum(a: _Trial, b: _Trial, bounds: tuple[Any, Any] | None = None) -> Any:
+    """Where the cubic through two points with their slopes is least, within `bounds`."""
+    if a.t > b.t:
+        a, b = b, a
+    left, right = bounds or (a.t, b.t)
+    d1 = a.slope + b.slope - 3 * (a.f - b.f) / (a.t - b.t)
+    square = d1 * d1 - a.slope * b.slope
+    if not square >= 0:
+        return (left + right) / 2.0
+    d2 = square.sqrt()
+    t = b.t - (b.t - a.t) * ((b.slope + d2 - d1) / (b.slope - a.slope + 2 * d2))
+    return min(max(t, left), right)

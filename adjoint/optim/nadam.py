@@ -1,0 +1,94 @@
+"""NAdam."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..tensor import Tensor
+from .elementwise import ElementwiseOptimizer, new_scalar
+from .optimizer import as_float, assert_betas, assert_options
+
+__all__ = ["NAdam"]
+
+
+class NAdam(ElementwiseOptimizer):
+    """Adam with Nesterov's momentum (Dozat, 2016).
+
+    `foreach` and `capturable` are accepted and change nothing.
+
+    Errors: InvalidArgument for options out of range.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.NAdam.html
+
+    >>> p = ad.nn.Parameter(ad.ones(1))
+    >>> (2 * p).sum().backward()
+    >>> ad.optim.NAdam([p], lr=0.25).step()
+    >>> round(p.item(), 4)
+    0.7359
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        lr: Any = 2e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        momentum_decay: float = 4e-3,
+        decoupled_weight_decay: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        assert_options(lr=lr, eps=eps)
+        assert_betas(betas)
+        assert_options(weight_decay=weight_decay, momentum_decay=momentum_decay)
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "momentum_decay": momentum_decay,
+            "decoupled_weight_decay": decoupled_weight_decay,
+            "maximize": maximize,
+            "foreach": foreach,
+            "capturable": capturable,
+            "differentiable": differentiable,
+        }
+        super().__init__(params, defaults)
+
+    zeros = ("exp_avg", "exp_avg_sq")
+
+    def begin(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
+        """The product of the momenta begins with 1."""
+        state = super().begin(p, group)
+        return {"step": state.pop("step"), "mu_product": new_scalar(1.0), **state}
+
+    def numbers(self, group: dict[str, Any], state: dict[str, Any], step: float) -> Any:
+        """The factors of gradient and mean, and the correction of the mean square."""
+        beta1, beta2 = group["betas"]
+        lr, decay = as_float(group["lr"]), group["momentum_decay"]
+        now, later = (beta1 * (1.0 - 0.5 * 0.96 ** (n * decay)) for n in (step, step + 1))
+        product = state["mu_product"]
+        if not isinstance(product, Tensor):  # as checkpoints of older versions have it
+            product = state["mu_product"] = new_scalar(float(product))
+        so_far = product.mul_(now).item()
+        return (
+            -lr * (1.0 - now) / (1.0 - so_far),
+            -lr * later / (1.0 - so_far * later),
+            1 - beta2**step,
+        )
+
+    def change(
+        self, group: dict[str, Any], numbers: Any, state: dict[str, Any], p: Any, g: Any
+    ) -> None:
+        """p = p - lr (part of g + part of m) / (sqrt(v) + eps)."""
+        of_gradient, of_mean, correction = numbers
+        beta1, beta2 = group["betas"]
+        mean, square = state["exp_avg"], state["exp_avg_sq"]
+        mean.lerp_(g, 1 - beta1)
+        square.mul_(beta2).addcmul_(g, g, value=1 - beta2)
+        root = (square / correction).sqrt() + group["eps"]
+        p.addcdiv_(g, root, value=of_gradient)
+        p.addcdiv_(mean, root, value=of_mean)

@@ -1,0 +1,79 @@
+"""Rprop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import adjoint as ad
+
+from ..core.errors import InvalidArgument
+from .elementwise import ElementwiseOptimizer
+from .optimizer import as_float, assert_options
+
+__all__ = ["Rprop"]
+
+
+class Rprop(ElementwiseOptimizer):
+    """Resilient backpropagation: steps by the gradients' signs (Riedmiller and Braun, 1993).
+
+    `foreach` and `capturable` are accepted and change nothing.
+
+    Errors: InvalidArgument for options out of range.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.Rprop.html
+
+    >>> p = ad.nn.Parameter(ad.ones(1))
+    >>> (2 * p).sum().backward()
+    >>> ad.optim.Rprop([p], lr=0.25).step()
+    >>> p.item()
+    0.75
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        lr: Any = 1e-2,
+        etas: tuple[float, float] = (0.5, 1.2),
+        step_sizes: tuple[float, float] = (1e-6, 50),
+        *,
+        capturable: bool = False,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        assert_options(lr=lr)
+        if not 0.0 < etas[0] < 1.0 < etas[1]:
+            raise InvalidArgument(
+                f"Invalid eta values: {etas[0]}, {etas[1]}; one below and one above 1 are needed"
+            )
+        defaults = {
+            "lr": lr,
+            "etas": etas,
+            "step_sizes": step_sizes,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+            "capturable": capturable,
+        }
+        super().__init__(params, defaults)
+
+    zeros = ("prev",)
+
+    def begin(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
+        """The step sizes begin with the learning rate."""
+        lr = as_float(group["lr"])
+        size = ad.full_like(p.grad, complex(lr, lr) if p.is_complex() else lr)
+        return {**super().begin(p, group), "step_size": size}
+
+    def change(
+        self, group: dict[str, Any], numbers: Any, state: dict[str, Any], p: Any, g: Any
+    ) -> None:
+        """Longer steps where the gradient kept its sign; where it changed, shorter, and none now."""
+        (shorter, longer), (smallest, largest) = group["etas"], group["step_sizes"]
+        before, size = state["prev"], state["step_size"]
+        agreement = (g * before).sign()
+        factor = ad.where(agreement == 0, 1.0, agreement)  # NaN stays
+        factor = ad.where(agreement > 0, longer, ad.where(agreement < 0, shorter, factor))
+        size.copy_((size * factor).clamp(smallest, largest))
+        g = g.masked_fill(agreement < 0, 0)
+        p.addcmul_(g.sign(), size, value=-1)
+        before.copy_(g)

@@ -1,0 +1,286 @@
+"""Averages of a model's weights: stochastic weight averaging and exponential moving averages."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterable
+from itertools import chain
+from typing import Any
+
+import adjoint as ad
+
+from ..core.errors import InvalidArgument
+from ..nn import Module
+from .lr_scheduler import LRScheduler
+from .optimizer import Optimizer
+
+__all__ = [
+    "SWALR", "AveragedModel", "get_ema_avg_fn", "get_ema_multi_avg_fn", "get_swa_avg_fn",
+    "get_swa_multi_avg_fn", "update_bn",
+]  # fmt: skip
+
+
+def _assert_decay(decay: float) -> None:
+    if not 0.0 <= decay <= 1.0:
+        raise InvalidArgument(
+            f"Invalid decay value {decay} provided. Please provide a value in [0,1] range."
+        )
+
+
+def get_ema_avg_fn(decay: float = 0.999) -> Callable[[Any, Any, Any], Any]:
+    """The exponential moving average of one tensor, for `AveragedModel(avg_fn=...)`.
+
+    Errors: InvalidArgument for a decay outside 0 to 1.
+    Source: https://docs.pytorch.org/docs/stable/optim.html#weight-averaging-swa-and-ema
+
+    >>> ad.optim.swa_utils.get_ema_avg_fn(0.75)(ad.ones(1), ad.zeros(1), 1)
+    tensor([0.7500])
+    """
+    _assert_decay(decay)
+
+    @ad.no_grad()
+    def average(averaged: Any, current: Any, count: Any) -> Any:
+        return decay * averaged + (1 - decay) * current
+
+    return average
+
+
+def get_swa_avg_fn() -> Callable[[Any, Any, Any], Any]:
+    """The mean of equal weights of one tensor, for `AveragedModel(avg_fn=...)`.
+
+    Source: https://docs.pytorch.org/docs/stable/optim.html#weight-averaging-swa-and-ema
+
+    >>> ad.optim.swa_utils.get_swa_avg_fn()(ad.ones(1), ad.zeros(1), 3)
+    tensor([0.7500])
+    """
+
+    @ad.no_grad()
+    def average(averaged: Any, current: Any, count: Any) -> Any:
+        return averaged + (current - averaged) / (count + 1)
+
+    return average
+
+
+def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[[Any, Any, Any], None]:
+    """The exponential moving average in place, for `AveragedModel(multi_avg_fn=...)`.
+
+    Errors: InvalidArgument for a decay outside 0 to 1.
+    Source: https://docs.pytorch.org/docs/stable/optim.html#weight-averaging-swa-and-ema
+
+    >>> averaged = [ad.ones(1)]
+    >>> ad.optim.swa_utils.get_ema_multi_avg_fn(0.75)(averaged, [ad.zeros(1)], 1)
+    >>> averaged
+    [tensor([0.7500])]
+    """
+    _assert_decay(decay)
+
+    @ad.no_grad()
+    def average(averaged: Any, current: Any, count: Any) -> None:
+        for old, new in zip(averaged, current, strict=True):
+            if old.is_floating_point() or old.is_complex():
+                old.lerp_(new, 1 - decay)
+            else:
+                old.copy_(old * decay + new * (1 - decay))
+
+    return average
+
+
+def get_swa_multi_avg_fn() -> Callable[[Any, Any, Any], None]:
+    """The mean of equal weights in place, for `AveragedModel(multi_avg_fn=...)`.
+
+    Source: https://docs.pytorch.org/docs/stable/optim.html#weight-averaging-swa-and-ema
+
+    >>> averaged = [ad.ones(1)]
+    >>> ad.optim.swa_utils.get_swa_multi_avg_fn()(averaged, [ad.zeros(1)], 3)
+    >>> averaged
+    [tensor([0.7500])]
+    """
+
+    @ad.no_grad()
+    def average(averaged: Any, current: Any, count: Any) -> None:
+        for old, new in zip(averaged, current, strict=True):
+            if old.is_floating_point() or old.is_complex():
+                old.lerp_(new, 1 / (float(count) + 1))
+            else:
+                old.copy_(old + (new - old) / (count + 1))
+
+    return average
+
+
+class AveragedModel(Module):
+    """A copy of `model` that holds the average of the weights that it was shown.
+
+    `avg_fn(averaged, current, count)` gives the new average of one tensor,
+    `multi_avg_fn(averaged, current, count)` changes lists of tensors in place; without either it
+    is the mean (Izmailov et al., 2018). With `use_buffers` buffers are averaged too, otherwise
+    copied.
+
+    Errors: AssertionError where both functions are given.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.swa_utils.AveragedModel.html
+
+    >>> model = ad.nn.Linear(1, 1)
+    >>> averaged = ad.optim.swa_utils.AveragedModel(model)
+    >>> for weight in (1.0, 2.0):
+    ...     _ = ad.nn.init.constant_(model.weight, weight)
+    ...     averaged.update_parameters(model)
+    >>> averaged.module.weight.item()
+    1.5
+    """
+
+    def __init__(
+        self,
+        model: Module,
+        device: Any = None,
+        avg_fn: Callable[[Any, Any, Any], Any] | None = None,
+        multi_avg_fn: Callable[[Any, Any, Any], None] | None = None,
+        use_buffers: bool = False,
+    ) -> None:
+        super().__init__()
+        if avg_fn is not None and multi_avg_fn is not None:
+            raise AssertionError("Only one of avg_fn and multi_avg_fn should be provided")
+        self.module = copy.deepcopy(model)
+        if device is not None:
+            self.module = self.module.to(device)
+        self.register_buffer("n_averaged", ad.tensor(0, dtype=ad.int64, device=device))
+        self.avg_fn = avg_fn
+        self.multi_avg_fn = multi_avg_fn
+        self.use_buffers = use_buffers
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The averaged model's output."""
+        return self.module(*args, **kwargs)
+
+    @ad.no_grad()
+    def update_parameters(self, model: Module) -> None:
+        """Take the current weights of `model` into the average.
+
+        >>> model = ad.nn.Linear(1, 1)
+        >>> averaged = ad.optim.swa_utils.AveragedModel(model)
+        >>> averaged.update_parameters(model)
+        >>> averaged.n_averaged
+        tensor(1)
+        """
+
+        def tensors(m: Module) -> list[Any]:
+            return list(chain(m.parameters(), m.buffers() if self.use_buffers else ()))
+
+        old = tensors(self.module)
+        new = [
+            value.detach().to(average.device)
+            for average, value in zip(old, tensors(model), strict=True)
+        ]
+        if self.n_averaged == 0:
+            for average, value in zip(old, new, strict=True):
+                average.copy_(value)
+        elif self.avg_fn is not None:
+            for average, value in zip(old, new, strict=True):
+                average.copy_(self.avg_fn(average.detach(), value, self.n_averaged))
+        else:
+            by_dtype: dict[Any, tuple[list[Any], list[Any]]] = {}
+            for average, value in zip(old, new, strict=True):
+                averages, values = by_dtype.setdefault(average.dtype, ([], []))
+                averages.append(average.detach())
+                values.append(value)
+            change = self.multi_avg_fn or get_swa_multi_avg_fn()
+            for averages, values in by_dtype.values():
+                change(averages, values, self.n_averaged)
+        if not self.use_buffers:
+            for ours, theirs in zip(self.module.buffers(), model.buffers(), strict=True):
+                ours.copy_(theirs.detach().to(ours.device))
+        self.n_averaged += 1
+
+
+@ad.no_grad()
+def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
+    """Compute the running statistics of `model`'s batch normalization from one pass over `loader`.
+
+    A batch is a tensor, or a list or tuple whose first element is what the model gets.
+
+    Source: https://docs.pytorch.org/docs/stable/optim.html#taking-care-of-batch-normalization
+
+    >>> model = ad.nn.BatchNorm1d(1)
+    >>> ad.optim.swa_utils.update_bn([ad.tensor([[1.0], [3.0]])], model)
+    >>> model.running_mean
+    tensor([2.])
+    """
+    momenta = {
+        module: module.momentum
+        for module in model.modules()
+        if hasattr(module, "reset_running_stats") and hasattr(module, "momentum")
+    }
+    if not momenta:
+        return
+    was_training = model.training
+    model.train()
+    for module in momenta:
+        module.reset_running_stats()
+        module.momentum = None  # the mean of all batches
+    for batch in loader:
+        x = batch[0] if isinstance(batch, (list, tuple)) else batch
+        model(x if device is None else x.to(device))
+    for module, momentum in momenta.items():
+        module.momentum = momentum
+    model.train(was_training)
+
+
+class SWALR(LRScheduler):
+    """The rate to swa_lr in anneal_epochs steps, and constant from there on.
+
+    Errors: InvalidArgument for a strategy other than "cos" and "linear", or a negative or
+    fractional number of steps.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.swa_utils.SWALR.html
+
+    >>> optimizer = ad.optim.SGD([ad.nn.Parameter(ad.ones(1))], lr=1.0)
+    >>> schedule = ad.optim.swa_utils.SWALR(optimizer, swa_lr=0.5, anneal_epochs=2)
+    >>> optimizer.step(); schedule.step()
+    >>> schedule.get_last_lr()
+    [0.75]
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        swa_lr: Any,
+        anneal_epochs: int = 10,
+        anneal_strategy: str = "cos",
+        last_epoch: int = -1,
+    ) -> None:
+        groups = optimizer.param_groups
+        rates = list(swa_lr) if isinstance(swa_lr, (list, tuple)) else [swa_lr] * len(groups)
+        if len(rates) != len(groups):
+            raise InvalidArgument(
+                f"swa_lr must have the same length as optimizer.param_groups: it has {len(rates)} "
+                f"values, param_groups {len(groups)}"
+            )
+        for group, rate in zip(groups, rates, strict=True):
+            group["swa_lr"] = rate
+        if anneal_strategy not in ("cos", "linear"):
+            raise InvalidArgument(
+                f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}"
+            )
+        if not isinstance(anneal_epochs, int) or anneal_epochs < 0:
+            raise InvalidArgument(
+                f"anneal_epochs must be equal or greater than 0, got {anneal_epochs}"
+            )
+        self._anneal_strategy = anneal_strategy
+        self.anneal_epochs = anneal_epochs
+        super().__init__(optimizer, last_epoch)
+
+    def _share(self, step: int) -> float:
+        """How much of the way to swa_lr is gone after `step` steps."""
+        t = max(0.0, min(1.0, step / max(1, self.anneal_epochs)))
+        return t if self._anneal_strategy == "linear" else (1 - math.cos(math.pi * t)) / 2
+
+    def get_lr(self) -> list[Any]:
+        """The current rates, taken back to the start and on to this step."""
+        step = self._step_count - 1
+        if self.anneal_epochs == 0:
+            step = max(1, step)
+        before, now = self._share(step - 1), self._share(step)
+        rates = []
+        for group in self.optimizer.param_groups:
+            end = group["swa_lr"]
+            start = end if before == 1 else (group["lr"] - before * end) / (1 - before)
+            rates.append(end * now + start * (1 - now))
+        return rates
