@@ -41,7 +41,8 @@ def run_backward(
     inside = _modes.get((mode, create_graph))
     if inside is None:
         inside = mode_with(mode, executor=None, grad=create_graph, inference=False)
-        _modes[mode, create_graph] = inside
+        if mode.lasting:
+            _modes[mode, create_graph] = inside
     MODE.set(inside)
     try:
         if targets is None:

@@ -7,10 +7,9 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from contextvars import Token
 from typing import Any
 
-from ..core.mode import MODE, mode_with
+from ..core.mode import MODE, Mode, mode_with
 
 __all__ = [
     "detect_anomaly", "enable_grad", "inference_mode", "is_anomaly_enabled", "is_grad_enabled",
@@ -24,18 +23,20 @@ class _ModeSwitch:
     changes: dict[str, Any]
 
     def __init__(self) -> None:
-        self._tokens: list[Token[Any]] = []
+        self._outside: list[Mode] = []  # what to go back to, the innermost last
 
     def __enter__(self) -> None:
-        self._tokens.append(MODE.set(mode_with(MODE.get(), **self.changes)))
+        mode = MODE.get()
+        self._outside.append(mode)
+        MODE.set(mode_with(mode, **self.changes))
 
     def __exit__(self, *exc: Any) -> None:
-        MODE.reset(self._tokens.pop())
+        MODE.set(self._outside.pop())
 
     def _fresh(self) -> _ModeSwitch:
         copy = object.__new__(type(self))
         copy.__dict__.update(self.__dict__)
-        copy._tokens = []
+        copy._outside = []
         return copy
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -79,7 +80,7 @@ class _Bare(_ModeSwitch):
         switch = object.__new__(cls)
         if function is None:
             return switch
-        switch._tokens = []
+        switch._outside = []
         return switch(function)
 
     def __init__(self, function: Callable[..., Any] | None = None) -> None:
@@ -127,16 +128,16 @@ class set_grad_enabled(_ModeSwitch):  # noqa: N801 - PyTorch's name
     def __init__(self, mode: bool) -> None:
         super().__init__()
         self.changes = {"grad": bool(mode)}
-        self._tokens.append(MODE.set(mode_with(MODE.get(), **self.changes)))
+        super().__enter__()
 
     def __enter__(self) -> None:
-        if not self._tokens:
+        if not self._outside:
             super().__enter__()
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Decorate `function`; what making the switch did is taken back."""
-        if self._tokens:
-            MODE.reset(self._tokens.pop())
+        if self._outside:
+            MODE.set(self._outside.pop())
         return super().__call__(function)
 
 
@@ -197,7 +198,7 @@ class set_detect_anomaly(set_grad_enabled):  # noqa: N801 - PyTorch's name
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
         _ModeSwitch.__init__(self)
         self.changes = {"anomaly": bool(mode)}
-        self._tokens.append(MODE.set(mode_with(MODE.get(), **self.changes)))
+        _ModeSwitch.__enter__(self)
 
 
 def is_grad_enabled() -> bool:
