@@ -32,6 +32,8 @@ class _NormBase(Module):
         track_running_stats: bool = True,
         device: Any = None,
         dtype: Any = None,
+        *,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         self.num_features = num_features
@@ -44,7 +46,7 @@ class _NormBase(Module):
             return empty((num_features,), device=device, dtype=dtype)
 
         self.register_parameter("weight", Parameter(fresh()) if affine else None)
-        self.register_parameter("bias", Parameter(fresh()) if affine else None)
+        self.register_parameter("bias", Parameter(fresh()) if affine and bias else None)
         track = track_running_stats
         self.register_buffer("running_mean", fresh() if track else None)
         self.register_buffer("running_var", fresh() if track else None)
@@ -67,8 +69,9 @@ class _NormBase(Module):
         >>> ad.nn.BatchNorm1d(2).reset_parameters()
         """
         self.reset_running_stats()
-        if self.affine:
+        if self.weight is not None:
             init.ones_(self.weight)
+        if self.bias is not None:
             init.zeros_(self.bias)
 
     def _check_input_dim(self, input: Any) -> None:
@@ -92,7 +95,7 @@ class _NormBase(Module):
         """The settings."""
         return (
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
-            f"track_running_stats={self.track_running_stats}"
+            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
         )
 
     def _load_from_state_dict(
@@ -189,8 +192,12 @@ class _InstanceNorm(_NormBase):
         track_running_stats: bool = False,
         device: Any = None,
         dtype: Any = None,
+        *,
+        bias: bool = True,
     ) -> None:
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+        super().__init__(
+            num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias
+        )
 
     def forward(self, input: Any) -> Any:
         """The normalized input."""

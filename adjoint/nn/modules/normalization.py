@@ -139,6 +139,8 @@ class GroupNorm(Module):
         affine: bool = True,
         device: Any = None,
         dtype: Any = None,
+        *,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         if num_channels % num_groups:
@@ -150,13 +152,13 @@ class GroupNorm(Module):
         self.eps = eps
         self.affine = affine
 
-        def parameter() -> Any:
-            if not affine:
+        def parameter(wanted: bool) -> Any:
+            if not wanted:
                 return None
             return Parameter(empty((num_channels,), device=device, dtype=dtype))
 
-        self.register_parameter("weight", parameter())
-        self.register_parameter("bias", parameter())
+        self.register_parameter("weight", parameter(affine))
+        self.register_parameter("bias", parameter(affine and bias))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -164,8 +166,9 @@ class GroupNorm(Module):
 
         >>> ad.nn.GroupNorm(1, 2).reset_parameters()
         """
-        if self.affine:
+        if self.weight is not None:
             init.ones_(self.weight)
+        if self.bias is not None:
             init.zeros_(self.bias)
 
     def forward(self, input: Any) -> Any:
@@ -174,4 +177,7 @@ class GroupNorm(Module):
 
     def extra_repr(self) -> str:
         """The settings."""
-        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
+        return (
+            f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, "
+            f"bias={self.bias is not None}"
+        )
