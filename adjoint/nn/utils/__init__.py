@@ -1,5 +1,6 @@
 """Helpers for parameters and their gradients."""
 
+from . import rnn as rnn
 from .clip_grad import (
     clip_grad_norm_,
     clip_grad_value_,

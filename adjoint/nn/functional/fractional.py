@@ -1,0 +1,209 @@
+"""Adaptive max pooling of signals, fractional max pooling, and names that also return indices."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+import adjoint as ad
+
+from ...core.errors import InvalidArgument, ShapeError
+from ...ops import averaging
+from ...ops.pooling import max_pool1d, max_pool2d, max_pool3d
+from ...ops.windows import per_dimension
+from ...tensor import Tensor
+
+__all__ = [
+    "adaptive_max_pool1d", "adaptive_max_pool1d_with_indices", "adaptive_max_pool2d_with_indices",
+    "adaptive_max_pool3d_with_indices", "fractional_max_pool2d",
+    "fractional_max_pool2d_with_indices", "fractional_max_pool3d",
+    "fractional_max_pool3d_with_indices", "max_pool1d_with_indices", "max_pool2d_with_indices",
+    "max_pool3d_with_indices",
+]  # fmt: skip
+
+
+def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """The maxima of windows that cover the input, with their places where `return_indices`.
+
+    Shapes: (batch, channels, length) or without batch.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.adaptive_max_pool1d.html
+
+    >>> ad.nn.functional.adaptive_max_pool1d(ad.ones(1, 5), 2).shape
+    adjoint.Size([1, 2])
+    """
+    result = averaging.adaptive_max_pool1d(input, output_size)
+    return result if return_indices else result[0]
+
+
+def _with_indices(rank: int, kind: str, pool: Any) -> Any:
+    """`pool` that always returns indices."""
+
+    def function(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+        kwargs.pop("return_indices", None)
+        return pool(input, *args, **kwargs, return_indices=True)
+
+    function.__name__ = function.__qualname__ = f"{kind}{rank}d_with_indices"
+    example = ", ".join(["1"] + ["4"] * rank)
+    function.__doc__ = f"""`{kind}{rank}d` and the places of the maxima.
+
+    Shapes: those of `{kind}{rank}d`.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.{kind}{rank}d.html
+
+    >>> ad.nn.functional.{function.__name__}(ad.ones({example}), 2)[1].dtype
+    adjoint.int64
+    """
+    return function
+
+
+max_pool1d_with_indices = _with_indices(1, "max_pool", max_pool1d)
+max_pool2d_with_indices = _with_indices(2, "max_pool", max_pool2d)
+max_pool3d_with_indices = _with_indices(3, "max_pool", max_pool3d)
+adaptive_max_pool1d_with_indices = _with_indices(1, "adaptive_max_pool", adaptive_max_pool1d)
+adaptive_max_pool2d_with_indices = _with_indices(
+    2, "adaptive_max_pool", averaging.adaptive_max_pool2d
+)
+adaptive_max_pool3d_with_indices = _with_indices(
+    3, "adaptive_max_pool", averaging.adaptive_max_pool3d
+)
+
+
+def _starts(draws: Any, size: int, count: int, kernel: int) -> Any:
+    """Where the windows of each plane begin, (..., count), from one draw per plane."""
+    if count == 1:
+        return np.full((*draws.shape, 1), size - kernel, np.int64)
+    alpha = draws.dtype.type(size - kernel) / draws.dtype.type(count - 1)
+    places = np.arange(count, dtype=draws.dtype) + draws[..., None]
+    starts = (places * alpha).astype(np.int64) - (draws * alpha).astype(np.int64)[..., None]
+    starts[..., -1] = size - kernel
+    return starts
+
+
+def _fractional_max_pool(
+    rank: int, input: Tensor, kernel_size: Any, output_size: Any, output_ratio: Any, samples: Any
+) -> tuple[Tensor, Tensor]:
+    name = f"fractional_max_pool{rank}d"
+    if output_size is None and output_ratio is None:
+        raise InvalidArgument(
+            f"{name} requires specifying either an output_size or an output_ratio"
+        )
+    if input.ndim not in (rank + 1, rank + 2):
+        raise ShapeError(
+            f"{name}: Expected {rank + 1}D or {rank + 2}D tensor, but got shape "
+            f"{tuple(input.shape)}"
+        )
+    size = tuple(input.shape[-rank:])
+    kernel = per_dimension(kernel_size, rank, name, "kernel_size")
+    if output_size is None:
+        ratios = output_ratio if isinstance(output_ratio, (tuple, list)) else [output_ratio] * rank
+        output_size = [int(n * r) for n, r in zip(size, ratios, strict=True)]
+    count = per_dimension(output_size, rank, name, "output_size")
+    if any(c + k - 1 > n for n, k, c in zip(size, kernel, count, strict=True)):
+        raise ShapeError(
+            f"{name}: kernel {kernel} and output size {count} are too large for an input of size "
+            f"{size}"
+        )
+    lead = tuple(input.shape[:-rank])
+    planes = lead if len(lead) == 2 else (1, *lead)
+    if samples is None:
+        samples = ad.rand(*planes, rank, dtype=input.dtype)
+    draws = samples.detach().numpy()
+    index: Any = np.zeros((*planes, *(1,) * (2 * rank)), np.int64)
+    for i, (n, k, c) in enumerate(zip(size, kernel, count, strict=True)):
+        # The draws of images are for width and height, those of volumes in the order of the axes.
+        draw = draws[..., i if rank == 3 else rank - 1 - i]
+        at = _starts(draw, n, c, k)[..., None] + np.arange(k)
+        shape = [*planes, *(1,) * (2 * rank)]
+        shape[2 + i], shape[2 + rank + i] = c, k
+        index = index * n + at.reshape(shape)
+    index = ad.from_numpy(index.reshape(*lead, -1))
+    windows = input.reshape(*lead, math.prod(size)).gather(-1, index)
+    windows = windows.reshape(*lead, *count, math.prod(kernel))
+    values, chosen = windows.max(-1)
+    places = index.reshape(*windows.shape).gather(-1, chosen.unsqueeze(-1)).squeeze(-1)
+    return values, places
+
+
+def fractional_max_pool2d_with_indices(
+    input: Tensor,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Any = None,
+) -> tuple[Tensor, Tensor]:
+    """`fractional_max_pool2d` and the places of the maxima.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.fractional_max_pool2d.html
+
+    >>> x = ad.zeros(1, 5, 5)
+    >>> y, i = ad.nn.functional.fractional_max_pool2d_with_indices(x, 2, output_size=3)
+    >>> i.shape
+    adjoint.Size([1, 3, 3])
+    """
+    return _fractional_max_pool(2, input, kernel_size, output_size, output_ratio, _random_samples)
+
+
+def fractional_max_pool3d_with_indices(
+    input: Tensor,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Any = None,
+) -> tuple[Tensor, Tensor]:
+    """`fractional_max_pool3d` and the places of the maxima.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.fractional_max_pool3d.html
+
+    >>> x = ad.zeros(1, 5, 5, 5)
+    >>> y, i = ad.nn.functional.fractional_max_pool3d_with_indices(x, 2, output_size=3)
+    >>> i.shape
+    adjoint.Size([1, 3, 3, 3])
+    """
+    return _fractional_max_pool(3, input, kernel_size, output_size, output_ratio, _random_samples)
+
+
+def fractional_max_pool2d(
+    input: Tensor,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Any = None,
+) -> Any:
+    """The maxima of windows at random steps (Graham, 2014), with their places on request.
+
+    Shapes: (batch, channels, height, width) or without batch; `output_size`, or `output_ratio` of
+    the input's size.
+    Errors: InvalidArgument without size and ratio; ShapeError where the windows do not fit.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.fractional_max_pool2d.html
+
+    >>> ad.nn.functional.fractional_max_pool2d(ad.zeros(1, 6, 6), 2, output_ratio=0.5).shape
+    adjoint.Size([1, 3, 3])
+    """
+    result = _fractional_max_pool(2, input, kernel_size, output_size, output_ratio, _random_samples)
+    return result if return_indices else result[0]
+
+
+def fractional_max_pool3d(
+    input: Tensor,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Any = None,
+) -> Any:
+    """The maxima of windows at random steps (Graham, 2014), with their places on request.
+
+    Shapes: (batch, channels, depth, height, width) or without batch; `output_size`, or
+    `output_ratio` of the input's size.
+    Errors: InvalidArgument without size and ratio; ShapeError where the windows do not fit.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.fractional_max_pool3d.html
+
+    >>> ad.nn.functional.fractional_max_pool3d(ad.zeros(1, 6, 6, 6), 2, output_ratio=0.5).shape
+    adjoint.Size([1, 3, 3, 3])
+    """
+    result = _fractional_max_pool(3, input, kernel_size, output_size, output_ratio, _random_samples)
+    return result if return_indices else result[0]

@@ -1,0 +1,377 @@
+"""Resizing and rearranging images: interpolate, pixel and channel shuffles."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import adjoint as ad
+
+from ...core import dtype as dt
+from ...core.errors import InvalidArgument, ShapeError, Unsupported
+from ...ops.averaging import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
+from ...tensor import Tensor
+
+__all__ = [
+    "channel_shuffle", "interpolate", "native_channel_shuffle", "pixel_shuffle",
+    "pixel_unshuffle", "upsample", "upsample_bilinear", "upsample_nearest",
+]  # fmt: skip
+
+
+# ---- rearranging ---------------------------------------------------------------------------------
+
+
+def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
+    """Groups of r*r channels as the pixels of a larger image, r = `upscale_factor`.
+
+    Shapes: (..., C r r, H, W) -> (..., C, H r, W r).
+    Errors: ShapeError where the channels are no multiple of r r.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.pixel_shuffle.html
+
+    >>> ad.nn.functional.pixel_shuffle(ad.arange(4.).reshape(1, 4, 1, 1), 2)
+    tensor([[[[0., 1.],
+              [2., 3.]]]])
+    """
+    r = upscale_factor
+    _assert_factor("pixel_shuffle", input, r)
+    *lead, channels, height, width = input.shape
+    if channels % (r * r):
+        raise ShapeError(
+            f"pixel_shuffle: expects its input's 'channel' dimension to be divisible by the square "
+            f"of upscale_factor, but input.size(-3)={channels} is not divisible by {r * r}"
+        )
+    n = len(lead)
+    split = input.reshape(*lead, channels // (r * r), r, r, height, width)
+    mixed = split.permute(*range(n), n, n + 3, n + 1, n + 4, n + 2)
+    return mixed.reshape(*lead, channels // (r * r), height * r, width * r)  # type: ignore[no-any-return]
+
+
+def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
+    """The reverse of `pixel_shuffle`.
+
+    Shapes: (..., C, H r, W r) -> (..., C r r, H, W).
+    Errors: ShapeError where height or width is no multiple of r.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.pixel_unshuffle.html
+
+    >>> ad.nn.functional.pixel_unshuffle(ad.zeros(1, 1, 4, 4), 2).shape
+    adjoint.Size([1, 4, 2, 2])
+    """
+    r = downscale_factor
+    _assert_factor("pixel_unshuffle", input, r)
+    *lead, channels, height, width = input.shape
+    if height % r or width % r:
+        raise ShapeError(
+            f"pixel_unshuffle: expects height and width to be divisible by downscale_factor, but "
+            f"{(height, width)} are not divisible by {r}"
+        )
+    n = len(lead)
+    split = input.reshape(*lead, channels, height // r, r, width // r, r)
+    mixed = split.permute(*range(n), n, n + 2, n + 4, n + 1, n + 3)
+    return mixed.reshape(*lead, channels * r * r, height // r, width // r)  # type: ignore[no-any-return]
+
+
+def _assert_factor(name: str, input: Tensor, factor: int) -> None:
+    if input.ndim < 3:
+        raise ShapeError(
+            f"{name}: expects input to have at least 3 dimensions, but got shape "
+            f"{tuple(input.shape)}"
+        )
+    if factor <= 0:
+        raise InvalidArgument(f"{name}: expects a positive factor, but got {factor}")
+
+
+def channel_shuffle(input: Tensor, groups: int) -> Tensor:
+    """The channels of `groups` groups interleaved.
+
+    Shapes: (batch, channels, ...) -> the same.
+    Errors: ShapeError where `groups` does not divide the channels.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.channel_shuffle.html
+
+    >>> ad.nn.functional.channel_shuffle(ad.arange(4.).reshape(1, 4, 1), 2).flatten()
+    tensor([0., 2., 1., 3.])
+    """
+    if input.ndim < 3:
+        raise ShapeError(
+            f"channel_shuffle expects input with > 2 dims, but got shape {tuple(input.shape)}"
+        )
+    if groups <= 0:
+        raise InvalidArgument(
+            f"channel_shuffle: Number of groups to divide channels in must be positive. Value of "
+            f"groups:{groups}"
+        )
+    batch, channels, *size = input.shape
+    if channels % groups:
+        raise ShapeError(
+            f"channel_shuffle: Number of channels must be divisible by groups. Got {channels} "
+            f"channels and {groups} groups."
+        )
+    split = input.reshape(batch, groups, channels // groups, *size)
+    return split.transpose(1, 2).reshape(input.shape)  # type: ignore[no-any-return]
+
+
+native_channel_shuffle = channel_shuffle
+
+
+# ---- resizing ------------------------------------------------------------------------------------
+
+# Each dimension for itself: output element i is a weighted sum of a few input elements ("taps").
+_Taps = list[tuple[Any, Any]]  # (index of each output element's tap, its weight or None for 1)
+
+
+def _scale(size: int, count: int, factor: float | None, align_corners: bool) -> float:
+    """How far apart in the input two neighbours of the output are."""
+    if align_corners:
+        return (size - 1) / (count - 1) if count > 1 else 0.0
+    return 1.0 / factor if factor is not None and factor > 0 else size / count
+
+
+def _nearest(size: int, count: int, factor: float | None, align: bool, wide: Any) -> _Taps:
+    scale = wide(_scale(size, count, factor, False))
+    places = np.floor(np.float32(np.arange(count, dtype=wide) * scale))
+    return [(np.minimum(places.astype(np.int64), size - 1), None)]
+
+
+def _nearest_exact(size: int, count: int, factor: float | None, align: bool, wide: Any) -> _Taps:
+    scale = wide(_scale(size, count, factor, False))
+    places = np.floor((np.arange(count, dtype=wide) + wide(0.5)) * scale)
+    return [(np.clip(places.astype(np.int64), 0, size - 1), None)]
+
+
+def _source(size: int, count: int, factor: float | None, align: bool, wide: Any) -> Any:
+    """Where in the input each output element lies."""
+    scale = wide(_scale(size, count, factor, align))
+    index = np.arange(count, dtype=wide)
+    return index * scale if align else (index + wide(0.5)) * scale - wide(0.5)
+
+
+def _linear(size: int, count: int, factor: float | None, align: bool, wide: Any) -> _Taps:
+    places = np.maximum(_source(size, count, factor, align, wide), 0)
+    low = np.minimum(places.astype(np.int64), size - 1)
+    weight = np.clip(places - low, 0, 1)
+    return [(low, 1 - weight), (np.minimum(low + 1, size - 1), weight)]
+
+
+def _cubic_kernel(t: Any, a: float) -> Any:
+    t = np.abs(t)
+    near = ((a + 2) * t - (a + 3)) * t * t + 1
+    far = (((t - 5) * t + 8) * t - 4) * a
+    return np.where(t <= 1, near, np.where(t < 2, far, 0))
+
+
+def _cubic(size: int, count: int, factor: float | None, align: bool, wide: Any) -> _Taps:
+    places = _source(size, count, factor, align, wide)
+    low = np.floor(places)
+    taps = []
+    for offset in (-1, 0, 1, 2):
+        index = np.clip(low + offset, 0, size - 1).astype(np.int64)
+        taps.append((index, _cubic_kernel(places - low - offset, -0.75)))
+    return taps
+
+
+_MODES: dict[str, tuple[Callable[..., _Taps], tuple[int, ...]]] = {  # taps, ranks
+    "nearest": (_nearest, (1, 2, 3)),
+    "nearest-exact": (_nearest_exact, (1, 2, 3)),
+    "linear": (_linear, (1,)),
+    "bilinear": (_linear, (2,)),
+    "trilinear": (_linear, (3,)),
+    "bicubic": (_cubic, (2,)),
+}
+_AREA = (adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d)
+
+
+def _resize(x: Any, axis: int, taps: _Taps, factor: float | None) -> Any:
+    """`x` with the weighted sums of `taps` along `axis`."""
+    count = len(taps[0][0])
+    size = x.shape[axis]
+    if len(taps) == 1:
+        index = taps[0][0]
+        times = count // max(size, 1)
+        if count == times * size and np.array_equal(index, np.arange(count) // times):
+            shape = list(x.shape)
+            tall = x.unsqueeze(axis + 1).expand(*shape[: axis + 1], times, *shape[axis + 1 :])
+            return tall.reshape(*shape[:axis], count, *shape[axis + 1 :])
+        return x.index_select(axis, ad.from_numpy(index))
+    result = None
+    along = [1] * x.ndim
+    along[axis] = count
+    for index, weight in taps:
+        weights = ad.from_numpy(np.asarray(weight, np.float64)).to(x.dtype).reshape(along)
+        term = x.index_select(axis, ad.from_numpy(index)) * weights
+        result = term if result is None else result + term
+    return result
+
+
+def _antialiased(x: Any, axis: int, count: int, factor: float | None, align: bool, a: Any) -> Any:
+    """`x` resized along `axis` by a kernel as wide as the distance of the output's elements."""
+    size = x.shape[axis]
+    scale = _scale(size, count, factor, align)
+    stretch = max(scale, 1.0)
+    support = (1.0 if a is None else 2.0) * stretch
+    centres = scale * (np.arange(count) + 0.5)
+    places = np.arange(size)[:, None]
+    first = np.maximum((centres - support + 0.5).astype(np.int64), 0)
+    last = np.minimum((centres + support + 0.5).astype(np.int64), size)
+    distance = (places - centres + 0.5) / stretch
+    weights = np.maximum(1 - np.abs(distance), 0) if a is None else _cubic_kernel(distance, a)
+    weights = np.where((places >= first) & (places < last), weights, 0)
+    weights = weights / weights.sum(0)
+    matrix = ad.from_numpy(weights).to(x.dtype)
+    return (x.transpose(axis, -1) @ matrix).transpose(axis, -1)
+
+
+def _sizes(
+    input: Tensor, size: Any, scale_factor: Any, recompute: bool | None, mode: str
+) -> tuple[list[int], Sequence[float | None]]:
+    """The output's spatial shape, and the factors that were given (None: by the sizes)."""
+    rank = input.ndim - 2
+    if (size is None) == (scale_factor is None):
+        raise InvalidArgument(
+            "interpolate: "
+            + ("either" if size is None else "only one of")
+            + f" size or scale_factor should be defined, got size={size}, "
+            f"scale_factor={scale_factor}"
+        )
+    given = scale_factor if size is None else size
+    values = list(given) if isinstance(given, (tuple, list)) else [given] * rank
+    if len(values) != rank:
+        raise InvalidArgument(
+            f"interpolate: Input and output must have the same number of spatial dimensions, but "
+            f"got input with spatial dimensions of {list(input.shape[2:])} and {given}"
+        )
+    if size is not None:
+        if recompute:
+            raise InvalidArgument(
+                "interpolate: recompute_scale_factor is not meaningful with an explicit size."
+            )
+        return [int(v) for v in values], [None] * rank
+    counts = [math.floor(n * float(f)) for n, f in zip(input.shape[2:], values, strict=True)]
+    if recompute or mode == "area":
+        return counts, [None] * rank
+    return counts, [float(f) for f in values]
+
+
+def interpolate(
+    input: Tensor,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Tensor:
+    """The input resized to `size`, or by `scale_factor`.
+
+    Modes: nearest, nearest-exact and area for any rank, linear for signals, bilinear and bicubic
+    (both also with `antialias`) for images, trilinear for volumes. With `align_corners` the first
+    and last elements stay in place.
+
+    Shapes: (batch, channels, length), (..., height, width) or (..., depth, height, width).
+    Dtypes: floating point.
+    Errors: InvalidArgument for an unknown mode or one of another rank, and unless exactly one of
+    `size` and `scale_factor` is given.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.interpolate.html
+
+    >>> x = ad.tensor([[[1., 3.]]])
+    >>> ad.nn.functional.interpolate(x, scale_factor=2)
+    tensor([[[1., 1., 3., 3.]]])
+    >>> ad.nn.functional.interpolate(x, size=3, mode="linear", align_corners=True)
+    tensor([[[1., 2., 3.]]])
+    """
+    rank = input.ndim - 2
+    if mode != "area" and mode not in _MODES:
+        raise InvalidArgument(f"interpolate: unknown mode {mode!r}; use area, {', '.join(_MODES)}")
+    if rank not in ((1, 2, 3) if mode == "area" else _MODES[mode][1]):
+        raise Unsupported(
+            f"interpolate: Got {input.ndim}D input of shape {tuple(input.shape)}, which mode "
+            f"{mode!r} does not take; it needs batch, channels and the spatial dimensions"
+        )
+    if align_corners is not None and mode in ("nearest", "nearest-exact", "area"):
+        raise InvalidArgument(
+            "interpolate: align_corners option can only be set with the interpolating modes: "
+            f"linear | bilinear | bicubic | trilinear, got {mode!r}"
+        )
+    if antialias and mode not in ("bilinear", "bicubic"):
+        raise InvalidArgument(
+            f"interpolate: Anti-alias option is restricted to bilinear and bicubic modes, got "
+            f"{mode!r}"
+        )
+    counts, factors = _sizes(input, size, scale_factor, recompute_scale_factor, mode)
+    if min(counts) <= 0 or min(input.shape[2:]) <= 0:
+        raise ShapeError(
+            f"interpolate: Input and output sizes should be greater than 0, but got input of size "
+            f"{list(input.shape[2:])} and output of size {counts}"
+        )
+    if mode == "area":
+        return _AREA[rank - 1](input, counts)
+    align = bool(align_corners)
+    result: Any = input
+    if antialias:
+        a = -0.5 if mode == "bicubic" else None
+        for axis in reversed(range(2, input.ndim)):
+            result = _antialiased(result, axis, counts[axis - 2], factors[axis - 2], align, a)
+        return result  # type: ignore[no-any-return]
+    wide = np.float64 if input.dtype is dt.float64 else np.float32
+    make = _MODES[mode][0]
+    for axis in range(2, input.ndim):
+        count, factor = counts[axis - 2], factors[axis - 2]
+        n = input.shape[axis]
+        if count == n and factor is None:
+            continue
+        result = _resize(result, axis, make(n, count, factor, align, wide), factor)
+    return result.clone() if result is input else result  # type: ignore[no-any-return]
+
+
+def upsample(
+    input: Tensor,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+) -> Tensor:
+    """The old name of `interpolate`.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.upsample.html
+
+    >>> ad.nn.functional.interpolate(ad.zeros(1, 1, 2), scale_factor=2).shape
+    adjoint.Size([1, 1, 4])
+    """
+    warnings.warn(
+        "`nn.functional.upsample` is deprecated. Use `nn.functional.interpolate` instead.",
+        stacklevel=2,
+    )
+    return interpolate(input, size, scale_factor, mode, align_corners)
+
+
+def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """The old name of `interpolate` in mode nearest.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.upsample_nearest.html
+
+    >>> ad.nn.functional.interpolate(ad.zeros(1, 1, 2), scale_factor=2).shape
+    adjoint.Size([1, 1, 4])
+    """
+    warnings.warn(
+        "`nn.functional.upsample_nearest` is deprecated. Use `nn.functional.interpolate` instead.",
+        stacklevel=2,
+    )
+    return interpolate(input, size, scale_factor, mode="nearest")
+
+
+def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """The old name of `interpolate` in mode bilinear with aligned corners.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.upsample_bilinear.html
+
+    >>> x = ad.zeros(1, 1, 2, 2)
+    >>> ad.nn.functional.interpolate(x, size=3, mode="bilinear", align_corners=True).shape
+    adjoint.Size([1, 1, 3, 3])
+    """
+    warnings.warn(
+        "`nn.functional.upsample_bilinear` is deprecated. Use `nn.functional.interpolate` instead.",
+        stacklevel=2,
+    )
+    return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)

@@ -1,0 +1,119 @@
+"""Multi-head attention (Vaswani et al., 2017)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core.errors import InvalidArgument, ShapeError
+from ...ops.creation import empty
+from .. import functional as F  # noqa: N812 - the name everyone knows it by
+from .. import init
+from ..parameter import Parameter
+from .linear import Linear
+from .module import Module
+
+__all__ = ["MultiheadAttention"]
+
+
+class MultiheadAttention(Module):
+    """Attention in several heads, with its projections.
+
+    Shapes: query (L, N, E), key (S, N, kdim), value (S, N, vdim), batch first where asked, or
+    without N -> output like query, weights (N, L, S).
+    Errors: ShapeError where embed_dim is not divisible by num_heads.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.MultiheadAttention.html
+
+    >>> x = ad.zeros(5, 3, 8)
+    >>> y, weights = ad.nn.MultiheadAttention(8, 2)(x, x, x)
+    >>> y.shape, weights.shape
+    (adjoint.Size([5, 3, 8]), adjoint.Size([3, 5, 5]))
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        add_bias_kv: bool = False,
+        add_zero_attn: bool = False,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        batch_first: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        if embed_dim <= 0 or num_heads <= 0:
+            raise InvalidArgument(
+                f"MultiheadAttention: embed_dim and num_heads must be greater than 0, got "
+                f"{embed_dim} and {num_heads}"
+            )
+        if embed_dim % num_heads:
+            raise ShapeError(
+                f"MultiheadAttention: embed_dim must be divisible by num_heads, got {embed_dim} "
+                f"and {num_heads}"
+            )
+        self.embed_dim = embed_dim
+        self.kdim = embed_dim if kdim is None else kdim
+        self.vdim = embed_dim if vdim is None else vdim
+        self._qkv_same_embed_dim = self.kdim == embed_dim and self.vdim == embed_dim
+        self.num_heads = num_heads
+        self.dropout = dropout
+        self.batch_first = batch_first
+        self.head_dim = embed_dim // num_heads
+        self.add_zero_attn = add_zero_attn
+
+        def parameter(name: str, size: tuple[int, ...] | None) -> None:
+            made = None if size is None else Parameter(empty(size, device=device, dtype=dtype))
+            self.register_parameter(name, made)
+
+        same = self._qkv_same_embed_dim
+        parameter("q_proj_weight", None if same else (embed_dim, embed_dim))
+        parameter("k_proj_weight", None if same else (embed_dim, self.kdim))
+        parameter("v_proj_weight", None if same else (embed_dim, self.vdim))
+        parameter("in_proj_weight", (3 * embed_dim, embed_dim) if same else None)
+        parameter("in_proj_bias", (3 * embed_dim,) if bias else None)
+        self.out_proj = Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
+        parameter("bias_k", (1, 1, embed_dim) if add_bias_kv else None)
+        parameter("bias_v", (1, 1, embed_dim) if add_bias_kv else None)
+        self._reset_parameters()
+
+    def _reset_parameters(self) -> None:
+        for name in ("q_proj_weight", "k_proj_weight", "v_proj_weight", "in_proj_weight"):
+            weight = self._parameters[name]
+            if weight is not None:
+                init.xavier_uniform_(weight)
+        if self.in_proj_bias is not None:
+            init.constant_(self.in_proj_bias, 0.0)
+            init.constant_(self.out_proj.bias, 0.0)
+        for name in ("bias_k", "bias_v"):
+            if self._parameters[name] is not None:
+                init.xavier_normal_(self._parameters[name])
+
+    def forward(
+        self,
+        query: Any,
+        key: Any,
+        value: Any,
+        key_padding_mask: Any = None,
+        need_weights: bool = True,
+        attn_mask: Any = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Any, Any]:
+        """The attention output, and the weights (None unless `need_weights`)."""
+        swap = self.batch_first and query.ndim == 3
+        if swap:
+            query, key, value = (x.transpose(0, 1) for x in (query, key, value))
+        output, weights = F.multi_head_attention_forward(
+            query, key, value, self.embed_dim, self.num_heads, self.in_proj_weight,
+            self.in_proj_bias, self.bias_k, self.bias_v, self.add_zero_attn, self.dropout,
+            self.out_proj.weight, self.out_proj.bias, training=self.training,
+            key_padding_mask=key_padding_mask, need_weights=need_weights, attn_mask=attn_mask,
+            use_separate_proj_weight=not self._qkv_same_embed_dim,
+            q_proj_weight=self.q_proj_weight, k_proj_weight=self.k_proj_weight,
+            v_proj_weight=self.v_proj_weight, average_attn_weights=average_attn_weights,
+            is_causal=is_causal,
+        )  # fmt: skip
+        return (output.transpose(0, 1) if swap else output), weights

@@ -1,0 +1,34 @@
+"""ChannelShuffle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import functional as F  # noqa: N812 - the name everyone knows it by
+from .module import Module
+
+__all__ = ["ChannelShuffle"]
+
+
+class ChannelShuffle(Module):
+    """The channels of `groups` groups interleaved (Zhang et al., 2018).
+
+    Shapes: (batch, channels, ...) -> the same.
+    Errors: ShapeError where groups does not divide the channels.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.ChannelShuffle.html
+
+    >>> ad.nn.ChannelShuffle(2)(ad.arange(4.).reshape(1, 4, 1)).flatten()
+    tensor([0., 2., 1., 3.])
+    """
+
+    def __init__(self, groups: int) -> None:
+        super().__init__()
+        self.groups = groups
+
+    def forward(self, input: Any) -> Any:
+        """The input with its channels in another order."""
+        return F.channel_shuffle(input, self.groups)
+
+    def extra_repr(self) -> str:
+        """The number of groups."""
+        return f"groups={self.groups}"

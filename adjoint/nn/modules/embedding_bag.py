@@ -1,0 +1,134 @@
+"""EmbeddingBag."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import adjoint as ad
+
+from ...core.errors import InvalidArgument, ShapeError
+from .. import functional as F  # noqa: N812 - the name everyone knows it by
+from .. import init
+from ..parameter import Parameter
+from .module import Module
+
+__all__ = ["EmbeddingBag"]
+
+
+class EmbeddingBag(Module):
+    """The learned vectors of each bag of indices: their mean, sum or maximum.
+
+    Shapes: (bags, size), or (indices,) with offsets -> (bags, embedding_dim).
+    Errors: those of `functional.embedding_bag`.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.EmbeddingBag.html
+
+    >>> ad.nn.EmbeddingBag(10, 3)(ad.tensor([1, 2, 4]), ad.tensor([0, 2])).shape
+    adjoint.Size([2, 3])
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        mode: str = "mean",
+        sparse: bool = False,
+        _weight: Any = None,
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.num_embeddings = num_embeddings
+        self.embedding_dim = embedding_dim
+        self.max_norm = max_norm
+        self.norm_type = norm_type
+        self.scale_grad_by_freq = scale_grad_by_freq
+        if padding_idx is not None:
+            if not -num_embeddings <= padding_idx < num_embeddings:
+                raise InvalidArgument(
+                    f"padding_idx must be within num_embeddings={num_embeddings}, got {padding_idx}"
+                )
+            padding_idx %= num_embeddings
+        self.padding_idx = padding_idx
+        if _weight is None:
+            weight = ad.empty((num_embeddings, embedding_dim), device=device, dtype=dtype)
+            self.weight = Parameter(weight)
+            self.reset_parameters()
+        elif tuple(_weight.shape) != (num_embeddings, embedding_dim):
+            raise ShapeError(
+                f"Shape of weight {tuple(_weight.shape)} does not match num_embeddings="
+                f"{num_embeddings} and embedding_dim={embedding_dim}"
+            )
+        else:
+            self.weight = Parameter(_weight)
+        self.mode = mode
+        self.sparse = sparse
+        self.include_last_offset = include_last_offset
+
+    def reset_parameters(self) -> None:
+        """Draw new vectors from the standard normal distribution.
+
+        >>> ad.nn.EmbeddingBag(2, 2).reset_parameters()
+        """
+        init.normal_(self.weight)
+        if self.padding_idx is not None:
+            with ad.no_grad():
+                self.weight[self.padding_idx].fill_(0)
+
+    def forward(self, input: Any, offsets: Any = None, per_sample_weights: Any = None) -> Any:
+        """One vector for each bag."""
+        return F.embedding_bag(
+            input, self.weight, offsets, self.max_norm, self.norm_type, self.scale_grad_by_freq,
+            self.mode, self.sparse, per_sample_weights, self.include_last_offset, self.padding_idx,
+        )  # fmt: skip
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        embeddings: Any,
+        freeze: bool = True,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        mode: str = "mean",
+        sparse: bool = False,
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+    ) -> EmbeddingBag:
+        """An EmbeddingBag that shares the memory of a matrix of vectors, frozen unless told otherwise.
+
+        Errors: ShapeError for anything but a matrix.
+
+        >>> ad.nn.EmbeddingBag.from_pretrained(ad.ones(2, 3)).weight.requires_grad
+        False
+        """
+        if embeddings.ndim != 2:
+            raise ShapeError(
+                f"Embeddings parameter is expected to be 2-dimensional, got "
+                f"{tuple(embeddings.shape)}"
+            )
+        rows, columns = embeddings.shape
+        made = cls(
+            rows, columns, max_norm, norm_type, scale_grad_by_freq, mode, sparse,
+            _weight=embeddings, include_last_offset=include_last_offset, padding_idx=padding_idx,
+        )  # fmt: skip
+        made.weight.requires_grad_(not freeze)
+        return made
+
+    def extra_repr(self) -> str:
+        """The sizes, the mode and the settings that differ from the defaults."""
+        text = f"{self.num_embeddings}, {self.embedding_dim}"
+        if self.max_norm is not None:
+            text += f", max_norm={self.max_norm}"
+        if self.norm_type != 2:
+            text += f", norm_type={self.norm_type}"
+        if self.scale_grad_by_freq:
+            text += f", scale_grad_by_freq={self.scale_grad_by_freq}"
+        text += f", mode={self.mode!r}"
+        if self.padding_idx is not None:
+            text += f", padding_idx={self.padding_idx}"
+        return text

@@ -1,0 +1,82 @@
+"""Fold and Unfold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import functional as F  # noqa: N812 - the name everyone knows it by
+from .module import Module
+
+__all__ = ["Fold", "Unfold"]
+
+
+class Fold(Module):
+    """Windows added up to images: the transpose of Unfold.
+
+    Shapes: (batch, channels * kernel, windows) -> (batch, channels, *output_size).
+    Errors: ShapeError where the windows are not those of the output size.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Fold.html
+
+    >>> ad.nn.Fold((4, 5), (2, 2))(ad.zeros(1, 12, 12)).shape
+    adjoint.Size([1, 3, 4, 5])
+    """
+
+    def __init__(
+        self,
+        output_size: Any,
+        kernel_size: Any,
+        dilation: Any = 1,
+        padding: Any = 0,
+        stride: Any = 1,
+    ) -> None:
+        super().__init__()
+        self.output_size = output_size
+        self.kernel_size = kernel_size
+        self.dilation = dilation
+        self.padding = padding
+        self.stride = stride
+
+    def forward(self, input: Any) -> Any:
+        """The images."""
+        return F.fold(
+            input, self.output_size, self.kernel_size, self.dilation, self.padding, self.stride
+        )
+
+    def extra_repr(self) -> str:
+        """The geometry."""
+        return (
+            f"output_size={self.output_size}, kernel_size={self.kernel_size}, "
+            f"dilation={self.dilation}, padding={self.padding}, stride={self.stride}"
+        )
+
+
+class Unfold(Module):
+    """The windows of images, one column each.
+
+    Shapes: (batch, channels, height, width) -> (batch, channels * kernel, windows).
+    Errors: ShapeError where no window fits.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Unfold.html
+
+    >>> ad.nn.Unfold((2, 3))(ad.zeros(2, 5, 3, 4)).shape
+    adjoint.Size([2, 30, 4])
+    """
+
+    def __init__(
+        self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+    ) -> None:
+        super().__init__()
+        self.kernel_size = kernel_size
+        self.dilation = dilation
+        self.padding = padding
+        self.stride = stride
+
+    def forward(self, input: Any) -> Any:
+        """The windows."""
+        return F.unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)
+
+    def extra_repr(self) -> str:
+        """The geometry."""
+        return (
+            f"kernel_size={self.kernel_size}, dilation={self.dilation}, padding={self.padding}, "
+            f"stride={self.stride}"
+        )

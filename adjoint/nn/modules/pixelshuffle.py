@@ -1,0 +1,58 @@
+"""PixelShuffle and PixelUnshuffle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import functional as F  # noqa: N812 - the name everyone knows it by
+from .module import Module
+
+__all__ = ["PixelShuffle", "PixelUnshuffle"]
+
+
+class PixelShuffle(Module):
+    """Groups of upscale_factor**2 channels as the pixels of a larger image (Shi et al., 2016).
+
+    Shapes: (..., C r r, H, W) -> (..., C, H r, W r).
+    Errors: ShapeError where the channels are no multiple of r r.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.PixelShuffle.html
+
+    >>> ad.nn.PixelShuffle(3)(ad.zeros(1, 9, 4, 4)).shape
+    adjoint.Size([1, 1, 12, 12])
+    """
+
+    def __init__(self, upscale_factor: int) -> None:
+        super().__init__()
+        self.upscale_factor = upscale_factor
+
+    def forward(self, input: Any) -> Any:
+        """The larger image."""
+        return F.pixel_shuffle(input, self.upscale_factor)
+
+    def extra_repr(self) -> str:
+        """The factor."""
+        return f"upscale_factor={self.upscale_factor}"
+
+
+class PixelUnshuffle(Module):
+    """The reverse of PixelShuffle.
+
+    Shapes: (..., C, H r, W r) -> (..., C r r, H, W).
+    Errors: ShapeError where height or width is no multiple of r.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.PixelUnshuffle.html
+
+    >>> ad.nn.PixelUnshuffle(3)(ad.zeros(1, 1, 12, 12)).shape
+    adjoint.Size([1, 9, 4, 4])
+    """
+
+    def __init__(self, downscale_factor: int) -> None:
+        super().__init__()
+        self.downscale_factor = downscale_factor
+
+    def forward(self, input: Any) -> Any:
+        """The smaller image."""
+        return F.pixel_unshuffle(input, self.downscale_factor)
+
+    def extra_repr(self) -> str:
+        """The factor."""
+        return f"downscale_factor={self.downscale_factor}"

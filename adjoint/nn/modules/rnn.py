@@ -1,0 +1,471 @@
+"""Recurrent layers and cells: RNN, LSTM, GRU."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...core.errors import InvalidArgument, ShapeError
+from ...ops.creation import empty, zeros
+from ...ops.joining import cat, stack
+from .. import functional as F  # noqa: N812 - the name everyone knows it by
+from .. import init
+from ..parameter import Parameter
+from ..utils.rnn import PackedSequence
+from .module import Module
+
+__all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNBase", "RNNCell", "RNNCellBase"]
+
+State = tuple[Any, ...]  # (h,), for an LSTM (h, c)
+
+
+def _tanh_step(x: Any, state: State, weight: Any, bias: Any, projection: Any) -> State:
+    return ((x + F.linear(state[0], weight, bias)).tanh(),)
+
+
+def _relu_step(x: Any, state: State, weight: Any, bias: Any, projection: Any) -> State:
+    return (F.relu(x + F.linear(state[0], weight, bias)),)
+
+
+def _lstm_step(x: Any, state: State, weight: Any, bias: Any, projection: Any) -> State:
+    h, c = state
+    i, f, g, o = (x + F.linear(h, weight, bias)).chunk(4, -1)
+    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+    h = o.sigmoid() * c.tanh()
+    return (h if projection is None else F.linear(h, projection), c)
+
+
+def _gru_step(x: Any, state: State, weight: Any, bias: Any, projection: Any) -> State:
+    h = state[0]
+    xr, xz, xn = x.chunk(3, -1)
+    hr, hz, hn = F.linear(h, weight, bias).chunk(3, -1)
+    n = (xn + (xr + hr).sigmoid() * hn).tanh()
+    return (n + (xz + hz).sigmoid() * (h - n),)
+
+
+_STEPS: dict[str, tuple[Callable[..., State], int]] = {  # step, gates
+    "RNN_TANH": (_tanh_step, 1),
+    "RNN_RELU": (_relu_step, 1),
+    "LSTM": (_lstm_step, 4),
+    "GRU": (_gru_step, 3),
+}
+
+
+class RNNBase(Module):
+    """What RNN, LSTM and GRU share: parameters, layers, directions, packed sequences.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.RNNBase.html
+
+    >>> ad.nn.RNNBase("GRU", 2, 3).weight_ih_l0.shape
+    adjoint.Size([9, 2])
+    """
+
+    def __init__(
+        self,
+        mode: str,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        if not isinstance(hidden_size, int) or hidden_size <= 0:
+            raise InvalidArgument(
+                f"{mode}: hidden_size must be greater than zero, got {hidden_size}"
+            )
+        if num_layers <= 0:
+            raise InvalidArgument(f"{mode}: num_layers must be greater than zero, got {num_layers}")
+        if not 0 <= dropout <= 1:
+            raise InvalidArgument(
+                f"{mode}: dropout should be a number in range [0, 1] representing the probability "
+                f"of an element being zeroed, got {dropout}"
+            )
+        if proj_size and (mode != "LSTM" or not 0 < proj_size < hidden_size):
+            raise InvalidArgument(
+                f"{mode}: proj_size is for LSTM, between 0 and hidden_size, got {proj_size}"
+            )
+        self.mode = mode
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.num_layers = num_layers
+        self.bias = bias
+        self.batch_first = batch_first
+        self.dropout = float(dropout)
+        self.bidirectional = bidirectional
+        self.proj_size = proj_size
+        gates = _STEPS[mode][1] * hidden_size
+        output = proj_size or hidden_size
+        for layer in range(num_layers):
+            width = input_size if layer == 0 else output * self.num_directions
+            for suffix in self._suffixes(layer):
+                sizes = {"weight_ih": (gates, width), "weight_hh": (gates, output)}
+                if bias:
+                    sizes.update(bias_ih=(gates,), bias_hh=(gates,))
+                if proj_size:
+                    sizes.update(weight_hr=(proj_size, hidden_size))
+                for name, size in sizes.items():
+                    parameter = Parameter(empty(size, device=device, dtype=dtype))
+                    self.register_parameter(f"{name}_{suffix}", parameter)
+        self.reset_parameters()
+
+    @property
+    def num_directions(self) -> int:
+        """2 where bidirectional, else 1."""
+        return 2 if self.bidirectional else 1
+
+    def _suffixes(self, layer: int) -> list[str]:
+        return [f"l{layer}", f"l{layer}_reverse"][: self.num_directions]
+
+    @property
+    def all_weights(self) -> list[list[Any]]:
+        """The parameters of each layer and direction."""
+        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
+        return [
+            [self._parameters[f"{n}_{s}"] for n in names if f"{n}_{s}" in self._parameters]
+            for layer in range(self.num_layers)
+            for s in self._suffixes(layer)
+        ]
+
+    def reset_parameters(self) -> None:
+        """Draw new initial values: uniform within 1/sqrt(hidden_size)."""
+        bound = 1 / math.sqrt(self.hidden_size)
+        for parameter in self.parameters():
+            init.uniform_(parameter, -bound, bound)
+
+    def flatten_parameters(self) -> None:
+        """Nothing to do: parameters are used where they are."""
+
+    def forward(self, input: Any, hx: Any = None) -> Any:
+        """The outputs of all steps, and the final state of every layer and direction.
+
+        Shapes: (time, batch, input_size), (batch, time, input_size) where `batch_first`,
+        (time, input_size), or a PackedSequence.
+        """
+        packed = isinstance(input, PackedSequence)
+        if packed:
+            data, sizes = input.data, [int(n) for n in input.batch_sizes]
+            batched = True
+        else:
+            if input.ndim not in (2, 3):
+                raise ShapeError(
+                    f"{self.mode}: Expected input to be 2D or 3D, got {input.ndim}D instead"
+                )
+            batched = input.ndim == 3
+            x = input if batched else input.unsqueeze(1)
+            if batched and self.batch_first:
+                x = x.transpose(0, 1)
+            sizes = [x.shape[1]] * x.shape[0]
+            data = x.reshape(-1, x.shape[2])
+        if data.shape[-1] != self.input_size:
+            raise ShapeError(
+                f"{self.mode}: input.size(-1) must be equal to input_size. Expected "
+                f"{self.input_size}, got {data.shape[-1]}"
+            )
+        order = input.sorted_indices if packed else None
+        states = self._initial(hx, data, sizes[0] if sizes else x.shape[1], batched, order)
+        finals: list[State] = []
+        for layer in range(self.num_layers):
+            outputs = []
+            for direction, suffix in enumerate(self._suffixes(layer)):
+                place = layer * self.num_directions + direction
+                state = tuple(s[place] for s in states)
+                output, final = self._run(data, sizes, state, suffix, reverse=bool(direction))
+                outputs.append(output)
+                finals.append(final)
+            data = outputs[0] if len(outputs) == 1 else cat(outputs, -1)
+            if self.dropout and layer < self.num_layers - 1:
+                data = F.dropout(data, self.dropout, self.training)
+        last = [stack(parts) for parts in zip(*finals, strict=True)]
+        if packed:
+            if order is not None:
+                last = [h.index_select(1, input.unsorted_indices) for h in last]
+            result: Any = PackedSequence(
+                data, input.batch_sizes, input.sorted_indices, input.unsorted_indices
+            )
+        else:
+            result = data.reshape(x.shape[0], x.shape[1], -1)
+            if not batched:
+                result = result.squeeze(1)
+            elif self.batch_first:
+                result = result.transpose(0, 1)
+        if not batched:
+            last = [h.squeeze(1) for h in last]
+        return result, (tuple(last) if self.mode == "LSTM" else last[0])
+
+    def _initial(self, hx: Any, data: Any, batch: int, batched: bool, order: Any) -> State:
+        rows = self.num_layers * self.num_directions
+        widths = [self.proj_size or self.hidden_size]
+        if self.mode == "LSTM":
+            widths.append(self.hidden_size)
+        if hx is None:
+            return tuple(zeros(rows, batch, w, dtype=data.dtype) for w in widths)
+        given = tuple(hx) if self.mode == "LSTM" else (hx,)
+        if not batched:
+            given = tuple(h.unsqueeze(1) for h in given)
+        for h, width in zip(given, widths, strict=True):
+            if tuple(h.shape) != (rows, batch, width):
+                raise ShapeError(
+                    f"{self.mode}: Expected hidden size {(rows, batch, width)}, got {list(h.shape)}"
+                )
+        return given if order is None else tuple(h.index_select(1, order) for h in given)
+
+    def _run(
+        self, data: Any, sizes: Sequence[int], state: State, suffix: str, reverse: bool
+    ) -> tuple[Any, State]:
+        """One layer in one direction over `data`, of which `sizes[t]` rows belong to step t."""
+        take = self._parameters.get
+        weight, bias = take(f"weight_hh_{suffix}"), take(f"bias_hh_{suffix}")
+        projection = take(f"weight_hr_{suffix}")
+        step = _STEPS[self.mode][0]
+        inputs = F.linear(data, take(f"weight_ih_{suffix}"), take(f"bias_ih_{suffix}")).split(
+            list(sizes)
+        )
+        outputs: list[Any] = [None] * len(sizes)
+        initial, finished = state, []
+        count = sizes[-1] if reverse else sizes[0]
+        state = tuple(s[:count] for s in initial) if count != sizes[0] else initial
+        for t in reversed(range(len(sizes))) if reverse else range(len(sizes)):
+            if sizes[t] < count:  # forward: the shortest sequences have ended
+                finished.append(tuple(s[sizes[t] :] for s in state))
+                state = tuple(s[: sizes[t]] for s in state)
+            elif sizes[t] > count:  # backward: the shorter sequences begin
+                begun = [i[count : sizes[t]] for i in initial]
+                state = tuple(cat([s, b]) for s, b in zip(state, begun, strict=True))
+            count = sizes[t]
+            state = step(inputs[t], state, weight, bias, projection)
+            outputs[t] = state[0]
+        finished.append(state)
+        if len(finished) > 1:
+            state = tuple(cat(list(parts)) for parts in zip(*reversed(finished), strict=True))
+        return cat(outputs), state
+
+    def extra_repr(self) -> str:
+        """The sizes, and what differs from the defaults."""
+        text = f"{self.input_size}, {self.hidden_size}"
+        for name, default in (
+            ("proj_size", 0), ("num_layers", 1), ("bias", True), ("batch_first", False),
+            ("dropout", 0.0), ("bidirectional", False),
+        ):  # fmt: skip
+            if getattr(self, name) != default:
+                text += f", {name}={getattr(self, name)}"
+        return text
+
+
+class RNN(RNNBase):
+    """Elman's recurrent layers: h' = tanh(W x + b + W' h + b') (or relu).
+
+    Shapes: (time, batch, input_size) -> (time, batch, hidden_size) and the final state.
+    Errors: ShapeError for an input or state of other sizes.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.RNN.html
+
+    >>> output, h = ad.nn.RNN(4, 8)(ad.zeros(5, 3, 4))
+    >>> output.shape, h.shape
+    (adjoint.Size([5, 3, 8]), adjoint.Size([1, 3, 8]))
+    """
+
+    def __init__(self, *args: Any, nonlinearity: str = "tanh", **kwargs: Any) -> None:
+        if len(args) > 3 and isinstance(args[3], str):
+            nonlinearity, args = args[3], (*args[:3], *args[4:])
+        if nonlinearity not in ("tanh", "relu"):
+            raise InvalidArgument(
+                f"RNN: Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'."
+            )
+        super().__init__(f"RNN_{nonlinearity.upper()}", *args, **kwargs)
+        self.nonlinearity = nonlinearity
+
+
+class LSTM(RNNBase):
+    """Long short-term memory (Hochreiter and Schmidhuber, 1997), with optional projections.
+
+    Shapes: (time, batch, input_size) -> (time, batch, hidden_size) and the final (h, c).
+    Errors: ShapeError for an input or state of other sizes.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTM.html
+
+    >>> output, (h, c) = ad.nn.LSTM(4, 8, bidirectional=True)(ad.zeros(5, 3, 4))
+    >>> output.shape, c.shape
+    (adjoint.Size([5, 3, 16]), adjoint.Size([2, 3, 8]))
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__("LSTM", *args, **kwargs)
+
+
+class GRU(RNNBase):
+    """Gated recurrent units (Cho et al., 2014).
+
+    Shapes: (time, batch, input_size) -> (time, batch, hidden_size) and the final state.
+    Errors: ShapeError for an input or state of other sizes.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.GRU.html
+
+    >>> output, h = ad.nn.GRU(4, 8, batch_first=True)(ad.zeros(3, 5, 4))
+    >>> output.shape, h.shape
+    (adjoint.Size([3, 5, 8]), adjoint.Size([1, 3, 8]))
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__("GRU", *args, **kwargs)
+
+
+class RNNCellBase(Module):
+    """What the cells share: parameters and the check of shapes.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.RNNCell.html
+
+    >>> ad.nn.RNNCellBase(2, 3, True, 4).weight_ih.shape
+    adjoint.Size([12, 2])
+    """
+
+    mode = "RNN_TANH"
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool,
+        num_chunks: int,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.bias = bias
+        rows = num_chunks * hidden_size
+        for name, size in {
+            "weight_ih": (rows, input_size),
+            "weight_hh": (rows, hidden_size),
+            "bias_ih": (rows,) if bias else None,
+            "bias_hh": (rows,) if bias else None,
+        }.items():
+            made = None if size is None else Parameter(empty(size, device=device, dtype=dtype))
+            self.register_parameter(name, made)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new initial values: uniform within 1/sqrt(hidden_size)."""
+        bound = 1 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0.0
+        for parameter in self.parameters():
+            init.uniform_(parameter, -bound, bound)
+
+    def _step(self, input: Any, state: Any, count: int) -> State:
+        name = type(self).__name__
+        if input.ndim not in (1, 2):
+            raise ShapeError(f"{name}: Expected input to be 1D or 2D, got {input.ndim}D instead")
+        if input.shape[-1] != self.input_size:
+            raise ShapeError(
+                f"{name}: input has inconsistent input_size: got {input.shape[-1]} expected "
+                f"{self.input_size}"
+            )
+        shape = (*input.shape[:-1], self.hidden_size)
+        if state is None:
+            state = tuple(zeros(shape, dtype=input.dtype) for _ in range(count))
+        for h in state:
+            if tuple(h.shape) != shape:
+                raise ShapeError(
+                    f"{name}: hidden state has shape {tuple(h.shape)}, expected {shape}"
+                )
+        x = F.linear(input, self.weight_ih, self.bias_ih)
+        return _STEPS[self.mode][0](x, state, self.weight_hh, self.bias_hh, None)
+
+    def extra_repr(self) -> str:
+        """The sizes, and what differs from the defaults."""
+        text = f"{self.input_size}, {self.hidden_size}"
+        if not self.bias:
+            text += ", bias=False"
+        nonlinearity = getattr(self, "nonlinearity", "tanh")
+        return text if nonlinearity == "tanh" else f"{text}, nonlinearity={nonlinearity}"
+
+
+class RNNCell(RNNCellBase):
+    """One step of an Elman RNN.
+
+    Shapes: (batch, input_size), (batch, hidden_size) -> (batch, hidden_size).
+    Errors: ShapeError for other sizes.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.RNNCell.html
+
+    >>> ad.nn.RNNCell(4, 8)(ad.zeros(3, 4)).shape
+    adjoint.Size([3, 8])
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        nonlinearity: str = "tanh",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias, 1, device, dtype)
+        self.nonlinearity = nonlinearity
+
+    def forward(self, input: Any, hx: Any = None) -> Any:
+        """The next state."""
+        if self.nonlinearity not in ("tanh", "relu"):
+            raise InvalidArgument(f"RNNCell: Unknown nonlinearity: {self.nonlinearity}")
+        self.mode = f"RNN_{self.nonlinearity.upper()}"
+        return self._step(input, None if hx is None else (hx,), 1)[0]
+
+
+class LSTMCell(RNNCellBase):
+    """One step of an LSTM.
+
+    Shapes: (batch, input_size) and two of (batch, hidden_size) -> two of (batch, hidden_size).
+    Errors: ShapeError for other sizes.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTMCell.html
+
+    >>> h, c = ad.nn.LSTMCell(4, 8)(ad.zeros(3, 4))
+    >>> h.shape
+    adjoint.Size([3, 8])
+    """
+
+    mode = "LSTM"
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias, 4, device, dtype)
+
+    def forward(self, input: Any, hx: Any = None) -> Any:
+        """The next (h, c)."""
+        return self._step(input, hx, 2)
+
+
+class GRUCell(RNNCellBase):
+    """One step of a GRU.
+
+    Shapes: (batch, input_size), (batch, hidden_size) -> (batch, hidden_size).
+    Errors: ShapeError for other sizes.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.GRUCell.html
+
+    >>> ad.nn.GRUCell(4, 8)(ad.zeros(3, 4)).shape
+    adjoint.Size([3, 8])
+    """
+
+    mode = "GRU"
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias, 3, device, dtype)
+
+    def forward(self, input: Any, hx: Any = None) -> Any:
+        """The next state."""
+        return self._step(input, None if hx is None else (hx,), 1)[0]

@@ -1,0 +1,227 @@
+"""Sequences of different lengths in one tensor: packed (no padding computed) and padded.
+
+Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.rnn.PackedSequence.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ...core import dtype as dt
+from ...core.errors import InvalidArgument, ShapeError
+from ...ops.creation import full, tensor
+from ...ops.joining import cat, stack
+from ...tensor import Tensor
+
+__all__ = [
+    "PackedSequence", "invert_permutation", "pack_padded_sequence", "pack_sequence",
+    "pad_packed_sequence", "pad_sequence", "unpack_sequence", "unpad_sequence",
+]  # fmt: skip
+
+
+class _Packed(NamedTuple):
+    data: Any
+    batch_sizes: Any
+    sorted_indices: Any = None
+    unsorted_indices: Any = None
+
+
+class PackedSequence(_Packed):
+    """Sequences sorted by length, stored step by step: `batch_sizes[t]` rows belong to step t.
+
+    Made by `pack_padded_sequence` or `pack_sequence`; recurrent layers take and return it.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.rnn.PackedSequence.html
+
+    >>> from adjoint.nn.utils.rnn import pack_sequence
+    >>> pack_sequence([ad.tensor([1., 2.]), ad.tensor([3.])]).batch_sizes
+    tensor([2, 1])
+    """
+
+    __slots__ = ()
+
+    def __new__(
+        cls, data: Any, batch_sizes: Any, sorted_indices: Any = None, unsorted_indices: Any = None
+    ) -> PackedSequence:
+        """See the class; either permutation is derived from the other."""
+        if unsorted_indices is None and sorted_indices is not None:
+            unsorted_indices = invert_permutation(sorted_indices)
+        if int(batch_sizes.sum()) != data.shape[0]:
+            raise ShapeError(
+                f"PackedSequence: batch_sizes sum to {int(batch_sizes.sum())}, but data has "
+                f"{data.shape[0]} rows; use pack_padded_sequence to make one"
+            )
+        return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
+
+    def to(self, *args: Any, **kwargs: Any) -> PackedSequence:
+        """The same sequences with converted data."""
+        return self._replace(data=self.data.to(*args, **kwargs))
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether the data lives on a CUDA device."""
+        return bool(self.data.is_cuda)
+
+
+def invert_permutation(permutation: Any) -> Any:
+    """The permutation that undoes `permutation`; None for None.
+
+    >>> from adjoint.nn.utils.rnn import invert_permutation
+    >>> invert_permutation(ad.tensor([2, 0, 1]))
+    tensor([1, 2, 0])
+    """
+    return None if permutation is None else permutation.argsort()
+
+
+def pack_padded_sequence(
+    input: Tensor, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True
+) -> PackedSequence:
+    """Pack padded sequences, leaving out the padding.
+
+    Shapes: `input` is (time, batch, ...), or (batch, time, ...) where `batch_first`.
+    Errors: InvalidArgument for lengths that are not positive, too long, or not sorted where
+    `enforce_sorted`.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.rnn.pack_padded_sequence.html
+
+    >>> from adjoint.nn.utils.rnn import pack_padded_sequence
+    >>> padded = ad.tensor([[1., 2.], [3., 0.]])
+    >>> pack_padded_sequence(padded, [2, 1], batch_first=True).data
+    tensor([1., 3., 2.])
+    """
+    sizes = [int(n) for n in lengths]
+    if batch_first:
+        input = input.transpose(0, 1)
+    steps, batch = input.shape[:2]
+    if len(sizes) != batch:
+        raise InvalidArgument(
+            f"pack_padded_sequence: Expected `len(lengths)` to be equal to batch_size, but got "
+            f"{len(sizes)} (batch_size={batch}); is batch_first right?"
+        )
+    if min(sizes) <= 0 or max(sizes) > steps:
+        raise InvalidArgument(
+            f"pack_padded_sequence: Length of all samples has to be greater than 0 and at most "
+            f"{steps}, got {sizes}"
+        )
+    order = None
+    if not enforce_sorted:
+        places = sorted(range(batch), key=lambda i: -sizes[i])
+        order = tensor(places)
+        sizes = [sizes[i] for i in places]
+        input = input.index_select(1, order)
+    elif any(a < b for a, b in zip(sizes, sizes[1:], strict=False)):
+        raise InvalidArgument(
+            f"pack_padded_sequence: `lengths` array must be sorted in decreasing order when "
+            f"`enforce_sorted` is True, got {sizes}; pass enforce_sorted=False"
+        )
+    batch_sizes = [sum(n > t for n in sizes) for t in range(sizes[0])]
+    data = cat([input[t, :count] for t, count in enumerate(batch_sizes)])
+    return PackedSequence(data, tensor(batch_sizes), order)
+
+
+def pad_packed_sequence(
+    sequence: PackedSequence,
+    batch_first: bool = False,
+    padding_value: float = 0.0,
+    total_length: int | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The padded tensor and the lengths of a packed sequence.
+
+    Shapes: (time, batch, ...), or (batch, time, ...) where `batch_first`.
+    Errors: InvalidArgument where `total_length` is shorter than the longest sequence.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.rnn.pad_packed_sequence.html
+
+    >>> from adjoint.nn.utils.rnn import pack_sequence, pad_packed_sequence
+    >>> packed = pack_sequence([ad.tensor([1., 2.]), ad.tensor([3.])])
+    >>> pad_packed_sequence(packed, batch_first=True)
+    (tensor([[1., 2.],
+            [3., 0.]]), tensor([2, 1]))
+    """
+    counts = [int(n) for n in sequence.batch_sizes]
+    if total_length is not None and total_length < len(counts):
+        raise InvalidArgument(
+            f"pad_packed_sequence: Expected total_length to be at least the length of the longest "
+            f"sequence in input, but got total_length={total_length} and max sequence length "
+            f"being {len(counts)}"
+        )
+    steps = []
+    for rows in sequence.data.split(counts):
+        missing = counts[0] - rows.shape[0]
+        if missing:
+            rows = cat([rows, rows.new_full((missing, *rows.shape[1:]), padding_value)])
+        steps.append(rows)
+    for _ in range((total_length or len(counts)) - len(counts)):
+        steps.append(full(steps[0].shape, padding_value, dtype=sequence.data.dtype))
+    padded = stack(steps)
+    lengths = tensor([sum(n > i for n in counts) for i in range(counts[0])], dtype=dt.int64)
+    if sequence.unsorted_indices is not None:
+        padded = padded.index_select(1, sequence.unsorted_indices)
+        lengths = lengths[sequence.unsorted_indices]
+    return (padded.transpose(0, 1) if batch_first else padded), lengths
+
+
+def pad_sequence(
+    sequences: Sequence[Tensor],
+    batch_first: bool = False,
+    padding_value: float = 0.0,
+    padding_side: str = "right",
+) -> Tensor:
+    """Sequences of different lengths as one tensor, padded at the end (or the start).
+
+    Shapes: each is (time, ...); the result (longest, batch, ...), or batch first.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.rnn.pad_sequence.html
+
+    >>> from adjoint.nn.utils.rnn import pad_sequence
+    >>> pad_sequence([ad.tensor([1, 2]), ad.tensor([3])], batch_first=True)
+    tensor([[1, 2],
+            [3, 0]])
+    """
+    longest = max(s.shape[0] for s in sequences)
+    padded = []
+    for s in sequences:
+        missing = longest - s.shape[0]
+        if missing:
+            filler = s.new_full((missing, *s.shape[1:]), padding_value)
+            s = cat([s, filler] if padding_side == "right" else [filler, s])
+        padded.append(s)
+    return stack(padded, dim=0 if batch_first else 1)
+
+
+def unpad_sequence(padded_sequences: Tensor, lengths: Any, batch_first: bool = False) -> list[Any]:
+    """The sequences of a padded tensor, each of its own length.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.rnn.unpad_sequence.html
+
+    >>> from adjoint.nn.utils.rnn import unpad_sequence
+    >>> unpad_sequence(ad.tensor([[1, 2], [3, 0]]), [2, 1], batch_first=True)
+    [tensor([1, 2]), tensor([3])]
+    """
+    if not batch_first:
+        padded_sequences = padded_sequences.transpose(0, 1)
+    return [padded_sequences[i, : int(n)] for i, n in enumerate(lengths)]
+
+
+def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:
+    """Pack sequences of different lengths.
+
+    Errors: InvalidArgument where they are not sorted by decreasing length and `enforce_sorted`.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.rnn.pack_sequence.html
+
+    >>> from adjoint.nn.utils.rnn import pack_sequence
+    >>> pack_sequence([ad.tensor([1, 2]), ad.tensor([3])]).data
+    tensor([1, 3, 2])
+    """
+    lengths = [s.shape[0] for s in sequences]
+    return pack_padded_sequence(pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted)
+
+
+def unpack_sequence(packed_sequences: PackedSequence) -> list[Any]:
+    """The sequences of a packed one, each of its own length.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.rnn.unpack_sequence.html
+
+    >>> from adjoint.nn.utils.rnn import pack_sequence, unpack_sequence
+    >>> unpack_sequence(pack_sequence([ad.tensor([1, 2]), ad.tensor([3])]))
+    [tensor([1, 2]), tensor([3])]
+    """
+    padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
+    return unpad_sequence(padded, lengths, batch_first=True)
