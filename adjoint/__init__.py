@@ -2,7 +2,7 @@
 
 from .tensor import *  # first: `tensor` below is the function, not this module  # isort: skip
 
-from . import autograd, fft, linalg, random
+from . import accelerator, autograd, backends, cuda, fft, linalg, random, version
 from .autograd.gradients import *
 from .autograd.modes import *
 from .core.device import *
@@ -12,13 +12,14 @@ from .core.spec import Size
 from .ops.activation import *
 from .ops.arranging import *
 from .ops.complex import *
-from .ops.composite import *
 from .ops.conversion import *
 from .ops.convolution import *
 from .ops.counting import *
 from .ops.creation import *
 from .ops.elementwise import *
 from .ops.extrema import *
+from .ops.gamma_draws import *
+from .ops.incomplete import *
 from .ops.indexing import *
 from .ops.joining import *
 from .ops.linalg import *
@@ -36,12 +37,12 @@ from .ops.slicing import *
 from .ops.sort import *
 from .ops.statistics import *
 from .printing import *
+from .threads import *
 
 from . import data, io, nn, optim, utils  # isort: skip - they use all of the above
-from .io import load, save  # isort: skip
+from .io import load as load, save as save  # isort: skip
 
 from .core.dtype import bool_ as bool, float_ as float, int_ as int  # isort: skip
 
 from . import testing  # isort: skip
-
-__version__ = "0.1.0"
+from .version import __version__ as __version__

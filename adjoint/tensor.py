@@ -21,7 +21,6 @@ from .ops import (  # all of them: importing a family declares its methods
     activation,
     arranging,
     complex as complex_ops,
-    composite,
     conversion,
     convolution,
     counting,
@@ -792,7 +791,7 @@ tape.connect(Tensor)
 inplace.attach(Tensor)
 creation.wrap = _fresh
 _FAMILIES = (
-    activation, arranging, complex_ops, composite, conversion, convolution, counting, creation, ew,
+    activation, arranging, complex_ops, conversion, convolution, counting, creation, ew,
     extrema, fft, indexing, joining, linalg, matmul, memory, movement, quantiles, random, ranges,
     reduction, scan, scatter, slicing, sort, statistics,
 )  # fmt: skip

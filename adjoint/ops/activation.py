@@ -745,6 +745,10 @@ def _inplace(function: Any) -> Any:
     Shape: any.
     Errors: those of `{function.__name__}`; AutogradError for a leaf that requires grad.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.{name}.html
+
+    >>> x = ad.tensor([-1.0, 2.0])
+    >>> ad.{name}(x{", 0.0, 0.0" if name == "threshold_" else ""}) is x
+    True
     """
     return change
 

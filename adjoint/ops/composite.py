@@ -1,5 +1,0 @@
-"""Other compositions of primitives."""
-
-from __future__ import annotations
-
-__all__: list[str] = []
