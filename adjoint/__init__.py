@@ -18,8 +18,6 @@ from .ops.counting import *
 from .ops.creation import *
 from .ops.elementwise import *
 from .ops.extrema import *
-from .ops.gamma_draws import *
-from .ops.incomplete import *
 from .ops.indexing import *
 from .ops.joining import *
 from .ops.linalg import *

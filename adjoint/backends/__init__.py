@@ -1,1 +1,11 @@
-"""Array backends: namespaces in the shape of the Python array API standard, plus a few extras."""
+"""Array backends: namespaces in the shape of the Python array API standard, plus a few extras.
+
+Beside them, PyTorch's names for asking about libraries: `adjoint.backends.cudnn` and its like.
+"""
+
+from . import cuda as cuda
+from . import cudnn as cudnn
+from . import mkl as mkl
+from . import mkldnn as mkldnn
+from . import mps as mps
+from . import openmp as openmp

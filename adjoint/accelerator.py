@@ -1,0 +1,91 @@
+"""The machine's accelerator, whatever its make: none that adjoint can use yet.
+
+Source: https://docs.pytorch.org/docs/stable/accelerator.html
+
+>>> device = ad.accelerator.current_accelerator() or "cpu"
+>>> device
+'cpu'
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import cuda
+from .core.device import device as Device  # noqa: N812 - the parameters here are called device
+from .core.errors import DeviceError
+
+__all__ = [
+    "current_accelerator", "current_device_index", "current_stream", "device_count", "empty_cache",
+    "is_available", "set_device_index", "set_stream", "synchronize",
+]  # fmt: skip
+
+
+def is_available() -> bool:
+    """Whether there is an accelerator that tensors can live on."""
+    return cuda.is_available()
+
+
+def device_count() -> int:
+    """How many devices the accelerator has."""
+    return cuda.device_count()
+
+
+def current_accelerator(check_available: bool = False) -> Device | None:
+    """The accelerator's device, or None where there is none."""
+    return Device("cuda") if cuda.is_available() else None
+
+
+def _no_device(name: str) -> DeviceError:
+    return DeviceError(
+        f"accelerator.{name}: Cannot access accelerator device when none is available; ask "
+        "adjoint.accelerator.is_available() first"
+    )
+
+
+def current_device_index() -> int:
+    """The number of the current device.
+
+    Errors: DeviceError where there is no accelerator.
+    """
+    raise _no_device("current_device_index")
+
+
+def set_device_index(device: Any) -> None:
+    """Make a device the current one.
+
+    Errors: DeviceError where there is no accelerator.
+    """
+    raise _no_device("set_device_index")
+
+
+def current_stream(device: Any = None) -> Any:
+    """The stream that work is queued on.
+
+    Errors: DeviceError where there is no accelerator.
+    """
+    raise _no_device("current_stream")
+
+
+def set_stream(stream: Any) -> None:
+    """Queue work on another stream.
+
+    Errors: DeviceError where there is no accelerator.
+    """
+    raise _no_device("set_stream")
+
+
+def synchronize(device: Any = None) -> None:
+    """Wait until a device has done all its work.
+
+    Errors: DeviceError where there is no accelerator.
+    """
+    raise _no_device("synchronize")
+
+
+def empty_cache() -> None:
+    """Give cached memory of the devices back.
+
+    Errors: DeviceError where there is no accelerator.
+    """
+    raise _no_device("empty_cache")

@@ -1,0 +1,184 @@
+"""Threads and other ways of computing: what a program may ask for, and what it gets.
+
+Matrix products run on the threads of NumPy's BLAS library; everything else runs on the caller's.
+
+Source: https://docs.pytorch.org/docs/stable/torch.html#parallelism
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import warnings
+from typing import Any
+
+import numpy as np
+
+from .core.errors import InvalidArgument, InvalidType
+
+__all__ = [
+    "are_deterministic_algorithms_enabled", "get_float32_matmul_precision",
+    "get_num_interop_threads", "get_num_threads", "set_float32_matmul_precision",
+    "set_flush_denormal", "set_num_interop_threads", "set_num_threads",
+    "use_deterministic_algorithms",
+]  # fmt: skip
+
+_PREFIXES = ("scipy_openblas_", "openblas_")
+_SUFFIXES = ("64_", "_64", "")
+
+
+@functools.cache
+def _blas(action: str) -> Any:
+    """NumPy's OpenBLAS function that gets or sets the number of threads; None if it is not there.
+
+    NumPy's extension links the library, so its handle finds the library's symbols.
+    """
+    try:
+        library = ctypes.CDLL(np._core._multiarray_umath.__file__)  # type: ignore[attr-defined]
+    except (AttributeError, OSError):
+        return None
+    for prefix in _PREFIXES:
+        for suffix in _SUFFIXES:
+            function = getattr(library, f"{prefix}{action}_num_threads{suffix}", None)
+            if function is not None:
+                return function
+    return None
+
+
+def get_num_threads() -> int:
+    """How many threads matrix products run on.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.get_num_threads.html
+
+    >>> ad.get_num_threads() >= 1
+    True
+    """
+    get = _blas("get")
+    if get is not None:
+        return int(get())
+    limit = os.environ.get("OMP_NUM_THREADS", "")
+    if limit.isdecimal():
+        return max(1, int(limit))
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return usable or 1
+
+
+def set_num_threads(num: int) -> None:
+    """Set how many threads matrix products run on.
+
+    Where NumPy's BLAS library is not OpenBLAS, this changes nothing and warns.
+
+    Errors: InvalidType unless `num` is an int; InvalidArgument unless it is positive.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.set_num_threads.html
+
+    >>> before = ad.get_num_threads()
+    >>> ad.set_num_threads(1)
+    >>> ad.get_num_threads()
+    1
+    >>> ad.set_num_threads(before)
+    """
+    _assert_count("set_num_threads", num)
+    set_ = _blas("set")
+    if set_ is None:
+        warnings.warn(
+            "set_num_threads: NumPy's BLAS library offers no way to set its threads; set "
+            "OMP_NUM_THREADS before Python starts",
+            stacklevel=2,
+        )
+        return
+    set_(ctypes.c_int(num))
+
+
+def _assert_count(name: str, num: Any) -> None:
+    if not isinstance(num, int) or isinstance(num, bool):
+        raise InvalidType(f"{name} expects an int, but got {type(num).__name__}")
+    if num < 1:
+        raise InvalidArgument(f"{name} expects a positive integer, but got {num}")
+
+
+def get_num_interop_threads() -> int:
+    """How many operations run at the same time: one.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.get_num_interop_threads.html
+
+    >>> ad.get_num_interop_threads()
+    1
+    """
+    return 1
+
+
+def set_num_interop_threads(num: int) -> None:
+    """Accepted for PyTorch programs; operations run one after another all the same.
+
+    Errors: InvalidType unless `num` is an int; InvalidArgument unless it is positive.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.set_num_interop_threads.html
+
+    >>> ad.set_num_interop_threads(2)
+    """
+    _assert_count("set_num_interop_threads", num)
+
+
+def set_flush_denormal(mode: bool) -> bool:
+    """Whether tiny numbers can be made zero for speed: False, they are always kept.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.set_flush_denormal.html
+
+    >>> ad.set_flush_denormal(True)
+    False
+    """
+    return False
+
+
+class _Wishes:
+    """What programs have asked for and may ask back; no computation depends on it."""
+
+    deterministic = False
+    precision = "highest"
+
+
+def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
+    """Ask that the same program gives the same bits; every operation does so anyway.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.use_deterministic_algorithms.html
+
+    >>> ad.use_deterministic_algorithms(False)
+    """
+    _Wishes.deterministic = bool(mode)
+
+
+def are_deterministic_algorithms_enabled() -> bool:
+    """What `use_deterministic_algorithms` was last given.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.are_deterministic_algorithms_enabled.html
+
+    >>> ad.are_deterministic_algorithms_enabled()
+    False
+    """
+    return _Wishes.deterministic
+
+
+def set_float32_matmul_precision(precision: str) -> None:
+    """Permit less exact float32 matrix products; they are computed in full float32 all the same.
+
+    Errors: InvalidArgument unless it is "highest", "high" or "medium".
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.set_float32_matmul_precision.html
+
+    >>> ad.set_float32_matmul_precision("highest")
+    """
+    if precision not in ("highest", "high", "medium"):
+        raise InvalidArgument(
+            f"set_float32_matmul_precision: {precision!r} is not one of 'highest', 'high', 'medium'"
+        )
+    _Wishes.precision = precision
+
+
+def get_float32_matmul_precision() -> str:
+    """What `set_float32_matmul_precision` was last given.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.get_float32_matmul_precision.html
+
+    >>> ad.get_float32_matmul_precision()
+    'highest'
+    """
+    return _Wishes.precision
