@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import adjoint as ad
-
+from ..autograd.modes import no_grad
+from ..ops.creation import full_like
 from .elementwise import ElementwiseOptimizer, new_scalar
-from .optimizer import as_float, assert_options
+from .optimizer import as_float, assert_implementation, assert_options
 
 __all__ = ["Adagrad"]
 
@@ -48,6 +48,7 @@ class Adagrad(ElementwiseOptimizer):
             initial_accumulator_value=initial_accumulator_value,
             eps=eps,
         )
+        assert_implementation(foreach, fused, differentiable)
         defaults = {
             "lr": lr,
             "lr_decay": lr_decay,
@@ -68,8 +69,8 @@ class Adagrad(ElementwiseOptimizer):
         """The sum begins with `initial_accumulator_value`."""
         start = group["initial_accumulator_value"]
         value = complex(start, start) if p.is_complex() else start
-        with ad.no_grad():
-            return {"step": new_scalar(0.0), "sum": ad.full_like(p, value)}
+        with no_grad():
+            return {"step": new_scalar(0.0), "sum": full_like(p, value)}
 
     def numbers(self, group: dict[str, Any], state: dict[str, Any], step: float) -> Any:
         """The rate of this step."""

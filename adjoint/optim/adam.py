@@ -5,15 +5,19 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..core.dtype import float32
+import numpy as np
+
+from ..core.errors import InvalidArgument
 from ..ops.comparison import maximum
-from ..ops.creation import tensor, zeros_like
-from .optimizer import Optimizer, as_float, assert_betas, assert_options
+from ..ops.creation import zeros_like
+from ..tensor import Tensor
+from .elementwise import ElementwiseOptimizer
+from .optimizer import as_float, assert_betas, assert_implementation, assert_options
 
 __all__ = ["Adam", "AdamW"]
 
 
-class Adam(Optimizer):
+class Adam(ElementwiseOptimizer):
     """Adam (Kingma and Ba, 2015); with `amsgrad` the variant of Reddi et al. (2018).
 
     `foreach`, `fused` and `capturable` are accepted and change nothing.
@@ -44,11 +48,17 @@ class Adam(Optimizer):
         fused: bool | None = None,
         decoupled_weight_decay: bool = False,
     ) -> None:
-        assert_options(lr=lr, eps=eps, weight_decay=weight_decay)
+        if foreach and not capturable:
+            _assert_numbers({"lr": lr, "betas[0]": betas[0], "betas[1]": betas[1]})
+        assert_options(lr=lr, eps=eps)
         assert_betas(betas)
+        assert_options(weight_decay=weight_decay)
+        assert_implementation(foreach, fused, differentiable)
+        if isinstance(betas[0], Tensor) != isinstance(betas[1], Tensor):
+            raise InvalidArgument(f"betas must be either both floats or both Tensors, got {betas}")
         defaults = {
             "lr": lr,
-            "betas": betas,
+            "betas": (as_float(betas[0]), as_float(betas[1])),
             "eps": eps,
             "weight_decay": weight_decay,
             "amsgrad": amsgrad,
@@ -61,43 +71,72 @@ class Adam(Optimizer):
         }
         super().__init__(params, defaults)
 
-    def _state_of(self, p: Any, amsgrad: bool) -> dict[str, Any]:
-        state: dict[str, Any] = self.state[p]
-        if not state:
-            state["step"] = tensor(0.0, dtype=float32)
-            state["exp_avg"] = zeros_like(p)
-            state["exp_avg_sq"] = zeros_like(p)
-        if amsgrad and "max_exp_avg_sq" not in state:
+    zeros = ("exp_avg", "exp_avg_sq")
+
+    def begin(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
+        """Also the largest mean square for `amsgrad`."""
+        state = super().begin(p, group)
+        if group["amsgrad"]:
             state["max_exp_avg_sq"] = zeros_like(p)
         return state
 
-    def update(self, group: dict[str, Any], parameters: list[Any]) -> None:
-        """p = p - lr m / (sqrt(v) + eps), with m and v corrected for their start at zero.
+    def numbers(self, group: dict[str, Any], state: dict[str, Any], step: float) -> Any:
+        """The rate, and the root of the mean square's correction for its start at zero."""
+        if group["amsgrad"] and "max_exp_avg_sq" not in state:
+            state["max_exp_avg_sq"] = zeros_like(state["exp_avg_sq"])
+        beta1, beta2 = group["betas"]
+        rate = as_float(group["lr"]) / (1 - beta1**step)
+        return beta1, beta2, rate, math.sqrt(1 - beta2**step)
 
-        >>> ad.optim.Adam([ad.nn.Parameter(ad.ones(1))]).step()
-        """
-        lr, eps, weight_decay = as_float(group["lr"]), group["eps"], group["weight_decay"]
-        beta1, beta2 = (as_float(beta) for beta in group["betas"])
-        decoupled = group["decoupled_weight_decay"]
-        for p in parameters:
-            g = -p.grad if group["maximize"] else p.grad
-            state = self._state_of(p, group["amsgrad"])
-            state["step"].add_(1)
-            step = state["step"].item()
-            if weight_decay:
-                if decoupled:
-                    p.mul_(1 - lr * weight_decay)
-                else:
-                    g = g.add(p, alpha=weight_decay)
-            mean, square = state["exp_avg"], state["exp_avg_sq"]
-            mean.lerp_(g, 1 - beta1)
-            square.mul_(beta2).addcmul_(g, g, value=1 - beta2)
-            if group["amsgrad"]:
-                largest = state["max_exp_avg_sq"]
-                largest.copy_(maximum(largest, square))
-                square = largest
-            root = square.sqrt().div_(math.sqrt(1 - beta2**step)).add_(eps)
-            p.addcdiv_(mean, root, value=-lr / (1 - beta1**step))
+    def change(
+        self, group: dict[str, Any], numbers: Any, state: dict[str, Any], p: Any, g: Any
+    ) -> None:
+        """p = p - lr m / (sqrt(v) + eps), with m and v corrected for their start at zero."""
+        beta1, beta2, rate, correction = numbers
+        mean, square = state["exp_avg"], state["exp_avg_sq"]
+        mean.lerp_(g, 1 - beta1)
+        square.mul_(beta2).addcmul_(g, g, value=1 - beta2)
+        if group["amsgrad"]:
+            largest = state["max_exp_avg_sq"]
+            largest.copy_(maximum(largest, square))
+            square = largest
+        p.addcdiv_(mean, square.sqrt() / correction + group["eps"], value=-rate)
+
+    def change_arrays(
+        self,
+        group: dict[str, Any],
+        numbers: Any,
+        state: dict[str, Any],
+        p: Any,
+        g: Any,
+        spare: Any,
+    ) -> None:
+        """`change`, with the correction in the rate and in eps."""
+        beta1, beta2, rate, correction = numbers
+        mean, square = state["exp_avg"], state["exp_avg_sq"]
+        x = spare[0]
+        np.subtract(g, mean, x)
+        np.multiply(x, 1 - beta1, x)
+        np.add(mean, x, mean)
+        np.multiply(g, g, x)
+        np.multiply(x, 1 - beta2, x)
+        np.multiply(square, beta2, square)
+        np.add(square, x, square)
+        if group["amsgrad"]:
+            square = np.maximum(state["max_exp_avg_sq"], square, state["max_exp_avg_sq"])
+        np.sqrt(square, x)
+        np.add(x, group["eps"] * correction, x)
+        np.divide(mean, x, x)
+        np.multiply(x, rate * correction, x)
+        np.subtract(p, x, p)
+
+
+def _assert_numbers(options: dict[str, Any]) -> None:
+    for name, value in options.items():
+        if isinstance(value, Tensor):
+            raise InvalidArgument(
+                f"{name} as a Tensor is not supported for capturable=False and foreach=True"
+            )
 
 
 class AdamW(Adam):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import adjoint as ad
-
+from ..ops.comparison import maximum
 from .elementwise import ElementwiseOptimizer
 from .optimizer import as_float, assert_betas, assert_options
 
@@ -68,5 +67,5 @@ class Adamax(ElementwiseOptimizer):
         beta1, beta2 = group["betas"]
         mean, largest = state["exp_avg"], state["exp_inf"]
         mean.lerp_(g, 1 - beta1)
-        largest.copy_(ad.maximum(largest * beta2, g.abs() + group["eps"]))
+        largest.copy_(maximum(largest * beta2, g.abs() + group["eps"]))
         p.addcdiv_(mean, largest, value=-numbers)

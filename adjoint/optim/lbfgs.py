@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import adjoint as ad
-
+from ..autograd.modes import enable_grad, no_grad
 from ..core.errors import InvalidArgument
+from ..ops.complex import view_as_real
+from ..ops.creation import zeros_like
+from ..ops.joining import cat
 from .optimizer import Optimizer, as_float, assert_options
 
 __all__ = ["LBFGS"]
@@ -82,15 +84,15 @@ class LBFGS(Optimizer):
     def _gradient(self) -> Any:
         parts = []
         for p in self._params:
-            g = ad.zeros_like(p) if p.grad is None else p.grad
-            parts.append((ad.view_as_real(g) if g.is_complex() else g).reshape(-1))
-        return ad.cat(parts)
+            g = zeros_like(p) if p.grad is None else p.grad
+            parts.append((view_as_real(g) if g.is_complex() else g).reshape(-1))
+        return cat(parts)
 
     def _move(self, t: Any, direction: Any) -> None:
         """Add `t` times `direction` to the parameters."""
         begin = 0
         for p in self._params:
-            real = ad.view_as_real(p) if p.is_complex() else p
+            real = view_as_real(p) if p.is_complex() else p
             part = direction[begin : begin + real.numel()]
             real.add_(part.reshape(real.shape), alpha=as_float(t))
             begin += real.numel()
@@ -107,7 +109,7 @@ class LBFGS(Optimizer):
 
     # ---- the step ----------------------------------------------------------------------------
 
-    @ad.no_grad()
+    @no_grad()
     def step(self, closure: Callable[[], Any]) -> Any:  # type: ignore[override]
         """Change the parameters by up to `max_iter` iterations; the loss before them.
 
@@ -123,7 +125,7 @@ class LBFGS(Optimizer):
         >>> optimizer.step(closure).item(), p.item()
         (9.0, 2.0)
         """
-        evaluate = ad.enable_grad()(closure)
+        evaluate = enable_grad()(closure)
         group = self.param_groups[0]
         lr, search = as_float(group["lr"]), group["line_search_fn"]
         max_iter, max_eval = group["max_iter"], group["max_eval"]

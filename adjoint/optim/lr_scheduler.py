@@ -18,8 +18,8 @@ from .optimizer import Optimizer
 
 __all__ = [
     "ChainedScheduler", "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts",
-    "ExponentialLR", "LRScheduler", "LambdaLR", "LinearLR", "MultiStepLR", "MultiplicativeLR",
-    "OneCycleLR", "PolynomialLR", "ReduceLROnPlateau", "SequentialLR", "StepLR",
+    "CyclicLR", "ExponentialLR", "LRScheduler", "LambdaLR", "LinearLR", "MultiStepLR",
+    "MultiplicativeLR", "OneCycleLR", "PolynomialLR", "ReduceLROnPlateau", "SequentialLR", "StepLR",
 ]  # fmt: skip
 
 
@@ -639,6 +639,144 @@ class OneCycleLR(LRScheduler):
                 else:
                     group["momentum"] = value
         return rates
+
+
+class CyclicLR(LRScheduler):
+    """The rate up and down between base_lr and max_lr (Smith, 2017); momentum the other way.
+
+    Errors: InvalidArgument for an unknown mode without `scale_fn`.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.lr_scheduler.CyclicLR.html
+
+    >>> optimizer = ad.optim.SGD([ad.nn.Parameter(ad.ones(1))], lr=1.0, momentum=0.9)
+    >>> schedule = ad.optim.lr_scheduler.CyclicLR(optimizer, 0.0, 1.0, step_size_up=2)
+    >>> optimizer.step(); schedule.step()
+    >>> schedule.get_last_lr()
+    [0.5]
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        base_lr: Any,
+        max_lr: Any,
+        step_size_up: int = 2000,
+        step_size_down: int | None = None,
+        mode: str = "triangular",
+        gamma: float = 1.0,
+        scale_fn: Callable[[Any], float] | None = None,
+        scale_mode: str = "cycle",
+        cycle_momentum: bool = True,
+        base_momentum: Any = 0.8,
+        max_momentum: Any = 0.9,
+        last_epoch: int = -1,
+    ) -> None:
+        if not isinstance(optimizer, Optimizer):
+            raise InvalidType(f"{type(optimizer).__name__} is not an Optimizer")
+        self.optimizer = optimizer
+        base_lrs = _per_group("base_lr", optimizer, base_lr)
+        if last_epoch == -1:
+            self._set(base_lrs)
+        self.max_lrs = _per_group("max_lr", optimizer, max_lr)
+        self.total_size = float(step_size_up + (step_size_down or step_size_up))
+        self.step_ratio = step_size_up / self.total_size
+        if mode not in ("triangular", "triangular2", "exp_range") and scale_fn is None:
+            raise InvalidArgument(f"mode is invalid and scale_fn is None: {mode!r}")
+        self.mode = mode
+        self.gamma = gamma
+        self._scale_fn_custom = scale_fn
+        if scale_fn is None:
+            scale_mode = "iterations" if mode == "exp_range" else "cycle"
+        self.scale_mode = scale_mode
+        self.cycle_momentum = cycle_momentum
+        if cycle_momentum:
+            if not {"momentum", "betas"} & set(optimizer.defaults):
+                raise InvalidArgument(
+                    "optimizer must support momentum or beta1 with `cycle_momentum` option enabled"
+                )
+            self.use_beta1 = "betas" in optimizer.defaults
+            self.base_momentums = _per_group("base_momentum", optimizer, base_momentum)
+            self.max_momentums = _per_group("max_momentum", optimizer, max_momentum)
+            if last_epoch == -1:
+                for group, low, high in zip(
+                    optimizer.param_groups, self.base_momentums, self.max_momentums, strict=True
+                ):
+                    group["base_momentum"], group["max_momentum"] = low, high
+        super().__init__(optimizer, last_epoch)
+        self.base_lrs = base_lrs
+
+    def scale_fn(self, x: Any) -> float:
+        """How high cycle (or step) number `x` goes.
+
+        >>> optimizer = ad.optim.SGD([ad.nn.Parameter(ad.ones(1))], lr=1.0, momentum=0.9)
+        >>> ad.optim.lr_scheduler.CyclicLR(optimizer, 0, 1, mode="triangular2").scale_fn(2)
+        0.5
+        """
+        if self._scale_fn_custom is not None:
+            return self._scale_fn_custom(x)
+        if self.mode == "exp_range":
+            return float(self.gamma**x)
+        return 1.0 if self.mode == "triangular" else 1 / (2.0 ** (x - 1))
+
+    def get_lr(self) -> list[Any]:
+        """The rates at this place of the cycle; sets the momentum too."""
+        cycle = math.floor(1 + self.last_epoch / self.total_size)
+        x = 1.0 + self.last_epoch / self.total_size - cycle
+        up = self.step_ratio
+        height = x / up if x <= up else (x - 1) / (up - 1)
+        height *= self.scale_fn(cycle if self.scale_mode == "cycle" else self.last_epoch)
+        if self.cycle_momentum:
+            for group, low, high in zip(
+                self.optimizer.param_groups, self.base_momentums, self.max_momentums, strict=True
+            ):
+                momentum = high - (high - low) * height
+                if self.use_beta1:
+                    group["betas"] = (momentum, *group["betas"][1:])
+                else:
+                    group["momentum"] = momentum
+        return [
+            low + (high - low) * height
+            for low, high in zip(self.base_lrs, self.max_lrs, strict=True)
+        ]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Without the optimizer; a `scale_fn` that is a function is left out, of a callable object
+        its attributes are given.
+
+        >>> optimizer = ad.optim.SGD([ad.nn.Parameter(ad.ones(1))], lr=1.0, momentum=0.9)
+        >>> ad.optim.lr_scheduler.CyclicLR(optimizer, 0.1, 1.0).state_dict()["max_lrs"]
+        [1.0]
+        """
+        state = super().state_dict()
+        function = state["_scale_fn_custom"]
+        is_object = function is not None and not isinstance(function, types.FunctionType)
+        state["_scale_fn_custom"] = dict(function.__dict__) if is_object else None
+        return state
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over what `state_dict` gave.
+
+        >>> optimizer = ad.optim.SGD([ad.nn.Parameter(ad.ones(1))], lr=1.0, momentum=0.9)
+        >>> schedule = ad.optim.lr_scheduler.CyclicLR(optimizer, 0.1, 1.0)
+        >>> schedule.load_state_dict(schedule.state_dict())
+        """
+        rest = {key: value for key, value in state_dict.items() if key != "_scale_fn_custom"}
+        super().load_state_dict(rest)
+        saved = state_dict.get("_scale_fn_custom")
+        if saved is not None and self._scale_fn_custom is not None:
+            self._scale_fn_custom.__dict__.update(saved)
+
+
+def _per_group(name: str, optimizer: Optimizer, value: Any) -> list[Any]:
+    """`value` for each of the optimizer's groups, or the values that it lists."""
+    count = len(optimizer.param_groups)
+    if not isinstance(value, (list, tuple)):
+        return [value] * count
+    if len(value) != count:
+        raise InvalidArgument(
+            f"{name} must have the same length as optimizer.param_groups. {name} has {len(value)} "
+            f"values, param_groups has {count}."
+        )
+    return list(value)
 
 
 class SequentialLR(LRScheduler):

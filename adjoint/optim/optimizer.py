@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import warnings
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
@@ -71,7 +72,7 @@ class Optimizer:
 
     Parameters without a gradient, and those that were frozen, are skipped.
 
-    Errors: InvalidArgument for no parameters or a duplicate one; InvalidType for anything but
+    Errors: InvalidArgument for no parameters or one in two groups; InvalidType for anything but
     tensors.
     Source: https://docs.pytorch.org/docs/stable/optim.html#torch.optim.Optimizer
 
@@ -170,8 +171,16 @@ class Optimizer:
             param_group.setdefault(name, default)
         new = [id(p) for p in param_group["params"]]
         if len(set(new)) != len(new):
+            warnings.warn(
+                "optimizer contains a parameter group with duplicate parameters; each counts as "
+                "often as it is listed; pass each once",
+                stacklevel=3,
+            )
+        named = "param_names" in param_group
+        if any(("param_names" in group) != named for group in self.param_groups):
             raise InvalidArgument(
-                "optimizer contains a parameter group with duplicate parameters; pass each once"
+                "all optimizer param groups should be with/without names. cannot add param group "
+                f"{'with' if named else 'without'} names to the optimizer"
             )
         old = {id(p) for group in self.param_groups for p in group["params"]}
         if not old.isdisjoint(new):
@@ -188,7 +197,13 @@ class Optimizer:
                 "ordering of tensors in sets will change between runs. Please use a list instead."
             )
         found = list(params)
-        if found and all(isinstance(p, tuple) and len(p) == 2 for p in found):
+        named = [isinstance(p, tuple) and len(p) == 2 for p in found]
+        if any(named):
+            if not all(named):
+                raise InvalidArgument(
+                    "all optimizer params should be with/without names. Some param names are "
+                    f"missing: {named.count(False)} of {len(named)} are without"
+                )
             group["param_names"] = [name for name, _ in found]
             found = [p for _, p in found]
         for p in found:
@@ -470,7 +485,11 @@ def assert_options(**options: Any) -> None:
     """Refuse a learning rate, epsilon, weight decay, ... below zero."""
     names = {"lr": "learning rate", "eps": "epsilon value", "weight_decay": "weight_decay value"}
     for name, value in options.items():
-        if isinstance(value, (int, float)) and not value >= 0:
+        if isinstance(value, Tensor) and value.numel() != 1:
+            raise InvalidArgument(
+                f"Tensor {name} must be 1-element, got one of shape {tuple(value.shape)}"
+            )
+        if isinstance(value, (int, float, Tensor)) and not value >= 0:
             raise InvalidArgument(
                 f"Invalid {names.get(name, f'{name} value')}: {value}; {name} must be at least 0"
             )
@@ -481,6 +500,14 @@ def assert_betas(betas: tuple[float, ...]) -> None:
     for i, beta in enumerate(betas):
         if not 0.0 <= float(beta) < 1.0:
             raise InvalidArgument(f"Invalid beta parameter at index {i}: {beta}")
+
+
+def assert_implementation(foreach: Any, fused: Any, differentiable: bool) -> None:
+    """Refuse what PyTorch refuses, though here one implementation does all."""
+    if fused and differentiable:
+        raise InvalidArgument("`fused` does not support `differentiable`; choose one")
+    if fused and foreach:
+        raise InvalidArgument("`fused` and `foreach` cannot be `True` together; choose one")
 
 
 def as_float(value: Any) -> float:

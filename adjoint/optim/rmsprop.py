@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import adjoint as ad
-
+from ..ops.creation import zeros_like
 from .elementwise import ElementwiseOptimizer
 from .optimizer import as_float, assert_options
 
@@ -62,9 +61,9 @@ class RMSprop(ElementwiseOptimizer):
         """Also the velocity and the gradients' mean, where the options ask for them."""
         state = super().begin(p, group)
         if group["momentum"] > 0:
-            state["momentum_buffer"] = ad.zeros_like(p)
+            state["momentum_buffer"] = zeros_like(p)
         if group["centered"]:
-            state["grad_avg"] = ad.zeros_like(p)
+            state["grad_avg"] = zeros_like(p)
         return state
 
     def change(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import adjoint as ad
-
 from ..core.errors import InvalidArgument
+from ..ops.comparison import where
+from ..ops.creation import full_like
 from .elementwise import ElementwiseOptimizer
 from .optimizer import as_float, assert_options
 
@@ -61,18 +61,18 @@ class Rprop(ElementwiseOptimizer):
     def begin(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
         """The step sizes begin with the learning rate."""
         lr = as_float(group["lr"])
-        size = ad.full_like(p.grad, complex(lr, lr) if p.is_complex() else lr)
+        size = full_like(p.grad, complex(lr, lr) if p.is_complex() else lr)
         return {**super().begin(p, group), "step_size": size}
 
     def change(
         self, group: dict[str, Any], numbers: Any, state: dict[str, Any], p: Any, g: Any
     ) -> None:
-        """Longer steps where the gradient kept its sign; where it changed, shorter, and none now."""
+        """Longer steps where the gradient keeps its sign; where it changes, shorter, none now."""
         (shorter, longer), (smallest, largest) = group["etas"], group["step_sizes"]
         before, size = state["prev"], state["step_size"]
         agreement = (g * before).sign()
-        factor = ad.where(agreement == 0, 1.0, agreement)  # NaN stays
-        factor = ad.where(agreement > 0, longer, ad.where(agreement < 0, shorter, factor))
+        factor = where(agreement == 0, 1.0, agreement)  # NaN stays
+        factor = where(agreement > 0, longer, where(agreement < 0, shorter, factor))
         size.copy_((size * factor).clamp(smallest, largest))
         g = g.masked_fill(agreement < 0, 0)
         p.addcmul_(g.sign(), size, value=-1)

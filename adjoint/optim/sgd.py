@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ..core.errors import InvalidArgument
-from .optimizer import Optimizer, as_float, assert_options
+from ..ops.creation import zeros_like
+from .elementwise import ElementwiseOptimizer
+from .optimizer import as_float, assert_implementation, assert_options
 
 __all__ = ["SGD"]
 
 
-class SGD(Optimizer):
+class SGD(ElementwiseOptimizer):
     """Stochastic gradient descent, with momentum where asked (Sutskever et al., 2013).
 
     `foreach` and `fused` are accepted and change nothing.
@@ -42,6 +46,7 @@ class SGD(Optimizer):
         assert_options(lr=lr, momentum=momentum, weight_decay=weight_decay)
         if nesterov and (momentum <= 0 or dampening != 0):
             raise InvalidArgument("Nesterov momentum requires a momentum and zero dampening")
+        assert_implementation(foreach, fused, differentiable)
         defaults = {
             "lr": lr,
             "momentum": momentum,
@@ -55,24 +60,49 @@ class SGD(Optimizer):
         }
         super().__init__(params, defaults)
 
-    def update(self, group: dict[str, Any], parameters: list[Any]) -> None:
-        """v = momentum v + (1 - dampening) g; p = p - lr v.
+    def begin(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
+        """The velocity, where there is momentum."""
+        return {"momentum_buffer": zeros_like(p)} if group["momentum"] else {}
 
-        >>> ad.optim.SGD([ad.nn.Parameter(ad.ones(1))], lr=0.1).step()
-        """
-        lr = as_float(group["lr"])
-        momentum, dampening = group["momentum"], group["dampening"]
-        weight_decay, nesterov = group["weight_decay"], group["nesterov"]
-        for p in parameters:
-            g = -p.grad if group["maximize"] else p.grad
-            if weight_decay:
-                g = g.add(p, alpha=weight_decay)
-            if momentum:
-                state = self.state[p]
-                velocity = state.get("momentum_buffer")
-                if velocity is None:
-                    velocity = state["momentum_buffer"] = g.detach().clone()
-                else:
-                    velocity.mul_(momentum).add_(g, alpha=1 - dampening)
-                g = g.add(velocity, alpha=momentum) if nesterov else velocity
-            p.add_(g, alpha=-lr)
+    def numbers(self, group: dict[str, Any], state: dict[str, Any], step: float) -> Any:
+        """Rate, momentum, and the gradient's share in the velocity: all of it in the beginning."""
+        share = 1.0 if step == 1 else 1 - group["dampening"]
+        return as_float(group["lr"]), group["momentum"], share, step == 1
+
+    def change(
+        self, group: dict[str, Any], numbers: Any, state: dict[str, Any], p: Any, g: Any
+    ) -> None:
+        """v = momentum v + (1 - dampening) g; p = p - lr v."""
+        lr, momentum, share, is_first = numbers
+        if momentum:
+            velocity = state["momentum_buffer"]
+            if is_first:
+                velocity.copy_(g.detach())
+            else:
+                velocity.mul_(momentum).add_(g, alpha=share)
+            g = g.add(velocity, alpha=momentum) if group["nesterov"] else velocity
+        p.add_(g, alpha=-lr)
+
+    def change_arrays(
+        self,
+        group: dict[str, Any],
+        numbers: Any,
+        state: dict[str, Any],
+        p: Any,
+        g: Any,
+        spare: Any,
+    ) -> None:
+        """`change`, without a copy of the gradient."""
+        lr, momentum, share, _ = numbers
+        x = spare[0]
+        if momentum:
+            velocity = state["momentum_buffer"]
+            np.multiply(velocity, momentum, velocity)
+            np.add(velocity, g if share == 1 else np.multiply(g, share, x), velocity)
+            if group["nesterov"]:
+                np.multiply(velocity, momentum, x)
+                g = np.add(g, x, x)
+            else:
+                g = velocity
+        np.multiply(g, lr, x)
+        np.subtract(p, x, p)

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Any
 
-import adjoint as ad
-
+from ..autograd.modes import no_grad
+from ..core.dtype import int64
 from ..core.errors import InvalidArgument
 from ..nn import Module
+from ..ops.creation import tensor
 from .lr_scheduler import LRScheduler
 from .optimizer import Optimizer
 
@@ -39,7 +40,7 @@ def get_ema_avg_fn(decay: float = 0.999) -> Callable[[Any, Any, Any], Any]:
     """
     _assert_decay(decay)
 
-    @ad.no_grad()
+    @no_grad()
     def average(averaged: Any, current: Any, count: Any) -> Any:
         return decay * averaged + (1 - decay) * current
 
@@ -55,7 +56,7 @@ def get_swa_avg_fn() -> Callable[[Any, Any, Any], Any]:
     tensor([0.7500])
     """
 
-    @ad.no_grad()
+    @no_grad()
     def average(averaged: Any, current: Any, count: Any) -> Any:
         return averaged + (current - averaged) / (count + 1)
 
@@ -75,7 +76,7 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[[Any, Any, Any], None
     """
     _assert_decay(decay)
 
-    @ad.no_grad()
+    @no_grad()
     def average(averaged: Any, current: Any, count: Any) -> None:
         for old, new in zip(averaged, current, strict=True):
             if old.is_floating_point() or old.is_complex():
@@ -97,7 +98,7 @@ def get_swa_multi_avg_fn() -> Callable[[Any, Any, Any], None]:
     [tensor([0.7500])]
     """
 
-    @ad.no_grad()
+    @no_grad()
     def average(averaged: Any, current: Any, count: Any) -> None:
         for old, new in zip(averaged, current, strict=True):
             if old.is_floating_point() or old.is_complex():
@@ -142,7 +143,7 @@ class AveragedModel(Module):
         self.module = copy.deepcopy(model)
         if device is not None:
             self.module = self.module.to(device)
-        self.register_buffer("n_averaged", ad.tensor(0, dtype=ad.int64, device=device))
+        self.register_buffer("n_averaged", tensor(0, dtype=int64, device=device))
         self.avg_fn = avg_fn
         self.multi_avg_fn = multi_avg_fn
         self.use_buffers = use_buffers
@@ -151,7 +152,7 @@ class AveragedModel(Module):
         """The averaged model's output."""
         return self.module(*args, **kwargs)
 
-    @ad.no_grad()
+    @no_grad()
     def update_parameters(self, model: Module) -> None:
         """Take the current weights of `model` into the average.
 
@@ -191,7 +192,7 @@ class AveragedModel(Module):
         self.n_averaged += 1
 
 
-@ad.no_grad()
+@no_grad()
 def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
     """Compute the running statistics of `model`'s batch normalization from one pass over `loader`.
 

@@ -1,0 +1,116 @@
+"""Muon."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..core.errors import DTypeError, InvalidArgument
+from ..ops.creation import zeros_like
+from ..ops.matmul import addmm
+from .optimizer import Optimizer, as_float, assert_options
+
+__all__ = ["Muon"]
+
+
+class Muon(Optimizer):
+    """Muon: momentum, orthogonalized (Jordan et al., 2024); for the matrices of hidden layers.
+
+    Errors: InvalidArgument for options out of range and parameters that are not matrices;
+    DTypeError for complex ones.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.Muon.html
+
+    >>> p = ad.nn.Parameter(ad.eye(2))
+    >>> (p * ad.tensor([[2.0, 0.0], [0.0, 3.0]])).sum().backward()
+    >>> ad.optim.Muon([p], lr=0.5, weight_decay=0).step()
+    >>> p[0, 1].item()
+    0.0
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        lr: Any = 1e-3,
+        weight_decay: float = 0.1,
+        momentum: float = 0.95,
+        nesterov: bool = True,
+        ns_coefficients: tuple[float, float, float] = (3.4445, -4.775, 2.0315),
+        eps: float = 1e-7,
+        ns_steps: int = 5,
+        adjust_lr_fn: str | None = None,
+    ) -> None:
+        assert_options(lr=lr, momentum=momentum, weight_decay=weight_decay)
+        if adjust_lr_fn not in (None, "original", "match_rms_adamw"):
+            raise InvalidArgument(
+                f"Adjust learning rate function {adjust_lr_fn} is not supported; choose "
+                "'original' or 'match_rms_adamw'"
+            )
+        if ns_steps >= 100:
+            raise InvalidArgument(f"Number of steps must be less than 100, got {ns_steps}")
+        if len(ns_coefficients) != 3:
+            raise InvalidArgument(
+                f"Coefficients must be a tuple of exactly 3 values, got {ns_coefficients}"
+            )
+        defaults = {
+            "lr": lr,
+            "weight_decay": weight_decay,
+            "momentum": momentum,
+            "nesterov": nesterov,
+            "ns_coefficients": ns_coefficients,
+            "eps": eps,
+            "ns_steps": ns_steps,
+            "adjust_lr_fn": adjust_lr_fn,
+        }
+        super().__init__(params, defaults)
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.ndim != 2:
+                    raise InvalidArgument(
+                        "Muon only supports 2D parameters whereas we found a parameter with size: "
+                        f"{tuple(p.shape)}; give the others to AdamW"
+                    )
+
+    def update(self, group: dict[str, Any], parameters: list[Any]) -> None:
+        """p = p - rate orthogonalized(velocity).
+
+        >>> optimizer = ad.optim.Muon([ad.nn.Parameter(ad.eye(2))])
+        >>> optimizer.update(optimizer.param_groups[0], [])
+        """
+        lr, momentum = as_float(group["lr"]), group["momentum"]
+        for p in parameters:
+            if p.is_complex():
+                raise DTypeError(f"Muon does not support complex parameters, got {p.dtype}")
+            g = p.grad
+            state = self.state[p]
+            if "momentum_buffer" not in state:
+                state["momentum_buffer"] = zeros_like(g)
+            velocity = state["momentum_buffer"]
+            velocity.lerp_(g, 1 - momentum)
+            change = g.lerp(velocity, momentum) if group["nesterov"] else velocity
+            change = _orthogonalized(
+                change, group["ns_coefficients"], group["ns_steps"], group["eps"]
+            )
+            rows, columns = p.shape
+            if group["adjust_lr_fn"] == "match_rms_adamw":
+                rate = lr * 0.2 * math.sqrt(max(rows, columns))
+            else:
+                rate = lr * math.sqrt(max(1, rows / columns))
+            p.mul_(1 - lr * group["weight_decay"])
+            p.add_(change, alpha=-rate)
+
+
+def _orthogonalized(
+    x: Any, coefficients: tuple[float, float, float], steps: int, eps: float
+) -> Any:
+    """About the orthogonal factor of `x`, by a Newton-Schulz iteration in bfloat16."""
+    a, b, c = coefficients
+    y = x.bfloat16()
+    is_tall = x.size(0) > x.size(1)
+    if is_tall:
+        y = y.t()
+    y = y / y.norm().clamp(min=eps)  # a spectral norm of at most 1
+    for _ in range(steps):
+        gram = y @ y.t()
+        change = addmm(gram, gram, gram, beta=b, alpha=c)
+        y = addmm(y, change, y, beta=a)
+    return y.t() if is_tall else y
