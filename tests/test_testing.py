@@ -117,7 +117,7 @@ def test_samples_lists_every_op():
     assert all(op is Tanh for op, _ in samples(Tanh))
 
 
-# ---- check_op rejects ------------------------------------------------------------------------------
+# ---- check_op rejects ----------------------------------------------------------------------------
 
 
 def make_op(**changes):
