@@ -11,9 +11,10 @@ import numpy as np
 
 from ..core import dtype as dt
 from ..core.errors import DTypeError
-from ..core.op import FUNCTIONS, Op, Sample, apply, public, snake_case
+from ..core.op import FUNCTIONS, Op, Sample, apply, apply_view, public, snake_case
 from ..core.spec import Spec, normalize_axes, normalize_axis, reduced_shape
 from ..core.spec import prod as count
+from .movement import Expand
 from .pointwise import conj
 from .promotion import cast
 from .samples import COMPLEX, FLOATS, INTS, array, strided
@@ -99,7 +100,8 @@ class Sum(Reduction):
 
     def gradient(self, g: Tensor, spec: Spec) -> tuple[Any, ...]:
         """g for every element that was summed."""
-        return (self.restore(g, spec.shape).expand(spec.shape),)
+        whole = g if not g._data.ndim else self.restore(g, spec.shape)
+        return (apply_view(Expand(spec.shape), whole),)
 
     def reference(self, x: Any) -> Any:
         """NumPy's sum in float64."""
@@ -127,7 +129,7 @@ class Mean(Reduction):
     def gradient(self, g: Tensor, spec: Spec) -> tuple[Any, ...]:
         """An equal share of g for every element."""
         g = self.restore(g / self.size(spec.shape), spec.shape)
-        return (g.expand(spec.shape),)
+        return (apply_view(Expand(spec.shape), g),)
 
     def reference(self, x: Any) -> Any:
         """By weights of a dot product."""
