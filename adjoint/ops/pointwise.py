@@ -18,6 +18,7 @@ from . import creation
 from .promotion import cast, number, promote
 
 PYTORCH = "https://docs.pytorch.org/docs/stable/generated/torch."
+SPECIAL = "https://docs.pytorch.org/docs/stable/special.html#torch.special."
 
 ANY, ORDERED, REAL, FLOATING, ANALYTIC = "biufc", "biuf", "iuf", "f", "fc"
 INTEGRAL, INTEGERS, NUMBERS, COMPLEX_ONLY = "biu", "iu", "iufc", "c"
@@ -157,10 +158,13 @@ def fitting(value: Any, to: dt.dtype) -> Any:
     return value
 
 
-def unary(op: Any, floating: bool = True, inplace: bool = True, name: str = "") -> Any:
+def unary(
+    op: Any, floating: bool = True, inplace: bool = True, name: str = "", method: bool = True
+) -> Any:
     """The public function and method of a one-input op; integers become floats where `floating`.
 
-    Its documentation is the op's docstring, completed.
+    With `method` False it is a function of a namespace such as adjoint.special only. Its
+    documentation is the op's docstring, completed.
     """
     name = name or op.name
     kinds = op.kinds
@@ -178,10 +182,12 @@ def unary(op: Any, floating: bool = True, inplace: bool = True, name: str = "") 
             assert_kind(name, found, accepted)
         return apply(op, input)
 
-    return publish(general, op, name, inplace, UNARY_DOC, 1)
+    return publish(general, op, name, inplace, UNARY_DOC, 1, method)
 
 
-def binary(op: Any, floating: bool = False, inplace: bool = True, name: str = "") -> Any:
+def binary(
+    op: Any, floating: bool = False, inplace: bool = True, name: str = "", method: bool = True
+) -> Any:
     """The public function and method of a two-input op, promoting dtypes as PyTorch does."""
     name = name or op.name
     kinds = op.kinds
@@ -193,7 +199,7 @@ def binary(op: Any, floating: bool = False, inplace: bool = True, name: str = ""
                 return apply(op, input, other)
         return apply(op, *promoted(name, op, (input, other), floating=floating, kinds=kinds))
 
-    return publish(general, op, name, inplace, BINARY_DOC, 2)
+    return publish(general, op, name, inplace, BINARY_DOC, 2, method)
 
 
 UNARY_DOC = """
@@ -210,7 +216,13 @@ BINARY_DOC = """
 
 
 def publish(
-    general: Callable[..., Any], op: Any, name: str, inplace: bool, template: str, inputs: int
+    general: Callable[..., Any],
+    op: Any,
+    name: str,
+    inplace: bool,
+    template: str,
+    inputs: int,
+    method: bool = True,
 ) -> Callable[..., Any]:
     """Name, document and register a function of one op, with eager execution's short cut."""
     shortcut = SHORTCUTS.get(inputs) if type(op).compute is Elementwise.compute else None
@@ -224,8 +236,13 @@ def publish(
         "bool": "the result is bool",
         "real": "the result is real",
     }[getattr(op, "result", "same")]
-    details = template.format(dtypes=dtypes, source=PYTORCH, name=name)
+    source = PYTORCH if method else SPECIAL
+    details = template.format(dtypes=dtypes, source=source, name=name)
+    if not method:
+        details = details.replace(f"{name}.html", name)
     function.__doc__ = f"{summary}\n{details}\n\n{rest}"
+    if not method:
+        return function
     FUNCTIONS[name] = METHODS[name] = function
     if inplace:
         INPLACE[f"{name}_"] = function

@@ -22,6 +22,13 @@ class Missing(Exception):
     """adjoint has no function of that name."""
 
 
+# Where PyTorch's own values are less precise than the dtype.
+IMPRECISE = {
+    "special.bessel_j0": 1e-5,  # its constants far from 0 have seven digits
+    "special.bessel_y1": 1e-5,
+}
+
+
 # ---- what cannot be compared as it is ------------------------------------------------------------
 
 # Entries whose values are drawn: the generators differ, so that shapes and dtypes are compared.
@@ -52,8 +59,9 @@ def in_place(name: str) -> Any:
 # Entries whose `op` is a lambda of its own: the same lambda on adjoint.
 LAMBDAS: dict[str, Any] = {
     **{name: in_place(f"{name}_") for name in (
-        "cauchy", "exponential", "geometric", "log_normal", "normal/in_place", "uniform",
+        "cauchy", "exponential", "geometric", "log_normal", "uniform",
     )},
+    "normal/in_place": in_place("normal_"),
     "zero_": in_place("zero_"),
     "resize_as_": in_place("resize_as_"),
     "T": lambda x: x.T,
@@ -178,6 +186,8 @@ def assert_same(
 
 def assert_points_to(input: Any, dim: int, indices: Any, values: Any, what: str) -> None:
     """Each index is a place in `input` where its value is."""
+    if indices.ndim < input.ndim:
+        indices, values = indices.unsqueeze(dim), values.unsqueeze(dim)
     found = ad.take_along_dim(input, indices, dim) if input.ndim else input.expand(indices.shape)
     assert ad.equal(found, values.to(found.dtype)), f"{what}: indices do not point to the values"
 
@@ -188,7 +198,7 @@ def run_entry(entry: Any, dtype: torch.dtype, most: int = 40) -> int:
     function = resolve(entry)
     compare = name not in DRAWN and name not in UNINITIALISED
     gradients = entry.supports_autograd and (dtype.is_floating_point or dtype.is_complex)
-    tolerance = TOLERANCE.get(str(dtype).removeprefix("torch."), 1e-4)
+    tolerance = IMPRECISE.get(name, TOLERANCE.get(str(dtype).removeprefix("torch."), 1e-4))
     count = 0
     torch.manual_seed(0)
     for sample in entry.sample_inputs("cpu", dtype, requires_grad=gradients):
@@ -212,7 +222,6 @@ def run_entry(entry: Any, dtype: torch.dtype, most: int = 40) -> int:
         if name in TIED:
             place = {"mode": 0}.get(name, 1)
             dim = sample.kwargs.get("dim", (*sample.args, *(-1,) * 3)[place])
-            ours, theirs = tuple(ours), tuple(theirs)
             assert_same(ours[1], theirs[1], label, tolerance, values=False)
             assert_points_to(my_values[0], dim, ours[1], ours[0].detach(), label)
             assert_same(ours[0], theirs[0], label, tolerance)

@@ -428,3 +428,122 @@ def i0(x: Any) -> Any:
 def i1(x: Any) -> Any:
     """The modified Bessel function of the first kind, order 1."""
     return np.copysign(_bessel(x, _I1_SMALL, _I1_LARGE, True) * np.exp(np.abs(x)), x)
+
+
+# ---- the normal distribution ---------------------------------------------------------------------
+
+
+@extra
+@_blocked
+def erfcx(x: Any) -> Any:
+    """exp(x^2) erfc(x)."""
+    result = np.empty_like(x)
+    large, small = x > 0.5, np.abs(x) <= 0.5
+    _where(result, large, _erfcx_far, x)
+    _where(result, small, lambda s: np.exp(s * s) * (1 - _erf_centre(s)), x)
+    _where(result, ~(large | small), lambda s: 2 * _exp_square(s) - _erfcx_any(-s), x)
+    return result
+
+
+def _erfcx_far(x: Any) -> Any:
+    """exp(x^2) erfc(x) for x >= 1/2."""
+    with np.errstate(all="ignore"):
+        ratio = np.where(np.isinf(x), 1.0, (x - 3.75) / (x + 3.75))
+    value = _horner(_ERFCX, _on(np.minimum(ratio, 1.0), -0.765, 0.7638)) / (1 + 2 * x)
+    # The polynomial ends where erfc(x) does; from there on, the asymptotic series.
+    inverse = 1 / (x * x)
+    series = np.ones_like(x)
+    for k in (5.5, 4.5, 3.5, 2.5, 1.5, 0.5):
+        series = 1 - k * inverse * series
+    return np.where(x < 28, value, series / (x * math.sqrt(math.pi)))
+
+
+def _erfcx_any(x: Any) -> Any:
+    """exp(x^2) erfc(x) for x >= 0; NaN passes."""
+    return np.where(x > 0.5, _erfcx_far(np.maximum(x, 0.5)), np.exp(x * x) * (1 - _erf_centre(x)))
+
+
+def _exp_square(x: Any) -> Any:
+    """exp(x^2), with the digits that x^2 loses before the point."""
+    x = np.clip(x, -30, 30)
+    high = x.astype(np.float32).astype(np.float64)
+    return np.exp(high * high) * np.exp((x - high) * (x + high))
+
+
+_ROOT_HALF = math.sqrt(0.5)
+
+
+@extra
+@_blocked
+def log_ndtr(x: Any) -> Any:
+    """The logarithm of the area under the standard normal density up to x."""
+    result = np.empty_like(x)
+    low = x < -1
+    _where(result, low, lambda s: np.log(erfcx(-s * _ROOT_HALF) / 2) - s * s / 2, x)
+    _where(result, ~low, lambda s: np.log1p(-erfc(s * _ROOT_HALF) / 2), x)
+    return result
+
+
+def _ndtri_tail(p: Any) -> Any:
+    """ndtri(p) for 0 < p <= 1/10, by Newton's method on the logarithms: it is concave there, and
+    the start lies on the side from which the steps only approach.
+    """
+    logarithm = np.log(p)
+    y = -np.sqrt(-2 * logarithm)
+    for _ in range(6):
+        scaled = erfcx(-y * _ROOT_HALF)
+        y = y - (np.log(scaled / 2) - y * y / 2 - logarithm) * scaled * math.sqrt(math.pi / 2)
+    return y
+
+
+@extra
+@_blocked
+def ndtri(p: Any) -> Any:
+    """The number up to which the standard normal density has the area p."""
+    result = np.full_like(p, np.nan)
+    result[p == 0], result[p == 1] = -np.inf, np.inf
+    low, high = (p > 0) & (p < 0.1), (p > 0.9) & (p < 1)
+    _where(result, low, _ndtri_tail, p)
+    _where(result, high, lambda s: -_ndtri_tail(1 - s), p)
+    middle = (p >= 0.1) & (p <= 0.9)
+    if middle.any():
+        result[middle] = erfinv(2 * p[middle] - 1) / _ROOT_HALF
+    return result
+
+
+# ---- zeta ----------------------------------------------------------------------------------------
+
+
+@extra
+def zeta(s: Any, q: Any) -> Any:
+    """Hurwitz's zeta function: the sum of (q + k)^-s over all k >= 0."""
+    dtype = np.result_type(s, q) if hasattr(s, "dtype") or hasattr(q, "dtype") else np.float64
+    s, q = np.broadcast_arrays(np.asarray(s, np.float64), np.asarray(q, np.float64))
+    result = np.full(s.shape, np.nan)
+    whole, below = q == np.floor(q), q <= 0
+    # Only a whole exponent has real powers of negative numbers.
+    usable = (s > 1) & ~(below & (whole | (s != np.floor(s)))) & ~np.isnan(q)
+    result[(s == 1) | ((s > 1) & below & whole)] = np.inf
+    result[usable] = _hurwitz(s[usable], q[usable])
+    return result.astype(dtype)
+
+
+def _hurwitz(s: Any, q: Any) -> Any:
+    """Term by term up to where the formula of Euler and Maclaurin converges."""
+    total, x = np.zeros_like(s), q.copy()
+    end = np.minimum(10 + s, 1000)
+    while (more := x < end).any():
+        total[more] += x[more] ** -s[more]
+        x[more] += 1
+    last = x**-s
+    total += last * x / (s - 1) + last / 2
+    factor = last * s / x
+    for j, b in enumerate(_BERNOULLI, 1):
+        total += b / math.factorial(2 * j) * factor
+        factor *= (s + 2 * j - 1) * (s + 2 * j) / (x * x)
+    return np.where(np.isinf(q) | np.isinf(s), np.where(np.isinf(s), _at_infinity(q), 0.0), total)
+
+
+def _at_infinity(q: Any) -> Any:
+    """The limit for s to infinity: 0, 1 or infinity as q is above, at or below 1."""
+    return np.where(q > 1, 0.0, np.where(q == 1, 1.0, np.inf))
