@@ -9,6 +9,7 @@ from . import modules as modules
 from . import parameter as parameter
 from . import utils as utils
 from .modules.activation import *  # noqa: F403 - its __all__ is the list
+from .modules.adaptive import *  # noqa: F403
 from .modules.attention import *  # noqa: F403
 from .modules.batchnorm import *  # noqa: F403
 from .modules.channelshuffle import *  # noqa: F403
@@ -19,6 +20,7 @@ from .modules.dropout import *  # noqa: F403
 from .modules.embedding_bag import *  # noqa: F403
 from .modules.flatten import *  # noqa: F403
 from .modules.fold import *  # noqa: F403
+from .modules.lazy import *  # noqa: F403
 from .modules.linear import *  # noqa: F403
 from .modules.loss import *  # noqa: F403
 from .modules.margin import *  # noqa: F403
@@ -35,3 +37,4 @@ from .modules.unpooling import *  # noqa: F403
 from .modules.upsampling import *  # noqa: F403
 from .parameter import Buffer as Buffer
 from .parameter import Parameter as Parameter
+from .parameter import UninitializedParameter as UninitializedParameter

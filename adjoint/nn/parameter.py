@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.errors import AutogradError, InvalidType
+from ..ops.creation import empty
 from ..tensor import Tensor, adopt
 
-__all__ = ["Buffer", "Parameter"]
+__all__ = ["Buffer", "Parameter", "UninitializedParameter", "is_lazy"]
 
 
 def _detached(data: Any, name: str) -> Tensor:
@@ -50,6 +51,45 @@ class Parameter(Tensor):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return _copy(self, memo, self.requires_grad)
+
+
+class UninitializedParameter(Parameter):
+    """A parameter whose shape is not known yet: lazy modules `materialize` it on their first call.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.parameter.UninitializedParameter.html
+
+    >>> p = ad.nn.UninitializedParameter()
+    >>> p.materialize((2, 3))
+    >>> type(p).__name__, p.shape
+    ('Parameter', adjoint.Size([2, 3]))
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> Any:
+        """See the class."""
+        return super().__new__(cls, empty(0, device=device, dtype=dtype), requires_grad)
+
+    def __init__(self, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> None:
+        """See the class; `__new__` does the work."""
+
+    def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
+        """Become a Parameter of `shape` whose values are arbitrary."""
+        self.data = empty(tuple(shape), device=device, dtype=dtype or self.dtype)
+        self.__class__ = Parameter
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+
+def is_lazy(param: Any) -> bool:
+    """Whether `param` is an UninitializedParameter.
+
+    >>> from adjoint.nn.parameter import is_lazy
+    >>> is_lazy(ad.nn.Parameter(ad.ones(1)))
+    False
+    """
+    return isinstance(param, UninitializedParameter)
 
 
 class Buffer(Tensor):

@@ -51,6 +51,8 @@ def to_ours(value: Any) -> Any:
         inspect.isfunction(value) and value.__module__ == "torch.nn.functional"
     ):
         return getattr(ad.nn.functional, value.__name__)
+    if type(value) in (list, tuple):
+        return type(value)(to_ours(v) for v in value)
     if isinstance(value, dict):
         return {k: to_ours(v) for k, v in value.items()}
     return op_db.to_ours(value)

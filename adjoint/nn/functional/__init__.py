@@ -9,6 +9,7 @@ from ...ops.averaging import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
     adaptive_avg_pool3d,
+    adaptive_max_pool1d,
     adaptive_max_pool2d,
     adaptive_max_pool3d,
     avg_pool1d,
@@ -54,7 +55,7 @@ from .vision import *  # noqa: F403
 
 __all__ = ["fold", "linear", "one_hot", "pad", "unfold"]
 __all__ += [
-    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d",
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
     "adaptive_max_pool2d", "adaptive_max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d",
     "lp_pool1d", "lp_pool2d", "lp_pool3d", "max_unpool1d", "max_unpool2d", "max_unpool3d",
 ]  # fmt: skip

@@ -30,7 +30,8 @@ def scaled_dot_product_attention(
     """softmax(query key^T / sqrt(E) + mask) value.
 
     Shapes: query (..., L, E), key (..., S, E), value (..., S, Ev) -> (..., L, Ev). A bool mask is
-    true where attention is allowed; a float mask is added. A row that may attend to nothing gives 0.
+    true where attention is allowed; a float mask is added. A row that may attend to nothing
+    gives 0.
     Errors: InvalidArgument for a mask together with `is_causal`.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-import adjoint as ad
-
 from ...core.errors import InvalidArgument, ShapeError, Unsupported
+from ...ops.memory import from_numpy
 from ...tensor import Tensor
 from .sparse import _bound_rows
 
@@ -73,7 +72,7 @@ def embedding_bag(
     if padding_idx is not None:
         kept = np.flatnonzero(places != padding_idx % weight.shape[0])
         if len(kept) < len(places):
-            chosen = ad.from_numpy(kept)
+            chosen = from_numpy(kept)
             indices, bags = indices.index_select(0, chosen), bags[kept]
             if per_sample_weights is not None:
                 per_sample_weights = per_sample_weights.index_select(0, chosen)
@@ -83,11 +82,11 @@ def embedding_bag(
     if mode == "max":
         return _largest(rows, bags, len(starts))
     result = rows.new_zeros((len(starts), weight.shape[1])).index_add(
-        0, ad.from_numpy(bags.astype(np.int64)), rows
+        0, from_numpy(bags.astype(np.int64)), rows
     )
     if mode == "mean":
         counts = np.maximum(np.bincount(bags, minlength=len(starts)), 1)
-        result = result / ad.from_numpy(counts[:, None]).to(result.dtype)
+        result = result / from_numpy(counts[:, None]).to(result.dtype)
     return result  # type: ignore[no-any-return]
 
 
@@ -126,8 +125,8 @@ def _largest(rows: Any, bags: Any, count: int) -> Any:
     place = first[:, None] + np.arange(longest)
     filled = np.arange(longest) < sizes[:, None]
     index = order[np.where(filled, place, 0)]
-    side = rows.index_select(0, ad.from_numpy(index.reshape(-1).astype(np.int64)))
+    side = rows.index_select(0, from_numpy(index.reshape(-1).astype(np.int64)))
     side = side.reshape(count, longest, rows.shape[1])
-    side = side.masked_fill(ad.from_numpy(~filled).unsqueeze(-1), -math.inf)
+    side = side.masked_fill(from_numpy(~filled).unsqueeze(-1), -math.inf)
     found = side.max(1)[0]
-    return found.masked_fill(ad.from_numpy(sizes == 0).unsqueeze(-1), 0.0)
+    return found.masked_fill(from_numpy(sizes == 0).unsqueeze(-1), 0.0)

@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
-import adjoint as ad
-
 from ...core import dtype as dt
 from ...core.errors import InvalidArgument, ShapeError
+from ...ops.comparison import where
+from ...ops.joining import cat
+from ...ops.memory import from_numpy
+from ...ops.special import logaddexp
 from ...tensor import Tensor
 from .loss import _reduced
 
@@ -100,7 +102,7 @@ def ctc_loss(
     loss = loss.to(log_probs.dtype)
     if reduction == "mean":
         counts = np.maximum(np.array(labels), 1)
-        return (loss / ad.from_numpy(counts).to(loss.dtype)).mean()  # type: ignore[no-any-return]
+        return (loss / from_numpy(counts).to(loss.dtype)).mean()  # type: ignore[no-any-return]
     return _reduced(loss if batched else loss.squeeze(0), reduction, "ctc_loss")
 
 
@@ -109,31 +111,31 @@ def _negative_log_likelihood(
 ) -> Any:
     """By the forward recursion over the states of `extended`, all samples at once."""
     batch, states = extended.shape
-    index = ad.from_numpy(np.broadcast_to(extended, (logs.shape[0], batch, states)).copy())
+    index = from_numpy(np.broadcast_to(extended, (logs.shape[0], batch, states)).copy())
     scores = logs.clamp_min(_LOG_ZERO).gather(2, index)
-    no_skip = ad.from_numpy(~skips)
-    start = ad.from_numpy(np.broadcast_to(np.arange(states) < 2, (batch, states)).copy())
+    no_skip = from_numpy(~skips)
+    start = from_numpy(np.broadcast_to(np.arange(states) < 2, (batch, states)).copy())
     nothing = logs.new_full((batch, 2), _LOG_ZERO)
     alpha = scores.new_full((batch, states), _LOG_ZERO)
     rows: Any = alpha
-    ends = ad.from_numpy(np.array(times))
+    ends = from_numpy(np.array(times))
     for t in range(max(times, default=0)):
         if t == 0:
             rows = scores[0].masked_fill(~start, _LOG_ZERO)
         else:
-            before = ad.cat([nothing, alpha], 1)
+            before = cat([nothing, alpha], 1)
             one, two = before[:, 1:-1], before[:, :-2].masked_fill(no_skip, _LOG_ZERO)
-            rows = ad.logaddexp(ad.logaddexp(alpha, one), two) + scores[t]
+            rows = logaddexp(logaddexp(alpha, one), two) + scores[t]
         running = (ends > t).unsqueeze(1)
-        alpha = rows if min(times) > t else ad.where(running, rows, alpha)
+        alpha = rows if min(times) > t else where(running, rows, alpha)
     if min(times, default=1) == 0:  # no input: only the empty target has an alignment
-        empty = start & ad.from_numpy(np.arange(states) < 1)
-        alpha = ad.where((ends > 0).unsqueeze(1), alpha, ad.where(empty, 0.0, alpha))
+        empty = start & from_numpy(np.arange(states) < 1)
+        alpha = where((ends > 0).unsqueeze(1), alpha, where(empty, 0.0, alpha))
     last = 2 * np.array(labels)
-    final = alpha.gather(1, ad.from_numpy(last[:, None])).squeeze(1)
-    label = alpha.gather(1, ad.from_numpy(np.maximum(last - 1, 0)[:, None])).squeeze(1)
-    label = label.masked_fill(ad.from_numpy(last == 0), _LOG_ZERO)
-    return -ad.logaddexp(final, label)
+    final = alpha.gather(1, from_numpy(last[:, None])).squeeze(1)
+    label = alpha.gather(1, from_numpy(np.maximum(last - 1, 0)[:, None])).squeeze(1)
+    label = label.masked_fill(from_numpy(last == 0), _LOG_ZERO)
+    return -logaddexp(final, label)
 
 
 def _normalisation(logs: Any, times: list[int]) -> Any:
@@ -141,5 +143,5 @@ def _normalisation(logs: Any, times: list[int]) -> Any:
     used = np.arange(logs.shape[0])[:, None] < np.array(times)
     if not logs.requires_grad:
         return 0.0
-    total = (logs.exp() * ad.from_numpy(used[..., None]).to(logs.dtype)).sum((0, 2))
+    total = (logs.exp() * from_numpy(used[..., None]).to(logs.dtype)).sum((0, 2))
     return total - total.detach()

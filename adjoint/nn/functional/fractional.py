@@ -1,4 +1,4 @@
-"""Adaptive max pooling of signals, fractional max pooling, and names that also return indices."""
+"""Fractional max pooling, and names that also return indices."""
 
 from __future__ import annotations
 
@@ -7,34 +7,21 @@ from typing import Any
 
 import numpy as np
 
-import adjoint as ad
-
 from ...core.errors import InvalidArgument, ShapeError
 from ...ops import averaging
+from ...ops.memory import from_numpy
 from ...ops.pooling import max_pool1d, max_pool2d, max_pool3d
+from ...ops.random import rand
 from ...ops.windows import per_dimension
 from ...tensor import Tensor
 
 __all__ = [
-    "adaptive_max_pool1d", "adaptive_max_pool1d_with_indices", "adaptive_max_pool2d_with_indices",
+    "adaptive_max_pool1d_with_indices", "adaptive_max_pool2d_with_indices",
     "adaptive_max_pool3d_with_indices", "fractional_max_pool2d",
     "fractional_max_pool2d_with_indices", "fractional_max_pool3d",
     "fractional_max_pool3d_with_indices", "max_pool1d_with_indices", "max_pool2d_with_indices",
     "max_pool3d_with_indices",
 ]  # fmt: skip
-
-
-def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """The maxima of windows that cover the input, with their places where `return_indices`.
-
-    Shapes: (batch, channels, length) or without batch.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.adaptive_max_pool1d.html
-
-    >>> ad.nn.functional.adaptive_max_pool1d(ad.ones(1, 5), 2).shape
-    adjoint.Size([1, 2])
-    """
-    result = averaging.adaptive_max_pool1d(input, output_size)
-    return result if return_indices else result[0]
 
 
 def _with_indices(rank: int, kind: str, pool: Any) -> Any:
@@ -60,7 +47,9 @@ def _with_indices(rank: int, kind: str, pool: Any) -> Any:
 max_pool1d_with_indices = _with_indices(1, "max_pool", max_pool1d)
 max_pool2d_with_indices = _with_indices(2, "max_pool", max_pool2d)
 max_pool3d_with_indices = _with_indices(3, "max_pool", max_pool3d)
-adaptive_max_pool1d_with_indices = _with_indices(1, "adaptive_max_pool", adaptive_max_pool1d)
+adaptive_max_pool1d_with_indices = _with_indices(
+    1, "adaptive_max_pool", averaging.adaptive_max_pool1d
+)
 adaptive_max_pool2d_with_indices = _with_indices(
     2, "adaptive_max_pool", averaging.adaptive_max_pool2d
 )
@@ -107,8 +96,8 @@ def _fractional_max_pool(
     lead = tuple(input.shape[:-rank])
     planes = lead if len(lead) == 2 else (1, *lead)
     if samples is None:
-        samples = ad.rand(*planes, rank, dtype=input.dtype)
-    draws = samples.detach().numpy()
+        samples = rand(*planes, rank, dtype=input.dtype)
+    draws = samples.detach().numpy()[: planes[0], : planes[1]]
     index: Any = np.zeros((*planes, *(1,) * (2 * rank)), np.int64)
     for i, (n, k, c) in enumerate(zip(size, kernel, count, strict=True)):
         # The draws of images are for width and height, those of volumes in the order of the axes.
@@ -117,7 +106,7 @@ def _fractional_max_pool(
         shape = [*planes, *(1,) * (2 * rank)]
         shape[2 + i], shape[2 + rank + i] = c, k
         index = index * n + at.reshape(shape)
-    index = ad.from_numpy(index.reshape(*lead, -1))
+    index = from_numpy(index.reshape(*lead, -1))
     windows = input.reshape(*lead, math.prod(size)).gather(-1, index)
     windows = windows.reshape(*lead, *count, math.prod(kernel))
     values, chosen = windows.max(-1)

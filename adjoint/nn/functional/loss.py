@@ -17,6 +17,7 @@ from ...ops.comparison import minimum, where
 from ...ops.creation import full_like, ones_like, zeros_like
 from ...ops.elementwise import Elementwise
 from ...ops.samples import array
+from ...ops.special import xlogy
 from ...tensor import Tensor
 
 __all__ = [
@@ -485,12 +486,10 @@ def kl_div(
             "definition.",
             stacklevel=2,
         )
-    logs: Any
     if log_target:
         loss: Any = target.exp() * (target - input)
     else:
-        logs = where(target > 0, target, 1.0).log()  # 0 log 0 counts as 0
-        loss = target * logs - target * input
+        loss = xlogy(target, target) - target * input  # 0 log 0 counts as 0
     if reduction == "batchmean":
         return loss.sum() / input.shape[0]  # type: ignore[no-any-return]
     return _reduced(loss, reduction, "kl_div")
@@ -540,7 +539,8 @@ def gaussian_nll_loss(
 ) -> Tensor:
     """Minus the log-likelihood under normal distributions of mean `input` and variance `var`.
 
-    Shapes: `input` and `target` alike; `var` too, or with the last size 1 or missing, or a number.
+    Shapes: `input` and `target` alike; `var` too, or with one size 1 or the
+    last one missing, or a number.
     Errors: ShapeError for another shape; InvalidArgument for a negative variance.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.gaussian_nll_loss.html
 
@@ -552,7 +552,9 @@ def gaussian_nll_loss(
     if var.shape != input.shape:
         if tuple(input.shape[:-1]) == tuple(var.shape):
             var = var.unsqueeze(-1)
-        elif tuple(input.shape[:-1]) != tuple(var.shape[:-1]) or var.shape[-1] != 1:
+        elif var.ndim != input.ndim or [
+            v for n, v in zip(input.shape, var.shape, strict=True) if n != v
+        ] != [1]:
             raise ShapeError(
                 f"gaussian_nll_loss: var is of incorrect size {tuple(var.shape)}, input has "
                 f"{tuple(input.shape)}"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import adjoint as ad
-
+from ...core.dtype import int64
 from ...core.errors import InvalidArgument, ShapeError
+from ...ops.comparison import minimum
+from ...ops.creation import zeros
 from ...ops.matmul import linear
 from ...tensor import Tensor
 from .loss import _reduced, cross_entropy, reduction_of
@@ -45,7 +46,7 @@ def multilabel_margin_loss(
         )
     given = (target < 0).long().cumsum(-1) == 0
     index = target.masked_fill(~given, 0).long()
-    counts = ad.zeros(*input.shape, dtype=ad.int64).scatter_add_(-1, index, given.long())
+    counts = zeros(*input.shape, dtype=int64).scatter_add_(-1, index, given.long())
     other = (counts == 0).unsqueeze(-2)
     picked: Any = input.gather(-1, index)
     gaps: Any = (1 - picked.unsqueeze(-1) + input.unsqueeze(-2)).clamp(min=0)
@@ -85,7 +86,7 @@ def triplet_margin_with_distance_loss(
     distance = pairwise_distance if distance_function is None else distance_function
     far: Any = distance(anchor, negative)
     if swap:
-        far = ad.minimum(far, distance(positive, negative))
+        far = minimum(far, distance(positive, negative))
     loss = (margin + distance(anchor, positive) - far).clamp_min(0)
     return _reduced(loss, reduction, name)
 

@@ -83,6 +83,8 @@ def _update_running(
     count: int,
 ) -> None:
     """Move the running statistics towards this batch's (its unbiased variance), in place."""
+    if not count:
+        return
     with no_grad():
         if running_mean is not None:
             running_mean.mul_(1 - momentum).add_(mean.to(running_mean.dtype), alpha=momentum)

@@ -1,6 +1,7 @@
 """The modules, one file per family, laid out as PyTorch's."""
 
 from .activation import *  # noqa: F403 - its __all__ is the list
+from .adaptive import *  # noqa: F403
 from .attention import *  # noqa: F403
 from .batchnorm import *  # noqa: F403
 from .channelshuffle import *  # noqa: F403
@@ -11,6 +12,7 @@ from .dropout import *  # noqa: F403
 from .embedding_bag import *  # noqa: F403
 from .flatten import *  # noqa: F403
 from .fold import *  # noqa: F403
+from .lazy import *  # noqa: F403
 from .linear import *  # noqa: F403
 from .loss import *  # noqa: F403
 from .margin import *  # noqa: F403

@@ -15,6 +15,10 @@ from .module import Module
 __all__ = ["MultiheadAttention"]
 
 
+class NonDynamicallyQuantizableLinear(Linear):
+    """Linear under the name that PyTorch gives it here."""
+
+
 class MultiheadAttention(Module):
     """Attention in several heads, with its projections.
 
@@ -74,7 +78,9 @@ class MultiheadAttention(Module):
         parameter("v_proj_weight", None if same else (embed_dim, self.vdim))
         parameter("in_proj_weight", (3 * embed_dim, embed_dim) if same else None)
         parameter("in_proj_bias", (3 * embed_dim,) if bias else None)
-        self.out_proj = Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
+        self.out_proj = NonDynamicallyQuantizableLinear(
+            embed_dim, embed_dim, bias=bias, device=device, dtype=dtype
+        )
         parameter("bias_k", (1, 1, embed_dim) if add_bias_kv else None)
         parameter("bias_v", (1, 1, embed_dim) if add_bias_kv else None)
         self._reset_parameters()

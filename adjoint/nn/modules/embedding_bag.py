@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import adjoint as ad
-
+from ...autograd.modes import no_grad
 from ...core.errors import InvalidArgument, ShapeError
+from ...ops.creation import empty
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .. import init
 from ..parameter import Parameter
@@ -55,7 +55,7 @@ class EmbeddingBag(Module):
             padding_idx %= num_embeddings
         self.padding_idx = padding_idx
         if _weight is None:
-            weight = ad.empty((num_embeddings, embedding_dim), device=device, dtype=dtype)
+            weight = empty((num_embeddings, embedding_dim), device=device, dtype=dtype)
             self.weight = Parameter(weight)
             self.reset_parameters()
         elif tuple(_weight.shape) != (num_embeddings, embedding_dim):
@@ -76,7 +76,7 @@ class EmbeddingBag(Module):
         """
         init.normal_(self.weight)
         if self.padding_idx is not None:
-            with ad.no_grad():
+            with no_grad():
                 self.weight[self.padding_idx].fill_(0)
 
     def forward(self, input: Any, offsets: Any = None, per_sample_weights: Any = None) -> Any:
@@ -99,7 +99,7 @@ class EmbeddingBag(Module):
         include_last_offset: bool = False,
         padding_idx: int | None = None,
     ) -> EmbeddingBag:
-        """An EmbeddingBag that shares the memory of a matrix of vectors, frozen unless told otherwise.
+        """An EmbeddingBag that shares the memory of a matrix of vectors, frozen by default.
 
         Errors: ShapeError for anything but a matrix.
 

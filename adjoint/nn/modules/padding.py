@@ -83,8 +83,8 @@ class _ZeroPad(_ConstantPad):
 class CircularPad1d(_CircularPad):
     """Signals padded with the values of the other end.
 
-    Shapes: (batch, channels, length) or without batch; an int pads every side alike, otherwise pairs of
-    widths from the last dimension to the first.
+    Shapes: (batch, channels, length) or without batch.
+    An int pads every side alike; otherwise pairs of widths, from the last dimension to the first.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.CircularPad1d.html
 
     >>> ad.nn.CircularPad1d(1)(ad.zeros(1, 2, 4)).shape
@@ -97,8 +97,8 @@ class CircularPad1d(_CircularPad):
 class CircularPad2d(_CircularPad):
     """Images padded with the values of the other end.
 
-    Shapes: (batch, channels, height, width) or without batch; an int pads every side alike, otherwise pairs of
-    widths from the last dimension to the first.
+    Shapes: (batch, channels, height, width) or without batch.
+    An int pads every side alike; otherwise pairs of widths, from the last dimension to the first.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.CircularPad2d.html
 
     >>> ad.nn.CircularPad2d(1)(ad.zeros(1, 2, 4, 4)).shape
@@ -111,8 +111,8 @@ class CircularPad2d(_CircularPad):
 class CircularPad3d(_CircularPad):
     """Volumes padded with the values of the other end.
 
-    Shapes: (batch, channels, depth, height, width) or without batch; an int pads every side alike, otherwise pairs of
-    widths from the last dimension to the first.
+    Shapes: (batch, channels, depth, height, width) or without batch.
+    An int pads every side alike; otherwise pairs of widths, from the last dimension to the first.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.CircularPad3d.html
 
     >>> ad.nn.CircularPad3d(1)(ad.zeros(1, 2, 4, 4, 4)).shape
@@ -125,8 +125,8 @@ class CircularPad3d(_CircularPad):
 class ConstantPad1d(_ConstantPad):
     """Signals padded with `value`.
 
-    Shapes: (batch, channels, length) or without batch; an int pads every side alike, otherwise pairs of
-    widths from the last dimension to the first.
+    Shapes: (batch, channels, length) or without batch.
+    An int pads every side alike; otherwise pairs of widths, from the last dimension to the first.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.ConstantPad1d.html
 
     >>> ad.nn.ConstantPad1d(1, 3.5)(ad.zeros(1, 2, 4)).shape
@@ -139,8 +139,8 @@ class ConstantPad1d(_ConstantPad):
 class ConstantPad2d(_ConstantPad):
     """Images padded with `value`.
 
-    Shapes: (batch, channels, height, width) or without batch; an int pads every side alike, otherwise pairs of
-    widths from the last dimension to the first.
+    Shapes: (batch, channels, height, width) or without batch.
+    An int pads every side alike; otherwise pairs of widths, from the last dimension to the first.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.ConstantPad2d.html
 
     >>> ad.nn.ConstantPad2d(1, 3.5)(ad.zeros(1, 2, 4, 4)).shape
@@ -153,8 +153,8 @@ class ConstantPad2d(_ConstantPad):
 class ConstantPad3d(_ConstantPad):
     """Volumes padded with `value`.
 
-    Shapes: (batch, channels, depth, height, width) or without batch; an int pads every side alike, otherwise pairs of
-    widths from the last dimension to the first.
+    Shapes: (batch, channels, depth, height, width) or without batch.
+    An int pads every side alike; otherwise pairs of widths, from the last dimension to the first.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.ConstantPad3d.html
 
     >>> ad.nn.ConstantPad3d(1, 3.5)(ad.zeros(1, 2, 4, 4, 4)).shape
@@ -167,8 +167,8 @@ class ConstantPad3d(_ConstantPad):
 class ReflectionPad1d(_ReflectionPad):
     """Signals padded with the values reflected at the border, which is not repeated.
 
-    Shapes: (batch, channels, length) or without batch; an int pads every side alike, otherwise pairs of
-    widths from the last dimension to the first.
+    Shapes: (batch, channels, length) or without batch.
+    An int pads every side alike; otherwise pairs of widths, from the last dimension to the first.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.ReflectionPad1d.html
 
     >>> ad.nn.ReflectionPad1d(1)(ad.zeros(1, 2, 4)).shape
@@ -181,8 +181,8 @@ class ReflectionPad1d(_ReflectionPad):
 class ReflectionPad2d(_ReflectionPad):
     """Images padded with the values reflected at the border, which is not repeated.
 
-    Shapes: (batch, channels, height, width) or without batch; an int pads every side alike, otherwise pairs of
-    widths from the last dimension to the first.
+    Shapes: (batch, channels, height, width) or without batch.
+    An int pads every side alike; otherwise pairs of widths, from the last dimension to the first.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.ReflectionPad2d.html
 
     >>> ad.nn.ReflectionPad2d(1)(ad.zeros(1, 2, 4, 4)).shape
@@ -195,8 +195,8 @@ class ReflectionPad2d(_ReflectionPad):
 class ReflectionPad3d(_ReflectionPad):
     """Volumes padded with the values reflected at the border, which is not repeated.
 
-    Shapes: (batch, channels, depth, height, width) or without batch; an int pads every side alike, otherwise pairs of
-    widths from the last dimension to the first.
+    Shapes: (batch, channels, depth, height, width) or without batch.
+    An int pads every side alike; otherwise pairs of widths, from the last dimension to the first.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.ReflectionPad3d.html
 
     >>> ad.nn.ReflectionPad3d(1)(ad.zeros(1, 2, 4, 4, 4)).shape
@@ -209,8 +209,8 @@ class ReflectionPad3d(_ReflectionPad):
 class ReplicationPad1d(_ReplicationPad):
     """Signals padded with the values of the border.
 
-    Shapes: (batch, channels, length) or without batch; an int pads every side alike, otherwise pairs of
-    widths from the last dimension to the first.
+    Shapes: (batch, channels, length) or without batch.
+    An int pads every side alike; otherwise pairs of widths, from the last dimension to the first.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.ReplicationPad1d.html
 
     >>> ad.nn.ReplicationPad1d(1)(ad.zeros(1, 2, 4)).shape
@@ -223,8 +223,8 @@ class ReplicationPad1d(_ReplicationPad):
 class ReplicationPad2d(_ReplicationPad):
     """Images padded with the values of the border.
 
-    Shapes: (batch, channels, height, width) or without batch; an int pads every side alike, otherwise pairs of
-    widths from the last dimension to the first.
+    Shapes: (batch, channels, height, width) or without batch.
+    An int pads every side alike; otherwise pairs of widths, from the last dimension to the first.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.ReplicationPad2d.html
 
     >>> ad.nn.ReplicationPad2d(1)(ad.zeros(1, 2, 4, 4)).shape
@@ -237,8 +237,8 @@ class ReplicationPad2d(_ReplicationPad):
 class ReplicationPad3d(_ReplicationPad):
     """Volumes padded with the values of the border.
 
-    Shapes: (batch, channels, depth, height, width) or without batch; an int pads every side alike, otherwise pairs of
-    widths from the last dimension to the first.
+    Shapes: (batch, channels, depth, height, width) or without batch.
+    An int pads every side alike; otherwise pairs of widths, from the last dimension to the first.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.ReplicationPad3d.html
 
     >>> ad.nn.ReplicationPad3d(1)(ad.zeros(1, 2, 4, 4, 4)).shape
@@ -251,8 +251,8 @@ class ReplicationPad3d(_ReplicationPad):
 class ZeroPad1d(_ZeroPad):
     """Signals padded with zeros.
 
-    Shapes: (batch, channels, length) or without batch; an int pads every side alike, otherwise pairs of
-    widths from the last dimension to the first.
+    Shapes: (batch, channels, length) or without batch.
+    An int pads every side alike; otherwise pairs of widths, from the last dimension to the first.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.ZeroPad1d.html
 
     >>> ad.nn.ZeroPad1d(1)(ad.zeros(1, 2, 4)).shape
@@ -265,8 +265,8 @@ class ZeroPad1d(_ZeroPad):
 class ZeroPad2d(_ZeroPad):
     """Images padded with zeros.
 
-    Shapes: (batch, channels, height, width) or without batch; an int pads every side alike, otherwise pairs of
-    widths from the last dimension to the first.
+    Shapes: (batch, channels, height, width) or without batch.
+    An int pads every side alike; otherwise pairs of widths, from the last dimension to the first.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.ZeroPad2d.html
 
     >>> ad.nn.ZeroPad2d(1)(ad.zeros(1, 2, 4, 4)).shape
@@ -279,8 +279,8 @@ class ZeroPad2d(_ZeroPad):
 class ZeroPad3d(_ZeroPad):
     """Volumes padded with zeros.
 
-    Shapes: (batch, channels, depth, height, width) or without batch; an int pads every side alike, otherwise pairs of
-    widths from the last dimension to the first.
+    Shapes: (batch, channels, depth, height, width) or without batch.
+    An int pads every side alike; otherwise pairs of widths, from the last dimension to the first.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.ZeroPad3d.html
 
     >>> ad.nn.ZeroPad3d(1)(ad.zeros(1, 2, 4, 4, 4)).shape

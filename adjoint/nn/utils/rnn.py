@@ -108,7 +108,7 @@ def pack_padded_sequence(
         order = tensor(places)
         sizes = [sizes[i] for i in places]
         input = input.index_select(1, order)
-    elif any(a < b for a, b in zip(sizes, sizes[1:], strict=False)):
+    elif sizes != sorted(sizes, reverse=True):
         raise InvalidArgument(
             f"pack_padded_sequence: `lengths` array must be sorted in decreasing order when "
             f"`enforce_sorted` is True, got {sizes}; pass enforce_sorted=False"
