@@ -2,7 +2,7 @@
 
 from .tensor import *  # first: `tensor` below is the function, not this module  # isort: skip
 
-from . import accelerator, autograd, backends, cuda, fft, linalg, random, version
+from . import accelerator, autograd, backends, cuda, fft, linalg, random, special, version
 from .autograd.gradients import *
 from .autograd.modes import *
 from .core.device import *
@@ -18,6 +18,8 @@ from .ops.counting import *
 from .ops.creation import *
 from .ops.elementwise import *
 from .ops.extrema import *
+from .ops.gamma_draws import *
+from .ops.incomplete import *
 from .ops.indexing import *
 from .ops.joining import *
 from .ops.linalg import *
@@ -43,4 +45,15 @@ from .io import load as load, save as save  # isort: skip
 from .core.dtype import bool_ as bool, float_ as float, int_ as int  # isort: skip
 
 from . import testing  # isort: skip
+
+autograd.Variable = Tensor  # PyTorch's old name for it
 from .version import __version__ as __version__
+
+
+def __getattr__(name: str) -> object:
+    """Packages that few programs use, imported on first use."""
+    if name == "distributions":
+        import importlib
+
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
