@@ -281,7 +281,7 @@ def test_cross_entropy_ignores_infinite_logits_of_ignored_targets():
         (lambda: F.cross_entropy(ad.ones(3, 2), ad.tensor([0, 1, 2])), IndexError, "Target 2 is"),
         (lambda: F.cross_entropy(ad.ones(3, 2), ad.tensor([0, 1])), ValueError, "batch_size"),
         (lambda: F.cross_entropy(ad.ones(3, 2), ad.tensor([[0], [1], [1]])), RuntimeError, "size"),
-        (lambda: F.nll_loss(ad.ones(3, 2), ad.tensor([0, 1, 1]), ad.ones(3)), RuntimeError, "all 2"),
+        (lambda: F.nll_loss(ad.ones(1, 2), ad.tensor([0]), ad.ones(3)), RuntimeError, "all 2"),
         (lambda: F.mse_loss(ad.ones(2), ad.ones(2), reduction="avg"), ValueError, "avg"),
         (lambda: F.cross_entropy(ad.ones(1, 2), ad.tensor([0]), label_smoothing=2), RuntimeError,
          "label_smoothing"),
@@ -773,7 +773,7 @@ def test_other_initialisers():
 
 @pytest.mark.parametrize("norm", [2.0, 1.0, float("inf")])
 def test_clipping(norm):
-    a, t = [both(3, 2)[0:2] for _ in range(1)][0]
+    a, t = both(3, 2)
     pa, pt = [a], [t]
     (a * a * 3).sum().backward()
     (t * t * 3).sum().backward()

@@ -16,7 +16,7 @@ from .collate import default_collate, default_convert
 from .dataset import IterableDataset
 from .fetch import Exhausted, IterableFetcher, MapFetcher
 from .sampler import BatchSampler, RandomSampler, SequentialSampler, draw_seed
-from .worker import RESTART, End, Failure, Setup, WorkerDiedError, run
+from .worker import LOADER_ENDS, RESTART, End, Failure, Setup, WorkerDiedError, run
 
 __all__ = ["DataLoader"]
 
@@ -200,6 +200,7 @@ class _Worker:
 
     def __init__(self, context: Any, setup: Setup) -> None:
         self.connection, theirs = context.Pipe()
+        LOADER_ENDS.add(self.connection)
         self.process = context.Process(target=run, args=(setup, theirs), daemon=True)
         with warnings.catch_warnings():
             # Workers run Python and NumPy only, which stay usable after a fork beside threads.

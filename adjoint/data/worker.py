@@ -8,6 +8,7 @@ import random
 import signal
 import threading
 import traceback
+import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -81,10 +82,16 @@ class Setup(NamedTuple):
 
 RESTART = "restart"
 
+# The loaders' ends of all pipes: a forked worker inherits copies, and a pipe only reports that its
+# other end was closed once every copy is.
+LOADER_ENDS: weakref.WeakSet[Any] = weakref.WeakSet()
+
 
 def run(setup: Setup, connection: Any) -> None:
     """The worker process: until the pipe closes, answer each (number, indices)."""
     global _info
+    for inherited in list(LOADER_ENDS):
+        inherited.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that owns the loop
     _seed_everything(setup.seed)
     _info = WorkerInfo(setup.id, setup.workers, setup.seed, setup.dataset)

@@ -81,7 +81,8 @@ class _Writer:
         data = np.ascontiguousarray(array).reshape(array.shape)
         if data.dtype.kind == "c":
             entry["dtype"] = data.dtype.name
-            data = data.view(f"f{data.dtype.itemsize // 2}").reshape(*array.shape, 2)
+            pairs = data.reshape(-1).view(f"f{data.dtype.itemsize // 2}")
+            data = pairs.reshape(*array.shape, 2)
         self.arrays[name] = data
         entry["crc32"] = _checksum(data)
         return name
