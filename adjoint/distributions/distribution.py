@@ -1,0 +1,199 @@
+"""Distribution: what all of them share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from ..autograd.modes import no_grad
+from ..core.errors import InvalidArgument, ShapeError, Unsupported
+from ..core.spec import Size, broadcast_shapes
+from ..tensor import Tensor
+from .constraints import Constraint
+from .utils import lazy_property
+
+__all__ = ["Distribution"]
+
+
+class Distribution:
+    """Base class: batches of independent draws of events.
+
+    `sample_shape + batch_shape + event_shape` is the shape of a sample.
+    Errors: InvalidArgument where a parameter or a value violates its constraint.
+    Source: https://docs.pytorch.org/docs/stable/distributions.html#torch.distributions.distribution.Distribution
+
+    >>> normal = ad.distributions.Normal(ad.zeros(3), 1.0)
+    >>> normal.batch_shape, normal.sample((2,)).shape
+    (adjoint.Size([3]), adjoint.Size([2, 3]))
+    """
+
+    has_rsample: bool = False
+    has_enumerate_support: bool = False
+    arg_constraints: ClassVar[dict[str, Constraint]] = {}
+    _validate_args: bool = __debug__  # the class's is the default, an instance's its own
+
+    @staticmethod
+    def set_default_validate_args(value: bool) -> None:
+        """Whether parameters and values are checked where a call does not say.
+
+        >>> ad.distributions.Distribution.set_default_validate_args(True)
+        """
+        if value not in (True, False):
+            raise InvalidArgument(f"set_default_validate_args: expected a bool, got {value!r}")
+        Distribution._validate_args = value
+
+    def __init__(
+        self,
+        batch_shape: Sequence[int] = (),
+        event_shape: Sequence[int] = (),
+        validate_args: bool | None = None,
+    ) -> None:
+        self._batch_shape = Size(batch_shape)
+        self._event_shape = Size(event_shape)
+        if validate_args is not None:
+            self._validate_args = validate_args
+        if self._validate_args:
+            for name, constraint in self.arg_constraints.items():
+                self._assert_parameter(name, constraint)
+
+    def _assert_parameter(self, name: str, constraint: Constraint) -> None:
+        if name not in self.__dict__ and isinstance(getattr(type(self), name, None), lazy_property):
+            return
+        value = getattr(self, name)
+        if not bool(constraint.check(value).all()):
+            raise InvalidArgument(
+                f"Expected parameter {name} ({type(value).__name__} of shape "
+                f"{tuple(value.shape)}) of distribution {self!r} to satisfy the constraint "
+                f"{constraint!r}, but found invalid values:\n{value}"
+            )
+
+    @property
+    def batch_shape(self) -> Size:
+        """The shape over which parameters are batched."""
+        return self._batch_shape
+
+    @property
+    def event_shape(self) -> Size:
+        """The shape of a single draw."""
+        return self._event_shape
+
+    @property
+    def support(self) -> Any:
+        """Where values lie."""
+        raise Unsupported(f"{type(self).__name__}.support is not defined")
+
+    @property
+    def mean(self) -> Any:
+        """The expected value."""
+        raise Unsupported(f"{type(self).__name__} has no mean in closed form; average samples")
+
+    @property
+    def variance(self) -> Any:
+        """The variance."""
+        raise Unsupported(f"{type(self).__name__} has no variance in closed form; use samples")
+
+    @property
+    def stddev(self) -> Any:
+        """The standard deviation."""
+        return self.variance.sqrt()
+
+    @property
+    def mode(self) -> Any:
+        """The most probable value."""
+        raise Unsupported(f"{type(self).__name__} has no mode in closed form")
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> Any:
+        """Draws without gradient, of shape sample_shape + batch_shape + event_shape."""
+        with no_grad():
+            return self.rsample(sample_shape)
+
+    def sample_n(self, n: int) -> Any:
+        """`n` draws along a new dimension 0."""
+        return self.sample((n,))
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
+        """Draws through which gradients reach the parameters."""
+        raise Unsupported(f"{type(self).__name__} cannot be reparameterized; use sample()")
+
+    def log_prob(self, value: Any) -> Any:
+        """The logarithm of the density (or probability) at `value`."""
+        raise Unsupported(f"{type(self).__name__}.log_prob is not defined")
+
+    def cdf(self, value: Any) -> Any:
+        """The probability of values up to `value`."""
+        raise Unsupported(f"{type(self).__name__}.cdf is not defined; count samples instead")
+
+    def icdf(self, value: Any) -> Any:
+        """The value up to which the probability is `value`."""
+        raise Unsupported(f"{type(self).__name__}.icdf is not defined; sort samples instead")
+
+    def entropy(self) -> Any:
+        """The entropy, of the batch shape."""
+        raise Unsupported(f"{type(self).__name__}.entropy is not defined; average -log_prob")
+
+    def perplexity(self) -> Any:
+        """e to the power of the entropy."""
+        return self.entropy().exp()
+
+    def enumerate_support(self, expand: bool = True) -> Any:
+        """All values of a discrete distribution, along dimension 0."""
+        raise Unsupported(f"{type(self).__name__} cannot enumerate its support; draw samples")
+
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
+        """The same distribution with parameters expanded to another batch shape.
+
+        Parameters are the entries of `arg_constraints`, here and in base classes; a constraint's
+        `event_dim` says how many of a parameter's last dimensions stay.
+        """
+        new = self._expanding(batch_shape, _instance)
+        for base in reversed(type(self).__mro__):
+            for name, constraint in base.__dict__.get("arg_constraints", {}).items():
+                if name in self.__dict__:
+                    value, events = self.__dict__[name], constraint.event_dim
+                    kept = value.shape[value.ndim - events :]
+                    new.__dict__[name] = value.expand((*new._batch_shape, *kept))
+        return new
+
+    def _expanding(self, batch_shape: Sequence[int], instance: Any) -> Any:
+        """A copy (or `instance`) with the new batch shape and this one's parameters."""
+        new = type(self).__new__(type(self)) if instance is None else instance
+        new.__dict__.update(self.__dict__)
+        new._batch_shape = Size(batch_shape)
+        return new
+
+    def _extended_shape(self, sample_shape: Sequence[int] = ()) -> Size:
+        return Size((*sample_shape, *self._batch_shape, *self._event_shape))
+
+    def _validate_sample(self, value: Any) -> None:
+        """Raise where `value` cannot be a draw from this distribution."""
+        if not self._validate_args:
+            return
+        if not isinstance(value, Tensor):
+            raise InvalidArgument(
+                f"{type(self).__name__}: The value argument to log_prob must be a Tensor, got "
+                f"{type(value).__name__}"
+            )
+        events = len(self._event_shape)
+        kept = tuple(value.shape[max(value.ndim - events, 0) :])
+        if kept != tuple(self._event_shape):
+            raise ShapeError(
+                f"{type(self).__name__}: The right-most size of value must match event_shape: "
+                f"{tuple(value.shape)} vs {tuple(self._event_shape)}."
+            )
+        batch = value.shape[: value.ndim - events]
+        broadcast_shapes(batch, self._batch_shape, op=type(self).__name__)
+        try:
+            support = self.support
+        except NotImplementedError:
+            return
+        if not bool(support.check(value).all()):
+            raise InvalidArgument(
+                f"Expected value argument ({type(value).__name__} of shape {tuple(value.shape)}) "
+                f"to be within the support ({support!r}) of the distribution {self!r}, but found "
+                f"invalid values:\n{value}"
+            )
+
+    def __repr__(self) -> str:
+        found = [(n, self.__dict__[n]) for n in self.arg_constraints if n in self.__dict__]
+        shown = ", ".join(f"{n}: {v if v.numel() == 1 else v.size()}" for n, v in found)
+        return f"{type(self).__name__}({shown})"

@@ -1,0 +1,71 @@
+"""The exponential distribution."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..ops.creation import empty, zeros_like
+from . import constraints
+from .distribution import Distribution
+from .utils import broadcast_all
+
+__all__ = ["Exponential"]
+
+
+class Exponential(Distribution):
+    """The exponential distribution with a rate.
+
+    Source: https://docs.pytorch.org/docs/stable/distributions.html#torch.distributions.exponential.Exponential
+
+    >>> ad.distributions.Exponential(2.0).mean
+    tensor(0.5000)
+    """
+
+    arg_constraints = {"rate": constraints.positive}  # noqa: RUF012
+    support = constraints.nonnegative  # type: ignore[assignment]
+    has_rsample = True
+
+    def __init__(self, rate: Any, validate_args: bool | None = None) -> None:
+        (self.rate,) = broadcast_all(rate)
+        super().__init__(self.rate.shape, (), validate_args)
+
+    @property
+    def mean(self) -> Any:
+        """1 / rate."""
+        return self.rate.reciprocal()
+
+    stddev = mean
+
+    @property
+    def mode(self) -> Any:
+        """Zero."""
+        return zeros_like(self.rate)
+
+    @property
+    def variance(self) -> Any:
+        """1 / rate^2."""
+        return self.rate.pow(-2)
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
+        """Standard exponential draws / rate."""
+        shape = self._extended_shape(sample_shape)
+        return empty(shape, dtype=self.rate.dtype).exponential_() / self.rate
+
+    def log_prob(self, value: Any) -> Any:
+        """The log density."""
+        self._validate_sample(value)
+        return self.rate.log() - self.rate * value
+
+    def cdf(self, value: Any) -> Any:
+        """1 - e^(-rate value)."""
+        self._validate_sample(value)
+        return -(-self.rate * value).expm1()
+
+    def icdf(self, value: Any) -> Any:
+        """In closed form."""
+        return -(-value).log1p() / self.rate
+
+    def entropy(self) -> Any:
+        """1 - log(rate)."""
+        return 1 - self.rate.log()

@@ -1,0 +1,94 @@
+"""The geometric distribution."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..autograd.modes import no_grad
+from ..core.errors import InvalidArgument
+from ..ops.comparison import where
+from ..ops.creation import zeros_like
+from . import constraints
+from .bernoulli import one_of
+from .distribution import Distribution
+from .utils import (
+    broadcast_all,
+    lazy_property,
+    logits_to_probs,
+    open_uniform,
+    probs_to_logits,
+    softplus,
+)
+
+__all__ = ["Geometric"]
+
+
+class Geometric(Distribution):
+    """The number of failures before the first success.
+
+    Source: https://docs.pytorch.org/docs/stable/distributions.html#torch.distributions.geometric.Geometric
+
+    >>> ad.distributions.Geometric(0.25).mean
+    tensor(3.)
+    """
+
+    arg_constraints = {  # noqa: RUF012
+        "probs": constraints.unit_interval,
+        "logits": constraints.real,
+    }
+    support = constraints.nonnegative_integer  # type: ignore[assignment]
+
+    def __init__(
+        self, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+    ) -> None:
+        given = one_of(type(self).__name__, probs, logits)
+        (value,) = broadcast_all(logits if probs is None else probs)
+        self.__dict__[given] = value
+        super().__init__(value.shape, (), validate_args)
+        if self._validate_args and probs is not None and not bool((value > 0).all()):
+            raise InvalidArgument(
+                f"Expected parameter probs (Tensor of shape {tuple(value.shape)}) of distribution "
+                f"{self!r} to be positive but found invalid values:\n{value}"
+            )
+
+    @lazy_property
+    def logits(self) -> Any:
+        """The log-odds of a success."""
+        return probs_to_logits(self.probs, is_binary=True)
+
+    @lazy_property
+    def probs(self) -> Any:
+        """The probability of a success."""
+        return logits_to_probs(self.logits, is_binary=True)
+
+    @property
+    def mean(self) -> Any:
+        """1 / probs - 1."""
+        return 1 / self.probs - 1
+
+    @property
+    def mode(self) -> Any:
+        """Zero."""
+        return zeros_like(self.probs)
+
+    @property
+    def variance(self) -> Any:
+        """(1 / probs - 1) / probs."""
+        return (1 / self.probs - 1) / self.probs
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> Any:
+        """Draws without gradient."""
+        with no_grad():
+            u = open_uniform(self._extended_shape(sample_shape), self.probs.dtype)
+            return (u.log() / (-self.probs).log1p()).floor()
+
+    def log_prob(self, value: Any) -> Any:
+        """The log probability."""
+        self._validate_sample(value)
+        certain = (self.probs == 1) & (value == 0)
+        return value * (-where(certain, 0.0, self.probs)).log1p() + self.probs.log()
+
+    def entropy(self) -> Any:
+        """In closed form."""
+        return softplus(self.logits) / self.probs - self.logits

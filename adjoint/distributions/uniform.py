@@ -1,0 +1,86 @@
+"""The uniform distribution."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ..core.errors import InvalidArgument
+from ..ops.creation import full_like
+from ..ops.random import rand
+from . import constraints
+from .distribution import Distribution
+from .utils import broadcast_all
+
+__all__ = ["Uniform"]
+
+
+class Uniform(Distribution):
+    """Uniform draws from [low, high).
+
+    Source: https://docs.pytorch.org/docs/stable/distributions.html#torch.distributions.uniform.Uniform
+
+    >>> ad.distributions.Uniform(0.0, 4.0).log_prob(ad.tensor(1.0))
+    tensor(-1.3863)
+    """
+
+    arg_constraints = {"low": constraints.dependent, "high": constraints.dependent}  # noqa: RUF012
+    has_rsample = True
+
+    def __init__(self, low: Any, high: Any, validate_args: bool | None = None) -> None:
+        self.low, self.high = broadcast_all(low, high)
+        super().__init__(self.low.shape, (), validate_args)
+        if self._validate_args and not bool((self.low < self.high).all()):
+            raise InvalidArgument(
+                f"Uniform is not defined when low>= high, got low {self.low} and high {self.high}"
+            )
+
+    @property
+    def support(self) -> Any:
+        """From low to high."""
+        return constraints.interval(self.low, self.high)
+
+    @property
+    def mean(self) -> Any:
+        """The middle."""
+        return (self.low + self.high) / 2
+
+    @property
+    def mode(self) -> Any:
+        """Not unique: NaN."""
+        return full_like(self.high, math.nan)
+
+    @property
+    def variance(self) -> Any:
+        """Width^2 / 12."""
+        return (self.high - self.low).square() / 12
+
+    @property
+    def stddev(self) -> Any:
+        """Width / sqrt(12)."""
+        return (self.high - self.low) / 12**0.5
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
+        """low + (high - low) * uniform draws."""
+        draws = rand(self._extended_shape(sample_shape), dtype=self.low.dtype)
+        return self.low + draws * (self.high - self.low)
+
+    def log_prob(self, value: Any) -> Any:
+        """-log(width) inside, -inf outside."""
+        self._validate_sample(value)
+        inside = (self.low <= value) & (self.high > value)
+        return inside.to(self.low.dtype).log() - (self.high - self.low).log()
+
+    def cdf(self, value: Any) -> Any:
+        """The part of the width below `value`."""
+        self._validate_sample(value)
+        return ((value - self.low) / (self.high - self.low)).clamp(min=0, max=1)
+
+    def icdf(self, value: Any) -> Any:
+        """In closed form."""
+        return value * (self.high - self.low) + self.low
+
+    def entropy(self) -> Any:
+        """log(width)."""
+        return (self.high - self.low).log()

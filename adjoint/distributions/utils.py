@@ -1,0 +1,115 @@
+"""What distributions share: parameters brought together, probabilities and their logits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ..autograd.modes import enable_grad
+from ..core.dtype import finfo, get_default_dtype
+from ..core.errors import InvalidArgument
+from ..core.spec import broadcast_shapes
+from ..ops.creation import tensor, zeros_like
+from ..ops.random import rand
+from ..ops.softmax import log_softmax, softmax
+from ..ops.special import logaddexp
+from ..tensor import Tensor
+
+__all__ = [
+    "broadcast_all", "clamp_probs", "euler_constant", "lazy_property", "logits_to_probs",
+    "probs_to_logits",
+]  # fmt: skip
+
+euler_constant = 0.57721566490153286060
+
+
+def broadcast_all(*values: Any) -> tuple[Any, ...]:
+    """Numbers and tensors as tensors of one shape.
+
+    >>> [x.shape for x in ad.distributions.utils.broadcast_all(ad.zeros(3), 1.0)]
+    [adjoint.Size([3]), adjoint.Size([3])]
+    """
+    for v in values:
+        if not isinstance(v, (Tensor, int, float)):
+            raise InvalidArgument(
+                "broadcast_all: Input arguments must all be instances of Number or Tensor, got "
+                f"{v!r}"
+            )
+    like = next((v for v in values if isinstance(v, Tensor)), None)
+    dtype = get_default_dtype() if like is None else like.dtype
+    made = [v if isinstance(v, Tensor) else tensor(v, dtype=dtype) for v in values]
+    shape = broadcast_shapes(*(v.shape for v in made), op="distribution")
+    return tuple(v.expand(shape) for v in made)
+
+
+def sum_rightmost(value: Any, count: int) -> Any:
+    """`value` summed over its last `count` dimensions."""
+    return value.sum(tuple(range(-count, 0))) if count else value
+
+
+def softplus(x: Any) -> Any:
+    """log(1 + e^x), without overflow."""
+    return logaddexp(x, zeros_like(x))
+
+
+def open_uniform(shape: Any, dtype: Any) -> Any:
+    """Uniform draws from (0, 1), never 0."""
+    return rand(shape, dtype=dtype).clamp(min=finfo(dtype).tiny)
+
+
+def clamp_probs(probs: Any) -> Any:
+    """`probs` kept from 0 and 1 by the dtype's epsilon.
+
+    >>> float(ad.distributions.utils.clamp_probs(ad.tensor(0.0))) > 0
+    True
+    """
+    eps = finfo(probs.dtype).eps
+    return probs.clamp(min=eps, max=1 - eps)
+
+
+def logits_to_probs(logits: Any, is_binary: bool = False) -> Any:
+    """Probabilities of logits: by the sigmoid where `is_binary`, by softmax otherwise.
+
+    >>> ad.distributions.utils.logits_to_probs(ad.zeros(2))
+    tensor([0.5000, 0.5000])
+    """
+    return logits.sigmoid() if is_binary else softmax(logits, -1)
+
+
+def probs_to_logits(probs: Any, is_binary: bool = False) -> Any:
+    """Logits of probabilities, finite for 0 and 1.
+
+    >>> ad.distributions.utils.probs_to_logits(ad.tensor(0.5), is_binary=True)
+    tensor(0.)
+    """
+    clamped = clamp_probs(probs)
+    return clamped.log() - (-clamped).log1p() if is_binary else clamped.log()
+
+
+def normalized(logits: Any) -> Any:
+    """Logits moved so that their exponentials sum to 1."""
+    return log_softmax(logits, -1)
+
+
+class lazy_property:  # noqa: N801 - PyTorch's name
+    """A property computed on first use, with gradients, and kept.
+
+    >>> ad.distributions.Bernoulli(0.5).logits
+    tensor(0.)
+    """
+
+    def __init__(self, wrapped: Callable[[Any], Any]) -> None:
+        self.wrapped = wrapped
+        self.__doc__ = wrapped.__doc__
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        if instance is None:
+            return self
+        with enable_grad():
+            value = self.wrapped(instance)
+        instance.__dict__[self.wrapped.__name__] = value
+        return value
+
+
+HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
