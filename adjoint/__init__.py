@@ -2,7 +2,8 @@
 
 from .tensor import *  # first: `tensor` below is the function, not this module  # isort: skip
 
-from . import accelerator, autograd, backends, cuda, fft, linalg, random, special, version
+from . import accelerator, autograd, backends, cuda, fft, linalg, masked, random, signal, special
+from . import version as version
 from .autograd.gradients import *
 from .autograd.modes import *
 from .core.device import *
@@ -36,6 +37,7 @@ from .ops.scatter import *
 from .ops.slicing import *
 from .ops.sort import *
 from .ops.statistics import *
+from .ops.tapers import *
 from .printing import *
 from .threads import *
 

@@ -24,7 +24,7 @@ class Missing(Exception):
 
 # Where PyTorch's own values are less precise than the dtype.
 IMPRECISE = {
-    "special.bessel_j0": 1e-5,  # its constants far from 0 have seven digits
+    "special.bessel_j0": 1e-5,  # seven digits near the second zeros (mpmath agrees with ours)
     "special.bessel_y1": 1e-5,
 }
 

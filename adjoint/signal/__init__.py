@@ -1,0 +1,5 @@
+"""Signal processing, named as in `torch.signal`."""
+
+from . import windows
+
+__all__ = ["windows"]
