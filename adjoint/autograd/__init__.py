@@ -3,6 +3,8 @@
 Source: https://docs.pytorch.org/docs/stable/autograd.html
 """
 
+from typing import Any
+
 from . import function, functional, graph
 from .function import Function
 from .gradcheck import GradcheckError, gradcheck, gradgradcheck
@@ -18,6 +20,8 @@ from .modes import (
     set_detect_anomaly,
     set_grad_enabled,
 )
+
+Variable: Any  # PyTorch's old name of Tensor, bound where the package is put together
 
 __all__ = [
     "Function",
