@@ -24,10 +24,15 @@ RANDOM = {
 }  # whether only in training
 
 
-def to_ours(value: Any) -> Any:
-    """A PyTorch value as adjoint's, modules and functions too."""
+def to_ours(value: Any, seen: dict[int, Any] | None = None) -> Any:
+    """A PyTorch value as adjoint's, modules and functions too; what is one tensor stays one."""
+    seen = {} if seen is None else seen
+    if isinstance(value, torch.Tensor):
+        if id(value) not in seen:
+            seen[id(value)] = op_db.to_ours(value)
+        return seen[id(value)]
     if isinstance(value, torch.nn.utils.rnn.PackedSequence):
-        return ad.nn.utils.rnn.PackedSequence(*(to_ours(part) for part in value))
+        return ad.nn.utils.rnn.PackedSequence(*(to_ours(part, seen) for part in value))
     if isinstance(value, torch.nn.TransformerEncoderLayer):
         return ad.nn.TransformerEncoderLayer(
             value.linear1.in_features,
@@ -52,9 +57,9 @@ def to_ours(value: Any) -> Any:
     ):
         return getattr(ad.nn.functional, value.__name__)
     if type(value) in (list, tuple):
-        return type(value)(to_ours(v) for v in value)
+        return type(value)(to_ours(v, seen) for v in value)
     if isinstance(value, dict):
-        return {k: to_ours(v) for k, v in value.items()}
+        return {k: to_ours(v, seen) for k, v in value.items()}
     return op_db.to_ours(value)
 
 
@@ -88,7 +93,7 @@ def run_sample(entry: Any, made: Any, sample: Any, training: bool, label: str) -
     label += f" {op_db.shapes(args)} {op_db.shapes(tuple(kwargs.items()))}"
     theirs = entry.module_cls(*args, **kwargs).to(torch.float64).train(training)
     ours = made(*my_args, **my_kwargs).to(ad.float64).train(training)
-    my_inputs, my_options = to_ours(inputs), to_ours(options)
+    my_inputs, my_options = to_ours((inputs, options))
     if entry.is_lazy:  # the first call makes the parameters
         theirs(*inputs, **options)
         ours(*my_inputs, **my_options)
