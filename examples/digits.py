@@ -1,4 +1,4 @@
-"""Train a small network on handwritten digits, save it, read it back (python examples/digits.py)."""
+"""Train a small network on handwritten digits, save it, read it back."""
 
 from __future__ import annotations
 

@@ -243,7 +243,7 @@ class Environment(data.Dataset):
         return {
             "worker": worker.id, "pid": os.getpid(), "python": random.random(),
             "numpy": float(np.random.rand()), "adjoint": float(ad.rand(1)),
-            "started": int(os.environ.get("STARTED", "-1")),
+            "threads": ad.get_num_threads(), "started": int(os.environ.get("STARTED", "-1")),
         }  # fmt: skip
 
 
@@ -263,7 +263,7 @@ def test_workers_have_their_own_seeds_and_start_function():
     assert len(set(first["pid"])) == 2 and os.getpid() not in first["pid"]
     for key in ("python", "numpy", "adjoint"):
         assert len(set(first[key])) == 8 and first[key] == second[key]
-    assert "STARTED" not in os.environ
+    assert set(first["threads"]) == {1} and "STARTED" not in os.environ
 
 
 class Slow(Squares):

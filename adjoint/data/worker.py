@@ -8,6 +8,7 @@ import random
 import signal
 import threading
 import traceback
+import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ import numpy as np
 
 from ..core.errors import AdjointError
 from ..ops.random import manual_seed
+from ..threads import set_num_threads
 from .fetch import Exhausted
 
 __all__ = ["WorkerInfo", "get_worker_info"]
@@ -92,6 +94,9 @@ def run(setup: Setup, connection: Any) -> None:
     global _info
     for inherited in list(LOADER_ENDS):
         inherited.close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a BLAS whose threads cannot be set
+        set_num_threads(1)  # the workers share the processors
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that owns the loop
     _seed_everything(setup.seed)
     _info = WorkerInfo(setup.id, setup.workers, setup.seed, setup.dataset)
