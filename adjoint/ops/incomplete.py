@@ -45,6 +45,18 @@ def _integrate(f: Callable[[Any], Any], end: Any, bend: Any) -> Any:
     return total
 
 
+def _in_blocks(function: Callable[..., Any], *inputs: Any) -> Any:
+    """`function` of the broadcast inputs, in pieces whose temporaries stay in the cache."""
+    dtype = next(x.dtype for x in inputs if hasattr(x, "dtype"))
+    arrays = np.broadcast_arrays(*(np.asarray(x, np.float64) for x in inputs))
+    flat = [x.ravel() for x in arrays]
+    result = np.empty(arrays[0].size)
+    with np.errstate(all="ignore"):
+        for i in range(0, result.size, 4096):
+            result[i : i + 4096] = function(*(x[i : i + 4096] for x in flat))
+    return result.reshape(arrays[0].shape).astype(dtype, copy=False)
+
+
 def _power(base: Any, n: int) -> Any:
     return base**n if n else 1.0
 
@@ -64,30 +76,30 @@ class GammaMoment(Elementwise):
 
     def compute(self, xp: Any, x1: Any, x2: Any) -> Any:
         """Gauss-Legendre in s = |log u|."""
-        dtype = (x1 if hasattr(x1, "dtype") else x2).dtype
-        a, x = np.broadcast_arrays(np.asarray(x1, np.float64), np.asarray(x2, np.float64))
-        with np.errstate(all="ignore"):
-            location = np.log(x)
-            upper = location > xp.digamma(a)
-            gap = np.where(upper, x - a, a - x)
-            curvature = np.where(upper, x / 2, x / 3)
-            end = 2 * _DECAY / (gap + np.sqrt(gap * gap + 4 * curvature * _DECAY))
-            below = np.where(end <= 1, end, (_DECAY + x) / a)
-            end = np.minimum(end, 750)  # e^750 is above all floats
-            for _ in range(4):
-                end = np.minimum(end, np.log1p((_DECAY + a * end) / x))
-            end = np.where(upper, end, below)
-            bend = np.maximum(np.where(upper, -location, location), 0)
-            sign = np.where(upper, 1.0, -1.0)
+        return _in_blocks(lambda a, x: self._block(xp, a, x), x1, x2)
 
-            def integrand(steps: Iterable[Any]) -> Iterable[Any]:
-                for s in steps:
-                    logarithm = sign * s
-                    change = np.expm1(logarithm)
-                    factor = _power(logarithm, self.n) * _power(-change, self.m)
-                    yield factor * np.exp(a * logarithm - x * change)
+    def _block(self, xp: Any, a: Any, x: Any) -> Any:
+        location = np.log(x)
+        upper = location > xp.digamma(a)
+        gap = np.where(upper, x - a, a - x)
+        curvature = np.where(upper, x / 2, x / 3)
+        end = 2 * _DECAY / (gap + np.sqrt(gap * gap + 4 * curvature * _DECAY))
+        below = np.where(end <= 1, end, (_DECAY + x) / a)
+        end = np.minimum(end, 750)  # e^750 is above all floats
+        for _ in range(4):
+            end = np.minimum(end, np.log1p((_DECAY + a * end) / x))
+        end = np.where(upper, end, below)
+        bend = np.maximum(np.where(upper, -location, location), 0)
+        sign = np.where(upper, 1.0, -1.0)
 
-            return np.asarray(-sign * _integrate(integrand, end, bend)).astype(dtype)
+        def integrand(steps: Iterable[Any]) -> Iterable[Any]:
+            for s in steps:
+                logarithm = sign * s
+                change = np.expm1(logarithm)
+                factor = _power(logarithm, self.n) * _power(-change, self.m)
+                yield factor * np.exp(a * logarithm - x * change)
+
+        return -sign * _integrate(integrand, end, bend)
 
     def gradient(self, g: Tensor, x1: Any, x2: Any) -> tuple[Any, ...]:
         """The next members of the family."""
@@ -148,37 +160,39 @@ class BetaMoment(Elementwise):
 
     def compute(self, xp: Any, x1: Any, x2: Any, x3: Any) -> Any:
         """Gauss-Legendre in the logit of t; the upper tail is the lower one of 1 - t."""
-        dtype = next(x.dtype for x in (x1, x2, x3) if hasattr(x, "dtype"))
-        a, b, x = np.broadcast_arrays(*(np.asarray(v, np.float64) for v in (x1, x2, x3)))
-        with np.errstate(all="ignore"):
-            upper = np.log(x) > xp.digamma(a) - xp.digamma(a + b)
-            sign = np.where(upper, -1.0, 1.0)
-            x, rest = np.where(upper, 1 - x, x), np.where(upper, x, 1 - x)
-            a, b = np.where(upper, b, a), np.where(upper, a, b)
-            both = a + b
-            end = (_DECAY - both * np.log(rest)) / a
-            for _ in range(12):  # Newton's method on a convex function, from the right
-                left = x * np.exp(-end)
-                step = (a * end + both * np.log(rest + left) - _DECAY) / (
-                    a - both * left / (rest + left)
-                )
-                end = np.where(step > 0, end - step, end)
-            bend = np.maximum(np.log(x) - np.log(rest), 0)
-            small = x < 0.5
+        return _in_blocks(lambda a, b, x: self._block(xp, a, b, x), x1, x2, x3)
 
-            def integrand(steps: Iterable[Any]) -> Iterable[Any]:
-                for s in steps:
-                    exact, safe = np.log1p(x * np.expm1(-s)), np.log(rest + x * np.exp(-s))
-                    high = -np.where(small, exact, safe)
-                    low = high - s
-                    first, second = low, high
-                    if self.n or self.m:
-                        first = np.where(upper, high, low)
-                        second = np.where(upper, low, high)
-                    factor = _power(first, self.n) * _power(second, self.m)
-                    yield factor * np.exp(a * low + b * high)
+    def _block(self, xp: Any, a: Any, b: Any, x: Any) -> Any:
+        upper = np.log(x) > xp.digamma(a) - xp.digamma(a + b)
+        sign = np.where(upper, -1.0, 1.0)
+        x, rest = np.where(upper, 1 - x, x), np.where(upper, x, 1 - x)
+        a, b = np.where(upper, b, a), np.where(upper, a, b)
+        both = a + b
+        end = (_DECAY - both * np.log(rest)) / a
+        for _ in range(12):  # Newton's method on a convex function, from the right
+            left = x * np.exp(-end)
+            step = (a * end + both * np.log(rest + left) - _DECAY) / (
+                a - both * left / (rest + left)
+            )
+            end = np.where(step > 0, end - step, end)
+        bend = np.maximum(np.log(x) - np.log(rest), 0)
+        small = x < 0.5
 
-            return np.asarray(sign * _integrate(integrand, end, bend)).astype(dtype)
+        def integrand(steps: Iterable[Any]) -> Iterable[Any]:
+            for s in steps:
+                left = np.exp(-s)
+                high = np.log(rest + x * left)
+                np.log1p(x * (left - 1), out=high, where=small)  # keeps the digits of small x
+                np.negative(high, out=high)
+                low = high - s
+                first, second = low, high
+                if self.n or self.m:
+                    first = np.where(upper, high, low)
+                    second = np.where(upper, low, high)
+                factor = _power(first, self.n) * _power(second, self.m)
+                yield factor * np.exp(a * low + b * high)
+
+        return sign * _integrate(integrand, end, bend)
 
     def gradient(self, g: Tensor, x1: Any, x2: Any, x3: Any, y: Any) -> tuple[Any, ...]:
         """The next members of the family; in x, what the end point and the scaling contribute."""
