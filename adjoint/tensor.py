@@ -27,6 +27,7 @@ from .ops import (  # all of them: importing a family declares its methods
     creation,
     extrema,
     fft,
+    incomplete,
     indexing,
     joining,
     linalg,
@@ -701,6 +702,9 @@ class Tensor(Handle):
     def __pos__(self) -> Any:
         return self
 
+    def __rdiv__(self, other: Any) -> Any:
+        return ew.div(other, self)
+
     def __radd__(self, other: Any) -> Any:
         return ew.add(self, other)
 
@@ -792,8 +796,8 @@ inplace.attach(Tensor)
 creation.wrap = _fresh
 _FAMILIES = (
     activation, arranging, complex_ops, conversion, convolution, counting, creation, ew,
-    extrema, fft, indexing, joining, linalg, matmul, memory, movement, quantiles, random, ranges,
-    reduction, scan, scatter, slicing, sort, statistics,
+    extrema, fft, incomplete, indexing, joining, linalg, matmul, memory, movement, quantiles,
+    random, ranges, reduction, scan, scatter, slicing, sort, statistics,
 )  # fmt: skip
 for _name, _function in METHODS.items():
     if not hasattr(Tensor, _name):
