@@ -15,6 +15,7 @@ from .ops.arranging import *
 from .ops.complex import *
 from .ops.conversion import *
 from .ops.convolution import *
+from .ops.copies import *
 from .ops.counting import *
 from .ops.creation import *
 from .ops.elementwise import *

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 __all__ = [
-    "block_diag", "cartesian_prod", "combinations", "flip", "fliplr", "flipud", "meshgrid",
-    "repeat_interleave", "roll", "rot90", "tile", "tril", "tril_indices", "triu", "triu_indices",
+    "block_diag", "cartesian_prod", "combinations", "constant_pad_nd", "flip", "fliplr", "flipud",
+    "meshgrid", "repeat_interleave", "roll", "rot90", "tile", "tril", "tril_indices", "triu",
+    "triu_indices",
 ]  # fmt: skip
 
 
@@ -477,6 +478,23 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> T
 
 
 _PAD_MODES = ("reflect", "replicate", "circular")
+
+
+_padded = pad  # the next function has an argument of that name
+
+
+@public(method=False)
+def constant_pad_nd(input: Tensor, pad: Any, value: float = 0) -> Tensor:
+    """`input` with constants around it: `pad` says how many before and after each dimension, the
+    last one first.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.pad.html
+
+    >>> ad.constant_pad_nd(ad.ones(2), (1, 2))
+    tensor([0., 1., 1., 0., 0.])
+    """
+    result: Tensor = _padded(input, pad, "constant", value)
+    return result
 
 
 def _pad_constant(x: Any, by_axis: Sequence[tuple[int, int, int]], value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from ..core import dtype as dt
 from ..core.errors import DTypeError, InvalidArgument, ShapeError
 from ..core.handle import Handle
 from ..core.op import Op, Sample, apply, public
-from ..core.spec import Spec, normalize_axis
+from ..core.spec import Spec, normalize_axis, prod
 from . import creation, return_types
 from .promotion import cast
 from .ranges import linspace
@@ -22,7 +23,7 @@ from .sort import assert_sortable, searchsorted
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
-__all__ = ["bincount", "histc", "histogram", "unique", "unique_consecutive"]
+__all__ = ["bincount", "histc", "histogram", "histogramdd", "unique", "unique_consecutive"]
 
 
 @dataclass(frozen=True)
@@ -190,6 +191,80 @@ def histogram(
     if density:
         hist = hist / (hist.sum() * (edges[1:] - edges[:-1]))
     return return_types.histogram(hist, edges)
+
+
+@public(method=False)
+def histogramdd(
+    input: Tensor,
+    bins: Any,
+    *,
+    range: Any = None,
+    weight: Any = None,
+    density: bool = False,
+) -> Any:
+    """How many points (or what weight) fall into each box of a grid, and the grid's edges.
+
+    Shapes: `input` (..., D) holds points of D coordinates; `bins` is one number for all
+    dimensions, one for each, or the edges of each; `range` has two numbers for each dimension.
+    Errors: ShapeError where bins, range or weights do not fit; InvalidArgument for no bins.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.histogramdd.html
+
+    >>> points = ad.tensor([[0., 1.], [1., 0.], [2., 0.], [2., 2.]])
+    >>> ad.histogramdd(points, bins=[3, 3]).hist
+    tensor([[0., 1., 0.],
+            [1., 0., 0.],
+            [1., 0., 1.]])
+    """
+    if input.ndim < 2:
+        raise ShapeError(
+            "histogramdd: input tensor should have at least 2 dimensions, got shape "
+            f"{tuple(input.shape)}"
+        )
+    rank = input.shape[-1]
+    points: Any = input.detach().reshape((-1, rank))
+    each = [bins] * rank if isinstance(bins, int) else list(bins)
+    if len(each) != rank or (range is not None and len(range) != 2 * rank):
+        raise ShapeError(
+            f"histogramdd: expected bins and range for {rank} dimensions, got {len(each)} bins "
+            f"and range {range}"
+        )
+    if weight is not None and tuple(weight.shape) != tuple(input.shape[:-1]):
+        raise ShapeError(
+            f"histogramdd: if weight tensor is provided, it should have the shape of input "
+            f"without its innermost dimension, {tuple(input.shape[:-1])}, got "
+            f"{tuple(weight.shape)}"
+        )
+    edges, places, shape = [], [], []
+    for i, given in enumerate(each):
+        column = points[:, i].contiguous()
+        if isinstance(given, Handle):
+            edge: Any = given
+        else:
+            if given <= 0:
+                raise InvalidArgument(f"histogramdd: bins must be > 0, got {given}")
+            start, end = range[2 * i : 2 * i + 2] if range is not None else (0, 0)
+            low, high = _range("histogramdd", start, end, column, 0.5)
+            edge = linspace(low, high, given + 1, dtype=input.dtype)
+        count = edge.shape[0] - 1
+        place = searchsorted(edge, column, right=True) - 1
+        places.append(place.masked_fill(column == edge[-1], count - 1))
+        edges.append(edge)
+        shape.append(count)
+    flat: Any = places[0] * 0
+    outside: Any = flat != 0
+    for place, count in zip(places, shape, strict=True):
+        outside = outside | (place < 0) | (place >= count)
+        flat = flat * count + place
+    flat = flat.masked_fill(outside, -1)
+    weights = () if weight is None else (weight.detach().reshape((-1,)),)
+    found: Any = apply(BinCount(prod(shape)), flat, *weights)
+    hist = cast(found, input.dtype).reshape(tuple(shape))
+    if density:
+        hist = hist / hist.sum()
+        for i, edge in enumerate(edges):
+            shape = [-1 if j == i else 1 for j in builtins.range(rank)]
+            hist = hist / (edge[1:] - edge[:-1]).reshape(shape)
+    return return_types.histogramdd(hist, tuple(edges))
 
 
 def _tensors(flags: tuple[bool, ...], values: Any, *extras: Any) -> Any:

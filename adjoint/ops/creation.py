@@ -508,6 +508,29 @@ def new_empty(
 
 
 @public()
+def new_empty_strided(
+    self: Tensor,
+    size: Sequence[int],
+    stride: Sequence[int],
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Uninitialised memory in this tensor's dtype with the given steps, in elements.
+
+    Errors: ShapeError where `stride` does not have one entry per size.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.new_empty_strided.html
+
+    >>> ad.ones(1).new_empty_strided((2, 3), (1, 2)).stride()
+    (1, 2)
+    """
+    d = target(dtype) or self.dtype
+    shape = sizes_from((tuple(size),), None, "new_empty_strided")
+    return finish(strided_array(shape, stride, d), device, requires_grad)
+
+
+@public()
 def new_full(
     self: Tensor,
     size: Sequence[int],

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "argwhere", "fill", "index_add", "index_copy", "index_fill", "index_put", "index_select",
-    "masked_select", "nonzero", "put", "take", "unravel_index",
+    "masked_select", "nonzero", "nonzero_static", "put", "take", "unravel_index",
 ]  # fmt: skip
 
 
@@ -643,6 +643,27 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     if data.ndim < 2:
         return creation.wrap(np.argwhere(data))
     return creation.wrap(np.stack(nonzero_columns(data), 1))
+
+
+@public(out=True)
+def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
+    """The indices of the first `size` elements that are not zero, one row each; rows of
+    `fill_value` where there are fewer.
+
+    Errors: IndexingError for a negative size.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nonzero_static.html
+
+    >>> ad.nonzero_static(ad.tensor([0, 5, 7]), size=3)
+    tensor([[ 1],
+            [ 2],
+            [-1]])
+    """
+    if size < 0:
+        raise IndexingError(f"nonzero_static: 'size' must be an non-negative integer, got {size}")
+    found = nonzero(input)._data[:size]
+    rows = np.full((size, found.shape[1]), fill_value, np.int64)
+    rows[: len(found)] = found
+    return creation.wrap(rows)
 
 
 @public()

@@ -376,7 +376,8 @@ def lstsq(
     values = apply(SVD(), A.detach())[1]
     rank = (values > values.narrow(-1, 0, 1) * rtol).sum(-1) if min(m, n) else values.sum(-1).long()
     none = A.new_zeros((0,), dtype=A.dtype.to_real())
-    residuals = none
+    # Empty, but with a history: PyTorch's residuals require grad where A or B does.
+    residuals = FUNCTIONS["cat"]((A.flatten()[:0], b.flatten()[:0])).real
     if driver not in (None, "gelsy") and m > n and bool((rank == n).all()):
         residuals = (matmul(A, solution) - b).abs().square().sum(-2)
     return LstsqResult(
@@ -672,6 +673,20 @@ def lu(A: Tensor, *, pivot: bool = True) -> Any:  # noqa: N803 - PyTorch's name
     """
     packed, pivots = lu_factor(A, pivot=pivot)
     return LUResult(*lu_unpack(packed, pivots))
+
+
+@public(method="lu")
+def _older_lu(A: Tensor, pivot: bool = True, get_infos: bool = False) -> Any:  # noqa: N803
+    """The packed LU factors and pivots, and with `get_infos` where a factor is singular;
+    `adjoint.linalg.lu_factor` is preferred.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.lu.html
+
+    >>> ad.tensor([[2.]]).lu()[0]
+    tensor([[2.]])
+    """
+    found = lu_factor_ex(A, pivot=pivot, check_errors=not get_infos)
+    return tuple(found) if get_infos else tuple(found)[:2]
 
 
 @public(method=False)

@@ -436,6 +436,20 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
 
 
 @public()
+def resize_as_(self: Tensor, other: Tensor, memory_format: Any = None) -> Tensor:
+    """Change this tensor's shape in place to that of `other`.
+
+    Errors: those of `resize_`.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.resize_as_.html
+
+    >>> ad.tensor([1, 2, 3, 4]).resize_as_(ad.zeros(2, 2))
+    tensor([[1, 2],
+            [3, 4]])
+    """
+    return resize_(self, tuple(other.shape), memory_format=memory_format)  # type: ignore[no-any-return]
+
+
+@public()
 def set_(self: Tensor, source: Any = None) -> Tensor:
     """Make this tensor show the memory of `source`, in place; without it, become empty.
 

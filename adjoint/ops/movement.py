@@ -15,16 +15,17 @@ from ..core import dtype as dt
 from ..core.errors import InvalidType, ShapeError
 from ..core.handle import Handle
 from ..core.op import Op, Sample, apply, apply_view, public, rebinding
-from ..core.spec import Spec, broadcast_shapes, normalize_axes, normalize_axis, prod
+from ..core.spec import Size, Spec, normalize_axes, normalize_axis, prod
+from ..core.spec import broadcast_shapes as common_shape
 from .samples import array, strided
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
 __all__ = [
-    "adjoint", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_tensors", "broadcast_to",
-    "clone", "flatten", "moveaxis", "movedim", "permute", "ravel", "reshape", "squeeze",
-    "swapaxes", "swapdims", "t", "transpose", "unflatten", "unsqueeze",
+    "adjoint", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_shapes", "broadcast_tensors",
+    "broadcast_to", "clone", "flatten", "moveaxis", "movedim", "permute", "ravel", "reshape",
+    "squeeze", "swapaxes", "swapdims", "t", "transpose", "unflatten", "unsqueeze",
 ]  # fmt: skip
 
 
@@ -714,6 +715,20 @@ def broadcast_to(input: Tensor, size: Any) -> Tensor:
 
 
 @public(method=False)
+def broadcast_shapes(*shapes: Any) -> Size:
+    """The shape to which all shapes (ints or tuples) broadcast.
+
+    Errors: ShapeError where they do not.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.broadcast_shapes.html
+
+    >>> ad.broadcast_shapes((2,), (3, 1), (1, 1, 1))
+    adjoint.Size([1, 3, 2])
+    """
+    several = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
+    return Size(common_shape(*several))
+
+
+@public(method=False)
 def broadcast_tensors(*tensors: Any) -> tuple[Any, ...]:
     """Views of all tensors, broadcast to their common shape.
 
@@ -724,7 +739,7 @@ def broadcast_tensors(*tensors: Any) -> tuple[Any, ...]:
     [adjoint.Size([2, 3]), adjoint.Size([2, 3])]
     """
     several = sequence_of(tensors, "broadcast_tensors")
-    shape = broadcast_shapes(*(x._data.shape for x in several), op="broadcast_tensors")
+    shape = common_shape(*(x._data.shape for x in several), op="broadcast_tensors")
     return tuple(x if x._data.shape == shape else apply_view(Expand(shape), x) for x in several)
 
 

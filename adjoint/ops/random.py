@@ -497,7 +497,9 @@ def normal(
     generator: Generator | None = None,
     out: Any = None,
     dtype: Any = None,
+    layout: Any = None,
     device: Any = None,
+    pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:
     """Normal numbers with the given mean and standard deviation, numbers or tensors.

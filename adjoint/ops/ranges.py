@@ -159,6 +159,8 @@ def _line_options(start: Any, end: Any, steps: Any, dtype: Any, name: str) -> An
     d = target(dtype) or (default.to_complex() if has_complex else default)
     if has_complex and not d.is_complex:
         raise DTypeError(f"{name}: complex bounds {start}, {end} need a complex dtype, got {d}")
+    if d.category == 1:
+        start, end = int(start), int(end)
     return start, end, steps, d
 
 

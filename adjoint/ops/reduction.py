@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ..core import dtype as dt
-from ..core.errors import DTypeError
+from ..core.errors import DTypeError, ShapeError
 from ..core.op import FUNCTIONS, Op, Sample, apply, apply_view, public, snake_case
 from ..core.spec import Spec, normalize_axes, normalize_axis, reduced_shape
 from ..core.spec import prod as count
@@ -400,6 +400,31 @@ def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
     x: Any = input
     result: Tensor = sum(x != 0, dim)
     return result
+
+
+@public()
+def sum_to_size(self: Tensor, *size: Any) -> Tensor:
+    """This tensor summed over the dimensions along which `size` would have to be broadcast.
+
+    Shapes: `size` must broadcast to this tensor's shape.
+    Errors: ShapeError where it does not.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.sum_to_size.html
+
+    >>> ad.ones(2, 3).sum_to_size(1, 3)
+    tensor([[2., 2., 2.]])
+    """
+    shape = tuple(size[0]) if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
+    extra = self.ndim - len(shape)
+    fits = extra >= 0 and {n in (1, m) for n, m in zip(shape, self.shape[extra:], strict=True)} <= {
+        True
+    }
+    if not fits:
+        raise ShapeError(
+            f"sum_to_size: size {list(shape)} is not expandable to size {list(self.shape)}"
+        )
+    axes = [i for i in range(self.ndim) if i < extra or shape[i - extra] != self.shape[i]]
+    result: Tensor = sum(self, axes, keepdim=True) if axes else self
+    return result.reshape(shape) if extra else result
 
 
 @public(out=True)

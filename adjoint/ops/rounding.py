@@ -13,8 +13,11 @@ import numpy as np
 from ..core import dtype as dt
 from ..core.errors import DTypeError
 from ..core.handle import Handle
-from ..core.op import Sample, apply, public
-from .comparison import eq, isfinite, where
+from ..core.op import Op, Sample, apply, public
+from ..core.spec import Spec
+from . import return_types
+from .comparison import eq, isfinite, tensors, where
+from .functions import exp2
 from .pointwise import (
     ANALYTIC,
     FLOATING,
@@ -28,14 +31,15 @@ from .pointwise import (
     unary,
     widen,
 )
+from .promotion import cast
 from .samples import COMPLEX, FLOATS, INTS, array, binary_samples, strided, unary_samples
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
 __all__ = [
-    "ceil", "copysign", "fix", "floor", "frac", "heaviside", "nan_to_num", "nextafter", "round",
-    "trunc",
+    "ceil", "copysign", "fix", "floor", "frac", "frexp", "heaviside", "nan_to_num",
+    "nextafter", "round", "trunc",
 ]  # fmt: skip
 
 ALL_FLOATS = FLOATS + COMPLEX
@@ -282,12 +286,74 @@ class Nextafter(Elementwise):
     ufunc = "nextafter"
     kinds = FLOATING
     exact = True
+    needs = ("x1 x2", "spec2")
     samples = binary_samples()
+
+    def gradient(self, g: Tensor, x1: Any, x2: Any, spec2: Any) -> tuple[Any, ...]:
+        """The first input moves the result, except where both are equal; the second does not."""
+        return (
+            lambda: where(eq(*tensors(x1, x2)), 0, g),
+            lambda: g.new_zeros(spec2.shape),
+        )
 
     @np.errstate(all="ignore")
     def reference(self, x1: Any, x2: Any) -> Any:
         """NumPy's own, in the same dtype: a wider one has other neighbours."""
         return np.nextafter(x1, np.asarray(x2, x1.dtype))
+
+
+class Frexp(Op):
+    """Mantissas in [1/2, 1) and exponents of 2 whose products are the elements."""
+
+    n_outputs = 2
+    exact = True
+    needs = "y"
+    samples = unary_samples(-9, 9)
+
+    def infer(self, spec: Spec) -> tuple[Spec, Spec]:
+        """The mantissa's dtype is the input's."""
+        return spec, spec.with_(dtype=dt.int32)
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """The backend's; narrow floats have no more digits in float32."""
+        narrow = x.dtype.kind == "V"
+        mantissa, exponent = xp.frexp(x.astype(np.float32) if narrow else x)
+        finite = xp.isfinite(mantissa)
+        return (
+            xp.asarray(mantissa).astype(x.dtype, copy=False),
+            xp.asarray(xp.where(finite, exponent, 0)).astype(np.int32),
+        )
+
+    def gradient(self, g: Any, y: Any) -> tuple[Any, ...]:
+        """The mantissa is the element over a power of 2."""
+        if g[0] is None:
+            return (None,)
+        return (g[0] / exp2(cast(y[1], g[0].dtype)),)
+
+    @np.errstate(all="ignore")
+    def reference(self, x: Any) -> Any:
+        """By logarithms."""
+        x = np.asarray(x, np.float64)
+        usable = np.isfinite(x) & (x != 0)
+        exponent = np.floor(np.log2(np.abs(np.where(usable, x, 1)))).astype(int) + 1
+        exponent = np.where(usable, exponent, 0)
+        return np.where(usable, x / 2.0**exponent, x), exponent
+
+
+@public()
+def frexp(input: Tensor) -> Any:
+    """Mantissas (of size 1/2 up to 1) and exponents with input = mantissa * 2**exponent.
+
+    Dtypes: floating point; the exponents are int32.
+    Errors: DTypeError for other dtypes.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.frexp.html
+
+    >>> ad.frexp(ad.tensor([9., 0.25])).mantissa
+    tensor([0.5625, 0.5000])
+    """
+    assert_tensor("frexp", input)
+    assert_kind("frexp", input.dtype, FLOATING)
+    return return_types.frexp(*apply(Frexp(), input))
 
 
 class Heaviside(Elementwise):

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..core import dtype as dt
 from ..core.errors import DTypeError, InvalidArgument, ShapeError
+from ..core.handle import Handle
 from ..core.op import FUNCTIONS, Op, Sample, apply, public
 from ..core.spec import Spec, normalize_axis
 from . import return_types
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 __all__ = [
-    "cummax", "cummin", "cumprod", "cumsum", "cumulative_trapezoid", "diff", "logcumsumexp",
-    "trapezoid", "trapz",
+    "cummax", "cummin", "cumprod", "cumsum", "cumulative_trapezoid", "diff", "gradient",
+    "logcumsumexp", "trapezoid", "trapz",
 ]  # fmt: skip
 
 
@@ -386,7 +387,7 @@ def diff(
     if n < 0:
         raise InvalidArgument(f"diff: order must be non-negative but got {n}")
     axis = normalize_axis(dim, input._data.ndim, "diff")
-    parts = [part for part in (prepend, input, append) if part is not None]
+    parts = [part for part in (prepend, input, append) if part is not None] if n else []
     x: Any = FUNCTIONS["cat"](parts, axis) if len(parts) > 1 else input
     for _ in range(min(n, x.shape[axis])):
         size = x.shape[axis] - 1
@@ -394,6 +395,91 @@ def diff(
         x = after != before if x.dtype is dt.bool_ else after - before
     result: Tensor = x
     return result
+
+
+@public(method=False)
+def gradient(
+    input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1
+) -> tuple[Tensor, ...]:
+    """Estimates of the derivatives along `dim` (all dimensions without) from neighbours.
+
+    `spacing` is the distance of neighbours (one number, or one for each dimension) or the
+    coordinates (one tensor for each dimension). Inside, the estimate is exact for polynomials of
+    degree 2; at the ends, for those of degree `edge_order`.
+
+    Errors: InvalidArgument for another `edge_order` than 1 or 2; ShapeError for too few elements
+    or where `spacing` does not fit.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.gradient.html
+
+    >>> ad.gradient(ad.tensor([1., 4., 9., 16.]))
+    (tensor([3., 4., 6., 7.]),)
+    """
+    if edge_order not in (1, 2):
+        raise InvalidArgument(
+            f"gradient: only supports edge_order=1 and edge_order=2, got {edge_order}"
+        )
+    ndim = input.ndim
+    dims = range(ndim) if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    axes = [normalize_axis(d, ndim, "gradient") for d in dims]
+    given = [1] * len(axes) if spacing is None else spacing
+    if not isinstance(given, (tuple, list)):
+        given = [given] * len(axes)
+    if len(given) != len(axes):
+        raise ShapeError(
+            f"gradient: expected spacing to be unspecified, a scalar or one entry for each of the "
+            f"{len(axes)} dimensions, got {len(given)}"
+        )
+    x: Any = cast(input, dt.get_default_dtype()) if input.dtype.category < 2 else input
+    return tuple(_slopes(x, a, s, edge_order) for a, s in zip(axes, given, strict=True))
+
+
+def _slopes(x: Any, axis: int, spacing: Any, edge_order: int) -> Any:
+    """The derivative along one axis from neighbours `spacing` apart, or at these places."""
+    size = x.shape[axis]
+    if size <= edge_order:
+        raise ShapeError(
+            f"gradient: expected each dimension size to be at least edge_order+1, got {size} "
+            f"elements for edge_order={edge_order}"
+        )
+
+    def at(start: int, length: int) -> Any:
+        return x.narrow(axis, start, length)
+
+    shape = [-1 if i == axis else 1 for i in range(x.ndim)]
+    if isinstance(spacing, Handle) and spacing._data.ndim:
+        if tuple(spacing.shape) != (size,):
+            raise ShapeError(
+                f"gradient: expected one coordinate for each of {size} elements, got shape "
+                f"{tuple(spacing.shape)}"
+            )
+        steps = diff(spacing).reshape(shape)
+        left, right = steps.narrow(axis, 0, size - 2), steps.narrow(axis, 1, size - 2)
+        first, second = steps.narrow(axis, 0, 1), steps.narrow(axis, min(1, size - 2), 1)
+        last, before = steps.narrow(axis, size - 2, 1), steps.narrow(axis, max(size - 3, 0), 1)
+    else:
+        left = right = first = second = last = before = spacing
+    after, here, earlier = at(min(2, size), size - 2), at(1, size - 2), at(0, size - 2)
+    inner = (
+        after * (left / (right * (left + right)))
+        + here * ((right - left) / (left * right))
+        - earlier * (right / (left * (left + right)))
+    )
+    if edge_order == 1:
+        start = (at(1, 1) - at(0, 1)) / first
+        end = (at(size - 1, 1) - at(size - 2, 1)) / last
+    else:
+        start = _edge(at(0, 1), at(1, 1), at(2, 1), first, second)
+        end = -_edge(at(size - 1, 1), at(size - 2, 1), at(size - 3, 1), last, before)
+    return FUNCTIONS["cat"]([start, inner, end], axis)
+
+
+def _edge(x0: Any, x1: Any, x2: Any, near: Any, far: Any) -> Any:
+    """The slope at x0 of the parabola through three values, `near` and `far` apart."""
+    return (
+        x0 * (-(2 * near + far) / (near * (near + far)))
+        + x1 * ((near + far) / (near * far))
+        - x2 * (near / (far * (near + far)))
+    )
 
 
 @public(method=False)

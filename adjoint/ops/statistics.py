@@ -445,7 +445,7 @@ def cov(
         freedom = (total - correction * (weights * aweights).sum() / total).clamp(min=0)
     product = (rest if weights is None else rest * weights) @ conj(rest).mT
     result: Tensor = product / freedom
-    return result.reshape(()) if input._data.ndim < 2 else result
+    return result.reshape(()) if x.shape[0] == 1 else result
 
 
 @public()

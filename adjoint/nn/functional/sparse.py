@@ -9,6 +9,7 @@ from ...core.dtype import int32, int64
 from ...core.errors import DTypeError, InvalidArgument, Unsupported
 from ...ops.comparison import where
 from ...ops.contraction import einsum
+from ...ops.movement import broadcast_tensors
 from ...tensor import Tensor
 
 __all__ = ["bilinear", "cosine_similarity", "embedding", "pairwise_distance"]
@@ -95,6 +96,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     >>> round(ad.nn.functional.cosine_similarity(x, x).item(), 4)
     1.0
     """
+    x1, x2 = broadcast_tensors(x1, x2)  # `dim` counts dimensions of the result
     products: Any = (x1 * x2).sum(dim)
     sizes = (x1 * x1).sum(dim).sqrt().clamp_min(eps) * (x2 * x2).sum(dim).sqrt().clamp_min(eps)
     return products / sizes  # type: ignore[no-any-return]
