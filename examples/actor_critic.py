@@ -1,6 +1,6 @@
 """Actor-critic on CartPole: a policy learns to balance a pole, a critic to expect its return.
 
-Eight poles are balanced at once. After every 32 steps the advantages are estimated backward in
+Eight poles are balanced at once. After every 16 steps the advantages are estimated backward in
 time (Schulman et al., 2016) and one gradient step is made for actor and critic together
 (Mnih et al., 2016). An episode's return is the number of steps the pole stays up, at most 500.
 
@@ -17,9 +17,9 @@ import adjoint as torch
 import adjoint.nn.functional as F
 from adjoint import nn
 
-STEPS = 5 if os.environ.get("ADJOINT_SMOKE") else 1000
+STEPS = 5 if os.environ.get("ADJOINT_SMOKE") else 1500
 POLES = 8
-HORIZON = 32
+HORIZON = 16
 GAMMA, LAMBDA = 0.99, 0.95
 
 
@@ -57,7 +57,7 @@ def train(model, steps):
         [lambda: gymnasium.make("CartPole-v1")] * POLES, autoreset_mode=AutoresetMode.SAME_STEP
     )
     observation, _ = poles.reset(seed=0)
-    optimizer = torch.optim.Adam(model.parameters(), lr=4e-3)
+    optimizer = torch.optim.Adam(model.parameters(), lr=8e-3)
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / steps)
     losses = []
     for _ in range(steps):

@@ -9,6 +9,7 @@ from ...ops.creation import empty
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from ..init import constant_
 from ..parameter import Parameter
+from .attention import MultiheadAttention as MultiheadAttention  # PyTorch has it here too
 from .module import Module
 
 __all__ = [

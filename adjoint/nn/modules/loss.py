@@ -30,7 +30,34 @@ __all__ = [
 ]
 
 
-class MSELoss(Module):
+class _Loss(Module):
+    """The base of losses: how the elements' losses are reduced."""
+
+    def __init__(
+        self,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__()
+        self.reduction = reduction_of(reduction, size_average, reduce)
+
+
+class _WeightedLoss(_Loss):
+    """The base of losses with a weight for each class."""
+
+    def __init__(
+        self,
+        weight: Any = None,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
+        self.register_buffer("weight", weight)
+
+
+class MSELoss(_Loss):
     """The squared difference.
 
     Shapes: input and target alike; a scalar, or their shape for reduction "none".
@@ -47,15 +74,14 @@ class MSELoss(Module):
         reduce: bool | None = None,
         reduction: str = "mean",
     ) -> None:
-        super().__init__()
-        self.reduction = reduction_of(reduction, size_average, reduce)
+        super().__init__(size_average, reduce, reduction)
 
     def forward(self, input: Any, target: Any) -> Any:
         """The loss."""
         return F.mse_loss(input, target, reduction=self.reduction)
 
 
-class L1Loss(Module):
+class L1Loss(_Loss):
     """The absolute difference.
 
     Shapes: input and target alike; a scalar, or their shape for reduction "none".
@@ -72,15 +98,14 @@ class L1Loss(Module):
         reduce: bool | None = None,
         reduction: str = "mean",
     ) -> None:
-        super().__init__()
-        self.reduction = reduction_of(reduction, size_average, reduce)
+        super().__init__(size_average, reduce, reduction)
 
     def forward(self, input: Any, target: Any) -> Any:
         """The loss."""
         return F.l1_loss(input, target, reduction=self.reduction)
 
 
-class SmoothL1Loss(Module):
+class SmoothL1Loss(_Loss):
     """Squared below beta, absolute beyond.
 
     Shapes: input and target alike; a scalar, or their shape for reduction "none".
@@ -98,8 +123,7 @@ class SmoothL1Loss(Module):
         reduction: str = "mean",
         beta: float = 1.0,
     ) -> None:
-        super().__init__()
-        self.reduction = reduction_of(reduction, size_average, reduce)
+        super().__init__(size_average, reduce, reduction)
         self.beta = beta
 
     def forward(self, input: Any, target: Any) -> Any:
@@ -107,7 +131,7 @@ class SmoothL1Loss(Module):
         return F.smooth_l1_loss(input, target, reduction=self.reduction, beta=self.beta)
 
 
-class HuberLoss(Module):
+class HuberLoss(_Loss):
     """Half the square below delta, delta times the distance beyond.
 
     Shapes: input and target alike; a scalar, or their shape for reduction "none".
@@ -123,8 +147,7 @@ class HuberLoss(Module):
         reduction: str = "mean",
         delta: float = 1.0,
     ) -> None:
-        super().__init__()
-        self.reduction = reduction
+        super().__init__(reduction=reduction)
         self.delta = delta
 
     def forward(self, input: Any, target: Any) -> Any:
@@ -132,7 +155,7 @@ class HuberLoss(Module):
         return F.huber_loss(input, target, reduction=self.reduction, delta=self.delta)
 
 
-class BCELoss(Module):
+class BCELoss(_WeightedLoss):
     """The binary cross entropy of probabilities.
 
     Shapes: input and target alike; a scalar, or their shape for reduction "none".
@@ -150,16 +173,14 @@ class BCELoss(Module):
         reduce: bool | None = None,
         reduction: str = "mean",
     ) -> None:
-        super().__init__()
-        self.reduction = reduction_of(reduction, size_average, reduce)
-        self.register_buffer("weight", weight)
+        super().__init__(weight, size_average, reduce, reduction)
 
     def forward(self, input: Any, target: Any) -> Any:
         """The loss."""
         return F.binary_cross_entropy(input, target, self.weight, reduction=self.reduction)
 
 
-class BCEWithLogitsLoss(Module):
+class BCEWithLogitsLoss(_Loss):
     """The binary cross entropy of logits; `pos_weight` weighs the positive ones.
 
     Shapes: input and target alike; a scalar, or their shape for reduction "none".
@@ -178,8 +199,7 @@ class BCEWithLogitsLoss(Module):
         reduction: str = "mean",
         pos_weight: Any = None,
     ) -> None:
-        super().__init__()
-        self.reduction = reduction_of(reduction, size_average, reduce)
+        super().__init__(size_average, reduce, reduction)
         self.register_buffer("weight", weight)
         self.register_buffer("pos_weight", pos_weight)
 
@@ -190,7 +210,7 @@ class BCEWithLogitsLoss(Module):
         )
 
 
-class CrossEntropyLoss(Module):
+class CrossEntropyLoss(_WeightedLoss):
     """The cross entropy between logits and target classes, or target probabilities.
 
     Shapes: (batch, classes, ...) and (batch, ...), without batch, or probabilities like the input.
@@ -210,11 +230,9 @@ class CrossEntropyLoss(Module):
         reduction: str = "mean",
         label_smoothing: float = 0.0,
     ) -> None:
-        super().__init__()
-        self.reduction = reduction_of(reduction, size_average, reduce)
+        super().__init__(weight, size_average, reduce, reduction)
         self.ignore_index = ignore_index
         self.label_smoothing = label_smoothing
-        self.register_buffer("weight", weight)
 
     def forward(self, input: Any, target: Any) -> Any:
         """The loss."""
@@ -228,7 +246,7 @@ class CrossEntropyLoss(Module):
         )
 
 
-class NLLLoss(Module):
+class NLLLoss(_WeightedLoss):
     """Minus the log-probability of each target class.
 
     Shapes: (batch, classes, ...) and (batch, ...), or without batch.
@@ -247,10 +265,8 @@ class NLLLoss(Module):
         reduce: bool | None = None,
         reduction: str = "mean",
     ) -> None:
-        super().__init__()
-        self.reduction = reduction_of(reduction, size_average, reduce)
+        super().__init__(weight, size_average, reduce, reduction)
         self.ignore_index = ignore_index
-        self.register_buffer("weight", weight)
 
     def forward(self, input: Any, target: Any) -> Any:
         """The loss."""
@@ -259,7 +275,7 @@ class NLLLoss(Module):
         )
 
 
-class KLDivLoss(Module):
+class KLDivLoss(_Loss):
     """The Kullback-Leibler divergence; the input in log space.
 
     Shapes: input and target alike.
@@ -277,8 +293,7 @@ class KLDivLoss(Module):
         reduction: str = "mean",
         log_target: bool = False,
     ) -> None:
-        super().__init__()
-        self.reduction = reduction_of(reduction, size_average, reduce)
+        super().__init__(size_average, reduce, reduction)
         self.log_target = log_target
 
     def forward(self, input: Any, target: Any) -> Any:
@@ -286,7 +301,7 @@ class KLDivLoss(Module):
         return F.kl_div(input, target, reduction=self.reduction, log_target=self.log_target)
 
 
-class PoissonNLLLoss(Module):
+class PoissonNLLLoss(_Loss):
     """Minus the log-likelihood of counts under Poisson distributions.
 
     Shapes: input and target alike; a scalar, or their shape for reduction "none".
@@ -306,8 +321,7 @@ class PoissonNLLLoss(Module):
         reduce: bool | None = None,
         reduction: str = "mean",
     ) -> None:
-        super().__init__()
-        self.reduction = reduction_of(reduction, size_average, reduce)
+        super().__init__(size_average, reduce, reduction)
         self.log_input = log_input
         self.full = full
         self.eps = eps
@@ -324,7 +338,7 @@ class PoissonNLLLoss(Module):
         )
 
 
-class HingeEmbeddingLoss(Module):
+class HingeEmbeddingLoss(_Loss):
     """The input where target is 1, max(0, margin - input) where it is -1.
 
     Shapes: input and target alike; a scalar, or their shape for reduction "none".
@@ -342,8 +356,7 @@ class HingeEmbeddingLoss(Module):
         reduce: bool | None = None,
         reduction: str = "mean",
     ) -> None:
-        super().__init__()
-        self.reduction = reduction_of(reduction, size_average, reduce)
+        super().__init__(size_average, reduce, reduction)
         self.margin = margin
 
     def forward(self, input: Any, target: Any) -> Any:
@@ -351,7 +364,7 @@ class HingeEmbeddingLoss(Module):
         return F.hinge_embedding_loss(input, target, margin=self.margin, reduction=self.reduction)
 
 
-class SoftMarginLoss(Module):
+class SoftMarginLoss(_Loss):
     """log(1 + exp(-target input)).
 
     Shapes: input and target alike; a scalar, or their shape for reduction "none".
@@ -368,15 +381,14 @@ class SoftMarginLoss(Module):
         reduce: bool | None = None,
         reduction: str = "mean",
     ) -> None:
-        super().__init__()
-        self.reduction = reduction_of(reduction, size_average, reduce)
+        super().__init__(size_average, reduce, reduction)
 
     def forward(self, input: Any, target: Any) -> Any:
         """The loss."""
         return F.soft_margin_loss(input, target, reduction=self.reduction)
 
 
-class MultiLabelSoftMarginLoss(Module):
+class MultiLabelSoftMarginLoss(_WeightedLoss):
     """The binary cross entropy with logits, averaged over the classes.
 
     Shapes: input and target alike.
@@ -394,16 +406,14 @@ class MultiLabelSoftMarginLoss(Module):
         reduce: bool | None = None,
         reduction: str = "mean",
     ) -> None:
-        super().__init__()
-        self.reduction = reduction_of(reduction, size_average, reduce)
-        self.register_buffer("weight", weight)
+        super().__init__(weight, size_average, reduce, reduction)
 
     def forward(self, input: Any, target: Any) -> Any:
         """The loss."""
         return F.multilabel_soft_margin_loss(input, target, self.weight, reduction=self.reduction)
 
 
-class MultiMarginLoss(Module):
+class MultiMarginLoss(_WeightedLoss):
     """The mean over the other classes of max(0, margin - input[target] + input[class]) ** p.
 
     Shapes: (batch, classes) and (batch,), or without batch.
@@ -423,11 +433,9 @@ class MultiMarginLoss(Module):
         reduce: bool | None = None,
         reduction: str = "mean",
     ) -> None:
-        super().__init__()
-        self.reduction = reduction_of(reduction, size_average, reduce)
+        super().__init__(weight, size_average, reduce, reduction)
         self.p = p
         self.margin = margin
-        self.register_buffer("weight", weight)
 
     def forward(self, input: Any, target: Any) -> Any:
         """The loss."""
@@ -441,7 +449,7 @@ class MultiMarginLoss(Module):
         )
 
 
-class MarginRankingLoss(Module):
+class MarginRankingLoss(_Loss):
     """max(0, -target (input1 - input2) + margin).
 
     Shapes: all alike.
@@ -459,8 +467,7 @@ class MarginRankingLoss(Module):
         reduce: bool | None = None,
         reduction: str = "mean",
     ) -> None:
-        super().__init__()
-        self.reduction = reduction_of(reduction, size_average, reduce)
+        super().__init__(size_average, reduce, reduction)
         self.margin = margin
 
     def forward(self, input1: Any, input2: Any, target: Any) -> Any:
@@ -470,7 +477,7 @@ class MarginRankingLoss(Module):
         )
 
 
-class CosineEmbeddingLoss(Module):
+class CosineEmbeddingLoss(_Loss):
     """1 - cos where target is 1, max(0, cos - margin) where it is -1.
 
     Shapes: (batch, features) twice and (batch,), or without batch.
@@ -489,8 +496,7 @@ class CosineEmbeddingLoss(Module):
         reduce: bool | None = None,
         reduction: str = "mean",
     ) -> None:
-        super().__init__()
-        self.reduction = reduction_of(reduction, size_average, reduce)
+        super().__init__(size_average, reduce, reduction)
         self.margin = margin
 
     def forward(self, input1: Any, input2: Any, target: Any) -> Any:
@@ -500,7 +506,7 @@ class CosineEmbeddingLoss(Module):
         )
 
 
-class TripletMarginLoss(Module):
+class TripletMarginLoss(_Loss):
     """max(0, |anchor - positive| - |anchor - negative| + margin), in the p-norm.
 
     Shapes: (batch, features), all alike, or without batch.
@@ -522,8 +528,7 @@ class TripletMarginLoss(Module):
         reduce: bool | None = None,
         reduction: str = "mean",
     ) -> None:
-        super().__init__()
-        self.reduction = reduction_of(reduction, size_average, reduce)
+        super().__init__(size_average, reduce, reduction)
         self.margin = margin
         self.p = p
         self.eps = eps
@@ -543,7 +548,7 @@ class TripletMarginLoss(Module):
         )
 
 
-class GaussianNLLLoss(Module):
+class GaussianNLLLoss(_Loss):
     """Minus the log-likelihood under normal distributions of mean `input` and variance `var`.
 
     Shapes: input and target alike; var too, or with the last size 1 or missing.
@@ -560,8 +565,7 @@ class GaussianNLLLoss(Module):
         eps: float = 1e-6,
         reduction: str = "mean",
     ) -> None:
-        super().__init__()
-        self.reduction = reduction
+        super().__init__(reduction=reduction)
         self.full = full
         self.eps = eps
 

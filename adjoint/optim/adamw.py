@@ -1,0 +1,5 @@
+"""AdamW, under PyTorch's module name."""
+
+from .adam import AdamW
+
+__all__ = ["AdamW"]

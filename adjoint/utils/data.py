@@ -1,4 +1,0 @@
-"""PyTorch's name of `adjoint.data`."""
-
-from ..data import *  # noqa: F403 - its __all__ is the list
-from ..data import __all__ as __all__

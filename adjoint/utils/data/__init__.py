@@ -1,0 +1,7 @@
+"""PyTorch's name of `adjoint.data`."""
+
+from ...data import *  # noqa: F403 - its __all__ is the list
+from ...data import __all__ as __all__
+from . import dataloader as dataloader
+from . import dataset as dataset
+from . import sampler as sampler

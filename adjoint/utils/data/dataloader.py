@@ -1,0 +1,7 @@
+"""PyTorch's name of the module with `DataLoader`."""
+
+from ...data.collate import default_collate, default_convert
+from ...data.loader import DataLoader
+from ...data.worker import get_worker_info
+
+__all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info"]
