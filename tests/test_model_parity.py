@@ -9,6 +9,16 @@ import adjoint as ad
 
 torch = pytest.importorskip("torch")
 
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """These models are small: more threads only wait for each other."""
+    count = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(count)
+
+
 STEPS = 50
 
 
@@ -76,8 +86,8 @@ class CNN(Case):
 
 
 class ResNet18(Case):
-    steps = 3
-    batches = 3
+    steps = 2
+    batches = 2
     optimizer = ("SGD", {"lr": 0.01, "momentum": 0.9, "weight_decay": 1e-4})
 
     def build(self, t):
@@ -308,7 +318,7 @@ def train(case, t, model, arrays, dtype):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "tolerance"), [("float64", 1e-6), ("float32", 2e-2)], ids=["float64", "float32"]
+    ("dtype", "tolerance"), [("float64", 1e-8), ("float32", 1e-3)], ids=["float64", "float32"]
 )
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 @pytest.mark.filterwarnings("ignore")
@@ -326,9 +336,12 @@ def test_losses_are_pytorchs(case, dtype, tolerance):
     arrays = [case.batch(rng) for _ in range(case.batches)]
     found = np.array(train(case, ad, ours, arrays, dtype))
     expected = np.array(train(case, torch, theirs, arrays, dtype))
-    np.testing.assert_allclose(found[0], expected[0], rtol=1e-6 if dtype == "float64" else 1e-5)
+    assert len(found) == len(expected) == case.steps
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-12 if dtype == "float64" else 1e-5)
     np.testing.assert_allclose(found, expected, rtol=tolerance)
     assert not np.allclose(expected[0], expected[-1]) or case.steps == 1  # training did something
+    if dtype == "float32":
+        return  # Adam turns the rounding of gradients that should be 0 into steps
     for (key, a), b in zip(ours.state_dict().items(), theirs.state_dict().values(), strict=True):
         np.testing.assert_allclose(
             a.numpy(), b.numpy(), rtol=tolerance, atol=tolerance, err_msg=key

@@ -491,7 +491,7 @@ def kl_div(
     else:
         loss = xlogy(target, target) - target * input  # 0 log 0 counts as 0
     if reduction == "batchmean":
-        return loss.sum() / input.shape[0]  # type: ignore[no-any-return]
+        return loss.sum() / (input.shape[0] if input.ndim else 1)  # type: ignore[no-any-return]
     return _reduced(loss, reduction, "kl_div")
 
 
