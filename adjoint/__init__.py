@@ -18,9 +18,11 @@ from .ops.convolution import *
 from .ops.copies import *
 from .ops.counting import *
 from .ops.creation import *
+from .ops.distances import *
 from .ops.elementwise import *
 from .ops.extrema import *
 from .ops.gamma_draws import *
+from .ops.householder import *
 from .ops.incomplete import *
 from .ops.indexing import *
 from .ops.joining import *
@@ -37,6 +39,7 @@ from .ops.scan import *
 from .ops.scatter import *
 from .ops.slicing import *
 from .ops.sort import *
+from .ops.spectrograms import *
 from .ops.statistics import *
 from .ops.tapers import *
 from .printing import *

@@ -11,7 +11,6 @@ from .autograd import engine, inplace, tape
 from .autograd.gradients import backward as autograd_backward
 from .backends import numpy as numpy_backend
 from .core import dtype as dt
-
 from .core.errors import AutogradError, DTypeError, InvalidArgument, InvalidType, ShapeError
 from .core.handle import Handle
 from .core.mode import MODE
@@ -20,13 +19,14 @@ from .graph.node import Leaf
 from .ops import (  # all of them: importing a family declares its methods
     activation,
     arranging,
-    complex as complex_ops,
     conversion,
     convolution,
+    copies,
     counting,
     creation,
     extrema,
     fft,
+    householder,
     incomplete,
     indexing,
     joining,
@@ -42,7 +42,11 @@ from .ops import (  # all of them: importing a family declares its methods
     scatter,
     slicing,
     sort,
+    spectrograms,
     statistics,
+)
+from .ops import (
+    complex as complex_ops,
 )
 from .ops import elementwise as ew
 
@@ -651,7 +655,9 @@ class Tensor(Handle):
         return format_tensor(self)
 
     def __format__(self, spec: str) -> str:
-        return format(str(self) if self._data.ndim else self.item(), spec)
+        if self._data.ndim:
+            return object.__format__(self, spec)
+        return format(self.item(), spec)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if id(self) in memo:
@@ -795,9 +801,9 @@ tape.connect(Tensor)
 inplace.attach(Tensor)
 creation.wrap = _fresh
 _FAMILIES = (
-    activation, arranging, complex_ops, conversion, convolution, counting, creation, ew,
-    extrema, fft, incomplete, indexing, joining, linalg, matmul, memory, movement, quantiles,
-    random, ranges, reduction, scan, scatter, slicing, sort, statistics,
+    activation, arranging, complex_ops, conversion, convolution, copies, counting, creation, ew,
+    extrema, fft, householder, incomplete, indexing, joining, linalg, matmul, memory, movement,
+    quantiles, random, ranges, reduction, scan, scatter, slicing, sort, spectrograms, statistics,
 )  # fmt: skip
 for _name, _function in METHODS.items():
     if not hasattr(Tensor, _name):

@@ -23,6 +23,7 @@ from ...ops.averaging import (
     max_unpool3d,
 )
 from ...ops.convolution import *  # noqa: F403 - its __all__ is the list
+from ...ops.distances import pdist
 from ...ops.matmul import linear
 from ...ops.scatter import one_hot
 from ...ops.unfolding import fold, unfold
@@ -32,6 +33,7 @@ from . import (
     bags,
     ctc,
     fractional,
+    grid,
     loss,
     margin,
     normalization,
@@ -46,6 +48,7 @@ from .bags import *  # noqa: F403
 from .ctc import *  # noqa: F403
 from .dropout import *  # noqa: F403
 from .fractional import *  # noqa: F403
+from .grid import *  # noqa: F403
 from .loss import *  # noqa: F403
 from .margin import *  # noqa: F403
 from .normalization import *  # noqa: F403
@@ -53,7 +56,7 @@ from .response_norm import *  # noqa: F403
 from .sparse import *  # noqa: F403
 from .vision import *  # noqa: F403
 
-__all__ = ["fold", "linear", "one_hot", "pad", "unfold"]
+__all__ = ["fold", "linear", "one_hot", "pad", "pdist", "unfold"]
 __all__ += [
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
     "adaptive_max_pool2d", "adaptive_max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d",
@@ -69,6 +72,7 @@ __all__ += attention.__all__
 __all__ += bags.__all__
 __all__ += ctc.__all__
 __all__ += fractional.__all__
+__all__ += grid.__all__
 __all__ += margin.__all__
 __all__ += response_norm.__all__
 __all__ += vision.__all__
