@@ -179,16 +179,35 @@ def public(
     def declare(function: Callable[..., Any]) -> Callable[..., Any]:
         name = function.__name__
         FUNCTIONS[name] = function
+        accepting = _with_numpy_names(function)
         if method:
-            METHODS[method if isinstance(method, str) else name] = function
+            METHODS[method if isinstance(method, str) else name] = accepting
         if inplace:
-            INPLACE[f"{name}_"] = function
-        return _with_out(function) if out else function
+            INPLACE[f"{name}_"] = accepting
+        return _with_out(accepting) if out else accepting
 
     return declare
 
 
 INPLACE: dict[str, Callable[..., Any]] = {}
+
+
+def _with_numpy_names(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let `function` take `axis` and `keepdims`, NumPy's names, for `dim` and `keepdim`."""
+    code = function.__code__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    if "dim" not in names:
+        return function
+
+    @functools.wraps(function)
+    def accepting(*args: Any, **kwargs: Any) -> Any:
+        if "axis" in kwargs:
+            kwargs["dim"] = kwargs.pop("axis")
+        if "keepdims" in kwargs:
+            kwargs["keepdim"] = kwargs.pop("keepdims")
+        return function(*args, **kwargs)
+
+    return accepting
 
 
 def _with_out(function: Callable[..., Any]) -> Callable[..., Any]:
