@@ -3,7 +3,7 @@
 Two blocks of causal self-attention over 64 characters. The test text is a module of its own.
 Guessing each of the 96 characters with equal probability costs 6.6 bits a character.
 
-Expected: test bits per character at most 3.2
+Expected: test bits per character at most 2.4
 Run: python examples/char_gpt.py
 """
 

@@ -4,7 +4,7 @@ Text is read in long rows, and the state is carried from one piece of a row to t
 from its history by `detach()` (truncated backpropagation through time). The test text is a module
 of its own. Guessing each of the 96 characters with equal probability costs 6.6 bits a character.
 
-Expected: test bits per character at most 3.2
+Expected: test bits per character at most 2.2
 Run: python examples/char_lstm.py
 """
 

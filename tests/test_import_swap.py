@@ -42,7 +42,16 @@ from torch import manual_seed, set_default_dtype, get_num_threads, set_num_threa
 from torch.autograd import Function, Variable, grad, backward, gradcheck, gradgradcheck
 from torch.autograd.function import Function, once_differentiable
 from torch.autograd.functional import hessian, hvp, jacobian, jvp, vhp, vjp
+from torch.accelerator import current_accelerator, is_available
+from torch.cuda import device_count, is_available
 from torch.backends import cudnn, mkl, mps, openmp
+import torch.distributions as dist
+from torch.distributions import Bernoulli, Categorical, Independent, MultivariateNormal, Normal
+from torch.distributions import kl_divergence
+from torch.distributions.categorical import Categorical
+from torch.distributions.normal import Normal
+from torch.distributions.transforms import TanhTransform
+from torch.utils.tensorboard import SummaryWriter
 from torch.linalg import cholesky, inv, norm, solve, svd
 from torch.nn import CrossEntropyLoss, Linear, Module, ModuleList, Parameter, Sequential
 from torch.nn import LSTM, GRU, Embedding, MultiheadAttention, TransformerEncoderLayer
