@@ -1,0 +1,211 @@
+"""Parametrizations: a module's parameter computed, each time it is read, from others.
+
+Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.parametrize.register_parametrization.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...autograd.modes import no_grad
+from ...core.errors import InvalidArgument, ShapeError
+from ...tensor import Tensor
+from ..modules.container import ModuleDict, ModuleList
+from ..modules.module import Module
+from ..parameter import Parameter
+
+__all__ = [
+    "ParametrizationList", "is_parametrized", "register_parametrization", "remove_parametrizations",
+]  # fmt: skip
+
+
+def _register(module: Module, name: str, value: Any) -> None:
+    if isinstance(value, Parameter):
+        module.register_parameter(name, value)
+    else:
+        module.register_buffer(name, value)
+
+
+class ParametrizationList(ModuleList):
+    """The parametrizations of one parameter, and the `original` (or originals) they start from.
+
+    Errors: InvalidArgument where `right_inverse` gives no tensors; ShapeError where the result has
+    another shape and not `unsafe`.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.parametrize.ParametrizationList.html
+
+    >>> from adjoint.nn.utils.parametrize import ParametrizationList
+    >>> ParametrizationList([ad.nn.Softplus()], ad.nn.Parameter(ad.zeros(1)))()
+    tensor([0.6931], grad_fn=<SoftplusBackward>)
+    """
+
+    def __init__(self, modules: Sequence[Module], original: Any, unsafe: bool = False) -> None:
+        if not modules:
+            raise InvalidArgument("ParametrizationList requires one or more modules.")
+        super().__init__(modules)
+        self.unsafe = unsafe
+        new = self._inverse(original, strict=False)
+        self.is_tensor = isinstance(new, Tensor)
+        if self.is_tensor:
+            self.ntensors = 1
+            if new is not original:
+                with no_grad():
+                    original.data = new.detach()
+            _register(self, "original", original)
+        else:
+            if not isinstance(new, Sequence):
+                raise InvalidArgument(
+                    f"'right_inverse' must return a Tensor or a Sequence of tensors (list, "
+                    f"tuple...). Got {type(new).__name__}"
+                )
+            self.ntensors = len(new)
+            for i, part in enumerate(new):
+                made = part.detach()
+                if isinstance(original, Parameter):
+                    made = Parameter(made, original.requires_grad)
+                _register(self, f"original{i}", made)
+        if not unsafe and self().shape != original.shape and self.is_tensor:
+            raise ShapeError(
+                "Registering a parametrization may not change the shape of the tensor, unless "
+                f"`unsafe` flag is enabled: {tuple(original.shape)} became {tuple(self().shape)}"
+            )
+
+    def _inverse(self, value: Any, strict: bool) -> Any:
+        with no_grad():
+            for module in reversed(list(self)):
+                if hasattr(module, "right_inverse"):
+                    value = module.right_inverse(value)
+                elif strict:
+                    raise InvalidArgument(
+                        f"parametrization {type(module).__name__} does not implement right_inverse."
+                    )
+        return value
+
+    def right_inverse(self, value: Any) -> None:
+        """Set the originals so that the parameter becomes `value`."""
+        found = self._inverse(value, strict=True)
+        with no_grad():
+            if self.is_tensor:
+                self.original.copy_(found)
+            else:
+                for i, part in enumerate(found):
+                    getattr(self, f"original{i}").copy_(part)
+
+    def forward(self) -> Any:
+        """The parameter."""
+        first, *rest = list(self)
+        if self.is_tensor:
+            value = first(self.original)
+        else:
+            value = first(*(getattr(self, f"original{i}") for i in range(self.ntensors)))
+        for module in rest:
+            value = module(value)
+        return value
+
+
+def _computed(name: str) -> property:
+    def get(self: Any) -> Any:
+        return self.parametrizations[name]()
+
+    def set_original(self: Any, value: Any) -> None:
+        self.parametrizations[name].right_inverse(value)
+
+    return property(get, set_original)
+
+
+def register_parametrization(
+    module: Module, tensor_name: str, parametrization: Module, *, unsafe: bool = False
+) -> Module:
+    """Compute `module`'s parameter or buffer `tensor_name` by `parametrization` from now on.
+
+    Where it has a `right_inverse`, the original becomes that of the present value.
+
+    Errors: InvalidArgument where the module has no such tensor; ShapeError where its shape would
+    change.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.parametrize.register_parametrization.html
+
+    >>> from adjoint.nn.utils.parametrize import register_parametrization
+    >>> layer = register_parametrization(ad.nn.Linear(2, 2), "weight", ad.nn.Softplus())
+    >>> bool((layer.weight > 0).all()), list(layer.state_dict())
+    (True, ['bias', 'parametrizations.weight.original'])
+    """
+    parametrization.train(module.training)
+    owner: Any = module
+    if is_parametrized(module, tensor_name):
+        found = owner.parametrizations[tensor_name]
+        before = found().shape
+        found.append(parametrization)
+        found.unsafe |= unsafe
+        if not unsafe and found().shape != before:
+            raise ShapeError(
+                f"Registering a parametrization may not change the shape of the tensor: "
+                f"{tuple(before)} became {tuple(found().shape)}; pass unsafe=True"
+            )
+        return module
+    if tensor_name not in module._parameters and tensor_name not in module._buffers:
+        raise InvalidArgument(
+            f"Module '{module}' does not have a parameter, a buffer, or a parametrized element "
+            f"with name '{tensor_name}'"
+        )
+    made = ParametrizationList([parametrization], getattr(module, tensor_name), unsafe)
+    delattr(module, tensor_name)
+    if not is_parametrized(module):
+        kind = type(module)
+        module.__class__ = type(f"Parametrized{kind.__name__}", (kind,), {})
+        owner.parametrizations = ModuleDict()
+    setattr(type(module), tensor_name, _computed(tensor_name))
+    owner.parametrizations[tensor_name] = made
+    return module
+
+
+def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
+    """Whether the module has a parametrization (of that tensor).
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.parametrize.is_parametrized.html
+
+    >>> from adjoint.nn.utils.parametrize import is_parametrized
+    >>> is_parametrized(ad.nn.Linear(1, 1))
+    False
+    """
+    found = module._modules.get("parametrizations")
+    if not isinstance(found, ModuleDict):
+        return False
+    return len(found) > 0 if tensor_name is None else tensor_name in found
+
+
+def remove_parametrizations(
+    module: Module, tensor_name: str, leave_parametrized: bool = True
+) -> Module:
+    """Make `tensor_name` a plain parameter again: of its present value, or of the original.
+
+    Errors: InvalidArgument where there is none, or several originals are to be left.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.parametrize.remove_parametrizations.html
+
+    >>> from adjoint.nn.utils import parametrize as p
+    >>> layer = p.register_parametrization(ad.nn.Linear(2, 2), "weight", ad.nn.Softplus())
+    >>> type(p.remove_parametrizations(layer, "weight")).__name__
+    'Linear'
+    """
+    if not is_parametrized(module, tensor_name):
+        raise InvalidArgument(f"Module {module} does not have a parametrization on {tensor_name}")
+    owner: Any = module
+    found = owner.parametrizations[tensor_name]
+    value = getattr(module, tensor_name)
+    if found.is_tensor:
+        original = found.original
+        if leave_parametrized:
+            original.data = value.detach()
+    elif leave_parametrized:
+        original = Parameter(value.detach()) if value.requires_grad else value
+    else:
+        raise InvalidArgument(
+            "Cannot leave unparametrized (`leave_parametrized=False`) a tensor that is "
+            "parametrized in terms of a sequence of tensors."
+        )
+    delattr(type(module), tensor_name)
+    del owner.parametrizations[tensor_name]
+    _register(module, tensor_name, original)
+    if not is_parametrized(module):
+        del owner.parametrizations
+        module.__class__ = type(module).__bases__[0]
+    return module
