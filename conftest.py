@@ -1,10 +1,15 @@
 """For all tests and docstring examples: their names, and nothing left behind for the next one."""
 
-import numpy
-import pytest
-from hypothesis import settings
+import os
 
-import adjoint
+for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_variable, "1")  # the test processes already use every core
+
+import numpy  # noqa: E402 - the libraries read the variables when they are imported
+import pytest  # noqa: E402
+from hypothesis import settings  # noqa: E402
+
+import adjoint  # noqa: E402
 
 settings.register_profile("adjoint", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("adjoint")
