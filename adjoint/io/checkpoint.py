@@ -1,25 +1,25 @@
 """`save` and `load`: one safetensors file whose metadata holds the structure around the tensors.
 
 The file's tensors are readable by any safetensors reader, under their paths ("model.fc.weight").
-Its metadata holds `adjoint_version` and `adjoint`: JSON of the structure (see structure.py), where
-a tensor is an object with the fields
+Its metadata holds `adjoint_version`, `adjoint`: JSON of the structure (see structure.py), and
+`adjoint_crc32`, that text's checksum. In it a tensor is an object with the fields
 
-- `data`: the stored array's name;
+- `data`: the stored array's name, and `crc32`, a checksum of its dtype, shape and bytes;
 - `id`: tensors with equal ids are one object;
 - `kind`: "tensor", "parameter" or "buffer"; `requires_grad`; `persistent` for buffers;
 - `dtype`: where it is not the stored array's: complex numbers are stored as pairs of floats;
 - `view`: [offset, shape, strides] in elements, where several tensors share one storage.
 
-safetensors and tempfile are imported on first use: they would be a tenth of the import time.
+Files are read by the safetensors library, imported on first use: it would be a tenth of the import
+time. They are written here, because the library would first copy every tensor.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
+import struct
 import zlib
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -29,12 +29,13 @@ from ..core.errors import CheckpointError, DTypeError, InvalidArgument, InvalidT
 from ..nn.parameter import Buffer, Parameter
 from ..ops.memory import from_numpy
 from ..tensor import Tensor
+from .atomic import replacing
 from .structure import decode, encode
 
 __all__ = ["load", "save"]
 
 VERSION = 1
-MAX_STRUCTURE = 64 << 20  # bytes of JSON; safetensors itself refuses headers above 100 MB
+MAX_HEADER = 100_000_000  # bytes of JSON; safetensors reads no larger one
 
 
 # ---- writing -------------------------------------------------------------------------------------
@@ -73,8 +74,8 @@ class _Writer:
             else:
                 self._store_shared(members)
 
-    def _store(self, entry: dict[str, Any], path: str, array: Any) -> str:
-        name = path
+    def _store(self, entry: dict[str, Any], path: str, array: Any) -> None:
+        name = path.encode(errors="replace").decode()  # half a surrogate pair is no UTF-8
         while name in self.arrays or name == "__metadata__":
             name += "_"
         entry["data"] = name
@@ -85,7 +86,6 @@ class _Writer:
             data = pairs.reshape(*array.shape, 2)
         self.arrays[name] = data
         entry["crc32"] = _checksum(data)
-        return name
 
     def _store_shared(self, members: list[tuple[Any, str]]) -> None:
         arrays = [tensor._data for tensor, _ in members]
@@ -102,16 +102,13 @@ class _Writer:
         count = (end - start) // dtype.itemsize
         first = _first_element(owner)
         storage = np.lib.stride_tricks.as_strided(first, (count,), (dtype.itemsize,))
-        stored = self._store({}, members[0][1], storage)
-        complex_name = dtype.name if dtype.kind == "c" else None
-        checksum = _checksum(self.arrays[stored])
+        stored: dict[str, Any] = {}
+        self._store(stored, members[0][1], storage)
         for (tensor, _), array in zip(members, arrays, strict=True):
             entry = self.entries[id(tensor)]
             offset = (array.__array_interface__["data"][0] - start) // dtype.itemsize
             strides = [s // dtype.itemsize for s in array.strides]
-            entry.update(data=stored, view=[offset, list(array.shape), strides], crc32=checksum)
-            if complex_name:
-                entry["dtype"] = complex_name
+            entry.update(stored, view=[offset, list(array.shape), strides])
 
 
 def _kind_of(tensor: Any) -> str:
@@ -133,8 +130,40 @@ def _first_element(array: Any) -> Any:
     return array[index].reshape(-1)
 
 
+_NAMES = {
+    "bool": "BOOL", "uint8": "U8", "int8": "I8", "uint16": "U16", "int16": "I16", "uint32": "U32",
+    "int32": "I32", "uint64": "U64", "int64": "I64", "float16": "F16", "bfloat16": "BF16",
+    "float32": "F32", "float64": "F64",
+}  # fmt: skip
+
+
+def _bytes(data: Any) -> Any:
+    return data.reshape(-1).view(np.uint8)
+
+
 def _checksum(data: Any) -> int:
-    return zlib.crc32(data.reshape(-1).view(np.uint8)) if data.size else 0
+    kind = zlib.crc32(f"{_NAMES.get(data.dtype.name)} {data.shape}".encode())
+    return zlib.crc32(_bytes(data), kind) if data.size else kind
+
+
+def _header(order: list[tuple[str, Any]], metadata: dict[str, str]) -> bytes:
+    """What stands in a safetensors file before the data of the arrays."""
+    header: dict[str, Any] = {"__metadata__": metadata}
+    offset = 0
+    for name, data in order:
+        end = offset + data.nbytes
+        header[name] = {
+            "dtype": _NAMES[data.dtype.name], "shape": data.shape, "data_offsets": [offset, end],
+        }  # fmt: skip
+        offset = end
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    if len(text) > MAX_HEADER:
+        raise InvalidArgument(
+            f"save: the structure around the tensors takes {len(text)} bytes of JSON, more than "
+            f"{MAX_HEADER}; store numbers as tensors"
+        )
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text
 
 
 def save(obj: Any, f: Any) -> None:
@@ -143,6 +172,9 @@ def save(obj: Any, f: Any) -> None:
     Takes nested dicts, lists and tuples of tensors, None, bool, int, float, complex, str and bytes.
     Tensors that share memory still share it when loaded. The file is a safetensors file; it is
     written to a temporary file first and then renamed, so that a crash leaves the old one whole.
+
+    To go on with training later exactly where it was, save the state_dict() of the model, the
+    optimizer, the scheduler and the DataLoader, and `get_rng_state()`.
 
     Dtypes: all.
     Errors: InvalidType for other values (with their path), OSError where the file cannot be
@@ -155,69 +187,27 @@ def save(obj: Any, f: Any) -> None:
     >>> ad.load(path)
     {'w': tensor([1., 1.]), 'step': 3}
     """
-    import safetensors.numpy
-
     writer = _Writer()
     structure = encode(obj, writer.see)
     writer.finish()
-    text = json.dumps(structure, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
-    if len(text) > MAX_STRUCTURE:
-        raise InvalidArgument(
-            f"save: the structure around the tensors takes {len(text)} bytes of JSON, more than "
-            f"{MAX_STRUCTURE}; store numbers as tensors"
-        )
-    metadata = {"adjoint_version": str(VERSION), "adjoint": text}
+    text = json.dumps(structure, allow_nan=False, separators=(",", ":"))
+    metadata = {
+        "adjoint_version": str(VERSION),
+        "adjoint": text,
+        "adjoint_crc32": str(zlib.crc32(text.encode())),
+    }
+    # Widest first, so that every array is aligned.
+    order = sorted(writer.arrays.items(), key=lambda item: -item[1].itemsize)
+    parts = [_header(order, metadata), *(_bytes(data).data for _, data in order if data.size)]
     if hasattr(f, "write"):
-        f.write(safetensors.numpy.save(writer.arrays, metadata))
+        for part in parts:
+            f.write(part)
     elif isinstance(f, (str, os.PathLike)):
-        with _replacing(os.fspath(f)) as temporary:
-            safetensors.numpy.save_file(writer.arrays, temporary, metadata)
+        with replacing(os.fspath(f)) as file:
+            for part in parts:
+                file.write(part)
     else:
         raise InvalidType(f"save: expected a path or a file object, got {type(f).__name__}")
-
-
-@contextlib.contextmanager
-def _replacing(path: Any) -> Iterator[str]:
-    """A temporary file in the same directory that takes the place of `path` at the end."""
-    import tempfile
-
-    path = os.path.realpath(os.fsdecode(path))
-    directory = os.path.dirname(path)
-    handle, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=directory)
-    os.close(handle)
-    try:
-        yield temporary
-        with open(temporary, "rb+") as written:
-            os.fsync(written.fileno())
-        os.chmod(temporary, _permissions(path))
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-    _sync_directory(directory)
-
-
-def _permissions(path: str) -> int:
-    """Those of the file that is replaced, otherwise those of any new file."""
-    try:
-        return os.stat(path).st_mode & 0o777
-    except OSError:
-        mask = os.umask(0)
-        os.umask(mask)
-        return 0o666 & ~mask
-
-
-def _sync_directory(directory: str) -> None:
-    """Make the rename itself durable, where the system can."""
-    if not hasattr(os, "O_DIRECTORY"):
-        return
-    with contextlib.suppress(OSError):
-        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 # ---- reading -------------------------------------------------------------------------------------
@@ -249,15 +239,21 @@ def load(f: Any, map_location: Any = None, *, weights_only: bool = True) -> Any:
             f"load: {name} is not a whole safetensors file ({error}); was it cut short, or "
             "written by another program?"
         ) from error
-    if "adjoint" not in metadata:
-        return _place({key: from_numpy(a) for key, a in arrays.items()}, map_location)
-    structure = _structure(name, metadata)
-    reader = _Reader(name, arrays)
     try:
-        value = decode(structure, reader.tensor)
+        value = _decoded(name, arrays, metadata)
+    except CheckpointError:
+        raise
     except RecursionError:
         raise CheckpointError(f"load: {name} holds containers nested too deeply") from None
+    except Exception as error:  # what only a file made by hand can provoke
+        raise CheckpointError(f"load: {name} cannot be understood: {error}") from error
     return _place(value, map_location)
+
+
+def _decoded(name: str, arrays: dict[str, Any], metadata: dict[str, str]) -> Any:
+    if not any(key.startswith("adjoint") for key in metadata):  # another tool's file
+        return {key: from_numpy(array) for key, array in arrays.items()}
+    return decode(_structure(name, metadata), _Reader(name, arrays).tensor)
 
 
 def _read(f: Any) -> tuple[dict[str, Any], dict[str, str]]:
@@ -291,8 +287,14 @@ def _structure(name: str, metadata: dict[str, str]) -> Any:
             f"load: {name} has checkpoint version {version!r}, this adjoint reads {VERSION}; "
             "install the adjoint that wrote it"
         )
+    text = metadata.get("adjoint", "")
+    if metadata.get("adjoint_crc32") != str(zlib.crc32(text.encode())):
+        raise CheckpointError(
+            f"load: the structure in {name} was altered after it was saved (its checksum "
+            "differs); restore the file from a copy"
+        )
     try:
-        return json.loads(metadata["adjoint"])
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"load: the structure in {name} is not JSON: {error}") from error
 
