@@ -76,7 +76,7 @@ class UninitializedParameter(Parameter):
     def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
         """Become a Parameter of `shape` whose values are arbitrary."""
         self.data = empty(tuple(shape), device=device, dtype=dtype or self.dtype)
-        self.__class__ = Parameter
+        self.__class__ = Parameter  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"

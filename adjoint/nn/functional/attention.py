@@ -51,7 +51,7 @@ def scaled_dot_product_attention(
     if is_causal:
         attn_mask = ones(query.shape[-2], key.shape[-2], dtype=dt.bool_).tril()
     weights = masked_softmax(scores, attn_mask)
-    return dropout(weights, dropout_p, training=dropout_p > 0) @ value
+    return dropout(weights, dropout_p, training=dropout_p > 0) @ value  # type: ignore[no-any-return]
 
 
 def masked_softmax(scores: Any, mask: Any) -> Any:

@@ -80,7 +80,7 @@ def embedding_bag(
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.unsqueeze(-1)
     if mode == "max":
-        return _largest(rows, bags, len(starts))
+        return _largest(rows, bags, len(starts))  # type: ignore[no-any-return]
     result = rows.new_zeros((len(starts), weight.shape[1])).index_add(
         0, from_numpy(bags.astype(np.int64)), rows
     )

@@ -39,7 +39,7 @@ class LazyModuleMixin(Module):
 
     def has_uninitialized_params(self) -> bool:
         """Whether the first input is still to come."""
-        return getattr(self, self.size_name) == 0
+        return bool(getattr(self, self.size_name) == 0)
 
     def reset_parameters(self) -> None:
         """Draw new initial values, once there is something to draw them for."""
@@ -93,6 +93,8 @@ def _initialize_from_state(module: Any, state: Any, prefix: str, *rest: Any) -> 
 
 class _LazyConv(LazyModuleMixin):
     size_name = "in_channels"
+    weight: Any
+    bias: Any
     out_channels: int
     kernel_size: tuple[int, ...]
     rank: int
@@ -102,7 +104,7 @@ class _LazyConv(LazyModuleMixin):
     def __init__(
         self, out_channels: int, kernel_size: Any, *args: Any, bias: bool = True, **kwargs: Any
     ) -> None:
-        where = {name: kwargs.get(name) for name in ("device", "dtype")}
+        where: dict[str, Any] = {name: kwargs.get(name) for name in ("device", "dtype")}
         place = 5 if self.transposed else 4  # of `bias` among the arguments after kernel_size
         if len(args) > place:
             bias, args = args[place], (*args[:place], False, *args[place + 1 :])

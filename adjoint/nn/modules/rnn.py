@@ -105,7 +105,10 @@ class RNNBase(Module):
         for layer in range(num_layers):
             width = input_size if layer == 0 else output * self.num_directions
             for suffix in self._suffixes(layer):
-                sizes = {"weight_ih": (gates, width), "weight_hh": (gates, output)}
+                sizes: dict[str, tuple[int, ...]] = {
+                    "weight_ih": (gates, width),
+                    "weight_hh": (gates, output),
+                }
                 if bias:
                     sizes.update(bias_ih=(gates,), bias_hh=(gates,))
                 if proj_size:

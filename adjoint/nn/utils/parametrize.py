@@ -35,8 +35,8 @@ class ParametrizationList(ModuleList):
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.parametrize.ParametrizationList.html
 
     >>> from adjoint.nn.utils.parametrize import ParametrizationList
-    >>> ParametrizationList([ad.nn.Softplus()], ad.nn.Parameter(ad.zeros(1)))()
-    tensor([0.6931], grad_fn=<SoftplusBackward>)
+    >>> ParametrizationList([ad.nn.Softplus()], ad.nn.Parameter(ad.zeros(1)))().detach()
+    tensor([0.6931])
     """
 
     def __init__(self, modules: Sequence[Module], original: Any, unsafe: bool = False) -> None:
