@@ -98,7 +98,7 @@ class Adam(ElementwiseOptimizer):
         square.mul_(beta2).addcmul_(g, g, value=1 - beta2)
         if group["amsgrad"]:
             largest = state["max_exp_avg_sq"]
-            largest.copy_(maximum(largest, square))
+            largest.copy_(maximum(largest.clone(), square))  # which may save what it reads
             square = largest
         p.addcdiv_(mean, square.sqrt() / correction + group["eps"], value=-rate)
 
@@ -123,7 +123,7 @@ class Adam(ElementwiseOptimizer):
         np.multiply(square, beta2, square)
         np.add(square, x, square)
         if group["amsgrad"]:
-            square = np.maximum(state["max_exp_avg_sq"], square, state["max_exp_avg_sq"])
+            square = np.maximum(state["max_exp_avg_sq"], square, out=state["max_exp_avg_sq"])
         np.sqrt(square, x)
         np.add(x, group["eps"] * correction, x)
         np.divide(mean, x, x)

@@ -81,10 +81,12 @@ class ElementwiseOptimizer(Optimizer):
         has_arrays = type(self).change_arrays is not ElementwiseOptimizer.change_arrays
         least = 0 if has_arrays else 2 * _BLOCK
         for p in parameters:
-            state = self.state[p]
+            state = self.state.get(p)
             fresh = not state
-            if fresh:
-                state.update(self.begin(p, group))
+            if not state:
+                state = self.begin(p, group)
+                if state:
+                    self.state[p] = state
             step = advance(state) if "step" in state else 1.0 if fresh else 2.0
             numbers = self.numbers(group, state, step)
             if not plain or p._data.size < least:

@@ -99,6 +99,11 @@ class Muon(Optimizer):
             p.add_(change, alpha=-rate)
 
 
+def _rounded_once(z: Any, x: Any, y: Any, beta: float, alpha: float) -> Any:
+    """beta z + alpha x y, computed in float32."""
+    return addmm(z.float(), x.float(), y.float(), beta=beta, alpha=alpha).bfloat16()
+
+
 def _orthogonalized(
     x: Any, coefficients: tuple[float, float, float], steps: int, eps: float
 ) -> Any:
@@ -111,6 +116,5 @@ def _orthogonalized(
     y = y / y.norm().clamp(min=eps)  # a spectral norm of at most 1
     for _ in range(steps):
         gram = y @ y.t()
-        change = addmm(gram, gram, gram, beta=b, alpha=c)
-        y = addmm(y, change, y, beta=a)
+        y = _rounded_once(y, _rounded_once(gram, gram, gram, b, c), y, a, 1)
     return y.t() if is_tall else y

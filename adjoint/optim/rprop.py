@@ -70,7 +70,7 @@ class Rprop(ElementwiseOptimizer):
         """Longer steps where the gradient keeps its sign; where it changes, shorter, none now."""
         (shorter, longer), (smallest, largest) = group["etas"], group["step_sizes"]
         before, size = state["prev"], state["step_size"]
-        agreement = (g * before).sign()
+        agreement = (g * before).detach().sign()
         factor = where(agreement == 0, 1.0, agreement)  # NaN stays
         factor = where(agreement > 0, longer, where(agreement < 0, shorter, factor))
         size.copy_((size * factor).clamp(smallest, largest))

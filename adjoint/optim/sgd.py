@@ -60,6 +60,12 @@ class SGD(ElementwiseOptimizer):
         }
         super().__init__(params, defaults)
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for each in self.state.values():  # older versions save a missing velocity as None
+            if each.get("momentum_buffer", each) is None:
+                del each["momentum_buffer"]
+
     def begin(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
         """The velocity, where there is momentum."""
         return {"momentum_buffer": zeros_like(p)} if group["momentum"] else {}
