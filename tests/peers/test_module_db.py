@@ -83,3 +83,14 @@ def test_every_module_and_function_exists():
         "scaled_grouped_mm",
         "scaled_mm",
     }
+
+
+def test_modules_are_found_in_pytorchs_files():
+    """`from adjoint.nn.modules.loss import CTCLoss` and the like (lazy layers are in `lazy`)."""
+    import importlib
+
+    for name in set(torch.nn.modules.__all__) - {"Container", "NLLLoss2d", "SyncBatchNorm"}:
+        file = getattr(torch.nn, name).__module__.rpartition(".")[2]
+        if not name.startswith("Lazy") and file != "linear_cross_entropy_options":
+            found = importlib.import_module(f"adjoint.nn.modules.{file}")
+            assert getattr(found, name) is getattr(ad.nn, name)

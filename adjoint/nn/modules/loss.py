@@ -6,6 +6,10 @@ from typing import Any
 
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from ..functional.loss import reduction_of
+from .margin import CTCLoss as CTCLoss
+from .margin import LinearCrossEntropyLoss as LinearCrossEntropyLoss
+from .margin import MultiLabelMarginLoss as MultiLabelMarginLoss
+from .margin import TripletMarginWithDistanceLoss as TripletMarginWithDistanceLoss
 from .module import Module
 
 __all__ = [

@@ -10,6 +10,8 @@ from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .. import init
 from ..parameter import Parameter
 from .module import Module
+from .response_norm import CrossMapLRN2d as CrossMapLRN2d
+from .response_norm import LocalResponseNorm as LocalResponseNorm
 
 __all__ = ["GroupNorm", "LayerNorm", "RMSNorm"]
 

@@ -6,6 +6,14 @@ from typing import Any
 
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .module import Module
+from .unpooling import FractionalMaxPool2d as FractionalMaxPool2d
+from .unpooling import FractionalMaxPool3d as FractionalMaxPool3d
+from .unpooling import LPPool1d as LPPool1d
+from .unpooling import LPPool2d as LPPool2d
+from .unpooling import LPPool3d as LPPool3d
+from .unpooling import MaxUnpool1d as MaxUnpool1d
+from .unpooling import MaxUnpool2d as MaxUnpool2d
+from .unpooling import MaxUnpool3d as MaxUnpool3d
 
 __all__ = [
     "AdaptiveAvgPool1d",

@@ -10,6 +10,7 @@ from ...ops.creation import empty
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .. import init
 from ..parameter import Parameter
+from .embedding_bag import EmbeddingBag as EmbeddingBag
 from .module import Module
 
 __all__ = ["Embedding"]
