@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from ..autograd.modes import enable_grad, no_grad
@@ -97,7 +98,7 @@ class LBFGS(Optimizer):
             real.add_(part.reshape(real.shape), alpha=as_float(t))
             begin += real.numel()
 
-    def _look(self, closure: Any, t: Any, direction: Any) -> _Trial:
+    def _look(self, closure: Any, direction: Any, t: Any) -> _Trial:
         """Loss and gradient at `t` along `direction`; the parameters stay where they are."""
         before = [p.detach().clone() for p in self._params]
         self._move(t, direction)
@@ -156,7 +157,7 @@ class LBFGS(Optimizer):
                 if search != "strong_wolfe":
                     raise InvalidArgument(f"only 'strong_wolfe' is supported, got {search!r}")
                 found, used = strong_wolfe(
-                    lambda at, d=d: self._look(evaluate, at, d),
+                    partial(self._look, evaluate, d),
                     t, _Trial(0, loss, g, slope), d.abs().max(), max_eval - evaluations,
                 )  # fmt: skip
                 t, loss, g, _ = found
@@ -187,8 +188,8 @@ class _Memory:
 
     def __init__(self, state: dict[str, Any], size: int) -> None:
         self.size = size
-        self.d = state.get("d")
-        self.t = state.get("t")
+        self.d: Any = state.get("d")
+        self.t: Any = state.get("t")
         self.gradient_changes: list[Any] = state.get("old_dirs") or []
         self.moves: list[Any] = state.get("old_stps") or []
         self.inverse_products: list[Any] = state.get("ro") or []
@@ -299,7 +300,7 @@ def strong_wolfe(
         ends = [each.t for each in bracket]
         if abs(ends[1] - ends[0]) * longest < tolerance_change:
             break
-        t = cubic_minimum(*bracket)
+        t = cubic_minimum(bracket[0], bracket[1])
         # A trial close to an end twice, or at it, moves a tenth of the bracket away from it.
         left, right = min(ends), max(ends)
         margin = 0.1 * (right - left)
