@@ -47,13 +47,16 @@ from .threads import *
 
 from . import data, io, nn, optim, utils  # isort: skip - they use all of the above
 from .io import load as load, save as save  # isort: skip
+from .names import *  # isort: skip
 
 from .core.dtype import bool_ as bool, float_ as float, int_ as int  # isort: skip
 
 from . import testing  # isort: skip
 
-autograd.Variable = Tensor  # PyTorch's old name for it
-from .version import __version__ as __version__
+from .ops import return_types  # isort: skip
+from .version import __version__ as __version__  # isort: skip
+
+autograd.Variable = Tensor  # PyTorch's old name for it  # noqa: F405 - from .tensor
 
 
 def __getattr__(name: str) -> object:

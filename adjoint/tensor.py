@@ -15,7 +15,7 @@ from .core.errors import AutogradError, DTypeError, InvalidArgument, InvalidType
 from .core.handle import Handle
 from .core.mode import MODE
 from .core.op import FUNCTIONS, METHODS
-from .graph.node import Leaf
+from .graph.node import Item, Leaf
 from .ops import (  # all of them: importing a family declares its methods
     activation,
     arranging,
@@ -132,7 +132,7 @@ class Tensor(Handle):
         source = conversion.legacy_new(dt.get_default_dtype(), data, device)
         return adopt(cls, source)
 
-    # ---- gradients ---------------------------------------------------------------------------
+    # ---- gradients -------------------------------------------------------------------------------
 
     @property
     def requires_grad(self) -> bool:
@@ -191,7 +191,7 @@ class Tensor(Handle):
     def output_nr(self) -> int:
         """Which output of its op this tensor is."""
         op = getattr(self._node, "op", None)
-        return getattr(op, "index", 0) if isinstance(op, tape.Item) else 0
+        return getattr(op, "index", 0) if isinstance(op, Item) else 0
 
     @property
     def grad(self) -> Any:
@@ -274,7 +274,9 @@ class Tensor(Handle):
         """
         node = self._node
         if node is None:
-            raise AutogradError("retain_grad: can't retain_grad on Tensor that has requires_grad=False")
+            raise AutogradError(
+                "retain_grad: can't retain_grad on Tensor that has requires_grad=False"
+            )
         if node is self._leaf:
             return
         if self._leaf is None:
@@ -411,7 +413,7 @@ class Tensor(Handle):
     def _is_view(self) -> bool:
         return self._view is not None
 
-    # ---- facts ----------------------------------------------------------------------------------
+    # ---- facts -----------------------------------------------------------------------------------
 
     def size(self, dim: int | None = None) -> Any:
         """The shape, or the size of one dimension.
@@ -479,7 +481,8 @@ class Tensor(Handle):
         >>> ad.arange(4)[2:].storage_offset()
         2
         """
-        return (self.data_ptr() - _owner(self._data).ctypes.data) // self._data.dtype.itemsize
+        start = _owner(self._data).ctypes.data
+        return int(self.data_ptr() - start) // self.element_size()
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
         """Whether the elements lie in row-major order without gaps.
@@ -537,7 +540,7 @@ class Tensor(Handle):
     def _version_count(self) -> int:
         return 0 if self._version is None else int(self._version.count)
 
-    # ---- values out -------------------------------------------------------------------------------
+    # ---- values out ------------------------------------------------------------------------------
 
     def item(self) -> Any:
         """The value of a tensor of one element, as a Python number.
@@ -695,7 +698,7 @@ class Tensor(Handle):
             (type(self), raw, self.dtype.name, self.requires_grad, dict(self.__dict__)),
         )
 
-    # ---- operators ----------------------------------------------------------------------------------
+    # ---- operators -------------------------------------------------------------------------------
 
     __add__ = tape.binary_operator(ew.ADD, ew.add)
     __sub__ = tape.binary_operator(ew.SUB, ew.sub, "iufc")
@@ -773,7 +776,7 @@ for _dunder, _method in {
 
 def adopt(cls: type, source: Any) -> Any:
     """`source`'s data in a new tensor of class `cls`."""
-    tensor = object.__new__(cls)
+    tensor: Any = object.__new__(cls)
     tensor._data = source._data
     tensor._node = tensor._leaf = tensor._view = None
     tensor._version = source._version

@@ -5,7 +5,7 @@ Source: https://docs.pytorch.org/docs/stable/autograd.html
 
 from typing import Any
 
-from . import function, functional, graph
+from . import anomaly_mode, function, functional, grad_mode, graph
 from .function import Function
 from .gradcheck import GradcheckError, gradcheck, gradgradcheck
 from .gradients import backward, grad
@@ -26,12 +26,14 @@ Variable: Any  # PyTorch's old name of Tensor, bound where the package is put to
 __all__ = [
     "Function",
     "GradcheckError",
+    "anomaly_mode",
     "backward",
     "detect_anomaly",
     "enable_grad",
     "function",
     "functional",
     "grad",
+    "grad_mode",
     "gradcheck",
     "gradgradcheck",
     "graph",

@@ -6,13 +6,9 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from .mode import MODE
-from .spec import Spec
-
-if TYPE_CHECKING:
-    from ..tensor import Tensor
 
 
 class Sample(NamedTuple):
@@ -33,16 +29,16 @@ class Op:
     equal op and equal inputs give an equal value. Subclasses with fields are frozen dataclasses.
 
     `needs` says what `gradient` reads: tokens among `x` (the only input), `x1`, `x2`, ... (inputs
-    by position), `xs` (the tuple of all inputs), `y` (the output; the tuple of outputs where there are several),
+    by position), `xs` (the tuple of all inputs), `y` (the output; the tuple of several outputs),
     `spec`, `spec1`, ..., `specs` (shapes and dtypes of inputs, which keep no value alive). One
     string serves all inputs; a tuple gives one string per input: what that input's gradient
     reads, so that the rest is not stored when only some inputs want gradients.
 
-    `gradient(g, **needed)` gets the cotangent (a tuple of cotangents or None where there are several outputs)
-    and the needed values in the order of `tokens`, None for what was not stored. It returns one
-    entry per input: a Tensor, None, or a function of no arguments that computes the Tensor and
-    is called only where that input wants a gradient. Shapes that were broadcast and dtypes that
-    were promoted are taken back by the engine.
+    `gradient(g, *needed)` gets the cotangent (of several outputs a tuple, None for those that no
+    gradient reaches) and the needed values in the order of `tokens`, None for what was not stored.
+    It returns one entry per input: a Tensor, None, or a function of no arguments that computes the
+    Tensor and is called only where that input wants a gradient. Shapes that were broadcast and
+    dtypes that were promoted are taken back by the engine.
     """
 
     needs: ClassVar[str | tuple[str, ...]] = ""
@@ -105,7 +101,8 @@ class Op:
         each = (needs,) if isinstance(needs, str) else needs
         found = {token for text in each for token in text.split()}
         cls.tokens = tuple(sorted(found, key=_token_order))
-        cls.wanted_by = None if isinstance(needs, str) else tuple(frozenset(t.split()) for t in each)
+        by_input = tuple(frozenset(text.split()) for text in each)
+        cls.wanted_by = None if isinstance(needs, str) else by_input
         cls.keeps_values = any(not token.startswith("spec") for token in cls.tokens)
         if "gradient" in cls.__dict__:
             accepted = len(inspect.signature(cls.gradient).parameters) - 2
@@ -184,7 +181,7 @@ def public(
             METHODS[method if isinstance(method, str) else name] = accepting
         if inplace:
             INPLACE[f"{name}_"] = accepting
-        return _with_out(accepting) if out else accepting
+        return with_out(accepting) if out else accepting
 
     return declare
 
@@ -210,13 +207,18 @@ def _with_numpy_names(function: Callable[..., Any]) -> Callable[..., Any]:
     return accepting
 
 
-def _with_out(function: Callable[..., Any]) -> Callable[..., Any]:
+def with_out(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the keyword `out=` (alone for functions that are found only in modules such as `linalg`;
+    `public(out=True)` does it for the others).
+    """
+    accepting = _with_numpy_names(function)
+
     @functools.wraps(function)
-    def with_out(*args: Any, out: Any = None, **kwargs: Any) -> Any:
-        result = function(*args, **kwargs)
+    def writing_out(*args: Any, out: Any = None, **kwargs: Any) -> Any:
+        result = accepting(*args, **kwargs)
         return result if out is None else write_out(result, out, function.__name__)
 
-    return with_out
+    return writing_out
 
 
 def _no_out(result: Any, out: Any, name: str) -> Any:
@@ -254,12 +256,12 @@ def writing(function: Callable[..., Any]) -> Callable[..., Any]:
     in_place.__doc__ = _in_place_doc(name)
     FUNCTIONS[name] = METHODS[name] = apart
     METHODS[f"{name}_"] = in_place
-    return apart
+    return with_out(apart)
 
 
 def _in_place_doc(name: str) -> str:
     return (
-        f"In-place version of `{name}`: writes into this tensor's memory and returns the tensor.\n\n"
+        f"In-place version of `{name}`: writes into this tensor's memory and returns it.\n\n"
         f"    Errors: those of `{name}`; AutogradError for a leaf that requires grad.\n"
         f"    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.{name}_.html\n"
     )

@@ -16,7 +16,7 @@ from ..core.op import Sample, apply, public
 from ..core.spec import Spec, normalize_axis
 from .comparison import clamp, ge, gt, le, where
 from .functions import abs, exp, sigmoid, tanh
-from .pointwise import ANALYTIC, FLOATING, REAL, Elementwise, assert_tensor, conj
+from .pointwise import ANALYTIC, FLOATING, NUMBERS, REAL, Elementwise, assert_tensor, conj
 from .random import rand_like
 from .samples import FLOATS, array, binary_samples, unary_samples
 from .softmax import assert_dtype, log_softmax, softmax, softmin, wide
@@ -599,13 +599,13 @@ def softsign(input: Tensor) -> Tensor:
 
     Shape: any; the result has the shape of `input`.
     Dtypes: integers become floats.
-    Errors: DTypeError for bool and complex.
+    Errors: DTypeError for bool.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.softsign.html
 
     >>> ad.softsign(ad.tensor([-1., 3.]))
     tensor([-0.5000,  0.7500])
     """
-    assert_dtype("softsign", input, REAL)
+    assert_dtype("softsign", input, NUMBERS)
     result: Tensor = input / (abs(input) + 1)
     return result
 
@@ -616,13 +616,13 @@ def tanhshrink(input: Tensor) -> Tensor:
 
     Shape: any; the result has the shape of `input`.
     Dtypes: integers become floats.
-    Errors: DTypeError for bool and complex.
+    Errors: DTypeError for bool.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.tanhshrink.html
 
     >>> ad.tanhshrink(ad.tensor([-1., 2.]))
     tensor([-0.2384,  1.0360])
     """
-    assert_dtype("tanhshrink", input, REAL)
+    assert_dtype("tanhshrink", input, NUMBERS)
     result: Tensor = input - tanh(input)
     return result
 

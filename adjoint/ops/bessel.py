@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..core.op import with_out
+from ..core import dtype as dt
 from .comparison import eq, where
 from .functions import sgn
 from .pointwise import FLOATING, Elementwise, unary, widen
+from .promotion import cast
 from .samples import unary_samples
 from .special import i0, i1
 from .trigonometry import sin
@@ -229,6 +232,7 @@ airy_ai = unary(AiryAi(), method=False, name="airy_ai")
 modified_bessel_i0, modified_bessel_i1 = i0, i1
 
 
+@with_out
 def spherical_bessel_j0(input: Tensor) -> Tensor:
     """sin(x) / x of each element x, and 1 for 0.
 
@@ -237,6 +241,8 @@ def spherical_bessel_j0(input: Tensor) -> Tensor:
     >>> ad.special.spherical_bessel_j0(ad.tensor([0., 1.]))
     tensor([1.0000, 0.8415])
     """
+    if input.dtype.category < 2:
+        input = cast(input, dt.get_default_dtype())
     zero = eq(input, 0)
     result: Tensor = where(zero, 1.0, sin(input) / where(zero, 1, input))
     return where(abs(input) == float("inf"), 0.0, result)  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..core.errors import InvalidArgument, InvalidType, ShapeError
 from ..core.handle import Handle
-from ..core.op import public
+from ..core.op import public, with_out
 from ..core.spec import broadcast_shapes, normalize_axis, prod
 from .elementwise import conj
 from .matmul import matmul, product
@@ -37,7 +37,8 @@ class Term:
         axes = tuple(i for i, label in enumerate(self.labels) if label in labels)
         if not axes:
             return self
-        return Term(self.tensor.sum(dim=axes), tuple(x for x in self.labels if x not in labels))
+        total = self.tensor.sum(dim=axes, dtype=self.tensor.dtype)
+        return Term(total, tuple(x for x in self.labels if x not in labels))
 
     def ordered(self, labels: Sequence[Any]) -> Any:
         """The tensor with its dimensions in this order, size 1 for a label that it lacks."""
@@ -356,6 +357,7 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     return result
 
 
+@with_out
 def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
     """The product of two or more matrices, in the order that takes the fewest multiplications.
 
@@ -419,7 +421,7 @@ def _multiply(chain: list[Any]) -> Any:
     return multiply(0, n - 1)
 
 
-@public(method=False)
+@public(method=False, out=True)
 def chain_matmul(*matrices: Any) -> Tensor:
     """The product of matrices in the best order; `linalg.multi_dot` under its older name.
 
@@ -434,6 +436,7 @@ def chain_matmul(*matrices: Any) -> Tensor:
     return matrices[0] if len(matrices) == 1 else multi_dot(matrices)  # type: ignore[no-any-return]
 
 
+@with_out
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     """The sum of conj(x) * y along `dim`.
 

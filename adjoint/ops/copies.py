@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..core.op import FUNCTIONS, METHODS, _with_out
+from ..core.op import FUNCTIONS, METHODS, with_out
 from . import complex, joining, movement, slicing  # noqa: F401 - they declare the views
 
 __all__ = [
@@ -61,7 +61,7 @@ def _copying(name: str) -> Any:
         f"    Source: https://docs.pytorch.org/docs/stable/generated/torch.{name}_copy.html\n"
     )
     FUNCTIONS[copy.__name__] = copy
-    return _with_out(copy)
+    return with_out(copy)
 
 
 alias_copy = _copying("alias")

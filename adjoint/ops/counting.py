@@ -193,7 +193,7 @@ def histogram(
     return return_types.histogram(hist, edges)
 
 
-@public(method=False)
+@public(method=False, out=True)
 def histogramdd(
     input: Tensor,
     bins: Any,

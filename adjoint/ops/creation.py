@@ -376,8 +376,10 @@ def empty_strided(
     stride: Sequence[int],
     *,
     dtype: Any = None,
+    layout: Any = None,
     device: Any = None,
     requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor:
     """Uninitialised memory with the given steps, in elements.
 
@@ -398,8 +400,10 @@ def empty_permuted(
     physical_layout: Sequence[int],
     *,
     dtype: Any = None,
+    layout: Any = None,
     device: Any = None,
     requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor:
     """Uninitialised memory without gaps, dimensions ordered from outermost to innermost as given.
 
@@ -424,7 +428,14 @@ def empty_permuted(
 
 @public()
 def new_tensor(
-    self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    self: Tensor,
+    data: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    layout: Any = None,
+    pin_memory: bool = False,
 ) -> Tensor:
     """A new tensor that copies `data`, in this tensor's dtype unless another is given.
 
@@ -451,6 +462,7 @@ def new_zeros(
     layout: Any = None,
     device: Any = None,
     requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor:
     """Zeros in this tensor's dtype.
 
@@ -473,6 +485,7 @@ def new_ones(
     layout: Any = None,
     device: Any = None,
     requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor:
     """Ones in this tensor's dtype.
 
@@ -494,6 +507,7 @@ def new_empty(
     layout: Any = None,
     device: Any = None,
     requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor:
     """Uninitialised memory in this tensor's dtype.
 
@@ -516,6 +530,7 @@ def new_empty_strided(
     layout: Any = None,
     device: Any = None,
     requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor:
     """Uninitialised memory in this tensor's dtype with the given steps, in elements.
 
@@ -540,6 +555,7 @@ def new_full(
     layout: Any = None,
     device: Any = None,
     requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor:
     """One value in this tensor's dtype.
 

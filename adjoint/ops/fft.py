@@ -12,7 +12,7 @@ import numpy as np
 from ..core import dtype as dt
 from ..core.errors import DTypeError, InvalidArgument, InvalidType, ShapeError
 from ..core.handle import Handle
-from ..core.op import FUNCTIONS, Op, Sample, _with_out, apply
+from ..core.op import FUNCTIONS, Op, Sample, apply, with_out
 from ..core.spec import Spec, normalize_axis
 from .elementwise import conj
 from .promotion import cast
@@ -295,7 +295,7 @@ def _one(n: int | None) -> Any:
     return None if n is None else [n]
 
 
-@_with_out
+@with_out
 def fft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The discrete Fourier transform along one dimension.
 
@@ -312,7 +312,7 @@ def fft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = N
     return _complex("fft", input, _one(n), dim, norm, False)  # type: ignore[no-any-return]
 
 
-@_with_out
+@with_out
 def ifft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The inverse of `fft`.
 
@@ -329,7 +329,7 @@ def ifft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = 
     return _complex("ifft", input, _one(n), dim, norm, True)  # type: ignore[no-any-return]
 
 
-@_with_out
+@with_out
 def rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The frequencies 0 to n/2 of real data along one dimension; the others are their conjugates.
 
@@ -346,7 +346,7 @@ def rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = 
     return _real("rfft", input, _one(n), dim, norm)  # type: ignore[no-any-return]
 
 
-@_with_out
+@with_out
 def irfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The inverse of `rfft`: real data from its frequencies 0 to n/2.
 
@@ -365,7 +365,7 @@ def irfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None =
     return _inverse_real("irfft", input, _one(n), dim, norm)  # type: ignore[no-any-return]
 
 
-@_with_out
+@with_out
 def hfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The real transform of data that is conjugate-symmetric, given by its first half.
 
@@ -385,7 +385,7 @@ def hfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = 
     return _inverse_real("hfft", conj(input), _one(n), dim, mode)  # type: ignore[no-any-return]
 
 
-@_with_out
+@with_out
 def ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The inverse of `hfft`: the first half of the inverse transform of real data.
 
@@ -403,7 +403,7 @@ def ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None =
     return conj(_real("ihfft", input, _one(n), dim, mode))  # type: ignore[no-any-return]
 
 
-@_with_out
+@with_out
 def fft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
     """The discrete Fourier transform over two dimensions.
 
@@ -421,7 +421,7 @@ def fft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = N
     return _complex("fft2", input, s, dim, norm, False)  # type: ignore[no-any-return]
 
 
-@_with_out
+@with_out
 def ifft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
     """The inverse of `fft2`.
 
@@ -439,7 +439,7 @@ def ifft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = 
     return _complex("ifft2", input, s, dim, norm, True)  # type: ignore[no-any-return]
 
 
-@_with_out
+@with_out
 def rfft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
     """The transform of real data over two dimensions; the last has only frequencies up to n/2.
 
@@ -457,7 +457,7 @@ def rfft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = 
     return _real("rfft2", input, s, dim, norm)  # type: ignore[no-any-return]
 
 
-@_with_out
+@with_out
 def irfft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
     """The inverse of `rfft2`.
 
@@ -476,7 +476,7 @@ def irfft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None =
     return _inverse_real("irfft2", input, s, dim, norm)  # type: ignore[no-any-return]
 
 
-@_with_out
+@with_out
 def hfft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
     """`hfft` over the last of two dimensions, `fft` over the others.
 
@@ -495,7 +495,7 @@ def hfft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = 
     return _inverse_real("hfft2", conj(input), s, dim, mode)  # type: ignore[no-any-return]
 
 
-@_with_out
+@with_out
 def ihfft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
     """The inverse of `hfft2`.
 
@@ -513,7 +513,7 @@ def ihfft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None =
     return conj(_real("ihfft2", input, s, dim, mode))  # type: ignore[no-any-return]
 
 
-@_with_out
+@with_out
 def fftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
     """The discrete Fourier transform over several dimensions.
 
@@ -531,7 +531,7 @@ def fftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None)
     return _complex("fftn", input, s, dim, norm, False)  # type: ignore[no-any-return]
 
 
-@_with_out
+@with_out
 def ifftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
     """The inverse of `fftn`.
 
@@ -549,7 +549,7 @@ def ifftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None
     return _complex("ifftn", input, s, dim, norm, True)  # type: ignore[no-any-return]
 
 
-@_with_out
+@with_out
 def rfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
     """The transform of real data over several dimensions; the last has only frequencies up to n/2.
 
@@ -567,7 +567,7 @@ def rfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None
     return _real("rfftn", input, s, dim, norm)  # type: ignore[no-any-return]
 
 
-@_with_out
+@with_out
 def irfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
     """The inverse of `rfftn`.
 
@@ -586,7 +586,7 @@ def irfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = Non
     return _inverse_real("irfftn", input, s, dim, norm)  # type: ignore[no-any-return]
 
 
-@_with_out
+@with_out
 def hfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
     """`hfft` over the last of several dimensions, `fft` over the others.
 
@@ -605,7 +605,7 @@ def hfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None
     return _inverse_real("hfftn", conj(input), s, dim, mode)  # type: ignore[no-any-return]
 
 
-@_with_out
+@with_out
 def ihfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
     """The inverse of `hfftn`.
 

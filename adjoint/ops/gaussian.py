@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core.errors import Unsupported
+from ..core.op import with_out
 from .comparison import eq, le, tensors, where
 from .functions import exp, log, log1p, square
 from .logic import logical_and
@@ -126,6 +127,7 @@ zeta = binary(Zeta(), floating=True, method=False)
 entr = unary(Entr(), method=False)
 
 
+@with_out
 def ndtr(input: Tensor) -> Tensor:
     """The area under the standard normal density up to each element.
 

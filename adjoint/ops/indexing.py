@@ -624,7 +624,7 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     return result
 
 
-@public()
+@public(out=True)
 def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     """The indices of the elements that are not zero: one row each, or a tuple of one vector per
     dimension where `as_tuple`.
@@ -663,7 +663,8 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     found = nonzero(input)._data[:size]
     rows = np.full((size, found.shape[1]), fill_value, np.int64)
     rows[: len(found)] = found
-    return creation.wrap(rows)
+    result: Tensor = creation.wrap(rows)
+    return result
 
 
 @public()
@@ -697,5 +698,6 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
         raise InvalidType(f"unravel_index: 'shape' cannot have negative values, but got {sizes}")
     found = []
     for i, size in enumerate(sizes):
-        found.append(creation.wrap(np.asarray(indices._data // prod(sizes[i + 1 :]) % size)))
+        index = indices._data.astype(np.int64) // prod(sizes[i + 1 :]) % size
+        found.append(creation.wrap(np.asarray(index)))
     return tuple(found)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..core import dtype as dt
 from ..core.errors import InvalidArgument, LinalgError, ShapeError
-from ..core.op import FUNCTIONS, apply, public
+from ..core.op import FUNCTIONS, apply, public, with_out
 from ..core.spec import normalize_axis, prod
 from . import contraction
 from .contraction import *  # noqa: F403 - re-exported
@@ -55,13 +54,6 @@ LstsqResult = return_type("linalg_lstsq", "solution", "residuals", "rank", "sing
 TriangularSolveResult = return_type("triangular_solve", "solution", "cloned_coefficient")
 
 
-def with_out(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The keyword `out=`, for functions of `adjoint.linalg` that are no top-level functions."""
-    from ..core.op import _with_out
-
-    return _with_out(function)
-
-
 # ---- determinants and inverses -------------------------------------------------------------------
 
 
@@ -82,7 +74,7 @@ def det(A: Tensor) -> Tensor:  # noqa: N803 - PyTorch's name
     return result
 
 
-@public()
+@public(out=True)
 def slogdet(A: Tensor) -> Any:  # noqa: N803 - PyTorch's name
     """The signs of determinants and the logarithms of their absolute values.
 
@@ -145,6 +137,7 @@ def inverse(input: Tensor) -> Tensor:
     return inv(input)  # type: ignore[no-any-return]
 
 
+@with_out
 def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:  # noqa: N803 - PyTorch's name
     """The inverses, and 0 or the number of the zero pivot of a singular matrix.
 
@@ -229,6 +222,7 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:  # noqa: N803 -
     return result.mT  # type: ignore[no-any-return]
 
 
+@with_out
 def solve_ex(
     A: Tensor,  # noqa: N803 - PyTorch's names
     B: Tensor,  # noqa: N803
@@ -334,6 +328,7 @@ def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:  # noqa: N803 - 
     return cholesky_solve(eye, L, upper)  # type: ignore[no-any-return]
 
 
+@with_out
 def lstsq(
     A: Tensor,  # noqa: N803 - PyTorch's names
     B: Tensor,  # noqa: N803
@@ -409,6 +404,7 @@ def cholesky(input: Tensor, upper: bool = False) -> Tensor:
     return result
 
 
+@with_out
 def cholesky_ex(input: Tensor, *, upper: bool = False, check_errors: bool = False) -> Any:
     """The Cholesky factors, and 0 or the order of the minor that is not positive definite.
 
@@ -634,6 +630,7 @@ def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:  # noqa: N803 - PyTorch'
     return LUFactorResult(FUNCTIONS["cat"]([square, rest], -1 if n > m else -2), pivots)
 
 
+@with_out
 def lu_factor_ex(
     A: Tensor,  # noqa: N803 - PyTorch's name
     *,
@@ -689,7 +686,7 @@ def _older_lu(A: Tensor, pivot: bool = True, get_infos: bool = False) -> Any:  #
     return tuple(found) if get_infos else tuple(found)[:2]
 
 
-@public(method=False)
+@public(method=False, out=True)
 def lu_unpack(
     LU_data: Tensor,  # noqa: N803 - PyTorch's names
     LU_pivots: Tensor,  # noqa: N803
@@ -804,7 +801,7 @@ def matrix_exp(A: Tensor) -> Tensor:  # noqa: N803 - PyTorch's name
     """The exponential of square matrices, by scaling and squaring (Higham, 2005).
 
     Shapes: (..., n, n).
-    Dtypes: float32, float64 and complex.
+    Dtypes: floating point and complex; float16 and bfloat16 are computed in float32.
     Errors: ShapeError for matrices that are not square.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.matrix_exp.html
 
@@ -812,6 +809,8 @@ def matrix_exp(A: Tensor) -> Tensor:  # noqa: N803 - PyTorch's name
     tensor([[1., 1.],
             [0., 1.]])
     """
+    if isinstance(A, Handle) and A.dtype in dt.LOW_PRECISION:
+        return cast(matrix_exp(cast(A, dt.float32)), A.dtype)  # type: ignore[no-any-return]
     assert_matrices("linalg.matrix_exp", A, square=True)
     if not A._data.size:
         return A.clone()  # type: ignore[no-any-return]
@@ -920,7 +919,7 @@ def vander(x: Tensor, N: int | None = None) -> Tensor:  # noqa: N803 - PyTorch's
     n = x.shape[-1] if N is None else N
     if n <= 1 and N is not None:
         raise InvalidArgument(f"linalg.vander: N must be greater than 1, got {N}")
-    if x.dtype is dt.bool_:
+    if x.dtype.category < 2:
         x = x.long()
     powers = [FUNCTIONS["ones_like"](x)]
     for _ in range(n - 1):

@@ -15,6 +15,7 @@ from ..core.op import Op, Sample, apply, public
 from ..core.spec import Spec, broadcast_shapes, prod
 from .elementwise import conj
 from .movement import Permute
+from .promotion import cast
 from .samples import array, strided
 
 if TYPE_CHECKING:
@@ -423,10 +424,11 @@ def _weighted(input: Tensor, beta: Any, added: Tensor, alpha: Any, name: str) ->
     if added.dtype.category < 2:
         beta, alpha = int(beta), int(alpha)  # as PyTorch: a fraction is dropped
     if alpha != 1:
-        added = added * alpha
+        added = cast(added * alpha, added.dtype)  # bools stay bools
     if beta == 0:
         return added + zeros_from(input) if input._node is not None else added
-    return added + (input if beta == 1 else input * beta)  # type: ignore[no-any-return]
+    result: Tensor = added + (input if beta == 1 else cast(input * beta, input.dtype))
+    return result
 
 
 def zeros_from(x: Tensor) -> Tensor:
@@ -517,4 +519,4 @@ def addbmm(
     >>> ad.addbmm(ad.ones(1, 1), ad.ones(2, 1, 3), ad.ones(2, 3, 1))
     tensor([[7.]])
     """
-    return _weighted(input, beta, bmm(batch1, batch2).sum(0), alpha, "addbmm")
+    return _weighted(input, beta, bmm(batch1, batch2).sum(0, dtype=batch1.dtype), alpha, "addbmm")

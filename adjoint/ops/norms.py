@@ -10,7 +10,7 @@ import numpy as np
 from ..core import dtype as dt
 from ..core.errors import DTypeError, InvalidArgument, ShapeError
 from ..core.handle import Handle
-from ..core.op import FUNCTIONS, apply
+from ..core.op import FUNCTIONS, apply, with_out
 from ..core.spec import normalize_axes, normalize_axis
 from .decomposition import SVD, Eigh, assert_matrices
 from .promotion import cast
@@ -35,6 +35,7 @@ def _prepared(name: str, x: Tensor, dtype: dt.dtype | None) -> Tensor:
     return x
 
 
+@with_out
 def vector_norm(
     x: Tensor,
     ord: Any = 2,
@@ -65,6 +66,7 @@ def vector_norm(
 _MATRIX_ORDERS = ("fro", "nuc", math.inf, -math.inf, 1, -1, 2, -2)
 
 
+@with_out
 def matrix_norm(
     A: Tensor,  # noqa: N803 - PyTorch's name
     ord: Any = "fro",
@@ -115,6 +117,7 @@ def matrix_norm(
     return result  # type: ignore[no-any-return]
 
 
+@with_out
 def norm(
     A: Tensor,  # noqa: N803 - PyTorch's name
     ord: Any = None,
@@ -152,6 +155,7 @@ def norm(
     return matrix_norm(A, ord, (0, 1) if dim is None else dim, keepdim, dtype=dtype)
 
 
+@with_out
 def cond(A: Tensor, p: Any = None) -> Tensor:  # noqa: N803 - PyTorch's name
     """The condition number: the norm of a matrix times that of its inverse (2-norm where None).
 
@@ -194,6 +198,7 @@ def _lu(data: Any) -> Any:
     return namespace_of(data).lu_factor(data, True)[0]
 
 
+@with_out
 def matrix_rank(
     A: Tensor,  # noqa: N803 - PyTorch's name
     tol: Any = None,

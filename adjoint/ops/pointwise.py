@@ -11,8 +11,7 @@ from ..core import dtype as dt
 from ..core import op as core_op
 from ..core.errors import DTypeError, InvalidType
 from ..core.handle import Handle
-from ..core.op import FUNCTIONS, INPLACE, METHODS, SHORTCUTS, Op, apply
-from ..core.op import _with_out as with_out
+from ..core.op import FUNCTIONS, INPLACE, METHODS, SHORTCUTS, Op, apply, with_out
 from ..core.spec import Spec, broadcast_shapes
 from . import creation
 from .promotion import cast, number, promote

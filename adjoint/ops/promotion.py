@@ -1,4 +1,4 @@
-"""Type promotion of tensors and Python numbers, by PyTorch's rules, and the cast that carries it out."""
+"""Type promotion of tensors and Python numbers, by PyTorch's rules, and the cast it needs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ class Cast(Op):
         values = np.array([[0.0, 1.5, 2.0], [3.0, 1.0, 100.0]])
         for source in dt.ALL:
             for target in dt.ALL:
-                yield Sample(cls(target), (values.astype(source.numpy),), f"{source.name}-{target.name}")
+                label = f"{source.name}-{target.name}"
+                yield Sample(cls(target), (values.astype(source.numpy),), label)
         yield Sample(cls(dt.float64), (np.zeros((0, 2), np.float32),), "empty")
         yield Sample(cls(dt.float32), (np.array(2.5),), "0-d", gradients=False)
 
@@ -100,11 +101,12 @@ def common_dtype(values: Iterable[Any], name: str = "result_type") -> dtype:
     return found
 
 
-def cast(x: Tensor, to: dtype) -> Tensor:
+def cast(x: Any, to: dtype) -> Tensor:
     """`x` in dtype `to`; `x` itself where it has it already."""
     if x._data.dtype is to.numpy or x.dtype is to:
-        return x
-    result: Tensor = apply(Cast(to), x)
+        result: Tensor = x
+    else:
+        result = apply(Cast(to), x)
     return result
 
 
@@ -116,9 +118,7 @@ def promote(name: str, *values: Any, floating: bool = False) -> tuple[dtype, lis
     common = common_dtype(values, name)
     if floating and common.category < 2:
         common = dt.get_default_dtype()
-    return common, [
-        cast(v, common) if isinstance(v, Handle) else number(v, common) for v in values
-    ]
+    return common, [cast(v, common) if isinstance(v, Handle) else number(v, common) for v in values]
 
 
 def number(value: Any, to: dtype) -> Any:

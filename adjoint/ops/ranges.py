@@ -111,6 +111,7 @@ def range(
     step: Any = 1,
     *,
     dtype: Any = None,
+    layout: Any = None,
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:

@@ -340,7 +340,7 @@ class Frexp(Op):
         return np.where(usable, x / 2.0**exponent, x), exponent
 
 
-@public()
+@public(out=True)
 def frexp(input: Tensor) -> Any:
     """Mantissas (of size 1/2 up to 1) and exponents with input = mantissa * 2**exponent.
 

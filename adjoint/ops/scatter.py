@@ -588,7 +588,7 @@ def scatter_reduce(
     return result if input._data.ndim else result.reshape(())
 
 
-@public(inplace=True)
+@public(inplace=True, out=True)
 def index_reduce(
     input: Tensor,
     dim: int,

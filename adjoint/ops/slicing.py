@@ -12,7 +12,7 @@ import numpy as np
 
 from ..core import dtype as dt
 from ..core.errors import IndexingError, InvalidType, ShapeError, Unsupported
-from ..core.op import Op, Sample, apply, apply_view, public
+from ..core.op import Op, Sample, apply, apply_view, public, rebinding
 from ..core.spec import Spec, normalize_axis, prod
 from .movement import Movement, as_writable, sizes_of
 from .samples import array, strided
@@ -634,6 +634,7 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     return result if input._data.ndim else result.squeeze(0)
 
 
+@rebinding
 @public()
 def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
     """A view of the storage with the given sizes, strides and offset, all in elements.
@@ -710,7 +711,7 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     return _scattered(input, src, basic_index(items), "select_scatter")
 
 
-@public()
+@public(out=True)
 def slice_scatter(
     input: Tensor,
     src: Tensor,

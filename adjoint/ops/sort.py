@@ -484,7 +484,7 @@ def bucketize(
     return result
 
 
-@public(method=False)
+@public(method=False, out=True)
 def isin(
     elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False
 ) -> Tensor:

@@ -185,7 +185,7 @@ def std(
     return result
 
 
-@public(method=False)
+@public(method=False, out=True)
 def var_mean(
     input: Tensor,
     dim: Any = None,
@@ -205,7 +205,7 @@ def var_mean(
     return found[0], found[1]
 
 
-@public(method=False)
+@public(method=False, out=True)
 def std_mean(
     input: Tensor,
     dim: Any = None,

@@ -3,6 +3,6 @@
 Source: https://docs.pytorch.org/docs/stable/data.html
 """
 
-from . import checkpoint, data
+from . import checkpoint, data, dlpack, hooks
 
-__all__ = ["checkpoint", "data"]
+__all__ = ["checkpoint", "data", "dlpack", "hooks"]

@@ -1,0 +1,95 @@
+"""PyTorch's top-level names for what has its home elsewhere: constants, methods that change their
+tensor as functions (`ad.exp_(x)` is `x.exp_()`), and functions of `adjoint.nn.functional`.
+"""
+
+from __future__ import annotations
+
+from math import e, inf, nan, pi
+from typing import Any
+
+from .nn.functional import (
+    adaptive_max_pool1d,
+    alpha_dropout,
+    bilinear,
+    channel_shuffle,
+    cosine_similarity,
+    dropout,
+    feature_alpha_dropout,
+    group_norm,
+    layer_norm,
+    pairwise_distance,
+    pixel_shuffle,
+    pixel_unshuffle,
+    rms_norm,
+)
+from .tensor import Tensor
+
+newaxis = None
+
+IN_PLACE = (
+    "abs_", "acos_", "acosh_", "addmv_", "arccos_", "arccosh_", "arcsin_", "arcsinh_", "arctan_",
+    "arctanh_", "as_strided_", "asin_", "asinh_", "atan_", "atanh_", "ceil_", "clamp_",
+    "clamp_max_", "clamp_min_", "clip_", "cos_", "cosh_", "deg2rad_", "detach_", "erf_", "erfc_",
+    "exp2_", "exp_", "expm1_", "fill_", "fix_", "floor_", "frac_", "gcd_", "i0_", "index_put_",
+    "lcm_", "ldexp_", "log10_", "log1p_", "log2_", "log_", "logit_", "nan_to_num_", "neg_",
+    "negative_", "rad2deg_", "reciprocal_", "resize_as_", "round_", "rsqrt_", "sigmoid_", "sin_",
+    "sinc_", "sinh_", "sqrt_", "square_", "tan_", "tanh_", "trunc_", "xlogy_", "zero_",
+)  # fmt: skip
+globals().update({name: getattr(Tensor, name) for name in IN_PLACE})
+
+
+def detach(input: Tensor) -> Tensor:
+    """A tensor of the same memory without history.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.detach.html
+
+    >>> ad.detach(ad.ones(1, requires_grad=True)).requires_grad
+    False
+    """
+    return input.detach()
+
+
+def is_inference(input: Tensor) -> bool:
+    """Whether the tensor was made in inference mode.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.is_inference.html
+
+    >>> with ad.inference_mode():
+    ...     x = ad.ones(1)
+    >>> ad.is_inference(x)
+    True
+    """
+    return bool(input.is_inference())
+
+
+def embedding(
+    weight: Tensor,
+    indices: Tensor,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
+    """The rows of `weight` at `indices`; `adjoint.nn.functional.embedding` is preferred.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.embedding.html
+
+    >>> ad.embedding(ad.tensor([[1., 2.], [3., 4.]]), ad.tensor([1]))
+    tensor([[3., 4.]])
+    """
+    from .nn.functional import embedding as rows
+
+    padding = None if padding_idx == -1 else padding_idx
+    result: Any = rows(
+        indices, weight, padding, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse
+    )
+    return result  # type: ignore[no-any-return]
+
+
+__all__ = [
+    "e", "inf", "nan", "newaxis", "pi",
+    *IN_PLACE,
+    "adaptive_max_pool1d", "alpha_dropout", "bilinear", "channel_shuffle", "cosine_similarity",
+    "dropout", "feature_alpha_dropout", "group_norm", "layer_norm", "pairwise_distance",
+    "pixel_shuffle", "pixel_unshuffle", "rms_norm",
+    "detach", "embedding", "is_inference",
+]  # fmt: skip
