@@ -38,11 +38,11 @@ class IndexingError(AdjointError, IndexError, RuntimeError):
     """An index or a dimension number is out of range (RuntimeError where gather meets it)."""
 
 
-class InvalidArgument(AdjointError, ValueError, RuntimeError):
+class InvalidArgument(AdjointError, ValueError, RuntimeError):  # noqa: N818 - reads as what happened
     """An argument's value is outside what the operation accepts."""
 
 
-class InvalidType(AdjointError, TypeError):
+class InvalidType(AdjointError, TypeError):  # noqa: N818 - reads as what happened
     """An argument is of a type that the operation does not accept."""
 
 
@@ -58,9 +58,9 @@ class CheckpointError(AdjointError, ValueError, RuntimeError):
     """A file is not a valid checkpoint, or does not fit what it is loaded into."""
 
 
-class Unsupported(AdjointError, NotImplementedError):
+class Unsupported(AdjointError, NotImplementedError):  # noqa: N818 - reads as what happened
     """A gap: the message names what is missing and the way out."""
 
 
-class BackendGap(Unsupported, AttributeError):
+class BackendGap(Unsupported, AttributeError):  # noqa: N818 - likewise
     """A backend's namespace lacks a function (so `hasattr` answers as it should)."""

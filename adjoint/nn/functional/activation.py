@@ -221,5 +221,5 @@ def normalize(
     tensor([[0.6000, 0.8000]])
     """
     norm = input.norm(p, dim, keepdim=True).clamp_min(eps)
-    result: Any = input / norm
-    return result if out is None else out.copy_(result)
+    result: Tensor = input / norm
+    return result if out is None else out.copy_(result)  # type: ignore[no-any-return]
