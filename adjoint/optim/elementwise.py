@@ -17,7 +17,7 @@ from .optimizer import Optimizer, as_float
 
 __all__ = ["ElementwiseOptimizer"]
 
-_BLOCK = 1 << 14  # elements: what a step makes on the way stays in the processor's cache
+_BLOCK = 1 << 16  # elements: what a step makes on the way stays in the processor's cache
 _PLAIN = (np.dtype(np.float32), np.dtype(np.float64))
 
 
@@ -97,8 +97,10 @@ class ElementwiseOptimizer(Optimizer):
                 self._change_whole(group, numbers, state, p)
                 continue
             try:
-                run = self._change_arrays if has_arrays else self._change_blocks
-                quiet.run(run, group, numbers, like, p)
+                if has_arrays:
+                    quiet.run(self._change_arrays, group, numbers, like, p)
+                else:
+                    self._change_blocks(group, numbers, like, p)
             finally:
                 for changed in (p, *like.values()):
                     rebase(changed, None, "step")

@@ -154,9 +154,9 @@ def large_program(t, dtype, seed=0):
     def fixed(*shape):
         return t.tensor(rng.normal(size=shape).astype(dtype))
 
-    first = t.nn.Parameter(fixed(300, 200))
+    first = t.nn.Parameter(fixed(300, 500))
     second = t.nn.Parameter(fixed(200, 210).t())
-    y, z = fixed(300, 200), fixed(210, 200)
+    y, z = fixed(300, 500), fixed(210, 200)
 
     def loss():
         return ((first - y) ** 2).sum() + ((second - z) ** 4).sum()
