@@ -15,6 +15,7 @@ from .core.errors import AutogradError, DTypeError, InvalidArgument, InvalidType
 from .core.handle import Handle
 from .core.mode import MODE
 from .core.op import FUNCTIONS, METHODS
+from .core.spec import normalize_axis
 from .graph.node import Item, Leaf
 from .ops import (  # all of them: importing a family declares its methods
     activation,
@@ -49,6 +50,7 @@ from .ops import (
     complex as complex_ops,
 )
 from .ops import elementwise as ew
+from .printing import format_tensor
 
 __all__ = ["RemovableHandle", "Tensor"]
 
@@ -423,8 +425,6 @@ class Tensor(Handle):
         """
         if dim is None:
             return self.shape
-        from .core.spec import normalize_axis
-
         return self.shape[normalize_axis(dim, self.ndim, "size")]
 
     def dim(self) -> int:
@@ -473,7 +473,7 @@ class Tensor(Handle):
         """
         item = self._data.dtype.itemsize
         strides = tuple(s // item for s in self._data.strides)
-        return strides if dim is None else strides[dim]
+        return strides if dim is None else strides[normalize_axis(dim, self.ndim, "stride")]
 
     def storage_offset(self) -> int:
         """Where this view begins in its storage, in elements.
@@ -653,8 +653,6 @@ class Tensor(Handle):
         return id(self)
 
     def __repr__(self) -> str:
-        from .printing import format_tensor
-
         return format_tensor(self)
 
     def __format__(self, spec: str) -> str:

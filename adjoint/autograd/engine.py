@@ -401,10 +401,10 @@ def seed(output: Any, gradient: Any, name: str = "backward") -> Any:
 def roots_of(outputs: Sequence[Any], gradients: Sequence[Any], name: str) -> list[tuple[Any, Any]]:
     """Pairs of node and cotangent; AutogradError for an output that was recorded nowhere."""
     roots = []
-    for output, gradient in zip(outputs, gradients, strict=True):
+    for i, (output, gradient) in enumerate(zip(outputs, gradients, strict=True)):
         if output._node is None:
             raise AutogradError(
-                f"{name}: element 0 of tensors does not require grad and does not have a grad_fn "
+                f"{name}: element {i} of tensors does not require grad and does not have a grad_fn "
                 f"(shape {tuple(output.shape)}); was it computed under no_grad, detached, or from "
                 "tensors none of which has requires_grad=True?"
             )

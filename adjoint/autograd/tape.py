@@ -499,13 +499,11 @@ class ViewWrite(Op, abstract=True):
 
     def gradient(self, g: Any) -> tuple[Any, ...]:
         """The written part's gradient goes to `value`, the rest to `base`."""
-        from ..core.op import apply
-
         part = g
         for op in self.ops:
-            part = apply(op, part)
+            part = core_op.apply(op, part)
         if g.requires_grad:
-            rest = apply(self, g, part.new_zeros(part.shape))
+            rest = core_op.apply(self, g, part.new_zeros(part.shape))
         else:
             data = g._data.copy()
             write_part(np, data, self.ops, 0)

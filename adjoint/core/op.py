@@ -6,9 +6,11 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
 from .mode import MODE
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Sample(NamedTuple):
@@ -207,7 +209,7 @@ def _with_numpy_names(function: Callable[..., Any]) -> Callable[..., Any]:
     return accepting
 
 
-def with_out(function: Callable[..., Any]) -> Callable[..., Any]:
+def with_out(function: F) -> F:
     """Add the keyword `out=` (alone for functions that are found only in modules such as `linalg`;
     `public(out=True)` does it for the others).
     """
@@ -218,7 +220,7 @@ def with_out(function: Callable[..., Any]) -> Callable[..., Any]:
         result = accepting(*args, **kwargs)
         return result if out is None else write_out(result, out, function.__name__)
 
-    return writing_out
+    return cast(F, writing_out)
 
 
 def _no_out(result: Any, out: Any, name: str) -> Any:
