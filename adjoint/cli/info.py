@@ -18,8 +18,6 @@ from .. import __version__
 from ..core import config
 
 OPTIONAL = {
-    "llvmlite": "generated kernels",
-    "torch": "CUDA storage",
     "sklearn": "digits data (extra: demo)",
     "matplotlib": "pictures (extra: demo)",
     "tqdm": "progress bars (extra: demo)",
