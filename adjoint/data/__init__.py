@@ -18,6 +18,7 @@ from .digits import digits
 from .loader import DataLoader
 from .sampler import (
     BatchSampler,
+    BucketBatchSampler,
     RandomSampler,
     Sampler,
     SequentialSampler,
@@ -28,6 +29,7 @@ from .worker import get_worker_info
 
 __all__ = [
     "BatchSampler",
+    "BucketBatchSampler",
     "ChainDataset",
     "ConcatDataset",
     "DataLoader",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import copy
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,8 @@ def default_convert(data: Any) -> Any:
     if isinstance(data, Mapping):
         return _same_type(data, {key: default_convert(value) for key, value in data.items()})
     if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
-        return _rebuilt(data, [default_convert(part) for part in data])
+        parts = [default_convert(part) for part in data]
+        return parts if type(data) is tuple else _rebuilt(data, parts)
     return data
 
 
@@ -49,6 +51,8 @@ def default_collate(batch: Sequence[Any]) -> Any:
     first = batch[0]
     if isinstance(first, Tensor):
         return stack(list(batch), 0)
+    if isinstance(first, (str, bytes)):  # before NumPy's strings
+        return batch
     if isinstance(first, (np.ndarray, np.generic)):
         if first.dtype.kind not in "biufcV":
             raise InvalidType(_REFUSED.format(kind=first.dtype))
@@ -57,8 +61,6 @@ def default_collate(batch: Sequence[Any]) -> Any:
         return tensor(batch, dtype=float64)
     if isinstance(first, (int, complex)):
         return tensor(batch)
-    if isinstance(first, (str, bytes)):
-        return batch
     if isinstance(first, Mapping):
         return _same_type(
             first, {key: default_collate([item[key] for item in batch]) for key in first}
@@ -81,7 +83,12 @@ _REFUSED = (
 
 
 def _same_type(source: Mapping[Any, Any], entries: dict[Any, Any]) -> Any:
-    """`entries` as a mapping of `source`'s type, where that can be made from a dict."""
+    """`entries` as a mapping of `source`'s type, where that can be made."""
+    if isinstance(source, MutableMapping):  # a copy keeps what else it holds
+        result = copy.copy(source)
+        for key, value in entries.items():
+            result[key] = value
+        return result
     make: Callable[[Any], Any] = type(source)
     try:
         return make(entries)

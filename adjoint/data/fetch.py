@@ -66,3 +66,8 @@ class IterableFetcher:
         if not batch or (self.drop_last and len(batch) < len(indices)):
             raise Exhausted
         return self.collate(batch)
+
+    def skip(self, count: int) -> None:
+        """Pass over `count` items; they are read, as there is no other way to get past them."""
+        for _ in itertools.islice(self.items, count):
+            pass

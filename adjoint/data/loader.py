@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
-import threading
-import warnings
-import weakref
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
 
-from ..core.errors import AdjointError, InvalidArgument, InvalidType
+from ..core.errors import CheckpointError, InvalidArgument
+from ..ops.random import Generator, default_generator
 from .collate import default_collate, default_convert
 from .dataset import IterableDataset
 from .fetch import Exhausted, IterableFetcher, MapFetcher
+from .pool import WorkerIterator
+from .position import Position, set_state, state_of
 from .sampler import BatchSampler, RandomSampler, SequentialSampler, draw_seed
-from .worker import LOADER_ENDS, RESTART, End, Failure, Setup, WorkerDiedError, run
 
 __all__ = ["DataLoader"]
 
 _FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
 
 
-class DataLoader:
+T = TypeVar("T", covariant=True)
+
+
+class DataLoader(Generic[T]):
     """Iterates over a dataset in batches.
 
     With `num_workers` > 0 that many processes make the batches, each up to `prefetch_factor` ahead;
     the batches come in the same order as without. An error in a worker is raised here with its
-    traceback; a worker that dies is reported.
+    traceback; a worker that dies is reported. `pin_memory` is accepted and changes nothing.
+
+    `state_dict()` and `load_state_dict()` bring a loader back to where it was in a pass, shuffled
+    or not, without reading again what came before.
 
     Errors: InvalidArgument for options that exclude each other.
     Source: https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.DataLoader
@@ -64,6 +68,7 @@ class DataLoader:
         self.num_workers = num_workers
         self.prefetch_factor = 2 if num_workers and prefetch_factor is None else prefetch_factor
         self.pin_memory = pin_memory
+        self.pin_memory_device = pin_memory_device
         self.timeout = timeout
         self.worker_init_fn = worker_init_fn
         self.multiprocessing_context = multiprocessing_context
@@ -103,7 +108,9 @@ class DataLoader:
         self._batched = batch_sampler is not None
         default = default_collate if self._batched else default_convert
         self.collate_fn = default if collate_fn is None else collate_fn
-        self._kept: _WorkerIterator | None = None
+        self._kept: WorkerIterator | None = None
+        self._position = Position(())
+        self._resuming = False  # the position was loaded, and its pass goes on at the next iter()
         self._initialised = True
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -117,10 +124,26 @@ class DataLoader:
     def _index_sampler(self) -> Any:
         return self.batch_sampler if self._batched else self.sampler
 
-    def _make_fetcher(self) -> Any:
+    @property
+    def _make_fetcher(self) -> Callable[[], Any]:
+        """Makes what reads the dataset; knows nothing else, as it is sent to the workers."""
+        options = (self.dataset, self._batched, self.collate_fn)
         if self._iterable:
-            return IterableFetcher(self.dataset, self._batched, self.collate_fn, self.drop_last)
-        return MapFetcher(self.dataset, self._batched, self.collate_fn)
+            return functools.partial(IterableFetcher, *options, self.drop_last)
+        return functools.partial(MapFetcher, *options)
+
+    @property
+    def _own_generators(self) -> list[Generator]:
+        """The generators that were given to the loader or its samplers."""
+        holders = (
+            self,
+            self.sampler,
+            self.batch_sampler,
+            getattr(self.batch_sampler, "sampler", 0),
+        )
+        found = (getattr(holder, "generator", None) for holder in holders)
+        kept = {id(g): g for g in found if isinstance(g, Generator) and g is not default_generator}
+        return list(kept.values())
 
     def __len__(self) -> int:
         if not self._iterable:
@@ -131,16 +154,105 @@ class DataLoader:
         return length // self.batch_size if self.drop_last else -(-length // self.batch_size)
 
     def __iter__(self) -> Iterator[Any]:
+        if not self._resuming:
+            self._position = Position(self._own_generators)
+            self._position.running = True
+            return self._begin()
+        self._resuming = False
+        now = state_of(default_generator)
+        try:
+            self._position.restore(self._own_generators)
+            return self._begin()
+        finally:
+            set_state(default_generator, now)
+
+    def _begin(self) -> Iterator[Any]:
+        """An iterator from the position on; the generators are as they were at the pass's begin."""
+        position = self._position
         seed = draw_seed(self.generator)
-        if self.num_workers == 0:
-            return _iterate_here(self)
-        if not self.persistent_workers:
-            return _WorkerIterator(self, seed)
-        if self._kept is None or self._kept.closed:
-            self._kept = _WorkerIterator(self, seed)
-        else:
-            self._kept.restart()
-        return self._kept
+        indices = iter(self._index_sampler)
+        read_again = (self.batch_size or 1) if self._iterable else 0  # items for each batch
+        if not self._iterable:
+            for _ in itertools.islice(indices, position.batches):
+                pass
+        if self.num_workers:
+            iterator = self._kept if self._kept is not None and not self._kept.closed else None
+            iterator = iterator or self._make_workers(seed)
+            self._kept = iterator if self.persistent_workers else None
+            iterator.begin(self._index_sampler, indices, position, read_again, seed)
+            return iterator
+        fetcher = self._make_fetcher()
+        if self._iterable:
+            fetcher.skip(position.batches * read_again)
+        return _iterate_here(indices, fetcher, position)
+
+    def _make_workers(self, seed: int) -> WorkerIterator:
+        return WorkerIterator(
+            self._make_fetcher, self.dataset, self.num_workers, seed, self.worker_init_fn,
+            self.multiprocessing_context, self.prefetch_factor or 1, self.timeout,
+            self.persistent_workers,
+        )  # fmt: skip
+
+    # ---- checkpoints -----------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """The position in the running pass, in plain values; between passes, that of the next.
+
+        A pass is remembered by the states that its generators had when it began: the loader's and
+        its samplers' own, and the default one. They must be adjoint's, and nothing else should
+        draw from the loader's own. Saved beside it, `get_rng_state()` resumes everything else.
+
+        >>> loader = ad.data.DataLoader(range(5), shuffle=True)
+        >>> batches = iter(loader)
+        >>> first, state = next(batches), loader.state_dict()
+        >>> other = ad.data.DataLoader(range(5), shuffle=True)
+        >>> other.load_state_dict(state)
+        >>> list(other) == list(batches)
+        True
+        """
+        running = self._position.running
+        position = self._position if running else Position(self._own_generators)
+        return {**position.state_dict(), "length": self._length()}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Make the next pass the rest of the one that `state_dict()` was called in.
+
+        Batches that were handed out before are not read again, except from an IterableDataset,
+        which has no other way to get past them. In workers, adjoint's random numbers go on as well;
+        Python's and NumPy's begin anew.
+
+        Errors: CheckpointError for the state of a loader of another kind or length.
+        """
+        position = Position.of(state_dict)
+        own = self._own_generators
+        if len(position.own) != len(own):
+            raise CheckpointError(
+                f"DataLoader.load_state_dict: the state is of a loader with {len(position.own)} "
+                f"generators of its own, this one has {len(own)}; give both the same options"
+            )
+        if state_dict.get("length") != self._length():
+            raise CheckpointError(
+                f"DataLoader.load_state_dict: the state is of a loader with "
+                f"{state_dict.get('length')} batches a pass, this one has {self._length()}; the "
+                "dataset, batch_size and drop_last must be the same"
+            )
+        workers = len(position.workers or ())
+        if self._iterable and position.running and workers != self.num_workers:
+            raise CheckpointError(
+                f"DataLoader.load_state_dict: the state is of a loader with {workers} workers, "
+                f"this one has {self.num_workers}; they share out an IterableDataset differently"
+            )
+        self._resuming = position.running
+        self._position = position
+        if not position.running:
+            for generator, state in zip(own, position.own, strict=True):
+                set_state(generator, state)
+
+    def _length(self) -> int | None:
+        try:
+            return len(self)
+        except (TypeError, NotImplementedError):  # as datasets and samplers without a length say
+            return None
 
 
 def _assert_worker_options(
@@ -182,194 +294,12 @@ class _Forever:
         return itertools.repeat(None)
 
 
-def _iterate_here(loader: DataLoader) -> Iterator[Any]:
-    fetcher = loader._make_fetcher()
-    for indices in loader._index_sampler:
+def _iterate_here(indices: Iterator[Any], fetcher: Any, position: Position) -> Iterator[Any]:
+    for wanted in indices:
         try:
-            batch = fetcher.fetch(indices)
+            batch = fetcher.fetch(wanted)
         except Exhausted:
-            return
+            break
+        position.advance()
         yield batch
-
-
-# ---- worker processes ----------------------------------------------------------------------------
-
-
-class _Worker:
-    """One process and this process's end of its pipe."""
-
-    def __init__(self, context: Any, setup: Setup) -> None:
-        self.connection, theirs = context.Pipe()
-        LOADER_ENDS.add(self.connection)
-        self.process = context.Process(target=run, args=(setup, theirs), daemon=True)
-        with warnings.catch_warnings():
-            # Workers run Python and NumPy only, which stay usable after a fork beside threads.
-            warnings.filterwarnings("ignore", ".*fork.*", DeprecationWarning)
-            self.process.start()
-        theirs.close()
-        self.ended = False  # has said that its share of an IterableDataset is used up
-
-
-class _WorkerIterator:
-    """Hands out numbered tasks to the workers in turn, and yields the answers by number."""
-
-    def __init__(self, loader: DataLoader, seed: int) -> None:
-        self._loader = loader
-        self._timeout = loader.timeout
-        import multiprocessing  # slow to import, and few programs need it
-
-        context = loader.multiprocessing_context
-        if context is None or isinstance(context, str):
-            context = multiprocessing.get_context(context)
-        elif not hasattr(context, "Process"):
-            raise InvalidType(
-                f"DataLoader: multiprocessing_context should be a context or a start method's "
-                f"name, got {context!r}"
-            )
-        count = loader.num_workers
-        make = functools.partial(
-            IterableFetcher if loader._iterable else MapFetcher,
-            loader.dataset,
-            loader._batched,
-            loader.collate_fn,
-            *((loader.drop_last,) if loader._iterable else ()),
-        )
-        self._workers: list[_Worker] = []
-        self._finalizer = weakref.finalize(self, _shut_down, self._workers)
-        for i in range(count):
-            setup = Setup(make, loader.dataset, i, count, seed + i, loader.worker_init_fn)
-            self._workers.append(_Worker(context, setup))
-        self._next_task = 0
-        self._begin()
-
-    def _begin(self) -> None:
-        self._indices = iter(self._loader._index_sampler)
-        self._next_answer = self._next_task
-        self._waiting: dict[int, _Worker] = {}  # tasks that were sent and not answered
-        self._answers: dict[int, Any] = {}
-        self._turn = itertools.cycle(self._workers)
-        for _ in range((self._loader.prefetch_factor or 1) * len(self._workers)):
-            self._send_task()
-
-    @property
-    def closed(self) -> bool:
-        """Whether the workers have been stopped."""
-        return not self._finalizer.alive
-
-    def restart(self) -> None:
-        """Begin another pass with the same workers; what they still send is thrown away."""
-        for worker in self._workers:
-            worker.ended = False
-            worker.connection.send(RESTART)
-        self._begin()
-
-    def __iter__(self) -> _WorkerIterator:
-        return self
-
-    def __len__(self) -> int:
-        return len(self._loader)
-
-    def _send_task(self) -> None:
-        worker = next((w for w in itertools.islice(self._turn, len(self._workers)) if not w.ended),
-                      None)  # fmt: skip
-        if worker is None:
-            return
-        try:
-            indices = next(self._indices)
-        except StopIteration:
-            return
-        try:
-            worker.connection.send((self._next_task, indices))
-        except (BrokenPipeError, ConnectionError):
-            self._report_dead(worker)
-        self._waiting[self._next_task] = worker
-        self._next_task += 1
-
-    def __next__(self) -> Any:
-        while not self.closed:
-            number = self._next_answer
-            if number == self._next_task:
-                self._stop()
-                raise StopIteration
-            if number not in self._answers:
-                self._receive()
-                continue
-            answer = self._answers.pop(number)
-            self._next_answer += 1
-            if isinstance(answer, End):
-                self._send_task()
-                continue
-            if isinstance(answer, Failure):
-                self._close()
-                answer.reraise()
-            self._send_task()
-            return answer
-        raise StopIteration
-
-    def _receive(self) -> None:
-        """Wait for answers; take all that have come."""
-        from multiprocessing.connection import wait
-
-        by_handle: dict[Any, _Worker] = {w.connection: w for w in self._workers}
-        wanted = self._waiting[self._next_answer]
-        ready = wait([*by_handle, wanted.process.sentinel], self._timeout or None)
-        if not ready:
-            self._close()
-            raise LoaderTimeoutError(f"DataLoader timed out after {self._timeout} seconds")
-        received = False
-        for handle in ready:
-            worker = by_handle.get(handle)
-            if worker is None:
-                continue
-            try:
-                number, answer = worker.connection.recv()
-            except (EOFError, OSError):
-                self._report_dead(worker)
-            received = True
-            if self._waiting.pop(number, None) is not None:
-                self._answers[number] = answer
-                if isinstance(answer, End):
-                    worker.ended = True
-        if not received and not wanted.connection.poll():
-            self._report_dead(wanted)
-
-    def _report_dead(self, worker: _Worker) -> NoReturn:
-        worker.process.join(1)
-        code, pid = worker.process.exitcode, worker.process.pid
-        self._close()
-        killed = code is not None and code < 0
-        reason = f"was killed by signal {-(code or 0)}" if killed else f"ended with code {code}"
-        raise WorkerDiedError(
-            f"DataLoader worker (pid {pid}) exited unexpectedly: it {reason}. Was it out of "
-            "memory, or did the dataset call sys.exit or crash in native code? Try num_workers=0"
-        )
-
-    def _stop(self) -> None:
-        """The pass is over: stop the workers, unless they are kept for the next."""
-        if not self._loader.persistent_workers:
-            self._close()
-
-    def _close(self) -> None:
-        self._finalizer()
-
-
-class LoaderTimeoutError(AdjointError, RuntimeError, TimeoutError):
-    """No batch came within the loader's timeout."""
-
-
-_closing = threading.Lock()
-
-
-def _shut_down(workers: list[_Worker]) -> None:
-    """Close the pipes, which ends the workers; stop those that do not listen."""
-    with _closing:
-        for worker in workers:
-            with contextlib.suppress(OSError):
-                worker.connection.close()
-        for worker in workers:
-            worker.process.join(5)
-            if worker.process.is_alive():
-                worker.process.terminate()
-                worker.process.join(5)
-                if worker.process.is_alive():
-                    worker.process.kill()
+    position.running = False

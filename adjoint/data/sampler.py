@@ -13,6 +13,7 @@ from ..ops.random import Generator, multinomial, randint, randperm
 
 __all__ = [
     "BatchSampler",
+    "BucketBatchSampler",
     "RandomSampler",
     "Sampler",
     "SequentialSampler",
@@ -206,6 +207,68 @@ class BatchSampler(Sampler[list[int]]):
 
     def __len__(self) -> int:
         count = len(self.sampler)  # type: ignore[arg-type]
+        return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
+
+
+class BucketBatchSampler(Sampler[list[int]]):
+    """Batches of items of similar length, so that little padding is needed; in random order.
+
+    The items are shuffled and cut into pools of `pool` batches; each pool is sorted by length and
+    cut into batches. A larger pool means less padding and less chance; one of 1 means no sorting.
+    With `shuffle=False` all items are sorted by length, shortest first.
+
+    Errors: InvalidArgument where `batch_size` or `pool` is not a positive integer.
+    Source: https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.BatchSampler
+
+    >>> lengths = [3, 9, 2, 8]
+    >>> sorted(sorted(batch) for batch in ad.data.BucketBatchSampler(lengths, 2))
+    [[0, 2], [1, 3]]
+    """
+
+    def __init__(
+        self,
+        lengths: Sequence[int],
+        batch_size: int,
+        drop_last: bool = False,
+        *,
+        shuffle: bool = True,
+        pool: int = 100,
+        generator: Any = None,
+    ) -> None:
+        super().__init__()
+        _positive(batch_size, "BucketBatchSampler: batch_size")
+        _positive(pool, "BucketBatchSampler: pool")
+        self.lengths = lengths
+        self.batch_size = batch_size
+        self.drop_last = _flag(drop_last, "BucketBatchSampler: drop_last")
+        self.shuffle = _flag(shuffle, "BucketBatchSampler: shuffle")
+        self.pool = pool
+        self.generator = generator
+
+    def __iter__(self) -> Iterator[list[int]]:
+        size = len(self.lengths)
+        order = list(range(size))
+        pool = size
+        generator = self.generator
+        if self.shuffle:
+            generator = seeded_generator() if generator is None else generator
+            order = randperm(size, generator=generator).tolist()
+            pool = self.batch_size * self.pool
+        batches: list[list[int]] = []
+        for start in range(0, size, max(pool, 1)):
+            part = order[start : start + pool]
+            if self.pool > 1 or not self.shuffle:
+                part.sort(key=self.lengths.__getitem__)
+            batches += (part[i : i + self.batch_size] for i in range(0, len(part), self.batch_size))
+        if self.drop_last:
+            batches = [batch for batch in batches if len(batch) == self.batch_size]
+        if self.shuffle:
+            places = randperm(len(batches), generator=generator).tolist()
+            batches = [batches[i] for i in places]
+        yield from batches
+
+    def __len__(self) -> int:
+        count = len(self.lengths)
         return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
 
 

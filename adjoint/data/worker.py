@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core.errors import AdjointError
-from ..ops.random import manual_seed
+from ..ops.random import default_generator, manual_seed
 from ..threads import set_num_threads
+from . import channel
 from .fetch import Exhausted
 
 __all__ = ["WorkerInfo", "get_worker_info"]
@@ -60,11 +61,22 @@ class Failure(NamedTuple):
 
     def reraise(self) -> None:
         """Raise it again, here, as the same type where that takes one message."""
+        if issubclass(self.kind, StopIteration):
+            raise RuntimeError(self.text)  # a loop would take it for the end
+        if issubclass(self.kind, KeyError):
+            raise _WorkerKeyError(self.text)
         try:
             error = self.kind(self.text)
         except Exception:
             raise RuntimeError(self.text) from None
         raise error
+
+
+class _WorkerKeyError(KeyError):
+    """A KeyError that shows its message as it is, with its line breaks."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class End(NamedTuple):
@@ -82,7 +94,12 @@ class Setup(NamedTuple):
     init: Callable[[int], None] | None
 
 
-RESTART = "restart"
+class Begin(NamedTuple):
+    """A pass over the dataset begins, or goes on where an earlier one was."""
+
+    skip: int = 0  # items of an IterableDataset that were read before
+    random_state: tuple[int, int] | None = None  # seed and draws, where they go on
+
 
 # The loaders' ends of all pipes: a forked worker inherits copies, and a pipe only reports that its
 # other end was closed once every copy is.
@@ -109,48 +126,59 @@ def run(setup: Setup, connection: Any) -> None:
     try:
         if setup.init is not None:
             setup.init(setup.id)
-        fetcher = setup.make_fetcher()
     except Exception as error:
         broken = Failure.of(error, where)
-    ended = False
     while True:
         try:
             message = connection.recv()
         except (EOFError, OSError):
             break
-        if message == RESTART:
-            ended = False
+        if isinstance(message, Begin):
             if broken is None:
-                fetcher = setup.make_fetcher()
+                try:
+                    fetcher = _begin(setup, message)
+                except Exception as error:
+                    broken = Failure.of(error, where)
             continue
         number, indices = message
-        if broken is not None:
-            outbox.put((number, broken))
-            continue
-        if ended:
-            outbox.put((number, End()))
-            continue
         try:
-            answer = fetcher.fetch(indices)
+            answer = broken or (End() if fetcher is None else fetcher.fetch(indices))
         except Exhausted:
-            answer, ended = End(), True
+            answer, fetcher = End(), None
         except Exception as error:
             answer = Failure.of(error, where)
-        outbox.put((number, answer))
+        outbox.put((number, answer, (default_generator.key, default_generator.draws)))
     outbox.put(None)
     sender.join()
+
+
+def _begin(setup: Setup, message: Begin) -> Any:
+    if message.random_state is not None:
+        default_generator.key, default_generator.draws = message.random_state
+    fetcher = setup.make_fetcher()
+    if message.skip:
+        fetcher.skip(message.skip)
+    return fetcher
 
 
 def _send(connection: Any, outbox: queue.SimpleQueue[Any]) -> None:
     """Send what is put into `outbox`, so that the worker goes on computing meanwhile."""
     while (message := outbox.get()) is not None:
+        number, answer, state = message
         try:
-            connection.send(message)
+            try:
+                channel.send(connection, message)
+            except (BrokenPipeError, ConnectionError):
+                raise
+            except Exception as error:
+                if isinstance(answer, Failure):  # of a class that has no name to find it by
+                    failure = answer._replace(kind=RuntimeError)
+                else:
+                    failure = Failure.of(error, "while sending a batch from a DataLoader worker")
+                    failure = failure._replace(kind=RuntimeError)
+                channel.send(connection, (number, failure, state))
         except (BrokenPipeError, ConnectionError):
             os._exit(0)  # nobody reads any more
-        except Exception as error:
-            failure = Failure.of(error, "while sending a batch from a DataLoader worker")
-            connection.send((message[0], failure))
 
 
 def _seed_everything(seed: int) -> None:

@@ -1,9 +1,9 @@
 """Files that take another file's place all at once: a kill leaves the old one or the new one.
 
 The new file is written under a temporary name next to the old one, flushed to the disk, and
-renamed. A writer that is killed leaves its temporary file behind; the next writer of the same file
-removes it. A writer holds a lock on its temporary file, which the system lifts when it dies, so that
-leftovers can be told from files that are being written.
+renamed. A writer that is killed leaves its temporary file behind; the next writer of the same
+file removes it. A writer holds a lock on its temporary file, which the system lifts when it dies,
+so that leftovers can be told from files that are being written.
 """
 
 from __future__ import annotations

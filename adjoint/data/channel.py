@@ -1,0 +1,78 @@
+"""Messages between a DataLoader and a worker: large arrays through memory, the rest pickled.
+
+The bytes of large arrays are written to an anonymous memory file whose descriptor goes over the
+pipe. The file has no name, so nothing is left of it whichever process is killed; the receiver reads
+and closes it at once, so that kept batches hold no descriptors.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from typing import Any
+
+import numpy as np
+
+SHARED_FROM = 1 << 15  # bytes; smaller arrays go with the message
+
+_ALIGNMENT = 64
+_HAS_MEMORY_FILES = hasattr(os, "memfd_create")
+
+
+def send(connection: Any, value: Any) -> None:
+    """Send any picklable value."""
+    buffers: list[Any] = []
+
+    def goes_with_the_message(buffer: pickle.PickleBuffer) -> bool:
+        raw = buffer.raw()
+        if raw.nbytes < SHARED_FROM or not _HAS_MEMORY_FILES:
+            return True
+        buffers.append(raw)
+        return False
+
+    data = pickle.dumps(value, 5, buffer_callback=goes_with_the_message)
+    sizes = [raw.nbytes for raw in buffers]
+    connection.send_bytes(pickle.dumps((sizes, data), 5))
+    if sizes:
+        _send_memory(connection, buffers)
+
+
+def receive(connection: Any) -> Any:
+    """What the other side sent next; EOFError or OSError where it has gone."""
+    sizes, data = pickle.loads(connection.recv_bytes())
+    buffers = _receive_memory(connection, sizes) if sizes else ()
+    return pickle.loads(data, buffers=buffers)
+
+
+def _padded(size: int) -> int:
+    return -(-size // _ALIGNMENT) * _ALIGNMENT
+
+
+def _send_memory(connection: Any, buffers: list[Any]) -> None:
+    from multiprocessing.reduction import send_handle
+
+    handle = os.memfd_create("adjoint")
+    with open(handle, "wb") as file:
+        offset = 0
+        for raw in buffers:
+            file.seek(offset)
+            file.write(raw)
+            offset += _padded(raw.nbytes)
+        file.flush()
+        send_handle(connection, handle, None)
+
+
+def _receive_memory(connection: Any, sizes: list[int]) -> list[Any]:
+    from multiprocessing.reduction import recv_handle
+
+    memory = np.empty(sum(map(_padded, sizes)), np.uint8)
+    with open(recv_handle(connection), "rb", buffering=0) as file:
+        file.seek(0)  # sender and receiver have one position
+        view, read = memory.data, 0
+        while count := file.readinto(view[read:]):
+            read += count
+    buffers, offset = [], 0
+    for size in sizes:
+        buffers.append(memory[offset : offset + size])
+        offset += _padded(size)
+    return buffers
