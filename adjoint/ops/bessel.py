@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core.op import with_out
 from ..core import dtype as dt
+from ..core.op import with_out
 from .comparison import eq, where
 from .functions import sgn
 from .pointwise import FLOATING, Elementwise, unary, widen

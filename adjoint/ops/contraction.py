@@ -32,12 +32,12 @@ class Term:
         """The size of each labelled dimension."""
         return dict(zip(self.labels, self.tensor.shape, strict=True))
 
-    def summed(self, labels: set[Any]) -> Term:
-        """The sum over the dimensions with these labels."""
+    def summed(self, labels: set[Any], dtype: Any = None) -> Term:
+        """The sum over the dimensions with these labels; of integers in int64 unless `dtype`."""
         axes = tuple(i for i, label in enumerate(self.labels) if label in labels)
         if not axes:
             return self
-        total = self.tensor.sum(dim=axes, dtype=self.tensor.dtype)
+        total = self.tensor.sum(dim=axes, dtype=dtype)
         return Term(total, tuple(x for x in self.labels if x not in labels))
 
     def ordered(self, labels: Sequence[Any]) -> Any:
@@ -50,13 +50,14 @@ class Term:
         return tensor.reshape(tuple(sizes.get(label, 1) for label in labels))
 
 
-def _contract(a: Term, b: Term, keep: set[Any]) -> Term:
+def _contract(a: Term, b: Term, keep: set[Any], dtype: Any = None) -> Term:
     """The product of two terms, summed over the labels that are not to be kept."""
     sizes_a, sizes_b = a.sizes(), b.sizes()
     # A dimension of size 1 broadcasts: the other operand can be summed by itself.
     uneven = {x for x in sizes_a if x in sizes_b and sizes_a[x] != sizes_b[x] and x not in keep}
-    a = a.summed({x for x in sizes_a if x not in keep and (x not in sizes_b or x in uneven)})
-    b = b.summed({x for x in sizes_b if x not in keep and (x not in sizes_a or x in uneven)})
+    alone_a = {x for x in sizes_a if x not in keep and (x not in sizes_b or x in uneven)}
+    alone_b = {x for x in sizes_b if x not in keep and (x not in sizes_a or x in uneven)}
+    a, b = a.summed(alone_a, dtype), b.summed(alone_b, dtype)
     shared = [x for x in a.labels if x in b.labels]
     summed = [x for x in shared if x not in keep]
     batch = [x for x in shared if x in keep]
@@ -299,7 +300,8 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
         labels_b[j] = labels_a[i]
     paired = {labels_a[i] for i in axes_a}
     keep = {x for x in (*labels_a, *labels_b) if x not in paired}
-    return _contract(Term(a, tuple(labels_a)), Term(b, tuple(labels_b)), keep).tensor  # type: ignore[no-any-return]
+    terms = Term(a, tuple(labels_a)), Term(b, tuple(labels_b))
+    return _contract(*terms, keep, a.dtype).tensor  # type: ignore[no-any-return]
 
 
 @public(out=True)

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..core import dtype as dt
 from ..core.errors import InvalidArgument, LinalgError, ShapeError
+from ..core.handle import Handle
 from ..core.op import FUNCTIONS, apply, public, with_out
 from ..core.spec import normalize_axis, prod
 from . import contraction
@@ -25,6 +26,7 @@ from .decomposition import (
 )
 from .matmul import matmul, zeros_from
 from .norms import inverse_and_info, tolerances
+from .promotion import cast
 from .return_types import return_type
 from .solving import Determinant, Inverse, PseudoInverse, SLogDet, Solve
 
