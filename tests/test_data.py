@@ -6,7 +6,7 @@ import os
 import random
 import signal
 import time
-from collections import namedtuple
+from collections import OrderedDict, UserDict, defaultdict, namedtuple
 
 import numpy as np
 import pytest
@@ -122,9 +122,34 @@ def test_batch_sampler(drop, expected):
     assert list(sampler) == expected and len(sampler) == len(expected)
 
 
+def test_length_buckets():
+    lengths = np.random.default_rng(0).integers(1, 100, 1001).tolist()
+
+    def padding(batches):
+        return sum(max(lengths[i] for i in b) * len(b) - sum(lengths[i] for i in b)
+                   for b in batches)  # fmt: skip
+
+    sampler = data.BucketBatchSampler(lengths, 8, generator=ad.Generator().manual_seed(1))
+    first, second = list(sampler), list(sampler)
+    assert len(first) == len(sampler) == 126 and first != second
+    assert sorted(i for batch in first for i in batch) == list(range(1001))
+    unsorted = list(data.BucketBatchSampler(lengths, 8, pool=1))
+    assert padding(first) * 5 < padding(unsorted)
+    longest = [max(lengths[i] for i in batch) for batch in first]
+    assert longest != sorted(longest)
+    full = data.BucketBatchSampler(lengths, 8, drop_last=True)
+    assert {len(batch) for batch in full} == {8} and len(list(full)) == len(full) == 125
+    ordered = data.BucketBatchSampler([3, 1, 2], 2, shuffle=False)
+    assert list(ordered) == list(ordered) == [[1, 2], [0]]
+    assert list(data.BucketBatchSampler([], 2)) == []
+    assert [b.tolist() for b in DataLoader(range(3), batch_sampler=ordered)] == [[1, 2], [0]]
+
+
 @pytest.mark.parametrize(
     ("call", "match"),
     [
+        (lambda: data.BucketBatchSampler([1], 0), "batch_size .* 0"),
+        (lambda: data.BucketBatchSampler([1], 1, pool=0), "pool .* 0"),
         (lambda: data.BatchSampler([1], 0, False), "batch_size should be a positive integer .* 0"),
         (lambda: data.BatchSampler([1], True, False), "positive integer"),
         (lambda: data.BatchSampler([1], 1, "x"), "drop_last should be a boolean"),
@@ -168,6 +193,43 @@ def test_default_collate():
         data.default_collate([object()])
     converted = data.default_convert(Point(np.ones(1), "s"))
     assert isinstance(converted.x, ad.Tensor) and converted.y == "s"
+
+
+def structures(t):
+    """Batches to collate, made by adjoint or by PyTorch."""
+    return [
+        [True, False], [1, 2.5], [2.5, 1], [np.float32(1), np.float32(2)], [np.str_("a")] * 2,
+        ["a", "b"], [b"a", b"b"], [(1, "a"), (2, "b")], [[1, 2], [3, 4]], [Point(1, 2), Point(3, 4)],
+        [{"a": 1}, {"a": 2}], [OrderedDict(a=1)] * 2, [defaultdict(list, a=1)] * 2, [UserDict(a=1)],
+        [np.array(1), np.array(2)], [range(2)] * 2, [None, None], [np.ones(2, "U1")], [(), ()],
+        [t.ones(2), t.ones(2)], [((1, 2), [3]), ((4, 5), [6])], [{}, {}], [1, None],
+    ]  # fmt: skip
+
+
+def shown(convert, batch):
+    """What `convert` makes of a batch: types, dtypes and values, or the error's base type."""
+
+    def show(x):
+        if hasattr(x, "tolist"):
+            return str(x.dtype).split(".")[-1], x.tolist()
+        if isinstance(x, (dict, UserDict)):
+            return type(x).__name__, {key: show(value) for key, value in x.items()}
+        if isinstance(x, (list, tuple)):
+            return type(x).__name__, [show(part) for part in x]
+        return repr(x)
+
+    try:
+        return show(convert(batch))
+    except (TypeError, RuntimeError):
+        return "error"
+
+
+@pytest.mark.parametrize("name", ["default_collate", "default_convert"])
+def test_structures_are_collated_as_in_pytorch(name):
+    torch = pytest.importorskip("torch")
+    theirs = getattr(torch.utils.data, name)
+    for a, b in zip(structures(ad), structures(torch), strict=True):
+        assert shown(getattr(data, name), a) == shown(theirs, b), b
 
 
 # ---- loader --------------------------------------------------------------------------------------
