@@ -1,8 +1,9 @@
-"""Datasets, samplers and the DataLoader.
+"""Datasets, some real ones, samplers and the DataLoader.
 
 Source: https://docs.pytorch.org/docs/stable/data.html
 """
 
+from .classics import breast_cancer, diabetes, digits, iris
 from .collate import default_collate, default_convert
 from .dataset import (
     ChainDataset,
@@ -14,7 +15,6 @@ from .dataset import (
     TensorDataset,
     random_split,
 )
-from .digits import digits
 from .loader import DataLoader
 from .sampler import (
     BatchSampler,
@@ -25,6 +25,7 @@ from .sampler import (
     SubsetRandomSampler,
     WeightedRandomSampler,
 )
+from .text import source_code
 from .worker import get_worker_info
 
 __all__ = [
@@ -43,9 +44,13 @@ __all__ = [
     "SubsetRandomSampler",
     "TensorDataset",
     "WeightedRandomSampler",
+    "breast_cancer",
     "default_collate",
     "default_convert",
+    "diabetes",
     "digits",
     "get_worker_info",
+    "iris",
     "random_split",
+    "source_code",
 ]
