@@ -8,7 +8,7 @@ import numpy as np
 
 from ..core import dtype as dt
 from ..core.op import with_out
-from .comparison import eq, where
+from .comparison import eq, isinf, where
 from .functions import sgn
 from .pointwise import FLOATING, Elementwise, unary, widen
 from .promotion import cast
@@ -245,4 +245,5 @@ def spherical_bessel_j0(input: Tensor) -> Tensor:
         input = cast(input, dt.get_default_dtype())
     zero = eq(input, 0)
     result: Tensor = where(zero, 1.0, sin(input) / where(zero, 1, input))
-    return where(abs(input) == float("inf"), 0.0, result)  # type: ignore[arg-type]
+    result = where(isinf(input), 0.0, result)
+    return result

@@ -118,7 +118,7 @@ LAMBDAS: dict[str, Any] = {
 }  # fmt: skip
 
 
-# ---- from PyTorch to adjoint -----------------------------------------------------------------------
+# ---- from PyTorch to adjoint ---------------------------------------------------------------------
 
 
 def resolve(entry: Any) -> Any:
@@ -211,9 +211,7 @@ def array_of(tensor: Any) -> Any:
     return array.astype(np.float32) if array.dtype == ml_dtypes.bfloat16 else array
 
 
-def assert_same(
-    ours: Any, theirs: Any, what: str, tolerance: float, values: bool = True
-) -> None:
+def assert_same(ours: Any, theirs: Any, what: str, tolerance: float, values: bool = True) -> None:
     """Equal structure, shapes, dtypes and, with `values`, values."""
     mine, others = tensors_in(ours), tensors_in(theirs)
     assert len(mine) == len(others), f"{what}: {len(mine)} tensors for {len(others)}"

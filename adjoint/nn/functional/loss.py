@@ -682,6 +682,8 @@ def multi_margin_loss(
     reduction = reduction_of(reduction, size_average, reduce)
     if p not in (1, 2):
         raise InvalidArgument(f"multi_margin_loss: only p == 1 and p == 2 supported, got {p}")
+    if input.ndim < 2:  # one sample
+        input, target = input.reshape(-1), target.reshape(())
     index = target.long().unsqueeze(-1)
     gaps: Any = (margin - input.gather(-1, index) + input).clamp(min=0)
     if p == 2:

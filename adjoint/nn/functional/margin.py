@@ -39,6 +39,8 @@ def multilabel_margin_loss(
     tensor(0.8500)
     """
     reduction = reduction_of(reduction, size_average, reduce)
+    if not input.ndim and target.numel() == 1:
+        input, target = input.reshape(1), target.reshape(1)
     if input.ndim not in (1, 2) or tuple(target.shape) != tuple(input.shape):
         raise ShapeError(
             f"multilabel_margin_loss: inconsistent target size: {list(target.shape)} for input of "

@@ -28,6 +28,8 @@ def local_response_norm(
             f"local_response_norm: Expected 3D or higher dimensionality input (got "
             f"{input.ndim} dimensions)"
         )
+    if not input.numel():
+        return input
     channels = input.shape[1]
     squares: Any = input * input
     squares = pad(squares, (0, 0) * (input.ndim - 2) + (size // 2, (size - 1) // 2))
