@@ -244,6 +244,6 @@ def spherical_bessel_j0(input: Tensor) -> Tensor:
     if input.dtype.category < 2:
         input = cast(input, dt.get_default_dtype())
     zero = eq(input, 0)
-    result: Tensor = where(zero, 1.0, sin(input) / where(zero, 1, input))
-    result = where(isinf(input), 0.0, result)
+    ratio = where(zero, 1.0, sin(input) / where(zero, 1, input))
+    result: Tensor = where(isinf(input), 0.0, ratio)
     return result
