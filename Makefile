@@ -24,7 +24,6 @@ bench: .venv/.peers  ## ratios to PyTorch, measured interleaved
 	$(BIN)/python -m benchmarks
 
 docs: .venv/.docs  ## guide and reference as a web site in site/
-	$(BIN)/python docs/build_reference.py
 	$(BIN)/mkdocs build --strict --quiet
 	@echo "open site/index.html"
 

@@ -1,4 +1,7 @@
-"""Write docs/reference/*.md from the docstrings of the public names."""
+"""Write docs/reference/*.md from the docstrings of the public names, one page per topic.
+
+`mkdocs` runs it as a hook, which also puts the pages into the navigation.
+"""
 
 from __future__ import annotations
 
@@ -7,68 +10,204 @@ import inspect
 import pathlib
 import re
 import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+import adjoint as ad
+from adjoint.core.op import INPLACE, METHODS
 
 REFERENCE = pathlib.Path(__file__).parent / "reference"
+
+# Topic -> the files of adjoint/ whose public functions it describes, in this order. A function of
+# the top-level namespace that no topic describes fails the build.
+TOPICS = {
+    "Tensor": "tensor",
+    "Creation": "ops.creation ops.ranges ops.memory",
+    "Data types, devices and shapes": "core.dtype core.device core.spec ops.promotion "
+    "ops.conversion",
+    "Random numbers": "ops.random ops.gamma_draws",
+    "Shapes and views": "ops.movement ops.slicing ops.joining ops.arranging ops.copies names",
+    "Indexing, gather and scatter": "ops.indexing ops.scatter",
+    "Arithmetic and powers": "ops.arithmetic ops.power ops.rounding",
+    "Functions of one variable": "ops.functions ops.trigonometry",
+    "Special functions": "ops.special ops.incomplete",
+    "Comparison and logic": "ops.comparison ops.logic",
+    "Reductions": "ops.reduction ops.extrema ops.statistics ops.quantiles",
+    "Scans": "ops.scan",
+    "Sorting and counting": "ops.sort ops.counting",
+    "Matrix products": "ops.matmul ops.contraction ops.distances",
+    "Decompositions": "ops.linalg ops.householder",
+    "Signals": "ops.spectrograms ops.tapers",
+    "Complex numbers": "ops.complex",
+    "Activations": "ops.activation ops.softmax",
+    "Convolution and pooling": "ops.convolution ops.averaging ops.pooling",
+    "Gradients and modes": "autograd.gradients autograd.modes",
+    "Files": "io.checkpoint",
+    "Printing": "printing",
+    "Threads": "threads",
+    "Errors": "core.errors",
+}
+
 MODULES = (
-    "adjoint",
     "adjoint.autograd",
     "adjoint.autograd.functional",
+    "adjoint.autograd.graph",
     "adjoint.nn",
     "adjoint.nn.functional",
     "adjoint.nn.init",
     "adjoint.nn.utils",
+    "adjoint.nn.utils.rnn",
     "adjoint.optim",
     "adjoint.optim.lr_scheduler",
+    "adjoint.optim.swa_utils",
     "adjoint.utils.data",
     "adjoint.utils.checkpoint",
+    "adjoint.utils.tensorboard",
     "adjoint.linalg",
     "adjoint.fft",
+    "adjoint.special",
+    "adjoint.signal.windows",
+    "adjoint.masked",
+    "adjoint.random",
+    "adjoint.distributions",
+    "adjoint.cuda",
+    "adjoint.accelerator",
     "adjoint.testing",
 )
 
 
 def public_names(module: object) -> list[str]:
-    """The public classes and functions of a module, ours only."""
+    """The public classes and functions of a module, ours only, in-place functions left out."""
     names = []
-    for name in sorted(vars(module)):
+    for name in sorted(vars(module), key=str.lower):
         value = getattr(module, name)
         ours = str(getattr(value, "__module__", "")).startswith("adjoint")
-        if not name.startswith("_") and ours and (inspect.isclass(value) or callable(value)):
+        again = name.endswith("_") and value is getattr(ad.Tensor, name, None)
+        if not name.startswith("_") and ours and callable(value) and not again:
             names.append(name)
     return names
 
 
-def describe(name: str, value: object) -> str:
-    """One entry: heading, signature, docstring with its example as a code block."""
+def topics() -> Iterator[tuple[str, list[str]]]:
+    """Each topic with its names in the top-level namespace."""
+    by_file: dict[str, list[str]] = {}
+    for name in public_names(ad):
+        by_file.setdefault(getattr(ad, name).__module__.removeprefix("adjoint."), []).append(name)
+    for title, files in TOPICS.items():
+        names = [name for file in files.split() for name in by_file.pop(file, [])]
+        yield title, sorted(names, key=lambda name: (name != title, name.lower()))
+    rest = {file: names for file, names in by_file.items() if not file.startswith("nn.")}
+    if rest:
+        raise SystemExit(f"docs/build_reference.py: no topic in TOPICS for {rest}")
+
+
+def signature(value: Any) -> str:
+    """The arguments with their defaults; types are in the text."""
     try:
-        signature = str(inspect.signature(value))
+        found = inspect.signature(value)
+        outside = inspect.signature(value, follow_wrapped=False)
     except (TypeError, ValueError):
-        signature = "(...)"
+        return "(...)"
+    parameters = {name: p for name, p in found.parameters.items() if name != "self"}
+    if "out" in outside.parameters:
+        parameters.setdefault("out", outside.parameters["out"])
+    plain = [p.replace(annotation=p.empty) for p in parameters.values()]
+    plain.sort(key=lambda p: p.kind is p.VAR_KEYWORD)  # **kwargs last, after out=
+    return re.sub(r"<(\w+) .*? at 0x\w+>", r"<\1>", str(inspect.Signature(plain)))
+
+
+def prose(text: str) -> str:
+    """Docstring text as Markdown: "Shapes: ..." and the like as a list, links that work."""
+    text = re.sub(r"\nSource: (https?://\S+)", r"\n[PyTorch's page](\1)", text)
+    text = re.sub(r"(?<![(<])(https?://[^\s)]+)", r"<\1>", text)
+    return re.sub(
+        r"\n(Shapes?|Dtypes?|Errors|Source): ", lambda m: f"\n\n**{m[1]}:** ", text
+    ).replace("\n[PyTorch's page]", "\n\n[PyTorch's page]")
+
+
+def forms(name: str, value: Any) -> str:
+    """The other ways to call a function."""
+    ways = []
+    if METHODS.get(name) is not None and value is getattr(ad, name, None):
+        ways.append(f"method `x.{name}(...)`")
+    if f"{name}_" in INPLACE and value is getattr(ad, name, None):
+        ways.append(f"in place `x.{name}_(...)`")
+    return f"Also: {', '.join(ways)}.\n" if ways else ""
+
+
+def methods(value: type) -> str:
+    """A list of a class's own public methods and properties, each with its first sentence."""
+    lines = []
+    functions = []  # a tensor's methods that are described as functions
+    for name in vars(value):
+        member = getattr(value, name)
+        described = METHODS.get(name.removesuffix("_")) or METHODS.get(name)
+        if value is ad.Tensor and described is not None and hasattr(ad, name.removesuffix("_")):
+            functions.append(f"`{name}`")
+            continue
+        text = inspect.getdoc(member) if not isinstance(member, type) else None
+        is_property = isinstance(member, property)
+        if name.startswith("_") or not text or not (is_property or callable(member)):
+            continue
+        call = "" if is_property else signature(member)
+        first = " ".join(text.split("\n\n")[0].split())
+        lines.append(f"- `{name}{call}`: {first}")
+    if functions:
+        lines.append("\nAnd as methods, the functions of the other pages: ")
+        lines.append(", ".join(sorted(functions)))
+    return "\n" + "\n".join(lines) + "\n" if lines else ""
+
+
+def describe(name: str, value: Any) -> str:
+    """One entry: heading, signature, docstring with its example as a code block."""
     text = inspect.getdoc(value) or ""
-    prose, arrow, example = text.partition(">>>")
-    prose = re.sub(r"(https?://\S+)", r"<\1>", prose.strip())
-    prose = re.sub(r"\n(?=[A-Z][a-z]+: )", "\n\n", prose)
+    before, arrow, example = text.partition(">>>")
     code = f"\n```pycon\n>>>{example.rstrip()}\n```\n" if arrow else ""
-    kind = "class " if inspect.isclass(value) else ""
-    return f"## {name}\n\n```python\n{kind}{name}{signature}\n```\n\n{prose}\n{code}"
+    is_class = inspect.isclass(value)
+    head = f"{'class ' if is_class else ''}{name}{signature(value)}"
+    head = textwrap.fill(head, 96, subsequent_indent="    ", break_on_hyphens=False)
+    body = [prose(before.strip()), "", forms(name, value), code]
+    if is_class and not issubclass(value, Exception):
+        body.append(methods(value))
+    return f"## {name}\n\n```python\n{head}\n```\n\n" + "\n".join(body)
 
 
-def main() -> None:
-    """Write one page per module and an index."""
+def page(file: str, title: str, summary: str, entries: list[str]) -> None:
+    """Write one page."""
+    (REFERENCE / file).write_text(f"# {title}\n\n{summary}\n\n" + "\n".join(entries))
+
+
+def main() -> list[dict[str, str]]:
+    """Write the pages and their index; the result is their part of the navigation."""
     REFERENCE.mkdir(exist_ok=True)
-    index = ["# Reference\n"]
+    for old in REFERENCE.glob("*.md"):
+        old.unlink()
+    navigation = [{"Overview": "reference/index.md"}]
+    index = ["# Reference\n", "Top-level functions and classes, by topic:\n"]
+    for title, names in topics():
+        file = re.sub(r"\W+", "_", title.lower()) + ".md"
+        page(file, title, f"{len(names)} names.", [describe(n, getattr(ad, n)) for n in names])
+        navigation.append({title: f"reference/{file}"})
+        links = ", ".join(f"[`{n}`]({file}#{n.lower()})" for n in names)
+        index.append(f"- [{title}]({file}): {links}")
+    index.append("\nModules:\n")
     for module_name in MODULES:
         module = importlib.import_module(module_name)
         names = public_names(module)
+        summary = inspect.cleandoc(module.__doc__ or "").split("\n\n")[0].replace("\n", " ")
         entries = [describe(name, getattr(module, name)) for name in names]
-        summary = textwrap.dedent(module.__doc__ or "").strip().split("\n")[0]
-        (REFERENCE / f"{module_name}.md").write_text(
-            f"# {module_name}\n\n{summary}\n\n" + "\n".join(entries)
-        )
+        page(f"{module_name}.md", module_name, summary, entries)
+        navigation.append({module_name.removeprefix("adjoint."): f"reference/{module_name}.md"})
         index.append(f"- [{module_name}]({module_name}.md): {summary} ({len(names)} names)")
     (REFERENCE / "index.md").write_text("\n".join(index) + "\n")
-    print(f"wrote {len(MODULES)} pages to {REFERENCE}")
+    return navigation
+
+
+def on_config(config: Any) -> Any:
+    """MkDocs' hook: write the reference and append it to the navigation."""
+    config["nav"] = [*config["nav"], {"Reference": main()}]
+    return config
 
 
 if __name__ == "__main__":
-    main()
+    print(f"wrote {len(main())} pages to {REFERENCE}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import importlib.util
 import inspect
 import pathlib
 import re
@@ -84,6 +85,17 @@ def test_functions_name_their_source(name):
 def test_methods_are_documented(name):
     method = getattr(ad.Tensor, name)
     assert inspect.getdoc(method), f"Tensor.{name} has no docstring"
+
+
+def test_every_public_name_has_a_page_in_the_reference():
+    spec = importlib.util.spec_from_file_location("build", ROOT / "docs" / "build_reference.py")
+    build = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(build)
+    described = {name for _, names in build.topics() for name in names}
+    assert {"sum", "Tensor", "no_grad", "ShapeError"} <= described
+    assert "sum(input, dim=None, keepdim=False, *, dtype=None, out=None)" in build.describe(
+        "sum", ad.sum
+    )
 
 
 def test_doctests_of_generated_functions_run():

@@ -45,7 +45,8 @@ _VIEWS: dict[str, Callable[..., Any]] = {
 }
 
 
-def _copying(name: str) -> Any:
+def _copying(name: str, arguments: str, result: str) -> Any:
+    """The function `name`_copy; calling it on `arguments` gives `result`."""
     view = _VIEWS[name]
 
     def copy(*args: Any, **kwargs: Any) -> Any:
@@ -58,31 +59,35 @@ def _copying(name: str) -> Any:
     copy.__doc__ = (
         f"What `{name}` shows, in memory of its own; with the same arguments.\n\n"
         f"    Errors: those of `{name}`.\n"
-        f"    Source: https://docs.pytorch.org/docs/stable/generated/torch.{name}_copy.html\n"
+        f"    Source: https://docs.pytorch.org/docs/stable/generated/torch.{name}_copy.html\n\n"
+        f"    >>> ad.{name}_copy({arguments})\n"
+        f"    {result}\n"
     )
     FUNCTIONS[copy.__name__] = copy
     return with_out(copy)
 
 
-alias_copy = _copying("alias")
-as_strided_copy = _copying("as_strided")
-detach_copy = _copying("detach")
-diagonal_copy = _copying("diagonal")
-expand_copy = _copying("expand")
-permute_copy = _copying("permute")
-select_copy = _copying("select")
-slice_copy = _copying("slice")
-split_copy = _copying("split")
-split_with_sizes_copy = _copying("split_with_sizes")
-squeeze_copy = _copying("squeeze")
-t_copy = _copying("t")
-transpose_copy = _copying("transpose")
-unbind_copy = _copying("unbind")
-unfold_copy = _copying("unfold")
-unsqueeze_copy = _copying("unsqueeze")
-view_as_complex_copy = _copying("view_as_complex")
-view_as_real_copy = _copying("view_as_real")
-view_copy = _copying("view")
+alias_copy = _copying("alias", "ad.ones(1)", "tensor([1.])")
+as_strided_copy = _copying("as_strided", "ad.arange(4), (2,), (2,)", "tensor([0, 2])")
+detach_copy = _copying("detach", "ad.ones(1)", "tensor([1.])")
+diagonal_copy = _copying("diagonal", "ad.eye(2)", "tensor([1., 1.])")
+expand_copy = _copying("expand", "ad.ones(1), (2,)", "tensor([1., 1.])")
+permute_copy = _copying("permute", "ad.eye(2, 1), (1, 0)", "tensor([[1., 0.]])")
+select_copy = _copying("select", "ad.eye(2), 0, 1", "tensor([0., 1.])")
+slice_copy = _copying("slice", "ad.arange(4), 0, 1, 3", "tensor([1, 2])")
+split_copy = _copying("split", "ad.arange(3), 2", "(tensor([0, 1]), tensor([2]))")
+split_with_sizes_copy = _copying(
+    "split_with_sizes", "ad.arange(3), [1, 2]", "(tensor([0]), tensor([1, 2]))"
+)
+squeeze_copy = _copying("squeeze", "ad.ones(1, 1)", "tensor(1.)")
+t_copy = _copying("t", "ad.eye(2, 1)", "tensor([[1., 0.]])")
+transpose_copy = _copying("transpose", "ad.eye(2, 1), 0, 1", "tensor([[1., 0.]])")
+unbind_copy = _copying("unbind", "ad.arange(2)", "(tensor(0), tensor(1))")
+unfold_copy = _copying("unfold", "ad.arange(3), 0, 2, 1", "tensor([[0, 1],\n            [1, 2]])")
+unsqueeze_copy = _copying("unsqueeze", "ad.ones(1), 0", "tensor([[1.]])")
+view_as_complex_copy = _copying("view_as_complex", "ad.tensor([[1.0, 2.0]])", "tensor([1.+2.j])")
+view_as_real_copy = _copying("view_as_real", "ad.tensor([1 + 2j])", "tensor([[1., 2.]])")
+view_copy = _copying("view", "ad.arange(2), (2, 1)", "tensor([[0],\n            [1]])")
 
 
 # PyTorch's parts that its autograd does not know to be views; here they are what split gives.
