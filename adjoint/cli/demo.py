@@ -18,6 +18,7 @@ import adjoint as ad
 
 from ..core import config
 from ..core.errors import AdjointError, CheckpointError, Unsupported
+from ..utils.progress import progress
 from .digits import DigitNet, History, accuracy_of, logits_of, train
 
 EPOCHS = 20
@@ -131,12 +132,8 @@ def train_with_bar(
     model: DigitNet, train_set: Any, test_set: Any, epochs: int, max_steps: int | None
 ) -> History:
     """Train, with a progress bar where someone is looking."""
-    from tqdm import tqdm
-
-    wish = config.read("ADJOINT_PROGRESS")
-    hidden = {"on": False, "off": True}.get(wish)  # None: only on a terminal
     total = max_steps or epochs * -(-len(train_set) // 64)
-    with tqdm(total=total, disable=hidden, unit="step", leave=False, dynamic_ncols=True) as bar:
+    with progress(total=total) as bar:
         shown = {"loss": "", "test": ""}
 
         def report(loss: float, accuracy: float | None) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Generic, TypeVar
+from types import GenericAlias
+from typing import Any
 
 from ..core.errors import CheckpointError, InvalidArgument
 from ..ops.random import Generator, default_generator
@@ -21,10 +22,7 @@ __all__ = ["DataLoader"]
 _FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
 
 
-T = TypeVar("T", covariant=True)
-
-
-class DataLoader(Generic[T]):
+class DataLoader:
     """Iterates over a dataset in batches.
 
     With `num_workers` > 0 that many processes make the batches, each up to `prefetch_factor` ahead;
@@ -41,6 +39,8 @@ class DataLoader(Generic[T]):
     >>> [x.tolist() for (x,) in ad.data.DataLoader(data, batch_size=2)]
     [[0, 1], [2, 3], [4]]
     """
+
+    __class_getitem__ = classmethod(GenericAlias)  # programs annotate `DataLoader[Item]`
 
     def __init__(
         self,

@@ -1,0 +1,35 @@
+"""Progress bars: shown when wished, harmless without tqdm."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from adjoint.utils.progress import progress
+
+
+@pytest.mark.parametrize(("wish", "shown"), [("auto", False), ("on", True), ("off", False)])
+def test_the_switch(wish, shown, monkeypatch, capsys):
+    pytest.importorskip("tqdm")
+    monkeypatch.setenv("ADJOINT_PROGRESS", wish)
+    assert list(progress(range(3))) == [0, 1, 2]
+    assert ("0/3" in capsys.readouterr().err) == shown  # a captured stream is no terminal
+
+
+def test_a_wrong_switch_is_refused(monkeypatch):
+    monkeypatch.setenv("ADJOINT_PROGRESS", "yes")
+    with pytest.raises(ValueError, match="'yes'; set it to auto, on or off"):
+        progress(range(3))
+
+
+def test_without_tqdm_it_counts_and_shows_nothing(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    monkeypatch.setenv("ADJOINT_PROGRESS", "on")
+    assert list(progress(iter("ab"))) == ["a", "b"] and len(progress(range(4))) == 4
+    with progress(total=5) as bar:
+        bar.set_postfix({"loss": 1.0}, refresh=False)
+        bar.set_description("training")
+        bar.update(2)
+        assert bar.n == 2 and len(bar) == 5
+    assert capsys.readouterr() == ("", "")
