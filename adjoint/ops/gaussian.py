@@ -12,7 +12,7 @@ from ..core.op import with_out
 from .comparison import eq, le, tensors, where
 from .functions import exp, log, log1p, square
 from .logic import logical_and
-from .pointwise import FLOATING, Elementwise, binary, unary, widen
+from .pointwise import FLOATING, Elementwise, binary, unary
 from .samples import binary_samples, unary_samples
 from .special import erfc
 
@@ -22,27 +22,15 @@ if TYPE_CHECKING:
 _ROOT_HALF = math.sqrt(0.5)
 
 
-class _Normal(Elementwise, abstract=True):
-    """Base of functions that SciPy has under the same name."""
-
-    kinds = FLOATING
-
-    @np.errstate(all="ignore")
-    def reference(self, *arrays: Any) -> Any:
-        """SciPy's."""
-        from scipy import special
-
-        return getattr(special, self.ufunc)(*map(widen, arrays))
-
-
-class Erfcx(_Normal):
+class Erfcx(Elementwise):
     """exp(x^2) erfc(x) of each element x.
 
     >>> ad.special.erfcx(ad.tensor([0., 30.]))
     tensor([1.0000, 0.0188])
     """
 
-    ufunc = "erfcx"
+    ufunc = scipy = "erfcx"
+    kinds = FLOATING
     needs = "x y"
     samples = unary_samples(-3, 9)
 
@@ -51,14 +39,15 @@ class Erfcx(_Normal):
         return (g * (2 * x * y - 2 / math.sqrt(math.pi)),)
 
 
-class LogNdtr(_Normal):
+class LogNdtr(Elementwise):
     """The logarithm of `ndtr` of each element.
 
     >>> ad.special.log_ndtr(ad.tensor([0., -30.]))
     tensor([  -0.6931, -454.3213])
     """
 
-    ufunc = "log_ndtr"
+    ufunc = scipy = "log_ndtr"
+    kinds = FLOATING
     needs = "x"
     samples = unary_samples(-9, 5)
 
@@ -67,14 +56,15 @@ class LogNdtr(_Normal):
         return (g * (math.sqrt(2 / math.pi) / erfcx(x * -_ROOT_HALF)),)
 
 
-class Ndtri(_Normal):
+class Ndtri(Elementwise):
     """The number up to which the standard normal density has the area of each element.
 
     >>> ad.special.ndtri(ad.tensor([0.5, 0.975]))
     tensor([0.0000, 1.9600])
     """
 
-    ufunc = "ndtri"
+    ufunc = scipy = "ndtri"
+    kinds = FLOATING
     needs = "y"
     samples = unary_samples(0.02, 0.98)
 
@@ -83,14 +73,15 @@ class Ndtri(_Normal):
         return (g * (exp(square(y) / 2) * math.sqrt(2 * math.pi)),)
 
 
-class Zeta(_Normal):
+class Zeta(Elementwise):
     """Hurwitz's zeta function: the sum of (other + k)^-input over k = 0, 1, 2, ...
 
     >>> ad.special.zeta(ad.tensor([2., 4.]), 1)
     tensor([1.6449, 1.0823])
     """
 
-    ufunc = "zeta"
+    ufunc = scipy = "zeta"
+    kinds = FLOATING
     needs = ""
     samples = binary_samples(1.5, 6, low2=0.3, high2=5, gradients=False)
 
@@ -99,14 +90,15 @@ class Zeta(_Normal):
         raise Unsupported("zeta: the derivative for 'zeta' is not implemented; detach() its inputs")
 
 
-class Entr(_Normal):
+class Entr(Elementwise):
     """-x log(x) of each element x: 0 for 0, -inf for negative numbers.
 
     >>> ad.special.entr(ad.tensor([0., 0.5]))
     tensor([0.0000, 0.3466])
     """
 
-    ufunc = "entr"
+    ufunc = scipy = "entr"
+    kinds = FLOATING
     needs = "x"
     samples = unary_samples(0.1, 3)
 
@@ -148,6 +140,7 @@ class Xlog1py(Elementwise):
     tensor([0., 0.])
     """
 
+    scipy = "xlog1py"
     kinds = FLOATING
     needs = ("x1 x2", "x1 x2")
     samples = binary_samples(low2=-0.7, high2=3)
@@ -167,13 +160,6 @@ class Xlog1py(Elementwise):
             return g * where(limit, 0, log1p(second))
 
         return (slope, lambda: g * (x1 / (x2 + 1)))
-
-    @np.errstate(all="ignore")
-    def reference(self, x1: Any, x2: Any) -> Any:
-        """SciPy's."""
-        from scipy import special
-
-        return special.xlog1py(widen(x1), widen(x2))
 
 
 xlog1py = binary(Xlog1py(), floating=True, method=False)

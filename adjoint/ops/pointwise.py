@@ -27,6 +27,7 @@ class Elementwise(Op, abstract=True):
     """Base of ops that work element by element, broadcasting their inputs."""
 
     ufunc: ClassVar[str]  # the function's name in a backend namespace
+    scipy: ClassVar[str] = ""  # its name in scipy.special, where NumPy has no such function
     result: ClassVar[str] = "same"  # the output's dtype: "same" as the inputs', "bool" or "real"
     kinds: ClassVar[str] = ANY  # what dtypes it takes: bool, signed (i), unsigned, float, complex
     # Whether a number beside float16 or bfloat16 keeps its precision, as it does in PyTorch for
@@ -58,8 +59,12 @@ class Elementwise(Op, abstract=True):
 
     @np.errstate(all="ignore")
     def reference(self, *arrays: Any) -> Any:
-        """NumPy's ufunc in the widest precision."""
-        return getattr(np, self.ufunc)(*map(widen, arrays))
+        """NumPy's ufunc, or SciPy's, in the widest precision."""
+        if not self.scipy:
+            return getattr(np, self.ufunc)(*map(widen, arrays))
+        from scipy import special
+
+        return getattr(special, self.scipy)(*map(widen, arrays))
 
 
 class Comparison(Elementwise, abstract=True):
