@@ -20,7 +20,6 @@ class _Polynomial(Elementwise, abstract=True):
 
     kinds = FLOATING
     samples = binary_samples(-0.9, 0.9, low2=0, high2=12, gradients=False)
-    scipy: str
 
     def compute(self, xp: Any, x1: Any, x2: Any) -> Any:
         """By the recurrence, all elements together, each up to its order."""
