@@ -7,7 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from ..core import dtype as dt
+from ..core.handle import Handle
 from .pointwise import FLOATING, Elementwise, binary, widen
+from .promotion import cast
 from .samples import binary_samples
 
 
@@ -203,6 +206,8 @@ legendre_polynomial_p = _function(LegendrePolynomialP, "legendre_polynomial_p")
 
 def _shifted(function: Callable[..., Any], name: str, kind: str) -> Callable[..., Any]:
     def shifted(input: Any, n: Any, *, out: Any = None) -> Any:
+        if isinstance(input, Handle) and input.dtype.category < 2:
+            input = cast(input, dt.get_default_dtype())  # before 2x leaves the dtype's range
         return function(2 * input - 1, n, out=out)
 
     shifted.__name__ = shifted.__qualname__ = name
