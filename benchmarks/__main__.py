@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-NAMES = ("overhead", "training", "optimizers")
+NAMES = ("overhead", "training", "optimizers", "loading")
 
 for name in sys.argv[1:] or NAMES:
     importlib.import_module(f"benchmarks.{name}").main()

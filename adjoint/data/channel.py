@@ -1,22 +1,29 @@
 """Messages between a DataLoader and a worker: large arrays through memory, the rest pickled.
 
 The bytes of large arrays are written to an anonymous memory file whose descriptor goes over the
-pipe. The file has no name, so nothing is left of it whichever process is killed; the receiver reads
-and closes it at once, so that kept batches hold no descriptors.
+pipe. The file has no name, so nothing is left of it whichever process is killed. The receiver's
+arrays are the file, mapped; as each mapping holds a descriptor, batches beyond a number that the
+program keeps at a time are copied.
 """
 
 from __future__ import annotations
 
+import mmap
 import os
 import pickle
+import weakref
 from typing import Any
 
 import numpy as np
 
 SHARED_FROM = 1 << 15  # bytes; smaller arrays go with the message
 
+MOST_MAPPED = 64  # memory files at a time
+
 _ALIGNMENT = 64
 _HAS_MEMORY_FILES = hasattr(os, "memfd_create")
+_POPULATE = getattr(mmap, "MAP_POPULATE", 0)  # Linux: no page faults later
+_mapped: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
 
 
 def send(connection: Any, value: Any) -> None:
@@ -58,6 +65,7 @@ def _send_memory(connection: Any, buffers: list[Any]) -> None:
             file.seek(offset)
             file.write(raw)
             offset += _padded(raw.nbytes)
+        file.truncate(offset)
         file.flush()
         send_handle(connection, handle, None)
 
@@ -65,14 +73,18 @@ def _send_memory(connection: Any, buffers: list[Any]) -> None:
 def _receive_memory(connection: Any, sizes: list[int]) -> list[Any]:
     from multiprocessing.reduction import recv_handle
 
-    memory = np.empty(sum(map(_padded, sizes)), np.uint8)
+    size = sum(map(_padded, sizes))
+    memory: Any
     with open(recv_handle(connection), "rb", buffering=0) as file:
-        file.seek(0)  # sender and receiver have one position
-        view, read = memory.data, 0
-        while count := file.readinto(view[read:]):
-            read += count
-    buffers, offset = [], 0
+        if len(_mapped) < MOST_MAPPED:
+            memory = mmap.mmap(file.fileno(), size, flags=mmap.MAP_SHARED | _POPULATE)
+            _mapped.add(memory)
+        else:
+            memory = np.empty(size, np.uint8)
+            file.seek(0)  # sender and receiver have one position
+            file.readinto(memory.data)
+    view, buffers, offset = memoryview(memory), [], 0
     for size in sizes:
-        buffers.append(memory[offset : offset + size])
+        buffers.append(view[offset : offset + size])
         offset += _padded(size)
     return buffers

@@ -40,7 +40,8 @@ class DataLoader:
     [[0, 1], [2, 3], [4]]
     """
 
-    __class_getitem__ = classmethod(GenericAlias)  # programs annotate `DataLoader[Item]`
+    # Programs annotate `DataLoader[Item]`.
+    __class_getitem__: Any = classmethod(GenericAlias)
 
     def __init__(
         self,
