@@ -39,9 +39,92 @@ def cnn(t: object) -> object:
     return step(t, model, t.randn(32, 1, 28, 28), optimizer)
 
 
-def step(t: object, model: object, x: object, optimizer: object) -> object:
+def lstm(t: object) -> object:
+    """LSTM 32-128, 50 steps, batch 32, Adam."""
+    nn = t.nn
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lstm = nn.LSTM(32, 128, batch_first=True)
+            self.decoder = nn.Linear(128, 10)
+
+        def forward(self, x: object) -> object:
+            return self.decoder(self.lstm(x)[0][:, -1])
+
+    model = Model()
+    return step(t, model, t.randn(32, 50, 32), t.optim.Adam(model.parameters(), lr=1e-3))
+
+
+def gpt(t: object) -> object:
+    """GPT, 4 layers 128 wide, 12x64 tokens, AdamW."""
+    nn, width, heads, tokens = t.nn, 128, 4, 96
+
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+            self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+            self.mlp = nn.Sequential(
+                nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
+            )
+
+        def forward(self, x: object) -> object:
+            b, n, c = x.shape
+            q, k, v = (
+                part.view(b, n, heads, c // heads).transpose(1, 2)
+                for part in self.qkv(self.norm1(x)).chunk(3, dim=-1)
+            )
+            y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+            x = x + self.proj(y.transpose(1, 2).reshape(b, n, c))
+            return x + self.mlp(self.norm2(x))
+
+    class GPT(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.tokens, self.places = nn.Embedding(tokens, width), nn.Embedding(64, width)
+            self.blocks = nn.Sequential(*(Block() for _ in range(4)))
+            self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, tokens)
+
+        def forward(self, x: object) -> object:
+            h = self.tokens(x) + self.places(t.arange(x.shape[1]))
+            return self.head(self.norm(self.blocks(h))).reshape(-1, tokens)
+
+    model = GPT()
+    x, target = t.randint(0, tokens, (12, 64)), t.randint(0, tokens, (12 * 64,))
+    return step(t, model, x, t.optim.AdamW(model.parameters(), lr=1e-3), target)
+
+
+def resnet(t: object) -> object:
+    """ResNet, 3 stages of 16 to 64 channels, 32x3x32x32, SGD."""
+    nn = t.nn
+
+    class Block(nn.Module):
+        def __init__(self, before: int, after: int) -> None:
+            super().__init__()
+            stride = after // before
+            self.body = nn.Sequential(
+                nn.Conv2d(before, after, 3, stride, 1, bias=False), nn.BatchNorm2d(after),
+                nn.ReLU(), nn.Conv2d(after, after, 3, 1, 1, bias=False), nn.BatchNorm2d(after),
+            )  # fmt: skip
+            self.short = nn.Conv2d(before, after, 1, stride) if stride > 1 else nn.Identity()
+
+        def forward(self, x: object) -> object:
+            return nn.functional.relu(self.body(x) + self.short(x))
+
+    model = nn.Sequential(
+        nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU(),
+        Block(16, 16), Block(16, 32), Block(32, 64),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10),
+    )  # fmt: skip
+    optimizer = t.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    return step(t, model, t.randn(32, 3, 32, 32), optimizer)
+
+
+def step(t: object, model: object, x: object, optimizer: object, target: object = None) -> object:
     """One training step as a function of no arguments."""
-    target = t.arange(x.shape[0]) % 10
+    if target is None:
+        target = t.arange(x.shape[0]) % 10
     loss_function = t.nn.CrossEntropyLoss()
 
     def run() -> None:
@@ -58,5 +141,5 @@ def main() -> None:
     threads = os.cpu_count() or 1
     torch.set_num_threads(threads)
     header(f"Training steps (float32, {threads} threads)")
-    for make in (small_mlp, mlp, cnn):
+    for make in (small_mlp, mlp, cnn, lstm, gpt, resnet):
         row(make.__doc__.rstrip("."), compare(make(ad), make(torch), rounds=11, seconds=0.3))
