@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..core.errors import InvalidArgument, ShapeError
-from ..core.op import FUNCTIONS, Op, Sample, apply, public
+from ..core.op import FUNCTIONS, Op, Sample, apply, public, with_out
 from ..core.spec import Spec
 from .decomposition import assert_matrices
 from .linalg import linalg_qr, linalg_svd
@@ -100,6 +100,7 @@ def _reflections(name: str, A: Any, tau: Any) -> list[tuple[Any, Any]]:  # noqa:
     return found
 
 
+@with_out
 def householder_product(A: Tensor, tau: Tensor) -> Tensor:  # noqa: N803 - PyTorch's name
     """The first columns of the product of the reflections I - tau_i v_i v_i^H.
 

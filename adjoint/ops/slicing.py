@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core import dtype as dt
-from ..core.errors import IndexingError, InvalidType, ShapeError, Unsupported
+from ..core.errors import IndexingError, ShapeError, Unsupported
 from ..core.op import Op, Sample, apply, apply_view, public, rebinding
 from ..core.spec import Spec, normalize_axis, prod
 from .movement import Movement, as_writable, sizes_of
@@ -771,11 +771,3 @@ def diagonal_scatter(
     """
     axes = _two_axes(input._data.ndim, dim1, dim2, "diagonal_scatter")
     return _scattered(input, src, Diagonal(offset, *axes), "diagonal_scatter")
-
-
-def as_index(value: Any, name: str) -> int:
-    """An int from an int, a NumPy integer or an integer tensor of one element."""
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise InvalidType(f"{name}: expected an int, got {value!r}") from None
