@@ -7,6 +7,7 @@ from __future__ import annotations
 from math import e, inf, nan, pi
 from typing import Any
 
+from . import linalg
 from .nn.functional import (
     adaptive_max_pool1d,
     alpha_dropout,
@@ -62,6 +63,21 @@ def is_inference(input: Tensor) -> bool:
     return bool(input.is_inference())
 
 
+def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:  # noqa: N803
+    """The powers of the elements as rows, the highest power first unless `increasing`.
+
+    Shapes: (n,) gives (n, N); N is n unless given.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.vander.html
+
+    >>> ad.vander(ad.tensor([1, 2, 3]))
+    tensor([[1, 1, 1],
+            [4, 2, 1],
+            [9, 3, 1]])
+    """
+    powers: Tensor = linalg.vander(x, N=N)
+    return powers if increasing else powers.flip(-1)
+
+
 def embedding(
     weight: Tensor,
     indices: Tensor,
@@ -91,5 +107,5 @@ __all__ = [
     "adaptive_max_pool1d", "alpha_dropout", "bilinear", "channel_shuffle", "cosine_similarity",
     "dropout", "feature_alpha_dropout", "group_norm", "layer_norm", "pairwise_distance",
     "pixel_shuffle", "pixel_unshuffle", "rms_norm",
-    "detach", "embedding", "is_inference",
+    "detach", "embedding", "is_inference", "vander",
 ]  # fmt: skip

@@ -253,3 +253,35 @@ def test_augmented_assignment_is_in_place():
     x /= 2
     assert y is x
     assert y.tolist() == [2, 2]
+
+
+def test_axis_and_keepdims_stand_for_dim_and_keepdim():
+    x = ad.arange(6.0).reshape(2, 3)
+    assert ad.equal(x.sum(axis=0), x.sum(0))
+    assert ad.equal(ad.mean(x, axis=1, keepdims=True), x.mean(1, keepdim=True))
+    assert ad.equal(x.max(axis=1).values, x.amax(1))
+    assert ad.equal(ad.cat([x, x], axis=1), ad.cat([x, x], 1))
+    assert ad.equal(ad.linalg.norm(x, axis=0), ad.linalg.norm(x, dim=0))
+    with pytest.raises(TypeError, match="axes"):
+        x.sum(axes=0)
+
+
+def test_names_of_the_top_level():
+    x = ad.zeros(2)
+    assert ad.exp_(x) is x and x.tolist() == [1.0, 1.0]
+    assert ad.pi > 3 and ad.inf == float("inf") and ad.nan != ad.nan and ad.newaxis is None
+    assert ad.vander(ad.tensor([2, 3]), 3, increasing=True).tolist() == [[1, 2, 4], [1, 3, 9]]
+    assert ad.embedding(ad.eye(3), ad.tensor([2])).tolist() == [[0.0, 0.0, 1.0]]
+    assert not ad.detach(ad.ones(1, requires_grad=True)).requires_grad
+
+
+def test_a_format_is_for_single_numbers():
+    assert f"{ad.tensor(1.5):.2f}" == "1.50"
+    with pytest.raises(TypeError, match="format string"):
+        f"{ad.ones(2):.2f}"
+
+
+def test_stride_of_a_dimension_out_of_range():
+    assert ad.zeros(2, 3).stride(-2) == 3
+    with pytest.raises(IndexError, match="stride: Dimension out of range"):
+        ad.zeros(2, 3).stride(2)
