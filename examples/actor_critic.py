@@ -16,6 +16,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 import adjoint as torch
 import adjoint.nn.functional as F
 from adjoint import nn
+from adjoint.utils.progress import progress
 
 STEPS = 5 if os.environ.get("ADJOINT_SMOKE") else 1500
 POLES = 8
@@ -60,7 +61,7 @@ def train(model, steps):
     optimizer = torch.optim.Adam(model.parameters(), lr=8e-3)
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / steps)
     losses = []
-    for _ in range(steps):
+    for _ in progress(range(steps)):
         log_probs, entropies, values, rewards, ends = [], [], [], [], []
         for _ in range(HORIZON):
             log_policy, value = model(torch.from_numpy(observation))

@@ -15,6 +15,7 @@ from pathlib import Path
 import adjoint as torch
 import adjoint.nn.functional as F
 from adjoint import nn
+from adjoint.utils.progress import progress
 
 STEPS = 3 if os.environ.get("ADJOINT_SMOKE") else 1200
 CHARACTERS = "\n" + "".join(map(chr, range(32, 127)))
@@ -91,7 +92,7 @@ def train(model, steps):
     decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     scheduler = torch.optim.lr_scheduler.SequentialLR(optimizer, [warmup, decay], milestones=[20])
     losses = []
-    for _ in range(steps):
+    for _ in progress(range(steps)):
         starts = torch.randint(0, len(text) - CONTEXT, (BATCH, 1))
         places = starts + torch.arange(CONTEXT)
         logits = model(text[places])

@@ -16,6 +16,7 @@ from pathlib import Path
 import adjoint as torch
 import adjoint.nn.functional as F
 from adjoint import nn
+from adjoint.utils.progress import progress
 
 STEPS = 3 if os.environ.get("ADJOINT_SMOKE") else 1500
 CHARACTERS = "\n" + "".join(map(chr, range(32, 127)))
@@ -55,7 +56,7 @@ def train(model, steps):
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     losses = []
     state, start = None, 0
-    for _ in range(steps):
+    for _ in progress(range(steps)):
         if start + PIECE > length:
             state, start = None, 0
         logits, state = model(inputs[:, start : start + PIECE], state)

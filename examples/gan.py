@@ -15,6 +15,7 @@ from sklearn.datasets import load_digits
 
 import adjoint as torch
 from adjoint import nn
+from adjoint.utils.progress import progress
 
 STEPS = 5 if os.environ.get("ADJOINT_SMOKE") else 4000
 LATENT = 16
@@ -52,7 +53,7 @@ def train(model, steps):
     ones, zeros = torch.ones(BATCH, 1), torch.zeros(BATCH, 1)
     losses = []
     generator.train()
-    for _ in range(steps):
+    for _ in progress(range(steps)):
         images = real[torch.randint(0, len(real), (BATCH,))]
         fake = generator(torch.randn(BATCH, LATENT))
 

@@ -128,7 +128,8 @@ class Draws:
 def load(name, framework):
     """The example as a module whose programs compute with `framework`."""
     source = (EXAMPLES / f"{name}.py").read_text()
-    source = re.sub(r"^((?:import|from) )adjoint\b", rf"\1{framework}", source, flags=re.MULTILINE)
+    imports = r"^((?:import|from) )adjoint\b(?!\.utils\.progress)"  # bars: not PyTorch's business
+    source = re.sub(imports, rf"\1{framework}", source, flags=re.MULTILINE)
     module = types.ModuleType(name)
     exec(compile(source, f"{name}.py", "exec"), vars(module))
     own = importlib.import_module(framework)
