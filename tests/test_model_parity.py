@@ -86,9 +86,8 @@ class CNN(Case):
 
 
 class ResNet18(Case):
-    steps = 2
-    batches = 2
-    optimizer = ("SGD", {"lr": 0.01, "momentum": 0.9, "weight_decay": 1e-4})
+    batches = 5
+    optimizer = ("SGD", {"lr": 2e-4, "weight_decay": 1e-4})
 
     def build(self, t):
         nn = t.nn
@@ -121,7 +120,7 @@ class ResNet18(Case):
         )  # fmt: skip
 
     def batch(self, rng):
-        return rng.standard_normal((2, 3, 32, 32)), rng.integers(0, 10, 2)
+        return rng.standard_normal((4, 3, 32, 32)), rng.integers(0, 10, 4)
 
     def loss(self, t, model, x, y):
         return t.nn.functional.cross_entropy(model(x), y)
@@ -324,8 +323,6 @@ def train(case, t, model, arrays, dtype):
 @pytest.mark.filterwarnings("ignore")
 def test_losses_are_pytorchs(case, dtype, tolerance):
     case = case()
-    if dtype == "float32" and case.steps < STEPS:
-        case.steps = 1
     torch.manual_seed(0)
     rng = np.random.default_rng(0)
     theirs = case.build(torch).to(getattr(torch, dtype))
@@ -339,7 +336,7 @@ def test_losses_are_pytorchs(case, dtype, tolerance):
     assert len(found) == len(expected) == case.steps
     np.testing.assert_allclose(found[0], expected[0], rtol=1e-12 if dtype == "float64" else 1e-5)
     np.testing.assert_allclose(found, expected, rtol=tolerance)
-    assert not np.allclose(expected[0], expected[-1]) or case.steps == 1  # training did something
+    assert not np.allclose(expected[0], expected[-1])  # training did something
     if dtype == "float32":
         return  # Adam turns the rounding of gradients that should be 0 into steps
     for (key, a), b in zip(ours.state_dict().items(), theirs.state_dict().values(), strict=True):
