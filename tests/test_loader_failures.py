@@ -52,6 +52,10 @@ def fail():
     raise Own("as it happens")
 
 
+def lookup():
+    return {}["k"]
+
+
 def stop():
     raise StopIteration
 
@@ -75,7 +79,7 @@ def leave_politely():
         (fail, Own, r"(?s)Caught Own in DataLoader worker process 1.*in fail.*as it happens"),
         (raise_local, RuntimeError, "(?s)Caught Local in.*of a class that has no name"),
         (stop, RuntimeError, "(?s)Caught StopIteration in.*in stop"),
-        (lambda: {}["k"], KeyError, r"(?s)process 1\.\nOriginal Traceback.*KeyError: 'k'"),
+        (lookup, KeyError, r"(?s)process 1\.\nOriginal Traceback.*KeyError: 'k'"),
         (kill, RuntimeError, "killed by signal 9"),
         (leave, RuntimeError, "ended with code 7"),
         (leave_politely, RuntimeError, "ended with code 8"),

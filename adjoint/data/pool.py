@@ -208,7 +208,7 @@ def _context(wanted: Any) -> Any:
     return wanted
 
 
-_closing = threading.Lock()
+_closing = threading.RLock()  # the garbage collector may close another one meanwhile
 
 
 def _shut_down(workers: list[_Worker], patience: float) -> None:

@@ -76,7 +76,11 @@ def _lock(handle: int) -> bool | None:
 def _remove_leftovers(directory: str, prefix: str) -> None:
     """Delete temporary files whose writers died."""
     pattern = re.compile(re.escape(prefix) + r"[0-9a-f]{8}\.tmp")
-    for name in os.listdir(directory):
+    try:
+        names = os.listdir(directory)
+    except PermissionError:  # a directory to write in, not to look at
+        return
+    for name in names:
         if not pattern.fullmatch(name):
             continue
         path = os.path.join(directory, name)
