@@ -107,7 +107,8 @@ class Op:
         cls.wanted_by = None if isinstance(needs, str) else by_input
         cls.keeps_values = any(not token.startswith("spec") for token in cls.tokens)
         if "gradient" in cls.__dict__:
-            accepted = len(inspect.signature(cls.gradient).parameters) - 2
+            code = inspect.unwrap(cls.gradient).__code__
+            accepted = code.co_argcount + bool(code.co_flags & inspect.CO_VARARGS) - 2
             if accepted != len(cls.tokens):
                 raise TypeError(
                     f"{cls.__name__}.gradient takes {accepted} values after g, but needs names "
