@@ -188,7 +188,7 @@ class WorkerIterator:
         raise WorkerDiedError(
             f"DataLoader worker (pid {pid}) exited unexpectedly: it {reason}. Was it out of "
             "memory, or did the dataset call sys.exit or crash in native code? Try num_workers=0"
-        )
+        ) from None
 
     def _stop_now(self) -> None:
         if self._finalizer.detach() is not None:
