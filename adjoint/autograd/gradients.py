@@ -149,5 +149,3 @@ def _batched(
     return tuple(
         None if column[0] is None else stack(list(column)) for column in zip(*rows, strict=True)
     )
-
-
