@@ -28,7 +28,9 @@ class Op:
     """A primitive operation.
 
     A subclass states everything about itself in one place; its dataclass fields are its identity:
-    equal op and equal inputs give an equal value. Subclasses with fields are frozen dataclasses.
+    equal op and equal inputs give an equal value. They are never changed. Subclasses with fields
+    are dataclasses; equality, hash and repr are this class's (`eq=False, repr=False`), since a
+    hundred classes that each make their own would take a fifth of the package's import time.
 
     `needs` says what `gradient` reads: tokens among `x` (the only input), `x1`, `x2`, ... (inputs
     by position), `xs` (the tuple of all inputs), `y` (the output; the tuple of several outputs),
@@ -91,6 +93,26 @@ class Op:
     def reference(self, *arrays: Any) -> Any:
         """The same value from NumPy or SciPy, computed in another way than `compute`."""
         raise NotImplementedError(f"{type(self).__name__}.reference")
+
+    def _attributes(self) -> tuple[Any, ...]:
+        """The values of the fields; an op with other state is only equal to itself."""
+        fields = getattr(type(self), "__dataclass_fields__", ())
+        if not fields and self.__dict__:
+            return (id(self),)
+        return tuple([getattr(self, name) for name in fields])
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other):
+            return NotImplemented
+        return self is other or self._attributes() == other._attributes()  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        return hash((type(self), *self._attributes()))
+
+    def __repr__(self) -> str:
+        fields = getattr(type(self), "__dataclass_fields__", ())
+        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in fields)
+        return f"{type(self).__name__}({shown})"
 
     @property
     def name(self) -> str:

@@ -105,7 +105,7 @@ class ReluGradient(Elementwise):
         return np.asarray(g, np.float64) * (np.asarray(y, np.float64) > 0)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Elu(Elementwise):
     """scale x where x > 0, otherwise scale alpha (exp(rate x) - 1).
 
@@ -141,7 +141,7 @@ class Elu(Elementwise):
         return y
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Gelu(Elementwise):
     """x times the normal distribution function of x, or its approximation by tanh.
 
@@ -213,7 +213,7 @@ class Silu(Elementwise):
         return x * (0.5 + 0.5 * np.tanh(x / 2))
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Softplus(Elementwise):
     """log(1 + exp(beta x)) / beta; x itself where beta x > threshold.
 

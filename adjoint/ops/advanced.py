@@ -107,7 +107,7 @@ class Advanced(Op, abstract=True):
         return positions
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Index(Advanced):
     """The elements that index tensors select."""
 
@@ -156,7 +156,7 @@ class Index(Advanced):
         return np.take(x.ravel(), self._positions(x.shape, index))
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class IndexSum(Advanced):
     """Zeros of `shape` with the first input added where the index says."""
 
@@ -212,7 +212,7 @@ class IndexSum(Advanced):
 _PIECE = 1 << 20
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class IndexPut(Advanced):
     """The first input with the elements that the index selects replaced by values, or, where
     `accumulate`, with the values added to them.
@@ -298,7 +298,7 @@ def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
     return lead >= 0 and all(s in (1, t) for s, t in zip(shape, to[lead:], strict=True))
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Overwrite(Movement):
     """The first input with the second, broadcast and converted, in the part that `items` select."""
 

@@ -34,7 +34,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Flip(Movement):
     """The elements in reverse order along `axes`."""
 
@@ -69,7 +69,7 @@ class Flip(Movement):
         return x
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Triangle(Movement):
     """The lower or upper triangle of the last two dimensions, zeros elsewhere."""
 

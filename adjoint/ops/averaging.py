@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["adaptive_avg_pool1d", "avg_pool1d"]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class SumPool(Op):
     """The sum of each window over the last len(kernel) dimensions."""
 
@@ -92,7 +92,7 @@ def _geometries() -> Iterable[tuple[str, Sizes, tuple[Sizes, Sizes, Pairs]]]:
     yield "empty", (0, 4), ((2,), (2,), ((0, 0),))
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class SumPoolInput(Op):
     """The transpose of `SumPool`: each value added everywhere in its window."""
 

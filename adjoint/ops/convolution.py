@@ -124,7 +124,7 @@ def _reference_transpose(
     return (matrix @ y.ravel().astype(matrix.dtype)).reshape(shape)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Convolution(ConvolutionOp):
     """y: the cross-correlation of images x (batch, channels, *size) with w (out, in, *kernel)."""
 
@@ -203,7 +203,7 @@ class Convolution(ConvolutionOp):
         return y if bias is None else y + bias.reshape(-1, *(1,) * len(self.stride))
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class ConvolutionInput(ConvolutionOp):
     """x: the transpose of a convolution in its images, whose spatial shape is `size`."""
 
@@ -267,7 +267,7 @@ class ConvolutionInput(ConvolutionOp):
         )
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class ConvolutionWeight(ConvolutionOp):
     """w: the transpose of a convolution in its weight, whose spatial shape is `kernel`."""
 

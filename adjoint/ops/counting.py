@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["bincount", "histc", "histogram", "histogramdd", "unique", "unique_consecutive"]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class BinCount(Op):
     """How often each of the numbers 0 ... `bins` - 1 occurs, or the sum of its weights."""
 

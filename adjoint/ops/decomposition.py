@@ -103,7 +103,7 @@ def _unless_diagonal(x: Any, values: Any) -> Any:
     return x * (1 - diagonal) / (values + diagonal)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Cholesky(Op):
     """L (or U) with A = L L^H (or U^H U), of Hermitian positive definite A."""
 
@@ -170,7 +170,7 @@ def _succeeds(function: Callable[[Any], Any], matrix: Any) -> bool:
     return True
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class SolveTriangular(Op):
     """X with A X = B (or X A = B), where A is triangular; its other triangle is not read."""
 
@@ -241,7 +241,7 @@ class SolveTriangular(Op):
         return inverse @ b if self.left else b @ inverse
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class QR(Op):
     """Q with orthonormal columns and upper triangular R, A = Q R; A is square or tall."""
 
@@ -310,7 +310,7 @@ def _real(x: Any) -> Any:
     return x.real.to(x.dtype) if x.dtype.is_complex else x
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class SVD(Op):
     """U, S, V^H with A = U diag(S) V^H; `full` completes U and V to square matrices."""
 
@@ -387,7 +387,7 @@ class SVD(Op):
             yield Sample(cls(), (x,), dtype.name, gradients=dtype.category < 3, reference=False)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Eigh(Op):
     """Eigenvalues, ascending, and eigenvectors of Hermitian A, of which one triangle is read."""
 
@@ -485,7 +485,7 @@ def _solve(a: Any, b: Any) -> Any:
     return apply(Solve(), a, b)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class LUFactor(Op):
     """L and U packed into one matrix, and the row swaps (1-based), of A = P L U."""
 
@@ -542,7 +542,7 @@ class LUFactor(Op):
         return lu, pivots
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class PermutationMatrix(Op):
     """The matrix P of A = P L U from the row swaps."""
 

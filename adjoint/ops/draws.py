@@ -78,7 +78,7 @@ _REAL = (dt.float32, dt.float64, dt.float16, dt.bfloat16)
 _MANTISSA = {dt.float16: 11, dt.bfloat16: 8}
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Uniform(Draw):
     """Numbers spread evenly over [0, 1)."""
 
@@ -115,7 +115,7 @@ class Uniform(Draw):
         return np.trunc(values * 2**digits) / 2**digits
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Normal(Draw):
     """Numbers with the standard normal distribution; complex ones have variance 1 in all."""
 
@@ -148,7 +148,7 @@ class Normal(Draw):
         return values.reshape(self.shape)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Exponential(Draw):
     """Numbers with the standard exponential distribution."""
 
@@ -176,7 +176,7 @@ class Exponential(Draw):
         ).reshape(self.shape)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class RandInt(Draw):
     """Whole numbers spread evenly over [low, high)."""
 
@@ -206,7 +206,7 @@ class RandInt(Draw):
         )
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Permutation(Draw):
     """0 to n - 1 in random order."""
 
@@ -237,7 +237,7 @@ class Permutation(Draw):
         return values.astype(self.dtype.numpy)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Mask(Draw):
     """`value` with probability `keep` in each place, else 0: what dropout multiplies by."""
 
@@ -299,7 +299,7 @@ def _parameter_samples(low: float, high: float) -> Any:
     return classmethod(samples)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Bernoulli(ZeroGradient):
     """1 with the probability that the input gives, else 0."""
 
@@ -322,7 +322,7 @@ class Bernoulli(ZeroGradient):
         return np.array([float(rng.random() < p) for p in x.ravel()]).reshape(x.shape)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Poisson(ZeroGradient):
     """A whole number with the Poisson distribution whose rate the input gives."""
 
@@ -344,7 +344,7 @@ class Poisson(ZeroGradient):
         return np.array([float(rng.poisson(rate)) for rate in x.ravel()]).reshape(x.shape)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Multinomial(Draw):
     """Indices drawn with probabilities in proportion to the input's rows."""
 

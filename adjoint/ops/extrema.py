@@ -69,7 +69,7 @@ def share_evenly(g: Any, x: Any, y: Any, axes: tuple[int, ...], nan_equal: bool 
 EXTREMA_DTYPES = (*FLOATS, *INTS, dt.bool_)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Amax(Extremum):
     """Largest value over `axes`."""
 
@@ -80,7 +80,7 @@ class Amax(Extremum):
     samples = reduction_samples(EXTREMA_DTYPES)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Amin(Extremum):
     """Smallest value over `axes`."""
 
@@ -118,7 +118,7 @@ class ArgExtremum(Reduction, abstract=True):
         return np.reshape(found, reduced_shape(x.shape, self.axes, self.keepdims))
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Argmax(ArgExtremum):
     """Place of the largest value along an axis, or in the flattened tensor."""
 
@@ -132,7 +132,7 @@ class Argmax(ArgExtremum):
         return place_samples(cls)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Argmin(ArgExtremum):
     """Place of the smallest value along an axis, or in the flattened tensor."""
 

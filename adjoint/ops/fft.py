@@ -28,7 +28,7 @@ __all__: list[str] = []  # no names at the top level: they live in adjoint.fft
 ADJOINT_NORM = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Fourier(Op):
     """The complex transform over `axes`, forward or inverse."""
 
@@ -87,7 +87,7 @@ def _weigh(g: Any, axis: int, n: int, factor: float) -> Any:
     return g * g.new_tensor(weights.reshape(shape), dtype=g.dtype.to_real())
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class RealFourier(Op):
     """The transform of real data over one axis: frequencies 0 to n/2."""
 
@@ -127,7 +127,7 @@ class RealFourier(Op):
         return np.take(full, range(x.shape[self.axis] // 2 + 1), self.axis)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class InverseRealFourier(Op):
     """Real data of length n from its frequencies 0 to n/2, whose ends count as real."""
 

@@ -41,7 +41,7 @@ def _concentrations(cls: Any) -> Iterable[Sample]:
     yield Sample(cls(1, 2), (values.T,), "strided", gradients=False)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class StandardGamma(Draw):
     """Numbers with the gamma distribution whose concentration the input gives, of rate 1.
 
@@ -74,7 +74,7 @@ class StandardGamma(Draw):
         return np.maximum(np.array(values).reshape(x.shape), np.finfo(x.dtype).tiny)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class StandardDirichlet(Draw):
     """Shares with the Dirichlet distribution whose concentrations the input's rows give."""
 
@@ -114,7 +114,7 @@ class StandardDirichlet(Draw):
         return np.maximum(special.softmax(logs, -1), np.finfo(x.dtype).tiny) if x.size else x
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Binomial(Draw):
     """The number of successes among `x1` trials, each of probability `x2`."""
 

@@ -61,7 +61,7 @@ def _power(base: Any, n: int) -> Any:
     return base**n if n else 1.0
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class GammaMoment(Elementwise):
     """With u = t / x2, the integral of log(u)^n (1 - u)^m u^(x1 - 1) e^(x2 (1 - u)) du.
 
@@ -145,7 +145,7 @@ def _quad(integrate: Any, f: Any, points: list[float]) -> float:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class BetaMoment(Elementwise):
     """The integral of log(t/x)^n log((1-t)/(1-x))^m (t/x)^a ((1-t)/(1-x))^b dt / (t (1-t)).
 

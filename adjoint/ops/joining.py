@@ -36,7 +36,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Cat(Movement):
     """Tensors joined along a dimension that they have."""
 
@@ -100,7 +100,7 @@ class Cat(Movement):
         return np.moveaxis(np.array(moved, xs[0].dtype), 0, self.axis)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Stack(Movement):
     """Tensors of one shape joined along a new dimension."""
 
@@ -142,7 +142,7 @@ class Stack(Movement):
         return np.moveaxis(np.array(list(xs), xs[0].dtype), 0, self.axis)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Split(Movement):
     """Views of consecutive parts along a dimension (two or more)."""
 
@@ -201,7 +201,7 @@ class Split(Movement):
         return tuple(np.split(x, np.cumsum(self.sizes)[:-1], self.axis))
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Unbind(Movement):
     """Views of all slices along a dimension (two or more)."""
 

@@ -35,7 +35,7 @@ class Movement(Op, abstract=True):
     exact = True
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Reshape(Movement):
     """The same elements, in row-major order, in another shape."""
 
@@ -79,7 +79,7 @@ def to_shape(shape: tuple[int, ...]) -> Reshape:
     return Reshape(shape)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Permute(Movement):
     """The dimensions in another order."""
 
@@ -128,7 +128,7 @@ def to_order(axes: tuple[int, ...]) -> Permute:
     return Permute(axes)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Expand(Movement):
     """Dimensions of size 1 repeated without copying."""
 
@@ -175,7 +175,7 @@ class Expand(Movement):
         return x + np.zeros(self.shape, x.dtype)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Clone(Movement):
     """A copy, in the input's memory order ("K") or row-major ("C")."""
 
@@ -208,7 +208,7 @@ class Clone(Movement):
         return np.array(x)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Bitcast(Movement):
     """The same memory read as another dtype."""
 

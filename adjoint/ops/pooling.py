@@ -79,7 +79,7 @@ def _windows(op: Pool, x: Any, fill: Any) -> Any:
     return result
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class MaxPool(Pool):
     """The largest element of each window; padding never wins."""
 
@@ -115,7 +115,7 @@ class MaxPool(Pool):
         return _windows(self, x, lowest).max(-1)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class MaxPoolIndices(Pool):
     """Where in its flattened image each window's maximum is; inputs x and its pooled y."""
 
@@ -148,7 +148,7 @@ class MaxPoolIndices(Pool):
         return np.take_along_axis(_windows(self, at, -1), places, -1)[..., 0]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class MaxPoolInput(Pool):
     """Zeros like x with each window's g added at the place of its maximum y."""
 
@@ -190,7 +190,7 @@ class MaxPoolInput(Pool):
         return result.reshape(x.shape)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class MaxPoolSelect(Pool):
     """The elements of the third input at the places where x has its windows' maxima y."""
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["can_cast", "result_type"]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Cast(Op):
     """Conversion to another dtype."""
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["median", "mode", "nanmedian", "nanquantile", "quantile"]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Median(Op):
     """Lower median of all elements: NaN where there is one, unless they are ignored."""
 
@@ -80,7 +80,7 @@ class Median(Op):
         return function(x.astype(np.float64), 0.5, method="lower")
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class MedianPlace(Ranking):
     """Place of the lower median along `axis`, which is kept with size 1."""
 
@@ -124,7 +124,7 @@ class MedianPlace(Ranking):
         return np.argmax(equal, axis=self.axis, keepdims=True)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class ModePlace(Ranking):
     """Last place of the most frequent (of several: the smallest) value along `axis`, which is kept
     with size 1.

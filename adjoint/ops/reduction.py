@@ -85,7 +85,7 @@ def wide(x: Any) -> Any:
     return x.astype(np.complex128) if x.dtype.kind == "c" else x
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Sum(Reduction):
     """Sum over `axes`."""
 
@@ -108,7 +108,7 @@ class Sum(Reduction):
         return np.sum(wide(x), axis=self.axes, keepdims=self.keepdims)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Mean(Reduction):
     """Mean over `axes`."""
 
@@ -138,7 +138,7 @@ class Mean(Reduction):
         return np.sum(wide(x) * weights, axis=self.axes, keepdims=self.keepdims)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Prod(Reduction):
     """Product over `axes`."""
 
@@ -219,7 +219,7 @@ class Logical(Reduction, abstract=True):
         return true > 0 if self.function == "any" else true == self.size(x.shape)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class All(Logical):
     """Whether all elements over `axes` are true."""
 
@@ -230,7 +230,7 @@ class All(Logical):
     samples = reduction_samples((dt.bool_, *INTS, *FLOATS, *COMPLEX))
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Some(Logical):
     """Whether any element over `axes` is true."""
 
@@ -241,7 +241,7 @@ class Some(Logical):
     samples = reduction_samples((dt.bool_, *INTS, *FLOATS, *COMPLEX))
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class LogSumExp(Reduction):
     """Logarithm of the sum of exponentials over `axes`, without overflow."""
 

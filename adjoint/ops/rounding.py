@@ -115,7 +115,7 @@ class Round(Rounding):
     samples = _rounding_samples()
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class RoundDecimals(Elementwise):
     """Each element rounded to a number of decimals (before the point where negative)."""
 
@@ -190,7 +190,7 @@ def frac(input: Tensor) -> Tensor:
     return result
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class NanToNum(Elementwise):
     """Each element, with other numbers for NaN and the infinities."""
 

@@ -87,7 +87,7 @@ def reference_scan(function: Callable[[Any], Any], x: Any, axis: int) -> Any:
     return np.stack(parts, axis) if parts else x
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class CumSum(Scan):
     """Running sum along `axis`, from the end where `reverse`."""
 
@@ -119,7 +119,7 @@ class CumSum(Scan):
         return np.moveaxis(rows @ (ones if self.reverse else ones.T), -1, self.axis)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class CumProd(Scan):
     """Running product along `axis`."""
 
@@ -144,7 +144,7 @@ class CumProd(Scan):
         return reference_scan(lambda part: np.prod(part, axis=self.axis), wide(x), self.axis)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Recurrence(Scan):
     """y[k] = a[k] y[k-1] + b[k] along `axis`, starting with y[0] = b[0]."""
 
@@ -192,7 +192,7 @@ def backward_recurrence(a: Any, g: Any, axis: int) -> Any:
     return apply(Recurrence(axis), later, g.flip(axis)).flip(axis)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class LogCumSumExp(Scan):
     """Logarithm of the running sum of exponentials along `axis`."""
 
@@ -248,7 +248,7 @@ class CumArg(Scan, abstract=True):
         return found.astype(np.int64)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class CumArgmax(CumArg):
     """Place of the largest value so far along `axis`."""
 
@@ -257,7 +257,7 @@ class CumArgmax(CumArg):
     samples = scan_samples((*FLOATS, *INTS, dt.bool_))
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class CumArgmin(CumArg):
     """Place of the smallest value so far along `axis`."""
 

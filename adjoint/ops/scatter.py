@@ -75,7 +75,7 @@ class _Along(Op, abstract=True):
             )
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Gather(_Along):
     """The elements at the index entries along `axis`."""
 
@@ -116,7 +116,7 @@ class Gather(_Along):
         return np.take_along_axis(x[kept], index, self.axis)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class GatherSum(_Along):
     """Zeros of `shape` with the first input added at the index entries along `axis`."""
 
@@ -159,7 +159,7 @@ class GatherSum(_Along):
         return result
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Scatter(_Along):
     """The first input with values replaced, or added where `accumulate`, at the index entries
     along `axis`.
@@ -241,7 +241,7 @@ class Scatter(_Along):
 _UFUNCS = {"prod": np.multiply, "amax": np.maximum, "amin": np.minimum}
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class ScatterReduce(_Along):
     """The first input reduced ("prod", "mean", "amax" or "amin") with the values at the index
     entries along `axis`; where not `include_self`, only the values count where there are any.
@@ -366,7 +366,7 @@ class ScatterReduce(_Along):
         return result
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class MaskedFill(Op):
     """The first input with one value where the mask is True."""
 

@@ -29,7 +29,7 @@ __all__ = [
 Item = int | None | tuple[int, int, int]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class BasicIndex(Movement):
     """The part of a tensor that integers, slices and new dimensions select.
 
@@ -101,7 +101,7 @@ def basic_index(items: tuple[Item, ...]) -> BasicIndex:
     return BasicIndex(items)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Place(Movement):
     """A tensor of `shape` filled with `value`, and the input where `items` select."""
 
@@ -149,7 +149,7 @@ class Place(Movement):
 # ---- diagonals -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Diagonal(Movement):
     """The diagonal of two dimensions, as the last dimension."""
 
@@ -190,7 +190,7 @@ class Diagonal(Movement):
         return moved[..., columns - rows == self.offset]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class PlaceDiagonal(Movement):
     """Zeros of `shape` with the input's last dimension on the diagonal of two dimensions."""
 
@@ -241,7 +241,7 @@ class PlaceDiagonal(Movement):
 # ---- windows and strides -------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Unfold(Movement):
     """Windows of `size` along `axis`, `step` apart, as a new last dimension."""
 
@@ -293,7 +293,7 @@ class Unfold(Movement):
         return np.stack([np.moveaxis(w, self.axis, -1) for w in windows], self.axis)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class SumWindows(Op):
     """Windows, as `Unfold` gives them, added where they came from."""
 
@@ -340,7 +340,7 @@ class SumWindows(Op):
         return np.moveaxis(result, 0, self.axis)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class AsStrided(Movement):
     """The elements at offset + sum(index * stride) of the input in row-major order."""
 
@@ -391,7 +391,7 @@ class AsStrided(Movement):
         return np.take(x.ravel(), _positions(self.size, self.stride, self.offset))
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class SumStrided(Op):
     """The input added to zeros of `shape` where `AsStrided` reads from."""
 

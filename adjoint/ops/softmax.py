@@ -47,7 +47,7 @@ def _softmax_samples(cls: Any) -> Iterable[Sample]:
     yield Sample(cls((1,)), (rows,), "special", gradients=False)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Softmax(Op):
     """exp(x) / sum of exp(x) over `axes` (one axis; none for a 0-d tensor).
 
@@ -87,7 +87,7 @@ class Softmax(Op):
         return scipy.special.softmax(x, axis=self.axes) if x.size else x
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class LogSoftmax(Op):
     """x - log of the sum of exp(x) over `axes` (one axis; none for a 0-d tensor).
 

@@ -238,7 +238,7 @@ class SLogDet(Op):
             return found / np.where(size == 0, 1, size), np.log(size)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class PseudoInverse(Op):
     """The Moore-Penrose inverse; singular values up to max(atol, rtol * the largest) count as 0.
     Inputs: the matrix, atol and rtol (numbers or one per matrix).

@@ -110,7 +110,7 @@ def ranking_samples(cls: Any, *fields: Any) -> Iterable[Sample]:
     yield Sample(cls(1, *fields), (array((0, 3)),), "empty")
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class ArgSort(Ranking):
     """Places of the elements in order along `axis`; equal elements keep theirs."""
 
@@ -145,7 +145,7 @@ class ArgSort(Ranking):
         return x.shape[self.axis] - 1 - np.flip(flipped, self.axis)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class TopPlaces(Ranking):
     """Places of the `k` largest or smallest elements along `axis`, the most extreme first."""
 
@@ -189,7 +189,7 @@ class TopPlaces(Ranking):
         return np.take(order, range(self.k), self.axis)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class KthPlace(Ranking):
     """Place of the element of rank `k` (from 0) along `axis`, which is kept with size 1; NaN ranks
     last.
@@ -218,7 +218,7 @@ class KthPlace(Ranking):
         return np.take(ArgSort(self.axis).reference(x), [self.k], self.axis)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class SearchSorted(Op):
     """How many elements of each sorted row are less (or, with `right`, not more) than values."""
 
@@ -266,7 +266,7 @@ class SearchSorted(Op):
         return less(wide_rows.reshape(shape), wide_values[..., None]).sum(-1)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class IsIn(Op):
     """Whether each element is among the elements of a second tensor."""
 

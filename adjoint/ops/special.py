@@ -127,7 +127,7 @@ class Lgamma(Elementwise):
         return np.where(x == -np.inf, np.inf, special.gammaln(widen(x)))
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Polygamma(Elementwise):
     """The derivative of order `n` of the digamma function."""
 
@@ -399,7 +399,7 @@ xlogy = binary(Xlogy(), floating=True)
 sinc = unary(Sinc())
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Logit(Elementwise):
     """log(x / (1 - x)) of each element x, first kept `eps` away from 0 and 1."""
 

@@ -45,7 +45,7 @@ class OfSquares(Reduction, abstract=True):
         return xp.add.reduce(square, axes, square.dtype, None, self.keepdims)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class VarMean(OfSquares):
     """Variance over `axes` (its square root where `root`) and mean."""
 
@@ -228,7 +228,7 @@ def std_mean(
 # ---- norms ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Norm(OfSquares):
     """The `p`-norm of the elements over `axes`."""
 

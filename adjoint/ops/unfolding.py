@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__: list[str] = []
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Unfold(Op):
     """The windows of images (batch, channels, *size) as columns, (batch, channels * k, windows)."""
 
@@ -87,7 +87,7 @@ def _geometries() -> Iterable[tuple[str, Sizes, tuple[Sizes, Sizes, Pairs, Sizes
     yield "empty", (0, 2, 2, 2), ((2, 2), (1, 1), ((0, 0), (0, 0)), (1, 1))
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Fold(Op):
     """The transpose of `Unfold`: images of `size` with the columns' elements added up."""
 
