@@ -87,7 +87,9 @@ class CNN(Case):
 
 class ResNet18(Case):
     batches = 5
-    optimizer = ("SGD", {"lr": 2e-4, "weight_decay": 1e-4})
+    optimizer = ("SGD", {"lr": 0.01, "momentum": 0.9, "weight_decay": 1e-4})
+    # At that rate batch norm over four images doubles float32's rounding every few steps.
+    float32_optimizer = ("SGD", {"lr": 2e-4, "weight_decay": 1e-4})
 
     def build(self, t):
         nn = t.nn
@@ -323,6 +325,8 @@ def train(case, t, model, arrays, dtype):
 @pytest.mark.filterwarnings("ignore")
 def test_losses_are_pytorchs(case, dtype, tolerance):
     case = case()
+    if dtype == "float32":
+        case.optimizer = getattr(case, "float32_optimizer", case.optimizer)
     torch.manual_seed(0)
     rng = np.random.default_rng(0)
     theirs = case.build(torch).to(getattr(torch, dtype))
