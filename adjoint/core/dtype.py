@@ -14,7 +14,7 @@ __all__ = [
     "bfloat16", "bool_", "cdouble", "cfloat", "complex64", "complex128", "double", "dtype",
     "finfo", "float16", "float32", "float64", "float_", "get_default_dtype", "half", "iinfo",
     "int8", "int16", "int32", "int64", "int_", "long", "promote_types", "set_default_dtype",
-    "short", "uint8",
+    "short", "uint8", "uint16", "uint32", "uint64",
 ]  # fmt: skip
 
 
@@ -48,7 +48,7 @@ class dtype:  # noqa: N801 - PyTorch's name
         self.itemsize = self.numpy.itemsize
         self.is_floating_point = category == 2
         self.is_complex = category == 3
-        self.is_signed = name not in ("bool", "uint8")
+        self.is_signed = self.numpy.kind not in "bu"
 
     def __repr__(self) -> str:
         return f"adjoint.{self.name}"
@@ -67,6 +67,9 @@ class dtype:  # noqa: N801 - PyTorch's name
 
 bool_ = dtype("bool", np.bool_, 0)
 uint8 = dtype("uint8", np.uint8, 1)
+uint16 = dtype("uint16", np.uint16, 1)
+uint32 = dtype("uint32", np.uint32, 1)
+uint64 = dtype("uint64", np.uint64, 1)
 int8 = dtype("int8", np.int8, 1)
 int16 = short = dtype("int16", np.int16, 1)
 int32 = int_ = dtype("int32", np.int32, 1)
@@ -82,8 +85,9 @@ ALL = (
     bool_, uint8, int8, int16, int32, int64,
     float16, bfloat16, float32, float64, complex64, complex128,
 )  # fmt: skip
-BY_NUMPY: dict[Any, dtype] = {d.numpy: d for d in ALL}
-BY_NAME = {d.name: d for d in ALL}
+WIDE_UNSIGNED = (uint16, uint32, uint64)  # PyTorch has these too, with few operations
+BY_NUMPY: dict[Any, dtype] = {d.numpy: d for d in ALL + WIDE_UNSIGNED}
+BY_NAME = {d.name: d for d in BY_NUMPY.values()}
 LOW_PRECISION = frozenset((float16, bfloat16))
 
 
@@ -127,7 +131,14 @@ def as_dtype(value: Any) -> dtype:
         raise InvalidType(f"dtype: expected an adjoint dtype, got {value!r}") from None
 
 
-_SIGNED = (int8, int16, int32, int64)
+def _promote_signs(signed: dtype, unsigned: dtype) -> dtype:
+    """The smallest signed integer dtype that holds both (an extension for all but uint8)."""
+    for candidate in (int8, int16, int32, int64):
+        if candidate.itemsize >= signed.itemsize and candidate.itemsize > unsigned.itemsize:
+            return candidate
+    raise DTypeError(
+        f"promote_types: no integer dtype holds both {signed} and {unsigned}; convert one with .to()"
+    )
 
 
 def promote_types(type1: dtype, type2: dtype) -> dtype:
@@ -147,10 +158,9 @@ def promote_types(type1: dtype, type2: dtype) -> dtype:
         return complex128
     if a.category != b.category:
         return b
+    if b.category == 1 and a.is_signed is not b.is_signed:
+        return _promote_signs(*((a, b) if a.is_signed else (b, a)))
     if b.category == 1:
-        if a is uint8 or b is uint8:
-            other = b if a is uint8 else a
-            return int16 if other is int8 else other
         return a if a.itemsize > b.itemsize else b
     if {a, b} == {float16, bfloat16}:
         return float32

@@ -81,7 +81,7 @@ def widen(a: Any) -> Any:
     return a
 
 
-_KINDS = {d: "f" if d.is_floating_point else d.numpy.kind for d in dt.ALL}
+_KINDS = {d: "f" if d.is_floating_point else d.numpy.kind for d in dt.BY_NUMPY.values()}
 
 
 def kind_of(d: dt.dtype) -> str:

@@ -127,7 +127,7 @@ def number(value: Any, to: dtype) -> Any:
         if isinstance(value, (bool, int)):
             if not -(2 ** (8 * to.itemsize - 1)) <= value < 2 ** (8 * to.itemsize - 1):
                 return int(np.asarray(value % 2 ** (8 * to.itemsize), np.uint64).astype(to.numpy))
-            return int(value) if to.is_signed or value >= 0 else int(value) % 256
+            return int(value) if to.is_signed or value >= 0 else int(value) % 256**to.itemsize
         return int(value)
     if to.category == 2:
         return float(value)
