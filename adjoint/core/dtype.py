@@ -137,7 +137,7 @@ def _promote_signs(signed: dtype, unsigned: dtype) -> dtype:
         if candidate.itemsize >= signed.itemsize and candidate.itemsize > unsigned.itemsize:
             return candidate
     raise DTypeError(
-        f"promote_types: no integer dtype holds both {signed} and {unsigned}; convert one with .to()"
+        f"promote_types: no integer dtype holds {signed} and {unsigned}; convert one with .to()"
     )
 
 

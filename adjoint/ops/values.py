@@ -112,7 +112,7 @@ def _plain_array(data: Any, dtype: dt.dtype | None) -> Any:
             return array.astype(dt.get_default_dtype().numpy)
         if kind == "c":
             return array.astype(dt.get_default_dtype().to_complex().numpy)
-        return array if array.dtype in dt.BY_NUMPY else None
+        return array if kind in "bi" else None
     if kind not in "biufc" or (kind == "c" and dtype.category < 3):
         return None
     if dtype.category == 1:
