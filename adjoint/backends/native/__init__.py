@@ -1,0 +1,1 @@
+"""The native backend: generated machine code under eager execution; imported when first used."""
