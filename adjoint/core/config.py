@@ -16,6 +16,7 @@ class Switch(NamedTuple):
 
 SWITCHES = (
     Switch("ADJOINT_SMOKE", "", "set: examples and demos run a few steps only, to be tested"),
+    Switch("ADJOINT_NUM_THREADS", "", "threads of the native backend; empty: as many as cores"),
     Switch("ADJOINT_PROGRESS", "auto", "progress bars: auto (only on a terminal), on, off"),
     Switch("ADJOINT_ONEDNN", "auto", "oneDNN: auto (the installed package), off, or a library's path"),
 )
