@@ -1,0 +1,382 @@
+"""Matrix products: oneDNN's over parts of the rows, columns or batch, NumPy's where it is faster.
+
+float32 and bfloat16 (which accumulates in float32) go to oneDNN from a size on where that pays;
+float64 and everything else to NumPy's BLAS. `_cut` holds what was measured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+
+from ...core.errors import InvalidArgument, ShapeError
+from . import onednn
+from .onednn import BIAS, DST, SRC, WEIGHTS, Descriptor, Primitive
+from .onednn_plan import SCRATCH, Argument, Plan, Step, aligned, planned, threads
+
+FLOAT32 = np.dtype(np.float32)
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+
+Sizes = tuple[int, ...]
+Strides = tuple[int, ...]
+
+SMALL = 1 << 17  # multiply-adds below which a call of NumPy's costs less than a plan's
+A, B, C, D = range(4)  # slots: the operands, the result, the bias
+
+
+class Product(NamedTuple):
+    """What is multiplied: c (m, n) = a (m, k) @ b (k, n) in a batch; strides in elements.
+
+    A stride of the batch is 0 where the operand broadcasts; c is contiguous.
+    """
+
+    batch: Sizes
+    m: int
+    k: int
+    n: int
+    a: Strides
+    b: Strides
+    dtype: Any
+    bias: bool
+    activation: str | None
+
+    def __str__(self) -> str:
+        left, right = (*self.batch, self.m, self.k), (*self.batch, self.k, self.n)
+        return f"matmul {left} @ {right} {self.dtype.name}"
+
+
+def _order(m: int, n: int, rows: int, columns: int) -> tuple[int, int] | None:
+    """Strides of a matrix as oneDNN takes them, one of them 1; dense if possible; None if neither is."""
+    found = []
+    if n == 1 or columns == 1:
+        found.append((n if m == 1 else rows, 1, n))
+    if m == 1 or rows == 1:
+        found.append((1, m if n == 1 else columns, m))
+    fits = [(r, c, max(r, c) == size) for r, c, size in found if max(r, c) >= size]
+    return max(fits, key=lambda f: f[2])[:2] if fits else None
+
+
+def _strides(x: Any, rank: int) -> Strides | None:
+    """Strides in elements over `rank` dimensions, or None where oneDNN cannot describe x."""
+    item = x.itemsize
+    steps = [s // item for s in x.strides]
+    if any(s % item or s < 0 for s in x.strides):
+        return None
+    order = _order(*x.shape[-2:], *steps[-2:])
+    if order is None:
+        return None
+    batch = (0 if n == 1 else s for n, s in zip(x.shape[:-2], steps, strict=False))
+    return (*(0,) * (rank - x.ndim), *batch, *order)
+
+
+def _merged(batch: Sizes, a: Strides, b: Strides) -> tuple[Sizes, Strides, Strides]:
+    """The batch with as few dimensions as both operands' strides permit."""
+    sizes: list[int] = []
+    left: list[int] = []
+    right: list[int] = []
+    for n, s, t in zip(batch, a, b, strict=False):
+        if n == 1:
+            continue
+        if sizes and left[-1] == s * n and right[-1] == t * n:
+            sizes[-1] *= n
+            left[-1], right[-1] = s, t
+        else:
+            sizes.append(n)
+            left.append(s)
+            right.append(t)
+    return tuple(sizes), (*left, *a[-2:]), (*right, *b[-2:])
+
+
+def _pieces(size: int, parts: int, multiple: int = 1) -> Iterator[tuple[int, int]]:
+    """`size` in about `parts` equal pieces, each but the last a multiple: start and length."""
+    step = max(1, -(-size // parts))
+    step = -(-step // multiple) * multiple
+    for start in range(0, size, step):
+        yield start, min(step, size - start)
+
+
+class _Builder:
+    """Makes the steps of one part of a product; equal parts share their primitives."""
+
+    def __init__(self, product: Product, prefer: str) -> None:
+        self.product, self.prefer, self.what = product, prefer, str(product)
+        self.primitives: dict[Any, Primitive] = {}
+        self.scratch = 0
+
+    def describe(self, shape: Sizes, strides: Strides) -> Descriptor:
+        """A memory; where it broadcasts, of size 1."""
+        pairs = list(zip(shape, strides, strict=True))
+        sizes = tuple(n if s else 1 for n, s in pairs)
+        steps = list(strides)
+        for i in reversed(range(len(shape))):
+            if not steps[i]:
+                steps[i] = max(n * s for n, s in zip(sizes[i + 1 :], steps[i + 1 :], strict=True))
+        return onednn.described(sizes, steps, self.product.dtype)
+
+    def reorder(self, x: Descriptor, y: Descriptor, key: Any) -> Primitive:
+        """A copy from x to y."""
+        if key not in self.primitives:
+            self.primitives[key] = onednn.reorder(x, y, self.what)
+        return self.primitives[key]
+
+    def steps(
+        self, batch: Sizes, m: int, n: int, first: Sizes, row: int, column: int, dense: bool
+    ) -> list[Step]:
+        """The part of `batch` from `first`, with `m` rows from `row` and `n` columns from `column`.
+
+        With `dense`, operands and results with gaps between their rows are copied on the way.
+        """
+        p = self.product
+        shapes = ((*batch, m, p.k), (*batch, p.k, n), (*batch, m, n))
+        whole = _contiguous((*p.batch, p.m, p.n))
+        starts = ((*first, row, 0), (*first, 0, column), (*first, row, column))
+        steps: list[Step] = []
+        after: list[Step] = []
+        places = []
+        scratch = 0
+        for slot, shape, strides, start in zip(
+            (A, B, C), shapes, (p.a, p.b, whole), starts, strict=True
+        ):
+            memory = self.describe(shape, strides)
+            offset = sum(i * s for i, s in zip(start, strides, strict=True)) * p.dtype.itemsize
+            place = Argument(memory, slot, offset)
+            packed = _dense(shape, strides)
+            if dense and packed != strides:
+                copy = Argument(self.describe(shape, packed), SCRATCH, scratch)
+                scratch += aligned(copy.memory.size)
+                source, target = (copy, place) if slot == C else (place, copy)
+                mover = self.reorder(source.memory, target.memory, (slot, shape))
+                step = Step(mover, {SRC: source, DST: target})
+                (after if slot == C else steps).append(step)
+                place = copy
+            places.append(place)
+        self.scratch = max(self.scratch, scratch)
+        arguments = dict(zip((SRC, WEIGHTS, DST), places, strict=True))
+        bias = None
+        if p.bias:
+            bias = onednn.contiguous((*(1,) * len(batch), 1, n), p.dtype)
+            arguments[BIAS] = Argument(bias, D, column * p.dtype.itemsize)
+        key = (batch, m, n)
+        if key not in self.primitives:
+            self.primitives[key] = onednn.primitive(
+                "matmul",
+                self.what,
+                onednn.library().engine,
+                places[0].memory,
+                places[1].memory,
+                bias,
+                places[2].memory,
+                activation=p.activation,
+                prefer=self.prefer,
+            )
+        return [*steps, Step(self.primitives[key], arguments), *after]
+
+    @property
+    def fast(self) -> bool:
+        """Whether all products found the implementation that was preferred."""
+        return all(
+            p.implementation.startswith(self.prefer)
+            for key, p in self.primitives.items()
+            if len(key) == 3
+        )
+
+    def plan(self, chunks: list[list[Step]]) -> Plan:
+        """All parts as one phase."""
+        return Plan(self.what, [chunks], 4 if self.product.bias else 3, scratch=self.scratch)
+
+
+def _contiguous(shape: Sizes) -> Strides:
+    strides = [1] * len(shape)
+    for i in reversed(range(len(shape) - 1)):
+        strides[i] = strides[i + 1] * shape[i + 1]
+    return tuple(strides)
+
+
+def _dense(shape: Sizes, strides: Strides) -> Strides:
+    """The strides of a matrix without gaps in the same order."""
+    if len(shape) > 2:
+        return strides
+    return (shape[1], 1) if strides[1] == 1 else (1, shape[0])
+
+
+class Cut(NamedTuple):
+    """How a product is made: in how many parts, by which implementation."""
+
+    rows: int = 1
+    columns: int = 1
+    prefer: str = "brg"
+    dense: bool = False
+
+
+def _cut(p: Product, workers: int) -> Cut:
+    """How a product of two matrices is cut; measured on AVX-512 against the alternatives."""
+    work = p.m * p.k * p.n
+    parts = min(workers, max(1, work >> 16))
+    if p.m < 32 and p.n > p.m:
+        return Cut(1, parts, "gemm")
+    if p.n < 32 and p.m < p.n * 8:
+        return Cut(parts, 1, "gemm")
+    return Cut(parts, 1, "brg", dense=True)
+
+
+def _build(p: Product) -> Any:
+    workers = threads()
+    if not p.batch:
+        cut = _cut(p, workers)
+        builder = _Builder(p, cut.prefer)
+        chunks = [
+            builder.steps((), m, n, (), row, column, cut.dense)
+            for row, m in _pieces(p.m, cut.rows, 16)
+            for column, n in _pieces(p.n, cut.columns, 16)
+        ]
+        return builder.plan(chunks)
+    return _build_batch(p, workers)
+
+
+def _build_batch(p: Product, workers: int) -> Any:
+    """Parts of the batch's largest dimension, and of the rows where that is too small."""
+    axis = max(range(len(p.batch)), key=lambda i: p.batch[i])
+    size = p.batch[axis]
+    parts = min(size, workers, max(1, (math.prod(p.batch) * p.m * p.k * p.n) >> 16))
+    rows = 1 if parts * 2 > workers else workers // parts
+    builder = _Builder(p, "brg")
+    chunks = []
+    for start, length in _pieces(size, parts):
+        batch = (*p.batch[:axis], length, *p.batch[axis + 1 :])
+        first = (*(0,) * axis, start, *(0,) * (len(p.batch) - axis - 1))
+        for row, m in _pieces(p.m, rows, 16):
+            chunks.append(builder.steps(batch, m, p.n, first, row, 0, False))
+    return builder.plan(chunks)
+
+
+def matmul(
+    a: Any, b: Any, out: Any = None, bias: Any = None, activation: str | None = None
+) -> Any:
+    """a @ b + bias, then the activation, for arrays of two dimensions or more.
+
+    Shapes: (..., m, k) @ (..., k, n) -> (..., m, n), batch dimensions broadcast; bias (n,).
+    Dtypes: a, b and bias have the same; bfloat16 accumulates in float32 and is rounded once.
+    Errors: ShapeError where shapes do not fit; InvalidArgument for an unknown activation.
+
+    >>> matmul(np.ones((2, 3), np.float32), np.ones((3, 1), np.float32)).ravel()
+    array([3., 3.], dtype=float32)
+    """
+    dtype = a.dtype
+    if dtype == b.dtype and (dtype == FLOAT32 or dtype == BFLOAT16):
+        x, y = a.shape, b.shape
+        if len(x) == 2 == len(y):
+            m, k = x
+            large = k == y[0] and m * k * y[1] > SMALL
+            batch: Sizes = ()
+        elif len(x) >= 2 and len(y) >= 2 and x[-1] == y[-2]:
+            batch = np.broadcast_shapes(x[:-2], y[:-2])
+            large = math.prod(batch) * x[-2] * x[-1] * y[-1] > SMALL
+        else:
+            large = False
+        if large:
+            found = _library(a, b, out, bias, activation, batch)
+            if found is not None:
+                return found
+    return _numpy(a, b, out, bias, activation)
+
+
+def _library(
+    a: Any, b: Any, out: Any, bias: Any, activation: str | None, batch: Sizes
+) -> Any | None:
+    key = (
+        "matmul", a.shape, a.strides, b.shape, b.strides, a.dtype.char,
+        None if bias is None else bias.shape, activation, threads(),
+    )  # fmt: skip
+    plan = planned(key, lambda: _prepare(a, b, batch, bias, activation))
+    if plan is None:
+        return None
+    plan, copy_a, copy_b = plan
+    if copy_a:
+        a = np.ascontiguousarray(a)
+    if copy_b:
+        b = np.ascontiguousarray(b)
+    shape = (*batch, a.shape[-2], b.shape[-1])
+    fresh = out is None or not out.flags.c_contiguous or out.dtype != a.dtype or out.shape != shape
+    c = np.empty(shape, a.dtype) if fresh else out
+    if bias is None:
+        plan.run(a, b, c)
+    else:
+        plan.run(a, b, c, np.ascontiguousarray(bias))
+    if out is None or not fresh:
+        return c
+    np.copyto(out, c)
+    return out
+
+
+def _prepare(a: Any, b: Any, batch: Sizes, bias: Any, activation: str | None) -> Any:
+    """The plan, and which operands it wants as contiguous copies."""
+    rank = len(batch) + 2
+    dtype = a.dtype
+    for copies in ((False, False), (True, False), (False, True), (True, True)):
+        x, y = (
+            np.empty(v.shape, dtype) if copy else v
+            for v, copy in zip((a, b), copies, strict=True)
+        )
+        left, right = _strides(x, rank), _strides(y, rank)
+        if left is None or right is None:
+            continue
+        m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
+        sizes, left, right = _merged(batch, left, right)
+        if len(sizes) == 1 and not right[0] and left[2] == 1 and left[0] == m * left[1]:
+            sizes, m, left, right = (), m * sizes[0], left[1:], right[1:]
+        product = Product(sizes, m, k, n, left, right, dtype, bias is not None, activation)
+        return _build(product), *copies
+    raise AssertionError("contiguous copies can always be described")
+
+
+def _numpy(a: Any, b: Any, out: Any, bias: Any, activation: str | None) -> Any:
+    """By NumPy, bfloat16 through float32."""
+    if a.shape[-1:] != b.shape[-2:-1]:
+        raise ShapeError(f"matmul: inner sizes differ, {a.shape} @ {b.shape}; transpose one?")
+    narrow = a.dtype == BFLOAT16
+    if not narrow and bias is None and activation is None:
+        return np.matmul(a, b) if out is None else np.matmul(a, b, out=out)
+    x, y = (v.astype(FLOAT32) if narrow else v for v in (a, b))
+    c = np.matmul(x, y)
+    if bias is not None:
+        c = c + bias.astype(c.dtype)
+    if activation is not None:
+        c = activated(c, activation)
+    c = c.astype(a.dtype, copy=False)
+    if out is None:
+        return c
+    np.copyto(out, c)
+    return out
+
+
+def activated(x: Any, activation: str) -> Any:
+    """An activation by NumPy: what oneDNN fuses, where oneDNN is not used."""
+    function = _ACTIVATIONS.get(activation)
+    if function is None:
+        raise InvalidArgument(f"matmul: activation {activation!r} is none of {list(_ACTIVATIONS)}")
+    return function(x).astype(x.dtype, copy=False)
+
+
+def _sigmoid(x: Any) -> Any:
+    return 1 / (1 + np.exp(-x))
+
+
+def _gelu(x: Any) -> Any:
+    return x * 0.5 * (1 + np.vectorize(math.erf, otypes=[x.dtype])(x / math.sqrt(2)))
+
+
+_ACTIVATIONS: dict[str, Any] = {
+    "relu": lambda x: np.maximum(x, 0),
+    "tanh": np.tanh,
+    "elu": lambda x: np.where(x > 0, x, np.expm1(x)),
+    "sigmoid": _sigmoid,
+    "silu": lambda x: x * _sigmoid(x),
+    "gelu": _gelu,
+    "gelu_tanh": lambda x: (
+        x * 0.5 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
+    ),
+}
