@@ -1,0 +1,57 @@
+"""What the functions of the namespace have in common: checked, promoted operands; documentation."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from .data_types import Array, assert_array, assert_kind, operands
+
+SPECIFICATION = "https://data-apis.org/array-api/2024.12/API_specification/generated/array_api."
+
+
+def unary(kinds: frozenset[str]) -> Callable[[Callable[..., Any]], Any]:
+    """Declare a function of one array, whose dtype must be of one of `kinds`."""
+
+    def declare(function: Callable[[Array], Array]) -> Any:
+        name = function.__name__
+
+        @functools.wraps(function)
+        def checked(x: Array, /) -> Array:
+            assert_array(name, x)
+            assert_kind(name, x.dtype, kinds)
+            return function(x)
+
+        return documented(checked, kinds)
+
+    return declare
+
+
+def binary(kinds: frozenset[str]) -> Callable[[Callable[..., Any]], Any]:
+    """Declare a function of two arrays (one may be a Python scalar), which are promoted to a dtype
+    of one of `kinds`.
+    """
+
+    def declare(function: Callable[[Array, Array], Array]) -> Any:
+        name = function.__name__
+
+        @functools.wraps(function)
+        def promoting(x1: Any, x2: Any, /) -> Array:
+            return function(*operands(name, kinds, x1, x2))
+
+        return documented(promoting, kinds)
+
+    return declare
+
+
+def documented(function: Callable[..., Any], kinds: frozenset[str]) -> Callable[..., Any]:
+    """Complete a docstring: the dtypes that the function takes, and its page in the standard."""
+    summary, _, rest = (function.__doc__ or "").partition("\n\n")
+    facts = (
+        f"    Dtypes: {', '.join(sorted(kinds))}.\n"
+        "    Errors: DTypeError for another dtype, or where two do not promote.\n"
+        f"    Source: {SPECIFICATION}{function.__name__}.html\n"
+    )
+    function.__doc__ = f"{summary}\n\n{facts}\n{rest}"
+    return function

@@ -1,0 +1,299 @@
+"""Arithmetic, bits, comparison and logic of two arrays, or one and a number."""
+
+from __future__ import annotations
+
+import adjoint as ad
+
+from .contract import binary
+from .data_types import ANY, BOOLEAN, FLOATING, INTEGRAL, NUMERIC, REAL, REAL_FLOATING, Array
+
+__all__ = [
+    "add",
+    "bitwise_and",
+    "bitwise_left_shift",
+    "bitwise_or",
+    "bitwise_right_shift",
+    "bitwise_xor",
+    "copysign",
+    "divide",
+    "equal",
+    "floor_divide",
+    "greater",
+    "greater_equal",
+    "less",
+    "less_equal",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+    "maximum",
+    "minimum",
+    "multiply",
+    "nextafter",
+    "not_equal",
+    "remainder",
+    "subtract",
+]
+
+
+@binary(NUMERIC)
+def add(x1: Array, x2: Array, /) -> Array:
+    """x1 + x2.
+
+    >>> xp = ad.array_api
+    >>> xp.add(xp.asarray([1]), xp.asarray([2]))
+    tensor([3])
+    """
+    return ad.add(x1, x2)
+
+
+@binary(INTEGRAL | BOOLEAN)
+def bitwise_and(x1: Array, x2: Array, /) -> Array:
+    """The bits that are set in both.
+
+    >>> xp = ad.array_api
+    >>> xp.bitwise_and(xp.asarray([6]), xp.asarray([3]))
+    tensor([2])
+    """
+    return ad.bitwise_and(x1, x2)
+
+
+@binary(INTEGRAL)
+def bitwise_left_shift(x1: Array, x2: Array, /) -> Array:
+    """x1 with its bits moved x2 places up.
+
+    >>> xp = ad.array_api
+    >>> xp.bitwise_left_shift(xp.asarray([1]), xp.asarray([3]))
+    tensor([8])
+    """
+    return ad.bitwise_left_shift(x1, x2)
+
+
+@binary(INTEGRAL | BOOLEAN)
+def bitwise_or(x1: Array, x2: Array, /) -> Array:
+    """The bits that are set in either.
+
+    >>> xp = ad.array_api
+    >>> xp.bitwise_or(xp.asarray([6]), xp.asarray([3]))
+    tensor([7])
+    """
+    return ad.bitwise_or(x1, x2)
+
+
+@binary(INTEGRAL)
+def bitwise_right_shift(x1: Array, x2: Array, /) -> Array:
+    """x1 with its bits moved x2 places down, keeping the sign.
+
+    >>> xp = ad.array_api
+    >>> xp.bitwise_right_shift(xp.asarray([-8]), xp.asarray([2]))
+    tensor([-2])
+    """
+    return ad.bitwise_right_shift(x1, x2)
+
+
+@binary(INTEGRAL | BOOLEAN)
+def bitwise_xor(x1: Array, x2: Array, /) -> Array:
+    """The bits that are set in one of both.
+
+    >>> xp = ad.array_api
+    >>> xp.bitwise_xor(xp.asarray([6]), xp.asarray([3]))
+    tensor([5])
+    """
+    return ad.bitwise_xor(x1, x2)
+
+
+@binary(REAL_FLOATING)
+def copysign(x1: Array, x2: Array, /) -> Array:
+    """The magnitude of x1 with the sign of x2.
+
+    >>> xp = ad.array_api
+    >>> xp.copysign(xp.asarray([1.0]), xp.asarray([-0.0]))
+    tensor([-1.])
+    """
+    return ad.copysign(x1, x2)
+
+
+@binary(FLOATING)
+def divide(x1: Array, x2: Array, /) -> Array:
+    """x1 / x2.
+
+    >>> xp = ad.array_api
+    >>> xp.divide(xp.asarray([1.0]), xp.asarray([4.0]))
+    tensor([0.2500])
+    """
+    return ad.div(x1, x2)
+
+
+@binary(ANY)
+def equal(x1: Array, x2: Array, /) -> Array:
+    """Whether x1 == x2.
+
+    >>> xp = ad.array_api
+    >>> xp.equal(xp.asarray([1, 2]), xp.asarray([1, 3]))
+    tensor([ True, False])
+    """
+    return ad.eq(x1, x2)
+
+
+@binary(REAL)
+def floor_divide(x1: Array, x2: Array, /) -> Array:
+    """The greatest integers that are not greater than x1 / x2.
+
+    >>> xp = ad.array_api
+    >>> xp.floor_divide(xp.asarray([7, -7]), xp.asarray([2, 2]))
+    tensor([ 3, -4])
+    """
+    return ad.floor_divide(x1, x2)
+
+
+@binary(REAL)
+def greater(x1: Array, x2: Array, /) -> Array:
+    """Whether x1 > x2.
+
+    >>> xp = ad.array_api
+    >>> xp.greater(xp.asarray([1, 2]), xp.asarray([2, 1]))
+    tensor([False,  True])
+    """
+    return ad.gt(x1, x2)
+
+
+@binary(REAL)
+def greater_equal(x1: Array, x2: Array, /) -> Array:
+    """Whether x1 >= x2.
+
+    >>> xp = ad.array_api
+    >>> xp.greater_equal(xp.asarray([1, 2]), xp.asarray([2, 2]))
+    tensor([False,  True])
+    """
+    return ad.ge(x1, x2)
+
+
+@binary(REAL)
+def less(x1: Array, x2: Array, /) -> Array:
+    """Whether x1 < x2.
+
+    >>> xp = ad.array_api
+    >>> xp.less(xp.asarray([1, 2]), xp.asarray([2, 1]))
+    tensor([ True, False])
+    """
+    return ad.lt(x1, x2)
+
+
+@binary(REAL)
+def less_equal(x1: Array, x2: Array, /) -> Array:
+    """Whether x1 <= x2.
+
+    >>> xp = ad.array_api
+    >>> xp.less_equal(xp.asarray([1, 2]), xp.asarray([1, 1]))
+    tensor([ True, False])
+    """
+    return ad.le(x1, x2)
+
+
+@binary(BOOLEAN)
+def logical_and(x1: Array, x2: Array, /) -> Array:
+    """Whether both are True.
+
+    >>> xp = ad.array_api
+    >>> xp.logical_and(xp.asarray([True]), xp.asarray([False]))
+    tensor([False])
+    """
+    return ad.logical_and(x1, x2)
+
+
+@binary(BOOLEAN)
+def logical_or(x1: Array, x2: Array, /) -> Array:
+    """Whether one or both are True.
+
+    >>> xp = ad.array_api
+    >>> xp.logical_or(xp.asarray([True]), xp.asarray([False]))
+    tensor([True])
+    """
+    return ad.logical_or(x1, x2)
+
+
+@binary(BOOLEAN)
+def logical_xor(x1: Array, x2: Array, /) -> Array:
+    """Whether one is True and the other is not.
+
+    >>> xp = ad.array_api
+    >>> xp.logical_xor(xp.asarray([True]), xp.asarray([False]))
+    tensor([True])
+    """
+    return ad.logical_xor(x1, x2)
+
+
+@binary(REAL)
+def maximum(x1: Array, x2: Array, /) -> Array:
+    """The greater of both; NaN where one is NaN.
+
+    >>> xp = ad.array_api
+    >>> xp.maximum(xp.asarray([1, 5]), xp.asarray([2, 3]))
+    tensor([2, 5])
+    """
+    return ad.maximum(x1, x2)
+
+
+@binary(REAL)
+def minimum(x1: Array, x2: Array, /) -> Array:
+    """The smaller of both; NaN where one is NaN.
+
+    >>> xp = ad.array_api
+    >>> xp.minimum(xp.asarray([1, 5]), xp.asarray([2, 3]))
+    tensor([1, 3])
+    """
+    return ad.minimum(x1, x2)
+
+
+@binary(NUMERIC)
+def multiply(x1: Array, x2: Array, /) -> Array:
+    """x1 * x2.
+
+    >>> xp = ad.array_api
+    >>> xp.multiply(xp.asarray([2]), xp.asarray([3]))
+    tensor([6])
+    """
+    return ad.mul(x1, x2)
+
+
+@binary(REAL_FLOATING)
+def nextafter(x1: Array, x2: Array, /) -> Array:
+    """The next floating-point number after x1 towards x2.
+
+    >>> xp = ad.array_api
+    >>> xp.nextafter(xp.asarray([0.0]), xp.asarray([1.0]))
+    tensor([1.4013e-45])
+    """
+    return ad.nextafter(x1, x2)
+
+
+@binary(ANY)
+def not_equal(x1: Array, x2: Array, /) -> Array:
+    """Whether x1 != x2.
+
+    >>> xp = ad.array_api
+    >>> xp.not_equal(xp.asarray([1, 2]), xp.asarray([1, 3]))
+    tensor([False,  True])
+    """
+    return ad.ne(x1, x2)
+
+
+@binary(REAL)
+def remainder(x1: Array, x2: Array, /) -> Array:
+    """x1 - x2 * floor(x1 / x2), with the sign of x2, as Python's %.
+
+    >>> xp = ad.array_api
+    >>> xp.remainder(xp.asarray([7, -7]), xp.asarray([3, 3]))
+    tensor([1, 2])
+    """
+    return ad.remainder(x1, x2)
+
+
+@binary(NUMERIC)
+def subtract(x1: Array, x2: Array, /) -> Array:
+    """x1 - x2.
+
+    >>> xp = ad.array_api
+    >>> xp.subtract(xp.asarray([3]), xp.asarray([2]))
+    tensor([1])
+    """
+    return ad.sub(x1, x2)

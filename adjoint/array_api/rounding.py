@@ -1,0 +1,255 @@
+"""Rounding, signs, parts and tests of each element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import adjoint as ad
+
+from ..core.errors import DTypeError
+from .contract import unary
+from .data_types import (
+    BOOLEAN,
+    COMPLEX,
+    INTEGRAL,
+    NUMERIC,
+    REAL,
+    REAL_FLOATING,
+    Array,
+    assert_array,
+    assert_kind,
+    operands,
+)
+
+__all__ = [
+    "bitwise_invert",
+    "ceil",
+    "clip",
+    "conj",
+    "floor",
+    "imag",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "logical_not",
+    "negative",
+    "positive",
+    "real",
+    "round",
+    "sign",
+    "signbit",
+    "square",
+    "trunc",
+]
+
+
+@unary(INTEGRAL | BOOLEAN)
+def bitwise_invert(x: Array, /) -> Array:
+    """Each element with all bits flipped.
+
+    >>> xp = ad.array_api
+    >>> xp.bitwise_invert(xp.asarray([0, 1]))
+    tensor([-1, -2])
+    """
+    return ad.bitwise_not(x)
+
+
+@unary(REAL)
+def ceil(x: Array, /) -> Array:
+    """The smallest integers that are not less than the elements.
+
+    >>> xp = ad.array_api
+    >>> xp.ceil(xp.asarray([1.5, -1.5]))
+    tensor([ 2., -1.])
+    """
+    return ad.ceil(x)
+
+
+@unary(NUMERIC)
+def conj(x: Array, /) -> Array:
+    """The complex conjugate of each element; a real one is its own.
+
+    >>> xp = ad.array_api
+    >>> xp.conj(xp.asarray([1 - 2j]))
+    tensor([1.+2.j])
+    """
+    return ad.conj_physical(x)
+
+
+@unary(REAL)
+def floor(x: Array, /) -> Array:
+    """The greatest integers that are not greater than the elements.
+
+    >>> xp = ad.array_api
+    >>> xp.floor(xp.asarray([1.5, -1.5]))
+    tensor([ 1., -2.])
+    """
+    return ad.floor(x)
+
+
+@unary(COMPLEX)
+def imag(x: Array, /) -> Array:
+    """The imaginary part of each element.
+
+    >>> xp = ad.array_api
+    >>> xp.imag(xp.asarray([1 - 2j]))
+    tensor([-2.])
+    """
+    return ad.imag(x)
+
+
+@unary(NUMERIC)
+def isfinite(x: Array, /) -> Array:
+    """Whether each element is neither infinite nor NaN.
+
+    >>> xp = ad.array_api
+    >>> xp.isfinite(xp.asarray([1.0, xp.inf]))
+    tensor([ True, False])
+    """
+    return ad.isfinite(x)
+
+
+@unary(NUMERIC)
+def isinf(x: Array, /) -> Array:
+    """Whether each element is infinite.
+
+    >>> xp = ad.array_api
+    >>> xp.isinf(xp.asarray([1.0, xp.inf]))
+    tensor([False,  True])
+    """
+    return ad.isinf(x)
+
+
+@unary(NUMERIC)
+def isnan(x: Array, /) -> Array:
+    """Whether each element is NaN.
+
+    >>> xp = ad.array_api
+    >>> xp.isnan(xp.asarray([1.0, xp.nan]))
+    tensor([False,  True])
+    """
+    return ad.isnan(x)
+
+
+@unary(BOOLEAN)
+def logical_not(x: Array, /) -> Array:
+    """Whether each element is False.
+
+    >>> xp = ad.array_api
+    >>> xp.logical_not(xp.asarray([True, False]))
+    tensor([False,  True])
+    """
+    return ad.logical_not(x)
+
+
+@unary(NUMERIC)
+def negative(x: Array, /) -> Array:
+    """-x for each element.
+
+    >>> xp = ad.array_api
+    >>> xp.negative(xp.asarray([1, -2]))
+    tensor([-1,  2])
+    """
+    return ad.neg(x)
+
+
+@unary(NUMERIC)
+def positive(x: Array, /) -> Array:
+    """The elements as they are.
+
+    >>> xp = ad.array_api
+    >>> xp.positive(xp.asarray([1, -2]))
+    tensor([ 1, -2])
+    """
+    return ad.positive(x)
+
+
+@unary(NUMERIC)
+def real(x: Array, /) -> Array:
+    """The real part of each element.
+
+    >>> xp = ad.array_api
+    >>> xp.real(xp.asarray([1 - 2j]))
+    tensor([1.])
+    """
+    return ad.real(x)
+
+
+@unary(NUMERIC)
+def round(x: Array, /) -> Array:
+    """The nearest integers, the even ones halfway between two.
+
+    >>> xp = ad.array_api
+    >>> xp.round(xp.asarray([0.5, 1.5]))
+    tensor([0., 2.])
+    """
+    return ad.round(x)
+
+
+@unary(NUMERIC)
+def sign(x: Array, /) -> Array:
+    """-1, 0 or 1, by the sign of each element; x / abs(x) for complex ones.
+
+    >>> xp = ad.array_api
+    >>> xp.sign(xp.asarray([-3, 0, 5]))
+    tensor([-1,  0,  1])
+    """
+    return ad.sgn(x)
+
+
+@unary(REAL_FLOATING)
+def signbit(x: Array, /) -> Array:
+    """Whether the sign bit of each element is set, as it is for -0.0.
+
+    >>> xp = ad.array_api
+    >>> xp.signbit(xp.asarray([-0.0, 1.0]))
+    tensor([ True, False])
+    """
+    return ad.signbit(x)
+
+
+@unary(NUMERIC)
+def square(x: Array, /) -> Array:
+    """x * x for each element.
+
+    >>> xp = ad.array_api
+    >>> xp.square(xp.asarray([2, -3]))
+    tensor([4, 9])
+    """
+    return ad.square(x)
+
+
+@unary(REAL)
+def trunc(x: Array, /) -> Array:
+    """The elements without their fractions.
+
+    >>> xp = ad.array_api
+    >>> xp.trunc(xp.asarray([1.5, -1.5]))
+    tensor([ 1., -1.])
+    """
+    return ad.trunc(x)
+
+
+def clip(x: Array, /, min: Any = None, max: Any = None) -> Array:
+    """The elements, raised to `min` and lowered to `max`; None stands for no bound.
+
+    Shapes: x and the bounds broadcast.
+    Dtypes: real, that of x; NaN in any of the three gives NaN.
+    Errors: DTypeError where the bounds do not promote to the dtype of x.
+    Source: https://data-apis.org/array-api/2024.12/API_specification/generated/array_api.clip.html
+
+    >>> xp = ad.array_api
+    >>> xp.clip(xp.asarray([-2, 0, 7]), min=-1, max=5)
+    tensor([-1,  0,  5])
+    """
+    assert_array("clip", x)
+    assert_kind("clip", x.dtype, REAL)
+    bounds = [
+        None if bound is None else operands("clip", REAL, x[()], bound)[1] for bound in (min, max)
+    ]
+    for bound in bounds:
+        if bound is not None and bound.dtype is not x.dtype:
+            raise DTypeError(f"clip: a bound of {bound.dtype} does not fit {x.dtype}; use astype()")
+    if bounds == [None, None]:
+        return ad.positive(x)
+    return ad.clamp(x, *bounds)
