@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -609,6 +610,25 @@ class Tensor(Handle):
 
     def __dlpack_device__(self) -> Any:
         return self._data.__dlpack_device__()
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12"):
+            raise InvalidArgument(
+                f"__array_namespace__: adjoint.array_api is version 2024.12, not {api_version!r}"
+            )
+        return importlib.import_module("adjoint.array_api")  # it stands on this layer
+
+    def to_device(self, device: Any, /, *, stream: Any = None) -> Tensor:
+        """This tensor on another device; `to(device)` in the words of the array API standard.
+
+        Errors: DeviceError for a device that does not exist here.
+        Source: https://data-apis.org/array-api/2024.12/API_specification/generated/array_api.array.to_device.html
+
+        >>> ad.ones(1).to_device("cpu")
+        tensor([1.])
+        """
+        result: Tensor = conversion.to(self, device)
+        return result
 
     def __bool__(self) -> bool:
         data = self._data
