@@ -1,5 +1,7 @@
 """adjoint: tensors with automatic differentiation, PyTorch's API, one graph executed four ways."""
 
+from typing import Any as _Any
+
 from .tensor import *  # first: `tensor` below is the function, not this module  # isort: skip
 
 from . import accelerator, autograd, backends, cuda, fft, linalg, masked, random, signal, special
@@ -59,9 +61,9 @@ from .version import __version__ as __version__  # isort: skip
 autograd.Variable = Tensor  # PyTorch's old name for it  # noqa: F405 - from .tensor
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> _Any:
     """Packages that few programs use, imported on first use."""
-    if name == "distributions":
+    if name in ("array_api", "distributions", "sklearn"):
         import importlib
 
         return importlib.import_module(f"{__name__}.{name}")
