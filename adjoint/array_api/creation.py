@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-import adjoint as ad
-
 from ..core.dtype import dtype as DType  # noqa: N812 - a class, in spite of PyTorch's name
 from ..core.errors import DTypeError, InvalidArgument
+from . import functions as ad
 from .data_types import Array, assert_array, is_array
 
 __all__ = [

@@ -8,11 +8,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-import adjoint as ad
-
 from ..core import dtype as dt
 from ..core.dtype import dtype as DType  # noqa: N812 - a class, in spite of PyTorch's name
 from ..core.errors import DTypeError, InvalidArgument, InvalidType
+from . import functions as ad
 
 __all__ = ["astype", "can_cast", "finfo", "iinfo", "isdtype", "result_type"]
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import adjoint as ad
-
 from ..core.dtype import dtype as DType  # noqa: N812 - a class, in spite of PyTorch's name
+from . import functions as ad
 from .data_types import ANY, FLOATING, REAL_FLOATING, Array, assert_array, assert_kind
 
 __all__ = [

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import adjoint as ad
-
 from ..core.errors import InvalidArgument, ShapeError
 from ..core.spec import broadcast_shapes, normalize_axis
+from . import functions as ad
 from .data_types import INTEGRAL, Array, assert_array, assert_kind
 
 __all__ = ["take", "take_along_axis"]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import adjoint as ad
-
 from ..core.device import device as Device  # noqa: N812 - a class, in spite of PyTorch's name
 from ..core.dtype import dtype as DType  # noqa: N812 - likewise
+from . import functions as ad
 from .data_types import STANDARD, isdtype
 
 __all__ = ["__array_namespace_info__"]

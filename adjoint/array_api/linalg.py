@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import adjoint as ad
-
 from ..core.dtype import dtype as DType  # noqa: N812 - a class, in spite of PyTorch's name
 from ..core.errors import InvalidArgument, ShapeError
 from ..core.spec import broadcast_shapes
+from . import functions as ad
 from .data_types import FLOATING, NUMERIC, Array, assert_array, assert_kind, operands
 from .linear_algebra import along_common_axis, matmul, matrix_transpose, tensordot, vecdot
 from .manipulation import tuple_of

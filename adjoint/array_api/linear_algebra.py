@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import adjoint as ad
-
 from ..core.errors import ShapeError
 from ..core.spec import normalize_axis
+from . import functions as ad
 from .data_types import NUMERIC, Array, assert_array, operands
 
 __all__ = ["matmul", "matrix_transpose", "tensordot", "vecdot"]

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import adjoint as ad
-
 from ..core.errors import InvalidArgument, InvalidType, ShapeError
 from ..core.spec import normalize_axis
+from . import functions as ad
 from .data_types import INTEGRAL, Array, assert_array, assert_kind, common_dtype, is_array
 
 __all__ = [

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import adjoint as ad
-
+from . import functions as ad
 from .contract import binary
 from .data_types import ANY, BOOLEAN, FLOATING, INTEGRAL, NUMERIC, REAL, REAL_FLOATING, Array
 

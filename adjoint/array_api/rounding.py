@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import adjoint as ad
-
 from ..core.errors import DTypeError
+from . import functions as ad
 from .contract import unary
 from .data_types import (
     BOOLEAN,

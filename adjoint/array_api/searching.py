@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import adjoint as ad
-
 from ..core.errors import InvalidArgument
+from . import functions as ad
 from .data_types import (
     ANY,
     BOOLEAN,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import adjoint as ad
-
 from ..core import dtype as dt
+from . import functions as ad
 from .data_types import Array, assert_array
 
 __all__ = ["unique_all", "unique_counts", "unique_inverse", "unique_values"]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import adjoint as ad
-
+from . import functions as ad
 from .data_types import REAL, Array, assert_array, assert_kind
 
 __all__ = ["argsort", "sort"]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import adjoint as ad
-
 from ..core.dtype import dtype as DType  # noqa: N812 - a class, in spite of PyTorch's name
 from ..core.errors import InvalidArgument
 from ..core.spec import normalize_axis
+from . import functions as ad
 from .data_types import FLOATING, NUMERIC, REAL, REAL_FLOATING, Array, assert_array, assert_kind
 from .reductions import reduced
 

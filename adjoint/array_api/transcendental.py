@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import adjoint as ad
-
+from . import functions as ad
 from .contract import binary, unary
 from .data_types import FLOATING, NUMERIC, REAL_FLOATING, Array
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import adjoint as ad
-
 from ..core.errors import InvalidArgument
+from . import functions as ad
 from .data_types import NUMERIC, Array, assert_array, assert_kind, common_dtype
 from .reductions import reduced
 
