@@ -14,6 +14,7 @@ import numpy as np
 from .core.device import get_default_device
 from .core.dtype import bool_, get_default_dtype, int64
 from .core.errors import InvalidArgument
+from .graph.recorded import concrete
 
 __all__ = ["get_printoptions", "printoptions", "set_printoptions"]
 
@@ -225,7 +226,7 @@ def _body(data: Any, indent: int) -> str:
 
 def format_tensor(tensor: Any) -> str:
     """`tensor` as PyTorch prints it, or in slices where that profile is set."""
-    data = tensor._data
+    data = concrete(tensor)
     history = []
     if tensor.grad_fn is not None:
         history.append(f"grad_fn=<{tensor.grad_fn.name()}>")
@@ -266,7 +267,7 @@ def _join(text: str, suffixes: list[str], indent: int) -> str:
 
 
 def _format_slices(tensor: Any, history: list[str]) -> str:
-    data = tensor._data
+    data = concrete(tensor)
     summarize = data.size > _options.threshold
     edge = _options.edgeitems
     write, width = _number_format(_edges(data) if summarize else data)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .autograd import engine, inplace, tape
+from .autograd import engine, inplace, refreshing, tape
 from .autograd.gradients import backward as autograd_backward
+from .autograd.refreshing import wants_gradient
 from .backends import numpy as numpy_backend
 from .core import dtype as dt
 from .core.errors import AutogradError, DTypeError, InvalidArgument, InvalidType, ShapeError
@@ -18,6 +19,8 @@ from .core.mode import MODE
 from .core.op import FUNCTIONS, METHODS
 from .core.spec import normalize_axis
 from .graph.node import Item, Leaf
+from .graph.reactive import Cell
+from .graph.recorded import concrete
 from .ops import (  # all of them: importing a family declares its methods
     activation,
     arranging,
@@ -140,7 +143,8 @@ class Tensor(Handle):
     @property
     def requires_grad(self) -> bool:
         """Whether gradients flow back to this tensor; may be set on leaves."""
-        return self._node is not None
+        node = self._node
+        return node is not None and (type(node) is not Cell or wants_gradient(node))
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
@@ -157,6 +161,7 @@ class Tensor(Handle):
         """
         if requires_grad == (self._node is not None):
             return self
+        refreshing.leaves_changed()
         if requires_grad:
             if self.dtype.category < 2:
                 raise AutogradError(
@@ -188,7 +193,10 @@ class Tensor(Handle):
     @property
     def grad_fn(self) -> Any:
         """The Node that recorded how this tensor was computed; None for a leaf."""
-        return None if self._node is self._leaf else self._node
+        node = self._node
+        if node is self._leaf or (type(node) is Cell and not wants_gradient(node)):
+            return None
+        return node
 
     @property
     def output_nr(self) -> int:
@@ -200,7 +208,9 @@ class Tensor(Handle):
     def grad(self) -> Any:
         """The gradient accumulated by `backward`; None before."""
         leaf = self._leaf
-        return None if leaf is None else leaf.grad
+        if leaf is None:
+            return None if type(self._data) is not Cell else refreshing.retained_gradient(self)
+        return leaf.grad
 
     @grad.setter
     def grad(self, value: Any) -> None:
@@ -251,7 +261,7 @@ class Tensor(Handle):
         >>> x.grad
         tensor(6.)
         """
-        if inputs is None and not create_graph:
+        if inputs is None and not create_graph and not isinstance(self._data, Cell):
             node = self._node
             if node is not None:
                 engine.run_backward(
@@ -285,6 +295,7 @@ class Tensor(Handle):
         if self._leaf is None:
             self._leaf = Leaf(self)
         node.get_extra().retained = self._leaf
+        refreshing.leaves_changed()
 
     @property
     def retains_grad(self) -> bool:
@@ -310,6 +321,7 @@ class Tensor(Handle):
             raise AutogradError(
                 "register_hook: cannot register a hook on a tensor that doesn't require gradient"
             )
+        refreshing.leaves_changed()
         hooks = self._node.get_extra().hooks
         handle = RemovableHandle(hooks)
         hooks[handle.id] = hook
@@ -365,7 +377,14 @@ class Tensor(Handle):
     @property
     def data(self) -> Tensor:
         """This tensor's storage without history or version; assigning replaces the storage."""
-        result: Tensor = tape.wrap(self._data)
+        version = None
+        if isinstance(self._data, Cell):
+            version = tape.alias(self)._version
+        else:
+            concrete(self)
+            if self._version is not None and self._version.watchers is not None:
+                version = self._version
+        result: Tensor = tape.wrap(self._data, None, version)
         return result
 
     @data.setter
@@ -374,10 +393,12 @@ class Tensor(Handle):
             raise InvalidType(f"data: expected a Tensor, got {type(value).__name__}")
         if self._node is not None and value.dtype.category < 2:
             raise DTypeError("data: a tensor that requires grad needs floating-point data")
-        self._data = value._data
+        self._data = concrete(value)
         if self._leaf is not None:
             self._leaf.shape = tuple(value._data.shape)
             self._leaf.data_type = value._data.dtype
+        if self._version is not None and self._version.watchers is not None:
+            self._version.bump("data")
 
     def freeze(self) -> Tensor:
         """Store no gradient for this leaf from now on; `requires_grad_(False)`.
@@ -398,7 +419,7 @@ class Tensor(Handle):
     @property
     def is_frozen(self) -> bool:
         """Whether this is a leaf that gets no gradient."""
-        return self._node is None
+        return not self.requires_grad
 
     def is_inference(self) -> bool:
         """Whether this tensor was made in inference mode.
@@ -472,8 +493,9 @@ class Tensor(Handle):
         >>> ad.zeros(2, 3).stride()
         (3, 1)
         """
-        item = self._data.dtype.itemsize
-        strides = tuple(s // item for s in self._data.strides)
+        data = concrete(self)
+        item = data.dtype.itemsize
+        strides = tuple(s // item for s in data.strides)
         return strides if dim is None else strides[normalize_axis(dim, self.ndim, "stride")]
 
     def storage_offset(self) -> int:
@@ -482,7 +504,7 @@ class Tensor(Handle):
         >>> ad.arange(4)[2:].storage_offset()
         2
         """
-        start = _owner(self._data).ctypes.data
+        start = _owner(concrete(self)).ctypes.data
         return int(self.data_ptr() - start) // self.element_size()
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
@@ -491,11 +513,11 @@ class Tensor(Handle):
         >>> ad.zeros(2, 3).T.is_contiguous()
         False
         """
-        return bool(self._data.flags.c_contiguous)
+        return bool(concrete(self).flags.c_contiguous)
 
     def data_ptr(self) -> int:
         """The address of the first element."""
-        return int(self._data.ctypes.data)
+        return int(concrete(self).ctypes.data)
 
     def is_floating_point(self) -> bool:
         """Whether the dtype is a floating-point one.
@@ -552,7 +574,7 @@ class Tensor(Handle):
         >>> ad.tensor([2.5]).item()
         2.5
         """
-        data = self._data
+        data = concrete(self)
         if data.size != 1:
             raise InvalidArgument(
                 f"item: a Tensor with {data.size} elements cannot be converted to Scalar "
@@ -569,7 +591,7 @@ class Tensor(Handle):
         >>> ad.tensor([[1, 2]]).tolist()
         [[1, 2]]
         """
-        data = self._data
+        data = concrete(self)
         return (data.astype(np.float32) if data.dtype.kind == "V" else data).tolist()
 
     def numpy(self, *, force: bool = False) -> Any:
@@ -581,12 +603,12 @@ class Tensor(Handle):
         >>> ad.ones(2).numpy()
         array([1., 1.], dtype=float32)
         """
-        if self._node is not None and not force:
+        if self._node is not None and not force and self.requires_grad:
             raise AutogradError(
                 "numpy: can't call numpy() on Tensor that requires grad; use "
                 "tensor.detach().numpy() instead"
             )
-        return self._data
+        return concrete(self)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         data = self.numpy()
@@ -602,14 +624,14 @@ class Tensor(Handle):
         return tape.wrap(np.asarray(array))
 
     def __dlpack__(self, **options: Any) -> Any:
-        if self._node is not None:
+        if self.requires_grad:
             raise AutogradError(
                 "__dlpack__: can't export tensors that require gradient; use tensor.detach()"
             )
-        return memory.export_dlpack(self._data, options)
+        return memory.export_dlpack(concrete(self), options)
 
     def __dlpack_device__(self) -> Any:
-        return self._data.__dlpack_device__()
+        return concrete(self).__dlpack_device__()
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12"):
@@ -631,7 +653,7 @@ class Tensor(Handle):
         return result
 
     def __bool__(self) -> bool:
-        data = self._data
+        data = concrete(self)
         if data.size != 1:
             raise InvalidArgument(
                 f"bool: Boolean value of Tensor with {data.size} values is ambiguous (shape "
@@ -654,7 +676,7 @@ class Tensor(Handle):
                 "index: only integer tensors of a single element can be converted to an index, "
                 f"got shape {tuple(self.shape)} of {self.dtype}"
             )
-        return int(self._data.item())
+        return int(concrete(self).item())
 
     def __len__(self) -> int:
         if not self._data.ndim:
@@ -690,7 +712,7 @@ class Tensor(Handle):
             )
         import copy
 
-        result = adopt(type(self), tape.wrap(self._data.copy(order="K")))
+        result = adopt(type(self), tape.wrap(concrete(self).copy(order="K")))
         memo[id(self)] = result
         for name, value in self.__dict__.items():
             setattr(result, name, copy.deepcopy(value, memo))
@@ -709,7 +731,7 @@ class Tensor(Handle):
     def __reduce__(self) -> Any:
         if not self.is_leaf:
             raise AutogradError("pickle: a tensor with history cannot be pickled; detach() first")
-        data = self._data
+        data = concrete(self)
         raw = data.astype(np.float32) if data.dtype.kind == "V" else data
         return (
             _rebuild,

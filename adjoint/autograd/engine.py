@@ -17,8 +17,10 @@ from ..core.errors import AutogradError, DTypeError, InvalidType, ShapeError
 from ..core.handle import Handle
 from ..core.mode import MODE, Mode, mode_with
 from ..graph.node import Item, Leaf, Node, Version
-from .tape import ALONE, item, references, wrap
+from ..graph.recorded import concrete
+from .tape import ALONE, before_change, item, overwrite, references, wrap
 
+ndarray = np.ndarray
 _FUNCTION: Any = type(lambda: None)
 _modes: dict[tuple[Mode, bool], Mode] = {}  # the mode in which backward runs, by the caller's
 
@@ -40,7 +42,7 @@ def run_backward(
     mode = MODE.get()
     inside = _modes.get((mode, create_graph))
     if inside is None:
-        inside = mode_with(mode, executor=None, grad=create_graph, inference=False)
+        inside = mode_with(mode, grad=create_graph, inference=False)
         if mode.lasting:
             _modes[mode, create_graph] = inside
     MODE.set(inside)
@@ -191,8 +193,8 @@ def _walk(
                 elif parent in owned:
                     np.add(before._data, value._data, before._data)
                 else:
-                    pending[parent] = before + value
-                    if not create_graph:
+                    before = pending[parent] = before + value
+                    if not create_graph and type(before._data) is ndarray:
                         owned.add(parent)
             left = awaited[parent] = awaited[parent] - 1
             if not left:
@@ -253,8 +255,13 @@ def _finish(
         g = _run_hooks(leaf, g, create_graph)
     if goals and leaf in goals:
         reached[leaf] = g
-    if not accumulate:
-        return
+    if accumulate:
+        alone = not create_graph and g._node is None and references(g) in ALONE
+        keep(leaf, g, alone and g._data.flags.c_contiguous, create_graph)
+
+
+def keep(leaf: Leaf, g: Any, alone: bool, create_graph: bool = False) -> None:
+    """Add the complete gradient `g`, which nobody else holds where `alone`, to the leaf's."""
     tensor = leaf.tensor()
     if tensor is not None and tensor._node is not leaf:
         return  # frozen since
@@ -263,17 +270,18 @@ def _finish(
         if create_graph:
             leaf.grad = g.clone() if old is None else old + g
         elif old is None:
-            alone = g._node is None and references(g) in ALONE and g._data.flags.c_contiguous
             leaf.grad = g if alone else wrap(g._data.copy())
+        elif type(old._data) is not ndarray:
+            overwrite(old, old + g, "backward")
         elif not _takes_sums(old._data):
             leaf.grad = old + g
         else:
-            np.add(old._data, g._data, old._data)
+            before_change(old)
+            np.add(old._data, concrete(g), old._data)
             version = old._version
             if version is None:
                 version = old._version = Version()
-            version.count += 1
-            version.changed_by = "backward"
+            version.bump("backward")
     if leaf.after and tensor is not None:
         for hook in list(leaf.after.values()):
             hook(tensor)

@@ -7,7 +7,9 @@ from typing import Any
 
 from ..core.errors import AutogradError, InvalidArgument, InvalidType
 from ..core.handle import Handle
+from . import refreshing
 from .engine import roots_of, run_backward
+from .refreshing import is_of_graph
 
 __all__ = ["backward", "grad"]
 
@@ -45,6 +47,12 @@ def backward(
     tensor(6.)
     """
     outputs = _sequence(tensors)
+    if any(map(is_of_graph, outputs)):
+        retain = create_graph if retain_graph is None else retain_graph
+        wanted = None if inputs is None else _sequence(inputs)
+        for y, g in zip(outputs, _matching(grad_tensors, len(outputs), "backward"), strict=True):
+            refreshing.backward(y, g, retain, wanted)
+        return
     roots = roots_of(outputs, _matching(grad_tensors, len(outputs), "backward"), "backward")
     retain = create_graph if retain_graph is None else retain_graph
     if inputs is None:
@@ -110,17 +118,21 @@ def grad(
     _assert_differentiable(xs, "grad")
     if is_grads_batched:
         return _batched(ys, xs, grad_outputs, create_graph, allow_unused)
-    roots = roots_of(ys, _matching(grad_outputs, len(ys), "grad"), "grad")
-    reached = run_backward(
-        roots,
-        retain_graph=create_graph if retain_graph is None else retain_graph,
-        create_graph=create_graph,
-        targets=[x._node for x in xs],
-        accumulate=False,
-    )
+    seeds = _matching(grad_outputs, len(ys), "grad")
+    if any(map(is_of_graph, ys)):
+        found = refreshing.grad(ys, xs, seeds)
+        create_graph = True  # gradients of a graph are nodes of it
+    else:
+        reached = run_backward(
+            roots_of(ys, seeds, "grad"),
+            retain_graph=create_graph if retain_graph is None else retain_graph,
+            create_graph=create_graph,
+            targets=[x._node for x in xs],
+            accumulate=False,
+        )
+        found = [reached.get(x._node) for x in xs]
     results = []
-    for i, x in enumerate(xs):
-        g = reached.get(x._node)
+    for i, (x, g) in enumerate(zip(xs, found, strict=True)):
         if g is None and not allow_unused:
             raise AutogradError(
                 f"grad: One of the differentiated Tensors appears to not have been used in the "

@@ -14,6 +14,7 @@ from ..core.handle import Handle
 from ..core.mode import MODE
 from ..core.op import INPLACE, Op, apply, connect_in_place, connect_out
 from ..graph.node import Node
+from ..graph.recorded import concrete
 from ..ops.promotion import assert_can_store, cast
 from . import tape
 
@@ -85,8 +86,9 @@ def _write_directly(
         value = other
     else:
         return False
-    if 0 in data.strides or not data.flags.writeable:
+    if type(data) is not ndarray or 0 in data.strides or not data.flags.writeable:
         return False
+    tape.before_change(x)
     try:
         if alpha is not None:
             if type(value) is not ndarray or numbers != 2 or type(alpha) not in (int, float):
@@ -143,7 +145,7 @@ def _save_written_output(x: Any, y: Any) -> None:
 def write(name: str, op: Op, x: Any, *inputs: Any) -> Any:
     """`x` becomes `op(x, *inputs)`, where `op.write` changes x's memory and nothing else."""
     mode = MODE.get()
-    if mode.executor is not None or type(op).write is Op.write:
+    if mode.executor is not None or type(op).write is Op.write or _some_recorded(x, *inputs):
         return change(x, name, lambda old: apply(op, old, *inputs))
     tape.assert_writable(x, name)
     data = x._data
@@ -158,6 +160,10 @@ def write(name: str, op: Op, x: Any, *inputs: Any) -> Any:
     write_arrays(op, [data, *arrays])
     tape.rebase(x, node, name)
     return x
+
+
+def _some_recorded(*values: Any) -> bool:
+    return any(isinstance(each, Handle) and type(each._data) is not ndarray for each in values)
 
 
 def rebind(name: str, x: Any, function: Callable[[Any], Any]) -> Any:
@@ -205,7 +211,7 @@ def write_out(result: Any, out: Any, name: str) -> Any:
     assert_can_store(name, result.dtype, out.dtype)
     value = cast(result, out.dtype)
     if out._data.shape != value._data.shape:
-        out._data = value._data.copy()
+        out._data = concrete(value).copy()
         return out
     tape.assert_writable(out, name)
     return tape.overwrite(out, value, name)

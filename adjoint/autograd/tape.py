@@ -6,7 +6,7 @@ import os
 import sys
 import traceback
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,8 @@ from ..core.mode import MODE, Mode, mode_with
 from ..core.op import SHORTCUTS, Op, connect_eager
 from ..core.spec import Spec
 from ..graph.node import Item, Node, Packed, Version, View
+from ..graph.reactive import Cell
+from ..graph.recorded import Recorded, concrete
 
 ndarray = np.ndarray
 new = object.__new__
@@ -79,7 +81,10 @@ def execute(op: Op, inputs: tuple[Any, ...]) -> Any:
     wants = False
     for x in inputs:
         if isinstance(x, Handle):
-            arrays.append(x._data)
+            data = x._data
+            if type(data) is not ndarray and type(data) in EXECUTORS:
+                return EXECUTORS[type(data)](op, inputs)
+            arrays.append(data)
             node = x._node
             if node is not None:
                 wants = True
@@ -88,14 +93,31 @@ def execute(op: Op, inputs: tuple[Any, ...]) -> Any:
             arrays.append(x)
             parents.append(None)
     result = compute(op, arrays)
+    if op.n_outputs == 1 and type(result) is not ndarray:
+        result = _as_array(result)
+    return finish(op, inputs, result, parents, wants)
+
+
+# How ops run on data of other types: recorded values. (type of the data -> executor)
+EXECUTORS: dict[type, Callable[[Op, tuple[Any, ...]], Any]] = {}
+
+# What writes the value of a tensor into one with data of such a type. (ndarray: into an eager
+# tensor, which becomes part of the graph that the value belongs to.)
+WRITERS: dict[type, Callable[[Any, Any], None]] = {}
+
+
+def finish(
+    op: Op, inputs: tuple[Any, ...], result: Any, parents: Sequence[Any], wants: bool
+) -> Any:
+    """The tensor of `result`, the value of `op` on `inputs` (a tuple of them for several outputs),
+    with the node and the view that it is.
+    """
     mode = get_mode()
     if op.n_outputs != 1:
         return _wrap_several(op, inputs, result, parents, wants, mode)
-    if type(result) is not ndarray:
-        result = _as_array(result)
     y = wrap(result)
-    if op.view and shares_storage(result, arrays[0]):
-        _mark_view(y, inputs[0], op, "" if mode.grad else UNRECORDED_VIEW)
+    if op.view and shares_storage(result, inputs[0], op):
+        mark_view(y, inputs[0], op, "" if mode.grad else UNRECORDED_VIEW)
     if wants and mode.grad and op.differentiable and result.dtype.kind in "fcV":
         y._node = record(op, inputs, tuple(parents), y, mode)
     if mode.inference and y._version is None:
@@ -108,14 +130,14 @@ def _as_array(result: Any) -> Any:
 
 
 def _wrap_several(
-    op: Op, inputs: tuple[Any, ...], results: Any, parents: list[Any], wants: bool, mode: Mode
+    op: Op, inputs: tuple[Any, ...], results: Any, parents: Sequence[Any], wants: bool, mode: Mode
 ) -> tuple[Any, ...]:
     ys = tuple(wrap(_as_array(r)) for r in results)
     if op.view:
         singles = op.output_views(inputs[0]._data.shape)
         for y, single in zip(ys, singles, strict=True):
-            if shares_storage(y._data, inputs[0]._data):
-                _mark_view(y, inputs[0], single, ONE_OF_SEVERAL_VIEWS)
+            if shares_storage(y._data, inputs[0], single):
+                mark_view(y, inputs[0], single, ONE_OF_SEVERAL_VIEWS)
     if wants and mode.grad and op.differentiable:
         node = record(op, inputs, tuple(parents), ys, mode)
         for i, y in enumerate(ys):
@@ -244,14 +266,29 @@ def spec_of(x: Any) -> Any:
 # ---- views --------------------------------------------------------------------------------------
 
 
-def shares_storage(result: Any, source: Any) -> bool:
-    """Whether `result`, computed from `source` by a view op, shows its memory."""
+def shares_storage(result: Any, x: Any, op: Op) -> bool:
+    """Whether `result`, computed from tensor `x` by the view op `op`, shows its memory."""
+    source = x._data
     if result is source:
         return True
+    if type(result) is not ndarray:
+        return _would_share(x, op)
     base = result.base
     return (base is not None and (base is source or base is source.base)) or (
         np.may_share_memory(result, source) if result.size else True
     )
+
+
+def _would_share(x: Any, op: Op) -> bool:
+    """The same of a recorded value: computed ones are row-major, of which `op` makes a view; of a
+    view it may not.
+    """
+    if x._view is None:
+        return True
+    memory = part = np.empty(x._view.base._data.shape, np.int8)
+    for each in (*x._view.ops, op):
+        part = each.compute(backend, part)
+    return np.may_share_memory(part, memory) if part.size else True
 
 
 UNRECORDED_VIEW = (
@@ -271,6 +308,8 @@ def apply_view(op: Op, x: Any) -> Any:
     if not mode.plain:
         return core_op.apply(op, x)
     source = x._data
+    if type(source) is not ndarray:
+        return core_op.apply(op, x)
     try:
         result = op.compute(backend, source)
     except AdjointError:
@@ -281,8 +320,8 @@ def apply_view(op: Op, x: Any) -> Any:
     y = new(Tensor)
     y._data = result
     y._leaf = y._node = None
-    if result.base is source or shares_storage(result, source):
-        _mark_view(y, x, op, "" if mode.grad else UNRECORDED_VIEW)
+    if result.base is source or shares_storage(result, x, op):
+        mark_view(y, x, op, "" if mode.grad else UNRECORDED_VIEW)
     else:
         y._version = y._view = None
     node = x._node
@@ -292,7 +331,8 @@ def apply_view(op: Op, x: Any) -> Any:
     return y
 
 
-def _mark_view(y: Any, x: Any, op: Op, refusal: str = "") -> None:
+def mark_view(y: Any, x: Any, op: Op, refusal: str = "") -> None:
+    """Note that `y`, made from `x` by `op`, shows its storage."""
     version = x._version
     if version is INFERENCE:
         y._version = INFERENCE
@@ -326,7 +366,12 @@ def alias(x: Any) -> Any:
     version = x._version
     if version is None:
         version = x._version = Version()
-    return wrap(x._data, None, version)
+    y = wrap(x._data, None, version)
+    if type(x._data) is not ndarray and version is not INFERENCE:  # writes must find both
+        if all(reference() is not x for reference in version.views or ()):
+            register_view(x)
+        register_view(y)
+    return y
 
 
 # ---- short cuts for one or two plain arrays ------------------------------------------------------
@@ -385,6 +430,8 @@ def binary_operator(
                 a = input
                 if not takes_number(dtypes.get(dtype), a):
                     return general(input, other)
+            if type(b) is not ndarray:
+                return general(input, other)
         elif isinstance(input, Handle):
             a = input._data
             node1 = input._node
@@ -392,6 +439,8 @@ def binary_operator(
             if not takes_number(dtypes.get(a.dtype), b):
                 return general(input, other)
         else:
+            return general(input, other)
+        if type(a) is not ndarray and isinstance(a, Recorded):
             return general(input, other)
         try:
             data = quiet.run(function, a, b)
@@ -443,10 +492,13 @@ def unary_operator(
         if out is not None or not mode.plain:
             result = general(input)
             return result if out is None else core_op.write_out(result, out, op.name)
-        if not isinstance(input, Handle) or input._data.dtype not in dtypes:
+        if not isinstance(input, Handle):
+            return general(input)
+        data = input._data
+        if type(data) is not ndarray or data.dtype not in dtypes:
             return general(input)
         try:
-            data = quiet.run(function, input._data)
+            data = quiet.run(function, data)
         except RuntimeError:
             return general(input)
         if type(data) is not ndarray:
@@ -502,7 +554,7 @@ class ViewWrite(Op, abstract=True):
         part = g
         for op in self.ops:
             part = core_op.apply(op, part)
-        if g.requires_grad:
+        if g.requires_grad or type(g._data) is not ndarray:
             rest = core_op.apply(self, g, part.new_zeros(part.shape))
         else:
             data = g._data.copy()
@@ -558,6 +610,14 @@ def assert_writable(x: Any, name: str) -> None:
                     f"{name}: unsupported operation: more than one element of the written-to "
                     "tensor refers to a single memory location (it was expanded); clone it first"
                 )
+    before_change(x)
+
+
+def before_change(x: Any) -> None:
+    """The memory of `x` is about to be written: whoever needs what it holds keeps a copy."""
+    version = x._version
+    if version is not None and version.watchers is not None:
+        version.before_change()
 
 
 def overwrite(x: Any, y: Any, name: str) -> Any:
@@ -566,9 +626,13 @@ def overwrite(x: Any, y: Any, name: str) -> Any:
     """
     data = x._data
     if y._data is not data:
-        if not data.flags.writeable:
-            raise AutogradError(f"{name}: the tensor's memory is read-only; clone it first")
-        data[...] = y._data
+        joins = y._node is not None and isinstance(y._data, Cell) and get_mode().grad
+        if type(data) is not ndarray or joins:
+            WRITERS[type(data)](x, y)
+        else:
+            if not data.flags.writeable:
+                raise AutogradError(f"{name}: the tensor's memory is read-only; clone it first")
+            data[...] = concrete(y)
     rebase(x, y._node, name)
     return x
 
@@ -584,7 +648,7 @@ def rebase(x: Any, node: Any, name: str) -> None:
     mode = get_mode()
     view = x._view
     owner = x if view is None else view.base
-    if not mode.grad or (node is None and owner._node is None):
+    if not mode.grad or (node is None and owner._node is None) or isinstance(owner._data, Cell):
         return
     _move_retained(x, node)
     if view is None:

@@ -9,6 +9,7 @@ __all__ = [
     "CheckpointError",
     "DTypeError",
     "DeviceError",
+    "GraphError",
     "IndexingError",
     "InvalidArgument",
     "InvalidType",
@@ -48,6 +49,10 @@ class InvalidType(AdjointError, TypeError):  # noqa: N818 - reads as what happen
 
 class AutogradError(AdjointError, RuntimeError):
     """A gradient was asked for that cannot be computed."""
+
+
+class GraphError(AdjointError, RuntimeError):
+    """A graph was used in a way that its structure does not allow."""
 
 
 class LinalgError(AdjointError, RuntimeError, ValueError):

@@ -17,21 +17,42 @@ next_order: Callable[[], int] = itertools.count(1).__next__
 class Version:
     """Counts the changes of one storage; shared by every tensor that shows it."""
 
-    __slots__ = ("changed_by", "count", "views")
+    __slots__ = ("changed_by", "count", "views", "watchers")
 
     count: int
     changed_by: str  # the op that made the last change
     views: list[weakref.ref[Any]] | None  # live tensors that are views of the storage
+    watchers: list[weakref.ref[Any]] | None  # recorded values that depend on what it holds
 
     def __init__(self) -> None:
         self.count = 0
         self.changed_by = ""
         self.views = None
+        self.watchers = None
 
     def bump(self, changed_by: str) -> None:
         """Record a change."""
         self.count += 1
         self.changed_by = changed_by
+        if self.watchers is not None:
+            for reference in self.watchers:
+                watcher = reference()
+                if watcher is not None:
+                    watcher.changed()
+
+    def watch(self, watcher: Any) -> None:
+        """Tell `watcher` before (`before_change`) and after (`changed`) each change."""
+        live = [r for r in self.watchers or () if r() is not None]
+        self.watchers = [*live, weakref.ref(watcher)]
+
+    def before_change(self) -> None:
+        """The storage is about to be written: whoever needs what it holds now may keep a copy."""
+        live = []
+        for reference in self.watchers or ():
+            watcher = reference()
+            if watcher is not None and not watcher.before_change():
+                live.append(reference)
+        self.watchers = live or None
 
 
 class View:
@@ -251,6 +272,10 @@ class Item(Op, abstract=True):
 
     def __init__(self, index: int) -> None:
         self.index = index
+
+    def compute(self, xp: Any, *outputs: Any) -> Any:
+        """The output of that number."""
+        return outputs[0][self.index]
 
     def gradient(self, g: Any) -> tuple[Any, ...]:
         """The engine handles items itself."""

@@ -1,0 +1,306 @@
+"""How ops run on recorded values: lazily (`lazy`), or as the cells of a graph (`Recorder`).
+
+Both take the place of eager execution in `apply`, and give tensors whose data is a recorded value.
+A lazy tensor has the tape's nodes, exactly as an eager one; a tensor of a graph has its cell as
+node, and gradients are found from the cells themselves (refreshing.py), which may be edited.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import GraphError
+from ..core.handle import Handle
+from ..core.mode import MODE
+from ..core.op import Op
+from ..core.spec import Spec
+from ..graph.node import Item, Version
+from ..graph.reactive import Cell, Source, State
+from ..graph.recorded import Recorded, concrete, given, realize, record, shown, specs_of
+from . import tape
+from .modes import _Bare
+
+__all__ = ["Recorder", "lazy", "realize_all", "source_of"]
+
+ndarray = np.ndarray
+
+
+# ---- lazy ----------------------------------------------------------------------------------------
+
+
+def execute_lazily(op: Op, inputs: tuple[Any, ...]) -> Any:
+    """Record `op`; its value is computed when something reads it."""
+    values: list[Any] = []
+    parents: list[Any] = []
+    wants = False
+    for x in inputs:
+        if isinstance(x, Handle):
+            data = x._data
+            if type(data) is ndarray:
+                data = _given(x)
+            elif type(data) is not Recorded:
+                return tape.EXECUTORS[type(data)](op, inputs)
+            node = x._node
+            wants = wants or node is not None
+            values.append(data)
+            parents.append(node)
+        else:
+            values.append(x)
+            parents.append(None)
+    return tape.finish(op, inputs, record(op, tuple(values)), parents, wants)
+
+
+def _given(x: Any) -> Recorded:
+    version = x._version
+    if version is None:
+        version = x._version = Version()
+    elif version is tape.INFERENCE:
+        value = Recorded(None, (), x._data.shape, x._data.dtype)
+        value.array = x._data.copy()
+        return value
+    return given(x, version)
+
+
+def _settle_and_execute(op: Op, inputs: tuple[Any, ...]) -> Any:
+    """Run `op` on lazy tensors outside `lazy`: now."""
+    executor = MODE.get().executor
+    if executor is not None:
+        return executor(op, inputs)
+    for x in inputs:
+        if isinstance(x, Handle) and isinstance(x._data, Cell):
+            return tape.EXECUTORS[Cell](op, inputs)
+    for x in inputs:
+        if isinstance(x, Handle):
+            concrete(x)
+    return tape.execute(op, inputs)
+
+
+class lazy(_Bare):  # noqa: N801 - like no_grad
+    """Record operations inside instead of running them; what is read is computed when it is read.
+
+    Shapes, dtypes and their errors are known at once. Reading (`item`, `numpy`, `print`, `bool`, an
+    in-place write to memory that existed before, `adjoint.realize`) computes what it needs, each
+    operation once. Values are those of eager execution, random numbers included.
+
+    >>> with ad.lazy():
+    ...     y = ad.ones(2) * 3  # not computed
+    ...     unused = y / 0  # never computed
+    >>> y
+    tensor([3., 3.])
+    """
+
+    changes = {"executor": execute_lazily}  # noqa: RUF012 - never changed
+
+
+def realize_all(*tensors: Any) -> Any:
+    """Compute lazy tensors, or stale tensors of a graph, now; returns them.
+
+    Shapes: any number of tensors; eager ones are left as they are.
+    Errors: what the recorded operations raise.
+
+    >>> with ad.lazy():
+    ...     a = ad.ones(2) + 1
+    >>> ad.realize(a)
+    tensor([2., 2.])
+    """
+    realize([x._data for x in tensors if isinstance(x, Handle) and type(x._data) is Recorded])
+    for x in tensors:
+        if isinstance(x, Handle):
+            concrete(x)
+    return tensors[0] if len(tensors) == 1 else tensors
+
+
+def _write_lazily(x: Any, y: Any) -> None:
+    """The lazy tensor `x` takes the value of `y`; its base and views see it."""
+    value = y._data if type(y._data) is Recorded else _given(y)
+    view = x._view
+    if view is None:
+        x._data = value
+    else:
+        base = view.base
+        if type(base._data) is ndarray:
+            tape.write_part(np, base._data, view.ops, value.realize())
+            _show(x, base._data)
+            return
+        value = base._data = record(tape.ViewWrite(view.ops), (base._data, value))
+    _show(x, value)
+
+
+def _show(x: Any, value: Any) -> None:
+    """Let all tensors of the storage of `x`, whose base now holds `value`, show it."""
+    for reference in (x._version.views or ()) if x._version is not None else ():
+        other = reference()
+        if other is None or (other is x and x._view is None):
+            continue
+        if type(value) is ndarray:
+            if type(other._data) is not ndarray:
+                other._data = value if other._view is None else shown(value, other._view)
+            continue
+        part = value
+        for op in () if other._view is None else other._view.ops:
+            part = record(op, (part,))
+        other._data = part
+
+
+# ---- graphs --------------------------------------------------------------------------------------
+
+
+class Recorder:
+    """The executor inside `with graph:`; ops become cells of that graph."""
+
+    __slots__ = ("state",)
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+
+    def __call__(self, op: Op, inputs: tuple[Any, ...]) -> Any:
+        """Record `op` as a cell."""
+        return record_cell(self.state, op, inputs)
+
+
+def _record_where_inputs_are(op: Op, inputs: tuple[Any, ...]) -> Any:
+    for x in inputs:
+        if isinstance(x, Handle) and isinstance(x._data, Cell):
+            return record_cell(x._data.state, op, inputs)
+    raise AssertionError("no input is of a graph")
+
+
+def record_cell(state: State, op: Op, inputs: tuple[Any, ...]) -> Any:
+    """Record `op` as a cell of the graph; returns its tensor (a tuple of them for several outputs).
+
+    Errors: those of `op.infer`; GraphError for inputs of two graphs or of a removed node.
+    """
+    mode = MODE.get()
+    with state.lock:
+        values: list[Any] = []
+        cut: list[int] = []
+        for i, x in enumerate(inputs):
+            if isinstance(x, Handle):
+                cell = x._data
+                if not isinstance(cell, Cell):
+                    cell = source_of(state, x)
+                elif cell.state is not state:
+                    raise _two_graphs(op)
+                elif x._node is None and _may_have_gradient(cell, x):
+                    cut.append(i)
+                values.append(cell)
+            else:
+                values.append(x)
+        found = op.infer(*specs_of(values))
+        differentiable = mode.grad and op.differentiable
+        if isinstance(found, Spec):
+            cell = Cell(state, op, tuple(values), found.shape, found.dtype.numpy)
+            cell.tracked = differentiable and cell.dtype.kind in "fcV"
+            cell.cut = tuple(cut)
+            y = tape.wrap(cell, cell if cell.tracked else None)
+            if op.view and tape.shares_storage(cell, inputs[0], op):
+                tape.mark_view(y, inputs[0], op, "" if mode.grad else tape.UNRECORDED_VIEW)
+            return y
+        whole = Cell(state, op, tuple(values), (), None)
+        whole.tracked = differentiable
+        whole.cut = tuple(cut)
+        ys = []
+        for i, spec in enumerate(found):
+            cell = Cell(state, Item(i), (whole,), spec.shape, spec.dtype.numpy)
+            cell.tracked = differentiable and cell.dtype.kind in "fcV"
+            ys.append(tape.wrap(cell, cell if cell.tracked else None))
+        if op.view:
+            for y, single in zip(ys, op.output_views(inputs[0]._data.shape), strict=True):
+                tape.mark_view(y, inputs[0], single, tape.ONE_OF_SEVERAL_VIEWS)
+        return tuple(ys)
+
+
+def _may_have_gradient(cell: Cell, x: Any) -> bool:
+    """Whether gradients could flow through `cell`, of which `x` shows no history: detached."""
+    return cell.tracked or (isinstance(cell, Source) and cell.handle() is not x)
+
+
+def _two_graphs(op: Op) -> GraphError:
+    return GraphError(
+        f"{op.name}: its inputs belong to two graphs; pass a value from one graph to the other "
+        "with .detach().clone() outside both, or an input that you set"
+    )
+
+
+def source_of(state: State, x: Any) -> Source:
+    """The source that follows the tensor `x`, which is outside the graph."""
+    source = state.sources.get(id(x))
+    if source is None:
+        array = concrete(x)
+        source = Source(state, array.shape, array.dtype, array)
+        source.follows = x
+        state.sources[id(x)] = source
+        if x._version is None:
+            x._version = Version()
+        if x._version is not tape.INFERENCE:
+            x._version.watch(source)
+    return source
+
+
+def _write_cell(x: Any, y: Any) -> None:
+    """The tensor `x` of a graph takes the value of `y`; its base and views see it.
+
+    A source is assigned to now; a computed tensor becomes the node that was written.
+    """
+    data = x._data
+    view = x._view
+    base = x if view is None else view.base
+    target = base._data
+    if type(target) is ndarray:  # x shows a part of a tensor outside
+        tape.write_part(np, target, view.ops, concrete(y))
+        return
+    if isinstance(target, Source):
+        if view is None:
+            target.array = np.array(concrete(y))
+        else:
+            target.array = target.realize().copy()
+            tape.write_part(np, target.array, view.ops, concrete(y))
+        return
+    _become(x, y, data.state)
+
+
+def join(x: Any, y: Any) -> None:
+    """The tensor `x` from outside becomes `y`, a tensor of a graph."""
+    _become(x, y, y._data.state)
+
+
+def _become(x: Any, y: Any, state: State) -> None:
+    """`x` and all that share its storage now are what was written, recorded."""
+    with state.lock:
+        _become_locked(x, y, state)
+
+
+def _become_locked(x: Any, y: Any, state: State) -> None:
+    value = y if isinstance(y._data, Cell) else tape.wrap(source_of(state, y))
+    view = x._view
+    base = x
+    if view is not None:
+        base = view.base
+        plain = tape.wrap(base._data, base._node)
+        value = record_cell(state, tape.ViewWrite(view.ops), (plain, value))
+    base._data, base._node = value._data, value._node
+    for reference in (x._version.views or ()) if x._version is not None else ():
+        other = reference()
+        if other is None or other is base:
+            continue
+        part = tape.wrap(base._data, base._node)
+        for op in () if other._view is None else other._view.ops:
+            part = tape.wrap(part._data, part._node)
+            part = record_cell(state, op, (part,))
+            part._view = None
+        other._data = part._data
+        other._node = None if other._view is None and other is not x else part._node
+    if view is not None and x._data.shape == y._data.shape:
+        part = tape.wrap(base._data, base._node)
+        for op in view.ops:
+            part = record_cell(state, op, (tape.wrap(part._data, part._node),))
+        x._data, x._node = part._data, part._node
+
+
+tape.EXECUTORS[Recorded] = _settle_and_execute
+tape.EXECUTORS[Cell] = tape.EXECUTORS[Source] = _record_where_inputs_are
+tape.WRITERS[Recorded] = _write_lazily
+tape.WRITERS[ndarray] = join
+tape.WRITERS[Cell] = tape.WRITERS[Source] = _write_cell

@@ -1,0 +1,295 @@
+"""Gradients of a graph's tensors: nodes of the same graph, recorded once and refreshed after.
+
+The cells above a loss are the tape: for a backward pass they are written out as tape nodes, and the
+reverse walk over those records the gradients as further cells. From then on a gradient is a value
+like any other: it becomes stale with what it depends on, and only that is computed again.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from ..core.errors import AutogradError
+from ..core.handle import Handle
+from ..core.mode import DEFAULT, MODE, mode_with
+from ..graph.node import Item, Leaf, Node
+from ..graph.reactive import Cell, Source, State, refresh, release, upstream
+from ..graph.recorded import concrete, specs_of
+from . import tape
+from .engine import keep, run_backward, seed
+
+_PLANS = 32  # backward passes that a graph remembers
+
+
+class _Leaves:
+    """Counts the changes of which leaves want gradients, and of hooks: plans depend on both."""
+
+    revision = 0
+
+
+def leaves_changed() -> None:
+    """A tensor began or ceased to want a gradient, or got a hook."""
+    _Leaves.revision += 1
+
+
+def wants_gradient(cell: Cell) -> bool:
+    """Whether a leaf that requires grad lies above `cell`."""
+    if isinstance(cell, Source):
+        tensor = cell.tensor
+        return tensor is not None and tensor._node is not None
+    seen = {cell}
+    stack = [cell]
+    while stack:
+        each = stack.pop()
+        if isinstance(each, Source):
+            tensor = each.tensor
+            if tensor is not None and tensor._node is not None:
+                return True
+        elif each.tracked:
+            for i, x in enumerate(each.inputs):
+                if isinstance(x, Cell) and x not in seen and i not in each.cut:
+                    seen.add(x)
+                    stack.append(x)
+    return False
+
+
+def retrace(outputs: Sequence[Cell], everything: bool = False) -> dict[Cell, Any]:
+    """The tape of `outputs`: for each cell above them through which gradients flow, its Node or
+    Leaf. With `everything`, also through what was recorded under no_grad.
+    """
+    nodes: dict[Cell, Any] = {}
+    wholes: dict[Cell, list[Cell]] = {}
+    cells = upstream(outputs)
+    for cell in cells:
+        if type(cell.op) is Item:
+            wholes.setdefault(cell.inputs[0], []).append(cell)
+    for cell in cells:
+        if isinstance(cell, Source):
+            tensor = cell.tensor
+            if tensor is not None and tensor._node is not None:
+                nodes[cell] = tensor._node
+            continue
+        if not cell.tracked and not (everything and cell.op.differentiable):  # type: ignore[union-attr]
+            continue
+        cut = () if everything else cell.cut
+        parents = tuple(
+            [
+                nodes.get(x) if isinstance(x, Cell) and i not in cut else None
+                for i, x in enumerate(cell.inputs)
+            ]
+        )
+        if any(parent is not None for parent in parents):
+            nodes[cell] = _node(cell, parents, wholes)
+    return nodes
+
+
+def _node(cell: Cell, parents: tuple[Any, ...], wholes: dict[Cell, list[Cell]]) -> Node:
+    """The tape's node of `cell`, whose saved values are tensors of the graph."""
+    op: Any = cell.op
+    if type(op) is Item:
+        return Node(op, parents, (), None, cell.shape, cell.dtype)
+    inputs = tuple(
+        [
+            tensor_of(x, i in cell.cut) if isinstance(x, Cell) else x
+            for i, x in enumerate(cell.inputs)
+        ]
+    )
+    y: Any
+    if op.n_outputs == 1:
+        y = tape.wrap(cell)
+    elif "y" in op.tokens:
+        y = tuple([tape.wrap(each) for each in _items(cell, wholes.get(cell, ()))])
+    else:
+        y = ()
+    node = tape.record(op, inputs, parents, y, DEFAULT)
+    node.extra = cell.extra
+    return node
+
+
+def _items(whole: Cell, known: Sequence[Cell]) -> list[Cell]:
+    """The cells of all outputs of `whole`; those that died are made again."""
+    found = {each.op.index: each for each in known}  # type: ignore[union-attr]
+    items = []
+    for i, spec in enumerate(whole.op.infer(*specs_of(whole.inputs))):  # type: ignore[union-attr]
+        item = found.get(i)
+        if item is None:
+            item = Cell(whole.state, Item(i), (whole,), spec.shape, spec.dtype.numpy)
+            item.tracked = whole.tracked and item.dtype.kind in "fcV"
+        items.append(item)
+    return items
+
+
+def tensor_of(cell: Cell, detached: bool = False) -> Any:
+    """A tensor that shows `cell`: the user's own where it is a source."""
+    if detached:
+        return tape.wrap(cell)
+    if isinstance(cell, Source):
+        tensor = cell.tensor
+        if tensor is not None:
+            return tensor
+    return tape.wrap(cell, cell if cell.tracked else None)
+
+
+# ---- recorded gradients --------------------------------------------------------------------------
+
+
+def gradients(
+    outputs: Sequence[Any], seeds: Sequence[Any], targets: Sequence[Any] | None, name: str
+) -> dict[Any, Any]:
+    """Record the gradients of graph tensors `outputs` with respect to `targets` (tensors; None: all
+    that gradients reach). Maps Leafs and Cells to tensors of the graph.
+    """
+    cells = [y._data if isinstance(y._data, Cell) else None for y in outputs]
+    everything = not MODE.get().grad
+    nodes = retrace([cell for cell in cells if cell is not None], everything)
+    roots = []
+    for i, (y, cell, g) in enumerate(zip(outputs, cells, seeds, strict=True)):
+        node = y._node if cell is None else nodes.get(cell)
+        if node is None or (y._node is None and not everything and not isinstance(cell, Source)):
+            raise AutogradError(
+                f"{name}: element {i} of tensors does not require grad and does not have a "
+                f"grad_fn (shape {tuple(y.shape)}); was it detached, or computed from tensors none "
+                "of which has requires_grad=True?"
+            )
+        roots.append((node, seed(y, g, name)))
+    if targets is None:
+        wanted: dict[Any, Any] = {
+            node: node if type(node) is Leaf else cell for cell, node in nodes.items()
+        }
+    else:
+        wanted = {}
+        for x in targets:
+            cell = x._data if isinstance(x._data, Cell) else None
+            node = x._node if cell is None or isinstance(cell, Source) else nodes.get(cell)
+            if node is not None:
+                wanted[node] = node if type(node) is Leaf or cell is None else cell
+    mode = MODE.get()
+    MODE.set(mode_with(mode, grad=True, inference=False))
+    try:
+        reached = run_backward(
+            roots, retain_graph=True, create_graph=True, targets=wanted, accumulate=False
+        )
+    finally:
+        MODE.set(mode)
+    return {wanted[node]: g for node, g in reached.items() if g is not None}
+
+
+def grad(outputs: Sequence[Any], inputs: Sequence[Any], seeds: Sequence[Any]) -> list[Any]:
+    """What `autograd.grad` gives for tensors of a graph: tensors that refresh themselves."""
+    found = gradients(outputs, seeds, inputs, "grad")
+    results = []
+    for x in inputs:
+        cell = x._data if isinstance(x._data, Cell) else None
+        key = x._node if cell is None or isinstance(cell, Source) else cell
+        results.append(found.get(key))
+    return results
+
+
+class Plan:
+    """One recorded backward pass."""
+
+    __slots__ = ("forward", "gradients", "helpers", "leaves", "outside", "repeatable")
+
+    leaves: list[tuple[Leaf, Any]]  # and the tensor that is its gradient
+    outside: list[tuple[Node, Any]]  # nodes of the eager tape from which the graph goes on, and g
+    gradients: dict[Cell, Any]  # of computed cells
+    forward: list[Cell]  # the computed cells that gradients flow through
+    helpers: list[Cell]  # the cells that compute gradients
+    repeatable: bool  # no hook must be called again
+
+    def __init__(self, y: Any, gradient: Any) -> None:
+        cell: Cell = y._data
+        state = cell.state
+        found = gradients((y,), (gradient,), None, "backward")
+        self.leaves = [(key, g) for key, g in found.items() if type(key) is Leaf]
+        self.gradients = {
+            key: g for key, g in found.items() if isinstance(key, Cell) and key.op is not None
+        }
+        self.outside = []
+        for key, g in found.items():
+            if isinstance(key, Source):
+                self.outside.append((key.tensor._node, g))
+        above = upstream([cell])
+        self.forward = [each for each in above if each in self.gradients]
+        ends = [g._data for g in found.values() if isinstance(g._data, Cell)]
+        known = set(above)
+        self.helpers = [
+            each for each in upstream(ends) if each not in known and each.op is not None
+        ]
+        self.repeatable = not any(
+            each.extra is not None for each in (*above, *(leaf for leaf, _ in self.leaves))
+        )
+        assert state is cell.state
+
+
+def plan_of(y: Any, gradient: Any) -> Plan:
+    """The recorded backward pass of `y`, remembered by its graph where nothing has changed."""
+    cell: Cell = y._data
+    owner = cell.state.owner()
+    if owner is None or gradient is not None:
+        return Plan(y, gradient)
+    plans = owner.plans
+    key = (cell, MODE.get().grad, cell.state.edits, _Leaves.revision)
+    plan = plans.pop(key, None)
+    if plan is None:
+        plan = Plan(y, None)
+        if not plan.repeatable:
+            return plan  # type: ignore[no-any-return]
+        for old in [k for k in plans if k[0] is cell]:
+            del plans[old]
+        while len(plans) >= _PLANS:
+            del plans[next(iter(plans))]
+    plans[key] = plan
+    return plan  # type: ignore[no-any-return]
+
+
+def backward(
+    y: Any, gradient: Any, retain_graph: bool, targets: Sequence[Any] | None = None
+) -> None:
+    """Add the gradients of the graph tensor `y` to the leaves' `.grad`.
+
+    Values that gradients flow through are released afterwards, unless `retain_graph`, and computed
+    again when needed.
+    """
+    cell: Cell = y._data
+    state: State = cell.state
+    if not MODE.get().grad:
+        warnings.warn(
+            "backward of a Graph's tensor inside no_grad: gradients are computed all the same; "
+            "call it outside to say that you mean it",
+            stacklevel=3,
+        )
+    with state.lock:
+        plan = plan_of(y, gradient)
+        wanted = None if targets is None else {x._node for x in targets}
+        ends = [(leaf, g) for leaf, g in plan.leaves if wanted is None or leaf in wanted]
+        refresh([cell, *(g._data for _, g in ends if isinstance(g._data, Cell))])
+        outside = [(node, g.detach()) for node, g in plan.outside] if wanted is None else []
+        for leaf, g in ends:
+            keep(leaf, tape.wrap(concrete(g).copy()), alone=True)
+        if outside:
+            run_backward(
+                [(node, tape.wrap(g._data.realize())) for node, g in outside],
+                retain_graph=retain_graph,
+                create_graph=False,
+            )
+        owner = state.owner()
+        if owner is not None:
+            owner.retained = plan.gradients if retain_graph else {}
+        if not retain_graph:
+            release(each for each in plan.forward if each is not cell)
+            release(plan.helpers)
+
+
+def retained_gradient(x: Any) -> Any:
+    """The gradient of a computed tensor in the last backward of its graph, if that retained it."""
+    cell = x._data
+    owner = cell.state.owner() if x._node is not None else None
+    return None if owner is None else owner.retained.get(cell)
+
+
+def is_of_graph(x: Any) -> bool:
+    """Whether `x` is a tensor of a graph."""
+    return isinstance(x, Handle) and isinstance(x._data, Cell)

@@ -1,0 +1,467 @@
+"""Cells: recorded values that last, know who uses them, and are computed again when stale.
+
+A change of a source marks what depends on it stale along forward edges and stops where that is
+stale already; a read computes the stale cells that it needs and visits no others. Whether a stale
+cell must run is decided by versions: it runs unless its inputs are at the versions it has seen.
+
+Invariants (`assert_consistent` checks them):
+- a cell that is not stale has no stale input, and has seen its inputs' present versions;
+- the users of a stale cell are stale;
+- `order` grows along every edge; users and inputs mirror each other.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ..core.compute import quiet
+from ..core.device import namespace_of, register_backend
+from ..core.dtype import LOW_PRECISION
+from ..core.errors import AdjointError, GraphError
+from ..core.op import Op
+from .node import Extra, next_order
+from .recorded import Recorded, run
+
+ndarray = np.ndarray
+_LOW = frozenset(d.numpy for d in LOW_PRECISION)
+
+
+class State:
+    """What the cells of one graph share."""
+
+    __slots__ = (
+        "__weakref__", "cutoff", "edits", "lock", "namespace", "observer", "owner", "places",
+        "roots", "runs", "scope", "sources", "stamp", "undo",
+    )  # fmt: skip
+
+    lock: Any  # held while cells are read, changed or edited
+    cutoff: bool  # what new cells' `cutoff` is
+    edits: int  # grows with each edit of the structure
+    runs: int  # how many cells were computed, ever
+    observer: Any  # gets ran(cell, nanoseconds), reused(cell), cut(cell); None: nobody watches
+    roots: list[weakref.ref[Cell]]  # the cells without inputs, from which all others are reached
+    sources: weakref.WeakValueDictionary[int, Source]  # by id of the tensor that they follow
+    stamp: Callable[[], int]  # versions of sources: never given twice
+    undo: dict[Source, tuple[Any, int, bool]] | None  # in a batch: what sources were before
+    owner: Any  # weak reference to the user's Graph
+    scope: tuple[str, ...]  # the modules that are being called, the outermost first
+    places: bool  # whether new cells remember the user's line
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.cutoff = False
+        self.edits = 0
+        self.runs = 0
+        self.observer = None
+        self.roots = []
+        self.sources = weakref.WeakValueDictionary()
+        self.stamp = itertools.count(1).__next__
+        self.undo = None
+        self.owner = lambda: None
+        self.scope = ()
+        self.places = False
+        self.namespace = namespace_of(np.empty(0))
+
+    def __reduce__(self) -> Any:
+        raise GraphError("pickle: a Graph cannot be pickled; save its parameters' values instead")
+
+    def add_root(self, cell: Cell) -> None:
+        """Remember a cell without inputs."""
+        roots = self.roots
+        if len(roots) > 16 and len(roots) & (len(roots) - 1) == 0:
+            roots[:] = [r for r in roots if r() is not None]
+        roots.append(cell.reference)
+
+    def cells(self) -> list[Cell]:
+        """All living cells, inputs before users."""
+        found: set[Cell] = set()
+        stack = [cell for r in self.roots if (cell := r()) is not None]
+        while stack:
+            cell = stack.pop()
+            if cell not in found:
+                found.add(cell)
+                stack.extend(cell.living_users())
+        return sorted(found, key=lambda cell: cell.order)
+
+
+class Cell(Recorded):
+    """A recorded value of a graph; see the module."""
+
+    __slots__ = (
+        "about", "cells", "cut", "cutoff", "extra", "order", "plain", "reference", "seen", "stale",
+        "state", "tracked", "users", "version",
+    )  # fmt: skip
+
+    state: State
+    cells: tuple[Cell, ...]  # the inputs that are cells; is `inputs` where all are
+    users: list[weakref.ref[Cell]]  # cells that have this one as an input, and dead references
+    reference: weakref.ref[Cell]  # to this cell, for its inputs' `users`
+    stale: bool  # an input may have changed since `array` was computed; new cells are
+    version: int  # grows when the value changes
+    seen: list[int] | None  # the versions of `cells` that `array` was computed from
+    order: int  # greater than that of every input
+    plain: bool  # `op.compute` may be called as it is
+    cutoff: bool  # recomputed to the same value, the version stays
+    tracked: bool  # gradients may flow back through it
+    cut: tuple[int, ...]  # inputs (by place in `inputs`) into which no gradient flows: detached
+    extra: Extra | None  # hooks
+    about: dict[str, Any] | None  # name, module, line: what few cells have
+
+    def __init__(
+        self,
+        state: State,
+        op: Op | None,
+        inputs: tuple[Any, ...],
+        shape: tuple[int, ...],
+        dtype: Any,
+    ) -> None:
+        self.state = state
+        self.op = op
+        self.inputs = inputs
+        self.shape = shape
+        self.dtype = dtype
+        self.array = None
+        self.stale = True
+        self.version = 0
+        self.seen = None
+        self.users = []
+        self.cutoff = state.cutoff
+        self.tracked = False
+        self.cut = ()
+        self.extra = None
+        self.about = None
+        self.order = next_order()
+        self.reference = reference = weakref.ref(self)
+        plain = op is not None and op.n_outputs == 1 and (op.exact or dtype not in _LOW)
+        for x in inputs:
+            if not isinstance(x, Cell):
+                self.cells = tuple([x for x in inputs if isinstance(x, Cell)])
+                break
+        else:
+            self.cells = inputs
+        for x in self.cells:
+            users = x.users
+            if not users or users[-1] is not reference:
+                if len(users) > 7 and len(users) & (len(users) - 1) == 0:
+                    users[:] = [r for r in users if r() is not None]
+                users.append(reference)
+            if plain and x.dtype in _LOW and not op.exact:  # type: ignore[union-attr]
+                plain = False
+        self.plain = plain and bool(self.cells) and None not in [x.dtype for x in self.cells]
+        if not self.cells:
+            state.add_root(self)
+        if state.scope or state.places:
+            self.note(module=state.scope)
+
+    def note(self, **facts: Any) -> None:
+        """Remember what few cells have."""
+        self.about = {**(self.about or {}), **facts}
+
+    @property
+    def label(self) -> str:
+        """The user's name for it; otherwise the op's."""
+        if self.about and self.about.get("name"):
+            return str(self.about["name"])
+        return "input" if self.op is None else self.op.name
+
+    def name(self) -> str:
+        """As `grad_fn` in PyTorch's form shows it."""
+        return f"{type(self.op).__name__}Backward0"
+
+    @property
+    def next_functions(self) -> tuple[tuple[Any, int], ...]:
+        """The cells of the inputs, in PyTorch's format of (node, output number)."""
+        return tuple((cell, 0) for cell in self.cells)
+
+    def living_users(self) -> list[Cell]:
+        """The cells that have this one as an input, each once."""
+        found = dict.fromkeys(user for r in self.users if (user := r()) is not None)
+        return [user for user in found if self in user.cells]
+
+    # ---- as the data of a tensor -----------------------------------------------------------------
+
+    def realize(self) -> Any:
+        """The up-to-date array; computed now where it is stale or was released."""
+        if self.stale or self.array is None:
+            refresh((self,))
+        return self.array
+
+    def settle(self, tensor: Any) -> Any:
+        """The up-to-date array, as one that cannot be written: writes go through the tensor."""
+        array = self.realize()
+        if array.flags.writeable:
+            array = array.view()
+            array.flags.writeable = False
+        return array
+
+    def get_extra(self) -> Extra:
+        """The hooks, made when first asked for."""
+        if self.extra is None:
+            self.extra = Extra()
+        return self.extra
+
+    def __repr__(self) -> str:
+        state = "stale" if self.stale else "released" if self.array is None else "fresh"
+        return f"<{self.label} {tuple(self.shape)} {self.dtype}, version {self.version}, {state}>"
+
+
+class Source(Cell):
+    """A cell whose value is given: an input, a parameter, or a tensor from outside the graph."""
+
+    __slots__ = ("follows", "handle")
+
+    follows: Any  # the tensor outside whose memory this is; None where the source owns its array
+    handle: Any  # weak reference to the tensor that shows this source
+
+    def __init__(self, state: State, shape: tuple[int, ...], dtype: Any, array: Any = None) -> None:
+        super().__init__(state, None, (), shape, dtype)
+        self.array = array
+        self.stale = False
+        self.seen = []
+        self.follows = None
+        self.handle = lambda: None
+        self.version = state.stamp()
+
+    @property
+    def tensor(self) -> Any:
+        """The tensor that shows this source, while it lives."""
+        return self.follows if self.follows is not None else self.handle()
+
+    def before_change(self) -> bool:
+        """The memory is about to be changed: a batch must be able to bring it back."""
+        undo = self.state.undo
+        if undo is not None and self not in undo:
+            array = self.array
+            undo[self] = (None if array is None else array.copy(), self.version, True)
+        return False
+
+    def changed(self) -> None:
+        """The memory was changed, by an in-place operation or an assignment."""
+        with self.state.lock:
+            if self.follows is not None:
+                self.array = self.follows._data
+            self.version = self.state.stamp()
+            push(self)
+
+    def assign(self, array: Any) -> None:
+        """Take another array, of the same shape and dtype, as the value."""
+        with self.state.lock:
+            undo = self.state.undo
+            if undo is not None and self not in undo:
+                undo[self] = (self.array, self.version, False)
+            self.array = array
+            self.version = self.state.stamp()
+            push(self)
+
+    def restore(self, array: Any, version: int, into: bool) -> None:
+        """Go back to what a batch remembered."""
+        if into and array is not None:
+            self.array[...] = array
+        else:
+            self.array = array
+        self.version = version
+
+
+for _type in (Cell, Source):
+    register_backend(_type, None)
+
+
+# ---- change and read -----------------------------------------------------------------------------
+
+
+def push(changed: Cell) -> None:
+    """Mark what depends on `changed` stale; stops where it is stale already."""
+    stack = [changed]
+    while stack:
+        for reference in stack.pop().users:
+            user = reference()
+            if user is not None and not user.stale:
+                user.stale = True
+                stack.append(user)
+
+
+def refresh(targets: Iterable[Cell]) -> None:
+    """Bring `targets` up to date, computing only the stale or released cells that they need.
+
+    Errors: GraphError for an input that was never set, or a removed node; what ops raise. The cells
+    that were computed before an error are up to date, the others stay stale.
+    """
+    wanted = [cell for cell in targets if cell.stale or cell.array is None]
+    if not wanted:
+        return
+    state = wanted[0].state
+    with state.lock:
+        try:
+            quiet.run(_refresh, state, wanted)
+        except RuntimeError as error:
+            if "already entered" not in str(error):
+                raise
+            with np.errstate(all="ignore"):  # a finalizer reads in the middle of an op
+                _refresh(state, wanted)
+
+
+def _refresh(state: State, wanted: list[Cell]) -> None:
+    observer = state.observer
+    namespace = state.namespace
+    clock = time.perf_counter_ns
+    stack = list(wanted)
+    began = 0
+    while stack:
+        cell = stack[-1]
+        cells = cell.cells
+        stale = cell.stale
+        if stale:
+            waiting = [x for x in cells if x.stale]
+            if waiting:
+                stack.extend(waiting)
+                continue
+            versions = [x.version for x in cells]
+            if versions == cell.seen:
+                cell.stale = False
+                if observer is not None:
+                    observer.reused(cell)
+                if cell.array is not None or cell not in wanted:
+                    stack.pop()
+                    continue
+                stale = False
+        elif cell.array is not None:
+            stack.pop()
+            continue
+        missing = [x for x in cells if x.array is None]
+        if missing:
+            stack.extend(missing)
+            continue
+        stack.pop()
+        op = cell.op
+        if op is None:
+            raise _no_value(cell)
+        inputs = cell.inputs
+        if inputs is cells:
+            arrays = [x.array for x in cells]
+        else:
+            arrays = [x.array if isinstance(x, Cell) else x for x in inputs]
+        if observer is not None:
+            began = clock()
+        if cell.plain:
+            try:
+                result = op.compute(namespace, *arrays)
+            except AdjointError:
+                raise
+            except Exception:
+                result = run(op, arrays)  # says clearly what is wrong
+            if type(result) is not ndarray:
+                result = np.asarray(result)
+        else:
+            result = run(op, arrays)
+        old = cell.array
+        cell.array = result
+        state.runs += 1
+        if observer is not None:
+            observer.ran(cell, clock() - began)
+        if stale:
+            cell.seen = versions
+            cell.stale = False
+            if cell.cutoff and _is_same(old, result, op):
+                if observer is not None:
+                    observer.cut(cell)
+            else:
+                cell.version += 1
+
+
+def _is_same(old: Any, new: Any, op: Op) -> bool:
+    """Whether a recomputed value is, bit for bit, the one before. A value that may show memory
+    which was changed in place cannot be compared.
+    """
+    if type(old) is not ndarray or type(new) is not ndarray or op.view:
+        return False
+    if old.shape != new.shape or np.may_share_memory(old, new):
+        return False
+    return old.tobytes() == new.tobytes()
+
+
+def _no_value(cell: Cell) -> GraphError:
+    if cell.about and cell.about.get("removed"):
+        return GraphError(
+            f"read: node {cell.label!r} of shape {tuple(cell.shape)} was removed from its graph; "
+            "build what you need again, or replace the node before removing it"
+        )
+    return GraphError(
+        f"read: input {cell.label!r} of shape {tuple(cell.shape)} has no value; give it one with "
+        ".set(value)"
+    )
+
+
+def release(cells: Iterable[Cell]) -> None:
+    """Drop the arrays of computed `cells`; they are computed again when needed."""
+    for cell in cells:
+        if cell.op is not None:
+            cell.array = None
+
+
+# ---- walks ---------------------------------------------------------------------------------------
+
+
+def upstream(targets: Iterable[Cell]) -> list[Cell]:
+    """`targets` and everything they depend on, inputs before users."""
+    found: set[Cell] = set()
+    stack = list(targets)
+    while stack:
+        cell = stack.pop()
+        if cell not in found:
+            found.add(cell)
+            stack.extend(cell.cells)
+    return sorted(found, key=lambda cell: cell.order)
+
+
+def downstream(starts: Iterable[Cell]) -> list[Cell]:
+    """`starts` and everything that depends on them, inputs before users."""
+    found: set[Cell] = set()
+    stack = list(starts)
+    while stack:
+        cell = stack.pop()
+        if cell not in found:
+            found.add(cell)
+            stack.extend(cell.living_users())
+    return sorted(found, key=lambda cell: cell.order)
+
+
+def assert_consistent(cells: Iterable[Cell]) -> None:
+    """Check the module's invariants; GraphError names the first cell that breaks one."""
+    for cell in cells:
+        for x in cell.cells:
+            _require(x.order < cell.order, cell, f"comes before its input {x!r}")
+            _require(cell in x.living_users(), cell, f"is no user of its input {x!r}")
+            _require(x.state is cell.state, cell, f"has an input {x!r} of another graph")
+            _require(cell.stale or not x.stale, cell, f"is fresh, its input {x!r} stale")
+        if not cell.stale and cell.op is not None:
+            seen = [x.version for x in cell.cells]
+            _require(cell.seen == seen, cell, f"has seen {cell.seen}, its inputs are at {seen}")
+        if cell.array is not None and cell.dtype is not None:
+            _require(tuple(cell.array.shape) == tuple(cell.shape), cell, "has a wrong shape")
+            _require(cell.array.dtype == cell.dtype, cell, "has a wrong dtype")
+        if cell.op is None and isinstance(cell, Source):
+            _require(not cell.stale, cell, "is a source and stale")
+
+
+def _require(holds: bool, cell: Cell, what: str) -> None:
+    if not holds:
+        raise GraphError(f"check_invariants: {cell!r} {what}")
+
+
+def paths(cell: Cell) -> Iterator[Cell]:
+    """The cells above `cell`, the nearest first (breadth first), `cell` itself left out."""
+    seen = {cell}
+    queue = [cell]
+    for each in queue:
+        for x in each.cells:
+            if x not in seen:
+                seen.add(x)
+                queue.append(x)
+                yield x

@@ -1,0 +1,317 @@
+"""Recorded values: arrays that are known by how they are computed, and computed when read.
+
+A recorded value stands where an array stands, as the data of a tensor. Its shape and dtype are
+known at once (`Op.infer`); whatever needs its elements realizes it. `Recorded` is the lazy kind: a
+pure value that is computed at most once and then forgets its inputs. The reactive kind, `Cell`
+(reactive.py), lasts and is computed again when what it depends on has changed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from ..core.compute import compute
+from ..core.device import CPU, device, namespace_of, register_backend
+from ..core.dtype import from_numpy_dtype
+from ..core.errors import AutogradError
+from ..core.handle import Handle
+from ..core.op import Op
+from ..core.spec import Spec, prod
+from .node import Item, Version
+
+ndarray = np.ndarray
+_MEMORY = object()  # stands for memory that nobody may take over
+
+
+class _Flags:
+    """What `ndarray.flags` says of a recorded value: results are row-major and may be changed."""
+
+    c_contiguous = True
+    f_contiguous = False
+    contiguous = True
+    writeable = True
+
+
+class Recorded:
+    """The value of `op` on `inputs`, which are recorded values and Python numbers."""
+
+    __slots__ = ("__weakref__", "array", "dtype", "inputs", "memory", "op", "shape")
+
+    op: Op | None  # None for a value that was given, not computed
+    inputs: tuple[Any, ...]  # () once computed
+    shape: tuple[int, ...]
+    dtype: Any  # NumPy's; None for the value of an op with several outputs
+    array: Any  # None until computed; a tuple of arrays for several outputs
+    memory: Version | None  # of the tensor whose memory `array` shows; None: of no tensor
+
+    base = _MEMORY
+    flags = _Flags
+    device: device = CPU
+
+    def __init__(
+        self, op: Op | None, inputs: tuple[Any, ...], shape: tuple[int, ...], dtype: Any
+    ) -> None:
+        self.op = op
+        self.inputs = inputs
+        self.shape = shape
+        self.dtype = dtype
+        self.array = None
+        self.memory = None
+
+    # ---- what an array says of itself ------------------------------------------------------------
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return prod(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        """The bytes that one element takes."""
+        return int(self.dtype.itemsize)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that the elements take."""
+        return self.size * self.itemsize
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """The steps in memory of a row-major array of this shape."""
+        steps = []
+        step = self.itemsize
+        for size in reversed(self.shape):
+            steps.append(step)
+            step *= size
+        return tuple(reversed(steps))
+
+    @property
+    def spec(self) -> Spec:
+        """Shape, dtype and device."""
+        return Spec(self.shape, from_numpy_dtype(self.dtype), self.device)
+
+    def copy(self, order: str = "C") -> Any:
+        """The value itself, which never changes: a write gives its tensor another one."""
+        return self
+
+    # ---- values out ------------------------------------------------------------------------------
+
+    def realize(self) -> Any:
+        """The array, computed now unless it was before."""
+        if self.array is None:
+            realize((self,))
+        return self.array
+
+    def settle(self, tensor: Any) -> Any:
+        """Give `tensor`, whose data this is, memory of its own that holds the value, shared with
+        its views and base as in eager execution; returns that memory.
+        """
+        view = tensor._view
+        if view is not None:
+            base = concrete(view.base)
+            if tensor._data is self:
+                tensor._data = shown(base, view)
+            return tensor._data
+        array = self.realize()
+        held = sys.getrefcount(self) > _HELD_BY_TENSOR or sys.getrefcount(array) > 3
+        if held or array.base is not None or self.memory is not None:
+            array = array.copy()
+        tensor._data = array
+        version = tensor._version
+        if version is not None:
+            for reference in version.views or ():
+                other = reference()
+                if other is not None and type(other._data) is Recorded:
+                    other._data = array if other._view is None else shown(array, other._view)
+        return array
+
+    def before_change(self) -> bool:
+        """The memory is about to be changed: keep what it holds now. True: no longer concerned."""
+        self.array = self.array.copy()
+        self.memory = None
+        return True
+
+    def changed(self) -> None:
+        """The memory was changed, which does not concern a value that kept its own copy."""
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        array = self.realize()
+        return array.copy() if copy else array if dtype is None else array.astype(dtype)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        given = [x.realize() if isinstance(x, Recorded) else x for x in inputs]
+        return getattr(ufunc, method)(*given, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.realize(), name)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.realize()[index]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __bool__(self) -> bool:
+        return bool(self.realize())
+
+    def __int__(self) -> int:
+        return int(self.realize())
+
+    __index__ = __int__
+
+    def __float__(self) -> float:
+        return float(self.realize())
+
+    def __lt__(self, other: Any) -> Any:
+        return self.realize() < other
+
+    def __le__(self, other: Any) -> Any:
+        return self.realize() <= other
+
+    def __gt__(self, other: Any) -> Any:
+        return self.realize() > other
+
+    def __ge__(self, other: Any) -> Any:
+        return self.realize() >= other
+
+    def __mod__(self, other: Any) -> Any:
+        return self.realize() % other
+
+    def __add__(self, other: Any) -> Any:
+        return self.realize() + other
+
+    def __sub__(self, other: Any) -> Any:
+        return self.realize() - other
+
+    def __mul__(self, other: Any) -> Any:
+        return self.realize() * other
+
+    def __and__(self, other: Any) -> Any:
+        return self.realize() & other
+
+    def __repr__(self) -> str:
+        name = "given" if self.op is None else self.op.name
+        state = "not computed" if self.array is None else "computed"
+        return f"<{name} {tuple(self.shape)} {self.dtype}, {state}>"
+
+
+register_backend(Recorded, None)
+
+
+def given(tensor: Any, version: Version) -> Recorded:
+    """The present value of a tensor, in whose memory it stays until that is changed."""
+    array = tensor._data
+    for reference in version.watchers or ():
+        value = reference()
+        if type(value) is Recorded and value.array is array:
+            return value
+    value = Recorded(None, (), array.shape, array.dtype)
+    value.array = array
+    value.memory = version
+    version.watch(value)
+    return value
+
+
+def specs_of(inputs: Iterable[Any]) -> list[Any]:
+    """What `Op.infer` takes: the specs of recorded values, and numbers as they are."""
+    return [x.spec if isinstance(x, Recorded) else x for x in inputs]
+
+
+Make = Callable[[Op | None, tuple[Any, ...], tuple[int, ...], Any], Any]
+
+
+def record(op: Op, inputs: tuple[Any, ...], make: Make = Recorded) -> Any:
+    """The recorded value of `op` on `inputs`; a tuple of them for several outputs.
+
+    Errors: those of `op.infer`.
+    """
+    found = op.infer(*specs_of(inputs))
+    if isinstance(found, Spec):
+        return make(op, inputs, found.shape, found.dtype.numpy)
+    whole = make(op, inputs, (), None)
+    return tuple(
+        make(Item(i), (whole,), spec.shape, spec.dtype.numpy) for i, spec in enumerate(found)
+    )
+
+
+def realize(values: Iterable[Recorded]) -> None:
+    """Compute `values` and what they need, each once; a computed value forgets its inputs."""
+    stack = [value for value in values if value.array is None]
+    while stack:
+        value = stack[-1]
+        if value.array is not None:
+            stack.pop()
+            continue
+        inputs = value.inputs
+        waiting = [x for x in inputs if isinstance(x, Recorded) and x.array is None]
+        if waiting:
+            stack.extend(waiting)
+            continue
+        stack.pop()
+        if value.op is None:
+            raise AutogradError(f"realize: {value!r} was given no value")
+        value.array = run(value.op, [x.array if isinstance(x, Recorded) else x for x in inputs])
+        for x in inputs:
+            memory = x.memory if isinstance(x, Recorded) else None
+            if memory is not None and np.may_share_memory(value.array, x.array):
+                value.memory = memory
+                memory.watch(value)
+        value.inputs = ()
+
+
+def run(op: Op, arrays: list[Any]) -> Any:
+    """What `op` computes from `arrays`, as arrays."""
+    if type(op) is Item:
+        return arrays[0][op.index]
+    result = compute(op, arrays)
+    if type(result) is tuple:
+        return tuple(np.asarray(each) for each in result)
+    return result if type(result) is ndarray else np.asarray(result)
+
+
+# ---- the memory of tensors -----------------------------------------------------------------------
+
+
+def shown(array: Any, view: Any) -> Any:
+    """What `view` shows of the memory of its base, `array`."""
+    for op in view.ops:
+        array = op.compute(namespace_of(array), array)
+    return array
+
+
+def concrete(tensor: Any) -> Any:
+    """The array of `tensor`, computed now where it was only recorded."""
+    data = tensor._data
+    return data if type(data) is ndarray or not isinstance(data, Recorded) else data.settle(tensor)
+
+
+def is_recorded(x: Any) -> bool:
+    """Whether `x` is a tensor whose data is a recorded value."""
+    return isinstance(x, Handle) and isinstance(x._data, Recorded)
+
+
+def _held_by_tensor() -> int:
+    """How many references `Recorded.settle` counts to a value that only its tensor holds."""
+
+    class Probe(Recorded):
+        def settle(self, tensor: Any) -> Any:
+            return sys.getrefcount(self)
+
+    tensor: Any = Handle()
+    tensor._data = Probe(None, (), (), None)
+    count: int = concrete(tensor)
+    return count
+
+
+_HELD_BY_TENSOR = _held_by_tensor()
