@@ -1,0 +1,110 @@
+"""`save` and `load` for every format: by a path's extension, and by what a file holds."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ..core.errors import CheckpointError
+from . import checkpoint
+from .atomic import replacing
+from .npz import read_npz, save_npz
+from .pytorch_file import is_legacy, read_legacy, read_pytorch, write_pytorch
+from .sharded import load_sharded
+from .source import Source, named, opened
+from .zip_archive import Archive
+
+__all__ = ["load", "save"]
+
+_PYTORCH = (".pt", ".pth")
+
+
+def save(obj: Any, f: Any) -> None:
+    """Write tensors and the containers around them to one file, never by pickling objects.
+
+    Takes nested dicts, lists and tuples of tensors, None, bool, int, float, complex, str and bytes.
+    Tensors that share memory still share it when loaded. A path's extension says the format:
+
+    - `.pt`, `.pth`: PyTorch's, as `torch.load(weights_only=True)` reads it;
+    - `.npz`: NumPy's, a dict of tensors;
+    - anything else, and file objects: safetensors, with the structure in its metadata.
+
+    The file is written to a temporary file first and then renamed, so that a crash leaves the old
+    one whole. To go on with training later exactly where it was, save the state_dict() of the
+    model, the optimizer, the scheduler and the DataLoader, and `get_rng_state()`.
+
+    Dtypes: all.
+    Errors: InvalidType for other values (with their path), OSError where the file cannot be
+    written.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.save.html
+
+    >>> import os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "x.safetensors")
+    >>> ad.save({"w": ad.ones(2), "step": 3}, path)
+    >>> ad.load(path)
+    {'w': tensor([1., 1.]), 'step': 3}
+    """
+    extension = ""
+    if isinstance(f, (str, os.PathLike)):
+        extension = os.path.splitext(os.fsdecode(os.fspath(f)))[1].lower()
+    if extension in _PYTORCH:
+        with replacing(os.fspath(f)) as file:
+            write_pytorch(obj, file)
+    elif extension == ".npz":
+        save_npz(obj, f)
+    else:
+        checkpoint.save(obj, f)
+
+
+def load(f: Any, map_location: Any = None, *, weights_only: bool = True) -> Any:
+    """Read a model file of any format: what it holds says which, not its name.
+
+    What `save` wrote comes back as it was. PyTorch's files (`.pt`, `.pth`) are read without
+    PyTorch; whole modules in them need `adjoint.serialization.safe_globals`. safetensors files of
+    other tools give a dict of tensors, and so does a directory of shards, or its
+    `model.safetensors.index.json`; so does `.npz`.
+
+    Loading runs no code from the file, whatever `weights_only` says. `map_location` is a device.
+
+    Errors: CheckpointError for a file that is truncated, corrupt, of a newer version, or names what
+    only a program could need; FileNotFoundError where there is none.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.load.html
+
+    >>> import io
+    >>> file = io.BytesIO()
+    >>> ad.save([ad.zeros(1), "text"], file)
+    >>> _ = file.seek(0)
+    >>> ad.load(file)
+    [tensor([0.]), 'text']
+    """
+    if isinstance(f, (str, os.PathLike)):
+        path = os.fsdecode(os.fspath(f))
+        if os.path.isdir(path) or path.endswith(".index.json"):
+            return checkpoint._place(load_sharded(path), map_location)
+    with opened(f) as source:
+        head = source.head(64)
+        is_safetensors = head[8:9] == b"{"
+        if not is_safetensors and (head[:2] == b"PK" or head[:1] == b"\x80"):
+            with named(source):
+                value = _read_zip(source) if head[:2] == b"PK" else _read_pickle(source, head)
+            return checkpoint._place(value, map_location)
+        if source.is_copy:
+            source.file.seek(0)
+            f = source.file
+        return checkpoint.load(f, map_location)
+
+
+def _read_pickle(source: Source, head: bytes) -> Any:
+    if not is_legacy(head):
+        raise CheckpointError(
+            "the file is a pickle that PyTorch did not write; unpickle it where you trust it, and "
+            "write its arrays with adjoint.save or numpy.savez"
+        )
+    return read_legacy(source)
+
+
+def _read_zip(source: Source) -> Any:
+    archive = Archive(source, compressed=True)
+    if any(name.endswith(".npy") for name in archive.members):
+        return read_npz(archive)
+    return read_pytorch(Archive(source))

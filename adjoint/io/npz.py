@@ -1,0 +1,157 @@
+"""NumPy's `.npz`: a zip archive of arrays, never of pickled objects.
+
+Source: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import math
+import os
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..core.dtype import from_numpy_dtype
+from ..core.errors import CheckpointError, InvalidArgument, InvalidType
+from ..ops.memory import from_numpy
+from ..tensor import Tensor
+from .atomic import replacing
+from .source import named, opened
+from .zip_archive import STORED, Archive, write_archive
+
+__all__ = ["load_npz", "read_npz", "save_npz"]
+
+MAX_HEADER = 10_000  # bytes of a member's description, as in NumPy
+MAX_UNPACKED = 2 << 30  # bytes of all compressed members together, unless the caller allows more
+
+
+def save_npz(tensors: Mapping[str, Any], f: Any) -> None:
+    """Write a dict of tensors as a `.npz` file, which `numpy.load` reads.
+
+    Errors: InvalidType for anything but tensors under names; InvalidArgument for bfloat16, which
+    NumPy has not, and for names that are no file names.
+    Source: https://numpy.org/doc/stable/reference/generated/numpy.savez.html
+
+    >>> import io
+    >>> file = io.BytesIO()
+    >>> ad.io.save_npz({"x": ad.arange(3)}, file)
+    >>> _ = file.seek(0)
+    >>> np.load(file)["x"]
+    array([0, 1, 2])
+    """
+    if not isinstance(tensors, Mapping):
+        raise InvalidType(f"save_npz: expected a dict of tensors, got {type(tensors).__name__}")
+    members = [(f"{name}.npy", _packed(name, value)) for name, value in tensors.items()]
+    if hasattr(f, "write"):
+        write_archive(f, members)
+    elif isinstance(f, (str, os.PathLike)):
+        with replacing(os.fspath(f)) as file:
+            write_archive(file, members)
+    else:
+        raise InvalidType(f"save_npz: expected a path or a file object, got {type(f).__name__}")
+
+
+def _packed(name: Any, value: Any) -> bytes:
+    if type(name) is not str or not isinstance(value, (Tensor, np.ndarray)):
+        raise InvalidType(
+            f"save_npz: {name!r:.60} is a {type(value).__name__}; a .npz file holds tensors under "
+            "names; for other values use a .safetensors or .pt path"
+        )
+    if ".." in name.split("/") or not name or name[0] == "/" or any(c in name for c in "\\:\0"):
+        raise InvalidArgument(f"save_npz: {name!r:.60} cannot be the name of a file; rename it")
+    array = value.detach().cpu().numpy() if isinstance(value, Tensor) else value
+    if array.dtype.kind not in "biufc":
+        raise InvalidArgument(
+            f"save_npz: {name!r} is {array.dtype}, which NumPy's files cannot hold; convert it, "
+            "e.g. with .float(), or use a .safetensors or .pt path"
+        )
+    packed = io.BytesIO()
+    np.lib.format.write_array(packed, array, allow_pickle=False)
+    return packed.getvalue()
+
+
+def load_npz(f: Any, *, max_bytes: int = MAX_UNPACKED) -> dict[str, Any]:
+    """Read a `.npz` file as a dict of tensors; nothing in it is ever unpickled.
+
+    `max_bytes` bounds what compressed members may unpack to, all of them together.
+
+    Errors: CheckpointError for a file that is corrupt, too large, or holds Python objects.
+    Source: https://numpy.org/doc/stable/reference/generated/numpy.load.html
+
+    >>> import io
+    >>> file = io.BytesIO()
+    >>> np.savez(file, x=np.arange(3))
+    >>> _ = file.seek(0)
+    >>> ad.io.load_npz(file)
+    {'x': tensor([0, 1, 2])}
+    """
+    with opened(f) as source, named(source):
+        return read_npz(Archive(source, compressed=True), max_bytes)
+
+
+def read_npz(archive: Archive, max_bytes: int = MAX_UNPACKED) -> dict[str, Any]:
+    """The tensors in an archive of `.npy` members."""
+    tensors = {}
+    unpacked = 0
+    for name, member in archive.members.items():
+        if not name.endswith(".npy"):
+            raise CheckpointError(f"the archive holds {name!r}, which is no array")
+        if member.method != STORED:
+            unpacked += member.size
+        if unpacked > max_bytes:
+            raise CheckpointError(
+                f"the archive's members unpack to more than {max_bytes} bytes; if you trust it, "
+                "load it with adjoint.io.load_npz(path, max_bytes=...)"
+            )
+        tensors[name[:-4]] = from_numpy(
+            _array(name, archive.read(name, max(max_bytes, member.stored)))
+        )
+    return tensors
+
+
+def _array(name: str, raw: bytes) -> Any:
+    """The array in a `.npy` file."""
+    if raw[:6] != b"\x93NUMPY" or len(raw) < 12:
+        raise CheckpointError(f"member {name!r} is no array of NumPy's")
+    version = raw[6:8]
+    if version == b"\x01\x00":
+        start, (size,) = 10, struct.unpack_from("<H", raw, 8)
+    elif version in (b"\x02\x00", b"\x03\x00"):
+        start, (size,) = 12, struct.unpack_from("<L", raw, 8)
+    else:
+        raise CheckpointError(f"member {name!r} has version {tuple(version)}")
+    if size > MAX_HEADER or start + size > len(raw):
+        raise CheckpointError(f"member {name!r} has a description of {size} bytes")
+    shape, fortran, dtype = _description(name, raw[start : start + size])
+    data = memoryview(raw)[start + size :]
+    if math.prod(shape) * dtype.itemsize != data.nbytes:
+        raise CheckpointError(
+            f"member {name!r} has shape {shape} of {dtype} and {data.nbytes} bytes of data"
+        )
+    array = np.frombuffer(data, dtype).astype(dtype.newbyteorder("="))  # its own, aligned
+    from_numpy_dtype(array.dtype)
+    return array.reshape(shape[::-1]).T if fortran else array.reshape(shape)
+
+
+def _description(name: str, text: bytes) -> tuple[tuple[int, ...], bool, Any]:
+    """Shape, order and dtype out of the literal dict that describes an array."""
+    try:
+        described = ast.literal_eval(text.decode("latin1"))
+        code, fortran, shape = (described[k] for k in ("descr", "fortran_order", "shape"))
+    except (ValueError, SyntaxError, TypeError, KeyError, MemoryError, RecursionError) as error:
+        raise CheckpointError(f"member {name!r} has a malformed description: {error}") from None
+    whole = type(shape) is tuple and all(type(n) is int and 0 <= n < 2**62 for n in shape)
+    if not whole or type(fortran) is not bool or len(shape) > 64:
+        raise CheckpointError(f"member {name!r} has shape {shape!r:.60}")
+    if type(code) is not str or code[:1] not in "<>|=" or code[1:2] not in tuple("biufc"):
+        raise CheckpointError(
+            f"member {name!r} has dtype {code!r:.60}; only arrays of numbers are read"
+        )
+    try:
+        return shape, fortran, np.dtype(code)
+    except TypeError:
+        raise CheckpointError(f"member {name!r} has dtype {code!r:.60}") from None

@@ -1,0 +1,327 @@
+"""Pickles of plain data and tensors, as PyTorch writes them: protocol 2, storages outside.
+
+Every opcode written here is one that `torch.load(weights_only=True)` reads.
+"""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from ..core.device import device
+from ..core.dtype import dtype
+from ..core.errors import DTypeError, InvalidType
+from ..core.spec import Size
+from ..nn.parameter import Parameter
+from ..tensor import Tensor
+from .pytorch_names import STORAGE_NAMES
+from .restricted_pickle import MAX_DEPTH
+
+__all__ = ["PickleWriter"]
+
+
+class _Place:
+    """Where the numbers of a tensor go, once all tensors of its storage are known."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+        self.written = b""
+
+
+class PickleWriter:
+    """Writes one value; `arrays` are then the storages that it refers to by number.
+
+    Tensors that share memory share a storage, which spans what they show of it.
+    """
+
+    def __init__(self) -> None:
+        self.arrays: list[Any] = []
+        self._parts: list[Any] = []  # bytes, and a _Place for each tensor
+        self._memo: dict[int, tuple[int, Any]] = {}  # number and object, which keeps its id
+        self._open: set[int] = set()  # containers being written
+        self._path: list[str] = []
+
+    def dump(self, value: Any) -> bytes:
+        """The pickle of `value`.
+
+        Errors: InvalidType for what is not plain data, with its path; DTypeError for tensors that
+        share memory under different dtypes.
+        """
+        self._emit(pickle.PROTO + b"\x02")
+        self._write(value)
+        self._emit(pickle.STOP)
+        self._place([part for part in self._parts if isinstance(part, _Place)])
+        return b"".join(p.written if isinstance(p, _Place) else p for p in self._parts)
+
+    # ---- values ----------------------------------------------------------------------------------
+
+    def _emit(self, code: bytes) -> None:
+        self._parts.append(code)
+
+    def _remember(self, value: Any) -> None:
+        number = len(self._memo)
+        self._memo[id(value)] = (number, value)
+        self._emit(pickle.LONG_BINPUT + struct.pack("<I", number))
+
+    def _write(self, value: Any) -> None:
+        if id(value) in self._open:
+            raise InvalidType(f"save: the container at {self._where()} contains itself")
+        known = self._memo.get(id(value))
+        if known is not None:
+            self._emit(pickle.LONG_BINGET + struct.pack("<I", known[0]))
+            return
+        if isinstance(value, Tensor):
+            self._write_tensor(value)
+        else:
+            kind = OrderedDict if isinstance(value, OrderedDict) else type(value)
+            write = _WRITERS.get(kind)
+            if write is None:
+                raise InvalidType(self._refusal(value))
+            write(self, value)
+
+    def _refusal(self, value: Any) -> str:
+        kind = type(value)
+        remedy = "convert it first"
+        if hasattr(value, "state_dict"):
+            remedy = "store its state_dict() instead"
+        elif hasattr(value, "dtype") and hasattr(value, "item"):
+            remedy = "store adjoint.tensor(value), or value.item() for a number"
+        return (
+            f"save: cannot store {kind.__module__}.{kind.__qualname__} at {self._where()} in "
+            "PyTorch's format; only tensors, None, bool, int, float, complex, str, bytes, dtypes, "
+            f"devices and lists, tuples, sets and dicts of them can be stored; {remedy}"
+        )
+
+    def _where(self) -> str:
+        return repr(".".join(self._path) or "the top")
+
+    def _enter(self, value: Any) -> None:
+        if len(self._open) >= MAX_DEPTH:
+            raise InvalidType(
+                f"save: more than {MAX_DEPTH} containers inside one another at {self._where()}"
+            )
+        self._open.add(id(value))
+
+    def _parts_of(self, value: Any, items: Iterable[tuple[Any, Iterable[Any]]]) -> None:
+        """The parts of container `value`: for each name, the values to write."""
+        self._enter(value)
+        for name, parts in items:
+            self._path.append(f"{name}")
+            for part in parts:
+                self._write(part)
+            self._path.pop()
+        self._open.discard(id(value))
+
+    def _none(self, value: None) -> None:
+        self._emit(pickle.NONE)
+
+    def _bool(self, value: bool) -> None:
+        self._emit(pickle.NEWTRUE if value else pickle.NEWFALSE)
+
+    def _int(self, value: int) -> None:
+        if -(2**31) <= value < 2**31:
+            self._emit(pickle.BININT + struct.pack("<i", value))
+            return
+        raw = value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
+        if len(raw) > 255:
+            raise InvalidType(f"save: the integer at {self._where()} has more than 255 bytes")
+        self._emit(pickle.LONG1 + bytes([len(raw)]) + raw)
+
+    def _float(self, value: float) -> None:
+        self._emit(pickle.BINFLOAT + struct.pack(">d", value))
+
+    def _str(self, value: str) -> None:
+        raw = value.encode("utf-8", "surrogatepass")
+        self._emit(pickle.BINUNICODE + struct.pack("<I", len(raw)) + raw)
+        self._remember(value)
+
+    def _complex(self, value: complex) -> None:
+        self._call("__builtin__", "complex", lambda: self._tuple_of(value.real, value.imag))
+
+    def _bytes(self, value: bytes) -> None:
+        text = value.decode("latin1")
+        self._call("_codecs", "encode", lambda: self._tuple_of(text, "latin1"))
+
+    def _dtype(self, value: dtype) -> None:
+        self._name("torch", value.name)
+
+    def _device(self, value: device) -> None:
+        where = (value.type,) if value.index is None else (value.type, value.index)
+        self._call("torch", "device", lambda: self._tuple_of(*where))
+
+    # ---- containers ------------------------------------------------------------------------------
+
+    def _tuple(self, value: tuple[Any, ...]) -> None:
+        if not value:
+            self._emit(pickle.EMPTY_TUPLE)
+            return
+        self._emit(pickle.MARK)
+        self._parts_of(value, ((i, (part,)) for i, part in enumerate(value)))
+        self._emit(pickle.TUPLE)
+        self._remember(value)
+
+    def _tuple_of(self, *parts: Any) -> None:
+        self._emit(pickle.MARK)
+        for part in parts:
+            self._write(part)
+        self._emit(pickle.TUPLE)
+
+    def _size(self, value: Size) -> None:
+        self._call("torch", "Size", lambda: self._tuple_of(tuple(value)))
+
+    def _list(self, value: list[Any]) -> None:
+        self._emit(pickle.EMPTY_LIST)
+        self._remember(value)
+        self._emit(pickle.MARK)
+        self._parts_of(value, ((i, (part,)) for i, part in enumerate(value)))
+        self._emit(pickle.APPENDS)
+
+    def _set(self, value: set[Any]) -> None:
+        self._call("__builtin__", "set", lambda: self._tuple_of(sorted(value, key=repr)))
+
+    def _dict(self, value: dict[Any, Any]) -> None:
+        self._emit(pickle.EMPTY_DICT)
+        self._items(value)
+
+    def _ordered_dict(self, value: OrderedDict[Any, Any]) -> None:
+        self._call("collections", "OrderedDict", lambda: self._emit(pickle.EMPTY_TUPLE))
+        self._items(value)
+        metadata = getattr(value, "_metadata", None)
+        if metadata is not None:
+            self._write({"_metadata": metadata})
+            self._emit(pickle.BUILD)
+
+    def _items(self, value: dict[Any, Any]) -> None:
+        self._remember(value)
+        self._emit(pickle.MARK)
+        self._parts_of(value, ((key, (key, part)) for key, part in value.items()))
+        self._emit(pickle.SETITEMS)
+
+    # ---- names -----------------------------------------------------------------------------------
+
+    def _name(self, module: str, name: str) -> None:
+        self._emit(pickle.GLOBAL + f"{module}\n{name}\n".encode())
+
+    def _call(self, module: str, name: str, arguments: Callable[[], None]) -> None:
+        self._name(module, name)
+        arguments()
+        self._emit(pickle.REDUCE)
+
+    # ---- tensors ---------------------------------------------------------------------------------
+
+    def _write_tensor(self, tensor: Any) -> None:
+        if isinstance(tensor, Parameter):
+            self._name("torch._utils", "_rebuild_parameter")
+            self._emit(pickle.MARK)
+            self._write_plain(tensor, False)
+            self._bool(tensor.requires_grad)
+        else:
+            self._write_plain(tensor, tensor.requires_grad and tensor.is_leaf)
+            self._remember(tensor)
+            return
+        self._hooks()
+        self._emit(pickle.TUPLE + pickle.REDUCE)
+        self._remember(tensor)
+
+    def _write_plain(self, tensor: Any, requires_grad: bool) -> None:
+        self._name("torch._utils", "_rebuild_tensor_v2")
+        self._emit(pickle.MARK)
+        self._parts.append(_Place(_array(tensor)))
+        self._bool(requires_grad)
+        self._hooks()
+        self._emit(pickle.TUPLE + pickle.REDUCE)
+
+    def _hooks(self) -> None:
+        self._call("collections", "OrderedDict", lambda: self._emit(pickle.EMPTY_TUPLE))
+
+    def _place(self, places: list[_Place]) -> None:
+        """Choose the storages, and write what each tensor shows of its own."""
+        groups: dict[int, list[_Place]] = {}
+        for place in places:
+            owner = _owner(place.array) if place.array.size else id(place)
+            groups.setdefault(owner, []).append(place)
+        for members in groups.values():
+            storage, start = _span([place.array for place in members])
+            number = len(self.arrays)
+            self.arrays.append(storage)
+            for place in members:
+                place.written = _numbers(place.array, storage, number, start)
+
+
+def _array(tensor: Any) -> Any:
+    """A tensor's NumPy array, with strides that PyTorch has too."""
+    array = tensor.detach().cpu().numpy()
+    return array if all(s >= 0 for s in array.strides) else array.copy()
+
+
+def _owner(array: Any) -> int:
+    """An id of the memory that `array` shows: equal for all views of one storage."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return id(array) if array.base is None else id(array.base)
+
+
+def _span(arrays: list[Any]) -> tuple[Any, int]:
+    """One array over all the memory that `arrays`, views of one storage, show; its address."""
+    if not arrays[0].size:
+        return np.empty(0, arrays[0].dtype), 0
+    names = sorted({a.dtype.name for a in arrays})
+    if len(names) > 1:
+        raise DTypeError(
+            f"save: tensors share memory under different dtypes ({', '.join(names)}); clone() one "
+            "of them"
+        )
+    bounds = [np.lib.array_utils.byte_bounds(a) for a in arrays]
+    start, end = min(low for low, _ in bounds), max(high for _, high in bounds)
+    first = next(a for a, (low, _) in zip(arrays, bounds, strict=True) if low == start)
+    item = first.dtype.itemsize
+    element = first[(slice(0, 1),) * first.ndim].reshape(-1)
+    return np.lib.stride_tricks.as_strided(element, ((end - start) // item,), (item,)), start
+
+
+def _numbers(array: Any, storage: Any, number: int, start: int) -> bytes:
+    """The storage's persistent id, then offset, size and stride."""
+    item = array.dtype.itemsize
+    offset = (array.__array_interface__["data"][0] - start) // item if array.size else 0
+    strides = tuple(s // item for s in array.strides)
+    inner = _Plain()
+    inner._emit(pickle.MARK)
+    inner._write("storage")
+    inner._name("torch", STORAGE_NAMES[array.dtype.name])
+    for part in (str(number), "cpu", storage.size):
+        inner._write(part)
+    inner._emit(pickle.TUPLE + pickle.BINPERSID)
+    for part in (offset, tuple(array.shape), strides):
+        inner._write(part)
+    return b"".join(inner._parts)
+
+
+class _Plain(PickleWriter):
+    """A writer of parts that belong into another pickle, whose memo it leaves alone."""
+
+    def _remember(self, value: Any) -> None:
+        self._memo.clear()
+
+
+_WRITERS: dict[type, Callable[[PickleWriter, Any], None]] = {
+    type(None): PickleWriter._none,
+    bool: PickleWriter._bool,
+    int: PickleWriter._int,
+    float: PickleWriter._float,
+    complex: PickleWriter._complex,
+    str: PickleWriter._str,
+    bytes: PickleWriter._bytes,
+    dtype: PickleWriter._dtype,
+    device: PickleWriter._device,
+    tuple: PickleWriter._tuple,
+    Size: PickleWriter._size,
+    list: PickleWriter._list,
+    set: PickleWriter._set,
+    dict: PickleWriter._dict,
+    OrderedDict: PickleWriter._ordered_dict,
+}

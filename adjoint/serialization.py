@@ -1,0 +1,21 @@
+"""PyTorch's names for model files, and for the classes that they may name.
+
+Source: https://docs.pytorch.org/docs/stable/notes/serialization.html
+"""
+
+from .io.files import load, save
+from .io.safe_globals import (
+    add_safe_globals,
+    clear_safe_globals,
+    get_safe_globals,
+    safe_globals,
+)
+
+__all__ = [
+    "add_safe_globals",
+    "clear_safe_globals",
+    "get_safe_globals",
+    "load",
+    "safe_globals",
+    "save",
+]
