@@ -36,6 +36,7 @@ QUERY_WORKSPACE, QUERY_SCRATCHPAD, QUERY_ARGUMENT = 135, 136, 255
 # arguments of an execution
 SRC, DST, WEIGHTS, BIAS, WORKSPACE, SCRATCHPAD = 1, 17, 33, 41, 64, 80
 DIFF_SRC, DIFF_DST, DIFF_WEIGHTS = 129, 145, 161
+MULTIPLE = 1024  # the first of several sources
 # name -> (algorithm, alpha, beta)
 ACTIVATIONS = {
     "relu": (0x20, 0.0, 0.0),
@@ -322,10 +323,15 @@ def described(shape: Sequence[int], strides: Sequence[int], dtype: Any) -> Descr
 
 def contiguous(shape: Sequence[int], dtype: Any) -> Descriptor:
     """A memory of this shape in row-major order."""
+    return described(shape, contiguous_strides(shape), dtype)
+
+
+def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """The strides of row-major order, in elements."""
     strides = [1] * len(shape)
     for i in reversed(range(len(shape) - 1)):
         strides[i] = strides[i + 1] * shape[i + 1]
-    return described(shape, strides, dtype)
+    return tuple(strides)
 
 
 def any_layout(shape: Sequence[int], dtype: Any) -> Descriptor:
@@ -450,6 +456,14 @@ def reorder(source: Descriptor, target: Descriptor, what: str) -> Primitive:
     """Copies a memory into another layout."""
     engine = library().engine
     return primitive("reorder", what, source, engine, target, engine, refuse="none")
+
+
+def sum_of(target: Descriptor, sources: Sequence[Descriptor], what: str) -> Primitive:
+    """The sum of memories, in their order."""
+    count = len(sources)
+    handles = (c_void_p * count)(*(s.handle for s in sources))
+    scales = (c_float * count)(*(1.0,) * count)
+    return primitive("sum", what, library().engine, target, count, scales, handles)
 
 
 def address(array: np.ndarray) -> int:

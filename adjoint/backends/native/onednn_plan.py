@@ -30,8 +30,8 @@ _ALIGNMENT = 64
 # NumPy's public C struct: the data pointer is the first field after the object's head.
 _HEAD = object.__basicsize__
 
-# words of a phase
-_STATUS, _FREE, _HANDLES, _HANDLE_RECORDS, _STEPS, _STEP_RECORDS, _OBJECTS, _STRIDES = range(8)
+# words of a phase; a chunk's records are those from its start to the next chunk's
+_STATUS, _FREE, _OBJECTS, _STRIDES, _HANDLES, _HANDLE_RECORDS, _STEPS, _STEP_RECORDS = range(8)
 _HEAD_SIZE, _STREAMS, _SET_HANDLE, _EXECUTE, _SET_THREADS, _GET_THREADS, _WORDS = range(8, 15)
 
 _LOOP = Template("""
@@ -50,9 +50,9 @@ define ptr @pointer(ptr %base, i64 %index) alwaysinline {
 define void @chunks(i64 %begin, i64 %end, ptr %phase) {
 entry:
   %mask_at = getelementptr i64, ptr %phase, i64 $FREE
-  %handle_count = call i64 @word(ptr %phase, i64 $HANDLES)
+  %handle_starts = call ptr @pointer(ptr %phase, i64 $HANDLES)
   %handles = call ptr @pointer(ptr %phase, i64 $HANDLE_RECORDS)
-  %step_count = call i64 @word(ptr %phase, i64 $STEPS)
+  %step_starts = call ptr @pointer(ptr %phase, i64 $STEPS)
   %steps = call ptr @pointer(ptr %phase, i64 $STEP_RECORDS)
   %objects = call ptr @pointer(ptr %phase, i64 $OBJECTS)
   %strides = call ptr @pointer(ptr %phase, i64 $STRIDES)
@@ -89,8 +89,9 @@ chunk_head:
   %more_chunks = icmp slt i64 %chunk, %end
   br i1 %more_chunks, label %chunk_body, label %leave
 chunk_body:
-  %h_first = mul i64 %chunk, %handle_count
-  %h_last = add i64 %h_first, %handle_count
+  %next_chunk = add i64 %chunk, 1
+  %h_first = call i64 @word(ptr %handle_starts, i64 %chunk)
+  %h_last = call i64 @word(ptr %handle_starts, i64 %next_chunk)
   br label %handle_head
 handle_head:
   %h = phi i64 [ %h_first, %chunk_body ], [ %h_next, %handle_body ]
@@ -114,8 +115,8 @@ handle_body:
   %h_next = add i64 %h, 1
   br label %handle_head
 step_start:
-  %s_first = mul i64 %chunk, %step_count
-  %s_last = add i64 %s_first, %step_count
+  %s_first = call i64 @word(ptr %step_starts, i64 %chunk)
+  %s_last = call i64 @word(ptr %step_starts, i64 %next_chunk)
   br label %step_head
 step_head:
   %s = phi i64 [ %s_first, %step_start ], [ %s_next, %step_done ]
@@ -139,7 +140,6 @@ step_done:
   %s_next = add i64 %s, 1
   br label %step_head
 chunk_end:
-  %next_chunk = add i64 %chunk, 1
   br label %chunk_head
 leave:
   br i1 %parallel, label %restore, label %release
@@ -221,7 +221,12 @@ class _Work(threading.local):
         return array
 
 
-_work = _Work()
+_work, _temporary = _Work(), _Work()
+
+
+def temporary(size: int) -> Any:
+    """At least `size` bytes whose content lasts until this thread asks again."""
+    return _temporary.get(size)
 
 
 def aligned_bytes(size: int) -> Any:
@@ -240,6 +245,7 @@ class _Context:
 
     def __init__(self, plan: Plan) -> None:
         lib = onednn.library()
+        self.what = plan.what
         self.memories: list[_Memory] = []
         self.kept: list[Any] = []
         slots = plan.slots + 2
@@ -257,11 +263,12 @@ class _Context:
         for stream in self.streams:
             dll.dnnl_stream_destroy(ctypes.c_void_p(stream))
 
-    def _phase(self, plan: Plan, chunks: Sequence[Sequence[Step]]) -> tuple[Any, int, int]:
-        """The words, their address, the number of chunks."""
+    def _phase(self, plan: Plan, chunks: Sequence[Sequence[Step]]) -> tuple[Any, ...]:
+        """The words, their address, the number of chunks; the records of handles and steps."""
         lib = onednn.library()
         handles: list[int] = []
         steps: list[int] = []
+        handle_starts, step_starts = [0], [0]
         for chunk in chunks:
             for step in chunk:
                 arguments = (onednn.ExecutionArgument * len(step.arguments))()
@@ -281,13 +288,15 @@ class _Context:
                     len(arguments),
                     ctypes.addressof(arguments),
                 )
-        tables = [(ctypes.c_int64 * len(t))(*t) for t in (handles, steps)]
+            handle_starts.append(len(handles) // 3)
+            step_starts.append(len(steps) // 3)
+        tables = [
+            (ctypes.c_int64 * len(t))(*t) for t in (handle_starts, handles, step_starts, steps)
+        ]
         self.kept += tables
         words = (ctypes.c_int64 * _WORDS)()
         words[_FREE] = (1 << plan.workers) - 1
-        words[_HANDLES] = len(handles) // (3 * len(chunks))
-        words[_STEPS] = len(steps) // (3 * len(chunks))
-        words[_HANDLE_RECORDS], words[_STEP_RECORDS] = map(ctypes.addressof, tables)
+        words[_HANDLES : _STEP_RECORDS + 1] = [ctypes.addressof(t) for t in tables]
         words[_OBJECTS] = ctypes.addressof(self.objects)
         words[_STRIDES] = ctypes.addressof(self.strides)
         words[_STREAMS] = ctypes.addressof(self.streams)
@@ -296,29 +305,23 @@ class _Context:
         functions += lib.threads or ()
         for word, function in zip(range(_SET_HANDLE, _WORDS), functions, strict=False):
             words[word] = ctypes.cast(function, ctypes.c_void_p).value or 0
-        return words, ctypes.addressof(words), len(chunks)
+        return words, ctypes.addressof(words), len(chunks), handles, steps
 
-    def run_serially(self, arrays: Sequence[Any]) -> None:
+    def run_serially(self, arrays: Sequence[Any], first: int) -> None:
         """What the generated loop does, where nothing can be generated."""
         lib = onednn.library()
         bases = [onednn.address(array) for array in arrays]
         with onednn.single_threaded(lib):
-            for words, _, count in self.phases:
-                handles = (ctypes.c_int64 * (3 * count * words[_HANDLES])).from_address(
-                    words[_HANDLE_RECORDS]
-                )
+            for words, *_, handles, steps in self.phases[first:]:
                 for i in range(0, len(handles), 3):
                     memory, slot, offset = handles[i : i + 3]
                     lib.dll.dnnl_memory_set_data_handle(memory, bases[slot] + offset)
-                steps = (ctypes.c_int64 * (3 * count * words[_STEPS])).from_address(
-                    words[_STEP_RECORDS]
-                )
                 for i in range(0, len(steps), 3):
                     primitive, length, arguments = steps[i : i + 3]
                     status = lib.dll.dnnl_primitive_execute(
                         primitive, self.streams[0], length, arguments
                     )
-                    words[_STATUS] = words[_STATUS] or status
+                    lib.check(status, self.what)
 
 
 class Plan:
@@ -362,7 +365,7 @@ class Plan:
         if loop is None:
             context.run_serially((*arrays, work, work) if self.work else arrays)
         else:
-            for words, address, count in context.phases[first:] if first else context.phases:
+            for words, address, count, *_ in context.phases[first:] if first else context.phases:
                 if count == 1:
                     loop[1](0, 1, address)
                 else:

@@ -91,7 +91,7 @@ def _merged(batch: Sizes, a: Strides, b: Strides) -> tuple[Sizes, Strides, Strid
     return tuple(sizes), (*left, *a[-2:]), (*right, *b[-2:])
 
 
-def _pieces(size: int, parts: int, multiple: int = 1) -> Iterator[tuple[int, int]]:
+def pieces(size: int, parts: int, multiple: int = 1) -> Iterator[tuple[int, int]]:
     """`size` in about `parts` equal pieces, each but the last a multiple: start and length."""
     step = max(1, -(-size // parts))
     step = -(-step // multiple) * multiple
@@ -132,7 +132,7 @@ class _Builder:
         """
         p = self.product
         shapes = ((*batch, m, p.k), (*batch, p.k, n), (*batch, m, n))
-        whole = _contiguous((*p.batch, p.m, p.n))
+        whole = onednn.contiguous_strides((*p.batch, p.m, p.n))
         starts = ((*first, row, 0), (*first, 0, column), (*first, row, column))
         steps: list[Step] = []
         after: list[Step] = []
@@ -189,13 +189,6 @@ class _Builder:
         return Plan(self.what, [chunks], 4 if self.product.bias else 3, scratch=self.scratch)
 
 
-def _contiguous(shape: Sizes) -> Strides:
-    strides = [1] * len(shape)
-    for i in reversed(range(len(shape) - 1)):
-        strides[i] = strides[i + 1] * shape[i + 1]
-    return tuple(strides)
-
-
 def _dense(shape: Sizes, strides: Strides) -> Strides:
     """The strides of a matrix without gaps in the same order."""
     if len(shape) > 2:
@@ -230,8 +223,8 @@ def _build(p: Product) -> Any:
         builder = _Builder(p, cut.prefer)
         chunks = [
             builder.steps((), m, n, (), row, column, cut.dense)
-            for row, m in _pieces(p.m, cut.rows, 16)
-            for column, n in _pieces(p.n, cut.columns, 16)
+            for row, m in pieces(p.m, cut.rows, 16)
+            for column, n in pieces(p.n, cut.columns, 16)
         ]
         return builder.plan(chunks)
     return _build_batch(p, workers)
@@ -245,10 +238,10 @@ def _build_batch(p: Product, workers: int) -> Any:
     rows = 1 if parts * 2 > workers else workers // parts
     builder = _Builder(p, "brg")
     chunks = []
-    for start, length in _pieces(size, parts):
+    for start, length in pieces(size, parts):
         batch = (*p.batch[:axis], length, *p.batch[axis + 1 :])
         first = (*(0,) * axis, start, *(0,) * (len(p.batch) - axis - 1))
-        for row, m in _pieces(p.m, rows, 16):
+        for row, m in pieces(p.m, rows, 16):
             chunks.append(builder.steps(batch, m, p.n, first, row, 0, False))
     return builder.plan(chunks)
 

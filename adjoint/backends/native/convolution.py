@@ -1,0 +1,653 @@
+"""Convolutions by oneDNN over parts of the batch, the rows or the channels; NumPy's where it has none.
+
+Names, shapes and arguments are those of `backends/numpy/convolution.py`. Images go in and out in
+plain order. Where oneDNN prefers blocks of channels, each part is copied into them and back while
+it is in the cache; weights are copied once for all parts, or once for all calls where the caller
+passes a token that changes with their content.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..numpy import convolution as reference
+from . import onednn
+from .onednn import (
+    BIAS, DIFF_DST, DIFF_SRC, DIFF_WEIGHTS, DST, SRC, WEIGHTS, Descriptor, Primitive,
+)  # fmt: skip
+from .onednn_plan import (
+    SCRATCH, SHARED, Argument, Plan, Step, aligned, aligned_bytes, planned, temporary, threads,
+)  # fmt: skip
+from .products import BFLOAT16, FLOAT32, matmul, pieces
+
+Sizes = tuple[int, ...]
+Pairs = tuple[tuple[int, int], ...]
+
+SMALL = 1 << 12  # multiply-adds below which NumPy's function costs less than a plan
+GRAIN = 1 << 21  # multiply-adds that a part should have at least
+BLOCK = 16  # channels in one of oneDNN's blocks
+
+
+class Geometry(NamedTuple):
+    """A convolution of x (batch, inputs, *size) with w (outputs, inputs / groups, *kernel)."""
+
+    batch: int
+    inputs: int
+    outputs: int
+    size: Sizes
+    kernel: Sizes
+    count: Sizes
+    stride: Sizes
+    padding: Pairs
+    dilation: Sizes
+    groups: int
+    dtype: Any
+
+    def __str__(self) -> str:
+        return (
+            f"convolution of {(self.batch, self.inputs, *self.size)} with "
+            f"{self.w_shape()}, stride {self.stride}, padding {self.padding}, "
+            f"dilation {self.dilation}, groups {self.groups}, {self.dtype.name}"
+        )
+
+    def w_shape(self) -> Sizes:
+        """The shape of the weights."""
+        return (self.outputs, self.inputs // self.groups, *self.kernel)
+
+    @property
+    def work(self) -> int:
+        """Multiply-adds."""
+        return self.batch * math.prod(self.w_shape()) * math.prod(self.count)
+
+    @property
+    def pointwise(self) -> bool:
+        """Whether it is a matrix product at every place."""
+        plain = all(lo == 0 == hi for lo, hi in self.padding)
+        return max(self.kernel) == 1 == max(self.stride) and plain
+
+    def arguments(self) -> tuple[Any, ...]:
+        """Strides, dilations and paddings as oneDNN takes them."""
+        ends = [
+            (c - 1) * s + (k - 1) * d + 1 - n - lo
+            for n, c, s, k, d, (lo, _) in zip(
+                self.size, self.count, self.stride, self.kernel, self.dilation, self.padding,
+                strict=True,
+            )
+        ]  # fmt: skip
+        return (
+            onednn.dims(self.stride),
+            onednn.dims([d - 1 for d in self.dilation]),
+            onednn.dims([lo for lo, _ in self.padding]),
+            onednn.dims(ends),
+        )
+
+
+class _Place(NamedTuple):
+    """A part of a plain array: shape, where it begins, in which slot."""
+
+    slot: int
+    whole: Sizes
+    start: Sizes
+    shape: Sizes
+
+    def argument(self, dtype: Any) -> Argument:
+        """Its memory and offset."""
+        strides = onednn.contiguous_strides(self.whole)
+        offset = sum(i * s for i, s in zip(self.start, strides, strict=True)) * dtype.itemsize
+        return Argument(onednn.described(self.shape, strides, dtype), self.slot, offset)
+
+
+class _Builder:
+    """Makes the steps of parts of a convolution; equal parts share their primitives."""
+
+    def __init__(self, geometry: Geometry) -> None:
+        self.geometry, self.what = geometry, str(geometry)
+        self.primitives: dict[Any, Primitive] = {}
+        self.scratch = self.taken = 0
+
+    def chunk(self) -> list[Step]:
+        """A new chunk, which may use all scratch memory."""
+        self.taken = 0
+        return []
+
+    def take(self, memory: Descriptor) -> Argument:
+        """Scratch memory of this chunk."""
+        place = Argument(memory, SCRATCH, self.taken)
+        self.taken += aligned(memory.size)
+        self.scratch = max(self.scratch, self.taken)
+        return place
+
+    def once(self, key: Any, build: Callable[[], Primitive]) -> Primitive:
+        """The primitive of this key."""
+        if key not in self.primitives:
+            self.primitives[key] = build()
+        return self.primitives[key]
+
+    def copy(self, source: Argument, target: Argument, key: Any) -> Step:
+        """A change of layout."""
+        mover = self.once(key, lambda: onednn.reorder(source.memory, target.memory, self.what))
+        return Step(mover, {SRC: source, DST: target})
+
+    def read(
+        self, chunk: list[Step], place: _Place, primitive: Primitive, number: int
+    ) -> Argument:
+        """The plain part in the layout that a primitive wants."""
+        wanted = primitive.memory(number)
+        plain = place.argument(self.geometry.dtype)
+        if onednn.same_layout(plain.memory, wanted):
+            return plain
+        staged = self.take(wanted)
+        chunk.append(self.copy(plain, staged, (primitive, number)))
+        return staged
+
+    def write(
+        self, place: _Place, primitive: Primitive, number: int
+    ) -> tuple[Argument, list[Step]]:
+        """Where a primitive puts its result, and the steps that then bring it to its place."""
+        given = primitive.memory(number)
+        plain = place.argument(self.geometry.dtype)
+        if onednn.same_layout(plain.memory, given):
+            return plain, []
+        staged = self.take(given)
+        return staged, [self.copy(staged, plain, (primitive, number))]
+
+
+def _grouped(g: Geometry, outputs: int, inputs: int) -> Sizes:
+    """The shape of weights for oneDNN: with groups first where there are several."""
+    if g.groups == 1:
+        return (outputs, inputs, *g.kernel)
+    return (g.groups, outputs // g.groups, inputs // g.groups, *g.kernel)
+
+
+class _Weights:
+    """Weights in the layout that a primitive wants, in the slot behind the others."""
+
+    def __init__(self, builder: _Builder, slot: int, blocked: int) -> None:
+        self.builder, self.slot, self.blocked = builder, slot, blocked
+        self.size = 0
+        self.phase: list[list[Step]] = []
+        self.known: dict[Any, Argument] = {}
+
+    def get(self, start: Sizes, shape: Sizes, wanted: Descriptor) -> Argument:
+        """A part of the weights; the phase then has what copies it."""
+        if (start, shape) in self.known:
+            return self.known[start, shape]
+        g = self.builder.geometry
+        whole = _grouped(g, g.outputs, g.inputs)
+        place = _Place(self.slot, whole, start, shape)
+        plain = place.argument(g.dtype)
+        if onednn.same_layout(plain.memory, wanted):
+            found = plain
+        else:
+            found = Argument(wanted, self.blocked, self.size)
+            self.size += aligned(wanted.size)
+            self.phase += self._copies(place, found)
+        self.known[start, shape] = found
+        return found
+
+    def _copies(self, place: _Place, target: Argument) -> list[list[Step]]:
+        dtype = self.builder.geometry.dtype
+        parts = min(threads(), max(1, math.prod(place.shape) >> 16))
+        chunks = []
+        try:
+            for start, length in pieces(place.shape[0], parts, 4 * BLOCK):
+                shape = (length, *place.shape[1:])
+                offsets = (start, *(0,) * len(place.shape[1:]))
+                memory = target.memory.part(shape, offsets)
+                from_ = place._replace(start=(place.start[0] + start, *place.start[1:]), shape=shape)
+                source = from_.argument(dtype)
+                key = ("weights", place.shape, start, length)
+                chunks.append([self.builder.copy(source, target._replace(memory=memory), key)])
+        except onednn.LibraryError:  # not at the border of a block
+            source = place.argument(dtype)
+            return [[self.builder.copy(source, target, ("weights", place.start, place.shape))]]
+        return chunks
+
+
+class ConvolutionPlan(NamedTuple):
+    """A plan, and how many bytes its reordered weights take (the last slot); 0: none are needed."""
+
+    plan: Plan
+    weights: int
+
+
+class Cut(NamedTuple):
+    """In how many parts a convolution is made."""
+
+    batch: int = 1
+    rows: int = 1
+    channels: int = 1
+
+
+def _cut(g: Geometry, channels: int) -> Cut:
+    """Parts of the batch; where those are too few, of the rows or of `channels` of the result."""
+    workers = threads()
+    parts = max(1, min(4 * workers, g.work // GRAIN))
+    if parts == 1 or workers == 1 and g.batch == 1:
+        return Cut()
+    large = math.prod(g.w_shape()) * g.dtype.itemsize > 1 << 20
+    can_split = g.groups == 1 and channels >= 2 * BLOCK
+    if large and can_split:
+        return Cut(1, 1, min(workers, -(-channels // BLOCK)))
+    if g.batch >= workers:
+        return Cut(min(g.batch, parts))
+    wanted = -(-min(parts, workers) // g.batch)
+    if g.count[0] >= 4 * wanted:
+        return Cut(g.batch, wanted)
+    if can_split:
+        return Cut(g.batch, 1, min(wanted, channels // BLOCK))
+    return Cut(g.batch)
+
+
+def _rows(g: Geometry, parts: int) -> list[tuple[int, int, int, int, tuple[int, int]]]:
+    """Parts of the first spatial dimension: result's start and length, images' ones, padding."""
+    if parts == 1:
+        return [(0, g.count[0], 0, g.size[0], g.padding[0])]
+    n, s, lo = g.size[0], g.stride[0], g.padding[0][0]
+    span = (g.kernel[0] - 1) * g.dilation[0] + 1
+    found = []
+    for start, length in pieces(g.count[0], parts):
+        first = start * s - lo
+        last = first + (length - 1) * s + span
+        above, below = max(0, -first), max(0, last - n)
+        begin, end = max(0, first), min(n, last)
+        if end <= begin:
+            return _rows(g, 1)
+        if start + length == g.count[0]:
+            end = n  # what the last window does not reach counts as oneDNN wants it
+        found.append((start, length, begin, end - begin, (above, below)))
+    return found
+
+
+X, W, Y, BIAS_SLOT, BLOCKED = 0, 1, 2, 3, 4
+
+
+def _check(g: Geometry) -> None:
+    for n, c, s, k, d, (lo, _) in zip(
+        g.size, g.count, g.stride, g.kernel, g.dilation, g.padding, strict=True
+    ):
+        if lo < 0 or (c - 1) * s + (k - 1) * d + 1 - n - lo <= -s:
+            raise onednn.Unsupported(f"{g}: oneDNN leaves out fewer places than a stride")
+
+
+def _forward(g: Geometry, bias: bool, kind: int, cut: Cut | None = None) -> ConvolutionPlan:
+    _check(g)
+    builder = _Builder(g)
+    weights = _Weights(builder, W, BLOCKED)
+    cut = cut or _cut(g, g.outputs)
+    x_whole, y_whole = (g.batch, g.inputs, *g.size), (g.batch, g.outputs, *g.count)
+    zeros = (0,) * (len(g.size) - 1)
+    chunks = []
+    for o, outputs in pieces(g.outputs, cut.channels, BLOCK):
+        w_shape = _grouped(g, outputs, g.inputs)
+        w_start = (o, *(0,) * (len(w_shape) - 1)) if g.groups == 1 else (0,) * len(w_shape)
+        for n, batch in pieces(g.batch, cut.batch):
+            for y0, rows, x0, lines, pads in _rows(g, cut.rows):
+                part = g._replace(
+                    batch=batch, outputs=outputs, size=(lines, *g.size[1:]),
+                    count=(rows, *g.count[1:]), padding=(pads, *g.padding[1:]),
+                )  # fmt: skip
+                known = weights.known.get((w_start, w_shape))
+                main = builder.once(
+                    part, lambda p=part, k=known, s=w_shape: _forward_primitive(p, s, bias, kind, k)
+                )
+                chunk = builder.chunk()
+                x_part = _Place(X, x_whole, (n, 0, x0, *zeros), (batch, g.inputs, *part.size))
+                y_part = _Place(Y, y_whole, (n, o, y0, *zeros), (batch, outputs, *part.count))
+                source = builder.read(chunk, x_part, main, SRC)
+                result, after = builder.write(y_part, main, DST)
+                w = weights.get(w_start, w_shape, main.memory(WEIGHTS))
+                arguments = {SRC: source, WEIGHTS: w, DST: result}
+                if bias:
+                    memory = onednn.contiguous((outputs,), g.dtype)
+                    arguments[BIAS] = Argument(memory, BIAS_SLOT, o * g.dtype.itemsize)
+                chunks.append([*chunk, Step(main, arguments), *after])
+    return _plan(builder, weights, chunks)
+
+
+def _plan(builder: _Builder, weights: _Weights, chunks: list[list[Step]]) -> ConvolutionPlan:
+    phases = [weights.phase, chunks] if weights.phase else [chunks]
+    return ConvolutionPlan(Plan(builder.what, phases, 5, scratch=builder.scratch), weights.size)
+
+
+def _forward_primitive(
+    g: Geometry, w_shape: Sizes, bias: bool, kind: int, weights: Argument | None
+) -> Primitive:
+    return onednn.primitive(
+        "convolution_forward",
+        str(g),
+        onednn.library().engine,
+        kind,
+        onednn.CONVOLUTION_DIRECT,
+        onednn.any_layout((g.batch, g.inputs, *g.size), g.dtype),
+        onednn.any_layout(w_shape, g.dtype) if weights is None else weights.memory,
+        onednn.contiguous((g.outputs,), g.dtype) if bias else None,
+        onednn.any_layout((g.batch, g.outputs, *g.count), g.dtype),
+        *g.arguments(),
+    )
+
+
+def _backward_data(g: Geometry, cut: Cut | None = None) -> ConvolutionPlan:
+    _check(g)
+    builder = _Builder(g)
+    weights = _Weights(builder, W, BLOCKED)
+    cut = cut or _cut(g, g.inputs)._replace(rows=1)
+    x_whole, y_whole = (g.batch, g.inputs, *g.size), (g.batch, g.outputs, *g.count)
+    zeros = (0,) * len(g.size)
+    chunks = []
+    for i, inputs in pieces(g.inputs, cut.channels, BLOCK):
+        w_shape = _grouped(g, g.outputs, inputs)
+        w_start = (0, i, *zeros) if g.groups == 1 else (0,) * len(w_shape)
+        for n, batch in pieces(g.batch, cut.batch):
+            part = g._replace(batch=batch, inputs=inputs)
+            known = weights.known.get((w_start, w_shape))
+            main = builder.once(
+                part, lambda p=part, k=known, s=w_shape: _backward_data_primitive(p, s, k)
+            )
+            chunk = builder.chunk()
+            y_part = _Place(Y, y_whole, (n, 0, *zeros), (batch, g.outputs, *g.count))
+            x_part = _Place(X, x_whole, (n, i, *zeros), (batch, inputs, *g.size))
+            source = builder.read(chunk, y_part, main, DIFF_DST)
+            result, after = builder.write(x_part, main, DIFF_SRC)
+            w = weights.get(w_start, w_shape, main.memory(WEIGHTS))
+            step = Step(main, {DIFF_DST: source, WEIGHTS: w, DIFF_SRC: result})
+            chunks.append([*chunk, step, *after])
+    return _plan(builder, weights, chunks)
+
+
+def _backward_data_primitive(g: Geometry, w_shape: Sizes, weights: Argument | None) -> Primitive:
+    return onednn.primitive(
+        "convolution_backward_data",
+        str(g),
+        onednn.library().engine,
+        onednn.CONVOLUTION_DIRECT,
+        onednn.any_layout((g.batch, g.inputs, *g.size), g.dtype),
+        onednn.any_layout(w_shape, g.dtype) if weights is None else weights.memory,
+        onednn.any_layout((g.batch, g.outputs, *g.count), g.dtype),
+        *g.arguments(),
+        _forward_primitive(g, w_shape, False, onednn.TRAINING, None).description,
+    )
+
+
+def _backward_weights(g: Geometry, by_batch: int = 0) -> ConvolutionPlan:
+    """Sums over parts of the batch, then their sum; or parts of the output channels."""
+    _check(g)
+    workers = threads()
+    w_size = math.prod(g.w_shape())
+    x_size = g.batch * g.inputs * math.prod(g.size)
+    parts = max(1, min(workers, g.work // GRAIN))
+    if parts > 1 and g.groups == 1 and g.outputs >= 2 * BLOCK:
+        if g.batch < parts or parts * w_size > x_size:
+            return _weights_by_channels(g, min(parts, g.outputs // BLOCK))
+    return _weights_by_batch(g, min(parts, g.batch))
+
+
+def _backward_weights_primitive(g: Geometry, w_shape: Sizes) -> Primitive:
+    return onednn.primitive(
+        "convolution_backward_weights",
+        str(g),
+        onednn.library().engine,
+        onednn.CONVOLUTION_DIRECT,
+        onednn.any_layout((g.batch, g.inputs, *g.size), g.dtype),
+        onednn.any_layout(w_shape, FLOAT32),
+        None,
+        onednn.any_layout((g.batch, g.outputs, *g.count), g.dtype),
+        *g.arguments(),
+        _forward_primitive(g, w_shape, False, onednn.TRAINING, None).description,
+    )
+
+
+def _weights_by_channels(g: Geometry, parts: int) -> ConvolutionPlan:
+    builder = _Builder(g)
+    x_whole, y_whole = (g.batch, g.inputs, *g.size), (g.batch, g.outputs, *g.count)
+    zeros = (0,) * len(g.size)
+    chunks, shared = [], 0
+    copies: list[list[Step]] = []
+    x_shared: Argument | None = None
+    for o, outputs in pieces(g.outputs, parts, BLOCK):
+        part = g._replace(outputs=outputs)
+        w_shape = _grouped(g, outputs, g.inputs)
+        main = builder.once(part, lambda p=part, s=w_shape: _backward_weights_primitive(p, s))
+        chunk = builder.chunk()
+        wanted = main.memory(SRC)
+        if x_shared is None or not onednn.same_layout(x_shared.memory, wanted):
+            plain = _Place(X, x_whole, (0, 0, *zeros), x_whole)
+            if onednn.same_layout(plain.argument(g.dtype).memory, wanted):
+                x_shared = plain.argument(g.dtype)
+            else:
+                x_shared = Argument(wanted, SHARED, shared)
+                shared += aligned(wanted.size)
+                copies += _image_copies(builder, plain, x_shared)
+        y_part = _Place(Y, y_whole, (0, o, *zeros), (g.batch, outputs, *g.count))
+        w_part = _Place(W, _grouped(g, g.outputs, g.inputs), (o, 0, *zeros), w_shape)
+        y = builder.read(chunk, y_part, main, DIFF_DST)
+        result, after = builder.write(w_part, main, DIFF_WEIGHTS)
+        step = Step(main, {SRC: x_shared, DIFF_DST: y, DIFF_WEIGHTS: result})
+        chunks.append([*chunk, step, *after])
+    phases = [copies, chunks] if copies else [chunks]
+    return ConvolutionPlan(Plan(builder.what, phases, 5, shared, builder.scratch), 0)
+
+
+def _image_copies(builder: _Builder, place: _Place, target: Argument) -> list[list[Step]]:
+    """Images into another layout, in parts of the batch or of the channels."""
+    g = builder.geometry
+    axis = 0 if g.batch >= threads() else 1
+    chunks = []
+    for start, length in pieces(place.shape[axis], threads(), 1 if axis == 0 else BLOCK):
+        shape = (*place.shape[:axis], length, *place.shape[axis + 1 :])
+        offsets = (*(0,) * axis, start, *(0,) * (len(place.shape) - axis - 1))
+        try:
+            memory = target.memory.part(shape, offsets)
+        except onednn.LibraryError:
+            return [[builder.copy(place.argument(g.dtype), target, ("images", 0))]]
+        source = place._replace(start=offsets, shape=shape).argument(g.dtype)
+        chunks.append([builder.copy(source, target._replace(memory=memory), ("images", start))])
+    return chunks
+
+
+def _weights_by_batch(g: Geometry, parts: int) -> ConvolutionPlan:
+    builder = _Builder(g)
+    x_whole, y_whole = (g.batch, g.inputs, *g.size), (g.batch, g.outputs, *g.count)
+    zeros = (0,) * (len(g.size) + 1)
+    w_shape = _grouped(g, g.outputs, g.inputs)
+    chunks = []
+    w_place = _Place(W, w_shape, (0,) * len(w_shape), w_shape)
+    wanted: Descriptor | None = None
+    sums: list[Argument] = []
+    shared = 0
+    for n, batch in pieces(g.batch, parts):
+        part = g._replace(batch=batch)
+        main = builder.once(part, lambda p=part: _backward_weights_primitive(p, w_shape))
+        chunk = builder.chunk()
+        x = builder.read(chunk, _Place(X, x_whole, (n, *zeros), (batch, *x_whole[1:])), main, SRC)
+        y = builder.read(
+            chunk, _Place(Y, y_whole, (n, *zeros), (batch, *y_whole[1:])), main, DIFF_DST
+        )
+        if parts == 1:
+            result, after = builder.write(w_place, main, DIFF_WEIGHTS)
+        else:
+            result, after = Argument(main.memory(DIFF_WEIGHTS), SHARED, shared), []
+            shared += aligned(result.memory.size)
+            sums.append(result)
+        step = Step(main, {SRC: x, DIFF_DST: y, DIFF_WEIGHTS: result})
+        chunks.append([*chunk, step, *after])
+    phases = [chunks]
+    if sums:
+        phases.append([_total(builder, sums, w_place)])
+    return ConvolutionPlan(Plan(builder.what, phases, 5, shared, builder.scratch), 0)
+
+
+def _total(builder: _Builder, sums: list[Argument], place: _Place) -> list[Step]:
+    """The sum of the parts' weights, in the order of the parts, brought to its place."""
+    steps: list[Step] = builder.chunk()
+    first = sums[0].memory
+    total = builder.take(first)
+    result = onednn.sum_of(first, [s.memory for s in sums], builder.what)
+    arguments = {onednn.MULTIPLE + i: s for i, s in enumerate(sums)}
+    steps.append(Step(result, {**arguments, DST: total}))
+    plain = place.argument(builder.geometry.dtype)
+    steps.append(builder.copy(total, plain, ("total",)))
+    return steps
+
+
+# ---- the namespace's functions -------------------------------------------------------------------
+
+
+def _suits(g: Geometry) -> bool:
+    return (
+        (g.dtype == FLOAT32 or g.dtype == BFLOAT16)
+        and len(g.size) <= 3
+        and g.work > SMALL
+        and onednn.unavailable() is None
+    )
+
+
+class _Kept(NamedTuple):
+    array: Any  # a weak reference to the weights
+    token: Any
+    blocked: Any
+
+
+KEPT_WEIGHTS = 256 << 20  # bytes of reordered weights that are kept
+_kept: dict[tuple[int, Any], _Kept] = {}
+
+
+def _run(
+    key: Any, build: Callable[[], ConvolutionPlan], arrays: list[Any], token: Any
+) -> bool:
+    """Run the plan of `key` with arrays x, w, y, bias; False where there is none."""
+    found = planned((*key, threads()), build)
+    if found is None:
+        return False
+    plan, size = found
+    if not size:
+        plan.run(*arrays, arrays[0])
+        return True
+    w = arrays[1]
+    if token is None:
+        plan.run(*arrays, temporary(size))
+        return True
+    name = (id(w), key)
+    kept = _kept.get(name)
+    if kept is not None and kept.token == token and kept.array() is w:
+        plan.run(*arrays, kept.blocked, first=1)
+        return True
+    blocked = aligned_bytes(size)
+    plan.run(*arrays, blocked)
+    _keep(name, w, token, blocked)
+    return True
+
+
+def _keep(name: Any, w: Any, token: Any, blocked: Any) -> None:
+    """Remember reordered weights until the array dies; the oldest go where they become too many."""
+
+    def forget(dead: Any) -> None:
+        kept = _kept.get(name)
+        if kept is not None and kept.array is dead:
+            _kept.pop(name, None)
+
+    _kept.pop(name, None)
+    total = blocked.size + sum(kept.blocked.size for kept in list(_kept.values()))
+    for old in list(_kept):
+        if total <= KEPT_WEIGHTS:
+            break
+        gone = _kept.pop(old, None)
+        total -= gone.blocked.size if gone else 0
+    if blocked.size <= KEPT_WEIGHTS:
+        _kept[name] = _Kept(weakref.ref(w, forget), token, blocked)
+
+
+def conv(
+    x: Any,
+    w: Any,
+    bias: Any,
+    stride: Sizes,
+    padding: Pairs,
+    dilation: Sizes,
+    groups: int,
+    count: Sizes,
+    token: Any = None,
+) -> Any:
+    """The cross-correlation of x with w, plus bias (or None).
+
+    `token`, where given, changes whenever the content of w does; w is then reordered once.
+
+    >>> conv(np.ones((1, 1, 3), np.float32), np.ones((1, 1, 2), np.float32), None, (1,), ((0, 0),),
+    ...      (1,), 1, (2,))
+    array([[[2., 2.]]], dtype=float32)
+    """
+    g = Geometry(
+        len(x), x.shape[1], len(w), x.shape[2:], w.shape[2:], count, stride, padding, dilation,
+        groups, x.dtype,
+    )  # fmt: skip
+    if not _suits(g):
+        return reference.conv(x, w, bias, stride, padding, dilation, groups, count)
+    x, w = np.ascontiguousarray(x), np.ascontiguousarray(w)
+    y = np.empty((g.batch, g.outputs, *count), x.dtype)
+    if g.pointwise and groups == 1 and bias is None:
+        images = x.reshape(g.batch, g.inputs, -1)
+        matmul(w.reshape(1, g.outputs, g.inputs), images, out=y.reshape(g.batch, g.outputs, -1))
+        return y
+    kind = onednn.TRAINING
+    key = ("conv", g, bias is not None)
+    vector = x if bias is None else np.ascontiguousarray(bias)
+    if _run(key, lambda: _forward(g, bias is not None, kind), [x, w, y, vector], token):
+        return y
+    return reference.conv(x, w, bias, stride, padding, dilation, groups, count)
+
+
+def conv_input(
+    y: Any,
+    w: Any,
+    stride: Sizes,
+    padding: Pairs,
+    dilation: Sizes,
+    groups: int,
+    size: Sizes,
+    token: Any = None,
+) -> Any:
+    """The transpose of `conv` in x: images of `size` from values y of conv's output shape."""
+    g = Geometry(
+        len(y), w.shape[1] * groups, len(w), tuple(size), w.shape[2:], y.shape[2:], stride, padding,
+        dilation, groups, y.dtype,
+    )  # fmt: skip
+    if not _suits(g):
+        return reference.conv_input(y, w, stride, padding, dilation, groups, size)
+    y, w = np.ascontiguousarray(y), np.ascontiguousarray(w)
+    x = np.empty((g.batch, g.inputs, *size), y.dtype)
+    if g.pointwise and groups == 1:
+        images = y.reshape(g.batch, g.outputs, -1)
+        matrix = w.reshape(1, g.outputs, g.inputs).swapaxes(1, 2)
+        matmul(matrix, images, out=x.reshape(g.batch, g.inputs, -1))
+        return x
+    if _run(("conv_input", g), lambda: _backward_data(g), [x, w, y, y], token):
+        return x
+    return reference.conv_input(y, w, stride, padding, dilation, groups, size)
+
+
+def conv_weight(
+    x: Any,
+    y: Any,
+    stride: Sizes,
+    padding: Pairs,
+    dilation: Sizes,
+    groups: int,
+    kernel: Sizes,
+) -> Any:
+    """The transpose of `conv` in w: a kernel from images x and values y of conv's output shape."""
+    g = Geometry(
+        len(x), x.shape[1], y.shape[1], x.shape[2:], tuple(kernel), y.shape[2:], stride, padding,
+        dilation, groups, x.dtype,
+    )  # fmt: skip
+    if not _suits(g):
+        return reference.conv_weight(x, y, stride, padding, dilation, groups, kernel)
+    x, y = np.ascontiguousarray(x), np.ascontiguousarray(y)
+    w = np.empty(g.w_shape(), x.dtype)
+    if _run(("conv_weight", g), lambda: _backward_weights(g), [x, w, y, y], None):
+        return w
+    return reference.conv_weight(x, y, stride, padding, dilation, groups, kernel)
