@@ -1,4 +1,4 @@
-"""Convolutions by oneDNN over parts of the batch, the rows or the channels; NumPy's where it has none.
+"""Convolutions by oneDNN over parts of the batch, rows or channels; NumPy's where it has none.
 
 Names, shapes and arguments are those of `backends/numpy/convolution.py`. Images go in and out in
 plain order. Where oneDNN prefers blocks of channels, each part is copied into them and back while
@@ -15,13 +15,31 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...core.errors import Unsupported
 from ..numpy import convolution as reference
 from . import onednn
 from .onednn import (
-    BIAS, DIFF_DST, DIFF_SRC, DIFF_WEIGHTS, DST, SRC, WEIGHTS, Descriptor, Primitive,
+    BIAS,
+    DIFF_DST,
+    DIFF_SRC,
+    DIFF_WEIGHTS,
+    DST,
+    SRC,
+    WEIGHTS,
+    Descriptor,
+    Primitive,
 )  # fmt: skip
 from .onednn_plan import (
-    SCRATCH, SHARED, Argument, Plan, Step, aligned, aligned_bytes, planned, temporary, threads,
+    SCRATCH,
+    SHARED,
+    Argument,
+    Plan,
+    Step,
+    aligned,
+    aligned_bytes,
+    planned,
+    temporary,
+    threads,
 )  # fmt: skip
 from .products import BFLOAT16, FLOAT32, matmul, pieces
 
@@ -87,6 +105,19 @@ class Geometry(NamedTuple):
         )
 
 
+GEMM = "x64:gemm"  # columns of images and a matrix product, all in plain order
+
+
+def _preferred(g: Geometry, kind: str) -> str:
+    """The implementation that is faster than oneDNN's own choice, where one was measured."""
+    if g.dtype != FLOAT32 or g.groups > 1:
+        return ""
+    few = g.batch * math.prod(g.count) < 64
+    if max(g.kernel) == 1 or (few and kind != "data") or (kind == "data" and g.inputs <= 4):
+        return GEMM
+    return ""
+
+
 class _Place(NamedTuple):
     """A part of a plain array: shape, where it begins, in which slot."""
 
@@ -133,9 +164,7 @@ class _Builder:
         mover = self.once(key, lambda: onednn.reorder(source.memory, target.memory, self.what))
         return Step(mover, {SRC: source, DST: target})
 
-    def read(
-        self, chunk: list[Step], place: _Place, primitive: Primitive, number: int
-    ) -> Argument:
+    def read(self, chunk: list[Step], place: _Place, primitive: Primitive, number: int) -> Argument:
         """The plain part in the layout that a primitive wants."""
         wanted = primitive.memory(number)
         plain = place.argument(self.geometry.dtype)
@@ -199,7 +228,9 @@ class _Weights:
                 shape = (length, *place.shape[1:])
                 offsets = (start, *(0,) * len(place.shape[1:]))
                 memory = target.memory.part(shape, offsets)
-                from_ = place._replace(start=(place.start[0] + start, *place.start[1:]), shape=shape)
+                from_ = place._replace(
+                    start=(place.start[0] + start, *place.start[1:]), shape=shape
+                )
                 source = from_.argument(dtype)
                 key = ("weights", place.shape, start, length)
                 chunks.append([self.builder.copy(source, target._replace(memory=memory), key)])
@@ -210,10 +241,14 @@ class _Weights:
 
 
 class ConvolutionPlan(NamedTuple):
-    """A plan, and how many bytes its reordered weights take (the last slot); 0: none are needed."""
+    """A plan, and how many bytes its reordered weights take (the last slot); 0: none are needed.
+
+    `pointwise`: matrix products at every place do the same without a plan.
+    """
 
     plan: Plan
     weights: int
+    pointwise: bool = False
 
 
 class Cut(NamedTuple):
@@ -228,7 +263,7 @@ def _cut(g: Geometry, channels: int) -> Cut:
     """Parts of the batch; where those are too few, of the rows or of `channels` of the result."""
     workers = threads()
     parts = max(1, min(4 * workers, g.work // GRAIN))
-    if parts == 1 or workers == 1 and g.batch == 1:
+    if parts == 1 or (workers == 1 and g.batch == 1):
         return Cut()
     large = math.prod(g.w_shape()) * g.dtype.itemsize > 1 << 20
     can_split = g.groups == 1 and channels >= 2 * BLOCK
@@ -267,16 +302,19 @@ def _rows(g: Geometry, parts: int) -> list[tuple[int, int, int, int, tuple[int, 
 X, W, Y, BIAS_SLOT, BLOCKED = 0, 1, 2, 3, 4
 
 
-def _check(g: Geometry) -> None:
+def _assert_supported(g: Geometry) -> None:
+    """Refuse what oneDNN does not have, and what is too small for it to pay."""
+    if g.work <= SMALL or len(g.size) > 3 or g.dtype not in (FLOAT32, BFLOAT16):
+        raise Unsupported(f"{g}: left to NumPy")
     for n, c, s, k, d, (lo, _) in zip(
         g.size, g.count, g.stride, g.kernel, g.dilation, g.padding, strict=True
     ):
         if lo < 0 or (c - 1) * s + (k - 1) * d + 1 - n - lo <= -s:
-            raise onednn.Unsupported(f"{g}: oneDNN leaves out fewer places than a stride")
+            raise Unsupported(f"{g}: oneDNN leaves out fewer places than a stride")
 
 
-def _forward(g: Geometry, bias: bool, kind: int, cut: Cut | None = None) -> ConvolutionPlan:
-    _check(g)
+def _forward(g: Geometry, bias: bool, cut: Cut | None = None) -> ConvolutionPlan:
+    _assert_supported(g)
     builder = _Builder(g)
     weights = _Weights(builder, W, BLOCKED)
     cut = cut or _cut(g, g.outputs)
@@ -294,7 +332,7 @@ def _forward(g: Geometry, bias: bool, kind: int, cut: Cut | None = None) -> Conv
                 )  # fmt: skip
                 known = weights.known.get((w_start, w_shape))
                 main = builder.once(
-                    part, lambda p=part, k=known, s=w_shape: _forward_primitive(p, s, bias, kind, k)
+                    part, lambda p=part, k=known, s=w_shape: _forward_primitive(p, s, bias, k)
                 )
                 chunk = builder.chunk()
                 x_part = _Place(X, x_whole, (n, 0, x0, *zeros), (batch, g.inputs, *part.size))
@@ -312,28 +350,31 @@ def _forward(g: Geometry, bias: bool, kind: int, cut: Cut | None = None) -> Conv
 
 def _plan(builder: _Builder, weights: _Weights, chunks: list[list[Step]]) -> ConvolutionPlan:
     phases = [weights.phase, chunks] if weights.phase else [chunks]
-    return ConvolutionPlan(Plan(builder.what, phases, 5, scratch=builder.scratch), weights.size)
+    plan = Plan(builder.what, phases, 5, scratch=builder.scratch)
+    g = builder.geometry
+    return ConvolutionPlan(plan, weights.size, g.pointwise and g.groups == 1)
 
 
 def _forward_primitive(
-    g: Geometry, w_shape: Sizes, bias: bool, kind: int, weights: Argument | None
+    g: Geometry, w_shape: Sizes, bias: bool, weights: Argument | None
 ) -> Primitive:
     return onednn.primitive(
         "convolution_forward",
         str(g),
         onednn.library().engine,
-        kind,
+        onednn.TRAINING,
         onednn.CONVOLUTION_DIRECT,
         onednn.any_layout((g.batch, g.inputs, *g.size), g.dtype),
         onednn.any_layout(w_shape, g.dtype) if weights is None else weights.memory,
         onednn.contiguous((g.outputs,), g.dtype) if bias else None,
         onednn.any_layout((g.batch, g.outputs, *g.count), g.dtype),
         *g.arguments(),
+        prefer=_preferred(g, "forward"),
     )
 
 
 def _backward_data(g: Geometry, cut: Cut | None = None) -> ConvolutionPlan:
-    _check(g)
+    _assert_supported(g)
     builder = _Builder(g)
     weights = _Weights(builder, W, BLOCKED)
     cut = cut or _cut(g, g.inputs)._replace(rows=1)
@@ -370,20 +411,21 @@ def _backward_data_primitive(g: Geometry, w_shape: Sizes, weights: Argument | No
         onednn.any_layout(w_shape, g.dtype) if weights is None else weights.memory,
         onednn.any_layout((g.batch, g.outputs, *g.count), g.dtype),
         *g.arguments(),
-        _forward_primitive(g, w_shape, False, onednn.TRAINING, None).description,
+        _forward_primitive(g, w_shape, False, None).description,
+        prefer=_preferred(g, "data"),
     )
 
 
-def _backward_weights(g: Geometry, by_batch: int = 0) -> ConvolutionPlan:
+def _backward_weights(g: Geometry) -> ConvolutionPlan:
     """Sums over parts of the batch, then their sum; or parts of the output channels."""
-    _check(g)
+    _assert_supported(g)
     workers = threads()
     w_size = math.prod(g.w_shape())
     x_size = g.batch * g.inputs * math.prod(g.size)
     parts = max(1, min(workers, g.work // GRAIN))
-    if parts > 1 and g.groups == 1 and g.outputs >= 2 * BLOCK:
-        if g.batch < parts or parts * w_size > x_size:
-            return _weights_by_channels(g, min(parts, g.outputs // BLOCK))
+    can_split = parts > 1 and g.groups == 1 and g.outputs >= 2 * BLOCK
+    if can_split and (g.batch < parts or parts * w_size > x_size):
+        return _weights_by_channels(g, min(parts, g.outputs // BLOCK))
     return _weights_by_batch(g, min(parts, g.batch))
 
 
@@ -398,7 +440,8 @@ def _backward_weights_primitive(g: Geometry, w_shape: Sizes) -> Primitive:
         None,
         onednn.any_layout((g.batch, g.outputs, *g.count), g.dtype),
         *g.arguments(),
-        _forward_primitive(g, w_shape, False, onednn.TRAINING, None).description,
+        _forward_primitive(g, w_shape, False, None).description,
+        prefer=_preferred(g, "weights"),
     )
 
 
@@ -457,7 +500,6 @@ def _weights_by_batch(g: Geometry, parts: int) -> ConvolutionPlan:
     w_shape = _grouped(g, g.outputs, g.inputs)
     chunks = []
     w_place = _Place(W, w_shape, (0,) * len(w_shape), w_shape)
-    wanted: Descriptor | None = None
     sums: list[Argument] = []
     shared = 0
     for n, batch in pieces(g.batch, parts):
@@ -498,15 +540,6 @@ def _total(builder: _Builder, sums: list[Argument], place: _Place) -> list[Step]
 # ---- the namespace's functions -------------------------------------------------------------------
 
 
-def _suits(g: Geometry) -> bool:
-    return (
-        (g.dtype == FLOAT32 or g.dtype == BFLOAT16)
-        and len(g.size) <= 3
-        and g.work > SMALL
-        and onednn.unavailable() is None
-    )
-
-
 class _Kept(NamedTuple):
     array: Any  # a weak reference to the weights
     token: Any
@@ -517,30 +550,24 @@ KEPT_WEIGHTS = 256 << 20  # bytes of reordered weights that are kept
 _kept: dict[tuple[int, Any], _Kept] = {}
 
 
-def _run(
-    key: Any, build: Callable[[], ConvolutionPlan], arrays: list[Any], token: Any
-) -> bool:
-    """Run the plan of `key` with arrays x, w, y, bias; False where there is none."""
-    found = planned((*key, threads()), build)
-    if found is None:
-        return False
-    plan, size = found
+def _run(found: ConvolutionPlan, key: Any, arrays: tuple[Any, ...], token: Any) -> None:
+    """Run a plan with arrays x, w, y, bias."""
+    plan, size = found.plan, found.weights
     if not size:
         plan.run(*arrays, arrays[0])
-        return True
-    w = arrays[1]
+        return
     if token is None:
         plan.run(*arrays, temporary(size))
-        return True
+        return
+    w = arrays[W]
     name = (id(w), key)
     kept = _kept.get(name)
     if kept is not None and kept.token == token and kept.array() is w:
         plan.run(*arrays, kept.blocked, first=1)
-        return True
+        return
     blocked = aligned_bytes(size)
     plan.run(*arrays, blocked)
     _keep(name, w, token, blocked)
-    return True
 
 
 def _keep(name: Any, w: Any, token: Any, blocked: Any) -> None:
@@ -581,24 +608,30 @@ def conv(
     ...      (1,), 1, (2,))
     array([[[2., 2.]]], dtype=float32)
     """
-    g = Geometry(
-        len(x), x.shape[1], len(w), x.shape[2:], w.shape[2:], count, stride, padding, dilation,
-        groups, x.dtype,
+    key = (
+        "conv", x.shape, w.shape, stride, padding, dilation, groups, count, x.dtype.char,
+        bias is None, threads(),
     )  # fmt: skip
-    if not _suits(g):
+    found = planned(
+        key,
+        lambda: _forward(
+            Geometry(
+                len(x), x.shape[1], len(w), x.shape[2:], w.shape[2:], count, stride, padding,
+                dilation, groups, x.dtype,
+            ),
+            bias is not None,
+        ),
+    )  # fmt: skip
+    if found is None:
         return reference.conv(x, w, bias, stride, padding, dilation, groups, count)
+    y = np.empty((len(x), len(w), *count), x.dtype)
+    if bias is None and found.pointwise:
+        images, matrix = x.reshape(*x.shape[:2], -1), w.reshape(1, *w.shape[:2])
+        matmul(matrix, images, out=y.reshape(*y.shape[:2], -1))
+        return y
     x, w = np.ascontiguousarray(x), np.ascontiguousarray(w)
-    y = np.empty((g.batch, g.outputs, *count), x.dtype)
-    if g.pointwise and groups == 1 and bias is None:
-        images = x.reshape(g.batch, g.inputs, -1)
-        matmul(w.reshape(1, g.outputs, g.inputs), images, out=y.reshape(g.batch, g.outputs, -1))
-        return y
-    kind = onednn.TRAINING
-    key = ("conv", g, bias is not None)
-    vector = x if bias is None else np.ascontiguousarray(bias)
-    if _run(key, lambda: _forward(g, bias is not None, kind), [x, w, y, vector], token):
-        return y
-    return reference.conv(x, w, bias, stride, padding, dilation, groups, count)
+    _run(found, key, (x, w, y, x if bias is None else np.ascontiguousarray(bias)), token)
+    return y
 
 
 def conv_input(
@@ -612,22 +645,30 @@ def conv_input(
     token: Any = None,
 ) -> Any:
     """The transpose of `conv` in x: images of `size` from values y of conv's output shape."""
-    g = Geometry(
-        len(y), w.shape[1] * groups, len(w), tuple(size), w.shape[2:], y.shape[2:], stride, padding,
-        dilation, groups, y.dtype,
+    key = (
+        "conv_input", y.shape, w.shape, stride, padding, dilation, groups, size, y.dtype.char,
+        threads(),
     )  # fmt: skip
-    if not _suits(g):
+    inputs = w.shape[1] * groups
+    found = planned(
+        key,
+        lambda: _backward_data(
+            Geometry(
+                len(y), inputs, len(w), tuple(size), w.shape[2:], y.shape[2:], stride, padding,
+                dilation, groups, y.dtype,
+            )
+        ),
+    )  # fmt: skip
+    if found is None:
         return reference.conv_input(y, w, stride, padding, dilation, groups, size)
+    x = np.empty((len(y), inputs, *size), y.dtype)
+    if found.pointwise:
+        images, matrix = y.reshape(*y.shape[:2], -1), w.reshape(1, *w.shape[:2]).swapaxes(1, 2)
+        matmul(matrix, images, out=x.reshape(*x.shape[:2], -1))
+        return x
     y, w = np.ascontiguousarray(y), np.ascontiguousarray(w)
-    x = np.empty((g.batch, g.inputs, *size), y.dtype)
-    if g.pointwise and groups == 1:
-        images = y.reshape(g.batch, g.outputs, -1)
-        matrix = w.reshape(1, g.outputs, g.inputs).swapaxes(1, 2)
-        matmul(matrix, images, out=x.reshape(g.batch, g.inputs, -1))
-        return x
-    if _run(("conv_input", g), lambda: _backward_data(g), [x, w, y, y], token):
-        return x
-    return reference.conv_input(y, w, stride, padding, dilation, groups, size)
+    _run(found, key, (x, w, y, y), token)
+    return x
 
 
 def conv_weight(
@@ -640,14 +681,22 @@ def conv_weight(
     kernel: Sizes,
 ) -> Any:
     """The transpose of `conv` in w: a kernel from images x and values y of conv's output shape."""
-    g = Geometry(
-        len(x), x.shape[1], y.shape[1], x.shape[2:], tuple(kernel), y.shape[2:], stride, padding,
-        dilation, groups, x.dtype,
+    key = (
+        "conv_weight", x.shape, y.shape, stride, padding, dilation, groups, kernel, x.dtype.char,
+        threads(),
     )  # fmt: skip
-    if not _suits(g):
+    found = planned(
+        key,
+        lambda: _backward_weights(
+            Geometry(
+                len(x), x.shape[1], y.shape[1], x.shape[2:], tuple(kernel), y.shape[2:], stride,
+                padding, dilation, groups, x.dtype,
+            )
+        ),
+    )  # fmt: skip
+    if found is None:
         return reference.conv_weight(x, y, stride, padding, dilation, groups, kernel)
+    w = np.empty((y.shape[1], x.shape[1] // groups, *kernel), x.dtype)
     x, y = np.ascontiguousarray(x), np.ascontiguousarray(y)
-    w = np.empty(g.w_shape(), x.dtype)
-    if _run(("conv_weight", g), lambda: _backward_weights(g), [x, w, y, y], None):
-        return w
-    return reference.conv_weight(x, y, stride, padding, dilation, groups, kernel)
+    _run(found, key, (x, w, y, y), None)
+    return w

@@ -312,7 +312,7 @@ class _Context:
         lib = onednn.library()
         bases = [onednn.address(array) for array in arrays]
         with onednn.single_threaded(lib):
-            for words, *_, handles, steps in self.phases[first:]:
+            for *_, handles, steps in self.phases[first:]:
                 for i in range(0, len(handles), 3):
                     memory, slot, offset = handles[i : i + 3]
                     lib.dll.dnnl_memory_set_data_handle(memory, bases[slot] + offset)

@@ -20,6 +20,7 @@ from .onednn_plan import SCRATCH, Argument, Plan, Step, aligned, planned, thread
 
 FLOAT32 = np.dtype(np.float32)
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+_DTYPES = (FLOAT32, BFLOAT16)
 
 Sizes = tuple[int, ...]
 Strides = tuple[int, ...]
@@ -50,7 +51,7 @@ class Product(NamedTuple):
 
 
 def _order(m: int, n: int, rows: int, columns: int) -> tuple[int, int] | None:
-    """Strides of a matrix as oneDNN takes them, one of them 1; dense if possible; None if neither is."""
+    """Strides of a matrix as oneDNN takes them: one of them 1, dense if possible."""
     found = []
     if n == 1 or columns == 1:
         found.append((n if m == 1 else rows, 1, n))
@@ -246,9 +247,7 @@ def _build_batch(p: Product, workers: int) -> Any:
     return builder.plan(chunks)
 
 
-def matmul(
-    a: Any, b: Any, out: Any = None, bias: Any = None, activation: str | None = None
-) -> Any:
+def matmul(a: Any, b: Any, out: Any = None, bias: Any = None, activation: str | None = None) -> Any:
     """a @ b + bias, then the activation, for arrays of two dimensions or more.
 
     Shapes: (..., m, k) @ (..., k, n) -> (..., m, n), batch dimensions broadcast; bias (n,).
@@ -259,7 +258,7 @@ def matmul(
     array([3., 3.], dtype=float32)
     """
     dtype = a.dtype
-    if dtype == b.dtype and (dtype == FLOAT32 or dtype == BFLOAT16):
+    if dtype == b.dtype and dtype in _DTYPES:
         x, y = a.shape, b.shape
         if len(x) == 2 == len(y):
             m, k = x
@@ -311,8 +310,7 @@ def _prepare(a: Any, b: Any, batch: Sizes, bias: Any, activation: str | None) ->
     dtype = a.dtype
     for copies in ((False, False), (True, False), (False, True), (True, True)):
         x, y = (
-            np.empty(v.shape, dtype) if copy else v
-            for v, copy in zip((a, b), copies, strict=True)
+            np.empty(v.shape, dtype) if copy else v for v, copy in zip((a, b), copies, strict=True)
         )
         left, right = _strides(x, rank), _strides(y, rank)
         if left is None or right is None:
