@@ -53,7 +53,8 @@ from .names import *  # isort: skip
 
 from .core.dtype import bool_ as bool, float_ as float, int_ as int  # isort: skip
 
-from . import testing  # isort: skip
+from . import testing, view  # isort: skip
+from .view import summary as summary  # isort: skip
 
 from .ops import return_types  # isort: skip
 from .version import __version__ as __version__  # isort: skip

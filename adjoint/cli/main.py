@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from .. import __version__
 from ..core.errors import AdjointError
-from . import demo, info
+from . import demo, info, view
 
 
 def parser() -> argparse.ArgumentParser:
@@ -21,6 +21,7 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     demo.add_parser(commands)
     info.add_parser(commands)
+    view.add_parser(commands)
     return top
 
 

@@ -1,0 +1,97 @@
+"""`adjoint view` and `adjoint summary`: run a program and look at what it built."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import webbrowser
+from pathlib import Path
+from typing import Any
+
+from .program import Program
+
+USUAL = ("graph", "loss", "output")
+
+
+def add_parser(commands: Any) -> None:
+    """Add the subcommands."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "view", help="run a program and show the graph that it built"
+    )
+    add = parser.add_argument
+    add("file", type=Path, metavar="FILE", help="the program; it is run")
+    add("arguments", nargs="*", metavar="ARGUMENT", help="for the program; after -- if with dashes")
+    names = ", ".join(USUAL)
+    add("--of", metavar="NAME", help=f"the variable to show (default: {names}, or the last one)")
+    add("-o", "--output", type=Path, metavar="HTML", help="the page (default: FILE's name.html)")
+    add("--live", action="store_true", help="serve the page on this machine and follow the run")
+    add("--no-open", action="store_true", help="start no browser")
+    parser.set_defaults(run=view)
+
+    parser = commands.add_parser("summary", help="run a program and print a table of its model")
+    add = parser.add_argument
+    add("file", type=Path, metavar="FILE", help="the program; it is run")
+    add("arguments", nargs="*", metavar="ARGUMENT", help="for the program")
+    add("--of", metavar="NAME", help="the variable with the model (default: model, or the last)")
+    add("--input", action="append", metavar="NAME|SHAPE", required=True,
+        help="a variable, or a shape such as 8,3,32,32 for zeros; once for each input")  # fmt: skip
+    parser.set_defaults(run=summary)
+
+
+def view(options: argparse.Namespace) -> int:
+    """Write or serve the page."""
+    from ..view import observe
+    from ..view.graphs import is_graph, snapshot_of
+
+    program = Program(options.file, options.arguments)
+    if options.live:
+        return _live(program, options)
+    with observe(keep_values=True):
+        program.run()
+    found = program.find(options.of, USUAL, is_graph, "graph or tensor")
+    snapshot = snapshot_of(found, title=options.file.stem)
+    path = snapshot.save_html(options.output or options.file.with_suffix(".html").name)
+    print(f"{path}: {len(snapshot.nodes):,} nodes")
+    _open(path.resolve().as_uri(), options)
+    return 0
+
+
+def _live(program: Program, options: argparse.Namespace) -> int:
+    from ..view.graphs import Watched
+    from ..view.live import Feed, LiveServer
+
+    feed = Feed()
+    watched = Watched(program.module.__dict__, options.of, feed, program.path.stem)
+    with LiveServer(watched, feed) as server:
+        print(f"following {options.file} at {server.url}", flush=True)
+        _open(server.url, options)
+        program.run()
+        print("the program has ended; the page stays until Ctrl-C", flush=True)
+        server.closed.wait()
+    return 0
+
+
+def _open(address: str, options: argparse.Namespace) -> None:
+    """Show it, where somebody is there to look."""
+    if not options.no_open and sys.stdout.isatty():
+        webbrowser.open(address)
+
+
+def summary(options: argparse.Namespace) -> int:
+    """Print the table."""
+    from ..nn import Module
+    from ..view import summary as summarize
+
+    program = Program(options.file, options.arguments)
+    program.run()
+    model = program.find(options.of, ("model",), lambda value: isinstance(value, Module), "Module")
+    print(summarize(model, *(_input(program, text) for text in options.input)))
+    return 0
+
+
+def _input(program: Program, text: str) -> Any:
+    """Zeros of the shape that `text` says, or else the variable."""
+    parts = text.split(",")
+    if all(part.strip().isdigit() for part in parts if part.strip()):
+        return tuple(int(part) for part in parts if part.strip())
+    return program.find(text, (), lambda value: True, "variable")

@@ -1,0 +1,73 @@
+"""Looking at graphs: drawings, the interactive page, and `summary`.
+
+Importing this costs nothing: what draws is imported when it is used.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+from ..tensor import Tensor
+
+if TYPE_CHECKING:
+    from .snapshot import Snapshot
+    from .table import Summary
+
+__all__ = ["graph", "observe", "summary"]
+
+
+def graph(input: Tensor, model: Any = None, title: str = "graph") -> Snapshot:
+    """The recorded operations that led to this tensor, to look at: `.nodes`, `.edges`, `.to_dot()`,
+    `.to_svg()` and `.save_html(path)`.
+
+    Parameters of `model` (a Module) are shown with their names. What ran inside
+    `adjoint.view.observe()` is shown with its module, source line and time.
+
+    >>> w = ad.tensor(2.0, requires_grad=True)
+    >>> (w * 3).exp().graph()
+    <Snapshot 'graph': 3 nodes, 2 edges>
+    """
+    from .graphs import snapshot_of
+
+    return snapshot_of(input, model, title)
+
+
+Tensor.graph = graph  # type: ignore[attr-defined]
+
+
+def observe(keep_values: bool = False) -> AbstractContextManager[None]:
+    """Note, for each node that ops make in the block, its module, source line and time.
+
+    Drawings made later show them. It costs some microseconds for each op. Values are shown while
+    something holds them; with `keep_values`, nodes hold their own.
+
+    >>> model = ad.nn.Sequential(ad.nn.Linear(2, 2), ad.nn.ReLU())
+    >>> with ad.view.observe():
+    ...     y = model(ad.ones(1, 2))
+    >>> [node.module for node in y.graph().nodes if node.kind == "op"]
+    ['Sequential.0', 'Sequential.1']
+    """
+    from .origins import observing
+
+    return observing(keep_values)
+
+
+def summary(model: Any, *inputs: Any, **named_inputs: Any) -> Summary:
+    """The layers of `model` with output shapes, parameters and multiply-adds, as a table to print.
+
+    The model is called once with the inputs, on a copy in evaluation mode; a tuple of ints stands
+    for zeros of that shape. Multiply-adds are those of matrix products and convolutions, counted
+    as they run. The model itself, its buffers and the random state stay as they are.
+
+    Errors: InvalidArgument where the model cannot be copied.
+
+    >>> print(ad.summary(ad.nn.Linear(3, 2), (4, 3)))
+    layer   class   output  parameters  trainable  multiply-adds
+    (model) Linear  (4, 2)           8          8             24
+    <BLANKLINE>
+    total: 8 parameters, 8 trainable, 24 multiply-adds
+    """
+    from .table import summarize
+
+    return summarize(model, inputs, named_inputs)

@@ -1,0 +1,226 @@
+"""Snapshots of recorded graphs, and following one while its program runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from ..graph.node import Item
+from ..graph.reactive import Cell, Source, State, upstream
+from ..nn.parameter import Parameter
+from ..tensor import Tensor
+from .live import Feed
+from .origins import source_line
+from .snapshot import Edge, NodeInfo, Snapshot
+from .snapshot import State as NodeState
+from .tape import dtype_name, fields_of, short, tape_snapshot
+
+__all__ = ["Watched", "is_graph", "snapshot_of"]
+
+
+def state_of(graph: Any) -> State | None:
+    """The cells' common state of a Graph; None for anything else."""
+    found = getattr(graph, "state", None)
+    return found if isinstance(found, State) else None
+
+
+def is_graph(value: Any) -> bool:
+    """Whether `snapshot_of` takes it."""
+    return isinstance(value, (Tensor, Snapshot)) or state_of(value) is not None
+
+
+def snapshot_of(value: Any, model: Any = None, title: str = "graph") -> Snapshot:
+    """The snapshot of a Graph, or of what led to a tensor."""
+    if isinstance(value, Snapshot):
+        return value
+    state = state_of(value)
+    if state is not None:
+        with state.lock:
+            return _Cells(state, model).walk(state.cells(), title)
+    if isinstance(value._data, Cell):
+        shared: State = value._data.state
+        with shared.lock:
+            return _Cells(shared, model).walk(upstream([value._data]), title)
+    return tape_snapshot(value, model, title)
+
+
+class _Cells:
+    """One walk over the cells of a graph, whose lock is held."""
+
+    def __init__(self, state: State, model: Any = None) -> None:
+        owner = state.owner()
+        self.retained = getattr(owner, "retained", {}) if owner is not None else {}
+        named = () if model is None else (*model.named_parameters(), *model.named_buffers())
+        self.names = {id(tensor): name for name, tensor in named}
+
+    def walk(self, cells: Iterable[Cell], title: str) -> Snapshot:
+        """The snapshot; cells come after their inputs."""
+        infos: list[NodeInfo] = []
+        edges: list[Edge] = []
+        place: dict[Cell, int] = {}
+        detached: dict[int, int] = {}  # node -> the boundary behind it
+        for cell in cells:
+            if isinstance(cell.op, Item):  # belongs to the cell that computes all outputs
+                place[cell] = place[cell.cells[0]]
+                output = f"{tuple(cell.shape)} {dtype_name(cell.dtype)}"
+                infos[place[cell]].attributes[f"output {cell.op.index}"] = output
+                continue
+            attributes: dict[str, str] = {}
+            sources = []
+            for position, x in enumerate(cell.inputs):
+                if not isinstance(x, Cell):
+                    attributes[f"input {position}"] = short(x)
+                    continue
+                source = place[x]
+                if position in cell.cut:
+                    if source not in detached:
+                        detached[source] = len(infos)
+                        edges.append(Edge(source, len(infos), 0))
+                        infos.append(_boundary(infos[source]))
+                    source = detached[source]
+                sources.append((source, position))
+            place[cell] = index = len(infos)
+            infos.append(self._describe(cell, attributes))
+            edges.extend(Edge(source, index, position) for source, position in sources)
+        return Snapshot(infos, edges, title)
+
+    def _describe(self, cell: Cell, attributes: dict[str, str]) -> NodeInfo:
+        op = cell.op
+        about = cell.about or {}
+        info = NodeInfo(id(cell), "input", str(about.get("name") or ""), attributes=attributes)
+        info.module = ".".join(about.get("module") or ())
+        info.source = _line(about.get("line"))
+        info.version = cell.version
+        info.state = _state(cell)
+        info.value = lambda: cell.array if isinstance(cell.array, np.ndarray) else None
+        if cell.dtype is not None:
+            info.shape, info.dtype = tuple(cell.shape), dtype_name(cell.dtype)
+        if op is not None:
+            info.op = op.name
+            attributes.update(fields_of(op))
+            info.gradient = lambda: _array(self.retained.get(cell))
+            return info
+        info.kind = "input"
+        tensor = cell.tensor if isinstance(cell, Source) else None
+        if isinstance(tensor, Parameter):
+            info.kind = "parameter"
+        elif isinstance(cell, Source) and cell.follows is not None and cell.size == 1:
+            info.kind = "constant"
+        info.op = info.kind
+        info.label = info.label or self.names.get(id(tensor), "")
+        if tensor is not None:
+            info.gradient = lambda: _array(tensor.grad)
+        return info
+
+
+def _array(tensor: Any) -> Any:
+    """What a tensor holds now, without computing it."""
+    data = getattr(tensor, "_data", None)
+    data = data.array if isinstance(data, Cell) else data
+    return data if isinstance(data, np.ndarray) else None
+
+
+def _state(cell: Cell) -> NodeState:
+    if cell.array is None and (cell.op is None or cell.seen is None):
+        return "never"
+    if cell.stale:
+        return "stale"
+    return "released" if cell.array is None else "fresh"
+
+
+def _boundary(of: NodeInfo) -> NodeInfo:
+    info = NodeInfo(-of.id, "detach", f"{of.title}, detached", "boundary", module=of.module)
+    info.shape, info.dtype, info.state, info.value = of.shape, of.dtype, of.state, of.value
+    return info
+
+
+def _line(place: Any) -> str:
+    """The user's line, noted as (file, line number) or as text."""
+    return source_line(*place) if isinstance(place, tuple) else str(place or "")
+
+
+# ---- following a program ------------------------------------------------------------------------
+
+
+class Tap:
+    """Passes what a graph's observer is told on to a feed, and to the observer before it."""
+
+    def __init__(self, feed: Feed, before: Any) -> None:
+        self.feed = feed
+        self.before = before
+
+    def ran(self, cell: Any, nanoseconds: int) -> None:
+        """A cell was computed."""
+        if not isinstance(cell.op, Item):
+            self.feed.push("ran", id(cell), nanoseconds / 1000)
+        if self.before is not None:
+            self.before.ran(cell, nanoseconds)
+
+    def reused(self, cell: Any) -> None:
+        """A stale cell turned out to be up to date."""
+        if not isinstance(cell.op, Item):
+            self.feed.push("reused", id(cell))
+        if self.before is not None:
+            self.before.reused(cell)
+
+    def cut(self, cell: Any) -> None:
+        """A recomputed value was the one before."""
+        self.feed.push("cut", id(cell))
+        if self.before is not None:
+            self.before.cut(cell)
+
+
+class Watched:
+    """The graph among a running program's variables, as the source of a live page.
+
+    It is looked for when the page asks: the variable `wanted`, or `graph`, or the last Graph.
+    """
+
+    def __init__(self, names: dict[str, Any], wanted: str | None, feed: Feed, title: str) -> None:
+        self.names = names
+        self.wanted = wanted
+        self.feed = feed
+        self.title = title
+        self._state: State | None = None
+        self._structure: tuple[int, ...] = ()
+        self._next = 0.0  # time.monotonic() at which the structure is read again
+
+    def find(self) -> State | None:
+        """The state of the graph, once there is one; from then on its events are fed."""
+        found = {name: value for name, value in list(self.names.items()) if is_graph(value)}
+        states = {
+            name: state_of(value) or getattr(value._data, "state", None)
+            for name, value in found.items()
+            if not isinstance(value, Snapshot)
+        }
+        graphs = {name: state for name, state in states.items() if isinstance(state, State)}
+        name = self.wanted or ("graph" if "graph" in graphs else next(reversed(graphs), ""))
+        state = graphs.get(name)
+        if state is not None and state is not self._state:
+            self._state = state
+            with state.lock:
+                state.observer = Tap(self.feed, state.observer)
+        return self._state
+
+    def snapshot(self) -> Snapshot:
+        """The graph as it is now; empty before there is one."""
+        state = self.find()
+        if state is None:
+            return Snapshot([], [], self.title)
+        with state.lock:
+            return _Cells(state).walk(state.cells(), self.title)
+
+    def structure(self) -> tuple[int, ...]:
+        """Which graph, its edits and its size; read seldom enough to cost the program little."""
+        began = time.monotonic()
+        if began >= self._next:
+            state = self.find()
+            if state is not None:
+                with state.lock:
+                    self._structure = (id(state), state.edits, len(state.cells()))
+            ended = time.monotonic()
+            self._next = ended + max(0.25, 20 * (ended - began))
+        return self._structure

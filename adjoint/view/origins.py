@@ -1,0 +1,159 @@
+"""What the tape of eager execution does not know: module, source line and time of each node.
+
+While `observe()` is active, every op passes through it. What it learns lives as long as the node.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import linecache
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary, ref
+
+from ..autograd import tape
+from ..core.mode import MODE, mode_with
+from ..core.op import Op
+from ..nn.hooks import register_module_forward_hook, register_module_forward_pre_hook
+from ..nn.modules.module import Module
+
+_PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
+
+
+class Origin(NamedTuple):
+    """Where a node was made."""
+
+    module: str
+    file: str
+    line: int
+    time_us: float
+    array: Callable[[], Any]  # the value, or None once it is gone
+
+
+_origins: WeakKeyDictionary[Any, Origin] = WeakKeyDictionary()  # Node -> Origin
+_roots: WeakKeyDictionary[Module, str] = WeakKeyDictionary()  # module -> its name as a root
+
+
+def origin_of(node: Any) -> Origin | None:
+    """What is known about where the node was made."""
+    return _origins.get(node)
+
+
+def parameter_names() -> dict[int, str]:
+    """`id` of each parameter and buffer of the observed modules, with its path."""
+    return {
+        id(tensor): name
+        for module, root in _roots.items()
+        for name, tensor in (*module.named_parameters(root), *module.named_buffers(root))
+    }
+
+
+@contextlib.contextmanager
+def observing(keep_values: bool) -> Iterator[None]:
+    """See `adjoint.view.observe`."""
+    stack = _ModuleStack()
+
+    def execute(op: Op, inputs: tuple[Any, ...]) -> Any:
+        begin = time.perf_counter_ns()
+        result = tape.execute(op, inputs)
+        elapsed = (time.perf_counter_ns() - begin) / 1000
+        several = type(result) is tuple
+        for y in result if several else (result,):
+            node = y._node
+            if node is None or node in _origins:
+                continue
+            file, line = _user_line()
+            array = (lambda data=y._data: data) if keep_values else ref(y._data)
+            origin = Origin(stack.path, file, line, elapsed, array)
+            _origins[node] = origin
+            if several:  # the node that computes all outputs
+                _origins.setdefault(node.parents[0], origin._replace(array=_nothing))
+        return result
+
+    before = MODE.get()
+    with (
+        register_module_forward_pre_hook(stack.enter),
+        register_module_forward_hook(stack.leave, always_call=True),
+    ):
+        MODE.set(mode_with(before, executor=execute))
+        try:
+            yield
+        finally:
+            MODE.set(mode_with(MODE.get(), executor=before.executor))
+
+
+def _nothing() -> None:
+    return None
+
+
+class _ModuleStack:
+    """The modules whose forward is running, as a path of names."""
+
+    def __init__(self) -> None:
+        self.path = ""
+        self._frames: list[_Frame] = []
+        self._names: WeakKeyDictionary[Module, dict[int, str]] = WeakKeyDictionary()
+
+    def enter(self, module: Module, args: Any) -> None:
+        """Forward begins."""
+        above = self._frames[-1] if self._frames else None
+        if above is None:
+            name = _roots.get(module) or _root_name(module)
+        else:
+            name = above.names.get(id(module)) or type(module).__name__
+        names = self._names.get(module)
+        if names is None:
+            names = {id(child): path for path, child in module.named_modules() if path}
+            self._names[module] = names
+        times = 1
+        if above is not None:
+            times = above.calls[name] = above.calls.get(name, 0) + 1
+        shown = name if times == 1 else f"{name} ({times})"
+        path = shown if above is None else f"{above.path}.{shown}"
+        self._frames.append(_Frame(id(module), path, names, {}))
+        self.path = path
+
+    def leave(self, module: Module, args: Any, output: Any) -> None:
+        """Forward ends, also by an exception."""
+        while self._frames:
+            if self._frames.pop().module == id(module):
+                break
+        self.path = self._frames[-1].path if self._frames else ""
+
+
+class _Frame(NamedTuple):
+    module: int
+    path: str
+    names: dict[int, str]  # id of each module below it -> path from here
+    calls: dict[str, int]
+
+
+def _root_name(module: Module) -> str:
+    """The class name, with a number where another root has it."""
+    taken = set(_roots.values())
+    name = base = type(module).__name__
+    number = 1
+    while name in taken:
+        number += 1
+        name = f"{base}#{number}"
+    _roots[module] = name
+    return name
+
+
+def _user_line() -> tuple[str, int]:
+    """File and line of the innermost frame that is not ours."""
+    frame: Any = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    return ("", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+
+
+def source_line(file: str, line: int) -> str:
+    """`file.py:12  y = x * w`; empty for an unknown place."""
+    if not file:
+        return ""
+    text = linecache.getline(file, line).strip()
+    return f"{os.path.basename(file)}:{line}  {text}".rstrip()
