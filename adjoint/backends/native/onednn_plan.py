@@ -32,7 +32,11 @@ _HEAD = object.__basicsize__
 
 # words of a phase; a chunk's records are those from its start to the next chunk's
 _STATUS, _FREE, _OBJECTS, _STRIDES, _HANDLES, _HANDLE_RECORDS, _STEPS, _STEP_RECORDS = range(8)
-_HEAD_SIZE, _STREAMS, _SET_HANDLE, _EXECUTE, _SET_THREADS, _GET_THREADS, _WORDS = range(8, 15)
+_HEAD_SIZE, _STREAMS, _CHUNKS, _SET_HANDLE, _EXECUTE, _SET_THREADS, _GET_THREADS, _WORDS = range(
+    8, 16
+)
+# words of a context
+_TARGETS, _PHASES, _PHASE_TABLE, _POOL_RUN, _POOL_STATE, _CONTEXT_WORDS = range(6)
 
 _LOOP = Template("""
 define i64 @word(ptr %base, i64 %index) alwaysinline {
@@ -151,35 +155,99 @@ release:
   ret void
 }
 declare i64 @llvm.cttz.i64(i64, i1)
+
+declare ptr @PyLong_AsVoidPtr(ptr)
+declare i64 @PyLong_AsLongLong(ptr)
+declare ptr @PyLong_FromLongLong(i64)
+declare ptr @PyEval_SaveThread()
+declare void @PyEval_RestoreThread(ptr)
+
+; For Python: run(context, first phase, *arrays) -> status, without the GIL. The caller holds
+; references to the arrays.
+define ptr @run(ptr %own, ptr %args, i64 %count) {
+entry:
+  %context_object = load ptr, ptr %args
+  %context = call ptr @PyLong_AsVoidPtr(ptr %context_object)
+  %first_at = getelementptr ptr, ptr %args, i64 1
+  %first_object = load ptr, ptr %first_at
+  %first = call i64 @PyLong_AsLongLong(ptr %first_object)
+  %targets = call ptr @pointer(ptr %context, i64 $TARGETS)
+  %phase_count = call i64 @word(ptr %context, i64 $PHASES)
+  %table = call ptr @pointer(ptr %context, i64 $PHASE_TABLE)
+  %pool_run = call ptr @pointer(ptr %context, i64 $POOL_RUN)
+  %pool_state = call ptr @pointer(ptr %context, i64 $POOL_STATE)
+  br label %array_head
+array_head:
+  %i = phi i64 [ 2, %entry ], [ %i_next, %array_body ]
+  %more_arrays = icmp slt i64 %i, %count
+  br i1 %more_arrays, label %array_body, label %start
+array_body:
+  %array_at = getelementptr ptr, ptr %args, i64 %i
+  %array = load ptr, ptr %array_at
+  %slot = sub i64 %i, 2
+  %target = getelementptr ptr, ptr %targets, i64 %slot
+  store ptr %array, ptr %target
+  %i_next = add i64 %i, 1
+  br label %array_head
+start:
+  %thread = call ptr @PyEval_SaveThread()
+  br label %phase_head
+phase_head:
+  %p = phi i64 [ %first, %start ], [ %p_next, %phase_done ]
+  %more_phases = icmp slt i64 %p, %phase_count
+  br i1 %more_phases, label %phase_body, label %end
+phase_body:
+  %phase = call ptr @pointer(ptr %table, i64 %p)
+  %chunk_count = call i64 @word(ptr %phase, i64 $CHUNKS)
+  %alone = icmp eq i64 %chunk_count, 1
+  br i1 %alone, label %here, label %shared
+here:
+  call void @chunks(i64 0, i64 1, ptr %phase)
+  br label %phase_done
+shared:
+  call void %pool_run(ptr %pool_state, ptr @chunks, ptr %phase, i64 %chunk_count)
+  br label %phase_done
+phase_done:
+  %p_next = add i64 %p, 1
+  %status_at = getelementptr i64, ptr %phase, i64 $STATUS
+  %status = load i64, ptr %status_at
+  %fine = icmp eq i64 %status, 0
+  br i1 %fine, label %phase_head, label %failed
+failed:
+  store i64 0, ptr %status_at
+  br label %end
+end:
+  %result = phi i64 [ 0, %phase_head ], [ %status, %failed ]
+  call void @PyEval_RestoreThread(ptr %thread)
+  %number = call ptr @PyLong_FromLongLong(i64 %result)
+  ret ptr %number
+}
 """)
 
 
 @functools.cache
-def _loop() -> tuple[int, Any] | None:
-    """The generated loop, its address and as a function; None without llvmlite."""
+def _run() -> Any:
+    """The generated `run`; None without llvmlite."""
     from . import machine_code
 
     names = {name[1:]: value for name, value in globals().items() if name[1:].isupper()}
-    text = _LOOP.substitute(names)
     try:
-        [address] = machine_code.load(text, ["chunks"])
+        [address] = machine_code.load(_LOOP.substitute(names), ["run"])
     except Unsupported:
         return None
-    kind = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
-    return address, kind(address)
+    return machine_code.builtin(address, "run", None)
+
+
+@functools.cache
+def _pool() -> Any:
+    from . import pool
+
+    return pool.default_pool()
 
 
 def threads() -> int:
     """How many threads the pool has, the caller's among them."""
-    return 1 if _loop() is None else _pool()[1]()
-
-
-@functools.cache
-def _pool() -> tuple[Callable[[int, int, int], None], Callable[[], int]]:
-    from . import cores, pool
-
-    shared = pool.Pool(cores.default_num_threads())
-    return shared.run, lambda: shared.num_threads
+    return 1 if _run() is None else _pool().num_threads
 
 
 class Argument(NamedTuple):
@@ -257,6 +325,14 @@ class _Context:
         ]
         self.streams = (ctypes.c_int64 * plan.workers)(*(s.value or 0 for s in streams))
         self.phases = [self._phase(plan, phase) for phase in plan.phases]
+        table = (ctypes.c_int64 * len(self.phases))(*(ctypes.addressof(p[0]) for p in self.phases))
+        words = (ctypes.c_int64 * _CONTEXT_WORDS)()
+        words[_TARGETS], words[_PHASE_TABLE] = map(ctypes.addressof, (self.objects, table))
+        words[_PHASES] = len(self.phases)
+        if plan.parallel:
+            words[_POOL_RUN], words[_POOL_STATE] = _pool().entry()
+        self.kept += (table, words)
+        self.address = ctypes.addressof(words)
 
     def __del__(self) -> None:
         dll = onednn.library().dll
@@ -264,7 +340,7 @@ class _Context:
             dll.dnnl_stream_destroy(ctypes.c_void_p(stream))
 
     def _phase(self, plan: Plan, chunks: Sequence[Sequence[Step]]) -> tuple[Any, ...]:
-        """The words, their address, the number of chunks; the records of handles and steps."""
+        """The words; the records of handles and steps."""
         lib = onednn.library()
         handles: list[int] = []
         steps: list[int] = []
@@ -300,19 +376,19 @@ class _Context:
         words[_OBJECTS] = ctypes.addressof(self.objects)
         words[_STRIDES] = ctypes.addressof(self.strides)
         words[_STREAMS] = ctypes.addressof(self.streams)
-        words[_HEAD_SIZE] = _HEAD
+        words[_HEAD_SIZE], words[_CHUNKS] = _HEAD, len(chunks)
         functions = [lib.dll.dnnl_memory_set_data_handle, lib.dll.dnnl_primitive_execute]
         functions += lib.threads or ()
         for word, function in zip(range(_SET_HANDLE, _WORDS), functions, strict=False):
             words[word] = ctypes.cast(function, ctypes.c_void_p).value or 0
-        return words, ctypes.addressof(words), len(chunks), handles, steps
+        return words, handles, steps
 
     def run_serially(self, arrays: Sequence[Any], first: int) -> None:
         """What the generated loop does, where nothing can be generated."""
         lib = onednn.library()
         bases = [onednn.address(array) for array in arrays]
         with onednn.single_threaded(lib):
-            for *_, handles, steps in self.phases[first:]:
+            for _, handles, steps in self.phases[first:]:
                 for i in range(0, len(handles), 3):
                     memory, slot, offset = handles[i : i + 3]
                     lib.dll.dnnl_memory_set_data_handle(memory, bases[slot] + offset)
@@ -341,6 +417,7 @@ class Plan:
         self.scratch = scratch + aligned(max((p.size for p in pads.values() if p), default=0))
         self.workers = min(max(map(len, phases)), threads() + 1, 63)
         self.work = shared + self.scratch * self.workers
+        self.parallel = self.workers > 1 and _run() is not None
         self.phases = [
             [[_placed(step, pads[id(step.primitive)], shared, scratch) for step in c] for c in p]
             for p in phases
@@ -354,25 +431,18 @@ class Plan:
         except IndexError:
             with onednn.single_threaded(onednn.library()):
                 context = _Context(self)
-        objects = context.objects
-        for i, array in enumerate(arrays):
-            objects[i] = id(array)
-        work = None
         if self.work:
             work = _work.get(self.work)
-            objects[self.slots] = objects[self.slots + 1] = id(work)
-        loop = _loop()
-        if loop is None:
-            context.run_serially((*arrays, work, work) if self.work else arrays)
+            arrays = (*arrays, work, work)
+        run = _run()
+        if run is None:
+            context.run_serially(arrays, first)
         else:
-            for words, address, count, *_ in context.phases[first:] if first else context.phases:
-                if count == 1:
-                    loop[1](0, 1, address)
-                else:
-                    _pool()[0](loop[0], address, count)
-                if words[_STATUS]:
-                    status, words[_STATUS] = words[_STATUS], 0
-                    onednn.library().check(status, self.what)
+            if self.parallel:
+                _pool().entry()  # hires workers where a fork or a change has left some missing
+            status = run(context.address, first, *arrays)
+            if status:
+                onednn.library().check(status, self.what)
         self._free.append(context)
 
 
