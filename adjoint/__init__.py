@@ -48,6 +48,8 @@ from .printing import *
 from .threads import *
 
 from . import data, io, nn, optim, utils  # isort: skip - they use all of the above
+from .autograd.recording import lazy as lazy, realize_all as realize  # isort: skip
+from .reactive import Graph as Graph  # isort: skip
 from .io import load as load, save as save  # isort: skip
 from .names import *  # isort: skip
 

@@ -8,17 +8,24 @@ like any other: it becomes stale with what it depends on, and only that is compu
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from ..core.errors import AutogradError
 from ..core.handle import Handle
 from ..core.mode import DEFAULT, MODE, mode_with
+from ..core.op import Op
+from ..core.spec import Spec
+from ..graph.editing import rewire
 from ..graph.node import Item, Leaf, Node
 from ..graph.reactive import Cell, Source, State, refresh, release, upstream
 from ..graph.recorded import concrete, specs_of
 from . import tape
 from .engine import keep, run_backward, seed
+from .recording import record_cell, source_of
 
 _PLANS = 32  # backward passes that a graph remembers
 
@@ -176,15 +183,89 @@ def gradients(
     return {wanted[node]: g for node, g in reached.items() if g is not None}
 
 
+class Derivative(Op, abstract=True):
+    """A gradient, as computed by nodes that are made anew when the graph above is edited."""
+
+    view = True
+    exact = True
+
+    def infer(self, spec: Spec) -> Spec:
+        """The same."""
+        return spec
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """The same array."""
+        return x
+
+    def gradient(self, g: Any) -> tuple[Any, ...]:
+        """As it comes."""
+        return (g,)
+
+
+class Derivation:
+    """How a call of `grad` on tensors of a graph is done again."""
+
+    __slots__ = ("__weakref__", "above", "inputs", "outputs", "results", "seeds")
+
+    def __init__(self, outputs: Sequence[Any], inputs: Sequence[Any], seeds: Sequence[Any]) -> None:
+        self.outputs = tuple(tape.wrap(y._data, y._node) for y in outputs)
+        self.inputs = tuple(inputs)
+        self.seeds = tuple(seeds)
+        self.results: list[Any] = [None] * len(inputs)  # weak references to the results' cells
+        self.above = set(upstream([y._data for y in outputs if isinstance(y._data, Cell)]))
+
+    def derive(self) -> list[Any]:
+        """Record the gradients."""
+        found = gradients(self.outputs, self.seeds, self.inputs, "grad")
+        results = []
+        for x in self.inputs:
+            cell = x._data if isinstance(x._data, Cell) else None
+            key = x._node if cell is None or isinstance(cell, Source) else cell
+            results.append(found.get(key))
+        return results
+
+    def again(self) -> None:
+        """After an edit: let the results compute from gradients recorded anew."""
+        self.above = set(upstream([y._data for y in self.outputs if isinstance(y._data, Cell)]))
+        changes = {}
+        for reference, g in zip(self.results, self.derive(), strict=True):
+            cell = None if reference is None else reference()
+            if cell is not None:
+                if g is None:
+                    g = tape.wrap(np.zeros(cell.shape, cell.dtype))
+                data = g._data if isinstance(g._data, Cell) else source_of(cell.state, g)
+                changes[cell] = (data,)
+        rewire(changes)
+
+
 def grad(outputs: Sequence[Any], inputs: Sequence[Any], seeds: Sequence[Any]) -> list[Any]:
     """What `autograd.grad` gives for tensors of a graph: tensors that refresh themselves."""
-    found = gradients(outputs, seeds, inputs, "grad")
-    results = []
-    for x in inputs:
-        cell = x._data if isinstance(x._data, Cell) else None
-        key = x._node if cell is None or isinstance(cell, Source) else cell
-        results.append(found.get(key))
+    derivation = Derivation(outputs, inputs, seeds)
+    state = next(y._data.state for y in outputs if isinstance(y._data, Cell))
+    results: list[Any] = []
+    mode = MODE.get()
+    MODE.set(mode_with(mode, grad=True))
+    try:
+        for i, g in enumerate(derivation.derive()):
+            if g is not None:
+                g = record_cell(state, Derivative(), (g,))
+                g._view = None
+                g._data.note(derivation=derivation)  # lives as long as a result does
+                derivation.results[i] = g._data.reference
+            results.append(g)
+    finally:
+        MODE.set(mode)
+    state.derived = [r for r in state.derived if r() is not None]
+    state.derived.append(weakref.ref(derivation))
     return results
+
+
+def derive_again(state: State) -> None:
+    """Record the gradients anew of whatever lies below edited cells."""
+    for reference in list(state.derived):
+        derivation = reference()
+        if derivation is not None and any(cell in derivation.above for cell in state.edited):
+            derivation.again()
 
 
 class Plan:
@@ -202,7 +283,11 @@ class Plan:
     def __init__(self, y: Any, gradient: Any) -> None:
         cell: Cell = y._data
         state = cell.state
-        found = gradients((y,), (gradient,), None, "backward")
+        state.planning = True
+        try:
+            found = gradients((y,), (gradient,), None, "backward")
+        finally:
+            state.planning = False
         self.leaves = [(key, g) for key, g in found.items() if type(key) is Leaf]
         self.gradients = {
             key: g for key, g in found.items() if isinstance(key, Cell) and key.op is not None
@@ -221,7 +306,6 @@ class Plan:
         self.repeatable = not any(
             each.extra is not None for each in (*above, *(leaf for leaf, _ in self.leaves))
         )
-        assert state is cell.state
 
 
 def plan_of(y: Any, gradient: Any) -> Plan:

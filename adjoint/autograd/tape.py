@@ -633,6 +633,8 @@ def overwrite(x: Any, y: Any, name: str) -> Any:
             if not data.flags.writeable:
                 raise AutogradError(f"{name}: the tensor's memory is read-only; clone it first")
             data[...] = concrete(y)
+            if isinstance(y._data, Cell) and y._data.state.effects is not None:
+                y._data.state.effects.append((x, y._data))
     rebase(x, y._node, name)
     return x
 

@@ -13,6 +13,8 @@ Invariants (`assert_consistent` checks them):
 from __future__ import annotations
 
 import itertools
+import os
+import sys
 import threading
 import time
 import weakref
@@ -30,26 +32,59 @@ from .node import Extra, next_order
 from .recorded import Recorded, run
 
 ndarray = np.ndarray
+_PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _LOW = frozenset(d.numpy for d in LOW_PRECISION)
+
+
+class Journal:
+    """What a batch has changed: the old values of sources, and how to take edits back."""
+
+    __slots__ = ("edits", "sources")
+
+    def __init__(self) -> None:
+        self.sources: dict[Source, tuple[Any, int, bool]] = {}
+        self.edits: list[Callable[[], None]] = []
+
+    def roll_back(self) -> None:
+        """Bring the graph back to where the batch began."""
+        for edit in reversed(self.edits):
+            edit()
+        for source, (array, version, into) in self.sources.items():
+            if into and array is not None and source.array is not None:
+                source.array[...] = array
+            else:
+                source.array = array
+            source.version = version
+            push(source)
 
 
 class State:
     """What the cells of one graph share."""
 
     __slots__ = (
-        "__weakref__", "cutoff", "edits", "lock", "namespace", "observer", "owner", "places",
-        "roots", "runs", "scope", "sources", "stamp", "undo",
+        "__weakref__", "before_read", "cutoff", "derived", "edited", "edits", "effects", "lock",
+        "members", "namespace", "observer", "owner", "places", "planning", "reads", "roots", "runs",
+        "scope", "sources", "stamp", "undo",
     )  # fmt: skip
 
     lock: Any  # held while cells are read, changed or edited
     cutoff: bool  # what new cells' `cutoff` is
     edits: int  # grows with each edit of the structure
     runs: int  # how many cells were computed, ever
-    observer: Any  # gets ran(cell, nanoseconds), reused(cell), cut(cell); None: nobody watches
+    observer: (
+        Any  # gets on_run(cell, nanoseconds), on_reuse(cell), on_cut(cell); None: nobody watches
+    )
     roots: list[weakref.ref[Cell]]  # the cells without inputs, from which all others are reached
     sources: weakref.WeakValueDictionary[int, Source]  # by id of the tensor that they follow
     stamp: Callable[[], int]  # versions of sources: never given twice
-    undo: dict[Source, tuple[Any, int, bool]] | None  # in a batch: what sources were before
+    undo: Journal | None  # in a batch: how to go back
+    edited: list[Cell]  # whose inputs were edited since `before_read` was called
+    before_read: Callable[[State], None] | None  # called before a read that follows edits
+    derived: list[weakref.ref[Any]]  # what `before_read` keeps up to date
+    reads: int  # how often values were asked for
+    effects: list[tuple[Any, Cell]] | None  # collects (tensor outside, what was written to it)
+    members: list[Cell] | None  # collects the cells that are made
+    planning: bool  # the cells that are made belong to a remembered backward pass
     owner: Any  # weak reference to the user's Graph
     scope: tuple[str, ...]  # the modules that are being called, the outermost first
     places: bool  # whether new cells remember the user's line
@@ -64,6 +99,13 @@ class State:
         self.sources = weakref.WeakValueDictionary()
         self.stamp = itertools.count(1).__next__
         self.undo = None
+        self.edited = []
+        self.before_read = None
+        self.derived = []
+        self.reads = 0
+        self.effects = None
+        self.members = None
+        self.planning = False
         self.owner = lambda: None
         self.scope = ()
         self.places = False
@@ -95,8 +137,8 @@ class Cell(Recorded):
     """A recorded value of a graph; see the module."""
 
     __slots__ = (
-        "about", "cells", "cut", "cutoff", "extra", "order", "plain", "reference", "seen", "stale",
-        "state", "tracked", "users", "version",
+        "about", "cells", "cut", "cutoff", "extra", "order", "plain", "planned", "reference",
+        "seen", "stale", "state", "tracked", "users", "version",
     )  # fmt: skip
 
     state: State
@@ -111,6 +153,7 @@ class Cell(Recorded):
     cutoff: bool  # recomputed to the same value, the version stays
     tracked: bool  # gradients may flow back through it
     cut: tuple[int, ...]  # inputs (by place in `inputs`) into which no gradient flows: detached
+    planned: bool  # belongs to a remembered backward pass
     extra: Extra | None  # hooks
     about: dict[str, Any] | None  # name, module, line: what few cells have
 
@@ -157,12 +200,30 @@ class Cell(Recorded):
         self.plain = plain and bool(self.cells) and None not in [x.dtype for x in self.cells]
         if not self.cells:
             state.add_root(self)
+        self.planned = state.planning
+        if state.members is not None:
+            state.members.append(self)
         if state.scope or state.places:
-            self.note(module=state.scope)
+            self._note_place()
+
+    def _note_place(self) -> None:
+        """Remember the modules being called, and the user's line where that is wanted."""
+        if self.state.scope:
+            self.note(module=self.state.scope)
+        if self.state.places:
+            frame = sys._getframe(1)
+            while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+                frame = frame.f_back
+            self.note(line=(frame.f_code.co_filename, frame.f_lineno))
 
     def note(self, **facts: Any) -> None:
         """Remember what few cells have."""
         self.about = {**(self.about or {}), **facts}
+
+    @property
+    def value(self) -> Any:
+        """The up-to-date array, read-only."""
+        return self.settle(None)
 
     @property
     def label(self) -> str:
@@ -189,6 +250,7 @@ class Cell(Recorded):
 
     def realize(self) -> Any:
         """The up-to-date array; computed now where it is stale or was released."""
+        self.state.reads += 1
         if self.stale or self.array is None:
             refresh((self,))
         return self.array
@@ -237,9 +299,10 @@ class Source(Cell):
     def before_change(self) -> bool:
         """The memory is about to be changed: a batch must be able to bring it back."""
         undo = self.state.undo
-        if undo is not None and self not in undo:
+        if undo is not None and self not in undo.sources:
             array = self.array
-            undo[self] = (None if array is None else array.copy(), self.version, True)
+            kept = None if array is None else array.copy()
+            undo.sources[self] = (kept, self.version, self.follows is not None)
         return False
 
     def changed(self) -> None:
@@ -254,19 +317,11 @@ class Source(Cell):
         """Take another array, of the same shape and dtype, as the value."""
         with self.state.lock:
             undo = self.state.undo
-            if undo is not None and self not in undo:
-                undo[self] = (self.array, self.version, False)
+            if undo is not None and self not in undo.sources:
+                undo.sources[self] = (self.array, self.version, False)
             self.array = array
             self.version = self.state.stamp()
             push(self)
-
-    def restore(self, array: Any, version: int, into: bool) -> None:
-        """Go back to what a batch remembered."""
-        if into and array is not None:
-            self.array[...] = array
-        else:
-            self.array = array
-        self.version = version
 
 
 for _type in (Cell, Source):
@@ -298,6 +353,9 @@ def refresh(targets: Iterable[Cell]) -> None:
         return
     state = wanted[0].state
     with state.lock:
+        if state.edited and state.before_read is not None:
+            state.before_read(state)
+        state.edited.clear()
         try:
             quiet.run(_refresh, state, wanted)
         except RuntimeError as error:
@@ -326,7 +384,7 @@ def _refresh(state: State, wanted: list[Cell]) -> None:
             if versions == cell.seen:
                 cell.stale = False
                 if observer is not None:
-                    observer.reused(cell)
+                    observer.on_reuse(cell)
                 if cell.array is not None or cell not in wanted:
                     stack.pop()
                     continue
@@ -364,13 +422,13 @@ def _refresh(state: State, wanted: list[Cell]) -> None:
         cell.array = result
         state.runs += 1
         if observer is not None:
-            observer.ran(cell, clock() - began)
+            observer.on_run(cell, clock() - began)
         if stale:
             cell.seen = versions
             cell.stale = False
             if cell.cutoff and _is_same(old, result, op):
                 if observer is not None:
-                    observer.cut(cell)
+                    observer.on_cut(cell)
             else:
                 cell.version += 1
 

@@ -21,6 +21,7 @@ from ..core import dtype as dt
 from ..core.device import as_device, device
 from ..core.errors import DTypeError, InvalidArgument, InvalidType, ShapeError
 from ..core.handle import Handle
+from ..core.mode import MODE
 from ..core.op import INPLACE, apply, public
 from .creation import assert_row_major, finish, into, sizes_from
 from .draws import (
@@ -226,7 +227,8 @@ def set_rng_state(new_state: Tensor) -> None:
 def next_draw(generator: Generator | None) -> tuple[int, int]:
     """Seed and number of a new draw from `generator`, or from the default one."""
     if generator is None:
-        return default_generator.next_draw()
+        own = getattr(MODE.get().executor, "generator", None)  # a Graph may have one
+        return (own or default_generator).next_draw()
     if not isinstance(generator, Generator):
         raise InvalidType(
             f"generator: expected an adjoint.Generator, got {type(generator).__name__}"

@@ -10,6 +10,7 @@ from ...autograd.modes import no_grad
 from ...core.device import as_device, device
 from ...core.dtype import as_dtype, bfloat16, dtype, float16, float32, float64
 from ...core.errors import InvalidArgument, InvalidType
+from ...core.mode import MODE
 from ...tensor import RemovableHandle, Tensor
 from .. import state
 from ..hooks import (
@@ -91,6 +92,15 @@ class Module:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """`forward`, with the hooks around it."""
+        executor = MODE.get().executor
+        if executor is None:
+            if self._hooks is None and not EVERYWHERE:
+                return self.forward(*args, **kwargs)
+        elif hasattr(executor, "call_module"):  # inside a Graph, which may have recorded this call
+            return executor.call_module(self, args, kwargs)
+        return self._call(args, kwargs)
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._hooks is None and not EVERYWHERE:
             return self.forward(*args, **kwargs)
         return call_with_hooks(self, args, kwargs)

@@ -1,0 +1,602 @@
+"""Graph: operations that stay, and are computed again where their inputs have changed."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from ..autograd import refreshing
+from ..autograd.modes import no_grad
+from ..autograd.recording import Recorder
+from ..core.dtype import as_dtype, get_default_dtype
+from ..core.errors import GraphError, InvalidArgument
+from ..core.handle import Handle
+from ..core.mode import MODE, Mode, mode_with
+from ..graph import editing
+from ..graph.node import Version
+from ..graph.reactive import (
+    Cell,
+    Journal,
+    Source,
+    State,
+    assert_consistent,
+    downstream,
+    push,
+    refresh,
+    upstream,
+)
+from ..nn import Module, Parameter
+from ..ops.draws import Draw
+from ..ops.memory import as_tensor
+from ..ops.random import Generator
+from ..tensor import Tensor
+from .events import Log
+from .modules import Calls
+from .nodes import cell_of, input_cell
+
+__all__ = ["Graph"]
+
+
+class GraphRecorder(Recorder):
+    """The executor inside `with graph:`."""
+
+    __slots__ = ("calls", "generator")
+
+    def __init__(self, state: State, calls: Calls, generator: Generator | None) -> None:
+        super().__init__(state)
+        self.calls = calls
+        self.generator = generator
+
+    def call_module(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a module, or reuse what an earlier call recorded."""
+        return self.calls.call(module, args, kwargs)
+
+
+class Graph:
+    """A lasting graph: change an input, and only what depends on it is computed again.
+
+    Operations on its tensors, and all operations inside `with graph:`, are recorded as nodes and
+    stay as long as something can ask for them. Reading a tensor (`item`, `numpy`, `print`, ...)
+    computes what is stale above it and nothing else; gradients are nodes too.
+
+    `seed` gives the graph random numbers of its own. With `cutoff`, a node that is recomputed to
+    the value it had, bit for bit, counts as unchanged. With `lines`, nodes remember the line of the
+    user's program that made them.
+
+    >>> graph = ad.Graph()
+    >>> w, x, b = graph.parameter(3.0), graph.input(2.0), graph.parameter(1.0)
+    >>> y = w * x + b
+    >>> y.item()
+    7.0
+    >>> x.set(10.0).item(), y.item()
+    (10.0, 31.0)
+    >>> y.backward()
+    >>> w.grad, b.grad
+    (tensor(10.), tensor(1.))
+    """
+
+    def __init__(
+        self, seed: int | None = None, *, cutoff: bool = False, lines: bool = False
+    ) -> None:
+        self._state = State()
+        self._state.cutoff = cutoff
+        self._state.places = lines
+        self._state.owner = weakref.ref(self)
+        self._state.before_read = refreshing.derive_again
+        self._named: dict[str, Any] = {}
+        self._parameters: dict[str, Any] = {}
+        self._inputs: dict[str, Any] = {}
+        self._twins: dict[Cell, Any] = {}
+        self._outside: list[Mode] = []
+        self.generator = None if seed is None else Generator().manual_seed(seed)
+        self.calls = Calls(self._state, self)
+        self.recorder = GraphRecorder(self._state, self.calls, self.generator)
+        self.plans: dict[Any, Any] = {}  # recorded backward passes, the last used last
+        self.retained: dict[Cell, Any] = {}  # gradients of the last backward(retain_graph=True)
+        self.training = True
+
+    # ---- recording -------------------------------------------------------------------------------
+
+    def __enter__(self) -> Graph:
+        mode = MODE.get()
+        self._outside.append(mode)
+        MODE.set(mode_with(mode, executor=self.recorder))
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        MODE.set(self._outside.pop())
+
+    def input(
+        self,
+        value: Any = None,
+        name: str | None = None,
+        *,
+        shape: Sequence[int] | None = None,
+        dtype: Any = None,
+        requires_grad: bool = False,
+    ) -> Tensor:
+        """An input: a tensor to be set. `value` may be its first value, or a shape (a tuple of
+        ints), in which case it must be set before it is read.
+
+        Errors: GraphError for a name that is taken.
+
+        >>> graph = ad.Graph()
+        >>> x = graph.input((2,), name="x")
+        >>> y = x.sum()
+        >>> x.set([1.0, 2.0]).shape, y.item()
+        (adjoint.Size([2]), 3.0)
+        """
+        if shape is None and isinstance(value, tuple) and all(type(n) is int for n in value):
+            value, shape = None, value
+        if value is None and shape is None:
+            raise InvalidArgument("input: give a value or a shape")
+        tensor = self._source(Tensor, value, shape, dtype, requires_grad, name, "input")
+        self._inputs[tensor._data.label] = tensor
+        return tensor
+
+    def parameter(
+        self,
+        value: Any = None,
+        name: str | None = None,
+        *,
+        shape: Sequence[int] | None = None,
+        dtype: Any = None,
+        requires_grad: bool = True,
+    ) -> Any:
+        """A parameter: a leaf that requires grad, for optimizers and `backward`.
+
+        Errors: GraphError for a name that is taken; AutogradError for integers.
+
+        >>> graph = ad.Graph()
+        >>> w = graph.parameter([1.0, 2.0], name="w")
+        >>> (w * w).sum().backward()
+        >>> w.grad
+        tensor([2., 4.])
+        """
+        if shape is None and isinstance(value, tuple) and all(type(n) is int for n in value):
+            value, shape = None, value
+        if value is None and shape is None:
+            raise InvalidArgument("parameter: give a value or a shape")
+        if value is None:
+            value = np.zeros(tuple(shape or ()), (as_dtype(dtype) or get_default_dtype()).numpy)
+        tensor = self._source(Parameter, value, None, dtype, requires_grad, name, "parameter")
+        self._parameters[tensor._data.label] = tensor
+        return tensor
+
+    def _source(
+        self,
+        kind: type,
+        value: Any,
+        shape: Sequence[int] | None,
+        dtype: Any,
+        requires_grad: bool,
+        name: str | None,
+        what: str,
+    ) -> Any:
+        if value is None:
+            array = None
+            spec = tuple(shape or ()), (as_dtype(dtype) or get_default_dtype()).numpy
+        else:
+            given = as_tensor(value, dtype=dtype)
+            array = np.array(given.detach().numpy())
+            spec = array.shape, array.dtype
+        label = name or self._free_name(what)
+        if label in self._named:
+            raise GraphError(f"{what}: the graph has a node named {label!r} already")
+        source = Source(self._state, spec[0], spec[1], array)
+        source.note(name=label)
+        tensor: Any = object.__new__(kind)
+        tensor._data = source
+        tensor._node = tensor._leaf = tensor._view = None
+        tensor._version = Version()
+        tensor._version.watch(source)
+        source.handle = weakref.ref(tensor)
+        if requires_grad:
+            tensor.requires_grad_()
+        self._named[label] = tensor
+        return tensor
+
+    def _free_name(self, what: str) -> str:
+        number = len(self._named)
+        while f"{what}{number}" in self._named:
+            number += 1
+        return f"{what}{number}"
+
+    def name(self, node: Any, name: str) -> Any:
+        """Give a node a name, by which the graph keeps it: `graph[name]`. Returns the node.
+
+        Errors: GraphError for a name that is taken, or a tensor of no graph.
+
+        >>> graph = ad.Graph()
+        >>> y = graph.name(graph.input(1.0) * 2, "y")
+        >>> graph["y"].item()
+        2.0
+        """
+        cell = self._cell(node, "name")
+        if name in self._named:
+            raise GraphError(f"name: the graph has a node named {name!r} already")
+        cell.note(name=name)
+        self._named[name] = node
+        return node
+
+    def __getitem__(self, name: str) -> Any:
+        try:
+            return self._named[name]
+        except KeyError:
+            raise GraphError(
+                f"graph: no node is named {name!r}; there are {sorted(self._named)}"
+            ) from None
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._named
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The inputs by name."""
+        return dict(self._inputs)
+
+    def named_parameters(self) -> Iterator[tuple[str, Any]]:
+        """The parameters made by `graph.parameter`, and those of tensors outside that its nodes use
+        (a Module's), with their names.
+
+        >>> graph = ad.Graph()
+        >>> w = graph.parameter(1.0, name="w")
+        >>> [name for name, _ in graph.named_parameters()]
+        ['w']
+        """
+        yield from self._parameters.items()
+        number = 0
+        for cell in self._state.cells():
+            tensor = cell.follows if isinstance(cell, Source) else None
+            if isinstance(tensor, Parameter):
+                yield (cell.about or {}).get("name") or f"outside{number}", tensor
+                number += 1
+
+    def parameters(self) -> Iterator[Any]:
+        """The parameters without their names."""
+        for _, parameter in self.named_parameters():
+            yield parameter
+
+    @property
+    def nodes(self) -> list[Any]:
+        """All nodes, inputs before what uses them."""
+        return [refreshing.tensor_of(cell) for cell in self._state.cells()]
+
+    def __len__(self) -> int:
+        return len(self._state.cells())
+
+    def __bool__(self) -> bool:
+        return True
+
+    def _cell(self, x: Any, name: str) -> Cell:
+        if isinstance(x, Handle) and not isinstance(x._data, Cell):
+            followed = self._state.sources.get(id(x))
+            if followed is not None:
+                return followed
+        cell = cell_of(x, name)
+        if cell.state is not self._state:
+            raise GraphError(f"{name}: {cell!r} belongs to another graph")
+        return cell
+
+    # ---- values ----------------------------------------------------------------------------------
+
+    def forward(self, *nodes: Any) -> Any:
+        """Bring `nodes` up to date, running only the stale part of what they need; returns them.
+
+        Errors: GraphError for an input that was never set; what the operations raise.
+
+        >>> graph = ad.Graph()
+        >>> graph.forward(graph.input(2.0) * 3)
+        tensor(6.)
+        """
+        refresh([self._cell(node, "forward") for node in nodes])
+        return nodes[0] if len(nodes) == 1 else nodes
+
+    def backward(
+        self, loss: Any, gradient: Any = None, retain_graph: bool = False, inputs: Any = None
+    ) -> None:
+        """Make sure that `loss` is up to date and add its gradients to the leaves' `.grad`.
+
+        With `retain_graph`, the gradients of computed nodes can be read from their `.grad` until
+        the next backward; otherwise the values that gradients flowed through are released, and
+        computed again when they are needed.
+
+        Errors: GraphError, AutogradError for a node that no gradient can start from.
+
+        >>> graph = ad.Graph()
+        >>> w = graph.parameter(3.0)
+        >>> graph.backward(w * w)
+        >>> w.grad
+        tensor(6.)
+        """
+        self._cell(loss, "backward")
+        targets = [inputs] if isinstance(inputs, Handle) else inputs
+        refreshing.backward(loss, gradient, retain_graph, targets)
+
+    def no_grad_scope(self, function: Callable[[], Any]) -> Any:
+        """What `function()` returns, called with gradients off.
+
+        >>> graph = ad.Graph()
+        >>> graph.no_grad_scope(lambda: ad.is_grad_enabled())
+        False
+        """
+        with no_grad():
+            return function()
+
+    @contextmanager
+    def batch(self) -> Iterator[Graph]:
+        """Several changes as one: where an error leaves the block, the graph is as it was before.
+
+        >>> graph = ad.Graph()
+        >>> x = graph.input(1.0)
+        >>> try:
+        ...     with graph.batch():
+        ...         x.set(5.0)
+        ...         raise ValueError
+        ... except ValueError:
+        ...     x.item()
+        tensor(5.)
+        1.0
+        """
+        state = self._state
+        with state.lock:
+            if state.undo is not None:
+                yield self
+                return
+            journal = state.undo = Journal()
+            try:
+                yield self
+            except BaseException:
+                state.undo = None
+                journal.roll_back()
+                raise
+            finally:
+                state.undo = None
+
+    def redraw(self) -> None:
+        """Draw the numbers of all random nodes anew; what depends on them becomes stale.
+
+        >>> graph = ad.Graph(seed=0)
+        >>> with graph:
+        ...     x = ad.rand(3)
+        >>> before = x.clone().numpy().copy()
+        >>> graph.redraw()
+        >>> bool((x.numpy() != before).all())
+        True
+        """
+        self.calls.redraw([c for c in self._state.cells() if isinstance(c.op, Draw)])
+
+    # ---- gradients and modes ---------------------------------------------------------------------
+
+    def train(self, mode: bool = True) -> Graph:
+        """Put the modules called in this graph into training mode, or out of it."""
+        self.training = mode
+        for module in self.calls.modules():
+            module.train(mode)
+        return self
+
+    def eval(self) -> Graph:
+        """Put the modules called in this graph into evaluation mode."""
+        return self.train(False)
+
+    def freeze(self, *what: Any) -> None:
+        """Store no gradients for these leaves, or for the parameters of these modules.
+
+        >>> graph = ad.Graph()
+        >>> w = graph.parameter(1.0)
+        >>> graph.freeze(w)
+        >>> graph.is_frozen(w)
+        True
+        """
+        for leaf in _leaves(what):
+            leaf.requires_grad_(False)
+
+    def unfreeze(self, *what: Any) -> None:
+        """Store gradients for them again."""
+        for leaf in _leaves(what):
+            leaf.requires_grad_(True)
+
+    def is_frozen(self, what: Any) -> bool:
+        """Whether no gradient is stored for a leaf, or any parameter of a module."""
+        return all(leaf._node is None for leaf in _leaves((what,)))
+
+    # ---- editing ---------------------------------------------------------------------------------
+
+    def replace(self, old: Any, new: Any) -> Any:
+        """Let everything that uses `old` use `new` in its place; returns `new`.
+
+        Shapes and dtypes downstream are inferred again at once.
+        Errors: GraphError for a cycle; the errors of the operations. Nothing is changed then.
+
+        >>> graph = ad.Graph()
+        >>> x = graph.input(2.0)
+        >>> h = x * 3
+        >>> y = h + 1
+        >>> _ = graph.replace(h, x * 5)
+        >>> y.item()
+        11.0
+        """
+        cell = self._cell(old, "replace")
+        other = input_cell(cell, new)
+        changes = {
+            user: tuple(other if x is cell else x for x in user.inputs)
+            for user in cell.living_users()
+        }
+        editing.rewire(changes)
+        return new
+
+    def insert_after(self, node: Any, function: Callable[[Any], Any]) -> Any:
+        """Put `function(node)` between `node` and everything that used it; returns that.
+
+        Errors: as `replace`.
+
+        >>> graph = ad.Graph()
+        >>> x = graph.input(-2.0)
+        >>> h = x * 3
+        >>> y = h + 1
+        >>> _ = graph.insert_after(h, ad.relu)
+        >>> y.item()
+        1.0
+        """
+        cell = self._cell(node, "insert_after")
+        users = cell.living_users()
+        with self:
+            new = function(node)
+        other = self._cell(new, "insert_after")
+        inside = set(upstream([other]))
+        editing.rewire(
+            {
+                user: tuple(other if x is cell else x for x in user.inputs)
+                for user in users
+                if user not in inside
+            }
+        )
+        return new
+
+    def remove(self, node: Any) -> None:
+        """Take a node that nothing uses out of the graph, and its name with it; what only it could
+        reach goes too. Reading it is an error from then on.
+
+        Errors: GraphError where other nodes use it.
+        """
+        cell = self._cell(node, "remove")
+        above = [each for each in upstream([cell]) if each is not cell]
+        editing.remove(cell)
+        label = cell.label
+        for names in (self._named, self._inputs, self._parameters):
+            names.pop(label, None)
+        if isinstance(cell, Source) and cell.follows is not None:
+            self._state.sources.pop(id(cell.follows), None)
+        self.calls.forget_cells({cell})
+        held = {x._data for x in self._named.values()}
+        for each in reversed(above):
+            if each.op is not None and each not in held and not each.living_users():
+                self.calls.forget_cells({each})
+
+    def copy(self) -> Graph:
+        """A graph of its own with the same nodes, names, values and gradients' structure.
+
+        Inputs and parameters made by this graph are copied; tensors outside (a Module's parameters)
+        are shared. `copy.twin(node)` is the copy of a node.
+
+        >>> graph = ad.Graph()
+        >>> x = graph.input(2.0, name="x")
+        >>> y = x * 3
+        >>> other = graph.copy()
+        >>> other["x"].set(10.0).item(), other.twin(y).item(), y.item()
+        (10.0, 30.0, 6.0)
+        """
+        state = self._state
+        with state.lock:
+            new = Graph(cutoff=state.cutoff, lines=state.places)
+            if self.generator is not None:
+                new.generator = new.recorder.generator = self.generator.clone_state()
+            twins = editing.copy(state.cells(), new._state)
+            for cell, twin in twins.items():
+                new._twins[cell] = new._tensor_for(cell, twin)
+            for names, theirs in (
+                (self._named, new._named),
+                (self._inputs, new._inputs),
+                (self._parameters, new._parameters),
+            ):
+                for name, tensor in names.items():
+                    theirs[name] = new._twins[tensor._data]
+        new.training = self.training
+        return new
+
+    def _tensor_for(self, cell: Cell, twin: Cell) -> Any:
+        handle = cell.handle() if isinstance(cell, Source) else None
+        if handle is None:
+            return refreshing.tensor_of(twin)
+        tensor: Any = object.__new__(type(handle))
+        tensor._data = twin
+        tensor._node = tensor._leaf = tensor._view = None
+        tensor._version = Version()
+        tensor._version.watch(twin)
+        twin.handle = weakref.ref(tensor)  # type: ignore[attr-defined]
+        if handle._node is not None:
+            tensor.requires_grad_()
+        return tensor
+
+    def twin(self, node: Any) -> Any:
+        """In a copy: the copy of a node of the graph that it was made from.
+
+        Errors: GraphError for a node that was not there when the copy was made.
+        """
+        found = self._twins.get(cell_of(node, "twin"))
+        if found is None:
+            raise GraphError(f"twin: {node._data!r} was not in the graph when it was copied")
+        return found
+
+    # ---- observation -----------------------------------------------------------------------------
+
+    def events(self) -> Log:
+        """A log of which nodes ran, for a `with` block; see `Log`."""
+        return Log(self._state)
+
+    def stats(self) -> dict[str, int]:
+        """Counts: nodes, edges, stale and released ones, bytes held, nodes ever run, recorded
+        module calls and their reuses, backward plans.
+
+        >>> graph = ad.Graph()
+        >>> y = graph.input(1.0) + 1
+        >>> graph.stats()["nodes"], graph.stats()["stale"]
+        (2, 1)
+        """
+        cells = self._state.cells()
+        held = {id(c.array): c.array for c in cells if isinstance(c.array, np.ndarray)}
+        return {
+            "nodes": len(cells),
+            "edges": sum(len(c.cells) for c in cells),
+            "inputs": sum(c.op is None for c in cells),
+            "stale": sum(c.stale for c in cells),
+            "released": sum(not c.stale and c.array is None and c.op is not None for c in cells),
+            "bytes": sum(a.nbytes for a in held.values() if a.base is None),
+            "runs": self._state.runs,
+            "edits": self._state.edits,
+            "plans": len(self.plans),
+            **self.calls.stats(),
+        }
+
+    def check_invariants(self) -> None:
+        """Check what must hold of every node; GraphError names the first that breaks it.
+
+        >>> ad.Graph().check_invariants()
+        """
+        with self._state.lock:
+            assert_consistent(self._state.cells())
+
+    def affected_by(self, node: Any) -> list[Any]:
+        """The nodes that a change of `node` makes stale, in the order they would run.
+
+        >>> graph = ad.Graph()
+        >>> x = graph.input(1.0)
+        >>> y = x + 1
+        >>> [n.node.label for n in graph.affected_by(x)]
+        ['add']
+        """
+        cell = self._cell(node, "affected_by")
+        return [refreshing.tensor_of(c) for c in downstream([cell]) if c is not cell]
+
+    def touch(self, node: Any) -> None:
+        """Say that the memory of an input was changed from outside, through NumPy for instance."""
+        cell = self._cell(node, "touch")
+        if not isinstance(cell, Source):
+            raise GraphError(f"touch: node {cell.label!r} is computed")
+        with self._state.lock:
+            cell.version = self._state.stamp()
+            push(cell)
+
+    def __repr__(self) -> str:
+        return f"<adjoint.Graph: {len(self)} nodes, {len(self._named)} named>"
+
+
+def _leaves(what: Sequence[Any]) -> list[Any]:
+    found: list[Any] = []
+    for each in what:
+        found.extend(each.parameters() if isinstance(each, Module) else [each])
+    return found

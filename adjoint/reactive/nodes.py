@@ -1,0 +1,182 @@
+"""What tensors of a graph can do beyond other tensors: be set, have their inputs edited."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..autograd.recording import record_cell, source_of
+from ..autograd.refreshing import is_of_graph
+from ..core.errors import DTypeError, GraphError, InvalidArgument, ShapeError
+from ..core.handle import Handle
+from ..core.op import Op, apply
+from ..core.spec import Spec
+from ..graph.editing import rewire
+from ..graph.reactive import Cell, Source
+from ..graph.recorded import concrete
+from ..ops.memory import as_tensor
+from ..tensor import Tensor
+
+if TYPE_CHECKING:
+    from .graph import Graph
+
+
+class DetachNode(Op, abstract=True):
+    """The value of its input; no gradient passes."""
+
+    view = True
+    exact = True
+    differentiable = False
+
+    def infer(self, spec: Spec) -> Spec:
+        """The same."""
+        return spec
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """The same array."""
+        return x
+
+
+def cell_of(x: Any, name: str) -> Cell:
+    """The cell of a graph's tensor; GraphError for any other."""
+    if not isinstance(x, Handle) or not isinstance(x._data, Cell):
+        raise GraphError(
+            f"{name}: needs a tensor of a Graph, got {type(x).__name__}; make inputs with "
+            "graph.input(...), and compute from them"
+        )
+    return x._data
+
+
+def value_for(cell: Cell, value: Any) -> Any:
+    """An array of the cell's shape and dtype that nobody else holds."""
+    if isinstance(value, Handle):
+        array = concrete(value)
+    else:
+        array = as_tensor(value)._data
+    if tuple(array.shape) != tuple(cell.shape):
+        raise ShapeError(
+            f"set: {cell.label!r} has shape {tuple(cell.shape)}, the value {tuple(array.shape)}; "
+            "reshape the value, or make another input"
+        )
+    if array.dtype != cell.dtype:
+        kinds = "biufc"
+        given, wanted = (
+            "f" if d.kind == "V" else "i" if d.kind == "u" else d.kind
+            for d in (array.dtype, cell.dtype)
+        )
+        if kinds.index(given) > kinds.index(wanted):
+            raise DTypeError(
+                f"set: {cell.label!r} holds {cell.dtype}, the value is {array.dtype}; convert it "
+                "first"
+            )
+    return np.array(array, cell.dtype)
+
+
+def set_value(self: Any, value: Any) -> Any:
+    """Assign `value`; what depends on this tensor becomes stale and is recomputed when read.
+
+    Shapes: exactly that of the tensor.
+    Errors: ShapeError, DTypeError where the value does not fit; GraphError for a computed node.
+
+    >>> x = ad.Graph().input(1.0)
+    >>> y = x * 2
+    >>> x.set(5.0).item(), y.item()
+    (5.0, 10.0)
+    """
+    cell = self._data
+    if isinstance(cell, Source):
+        cell.assign(value_for(cell, value))
+        return self
+    if isinstance(cell, Cell):
+        raise GraphError(
+            f"set: node {cell.label!r} is computed; set what it depends on, or replace the node "
+            "with graph.replace(node, other)"
+        )
+    from ..autograd.modes import no_grad
+
+    if isinstance(value, Handle) and value._data.shape != self._data.shape:
+        raise ShapeError(
+            f"set: the tensor has shape {tuple(self.shape)}, the value "
+            f"{tuple(value._data.shape)}; reshape the value"
+        )
+    with no_grad():
+        self.copy_(as_tensor(value))
+    return self
+
+
+def set_input(self: Any, index: int, other: Any) -> Any:
+    """Let this node of a graph compute from `other` in the place of its input number `index`.
+
+    Shapes and dtypes of everything that depends on it are inferred again at once.
+    Errors: GraphError for a cycle, a bad index, an input of another graph; the errors of the op.
+
+    >>> graph = ad.Graph()
+    >>> a, b = graph.input(1.0), graph.input(10.0)
+    >>> y = a + 1
+    >>> y.set_input(0, b).item()
+    11.0
+    """
+    cell = cell_of(self, "set_input")
+    inputs = cell.inputs
+    if not -len(inputs) <= index < len(inputs):
+        raise InvalidArgument(
+            f"set_input: {cell.label!r} has {len(inputs)} inputs, there is no number {index}"
+        )
+    place = index % len(inputs)
+    rewire({cell: (*inputs[:place], input_cell(cell, other), *inputs[place + 1 :])})
+    return self
+
+
+def input_cell(cell: Cell, other: Any) -> Any:
+    """`other` as an input of `cell`: a cell of its graph, or a number."""
+    if not isinstance(other, Handle):
+        return other
+    if isinstance(other._data, Cell):
+        return other._data
+    return source_of(cell.state, other)
+
+
+def detach_node(self: Any) -> Any:
+    """A node of the graph with this value, through which no gradient passes.
+
+    `detach()` does the same without a node, by marking the uses of its result.
+
+    >>> x = ad.Graph().input(1.0, requires_grad=True)
+    >>> y = (x * x.detach_node()).sum()
+    >>> y.backward()
+    >>> x.grad
+    tensor(1.)
+    """
+    cell = cell_of(self, "detach_node")
+    y = record_cell(cell.state, DetachNode(), (self,))
+    y._view = None
+    return y
+
+
+def node_of(self: Any) -> Cell | None:
+    """The node that this tensor is in its Graph; None for a tensor of no Graph.
+
+    A node has `value`, `version`, `seen` (the versions of its inputs that the value was computed
+    from), `stale`, `inputs` and `op`.
+    """
+    return self._data if isinstance(self._data, Cell) else None
+
+
+def owner_of(x: Any) -> Graph | None:
+    """The Graph of a tensor, while it lives."""
+    return cell_of(x, "graph").state.owner()  # type: ignore[no-any-return]
+
+
+def attach() -> None:
+    """Give tensors these methods."""
+    for name, method in {
+        "set": set_value, "set_input": set_input, "detach_node": detach_node
+    }.items():  # fmt: skip
+        setattr(Tensor, name, method)
+    Tensor.node = property(node_of)  # type: ignore[attr-defined]
+
+
+attach()
+
+__all__ = ["apply", "cell_of", "is_of_graph", "owner_of"]
