@@ -237,7 +237,9 @@ def _push(read: Callable[[Unpickler], Any]) -> Callable[[Unpickler], None]:
 
 
 def _skip(machine: Unpickler) -> None:
-    machine._take(8)  # a frame's length: a hint for readers of streams
+    """A frame's length, of use to readers of streams only."""
+    if machine._number("<Q", 8) > len(machine.data) - machine.position:
+        raise CheckpointError("the pickle ends early; was the file cut short?")
 
 
 _OPERATIONS: dict[int, Callable[[Unpickler], None]] = {

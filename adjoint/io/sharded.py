@@ -73,7 +73,7 @@ def _shards_of(path: str) -> dict[str, list[str]]:
     if len(raw) > MAX_INDEX:
         raise CheckpointError(f"load: {path!r} has more than {MAX_INDEX} bytes")
     try:
-        index = json.loads(raw)
+        index = json.loads(raw.decode())
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"load: {path!r} is not JSON: {error}") from None
     weight_map = index.get("weight_map") if isinstance(index, dict) else None

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from ..core.errors import AdjointError, CheckpointError, InvalidType
+from ..core.errors import CheckpointError, InvalidType
 
 __all__ = ["Source", "named", "opened"]
 
@@ -79,10 +79,17 @@ def named(source: Source) -> Iterator[None]:
     try:
         yield
     except CheckpointError as error:
-        raise CheckpointError(f"load: {source.name}: {error}") from error.__cause__
-    except (OSError, AdjointError):
+        raise CheckpointError(f"load: {source.name}: {_short(error)}") from error.__cause__
+    except OSError:
         raise
     except RecursionError:
         raise CheckpointError(f"load: {source.name} nests too deeply") from None
     except Exception as error:  # what only a file made by hand can provoke
-        raise CheckpointError(f"load: {source.name} cannot be understood: {error}") from error
+        raise CheckpointError(
+            f"load: {source.name} cannot be understood: {_short(error)}"
+        ) from error
+
+
+def _short(error: Exception) -> str:
+    text = str(error)
+    return text if len(text) <= 1000 else text[:1000] + "..."
