@@ -17,6 +17,7 @@ from math import isqrt
 from .snapshot import Snapshot
 
 MOST_ITEMS = 120  # of a group, before consecutive ones are put into parts
+WIDEST = 24  # items of a layer; more are spread over several
 SWEEPS = 6
 LONGEST = 16  # layers that an edge passes on a path of its own; the page shows longer ones
 LONGEST_OF_LEAF = 4  # only when they are asked for (a weight that every step of a loop reads)
@@ -218,7 +219,9 @@ def _arrange(
     entries, exits = list(group.entries.values()), list(group.exits.values())
     items = [*entries, *items, *exits]
     forward = _without_cycles(items, edges)
-    layer = _layers(items, forward, set(entries), set(exits))
+    ports = {*entries, *exits}
+    depth = _layers(items, forward, set(entries), set(exits))
+    layer = _spread(items, depth, ports)
     rows: list[list[int]] = [[] for _ in range(1 + max(layer.values(), default=0))]
     for item in items:
         rows[layer[item]].append(item)
@@ -227,7 +230,7 @@ def _arrange(
     for (a, b), sources in forward.items():
         here = a
         most = LONGEST_OF_LEAF if sources <= leaves else LONGEST
-        if layer[b] - layer[a] <= most:
+        if depth[b] - depth[a] <= most:
             for between in range(layer[a] + 1, layer[b]):
                 place = ways.get((a, between))
                 if place is None:
@@ -302,6 +305,23 @@ def _layers(
     last = max((layer[item] for item in items if item not in exits), default=-1)
     for item in exits:
         layer[item] = last + 1
+    return layer
+
+
+def _spread(items: list[int], depth: dict[int, int], ports: set[int]) -> dict[int, int]:
+    """The layers, those with too many items replaced by several."""
+    rows: list[list[int]] = [[] for _ in range(1 + max(depth.values(), default=0))]
+    for item in items:
+        rows[depth[item]].append(item)
+    layer: dict[int, int] = {}
+    first = 0
+    for row in rows:
+        wide = [item for item in row if item not in ports]
+        height = max(1, -(-len(wide) // WIDEST))
+        share = -(-len(wide) // height)
+        layer.update((item, first + i // share) for i, item in enumerate(wide))
+        layer.update((item, first) for item in row if item in ports)
+        first += height
     return layer
 
 

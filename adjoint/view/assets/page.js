@@ -196,7 +196,7 @@ function position(group, rows, heights, columns, columnOf, rowOf, x, dim, framed
       }
       y += heights[r] + (heights[r] ? ROW_GAP : ROW_GAP / 2) + Math.min(40, 1.5 * Math.max(0, rows[r].length - 4));
     }
-    bottom = Math.max(bottom, y - ROW_GAP);
+    bottom = Math.max(bottom, rowBottom[to - 1] ?? 0);
     left += Math.max(high - low, 0);
     gutters[c] = left + 14;
     if (c + 1 < columns.length) left += 28 + 7 * lanes[c];
@@ -415,8 +415,9 @@ function drawPlates(shown, s, ratio) {
   const wanted = shown.filter(b => b.open && b.w * s > 26 && b.h * s > 30);
   wanted.sort((a, b) => a.depth - b.depth || b.w * b.h - a.w * a.h);
   for (const b of wanted) {
-    const name = fit(groups[b.item - count].name, font, b.w * s - 8);
-    if (!name || (name.endsWith("…") && name.length < 5)) continue;
+    const full = groups[b.item - count].name, room = b.w * s - 8; // shortened: the number tells more
+    const name = [full, "…" + (/\d+$/.exec(full)?.[0] ?? "")].find(text => text.length > 1 && textWidth(text, font) <= room);
+    if (!name) continue;
     const w = textWidth(name, font) + 8, x = (b.x + b.w / 2) * s + view.x, y = b.y * s + view.y + Math.max(0, HEADER * s / 2);
     const plate = { x: x - w / 2, y: y - 8, w, h: 16 };
     if (plates.some(p => p.x < plate.x + plate.w && p.x + p.w > plate.x && p.y < plate.y + plate.h && p.y + p.h > plate.y)) continue;
@@ -488,7 +489,12 @@ function toggle(g) { // the box that was clicked stays where it is
 
 function setOpen(groupsToOpen) { open = new Set([0, ...groupsToOpen]); arrange(); fitAll(); }
 const unfoldAll = () => setOpen(groups.keys());
-const foldAll = () => setOpen([]);
+
+function foldAll() { // one box around everything would say nothing
+  const around = [];
+  for (let g = 0, inside; (inside = groups[g].layers.flat().filter(item => item >= 0)).length === 1 && isGroup(inside[0]);) around.push(g = inside[0] - count);
+  setOpen(around);
+}
 
 function show(item) { // unfold what is around it, select it, and bring it into view
   let changed = false;
