@@ -1,0 +1,574 @@
+"""A kernel and a layout as LLVM IR: explicit vector code.
+
+The module has two functions. `kernel(begin, end, words)` runs chunks begin to end; threads may run
+different ranges at once. `launch(words)` runs all chunks; there the pointers of the operands are replaced
+by the addresses of the NumPy array objects, whose data pointers it reads itself, which is cheaper
+than asking for them in Python.
+
+`words` are 64 bits each, in the order of `word_names`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from . import elementwise, ir
+from .emit import LLVM_TYPES, Body, Module, Reg, type_name
+from .ir import Kernel, Value
+from .reduce import Accumulator
+from .schedule import Layout
+from .target import Target
+
+__all__ = ["cost", "in_place", "lower", "word_names"]
+
+DATA_OFFSET = object.__basicsize__  # of a NumPy array object's data pointer: the first field
+FOLD = 16  # vectors that are summed plainly into each accumulator
+
+COSTS = {
+    **dict.fromkeys(ir.MATHS, 25),
+    **dict.fromkeys(("pow", "atan2", "mod", "fmod", "floor_div"), 60),
+    **dict.fromkeys(("div", "sqrt", "rsqrt", "reciprocal"), 8),
+}
+
+
+def cost(kernel: Kernel) -> float:
+    """The work per element, in additions."""
+    return 1.0 + sum(COSTS.get(v.op, 1) for v in kernel.live() if v.inputs) / 8
+
+
+def in_place(kernel: Kernel) -> set[int]:
+    """The outputs that may be an input's memory: written when nothing of that element is read later."""
+    analysis = Analysis(kernel)
+    if analysis.spills:
+        return set()
+    last = len(analysis.stages) - 1
+    return {k for k in analysis.stages[last][1] if analysis.full_output(k)}
+
+
+def word_names(kernel: Kernel, layout: Layout) -> list[str]:
+    """What the words are, in order."""
+    operands = range(len(kernel.inputs) + len(kernel.outputs))
+    loops = [*(f"o{k}" for k in range(layout.outer)), *(f"i{k}" for k in range(layout.inner)), "v"]
+    return [
+        "chunks", "rows", "length", "parts2", "length2", "units", "group", *loops,
+        *(f"s{k}.{name}" for k in operands for name in loops),
+        *(f"s{k}.p" for k in operands if layout.split and k >= len(kernel.inputs)),
+        *(f"z{v.number}" for v in kernel.values if v.op == "size"),
+        *(f"p{k}" for k in operands),
+        *(f"c{k}" for k in range(len(kernel.scalars))),
+    ]  # fmt: skip
+
+
+def lower(kernel: Kernel, layout: Layout, target: Target, symbol: str) -> str:
+    """The text of the module: functions `symbol` and `symbol`.launch."""
+    return _Lowering(kernel, layout, target).text(symbol)
+
+
+class Analysis:
+    """What a kernel's loops are: which values and outputs belong to which."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.live = kernel.live()
+        self.full = {v.number: self._is_full(v) for v in self.live}
+        self.depth: dict[int, int] = {}  # how many loops must be over before a value is known
+        for v in self.live:
+            below = max((self.depth[x.number] for x in v.inputs), default=0)
+            self.depth[v.number] = below + (v.op in ir.REDUCTIONS)
+        self.stages = self._stages()
+        self.spills = self._spills()
+
+    def _is_full(self, v: Value) -> bool:
+        reduced = self.kernel.reduced
+        return not reduced or any(a in reduced for a in v.axes)
+
+    def full_output(self, k: int) -> bool:
+        """Whether an output is written over the whole space."""
+        return not self.kernel.reduced or len(self.kernel.outputs[k].axes) == self.kernel.rank
+
+    def _stages(self) -> list[tuple[list[Value], list[int]]]:
+        """What each loop over the reduced axes computes: reductions, and outputs (by number)."""
+        count = max((self.depth[v.number] for v in self.live if v.op in ir.REDUCTIONS), default=0)
+        stages: list[tuple[list[Value], list[int]]] = [([], []) for _ in range(count + 1)]
+        for v in self.live:
+            if v.op in ir.REDUCTIONS:
+                stages[self.depth[v.number] - 1][0].append(v)
+        for k, output in enumerate(self.kernel.outputs):
+            if self.full_output(k):
+                stages[self.depth[output.value.number]][1].append(k)
+        return stages if stages[-1][1] else stages[:-1]
+
+    def _spills(self) -> dict[int, tuple[int, int]]:
+        """Costly values kept for a later loop where an output will be: {value: (loop, output)}."""
+        spills: dict[int, tuple[int, int]] = {}
+        last = len(self.stages) - 1
+        room = list(self.stages[last][1])
+        for stage in range(last):
+            later = {v.number for s in range(stage + 1, last + 1) for v in self.needed(s, {})}
+            for v in self.needed(stage, {}):
+                fits = [k for k in room if self.kernel.outputs[k].dtype == v.dtype]
+                costly = COSTS.get(v.op, 0) >= 8
+                if costly and fits and v.number in later and v.number not in spills:
+                    spills[v.number] = (stage, fits[0])
+                    room.remove(fits[0])
+        return spills
+
+    def needed(self, stage: int, spills: dict[int, tuple[int, int]]) -> list[Value]:
+        """The full values that a loop computes or loads, in order."""
+        reductions, outputs = self.stages[stage]
+        wanted = {r.inputs[0].number for r in reductions}
+        wanted |= {self.kernel.outputs[k].value.number for k in outputs}
+        wanted |= {n for n, (s, _) in spills.items() if s == stage}
+        for v in reversed(self.live):
+            loaded = v.number in spills and spills[v.number][0] < stage
+            if v.number in wanted and v.op not in ir.REDUCTIONS and not loaded:
+                wanted.update(x.number for x in v.inputs if self.full[x.number])
+        return [v for v in self.live if v.number in wanted and self.full[v.number]]
+
+
+class _Lowering(Analysis):
+    def __init__(self, kernel: Kernel, layout: Layout, target: Target) -> None:
+        super().__init__(kernel)
+        self.layout = layout
+        self.names = word_names(kernel, layout)
+        self.module = Module(scalef=target.has("avx512f") and target.vector_bytes == 64)
+        self.lanes = target.vector_bytes // self._itemsize()
+        self.dtypes = [v.attr[1] for v in kernel.inputs] + [o.dtype for o in kernel.outputs]
+        self.steady = self._steady()
+        self.spills = {n: s for n, s in self.spills.items() if n not in self.steady}
+
+    def _itemsize(self) -> int:
+        """Of the dtype that fills a vector register: the narrowest float, or the widest integer."""
+        floats = [ir.ITEMSIZE[v.dtype] for v in self.live if v.dtype in ir.FLOATS]
+        others = [ir.ITEMSIZE[v.dtype] for v in self.live]
+        return min(floats) if floats else max(others, default=8)
+
+    def _copies(self, stage: int) -> int:
+        """How many vectors a turn of a loop handles."""
+        work = sum(1 + COSTS.get(v.op, 1) for v in self.needed(stage, self.spills))
+        if self.stages[stage][0]:
+            return 4 if work <= 40 else 2
+        return 4 if work <= 12 else 2 if work <= 80 else 1
+
+    def _steady(self) -> set[int]:
+        """Full values that are the same along the vector loop: computed before it."""
+        steady: set[int] = set()
+        if self.layout.columns:
+            return steady
+        for v in self.live:
+            if not self.full[v.number] or v.op in ir.REDUCTIONS or v.op == "const":
+                continue
+            if v.op == "input":
+                if self.layout.classes[v.attr[0]] == "b":
+                    steady.add(v.number)
+            elif v.op == "index":
+                if self.layout.index[v.attr[0]] != "v":
+                    steady.add(v.number)
+            elif all(x.number in steady or not self.full[x.number] for x in v.inputs):
+                steady.add(v.number)
+        return steady
+
+    # The functions -------------------------------------------------------------------------------
+
+    def text(self, symbol: str) -> str:
+        b = self.b = Body(self.module)
+        words = Reg(b, "ptr", 0, "%words")
+        self.words = {}
+        for k, name in enumerate(self.names):
+            pointer = name[0] == "p" and name[1:].isdigit()
+            elem = "ptr" if pointer else "i64"
+            address = b.at(words, k, "i64")
+            self.words[name] = b.emit(elem, 0, f"load {elem}, ptr {address.ref}, align 8")
+        self._units()
+        header = f"void @{symbol}(i64 %begin, i64 %end, ptr noalias readonly %words)"
+        self.module.functions[symbol] = b.function(header)
+        self.module.functions["launch"] = self._launch(symbol)
+        return str(self.module)
+
+    def _launch(self, symbol: str) -> str:
+        b = Body(self.module)
+        words = Reg(b, "ptr", 0, "%words")
+        n = len(self.names)
+        local = Reg(b, "ptr", 0, b.name())
+        b.allocas.append(f"{local.ref} = alloca [{n} x i64], align 8")
+        for k, name in enumerate(self.names):
+            at = b.at(words, k, "i64")
+            x = b.emit("i64", 0, f"load i64, ptr {at.ref}, align 8")
+            if name[0] == "p" and name[1:].isdigit():
+                source = b.emit("ptr", 0, f"inttoptr i64 {x.ref} to ptr")
+                field = b.at(source, DATA_OFFSET)
+                x = b.emit("i64", 0, f"load i64, ptr {field.ref}, align 8")
+            b.line(f"store i64 {x.ref}, ptr {b.at(local, k, 'i64').ref}, align 8")
+        chunks = b.emit("i64", 0, f"load i64, ptr {words.ref}, align 8")
+        b.line(f"call void @{symbol}(i64 0, i64 {chunks.ref}, ptr {local.ref})")
+        return b.function(f"void @{symbol}.launch(ptr %words)")
+
+    def _units(self) -> None:
+        """The loop over units: a position of the outer loops (an odometer) and a part each."""
+        b, words, outer = self.b, self.words, self.layout.outer
+        group, rows = words["group"], words["rows"]
+        first = Reg(b, "i64", 0, "%begin") * group
+        last = b.intrinsic("smin", Reg(b, "i64", 0, "%end") * group, words["units"])
+        with b.when(first < last):
+            part = b.alloca("i64", 0, b.binary("udiv", first, rows))
+            rest = b.binary("urem", first, rows)
+            digits = [b.alloca("i64") for _ in range(outer)]
+            for k in reversed(range(outer)):
+                size = words[f"o{k}"]
+                if k:
+                    b.put(digits[k], b.binary("urem", rest, size))
+                    rest = b.binary("udiv", rest, size)
+                else:
+                    b.put(digits[k], rest)
+            with b.loop(first, last):
+                self.digits = [b.get(d) for d in digits]
+                pointers = [self._outer_pointer(k) for k in range(len(self.dtypes))]
+                self._unit(pointers, b.get(part))
+                self._advance(digits, part)
+
+    def _advance(self, digits: list[Reg], part: Reg) -> None:
+        b = self.b
+        end = b.label()
+        for k in reversed(range(len(digits))):
+            more = b.get(digits[k]) + 1
+            b.put(digits[k], more)
+            carry = b.label()
+            b.branch(more < self.words[f"o{k}"], end, carry)
+            b.start(carry)
+            b.put(digits[k], 0)
+        b.put(part, b.get(part) + 1)
+        b.start(end)
+
+    def _outer_pointer(self, k: int) -> Reg:
+        p = self.words[f"p{k}"]
+        for o, digit in enumerate(self.digits):
+            p = self.b.at(p, digit * self.words[f"s{k}.o{o}"])
+        return p
+
+    def _unit(self, pointers: list[Reg], part: Reg) -> None:
+        b, words, layout = self.b, self.words, self.layout
+        which = part
+        if layout.columns and layout.split:
+            which = b.binary("urem", part, words["parts2"])
+            part = b.binary("udiv", part, words["parts2"])
+        low = part * words["length"]
+        split_loop = "i0" if layout.inner and not layout.columns else "v"
+        high = b.intrinsic("smin", low + words["length"], words[split_loop])
+        self.range = {split_loop: (low, high)}
+        if layout.split:
+            for k in range(len(self.kernel.inputs), len(pointers)):
+                pointers[k] = b.at(pointers[k], which * words[f"s{k}.p"])
+            if layout.columns:
+                low2 = which * words["length2"]
+                high2 = b.intrinsic("smin", low2 + words["length2"], words["i0"])
+                self.range["i0"] = (low2, high2)
+        if layout.columns:
+            self._columns(pointers)
+        else:
+            self._rows(pointers)
+
+    def _limits(self, loop: str) -> tuple[Reg, Reg]:
+        return self.range.get(loop) or (self.b.const("i64", 0), self.words[loop])
+
+    # Rows: reducing along the vector axis, or not at all -----------------------------------------
+
+    def _rows(self, pointers: list[Reg]) -> None:
+        b = self.b
+        known: dict[int, Reg] = {}
+        for stage, (reductions, _) in enumerate(self.stages):
+            self._per_row(known, pointers, stage)
+            copies = self._copies(stage)
+            sums = self._accumulators(reductions, copies, columns=False)
+            count = b.alloca("i64", 0, 0) if self.layout.inner else None
+            with _nest(self, pointers, self.layout.inner) as (inside, where):
+                self._vector_loop(stage, inside, {**known}, where, sums, copies, count)
+            for v, accumulator in zip(reductions, sums, strict=True):
+                (known[v.number],) = accumulator.finish()
+        self._per_row(known, pointers, len(self.stages))
+        for k, output in enumerate(self.kernel.outputs):
+            if not self.full_output(k):
+                x = b.lane(self._value(output.value, known), 0)
+                x = elementwise.to_memory(b, x, output.dtype)
+                p = pointers[len(self.kernel.inputs) + k]
+                b.line(f"store {x.type} {x.ref}, ptr {p.ref}, align 1")
+
+    def _per_row(self, known: dict[int, Reg], pointers: list[Reg], stage: int) -> None:
+        """Computes the values of the kept axes alone that are known after so many loops."""
+        for v in self.live:
+            if self.full[v.number] or v.op in ir.REDUCTIONS or v.number in known:
+                continue
+            if self.depth[v.number] <= stage:
+                known[v.number] = self._emit(v, known, pointers, {}, None, None)
+
+    def _accumulators(
+        self, reductions: Sequence[Value], copies: int, columns: bool
+    ) -> list[Accumulator]:
+        made = [Accumulator(self.b, v.op, v.dtype, self.lanes, copies, columns) for v in reductions]
+        for accumulator in made:
+            accumulator.reset()
+        return made
+
+    def _vector_loop(
+        self, stage: int, pointers: list[Reg], known: dict[int, Reg], where: dict[str, Reg],
+        sums: list[Accumulator], copies: int, count: Reg | None,
+    ) -> None:  # fmt: skip
+        b, lanes = self.b, self.lanes
+        low, high = self._limits("v")
+        step = lanes * copies
+        for v in self.needed(stage, self.spills):
+            if v.number in self.steady:
+                known[v.number] = self._emit(v, known, pointers, where, None, None)
+        whole = low + ((high - low) & -step)
+
+        def body(i: Reg, number: int, mask: Reg | None) -> None:
+            for copy in range(number):
+                at = i + copy * lanes if copy else i
+                env = self._instance(stage, known, pointers, where, at, mask)
+                for v, accumulator in zip(self.stages[stage][0], sums, strict=True):
+                    accumulator.step(copy, self._value(v.inputs[0], env), mask)
+
+        def fold() -> None:
+            for accumulator in sums:
+                if accumulator.blocks:
+                    accumulator.fold()
+
+        if any(accumulator.blocks for accumulator in sums):
+            with b.loop(low, whole, step * FOLD) as start:
+                stop = b.intrinsic("smin", start + step * FOLD, whole)
+                with b.loop(start, stop, step) as i:
+                    body(i, copies, None)
+                if count is None:
+                    with b.when(stop < whole):
+                        fold()
+                else:
+                    self._fold_after(count, stop - start, step * FOLD, fold)
+        else:
+            with b.loop(low, whole, step) as i:
+                body(i, copies, None)
+        with b.loop(whole, high, lanes) as i:
+            body(i, 1, self._mask(high - i))
+        if count is not None:
+            self._fold_after(count, b.const("i64", step), step * FOLD, fold)
+
+    def _fold_after(self, count: Reg, more: Reg, limit: int, fold: Callable[[], None]) -> None:
+        b = self.b
+        b.put(count, b.get(count) + more)
+        with b.when(b.get(count) >= limit):
+            fold()
+            b.put(count, 0)
+
+    def _mask(self, rest: Reg) -> Reg:
+        """The first `rest` lanes."""
+        b = self.b
+        few = b.convert("trunc", b.intrinsic("smin", rest, self.lanes), "i32")
+        return b.iota("i32", self.lanes) < b.splat(few, self.lanes)
+
+    # Columns: reducing along other axes than the vector one --------------------------------------
+
+    def _columns(self, pointers: list[Reg]) -> None:
+        b, lanes = self.b, self.lanes
+        copies = min(self._copies(stage) for stage in range(len(self.stages)))
+        low, high = self._limits("v")
+        step = lanes * copies
+        whole = low + ((high - low) & -step)
+        with b.loop(low, whole, step) as i:
+            self._column_block(pointers, i, copies, None)
+        with b.loop(whole, high, lanes) as i:
+            self._column_block(pointers, i, 1, self._mask(high - i))
+
+    def _column_block(self, pointers: list[Reg], i: Reg, copies: int, mask: Reg | None) -> None:
+        b = self.b
+        at = [i + copy * self.lanes if copy else i for copy in range(copies)]
+        known: list[dict[int, Reg]] = [{} for _ in range(copies)]
+        for stage, (reductions, _) in enumerate(self.stages):
+            self._per_column(known, pointers, stage, at, mask)
+            sums = self._accumulators(reductions, copies, columns=True)
+            folding = [accumulator for accumulator in sums if accumulator.blocks]
+            count = b.alloca("i64", 0, 0)
+            with _nest(self, pointers, self.layout.inner) as (inside, where):
+                for copy in range(copies):
+                    env = self._instance(stage, known[copy], inside, where, at[copy], mask)
+                    for v, accumulator in zip(reductions, sums, strict=True):
+                        accumulator.step(copy, self._value(v.inputs[0], env), None)
+                if folding:
+
+                    def fold(folding: list[Accumulator] = folding) -> None:
+                        for accumulator in folding:
+                            accumulator.fold()
+
+                    self._fold_after(count, b.const("i64", 1), 4 * FOLD, fold)
+            for v, accumulator in zip(reductions, sums, strict=True):
+                for env, result in zip(known, accumulator.finish(), strict=True):
+                    env[v.number] = result
+        self._per_column(known, pointers, len(self.stages), at, mask)
+        for k, output in enumerate(self.kernel.outputs):
+            if not self.full_output(k):
+                for env, j in zip(known, at, strict=True):
+                    x = self._value(output.value, env)
+                    self._store(len(self.kernel.inputs) + k, pointers, x, j, mask)
+
+    def _per_column(
+        self, known: list[dict[int, Reg]], pointers: list[Reg], stage: int, at: list[Reg],
+        mask: Reg | None,
+    ) -> None:  # fmt: skip
+        for env, j in zip(known, at, strict=True):
+            for v in self.live:
+                if self.full[v.number] or v.op in ir.REDUCTIONS or v.number in env:
+                    continue
+                if self.depth[v.number] <= stage:
+                    env[v.number] = self._emit(v, env, pointers, {}, j, mask)
+
+    # One vector ----------------------------------------------------------------------------------
+
+    def _instance(
+        self, stage: int, known: dict[int, Reg], pointers: list[Reg], where: dict[str, Reg],
+        at: Reg, mask: Reg | None,
+    ) -> dict[int, Reg]:  # fmt: skip
+        """Computes a loop's values for one vector, and stores its outputs."""
+        env = dict(known)
+        inputs = len(self.kernel.inputs)
+        for v in self.needed(stage, self.spills):
+            if v.number in env:
+                continue
+            spill = self.spills.get(v.number)
+            if spill and spill[0] < stage:
+                env[v.number] = self._load(inputs + spill[1], pointers, at, mask)
+                continue
+            env[v.number] = self._emit(v, env, pointers, where, at, mask)
+            if spill and spill[0] == stage:
+                self._store(inputs + spill[1], pointers, env[v.number], at, mask)
+        for k in self.stages[stage][1]:
+            x = self._value(self.kernel.outputs[k].value, env)
+            self._store(inputs + k, pointers, x, at, mask)
+        return env
+
+    def _value(self, v: Value, env: dict[int, Reg]) -> Reg:
+        if v.op == "const":
+            return self.b.const(LLVM_TYPES[v.dtype], v.attr, self.lanes)
+        return env[v.number]
+
+    def _emit(
+        self, v: Value, env: dict[int, Reg], pointers: list[Reg], where: dict[str, Reg],
+        at: Reg | None, mask: Reg | None,
+    ) -> Reg:  # fmt: skip
+        b, lanes = self.b, self.lanes
+        elem = LLVM_TYPES[v.dtype]
+        if v.op == "const":
+            return b.const(elem, v.attr, lanes)
+        if v.op == "input":
+            return self._load(v.attr[0], pointers, at, mask)
+        if v.op == "scalar":
+            word = self.words[f"c{v.attr[0]}"]
+            if elem == "double":
+                word = b.convert("bitcast", word, "double")
+            elif elem == "float":
+                word = b.convert("bitcast", b.convert("trunc", word, "i32"), "float")
+            else:
+                word = b.convert("trunc", word, elem)
+            return b.splat(word, lanes)
+        if v.op == "size":
+            return b.splat(self.words[f"z{v.number}"], lanes)
+        if v.op == "index":
+            loop = self.layout.index[v.attr[0]]
+            if loop == "v":
+                assert at is not None
+                return b.splat(at, lanes) + b.iota("i64", lanes)
+            if not loop:
+                return b.const("i64", 0, lanes)
+            return b.splat(where[loop] if loop[0] == "i" else self.digits[int(loop[1:])], lanes)
+        args = [self._value(x, env) for x in v.inputs]
+        if v.op == "cast":
+            return elementwise.cast(b, args[0], v.inputs[0].dtype, v.attr[0])
+        if v.op == "where":
+            return b.select(*args)
+        return elementwise.apply(b, v.op, v.inputs[0].dtype, args)
+
+    def _address(self, k: int, pointers: list[Reg], at: Reg | None, memory: str) -> Reg:
+        """Of lane 0."""
+        kind = self.layout.classes[k]
+        if kind == "b" or at is None:
+            return pointers[k]
+        if kind == "c":
+            return self.b.at(pointers[k], at, memory)
+        return self.b.at(pointers[k], at * self.words[f"s{k}.v"])
+
+    def _lanes_of(self, k: int, address: Reg) -> Reg:
+        """The address of each lane of a strided operand."""
+        b = self.b
+        offsets = b.iota("i64", self.lanes) * b.splat(self.words[f"s{k}.v"], self.lanes)
+        text = f"getelementptr i8, ptr {address.ref}, {offsets.type} {offsets.ref}"
+        return b.emit("ptr", self.lanes, text)
+
+    def _load(self, k: int, pointers: list[Reg], at: Reg | None, mask: Reg | None) -> Reg:
+        b, lanes, dtype = self.b, self.lanes, self.dtypes[k]
+        memory = elementwise.memory_type(dtype)
+        kind = self.layout.classes[k]
+        address = self._address(k, pointers, at, memory)
+        if kind == "b":
+            x = b.emit(memory, 0, f"load {memory}, ptr {address.ref}, align 1")
+            return b.splat(elementwise.from_memory(b, x, dtype), lanes)
+        vector = type_name(memory, lanes)
+        if kind == "c" and mask is None:
+            x = b.emit(memory, lanes, f"load {vector}, ptr {address.ref}, align 1")
+        else:
+            x = self._masked("load" if kind == "c" else "gather", k, address, mask, None)
+        return elementwise.from_memory(b, x, dtype)
+
+    def _store(self, k: int, pointers: list[Reg], x: Reg, at: Reg | None, mask: Reg | None) -> None:
+        b, dtype = self.b, self.dtypes[k]
+        memory = elementwise.memory_type(dtype)
+        x = elementwise.to_memory(b, x, dtype)
+        kind = self.layout.classes[k]
+        address = self._address(k, pointers, at, memory)
+        if kind == "b":  # the vector loop has one position
+            x = b.lane(x, 0)
+            b.line(f"store {x.type} {x.ref}, ptr {address.ref}, align 1")
+        elif kind == "c" and mask is None:
+            b.line(f"store {x.type} {x.ref}, ptr {address.ref}, align 1")
+        else:
+            self._masked("store" if kind == "c" else "scatter", k, address, mask, x)
+
+    def _masked(self, how: str, k: int, address: Reg, mask: Reg | None, x: Reg | None) -> Reg:
+        """A masked load, gather, store or scatter."""
+        b, lanes, dtype = self.b, self.lanes, self.dtypes[k]
+        memory = elementwise.memory_type(dtype)
+        vector = type_name(memory, lanes)
+        short = {"float": "f32", "double": "f64", "half": "f16"}.get(memory, memory)
+        place, kind = address, "p0"
+        if how in ("gather", "scatter"):
+            place, kind = self._lanes_of(k, address), f"v{lanes}p0"
+        bits = mask.ref if mask else "splat (i1 true)"
+        name = f"llvm.masked.{how}.v{lanes}{short}.{kind}"
+        masks = f"<{lanes} x i1>"
+        if x is None:
+            self.module.declare(name, vector, [place.type, "i32", masks, vector])
+            text = f"{place.type} {place.ref}, i32 1, {masks} {bits}, {vector} zeroinitializer"
+            return b.emit(memory, lanes, f"call {vector} @{name}({text})")
+        self.module.declare(name, "void", [vector, place.type, "i32", masks])
+        text = f"{vector} {x.ref}, {place.type} {place.ref}, i32 1, {masks} {bits}"
+        b.line(f"call void @{name}({text})")
+        return x
+
+
+class _nest:  # noqa: N801 - reads as a statement
+    """The inner loops; gives the pointers inside and the position of each loop."""
+
+    def __init__(self, lowering: _Lowering, pointers: list[Reg], depth: int) -> None:
+        self.lowering, self.pointers, self.depth = lowering, pointers, depth
+        self.open: list = []
+
+    def __enter__(self) -> tuple[list[Reg], dict[str, Reg]]:
+        where: dict[str, Reg] = {}
+        pointers, b = list(self.pointers), self.lowering.b
+        for d in range(self.depth):
+            loop = b.loop(*self.lowering._limits(f"i{d}"))
+            where[f"i{d}"] = i = loop.__enter__()
+            self.open.append(loop)
+            pointers = [
+                b.at(p, i * self.lowering.words[f"s{k}.i{d}"]) for k, p in enumerate(pointers)
+            ]
+        return pointers, where
+
+    def __exit__(self, *error: object) -> None:
+        for loop in reversed(self.open):
+            loop.__exit__(None, None, None)

@@ -1,0 +1,183 @@
+"""How a kernel runs over arrays of given sizes and strides: loop order, vector axis, chunks.
+
+Axes of size 1 are dropped, axes that every operand steps through as one are merged, and the rest are
+ordered by stride. What changes the code is in `Layout`; what does not is in the words passed to it.
+
+The loops are, from the outside: chunks (for threads) of units; a unit is one position of the outer
+loops and a part of a split loop; then
+
+- without reductions, the vector loop;
+- reducing along the vector axis ("rows"): the inner loops and the vector loop, all over reduced axes;
+- reducing along others ("columns"): the vector loop over a kept axis, inside it inner loops over
+  reduced ones.
+
+Nothing here depends on the number of threads, so neither do the results.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .ir import ITEMSIZE, Kernel
+
+__all__ = ["Layout", "Plan", "plan"]
+
+GRAIN = 16384  # additions that one chunk should have, at least: some microseconds' work
+PIECE = 32768  # elements of one part of a reduction that is split, at least
+PIECES = 64  # at most
+TILE = 256  # elements of a row that are done before the next row's, where strides are across
+
+Group = list[int]  # axes that are one loop, outermost first
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What of the arrays' layout the code depends on."""
+
+    columns: bool
+    outer: int  # number of outer loops
+    inner: int  # number of inner loops
+    classes: str  # for each operand along the vector axis: contiguous, broadcast, strided
+    index: tuple[str, ...]  # for each axis of the kernel whose index is used, its loop, or ""
+    split: bool  # a reduction whose parts are outputs
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A layout and the words that go with it (all but pointers and scalars), by name."""
+
+    layout: Layout
+    chunks: int
+    units: int
+    parts: int  # of a split reduction
+    words: dict[str, int]
+
+
+class _Space:
+    """The index space with the operands' strides (bytes; 0 where they broadcast)."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        sizes: Sequence[int],
+        strides: Sequence[Sequence[int]],
+        dtypes: Sequence[str],
+    ) -> None:
+        self.sizes, self.strides = sizes, strides
+        self.itemsizes = [ITEMSIZE[d] for d in dtypes]
+        self.indexed = {v.attr[0] for v in kernel.values if v.op == "index"}
+
+    def count(self, *groups: Group) -> int:
+        """The number of positions of some loops together."""
+        return math.prod(self.sizes[a] for group in groups for a in group)
+
+    def step(self, operand: int, group: Group) -> int:
+        """The stride of a loop."""
+        return self.strides[operand][group[-1]] if group else 0
+
+    def _weight(self, axis: int) -> tuple[int, int]:
+        """Greater for axes that belong outside."""
+        pairs = zip(self.strides, self.itemsizes, strict=True)
+        return (sum(abs(s[axis]) // size for s, size in pairs), -axis)
+
+    def loops(self, axes: list[int]) -> list[Group]:
+        """The axes as loops, outermost first, merged where every operand allows it."""
+        groups: list[Group] = []
+        for axis in sorted(axes, key=self._weight, reverse=True):
+            if groups and self._merge(groups[-1][-1], axis):
+                groups[-1].append(axis)
+            else:
+                groups.append([axis])
+        return groups
+
+    def _merge(self, outer: int, axis: int) -> bool:
+        if {outer, axis} & self.indexed:
+            return False
+        return all(s[outer] == s[axis] * self.sizes[axis] for s in self.strides)
+
+    def fitness(self, group: Group) -> tuple[int, int, int]:
+        """How well vectors run along a loop."""
+        steps = [self.step(k, group) for k in range(len(self.strides))]
+        contiguous = sum(s == size for s, size in zip(steps, self.itemsizes, strict=True))
+        long = self.count(group) >= 8
+        return (contiguous > 0) + (contiguous > 0 and long), contiguous, contiguous + steps.count(0)
+
+
+def plan(
+    kernel: Kernel,
+    sizes: Sequence[int],
+    strides: Sequence[Sequence[int]],
+    dtypes: Sequence[str],
+    cost: float = 1.0,
+    split: bool = False,
+) -> Plan:
+    """Plans a kernel over a space of these sizes; operands are the inputs and then the outputs.
+
+    `cost` is the work of one element in additions; `split` says that the outputs are partial results,
+    one set after another for each part.
+    """
+    space = _Space(kernel, sizes, strides, dtypes)
+    many = [a for a in range(kernel.rank) if sizes[a] != 1]
+    kept = space.loops([a for a in many if a not in kernel.reduced])
+    over = space.loops([a for a in many if a in kernel.reduced])
+    columns = bool(kept and over and space.fitness(kept[-1]) > space.fitness(over[-1]))
+    if columns:
+        vector, inner = kept.pop(), over
+    elif kernel.reduced:
+        vector, inner = over.pop() if over else [], over
+    else:
+        best = max(range(len(kept)), key=lambda k: (space.fitness(kept[k]), k), default=None)
+        vector, inner = [] if best is None else kept.pop(best), []
+    named = {f"o{k}": group for k, group in enumerate(kept)}
+    named |= {f"i{k}": group for k, group in enumerate(inner)} | {"v": vector}
+
+    operands = range(len(strides))
+    classes = ""
+    for k in operands:
+        step = space.step(k, vector)
+        classes += "b" if step == 0 else "c" if step == space.itemsizes[k] else "s"
+    loop_of = {axis: name for name, group in named.items() for axis in group}
+    index = tuple(loop_of.get(a, "") if a in space.indexed else "" for a in range(kernel.rank))
+    layout = Layout(columns, len(kept), len(inner), classes, index, split)
+
+    rows, along = space.count(*kept), space.count(vector)
+    depth = space.count(*inner)
+    total = rows * along * depth
+    grain = max(int(GRAIN / cost), 256)
+    length = reach = max(along if columns or not inner else space.count(inner[0]), 1)
+    if not kernel.reduced:
+        length = min(along, TILE if "s" in classes and "c" in classes and kept else grain)
+    elif columns:
+        length = min(along, max(grain // max(depth, 1) // 64 * 64, TILE))
+        reach = space.count(inner[0])
+    pieces = 1
+    if split:
+        units = rows * (-(-along // length) if columns else 1)
+        pieces = max(1, min(PIECES // max(units, 1), total // PIECE, reach))
+        reach = -(-reach // pieces)
+        if not inner:
+            reach = -(-reach // 64) * 64
+        pieces = -(-(space.count(inner[0]) if inner else along) // reach)
+        length = length if columns else reach
+    parts = pieces if split and not columns else 1
+    if columns or not kernel.reduced:
+        parts = -(-along // max(length, 1))
+    units = rows * parts * (pieces if columns else 1)
+    group = max(1, grain // max(total // max(units, 1), 1))
+
+    words = {name: space.count(axes) for name, axes in named.items()}
+    words |= {
+        "rows": rows, "parts2": pieces if columns else 1, "length": max(length, 1),
+        "length2": max(reach, 1), "units": units, "group": group,
+    }  # fmt: skip
+    for k in operands:
+        words |= {f"s{k}.{name}": space.step(k, axes) for name, axes in named.items()}
+        if split and k >= len(kernel.inputs):
+            words[f"s{k}.p"] = rows * (along if columns else 1) * space.itemsizes[k]
+    for value in kernel.values:
+        if value.op == "size":
+            words[f"z{value.number}"] = math.prod(sizes[a] for a in value.attr)
+    words["chunks"] = -(-units // group)
+    return Plan(layout, words["chunks"], units, pieces, words)

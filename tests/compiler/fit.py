@@ -1,0 +1,191 @@
+"""How adjoint/compiler/coefficients.py was made: `python tests/compiler/fit.py > coefficients.py`.
+
+Each polynomial is the best one in the sense of the greatest relative error (Remez's exchange, in 60
+digits), after which its coefficients are rounded.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import mpmath as mp
+
+mp.mp.dps = 60
+Function = Callable[[Any], Any]
+
+
+def remez(f: Function, weight: Function, low: Any, high: Any, terms: int) -> tuple[list[Any], Any]:
+    """Coefficients c of sum c[k] x**k nearest to f, error times weight; and that error."""
+    n = terms + 1
+    points = [
+        (low + high) / 2 + (high - low) / 2 * mp.cos(mp.pi * (n - 1 - i) / (n - 1))
+        for i in range(n)
+    ]
+    points = [min(max(p, low), high) for p in points]
+    grid = [low + (high - low) * (1 - mp.cos(mp.pi * i / 800)) / 2 for i in range(801)]
+    floor = (
+        max(weight(x) for x in grid) / 1000
+    )  # a weight of zero would leave a point without error
+    values = [(x, f(x), max(weight(x), floor)) for x in grid]
+    for _ in range(12):
+        rows = [
+            [x**k for k in range(terms)] + [(-1) ** i / max(weight(x), floor)]
+            for i, x in enumerate(points)
+        ]
+        solution = list(mp.lu_solve(mp.matrix(rows), mp.matrix([f(x) for x in points])))
+        c, level = solution[:-1], abs(solution[-1])
+        errors = [(w * (y - mp.polyval(c[::-1], x)), x) for x, y, w in values]
+        best: list[tuple[Any, Any]] = []  # the greatest error of each run of one sign
+        for error, x in errors:
+            if best and (error > 0) == (best[-1][0] > 0):
+                if abs(error) > abs(best[-1][0]):
+                    best[-1] = (error, x)
+            else:
+                best.append((error, x))
+        while len(best) > n:
+            best.pop(0 if abs(best[0][0]) < abs(best[-1][0]) else -1)
+        if len(best) < n:
+            break
+        points = [x for _, x in best]
+        worst = max(abs(e) for e, _ in best)
+        if worst < level * mp.mpf("1.01"):
+            break
+    return c, max(abs(e) for e, _ in errors)
+
+
+def one(_: Any) -> Any:
+    return mp.mpf(1)
+
+
+def over(f: Function) -> Function:
+    """Relative to f."""
+    return lambda x: 1 / abs(f(x))
+
+
+def at_zero(value: Any, f: Function) -> Function:
+    """f, with a value near 0, where its formula cancels."""
+    return lambda x: mp.mpf(value) if abs(x) < mp.mpf(10) ** -18 else f(x)
+
+
+H = mp.log(2) / 2
+Q2 = (mp.pi / 4) ** 2
+R = mp.sqrt
+
+
+def log_tail(x: Any) -> Any:  # log(1 + x) = x - x**2/2 + x**3 tail(x)
+    return at_zero("0.33333333333333333333333333", lambda x: (mp.log1p(x) - x + x * x / 2) / x**3)(
+        x
+    )
+
+
+def odd(f: Function, third: Any) -> Function:
+    """T with f(x) = x + x**3 T(x**2)."""
+    return at_zero(third, lambda z: (f(R(z)) - R(z)) / (z * R(z)))
+
+
+TINY = mp.mpf(10) ** -12
+SPLIT = R(mp.mpf(2))
+FITS: list[tuple[str, str, Function, Function, Any, Any, int]] = []
+
+
+def fit(
+    name: str, dtype: str, f: Function, weight: Function, low: Any, high: Any, terms: int
+) -> None:
+    FITS.append((name, dtype, f, weight, mp.mpf(low), mp.mpf(high), terms))
+
+
+def exp_tail(x: Any) -> Any:  # exp(x) = 1 + x + x**2 tail(x)
+    return at_zero("0.5", lambda x: (mp.expm1(x) - x) / x**2)(x)
+
+
+for dtype, terms in (("float32", 5), ("float64", 10)):
+    fit("EXP", dtype, exp_tail, lambda x: x * x / mp.exp(x), -H, H, terms)
+for dtype, terms in (("float32", 8),):
+    fit(
+        "LOG",
+        dtype,
+        log_tail,
+        lambda x: at_zero(0, lambda x: abs(x**3 / mp.log1p(x)))(x),
+        1 / SPLIT - 1,
+        SPLIT - 1,
+        terms,
+    )
+
+
+def atanh_tail(z: Any) -> Any:  # log((1 + s) / (1 - s)) = 2 s + s z tail(z), z = s**2
+    return at_zero(
+        "0.66666666666666666666666667", lambda z: (2 * mp.atanh(R(z)) - 2 * R(z)) / (R(z) * z)
+    )(z)
+
+
+S = (SPLIT - 1) / (SPLIT + 1)
+fit("LOG", "float64", atanh_tail, lambda z: z / 2, 0, S**2, 7)
+for dtype, terms in (("float32", 3), ("float64", 6)):
+    fit("SIN", dtype, odd(mp.sin, -mp.mpf(1) / 6), lambda z: z, 0, Q2, terms)
+    fit(
+        "COS", dtype,
+        at_zero(mp.mpf(1) / 24, lambda z: (mp.cos(R(z)) - 1 + z / 2) / z**2), lambda z: z * z, 0, Q2, terms,
+    )  # fmt: skip
+fit("ATAN", "float32", odd(mp.atan, -mp.mpf(1) / 3), lambda z: z, 0, 1, 9)
+fit(
+    "ATAN",
+    "float64",
+    odd(mp.atan, -mp.mpf(1) / 3),
+    lambda z: z,
+    0,
+    mp.tan(mp.pi / 8) ** 2 * mp.mpf("1.001"),
+    11,
+)
+fit("ASIN", "float32", odd(mp.asin, mp.mpf(1) / 6), lambda z: z, 0, "0.361", 7)
+fit("ASIN", "float64", odd(mp.asin, mp.mpf(1) / 6), lambda z: z, 0, "0.25", 12)
+fit("SINH", "float32", odd(mp.sinh, mp.mpf(1) / 6), lambda z: z, 0, 1, 4)
+fit("SINH", "float64", odd(mp.sinh, mp.mpf(1) / 6), lambda z: z, 0, 1, 7)
+fit("TANH", "float32", odd(mp.tanh, -mp.mpf(1) / 3), lambda z: z, 0, "0.40", 5)
+fit(
+    "ERF_SMALL", "float32",
+    at_zero(2 / R(mp.pi) - 1, lambda z: mp.erf(R(z)) / R(z) - 1), lambda z: 1 / (1 + z), 0, "0.87", 6,
+)  # fmt: skip
+fit(
+    "ERF_LARGE",
+    "float32",
+    lambda x: -mp.log(mp.erfc(x)),
+    lambda x: mp.erfc(x) / mp.erf(x),
+    "0.92",
+    "4",
+    8,
+)
+
+
+def erfc_scaled(t: Any) -> Any:  # t = (x - 3) / (x + 3)
+    x = 3 * (1 + t) / (1 - t)
+    return (1 + 2 * x) * mp.exp(x * x) * mp.erfc(x)
+
+
+fit("ERFC", "float64", erfc_scaled, over(erfc_scaled), -1, mp.mpf("7.5") / mp.mpf("13.5"), 14)
+
+
+def rounded(c: Any, dtype: str) -> float:
+    if dtype == "float32":
+        return struct.unpack("f", struct.pack("f", float(c)))[0]
+    return float(c)
+
+
+def main() -> None:
+    print(
+        '"""Coefficients of the polynomials in maths.py, lowest power first (tests/compiler/fit.py)."""\n'
+    )
+    print("# fmt: off")
+    for name, dtype, f, weight, low, high, terms in FITS:
+        c, error = remez(f, weight, low, high, terms)
+        width = 32 if dtype == "float32" else 64
+        print(f"# relative error 2**{float(mp.log(error, 2)):.1f}")
+        print(f"{name}_{width} = (")
+        for x in c:
+            print(f"    {rounded(x, dtype)!r},")
+        print(")")
+
+
+if __name__ == "__main__":
+    main()
