@@ -197,7 +197,7 @@ class Graph:
         source.handle = weakref.ref(tensor)
         if requires_grad:
             tensor.requires_grad_()
-        self._named[label] = tensor
+        self._keep(label, tensor)
         return tensor
 
     def _free_name(self, what: str) -> str:
@@ -220,8 +220,17 @@ class Graph:
         if name in self._named:
             raise GraphError(f"name: the graph has a node named {name!r} already")
         cell.note(name=name)
-        self._named[name] = node
+        self._keep(name, node)
         return node
+
+    def _keep(self, label: str, tensor: Any) -> None:
+        self._named[label] = tensor
+        if self._state.undo is not None:
+            self._state.undo.edits.append(lambda: self._forget(label))
+
+    def _forget(self, label: str) -> None:
+        for names in (self._named, self._inputs, self._parameters):
+            names.pop(label, None)
 
     def __getitem__(self, name: str) -> Any:
         try:
@@ -466,9 +475,7 @@ class Graph:
         cell = self._cell(node, "remove")
         above = [each for each in upstream([cell]) if each is not cell]
         editing.remove(cell)
-        label = cell.label
-        for names in (self._named, self._inputs, self._parameters):
-            names.pop(label, None)
+        self._forget(cell.label)
         if isinstance(cell, Source) and cell.follows is not None:
             self._state.sources.pop(id(cell.follows), None)
         self.calls.forget_cells({cell})
