@@ -29,11 +29,11 @@ def _jit() -> Any:
         cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=2
     )
     jit = llvm.create_lljit_compiler(machine)
-    _keep(jit)
+    keep(jit)
     return jit
 
 
-def _keep(it: Any) -> None:
+def keep(it: Any) -> None:
     """Never collect `it`, not even when the interpreter ends."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(it))
 
@@ -56,7 +56,7 @@ def load(text: str, names: Iterable[str]) -> list[int]:
     for name in names:
         builder.export_symbol(name)
     tracker = builder.link(jit, f"adjoint-{next(_NUMBERS)}")
-    _keep(tracker)
+    keep(tracker)
     return [tracker[name] for name in names]
 
 
@@ -81,11 +81,11 @@ def builtin(address: int, name: str, own: object) -> Any:
     the GIL, returns a new reference, or sets an exception and returns null.
     """
     definition = _MethodDef(name.encode(), address, _METH_FASTCALL, None)
-    _keep(definition)
+    keep(definition)
     make = ctypes.PYFUNCTYPE(
         ctypes.py_object, ctypes.POINTER(_MethodDef), ctypes.py_object, ctypes.c_void_p
     )(("PyCFunction_NewEx", ctypes.pythonapi))
     return make(ctypes.byref(definition), own, None)
 
 
-__all__ = ["builtin", "load"]
+__all__ = ["builtin", "keep", "load"]

@@ -487,7 +487,7 @@ _OPEN = 1 << 13
 _FUTEX_PRIVATE = 128
 
 
-def text(yield_after: int = 1_000_000, wait_spin: int = 20_000) -> str:
+def text(yield_after: int = 300_000, wait_spin: int = 20_000) -> str:
     """The pool's LLVM IR; times in nanoseconds.
 
     Errors: Unsupported where the system is not Linux or the processor is neither x86-64 nor ARM64.
