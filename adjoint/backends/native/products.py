@@ -125,11 +125,11 @@ class _Builder:
         return self.primitives[key]
 
     def steps(
-        self, batch: Sizes, m: int, n: int, first: Sizes, row: int, column: int, dense: bool
+        self, batch: Sizes, m: int, n: int, first: Sizes, row: int, column: int, packed: Sizes
     ) -> list[Step]:
         """The part of `batch` from `first`, with `m` rows from `row` and `n` columns from `column`.
 
-        With `dense`, operands and results with gaps between their rows are copied on the way.
+        What is in the slots `packed` is copied on the way where its rows have gaps.
         """
         p = self.product
         shapes = ((*batch, m, p.k), (*batch, p.k, n), (*batch, m, n))
@@ -145,9 +145,9 @@ class _Builder:
             memory = self.describe(shape, strides)
             offset = sum(i * s for i, s in zip(start, strides, strict=True)) * p.dtype.itemsize
             place = Argument(memory, slot, offset)
-            packed = _dense(shape, strides)
-            if dense and packed != strides:
-                copy = Argument(self.describe(shape, packed), SCRATCH, scratch)
+            dense = _dense(shape, strides) if slot in packed else strides
+            if dense != strides:
+                copy = Argument(self.describe(shape, dense), SCRATCH, scratch)
                 scratch += aligned(copy.memory.size)
                 source, target = (copy, place) if slot == C else (place, copy)
                 mover = self.reorder(source.memory, target.memory, (slot, shape))
@@ -191,30 +191,57 @@ class _Builder:
 
 
 def _dense(shape: Sizes, strides: Strides) -> Strides:
-    """The strides of a matrix without gaps in the same order."""
-    if len(shape) > 2:
-        return strides
-    return (shape[1], 1) if strides[1] == 1 else (1, shape[0])
+    """The strides of a matrix without gaps: by rows if there are few, else in the same order."""
+    if strides[1] == 1 or shape[0] < 32:
+        return (shape[1], 1)
+    return (1, shape[0])
 
 
 class Cut(NamedTuple):
-    """How a product is made: in how many parts, by which implementation."""
+    """How a product is made: in how many parts, by which implementation.
+
+    The slots in `packed` are copied on the way where their rows have gaps.
+    """
 
     rows: int = 1
     columns: int = 1
     prefer: str = "brg"
-    dense: bool = False
+    packed: Sizes = ()
 
 
 def _cut(p: Product, workers: int) -> Cut:
-    """How a product of two matrices is cut; measured on AVX-512 against the alternatives."""
+    """How a product of two matrices is cut; measured with AVX-512, one thread and several.
+
+    "brg" has the fewest instructions around its loop, but does not copy operands into the order of
+    their use, so it wins where the right operand is stored by columns, or is small, or is read for
+    a few rows only; "gemm" does copy and wins elsewhere.
+    """
     work = p.m * p.k * p.n
-    parts = min(workers, max(1, work >> 16))
-    if p.m < 32 and p.n > p.m:
+    parts = max(1, min(2 * workers if workers > 1 and work >> 26 else workers, work >> 19))
+    narrow = p.dtype == BFLOAT16
+    by_columns = p.b[-1] != 1
+    if p.m < 32 and p.n >= 32:
+        if p.m >= 4 and (by_columns or narrow):
+            return Cut(1, parts, "brg", (A, C))
+        return Cut(1, parts, "gemm", (A,))
+    if p.n < 32:
+        return Cut(parts, 1, "brg" if narrow else "gemm")
+    streamed = p.m <= 64 and p.k * p.n >= 1 << 21
+    if streamed and (parts == 1 or by_columns):
+        return Cut(1, parts, "brg", (A, C))
+    if streamed:
         return Cut(1, parts, "gemm")
-    if p.n < 32 and p.m < p.n * 8:
-        return Cut(parts, 1, "gemm")
-    return Cut(parts, 1, "brg", dense=True)
+    row_major = p.a[-1] == 1
+    few = by_columns and row_major and work <= 1 << 25
+    if narrow or few or (p.m >= 2048 and p.k * p.n <= 1 << 13):
+        return Cut(parts, 1, "brg", (A,))
+    return Cut(*_grid(p.m, p.n, parts), "gemm")
+
+
+def _grid(m: int, n: int, parts: int) -> tuple[int, int]:
+    """`parts` as rows and columns of parts that are as square as possible."""
+    pairs = [(r, parts // r) for r in range(1, parts + 1) if parts % r == 0]
+    return min(pairs, key=lambda pair: abs(math.log(m / pair[0]) - math.log(n / pair[1])))
 
 
 def _build(p: Product) -> Any:
@@ -223,7 +250,7 @@ def _build(p: Product) -> Any:
         cut = _cut(p, workers)
         builder = _Builder(p, cut.prefer)
         chunks = [
-            builder.steps((), m, n, (), row, column, cut.dense)
+            builder.steps((), m, n, (), row, column, cut.packed)
             for row, m in pieces(p.m, cut.rows, 16)
             for column, n in pieces(p.n, cut.columns, 16)
         ]
@@ -243,7 +270,7 @@ def _build_batch(p: Product, workers: int) -> Any:
         batch = (*p.batch[:axis], length, *p.batch[axis + 1 :])
         first = (*(0,) * axis, start, *(0,) * (len(p.batch) - axis - 1))
         for row, m in pieces(p.m, rows, 16):
-            chunks.append(builder.steps(batch, m, p.n, first, row, 0, False))
+            chunks.append(builder.steps(batch, m, p.n, first, row, 0, ()))
     return builder.plan(chunks)
 
 
