@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ..core.errors import InvalidArgument, ShapeError
-from ..core.spec import broadcast_shapes, normalize_axis
+from ..core.spec import broadcast_shapes
 from . import functions as ad
+from .axes import axis_of
 from .data_types import INTEGRAL, Array, assert_array, assert_kind
 
 __all__ = ["take", "take_along_axis"]
@@ -34,7 +35,7 @@ def take(x: Array, indices: Array, /, *, axis: int | None = None) -> Array:
         if x.ndim != 1:
             raise InvalidArgument(f"take: an array of shape {tuple(x.shape)} needs an axis")
         axis = 0
-    return x[(slice(None),) * normalize_axis(axis, x.ndim, "take") + (places,)]
+    return x[(slice(None),) * axis_of(axis, x.ndim, "take") + (places,)]
 
 
 def take_along_axis(x: Array, indices: Array, /, *, axis: int = -1) -> Array:
@@ -57,7 +58,7 @@ def take_along_axis(x: Array, indices: Array, /, *, axis: int = -1) -> Array:
             f"take_along_axis: indices of shape {tuple(places.shape)} need the rank of x, whose "
             f"shape is {tuple(x.shape)}"
         )
-    axis = normalize_axis(axis, x.ndim, "take_along_axis")
+    axis = axis_of(axis, x.ndim, "take_along_axis")
     common = list(
         broadcast_shapes(
             *((*a.shape[:axis], 1, *a.shape[axis + 1 :]) for a in (x, places)),

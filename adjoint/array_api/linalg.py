@@ -8,9 +8,9 @@ from ..core.dtype import dtype as DType  # noqa: N812 - a class, in spite of PyT
 from ..core.errors import InvalidArgument, ShapeError
 from ..core.spec import broadcast_shapes
 from . import functions as ad
+from .axes import tuple_of
 from .data_types import FLOATING, NUMERIC, Array, assert_array, assert_kind, operands
 from .linear_algebra import along_common_axis, matmul, matrix_transpose, tensordot, vecdot
-from .manipulation import tuple_of
 from .statistical import accumulator
 
 __all__ = [

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..core.errors import ShapeError
-from ..core.spec import normalize_axis
 from . import functions as ad
+from .axes import axis_of
 from .data_types import NUMERIC, Array, assert_array, operands
 
 __all__ = ["matmul", "matrix_transpose", "tensordot", "vecdot"]
@@ -84,7 +84,7 @@ def vecdot(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
     assert_array("vecdot", x2)
     x1, x2 = operands("vecdot", NUMERIC, x1, x2)
     x1, x2 = along_common_axis("vecdot", x1, x2, axis)
-    return ad.linalg.vecdot(x1, x2)
+    return ad.linalg.vecdot(x1, x2).to(x1.dtype)  # PyTorch adds integers up in int64
 
 
 def along_common_axis(name: str, x1: Array, x2: Array, axis: int) -> tuple[Array, Array]:
@@ -93,7 +93,7 @@ def along_common_axis(name: str, x1: Array, x2: Array, axis: int) -> tuple[Array
     """
     moved = []
     for x in (x1, x2):
-        normalize_axis(axis, x.ndim, name)
+        axis_of(axis, x.ndim, name)
         moved.append(ad.movedim(x, axis, -1))
     x1, x2 = moved
     if x1.shape[-1] != x2.shape[-1]:

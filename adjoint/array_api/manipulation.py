@@ -6,19 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.errors import InvalidArgument, InvalidType, ShapeError
-from ..core.spec import normalize_axis
 from . import functions as ad
+from .axes import axes_of, axis_of, tuple_of
 from .data_types import INTEGRAL, Array, assert_array, assert_kind, common_dtype, is_array
 
 __all__ = [
     "broadcast_arrays", "broadcast_to", "concat", "expand_dims", "flip", "moveaxis",
     "permute_dims", "repeat", "reshape", "roll", "squeeze", "stack", "tile", "unstack",
 ]  # fmt: skip
-
-
-def tuple_of(axis: int | Sequence[int]) -> tuple[int, ...]:
-    """One axis or several, as a tuple."""
-    return tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)  # type: ignore[return-value]
 
 
 def _alike(name: str, arrays: Any) -> list[Array]:
@@ -75,7 +70,7 @@ def concat(arrays: Sequence[Array], /, *, axis: int | None = 0) -> Array:
     if axis is None:
         parts, axis = [part.reshape(-1) for part in parts], 0
     first = parts[0]
-    axis = normalize_axis(axis, first.ndim, "concat")
+    axis = axis_of(axis, first.ndim, "concat")
     for part in parts:  # PyTorch joins empty arrays of other ranks
         if part.ndim != first.ndim or not first.ndim:
             raise ShapeError(f"concat: shapes {tuple(first.shape)} and {tuple(part.shape)}")
@@ -148,7 +143,7 @@ def repeat(x: Array, repeats: int | Array, /, *, axis: int | None = None) -> Arr
     assert_array("repeat", x)
     if axis is None:
         x, axis = x.reshape(-1), 0
-    axis = normalize_axis(axis, x.ndim, "repeat")
+    axis = axis_of(axis, x.ndim, "repeat")
     if is_array(repeats):
         assert_kind("repeat", repeats.dtype, INTEGRAL)  # type: ignore[union-attr]
         counts = repeats.to(ad.int64).expand(x.shape[axis])  # type: ignore[union-attr]
@@ -213,7 +208,7 @@ def squeeze(x: Array, /, axis: int | tuple[int, ...]) -> Array:
     adjoint.Size([2])
     """
     assert_array("squeeze", x)
-    axes = tuple(normalize_axis(each, x.ndim, "squeeze") for each in tuple_of(axis))
+    axes = axes_of(axis, x.ndim, "squeeze")
     for each in axes:
         if x.shape[each] != 1:  # PyTorch leaves it as it is
             raise ShapeError(f"squeeze: axis {each} of shape {tuple(x.shape)} is not of size 1")

@@ -284,7 +284,11 @@ def remainder(x1: Array, x2: Array, /) -> Array:
     >>> xp.remainder(xp.asarray([7, -7]), xp.asarray([3, 3]))
     tensor([1, 2])
     """
-    return ad.remainder(x1, x2)
+    result = ad.remainder(x1, x2)
+    if x1.dtype.is_floating_point:  # PyTorch's zeros have the sign of x1
+        zeros = ad.copysign(ad.zeros_like(result), x2)
+        return ad.where(result == 0, zeros, result)
+    return result
 
 
 @binary(NUMERIC)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ..core.errors import DTypeError
@@ -182,6 +183,8 @@ def round(x: Array, /) -> Array:
     >>> xp.round(xp.asarray([0.5, 1.5]))
     tensor([0., 2.])
     """
+    if x.dtype.is_complex:
+        return ad.complex(ad.round(x.real), ad.round(x.imag))
     return ad.round(x)
 
 
@@ -193,7 +196,9 @@ def sign(x: Array, /) -> Array:
     >>> xp.sign(xp.asarray([-3, 0, 5]))
     tensor([-1,  0,  1])
     """
-    return ad.sgn(x)
+    if x.dtype.category < 2:
+        return ad.sgn(x)
+    return ad.where(ad.isnan(x), x * math.nan, ad.sgn(x))  # PyTorch gives 0 for NaN
 
 
 @unary(REAL_FLOATING)

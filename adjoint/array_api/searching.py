@@ -6,6 +6,7 @@ from typing import Any
 
 from ..core.errors import InvalidArgument
 from . import functions as ad
+from .axes import reduced
 from .data_types import (
     ANY,
     BOOLEAN,
@@ -16,7 +17,6 @@ from .data_types import (
     common_dtype,
     operands,
 )
-from .reductions import reduced
 
 __all__ = ["argmax", "argmin", "count_nonzero", "nonzero", "searchsorted", "where"]
 

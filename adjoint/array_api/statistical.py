@@ -6,10 +6,9 @@ from typing import Any
 
 from ..core.dtype import dtype as DType  # noqa: N812 - a class, in spite of PyTorch's name
 from ..core.errors import InvalidArgument
-from ..core.spec import normalize_axis
 from . import functions as ad
+from .axes import axis_of, reduced
 from .data_types import FLOATING, NUMERIC, REAL, REAL_FLOATING, Array, assert_array, assert_kind
-from .reductions import reduced
 
 __all__ = [
     "cumulative_prod", "cumulative_sum", "max", "mean", "min", "prod", "std", "sum", "var",
@@ -174,7 +173,7 @@ def _running(
         if x.ndim != 1:
             raise InvalidArgument(f"{name}: an array of shape {tuple(x.shape)} needs an axis")
         axis = 0
-    axis = normalize_axis(axis, x.ndim, name)
+    axis = axis_of(axis, x.ndim, name)
     function, first = (ad.cumsum, 0) if name == "cumulative_sum" else (ad.cumprod, 1)
     result = function(x, axis, dtype=dtype or accumulator(x.dtype))
     if not include_initial:

@@ -153,7 +153,10 @@ def expm1(x: Array, /) -> Array:
     >>> xp.expm1(xp.asarray([0.0]))
     tensor([0.])
     """
-    return ad.expm1(x)
+    result = ad.expm1(x)
+    if x.dtype.is_complex:  # NumPy's loses the infinities
+        return ad.where(ad.isfinite(x), result, ad.exp(x) - 1)
+    return result
 
 
 @unary(FLOATING)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..core.errors import InvalidArgument
 from . import functions as ad
+from .axes import reduced
 from .data_types import NUMERIC, Array, assert_array, assert_kind, common_dtype
-from .reductions import reduced
 
 __all__ = ["all", "any", "diff"]
 
