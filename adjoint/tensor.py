@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import weakref
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -159,7 +160,7 @@ class Tensor(Handle):
         >>> ad.zeros(2).requires_grad_().requires_grad
         True
         """
-        if requires_grad == (self._node is not None):
+        if requires_grad == self.requires_grad:
             return self
         refreshing.leaves_changed()
         if requires_grad:
@@ -176,6 +177,8 @@ class Tensor(Handle):
             if self._leaf is None or tuple(self._data.shape) != self._leaf.shape:
                 self._leaf = Leaf(self)
             self._node = self._leaf
+            if isinstance(self._data, Cell):
+                self._data.handle = weakref.ref(self)
         else:
             if self._node is not self._leaf:
                 raise AutogradError(

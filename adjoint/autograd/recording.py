@@ -7,6 +7,7 @@ node, and gradients are found from the cells themselves (refreshing.py), which m
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import numpy as np
@@ -231,6 +232,7 @@ def source_of(state: State, x: Any) -> Source:
         array = concrete(x)
         source = Source(state, array.shape, array.dtype, array)
         source.follows = x
+        source.handle = weakref.ref(x)
         state.sources[id(x)] = source
         if x._version is None:
             x._version = Version()
@@ -287,16 +289,9 @@ def _become_locked(x: Any, y: Any, state: State) -> None:
             continue
         part = tape.wrap(base._data, base._node)
         for op in () if other._view is None else other._view.ops:
-            part = tape.wrap(part._data, part._node)
-            part = record_cell(state, op, (part,))
-            part._view = None
-        other._data = part._data
-        other._node = None if other._view is None and other is not x else part._node
-    if view is not None and x._data.shape == y._data.shape:
-        part = tape.wrap(base._data, base._node)
-        for op in view.ops:
             part = record_cell(state, op, (tape.wrap(part._data, part._node),))
-        x._data, x._node = part._data, part._node
+        detached = other._node is None if other._view is None else other._view.detached
+        other._data, other._node = part._data, None if detached else part._node
 
 
 tape.EXECUTORS[Recorded] = _settle_and_execute

@@ -43,18 +43,13 @@ def leaves_changed() -> None:
 
 def wants_gradient(cell: Cell) -> bool:
     """Whether a leaf that requires grad lies above `cell`."""
-    if isinstance(cell, Source):
-        tensor = cell.tensor
-        return tensor is not None and tensor._node is not None
     seen = {cell}
     stack = [cell]
     while stack:
         each = stack.pop()
-        if isinstance(each, Source):
-            tensor = each.tensor
-            if tensor is not None and tensor._node is not None:
-                return True
-        elif each.tracked:
+        if each.leaf is not None:
+            return True
+        if each.tracked:
             for i, x in enumerate(each.inputs):
                 if isinstance(x, Cell) and x not in seen and i not in each.cut:
                     seen.add(x)
@@ -73,12 +68,12 @@ def retrace(outputs: Sequence[Cell], everything: bool = False) -> dict[Cell, Any
         if type(cell.op) is Item:
             wholes.setdefault(cell.inputs[0], []).append(cell)
     for cell in cells:
-        if isinstance(cell, Source):
-            tensor = cell.tensor
-            if tensor is not None and tensor._node is not None:
-                nodes[cell] = tensor._node
+        leaf = cell.leaf
+        if leaf is not None:
+            nodes[cell] = leaf
+        if leaf is not None or cell.op is None:
             continue
-        if not cell.tracked and not (everything and cell.op.differentiable):  # type: ignore[union-attr]
+        if not cell.tracked and not (everything and cell.op.differentiable):
             continue
         cut = () if everything else cell.cut
         parents = tuple(
@@ -129,13 +124,12 @@ def _items(whole: Cell, known: Sequence[Cell]) -> list[Cell]:
 
 
 def tensor_of(cell: Cell, detached: bool = False) -> Any:
-    """A tensor that shows `cell`: the user's own where it is a source."""
+    """A tensor that shows `cell`: the user's own where it is a leaf or a source."""
     if detached:
         return tape.wrap(cell)
-    if isinstance(cell, Source):
-        tensor = cell.tensor
-        if tensor is not None:
-            return tensor
+    tensor = cell.handle()
+    if tensor is not None and tensor._node is not cell:
+        return tensor
     return tape.wrap(cell, cell if cell.tracked else None)
 
 
@@ -154,7 +148,7 @@ def gradients(
     roots = []
     for i, (y, cell, g) in enumerate(zip(outputs, cells, seeds, strict=True)):
         node = y._node if cell is None else nodes.get(cell)
-        if node is None or (y._node is None and not everything and not isinstance(cell, Source)):
+        if node is None or (y._node is None and not everything):
             raise AutogradError(
                 f"{name}: element {i} of tensors does not require grad and does not have a "
                 f"grad_fn (shape {tuple(y.shape)}); was it detached, or computed from tensors none "
@@ -169,7 +163,7 @@ def gradients(
         wanted = {}
         for x in targets:
             cell = x._data if isinstance(x._data, Cell) else None
-            node = x._node if cell is None or isinstance(cell, Source) else nodes.get(cell)
+            node = x._node if cell is None or x._node is not cell else nodes.get(cell)
             if node is not None:
                 wanted[node] = node if type(node) is Leaf or cell is None else cell
     mode = MODE.get()
@@ -220,7 +214,7 @@ class Derivation:
         results = []
         for x in self.inputs:
             cell = x._data if isinstance(x._data, Cell) else None
-            key = x._node if cell is None or isinstance(cell, Source) else cell
+            key = x._node if cell is None or x._node is not cell else cell
             results.append(found.get(key))
         return results
 
@@ -295,7 +289,7 @@ class Plan:
         self.outside = []
         for key, g in found.items():
             if isinstance(key, Source):
-                self.outside.append((key.tensor._node, g))
+                self.outside.append((key.leaf, g))
         above = upstream([cell])
         self.forward = [each for each in above if each in self.gradients]
         ends = [g._data for g in found.values() if isinstance(g._data, Cell)]

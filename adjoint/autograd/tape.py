@@ -285,7 +285,8 @@ def _would_share(x: Any, op: Op) -> bool:
     """
     if x._view is None:
         return True
-    memory = part = np.empty(x._view.base._data.shape, np.int8)
+    base = x._view.base._data
+    memory = part = np.empty(base.shape, base.dtype)
     for each in (*x._view.ops, op):
         part = each.compute(backend, part)
     return np.may_share_memory(part, memory) if part.size else True
@@ -363,12 +364,17 @@ def register_view(y: Any) -> None:
 
 def alias(x: Any) -> Any:
     """A tensor that shares data and version with `x` and has no history."""
+    if x._view is not None and type(x._data) is Recorded:
+        concrete(x)  # real memory is what shows a write to everyone
     version = x._version
     if version is None:
         version = x._version = Version()
     y = wrap(x._data, None, version)
     if type(x._data) is not ndarray and version is not INFERENCE:  # writes must find both
-        if all(reference() is not x for reference in version.views or ()):
+        if x._view is not None:
+            y._view = View(x._view.base, x._view.above, x._view.op)
+            y._view.detached = True
+        elif all(reference() is not x for reference in version.views or ()):
             register_view(x)
         register_view(y)
     return y

@@ -61,7 +61,9 @@ def compute(op: Op, arrays: list[Any]) -> Any:
         raise
     except Exception as error:
         if isinstance(error, RuntimeError) and "already entered" in str(error):
-            with np.errstate(all="ignore"):  # a finalizer ran ops in the middle of an op
+            with np.errstate(all="ignore"):  # in the middle of another op, or of a graph's run
+                if low and not op.exact:
+                    return _compute_and_round(op, xp, *_widened(op, arrays))
                 return op.compute(xp, *arrays)
         op.infer(*map(spec_of, arrays))
         raise
@@ -86,11 +88,15 @@ def write_arrays(op: Op, arrays: list[Any]) -> None:
 
 def _compute_low(op: Op, xp: Any, arrays: list[Any]) -> Any:
     """Compute float16 and bfloat16 in float32 and round once, as PyTorch's CPU kernels do."""
+    return quiet.run(_compute_and_round, op, xp, *_widened(op, arrays))
+
+
+def _widened(op: Op, arrays: list[Any]) -> tuple[list[Any], Any]:
+    """The narrow floats of `arrays` as float32, and the specs of the outputs."""
     specs = op.infer(*map(spec_of, arrays))
-    wide = [
+    return [
         a.astype(_FLOAT32) if hasattr(a, "dtype") and a.dtype in _LOW_NUMPY else a for a in arrays
-    ]
-    return quiet.run(_compute_and_round, op, xp, wide, specs)
+    ], specs
 
 
 def _compute_and_round(op: Op, xp: Any, wide: list[Any], specs: Any) -> Any:

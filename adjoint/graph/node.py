@@ -58,14 +58,16 @@ class Version:
 class View:
     """`base` followed by `ops` gives the tensor that holds this."""
 
-    __slots__ = ("above", "base", "op", "refusal")
+    __slots__ = ("above", "base", "detached", "op", "refusal")
 
     base: Any  # a Tensor that is no view itself
     above: View | None  # of the tensor that `op` was applied to; None where that is the base
     op: Op
     refusal: str  # "" or the reason why writing through this view is refused
+    detached: bool  # the tensor that holds this has no history, whatever the base has
 
     def __init__(self, base: Any, above: View | None, op: Op, refusal: str = "") -> None:
+        self.detached = False
         self.base = base
         self.above = above
         self.op = op

@@ -133,12 +133,16 @@ class State:
         return sorted(found, key=lambda cell: cell.order)
 
 
+def _nobody() -> None:
+    """Stands for a weak reference where there is no tensor."""
+
+
 class Cell(Recorded):
     """A recorded value of a graph; see the module."""
 
     __slots__ = (
-        "about", "cells", "cut", "cutoff", "extra", "order", "plain", "planned", "reference",
-        "seen", "stale", "state", "tracked", "users", "version",
+        "about", "cells", "cut", "cutoff", "extra", "handle", "order", "plain", "planned",
+        "reference", "seen", "stale", "state", "tracked", "users", "version",
     )  # fmt: skip
 
     state: State
@@ -155,6 +159,7 @@ class Cell(Recorded):
     cut: tuple[int, ...]  # inputs (by place in `inputs`) into which no gradient flows: detached
     planned: bool  # belongs to a remembered backward pass
     extra: Extra | None  # hooks
+    handle: Callable[[], Any]  # weak reference to the tensor that is a leaf or a source here
     about: dict[str, Any] | None  # name, module, line: what few cells have
 
     def __init__(
@@ -179,6 +184,7 @@ class Cell(Recorded):
         self.tracked = False
         self.cut = ()
         self.extra = None
+        self.handle = _nobody
         self.about = None
         self.order = next_order()
         self.reference = reference = weakref.ref(self)
@@ -246,6 +252,15 @@ class Cell(Recorded):
         found = dict.fromkeys(user for r in self.users if (user := r()) is not None)
         return [user for user in found if self in user.cells]
 
+    @property
+    def leaf(self) -> Any:
+        """The Leaf at which gradients arrive here (or the node of a tensor outside from where they
+        go on); None where the cell is computed, or its leaf is frozen.
+        """
+        tensor = self.handle()
+        node = None if tensor is None else tensor._node
+        return None if node is self else node
+
     # ---- as the data of a tensor -----------------------------------------------------------------
 
     def realize(self) -> Any:
@@ -277,10 +292,9 @@ class Cell(Recorded):
 class Source(Cell):
     """A cell whose value is given: an input, a parameter, or a tensor from outside the graph."""
 
-    __slots__ = ("follows", "handle")
+    __slots__ = ("follows",)
 
     follows: Any  # the tensor outside whose memory this is; None where the source owns its array
-    handle: Any  # weak reference to the tensor that shows this source
 
     def __init__(self, state: State, shape: tuple[int, ...], dtype: Any, array: Any = None) -> None:
         super().__init__(state, None, (), shape, dtype)
@@ -288,13 +302,7 @@ class Source(Cell):
         self.stale = False
         self.seen = []
         self.follows = None
-        self.handle = lambda: None
         self.version = state.stamp()
-
-    @property
-    def tensor(self) -> Any:
-        """The tensor that shows this source, while it lives."""
-        return self.follows if self.follows is not None else self.handle()
 
     def before_change(self) -> bool:
         """The memory is about to be changed: a batch must be able to bring it back."""

@@ -136,7 +136,8 @@ class Recorded:
 
     def before_change(self) -> bool:
         """The memory is about to be changed: keep what it holds now. True: no longer concerned."""
-        self.array = self.array.copy()
+        array = self.array
+        self.array = tuple(a.copy() for a in array) if type(array) is tuple else array.copy()
         self.memory = None
         return True
 
@@ -264,10 +265,15 @@ def realize(values: Iterable[Recorded]) -> None:
         value.array = run(value.op, [x.array if isinstance(x, Recorded) else x for x in inputs])
         for x in inputs:
             memory = x.memory if isinstance(x, Recorded) else None
-            if memory is not None and np.may_share_memory(value.array, x.array):
+            if memory is not None and _shares_memory(value.array, x.array):
                 value.memory = memory
                 memory.watch(value)
         value.inputs = ()
+
+
+def _shares_memory(array: Any, other: Any) -> bool:
+    arrays, others = (a if type(a) is tuple else (a,) for a in (array, other))
+    return any(np.may_share_memory(a, b) for a in arrays for b in others)
 
 
 def run(op: Op, arrays: list[Any]) -> Any:
@@ -275,7 +281,7 @@ def run(op: Op, arrays: list[Any]) -> Any:
     if type(op) is Item:
         return arrays[0][op.index]
     result = compute(op, arrays)
-    if type(result) is tuple:
+    if op.n_outputs != 1:
         return tuple(np.asarray(each) for each in result)
     return result if type(result) is ndarray else np.asarray(result)
 

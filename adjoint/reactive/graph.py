@@ -516,15 +516,16 @@ class Graph:
         return new
 
     def _tensor_for(self, cell: Cell, twin: Cell) -> Any:
-        handle = cell.handle() if isinstance(cell, Source) else None
-        if handle is None:
+        handle = cell.handle()
+        if handle is None or (isinstance(cell, Source) and cell.follows is not None):
             return refreshing.tensor_of(twin)
         tensor: Any = object.__new__(type(handle))
         tensor._data = twin
         tensor._node = tensor._leaf = tensor._view = None
         tensor._version = Version()
-        tensor._version.watch(twin)
-        twin.handle = weakref.ref(tensor)  # type: ignore[attr-defined]
+        if isinstance(twin, Source):
+            tensor._version.watch(twin)
+        twin.handle = weakref.ref(tensor)
         if handle._node is not None:
             tensor.requires_grad_()
         return tensor
