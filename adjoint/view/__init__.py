@@ -8,9 +8,13 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
+from ..reactive import Graph
 from ..tensor import Tensor
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ..reactive import Log
     from .snapshot import Snapshot
     from .table import Summary
 
@@ -33,7 +37,49 @@ def graph(input: Tensor, model: Any = None, title: str = "graph") -> Snapshot:
     return snapshot_of(input, model, title)
 
 
+def _snapshot(graph: Graph, log: Log | None = None, title: str = "graph") -> Snapshot:
+    """All nodes of a Graph as they are now, to look at; with a `log` of its events, their times.
+
+    >>> graph = ad.Graph()
+    >>> y = graph.input(1.0, name="x") + 1
+    >>> [(node.title, node.state) for node in graph.snapshot().nodes]
+    [('x', 'fresh'), ('add', 'never')]
+    """
+    from .graphs import snapshot_of
+
+    return snapshot_of(graph, None, title, log)
+
+
+def _to_dot(graph: Graph) -> str:
+    """The graph in Graphviz's language; see `Snapshot.to_dot`."""
+    return _snapshot(graph).to_dot()
+
+
+def _to_svg(graph: Graph) -> str:
+    """The drawing that Graphviz makes; see `Snapshot.to_svg`."""
+    return _snapshot(graph).to_svg()
+
+
+def _save_html(graph: Graph, path: Any, log: Log | None = None, title: str = "graph") -> Path:
+    """Write the interactive page, one file that needs no network; returns its path.
+
+    With `log`, a `graph.events()` that has seen nodes run, it shows their times.
+
+    >>> graph = ad.Graph()
+    >>> y = graph.input(1.0) + 1
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     graph.save_html(folder + "/graph.html").name
+    'graph.html'
+    """
+    return _snapshot(graph, log, title).save_html(path)
+
+
 Tensor.graph = graph  # type: ignore[attr-defined]
+for _name, _function in {
+    "snapshot": _snapshot, "to_dot": _to_dot, "to_svg": _to_svg, "save_html": _save_html
+}.items():  # fmt: skip
+    setattr(Graph, _name, _function)
 
 
 def observe(keep_values: bool = False) -> AbstractContextManager[None]:

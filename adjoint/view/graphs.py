@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from ..autograd.refreshing import tensor_of
 from ..graph.node import Item
 from ..graph.reactive import Cell, Source, State, upstream
 from ..nn.parameter import Parameter
+from ..reactive import Graph, Log
 from ..tensor import Tensor
 from .live import Feed
 from .origins import source_line
@@ -21,40 +23,45 @@ from .tape import dtype_name, fields_of, short, tape_snapshot
 __all__ = ["Watched", "is_graph", "snapshot_of"]
 
 
-def state_of(graph: Any) -> State | None:
-    """The cells' common state of a Graph; None for anything else."""
-    found = getattr(graph, "state", None)
-    return found if isinstance(found, State) else None
+def state_of(value: Any) -> State | None:
+    """The state of a Graph, or of the one that a tensor belongs to; None for anything else."""
+    if isinstance(value, Graph):
+        return value._state
+    if isinstance(value, Tensor) and isinstance(value._data, Cell):
+        return value._data.state
+    return None
 
 
 def is_graph(value: Any) -> bool:
     """Whether `snapshot_of` takes it."""
-    return isinstance(value, (Tensor, Snapshot)) or state_of(value) is not None
+    return isinstance(value, (Tensor, Snapshot, Graph))
 
 
-def snapshot_of(value: Any, model: Any = None, title: str = "graph") -> Snapshot:
-    """The snapshot of a Graph, or of what led to a tensor."""
+def snapshot_of(
+    value: Any, model: Any = None, title: str = "graph", log: Log | None = None
+) -> Snapshot:
+    """The snapshot of a Graph, or of what led to a tensor; `log` gives nodes of a Graph times."""
     if isinstance(value, Snapshot):
         return value
     state = state_of(value)
-    if state is not None:
-        with state.lock:
-            return _Cells(state, model).walk(state.cells(), title)
-    if isinstance(value._data, Cell):
-        shared: State = value._data.state
-        with shared.lock:
-            return _Cells(shared, model).walk(upstream([value._data]), title)
-    return tape_snapshot(value, model, title)
+    if state is None:
+        return tape_snapshot(value, model, title)
+    with state.lock:
+        cells = state.cells() if isinstance(value, Graph) else upstream([value._data])
+        return _Cells(state, model, log).walk(cells, title)
 
 
 class _Cells:
     """One walk over the cells of a graph, whose lock is held."""
 
-    def __init__(self, state: State, model: Any = None) -> None:
+    def __init__(self, state: State, model: Any = None, log: Log | None = None) -> None:
         owner = state.owner()
-        self.retained = getattr(owner, "retained", {}) if owner is not None else {}
+        self.retained: dict[Cell, Any] = {} if owner is None else owner.retained
         named = () if model is None else (*model.named_parameters(), *model.named_buffers())
         self.names = {id(tensor): name for name, tensor in named}
+        self.times: dict[Cell, list[int]] = {}
+        for cell, nanoseconds in zip(log.cells, log.times, strict=True) if log is not None else ():
+            self.times.setdefault(cell, []).append(nanoseconds)
 
     def walk(self, cells: Iterable[Cell], title: str) -> Snapshot:
         """The snapshot; cells come after their inputs."""
@@ -92,7 +99,12 @@ class _Cells:
         about = cell.about or {}
         info = NodeInfo(id(cell), "input", str(about.get("name") or ""), attributes=attributes)
         info.module = ".".join(about.get("module") or ())
-        info.source = _line(about.get("line"))
+        if cell.planned:  # the nodes of a remembered backward pass are a box of their own
+            info.module = f"backward.{info.module}".rstrip(".")
+        info.source = source_line(*about.get("line", ("", 0)))
+        times = self.times.get(cell)
+        if times is not None:
+            info.time_us, info.runs = times[-1] / 1000, len(times)
         info.version = cell.version
         info.state = _state(cell)
         info.value = lambda: cell.array if isinstance(cell.array, np.ndarray) else None
@@ -104,7 +116,7 @@ class _Cells:
             info.gradient = lambda: _array(self.retained.get(cell))
             return info
         info.kind = "input"
-        tensor = cell.tensor if isinstance(cell, Source) else None
+        tensor = tensor_of(cell) if isinstance(cell, Source) else None
         if isinstance(tensor, Parameter):
             info.kind = "parameter"
         elif isinstance(cell, Source) and cell.follows is not None and cell.size == 1:
@@ -137,11 +149,6 @@ def _boundary(of: NodeInfo) -> NodeInfo:
     return info
 
 
-def _line(place: Any) -> str:
-    """The user's line, noted as (file, line number) or as text."""
-    return source_line(*place) if isinstance(place, tuple) else str(place or "")
-
-
 # ---- following a program ------------------------------------------------------------------------
 
 
@@ -152,25 +159,25 @@ class Tap:
         self.feed = feed
         self.before = before
 
-    def ran(self, cell: Any, nanoseconds: int) -> None:
+    def on_run(self, cell: Any, nanoseconds: int) -> None:
         """A cell was computed."""
         if not isinstance(cell.op, Item):
             self.feed.push("ran", id(cell), nanoseconds / 1000)
         if self.before is not None:
-            self.before.ran(cell, nanoseconds)
+            self.before.on_run(cell, nanoseconds)
 
-    def reused(self, cell: Any) -> None:
+    def on_reuse(self, cell: Any) -> None:
         """A stale cell turned out to be up to date."""
         if not isinstance(cell.op, Item):
             self.feed.push("reused", id(cell))
         if self.before is not None:
-            self.before.reused(cell)
+            self.before.on_reuse(cell)
 
-    def cut(self, cell: Any) -> None:
+    def on_cut(self, cell: Any) -> None:
         """A recomputed value was the one before."""
         self.feed.push("cut", id(cell))
         if self.before is not None:
-            self.before.cut(cell)
+            self.before.on_cut(cell)
 
 
 class Watched:
@@ -190,20 +197,25 @@ class Watched:
 
     def find(self) -> State | None:
         """The state of the graph, once there is one; from then on its events are fed."""
-        found = {name: value for name, value in list(self.names.items()) if is_graph(value)}
-        states = {
-            name: state_of(value) or getattr(value._data, "state", None)
-            for name, value in found.items()
-            if not isinstance(value, Snapshot)
-        }
-        graphs = {name: state for name, state in states.items() if isinstance(state, State)}
-        name = self.wanted or ("graph" if "graph" in graphs else next(reversed(graphs), ""))
-        state = graphs.get(name)
-        if state is not None and state is not self._state:
+        found = {name: state_of(value) for name, value in list(self.names.items())}
+        graphs = {name: state for name, state in found.items() if state is not None}
+        whole = [name for name in graphs if isinstance(self.names.get(name), Graph)]
+        usual = ("graph", *reversed(whole), *reversed(graphs))
+        names = usual if self.wanted is None else (self.wanted,)
+        state = next((graphs[name] for name in names if name in graphs), self._state)
+        if state is not None:
             self._state = state
-            with state.lock:
+            self._attach(state)
+        return state
+
+    def _attach(self, state: State) -> None:
+        """Hear the graph's events, also after a `graph.events()` block that began before."""
+        with state.lock:
+            observer = state.observer
+            while isinstance(observer, Log):
+                observer = observer._outer
+            if not (isinstance(observer, Tap) and observer.feed is self.feed):
                 state.observer = Tap(self.feed, state.observer)
-        return self._state
 
     def snapshot(self) -> Snapshot:
         """The graph as it is now; empty before there is one."""

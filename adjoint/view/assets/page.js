@@ -619,7 +619,7 @@ function jump(to) {
 
 // ---- a running graph ---------------------------------------------------------------------------
 
-let index = new Map();
+let index = new Map(), stream = null;
 async function refresh(item) {
   const answer = await fetch(`node/${nodes[item].id}`);
   if (!answer.ok) return;
@@ -643,7 +643,7 @@ async function reload() {
 
 function follow() {
   index = new Map(nodes.map((node, i) => [node.id, i]));
-  const stream = new EventSource("events");
+  stream = new EventSource("events");
   stream.onmessage = event => {
     const news = JSON.parse(event.data), now = performance.now();
     if (news.update) { glow.clear(); groups.forEach(group => group.ran = undefined); }
