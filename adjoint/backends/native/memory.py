@@ -60,6 +60,7 @@ _new_capsule = ctypes.PYFUNCTYPE(
 
 
 class _Cache(NamedTuple):
+    allocator: block_cache.Allocator
     install: Callable[[], object]  # makes the current context allocate through the cache
     trim: Callable[[int], None]  # frees cached blocks until so many bytes are left
 
@@ -86,7 +87,9 @@ def _cache() -> _Cache | None:
     set_handler = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(functions[_SET_HANDLER])
     trim = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(code.trim)
     _STATE.limit = _limit_from_switch()
-    return _Cache(functools.partial(set_handler, capsule), functools.partial(trim, state))
+    return _Cache(
+        ours.allocator, functools.partial(set_handler, capsule), functools.partial(trim, state)
+    )
 
 
 def _limit_from_switch() -> int:
@@ -139,7 +142,7 @@ def empty(shape: Any, dtype: Any) -> np.ndarray:
     """
     try:
         return _contexts.run(np.empty, shape, dtype)
-    except RuntimeError:  # a finalizer called this in the middle of a call of this
+    except RuntimeError:  # a finalizer runs this within this: the context is current
         return np.empty(shape, dtype)
 
 
