@@ -43,6 +43,7 @@ TOPICS = {
     "Convolution and pooling": "ops.convolution ops.averaging ops.pooling",
     "Gradients and modes": "autograd.gradients autograd.modes",
     "Files": "io.checkpoint",
+    "Looking at graphs": "view",
     "Printing": "printing",
     "Threads": "threads",
     "Errors": "core.errors",
