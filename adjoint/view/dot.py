@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator
 
 from ..core.errors import Unsupported
+from .layout import module_paths
 from .snapshot import NodeInfo, Snapshot
 
 GREY = "#b8bec6"
@@ -49,11 +50,12 @@ def to_dot(snapshot: Snapshot) -> str:
 
 def _clusters(snapshot: Snapshot) -> Iterator[str]:
     """Node statements within nested clusters, in one pass over the nodes sorted by path."""
-    order = sorted(range(len(snapshot.nodes)), key=lambda i: _parts(snapshot.nodes[i]))
+    paths = [tuple(path.split(".")) if path else () for path in module_paths(snapshot)]
+    order = sorted(range(len(snapshot.nodes)), key=paths.__getitem__)
     opened: tuple[str, ...] = ()
     number = 0
     for i in order:
-        parts = _parts(snapshot.nodes[i])
+        parts = paths[i]
         common = 0
         while common < min(len(parts), len(opened)) and parts[common] == opened[common]:
             common += 1
@@ -68,10 +70,6 @@ def _clusters(snapshot: Snapshot) -> Iterator[str]:
         yield "  " * (len(parts) + 1) + _statement(i, snapshot.nodes[i])
     for depth in range(len(opened), 0, -1):
         yield "  " * depth + "}"
-
-
-def _parts(node: NodeInfo) -> tuple[str, ...]:
-    return tuple(node.module.split(".")) if node.module else ()
 
 
 def _statement(i: int, node: NodeInfo) -> str:

@@ -43,6 +43,11 @@ const isGroup = item => item >= count;
 const isOpen = item => isGroup(item) && open.has(item - count);
 const titleOf = item => isNode(item) ? nodes[item].label || nodes[item].op : groups[item - count].name;
 
+function nameIn(item) { // in its module's box, a parameter goes without the module's name
+  const name = titleOf(item), dot = name.lastIndexOf(".");
+  return isNode(item) && dot > 0 && groups[home[item]].path.endsWith(name.slice(0, dot)) ? name.slice(dot + 1) : name;
+}
+
 function startOpen() { // unfold from the outside in, while it stays easy to survey
   open = new Set([0]);
   let tries = 0;
@@ -73,7 +78,7 @@ function sizeOf(item) {
     return [Math.max(110, wide + 28), 50];
   }
   const node = nodes[item];
-  const wide = Math.max(textWidth(clip(titleOf(item)), `600 12px ${FONT}`), textWidth(clip(node.shape || ""), `10px ${MONO}`));
+  const wide = Math.max(textWidth(clip(nameIn(item)), `600 12px ${FONT}`), textWidth(clip(node.shape || ""), `10px ${MONO}`));
   return [Math.max(56, wide + 22), node.shape ? 38 : 28];
 }
 
@@ -268,7 +273,8 @@ function draw() { if (!asked) { asked = true; requestAnimationFrame(paint); } }
 function trace(line) { // vertical, a smooth curve between the rows, vertical
   const p = line.points;
   pen.moveTo(...p[0]);
-  if (line.turned) {
+  if (view.scale < 0.25) for (let i = 1; i < p.length; i++) pen.lineTo(...p[i]);
+  else if (line.turned) {
     for (let i = 1; i < p.length - 1; i++) pen.arcTo(...p[i], ...p[i + 1], 6);
     pen.lineTo(...p.at(-1));
   } else {
@@ -293,7 +299,8 @@ function round(b, radius) { pen.beginPath(); pen.roundRect(b.x, b.y, b.w, b.h, r
 
 // Writes a title as large as it is at this zoom, or larger where the box has room for a legible one.
 function write(text, size, least, b, y, s, align = "center") {
-  const shown = Math.max(size, least / s), font = `600 ${size}px ${FONT}`, grown = shown / size;
+  const font = `600 ${size}px ${FONT}`, fitting = size * (b.w - 12) / textWidth(text, font);
+  const shown = Math.max(size, LEGIBLE / s, Math.min(least / s, fitting)), grown = shown / size;
   if (shown > b.h * 0.8) return;
   const short = fit(text, font, (b.w - 12) / grown);
   if (short.length < Math.min(3, text.length)) return;
@@ -320,7 +327,8 @@ function paint(now) {
   const shown = boxes.filter(seen);
   pen.textBaseline = "middle";
   for (const b of shown) if (b.open) drawOpen(b, s);
-  const near = lines.filter(l => l.x < right && l.r > left && l.y < low && l.b_ > top);
+  const least = 1.5 / s; // shorter lines could not be seen
+  const near = lines.filter(l => l.x < right && l.r > left && l.y < low && l.b_ > top && l.r - l.x + l.b_ - l.y > least);
   const marked = selected === null ? new Set() : pathsOf(selected);
   const thin = Math.max(1.1, 0.6 / s);
   pen.globalAlpha = s < 0.25 ? 0.55 : 0.9;
@@ -331,7 +339,19 @@ function paint(now) {
   strokeLines(near.filter(l => marked.has(l)), colors.accent, Math.max(2, 1.4 / s));
   if (s > 0.35) drawHeads(near, marked);
   let glowing = false;
-  for (const b of shown) if (!b.open) glowing = drawBox(b, s, now) || glowing;
+  const found = new Set(hits), plain = new Map(); // boxes too small for details, by kind
+  for (const b of shown) {
+    if (b.open) continue;
+    const kind = isGroup(b.item) ? "folded" : nodes[b.item].kind;
+    if (b.h * s >= 6 || found.has(b.item) || b.item === selected || glow.has(b.item) || nodes[b.item]?.state === "stale") glowing = drawBox(b, s, now, found) || glowing;
+    else plain.has(kind) ? plain.get(kind).push(b) : plain.set(kind, [b]);
+  }
+  for (const [kind, list] of plain) {
+    pen.beginPath();
+    for (const b of list) pen.rect(b.x, b.y, b.w, b.h);
+    pen.fillStyle = colors[kind]; pen.fill();
+    pen.strokeStyle = colors[kind + "-line"]; pen.lineWidth = 0.5 / s; pen.stroke();
+  }
   drawPlates(shown, s, ratio);
   if (glowing) draw();
 }
@@ -365,7 +385,7 @@ function drawOpen(b, s) {
   write("− " + groups[b.item - count].name, 13, 0, b, b.y + HEADER / 2 + 2, s, "left");
 }
 
-function drawBox(b, s, now) {
+function drawBox(b, s, now, hitSet) {
   const group = isGroup(b.item) ? groups[b.item - count] : null, node = group ? null : nodes[b.item];
   const kind = group ? "folded" : node.kind, round_ = kind === "parameter" || kind === "constant" ? b.h / 2 : kind === "input" ? 3 : 7;
   const at = group ? group.ran : glow.get(b.item);
@@ -379,7 +399,7 @@ function drawBox(b, s, now) {
   if (tiny) { pen.beginPath(); pen.rect(b.x, b.y, b.w, b.h); } else round(b, round_);
   pen.fillStyle = colors[kind]; pen.fill();
   if (heat) { pen.globalAlpha = heat * 0.85; pen.fillStyle = colors.run; pen.fill(); pen.globalAlpha = 1; }
-  const chosen = b.item === selected, found = hits.includes(b.item);
+  const chosen = b.item === selected, found = hitSet.has(b.item);
   pen.strokeStyle = chosen || found || b.item === over ? colors.accent : stale ? colors.stale : colors[kind + "-line"];
   pen.lineWidth = Math.max(chosen ? 3 : found || stale ? 2 : 1.2, (chosen || found ? 2 : 0.5) / s);
   pen.setLineDash(kind === "boundary" || node?.state === "never" ? [5, 4] : stale ? [7, 3] : []);
@@ -388,7 +408,7 @@ function drawBox(b, s, now) {
   if (kind === "op") { pen.fillStyle = `hsl(${hue(node.op)} 55% 55%)`; pen.fillRect(b.x + 1, b.y + 7, 3, b.h - 14); }
   const second = group ? clip(group.detail) : node.shape, small = second && 10 * s >= LEGIBLE;
   pen.fillStyle = kind === "boundary" ? colors.muted : colors.ink;
-  write(clip(titleOf(b.item)), group ? 13 : 12, 8.5, b, b.y + b.h / 2 - (small ? 7 : 0), s);
+  write(clip(nameIn(b.item)), group ? 13 : 12, 8.5, b, b.y + b.h / 2 - (small ? 7 : 0), s);
   if (small) {
     const face = group ? `11px ${FONT}` : `10px ${MONO}`;
     pen.font = face; pen.fillStyle = colors.muted; pen.textAlign = "center";
@@ -416,7 +436,7 @@ function drawPlates(shown, s, ratio) {
   wanted.sort((a, b) => a.depth - b.depth || b.w * b.h - a.w * a.h);
   for (const b of wanted) {
     const full = groups[b.item - count].name, room = b.w * s - 8; // shortened: the number tells more
-    const name = [full, "…" + (/\d+$/.exec(full)?.[0] ?? "")].find(text => text.length > 1 && textWidth(text, font) <= room);
+    const name = [full, "…" + (/\d+$/.exec(full)?.[0] ?? "")].find(text => text !== "…" && textWidth(text, font) <= room);
     if (!name) continue;
     const w = textWidth(name, font) + 8, x = (b.x + b.w / 2) * s + view.x, y = b.y * s + view.y + Math.max(0, HEADER * s / 2);
     const plate = { x: x - w / 2, y: y - 8, w, h: 16 };
@@ -577,7 +597,7 @@ function fill(panel, item) {
     return;
   }
   const node = nodes[item], state = element("span", node.state); state.className = "state " + node.state;
-  panel.append(facts([["op", node.label ? node.op : ""], ["kind", node.kind], ["module", node.module], ["shape", node.shape], ["dtype", node.dtype],
+  panel.append(facts([["op", node.label && node.kind === "op" ? node.op : ""], ["kind", node.kind], ["module", node.module], ["shape", node.shape], ["dtype", node.dtype],
     ["state", node.state && node.state !== "none" ? state : ""], ["version", node.version], ["runs", node.runs],
     ["time", node.time !== undefined ? number(node.time) + " µs" : ""], ["gradient norm", node.gradient === undefined ? "" : number(node.gradient)]]));
   if (node.source) panel.append(element("h3", "Source"), element("pre", node.source));
