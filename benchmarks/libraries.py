@@ -175,6 +175,13 @@ def _pools(torch: object, batch: int) -> Iterator[Case]:
             largest_back,
         )
         yield (
+            f"{label} max and to images",
+            lambda x=x, g=g, o=geometry, c=size: ours.max_pool_input(
+                x, ours.max_pool(x, *o, (1, 1), c), g, *o, (1, 1)
+            ),
+            lambda a=largest, b=largest_back: (a(), b()),
+        )
+        yield (
             f"{label} sum (mean)",
             lambda x=x, o=geometry, c=size: ours.sum_pool(x, *o, c),
             mean,

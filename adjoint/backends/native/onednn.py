@@ -30,15 +30,16 @@ DATA_TYPES = {"bfloat16": 2, "float32": 3}
 FORMAT_ANY = 1
 INFERENCE, TRAINING = 96, 64
 CONVOLUTION_DIRECT = 1
-POOL_MAX, POOL_AVERAGE_ALL, POOL_AVERAGE_INSIDE = 0x1FF, 0x2FF, 0x3FF
+POOL_MAX, POOL_AVERAGE = 0x1FF, 0x2FF  # the average with padding counted
+LINEAR, REDUCTION_SUM = 0x26, 0x2FFF4
 QUERY_IMPLEMENTATION = 8
 QUERY_WORKSPACE, QUERY_SCRATCHPAD, QUERY_ARGUMENT = 135, 136, 255
 # arguments of an execution
 SRC, DST, WEIGHTS, BIAS, WORKSPACE, SCRATCHPAD = 1, 17, 33, 41, 64, 80
 DIFF_SRC, DIFF_DST, DIFF_WEIGHTS = 129, 145, 161
 MULTIPLE = 1024  # the first of several sources
-# name -> (algorithm, alpha, beta)
-ACTIVATIONS = {
+Activation = tuple[int, float, float]  # algorithm, alpha, beta
+ACTIVATIONS: dict[str, Activation] = {
     "relu": (0x20, 0.0, 0.0),
     "tanh": (0x21, 0.0, 0.0),
     "elu": (0x22, 1.0, 0.0),
@@ -112,6 +113,12 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "dnnl_reorder_primitive_desc_create": (_OUT, *(c_void_p,) * 5),
     "dnnl_sum_primitive_desc_create": (
         *(_OUT, c_void_p, c_void_p, c_int, POINTER(c_float), _OUT, c_void_p),
+    ),
+    "dnnl_eltwise_forward_primitive_desc_create": (
+        *(_OUT, c_void_p, c_int, c_int, c_void_p, c_void_p, c_float, c_float, c_void_p),
+    ),
+    "dnnl_reduction_primitive_desc_create": (
+        *(_OUT, c_void_p, c_int, c_void_p, c_void_p, c_float, c_float, c_void_p),
     ),
     "dnnl_matmul_primitive_desc_create": (_OUT, *(c_void_p,) * 6),
     "dnnl_convolution_forward_primitive_desc_create": (
@@ -400,7 +407,7 @@ class _Attributes(_Owned):
 
     destroy = "dnnl_primitive_attr_destroy"
 
-    def __init__(self, activation: str | None, what: str) -> None:
+    def __init__(self, activation: Activation | None, what: str) -> None:
         lib = library()
         super().__init__(lib.make("dnnl_primitive_attr_create", what))
         lib.check(lib.dll.dnnl_primitive_attr_set_scratchpad_mode(self.handle, 1), what)
@@ -408,7 +415,7 @@ class _Attributes(_Owned):
             return
         post = lib.make("dnnl_post_ops_create", what)
         try:
-            lib.check(lib.dll.dnnl_post_ops_append_eltwise(post, *ACTIVATIONS[activation]), what)
+            lib.check(lib.dll.dnnl_post_ops_append_eltwise(post, *activation), what)
             lib.check(lib.dll.dnnl_primitive_attr_set_post_ops(self.handle, post), what)
         finally:
             lib.dll.dnnl_post_ops_destroy(post)
@@ -418,7 +425,7 @@ def primitive(
     kind: str,
     what: str,
     *arguments: Any,
-    activation: str | None = None,
+    activation: Activation | None = None,
     prefer: str = "",
     refuse: str = "ref",
 ) -> Primitive:

@@ -171,7 +171,7 @@ class _Builder:
                 places[1].memory,
                 bias,
                 places[2].memory,
-                activation=p.activation,
+                activation=onednn.ACTIVATIONS[p.activation] if p.activation else None,
                 prefer=self.prefer,
             )
         return [*steps, Step(self.primitives[key], arguments), *after]
