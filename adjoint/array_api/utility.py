@@ -54,6 +54,8 @@ def diff(
     tensor([3, 5])
     """
     assert_array("diff", x)
+    if n == 0:
+        return x
     if n < 0:
         raise InvalidArgument(f"diff: n must not be negative, got {n}")
     parts = [part for part in (prepend, x, append) if part is not None]
