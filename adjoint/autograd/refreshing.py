@@ -157,7 +157,9 @@ def gradients(
         roots.append((node, seed(y, g, name)))
     if targets is None:
         wanted: dict[Any, Any] = {
-            node: node if type(node) is Leaf else cell for cell, node in nodes.items()
+            node: node if type(node) is Leaf else cell
+            for cell, node in nodes.items()
+            if cell.dtype is not None  # the outputs of an op with several have one each
         }
     else:
         wanted = {}
@@ -355,7 +357,8 @@ def backward(
             )
         owner = state.owner()
         if owner is not None:
-            owner.retained = plan.gradients if retain_graph else {}
+            kept = plan.gradients if retain_graph else {}
+            owner.retained = {each: g.detach() for each, g in kept.items()}
         if not retain_graph:
             release(each for each in plan.forward if each is not cell)
             release(plan.helpers)
