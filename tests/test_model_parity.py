@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -40,12 +42,13 @@ class Case:
         raise NotImplementedError
 
     def step(self, t, model, optimizers, batch):
-        """One training step; its losses."""
+        """One training step; its losses (read before the step: in a graph they live on)."""
         loss = self.loss(t, model, *batch)
+        value = loss.item()
         optimizers[0].zero_grad()
         loss.backward()
         optimizers[0].step()
-        return [loss.item()]
+        return [value]
 
     def groups(self, model):
         """The parameters of each optimizer."""
@@ -234,15 +237,17 @@ class GAN(Case):
         critic = model["critic"]
         scores, wrong = critic(real), critic(fake.detach())
         critic_loss = bce(scores, t.ones_like(scores)) + bce(wrong, t.zeros_like(wrong))
+        values = [critic_loss.item()]
         optimizers[1].zero_grad()
         critic_loss.backward()
         optimizers[1].step()
         judged = critic(fake)
         generator_loss = bce(judged, t.ones_like(judged))
+        values.append(generator_loss.item())
         optimizers[0].zero_grad()
         generator_loss.backward()
         optimizers[0].step()
-        return [critic_loss.item(), generator_loss.item()]
+        return values
 
 
 class VAE(Case):
@@ -316,6 +321,27 @@ def train(case, t, model, arrays, dtype):
         for batch in arrays
     ]
     return [case.step(t, model, optimizers, batches[i % len(batches)]) for i in range(case.steps)]
+
+
+@pytest.mark.parametrize("way", ["lazy", "graph"])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_recorded_training_is_eager_training(case, way):
+    """The same program inside `ad.lazy()` and inside `with ad.Graph():`, bit for bit or nearly."""
+    case = case()
+    ad.manual_seed(0)
+    rng = np.random.default_rng(0)
+    eager = case.build(ad).to(ad.float64)
+    recorded = copy.deepcopy(eager)
+    arrays = [case.batch(rng) for _ in range(case.batches)]
+    case.steps = 8
+    ad.manual_seed(1)
+    expected = train(case, ad, eager, arrays, "float64")
+    ad.manual_seed(1)
+    with ad.lazy() if way == "lazy" else ad.Graph():
+        found = train(case, ad, recorded, arrays, "float64")
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    for (key, a), b in zip(recorded.state_dict().items(), eager.state_dict().values(), strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-9, atol=1e-12, err_msg=key)
 
 
 @pytest.mark.parametrize(

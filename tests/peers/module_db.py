@@ -4,6 +4,7 @@ in `state_dict`, `repr`, outputs, gradients of inputs and parameters, buffers af
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import warnings
@@ -63,7 +64,10 @@ def to_ours(value: Any, seen: dict[int, Any] | None = None) -> Any:
     return op_db.to_ours(value)
 
 
-def run_entry(entry: Any, most: int = 1000) -> int:
+WAYS = {"eager": contextlib.nullcontext, "lazy": ad.lazy, "graph": ad.Graph}
+
+
+def run_entry(entry: Any, most: int = 1000, way: str = "eager") -> int:
     """Check an entry's samples in training and evaluation mode; the number that were compared."""
     name = entry.module_cls.__name__
     made = getattr(ad.nn, name, None)
@@ -80,13 +84,15 @@ def run_entry(entry: Any, most: int = 1000) -> int:
                 count += 1
                 mode = "train" if training else "eval"
                 label = f"{mode} sample {count} {sample.desc}"
-                run_sample(entry, made, sample, training, label)
+                run_sample(entry, made, sample, training, label, WAYS[way])
     assert count, f"{name} has no samples"
     return count
 
 
-def run_sample(entry: Any, made: Any, sample: Any, training: bool, label: str) -> None:
-    """Build both modules, give ours the other's weights, compare what they do."""
+def run_sample(entry: Any, made: Any, sample: Any, training: bool, label: str, way: Any) -> None:
+    """Build both modules, give ours the other's weights, compare what they do; ours is called
+    inside the context that `way` makes.
+    """
     args, kwargs = sample.constructor_input.args, sample.constructor_input.kwargs
     inputs, options = sample.forward_input.args, sample.forward_input.kwargs
     my_args, my_kwargs = to_ours(args), to_ours(kwargs)
@@ -102,22 +108,23 @@ def run_sample(entry: Any, made: Any, sample: Any, training: bool, label: str) -
     ours.load_state_dict({key: to_ours(value) for key, value in state.items()})
     assert repr(ours) == repr(theirs), f"{label}: repr {ours!r} for {theirs!r}"
     expected = theirs(*inputs, **options)
-    found = ours(*my_inputs, **my_options)
-    if type(theirs).__name__ in RANDOM and (training or not RANDOM[type(theirs).__name__]):
-        for a, b in zip(op_db.tensors_in(found), op_db.tensors_in(expected), strict=True):
-            assert tuple(a.shape) == tuple(b.shape), f"{label}: {a.shape} for {b.shape}"
-        return
-    op_db.assert_same(found, expected, label, TOLERANCE)
-    op_db.assert_same(
-        list(ours.state_dict().values()), list(theirs.state_dict().values()),
-        f"{label}: state after the call", TOLERANCE,
-    )  # fmt: skip
-    op_db.compare_gradients(
-        found, expected,
-        op_db.tensors_in((my_inputs, my_options)) + list(ours.parameters()),
-        op_db.tensors_in((inputs, options)) + list(theirs.parameters()),
-        label, TOLERANCE,
-    )  # fmt: skip
+    with way():
+        found = ours(*my_inputs, **my_options)
+        if type(theirs).__name__ in RANDOM and (training or not RANDOM[type(theirs).__name__]):
+            for a, b in zip(op_db.tensors_in(found), op_db.tensors_in(expected), strict=True):
+                assert tuple(a.shape) == tuple(b.shape), f"{label}: {a.shape} for {b.shape}"
+            return
+        op_db.assert_same(found, expected, label, TOLERANCE)
+        op_db.assert_same(
+            list(ours.state_dict().values()), list(theirs.state_dict().values()),
+            f"{label}: state after the call", TOLERANCE,
+        )  # fmt: skip
+        op_db.compare_gradients(
+            found, expected,
+            op_db.tensors_in((my_inputs, my_options)) + list(ours.parameters()),
+            op_db.tensors_in((inputs, options)) + list(theirs.parameters()),
+            label, TOLERANCE,
+        )  # fmt: skip
 
 
 @functools.cache
