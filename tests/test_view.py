@@ -466,8 +466,11 @@ def test_view_errors(program, capsys):
     assert main(["view", "train.py"]) == 1
     assert "assign it to graph, loss, output" in capsys.readouterr().err
     program.write_text(PROGRAM)
-    with pytest.raises(RuntimeError, match="as asked"):
+    with pytest.raises(SystemExit) as caught:
         main(["view", "train.py", "--", "--fail"])
+    error = capsys.readouterr().err
+    assert caught.value.code == 1 and error.startswith("Traceback")
+    assert "as asked" in error and "train.py" in error and "program.py" not in error
 
 
 def test_summary_command(program, capsys):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import traceback
 import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,13 +24,17 @@ class Program:
         self.module.__file__ = str(path)
 
     def run(self) -> None:
-        """Run it as `python FILE ARGUMENTS` would; SystemExit without an error ends it well."""
+        """Run it as `python FILE ARGUMENTS` would: what it raises is shown as Python shows it."""
         with self._as_main():
             try:
                 exec(self.code, self.module.__dict__)
             except SystemExit as end:
                 if end.code not in (None, 0):
                     raise
+            except Exception as error:
+                trace = error.__traceback__
+                traceback.print_exception(error.with_traceback(trace and trace.tb_next))
+                raise SystemExit(1) from error
 
     @contextlib.contextmanager
     def _as_main(self) -> Iterator[None]:

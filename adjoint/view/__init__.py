@@ -85,8 +85,8 @@ for _name, _function in {
 def observe(keep_values: bool = False) -> AbstractContextManager[None]:
     """Note, for each node that ops make in the block, its module, source line and time.
 
-    Drawings made later show them. It costs some microseconds for each op. Values are shown while
-    something holds them; with `keep_values`, nodes hold their own.
+    Drawings made later show them. It costs some tens of microseconds for each op and call of
+    a module. Values are shown while something holds them; with `keep_values`, nodes hold their own.
 
     >>> model = ad.nn.Sequential(ad.nn.Linear(2, 2), ad.nn.ReLU())
     >>> with ad.view.observe():

@@ -35,13 +35,24 @@ function read(fresh) {
     group.ports = new Set([...group.entryOf.values(), ...group.exitOf.values()]);
     for (const item of group.layers.flat()) if (item >= 0 && item < count) home[item] = g;
   });
-  nodes.forEach(node => node.text = [node.op, node.label, node.kind, node.module, node.shape, node.shape?.replace(/[(), ]+/g, "x").replace(/^x|x$/g, ""), node.dtype, node.source].join("\n").toLowerCase());
+  for (const node of nodes) node.text = searchable(node);
 }
+
+const searchable = node => [
+  node.op, node.label, node.kind, node.module, node.shape, node.dtype, node.source,
+  node.shape?.replace(/[(), ]+/g, "x").replace(/^x|x$/g, ""), // 64x3
+].join("\n").toLowerCase();
 
 const isNode = item => item >= 0 && item < count;
 const isGroup = item => item >= count;
 const isOpen = item => isGroup(item) && open.has(item - count);
 const titleOf = item => isNode(item) ? nodes[item].label || nodes[item].op : groups[item - count].name;
+
+const itemsOf = g => groups[g].layers.flat().filter(item => item >= 0);
+
+function* around(item) { // the groups around an item, the innermost first
+  for (let g = isNode(item) ? home[item] : groups[item - count].parent; g >= 0; g = groups[g].parent) yield g;
+}
 
 function nameIn(item) { // in its module's box, a parameter goes without the module's name
   const name = titleOf(item), dot = name.lastIndexOf(".");
@@ -55,7 +66,7 @@ function startOpen() { // unfold from the outside in, while it stays easy to sur
     const g = list.shift();
     open.add(g);
     place(0);
-    const shown = [...open].reduce((sum, o) => sum + groups[o].layers.flat().filter(item => item >= 0).length, 0);
+    const shown = [...open].reduce((sum, o) => sum + itemsOf(o).length, 0);
     if (shown > START_ITEMS || fitScale() < START_SCALE) open.delete(g);
     else list.push(...children[g]);
   }
@@ -78,7 +89,8 @@ function sizeOf(item) {
     return [Math.max(110, wide + 28), 50];
   }
   const node = nodes[item];
-  const wide = Math.max(textWidth(clip(nameIn(item)), `600 12px ${FONT}`), textWidth(clip(node.shape || ""), `10px ${MONO}`));
+  const name = textWidth(clip(nameIn(item)), `600 12px ${FONT}`);
+  const wide = Math.max(name, textWidth(clip(node.shape || ""), `10px ${MONO}`));
   return [Math.max(56, wide + 22), node.shape ? 38 : 28];
 }
 
@@ -87,7 +99,10 @@ const clip = text => text.length > 42 ? text.slice(0, 41) + "…" : text;
 // The positions nearest to `wanted` that keep the items of a row apart: isotonic regression.
 function settle(row, wanted, weight, size) {
   const offset = [0];
-  for (let i = 1; i < row.length; i++) offset[i] = offset[i - 1] + (size(row[i - 1]) + size(row[i])) / 2 + (row[i] < 0 && row[i - 1] < 0 ? 4 : GAP);
+  for (let i = 1; i < row.length; i++) {
+    const gap = row[i] < 0 && row[i - 1] < 0 ? 4 : GAP;
+    offset[i] = offset[i - 1] + (size(row[i - 1]) + size(row[i])) / 2 + gap;
+  }
   const blocks = []; // [sum of weight * target, weight, items]
   row.forEach((item, i) => {
     let block = [weight[i] * (wanted[i] - offset[i]), weight[i], 1];
@@ -107,7 +122,10 @@ function place(g) {
   const group = groups[g];
   for (const c of children[g]) if (open.has(c)) place(c);
   const dim = new Map();
-  for (const item of group.layers.flat()) dim.set(item, isOpen(item) ? [groups[item - count].w, groups[item - count].h] : sizeOf(item));
+  for (const item of group.layers.flat()) {
+    const inner = isOpen(item) ? groups[item - count] : null;
+    dim.set(item, inner ? [inner.w, inner.h] : sizeOf(item));
+  }
   const wide = item => dim.get(item)[0], rowOf = new Map(), rows = group.layers;
   rows.forEach((row, r) => row.forEach(item => rowOf.set(item, r)));
   const heights = rows.map(row => Math.max(0, ...row.map(item => dim.get(item)[1])));
@@ -116,7 +134,8 @@ function place(g) {
   const near = new Map(rows.flat().map(item => [item, { above: [], below: [] }]));
   for (const [a, b, sources] of group.segments) {
     if (rowOf.get(b) - rowOf.get(a) !== 1 || columnOf[rowOf.get(a)] !== columnOf[rowOf.get(b)]) continue;
-    const shift = (wrapped(a) ? 0 : leave(a, sources[0])) - (wrapped(b) ? 0 : enter(b, sources[0])), weight = a < 0 && b < 0 ? 4 : 1;
+    const shift = (wrapped(a) ? 0 : leave(a, sources[0])) - (wrapped(b) ? 0 : enter(b, sources[0]));
+    const weight = a < 0 && b < 0 ? 4 : 1; // long lines are to be straight
     near.get(b).above.push([a, shift, weight]);
     near.get(a).below.push([b, -shift, weight]);
   }
@@ -127,7 +146,8 @@ function place(g) {
     for (const row of order) {
       const weight = [], wanted = row.map((item, i) => {
         const { above, below } = near.get(item);
-        const used = sweep > 4 ? [...above, ...below] : sweep % 2 ? (below.length ? below : above) : (above.length ? above : below);
+        const [first, second] = sweep % 2 ? [below, above] : [above, below];
+        const used = sweep > 4 ? [...above, ...below] : first.length ? first : second;
         let sum = 0, total = 0;
         for (const [n, shift, w] of used) { sum += w * (x.get(n) + shift); total += w; }
         weight[i] = total || 0.1;
@@ -226,7 +246,8 @@ function position(group, rows, heights, columns, columnOf, rowOf, x, dim, framed
       const long = rb - ra > 1, turned = ca !== columnOf[rb] && !long;
       if (turned) { // down, right into the gutter, up, right, down
         const shift = 7 * lane.get(a), gutter = gutters[columnOf[rb] - 1] + shift + slack;
-        points.push([x1, bottom - 6 - shift], [gutter, bottom - 6 - shift], [gutter, top + 6 + shift], [x2, top + 6 + shift]);
+        const under = bottom - 6 - shift, over = top + 6 + shift;
+        points.push([x1, under], [gutter, under], [gutter, over], [x2, over]);
       }
       points.push([x2, rowTop[rb]], [x2, y2]);
       group.lines.push({ points, turned, long, a, b, source, sources: split.length > 1 ? [source] : sources });
@@ -244,15 +265,17 @@ function arrange() {
     const group = groups[g];
     for (const [item, at] of group.at) {
       if (item < 0) continue;
-      const shown = { item, x: left + at.x - at.w / 2, y: top + at.y - at.h / 2, w: at.w, h: at.h, depth, open: isOpen(item) };
+      const { w, h } = at;
+      const shown = { item, x: left + at.x - w / 2, y: top + at.y - h / 2, w, h, depth, open: isOpen(item) };
       box.set(item, shown); boxes.push(shown);
       if (shown.open) waiting.push([item - count, shown.x, shown.y, depth + 1]);
     }
     for (const line of group.lines) {
       const points = line.points.map(([x, y]) => [x + left, y + top]);
       const xs = points.map(p => p[0]), ys = points.map(p => p[1]);
-      const boundary = nodes[line.source].kind === "boundary" || (isNode(line.b) && nodes[line.b].kind === "boundary");
-      lines.push({ ...line, points, boundary, group: g, x: Math.min(...xs), y: Math.min(...ys), r: Math.max(...xs), b_: Math.max(...ys) });
+      const boundary = [line.source, line.b].some(item => isNode(item) && nodes[item].kind === "boundary");
+      const extent = { x: Math.min(...xs), y: Math.min(...ys), right: Math.max(...xs), bottom: Math.max(...ys) };
+      lines.push({ ...line, ...extent, points, boundary, group: g });
     }
   }
   boxes.sort((a, b) => b.open - a.open || a.depth - b.depth);
@@ -262,7 +285,9 @@ function arrange() {
 
 function readColors() {
   const style = getComputedStyle(document.documentElement);
-  for (const name of ["paper", "ink", "muted", "card", "edge", "group", "group-line", "folded", "folded-line", "op", "op-line", "parameter", "parameter-line", "input", "input-line", "constant", "constant-line", "boundary", "boundary-line", "stale", "run", "accent"])
+  const kinds = ["group", "folded", "op", "parameter", "input", "constant", "boundary"];
+  const others = ["paper", "ink", "muted", "card", "edge", "stale", "run", "accent"];
+  for (const name of [...kinds, ...kinds.map(kind => kind + "-line"), ...others])
     colors[name] = style.getPropertyValue(`--${name}`).trim();
 }
 
@@ -311,14 +336,20 @@ function write(text, size, least, b, y, s, align = "center") {
 function fit(text, font, most) { // the text, shortened to a width
   if (textWidth(text, font) <= most) return text;
   let low = 0, high = text.length;
-  while (low < high) { const m = (low + high + 1) >> 1; textWidth(text.slice(0, m) + "…", font) <= most ? low = m : high = m - 1; }
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if (textWidth(text.slice(0, middle) + "…", font) <= most) low = middle;
+    else high = middle - 1;
+  }
   return low ? text.slice(0, low) + "…" : "";
 }
 
 function paint(now) {
   asked = false;
   const ratio = devicePixelRatio || 1, W = innerWidth, H = innerHeight, s = view.scale;
-  if (canvas.width !== Math.round(W * ratio) || canvas.height !== Math.round(H * ratio)) { canvas.width = Math.round(W * ratio); canvas.height = Math.round(H * ratio); }
+  const wide = Math.round(W * ratio), tall = Math.round(H * ratio);
+  if (canvas.width !== wide) canvas.width = wide;
+  if (canvas.height !== tall) canvas.height = tall;
   pen.setTransform(1, 0, 0, 1, 0, 0);
   pen.fillStyle = colors.paper; pen.fillRect(0, 0, canvas.width, canvas.height);
   pen.setTransform(s * ratio, 0, 0, s * ratio, view.x * ratio, view.y * ratio);
@@ -328,7 +359,8 @@ function paint(now) {
   pen.textBaseline = "middle";
   for (const b of shown) if (b.open) drawOpen(b, s);
   const least = 1.5 / s; // shorter lines could not be seen
-  const near = lines.filter(l => l.x < right && l.r > left && l.y < low && l.b_ > top && l.r - l.x + l.b_ - l.y > least);
+  const near = lines.filter(l => l.x < right && l.right > left && l.y < low && l.bottom > top &&
+    l.right - l.x + l.bottom - l.y > least);
   const marked = selected === null ? new Set() : pathsOf(selected);
   const thin = Math.max(1.1, 0.6 / s);
   pen.globalAlpha = s < 0.25 ? 0.55 : 0.9;
@@ -343,7 +375,8 @@ function paint(now) {
   for (const b of shown) {
     if (b.open) continue;
     const kind = isGroup(b.item) ? "folded" : nodes[b.item].kind;
-    if (b.h * s >= 6 || found.has(b.item) || b.item === selected || glow.has(b.item) || nodes[b.item]?.state === "stale") glowing = drawBox(b, s, now, found) || glowing;
+    const marked = found.has(b.item) || b.item === selected || glow.has(b.item) || nodes[b.item]?.state === "stale";
+    if (b.h * s >= 6 || marked) glowing = drawBox(b, s, now, found) || glowing;
     else plain.has(kind) ? plain.get(kind).push(b) : plain.set(kind, [b]);
   }
   for (const [kind, list] of plain) {
@@ -379,7 +412,9 @@ function drawHeads(list, marked) {
 function drawOpen(b, s) {
   round(b, 8);
   pen.fillStyle = colors.group; pen.globalAlpha = 0.75; pen.fill(); pen.globalAlpha = 1;
-  pen.strokeStyle = b.item === selected ? colors.accent : colors["group-line"]; pen.lineWidth = Math.max(1, 0.6 / s); pen.stroke();
+  pen.strokeStyle = b.item === selected ? colors.accent : colors["group-line"];
+  pen.lineWidth = Math.max(1, 0.6 / s);
+  pen.stroke();
   if (13 * s < 8.5) return;
   pen.fillStyle = colors.muted;
   write("− " + groups[b.item - count].name, 13, 0, b, b.y + HEADER / 2 + 2, s, "left");
@@ -387,7 +422,8 @@ function drawOpen(b, s) {
 
 function drawBox(b, s, now, hitSet) {
   const group = isGroup(b.item) ? groups[b.item - count] : null, node = group ? null : nodes[b.item];
-  const kind = group ? "folded" : node.kind, round_ = kind === "parameter" || kind === "constant" ? b.h / 2 : kind === "input" ? 3 : 7;
+  const kind = group ? "folded" : node.kind;
+  const corner = kind === "parameter" || kind === "constant" ? b.h / 2 : kind === "input" ? 3 : 7;
   const at = group ? group.ran : glow.get(b.item);
   const heat = at === undefined ? 0 : Math.max(0.25, 1 - (now - at) / 1500);
   const stale = node?.state === "stale";
@@ -396,7 +432,7 @@ function drawBox(b, s, now, hitSet) {
     pen.beginPath(); pen.roundRect(b.x + 4, b.y + 4, b.w, b.h, 8);
     pen.fillStyle = colors.folded; pen.fill(); pen.strokeStyle = colors["folded-line"]; pen.lineWidth = 1; pen.stroke();
   }
-  if (tiny) { pen.beginPath(); pen.rect(b.x, b.y, b.w, b.h); } else round(b, round_);
+  if (tiny) { pen.beginPath(); pen.rect(b.x, b.y, b.w, b.h); } else round(b, corner);
   pen.fillStyle = colors[kind]; pen.fill();
   if (heat) { pen.globalAlpha = heat * 0.85; pen.fillStyle = colors.run; pen.fill(); pen.globalAlpha = 1; }
   const chosen = b.item === selected, found = hitSet.has(b.item);
@@ -436,11 +472,13 @@ function drawPlates(shown, s, ratio) {
   wanted.sort((a, b) => a.depth - b.depth || b.w * b.h - a.w * a.h);
   for (const b of wanted) {
     const full = groups[b.item - count].name, room = b.w * s - 8; // shortened: the number tells more
-    const name = [full, "…" + (/\d+$/.exec(full)?.[0] ?? "")].find(text => text !== "…" && textWidth(text, font) <= room);
+    const short = "…" + (/\d+$/.exec(full)?.[0] ?? "");
+    const name = [full, short].find(text => text !== "…" && textWidth(text, font) <= room);
     if (!name) continue;
-    const w = textWidth(name, font) + 8, x = (b.x + b.w / 2) * s + view.x, y = b.y * s + view.y + Math.max(0, HEADER * s / 2);
+    const w = textWidth(name, font) + 8;
+    const x = (b.x + b.w / 2) * s + view.x, y = (b.y + HEADER / 2) * s + view.y;
     const plate = { x: x - w / 2, y: y - 8, w, h: 16 };
-    if (plates.some(p => p.x < plate.x + plate.w && p.x + p.w > plate.x && p.y < plate.y + plate.h && p.y + p.h > plate.y)) continue;
+    if (plates.some(p => p.x < plate.x + w && p.x + p.w > plate.x && Math.abs(p.y - plate.y) < 16)) continue;
     plates.push(plate);
     pen.globalAlpha = 0.85; pen.fillStyle = colors.card;
     pen.beginPath(); pen.roundRect(plate.x, plate.y, plate.w, plate.h, 4); pen.fill();
@@ -448,26 +486,39 @@ function drawPlates(shown, s, ratio) {
   }
 }
 
-// The lines on the ways of a node's inputs and outputs.
+// The lines on the ways of a node's inputs and outputs; remembered until something is moved.
+let paths = { of: null, lines: null, found: new Set() };
 function pathsOf(item) {
+  if (paths.of === item && paths.lines === lines) return paths.found;
   const found = new Set();
+  paths = { of: item, lines, found };
   if (!isNode(item)) { for (const l of lines) if (l.a === item || l.b === item) found.add(l); return found; }
   const into = new Map();
-  for (const line of lines) { const key = line.group + "," + line.b; if (!into.has(key)) into.set(key, []); into.get(key).push(line); }
+  for (const line of lines) {
+    const key = line.group + "," + line.b;
+    if (!into.has(key)) into.set(key, []);
+    into.get(key).push(line);
+  }
   const back = (source, target) => { // from the target up to the source, through groups and turns
     for (let g = home[target], end = target; g >= 0;) {
       let ends = [end], reached = end;
       while (ends.length) {
         const here = ends.pop();
-        for (const line of into.get(g + "," + here) || []) if (line.sources.includes(source)) { found.add(line); reached = line.a; if (line.a < 0) ends.push(line.a); }
+        for (const line of into.get(g + "," + here) || []) {
+          if (!line.sources.includes(source)) continue;
+          found.add(line);
+          reached = line.a;
+          if (line.a < 0) ends.push(line.a);
+        }
       }
       if (groups[g].entryOf.get(source) !== reached) return;
       end = count + g; g = groups[g].parent;
     }
   };
   const out = (source, from) => { // to the bottoms of the groups around the source
-    for (let g = home[source]; g >= 0 && groups[g].exitOf.has(source); g = groups[g].parent)
-      for (const line of into.get(g + "," + groups[g].exitOf.get(source)) || []) if (line.sources.includes(source)) found.add(line);
+    for (const g of around(source))
+      for (const line of into.get(g + "," + groups[g].exitOf.get(source)) || [])
+        if (line.sources.includes(source)) found.add(line);
   };
   for (const [u] of inputs[item]) { back(u, item); out(u); }
   for (const v of outputs[item]) back(item, v);
@@ -511,15 +562,16 @@ function setOpen(groupsToOpen) { open = new Set([0, ...groupsToOpen]); arrange()
 const unfoldAll = () => setOpen(groups.keys());
 
 function foldAll() { // one box around everything would say nothing
-  const around = [];
-  for (let g = 0, inside; (inside = groups[g].layers.flat().filter(item => item >= 0)).length === 1 && isGroup(inside[0]);) around.push(g = inside[0] - count);
-  setOpen(around);
+  const chain = [];
+  for (let inside = itemsOf(0); inside.length === 1 && isGroup(inside[0]); inside = itemsOf(chain.at(-1)))
+    chain.push(inside[0] - count);
+  setOpen(chain);
 }
 
 function show(item) { // unfold what is around it, select it, and bring it into view
-  let changed = false;
-  for (let g = isNode(item) ? home[item] : groups[item - count].parent; g > 0; g = groups[g].parent) if (!open.has(g)) { open.add(g); changed = true; }
-  if (changed) arrange();
+  const before = open.size;
+  for (const g of around(item)) open.add(g);
+  if (open.size > before) arrange();
   select(item);
   const b = box.get(item);
   view.scale = Math.max(view.scale, 0.9);
@@ -546,11 +598,18 @@ function element(tag, text, ...inside) {
   return made;
 }
 
-const number = v => typeof v !== "number" ? String(v ?? "–") : Number.isInteger(v) && Math.abs(v) < 1e6 ? String(v) : v.toPrecision(5).replace(/\.?0+($|e)/, "$1");
+function number(value) {
+  if (typeof value !== "number") return String(value ?? "–");
+  if (Number.isInteger(value) && Math.abs(value) < 1e6) return String(value);
+  return value.toPrecision(5).replace(/(\.\d*?)0+($|e)/, "$1$2").replace(/\.($|e)/, "$1");
+}
 
 function facts(rows) {
   const list = element("dl");
-  for (const [name, value] of rows) if (value !== undefined && value !== null && value !== "") list.append(element("dt", name), value instanceof Node ? element("dd", "", value) : element("dd", String(value)));
+  for (const [name, value] of rows) {
+    if (value === undefined || value === null || value === "") continue;
+    list.append(element("dt", name), value instanceof Node ? element("dd", "", value) : element("dd", String(value)));
+  }
   return list;
 }
 
@@ -560,7 +619,8 @@ function histogram(found) {
   const most = Math.max(...found.histogram), w = 240 / found.histogram.length;
   found.histogram.forEach((n, i) => {
     const bar = document.createElementNS(space, "rect"), h = n ? Math.max(1.5, 82 * n / most) : 0;
-    for (const [k, v] of Object.entries({ x: i * w + 0.5, y: 84 - h, width: w - 1, height: h, fill: colors.accent })) bar.setAttribute(k, v);
+    const look = { x: i * w + 0.5, y: 84 - h, width: w - 1, height: h, fill: colors.accent };
+    for (const [name, value] of Object.entries(look)) bar.setAttribute(name, value);
     svg.append(bar);
   });
   return svg;
@@ -569,8 +629,8 @@ function histogram(found) {
 function links(items) {
   const list = element("ul");
   for (const item of items.slice(0, 60)) {
-    const button = element("button", titleOf(item)), extra = element("small", " " + (isNode(item) ? nodes[item].shape || "" : ""));
-    button.append(extra); button.onclick = () => show(item);
+    const button = element("button", titleOf(item), element("small", " " + (nodes[item].shape || "")));
+    button.onclick = () => show(item);
     list.append(element("li", "", button));
   }
   if (items.length > 60) list.append(element("li", `and ${items.length - 60} more`));
@@ -586,25 +646,55 @@ function select(item) {
 }
 
 function fill(panel, item) {
-  const close = element("button", "×"); close.className = "close"; close.title = "Close (Esc)"; close.onclick = () => select(null);
+  const close = element("button", "×");
+  close.className = "close";
+  close.title = "Close (Esc)";
+  close.onclick = () => select(null);
   panel.replaceChildren(close, element("h2", titleOf(item)));
-  if (isGroup(item)) {
-    const group = groups[item - count], inside = nodes.filter((_, i) => { for (let g = home[i]; g >= 0; g = groups[g].parent) if (g === item - count) return true; return false; });
-    const time = inside.reduce((sum, node) => sum + (node.time || 0), 0);
-    panel.append(facts([["module", group.path.replace(/#\d+/g, "")], ["holds", group.detail], ["time", time ? number(time) + " µs" : ""], ["stale", inside.filter(n => n.state === "stale").length || ""]]));
-    const button = element("button", isOpen(item) ? "Fold" : "Unfold"); button.onclick = () => { toggle(item - count); select(item); };
-    panel.append(button);
-    return;
-  }
+  if (isGroup(item)) fillGroup(panel, item);
+  else fillNode(panel, item);
+}
+
+function fillGroup(panel, item) {
+  const group = groups[item - count];
+  const inside = nodes.filter((_, i) => [...around(i)].includes(item - count));
+  const time = inside.reduce((sum, node) => sum + (node.time || 0), 0);
+  panel.append(facts([
+    ["module", group.path.replace(/#\d+/g, "")],
+    ["holds", group.detail],
+    ["time", time ? number(time) + " µs" : ""],
+    ["stale", inside.filter(node => node.state === "stale").length || ""],
+  ]));
+  const button = element("button", isOpen(item) ? "Fold" : "Unfold");
+  button.onclick = () => { toggle(item - count); select(item); };
+  panel.append(button);
+}
+
+function fillNode(panel, item) {
   const node = nodes[item], state = element("span", node.state); state.className = "state " + node.state;
-  panel.append(facts([["op", node.label && node.kind === "op" ? node.op : ""], ["kind", node.kind], ["module", node.module], ["shape", node.shape], ["dtype", node.dtype],
-    ["state", node.state && node.state !== "none" ? state : ""], ["version", node.version], ["runs", node.runs],
-    ["time", node.time !== undefined ? number(node.time) + " µs" : ""], ["gradient norm", node.gradient === undefined ? "" : number(node.gradient)]]));
+  panel.append(facts([
+    ["op", node.label && node.kind === "op" ? node.op : ""],
+    ["kind", node.kind],
+    ["module", node.module],
+    ["shape", node.shape],
+    ["dtype", node.dtype],
+    ["state", node.state === "none" ? "" : state],
+    ["version", node.version],
+    ["runs", node.runs],
+    ["time", node.time === undefined ? "" : number(node.time) + " µs"],
+    ["gradient norm", node.gradient === undefined ? "" : number(node.gradient)],
+  ]));
   if (node.source) panel.append(element("h3", "Source"), element("pre", node.source));
   if (node.statistics) {
-    const found = node.statistics;
-    panel.append(element("h3", "Values"), facts([["elements", found.count.toLocaleString("en") + (found.sampled < found.count ? ` (a sample of ${found.sampled.toLocaleString("en")} read)` : "")],
-      ["mean", number(found.mean)], ["std", number(found.std)], ["range", found.low === null ? "" : `${number(found.low)} to ${number(found.high)}`], ["NaN", found.nan || ""], ["infinite", found.infinite || ""]]));
+    const found = node.statistics, sampled = found.sampled.toLocaleString("en");
+    panel.append(element("h3", "Values"), facts([
+      ["elements", found.count.toLocaleString("en") + (found.sampled < found.count ? ` (a sample of ${sampled} read)` : "")],
+      ["mean", number(found.mean)],
+      ["std", number(found.std)],
+      ["range", found.low === null ? "" : `${number(found.low)} to ${number(found.high)}`],
+      ["NaN", found.nan || ""],
+      ["infinite", found.infinite || ""],
+    ]));
     if (found.histogram.length) panel.append(histogram(found));
   }
   if (node.attributes) panel.append(element("h3", "Attributes"), facts(Object.entries(node.attributes)));
@@ -622,7 +712,8 @@ function search(text) {
   const list = $("hits");
   list.hidden = !hits.length;
   list.replaceChildren(...hits.slice(0, 40).map((item, i) => {
-    const button = element("button", titleOf(item)); button.append(element("small", `  ${nodes[item].shape || ""}  ${nodes[item].module || ""}`));
+    const { shape, module } = nodes[item];
+    const button = element("button", titleOf(item), element("small", `  ${shape || ""}  ${module || ""}`));
     button.onclick = () => jump(i);
     return element("li", "", button);
   }));
@@ -651,11 +742,12 @@ async function refresh(item) {
 async function reload() {
   const answer = await fetch("graph");
   if (!answer.ok) return;
-  const chosen = selected !== null && isNode(selected) ? nodes[selected].id : null, paths = new Set([...open].map(g => groups[g].path)), first = !count;
+  const chosen = selected !== null && isNode(selected) ? nodes[selected].id : null;
+  const opened = new Set([...open].map(g => groups[g].path)), first = !count;
   read(await answer.json());
   index = new Map(nodes.map((node, i) => [node.id, i]));
   glow.clear();
-  if (first) startOpen(); else open = new Set([0, ...groups.keys()].filter(g => g === 0 || paths.has(groups[g].path)));
+  if (first) startOpen(); else open = new Set([0, ...groups.keys()].filter(g => g === 0 || opened.has(groups[g].path)));
   arrange();
   select(index.get(chosen) ?? null);
   if (first) fitAll();
@@ -672,7 +764,7 @@ function follow() {
       if (i === undefined) continue;
       nodes[i].state = state;
       if (state !== "fresh") continue;
-      if (time !== null) { nodes[i].time = time; glow.set(i, now); for (let g = home[i]; g >= 0; g = groups[g].parent) groups[g].ran = now; }
+      if (time !== null) { nodes[i].time = time; glow.set(i, now); for (const g of around(i)) groups[g].ran = now; }
     }
     if (news.text) $("progress").textContent = news.text;
     if (news.changed) reload();
@@ -685,10 +777,20 @@ function follow() {
 
 const pointers = new Map();
 let moved = 0, spread = 0;
-canvas.addEventListener("pointerdown", event => { pointers.set(event.pointerId, event); canvas.setPointerCapture(event.pointerId); moved = 0; $("hits").hidden = true; });
+canvas.addEventListener("pointerdown", event => {
+  pointers.set(event.pointerId, event);
+  canvas.setPointerCapture(event.pointerId);
+  moved = 0;
+  $("hits").hidden = true;
+});
 canvas.addEventListener("pointermove", event => {
   const before = pointers.get(event.pointerId);
-  if (!before) { const b = at(event.clientX, event.clientY); canvas.classList.toggle("over", !!b); if (over !== (b?.item ?? null)) { over = b?.item ?? null; draw(); } return; }
+  if (!before) {
+    const item = at(event.clientX, event.clientY)?.item ?? null;
+    canvas.classList.toggle("over", item !== null);
+    if (over !== item) { over = item; draw(); }
+    return;
+  }
   const dx = event.clientX - before.clientX, dy = event.clientY - before.clientY;
   pointers.set(event.pointerId, event);
   moved += Math.abs(dx) + Math.abs(dy);
@@ -705,8 +807,11 @@ for (const name of ["pointerup", "pointercancel"]) canvas.addEventListener(name,
   if (name === "pointercancel" || moved > 6) return;
   const b = at(event.clientX, event.clientY);
   if (!b) select(null);
-  else if (isGroup(b.item) && (!b.open || (event.clientY - view.y) / view.scale < b.y + HEADER + 2)) { toggle(b.item - count); select(b.item); }
-  else select(b.item);
+  else {
+    const onHeader = (event.clientY - view.y) / view.scale < b.y + HEADER + 2;
+    if (isGroup(b.item) && (!b.open || onHeader)) toggle(b.item - count);
+    select(b.item);
+  }
 });
 canvas.addEventListener("wheel", event => {
   event.preventDefault();
@@ -742,7 +847,8 @@ function legend() {
     const mark = element("i"); mark.style.cssText = `background:${fill};border-color:${line};border-style:${style}`;
     return element("span", "", mark, text);
   };
-  const made = ["op", "parameter", "input", "constant"].filter(kind => kinds.has(kind)).map(kind => entry(kind, colors[kind], colors[kind + "-line"]));
+  const made = ["op", "parameter", "input", "constant"].filter(kind => kinds.has(kind))
+    .map(kind => entry(kind, colors[kind], colors[kind + "-line"]));
   if (kinds.has("boundary")) made.push(entry("detached", colors.boundary, colors["boundary-line"], "dashed"));
   if (states.has("stale")) made.push(entry("stale", colors.op, colors.stale, "dashed"));
   if (groups.length > 1) made.push(entry("module, click to unfold", colors.folded, colors["folded-line"]));
@@ -757,6 +863,6 @@ arrange();
 legend();
 fitAll();
 if (location.hash === "#unfold") unfoldAll(); // for links and pictures: #unfold, #node=12
-const linked = /^#node=(-?\d+)$/.exec(location.hash), found = linked ? nodes.findIndex(node => node.id === Number(linked[1])) : -1;
-if (found >= 0) show(found);
+const linked = location.hash.startsWith("#node=") ? Number(location.hash.slice(6)) : null;
+if (nodes.some(node => node.id === linked)) show(nodes.findIndex(node => node.id === linked));
 if (data.live) follow();
