@@ -1,9 +1,10 @@
 """A kernel and a layout as LLVM IR: explicit vector code.
 
-The module has two functions. `kernel(begin, end, words)` runs chunks begin to end; threads may run
-different ranges at once. `launch(words)` runs all chunks; there the pointers of the operands are replaced
-by the addresses of the NumPy array objects, whose data pointers it reads itself, which is cheaper
-than asking for them in Python.
+The module has three functions. `kernel(begin, end, words)` runs chunks begin to end; threads may run
+different ranges at once. `kernel.resolve(words)` prepares words in which the operands' pointers are
+still the addresses of NumPy array objects: it puts the data pointers there, which is cheaper than
+asking for them in Python, and gives 1 if an output overlaps an input that is read after being
+overwritten. `kernel.launch(words)` resolves and, unless that gave 1, runs all chunks.
 
 `words` are 64 bits each, in the order of `word_names`.
 """
@@ -46,7 +47,11 @@ def in_place(kernel: Kernel) -> set[int]:
 
 
 def word_names(kernel: Kernel, layout: Layout) -> list[str]:
-    """What the words are, in order."""
+    """What the words are, in order: sizes and strides, pointers from p0 on, and scalars.
+
+    Only `resolve` reads where operands begin and end in memory, relative to their pointers, and which
+    inputs an output may be the very same memory as (same: a bit for each).
+    """
     operands = range(len(kernel.inputs) + len(kernel.outputs))
     loops = [*(f"o{k}" for k in range(layout.outer)), *(f"i{k}" for k in range(layout.inner)), "v"]
     return [
@@ -54,6 +59,8 @@ def word_names(kernel: Kernel, layout: Layout) -> list[str]:
         *(f"s{k}.{name}" for k in operands for name in loops),
         *(f"s{k}.p" for k in operands if layout.split and k >= len(kernel.inputs)),
         *(f"z{v.number}" for v in kernel.values if v.op == "size"),
+        *(f"{end}{k}" for k in operands for end in ("low", "high")),
+        *(f"same{k}" for k in operands if k >= len(kernel.inputs)),
         *(f"p{k}" for k in operands),
         *(f"c{k}" for k in range(len(kernel.scalars))),
     ]  # fmt: skip
@@ -175,33 +182,54 @@ class _Lowering(Analysis):
         words = Reg(b, "ptr", 0, "%words")
         self.words = {}
         for k, name in enumerate(self.names):
-            pointer = name[0] == "p" and name[1:].isdigit()
-            elem = "ptr" if pointer else "i64"
+            if name.startswith(("low", "high", "same")):
+                continue
+            elem = "ptr" if name[0] == "p" and name[1:].isdigit() else "i64"
             address = b.at(words, k, "i64")
             self.words[name] = b.emit(elem, 0, f"load {elem}, ptr {address.ref}, align 8")
         self._units()
         header = f"void @{symbol}(i64 %begin, i64 %end, ptr noalias readonly %words)"
         self.module.functions[symbol] = b.function(header)
+        self.module.functions["resolve"] = self._resolve(symbol)
         self.module.functions["launch"] = self._launch(symbol)
         return str(self.module)
+
+    def _resolve(self, symbol: str) -> str:
+        b = Body(self.module)
+        words = Reg(b, "ptr", 0, "%words")
+
+        def word(name: str) -> Reg:
+            at = b.at(words, self.names.index(name), "i64")
+            return b.emit("i64", 0, f"load i64, ptr {at.ref}, align 8")
+
+        starts, ends = [], []
+        for k in range(len(self.dtypes)):
+            at = b.at(words, self.names.index(f"p{k}"), "i64")
+            array = b.emit("ptr", 0, f"load ptr, ptr {at.ref}, align 8")
+            field = b.at(array, DATA_OFFSET)
+            data = b.emit("i64", 0, f"load i64, ptr {field.ref}, align 8")
+            b.line(f"store i64 {data.ref}, ptr {at.ref}, align 8")
+            starts.append(data + word(f"low{k}"))
+            ends.append(data + word(f"high{k}"))
+        wrong = b.const("i1", 0)
+        inputs = len(self.kernel.inputs)
+        for k in range(inputs, len(self.dtypes)):
+            same = word(f"same{k}")
+            for j in range(inputs):
+                meets = (starts[j] < ends[k]) & (starts[k] < ends[j])
+                allowed = b.compare("eq", starts[j], starts[k])
+                allowed = allowed & b.compare("ne", same & (1 << j), 0) if j < 63 else ~meets
+                wrong = wrong | (meets & ~allowed)
+        return b.function(f"i32 @{symbol}.resolve(ptr %words)", b.convert("zext", wrong, "i32"))
 
     def _launch(self, symbol: str) -> str:
         b = Body(self.module)
         words = Reg(b, "ptr", 0, "%words")
-        n = len(self.names)
-        local = Reg(b, "ptr", 0, b.name())
-        b.allocas.append(f"{local.ref} = alloca [{n} x i64], align 8")
-        for k, name in enumerate(self.names):
-            at = b.at(words, k, "i64")
-            x = b.emit("i64", 0, f"load i64, ptr {at.ref}, align 8")
-            if name[0] == "p" and name[1:].isdigit():
-                source = b.emit("ptr", 0, f"inttoptr i64 {x.ref} to ptr")
-                field = b.at(source, DATA_OFFSET)
-                x = b.emit("i64", 0, f"load i64, ptr {field.ref}, align 8")
-            b.line(f"store i64 {x.ref}, ptr {b.at(local, k, 'i64').ref}, align 8")
-        chunks = b.emit("i64", 0, f"load i64, ptr {words.ref}, align 8")
-        b.line(f"call void @{symbol}(i64 0, i64 {chunks.ref}, ptr {local.ref})")
-        return b.function(f"void @{symbol}.launch(ptr %words)")
+        wrong = b.call(f"{symbol}.resolve", "i32", 0, [words])
+        with b.when(b.compare("eq", wrong, 0)):
+            chunks = b.emit("i64", 0, f"load i64, ptr {words.ref}, align 8")
+            b.line(f"call void @{symbol}(i64 0, i64 {chunks.ref}, ptr {words.ref})")
+        return b.function(f"i32 @{symbol}.launch(ptr %words)", wrong)
 
     def _units(self) -> None:
         """The loop over units: a position of the outer loops (an odometer) and a part each."""
@@ -342,6 +370,17 @@ class _Lowering(Analysis):
                         fold()
                 else:
                     self._fold_after(count, stop - start, step * FOLD, fold)
+        elif not sums and (anchor := self._anchor(stage)) is not None:
+            start = low + self._to_alignment(anchor, pointers, low, high - low, step)
+            whole = start + ((high - start) & -step)
+            with b.loop(0, b.const("i64", 2)) as turn:  # up to the alignment, then the rest
+                last = b.compare("ne", turn, 0)
+                stop = b.select(last, high, start)
+                with b.loop(b.select(last, whole, low), stop, lanes) as i:
+                    body(i, 1, self._mask(stop - i))
+                with b.loop(b.select(last, whole, start), whole, step) as i:
+                    body(i, copies, None)
+            return
         else:
             with b.loop(low, whole, step) as i:
                 body(i, copies, None)
@@ -349,6 +388,25 @@ class _Lowering(Analysis):
             body(i, 1, self._mask(high - i))
         if count is not None:
             self._fold_after(count, b.const("i64", step), step * FOLD, fold)
+
+    def _anchor(self, stage: int) -> int | None:
+        """The operand whose stores should be aligned, if the loop has contiguous stores."""
+        for k in self.stages[stage][1]:
+            operand = len(self.kernel.inputs) + k
+            if self.layout.classes[operand] == "c":
+                return operand
+        return None
+
+    def _to_alignment(
+        self, operand: int, pointers: list[Reg], low: Reg, length: Reg, step: int
+    ) -> Reg:
+        """How many elements to do first so that stores do not cross cache lines; 0 in short loops."""
+        b, memory = self.b, elementwise.memory_type(self.dtypes[operand])
+        size = ir.ITEMSIZE[self.dtypes[operand]]
+        address = self._address(operand, pointers, low, memory)
+        at = b.emit("i64", 0, f"ptrtoint ptr {address.ref} to i64")
+        missing = b.binary("udiv", -at & (min(64, size * self.lanes) - 1), size)
+        return b.select(length > 4 * step, missing, 0)
 
     def _fold_after(self, count: Reg, more: Reg, limit: int, fold: Callable[[], None]) -> None:
         b = self.b

@@ -183,12 +183,27 @@ def at_most(b: Body, x: Reg, high: float) -> Reg:
     return b.select(x > high, high, x)
 
 
+def whole_part(b: Body, x: Reg, factor: float) -> Reg:
+    """x * factor rounded to an integer, for a product of moderate size."""
+    magic = FORMATS[x.elem].magic
+    return b.fma(x, factor, b.const(x.elem, magic, x.lanes)) - magic
+
+
 def reduced_exp(b: Body, x: Reg) -> tuple[Reg, Reg]:
-    """n and p with exp(x) = 2**n * (1 + p), |p| below 0.42."""
+    """n and r with exp(x) = 2**n * exp(r), |r| at most half log(2), for x of moderate size."""
     head, tail = FORMATS[x.elem].ln2
-    n = b.intrinsic("rint", x * (1 / math.log(2)))
-    r = b.fma(n, -tail, b.fma(n, -head, x))
-    return n, b.fma(r * r, poly(b, r, "EXP"), r)
+    n = whole_part(b, x, 1 / math.log(2))
+    return n, b.fma(n, -tail, b.fma(n, -head, x))
+
+
+def short_exp(b: Body, r: Reg) -> Reg:
+    """exp(r) for small r."""
+    return b.fma(b.fma(poly(b, r, "EXP"), r, 1.0), r, 1.0)
+
+
+def short_expm1(b: Body, r: Reg) -> Reg:
+    """exp(r) - 1 for small r."""
+    return b.fma(r * r, poly(b, r, "EXP"), r)
 
 
 def split(b: Body, x: Reg) -> tuple[Reg, Reg]:
@@ -262,25 +277,22 @@ def with_huge(b: Body, name: str, x: Reg, y: Reg) -> Reg:
 
 def exp(b: Body, x: Reg) -> Reg:
     form = FORMATS[x.elem]
-    n, p = reduced_exp(b, at_most(b, at_least(b, x, form.exp_low), form.exp_high))
-    return scale(b, p + 1.0, n)
+    n, r = reduced_exp(b, at_most(b, at_least(b, x, form.exp_low), form.exp_high))
+    return scale(b, short_exp(b, r), n)
 
 
 def exp2(b: Body, x: Reg) -> Reg:
     form = FORMATS[x.elem]
-    x = at_most(b, at_least(b, x, -1.5 * 2.0 ** (form.bits - form.mantissa - 1)), 1025.0)
-    if form.bits == 32:
-        x = at_most(b, x, 129.0)
+    x = at_most(b, at_least(b, x, form.exp_low * 1.5), form.exp_high * 1.5)
     n = b.intrinsic("rint", x)
-    r = (x - n) * math.log(2)
-    return scale(b, b.fma(r * r, poly(b, r, "EXP"), r) + 1.0, n)
+    return scale(b, short_exp(b, (x - n) * math.log(2)), n)
 
 
 def expm1(b: Body, x: Reg) -> Reg:
     form = FORMATS[x.elem]
-    n, p = reduced_exp(b, at_most(b, at_least(b, x, form.exp_low), form.exp_high))
+    n, r = reduced_exp(b, at_most(b, at_least(b, x, form.exp_low), form.exp_high))
     power = scale(b, b.const(x.elem, 0.5, x.lanes), n)
-    y = b.fma(power, p, power - 0.5) * 2.0
+    y = b.fma(power, short_expm1(b, r), power - 0.5) * 2.0
     return copysign(b, y, x)
 
 
@@ -338,18 +350,12 @@ def log10(b: Body, x: Reg) -> Reg:
 
 
 def tanh(b: Body, x: Reg) -> Reg:
-    form = FORMATS[x.elem]
-    a = at_most(b, fabs(b, x), form.tanh_high)
-    n, p = reduced_exp(b, a + a)
-    if form.bits == 32:
-        small = fabs(b, x) < 0.63
-        z = x * x
-        y = 1.0 - 2.0 / (scale(b, p + 1.0, n) + 1.0)
-        near = b.fma(a * z, poly(b, z, "TANH"), a)
-        return copysign(b, b.select(small, near, y), x)
-    power = scale(b, b.const(x.elem, 1.0, x.lanes), n)
-    t = b.fma(power, p, power - 1.0)
-    return copysign(b, t / (t + 2.0), x)
+    a = at_most(b, fabs(b, x), FORMATS[x.elem].tanh_high)
+    n, r = reduced_exp(b, a + a)
+    far = 1.0 - 2.0 / (scale(b, short_exp(b, r), n) + 1.0)
+    z = a * a
+    near = b.fma(a * z, poly(b, z, "TANH"), a)
+    return copysign(b, b.select(a < 0.56, near, far), x)
 
 
 def sigmoid(b: Body, x: Reg) -> Reg:
@@ -357,7 +363,7 @@ def sigmoid(b: Body, x: Reg) -> Reg:
     form = FORMATS[x.elem]
     head, tail = form.ln2
     a = at_least(b, -fabs(b, x), form.exp_low)
-    n = b.intrinsic("rint", a * (1 / math.log(2)))
+    n = whole_part(b, a, 1 / math.log(2))
     above = b.fma(n, -head, a)
     r = b.fma(n, -tail, above)
     lost = b.fma(n, -tail, above - r)
@@ -373,8 +379,8 @@ def sigmoid(b: Body, x: Reg) -> Reg:
 def erf(b: Body, x: Reg) -> Reg:
     a = at_most(b, fabs(b, x), 4.0)
     near = b.fma(a, poly(b, a * a, "ERF_SMALL"), a)
-    n, p = reduced_exp(b, -poly(b, a, "ERF_LARGE"))
-    far = 1.0 - scale(b, p + 1.0, n)
+    n, r = reduced_exp(b, -poly(b, a, "ERF_LARGE"))
+    far = 1.0 - scale(b, short_exp(b, r), n)
     return copysign(b, b.select(a < 0.925, near, far), x)
 
 
@@ -461,8 +467,8 @@ def acos(b: Body, x: Reg) -> Reg:
 
 def _half_exp(b: Body, a: Reg) -> Reg:
     """exp(a) / 2 for a at least 0, finite as long as that is."""
-    n, p = reduced_exp(b, at_most(b, a, FORMATS[a.elem].exp_high + 1.0))
-    return scale(b, p + 1.0, n - 1.0)
+    n, r = reduced_exp(b, at_most(b, a, FORMATS[a.elem].exp_high + 1.0))
+    return scale(b, short_exp(b, r), n - 1.0)
 
 
 def sinh(b: Body, x: Reg) -> Reg:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import itertools
+import math
 import struct
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import ml_dtypes
 import numpy as np
@@ -20,21 +20,21 @@ import numpy as np
 from adjoint.core.errors import DTypeError, InvalidArgument, ShapeError
 
 from . import cache, ir, split, target
-from .ir import ITEMSIZE, Kernel, verify
+from .ir import ITEMSIZE, Kernel, Output, verify
 from .lower import cost, in_place, lower, word_names
 from .schedule import Layout, Plan, plan
 
 __all__ = ["Compiled", "Runner"]
 
-Array = np.ndarray
+Array: TypeAlias = np.ndarray
+Maker: TypeAlias = Callable[[], Array]
 # run(address of kernel(begin, end, words), address of words, number of chunks)
-Runner = Callable[[int, int, int], None]
+Runner: TypeAlias = Callable[[int, int, int], None]
 
 NUMPY = {name: np.dtype(name) for name in ir.STORAGE if name != "bfloat16"}
 NUMPY["bfloat16"] = np.dtype(ml_dtypes.bfloat16)
-DATA_OFFSET = object.__basicsize__
 PAYLOAD = bytes.__basicsize__ - 1  # of a bytes object: where its content starts
-FEW = 16  # outputs below which a large reduction is split
+FEW = 16  # units of work below which a large reduction is split
 SPLIT = 65536  # elements from which it is
 REMEMBERED = 4096  # combinations of shapes and strides a kernel keeps
 QUICK = 65536  # additions below which the GIL is kept
@@ -44,36 +44,41 @@ class _Quick(ctypes._CFuncPtr):  # type: ignore[misc,name-defined]
     """A C function that is called with the GIL held."""
 
     _flags_ = ctypes._FUNCFLAG_CDECL | ctypes._FUNCFLAG_PYTHONAPI  # type: ignore[attr-defined]
-    _restype_ = None
+    _restype_ = ctypes.c_int
 
 
 class _Long(ctypes._CFuncPtr):  # type: ignore[misc,name-defined]
     """A C function that is called without the GIL."""
 
     _flags_ = ctypes._FUNCFLAG_CDECL  # type: ignore[attr-defined]
-    _restype_ = None
+    _restype_ = ctypes.c_int
 
 
-def data_address(array: Array) -> int:
-    """Where an array's data is; faster than its `ctypes` attribute."""
-    return ctypes.c_size_t.from_address(id(array) + DATA_OFFSET).value
+class _Code(NamedTuple):
+    """Addresses of the functions that lower.py describes."""
+
+    kernel: int
+    resolve: int
+    launch: int
 
 
-_codes: dict[tuple[str, Layout], tuple[int, int]] = {}
-_compiling = threading.Lock()
+_codes: dict[tuple[str, Layout], _Code] = {}
+_compiling = threading.RLock()
 
 
-def address_of(kernel: Kernel, layout: Layout) -> tuple[int, int]:
-    """The addresses of a kernel's functions `kernel` and `launch`: from memory, disk or the compiler."""
+def code_of(kernel: Kernel, layout: Layout) -> _Code:
+    """The code of a kernel in a layout: from memory, disk or the compiler."""
     key = (kernel.key, layout)
-    if key not in _codes:
+    code = _codes.get(key)
+    if code is None:
         with _compiling:
-            if key not in _codes:
-                _codes[key] = _load(kernel, layout)
-    return _codes[key]
+            code = _codes.get(key)
+            if code is None:
+                code = _codes[key] = _load(kernel, layout)
+    return code
 
 
-def _load(kernel: Kernel, layout: Layout) -> tuple[int, int]:
+def _load(kernel: Kernel, layout: Layout) -> _Code:
     host = target.host()
     name = cache.digest(kernel.key, repr(layout), repr(host))
     symbol = "k" + name
@@ -81,26 +86,106 @@ def _load(kernel: Kernel, layout: Layout) -> tuple[int, int]:
     if code is None:
         code = host.compile(lower(kernel, layout, host, symbol))
         cache.write(name, code)
-    return target.load(code, symbol, f"{symbol}.launch")
+    return _Code(*target.load(code, symbol, f"{symbol}.resolve", f"{symbol}.launch"))
 
 
 class _Entry:
     """All that a call needs for one combination of shapes, strides and dtypes."""
 
-    def __init__(self, kernel: Kernel, planned: Plan, work: float) -> None:
-        names = word_names(kernel, planned.layout)
-        self.address, launch = address_of(kernel, planned.layout)
-        self.launch = (_Quick if work < QUICK else _Long)(launch)
-        self.chunks = planned.chunks
-        self.operands = len(kernel.inputs) + len(kernel.outputs)
-        fixed = len(names) - self.operands - len(kernel.scalars)
-        words = [planned.words[name] for name in names[:fixed]]
-        self.head = struct.pack(f"{fixed}q", *words)
-        codes = {"float32": "fi", "float64": "d"}
-        tail = "".join(
-            codes.get(v.dtype, "q" if v.dtype in ir.SIGNED else "Q") for v in kernel.scalars
+    def __init__(
+        self,
+        kernel: Kernel,
+        planned: Plan,
+        work: float,
+        same: Sequence[int],
+        makers: Sequence[Maker],
+    ) -> None:
+        code = code_of(kernel, planned.layout)
+        kind = _Quick if work < QUICK else _Long
+        self.address, self.resolve, self.launch = (
+            code.kernel,
+            _Quick(code.resolve),
+            kind(code.launch),
         )
-        self.pack = struct.Struct(f"={self.operands}Q{tail}".replace("fi", "f4x")).pack
+        self.chunks, self.makers = planned.chunks, makers
+        names = word_names(kernel, planned.layout)
+        fixed = names[: names.index("p0")] if "p0" in names else names
+        words = planned.words | {f"same{len(kernel.inputs) + k}": s for k, s in enumerate(same)}
+        self.head = struct.pack(f"{len(fixed)}q", *(words[name] for name in fixed))
+        operands = len(kernel.inputs) + len(kernel.outputs)
+        codes = {"float32": "f4x", "float64": "d"}
+        tail = [codes.get(v.dtype, "q" if v.dtype in ir.SIGNED else "Q") for v in kernel.scalars]
+        self.pack = struct.Struct(f"={operands}Q{''.join(tail)}").pack
+
+    def allocate(self) -> tuple[Array, ...]:
+        """The outputs, not yet computed."""
+        return tuple([make() for make in self.makers])
+
+    def call(
+        self,
+        arrays: Sequence[Array],
+        outs: Sequence[Array],
+        scalars: Sequence[float],
+        run: Runner | None,
+    ) -> int:
+        """Runs the kernel, unless writing would overwrite what is still to be read: then 1."""
+        words = self.head + self.pack(*map(id, arrays), *map(id, outs), *scalars)
+        if run is None or self.chunks < 2:
+            return self.launch(words)
+        overlap = self.resolve(
+            words
+        )  # writes the pointers into `words`, which nobody else has seen
+        if not overlap:
+            run(self.address, id(words) + PAYLOAD, self.chunks)
+        return overlap
+
+
+class _Pair:
+    """A reduction that runs as two kernels: the parts, then their combination."""
+
+    def __init__(
+        self, kernel: Kernel, sizes: Sequence[int], strides: list[list[int]], dtypes: list[str],
+        cost: float, makers: Sequence[Maker],
+    ) -> None:  # fmt: skip
+        part = split.partial(kernel)
+        inputs = len(kernel.inputs)
+        kept = [a for a in range(kernel.rank) if a not in kernel.reduced]
+        strides, dtypes = strides[:inputs], dtypes[:inputs]
+        for output in part.outputs:
+            steps, step = [0] * kernel.rank, ITEMSIZE[output.dtype]
+            for axis in reversed(kept):
+                steps[axis] = step if sizes[axis] != 1 else 0
+                step *= sizes[axis]
+            strides.append(steps)
+            dtypes.append(output.dtype)
+        planned = plan(part, sizes, strides, dtypes, cost, split=True)
+        shape = (planned.parts, *(sizes[a] for a in kept))
+        scratch = [functools.partial(np.empty, shape, NUMPY[o.dtype]) for o in part.outputs]
+        work = cost * math.prod(sizes)
+        self.first = _Entry(part, planned, work, [0] * len(scratch), scratch)
+        whole, self.positions, numbers = split.combining(kernel)
+        self.second = Compiled(whole)
+        self.sizes = [math.prod(sizes[a] for a in kernel.values[n].attr) for n in numbers]
+        self.order = (*range(1, len(shape)), 0)  # the parts last
+        self.makers, self.chunks = makers, planned.chunks
+
+    def allocate(self) -> tuple[Array, ...]:
+        """The outputs, not yet computed."""
+        return tuple([make() for make in self.makers])
+
+    def call(
+        self,
+        arrays: Sequence[Array],
+        outs: Sequence[Array],
+        scalars: Sequence[float],
+        run: Runner | None,
+    ) -> int:
+        """Runs the kernels; the inputs are read before the outputs are written, so always 0."""
+        results = self.first.allocate()
+        self.first.call(arrays, results, scalars, run)
+        inputs = [*(r.transpose(self.order) for r in results), *(arrays[k] for k in self.positions)]
+        self.second(*inputs, out=outs, scalars=(*scalars, *self.sizes), run=run)
+        return 0
 
 
 class Compiled:
@@ -116,10 +201,10 @@ class Compiled:
     def __init__(self, kernel: Kernel) -> None:
         verify(kernel)
         self.kernel = kernel
-        self._entries: dict[tuple, Callable[..., Any]] = {}
+        self._entries: dict[tuple, _Entry | _Pair] = {}
         self._cost = cost(kernel)
+        self._in_place = in_place(kernel)
         self._single = len(kernel.outputs) == 1
-        self._plain = not kernel.scalars
 
     def __call__(
         self,
@@ -131,11 +216,11 @@ class Compiled:
     ) -> Any:
         """The kernel's outputs: an array, or a tuple where there are several.
 
-        Inputs broadcast over axes where their size is 1. `out` takes the results (it may be an input:
-        what would be overwritten too early is copied first); `scalars` are the values of `k.scalar`;
-        `shape` is the whole index space, where the arrays do not determine it; `run` is called as
-        run(address, words, chunks) and calls `address(begin, end, words)` for all chunks, from whatever
-        threads it likes.
+        Inputs broadcast over axes where their size is 1. `out` takes the results (it may overlap an
+        input: what would be overwritten too early is copied first); `scalars` are the values of
+        `k.scalar`; `shape` is the whole index space, where the arrays do not determine it; `run` is
+        called as run(address, words, chunks) and calls `address(begin, end, words)` so that each of
+        the chunks is run once, from whatever threads it likes, and returns when all are done.
 
         Errors: DTypeError, ShapeError or InvalidArgument for arrays that do not fit the kernel.
         """
@@ -148,53 +233,57 @@ class Compiled:
         else:
             key = tuple([(x.shape, x.strides, x.dtype) for x in arrays])
         if out is not None:
-            outs = (out,) if isinstance(out, np.ndarray) else tuple(out)
-            arrays, restore = self._disjoint(arrays, outs)
-            if restore:  # an input was copied: its strides may differ
-                key = tuple([(x.shape, x.strides, x.dtype) for x in arrays])
+            outs = (out,) if self._single and isinstance(out, np.ndarray) else tuple(out)
             key = (key, tuple([(x.shape, x.strides, x.dtype) for x in outs]))
         if shape is not None:
             key = (key, tuple(shape))
-        call = self._entries.get(key)
-        if call is None:
-            call = self._prepare(arrays, None if out is None else outs, shape)
+        entry = self._entries.get(key)
+        if entry is None:
+            if len(scalars) != len(self.kernel.scalars):
+                wanted = len(self.kernel.scalars)
+                raise InvalidArgument(f"kernel: takes {wanted} scalars, not {len(scalars)}")
+            entry = self._prepare(arrays, None if out is None else outs, shape)
             if len(self._entries) >= REMEMBERED:
                 self._entries.clear()
-            self._entries[key] = call
+            self._entries[key] = entry
         if out is None:
-            return call(arrays, None, scalars, run)
-        call(arrays, outs, scalars, run)
-        return out
+            outs = entry.allocate()
+        if entry.call(arrays, outs, scalars, run):
+            apart = [
+                x.copy() if any(np.may_share_memory(x, y) for y in outs) else x for x in arrays
+            ]
+            self(*apart, out=outs, scalars=scalars, shape=shape, run=run)
+        return out if out is not None else outs[0] if self._single else outs
 
     # Preparation ---------------------------------------------------------------------------------
 
     def _prepare(
         self, arrays: Sequence[Array], outs: Sequence[Array] | None, shape: Sequence[int] | None
-    ) -> Callable[..., Any]:
+    ) -> _Entry | _Pair:
         kernel = self.kernel
         sizes = self._sizes(arrays, outs, shape)
         strides = [
             _strides(x, v.axes, kernel.rank) for x, v in zip(arrays, kernel.inputs, strict=True)
         ]
-        shapes = [tuple(sizes[a] for a in o.axes) for o in kernel.outputs]
+        makers: list[Maker] = []
         if outs is None:
-            orders = [_order(o.axes, sizes, strides) for o in kernel.outputs]
-            makers = [
-                _maker(s, NUMPY[o.dtype], order)
-                for s, o, order in zip(shapes, kernel.outputs, orders, strict=True)
-            ]
-            made = [make() for make in makers]
-        else:
-            made, makers = list(outs), []
+            makers = [_maker(o, sizes, strides) for o in kernel.outputs]
+            outs = [make() for make in makers]
         strides += [
-            _strides(x, o.axes, kernel.rank) for x, o in zip(made, kernel.outputs, strict=True)
+            _strides(x, o.axes, kernel.rank) for x, o in zip(outs, kernel.outputs, strict=True)
         ]
         dtypes = [v.attr[1] for v in kernel.inputs] + [o.dtype for o in kernel.outputs]
         planned = plan(kernel, sizes, strides, dtypes, self._cost)
-        work = self._cost * max(_product(sizes), 1)
-        if planned.units < FEW and _product(sizes) > SPLIT and split.can_split(kernel):
-            return _splitting(kernel, sizes, strides, dtypes, self._cost, makers)
-        return _calling(_Entry(kernel, planned, work), makers)
+        total = math.prod(sizes)
+        if planned.units < FEW and total > SPLIT and split.can_split(kernel):
+            return _Pair(kernel, sizes, strides, dtypes, self._cost, makers)
+        inputs = len(kernel.inputs)
+        same = []
+        for k in range(len(kernel.outputs)):
+            like = (strides[inputs + k], ITEMSIZE[dtypes[inputs + k]])
+            bits = [(strides[j], ITEMSIZE[dtypes[j]]) == like for j in range(min(inputs, 63))]
+            same.append(sum(bit << j for j, bit in enumerate(bits)) if k in self._in_place else 0)
+        return _Entry(kernel, planned, self._cost * total, same, makers)
 
     def _sizes(
         self, arrays: Sequence[Array], outs: Sequence[Array] | None, shape: Sequence[int] | None
@@ -203,58 +292,36 @@ class Compiled:
         kernel = self.kernel
         if len(arrays) != len(kernel.inputs):
             raise InvalidArgument(f"kernel: takes {len(kernel.inputs)} arrays, not {len(arrays)}")
-        sizes = [1] * kernel.rank
-        if shape is not None:
-            if len(shape) != kernel.rank:
-                raise ShapeError(f"kernel: shape {tuple(shape)} for rank {kernel.rank}")
-            sizes = list(shape)
-        for x, v in zip(arrays, kernel.inputs, strict=True):
+        if outs is not None and len(outs) != len(kernel.outputs):
+            raise InvalidArgument(f"kernel: has {len(kernel.outputs)} outputs, not {len(outs)}")
+        if shape is not None and (len(shape) != kernel.rank or any(n < 0 for n in shape)):
+            raise ShapeError(f"kernel: shape {tuple(shape)} for rank {kernel.rank}")
+        sizes = [1] * kernel.rank if shape is None else list(shape)
+        known = list(zip(arrays, kernel.inputs, strict=True))
+        for x, v in known:
             _check(f"input {v.attr[0]}", x, v.attr[1], v.axes)
             for axis, size in zip(v.axes, x.shape, strict=True):
-                if size != 1 and sizes[axis] not in (1, size):
+                if size != 1 and sizes[axis] != size and (shape is not None or sizes[axis] != 1):
                     shapes = ", ".join(str(a.shape) for a in arrays)
-                    raise ShapeError(f"kernel: shapes {shapes} do not broadcast")
+                    space = "" if shape is None else f" to {tuple(shape)}"
+                    raise ShapeError(f"kernel: shapes {shapes} do not broadcast{space}")
                 if size != 1:
                     sizes[axis] = size
-        if outs is not None:
-            if len(outs) != len(kernel.outputs):
-                raise InvalidArgument(f"kernel: has {len(kernel.outputs)} outputs, not {len(outs)}")
-            for k, (x, o) in enumerate(zip(outs, kernel.outputs, strict=True)):
-                _check(f"output {k}", x, o.dtype, o.axes)
-                if shape is None and not arrays:
-                    for axis, size in zip(o.axes, x.shape, strict=True):
-                        sizes[axis] = size
-                if x.shape != tuple(sizes[a] for a in o.axes):
-                    wanted = tuple(sizes[a] for a in o.axes)
-                    raise ShapeError(f"kernel: output {k} has shape {x.shape}, not {wanted}")
-                if not x.flags.writeable or any(
-                    stride == 0 and size > 1
-                    for stride, size in zip(x.strides, x.shape, strict=True)
-                ):
-                    raise InvalidArgument(f"kernel: output {k} cannot be written")
+        if outs is None:
+            return sizes
+        given = shape is not None or bool(arrays)
+        for k, (x, o) in enumerate(zip(outs, kernel.outputs, strict=True)):
+            _check(f"output {k}", x, o.dtype, o.axes)
+            if not given:
+                for axis, size in zip(o.axes, x.shape, strict=True):
+                    sizes[axis] = size
+            wanted = tuple(sizes[a] for a in o.axes)
+            if x.shape != wanted:
+                raise ShapeError(f"kernel: output {k} has shape {x.shape}, not {wanted}")
+            steps = zip(x.strides, x.shape, strict=True)
+            if not x.flags.writeable or any(step == 0 and size > 1 for step, size in steps):
+                raise InvalidArgument(f"kernel: output {k} cannot be written")
         return sizes
-
-    def _disjoint(
-        self, arrays: Sequence[Array], outs: Sequence[Array]
-    ) -> tuple[tuple[Array, ...], bool]:
-        """The inputs, copied where writing an output would change them before they are read."""
-        safe = self._in_place
-        result = []
-        for x in arrays:
-            for k, y in enumerate(outs):
-                if not np.may_share_memory(x, y):
-                    continue
-                same = x.shape == y.shape and x.strides == y.strides
-                if not (k in safe and same and data_address(x) == data_address(y)):
-                    x = x.copy(order="K")
-                    break
-            result.append(x)
-        copied = any(x is not y for x, y in zip(result, arrays, strict=True))
-        return tuple(result), copied
-
-    @functools.cached_property
-    def _in_place(self) -> set[int]:
-        return in_place(self.kernel)
 
 
 def _check(what: str, x: Array, dtype: str, axes: tuple[int, ...]) -> None:
@@ -266,10 +333,6 @@ def _check(what: str, x: Array, dtype: str, axes: tuple[int, ...]) -> None:
         raise ShapeError(f"kernel: {what} has shape {x.shape}; it needs {len(axes)} dimensions")
 
 
-def _product(sizes: Sequence[int]) -> int:
-    return functools.reduce(lambda x, y: x * y, sizes, 1)
-
-
 def _strides(x: Array, axes: tuple[int, ...], rank: int) -> list[int]:
     """The stride along each axis of the space, 0 where the array has but one position."""
     strides = [0] * rank
@@ -279,80 +342,12 @@ def _strides(x: Array, axes: tuple[int, ...], rank: int) -> list[int]:
     return strides
 
 
-def _order(
-    axes: tuple[int, ...], sizes: Sequence[int], strides: Sequence[Sequence[int]]
-) -> list[int]:
-    """The dimensions of an output in the order in which they lie in memory, like the inputs'."""
-    return sorted(range(len(axes)), key=lambda k: (-sum(abs(s[axes[k]]) for s in strides), k))
-
-
-def _maker(shape: tuple[int, ...], dtype: np.dtype, order: list[int]) -> Callable[[], Array]:
-    """A function that allocates an array with its dimensions in that order in memory."""
+def _maker(output: Output, sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> Maker:
+    """A function that allocates an output, lying in memory in the order in which the inputs lie."""
+    axes, dtype = output.axes, NUMPY[output.dtype]
+    order = sorted(range(len(axes)), key=lambda k: (-sum(abs(s[axes[k]]) for s in strides), k))
+    shape = tuple(sizes[axes[k]] for k in order)
     if order == sorted(order):
         return functools.partial(np.empty, shape, dtype)
-    lying = tuple(shape[k] for k in order)
     back = tuple(order.index(k) for k in range(len(order)))
-    return lambda: np.empty(lying, dtype).transpose(back)
-
-
-def _calling(entry: _Entry, makers: list[Callable[[], Array]]) -> Callable[..., Any]:
-    """A function that runs one kernel."""
-    head, pack, launch, chunks = entry.head, entry.pack, entry.launch, entry.chunks
-    make = makers[0] if len(makers) == 1 else None
-
-    def call(arrays: Sequence[Array], outs: Sequence[Array] | None, scalars: Any, run: Any) -> Any:
-        if make is not None and outs is None:
-            result = make()
-            outs = (result,)
-        else:
-            if outs is None:
-                outs = tuple([m() for m in makers])
-            result = outs
-        if run is None or chunks < 2:
-            launch(head + pack(*map(id, arrays), *map(id, outs), *scalars))
-        else:
-            pointers = map(data_address, itertools.chain(arrays, outs))
-            words = head + pack(*pointers, *scalars)
-            run(entry.address, id(words) + PAYLOAD, chunks)
-        return result
-
-    return call
-
-
-def _splitting(
-    kernel: Kernel, sizes: Sequence[int], strides: list[list[int]], dtypes: list[str], work: float,
-    makers: list[Callable[[], Array]],
-) -> Callable[..., Any]:  # fmt: skip
-    """A function that runs one kernel as two."""
-    part = split.partial(kernel)
-    kept = tuple(sizes[a] for a in range(kernel.rank) if a not in kernel.reduced)
-    inputs = len(kernel.inputs)
-    partial_dtypes = [o.dtype for o in part.outputs]
-    along = [np.broadcast_to(np.empty((), NUMPY[d]), kept) for d in partial_dtypes]
-    for k, x in enumerate(along):
-        steps, step = [0] * kernel.rank, x.itemsize
-        for axis in reversed(range(kernel.rank)):
-            if axis not in kernel.reduced:
-                steps[axis] = step if sizes[axis] != 1 else 0
-                step *= sizes[axis]
-        strides = [*strides[: inputs + k], steps]
-    planned = plan(part, sizes, strides, dtypes[:inputs] + partial_dtypes, work, split=True)
-    entry = _Entry(part, planned, work * _product(sizes))
-    shape = (planned.parts, *kept)
-    scratch = [functools.partial(np.empty, shape, NUMPY[d]) for d in partial_dtypes]
-    first = _calling(entry, scratch)
-    whole, positions, numbers = split.combining(kernel)
-    second = Compiled(whole)
-    extra = [_product([sizes[a] for a in kernel.values[n].attr]) for n in numbers]
-    back = (*range(1, len(shape)), 0)
-
-    def call(arrays: Sequence[Array], outs: Sequence[Array] | None, scalars: Any, run: Any) -> Any:
-        results = first(arrays, None, scalars, run)
-        results = results if isinstance(results, tuple) else (results,)
-        inputs = [*(r.transpose(back) for r in results), *(arrays[k] for k in positions)]
-        if outs is None:
-            outs = tuple([make() for make in makers])
-        second(*inputs, out=outs, scalars=(*scalars, *extra), run=run)
-        return outs[0] if len(makers) == 1 else outs
-
-    return call
+    return lambda: np.empty(shape, dtype).transpose(back)

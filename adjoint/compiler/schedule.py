@@ -145,7 +145,7 @@ def plan(
     rows, along = space.count(*kept), space.count(vector)
     depth = space.count(*inner)
     total = rows * along * depth
-    grain = max(int(GRAIN / cost), 256)
+    grain = max(int(GRAIN / cost) // 256, 1) * 256  # whole vectors and cache lines
     length = reach = max(along if columns or not inner else space.count(inner[0]), 1)
     if not kernel.reduced:
         length = min(along, TILE if "s" in classes and "c" in classes and kept else grain)
@@ -176,6 +176,10 @@ def plan(
         words |= {f"s{k}.{name}": space.step(k, axes) for name, axes in named.items()}
         if split and k >= len(kernel.inputs):
             words[f"s{k}.p"] = rows * (along if columns else 1) * space.itemsizes[k]
+        ends = [s * (n - 1) for s, n in zip(strides[k], sizes, strict=True)]
+        empty = total == 0
+        words[f"low{k}"] = 0 if empty else sum(e for e in ends if e < 0)
+        words[f"high{k}"] = 0 if empty else sum(e for e in ends if e > 0) + space.itemsizes[k]
     for value in kernel.values:
         if value.op == "size":
             words[f"z{value.number}"] = math.prod(sizes[a] for a in value.attr)

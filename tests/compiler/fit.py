@@ -142,7 +142,8 @@ fit("ASIN", "float32", odd(mp.asin, mp.mpf(1) / 6), lambda z: z, 0, "0.361", 7)
 fit("ASIN", "float64", odd(mp.asin, mp.mpf(1) / 6), lambda z: z, 0, "0.25", 12)
 fit("SINH", "float32", odd(mp.sinh, mp.mpf(1) / 6), lambda z: z, 0, 1, 4)
 fit("SINH", "float64", odd(mp.sinh, mp.mpf(1) / 6), lambda z: z, 0, 1, 7)
-fit("TANH", "float32", odd(mp.tanh, -mp.mpf(1) / 3), lambda z: z, 0, "0.40", 5)
+for dtype, terms in (("float32", 5), ("float64", 11)):
+    fit("TANH", dtype, odd(mp.tanh, -mp.mpf(1) / 3), lambda z: z, 0, "0.314", terms)
 fit(
     "ERF_SMALL", "float32",
     at_zero(2 / R(mp.pi) - 1, lambda z: mp.erf(R(z)) / R(z) - 1), lambda z: 1 / (1 + z), 0, "0.87", 6,
