@@ -12,10 +12,11 @@ import numpy as np
 from ..core import dtype as dt
 from ..core.errors import DTypeError, IndexingError, InvalidType, ShapeError
 from ..core.handle import Handle
-from ..core.op import apply, apply_view, public, write_in_place, writing
+from ..core.op import FUNCTIONS, apply, apply_view, public, write_in_place, writing
 from ..core.spec import broadcast_shapes, normalize_axis, prod
 from . import creation
 from .advanced import Index, IndexPut, Overwrite, assert_same_dtype, wrapped
+from .backward_slices import straightened
 from .movement import assert_tensor
 from .promotion import cast
 from .slicing import Item, basic_index
@@ -235,7 +236,8 @@ def _index(axis: int) -> Index:
 
 @public(method="__getitem__")
 def getitem(input: Tensor, index: Any) -> Tensor:
-    """`input[index]`: a view for integers, slices, None and `...`, a copy for tensors and lists.
+    """`input[index]`: a view for integers, slices, None and `...`, a copy for tensors, lists and
+    slices with a negative step (which PyTorch does not have).
 
     Shapes: index tensors broadcast; what they select takes their place where they are neighbours,
     otherwise it comes first. A bool tensor selects where it is True.
@@ -246,7 +248,14 @@ def getitem(input: Tensor, index: Any) -> Tensor:
     >>> x[0], x[:, 1], x[x > 2]
     (tensor([1, 2]), tensor([2, 4]), tensor([3, 4]))
     """
-    items, advanced = _simple(input._data.shape, index) or _parse(input, index)
+    try:
+        items, advanced = _simple(input._data.shape, index) or _parse(input, index)
+    except IndexingStepError:
+        forward = straightened(tuple(input._data.shape), index)
+        if forward is None:
+            raise
+        slices, turned, rest = forward
+        return FUNCTIONS["flip"](getitem(input, slices), turned)[rest]  # type: ignore[no-any-return]
     if not advanced:
         return apply_view(basic_index(items), input)  # type: ignore[no-any-return]
     part = apply_view(basic_index(items), input) if items else input
@@ -276,7 +285,17 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
     tensor([0., 5., 5.])
     """
     value = _assignable(input, value)
-    items, advanced = _simple(input._data.shape, index) or _parse(input, index)
+    try:
+        items, advanced = _simple(input._data.shape, index) or _parse(input, index)
+    except IndexingStepError:
+        forward = straightened(tuple(input._data.shape), index)
+        if forward is None:
+            raise
+        slices, turned, rest = forward
+        changed = FUNCTIONS["flip"](getitem(input, slices), turned)
+        setitem(changed, rest, value)
+        setitem(input, slices, FUNCTIONS["flip"](changed, turned))
+        return
     if not advanced:
         if isinstance(value, Handle) and value._data.ndim:
             shape = basic_index(items).infer(input.spec).shape
