@@ -98,6 +98,8 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.device = device
 
+    _stream: Any  # the state of this estimator's random numbers after what it did last
+
     # ---- what the two kinds define ---------------------------------------------------------------
 
     def _validated(self, x: Any, y: Any, reset: bool) -> tuple[Any, Any]:
@@ -228,8 +230,9 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
             self.optimizer_.step()
             total += loss.item() * len(rows)
         self.n_epochs_ += 1
-        self.loss_curve_.append(total / n)
-        return total / n
+        mean = float(total / n)
+        self.loss_curve_.append(mean)
+        return mean
 
     # ---- predicting ------------------------------------------------------------------------------
 

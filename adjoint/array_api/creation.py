@@ -138,6 +138,8 @@ def full(shape: Any, fill_value: Any, *, dtype: DType | None = None, device: Any
     >>> ad.array_api.full(2, 7)
     tensor([7, 7])
     """
+    if is_array(fill_value):  # without axes: an extension that SciPy uses
+        dtype, fill_value = dtype or fill_value.dtype, fill_value.item()
     if dtype is not None and not _holds(dtype, fill_value):
         raise DTypeError(f"full: {fill_value!r} does not fit {dtype}; choose another dtype")
     return ad.full(_sizes(shape), fill_value, dtype=dtype, device=device)
