@@ -168,6 +168,8 @@ def gradients(
             node = x._node if cell is None or x._node is not cell else nodes.get(cell)
             if node is not None:
                 wanted[node] = node if type(node) is Leaf or cell is None else cell
+    state = next(cell for cell in cells if cell is not None).state
+    planning, state.planning = state.planning, max(state.planning, 1)
     mode = MODE.get()
     MODE.set(mode_with(mode, grad=True, inference=False))
     try:
@@ -176,6 +178,7 @@ def gradients(
         )
     finally:
         MODE.set(mode)
+        state.planning = planning
     return {wanted[node]: g for node, g in reached.items() if g is not None}
 
 
@@ -279,11 +282,11 @@ class Plan:
     def __init__(self, y: Any, gradient: Any) -> None:
         cell: Cell = y._data
         state = cell.state
-        state.planning = True
+        state.planning = 2
         try:
             found = gradients((y,), (gradient,), None, "backward")
         finally:
-            state.planning = False
+            state.planning = 0
         self.leaves = [(key, g) for key, g in found.items() if type(key) is Leaf]
         self.gradients = {
             key: g for key, g in found.items() if isinstance(key, Cell) and key.op is not None

@@ -84,7 +84,7 @@ class State:
     reads: int  # how often values were asked for
     effects: list[tuple[Any, Cell]] | None  # collects (tensor outside, what was written to it)
     members: list[Cell] | None  # collects the cells that are made
-    planning: bool  # the cells that are made belong to a remembered backward pass
+    planning: int  # what `planned` is of the cells that are made
     owner: Any  # weak reference to the user's Graph
     scope: tuple[str, ...]  # the modules that are being called, the outermost first
     places: bool  # whether new cells remember the user's line
@@ -105,7 +105,7 @@ class State:
         self.reads = 0
         self.effects = None
         self.members = None
-        self.planning = False
+        self.planning = 0
         self.owner = lambda: None
         self.scope = ()
         self.places = False
@@ -157,7 +157,7 @@ class Cell(Recorded):
     cutoff: bool  # recomputed to the same value, the version stays
     tracked: bool  # gradients may flow back through it
     cut: tuple[int, ...]  # inputs (by place in `inputs`) into which no gradient flows: detached
-    planned: bool  # belongs to a remembered backward pass
+    planned: int  # 0; computes a gradient: 1, that `grad` gave; 2, in a remembered backward pass
     extra: Extra | None  # hooks
     handle: Callable[[], Any]  # weak reference to the tensor that is a leaf or a source here
     about: dict[str, Any] | None  # name, module, line: what few cells have

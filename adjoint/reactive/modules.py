@@ -266,7 +266,7 @@ class Calls:
                 for user in cell.living_users():
                     owner = self._owner.get(user)
                     if owner is None:
-                        if not user.planned:
+                        if user.planned < 2:
                             return True
                     elif id(owner) not in seen:
                         seen.add(id(owner))
