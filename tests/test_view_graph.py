@@ -82,8 +82,10 @@ def test_modules_lines_outputs_and_times():
     assert re.fullmatch(r"test_view_graph\.py:\d+  y = a \* b", by_op["mul"].source)
     assert by_op["split"].attributes["output 1"] == "(1, 2) float32"
     assert [node.op for node in found].count("item") == 0
-    labels = {node.label for node in y.graph(model).nodes if node.kind == "parameter"}
-    assert any(label.endswith("0.weight") for label in labels)
+    assert {node.label for node in found if node.kind == "parameter"} == {"0.weight", "0.bias"}
+    names = nn.ModuleDict({"net": model})
+    found = y.graph(names).nodes
+    assert {n.label for n in found if n.kind == "parameter"} == {"net.0.weight", "net.0.bias"}
 
 
 def test_only_what_led_to_a_tensor():

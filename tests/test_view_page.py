@@ -286,6 +286,25 @@ def test_search_and_panel(browser, tmp_path):
     browser.key("Escape")
     browser.run("select(null)")
     assert browser.run("$('panel').hidden")
+    path = (tmp_path / "graph.html").as_uri()
+    browser.call("Page.navigate", url="about:blank")
+    browser.open(f"{path}#node={loss.graph().nodes[-1].id}")
+    assert browser.run("nodes[selected].op") == "mean"
+
+
+@in_browser
+def test_selecting_shows_the_way_to_far_readers(browser, tmp_path):
+    """A weight that every step reads: its lines are drawn only while it is selected."""
+    nodes = [NodeInfo(0, "input", "w", "input")]
+    edges = []
+    for i in range(1, 60):
+        nodes.append(NodeInfo(i, "mul"))
+        edges += [Edge(i - 1, i, 0), Edge(0, i, 1)]
+    open_page(browser, Snapshot(nodes, edges), tmp_path)
+    assert browser.run("lines.filter(l => l.long).length") > 40
+    assert browser.run("pathsOf(0).size") >= 59
+    last = "[...pathsOf(59)].map(l => [l.a, l.b])"
+    assert sorted(browser.run(last)) == [[0, 59], [58, 59]]
 
 
 @in_browser

@@ -57,8 +57,12 @@ class _Cells:
     def __init__(self, state: State, model: Any = None, log: Log | None = None) -> None:
         owner = state.owner()
         self.retained: dict[Cell, Any] = {} if owner is None else owner.retained
-        named = () if model is None else (*model.named_parameters(), *model.named_buffers())
-        self.names = {id(tensor): name for name, tensor in named}
+        modules = [] if owner is None else owner.calls.modules()
+        self.names = {
+            id(tensor): name
+            for module in (*modules, *(() if model is None else (model,)))
+            for name, tensor in (*module.named_parameters(), *module.named_buffers())
+        }
         self.times: dict[Cell, list[int]] = {}
         for cell, nanoseconds in zip(log.cells, log.times, strict=True) if log is not None else ():
             self.times.setdefault(cell, []).append(nanoseconds)

@@ -476,7 +476,7 @@ function drawPlates(shown, s, ratio) {
     const name = [full, short].find(text => text !== "…" && textWidth(text, font) <= room);
     if (!name) continue;
     const w = textWidth(name, font) + 8;
-    const x = (b.x + b.w / 2) * s + view.x, y = (b.y + HEADER / 2) * s + view.y;
+    const x = (b.x + b.w / 2) * s + view.x, y = b.y * s + view.y + (HEADER * s < 16 ? 0 : HEADER * s / 2);
     const plate = { x: x - w / 2, y: y - 8, w, h: 16 };
     if (plates.some(p => p.x < plate.x + w && p.x + p.w > plate.x && Math.abs(p.y - plate.y) < 16)) continue;
     plates.push(plate);
