@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -503,6 +504,7 @@ class Graph:
             if self.generator is not None:
                 new.generator = new.recorder.generator = self.generator.clone_state()
             twins = editing.copy(state.cells(), new._state)
+            new._state.stamp = itertools.count(state.stamp()).__next__  # beyond the copied versions
             for cell, twin in twins.items():
                 new._twins[cell] = new._tensor_for(cell, twin)
             for names, theirs in (
