@@ -1,0 +1,70 @@
+"""What several of the models are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..core.errors import Unsupported
+from ..nn import functional as F  # noqa: N812 - PyTorch's convention
+from ..ops.activation import gelu, relu, silu
+from ..ops.creation import ones
+from ..ops.elementwise import tanh
+
+__all__ = ["activation", "attend", "causal_mask", "padding_mask", "split_heads"]
+
+_ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
+    "gelu": gelu,
+    "gelu_new": lambda x: gelu(x, approximate="tanh"),
+    "gelu_pytorch_tanh": lambda x: gelu(x, approximate="tanh"),
+    "quick_gelu": lambda x: x * (1.702 * x).sigmoid(),
+    "relu": relu,
+    "silu": silu,
+    "swish": silu,
+    "tanh": tanh,
+}
+
+
+def activation(name: str) -> Callable[[Any], Any]:
+    """The function that a config calls `name`."""
+    if name not in _ACTIVATIONS:
+        raise Unsupported(f"activation {name!r}; known: {', '.join(_ACTIVATIONS)}")
+    return _ACTIVATIONS[name]
+
+
+def split_heads(x: Any, size: int) -> Any:
+    """(batch, length, heads * size) -> (batch, heads, length, size)."""
+    batch, length, _ = x.shape
+    return x.reshape(batch, length, -1, size).transpose(1, 2)
+
+
+def attend(
+    query: Any, key: Any, value: Any, mask: Any, dropout: float = 0.0, **options: Any
+) -> Any:
+    """Attention in heads, then the heads side by side again: (batch, length, heads * size).
+
+    `mask` is true where a query may look at a key; "causal" for at all keys up to its own.
+    """
+    if isinstance(mask, str):
+        options["is_causal"], mask = True, None
+    heads = F.scaled_dot_product_attention(query, key, value, mask, dropout, **options)
+    batch, _, length, _ = heads.shape
+    return heads.transpose(1, 2).reshape(batch, length, -1)
+
+
+def padding_mask(attention_mask: Any) -> Any:
+    """The mask for `attend` out of one that is 1 for tokens and 0 for padding; None for none."""
+    return None if attention_mask is None else attention_mask.bool()[:, None, None, :]
+
+
+def causal_mask(length: int, past: int, attention_mask: Any) -> Any:
+    """The mask for `attend` by which each of `length` tokens sees itself, the ones before, and the
+    `past` cached ones, but no padding. `attention_mask` covers the cached tokens too.
+    """
+    if attention_mask is None:
+        if past == 0:
+            return "causal"
+        if length == 1:
+            return None
+    seen = ones(length, past + length).bool().tril(past)
+    return seen if attention_mask is None else seen & padding_mask(attention_mask)

@@ -1,0 +1,242 @@
+"""ViT: an image as a row of patches, read by a stack of encoder layers.
+
+Source: Dosovitskiy et al., 2021, https://arxiv.org/abs/2010.11929
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.errors import ShapeError
+from ..nn import Conv2d, Dropout, LayerNorm, Linear, Module, ModuleList, Parameter
+from ..nn import functional as F  # noqa: N812 - PyTorch's convention
+from ..ops.creation import zeros
+from ..ops.joining import cat
+from ..ops.random import randn
+from .layers import activation, attend, split_heads
+from .pretrained import ClassifierConfig, Pretrained, head_size
+
+__all__ = ["ViT", "ViTConfig", "ViTForImageClassification"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViTConfig(ClassifierConfig):
+    """The sizes of a ViT; the defaults are those of ViT-B/16."""
+
+    model_type = "vit"
+
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    hidden_act: str = "gelu"
+    hidden_dropout_prob: float = 0.0
+    attention_probs_dropout_prob: float = 0.0
+    layer_norm_eps: float = 1e-12
+    image_size: int = 224
+    patch_size: int = 16
+    num_channels: int = 3
+    qkv_bias: bool = True
+    pooler_output_size: int | None = None  # hidden_size
+    pooler_act: str = "tanh"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The values of a config.json."""
+        return {
+            **super().to_dict(),
+            "pooler_output_size": self.pooler_output_size or self.hidden_size,
+        }
+
+
+class ViTPatchEmbeddings(Module):
+    """Each patch of the image as one vector."""
+
+    def __init__(self, config: ViTConfig) -> None:
+        super().__init__()
+        size = config.patch_size
+        self.projection = Conv2d(config.num_channels, config.hidden_size, size, stride=size)
+
+    def forward(self, image: Any) -> Any:
+        """(batch, channels, height, width) -> (batch, patches, hidden_size)."""
+        return self.projection(image).flatten(2).transpose(1, 2)
+
+
+class ViTEmbeddings(Module):
+    """The patches behind a token of their own for the whole image, and where each stands."""
+
+    def __init__(self, config: ViTConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.grid = config.image_size // config.patch_size
+        self.cls_token = Parameter(randn(1, 1, config.hidden_size) * 0.02)
+        self.patch_embeddings = ViTPatchEmbeddings(config)
+        self.position_embeddings = Parameter(zeros(1, self.grid**2 + 1, config.hidden_size))
+        self.dropout = Dropout(config.hidden_dropout_prob)
+
+    def forward(self, image: Any, interpolate_positions: bool) -> Any:
+        """(batch, channels, height, width) -> (batch, 1 + patches, hidden_size)."""
+        batch, _, height, width = image.shape
+        positions = self.position_embeddings
+        if interpolate_positions:
+            size = self.config.patch_size
+            positions = self._resized(height // size, width // size)
+        elif (height, width) != (self.config.image_size,) * 2:
+            raise ShapeError(
+                f"ViT: an image of {height} x {width}, but positions for {self.config.image_size}; "
+                "resize the image, or pass interpolate_positions=True"
+            )
+        patches = self.patch_embeddings(image)
+        tokens = cat([self.cls_token.expand(batch, -1, -1), patches], 1)
+        return self.dropout(tokens + positions)
+
+    def _resized(self, rows: int, columns: int) -> Any:
+        """The positions of a grid of another size, by bicubic interpolation."""
+        if (rows, columns) == (self.grid, self.grid):
+            return self.position_embeddings
+        first, grid = self.position_embeddings[:, :1], self.position_embeddings[:, 1:]
+        grid = grid.reshape(1, self.grid, self.grid, -1).permute(0, 3, 1, 2)
+        grid = F.interpolate(grid, size=(rows, columns), mode="bicubic", align_corners=False)
+        return cat([first, grid.flatten(2).transpose(1, 2)], 1)
+
+
+class ViTSelfAttention(Module):
+    """Attention of every patch to every patch."""
+
+    def __init__(self, config: ViTConfig) -> None:
+        super().__init__()
+        width = config.hidden_size
+        self.head_size = head_size(width, config.num_attention_heads, "ViT")
+        self.dropout = config.attention_probs_dropout_prob
+        self.query, self.key, self.value = (
+            Linear(width, width, bias=config.qkv_bias) for _ in range(3)
+        )
+
+    def forward(self, x: Any) -> Any:
+        """(batch, tokens, width) -> the same."""
+        query, key, value = (
+            split_heads(project(x), self.head_size)
+            for project in (self.query, self.key, self.value)
+        )
+        return attend(query, key, value, None, self.dropout if self.training else 0.0)
+
+
+class ViTDense(Module):
+    """A linear layer under the name `dense`, and an activation where `act` names one."""
+
+    def __init__(self, in_features: int, out_features: int, act: str | None = None) -> None:
+        super().__init__()
+        self.dense = Linear(in_features, out_features)
+        self.activation = None if act is None else activation(act)
+
+    def forward(self, x: Any) -> Any:
+        """(..., in_features) -> (..., out_features)."""
+        x = self.dense(x)
+        return x if self.activation is None else self.activation(x)
+
+
+class ViTAttention(Module):
+    """Attention and its last linear layer."""
+
+    def __init__(self, config: ViTConfig) -> None:
+        super().__init__()
+        self.attention = ViTSelfAttention(config)
+        self.output = ViTDense(config.hidden_size, config.hidden_size)
+
+    def forward(self, x: Any) -> Any:
+        """(batch, tokens, width) -> the same."""
+        return self.output(self.attention(x))
+
+
+class ViTLayer(Module):
+    """Attention, then two linear layers; each reads a normalized copy and adds to the stream."""
+
+    def __init__(self, config: ViTConfig) -> None:
+        super().__init__()
+        width, inner = config.hidden_size, config.intermediate_size
+        self.attention = ViTAttention(config)
+        self.intermediate = ViTDense(width, inner, config.hidden_act)
+        self.output = ViTDense(inner, width)
+        self.layernorm_before = LayerNorm(width, eps=config.layer_norm_eps)
+        self.layernorm_after = LayerNorm(width, eps=config.layer_norm_eps)
+        self.dropout = Dropout(config.hidden_dropout_prob)
+
+    def forward(self, x: Any) -> Any:
+        """(batch, tokens, width) -> the same."""
+        x = x + self.dropout(self.attention(self.layernorm_before(x)))
+        return x + self.dropout(self.output(self.intermediate(self.layernorm_after(x))))
+
+
+class ViTEncoder(Module):
+    """The layers, one after the other."""
+
+    def __init__(self, config: ViTConfig) -> None:
+        super().__init__()
+        self.layer = ModuleList(ViTLayer(config) for _ in range(config.num_hidden_layers))
+
+    def forward(self, x: Any) -> Any:
+        """(batch, tokens, width) -> the same."""
+        for layer in self.layer:
+            x = layer(x)
+        return x
+
+
+class ViT(Pretrained):
+    """ViT without a head: the state of every patch, and that of the whole image.
+
+    Shapes: images (batch, channels, height, width) -> (batch, 1 + patches, hidden_size) and
+    (batch, pooler_output_size).
+    Source: https://huggingface.co/docs/transformers/model_doc/vit
+
+    >>> config = ad.models.ViTConfig(
+    ...     hidden_size=4, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8,
+    ...     image_size=4, patch_size=2)
+    >>> states, pooled = ad.models.ViT(config)(ad.ones(1, 3, 4, 4))
+    >>> states.shape, pooled.shape
+    (adjoint.Size([1, 5, 4]), adjoint.Size([1, 4]))
+    """
+
+    config_class = ViTConfig
+    base = "vit"
+    heads = ("pooler.",)
+    ignored = ("embeddings.mask_token",)
+    architecture = "ViTModel"
+
+    def __init__(self, config: ViTConfig, pooled: bool = True) -> None:
+        super().__init__(config)
+        self.embeddings = ViTEmbeddings(config)
+        self.encoder = ViTEncoder(config)
+        self.layernorm = LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.pooler: Any = None
+        if pooled:
+            size = config.pooler_output_size or config.hidden_size
+            self.pooler = ViTDense(config.hidden_size, size, config.pooler_act)
+
+    def forward(self, image: Any, interpolate_positions: bool = False) -> tuple[Any, Any]:
+        """The states, and the pooled one (None without a pooler)."""
+        x = self.layernorm(self.encoder(self.embeddings(image, interpolate_positions)))
+        return x, None if self.pooler is None else self.pooler(x[:, 0])
+
+
+class ViTForImageClassification(Pretrained):
+    """ViT that says which of `num_labels` classes an image belongs to.
+
+    Shapes: images (batch, channels, height, width) -> logits (batch, num_labels).
+    Source: https://huggingface.co/docs/transformers/model_doc/vit
+    """
+
+    config_class = ViTConfig
+    base = "vit"
+    heads = ("classifier.",)
+    ignored = ("embeddings.mask_token",)
+    architecture = "ViTForImageClassification"
+
+    def __init__(self, config: ViTConfig) -> None:
+        super().__init__(config)
+        self.vit = ViT(config, pooled=False)
+        self.classifier = Linear(config.hidden_size, config.num_labels)
+
+    def forward(self, image: Any, interpolate_positions: bool = False) -> Any:
+        """The logits of each class."""
+        states, _ = self.vit(image, interpolate_positions)
+        return self.classifier(states[:, 0])
