@@ -140,7 +140,8 @@ def gradients(
     outputs: Sequence[Any], seeds: Sequence[Any], targets: Sequence[Any] | None, name: str
 ) -> dict[Any, Any]:
     """Record the gradients of graph tensors `outputs` with respect to `targets` (tensors; None: all
-    that gradients reach). Maps Leafs and Cells to tensors of the graph.
+    that gradients reach). Maps Leafs and Cells to tensors of the graph. Outputs without history are
+    an error, except where `name` is "".
     """
     cells = [y._data if isinstance(y._data, Cell) else None for y in outputs]
     everything = not MODE.get().grad
@@ -149,6 +150,8 @@ def gradients(
     for i, (y, cell, g) in enumerate(zip(outputs, cells, seeds, strict=True)):
         node = y._node if cell is None else nodes.get(cell)
         if node is None or (y._node is None and not everything):
+            if not name:
+                continue
             raise AutogradError(
                 f"{name}: element {i} of tensors does not require grad and does not have a "
                 f"grad_fn (shape {tuple(y.shape)}); was it detached, or computed from tensors none "
@@ -213,9 +216,9 @@ class Derivation:
         self.results: list[Any] = [None] * len(inputs)  # weak references to the results' cells
         self.above = set(upstream([y._data for y in outputs if isinstance(y._data, Cell)]))
 
-    def derive(self) -> list[Any]:
+    def derive(self, name: str = "grad") -> list[Any]:
         """Record the gradients."""
-        found = gradients(self.outputs, self.seeds, self.inputs, "grad")
+        found = gradients(self.outputs, self.seeds, self.inputs, name)
         results = []
         for x in self.inputs:
             cell = x._data if isinstance(x._data, Cell) else None
@@ -227,7 +230,15 @@ class Derivation:
         """After an edit: let the results compute from gradients recorded anew."""
         self.above = set(upstream([y._data for y in self.outputs if isinstance(y._data, Cell)]))
         changes = {}
-        for reference, g in zip(self.results, self.derive(), strict=True):
+        frozen = [x for x in self.inputs if x._node is None]
+        for x in frozen:  # which stores no gradient, but this one was asked for before
+            x._node = Leaf(x)
+        try:
+            found = self.derive("")
+        finally:
+            for x in frozen:
+                x._node = None
+        for reference, g in zip(self.results, found, strict=True):
             cell = None if reference is None else reference()
             if cell is not None:
                 if g is None:
