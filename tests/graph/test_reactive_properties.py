@@ -1,0 +1,469 @@
+"""Random graphs, assignments, edits, reads and backwards: as eager, and only the affected ran."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+import adjoint as ad
+from adjoint.core.errors import AutogradError, GraphError, ShapeError
+
+from .oracle import FUNCTIONS, SEED, Node, Oracle
+
+PICK = st.integers(0, 30)
+SHAPES = st.sampled_from([(2, 3), (3, 2), (1, 3), (3, 3)])
+NAMES = st.sampled_from(sorted(FUNCTIONS))
+ONE_STEP = sorted(name for name, f in FUNCTIONS.items() if len(f.steps) == 1)
+ASSIGNMENTS = st.sampled_from(["set", "copy_", "add_", "item", "same"])
+
+
+class Machine(RuleBasedStateMachine):
+    """One graph, changed in every way; beside it the oracle."""
+
+    def __init__(self):
+        super().__init__()
+        self.numbers = np.random.default_rng(0)
+        self.derived = []  # (loss, leaf, the tensor that is the gradient)
+
+    @initialize(cutoff=st.booleans())
+    def begin(self, cutoff):
+        self.graph = ad.Graph(seed=SEED, cutoff=cutoff)
+        self.oracle = Oracle(cutoff)
+        for kind in ("input", "parameter", "outside"):
+            self.new_source(kind, (2, 3))
+
+    # ---- building ----------------------------------------------------------------------------------
+
+    def values(self, shape):
+        return self.numbers.standard_normal(shape)
+
+    def new_source(self, kind, shape):
+        value = self.values(shape)
+        if kind == "outside":
+            tensor = ad.nn.Parameter(ad.tensor(value.copy()))
+            with self.graph:
+                (cell,) = tensor.sum().node.cells  # the source that follows it
+        else:
+            tensor = getattr(self.graph, kind)(value)
+            cell = tensor.node
+        return self.oracle.source(kind, tensor, cell, value, kind != "input")
+
+    def pick(self, number, only=lambda node: True):
+        nodes = [n for n in self.oracle.nodes if n.tensor is not None and only(n)]
+        return nodes[number % len(nodes)] if nodes else None
+
+    @precondition(lambda self: len(self.oracle.nodes) < 8)
+    @rule(kind=st.sampled_from(["input", "parameter", "outside"]), shape=SHAPES)
+    def add_source(self, kind, shape):
+        self.new_source(kind, shape)
+
+    @rule(shape=SHAPES)
+    def add_draw(self, shape):
+        with self.graph:
+            y = ad.rand(shape, dtype=ad.float64)
+        self.oracle.draw(y, shape)
+
+    @rule(
+        name=NAMES,
+        places=st.tuples(PICK, PICK),
+        detached=st.sampled_from([(False, False), (False, False), (True, False), (False, True)]),
+        recorded=st.sampled_from([True, True, True, False]),
+    )
+    def compute(self, name, places, detached, recorded):
+        function = FUNCTIONS[name]
+        inputs = [
+            (self.pick(place), cut)
+            for place, cut in zip(places[: function.arity], detached, strict=False)
+        ]
+        inputs = [(x, cut and x.kind != "outside") for x, cut in inputs]  # an alias is a source
+        tensors = [x.tensor.detach() if cut else x.tensor for x, cut in inputs]
+        with self.graph, ad.set_grad_enabled(recorded):
+            try:
+                y = function.compute(*tensors)
+            except ShapeError:
+                return
+        assert tuple(y.shape) == tuple(self.fresh_shape(function, inputs))
+        self.oracle.call(name, inputs, y, recorded)
+
+    def fresh_shape(self, function, inputs):
+        values = self.oracle.evaluate([x for x, _ in inputs])
+        return function.compute(*(values[x] for x, _ in inputs)).shape
+
+    @rule(place=PICK)
+    def double_in_place(self, place):
+        node = self.pick(place, lambda n: not n.is_source and not self.has_views(n))
+        if node is not None:
+            node.tensor.mul_(2.0)
+            self.oracle.call("double", [(node, False)], node.tensor, True)
+            node.tensor = None
+
+    def has_views(self, node):
+        """Whether writing to the node's tensor changes, or is seen by, other tensors."""
+        return node.tensor._view is not None or any(
+            other.tensor is not None and other.tensor._view is not None
+            and other.tensor._view.base is node.tensor
+            for other in self.oracle.nodes
+        ) or any(g is node.tensor for *_, g in self.derived)  # fmt: skip
+
+    # ---- assigning ---------------------------------------------------------------------------------
+
+    def assign(self, node, how):
+        x = node.tensor
+        value = self.values(node.value.shape)
+        if how == "same":
+            value = node.value.copy()
+        with ad.no_grad():
+            if how == "add_":
+                x.add_(ad.tensor(value))
+                value = node.value + value
+            elif how == "item":
+                x[0, 1] = float(value[0, 1])
+                value = np.concatenate([value.flat[1:2], node.value.flat[2:]])
+                value = np.concatenate([node.value.flat[:1], value]).reshape(node.value.shape)
+            elif how == "copy_":
+                x.copy_(ad.tensor(value))
+            else:
+                x.set(value)
+        node.value = value
+        node.step.version = next(_versions)
+
+    @rule(place=PICK, how=ASSIGNMENTS)
+    def change(self, place, how):
+        self.assign(self.pick(place, lambda n: n.is_source), how)
+
+    @rule()
+    def optimizer_step(self):
+        stepped = [n for n in self.oracle.nodes if n.wants and n.grad is not None]
+        if stepped:
+            ad.optim.SGD([n.tensor for n in stepped], lr=0.5).step()
+        for node in stepped:
+            node.value = node.value - 0.5 * node.grad
+            node.step.version = next(_versions)
+
+    @rule(place=PICK)
+    def zero_grad(self, place):
+        node = self.pick(place, lambda n: n.is_source)
+        node.tensor.grad = None
+        node.grad = None
+
+    @rule(place=PICK, freeze=st.booleans())
+    def freeze(self, place, freeze):
+        node = self.pick(place, lambda n: n.is_source)
+        (self.graph.freeze if freeze else self.graph.unfreeze)(node.tensor)
+        assert self.graph.is_frozen(node.tensor) == freeze
+        node.wants = not freeze
+
+    @rule(
+        changes=st.lists(st.tuples(PICK, ASSIGNMENTS), max_size=3),
+        replaced=st.none() | st.tuples(PICK, PICK),
+        read=st.none() | PICK,
+        fails=st.booleans(),
+    )
+    def batch(self, changes, replaced, read, fails):
+        before = [(n, n.value, n.step.version) for n in self.oracle.nodes if n.is_source]
+        edges = [(n, list(n.inputs), [(s, list(s.inputs)) for s in n.steps])
+                 for n in self.oracle.nodes]  # fmt: skip
+        edited = set()
+        try:
+            with self.graph.batch():
+                for place, how in changes:
+                    self.change_source(place, how)
+                if replaced is not None:
+                    edited = self.do_replace(*replaced)
+                if read is not None:
+                    self.do_read(read)
+                if fails:
+                    raise KeyError("in the middle")
+        except KeyError:
+            for node, value, version in before:
+                node.value, node.step.version = value, version
+            for node, inputs, steps in edges:
+                node.inputs = inputs
+                for step, above in steps:
+                    step.inputs = above
+            for step in edited:
+                step.seen = None
+            self.forget_shapes()
+
+    def change_source(self, place, how):
+        self.assign(self.pick(place, lambda n: n.is_source), how)
+
+    # ---- editing -----------------------------------------------------------------------------------
+
+    def edit(self, changes, perform):
+        """`perform()` lets each of the steps `changes` have other inputs: (node, what its inputs
+        become, {step: its inputs}). Returns the steps edited; {} where the edit was refused.
+        """
+        before = [(node, node.inputs) for node, _, _ in changes]
+        for node, inputs, _ in changes:
+            node.inputs = inputs
+        refused = None
+        if any(node in x.above() for node, inputs, _ in changes for x, _ in inputs):
+            refused = GraphError
+        else:
+            try:
+                self.oracle.evaluate(self.oracle.nodes)
+            except ShapeError:
+                refused = ShapeError
+        if refused is not None:
+            for node, inputs in before:
+                node.inputs = inputs
+            edits = self.graph.stats()["edits"]
+            with pytest.raises(refused):
+                perform()
+            assert self.graph.stats()["edits"] == edits
+            return set()
+        perform()
+        edited = set()
+        for _, _, steps in changes:
+            for step, inputs in steps.items():
+                step.inputs = inputs
+                step.seen = None
+                edited.add(step)
+        self.forget_shapes()
+        return edited
+
+    def forget_shapes(self):
+        """A step whose shape is another one now has no value any more."""
+        for node in self.oracle.nodes:
+            for step in node.steps:
+                if step.has_value and step.cell.array is None:
+                    array = None if step.before is None else step.before[0]
+                    assert array is None or array.shape != tuple(step.cell.shape)
+                    step.has_value = False
+
+    def users_changes(self, old, new, users):
+        changes = []
+        for user in users:
+            inputs = [(new, cut and new is old) if x is old else (x, cut) for x, cut in user.inputs]
+            steps = {
+                s: [new.step if x is old.step else x for x in s.inputs]
+                for s in user.steps
+                if old.step in s.inputs
+            }
+            changes.append((user, inputs, steps))
+        return changes
+
+    def do_replace(self, place, other):
+        old, new = self.pick(place), self.pick(other)
+        users = [n for n in self.oracle.nodes if any(x is old for x, _ in n.inputs)]
+        if old is new:
+            return set()
+        return self.edit(
+            self.users_changes(old, new, users), lambda: self.graph.replace(old.tensor, new.tensor)
+        )
+
+    @rule(place=PICK, other=PICK)
+    def replace(self, place, other):
+        self.do_replace(place, other)
+
+    @rule(place=PICK, index=st.integers(0, 1), other=PICK)
+    def set_input(self, place, index, other):
+        node = self.pick(place, lambda n: n.kind in ONE_STEP)
+        if node is None:
+            return
+        new = self.pick(other)
+        index %= len(node.inputs)
+        inputs = list(node.inputs)
+        if inputs[index][0] is new:
+            return
+        inputs[index] = (new, False)
+        steps = {node.step: [x.step for x, _ in inputs]}
+        self.edit([(node, inputs, steps)], lambda: node.tensor.set_input(index, new.tensor))
+
+    @rule(place=PICK)
+    def insert_after(self, place):
+        node = self.pick(place)
+        users = [n for n in self.oracle.nodes if any(x is node for x, _ in n.inputs)]
+        y = self.graph.insert_after(node.tensor, ad.tanh)
+        new = self.oracle.call("tanh", [(node, False)], y, True)
+        for user, inputs, steps in self.users_changes(node, new, users):
+            user.inputs = inputs
+            for step, above in steps.items():
+                step.inputs, step.seen = above, None
+        self.forget_shapes()
+
+    @rule(place=PICK)
+    def remove(self, place):
+        node = self.pick(place, lambda n: n.kind != "outside")
+        if node is None or len(self.oracle.nodes) < 4:
+            return
+        used = any(x is node for n in self.oracle.nodes for x, _ in n.inputs)
+        if used or any(node in loss.above() for loss, _, _ in self.derived):
+            if used:
+                with pytest.raises(GraphError, match="is used by"):
+                    self.graph.remove(node.tensor)
+            return
+        if any(len(s.cell.living_users()) for s in node.steps[-1:]):
+            return  # a recorded backward pass uses it
+        self.graph.remove(node.tensor)
+        self.oracle.nodes.remove(node)
+        if not node.is_source:
+            with pytest.raises(GraphError, match="removed"):
+                node.tensor.numpy()
+
+    @precondition(lambda self: not self.derived)
+    @rule()
+    def go_on_with_a_copy(self):
+        old = self.graph
+        new = old.copy()
+        self.graph = new
+
+        def twin(node):
+            return node.tensor if node.kind == "outside" else new.twin(node.tensor)
+
+        def cell(old_cell):
+            outside = getattr(old_cell, "follows", None)
+            if outside is None:
+                return new._twins[old_cell]._data
+            with new:
+                return outside.sum().node.cells[0]
+
+        self.oracle = self.oracle.copied(twin, cell)
+
+    # ---- reading -----------------------------------------------------------------------------------
+
+    def do_read(self, place):
+        self.read_node(self.pick(place))
+
+    def read_node(self, node):
+        with self.graph.events() as log:
+            value = node.tensor.detach().numpy()
+        expected = set() if node.kind == "outside" else self.oracle.read(node.step)
+        assert len(log.cells) == len(set(log.cells))
+        assert set(log.cells) == expected
+        assert_same(value, self.oracle.evaluate([node])[node].detach().numpy())
+
+    @rule(place=PICK)
+    def read(self, place):
+        self.do_read(place)
+
+    @rule()
+    def read_everything(self):
+        for node in self.oracle.nodes:
+            if node.tensor is not None:
+                self.read_node(node)
+
+    def note_runs(self, cells, above):
+        """Of the steps known, those in `cells` ran: each was out of date, and lies above."""
+        steps = {s.cell: s for n in self.oracle.nodes for s in n.steps}
+        near = {s for n in above for s in n.steps}
+        assert len(cells) == len(set(cells))
+        for cell in cells:
+            step = steps.get(cell)
+            if step is None:
+                continue
+            assert step in near
+            if step.seen != [x.version for x in step.inputs]:
+                self.oracle.has_run(step)
+            else:
+                assert not step.has_value
+                self.oracle._take(step)
+
+    @rule(place=PICK, retain=st.booleans(), on_graph=st.booleans())
+    def backward(self, place, retain, on_graph):
+        loss = self.pick(place, lambda n: n.kind != "outside")
+        values = self.oracle.evaluate([loss])
+        y = values[loss]
+        assert loss.tensor.requires_grad == y.requires_grad
+        with self.graph.events() as log:
+            if not y.requires_grad:
+                with pytest.raises(AutogradError):
+                    loss.tensor.backward()
+            elif on_graph:
+                self.graph.backward(loss.tensor, retain_graph=retain)
+            else:
+                loss.tensor.backward(retain_graph=retain)
+        self.note_runs(log.cells, loss.above())
+        if not y.requires_grad:
+            return
+        wanted = [n for n, v in values.items() if v.requires_grad]
+        grads = ad.autograd.grad(y, [values[n] for n in wanted], ad.ones_like(y), allow_unused=True)
+        for node, g in zip(wanted, grads, strict=True):
+            if g is not None and node.is_source:
+                node.grad = g.numpy() if node.grad is None else node.grad + g.numpy()
+            elif retain and g is not None and node.tensor is not None and node.recorded:
+                assert_same(node.tensor.grad.numpy(), g.numpy())
+        through = {n for n, g in zip(wanted, grads, strict=True) if g is not None}
+        for node in loss.above():
+            for step in node.steps:
+                if step.op != "source" and step.cell.array is None and step.has_value:
+                    assert not retain
+                    assert node in through
+                    assert step is not loss.step
+                    step.has_value = False
+
+    @precondition(lambda self: len(self.derived) < 2)
+    @rule(place=PICK, other=PICK)
+    def derive(self, place, other):
+        leaf = self.pick(other, lambda n: n.wants)
+        if leaf is None:
+            return
+        loss = self.pick(place, lambda n: leaf in n.above() and n is not leaf)
+        if loss is None or self.gradient(loss, leaf) is None:
+            return
+        total = self.oracle.call("total", [(loss, False)], loss.tensor.sum((0, 1), True), True)
+        (g,) = ad.autograd.grad(total.tensor, leaf.tensor)
+        self.derived.append((total, leaf, g))
+
+    def gradient(self, loss, leaf):
+        """The gradient of the sum of `loss`, computed eagerly; None where there is none."""
+        values = self.oracle.evaluate([loss, leaf])
+        if not values[loss].requires_grad or not values[leaf].requires_grad:
+            return None
+        (g,) = ad.autograd.grad(values[loss].sum(), [values[leaf]], allow_unused=True)
+        return g
+
+    @precondition(lambda self: self.derived)
+    @rule(place=PICK)
+    def read_derived(self, place):
+        loss, leaf, g = self.derived[place % len(self.derived)]
+        wants, leaf.wants = leaf.wants, True  # freezing does not concern what was asked for before
+        expected = self.gradient(loss, leaf)
+        leaf.wants = wants
+        with self.graph.events() as log:
+            value = g.detach().numpy()
+        self.note_runs(log.cells, [n for x, _, _ in self.derived for n in x.above()])
+        if expected is None:
+            assert not value.any()
+        else:
+            assert_same(value, expected.numpy())
+        with self.graph.events() as log:
+            g.detach().numpy()
+        assert log.cells == []
+
+    # ---- what always holds -------------------------------------------------------------------------
+
+    @invariant()
+    def all_is_well(self):
+        self.graph.check_invariants()
+        values = self.oracle.evaluate(self.oracle.nodes)
+        for node in self.oracle.nodes:
+            for step in node.steps:
+                cell = step.cell
+                assert step.has_value == (cell.array is not None)
+                assert cell.stale or step.up_to_date()
+            if not node.step.cell.stale and node.step.has_value:
+                assert_same(node.step.cell.array, values[node].detach().numpy())
+            if node.is_source:
+                have = node.tensor.grad
+                assert (have is None) == (node.grad is None)
+                if have is not None:
+                    assert_same(have.numpy(), node.grad)
+
+
+_versions = itertools.count(-1, -1)  # of assigned sources: never one that was there before
+
+
+def assert_same(have, want):
+    assert have.shape == want.shape
+    np.testing.assert_allclose(have, want, rtol=1e-12, atol=1e-12)
+
+
+TestMachine = Machine.TestCase
+TestMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
