@@ -8,9 +8,11 @@ passes a token that changes with their content.
 
 from __future__ import annotations
 
+import functools
 import math
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,7 +53,8 @@ GRAIN = 1 << 21  # multiply-adds that a part should have at least
 BLOCK = 16  # channels in one of oneDNN's blocks
 
 
-class Geometry(NamedTuple):
+@dataclass(frozen=True)
+class Geometry:
     """A convolution of x (batch, inputs, *size) with w (outputs, inputs / groups, *kernel)."""
 
     batch: int
@@ -81,6 +84,18 @@ class Geometry(NamedTuple):
     def work(self) -> int:
         """Multiply-adds."""
         return self.batch * math.prod(self.w_shape()) * math.prod(self.count)
+
+    @property
+    def touched(self) -> bool:
+        """Whether each place of the kernel sees a place of the images in some window."""
+        return all(
+            any(0 <= i * s - lo + j * d < n for i in range(c))
+            for n, c, s, k, d, (lo, _) in zip(
+                self.size, self.count, self.stride, self.kernel, self.dilation, self.padding,
+                strict=True,
+            )
+            for j in range(k)
+        )  # fmt: skip
 
     @property
     def pointwise(self) -> bool:
@@ -326,13 +341,13 @@ def _forward(g: Geometry, bias: bool, cut: Cut | None = None) -> ConvolutionPlan
         w_start = (o, *(0,) * (len(w_shape) - 1)) if g.groups == 1 else (0,) * len(w_shape)
         for n, batch in pieces(g.batch, cut.batch):
             for y0, rows, x0, lines, pads in _rows(g, cut.rows):
-                part = g._replace(
-                    batch=batch, outputs=outputs, size=(lines, *g.size[1:]),
+                part = replace(
+                    g, batch=batch, outputs=outputs, size=(lines, *g.size[1:]),
                     count=(rows, *g.count[1:]), padding=(pads, *g.padding[1:]),
                 )  # fmt: skip
                 known = weights.known.get((w_start, w_shape))
                 main = builder.once(
-                    part, lambda p=part, k=known, s=w_shape: _forward_primitive(p, s, bias, k)
+                    part, functools.partial(_forward_primitive, part, w_shape, bias, known)
                 )
                 chunk = builder.chunk()
                 x_part = _Place(X, x_whole, (n, 0, x0, *zeros), (batch, g.inputs, *part.size))
@@ -385,10 +400,10 @@ def _backward_data(g: Geometry, cut: Cut | None = None) -> ConvolutionPlan:
         w_shape = _grouped(g, g.outputs, inputs)
         w_start = (0, i, *zeros) if g.groups == 1 else (0,) * len(w_shape)
         for n, batch in pieces(g.batch, cut.batch):
-            part = g._replace(batch=batch, inputs=inputs)
+            part = replace(g, batch=batch, inputs=inputs)
             known = weights.known.get((w_start, w_shape))
             main = builder.once(
-                part, lambda p=part, k=known, s=w_shape: _backward_data_primitive(p, s, k)
+                part, functools.partial(_backward_data_primitive, part, w_shape, known)
             )
             chunk = builder.chunk()
             y_part = _Place(Y, y_whole, (n, 0, *zeros), (batch, g.outputs, *g.count))
@@ -419,6 +434,10 @@ def _backward_data_primitive(g: Geometry, w_shape: Sizes, weights: Argument | No
 def _backward_weights(g: Geometry) -> ConvolutionPlan:
     """Sums over parts of the batch, then their sum; or parts of the output channels."""
     _assert_supported(g)
+    if not g.touched:
+        raise Unsupported(
+            f"{g}: oneDNN 3.2 with AMX leaves weights undefined that see padding only"
+        )
     workers = threads()
     w_size = math.prod(g.w_shape())
     x_size = g.batch * g.inputs * math.prod(g.size)
@@ -426,17 +445,22 @@ def _backward_weights(g: Geometry) -> ConvolutionPlan:
     can_split = parts > 1 and g.groups == 1 and g.outputs >= 2 * BLOCK
     if can_split and (g.batch < parts or parts * w_size > x_size):
         return _weights_by_channels(g, min(parts, g.outputs // BLOCK))
-    return _weights_by_batch(g, min(parts, g.batch))
+    try:
+        return _weights_by_batch(g, min(parts, g.batch))
+    except Unsupported:  # the parts' layouts differ
+        return _weights_by_batch(g, 1)
 
 
-def _backward_weights_primitive(g: Geometry, w_shape: Sizes) -> Primitive:
+def _backward_weights_primitive(
+    g: Geometry, w_shape: Sizes, result: Descriptor | None = None
+) -> Primitive:
     return onednn.primitive(
         "convolution_backward_weights",
         str(g),
         onednn.library().engine,
         onednn.CONVOLUTION_DIRECT,
         onednn.any_layout((g.batch, g.inputs, *g.size), g.dtype),
-        onednn.any_layout(w_shape, FLOAT32),
+        result or onednn.any_layout(w_shape, FLOAT32),
         None,
         onednn.any_layout((g.batch, g.outputs, *g.count), g.dtype),
         *g.arguments(),
@@ -453,9 +477,9 @@ def _weights_by_channels(g: Geometry, parts: int) -> ConvolutionPlan:
     copies: list[list[Step]] = []
     x_shared: Argument | None = None
     for o, outputs in pieces(g.outputs, parts, BLOCK):
-        part = g._replace(outputs=outputs)
+        part = replace(g, outputs=outputs)
         w_shape = _grouped(g, outputs, g.inputs)
-        main = builder.once(part, lambda p=part, s=w_shape: _backward_weights_primitive(p, s))
+        main = builder.once(part, functools.partial(_backward_weights_primitive, part, w_shape))
         chunk = builder.chunk()
         wanted = main.memory(SRC)
         if x_shared is None or not onednn.same_layout(x_shared.memory, wanted):
@@ -477,19 +501,26 @@ def _weights_by_channels(g: Geometry, parts: int) -> ConvolutionPlan:
 
 
 def _image_copies(builder: _Builder, place: _Place, target: Argument) -> list[list[Step]]:
-    """Images into another layout, in parts of the batch or of the channels."""
+    """Images into another layout, in parts of the batch, or of the channels of each image.
+
+    oneDNN's copies go wrong for some channels of several images at once.
+    """
     g = builder.geometry
-    axis = 0 if g.batch >= threads() else 1
+    images, channels = place.shape[:2]
+    parts = -(-threads() // images)
+    whole = [(0, channels)] if parts == 1 else list(pieces(channels, parts, BLOCK))
     chunks = []
-    for start, length in pieces(place.shape[axis], threads(), 1 if axis == 0 else BLOCK):
-        shape = (*place.shape[:axis], length, *place.shape[axis + 1 :])
-        offsets = (*(0,) * axis, start, *(0,) * (len(place.shape) - axis - 1))
-        try:
-            memory = target.memory.part(shape, offsets)
-        except onednn.LibraryError:
-            return [[builder.copy(place.argument(g.dtype), target, ("images", 0))]]
-        source = place._replace(start=offsets, shape=shape).argument(g.dtype)
-        chunks.append([builder.copy(source, target._replace(memory=memory), ("images", start))])
+    for n, batch in pieces(images, threads() if parts == 1 else images):
+        for first, length in whole:
+            shape = (batch, length, *place.shape[2:])
+            offsets = (n, first, *(0,) * len(g.size))
+            try:
+                memory = target.memory.part(shape, offsets)
+            except onednn.LibraryError:  # not at the border of a block
+                return [[builder.copy(place.argument(g.dtype), target, ("images",))]]
+            source = place._replace(start=offsets, shape=shape).argument(g.dtype)
+            key = ("images", offsets)
+            chunks.append([builder.copy(source, target._replace(memory=memory), key)])
     return chunks
 
 
@@ -503,8 +534,11 @@ def _weights_by_batch(g: Geometry, parts: int) -> ConvolutionPlan:
     sums: list[Argument] = []
     shared = 0
     for n, batch in pieces(g.batch, parts):
-        part = g._replace(batch=batch)
-        main = builder.once(part, lambda p=part: _backward_weights_primitive(p, w_shape))
+        part = replace(g, batch=batch)
+        known = sums[0].memory if sums else None
+        main = builder.once(
+            part, functools.partial(_backward_weights_primitive, part, w_shape, known)
+        )
         chunk = builder.chunk()
         x = builder.read(chunk, _Place(X, x_whole, (n, *zeros), (batch, *x_whole[1:])), main, SRC)
         y = builder.read(

@@ -8,7 +8,8 @@ and never is below the lowest finite number, so each part is summed too: where a
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +29,8 @@ BLOCK = 16  # planes that oneDNN computes at once
 X, Y, SUMS = range(3)  # slots
 
 
-class Geometry(NamedTuple):
+@dataclass(frozen=True)
+class Geometry:
     """Windows over `planes` images of `size`."""
 
     planes: int

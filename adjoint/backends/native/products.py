@@ -285,22 +285,34 @@ def matmul(a: Any, b: Any, out: Any = None, bias: Any = None, activation: str | 
     array([3., 3.], dtype=float32)
     """
     dtype = a.dtype
-    if dtype == b.dtype and dtype in _DTYPES:
+    if dtype in _DTYPES and b.dtype == dtype and a.ndim >= 2 <= b.ndim:
         x, y = a.shape, b.shape
-        if len(x) == 2 == len(y):
-            m, k = x
-            large = k == y[0] and m * k * y[1] > SMALL
-            batch: Sizes = ()
-        elif len(x) >= 2 and len(y) >= 2 and x[-1] == y[-2]:
+        batch: Sizes = ()
+        if len(x) > 2 or len(y) > 2:
             batch = np.broadcast_shapes(x[:-2], y[:-2])
-            large = math.prod(batch) * x[-2] * x[-1] * y[-1] > SMALL
-        else:
-            large = False
-        if large:
+        if x[-1] == y[-2] and x[-2] * x[-1] * y[-1] * math.prod(batch) > SMALL:
+            if bias is not None or activation is not None or out is not None:
+                _assert_fitting((*batch, x[-2], y[-1]), a, out, bias, activation)
             found = _library(a, b, out, bias, activation, batch)
             if found is not None:
                 return found
     return _numpy(a, b, out, bias, activation)
+
+
+def _assert_fitting(shape: Sizes, a: Any, out: Any, bias: Any, activation: str | None) -> None:
+    """Refuse what does not fit a product of this shape."""
+    if bias is not None and (bias.shape != shape[-1:] or bias.dtype != a.dtype):
+        raise ShapeError(
+            f"matmul: bias {bias.shape} {bias.dtype} does not fit a product {shape} {a.dtype}"
+        )
+    if out is not None and (out.shape != shape or out.dtype != a.dtype):
+        raise ShapeError(
+            f"matmul: out {out.shape} {out.dtype} does not fit a product {shape} {a.dtype}"
+        )
+    if activation is not None and activation not in _ACTIVATIONS:
+        raise InvalidArgument(
+            f"matmul: activation {activation!r} is none of {', '.join(_ACTIVATIONS)}"
+        )
 
 
 def _library(
@@ -319,7 +331,7 @@ def _library(
     if copy_b:
         b = np.ascontiguousarray(b)
     shape = (*batch, a.shape[-2], b.shape[-1])
-    fresh = out is None or not out.flags.c_contiguous or out.dtype != a.dtype or out.shape != shape
+    fresh = out is None or not out.flags.c_contiguous
     c = np.empty(shape, a.dtype) if fresh else out
     if bias is None:
         plan.run(a, b, c)
@@ -344,8 +356,9 @@ def _prepare(a: Any, b: Any, batch: Sizes, bias: Any, activation: str | None) ->
             continue
         m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
         sizes, left, right = _merged(batch, left, right)
-        if len(sizes) == 1 and not right[0] and left[2] == 1 and left[0] == m * left[1]:
-            sizes, m, left, right = (), m * sizes[0], left[1:], right[1:]
+        count = math.prod(sizes)
+        if sizes == (count,) and not right[0] and left[2] == 1 and left[0] == m * left[1]:
+            sizes, m, left, right = (), m * count, left[1:], right[1:]
         product = Product(sizes, m, k, n, left, right, dtype, bias is not None, activation)
         return _build(product), *copies
     raise AssertionError("contiguous copies can always be described")
@@ -360,6 +373,7 @@ def _numpy(a: Any, b: Any, out: Any, bias: Any, activation: str | None) -> Any:
         return np.matmul(a, b) if out is None else np.matmul(a, b, out=out)
     x, y = (v.astype(FLOAT32) if narrow else v for v in (a, b))
     c = np.matmul(x, y)
+    _assert_fitting(c.shape, a, out, bias, activation)
     if bias is not None:
         c = c + bias.astype(c.dtype)
     if activation is not None:
@@ -373,10 +387,7 @@ def _numpy(a: Any, b: Any, out: Any, bias: Any, activation: str | None) -> Any:
 
 def activated(x: Any, activation: str) -> Any:
     """An activation by NumPy: what oneDNN fuses, where oneDNN is not used."""
-    function = _ACTIVATIONS.get(activation)
-    if function is None:
-        raise InvalidArgument(f"matmul: activation {activation!r} is none of {list(_ACTIVATIONS)}")
-    return function(x).astype(x.dtype, copy=False)
+    return _ACTIVATIONS[activation](x).astype(x.dtype, copy=False)
 
 
 def _sigmoid(x: Any) -> Any:

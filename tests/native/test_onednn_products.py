@@ -1,0 +1,118 @@
+"""Matrix products against NumPy's in float64."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from adjoint.backends.native import onednn_plan, products
+from adjoint.core.errors import InvalidArgument, ShapeError
+
+from .onednn_cases import assert_near, like, matrices, needs_onednn, workers  # noqa: F401
+
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+SIZES = (1, 2, 3, 5, 8, 16, 17, 31, 33, 64, 100, 129)
+
+
+def check(r, a, b, dtype, tolerance):
+    a, b = like(a, dtype), like(b, dtype)
+    expected = a.astype(np.float64) @ b.astype(np.float64)
+    bias = activation = out = None
+    scale = max(1.0, np.abs(expected).max(initial=0))
+    if r.random() < 0.3:
+        bias = r.standard_normal(b.shape[-1]).astype(dtype)
+        expected = expected + bias.astype(np.float64)
+    if r.random() < 0.3:
+        activation = str(r.choice(list(products._ACTIVATIONS)))
+        expected = products.activated(expected, activation)
+    if r.random() < 0.3:
+        out = np.empty(expected.shape, dtype)
+    found = products.matmul(a, b, out=out, bias=bias, activation=activation)
+    assert out is None or found is out
+    assert found.dtype == dtype
+    assert_near(found, expected, tolerance * scale)  # activations keep errors as they are
+
+
+@needs_onednn
+@pytest.mark.parametrize("seed", range(4))
+def test_products_fuzzed(workers, seed, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(products, "SMALL", 0)
+    r = np.random.default_rng(seed)
+    for _ in range(250):
+        m, k, n = (int(v) for v in r.choice(SIZES, 3))
+        if r.random() < 0.03:
+            m, k, n = (int(v) for v in r.permutation([0, 5, 40]))
+        batch = tuple(int(v) for v in r.integers(1, 4, int(r.integers(0, 4))))
+        a, b = matrices(r, batch, m, k), matrices(r, batch, k, n)
+        check(r, a, b, np.dtype(np.float32), 6e-6)
+        check(r, a, b, BFLOAT16, 1e-2)
+
+
+@needs_onednn
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ((512, 512), (512, 512)),
+        ((1, 1024), (1024, 1024)),
+        ((1024, 1024), (1024, 1)),
+        ((8, 1024), (1024, 1024)),
+        ((32, 1024), (1024, 4096)),
+        ((4096, 64), (64, 64)),
+        ((2, 3, 200, 64), (2, 3, 64, 200)),
+        ((2, 300, 100), (100, 120)),
+        ((300, 100), (2, 100, 120)),
+    ],
+)
+@pytest.mark.parametrize("orders", ["nn", "nt", "tn", "tt"])
+def test_every_way_of_cutting_gives_the_product(workers, left, right, orders):  # noqa: F811
+    r = np.random.default_rng(0)
+    a, b = (
+        r.standard_normal(s if o == "n" else (*s[:-2], s[-1], s[-2]), np.float32)
+        for s, o in zip((left, right), orders, strict=True)
+    )
+    a, b = (x if o == "n" else x.swapaxes(-1, -2) for x, o in zip((a, b), orders, strict=True))
+    found = products.matmul(a, b)
+    assert_near(found, a.astype(np.float64) @ b.astype(np.float64), 2e-6 * left[-1] ** 0.5)
+    assert np.array_equal(found, products.matmul(a, b))  # bit for bit
+
+
+@needs_onednn
+def test_bfloat16_accumulates_in_float32():
+    a = np.ones((64, 4096), BFLOAT16)
+    b = np.full((4096, 64), 0.00390625, BFLOAT16)
+    assert (products.matmul(a, b) == 16).all()  # bfloat16 sums would stop growing at 1
+
+
+@needs_onednn
+def test_bfloat16_uses_the_matrix_units_where_they_are():
+    with open("/proc/cpuinfo") as file:
+        flags = file.read()
+    if "amx_bf16" not in flags:
+        pytest.skip("this processor has no AMX")
+    a = np.ones((128, 128), BFLOAT16)
+    products.matmul(a, a)
+    plan = next(reversed(onednn_plan._plans.values()))  # the one used last
+    names = {s.primitive.implementation for c in plan[0].phases[0] for s in c}
+    assert names == {"brg:avx512_core_amx"}
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.int64, np.complex64, np.float32])
+def test_other_dtypes_are_numpys(dtype):
+    r = np.random.default_rng(0)
+    a, b = (r.integers(-9, 9, (60, 60)).astype(dtype) for _ in range(2))
+    assert np.array_equal(products.matmul(a, b), np.matmul(a, b))
+
+
+def test_errors_name_what_does_not_fit():
+    a, b = np.ones((100, 64), np.float32), np.ones((65, 100), np.float32)
+    with pytest.raises(ShapeError, match=r"matmul: .*\(100, 64\) @ \(65, 100\)"):
+        products.matmul(a, b)
+    with pytest.raises(InvalidArgument, match="swash"):
+        products.matmul(a, a.T, activation="swash")
+    with pytest.raises(InvalidArgument, match="swash"):
+        products.matmul(a[:2], a[:2].T, activation="swash")
+    with pytest.raises(ShapeError, match=r"bias \(3,\)"):
+        products.matmul(a, a.T, bias=np.ones(3, np.float32))
+    with pytest.raises(ShapeError, match=r"out \(3,\)"):
+        products.matmul(a, a.T, out=np.ones(3, np.float32))
