@@ -456,13 +456,21 @@ def test_view(program, capsys):
     assert "page.html: 1 nodes" in capsys.readouterr().out
 
 
+def test_view_of_a_program_without_global_tensors(program, capsys):
+    """The last loss is shown."""
+    body = PROGRAM.split("other =")[0].replace("\n", "\n    ")
+    program.write_text(f"def main():{body}\n    loss.backward()\nmain()")
+    assert main(["view", "train.py"]) == 0
+    assert "train.html: 9 nodes" in capsys.readouterr().out
+
+
 def test_view_errors(program, capsys):
     assert main(["view", "missing.py"]) == 1
     assert "No such file" in capsys.readouterr().err
     assert main(["view", "train.py", "--of", "model"]) == 1
     error = capsys.readouterr().err
     assert "no graph or tensor named 'model'; it has x, loss, other" in error
-    program.write_text("a = 1")
+    program.write_text("a = 1")  # nothing to be seen
     assert main(["view", "train.py"]) == 1
     assert "assign it to graph, loss, output" in capsys.readouterr().err
     program.write_text(PROGRAM)

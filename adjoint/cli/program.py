@@ -48,9 +48,15 @@ class Program:
             sys.modules["__main__"], sys.argv, sys.path[:] = before
 
     def find(
-        self, wanted: str | None, usual: tuple[str, ...], fits: Callable[[Any], bool], what: str
+        self,
+        wanted: str | None,
+        usual: tuple[str, ...],
+        fits: Callable[[Any], bool],
+        what: str,
+        otherwise: Any = None,
     ) -> Any:
-        """The variable of that name; without one, the first usual name, or the last that fits.
+        """The variable of that name; without one, the first usual name, the last that fits, or
+        `otherwise`.
 
         Errors: InvalidArgument where there is none.
         """
@@ -64,6 +70,8 @@ class Program:
         for name in usual:
             if name in found:
                 return found[name]
+        if not found and otherwise is not None:
+            return otherwise
         if not found:
             raise InvalidArgument(
                 f"{self.path.name} left no {what} in a global variable; assign it to "

@@ -22,7 +22,11 @@ def add_parser(commands: Any) -> None:
     add("file", type=Path, metavar="FILE", help="the program; it is run")
     add("arguments", nargs="*", metavar="ARGUMENT", help="for the program; after -- if with dashes")
     names = ", ".join(USUAL)
-    add("--of", metavar="NAME", help=f"the variable to show (default: {names}, or the last one)")
+    add(
+        "--of",
+        metavar="NAME",
+        help=f"the variable to show (default: {names}, the last one, the last loss)",
+    )
     add("-o", "--output", type=Path, metavar="HTML", help="the page (default: FILE's name.html)")
     add("--live", action="store_true", help="serve the page on this machine and follow the run")
     add("--no-open", action="store_true", help="start no browser")
@@ -46,9 +50,10 @@ def view(options: argparse.Namespace) -> int:
     program = Program(options.file, options.arguments)
     if options.live:
         return _live(program, options)
-    with observe(keep_values=True):
+    with observe(keep_values=True) as seen:
         program.run()
-    found = program.find(options.of, USUAL, is_graph, "graph or tensor")
+    last = seen.last if options.of is None else None  # of programs that leave nothing in globals
+    found = program.find(options.of, USUAL, is_graph, "graph or tensor", last)
     snapshot = snapshot_of(found, title=options.file.stem)
     path = snapshot.save_html(options.output or options.file.with_suffix(".html").name)
     print(f"{path}: {len(snapshot.nodes):,} nodes")

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ..reactive import Log
+    from .origins import Observation
     from .snapshot import Snapshot
     from .table import Summary
 
@@ -82,7 +83,7 @@ for _name, _function in {
     setattr(Graph, _name, _function)
 
 
-def observe(keep_values: bool = False) -> AbstractContextManager[None]:
+def observe(keep_values: bool = False) -> AbstractContextManager[Observation]:
     """Note, for each node that ops make in the block, its module, source line and time.
 
     Drawings made later show them. It costs some tens of microseconds for each op and call of

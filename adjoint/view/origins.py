@@ -33,6 +33,12 @@ class Origin(NamedTuple):
     array: Callable[[], Any]  # the value, or None once it is gone
 
 
+class Observation:
+    """What a block of `observe()` saw."""
+
+    last: Any = None  # the last tensor of one element that has a history; it is kept alive
+
+
 _origins: WeakKeyDictionary[Any, Origin] = WeakKeyDictionary()  # Node -> Origin
 _roots: WeakKeyDictionary[Module, str] = WeakKeyDictionary()  # module -> its name as a root
 
@@ -52,9 +58,10 @@ def parameter_names() -> dict[int, str]:
 
 
 @contextlib.contextmanager
-def observing(keep_values: bool) -> Iterator[None]:
+def observing(keep_values: bool) -> Iterator[Observation]:
     """See `adjoint.view.observe`."""
     stack = _ModuleStack()
+    observation = Observation()
 
     def execute(op: Op, inputs: tuple[Any, ...]) -> Any:
         begin = time.perf_counter_ns()
@@ -65,6 +72,8 @@ def observing(keep_values: bool) -> Iterator[None]:
             node = y._node
             if node is None or node in _origins:
                 continue
+            if y._data.size == 1:
+                observation.last = y
             file, line = _user_line()
             array = (lambda data=y._data: data) if keep_values else ref(y._data)
             origin = Origin(stack.path, file, line, elapsed, array)
@@ -80,7 +89,7 @@ def observing(keep_values: bool) -> Iterator[None]:
     ):
         MODE.set(mode_with(before, executor=execute))
         try:
-            yield
+            yield observation
         finally:
             MODE.set(mode_with(MODE.get(), executor=before.executor))
 

@@ -472,7 +472,7 @@ function drawPlates(shown, s, ratio) {
   wanted.sort((a, b) => a.depth - b.depth || b.w * b.h - a.w * a.h);
   for (const b of wanted) {
     const full = groups[b.item - count].name, room = b.w * s - 8; // shortened: the number tells more
-    const short = "…" + (/\d+$/.exec(full)?.[0] ?? "");
+    const short = "…" + (/(\d+)( of \d+)?$/.exec(full)?.[1] ?? "");
     const name = [full, short].find(text => text !== "…" && textWidth(text, font) <= room);
     if (!name) continue;
     const w = textWidth(name, font) + 8;
