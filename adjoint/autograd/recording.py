@@ -194,14 +194,16 @@ def record_cell(state: State, op: Op, inputs: tuple[Any, ...]) -> Any:
         if isinstance(found, Spec):
             cell = Cell(state, op, tuple(values), found.shape, found.dtype.numpy)
             cell.tracked = differentiable and cell.dtype.kind in "fcV"
-            cell.cut = tuple(cut)
+            if cut:
+                cell.cut = tuple(cut)
             y = tape.wrap(cell, cell if cell.tracked else None)
             if op.view and tape.shares_storage(cell, inputs[0], op):
                 tape.mark_view(y, inputs[0], op, "" if mode.grad else tape.UNRECORDED_VIEW)
             return y
         whole = Cell(state, op, tuple(values), (), None)
         whole.tracked = differentiable
-        whole.cut = tuple(cut)
+        if cut:
+            whole.cut = tuple(cut)
         ys = []
         for i, spec in enumerate(found):
             cell = Cell(state, Item(i), (whole,), spec.shape, spec.dtype.numpy)
@@ -211,6 +213,62 @@ def record_cell(state: State, op: Op, inputs: tuple[Any, ...]) -> Any:
             for y, single in zip(ys, op.output_views(inputs[0]._data.shape), strict=True):
                 tape.mark_view(y, inputs[0], single, tape.ONE_OF_SEVERAL_VIEWS)
         return tuple(ys)
+
+
+def record_pair(
+    op: Op, function: Any, dtypes: dict[Any, int], boolean: bool, input: Any, other: Any
+) -> Any:
+    """`record_cell` for the usual operands of an elementwise op: two cells of one shape and dtype
+    (of `dtypes`), or one and a number. None for any others.
+    """
+    b = other
+    if isinstance(input, Handle):
+        a = input._data
+        if not isinstance(a, Cell) or a.dtype not in dtypes:
+            return None
+        cell, x = a, input
+        if isinstance(other, Handle):
+            b = other._data
+            if not isinstance(b, Cell) or a.shape != b.shape or a.dtype is not b.dtype:
+                return None
+            if a.state is not b.state or (other._node is None and _may_have_gradient(b, other)):
+                return None
+        elif not tape.takes_number(dtypes[a.dtype], other):
+            return None
+    else:
+        a = input
+        if not isinstance(other, Handle):
+            return None
+        cell, x = other._data, other
+        if not isinstance(cell, Cell) or not tape.takes_number(dtypes.get(cell.dtype), a):
+            return None
+        b = cell
+    if x._node is None and _may_have_gradient(cell, x):
+        return None
+    dtype = cell.dtype
+    made = Cell(cell.state, op, (a, b), cell.shape, _BOOL if boolean else dtype, function)
+    if not boolean and dtype.kind in "fc" and MODE.get().grad:
+        made.tracked = True
+        return tape.wrap(made, made)
+    return tape.wrap(made)
+
+
+def record_one(op: Op, function: Any, dtypes: dict[Any, int], input: Any) -> Any:
+    """`record_cell` for an elementwise op of one cell with a dtype of `dtypes`; None for others."""
+    cell = input._data if isinstance(input, Handle) else None
+    if not isinstance(cell, Cell) or cell.dtype not in dtypes:
+        return None
+    if input._node is None and _may_have_gradient(cell, input):
+        return None
+    made = Cell(cell.state, op, (cell,), cell.shape, cell.dtype, function)
+    if op.differentiable and made.dtype.kind in "fc" and MODE.get().grad:
+        made.tracked = True
+        return tape.wrap(made, made)
+    return tape.wrap(made)
+
+
+_BOOL = np.dtype(bool)
+tape.RECORDERS[1], tape.RECORDERS[2] = record_one, record_pair
 
 
 def _may_have_gradient(cell: Cell, x: Any) -> bool:

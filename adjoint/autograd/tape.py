@@ -380,6 +380,10 @@ def alias(x: Any) -> Any:
     return y
 
 
+# Ways to record usual elementwise ops of 1 and 2 inputs on graphs; they return None for others.
+RECORDERS: dict[int, Callable[..., Any]] = {}
+
+
 # ---- short cuts for one or two plain arrays ------------------------------------------------------
 
 # What a number beside an array of that dtype may be for the short cut: 0 none, 1 int, 2 int or
@@ -417,10 +421,18 @@ def binary_operator(
     saves = bool(op.tokens)
     differentiable = op.differentiable
 
+    result_kind = getattr(op, "result", "")
+
+    def recorded(input: Any, other: Any) -> Any:
+        y = None
+        if result_kind in ("same", "bool"):
+            y = RECORDERS[2](op, function, dtypes, result_kind == "bool", input, other)
+        return general(input, other) if y is None else y
+
     def operator(input: Any, other: Any, *, out: Any = None) -> Any:
         mode = get_mode()
         if out is not None or not mode.plain:
-            result = general(input, other)
+            result = recorded(input, other)
             return result if out is None else core_op.write_out(result, out, op.name)
         node1 = node2 = None
         if isinstance(other, Handle):
@@ -437,7 +449,7 @@ def binary_operator(
                 if not takes_number(dtypes.get(dtype), a):
                     return general(input, other)
             if type(b) is not ndarray:
-                return general(input, other)
+                return recorded(input, other)
         elif isinstance(input, Handle):
             a = input._data
             node1 = input._node
@@ -447,7 +459,7 @@ def binary_operator(
         else:
             return general(input, other)
         if type(a) is not ndarray and isinstance(a, Recorded):
-            return general(input, other)
+            return recorded(input, other)
         try:
             data = quiet.run(function, a, b)
         except (ValueError, RuntimeError):  # the general way says what is wrong
@@ -492,17 +504,22 @@ def unary_operator(
     dtypes = plain_dtypes(function, kinds)
     tokens = op.tokens
     differentiable = op.differentiable
+    same = getattr(op, "result", "") == "same"
+
+    def recorded(input: Any) -> Any:
+        y = RECORDERS[1](op, function, dtypes, input) if same else None
+        return general(input) if y is None else y
 
     def operator(input: Any, *, out: Any = None) -> Any:
         mode = get_mode()
         if out is not None or not mode.plain:
-            result = general(input)
+            result = recorded(input)
             return result if out is None else core_op.write_out(result, out, op.name)
         if not isinstance(input, Handle):
             return general(input)
         data = input._data
         if type(data) is not ndarray or data.dtype not in dtypes:
-            return general(input)
+            return recorded(input)
         try:
             data = quiet.run(function, data)
         except RuntimeError:

@@ -141,6 +141,8 @@ def _apply(
         if cell.cells == inputs:
             cell.cells = inputs
         cell.seen = None
+        cell.plain = False
+        cell.function = None
         for x in cell.cells:
             if cell.reference not in x.users:
                 x.users.append(cell.reference)
@@ -156,6 +158,7 @@ def _apply(
             cell.shape, cell.dtype = spec.shape, spec.dtype.numpy
             cell.array = None
             cell.plain = False
+            cell.function = None
         elif spec is not None or cell.planned:
             cell.array = None
     next(iter(changes)).state.edits += 1
@@ -222,10 +225,13 @@ def copy(cells: Iterable[Cell], state: State) -> dict[Cell, Cell]:
             twin.stale = cell.stale
             twin.seen = None if cell.seen is None else list(cell.seen)
             twin.tracked = cell.tracked
-            twin.cut = cell.cut
-            twin.plain = cell.plain
+            if cell.cut:
+                twin.cut = cell.cut
+            twin.plain, twin.function = cell.plain, cell.function
         twin.version = cell.version
-        twin.cutoff = cell.cutoff
-        twin.about = None if cell.about is None else dict(cell.about)
+        if cell.cutoff:
+            twin.cutoff = True
+        if cell.about is not None:
+            twin.about = dict(cell.about)
         copies[cell] = twin
     return copies

@@ -58,17 +58,36 @@ class Journal:
             push(source)
 
 
+def _eventful(name: str) -> Any:
+    """A property of a State that new cells have to look at; few states have any."""
+    own = f"_{name}"
+
+    def get(self: State) -> Any:
+        return getattr(self, own)
+
+    def put(self: State, value: Any) -> None:
+        setattr(self, own, value)
+        self.eventful = (
+            self._cutoff
+            or self._places
+            or self._planning > 0
+            or self._members is not None
+            or bool(self._scope)
+        )
+
+    return property(get, put)
+
+
 class State:
     """What the cells of one graph share."""
 
     __slots__ = (
-        "__weakref__", "before_read", "cutoff", "derived", "edited", "edits", "effects", "lock",
-        "members", "namespace", "observer", "owner", "places", "planning", "reads", "roots", "runs",
-        "scope", "sources", "stamp", "undo",
+        "__weakref__", "_cutoff", "_members", "_places", "_planning", "_scope", "before_read",
+        "derived", "edited", "edits", "effects", "eventful", "lock", "namespace", "observer",
+        "owner", "reads", "roots", "runs", "sources", "stamp", "undo",
     )  # fmt: skip
 
     lock: Any  # held while cells are read, changed or edited
-    cutoff: bool  # what new cells' `cutoff` is
     edits: int  # grows with each edit of the structure
     runs: int  # how many cells were computed, ever
     observer: (
@@ -83,15 +102,22 @@ class State:
     derived: list[weakref.ref[Any]]  # what `before_read` keeps up to date
     reads: int  # how often values were asked for
     effects: list[tuple[Any, Cell]] | None  # collects (tensor outside, what was written to it)
-    members: list[Cell] | None  # collects the cells that are made
-    planning: int  # what `planned` is of the cells that are made
     owner: Any  # weak reference to the user's Graph
-    scope: tuple[str, ...]  # the modules that are being called, the outermost first
-    places: bool  # whether new cells remember the user's line
+
+    # What new cells have to look at:
+    cutoff: bool = _eventful("cutoff")  # what their `cutoff` is
+    members: list[Cell] | None = _eventful("members")  # collects them
+    places: bool = _eventful("places")  # whether they remember the user's line
+    planning: int = _eventful("planning")  # what their `planned` is
+    scope: tuple[str, ...] = _eventful("scope")  # the modules being called, the outermost first
+    eventful: bool  # any of these five is set
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.cutoff = False
+        self._cutoff = self._places = self.eventful = False
+        self._planning = 0
+        self._members: list[Cell] | None = None
+        self._scope: tuple[str, ...] = ()
         self.edits = 0
         self.runs = 0
         self.observer = None
@@ -104,11 +130,7 @@ class State:
         self.derived = []
         self.reads = 0
         self.effects = None
-        self.members = None
-        self.planning = 0
         self.owner = lambda: None
-        self.scope = ()
-        self.places = False
         self.namespace = namespace_of(np.empty(0))
 
     def __reduce__(self) -> Any:
@@ -137,12 +159,50 @@ def _nobody() -> None:
     """Stands for a weak reference where there is no tensor."""
 
 
+class Rare:
+    """What few cells have, with what it is for the others."""
+
+    __slots__ = ("about", "cut", "cutoff", "extra", "handle", "planned")
+
+    about: dict[str, Any] | None  # name, module, line
+    cut: tuple[int, ...]  # inputs (by place in `inputs`) into which no gradient flows: detached
+    cutoff: bool  # recomputed to the same value, the version stays
+    extra: Extra | None  # hooks
+    handle: Callable[[], Any]  # weak reference to the tensor that is a leaf or a source here
+    planned: int  # 0; computes a gradient: 1, that `grad` gave; 2, in a remembered backward pass
+
+    def __init__(self) -> None:
+        self.about = None
+        self.cut = ()
+        self.cutoff = False
+        self.extra = None
+        self.handle = _nobody
+        self.planned = 0
+
+
+_USUAL = Rare()
+
+
+def _rare(name: str) -> Any:
+    """The property of a Cell that is in its `rare`."""
+
+    def get(self: Cell) -> Any:
+        return getattr(self.rare or _USUAL, name)
+
+    def put(self: Cell, value: Any) -> None:
+        if self.rare is None:
+            self.rare = Rare()
+        setattr(self.rare, name, value)
+
+    return property(get, put)
+
+
 class Cell(Recorded):
     """A recorded value of a graph; see the module."""
 
     __slots__ = (
-        "about", "cells", "cut", "cutoff", "extra", "handle", "order", "plain", "planned",
-        "reference", "seen", "stale", "state", "tracked", "users", "version",
+        "cells", "function", "order", "plain", "rare", "reference", "seen", "stale", "state",
+        "tracked", "users", "version",
     )  # fmt: skip
 
     state: State
@@ -154,13 +214,16 @@ class Cell(Recorded):
     seen: list[int] | None  # the versions of `cells` that `array` was computed from
     order: int  # greater than that of every input
     plain: bool  # `op.compute` may be called as it is
-    cutoff: bool  # recomputed to the same value, the version stays
+    function: Callable[..., Any] | None  # what `op.compute` calls on its arrays, where known
     tracked: bool  # gradients may flow back through it
-    cut: tuple[int, ...]  # inputs (by place in `inputs`) into which no gradient flows: detached
-    planned: int  # 0; computes a gradient: 1, that `grad` gave; 2, in a remembered backward pass
-    extra: Extra | None  # hooks
-    handle: Callable[[], Any]  # weak reference to the tensor that is a leaf or a source here
-    about: dict[str, Any] | None  # name, module, line: what few cells have
+    rare: Rare | None
+
+    about: dict[str, Any] | None = _rare("about")
+    cut: tuple[int, ...] = _rare("cut")
+    cutoff: bool = _rare("cutoff")
+    extra: Extra | None = _rare("extra")
+    handle: Callable[[], Any] = _rare("handle")
+    planned: int = _rare("planned")
 
     def __init__(
         self,
@@ -169,54 +232,55 @@ class Cell(Recorded):
         inputs: tuple[Any, ...],
         shape: tuple[int, ...],
         dtype: Any,
+        function: Callable[..., Any] | None = None,
     ) -> None:
         self.state = state
         self.op = op
-        self.inputs = inputs
+        self.inputs = self.cells = inputs
         self.shape = shape
         self.dtype = dtype
-        self.array = None
+        self.array = self.seen = self.rare = None
         self.stale = True
-        self.version = 0
-        self.seen = None
-        self.users = []
-        self.cutoff = state.cutoff
         self.tracked = False
-        self.cut = ()
-        self.extra = None
-        self.handle = _nobody
-        self.about = None
+        self.version = 0
+        self.users = []
         self.order = next_order()
         self.reference = reference = weakref.ref(self)
-        plain = op is not None and op.n_outputs == 1 and (op.exact or dtype not in _LOW)
+        self.function = function
+        plain = function is not None or (
+            op is not None and op.n_outputs == 1 and (op.exact or dtype not in _LOW)
+        )
         for x in inputs:
             if not isinstance(x, Cell):
-                self.cells = tuple([x for x in inputs if isinstance(x, Cell)])
-                break
-        else:
-            self.cells = inputs
-        for x in self.cells:
+                if self.cells is inputs:
+                    self.cells = tuple([x for x in inputs if isinstance(x, Cell)])
+                continue
             users = x.users
             if not users or users[-1] is not reference:
                 if len(users) > 7 and len(users) & (len(users) - 1) == 0:
                     users[:] = [r for r in users if r() is not None]
                 users.append(reference)
-            if plain and x.dtype in _LOW and not op.exact:  # type: ignore[union-attr]
-                plain = False
-        self.plain = plain and bool(self.cells) and None not in [x.dtype for x in self.cells]
+            if function is None and plain and (x.dtype is None or x.dtype in _LOW):
+                plain = x.dtype is not None and op.exact  # type: ignore[union-attr]
+        self.plain = plain
         if not self.cells:
+            self.plain = False
             state.add_root(self)
-        self.planned = state.planning
-        if state.members is not None:
-            state.members.append(self)
-        if state.scope or state.places:
+        if state.eventful:
             self._note_place()
 
     def _note_place(self) -> None:
-        """Remember the modules being called, and the user's line where that is wanted."""
-        if self.state.scope:
-            self.note(module=self.state.scope)
-        if self.state.places:
+        """What is done for new cells only where the state asks for it."""
+        state = self.state
+        if state.cutoff:
+            self.cutoff = True
+        if state.planning:
+            self.planned = state.planning
+        if state.members is not None:
+            state.members.append(self)
+        if state.scope:
+            self.note(module=state.scope)
+        if state.places:
             frame = sys._getframe(1)
             while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
                 frame = frame.f_back
@@ -383,31 +447,30 @@ def _refresh(state: State, wanted: list[Cell]) -> None:
         cell = stack[-1]
         cells = cell.cells
         stale = cell.stale
+        depth = len(stack)
         if stale:
-            waiting = [x for x in cells if x.stale]
-            if waiting:
-                stack.extend(waiting)
+            for x in cells:
+                if x.stale:
+                    stack.append(x)
+            if len(stack) != depth:
                 continue
             versions = [x.version for x in cells]
             if versions == cell.seen:
-                cell.stale = False
+                cell.stale = stale = False
                 if observer is not None:
                     observer.on_reuse(cell)
                 if cell.array is not None or cell not in wanted:
                     stack.pop()
                     continue
-                stale = False
         elif cell.array is not None:
             stack.pop()
             continue
-        missing = [x for x in cells if x.array is None]
-        if missing:
-            stack.extend(missing)
+        for x in cells:
+            if x.array is None:
+                stack.append(x)
+        if len(stack) != depth:
             continue
         stack.pop()
-        op = cell.op
-        if op is None:
-            raise _no_value(cell)
         inputs = cell.inputs
         if inputs is cells:
             arrays = [x.array for x in cells]
@@ -415,17 +478,19 @@ def _refresh(state: State, wanted: list[Cell]) -> None:
             arrays = [x.array if isinstance(x, Cell) else x for x in inputs]
         if observer is not None:
             began = clock()
-        if cell.plain:
-            try:
-                result = op.compute(namespace, *arrays)
-            except AdjointError:
-                raise
-            except Exception:
-                result = run(op, arrays)  # says clearly what is wrong
-            if type(result) is not ndarray:
-                result = np.asarray(result)
-        else:
-            result = run(op, arrays)
+        try:
+            if cell.function is not None:
+                result = cell.function(*arrays)
+            elif cell.plain:
+                result = cell.op.compute(namespace, *arrays)  # type: ignore[union-attr]
+            else:
+                result = _run(cell, arrays)
+        except AdjointError:
+            raise
+        except Exception:
+            result = _run(cell, arrays)  # says clearly what is wrong
+        if type(result) is not ndarray and cell.dtype is not None:
+            result = np.asarray(result)
         old = cell.array
         cell.array = result
         state.runs += 1
@@ -434,14 +499,20 @@ def _refresh(state: State, wanted: list[Cell]) -> None:
         if stale:
             cell.seen = versions
             cell.stale = False
-            if cell.cutoff and _is_same(old, result, op):
+            if cell.rare is not None and cell.rare.cutoff and _is_same(old, result, cell.op):
                 if observer is not None:
                     observer.on_cut(cell)
             else:
                 cell.version += 1
 
 
-def _is_same(old: Any, new: Any, op: Op) -> bool:
+def _run(cell: Cell, arrays: list[Any]) -> Any:
+    if cell.op is None:
+        raise _no_value(cell)
+    return run(cell.op, arrays)
+
+
+def _is_same(old: Any, new: Any, op: Any) -> bool:
     """Whether a recomputed value is, bit for bit, the one before. A value that may show memory
     which was changed in place cannot be compared.
     """
