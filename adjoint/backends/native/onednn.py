@@ -48,18 +48,7 @@ ACTIVATIONS: dict[str, Activation] = {
     "silu": (0x2C, 1.0, 0.0),
     "gelu": (0x31, 0.0, 0.0),
 }
-_STATUS = {
-    1: "out of memory",
-    2: "invalid arguments",
-    3: "not implemented",
-    4: "last implementation reached",
-    5: "runtime error",
-    6: "not required",
-    7: "invalid graph",
-    8: "invalid graph op",
-    9: "invalid shape",
-    10: "invalid data type",
-}
+_UNIMPLEMENTED = 3
 
 
 class LibraryError(AdjointError, RuntimeError):
@@ -157,6 +146,8 @@ class Library:
         for name, arguments in _SIGNATURES.items():
             function = getattr(self.dll, name)
             function.argtypes, function.restype = arguments, c_int
+        self.dll.dnnl_status2str.argtypes = (c_int,)
+        self.dll.dnnl_status2str.restype = c_char_p
         self.dll.dnnl_memory_desc_get_size.argtypes = (c_void_p,)
         self.dll.dnnl_memory_desc_get_size.restype = c_size_t
         self.dll.dnnl_primitive_desc_query_md.argtypes = (c_void_p, c_int, c_int)
@@ -186,10 +177,11 @@ class Library:
 
     def check(self, status: int, what: str) -> None:
         """Turn a status other than success into an error that says what failed."""
-        if status == 3:
+        if status == _UNIMPLEMENTED:
             raise Unsupported(f"{what}: not implemented by oneDNN {self.version}; use NumPy's")
         if status:
-            raise LibraryError(f"{what}: oneDNN says {_STATUS.get(status, status)}")
+            name = self.dll.dnnl_status2str(status).decode()
+            raise LibraryError(f"{what}: oneDNN says {name}")
 
     def make(self, name: str, what: str, *arguments: Any) -> c_void_p:
         """Call a function whose first argument is where it puts a new object."""
