@@ -313,9 +313,8 @@ class Plan:
         self.helpers = [
             each for each in upstream(ends) if each not in known and each.op is not None
         ]
-        self.repeatable = not any(
-            each.extra is not None for each in (*above, *(leaf for leaf, _ in self.leaves))
-        )
+        leaves: list[Any] = [leaf for leaf, _ in self.leaves]
+        self.repeatable = not any(each.extra is not None for each in (*above, *leaves))
 
 
 def plan_of(y: Any, gradient: Any) -> Plan:

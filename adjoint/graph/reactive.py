@@ -19,7 +19,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -58,24 +58,27 @@ class Journal:
             push(source)
 
 
-def _eventful(name: str) -> Any:
-    """A property of a State that new cells have to look at; few states have any."""
-    own = f"_{name}"
+T = TypeVar("T")
 
-    def get(self: State) -> Any:
-        return getattr(self, own)
 
-    def put(self: State, value: Any) -> None:
-        setattr(self, own, value)
-        self.eventful = (
-            self._cutoff
-            or self._places
-            or self._planning > 0
-            or self._members is not None
-            or bool(self._scope)
+class _Noticed(Generic[T]):
+    """An attribute of a State that new cells have to look at; few states have any."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.own = f"_{name}"
+
+    def __get__(self, state: State, owner: type) -> T:
+        return getattr(state, self.own)  # type: ignore[no-any-return]
+
+    def __set__(self, state: State, value: T) -> None:
+        setattr(state, self.own, value)
+        state.eventful = (
+            state._cutoff
+            or state._places
+            or state._planning > 0
+            or state._members is not None
+            or bool(state._scope)
         )
-
-    return property(get, put)
 
 
 class State:
@@ -105,19 +108,24 @@ class State:
     owner: Any  # weak reference to the user's Graph
 
     # What new cells have to look at:
-    cutoff: bool = _eventful("cutoff")  # what their `cutoff` is
-    members: list[Cell] | None = _eventful("members")  # collects them
-    places: bool = _eventful("places")  # whether they remember the user's line
-    planning: int = _eventful("planning")  # what their `planned` is
-    scope: tuple[str, ...] = _eventful("scope")  # the modules being called, the outermost first
+    cutoff = _Noticed["bool"]()  # what their `cutoff` is
+    members = _Noticed["list[Cell] | None"]()  # collects them
+    places = _Noticed["bool"]()  # whether they remember the user's line
+    planning = _Noticed["int"]()  # what their `planned` is
+    scope = _Noticed["tuple[str, ...]"]()  # the modules being called, the outermost first
     eventful: bool  # any of these five is set
+    _cutoff: bool
+    _members: list[Cell] | None
+    _places: bool
+    _planning: int
+    _scope: tuple[str, ...]
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self._cutoff = self._places = self.eventful = False
         self._planning = 0
-        self._members: list[Cell] | None = None
-        self._scope: tuple[str, ...] = ()
+        self._members = None
+        self._scope = ()
         self.edits = 0
         self.runs = 0
         self.observer = None
@@ -183,18 +191,19 @@ class Rare:
 _USUAL = Rare()
 
 
-def _rare(name: str) -> Any:
-    """The property of a Cell that is in its `rare`."""
+class _InRare(Generic[T]):
+    """An attribute of a Cell that is in its `rare`."""
 
-    def get(self: Cell) -> Any:
-        return getattr(self.rare or _USUAL, name)
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
 
-    def put(self: Cell, value: Any) -> None:
-        if self.rare is None:
-            self.rare = Rare()
-        setattr(self.rare, name, value)
+    def __get__(self, cell: Cell, owner: type) -> T:
+        return getattr(cell.rare or _USUAL, self.name)  # type: ignore[no-any-return]
 
-    return property(get, put)
+    def __set__(self, cell: Cell, value: T) -> None:
+        if cell.rare is None:
+            cell.rare = Rare()
+        setattr(cell.rare, self.name, value)
 
 
 class Cell(Recorded):
@@ -218,12 +227,12 @@ class Cell(Recorded):
     tracked: bool  # gradients may flow back through it
     rare: Rare | None
 
-    about: dict[str, Any] | None = _rare("about")
-    cut: tuple[int, ...] = _rare("cut")
-    cutoff: bool = _rare("cutoff")
-    extra: Extra | None = _rare("extra")
-    handle: Callable[[], Any] = _rare("handle")
-    planned: int = _rare("planned")
+    about = _InRare["dict[str, Any] | None"]()
+    cut = _InRare["tuple[int, ...]"]()
+    cutoff = _InRare["bool"]()
+    extra = _InRare["Extra | None"]()
+    handle = _InRare["Callable[[], Any]"]()
+    planned = _InRare["int"]()
 
     def __init__(
         self,

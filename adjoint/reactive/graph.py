@@ -135,7 +135,7 @@ class Graph:
             value, shape = None, value
         if value is None and shape is None:
             raise InvalidArgument("input: give a value or a shape")
-        tensor = self._source(Tensor, value, shape, dtype, requires_grad, name, "input")
+        tensor: Tensor = self._source(Tensor, value, shape, dtype, requires_grad, name, "input")
         self._inputs[tensor._data.label] = tensor
         return tensor
 

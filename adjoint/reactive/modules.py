@@ -128,7 +128,8 @@ class Calls:
                 return self._record(Call(module), args, kwargs)
             outside: list[Any] = []
             try:
-                key = (id(module), _settings(module), MODE.get().grad, MODE.get().inference)
+                mode = MODE.get()
+                key: Any = (id(module), _settings(module), mode.grad, mode.inference)
                 key = (*key, _signature(args, outside), _signature(kwargs, outside))
             except _NotReusable:
                 self._counts["calls_not_reusable"] += 1
