@@ -18,6 +18,7 @@ from ..core.spec import Spec
 from ..graph.node import RELEASED, Node, Packed, Version, View, assert_unchanged
 from . import tape
 from .engine import conform
+from .graph_function import record_function, record_opaque, state_of
 from .modes import no_grad
 from .tape import wrap
 
@@ -269,6 +270,8 @@ class Function:
         ctx = FunctionCtx()
         ctx.needs_input_grad = tuple(parent is not None for parent in parents)
         ctx._are_tensors = [isinstance(x, Handle) for x in args]
+        state = state_of(args)
+        reads = 0 if state is None else state.reads
         with no_grad():
             if separate:
                 result = cls.forward(*args)
@@ -277,6 +280,12 @@ class Function:
                 result = cls.forward(ctx, *args)
         raw = result if isinstance(result, tuple) else (result,)
         _assert_dirty_returned(cls, ctx, raw)
+        if state is not None:
+            if state.reads == reads:
+                ys = record_function(state, ctx, _rule(cls), args, raw)
+            else:
+                ys = record_opaque(state, cls, args, raw)
+            return ys if isinstance(result, tuple) else ys[0]
         node = None
         if any(ctx.needs_input_grad) and MODE.get().grad:
             node = _new_node(cls, ctx, parents, raw)

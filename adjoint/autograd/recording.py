@@ -321,8 +321,8 @@ def _write_cell(x: Any, y: Any) -> None:
     _become(x, y, data.state)
 
 
-def join(x: Any, y: Any) -> None:
-    """The tensor `x` from outside becomes `y`, a tensor of a graph."""
+def rewrite(x: Any, y: Any) -> None:
+    """The tensor `x`, of the graph or from outside, becomes `y`, a tensor of the graph."""
     _become(x, y, y._data.state)
 
 
@@ -355,5 +355,5 @@ def _become_locked(x: Any, y: Any, state: State) -> None:
 tape.EXECUTORS[Recorded] = _settle_and_execute
 tape.EXECUTORS[Cell] = tape.EXECUTORS[Source] = _record_where_inputs_are
 tape.WRITERS[Recorded] = _write_lazily
-tape.WRITERS[ndarray] = join
+tape.WRITERS[ndarray] = rewrite
 tape.WRITERS[Cell] = tape.WRITERS[Source] = _write_cell
