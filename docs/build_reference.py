@@ -42,7 +42,8 @@ TOPICS = {
     "Activations": "ops.activation ops.softmax",
     "Convolution and pooling": "ops.convolution ops.averaging ops.pooling",
     "Gradients and modes": "autograd.gradients autograd.modes",
-    "Files": "io.checkpoint",
+    "Lazy execution and graphs": "autograd.recording reactive.graph",
+    "Files": "io.checkpoint io.files",
     "Looking at graphs": "view",
     "Printing": "printing",
     "Threads": "threads",
@@ -73,6 +74,7 @@ MODULES = (
     "adjoint.distributions",
     "adjoint.cuda",
     "adjoint.accelerator",
+    "adjoint.reactive",
     "adjoint.testing",
 )
 

@@ -163,7 +163,7 @@ class Graph:
         if value is None and shape is None:
             raise InvalidArgument("parameter: give a value or a shape")
         if value is None:
-            value = np.zeros(tuple(shape or ()), (as_dtype(dtype) or get_default_dtype()).numpy)
+            value = np.zeros(tuple(shape or ()), _dtype(dtype).numpy)
         tensor = self._source(Parameter, value, None, dtype, requires_grad, name, "parameter")
         self._parameters[tensor._data.label] = tensor
         return tensor
@@ -180,7 +180,7 @@ class Graph:
     ) -> Any:
         if value is None:
             array = None
-            spec = tuple(shape or ()), (as_dtype(dtype) or get_default_dtype()).numpy
+            spec = tuple(shape or ()), _dtype(dtype).numpy
         else:
             given = as_tensor(value, dtype=dtype)
             array = np.array(given.detach().numpy())
@@ -603,6 +603,10 @@ class Graph:
 
     def __repr__(self) -> str:
         return f"<adjoint.Graph: {len(self)} nodes, {len(self._named)} named>"
+
+
+def _dtype(dtype: Any) -> Any:
+    return get_default_dtype() if dtype is None else as_dtype(dtype)
 
 
 def _leaves(what: Sequence[Any]) -> list[Any]:
