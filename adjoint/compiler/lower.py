@@ -23,7 +23,7 @@ from .target import Target
 __all__ = ["cost", "in_place", "lower", "word_names"]
 
 DATA_OFFSET = object.__basicsize__  # of a NumPy array object's data pointer: the first field
-FOLD = 16  # vectors that are summed plainly into each accumulator
+FOLD = 8  # vectors that are summed plainly into each accumulator
 
 COSTS = {
     **dict.fromkeys(ir.MATHS, 25),

@@ -22,7 +22,7 @@ from adjoint.core.errors import DTypeError, InvalidArgument, ShapeError
 from . import cache, ir, split, target
 from .ir import ITEMSIZE, Kernel, Output, verify
 from .lower import cost, in_place, lower, word_names
-from .schedule import Layout, Plan, plan
+from .schedule import SHARE, Layout, Plan, plan
 
 __all__ = ["Compiled", "Runner"]
 
@@ -275,7 +275,9 @@ class Compiled:
         dtypes = [v.attr[1] for v in kernel.inputs] + [o.dtype for o in kernel.outputs]
         planned = plan(kernel, sizes, strides, dtypes, self._cost)
         total = math.prod(sizes)
-        if planned.units < FEW and total > SPLIT and split.can_split(kernel):
+        depth = math.prod(sizes[a] for a in kernel.reduced)
+        large = total > SPLIT and depth >= 2 * SHARE
+        if planned.units < FEW and large and split.can_split(kernel):
             return _Pair(kernel, sizes, strides, dtypes, self._cost, makers)
         inputs = len(kernel.inputs)
         same = []

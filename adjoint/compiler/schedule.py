@@ -27,6 +27,7 @@ __all__ = ["Layout", "Plan", "plan"]
 GRAIN = 16384  # additions that one chunk should have, at least: some microseconds' work
 PIECE = 32768  # elements of one part of a reduction that is split, at least
 PIECES = 64  # at most
+SHARE = 16  # elements per result that a part has, at least
 TILE = 256  # elements of a row that are done before the next row's, where strides are across
 
 Group = list[int]  # axes that are one loop, outermost first
@@ -155,7 +156,9 @@ def plan(
     pieces = 1
     if split:
         units = rows * (-(-along // length) if columns else 1)
-        pieces = max(1, min(PIECES // max(units, 1), total // PIECE, reach))
+        depth = space.count(*over, vector) if not columns else space.count(*inner)
+        most = min(total // PIECE, depth // SHARE, reach)
+        pieces = max(1, min(PIECES // max(units, 1), most))
         reach = -(-reach // pieces)
         if not inner:
             reach = -(-reach // 64) * 64
