@@ -626,11 +626,19 @@ class Tensor(Handle):
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
         return tape.wrap(np.asarray(array))
 
-    def __dlpack__(self, **options: Any) -> Any:
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
         if self.requires_grad:
             raise AutogradError(
                 "__dlpack__: can't export tensors that require gradient; use tensor.detach()"
             )
+        options = {"max_version": max_version, "dl_device": dl_device, "copy": copy}
         return memory.export_dlpack(concrete(self), options)
 
     def __dlpack_device__(self) -> Any:

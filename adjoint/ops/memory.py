@@ -235,10 +235,10 @@ class _Exporter:
 
 def export_dlpack(array: Any, options: dict[str, Any]) -> Any:
     """The DLPack capsule of an array."""
-    options.pop("stream", None)
     if array.dtype != dt.bfloat16.numpy:
         return array.__dlpack__(**options)
-    capsule = array.view(np.int16).__dlpack__()
+    bits = array.view(np.int16)
+    capsule = (bits.copy() if options["copy"] else bits).__dlpack__()  # of a version without flags
     _replace_type(capsule, _INT, _BFLOAT)
     return capsule
 
