@@ -5,6 +5,7 @@ What differs is PyTorch's meaning and listed in docs/array_api.md, whose claims 
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import math
 import operator
@@ -102,6 +103,22 @@ def test_special_cases_of_operators(name):
     assert not failures(BINARY[name], PAIRS, outputs, 1e-9)
 
 
+SIGNATURES = {
+    "__array_namespace__": "(self, *, api_version=None)",
+    "__dlpack__": "(self, *, stream=None, max_version=None, dl_device=None, copy=None)",
+    "__dlpack_device__": "(self)",
+    "to_device": "(self, device, /, *, stream=None)",
+}
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_arguments_of_methods(name):
+    from .test_signatures import shape_of, signature_of
+
+    wanted = shape_of(signature_of(f"method{SIGNATURES[name]}"))
+    assert shape_of(inspect.signature(getattr(ad.Tensor, name))) == wanted
+
+
 def test_attributes():
     x = ad.zeros(2, 3, 4)
     assert (x.ndim, x.shape, x.dtype) == (3, (2, 3, 4), ad.float32)
@@ -138,6 +155,16 @@ def test_dlpack(dtype):
     assert copied.tolist() == x.tolist()
     capsule = x.__dlpack__(max_version=(1, 0), dl_device=(1, 0), copy=None, stream=None)
     assert "dltensor" in repr(capsule)
+
+    class Copied:
+        __dlpack_device__ = x.__dlpack_device__
+
+        def __dlpack__(self):
+            return x.__dlpack__(copy=True)
+
+    apart = ad.from_dlpack(Copied())
+    assert apart.dtype is x.dtype
+    assert apart.data_ptr() != x.data_ptr()
     if dtype != "bfloat16":
         assert np.from_dlpack(x).tolist() == x.tolist()
         assert not np.shares_memory(np.from_dlpack(x, copy=True), x.numpy())
