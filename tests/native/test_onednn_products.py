@@ -78,6 +78,19 @@ def test_every_way_of_cutting_gives_the_product(workers, left, right, orders):  
 
 
 @needs_onednn
+@pytest.mark.parametrize("orders", ["nn", "nt", "tn"])
+def test_large_bfloat16_products(workers, orders):  # noqa: F811
+    r = np.random.default_rng(0)
+    a = r.standard_normal((700, 1000) if orders[0] == "n" else (1000, 700)).astype(BFLOAT16)
+    b = r.standard_normal((1000, 900) if orders[1] == "n" else (900, 1000)).astype(BFLOAT16)
+    a, b = (x if o == "n" else x.T for x, o in zip((a, b), orders, strict=True))
+    expected = a.astype(np.float64) @ b.astype(np.float64)
+    for bias in (None, np.ones(900, BFLOAT16)):
+        found = products.matmul(a, b, bias=bias)
+        assert_near(found, expected + (bias is not None), 1e-2)
+
+
+@needs_onednn
 def test_bfloat16_accumulates_in_float32():
     a = np.ones((64, 4096), BFLOAT16)
     b = np.full((4096, 64), 0.00390625, BFLOAT16)

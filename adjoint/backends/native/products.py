@@ -16,7 +16,7 @@ import numpy as np
 from ...core.errors import InvalidArgument, ShapeError
 from . import onednn
 from .onednn import BIAS, DST, SRC, WEIGHTS, Descriptor, Primitive
-from .onednn_plan import SCRATCH, Argument, Plan, Step, aligned, planned, threads
+from .onednn_plan import SCRATCH, SHARED, Argument, Plan, Step, aligned, planned, threads
 
 FLOAT32 = np.dtype(np.float32)
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
@@ -106,7 +106,8 @@ class _Builder:
     def __init__(self, product: Product, prefer: str) -> None:
         self.product, self.prefer, self.what = product, prefer, str(product)
         self.primitives: dict[Any, Primitive] = {}
-        self.scratch = 0
+        self.scratch = self.shared = 0
+        self.copies: list[list[Step]] = []
 
     def describe(self, shape: Sizes, strides: Strides) -> Descriptor:
         """A memory; where it broadcasts, of size 1."""
@@ -125,12 +126,9 @@ class _Builder:
         return self.primitives[key]
 
     def steps(
-        self, batch: Sizes, m: int, n: int, first: Sizes, row: int, column: int, packed: Sizes
+        self, batch: Sizes, m: int, n: int, first: Sizes, row: int, column: int, cut: Cut
     ) -> list[Step]:
-        """The part of `batch` from `first`, with `m` rows from `row` and `n` columns from `column`.
-
-        What is in the slots `packed` is copied on the way where its rows have gaps.
-        """
+        """The part of `batch` from `first`, `m` rows from `row` and `n` columns from `column`."""
         p = self.product
         shapes = ((*batch, m, p.k), (*batch, p.k, n), (*batch, m, n))
         whole = onednn.contiguous_strides((*p.batch, p.m, p.n))
@@ -145,7 +143,7 @@ class _Builder:
             memory = self.describe(shape, strides)
             offset = sum(i * s for i, s in zip(start, strides, strict=True)) * p.dtype.itemsize
             place = Argument(memory, slot, offset)
-            dense = _dense(shape, strides) if slot in packed else strides
+            dense = _dense(shape, strides) if slot in cut.packed else strides
             if dense != strides:
                 copy = Argument(self.describe(shape, dense), SCRATCH, scratch)
                 scratch += aligned(copy.memory.size)
@@ -168,26 +166,45 @@ class _Builder:
                 self.what,
                 onednn.library().engine,
                 places[0].memory,
-                places[1].memory,
+                onednn.any_layout(shapes[1], p.dtype) if cut.blocked else places[1].memory,
                 bias,
                 places[2].memory,
                 activation=onednn.ACTIVATIONS[p.activation] if p.activation else None,
                 prefer=self.prefer,
             )
-        return [*steps, Step(self.primitives[key], arguments), *after]
+        main = self.primitives[key]
+        if cut.blocked:
+            arguments[WEIGHTS] = self.blocked(places[1], main.memory(WEIGHTS))
+        return [*steps, Step(main, arguments), *after]
 
-    @property
-    def fast(self) -> bool:
-        """Whether all products found the implementation that was preferred."""
-        return all(
-            p.implementation.startswith(self.prefer)
-            for key, p in self.primitives.items()
-            if len(key) == 3
-        )
+    def blocked(self, plain: Argument, wanted: Descriptor) -> Argument:
+        """The right operand as the product wants it, copied once for all rows."""
+        if onednn.same_layout(plain.memory, wanted):
+            return plain
+        target = Argument(wanted, SHARED)
+        if not self.copies:
+            self.shared = wanted.size
+            self.copies = self.copied(plain, target)
+        return target
+
+    def copied(self, plain: Argument, target: Argument) -> list[list[Step]]:
+        """The right operand (all columns) into another order, in parts of the columns."""
+        p = self.product
+        chunks = []
+        for column, n in pieces(p.n, threads(), 4 * 16):
+            offset = column * p.b[-1] * p.dtype.itemsize
+            source = Argument(self.describe((p.k, n), p.b), plain.slot, offset)
+            part = target.memory.part((p.k, n), (0, column))
+            mover = onednn.reorder(source.memory, part, self.what)
+            step = Step(mover, {SRC: source, DST: target._replace(memory=part)})
+            chunks.append([step])
+        return chunks
 
     def plan(self, chunks: list[list[Step]]) -> Plan:
-        """All parts as one phase."""
-        return Plan(self.what, [chunks], 4 if self.product.bias else 3, scratch=self.scratch)
+        """The copies for all parts, then all parts."""
+        phases = [self.copies, chunks] if self.copies else [chunks]
+        slots = 4 if self.product.bias else 3
+        return Plan(self.what, phases, slots, self.shared, self.scratch)
 
 
 def _dense(shape: Sizes, strides: Strides) -> Strides:
@@ -200,13 +217,15 @@ def _dense(shape: Sizes, strides: Strides) -> Strides:
 class Cut(NamedTuple):
     """How a product is made: in how many parts, by which implementation.
 
-    The slots in `packed` are copied on the way where their rows have gaps.
+    The slots in `packed` are copied on the way where their rows have gaps; with `blocked`, the
+    right operand is first brought into the order of its use (then there is one part of columns).
     """
 
     rows: int = 1
     columns: int = 1
     prefer: str = "brg"
     packed: Sizes = ()
+    blocked: bool = False
 
 
 def _cut(p: Product, workers: int) -> Cut:
@@ -214,7 +233,7 @@ def _cut(p: Product, workers: int) -> Cut:
 
     "brg" has the fewest instructions around its loop, but does not copy operands into the order of
     their use, so it wins where the right operand is stored by columns, or is small, or is read for
-    a few rows only; "gemm" does copy and wins elsewhere.
+    a few rows only; "gemm" does copy and wins elsewhere. Only "brg" uses AMX.
     """
     work = p.m * p.k * p.n
     parts = max(1, min(2 * workers if workers > 1 and work >> 26 else workers, work >> 19))
@@ -231,6 +250,8 @@ def _cut(p: Product, workers: int) -> Cut:
         return Cut(1, parts, "brg", (A, C))
     if streamed:
         return Cut(1, parts, "gemm")
+    if narrow and not by_columns and work >= 1 << 29:
+        return Cut(max(2, parts), 1, "brg", (A,), blocked=True)
     row_major = p.a[-1] == 1
     few = by_columns and row_major and work <= 1 << 25
     if narrow or few or (p.m >= 2048 and p.k * p.n <= 1 << 13):
@@ -250,7 +271,7 @@ def _build(p: Product) -> Any:
         cut = _cut(p, workers)
         builder = _Builder(p, cut.prefer)
         chunks = [
-            builder.steps((), m, n, (), row, column, cut.packed)
+            builder.steps((), m, n, (), row, column, cut)
             for row, m in pieces(p.m, cut.rows, 16)
             for column, n in pieces(p.n, cut.columns, 16)
         ]
@@ -270,7 +291,7 @@ def _build_batch(p: Product, workers: int) -> Any:
         batch = (*p.batch[:axis], length, *p.batch[axis + 1 :])
         first = (*(0,) * axis, start, *(0,) * (len(p.batch) - axis - 1))
         for row, m in pieces(p.m, rows, 16):
-            chunks.append(builder.steps(batch, m, p.n, first, row, 0, ()))
+            chunks.append(builder.steps(batch, m, p.n, first, row, 0, Cut()))
     return builder.plan(chunks)
 
 
