@@ -1,13 +1,14 @@
 """Compiled kernels on disk, so that a second process starts warm.
 
-A file holds object code, which the process will execute; so a file is used only if the directory and the
-file belong to the user and nobody else may write to them, if it is a regular file and no link, and if the
-checksum in front of it fits. Whoever can write as the user can already run code as the user; the
-checksum is against damage, not against them. Anything else is treated as absent.
+A file holds object code, which the process will execute; so a file is used only if the directory
+and the file belong to the user and nobody else may write to them, if it is a regular file and no
+link, and if the checksum in front of it fits. Whoever can write as the user can already run code as
+the user; the checksum is against damage, not against them. Anything else is treated as absent.
 
-A file's name is the hash of all that the code depends on: the kernel, the layout, the processor, and
-the sources of this package. Files are written beside their place and renamed, so that processes never see
-half of one; the oldest used ones are removed when all together exceed ADJOINT_CACHE_BYTES.
+A file's name is the hash of all that the code depends on: the kernel, the layout, the processor,
+and the sources of this package. Files are written beside their place and renamed, so that processes
+never see half of one; the oldest used ones are removed when all together exceed
+ADJOINT_CACHE_BYTES.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pathlib import Path
 
 from adjoint.core import config
 
-__all__ = ["directory", "digest", "read", "write"]
+__all__ = ["digest", "directory", "read", "write"]
 
 MAGIC = b"adjoint object 1\n"
 _written = 0  # since the size of the directory was last looked at

@@ -67,7 +67,7 @@ def apply(b: Body, op: str, dtype: str, args: list[Reg]) -> Reg:
 
 
 def _integer_division(b: Body, op: str, x: Reg, y: Reg, unsigned: bool) -> Reg:
-    """Rounded down (fmod: toward zero); 0 where the divisor is 0, and no trap there or at overflow."""
+    """Rounded down (fmod: toward zero); 0 where the divisor is 0; no trap there or at overflow."""
     zero = b.compare("eq", y, 0)
     safe = b.select(zero, 1, y)
     if unsigned:
@@ -115,7 +115,7 @@ def _shift(b: Body, op: str, x: Reg, y: Reg, unsigned: bool) -> Reg:
 
 
 def cast(b: Body, x: Reg, source: str, to: str) -> Reg:
-    """x of IR dtype `source` as `to`, which may be a narrow float (then rounded, and float32 again).
+    """x of IR dtype `source` as `to`; a narrow float is rounded to and then float32 again.
 
     Floats out of an integer's range give some value of that integer.
     """

@@ -1,9 +1,9 @@
 """The kernel IR: scalar expressions over an index space, with reductions in between.
 
-A kernel of rank r computes its outputs at every index of a space of r axes whose sizes are known only
-when it runs. Its values form a directed acyclic graph. A value varies over some of the axes; a reduction
-makes a value that no longer varies over the reduced ones, and later values may use both it and what was
-there before, so softmax is one kernel:
+A kernel of rank r computes its outputs at every index of a space of r axes whose sizes are known
+only when it runs. Its values form a directed acyclic graph. A value varies over some of the axes; a
+reduction makes a value that no longer varies over the reduced ones, and later values may use both
+it and what was there before, so softmax is one kernel:
 
 >>> k = Kernel(rank=2)
 >>> x = k.input("float32")
@@ -51,21 +51,44 @@ class Rule(NamedTuple):
     result: str = ""  # a dtype, or "" for the operands'
 
 
-MATHS = (
-    "exp exp2 expm1 log log2 log10 log1p tanh sigmoid erf erfc sin cos tan asin acos atan sinh cosh "
-    "asinh acosh atanh"
-).split()
+MATHS = [
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "tanh",
+    "sigmoid",
+    "erf",
+    "erfc",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "asinh",
+    "acosh",
+    "atanh",
+]
 OPS: dict[str, Rule] = {
     **{name: Rule(1, FLOATS) for name in MATHS},
-    **{name: Rule(1, FLOATS) for name in "sqrt rsqrt reciprocal floor ceil round trunc".split()},
-    **{name: Rule(1, FLOATS, "bool") for name in "isnan isinf isfinite".split()},
-    **{name: Rule(1, NUMBERS) for name in "neg abs sign".split()},
-    **{name: Rule(2, FLOATS) for name in "div pow atan2 copysign".split()},
-    **{name: Rule(2, NUMBERS) for name in "add sub mul floor_div mod fmod".split()},
-    **{name: Rule(2, DTYPES) for name in "maximum minimum".split()},
-    **{name: Rule(2, DTYPES, "bool") for name in "lt le gt ge eq ne".split()},
-    **{name: Rule(2, BITS) for name in "and or xor".split()},
-    **{name: Rule(2, INTEGERS) for name in "shl shr".split()},
+    **{
+        name: Rule(1, FLOATS)
+        for name in ["sqrt", "rsqrt", "reciprocal", "floor", "ceil", "round", "trunc"]
+    },
+    **{name: Rule(1, FLOATS, "bool") for name in ["isnan", "isinf", "isfinite"]},
+    **{name: Rule(1, NUMBERS) for name in ["neg", "abs", "sign"]},
+    **{name: Rule(2, FLOATS) for name in ["div", "pow", "atan2", "copysign"]},
+    **{name: Rule(2, NUMBERS) for name in ["add", "sub", "mul", "floor_div", "mod", "fmod"]},
+    **{name: Rule(2, DTYPES) for name in ["maximum", "minimum"]},
+    **{name: Rule(2, DTYPES, "bool") for name in ["lt", "le", "gt", "ge", "eq", "ne"]},
+    **{name: Rule(2, BITS) for name in ["and", "or", "xor"]},
+    **{name: Rule(2, INTEGERS) for name in ["shl", "shr"]},
     "not": Rule(1, BITS),
     "fma": Rule(3, FLOATS),
 }
@@ -272,7 +295,7 @@ class Kernel:
     def mean(self, x: Value, axes: Iterable[int] | None = None) -> Value:
         """The sum divided by the number of positions."""
         over = self._axes(axes)
-        return self.sum(x, axes=over) / self.cast(self.size(over), x.dtype)
+        return self.reduce("sum", x, over) / self.cast(self.size(over), x.dtype)
 
     def argmax(self, x: Value, axis: int) -> Value:
         """The position of the first greatest element, int64; the first NaN where there is one."""
@@ -288,7 +311,7 @@ class Kernel:
         if x.dtype in FLOATS:
             best = best | self.isnan(x)
         candidates = self.where(best, self.index(axis), self.size((axis,)))
-        return self.min(candidates, axes=(axis,))
+        return self.reduce("min", candidates, (axis,))
 
     def output(self, value: Value, dtype: str | None = None, full: bool | None = None) -> Output:
         """Writes a value, to memory of `dtype` (its own, if None).

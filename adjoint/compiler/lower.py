@@ -1,9 +1,9 @@
 """A kernel and a layout as LLVM IR: explicit vector code.
 
-The module has three functions. `kernel(begin, end, words)` runs chunks begin to end; threads may run
-different ranges at once. `kernel.resolve(words)` prepares words in which the operands' pointers are
-still the addresses of NumPy array objects: it puts the data pointers there, which is cheaper than
-asking for them in Python, and gives 1 if an output overlaps an input that is read after being
+The module has three functions. `kernel(begin, end, words)` runs chunks begin to end; threads may
+run different ranges at once. `kernel.resolve(words)` prepares words in which the operands' pointers
+are still the addresses of NumPy array objects: it puts the data pointers there, which is cheaper
+than asking for them in Python, and gives 1 if an output overlaps an input that is read after being
 overwritten. `kernel.launch(words)` resolves and, unless that gave 1, runs all chunks.
 
 `words` are 64 bits each, in the order of `word_names`.
@@ -38,7 +38,7 @@ def cost(kernel: Kernel) -> float:
 
 
 def in_place(kernel: Kernel) -> set[int]:
-    """The outputs that may be an input's memory: written when nothing of that element is read later."""
+    """The outputs that may be an input's memory: no element is read after it was written."""
     analysis = Analysis(kernel)
     if analysis.spills:
         return set()
@@ -49,8 +49,8 @@ def in_place(kernel: Kernel) -> set[int]:
 def word_names(kernel: Kernel, layout: Layout) -> list[str]:
     """What the words are, in order: sizes and strides, pointers from p0 on, and scalars.
 
-    Only `resolve` reads where operands begin and end in memory, relative to their pointers, and which
-    inputs an output may be the very same memory as (same: a bit for each).
+    Only `resolve` reads where operands begin and end in memory, relative to their pointers (low and
+    high), and which inputs an output may be the very same memory as (same: a bit for each).
     """
     operands = range(len(kernel.inputs) + len(kernel.outputs))
     loops = [*(f"o{k}" for k in range(layout.outer)), *(f"i{k}" for k in range(layout.inner)), "v"]
@@ -400,7 +400,7 @@ class _Lowering(Analysis):
     def _to_alignment(
         self, operand: int, pointers: list[Reg], low: Reg, length: Reg, step: int
     ) -> Reg:
-        """How many elements to do first so that stores do not cross cache lines; 0 in short loops."""
+        """How many elements to do first, so that stores do not cross cache lines; 0 if few."""
         b, memory = self.b, elementwise.memory_type(self.dtypes[operand])
         size = ir.ITEMSIZE[self.dtypes[operand]]
         address = self._address(operand, pointers, low, memory)

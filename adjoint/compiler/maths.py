@@ -1,12 +1,13 @@
 """Elementary functions of vectors, as polynomials in LLVM IR.
 
-Each function is written once for both float dtypes unless they need different ways. `HOW` says for each
-dtype which way is taken: "here" (in that precision), "float64" (float32 computed in float64 and rounded
-once) or "libm" (the C library, lane by lane). sin, cos and tan call the C library for the lanes whose
-arguments are too large for a reduction in three steps.
+Each function is written once for both float dtypes unless they need different ways. `HOW` says for
+each dtype which way is taken: "here" (in that precision), "float64" (float32 computed in float64
+and rounded once) or "libm" (the C library, lane by lane). sin, cos and tan call the C library for
+the lanes whose arguments are too large for a reduction in three steps.
 
-Sources: Muller, Elementary Functions, 2016 (reductions); Cody and Waite, 1980; fdlibm (the correction
-terms of log1p and the logarithms to other bases); the coefficients are our own, see coefficients.py.
+Sources: Muller, Elementary Functions, 2016 (reductions); Cody and Waite, 1980; fdlibm (the
+correction terms of log1p and the logarithms to other bases); the coefficients are our own, see
+coefficients.py.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class Format(NamedTuple):
 
 FORMATS = {
     "float": Format(
-        32, 23, "i32", (0.693359375, -0.00021219444005469057), (0.301025390625, 4.605039066518657e-06),
+        32, 23, "i32", (0.693359375, -0.00021219444005469057),
+        (0.301025390625, 4.605039066518657e-06),
         (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15),
         -104.0, 89.0, 10.0, 2.0**-126, 40000.0, 1.5 * 2.0**23,
     ),
@@ -53,19 +55,45 @@ FORMATS = {
 }  # fmt: skip
 
 LIBM = {
-    "double": set("erf erfc asinh acosh atanh pow".split()),
+    "double": {"erf", "erfc", "asinh", "acosh", "atanh", "pow"},
     "float": set(),
 }
-WIDE = set("tan erfc asinh acosh atanh pow atan2".split())  # float32 in float64
-NAMES = (
-    "exp exp2 expm1 log log2 log10 log1p tanh sigmoid erf erfc sin cos tan asin acos atan sinh cosh "
-    "asinh acosh atanh pow atan2"
-).split()
-HOW = {
-    (name, dtype): "libm" if name in LIBM[elem] else "float64" if dtype == "float32" and name in WIDE else "here"
-    for name in NAMES
-    for dtype, elem in (("float32", "float"), ("float64", "double"))
-}  # fmt: skip
+WIDE = {"tan", "erfc", "asinh", "acosh", "atanh", "pow", "atan2"}  # float32 in float64
+NAMES = [
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "tanh",
+    "sigmoid",
+    "erf",
+    "erfc",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "asinh",
+    "acosh",
+    "atanh",
+    "pow",
+    "atan2",
+]
+
+
+def _how(name: str, dtype: str) -> str:
+    if name in LIBM["float" if dtype == "float32" else "double"]:
+        return "libm"
+    return "float64" if dtype == "float32" and name in WIDE else "here"
+
+
+HOW = {(name, dtype): _how(name, dtype) for name in NAMES for dtype in ("float32", "float64")}
 
 
 def evaluate(b: Body, name: str, *args: Reg) -> Reg:
@@ -152,7 +180,8 @@ def scale(b: Body, y: Reg, n: Reg) -> Reg:
         short, mask = ("ps", "i16") if y.elem == "float" else ("pd", "i8")
         name = f"llvm.x86.avx512.mask.scalef.{short}.512"
         b.module.declare(name, y.type, [y.type, y.type, y.type, mask, "i32"])
-        text = f"call {y.type} @{name}({y.type} {y.ref}, {y.type} {n.ref}, {y.type} {y.ref}, {mask} -1, i32 4)"
+        args = f"{y.type} {y.ref}, {y.type} {n.ref}, {y.type} {y.ref}, {mask} -1, i32 4"
+        text = f"call {y.type} @{name}({args})"
         return b.emit(y.elem, y.lanes, text)
     if b.module.scalef and y.lanes * form.bits == 1024:
         low, high = (scale(b, *pair) for pair in zip(b.halves(y), b.halves(n), strict=True))
@@ -359,7 +388,7 @@ def tanh(b: Body, x: Reg) -> Reg:
 
 
 def sigmoid(b: Body, x: Reg) -> Reg:
-    """1 / (1 + exp(-x)), or exp(x) / (1 + exp(x)), with the rounding errors of exp and of 1 + exp made good."""
+    """exp(a) / (1 + exp(a)) or its complement, for a = -|x|, with two rounding errors made good."""
     form = FORMATS[x.elem]
     head, tail = form.ln2
     a = at_least(b, -fabs(b, x), form.exp_low)
@@ -520,8 +549,10 @@ def power(b: Body, x: Reg, y: Reg) -> Reg:
 FUNCTIONS: dict[str, Callable[..., Reg]] = {
     "exp": exp, "exp2": exp2, "expm1": expm1, "log": log, "log2": log2, "log10": log10,
     "log1p": log1p, "tanh": tanh, "sigmoid": sigmoid, "erf": erf, "sin": sin, "cos": cos,
-    "tan": tan, "asin": asin, "acos": acos, "atan": atan, "atan2": atan2, "sinh": sinh, "cosh": cosh,
+    "tan": tan, "asin": asin, "acos": acos, "atan": atan, "atan2": atan2, "sinh": sinh,
+    "cosh": cosh,
 }  # fmt: skip
 WIDE_FUNCTIONS: dict[str, Callable[..., Reg]] = {
-    "tan": tan, "erfc": erfc, "asinh": asinh, "acosh": acosh, "atanh": atanh, "pow": power, "atan2": atan2,
+    "tan": tan, "erfc": erfc, "asinh": asinh, "acosh": acosh, "atanh": atanh, "pow": power,
+    "atan2": atan2,
 }  # fmt: skip

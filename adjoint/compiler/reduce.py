@@ -1,8 +1,8 @@
 """The running state of a reduction while a kernel loops over its elements.
 
 Sums of floats are kept short: a few lanes are summed plainly for a block, and blocks are added in
-float64 (float32 sums) or in two words with the rounding errors of each addition (float64 sums), so the
-error does not grow with the number of elements. The order of the additions is fixed.
+float64 (float32 sums) or in two words with the rounding errors of each addition (float64 sums), so
+the error does not grow with the number of elements. The order of the additions is fixed.
 """
 
 from __future__ import annotations
@@ -127,7 +127,8 @@ class Accumulator:
             self.fold()
         if self.columns:
             if self.blocks:
-                errors = [b.get(e) for e in self.errors] or [None] * len(self.totals)
+                errors: list[Reg | None] = [b.get(e) for e in self.errors]
+                errors = errors or [None] * len(self.totals)
                 return [self._sum(b.get(t), e) for t, e in zip(self.totals, errors, strict=True)]
             values = [b.get(slot) for slot in self.slots]
             if self.flags:

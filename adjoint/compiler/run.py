@@ -1,7 +1,7 @@
 """Calling a kernel with NumPy arrays.
 
-What a call needs is worked out once for each combination of shapes, strides and dtypes; after that a
-call is a look-up, the outputs' allocation, and one call of machine code.
+What a call needs is worked out once for each combination of shapes, strides and dtypes; after that
+a call is a look-up, the outputs' allocation, and one call of machine code.
 """
 
 from __future__ import annotations
@@ -102,11 +102,9 @@ class _Entry:
     ) -> None:
         code = code_of(kernel, planned.layout)
         kind = _Quick if work < QUICK else _Long
-        self.address, self.resolve, self.launch = (
-            code.kernel,
-            _Quick(code.resolve),
-            kind(code.launch),
-        )
+        self.address = code.kernel
+        self.resolve: Callable[[bytes], int] = _Quick(code.resolve)
+        self.launch: Callable[[bytes], int] = kind(code.launch)
         self.chunks, self.makers = planned.chunks, makers
         names = word_names(kernel, planned.layout)
         fixed = names[: names.index("p0")] if "p0" in names else names

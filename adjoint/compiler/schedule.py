@@ -1,13 +1,15 @@
 """How a kernel runs over arrays of given sizes and strides: loop order, vector axis, chunks.
 
-Axes of size 1 are dropped, axes that every operand steps through as one are merged, and the rest are
-ordered by stride. What changes the code is in `Layout`; what does not is in the words passed to it.
+Axes of size 1 are dropped, axes that every operand steps through as one are merged, and the rest
+are ordered by stride. What changes the code is in `Layout`; what does not is in the words passed to
+it.
 
 The loops are, from the outside: chunks (for threads) of units; a unit is one position of the outer
 loops and a part of a split loop; then
 
 - without reductions, the vector loop;
-- reducing along the vector axis ("rows"): the inner loops and the vector loop, all over reduced axes;
+- reducing along the vector axis ("rows"): the inner loops and the vector loop, all over reduced
+  axes;
 - reducing along others ("columns"): the vector loop over a kept axis, inside it inner loops over
   reduced ones.
 
@@ -116,8 +118,8 @@ def plan(
 ) -> Plan:
     """Plans a kernel over a space of these sizes; operands are the inputs and then the outputs.
 
-    `cost` is the work of one element in additions; `split` says that the outputs are partial results,
-    one set after another for each part.
+    `cost` is the work of one element in additions; `split` says that the outputs are partial
+    results, one set after another for each part.
     """
     space = _Space(kernel, sizes, strides, dtypes)
     many = [a for a in range(kernel.rank) if sizes[a] != 1]

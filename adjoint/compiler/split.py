@@ -49,7 +49,7 @@ def partial(kernel: Kernel) -> Kernel:
 def combining(kernel: Kernel) -> tuple[Kernel, list[int], list[int]]:
     """A kernel over the kept axes and the parts (its last axis) that finishes the outputs.
 
-    Its inputs are the partial results, then the inputs of the kernel at the positions of the first list;
+    Its inputs are the partial results, then the kernel's inputs at the positions of the first list;
     its scalars are the kernel's, then the values of `size` at the numbers of the second.
     """
     kept = [a for a in range(kernel.rank) if a not in kernel.reduced]

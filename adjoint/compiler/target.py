@@ -126,7 +126,7 @@ def _passes() -> Any:
 
 
 def load(code: bytes, *symbols: str) -> tuple[int, ...]:
-    """Makes object code executable and gives symbols' addresses; it stays for the process's life."""
+    """Makes object code executable, for the process's life, and gives symbols' addresses."""
     global _engine
     llvm = _llvm()
     with _lock:

@@ -126,7 +126,8 @@ for dtype, terms in (("float32", 3), ("float64", 6)):
     fit("SIN", dtype, odd(mp.sin, -mp.mpf(1) / 6), lambda z: z, 0, Q2, terms)
     fit(
         "COS", dtype,
-        at_zero(mp.mpf(1) / 24, lambda z: (mp.cos(R(z)) - 1 + z / 2) / z**2), lambda z: z * z, 0, Q2, terms,
+        at_zero(mp.mpf(1) / 24, lambda z: (mp.cos(R(z)) - 1 + z / 2) / z**2),
+        lambda z: z * z, 0, Q2, terms,
     )  # fmt: skip
 fit("ATAN", "float32", odd(mp.atan, -mp.mpf(1) / 3), lambda z: z, 0, 1, 9)
 fit(
@@ -146,7 +147,8 @@ for dtype, terms in (("float32", 5), ("float64", 11)):
     fit("TANH", dtype, odd(mp.tanh, -mp.mpf(1) / 3), lambda z: z, 0, "0.314", terms)
 fit(
     "ERF_SMALL", "float32",
-    at_zero(2 / R(mp.pi) - 1, lambda z: mp.erf(R(z)) / R(z) - 1), lambda z: 1 / (1 + z), 0, "0.87", 6,
+    at_zero(2 / R(mp.pi) - 1, lambda z: mp.erf(R(z)) / R(z) - 1),
+    lambda z: 1 / (1 + z), 0, "0.87", 6,
 )  # fmt: skip
 fit(
     "ERF_LARGE",
@@ -174,9 +176,10 @@ def rounded(c: Any, dtype: str) -> float:
 
 
 def main() -> None:
-    print(
-        '"""Coefficients of the polynomials in maths.py, lowest power first (tests/compiler/fit.py)."""\n'
+    what = (
+        "Coefficients of the polynomials in maths.py, lowest power first (tests/compiler/fit.py)."
     )
+    print(f'"""{what}"""\n')
     print("# fmt: off")
     for name, dtype, f, weight, low, high, terms in FITS:
         c, error = remez(f, weight, low, high, terms)

@@ -1,4 +1,4 @@
-"""What a kernel means, in NumPy: the oracle of the fuzz tests, and random kernels and arrays for them.
+"""What a kernel means, in NumPy: the oracle of the fuzz tests; random kernels and arrays.
 
 `python tests/compiler/reference.py 100000` compares that many random calls.
 """

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from .reference import assert_same, compare, random_kernel
 
 from adjoint.compiler import Compiled, Kernel
 from adjoint.core.errors import DTypeError, InvalidArgument, ShapeError
+
+from .reference import assert_same, compare, random_kernel
 
 
 @pytest.mark.parametrize("seed", range(24))
@@ -41,7 +42,9 @@ def test_integer_division_of_all_signs_zero_and_the_least(dtype):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_float_edges(dtype):
-    edges = np.array([0.0, -0.0, 1, -1, 2.5, -2.5, 3.5, 0.5, -0.5, 1e30, np.inf, -np.inf, np.nan, 1e-40], dtype)
+    edges = np.array(
+        [0.0, -0.0, 1, -1, 2.5, -2.5, 3.5, 0.5, -0.5, 1e30, np.inf, -np.inf, np.nan, 1e-40], dtype
+    )
     x, y = (a.ravel() for a in np.meshgrid(edges, edges))
     binary = {
         "maximum": np.maximum, "minimum": np.minimum, "floor_div": np.floor_divide,
@@ -67,7 +70,9 @@ def test_float_edges(dtype):
 @pytest.mark.parametrize("narrow", ["float16", "bfloat16"])
 def test_narrow_floats_round_to_nearest_even_with_specials(narrow):
     bits = np.random.default_rng(0).integers(0, 1 << 32, 20000, dtype=np.uint32)
-    x = np.concatenate([bits.view(np.float32), np.float32([0, -0.0, np.inf, -np.inf, np.nan, 65504, 65520, 1e-8])])
+    x = np.concatenate(
+        [bits.view(np.float32), np.float32([0, -0.0, np.inf, -np.inf, np.nan, 65504, 65520, 1e-8])]
+    )
     k = Kernel(rank=1)
     v = k.input("float32")
     k.output(v, "float32")
@@ -99,7 +104,9 @@ def test_softmax_layer_norm_and_cross_entropy_rows_are_one_kernel_each():
         wide = x.astype(np.float64)
         e = np.exp(wide - wide.max(axis, keepdims=True))
         np.testing.assert_allclose(soft, e / e.sum(axis, keepdims=True), rtol=2e-6)
-        wanted = (wide - wide.mean(axis, keepdims=True)) / np.sqrt(wide.var(axis, keepdims=True) + 1e-5)
+        wanted = (wide - wide.mean(axis, keepdims=True)) / np.sqrt(
+            wide.var(axis, keepdims=True) + 1e-5
+        )
         np.testing.assert_allclose(norm, wanted, atol=2e-6)
         np.testing.assert_allclose(means, wide.mean(axis), atol=1e-7)
     k = Kernel(rank=2)
@@ -110,7 +117,9 @@ def test_softmax_layer_norm_and_cross_entropy_rows_are_one_kernel_each():
     y = x.reshape(21, 129)
     labels = rng.integers(0, 129, 21)
     log_sum = np.log(np.exp(y.astype(np.float64)).sum(1))
-    np.testing.assert_allclose(Compiled(k)(y, labels), log_sum - y[np.arange(21), labels], rtol=1e-5)
+    np.testing.assert_allclose(
+        Compiled(k)(y, labels), log_sum - y[np.arange(21), labels], rtol=1e-5
+    )
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int8", "uint16", "float64"])

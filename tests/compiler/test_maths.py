@@ -67,10 +67,9 @@ def grid(dtype: str, rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.n
     edges = np.array([*SPECIAL, 3, -3, 4, 1e30, -1e30, 2.0**24 - 1, 2.0**24, 0.75, 1e-30], dtype)
     x, y = (a.ravel() for a in np.meshgrid(edges, edges))
     spread = np.exp(rng.uniform(-60, 60, n)) * rng.choice([-1, 1], n)
-    return (
-        np.concatenate([x, np.abs(rng.normal(1, 0.5, n)), spread, rng.normal(0, 3, n)]).astype(dtype),
-        np.concatenate([y, rng.uniform(-80, 80, n), rng.normal(0, 1, n), rng.integers(-9, 9, n)]).astype(dtype),
-    )  # fmt: skip
+    first = [x, np.abs(rng.normal(1, 0.5, n)), spread, rng.normal(0, 3, n)]
+    second = [y, rng.uniform(-80, 80, n), rng.normal(0, 1, n), rng.integers(-9, 9, n)]
+    return np.concatenate(first).astype(dtype), np.concatenate(second).astype(dtype)
 
 
 @pytest.mark.parametrize(("name", "f"), [("pow", np.power), ("atan2", np.arctan2)])

@@ -39,7 +39,10 @@ def threads(address, words, chunks):
 @pytest.mark.parametrize("axes", [(0, 1), (0,), (1,)])
 def test_sums_are_at_least_as_accurate_as_numpys(dtype, axes):
     rng = np.random.default_rng(0)
-    for x in (rng.random((1000, 1111)), rng.standard_normal((300, 3001)) * 10 ** rng.uniform(-3, 3, 3001)):
+    for x in (
+        rng.random((1000, 1111)),
+        rng.standard_normal((300, 3001)) * 10 ** rng.uniform(-3, 3, 3001),
+    ):
         x = x.astype(dtype)
         mine, peers = reduction("sum", axes, dtype)(x), x.sum(axes)
         rows = np.moveaxis(x, 0, 1) if axes == (0,) else x if axes == (1,) else x.reshape(1, -1)
@@ -81,17 +84,29 @@ def test_reducing_nothing_gives_the_identity():
         assert reduction(op, (0, 1))(x) == identity
 
 
-LARGE = [("sum", "float32"), ("sum", "int64"), ("max", "float64"), ("prod", "int32"), ("min", "uint8")]
+LARGE = [
+    ("sum", "float32"),
+    ("sum", "int64"),
+    ("max", "float64"),
+    ("prod", "int32"),
+    ("min", "uint8"),
+]
 
 
 @pytest.mark.parametrize(("op", "dtype"), LARGE)
 @pytest.mark.parametrize("shape", [(3, 70_001), (70_001, 3), (2, 300, 333)])
 def test_split_reductions_agree_and_do_not_depend_on_threads(op, dtype, shape):
     rng = np.random.default_rng(0)
-    x = (rng.integers(-5, 6, shape) if dtype[0] != "u" else rng.integers(1, 200, shape)).astype(dtype)
+    x = (rng.integers(-5, 6, shape) if dtype[0] != "u" else rng.integers(1, 200, shape)).astype(
+        dtype
+    )
     for axes in [(0,), (len(shape) - 1,), tuple(range(len(shape)))]:
         f = reduction(op, axes, dtype, len(shape))
-        wanted = getattr(np, op)(x, axes) if op not in ("sum", "prod") else getattr(np, op)(x, axes, dtype=dtype)
+        wanted = (
+            getattr(np, op)(x, axes)
+            if op not in ("sum", "prod")
+            else getattr(np, op)(x, axes, dtype=dtype)
+        )
         for y in (x, np.asfortranarray(x)):
             serial = f(y)
             np.testing.assert_array_equal(serial, wanted)
@@ -133,5 +148,11 @@ def test_elementwise_kernels_on_threads():
     x, y = k.input("float32"), k.input("float32")
     k.output(x * y + x)
     a = np.random.default_rng(0).standard_normal((600, 700), dtype=np.float32)
-    for x, y in ((a, a), (a, a[:1]), (a.T, a[:, :1].T), (a, np.asfortranarray(a)), (a[::2], a[::-2])):
+    for x, y in (
+        (a, a),
+        (a, a[:1]),
+        (a.T, a[:, :1].T),
+        (a, np.asfortranarray(a)),
+        (a[::2], a[::-2]),
+    ):
         np.testing.assert_allclose(Compiled(k)(x, y, run=threads), x * y + x, rtol=1e-6)

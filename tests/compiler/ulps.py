@@ -1,6 +1,7 @@
 """Errors of the compiled elementary functions, in units in the last place.
 
-`python tests/compiler/ulps.py` measures every float32 argument (half a minute a function); the tests take samples.
+`python tests/compiler/ulps.py` measures every float32 argument (half a minute a function); the
+tests take samples.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ TRUTH = {  # in float64, good to about one unit there
     "sigmoid": scipy.special.expit,
     "erf": scipy.special.erf,
     "erfc": scipy.special.erfc,
-    **{name: getattr(np, "arc" + name[1:]) for name in "asin acos atan asinh acosh atanh".split()},
+    **{
+        name: getattr(np, "arc" + name[1:])
+        for name in ["asin", "acos", "atan", "asinh", "acosh", "atanh"]
+    },
 }
 UNARY = [*MATHS, "sqrt", "rsqrt", "reciprocal"]
 TRUTH |= {"rsqrt": lambda x: 1 / np.sqrt(x), "reciprocal": lambda x: 1 / x}

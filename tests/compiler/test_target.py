@@ -1,0 +1,98 @@
+"""The same kernels on narrower instruction sets."""
+
+import ctypes
+import struct
+
+import numpy as np
+import pytest
+
+from adjoint.compiler import Kernel
+from adjoint.compiler.ir import MATHS
+from adjoint.compiler.lower import lower, word_names
+from adjoint.compiler.schedule import plan
+from adjoint.compiler.target import Target, host, load
+
+from .reference import numpy_dtype
+from .ulps import errors, truth
+
+AVX2 = Target(host().triple, "haswell", "+avx2,+fma,+f16c,+avx,+bmi2")
+NEON = Target("aarch64-unknown-linux-gnu", "neoverse-n1", "+neon")
+X86 = host().has("avx2")
+
+
+def call(kernel, target, *arrays):
+    """Compiles for a target that this machine can run too, and calls."""
+    shape = arrays[0].shape
+    outs = [np.empty([shape[a] for a in o.axes], numpy_dtype(o.dtype)) for o in kernel.outputs]
+    strides = [
+        [dict(zip(v.axes, x.strides, strict=True)).get(a, 0) for a in range(kernel.rank)]
+        for x, v in zip([*arrays, *outs], [*kernel.inputs, *kernel.outputs], strict=True)
+    ]
+    dtypes = [v.attr[1] for v in kernel.inputs] + [o.dtype for o in kernel.outputs]
+    planned = plan(kernel, shape, strides, dtypes)
+    call.count += 1
+    symbol = f"narrow{call.count}"
+    code = target.compile(lower(kernel, planned.layout, target, symbol))
+    (launch,) = load(code, f"{symbol}.launch")
+    names = word_names(kernel, planned.layout)
+    pointers = {f"p{k}": id(x) for k, x in enumerate([*arrays, *outs])}
+    words = {**planned.words, **{f"same{k}": 0 for k in range(9)}, **pointers}
+    packed = struct.pack(f"{len(names)}q", *(words[name] for name in names))
+    assert ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_char_p)(launch)(packed) == 0
+    return outs
+
+
+call.count = 0
+
+
+@pytest.mark.skipif(not X86, reason="runs code for AVX2")
+def test_avx2_functions_are_as_accurate():
+    assert AVX2.vector_bytes == 32
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 1 << 32, 100_000, dtype=np.uint32).view(np.float32)
+    x = np.concatenate([x, rng.uniform(-20, 20, 50_003).astype(np.float32)])
+    for name in MATHS:
+        k = Kernel(rank=1)
+        k.output(k.op(name, k.input("float32")))
+        (y,) = call(k, AVX2, x)
+        assert errors(y, truth(name, x)).max() <= 2, name
+
+
+@pytest.mark.skipif(not X86, reason="runs code for AVX2")
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "bfloat16"])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_avx2_kernels_with_tails_and_strides(dtype, axis):
+    rng = np.random.default_rng(0)
+    for n in (1, 3, 7, 8, 9, 31, 33, 100):
+        x = rng.integers(-5, 6, (13, 2 * n)).astype(numpy_dtype(dtype))[:, ::2]
+        k = Kernel(rank=2)
+        v = k.input(dtype)
+        top = k.max(v, axes=(axis,))
+        k.output(top - v, dtype)
+        k.output(k.sum(v, axes=(axis,)))
+        below, total = call(k, AVX2, x)
+        wide = x.astype(float)
+        np.testing.assert_array_equal(below.astype(float), wide.max(axis, keepdims=True) - wide)
+        np.testing.assert_array_equal(total, wide.sum(axis))
+
+
+def test_neon_code_is_vector_code():
+    k = Kernel(rank=2)
+    x = k.input("float32")
+    e = k.exp(x - k.max(x, axes=(1,)))
+    k.output(e / k.sum(e, axes=(1,)))
+    layout = plan(k, (4, 100), [(400, 4)] * 2, ["float32"] * 2).layout
+    text = NEON.assembly(lower(k, layout, NEON, "f"))
+    assert NEON.vector_bytes == 16
+    for instruction in ("fmla\tv", "fdiv\tv", "ldp\tq"):
+        assert instruction in text
+    assert NEON.compile(lower(k, layout, NEON, "f"))[:4] == b"\x7fELF"
+
+
+def test_code_of_another_name_is_refused():
+    k = Kernel(rank=1)
+    k.output(-k.input("int16"))
+    layout = plan(k, (10,), [(2,)] * 2, ["int16"] * 2).layout
+    code = host().compile(lower(k, layout, host(), "present"))
+    with pytest.raises(NotImplementedError, match="without absent"):
+        load(code, "absent")
