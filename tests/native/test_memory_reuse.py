@@ -54,6 +54,12 @@ def block(size):
     return memory.empty(size, np.uint8)
 
 
+def have_needed(size):
+    """Let the process have needed so much, so that the cache makes no room for new blocks."""
+    block(size)
+    memory.release_memory()
+
+
 def in_child(function):
     """Fork; the child calls `function`; whether it returned."""
     child = os.fork()
@@ -268,6 +274,7 @@ def test_the_cache_is_bounded(stats):
 
 
 def test_sizes_out_of_use_make_room(stats):
+    have_needed(32 * MIB)
     memory.set_memory_limit(8 * MIB)
     old = [block(MIB) for _ in range(8)]
     del old
@@ -282,6 +289,7 @@ def test_sizes_out_of_use_make_room(stats):
 
 def test_sizes_in_use_stay(stats):
     """Second chance: eviction passes by what was reused since it last came by."""
+    have_needed(32 * MIB)
     memory.set_memory_limit(8 * MIB)
     for _ in range(2):
         hot = [block(MIB) for _ in range(2)]
@@ -297,6 +305,23 @@ def test_sizes_in_use_stay(stats):
     again = [block(MIB), block(MIB), block(2 * MIB), block(4 * MIB)]
     assert stats("reuses") == reuses + len(again)
     assert stats("cached") == 0
+
+
+def test_a_first_pass_holds_no_more_than_it_needs_and_a_second_reuses_all(stats):
+    def one_pass():
+        for size in (1, 2, 4):
+            blocks = [block(size * MIB) for _ in range(4 // size)]
+            yield stats("allocated") + stats("cached")
+            del blocks
+
+    assert list(one_pass()) == [4 * MIB, 4 * MIB, 4 * MIB]
+    assert stats("reuses") == 0
+    assert max(one_pass()) == 12 * MIB  # no size is given up for another a second time
+    missed = stats("requests") - stats("reuses")
+    list(one_pass())
+    assert stats("requests") - stats("reuses") == missed
+    memory.release_memory()
+    assert list(one_pass()) == [4 * MIB, 4 * MIB, 4 * MIB]
 
 
 def test_more_blocks_of_one_size_than_slots(stats):
@@ -413,6 +438,7 @@ return:
 
 
 def test_forked_children_have_copies(stats):
+    have_needed(32 * MIB)
     x = block(MIB)
     x[:] = 1
     for size in (MIB, 2 * MIB):

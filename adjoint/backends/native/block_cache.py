@@ -42,6 +42,7 @@ class State(ctypes.Structure):
         ("hand", ctypes.c_int64),  # the class at which eviction goes on
         ("count", ctypes.c_int32 * CLASSES),  # about how many slots are full: 0 where surely none
         ("recent", ctypes.c_int8 * CLASSES),  # 1: reused since eviction last came by
+        ("given_up", ctypes.c_int8 * CLASSES),  # 1: a block was evicted, and may be missed
         ("slots", ctypes.c_int64 * SLOTS * CLASSES),
     )
 
@@ -201,6 +202,9 @@ try:
   br i1 %lost, label %turn, label %give
 give:
   call void @free(ptr %block)
+  %given_ups = getelementptr i8, ptr %state, i64 $given_up
+  %given_up.at = getelementptr i8, ptr %given_ups, i64 %class
+  store atomic i8 1, ptr %given_up.at monotonic, align 1
   ret i1 true
 none:
   ret i1 false
@@ -251,6 +255,37 @@ return:
   ret ptr %block
 }
 
+; Before a new block of %class: evicts what would take `allocated` and `cached` together beyond the
+; peak of what was allocated. So a program that never repeats itself holds no more than it needs.
+; But where sizes alternate, evicting one for the other would miss each time: a class that is asked
+; for again after blocks of it were evicted evicts no others, and all stay.
+define internal void @make_way(ptr %state, i64 %class, i64 %size) {
+entry:
+  %given_ups = getelementptr i8, ptr %state, i64 $given_up
+  %given_up.at = getelementptr i8, ptr %given_ups, i64 %class
+  %given_up = load atomic i8, ptr %given_up.at monotonic, align 1
+  %missed = icmp ne i8 %given_up, 0
+  %cached.at = getelementptr i8, ptr %state, i64 $cached
+  %allocated.at = getelementptr i8, ptr %state, i64 $allocated
+  %peak.at = getelementptr i8, ptr %state, i64 $peak
+  br i1 %missed, label %return, label %look
+look:
+  %cached = load atomic i64, ptr %cached.at monotonic, align 8
+  %allocated = load atomic i64, ptr %allocated.at monotonic, align 8
+  %peak = load atomic i64, ptr %peak.at monotonic, align 8
+  %needed = add i64 %allocated, %size
+  %total = add i64 %needed, %cached
+  %new_peak = icmp sgt i64 %needed, %peak
+  %bound = select i1 %new_peak, i64 %needed, i64 %peak
+  %beyond = icmp sgt i64 %total, %bound
+  br i1 %beyond, label %one, label %return
+one:
+  %any = call i1 @evict(ptr %state)
+  br i1 %any, label %look, label %return
+return:
+  ret void
+}
+
 ; A new block that holds %bytes, on a cache line's boundary, or null; counts it as allocated.
 define internal ptr @fresh(ptr %state, i64 %bytes) {
 entry:
@@ -259,6 +294,7 @@ entry:
 first:
   %class = call i64 @class_holding(i64 %bytes)
   %size = call i64 @size_of(i64 %class)
+  call void @make_way(ptr %state, i64 %class, i64 %size)
   %block1 = call ptr @aligned_alloc(i64 64, i64 %size)
   %none1 = icmp eq ptr %block1, null
   br i1 %none1, label %again, label %got

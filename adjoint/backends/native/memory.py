@@ -178,6 +178,7 @@ def release_memory() -> None:
     cache = _cache()
     if cache is not None:
         cache.trim(0)
+        ctypes.memset(_STATE.given_up, 0, ctypes.sizeof(_STATE.given_up))
         c_library = ctypes.CDLL(None)
         if hasattr(c_library, "malloc_trim"):  # glibc keeps what is freed, too
             c_library.malloc_trim(ctypes.c_size_t(0))
