@@ -12,7 +12,14 @@ import threading
 import numpy as np
 import pytest
 
-from adjoint.backends.native import convolution, onednn, onednn_plan, pooling, products
+from adjoint.backends.native import (
+    convolution,
+    onednn,
+    onednn_convolution,
+    onednn_plan,
+    pooling,
+    products,
+)
 from adjoint.core.errors import Unsupported
 
 from .onednn_cases import needs_onednn, workers  # noqa: F401
@@ -131,7 +138,7 @@ def everything(a, b, x, w):
 
 @needs_onednn
 def test_several_python_threads_at_once(workers, monkeypatch):  # noqa: F811
-    monkeypatch.setattr(convolution, "GRAIN", 1 << 16)
+    monkeypatch.setattr(onednn_convolution, "GRAIN", 1 << 16)
     arrays = operands()
     expected = everything(*arrays)
     wrong, done = [], []
@@ -168,7 +175,7 @@ def test_without_generated_code_the_same_steps_run(monkeypatch):
 
 @needs_onednn
 def test_a_forked_child_computes(workers, monkeypatch):  # noqa: F811
-    monkeypatch.setattr(convolution, "GRAIN", 1 << 16)
+    monkeypatch.setattr(onednn_convolution, "GRAIN", 1 << 16)
     arrays = operands()
     expected = everything(*arrays)
     child = os.fork()

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from adjoint.backends.native import convolution, onednn_plan, pooling
+from adjoint.backends.native import convolution, onednn_convolution, onednn_plan, pooling
 from adjoint.backends.numpy import convolution as reference
 
 from .onednn_cases import assert_near, needs_onednn, workers  # noqa: F401
@@ -83,8 +83,8 @@ def compare(r, shapes, options, dtype, tolerance):
 @pytest.mark.parametrize("grain", [1, 1 << 10, 1 << 21])
 @pytest.mark.parametrize("seed", range(2))
 def test_convolutions_fuzzed(workers, grain, seed, monkeypatch):  # noqa: F811
-    monkeypatch.setattr(convolution, "SMALL", 0)
-    monkeypatch.setattr(convolution, "GRAIN", grain)
+    monkeypatch.setattr(onednn_convolution, "SMALL", 0)
+    monkeypatch.setattr(onednn_convolution, "GRAIN", grain)
     monkeypatch.setattr(onednn_plan, "_plans", type(onednn_plan._plans)())
     r = np.random.default_rng(seed)
     for _ in range(80):
@@ -94,8 +94,8 @@ def test_convolutions_fuzzed(workers, grain, seed, monkeypatch):  # noqa: F811
 
 @needs_onednn
 def test_bfloat16_convolutions_fuzzed(workers, monkeypatch):  # noqa: F811
-    monkeypatch.setattr(convolution, "SMALL", 0)
-    monkeypatch.setattr(convolution, "GRAIN", 1 << 10)
+    monkeypatch.setattr(onednn_convolution, "SMALL", 0)
+    monkeypatch.setattr(onednn_convolution, "GRAIN", 1 << 10)
     r = np.random.default_rng(0)
     for _ in range(60):
         compare(r, *geometry(r), BFLOAT16, 2e-2)
