@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from .data_types import Array, assert_array, assert_kind, operands
+from .data_types import Array, assert_array, assert_kind, is_array, operands
 
 SPECIFICATION = "https://data-apis.org/array-api/2024.12/API_specification/generated/array_api."
 
@@ -38,6 +38,9 @@ def binary(kinds: frozenset[str]) -> Callable[[Callable[..., Any]], Any]:
 
         @functools.wraps(function)
         def promoting(x1: Any, x2: Any, /) -> Array:
+            if is_array(x1) and is_array(x2) and (dtype := x1.dtype) is x2.dtype:
+                assert_kind(name, dtype, kinds)
+                return function(x1, x2)
             return function(*operands(name, kinds, x1, x2))
 
         return documented(promoting, kinds)

@@ -30,6 +30,7 @@ _SHORTHANDS = {
     "integral": ("signed integer", "unsigned integer"),
     "numeric": ("signed integer", "unsigned integer", "real floating", "complex floating"),
 }
+_BY_CATEGORY = ("bool", "signed integer", "real floating", "complex floating")
 KINDS = ("bool", "signed integer", "unsigned integer", "real floating", "complex floating")
 
 ANY = frozenset(KINDS)
@@ -42,11 +43,17 @@ COMPLEX = frozenset({"complex floating"})
 BOOLEAN = frozenset({"bool"})
 
 
+_KIND = {
+    d: "unsigned integer" if d.category == 1 and not d.is_signed else _BY_CATEGORY[d.category]
+    for d in dt.BY_NUMPY.values()
+}
+
+
 def kind_of(dtype: DType) -> str:
     """The standard's name of the kind to which a dtype belongs."""
-    if dtype.category == 1:
-        return "signed integer" if dtype.is_signed else "unsigned integer"
-    return ("bool", "", "real floating", "complex floating")[dtype.category]
+    if dtype not in _KIND:
+        raise InvalidType(f"expected a dtype such as adjoint.float32, got {dtype!r:.60}")
+    return _KIND[dtype]
 
 
 def assert_kind(name: str, dtype: DType, kinds: frozenset[str]) -> None:

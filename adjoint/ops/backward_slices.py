@@ -45,6 +45,6 @@ def _dimensions(part: Any) -> int:
     """How many dimensions of the tensor a part of an index stands for."""
     if part is None or part is Ellipsis or isinstance(part, bool):
         return 0
-    if isinstance(part, Handle) and part._data.dtype.kind == "b":
-        return int(part._data.ndim)
+    if isinstance(part, Handle) and part.dtype.category == 0:
+        return part.ndim
     return 1
