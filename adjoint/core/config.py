@@ -17,7 +17,7 @@ class Switch(NamedTuple):
 SWITCHES = (
     Switch("ADJOINT_SMOKE", "", "set: examples and demos run a few steps only, to be tested"),
     Switch("ADJOINT_NUM_THREADS", "", "threads of the native backend; empty: as many as cores"),
-    Switch("ADJOINT_MEMORY_CACHE", "", "bytes of freed memory kept; empty: an eighth of all memory"),
+    Switch("ADJOINT_MEMORY_CACHE", "", "bytes of freed memory kept; empty: an eighth of all"),
     Switch("ADJOINT_PROGRESS", "auto", "progress bars: auto (only on a terminal), on, off"),
     Switch("ADJOINT_CACHE_DIR", "~/.cache/adjoint", "where compiled kernels are kept"),
     Switch("ADJOINT_CACHE_BYTES", "268435456", "how much of them is kept; 0: nothing"),

@@ -377,6 +377,24 @@ def test_closed_pools_have_no_threads_and_start_again(kernels):
     counters.check()
 
 
+def test_a_kept_run_goes_on_through_all_changes(kernels):
+    counters = Counters()
+    with Pool(2) as workers:
+        workers.entry()
+        run = workers.run
+        for threads in (4, 1, 3):
+            workers.set_num_threads(threads)
+            counters.expected[:threads] += 1
+            run(kernels.count, counters.address, threads)
+            args = np.array([0, threads, 0], np.int64)
+            run(kernels.meet, args.ctypes.data, threads)
+            assert args.tolist() == [threads, threads, 0]
+        assert exit_code_of_child(lambda: run(kernels.count, counters.address, 50)) == 0
+    counters.expected[:50] += 1
+    run(kernels.count, counters.address, 50)  # closed: serial
+    counters.check()
+
+
 def test_busy_cores(kernels):
     counters = Counters()
     with busy_cores(os.cpu_count() or 1), Pool(4) as workers:

@@ -77,8 +77,11 @@ class Pool:
         threads = _checked(threads)
         with _CHANGES:
             self._wanted = threads
+            started = self.run != self._start_and_run
             self._leave(threads)
-            self.run = self._start_and_run  # the next loop hires what is missing
+            self.run = self._start_and_run
+            if started:  # now, for callers that have kept the former `run`
+                self._start()
 
     def set_spin(self, microseconds: float) -> None:
         """How long a worker looks out for the next loop before it sleeps.
