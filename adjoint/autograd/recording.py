@@ -14,7 +14,7 @@ import numpy as np
 
 from ..core.errors import GraphError
 from ..core.handle import Handle
-from ..core.mode import MODE
+from ..core.mode import MODE, mode_with
 from ..core.op import Op
 from ..core.spec import Spec
 from ..graph.node import Item, Version
@@ -340,6 +340,9 @@ def _become_locked(x: Any, y: Any, state: State) -> None:
         base = view.base
         plain = tape.wrap(base._data, base._node)
         value = record_cell(state, tape.ViewWrite(view.ops), (plain, value))
+    unrecorded = not MODE.get().grad
+    if unrecorded:
+        value = _with_history_of(base, value)
     base._data, base._node = value._data, value._node
     for reference in (x._version.views or ()) if x._version is not None else ():
         other = reference()
@@ -348,8 +351,44 @@ def _become_locked(x: Any, y: Any, state: State) -> None:
         part = tape.wrap(base._data, base._node)
         for op in () if other._view is None else other._view.ops:
             part = record_cell(state, op, (tape.wrap(part._data, part._node),))
-        detached = other._node is None if other._view is None else other._view.detached
-        other._data, other._node = part._data, None if detached else part._node
+        if unrecorded or other._view is None:
+            part = _with_history_of(other, part)
+        elif other._view.detached:
+            part._node = None
+        other._data, other._node = part._data, part._node
+
+
+class Overwritten(Op, abstract=True):
+    """`old` with another value, of which its history knows nothing: it was written under no_grad,
+    or through a detached tensor.
+    """
+
+    exact = True
+    needs = ""
+
+    def infer(self, old: Spec, value: Spec) -> Spec:
+        """That of both."""
+        return old
+
+    def compute(self, xp: Any, old: Any, value: Any) -> Any:
+        """The value that was written."""
+        return value
+
+    def gradient(self, g: Any) -> tuple[Any, ...]:
+        """All of it to the tensor as it was."""
+        return (g, None)
+
+
+def _with_history_of(old: Any, value: Any) -> Any:
+    if old._node is not old._data:  # no history in the graph
+        return tape.wrap(value._data, old._node)
+    mode = MODE.get()
+    MODE.set(mode_with(mode, grad=True))
+    try:
+        plain = tape.wrap(old._data, old._node)
+        return record_cell(old._data.state, Overwritten(), (plain, tape.wrap(value._data)))
+    finally:
+        MODE.set(mode)
 
 
 tape.EXECUTORS[Recorded] = _settle_and_execute

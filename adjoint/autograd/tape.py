@@ -22,7 +22,7 @@ from ..core.op import SHORTCUTS, Op, connect_eager
 from ..core.spec import Spec
 from ..graph.node import Item, Node, Packed, Version, View
 from ..graph.reactive import Cell
-from ..graph.recorded import Recorded, concrete
+from ..graph.recorded import Recorded, concrete, shown
 
 ndarray = np.ndarray
 new = object.__new__
@@ -618,7 +618,7 @@ def assert_writable(x: Any, name: str) -> None:
                     f"{name}: a view of a leaf Variable that requires grad is being used in an "
                     "in-place operation; change it under adjoint.no_grad(), or write to a clone"
                 )
-            if view.refusal and (x._node is not None or base._node is not None):
+            if view.refusal and (x.requires_grad or base.requires_grad):
                 raise AutogradError(f"{name}: {view.refusal}")
     data = x._data
     if not mode.inference and x._version is INFERENCE:
@@ -626,8 +626,11 @@ def assert_writable(x: Any, name: str) -> None:
             f"{name}: Inplace update to inference tensor outside InferenceMode is not allowed; "
             "clone it first"
         )
-    if 0 in data.strides and data.size > 1:
-        for size, stride in zip(data.shape, data.strides, strict=True):
+    strides = data.strides
+    if view is not None and type(data) is not ndarray:  # as they will be
+        strides = shown(np.empty(view.base._data.shape, data.dtype), view).strides
+    if 0 in strides and data.size > 1:
+        for size, stride in zip(data.shape, strides, strict=True):
             if stride == 0 and size > 1:
                 raise AutogradError(
                     f"{name}: unsupported operation: more than one element of the written-to "
@@ -639,8 +642,15 @@ def assert_writable(x: Any, name: str) -> None:
 def before_change(x: Any) -> None:
     """The memory of `x` is about to be written: whoever needs what it holds keeps a copy."""
     version = x._version
-    if version is not None and version.watchers is not None:
-        version.before_change()
+    if version is None or version.watchers is None:
+        return
+    version.before_change()
+    base = x if x._view is None else x._view.base
+    if type(base._data) is ndarray:
+        for reference in version.views or ():
+            other = reference()
+            if other is not None and type(other._data) is Recorded and other._view is not None:
+                other._data = shown(base._data, other._view)  # it must see the change
 
 
 def overwrite(x: Any, y: Any, name: str) -> Any:
