@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 import adjoint as ad
 from adjoint.core.errors import AutogradError, GraphError, ShapeError
 
-from .oracle import FUNCTIONS, SEED, Node, Oracle
+from .oracle import FUNCTIONS, SEED, Oracle
 
 PICK = st.integers(0, 30)
 SHAPES = st.sampled_from([(2, 3), (3, 2), (1, 3), (3, 3)])
@@ -37,7 +37,7 @@ class Machine(RuleBasedStateMachine):
         for kind in ("input", "parameter", "outside"):
             self.new_source(kind, (2, 3))
 
-    # ---- building ----------------------------------------------------------------------------------
+    # ---- building --------------------------------------------------------------------------------
 
     def values(self, shape):
         return self.numbers.standard_normal(shape)
@@ -110,7 +110,7 @@ class Machine(RuleBasedStateMachine):
             for other in self.oracle.nodes
         ) or any(g is node.tensor for *_, g in self.derived)  # fmt: skip
 
-    # ---- assigning ---------------------------------------------------------------------------------
+    # ---- assigning -------------------------------------------------------------------------------
 
     def assign(self, node, how):
         x = node.tensor
@@ -193,7 +193,7 @@ class Machine(RuleBasedStateMachine):
     def change_source(self, place, how):
         self.assign(self.pick(place, lambda n: n.is_source), how)
 
-    # ---- editing -----------------------------------------------------------------------------------
+    # ---- editing ---------------------------------------------------------------------------------
 
     def edit(self, changes, perform):
         """`perform()` lets each of the steps `changes` have other inputs: (node, what its inputs
@@ -326,7 +326,7 @@ class Machine(RuleBasedStateMachine):
 
         self.oracle = self.oracle.copied(twin, cell)
 
-    # ---- reading -----------------------------------------------------------------------------------
+    # ---- reading ---------------------------------------------------------------------------------
 
     def do_read(self, place):
         self.read_node(self.pick(place))
@@ -437,7 +437,7 @@ class Machine(RuleBasedStateMachine):
             g.detach().numpy()
         assert log.cells == []
 
-    # ---- what always holds -------------------------------------------------------------------------
+    # ---- what always holds -----------------------------------------------------------------------
 
     @invariant()
     def all_is_well(self):
