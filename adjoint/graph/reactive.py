@@ -414,13 +414,13 @@ for _type in (Cell, Source):
 
 def push(changed: Cell) -> None:
     """Mark what depends on `changed` stale; stops where it is stale already."""
-    stack = [changed]
-    while stack:
-        for reference in stack.pop().users:
+    reached = [changed]
+    for cell in reached:
+        for reference in cell.users:
             user = reference()
             if user is not None and not user.stale:
                 user.stale = True
-                stack.append(user)
+                reached.append(user)
 
 
 def refresh(targets: Iterable[Cell]) -> None:
@@ -456,14 +456,17 @@ def _refresh(state: State, wanted: list[Cell]) -> None:
         cell = stack[-1]
         cells = cell.cells
         stale = cell.stale
-        depth = len(stack)
+        ready = True
         if stale:
             for x in cells:
                 if x.stale:
                     stack.append(x)
-            if len(stack) != depth:
+                    ready = False
+            if not ready:
                 continue
-            versions = [x.version for x in cells]
+            versions = []
+            for x in cells:  # loops, here and below: a comprehension costs a call in Python 3.11
+                versions.append(x.version)
             if versions == cell.seen:
                 cell.stale = stale = False
                 if observer is not None:
@@ -474,22 +477,26 @@ def _refresh(state: State, wanted: list[Cell]) -> None:
         elif cell.array is not None:
             stack.pop()
             continue
-        for x in cells:
-            if x.array is None:
-                stack.append(x)
-        if len(stack) != depth:
+        inputs = cell.inputs
+        arrays = []
+        for x in inputs:
+            if inputs is cells or isinstance(x, Cell):
+                array = x.array
+                if array is None:
+                    stack.append(x)
+                    ready = False
+                arrays.append(array)
+            else:
+                arrays.append(x)
+        if not ready:
             continue
         stack.pop()
-        inputs = cell.inputs
-        if inputs is cells:
-            arrays = [x.array for x in cells]
-        else:
-            arrays = [x.array if isinstance(x, Cell) else x for x in inputs]
         if observer is not None:
             began = clock()
+        function = cell.function
         try:
-            if cell.function is not None:
-                result = cell.function(*arrays)
+            if function is not None:
+                result = function(*arrays)
             elif cell.plain:
                 result = cell.op.compute(namespace, *arrays)  # type: ignore[union-attr]
             else:
