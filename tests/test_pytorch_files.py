@@ -6,11 +6,13 @@ import argparse
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import warnings
 import zipfile
 from collections import Counter, OrderedDict
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -547,3 +549,17 @@ def test_sharded_errors(tmp_path):
     os.remove(tmp_path / "model-00002-of-00002.safetensors")
     with pytest.raises(ad.CheckpointError, match="missing"):
         ad.load(tmp_path)
+
+
+# ---- the documentation ---------------------------------------------------------------------------
+
+
+def test_the_documented_way_there_and_back(tmp_path):
+    page = (Path(__file__).parent.parent / "docs" / "model_files.md").read_text()
+    blocks = re.findall(r"^```py\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 2
+    command = [sys.executable, "-W", "error", "-c", "\n".join(blocks)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    first, tuned, last = map(float, re.findall(r"0\.\d+", done.stdout))
+    assert first > tuned > last
