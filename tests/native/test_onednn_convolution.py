@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 
 import ml_dtypes
@@ -166,6 +167,39 @@ def test_nothing_in_nothing_out():
     assert y.shape == (0, 4, 9, 9)
     assert convolution.conv_input(y, w, *options, (9, 9)).shape == x.shape
     assert not convolution.conv_weight(x, y, *options, (3, 3)).any()
+
+
+@needs_onednn
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, w, y, o: convolution.conv(x, w[:, 1:], None, *o, (7, 7)),
+        lambda x, w, y, o: convolution.conv(x, w, np.ones(7, np.float32), *o, (7, 7)),
+        lambda x, w, y, o: convolution.conv(x, w, None, *o, (8, 8)),
+        lambda x, w, y, o: convolution.conv_input(y[:, 1:], w, *o, (9, 9)),
+        lambda x, w, y, o: convolution.conv_input(y, w, *o, (20, 20)),
+        lambda x, w, y, o: convolution.conv_weight(x, y[1:], *o, (3, 3)),
+        lambda x, w, y, o: convolution.conv_weight(x, y, *o, (4, 4)),
+        lambda x, w, y, o: pooling.max_pool_input(x, y, y[1:], (3, 3), *o[:2], (1, 1)),
+        lambda x, w, y, o: pooling.max_pool_input(x, y, y[..., 1:], (3, 3), *o[:2], (1, 1)),
+        lambda x, w, y, o: pooling.max_pool(x, (3, 3), *o[:2], (1, 1), (8, 8)),
+        lambda x, w, y, o: pooling.sum_pool(x, (3, 3), *o[:2], (8, 8)),
+        lambda x, w, y, o: pooling.sum_pool_input(y[:, :, 1:], (3, 3), *o[:2], (7, 7), (9, 9)),
+    ],
+)
+def test_what_does_not_fit_never_reaches_the_library(call, monkeypatch):
+    x, w = np.ones((2, 8, 9, 9), np.float32), np.ones((8, 8, 3, 3), np.float32)
+    y = np.ones((2, 8, 7, 7), np.float32)
+    monkeypatch.setattr(onednn_plan.Plan, "run", lambda *arguments: pytest.fail("was run"))
+    with contextlib.suppress(ValueError, IndexError):  # NumPy's; the ops' `infer` then speaks
+        call(x, w, y, ((1, 1), ((0, 0), (0, 0)), (1, 1), 1))
+
+
+@needs_onednn
+def test_dtypes_are_not_mixed():
+    x, w = np.ones((2, 8, 9, 9), np.float32), np.ones((8, 8, 3, 3), np.float64)
+    y = convolution.conv(x, w, None, (1, 1), ((0, 0), (0, 0)), (1, 1), 1, (7, 7))
+    assert (y == 72).all()
 
 
 @needs_onednn

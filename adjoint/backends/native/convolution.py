@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...core.errors import Unsupported
 from ..numpy import convolution as reference
 from .onednn_convolution import (
     ConvolutionPlan,
@@ -76,6 +77,12 @@ def _keep(name: Any, w: Any, token: Any, blocked: Any) -> None:
         _kept[name] = _Kept(weakref.ref(w, forget), token, blocked)
 
 
+def _assert_fitting(fits: bool, a: Any, b: Any) -> None:
+    """Leave arrays that do not belong together to NumPy, which has the error for it."""
+    if not fits or a.dtype != b.dtype:
+        raise Unsupported(f"convolution of {a.shape} {a.dtype} and {b.shape} {b.dtype}")
+
+
 def conv(
     x: Any,
     w: Any,
@@ -97,18 +104,18 @@ def conv(
     """
     key = (
         "conv", x.shape, w.shape, stride, padding, dilation, groups, count, x.dtype.char,
-        bias is None, threads(),
+        w.dtype.char, None if bias is None else (bias.shape, bias.dtype.char), threads(),
     )  # fmt: skip
-    found = planned(
-        key,
-        lambda: forward(
-            Geometry(
-                len(x), x.shape[1], len(w), x.shape[2:], w.shape[2:], count, stride, padding,
-                dilation, groups, x.dtype,
-            ),
-            bias is not None,
-        ),
-    )  # fmt: skip
+
+    def build() -> ConvolutionPlan:
+        _assert_fitting(x.shape[1] == w.shape[1] * groups, x, w)
+        if bias is not None:
+            _assert_fitting(bias.shape == w.shape[:1], bias, x)
+        options = (count, stride, padding, dilation, groups)
+        g = Geometry(len(x), x.shape[1], len(w), x.shape[2:], w.shape[2:], *options, x.dtype)
+        return forward(g, bias is not None)
+
+    found = planned(key, build)
     if found is None:
         return reference.conv(x, w, bias, stride, padding, dilation, groups, count)
     y = np.empty((len(x), len(w), *count), x.dtype)
@@ -134,18 +141,17 @@ def conv_input(
     """The transpose of `conv` in x: images of `size` from values y of conv's output shape."""
     key = (
         "conv_input", y.shape, w.shape, stride, padding, dilation, groups, size, y.dtype.char,
-        threads(),
+        w.dtype.char, threads(),
     )  # fmt: skip
     inputs = w.shape[1] * groups
-    found = planned(
-        key,
-        lambda: backward_data(
-            Geometry(
-                len(y), inputs, len(w), tuple(size), w.shape[2:], y.shape[2:], stride, padding,
-                dilation, groups, y.dtype,
-            )
-        ),
-    )  # fmt: skip
+
+    def build() -> ConvolutionPlan:
+        _assert_fitting(y.shape[1] == len(w) and len(w) % groups == 0, y, w)
+        options = (y.shape[2:], stride, padding, dilation, groups)
+        g = Geometry(len(y), inputs, len(w), tuple(size), w.shape[2:], *options, y.dtype)
+        return backward_data(g)
+
+    found = planned(key, build)
     if found is None:
         return reference.conv_input(y, w, stride, padding, dilation, groups, size)
     x = np.empty((len(y), inputs, *size), y.dtype)
@@ -170,17 +176,17 @@ def conv_weight(
     """The transpose of `conv` in w: a kernel from images x and values y of conv's output shape."""
     key = (
         "conv_weight", x.shape, y.shape, stride, padding, dilation, groups, kernel, x.dtype.char,
-        threads(),
+        y.dtype.char, threads(),
     )  # fmt: skip
-    found = planned(
-        key,
-        lambda: backward_weights(
-            Geometry(
-                len(x), x.shape[1], y.shape[1], x.shape[2:], tuple(kernel), y.shape[2:], stride,
-                padding, dilation, groups, x.dtype,
-            )
-        ),
-    )  # fmt: skip
+
+    def build() -> ConvolutionPlan:
+        fits = len(x) == len(y) and x.shape[1] % groups == 0 == y.shape[1] % groups
+        _assert_fitting(fits, x, y)
+        options = (y.shape[2:], stride, padding, dilation, groups)
+        g = Geometry(len(x), x.shape[1], y.shape[1], x.shape[2:], tuple(kernel), *options, x.dtype)
+        return backward_weights(g)
+
+    found = planned(key, build)
     if found is None:
         return reference.conv_weight(x, y, stride, padding, dilation, groups, kernel)
     w = np.empty((y.shape[1], x.shape[1] // groups, *kernel), x.dtype)

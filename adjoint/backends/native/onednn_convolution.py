@@ -314,12 +314,14 @@ X, W, Y, BIAS_SLOT, BLOCKED = 0, 1, 2, 3, 4
 
 
 def _assert_supported(g: Geometry) -> None:
-    """Refuse what oneDNN does not have, and what is too small for it to pay."""
+    """Refuse what oneDNN does not have, what is too small for it to pay, what does not fit."""
     if g.work <= SMALL or len(g.size) > 3 or g.dtype not in (FLOAT32, BFLOAT16):
         raise Unsupported(f"{g}: left to NumPy")
-    for n, c, s, k, d, (lo, _) in zip(
+    for n, c, s, k, d, (lo, hi) in zip(
         g.size, g.count, g.stride, g.kernel, g.dilation, g.padding, strict=True
     ):
+        if (n + lo + hi - (k - 1) * d - 1) // s + 1 != c:
+            raise Unsupported(f"{g}: {g.count} is not the number of its windows")
         if lo < 0 or (c - 1) * s + (k - 1) * d + 1 - n - lo <= -s:
             raise Unsupported(f"{g}: oneDNN leaves out fewer places than a stride")
 

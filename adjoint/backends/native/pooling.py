@@ -64,8 +64,9 @@ class Geometry:
                 self.size, self.count, self.stride, self.kernel, self.padding, strict=True
             )
         ]
-        if any(end <= -s for end, s in zip(ends, self.stride, strict=True)):
-            raise Unsupported(f"{self}: oneDNN leaves out fewer places than a stride")
+        places = zip(ends, self.stride, self.padding, strict=True)
+        if any(lo < 0 or not 0 <= hi - end < s or end <= -s for end, s, (lo, hi) in places):
+            raise Unsupported(f"{self}: {self.count} windows are not what oneDNN has")
         before = [lo for lo, _ in self.padding]
         sizes = (self.stride, self.kernel, (0,) * len(self.size), before, ends)
         return tuple(map(onednn.dims, sizes))
@@ -227,7 +228,7 @@ def max_pool_input(
     """
     lead = x.ndim - len(kernel)
     plan = None
-    if max(dilation) == 1 and x.dtype == g.dtype:
+    if max(dilation) == 1 and x.dtype == g.dtype and x.shape[:lead] == g.shape[:lead]:
         plan = _plan(
             onednn.POOL_MAX, True, x.shape[:lead], x.shape[lead:], x.dtype, kernel, stride, padding,
             g.shape[lead:],
@@ -258,10 +259,12 @@ def sum_pool_input(
 ) -> Any:
     """The transpose of `sum_pool`: each value added everywhere in its window."""
     lead = g.ndim - len(kernel)
-    plan = _plan(
-        onednn.POOL_AVERAGE, True, g.shape[:lead], tuple(size), g.dtype, kernel, stride, padding,
-        count,
-    )  # fmt: skip
+    plan = None
+    if g.shape[lead:] == tuple(count):
+        plan = _plan(
+            onednn.POOL_AVERAGE, True, g.shape[:lead], tuple(size), g.dtype, kernel, stride,
+            padding, count,
+        )  # fmt: skip
     if plan is None:
         return reference.sum_pool_input(g, kernel, stride, padding, count, size)
     x = np.empty((*g.shape[:lead], *size), FLOAT32)
