@@ -61,6 +61,8 @@ from .view import summary as summary  # isort: skip
 from .ops import return_types  # isort: skip
 from .version import __version__ as __version__  # isort: skip
 
+backends.native.enable()
+
 autograd.Variable = Tensor  # PyTorch's old name for it  # noqa: F405 - from .tensor
 
 

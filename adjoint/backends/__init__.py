@@ -8,4 +8,5 @@ from . import cudnn as cudnn
 from . import mkl as mkl
 from . import mkldnn as mkldnn
 from . import mps as mps
+from . import native as native
 from . import openmp as openmp

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -39,21 +40,34 @@ def spec_of(array: Any) -> Any:
     return array
 
 
+# What may compute an op on large NumPy arrays instead of NumPy: (op, arrays) -> the result, or
+# NotImplemented. Set by `backends.native`.
+accelerate: Callable[[Op, list[Any]], Any] | None = None
+LARGE = 4096  # elements above which it is asked
+
+
 def compute(op: Op, arrays: list[Any]) -> Any:
     """`op.compute` on `arrays`; where it fails, `op.infer` gets the chance to say why."""
     xp = None
     low = False
+    large = op.library == "always"
     for array in arrays:
         if hasattr(array, "dtype"):
             if xp is None:
                 xp = namespace_of(array)
             if array.dtype in _LOW_NUMPY:
                 low = True
+            if array.size > LARGE:
+                large = True
     if xp is None:
         xp = namespace_of(np.empty(0))
     if op.strict:
         op.infer(*map(spec_of, arrays))
     try:
+        if large and accelerate is not None:
+            result = quiet.run(accelerate, op, arrays)
+            if result is not NotImplemented:
+                return result
         if low and not op.exact:
             return _compute_low(op, xp, arrays)
         return quiet.run(op.compute, xp, *arrays)

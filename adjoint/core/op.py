@@ -50,6 +50,7 @@ class Op:
     view: ClassVar[bool] = False  # compute may return a view of its first input
     exact: ClassVar[bool] = False  # moves or compares values: float16/bfloat16 need no float32
     strict: ClassVar[bool] = False  # infer must run first: compute accepts what it should refuse
+    library: ClassVar[str] = ""  # a library may compute it: "large" arrays only, or "always"
     differentiable: ClassVar[bool] = True  # False: the output never requires grad
 
     # Derived from `needs` when the class is made.

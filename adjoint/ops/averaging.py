@@ -31,6 +31,7 @@ class SumPool(Op):
     kernel: Sizes
     stride: Sizes
     padding: Pairs
+    library = "always"
     needs = "spec"
 
     def count(self, shape: Any) -> Sizes:
@@ -100,6 +101,7 @@ class SumPoolInput(Op):
     stride: Sizes
     padding: Pairs
     size: Sizes
+    library = "always"
 
     def infer(self, g: Spec) -> Spec:
         """Images of `size`."""

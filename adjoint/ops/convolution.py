@@ -40,6 +40,7 @@ class ConvolutionOp(Op, abstract=True):
     again one of them.
     """
 
+    library = "always"
     strict = True
     stride: Sizes
     padding: Pairs  # before and after each dimension

@@ -43,6 +43,7 @@ def conj_transposed(x: Tensor) -> Tensor:
 class MatMul(Op):
     """The matrix product of the last two dimensions, the others broadcast."""
 
+    library = "large"
     needs = ("x2", "x1")
 
     def infer(self, x1: Spec, x2: Spec) -> Spec:
@@ -159,6 +160,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
 class Linear(Op):
     """x @ weight.T + bias as one op; the bias may be missing."""
 
+    library = "large"
     needs = ("x2", "x1", "")
 
     def infer(self, x: Spec, w: Spec, bias: Spec | None = None) -> Spec:

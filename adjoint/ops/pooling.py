@@ -87,6 +87,7 @@ class MaxPool(Pool):
     stride: Sizes
     padding: Pairs
     dilation: Sizes
+    library = "always"
     needs = "x y"
 
     def compute(self, xp: Any, x: Any) -> Any:
@@ -156,6 +157,7 @@ class MaxPoolInput(Pool):
     stride: Sizes
     padding: Pairs
     dilation: Sizes
+    library = "always"
     needs = "x1 x2"
 
     def infer(self, x: Spec, *rest: Spec) -> Spec:

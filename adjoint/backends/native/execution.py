@@ -1,0 +1,110 @@
+"""Ops on large arrays by generated kernels: what eager execution asks before NumPy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...compiler import Compiled
+from ...core.compute import spec_of
+from ...core.errors import AdjointError
+from ...core.op import Op
+from ...core.spec import Spec, broadcast_shapes
+from . import names
+from .pool import default_pool
+from .tracing import NotTraceable, Traced, Tracer
+
+ndarray = np.ndarray
+SMALLEST = 4096  # elements of the largest array below which NumPy is as fast
+CHEAP = 65536  # the same for ops that NumPy does at the speed of memory
+PARALLEL = 32768  # elements from which threads share the work
+_REMEMBERED = 4096
+
+_LIBRARY_DTYPES = frozenset((np.dtype(np.float32),))
+_programs: dict[Any, Program | None] = {}  # None: NumPy's
+
+
+class Program:
+    """One op on arrays of given shapes and dtypes, as a kernel."""
+
+    __slots__ = ("compiled", "numbers", "run", "several", "shapes")
+
+    def __init__(self, op: Op, arrays: Sequence[Any]) -> None:
+        shapes = [a.shape for a in arrays if type(a) is ndarray]
+        tracer = Tracer(broadcast_shapes(*shapes))
+        symbols = [tracer.input(a.shape, a.dtype) if type(a) is ndarray else a for a in arrays]
+        found = op.compute(tracer.names, *symbols)
+        specs = op.infer(*map(spec_of, arrays))
+        self.several = not isinstance(specs, Spec)
+        outputs = found if self.several else (found,)
+        self.shapes = []
+        for y, spec in zip(outputs, specs if self.several else (specs,), strict=True):
+            if not isinstance(y, Traced) or math.prod(y.shape) != math.prod(spec.shape):
+                raise NotTraceable("a result that is no array")
+            if list(y.dims) != sorted(y.dims):
+                raise NotTraceable("a transposed result")
+            tracer.kernel.output(y.value, str(spec.dtype.numpy))
+            self.shapes.append(spec.shape)
+        self.numbers = tracer.numbers
+        self.compiled = Compiled(tracer.kernel)
+        self.run = default_pool().run if math.prod(tracer.space) >= PARALLEL else None
+
+    def __call__(self, arrays: Sequence[Any]) -> Any:
+        """The op's result."""
+        found = self.compiled(
+            *[a for a in arrays if type(a) is ndarray],
+            scalars=self.numbers,
+            run=self.run,
+        )
+        if not self.several:
+            return found if found.shape == self.shapes[0] else found.reshape(self.shapes[0])
+        found = found if isinstance(found, tuple) else (found,)
+        return tuple(y.reshape(shape) for y, shape in zip(found, self.shapes, strict=True))
+
+
+def accelerate(op: Op, arrays: Sequence[Any]) -> Any:
+    """What `op` gives for NumPy arrays, by a library or a kernel; NotImplemented for what NumPy is
+    to compute.
+    """
+    if op.library:
+        dtype = arrays[0].dtype
+        return op.compute(names, *arrays) if dtype in _LIBRARY_DTYPES else NotImplemented
+    try:
+        key = (op, *[(a.shape, a.dtype) if type(a) is ndarray else _number(a) for a in arrays])
+        program = _programs.get(key, _UNKNOWN)
+    except TypeError:
+        return NotImplemented
+    if program is _UNKNOWN:
+        program = _prepare(op, arrays)
+        if len(_programs) >= _REMEMBERED:
+            _programs.clear()
+        _programs[key] = program
+    return NotImplemented if program is None else program(arrays)
+
+
+def _number(value: Any) -> Any:
+    return (type(value), value)
+
+
+_UNKNOWN: Any = object()
+
+
+def _prepare(op: Op, arrays: Sequence[Any]) -> Program | None:
+    if op.view or hasattr(op, "draw") or not all(map(_is_usable, arrays)):
+        return None
+    try:
+        program = Program(op, arrays)
+    except (NotTraceable, AdjointError, TypeError, AttributeError, ValueError, IndexError):
+        return None  # it does what the tracer does not know
+    size = max(a.size for a in arrays if type(a) is ndarray)
+    cheap = program.compiled._cost < 4 and not program.compiled.kernel.reduced
+    return None if cheap and size < CHEAP else program
+
+
+def _is_usable(x: Any) -> bool:
+    if type(x) is not ndarray:
+        return isinstance(x, (bool, int, float))
+    return x.dtype.kind != "c" and x.dtype.isnative

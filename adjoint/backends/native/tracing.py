@@ -1,0 +1,376 @@
+"""Kernels from the definitions that NumPy runs: `op.compute` called with symbols for arrays.
+
+A `Traced` stands for an array of known shape and dtype; what is done to it is written down in the
+kernel IR. `Names` stands for NumPy's namespace. So an op says once what it computes. What cannot be
+written down (gathers, sorting, complex numbers, reductions over different axes) raises
+NotTraceable, and NumPy computes it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...compiler import Kernel, Value
+from ...compiler.ir import STORAGE
+from ...core.errors import AdjointError
+from ...core.spec import broadcast_shapes
+
+_NARROW = {"float16", "bfloat16"}
+_FUNCTIONS = {
+    "negative": "neg", "abs": "abs", "absolute": "abs", "sqrt": "sqrt", "reciprocal": "reciprocal",
+    "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "round", "isnan": "isnan",
+    "isinf": "isinf", "isfinite": "isfinite", "invert": "not", "exp": "exp", "exp2": "exp2",
+    "expm1": "expm1", "log": "log", "log2": "log2", "log10": "log10", "log1p": "log1p",
+    "tanh": "tanh", "sigmoid": "sigmoid", "erf": "erf", "erfc": "erfc", "sin": "sin", "cos": "cos",
+    "tan": "tan", "sinh": "sinh", "cosh": "cosh", "arcsin": "asin", "arccos": "acos",
+    "arctan": "atan", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "add": "add",
+    "subtract": "sub", "multiply": "mul", "divide": "div", "arctan2": "atan2", "power": "pow",
+    "copysign": "copysign", "less": "lt",
+    "less_equal": "le", "greater": "gt", "greater_equal": "ge", "equal": "eq", "not_equal": "ne",
+    "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor",
+}  # fmt: skip
+_BOOLEAN = {"logical_and": "and", "logical_or": "or", "logical_xor": "xor", "logical_not": "not"}
+
+
+class NotTraceable(Exception):  # noqa: N818 - never leaves the native backend
+    """What a computation does is not in the kernel IR."""
+
+
+class Tracer:
+    """A kernel being written, over the index space of sizes `space`."""
+
+    def __init__(self, space: tuple[int, ...]) -> None:
+        self.space = space
+        self.kernel = Kernel(rank=len(space))
+        self.names = Names(self)
+        self.numbers: list[float] = []  # the values of the kernel's scalars
+
+    def input(self, shape: tuple[int, ...], dtype: Any) -> Traced:
+        """A symbol for an array of that shape, which broadcasts to the space."""
+        name = name_of(dtype)
+        dims = tuple(range(len(self.space) - len(shape), len(self.space)))
+        value = self.kernel.input(name, dims)
+        return Traced(self, value, shape, dims, _wide(dtype))
+
+    def number(self, value: Any, dtype: Any) -> Value:
+        """A Python number beside values of `dtype`: a constant, or a scalar where it may depend on
+        sizes (so that kernels of other sizes are the same).
+        """
+        name = name_of(dtype)
+        if isinstance(value, (complex, np.complexfloating)):
+            raise NotTraceable("complex")
+        if type(value) is int and abs(value) > 64 and dtype.kind == "f":
+            self.numbers.append(float(value))
+            return self.kernel.scalar(name)
+        value = value.item() if isinstance(value, np.generic) else value
+        if dtype.kind in "iu" and not isinstance(value, int):
+            raise NotTraceable("a fraction beside integers")
+        return self.kernel.const(bool(value) if dtype.kind == "b" else value, name)
+
+
+def name_of(dtype: Any) -> str:
+    """The dtype's name in the IR."""
+    name = str(dtype)
+    if name not in STORAGE:
+        raise NotTraceable(name)
+    return name
+
+
+def _wide(dtype: Any) -> Any:
+    """The dtype in which values of `dtype` are computed."""
+    return np.dtype(np.float32) if str(dtype) in _NARROW else np.dtype(dtype)
+
+
+class Traced:
+    """A symbol for an array: a value of the kernel, and which axes of the space its dims are."""
+
+    __slots__ = ("dims", "dtype", "shape", "tracer", "value")
+
+    tracer: Tracer
+    value: Value
+    shape: tuple[int, ...]
+    dims: tuple[int, ...]  # the axis of the space of each dimension
+    dtype: Any
+
+    def __init__(
+        self,
+        tracer: Tracer,
+        value: Value,
+        shape: tuple[int, ...],
+        dims: tuple[int, ...],
+        dtype: Any,
+    ) -> None:
+        self.tracer = tracer
+        self.value = value
+        self.shape = shape
+        self.dims = dims
+        self.dtype = dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def real(self) -> Traced:
+        """Itself: no complex numbers get here."""
+        return self
+
+    def astype(self, dtype: Any, copy: bool = True) -> Traced:
+        """The values in another dtype; narrow floats are rounded and stay float32."""
+        dtype = np.dtype(dtype)
+        value = self.tracer.kernel.cast(self.value, name_of(dtype))
+        return Traced(self.tracer, value, self.shape, self.dims, _wide(dtype))
+
+    def copy(self, order: str = "C") -> Traced:
+        """The same values."""
+        return Traced(self.tracer, self.value, self.shape, self.dims, self.dtype)
+
+    def reshape(self, *shape: Any) -> Traced:
+        """Dimensions of size 1 added or dropped."""
+        wanted = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
+        if -1 in wanted:
+            rest = -math.prod(wanted) or 1
+            wanted = tuple(self.size // rest if n == -1 else n for n in wanted)
+        left = [(n, d) for n, d in zip(self.shape, self.dims, strict=True) if n != 1]
+        if [n for n, _ in left] != [n for n in wanted if n != 1]:
+            raise NotTraceable("reshape")
+        axes = iter(d for _, d in left)
+        dims = [-1 if n == 1 else next(axes) for n in wanted]
+        return Traced(self.tracer, self.value, wanted, _filled(dims, self.tracer.space), self.dtype)
+
+    def transpose(self, axes: Sequence[int]) -> Traced:
+        """Dimensions in another order."""
+        return Traced(
+            self.tracer,
+            self.value,
+            tuple(self.shape[a] for a in axes),
+            tuple(self.dims[a] for a in axes),
+            self.dtype,
+        )
+
+    def __bool__(self) -> bool:
+        raise NotTraceable("a decision on values")
+
+    __float__ = __int__ = __index__ = __array__ = __iter__ = __bool__  # type: ignore[assignment]
+
+    def __getattr__(self, name: str) -> Any:
+        raise NotTraceable(name)
+
+
+def _filled(dims: Sequence[int], space: tuple[int, ...]) -> tuple[int, ...]:
+    """`dims` with an axis for each dimension of size 1 (-1), as broadcasting aligns it."""
+    found = list(dims)
+    for i in reversed(range(len(found))):
+        if found[i] == -1:
+            found[i] = len(space) - len(found) + i
+    return tuple(found)
+
+
+def _operator(name: str, reflected: bool = False) -> Callable[[Any, Any], Any]:
+    def operator(self: Traced, other: Any) -> Any:
+        pair = (other, self) if reflected else (self, other)
+        return elementwise(name, *pair)
+
+    return operator
+
+
+for _dunder, _ir in {
+    "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "pow": "pow", "and": "and",
+    "or": "or", "xor": "xor",
+}.items():  # fmt: skip
+    setattr(Traced, f"__{_dunder}__", _operator(_ir))
+    setattr(Traced, f"__r{_dunder}__", _operator(_ir, reflected=True))
+for _dunder in ("lt", "le", "gt", "ge", "eq", "ne"):
+    setattr(Traced, f"__{_dunder}__", _operator(_dunder))
+Traced.__neg__ = lambda self: elementwise("neg", self)  # type: ignore[attr-defined]
+Traced.__invert__ = lambda self: elementwise("not", self)  # type: ignore[attr-defined]
+Traced.__hash__ = None  # type: ignore[assignment]
+
+
+def elementwise(name: str, *operands: Any) -> Traced:
+    """An op of the IR on symbols and numbers, which broadcast."""
+    symbols = [x for x in operands if isinstance(x, Traced)]
+    tracer = symbols[0].tracer
+    dtype = symbols[0].dtype
+    if any(x.dtype != dtype for x in symbols) or any(isinstance(x, np.ndarray) for x in operands):
+        raise NotTraceable("dtypes")
+    values = [x.value if isinstance(x, Traced) else tracer.number(x, dtype) for x in operands]
+    return _made(tracer, symbols, lambda k: k.op(name, *values))
+
+
+def _made(tracer: Tracer, symbols: Sequence[Traced], make: Callable[[Kernel], Value]) -> Traced:
+    """The symbol of a value made from `symbols`, broadcast."""
+    try:
+        value = make(tracer.kernel)
+    except AdjointError as error:
+        raise NotTraceable(str(error)) from None
+    shape, dims = _aligned(symbols)
+    return Traced(tracer, value, shape, dims, np.dtype(value.dtype))
+
+
+def _aligned(symbols: Sequence[Traced]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The broadcast shape, and the axis of the space for each of its dimensions."""
+    shape = broadcast_shapes(*(x.shape for x in symbols))
+    dims = [-1] * len(shape)
+    for x in symbols:
+        for i, (n, d) in enumerate(zip(x.shape, x.dims, strict=True), len(shape) - len(x.shape)):
+            if n != 1:
+                if dims[i] not in (-1, d):
+                    raise NotTraceable("dimensions that are not aligned")
+                dims[i] = d
+    rank = len(symbols[0].tracer.space)
+    for i, d in enumerate(dims):
+        if d == -1:
+            dims[i] = rank - len(shape) + i
+    if len(set(dims)) != len(dims):
+        raise NotTraceable("dimensions that are not aligned")
+    return shape, tuple(dims)
+
+
+class Names:
+    """What `op.compute` finds in a namespace."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self.tracer = tracer
+        self.maximum = _Reducer("maximum", "max")
+        self.minimum = _Reducer("minimum", "min")
+        self.add = _Reducer("add", "sum")
+        self.multiply = _Reducer("mul", "prod")
+        self.logical_and = _Reducer("and", "all")
+        self.logical_or = _Reducer("or", "any")
+
+    def __getattr__(self, name: str) -> Any:
+        found = _FUNCTIONS.get(name)
+        if found is None and name in _BOOLEAN:
+            return lambda *operands: elementwise(_BOOLEAN[name], *map(_truth, operands))
+        if found is None:
+            raise NotTraceable(name)
+
+        return lambda *operands, out=None: _written(elementwise(found, *operands), out)
+
+    def square(self, x: Any) -> Any:
+        """x x."""
+        return elementwise("mul", x, x)
+
+    def where(self, condition: Any, x: Any, y: Any) -> Any:
+        """`x` where the condition holds, else `y`."""
+        symbols = [v for v in (x, y) if isinstance(v, Traced)]
+        if not symbols or not isinstance(condition, Traced) or condition.dtype.kind != "b":
+            raise NotTraceable("where")
+        dtype = symbols[0].dtype
+        if any(v.dtype != dtype for v in symbols):
+            raise NotTraceable("dtypes")
+        values = [
+            v.value if isinstance(v, Traced) else self.tracer.number(v, dtype) for v in (x, y)
+        ]
+        return _made(
+            self.tracer, [condition, *symbols], lambda k: k.where(condition.value, *values)
+        )
+
+    def where_not_above_zero(self, y: Any, x: Any, g: Any) -> Any:
+        """`x` where y <= 0, else `g` (also where y is NaN)."""
+        return self.where(y <= 0, x, g)
+
+    def max(self, x: Any, axis: Any = None, keepdims: bool = False, initial: Any = None) -> Any:
+        """The largest element."""
+        result = _reduced("max", x, axis, keepdims)
+        return result if initial is None else elementwise("maximum", result, float(initial))
+
+    def min(self, x: Any, axis: Any = None, keepdims: bool = False, initial: Any = None) -> Any:
+        """The smallest element."""
+        result = _reduced("min", x, axis, keepdims)
+        return result if initial is None else elementwise("minimum", result, float(initial))
+
+    def sum(self, x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+        """The sum."""
+        return _reduced("sum", x, axis, keepdims)
+
+    def squeeze(self, x: Any, axis: Any) -> Any:
+        """Without the dimensions `axis`."""
+        axes = (axis,) if isinstance(axis, int) else tuple(axis)
+        return x.reshape(tuple(n for i, n in enumerate(x.shape) if i not in axes))
+
+    def broadcast_to(self, x: Any, shape: tuple[int, ...]) -> Any:
+        """`x` repeated along new dimensions."""
+        dims = tuple(range(len(self.tracer.space) - len(shape), len(self.tracer.space)))
+        wanted = Traced(self.tracer, x.value, tuple(shape), dims, x.dtype)
+        _, found = _aligned([x, wanted])
+        return Traced(self.tracer, x.value, tuple(shape), found, x.dtype)
+
+    def asarray(self, x: Any, dtype: Any = None) -> Any:
+        """Itself, or converted."""
+        return x if dtype is None or not isinstance(x, Traced) else x.astype(dtype)
+
+    def transpose(self, x: Any, axes: Any) -> Any:
+        """Dimensions in another order."""
+        return x.transpose(axes)
+
+    def reshape(self, x: Any, shape: Any) -> Any:
+        """Dimensions of size 1 added or dropped."""
+        return x.reshape(shape)
+
+
+def _written(result: Traced, out: Any) -> Traced:
+    """`result`, which `out` becomes where there is one."""
+    if out is None:
+        return result
+    if out.shape != result.shape or out.dtype != result.dtype:
+        raise NotTraceable("out")
+    out.value, out.dims = result.value, result.dims
+    return out  # type: ignore[no-any-return]
+
+
+def _truth(x: Any) -> Any:
+    if not isinstance(x, Traced):
+        raise NotTraceable("a number's truth")
+    return x if x.dtype.kind == "b" else elementwise("ne", x, 0)
+
+
+class _Reducer:
+    """`xp.add` and the like: a function, and its `reduce`."""
+
+    def __init__(self, name: str, reduction: str) -> None:
+        self.name = name
+        self.reduction = reduction
+
+    def __call__(self, *operands: Any, out: Any = None) -> Any:
+        if self.name in ("and", "or"):
+            operands = tuple(map(_truth, operands))
+        return _written(elementwise(self.name, *operands), out)
+
+    def reduce(
+        self, x: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False
+    ) -> Any:
+        """The reduction over `axis`."""
+        if self.name in ("and", "or"):
+            x = _truth(x)
+        return _reduced(self.reduction, x, axis, keepdims)
+
+
+def _reduced(name: str, x: Any, axis: Any, keepdims: bool) -> Traced:
+    if not isinstance(x, Traced):
+        raise NotTraceable(name)
+    axes = tuple(range(x.ndim)) if axis is None else (axis,) if isinstance(axis, int) else axis
+    axes = tuple(a % x.ndim for a in axes) if x.ndim else ()
+    if not axes:
+        raise NotTraceable("a reduction of nothing")
+    over = tuple(sorted(x.dims[a] for a in axes))
+    if any(x.shape[a] != x.tracer.space[x.dims[a]] for a in axes):
+        raise NotTraceable("a reduction over a broadcast dimension")
+    try:
+        value = x.tracer.kernel.reduce(name, x.value, over)
+    except AdjointError as error:
+        raise NotTraceable(str(error)) from None
+    kept = [i for i in range(x.ndim) if keepdims or i not in axes]
+    shape = tuple(1 if i in axes else x.shape[i] for i in kept)
+    return Traced(x.tracer, value, shape, tuple(x.dims[i] for i in kept), x.dtype)
