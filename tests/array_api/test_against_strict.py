@@ -107,7 +107,7 @@ def test_every_function_is_compared():
 
 @pytest.mark.parametrize("name", sorted(RECIPES))
 @given(data=st.data())
-@settings(max_examples=40, deadline=None, derandomize=True, database=None)
+@settings(max_examples=20, deadline=None, derandomize=True, database=None)
 def test_functions(name, data):
     args, kwargs = RECIPES[name](Draw(data.draw))
     compare(name, args, kwargs)
@@ -140,7 +140,7 @@ def test_functions_of_two_arrays(name):
 
 @pytest.mark.parametrize("name", BINARY.split())
 @given(data=st.data())
-@settings(max_examples=15, deadline=None, derandomize=True, database=None)
+@settings(max_examples=8, deadline=None, derandomize=True, database=None)
 def test_broadcasting_and_scalars(name, data):
     logical, bits = name.startswith("logical"), name.startswith("bitwise")
     dtypes = ["bool"] if logical else ["int16", "uint8", *([] if bits else ["float32", "float64"])]
@@ -157,7 +157,7 @@ def test_broadcasting_and_scalars(name, data):
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@settings(max_examples=30, deadline=None, derandomize=True, database=None)
 def test_decompositions_give_back_the_matrix(data):
     d = Draw(data.draw)
     x = d.matrices()
