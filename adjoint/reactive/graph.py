@@ -432,6 +432,8 @@ class Graph:
         """
         cell = self._cell(old, "replace")
         other = input_cell(cell, new)
+        if isinstance(other, Cell):
+            self._cell(new, "replace")
         changes = {
             user: tuple(other if x is cell else x for x in user.inputs)
             for user in cell.living_users()
