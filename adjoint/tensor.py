@@ -92,6 +92,44 @@ class RemovableHandle:
         self.remove()
 
 
+def _size(self: Any, dim: int | None = None) -> Any:
+    """The shape, or the size of one dimension.
+
+    Not called, it is the number of elements, as the array API standard has it.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.size.html
+
+    >>> ad.zeros(2, 3).size(), ad.zeros(2, 3).size(-1), ad.zeros(2, 3).size == 6
+    (adjoint.Size([2, 3]), 3, True)
+    """
+    if dim is None:
+        return self.shape
+    return self.shape[normalize_axis(dim, self.ndim, "size")]
+
+
+_size.__name__ = _size.__qualname__ = "size"
+
+
+class _Count(int):
+    """A tensor's number of elements; called, PyTorch's `size`."""
+
+    _tensor: Any
+
+    def __call__(self, dim: int | None = None) -> Any:
+        return _size(self._tensor, dim)
+
+
+class _SizeOrCount:
+    """`Tensor.size`: PyTorch's method and the array API standard's attribute in one."""
+
+    def __get__(self, tensor: Any, owner: Any = None) -> Any:
+        if tensor is None:
+            return _size
+        count = _Count(tensor._data.size)
+        count._tensor = tensor
+        return count
+
+
 class Tensor(Handle):
     """An array with automatic differentiation.
 
@@ -442,15 +480,7 @@ class Tensor(Handle):
 
     # ---- facts -----------------------------------------------------------------------------------
 
-    def size(self, dim: int | None = None) -> Any:
-        """The shape, or the size of one dimension.
-
-        >>> ad.zeros(2, 3).size(), ad.zeros(2, 3).size(-1)
-        (adjoint.Size([2, 3]), 3)
-        """
-        if dim is None:
-            return self.shape
-        return self.shape[normalize_axis(dim, self.ndim, "size")]
+    size: Any = _SizeOrCount()
 
     def dim(self) -> int:
         """The number of dimensions.
