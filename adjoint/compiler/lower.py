@@ -348,10 +348,11 @@ class _Lowering(Analysis):
                 known[v.number] = self._emit(v, known, pointers, where, None, None)
         whole = low + ((high - low) & -step)
 
-        def body(i: Reg, number: int, mask: Reg | None) -> None:
+        def body(i: Reg, number: int, mask: Reg | None, early: Sequence[dict[int, Reg]]) -> None:
             for copy in range(number):
                 at = i + copy * lanes if copy else i
-                env = self._instance(stage, known, pointers, where, at, mask)
+                given = known | early[copy] if early else known
+                env = self._instance(stage, given, pointers, where, at, mask)
                 for v, accumulator in zip(self.stages[stage][0], sums, strict=True):
                     accumulator.step(copy, self._value(v.inputs[0], env), mask)
 
@@ -363,8 +364,7 @@ class _Lowering(Analysis):
         if any(accumulator.blocks for accumulator in sums):
             with b.loop(low, whole, step * FOLD) as start:
                 stop = b.intrinsic("smin", start + step * FOLD, whole)
-                with b.loop(start, stop, step) as i:
-                    body(i, copies, None)
+                self._main_loop(stage, pointers, start, stop, copies, body)
                 if count is None:
                     with b.when(stop < whole):
                         fold()
@@ -377,17 +377,57 @@ class _Lowering(Analysis):
                 last = b.compare("ne", turn, 0)
                 stop = b.select(last, high, start)
                 with b.loop(b.select(last, whole, low), stop, lanes) as i:
-                    body(i, 1, self._mask(stop - i))
-                with b.loop(b.select(last, whole, start), whole, step) as i:
-                    body(i, copies, None)
+                    body(i, 1, self._mask(stop - i), ())
+                first = b.select(last, whole, start)
+                self._main_loop(stage, pointers, first, whole, copies, body)
             return
         else:
-            with b.loop(low, whole, step) as i:
-                body(i, copies, None)
+            self._main_loop(stage, pointers, low, whole, copies, body)
         with b.loop(whole, high, lanes) as i:
-            body(i, 1, self._mask(high - i))
+            body(i, 1, self._mask(high - i), ())
         if count is not None:
             self._fold_after(count, b.const("i64", step), step * FOLD, fold)
+
+    def _main_loop(
+        self, stage: int, pointers: list[Reg], start: Reg, end: Reg, copies: int,
+        body: Callable[..., None],
+    ) -> None:  # fmt: skip
+        """Whole vectors, `copies` in a turn; start to end is a multiple of that.
+
+        Where a turn stores, the next turn's loads come first: a load may have to wait for an earlier
+        store whose address is the same modulo 4096, which is usual for arrays allocated in a row.
+        """
+        b = self.b
+        step = self.lanes * copies
+        stores = self.stages[stage][1] or any(s == stage for s, _ in self.spills.values())
+        early = [
+            v for v in self.needed(stage, self.spills)
+            if v.op == "input" and self.layout.classes[v.attr[0]] == "c"
+        ]  # fmt: skip
+        if not stores or not early:
+            with b.loop(start, end, step) as i:
+                body(i, copies, None, ())
+            return
+
+        def load(i: Reg) -> list[dict[int, Reg]]:
+            places = [i + copy * self.lanes if copy else i for copy in range(copies)]
+            return [
+                {v.number: self._load(v.attr[0], pointers, at, None) for v in early}
+                for at in places
+            ]
+
+        with b.when(start < end):
+            slots = [
+                {n: b.alloca(x.elem, x.lanes, x) for n, x in loaded.items()}
+                for loaded in load(start)
+            ]
+            with b.loop(start, end, step) as i:
+                now = [{n: b.get(slot) for n, slot in copy.items()} for copy in slots]
+                later = load(b.intrinsic("smin", i + step, end - step))
+                for copy, loaded in zip(slots, later, strict=True):
+                    for n, x in loaded.items():
+                        b.put(copy[n], x)
+                body(i, copies, None, now)
 
     def _anchor(self, stage: int) -> int | None:
         """The operand whose stores should be aligned, if the loop has contiguous stores."""
