@@ -57,7 +57,7 @@ def row(name, path):
     print(f"{name}: {expected}, reached {reached} in {seconds:.0f} s", flush=True)
     if not good:
         sys.exit(f"{name} misses its figure")
-    seed = re.search(r"manual_seed\((\d+)\)", path.read_text())
+    seed = re.search(r"(?:manual_seed\(|default_rng\(|SEED = )(\d+)", path.read_text())
     number = seed[1] if seed else "none drawn"
     command = f"`python examples/{name}.py`"
     return f"| {name} | {command} | {number} | {expected} | {reached} | {seconds:.0f} s |"

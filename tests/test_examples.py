@@ -14,7 +14,8 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
-PROGRAMS = sorted(path.stem for path in EXAMPLES.glob("*.py") if path.stem != "record_results")
+NOT_PROGRAMS = {"record_results", "interleaved"}
+PROGRAMS = sorted(path.stem for path in EXAMPLES.glob("*.py") if path.stem not in NOT_PROGRAMS)
 WITHOUT_FIGURE = {"digits"}  # the program behind `adjoint demo`, tested with it
 
 
