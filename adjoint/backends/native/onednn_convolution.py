@@ -268,8 +268,8 @@ class Cut(NamedTuple):
     channels: int = 1
 
 
-def _cut(g: Geometry, channels: int) -> Cut:
-    """Parts of the batch; where those are too few, of the rows or of `channels` of the result."""
+def _cut(g: Geometry, channels: int, by_rows: bool) -> Cut:
+    """Parts of the batch; where those are too few, of the rows or of the result's `channels`."""
     workers = threads()
     parts = max(1, min(4 * workers, g.work // GRAIN))
     if parts == 1 or (workers == 1 and g.batch == 1):
@@ -283,7 +283,7 @@ def _cut(g: Geometry, channels: int) -> Cut:
         cached = g.batch * places * g.dtype.itemsize // CACHED
         return Cut(min(g.batch, max(parts, min(cached, MOST))))
     wanted = -(-min(parts, workers) // g.batch)
-    if g.count[0] >= 4 * wanted:
+    if by_rows and g.count[0] >= 4 * wanted:
         return Cut(g.batch, wanted)
     if can_split:
         return Cut(g.batch, 1, min(wanted, channels // BLOCK))
@@ -331,7 +331,7 @@ def forward(g: Geometry, bias: bool, cut: Cut | None = None) -> ConvolutionPlan:
     _assert_supported(g)
     builder = _Builder(g)
     weights = _Weights(builder, W, BLOCKED)
-    cut = cut or _cut(g, g.outputs)
+    cut = cut or _cut(g, g.outputs, True)
     x_whole, y_whole = (g.batch, g.inputs, *g.size), (g.batch, g.outputs, *g.count)
     zeros = (0,) * (len(g.size) - 1)
     chunks = []
@@ -392,7 +392,7 @@ def backward_data(g: Geometry, cut: Cut | None = None) -> ConvolutionPlan:
     _assert_supported(g)
     builder = _Builder(g)
     weights = _Weights(builder, W, BLOCKED)
-    cut = cut or _cut(g, g.inputs)._replace(rows=1)
+    cut = cut or _cut(g, g.inputs, False)
     x_whole, y_whole = (g.batch, g.inputs, *g.size), (g.batch, g.outputs, *g.count)
     zeros = (0,) * len(g.size)
     chunks = []

@@ -25,7 +25,7 @@ _DTYPES = (FLOAT32, BFLOAT16)
 Sizes = tuple[int, ...]
 Strides = tuple[int, ...]
 
-SMALL = 1 << 17  # multiply-adds below which a call of NumPy's costs less than a plan's
+SMALL = 1 << 18  # multiply-adds up to which a call of NumPy's costs less than a plan's
 A, B, C, D = range(4)  # slots: the operands, the result, the bias
 
 
