@@ -455,6 +455,9 @@ def test_transformers_reads_what_we_save(tmp_path, theirs, ours, settings, shard
     else:
         x = token_ids()
     assert difference(model(ad.tensor(x)), twin(torch.tensor(x)).logits) < 1e-4
+    model.to(ad.bfloat16).save_pretrained(tmp_path / "half")
+    half = getattr(transformers, theirs).from_pretrained(tmp_path / "half")
+    assert half.dtype is torch.bfloat16
 
 
 def test_errors(tmp_path):

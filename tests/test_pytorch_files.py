@@ -343,6 +343,33 @@ def test_whole_modules(name):
         (y[0] if isinstance(y, tuple) else y).sum().backward()
 
 
+def test_a_class_of_the_user_s_own():
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = torch.nn.Linear(2, 3)
+            self.register_buffer("scale", torch.tensor(2.0), persistent=False)
+            self.sizes = [2, 3]
+
+    class Twin(ad.nn.Module):
+        def forward(self, x):
+            return self.fc(x) * self.scale
+
+    Net.__module__, Net.__qualname__ = __name__, "Net"  # as if it stood at the top of a module
+    globals()["Net"] = Net
+    try:
+        theirs = Net()
+        with serialization.safe_globals([(Twin, f"{__name__}.Net"), ad.nn.Linear]):
+            ours = from_torch(theirs)
+    finally:
+        del globals()["Net"]
+    assert type(ours) is Twin and ours.sizes == [2, 3]
+    assert list(ours.state_dict()) == ["fc.weight", "fc.bias"]
+    expected = (theirs.fc(torch.ones(1, 2)) * 2).tolist()
+    np.testing.assert_allclose(ours(ad.ones(1, 2)).tolist(), expected, rtol=1e-6)
+    assert [p.requires_grad for p in ours.parameters()] == [True, True]
+
+
 def test_a_module_with_hooks_or_foreign_parts_is_refused():
     theirs = torch.nn.Linear(1, 1)
     theirs.register_forward_hook(print)

@@ -167,26 +167,7 @@ def _header(order: list[tuple[str, Any]], metadata: dict[str, str]) -> bytes:
 
 
 def save(obj: Any, f: Any) -> None:
-    """Write tensors and the containers around them to one file, never by pickle.
-
-    Takes nested dicts, lists and tuples of tensors, None, bool, int, float, complex, str and bytes.
-    Tensors that share memory still share it when loaded. The file is a safetensors file; it is
-    written to a temporary file first and then renamed, so that a crash leaves the old one whole.
-
-    To go on with training later exactly where it was, save the state_dict() of the model, the
-    optimizer, the scheduler and the DataLoader, and `get_rng_state()`.
-
-    Dtypes: all.
-    Errors: InvalidType for other values (with their path), OSError where the file cannot be
-    written.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.save.html
-
-    >>> import os, tempfile
-    >>> path = os.path.join(tempfile.mkdtemp(), "x.safetensors")
-    >>> ad.save({"w": ad.ones(2), "step": 3}, path)
-    >>> ad.load(path)
-    {'w': tensor([1., 1.]), 'step': 3}
-    """
+    """Write one safetensors file; see `adjoint.save`."""
     writer = _Writer()
     structure = encode(obj, writer.see)
     writer.finish()
@@ -214,21 +195,7 @@ def save(obj: Any, f: Any) -> None:
 
 
 def load(f: Any, map_location: Any = None, *, weights_only: bool = True) -> Any:
-    """Read what `save` wrote; the safetensors files of other tools give a dict of tensors.
-
-    Loading runs no code from the file, whatever `weights_only` says. `map_location` is a device.
-
-    Errors: CheckpointError for a file that is truncated, corrupt, or of a newer version;
-    FileNotFoundError where there is none.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.load.html
-
-    >>> import io
-    >>> file = io.BytesIO()
-    >>> ad.save([ad.zeros(1), "text"], file)
-    >>> _ = file.seek(0)
-    >>> ad.load(file)
-    [tensor([0.]), 'text']
-    """
+    """Read a safetensors file, ours or another tool's; see `adjoint.load`."""
     name = repr(f) if not isinstance(f, (str, os.PathLike)) else repr(os.fspath(f))
     try:
         arrays, metadata = _read(f)

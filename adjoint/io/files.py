@@ -104,7 +104,7 @@ def _read_pickle(source: Source, head: bytes) -> Any:
 
 
 def _read_zip(source: Source) -> Any:
-    archive = Archive(source, compressed=True)
+    archive = Archive(source)
     if any(name.endswith(".npy") for name in archive.members):
         return read_npz(archive)
-    return read_pytorch(Archive(source))
+    return read_pytorch(archive)

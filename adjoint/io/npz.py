@@ -90,7 +90,7 @@ def load_npz(f: Any, *, max_bytes: int = MAX_UNPACKED) -> dict[str, Any]:
     {'x': tensor([0, 1, 2])}
     """
     with opened(f) as source, named(source):
-        return read_npz(Archive(source, compressed=True), max_bytes)
+        return read_npz(Archive(source), max_bytes)
 
 
 def read_npz(archive: Archive, max_bytes: int = MAX_UNPACKED) -> dict[str, Any]:

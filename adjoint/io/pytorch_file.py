@@ -36,6 +36,7 @@ _LEGACY_VERSION = 1001
 
 def read_pytorch(archive: Archive) -> Any:
     """The object in a file since PyTorch 1.6; CheckpointError for whatever is wrong with it."""
+    archive.assert_stored()
     roots = [name[:-8] for name in archive.members if name.endswith("/data.pkl")]
     if len(roots) != 1 or "/" in roots[0][:-1]:
         raise CheckpointError("the archive has no data.pkl in its one folder")
@@ -86,7 +87,7 @@ def _same_kind(storage: Storage, kind: StorageType, key: str) -> Storage:
 
 
 def _native(array: Any, order: str, kind: StorageType) -> Any:
-    """`array` in this machine's byte order."""
+    """`array`, changed in place to this machine's byte order."""
     if order == sys.byteorder or (array.dtype.itemsize == 1 and kind.dtype is not None):
         return array
     if kind.dtype is None:
@@ -151,10 +152,9 @@ class _Legacy:
             (count,) = struct.unpack("<q", self.source.read(position, 8))
             if count != target.array.size:
                 raise CheckpointError(f"storage {key!r} has {count} elements; {target.array.size}")
-            size = target.array.nbytes
-            read = self.source.array(position + 8, size, target.array.dtype)
-            target.array[...] = _native(read, order, target.kind)
-            position += 8 + size
+            self.source.read_into(target.array, position + 8)
+            _native(target.array, order, target.kind)
+            position += 8 + target.array.nbytes
 
 
 def read_legacy(source: Source) -> Any:

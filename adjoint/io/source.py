@@ -44,14 +44,19 @@ class Source:
         if count % dtype.itemsize:
             raise CheckpointError(f"{count} bytes hold no whole number of {dtype} elements")
         array = np.empty(count // dtype.itemsize, dtype)
+        self.read_into(array, start)
+        return array
+
+    def read_into(self, array: Any, start: int) -> None:
+        """Fill a one-dimensional array with the bytes from `start`."""
+        self._assert_inside(start, array.nbytes)
         self.file.seek(start)
-        into: Any = array.view(np.uint8).data if count else b""
+        into: Any = array.view(np.uint8).data if array.size else b""
         while into:
             read = self.file.readinto(into)  # type: ignore[attr-defined]
             if not read:
                 raise CheckpointError("the file was cut short while it was read")
             into = into[read:]
-        return array
 
     def _assert_inside(self, start: int, count: int) -> None:
         if start < 0 or count < 0 or start + count > self.size:

@@ -42,15 +42,15 @@ class Member:
 class Archive:
     """The members of a zip archive by name, all of them inside the file and apart."""
 
-    def __init__(self, source: Source, compressed: bool = False) -> None:
+    def __init__(self, source: Source) -> None:
         self.source = source
         self.members: dict[str, Member] = {}
         try:
-            self._read_directory(compressed)
+            self._read_directory()
         except struct.error as error:
             raise CheckpointError(f"the archive's directory is malformed: {error}") from error
 
-    def _read_directory(self, compressed: bool) -> None:
+    def _read_directory(self) -> None:
         start, size, count = self._find_directory()
         if size > MAX_DIRECTORY or count * 46 > size:
             raise CheckpointError(f"the archive lists {count} members in {size} bytes")
@@ -72,11 +72,8 @@ class Archive:
             full, stored, offset = _large(extra, full, stored, offset)
             if flags & 1:
                 raise CheckpointError(f"member {name!r} is encrypted; decrypt the file first")
-            if method != STORED and not (compressed and method == DEFLATED):
-                raise CheckpointError(
-                    f"member {name!r} is compressed (method {method}), as neither PyTorch nor "
-                    "adjoint write it; unpack the archive and store it again with `zip -0`"
-                )
+            if method not in (STORED, DEFLATED):
+                raise CheckpointError(f"member {name!r} is compressed by unknown method {method}")
             if method == STORED and stored != full:
                 raise CheckpointError(f"member {name!r} has two sizes, {stored} and {full}")
             data_start = self._data_start(raw, offset, stored)
@@ -118,6 +115,15 @@ class Archive:
         if start + stored > self.source.size:
             raise CheckpointError(f"member {name!r} reaches outside the file; was it cut short?")
         return start
+
+    def assert_stored(self) -> None:
+        """Refuse compressed members, for which a small file may need much memory."""
+        for name, member in self.members.items():
+            if member.method != STORED:
+                raise CheckpointError(
+                    f"member {name!r} is compressed, as neither PyTorch nor adjoint write it; "
+                    "unpack the archive and store it again with `zip -0`"
+                )
 
     def array(self, name: str, dtype: Any) -> Any:
         """The bytes of a stored member as a new array of `dtype`."""

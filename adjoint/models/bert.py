@@ -21,7 +21,13 @@ __all__ = ["Bert", "BertConfig", "BertForMaskedLM", "BertForSequenceClassificati
 
 @dataclass(frozen=True, kw_only=True)
 class BertConfig(ClassifierConfig):
-    """The sizes of a BERT; the defaults are those of BERT-base."""
+    """The sizes of a BERT; the defaults are those of BERT-base.
+
+    Source: https://huggingface.co/docs/transformers/model_doc/bert
+
+    >>> ad.models.BertConfig(num_hidden_layers=2).hidden_size
+    768
+    """
 
     model_type = "bert"
     fixed: ClassVar = {
@@ -61,7 +67,7 @@ class BertEmbeddings(Module):
         if token_type_ids is None:
             token_type_ids = zeros_like(input_ids)
         if position_ids is None:
-            position_ids = arange(input_ids.shape[1])
+            position_ids = arange(input_ids.shape[1], device=input_ids.device)
         x = self.word_embeddings(input_ids) + self.token_type_embeddings(token_type_ids)
         return self.dropout(self.LayerNorm(x + self.position_embeddings(position_ids)))
 
@@ -228,6 +234,12 @@ class BertForMaskedLM(Pretrained):
 
     Shapes: input_ids (batch, length) -> logits (batch, length, vocab_size).
     Source: https://huggingface.co/docs/transformers/model_doc/bert
+
+    >>> config = ad.models.BertConfig(
+    ...     vocab_size=10, hidden_size=4, num_hidden_layers=1, num_attention_heads=2,
+    ...     intermediate_size=8)
+    >>> ad.models.BertForMaskedLM(config)(ad.tensor([[1, 2, 3]])).shape
+    adjoint.Size([1, 3, 10])
     """
 
     config_class = BertConfig
@@ -253,6 +265,12 @@ class BertForSequenceClassification(Pretrained):
 
     Shapes: input_ids (batch, length) -> logits (batch, num_labels).
     Source: https://huggingface.co/docs/transformers/model_doc/bert
+
+    >>> config = ad.models.BertConfig(
+    ...     vocab_size=10, hidden_size=4, num_hidden_layers=1, num_attention_heads=2,
+    ...     intermediate_size=8, num_labels=3)
+    >>> ad.models.BertForSequenceClassification(config)(ad.tensor([[1, 2, 3]])).shape
+    adjoint.Size([1, 3])
     """
 
     config_class = BertConfig

@@ -8,7 +8,7 @@ from typing import Any
 from ..autograd.modes import no_grad
 from ..core.dtype import bool_, int64
 from ..core.errors import InvalidArgument, ShapeError
-from ..ops.creation import full, ones, zeros
+from ..ops.creation import zeros, zeros_like
 from ..ops.joining import cat
 from ..ops.random import multinomial
 from ..ops.softmax import softmax
@@ -22,6 +22,14 @@ class KeyValueCache:
 
     Shapes: (batch, heads, tokens so far, head size) for each layer; there is room for `capacity`
     tokens.
+    Errors: ShapeError where they exceed it.
+
+    >>> config = ad.models.GPT2Config(vocab_size=10, n_positions=8, n_embd=4, n_layer=1, n_head=2)
+    >>> model, cache = ad.models.GPT2(config).eval(), ad.models.KeyValueCache(capacity=8)
+    >>> for token in (1, 2, 3):
+    ...     logits = model(ad.tensor([[token]]), cache=cache)
+    >>> cache.length, logits.shape
+    (3, adjoint.Size([1, 1, 10]))
     """
 
     def __init__(self, capacity: int) -> None:
@@ -96,10 +104,10 @@ class Generative(Pretrained):
                 f"generate: {length} tokens and {max_new_tokens} more; 1 to {self.max_tokens} fit"
             )
         if attention_mask is not None:
-            added = ones(batch, max_new_tokens, dtype=attention_mask.dtype)
+            added = attention_mask.new_ones(batch, max_new_tokens)
             attention_mask = cat([attention_mask, added], 1)
         pad = eos_token_id if pad_token_id is None else pad_token_id
-        done = zeros(batch, dtype=bool_)
+        done = zeros(batch, dtype=bool_, device=input_ids.device)
         cache = KeyValueCache(total)
         tokens = new = input_ids
         while tokens.shape[1] < total and not done.all():
@@ -156,6 +164,6 @@ def filter_logits(
         ordered, order = logits.sort(-1)
         tail = softmax(ordered, -1).cumsum(-1) <= 1 - top_p
         tail[..., -1] = False  # the most probable token is always kept
-        cut = full(logits.shape, False, dtype=bool_).scatter(-1, order, tail)
+        cut = zeros_like(tail).scatter(-1, order, tail)
         logits = logits.masked_fill(cut, -math.inf)
     return logits

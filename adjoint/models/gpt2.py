@@ -22,7 +22,13 @@ __all__ = ["GPT2", "GPT2Config"]
 
 @dataclass(frozen=True, kw_only=True)
 class GPT2Config(Config):
-    """The sizes of a GPT-2; the defaults are the 124-million-parameter model's."""
+    """The sizes of a GPT-2; the defaults are the 124-million-parameter model's.
+
+    Source: https://huggingface.co/docs/transformers/model_doc/gpt2
+
+    >>> ad.models.GPT2Config(n_layer=6).n_embd
+    768
+    """
 
     model_type = "gpt2"
     fixed: ClassVar = {"add_cross_attention": False}
@@ -135,12 +141,12 @@ class GPT2Stack(Module):
         """(batch, length) token numbers -> (batch, length, width)."""
         length, past = input_ids.shape[1], 0 if cache is None else cache.length
         if position_ids is None:
-            position_ids = arange(past, past + length)
+            position_ids = arange(past, past + length, device=input_ids.device)
         x = self.wte(input_ids) + self.wpe(position_ids)
         if token_type_ids is not None:
             x = x + self.wte(token_type_ids)
         x = self.drop(x)
-        mask = causal_mask(length, past, attention_mask)
+        mask = causal_mask(input_ids, past, attention_mask)
         for block in self.h:
             x = block(x, mask, cache)
         if cache is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..core.dtype import bool_
 from ..core.errors import Unsupported
 from ..nn import functional as F  # noqa: N812 - PyTorch's convention
 from ..ops.activation import gelu, relu, silu
@@ -57,14 +58,15 @@ def padding_mask(attention_mask: Any) -> Any:
     return None if attention_mask is None else attention_mask.bool()[:, None, None, :]
 
 
-def causal_mask(length: int, past: int, attention_mask: Any) -> Any:
-    """The mask for `attend` by which each of `length` tokens sees itself, the ones before, and the
-    `past` cached ones, but no padding. `attention_mask` covers the cached tokens too.
+def causal_mask(input_ids: Any, past: int, attention_mask: Any) -> Any:
+    """The mask for `attend` by which each token sees itself, the ones before, and the `past` cached
+    ones, but no padding. `attention_mask` covers the cached tokens too.
     """
+    length = input_ids.shape[1]
     if attention_mask is None:
         if past == 0:
             return "causal"
         if length == 1:
             return None
-    seen = ones(length, past + length).bool().tril(past)
+    seen = ones(length, past + length, dtype=bool_, device=input_ids.device).tril(past)
     return seen if attention_mask is None else seen & padding_mask(attention_mask)

@@ -25,7 +25,16 @@ __all__ = ["Llama", "LlamaConfig"]
 
 @dataclass(frozen=True, kw_only=True)
 class LlamaConfig(Config):
-    """The sizes of a Llama; the defaults are those of Llama 2 with 7 billion parameters."""
+    """The sizes of a Llama; the defaults are those of Llama 2 with 7 billion parameters.
+
+    `rope_parameters` says how rotary positions are computed: `rope_theta`, `rope_type` (default,
+    linear, dynamic, llama3, yarn or longrope) and what that type needs.
+
+    Source: https://huggingface.co/docs/transformers/model_doc/llama
+
+    >>> ad.models.LlamaConfig(hidden_size=64, num_attention_heads=4).head_size
+    16
+    """
 
     model_type = "llama"
     fixed: ClassVar = {"pretraining_tp": 1}
@@ -158,10 +167,10 @@ class LlamaStack(Module):
         """(batch, length) token numbers -> (batch, length, width)."""
         length, past = input_ids.shape[1], 0 if cache is None else cache.length
         if position_ids is None:
-            position_ids = arange(past, past + length)
+            position_ids = arange(past, past + length, device=input_ids.device)
         x = self.embed_tokens(input_ids)
         waves = self.rotary.waves(position_ids, x.dtype)
-        mask = causal_mask(length, past, attention_mask)
+        mask = causal_mask(input_ids, past, attention_mask)
         for block in self.layers:
             x = block(x, waves, mask, cache)
         if cache is not None:

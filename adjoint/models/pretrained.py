@@ -157,10 +157,19 @@ class Pretrained(Module):
 
         Errors: OSError where it cannot be written.
         Source: https://huggingface.co/docs/transformers/main_classes/model
+
+        >>> import os, tempfile
+        >>> directory = tempfile.mkdtemp()
+        >>> config = ad.models.GPT2Config(
+        ...     vocab_size=10, n_positions=8, n_embd=4, n_layer=1, n_head=2)
+        >>> ad.models.GPT2(config).save_pretrained(directory)
+        >>> sorted(os.listdir(directory))
+        ['config.json', 'model.safetensors']
         """
         path = os.fspath(path)
         save_sharded(self.state_dict(), path, max_shard_size)
-        values = {"architectures": [self.architecture], **self.config.to_dict()}
+        kind = next(self.parameters()).dtype.name
+        values = {"architectures": [self.architecture], "dtype": kind, **self.config.to_dict()}
         with replacing(os.path.join(path, "config.json")) as file:
             file.write(json.dumps(values, indent=2).encode())
 

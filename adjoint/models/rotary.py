@@ -53,7 +53,9 @@ class Rotary:
         length = int(positions.max()) + 1 if varies else self.length
         frequencies, factor = self.frequencies(length)
         wide = float64 if dtype is float64 else float32  # half precision cannot count positions
-        angles = positions[..., None].to(wide) * tensor(frequencies, dtype=wide)
+        angles = positions[..., None].to(wide) * tensor(
+            frequencies, dtype=wide, device=positions.device
+        )
         angles = cat([angles, angles], -1).unsqueeze(-3)
         return (angles.cos() * factor).to(dtype), (angles.sin() * factor).to(dtype)
 

@@ -22,7 +22,13 @@ __all__ = ["ViT", "ViTConfig", "ViTForImageClassification"]
 
 @dataclass(frozen=True, kw_only=True)
 class ViTConfig(ClassifierConfig):
-    """The sizes of a ViT; the defaults are those of ViT-B/16."""
+    """The sizes of a ViT; the defaults are those of ViT-B/16.
+
+    Source: https://huggingface.co/docs/transformers/model_doc/vit
+
+    >>> ad.models.ViTConfig(patch_size=32).hidden_size
+    768
+    """
 
     model_type = "vit"
 
@@ -223,6 +229,12 @@ class ViTForImageClassification(Pretrained):
 
     Shapes: images (batch, channels, height, width) -> logits (batch, num_labels).
     Source: https://huggingface.co/docs/transformers/model_doc/vit
+
+    >>> config = ad.models.ViTConfig(
+    ...     hidden_size=4, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8,
+    ...     image_size=4, patch_size=2, num_labels=3)
+    >>> ad.models.ViTForImageClassification(config)(ad.ones(1, 3, 4, 4)).shape
+    adjoint.Size([1, 3])
     """
 
     config_class = ViTConfig
