@@ -394,8 +394,9 @@ class _Lowering(Analysis):
     ) -> None:  # fmt: skip
         """Whole vectors, `copies` in a turn; start to end is a multiple of that.
 
-        Where a turn stores, the next turn's loads come first: a load may have to wait for an earlier
-        store whose address is the same modulo 4096, which is usual for arrays allocated in a row.
+        Where a turn stores, the next turn's loads come first: a load may have to wait for an
+        earlier store whose address is the same modulo 4096, which is usual for arrays allocated
+        in a row.
         """
         b = self.b
         step = self.lanes * copies

@@ -11,7 +11,7 @@ import functools
 import math
 import struct
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import ml_dtypes
@@ -226,11 +226,14 @@ class Compiled:
         if len(arrays) == 1:
             (x,) = arrays
             key: tuple = (x.shape, x.strides, x.dtype)
+            ids: Iterable[int] = (id(x),)
         elif len(arrays) == 2:
             x, y = arrays
             key = (x.shape, x.strides, x.dtype, y.shape, y.strides, y.dtype)
+            ids = (id(x), id(y))
         else:
             key = tuple([(x.shape, x.strides, x.dtype) for x in arrays])
+            ids = map(id, arrays)
         if out is not None:
             outs = (out,) if self._single and isinstance(out, np.ndarray) else tuple(out)
             key = (key, tuple([(x.shape, x.strides, x.dtype) for x in outs]))
@@ -248,7 +251,7 @@ class Compiled:
         if out is None:
             if run is None and self._plain and isinstance(entry, _Entry):
                 result = entry.makers[0]()  # the shortest way, which cannot find an overlap
-                entry.launch(entry.head + entry.pack(*map(id, arrays), id(result)))
+                entry.launch(entry.head + entry.pack(*ids, id(result)))
                 return result
             outs = entry.allocate()
         if entry.call(arrays, outs, scalars, run):
