@@ -125,7 +125,7 @@ class _SizeOrCount:
     def __get__(self, tensor: Any, owner: Any = None) -> Any:
         if tensor is None:
             return _size
-        count = _Count(tensor._data.size)
+        count = _Count(tensor.numel())
         count._tensor = tensor
         return count
 

@@ -204,3 +204,20 @@ def test_the_namespace_of_a_tensor(ours):
         assert x.__array_namespace__(api_version=version) is ours
     with pytest.raises(ValueError, match=r"2024\.12"):
         x.__array_namespace__(api_version="2031.12")
+
+
+@pytest.mark.parametrize("name", ["uint16", "uint32", "uint64"])
+def test_wide_unsigned_integers_in_the_rest_of_the_package(name, tmp_path):
+    """PyTorch has these dtypes with few operations; here they have all."""
+    dtype = getattr(ad, name)
+    x = ad.tensor([3, 1, 2], dtype=dtype)
+    assert repr(x) == f"tensor([3, 1, 2], dtype=adjoint.{name})"
+    assert x.type() == f"adjoint.{name.replace('ui', 'UI')}Tensor"
+    assert not x.is_signed()
+    assert (x - 4).tolist()[1] == ad.iinfo(dtype).max - 2
+    ad.save({"x": x}, tmp_path / "x.ckpt")
+    assert ad.load(tmp_path / "x.ckpt")["x"].dtype is dtype
+    assert ad.stack([x, x.flip(0)]).sort(0).values.tolist() == [[2, 1, 2], [3, 1, 3]]
+    assert ad.from_numpy(x.numpy()).data_ptr() == x.data_ptr()
+    with pytest.raises(ValueError, match="overflow"):
+        ad.tensor([2**64], dtype=dtype)
