@@ -267,6 +267,18 @@ def test_plans_are_bounded_and_the_last_used_stay(monkeypatch):
 
 
 @needs_onednn
+def test_memory_is_given_back_and_comes_again():
+    arrays = operands()
+    expected = everything(*arrays)
+    assert onednn_plan._plans
+    assert onednn_plan._temporary.array.size
+    onednn_plan.release_memory()
+    assert not onednn_plan._plans
+    assert not onednn_plan._temporary.array.size + onednn_plan._work.array.size
+    assert everything(*arrays) == expected
+
+
+@needs_onednn
 def test_errors_say_what_and_why():
     lib = onednn.library()
     with pytest.raises(onednn.LibraryError, match="a product: oneDNN says invalid_arguments"):

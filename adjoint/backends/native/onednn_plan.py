@@ -461,6 +461,13 @@ def _placed(step: Step, pad: Descriptor | None, shared: int, scratch: int) -> St
 _plans: collections.OrderedDict[Hashable, Any] = collections.OrderedDict()
 
 
+def release_memory() -> None:
+    """Give back all plans and this thread's work memory; they come back with the next calls."""
+    _plans.clear()
+    for work in (_work, _temporary):
+        work.array = np.empty(0, np.uint8)
+
+
 def planned(key: Hashable, build: Callable[[], Any]) -> Any:
     """The plan of this key, built when first asked for; None where oneDNN has none.
 
