@@ -105,7 +105,7 @@ def test_two_inputs_that_meet_share_what_they_both_affect() -> None:
 
 
 def visits(n_inputs: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many cells one update marks stale, looks at, computes: counted on the cells themselves."""
+    """How often one update asks cells for their users and for their inputs: by `set`, by all."""
     _, xs, ys = made(window, n_inputs)
     n = n_inputs // 2
     asked = ys[n - 2 : n + 1]
