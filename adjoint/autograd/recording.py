@@ -276,6 +276,12 @@ def _may_have_gradient(cell: Cell, x: Any) -> bool:
     return cell.tracked or (isinstance(cell, Source) and cell.handle() is not x)
 
 
+def is_detached(x: Any) -> bool:
+    """Whether `x` shows a cell without its history."""
+    cell = x._data if isinstance(x, Handle) else None
+    return isinstance(cell, Cell) and x._node is None and _may_have_gradient(cell, x)
+
+
 def _two_graphs(op: Op) -> GraphError:
     return GraphError(
         f"{op.name}: its inputs belong to two graphs; pass a value from one graph to the other "

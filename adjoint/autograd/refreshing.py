@@ -364,7 +364,7 @@ def backward(
             keep(leaf, tape.wrap(concrete(g).copy()), alone=True)
         if outside:
             run_backward(
-                [(node, tape.wrap(g._data.realize())) for node, g in outside],
+                [(node, tape.wrap(concrete(g))) for node, g in outside],
                 retain_graph=retain_graph,
                 create_graph=False,
             )

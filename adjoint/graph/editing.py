@@ -8,13 +8,13 @@ from typing import Any
 from ..core.errors import GraphError
 from ..core.spec import Spec
 from .node import Item, next_order
-from .reactive import Cell, Source, State, downstream
+from .reactive import Cell, Source, State, downstream, push
 from .recorded import specs_of
 
 Inputs = tuple[Any, ...]
 
 
-def rewire(changes: Mapping[Cell, Inputs], keep_cut: bool = False) -> None:
+def rewire(changes: Mapping[Cell, Inputs]) -> None:
     """Give each cell of `changes` other inputs; what depends on them becomes stale.
 
     Shapes and dtypes downstream are inferred again at once. Costs what depends on the changed
@@ -23,23 +23,26 @@ def rewire(changes: Mapping[Cell, Inputs], keep_cut: bool = False) -> None:
     Errors: GraphError for a cycle, naming its cells; what `Op.infer` raises. An error changes
     nothing.
     """
+    spoilt = [cell for cell in changes if cell.planned == 2]
+    changes = {cell: inputs for cell, inputs in changes.items() if cell.planned != 2}
     if not changes:
         return
     state = next(iter(changes)).state
     with state.lock:
         for cell, inputs in changes.items():
             _assert_editable(cell, inputs)
-        affected = downstream(changes)
+        affected = downstream([*changes, *spoilt])
         order = _ordered(affected, changes)
         specs = _inferred(order, changes)
         before = {cell: (cell.inputs, cell.cut) for cell in changes}
-        _apply(order, changes, specs, keep_cut)
+        _apply(order, changes, specs)
+        _spoil_gradients(state, changes)
         if state.undo is not None:
             state.undo.edits.append(lambda: _undo(before))
 
 
 def _undo(before: dict[Cell, tuple[Inputs, tuple[int, ...]]]) -> None:
-    rewire({cell: inputs for cell, (inputs, _) in before.items()}, keep_cut=True)
+    rewire({cell: inputs for cell, (inputs, _) in before.items()})
     for cell, (_, cut) in before.items():
         cell.cut = cut
 
@@ -127,15 +130,10 @@ def _inferred(order: Iterable[Cell], changes: Mapping[Cell, Inputs]) -> dict[Cel
 
 
 def _apply(
-    order: Iterable[Cell],
-    changes: Mapping[Cell, Inputs],
-    specs: Mapping[Cell, Any],
-    keep_cut: bool,
+    order: Iterable[Cell], changes: Mapping[Cell, Inputs], specs: Mapping[Cell, Any]
 ) -> None:
     for cell, inputs in changes.items():
         _disconnect(cell, {x for x in inputs if isinstance(x, Cell)})
-        if not keep_cut:
-            cell.cut = tuple(i for i in cell.cut if cell.inputs[i] is inputs[i])
         cell.inputs = inputs
         cell.cells = tuple(x for x in inputs if isinstance(x, Cell))
         if cell.cells == inputs:
@@ -162,6 +160,21 @@ def _apply(
         elif spec is not None or cell.planned:
             cell.array = None
     next(iter(changes)).state.edits += 1
+
+
+def _spoil_gradients(state: State, changes: Mapping[Cell, Inputs]) -> None:
+    """Mark gradients stale whose formulas the changes concern, though their inputs may not be."""
+    owner = state.owner()
+    if owner is not None:
+        owner.retained = {}
+    for reference in state.derived:
+        derivation = reference()
+        if derivation is not None and not derivation.above.isdisjoint(changes):
+            for result in derivation.results:
+                cell = None if result is None else result()
+                if cell is not None:
+                    cell.stale = True
+                    push(cell)
 
 
 def _disconnect(cell: Cell, keep: set[Cell]) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..autograd.recording import record_cell, source_of
+from ..autograd.recording import is_detached, record_cell, source_of
 from ..autograd.refreshing import is_of_graph
 from ..core.errors import DTypeError, GraphError, InvalidArgument, ShapeError
 from ..core.handle import Handle
@@ -124,7 +124,11 @@ def set_input(self: Any, index: int, other: Any) -> Any:
             f"set_input: {cell.label!r} has {len(inputs)} inputs, there is no number {index}"
         )
     place = index % len(inputs)
-    rewire({cell: (*inputs[:place], input_cell(cell, other), *inputs[place + 1 :])})
+    with cell.state.lock:
+        rewire({cell: (*inputs[:place], input_cell(cell, other), *inputs[place + 1 :])})
+        cell.cut = tuple(i for i in cell.cut if i != place)
+        if is_detached(other):
+            cell.cut = (*cell.cut, place)
     return self
 
 
