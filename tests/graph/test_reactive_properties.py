@@ -240,7 +240,7 @@ class Machine(RuleBasedStateMachine):
     def users_changes(self, old, new, users):
         changes = []
         for user in users:
-            inputs = [(new, cut and new is old) if x is old else (x, cut) for x, cut in user.inputs]
+            inputs = [(new, cut) if x is old else (x, cut) for x, cut in user.inputs]
             steps = {
                 s: [new.step if x is old.step else x for x in s.inputs]
                 for s in user.steps

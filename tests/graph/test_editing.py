@@ -1,0 +1,425 @@
+"""Edits of a living graph, copies, and transactions: all of a change, or none of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from adjoint.core.errors import GraphError, ShapeError
+
+
+@pytest.fixture
+def graph():
+    graph = ad.Graph()
+    yield graph
+    graph.check_invariants()
+
+
+# ---- edits ---------------------------------------------------------------------------------------
+
+
+def test_replace_runs_only_what_used_the_old_node(graph):
+    x, z = graph.input(2.0), graph.input(5.0)
+    h = x * 3
+    y, other = h + 1, z.exp()
+    graph.forward(y, other)
+    new = x * 5
+    assert graph.replace(h, new) is new
+    with graph.events() as log:
+        assert y.item() == 11
+        other.item()
+    assert log.ran == ["Mul", "Add"]
+    assert h.item() == 6
+
+
+def test_replace_by_an_eager_tensor_and_by_a_number(graph):
+    x = graph.input([1.0, 2.0])
+    h = x * 3
+    y = h + 1
+    weight = ad.nn.Parameter(ad.tensor([10.0, 20.0]))
+    graph.replace(h, weight)
+    assert y.tolist() == [11, 21]
+    with ad.no_grad():
+        weight.add_(1)
+    assert y.tolist() == [12, 22]
+    y.sum().backward()
+    assert weight.grad.tolist() == [1, 1]
+
+
+def test_an_input_used_twice_is_replaced_in_both_places(graph):
+    a, b = graph.input(2.0), graph.input(3.0)
+    y = a * a
+    graph.replace(a, b)
+    assert y.item() == 9
+    y.set_input(1, a)
+    assert y.item() == 6
+    b.set(7.0)
+    assert y.item() == 14
+
+
+def test_shapes_and_dtypes_downstream_are_known_at_once(graph):
+    x = graph.input(np.ones((2, 3), np.float32))
+    wide = graph.input(np.ones((4, 3)), dtype=ad.float64)
+    h = x * 2
+    y = h.sum(1)
+    z = y.exp()
+    graph.forward(z)
+    graph.replace(h, wide)
+    assert (y.shape, z.shape) == ((4,), (4,))
+    assert (y.dtype, z.dtype) == (ad.float64, ad.float64)
+    assert z.tolist() == pytest.approx([np.exp(3)] * 4)
+
+
+def test_an_edit_that_does_not_fit_downstream_changes_nothing(graph):
+    x, other = graph.input(np.ones((2, 3))), graph.input(np.ones((4, 5)))
+    h = x * 2
+    y = (h @ graph.input(np.ones((3, 2)))).sum()
+    y.item()
+    before = graph.stats()
+    for wrong in (lambda: graph.replace(h, other), lambda: h.set_input(0, other)):
+        with pytest.raises(ShapeError):
+            wrong()
+    after = graph.stats()
+    assert {k: after[k] for k in before if k != "nodes"} == {
+        k: before[k] for k in before if k != "nodes"
+    }
+    with graph.events() as log:
+        assert y.item() == 24
+    assert log.ran == []
+
+
+def test_insert_after_and_remove_again(graph):
+    x = graph.input(-2.0)
+    h = x * 3
+    y = h + 1
+    new = graph.insert_after(h, ad.relu)
+    assert y.item() == 1
+    graph.replace(new, h)
+    nodes = len(graph)
+    graph.remove(new)
+    assert y.item() == -5
+    assert len(graph) == nodes - 1
+
+
+def test_insert_after_a_source_and_several_nodes_deep(graph):
+    x = graph.input(2.0)
+    y = x * 10
+    graph.insert_after(x, lambda h: (h + 1) * h)
+    assert y.item() == 60
+    x.set(3.0)
+    assert y.item() == 120
+
+
+def test_removing_takes_along_what_only_it_used(graph):
+    x = graph.input(1.0, name="x")
+    y = graph.name((x * 2).exp() + 1, "y")
+    assert len(graph) == 4
+    graph.remove(y)
+    del y
+    assert len(graph) == 1
+    assert "y" not in graph
+
+
+def test_an_output_of_several_keeps_its_place(graph):
+    x, other = graph.input([[1.0, 2.0], [3.0, 4.0]]), graph.input([[5.0, 6.0]])
+    h = x * 1
+    _, second = h.unbind(0)
+    y = second * 2
+    assert y.tolist() == [6, 8]
+    with pytest.raises(ShapeError, match="unbind"):
+        graph.replace(h, other)
+    assert y.tolist() == [6, 8]
+    graph.replace(h, x.transpose(0, 1))
+    assert y.tolist() == [4, 8]
+
+
+def test_parameters_keep_values_and_optimizer_state(graph):
+    w = graph.parameter([1.0, 2.0], name="w")
+    x = graph.input([1.0, 1.0])
+    h = w * x
+    loss = (h * h).sum()
+    optimizer = ad.optim.SGD([w], lr=0.1, momentum=0.9)
+    loss.backward()
+    optimizer.step()
+    momentum = optimizer.state[w]["momentum_buffer"].tolist()
+    value = w.tolist()
+    graph.insert_after(h, lambda t: t * 2)
+    assert w.tolist() == value
+    assert optimizer.state[w]["momentum_buffer"].tolist() == momentum
+    optimizer.zero_grad()
+    loss.backward()
+    assert w.grad.tolist() == pytest.approx([8 * v for v in value])
+    optimizer.step()
+    expected = [v - 0.1 * (0.9 * m + 8 * v) for v, m in zip(value, momentum, strict=True)]
+    assert w.tolist() == pytest.approx(expected)
+
+
+def test_edits_after_a_backward_that_change_shapes(graph):
+    w = graph.parameter(np.ones((2, 3)))
+    other = graph.parameter(np.ones((4, 3)))
+    h = w * 2
+    loss = (h * h).sum()
+    loss.backward(retain_graph=True)
+    kept = h.grad
+    assert kept.tolist() == [[4.0] * 3] * 2
+    graph.replace(h, other)
+    assert h.grad is None
+    with pytest.raises(GraphError, match="removed"):
+        kept.numpy()  # its nodes were of the pass before the edit
+    loss.backward()
+    assert other.grad.tolist() == [[2.0] * 3] * 4
+    assert w.grad.tolist() == [[8.0] * 3] * 2
+
+
+def test_a_node_recorded_under_no_grad_and_edited_to_use_a_parameter(graph):
+    w = graph.parameter(3.0)
+    x = graph.input(2.0)
+    y = x * 2
+    y.set_input(0, w)
+    y.backward()
+    assert w.grad.item() == 2
+
+
+def test_a_cut_goes_with_its_use(graph):
+    w, v = graph.parameter(3.0), graph.parameter(5.0)
+    y = w.detach() * v
+    y.backward()
+    assert w.grad is None
+    y.set_input(0, w)
+    y.backward()
+    assert w.grad.item() == 5
+    assert v.grad.item() == 6
+
+
+# ---- copies --------------------------------------------------------------------------------------
+
+
+def test_a_copy_goes_its_own_way(graph):
+    w = graph.parameter([1.0, 2.0], name="w")
+    x = graph.input([3.0, 4.0], name="x")
+    y = graph.name((w * x).sum(), "y")
+    y.item()
+    other = graph.copy()
+    with other.events() as log:
+        assert other["y"].item() == 11
+    assert log.ran == []  # values are copied too
+    other["x"].set([0.0, 1.0])
+    with ad.no_grad():
+        other["w"].mul_(10)
+    assert (other["y"].item(), y.item()) == (20, 11)
+    other["y"].backward()
+    assert other["w"].grad.tolist() == [0, 1]
+    assert w.grad is None
+    graph.replace(x, w)
+    assert (other["y"].item(), y.item()) == (20, 5)
+    assert other.twin(y).item() == 20
+    assert isinstance(other["w"], ad.nn.Parameter)
+    other.check_invariants()
+
+
+def test_a_copy_shares_tensors_outside(graph):
+    layer = ad.nn.Linear(2, 1)
+    with graph:
+        y = layer(ad.ones(1, 2)).sum()
+    other = graph.copy()
+    value = y.item()
+    with ad.no_grad():
+        layer.bias.add_(1)
+    assert other.twin(y).item() == y.item() == pytest.approx(value + 1)
+
+
+def test_a_twin_of_a_later_node(graph):
+    x = graph.input(1.0)
+    other = graph.copy()
+    with pytest.raises(GraphError, match="was not in the graph when it was copied"):
+        other.twin(x * 2)
+
+
+# ---- transactions --------------------------------------------------------------------------------
+
+
+class Stopped(Exception):
+    """What a test stops a batch with."""
+
+
+def everything(graph):
+    """Values and structure by which two states of a graph can be told apart."""
+    return {
+        c: (type(c.op).__name__, c.inputs, c.cut, tuple(c.shape), c.version, c.array.tolist())
+        if c.op is None
+        else (c.op, c.inputs, c.cut, tuple(c.shape))
+        for c in graph._state.cells()
+    }
+
+
+def test_many_sets_one_update(graph):
+    xs = [graph.input(float(i)) for i in range(5)]
+    y = ad.stack(xs).sum()
+    y.item()
+    with graph.events() as log:
+        with graph.batch():
+            for x in xs:
+                x.set(1.0)
+        assert y.item() == 5
+    assert log.ran == ["Stack", "Sum"] or log.ran[-1] == "Sum"
+    assert log.ran.count("Sum") == 1
+
+
+def test_an_error_takes_back_sets_writes_and_edits(graph):
+    x = graph.input([1.0, 2.0], name="x")
+    w = graph.parameter([3.0, 4.0], name="w")
+    outside = ad.nn.Parameter(ad.tensor([5.0, 6.0]))
+    h = x * w
+    with graph:
+        y = (h + outside).sum()
+    y.item()
+    before = everything(graph)
+    with pytest.raises(Stopped), graph.batch():
+        x.set([9.0, 9.0])
+        with ad.no_grad():
+            w.add_(1)
+            w[0] = 100.0
+            outside.mul_(2)
+            outside[1] = 7.0
+        graph.replace(h, x)
+        assert y.item() != 22
+        h.set_input(1, x)
+        raise Stopped
+    assert x.tolist() == [1, 2]
+    assert w.tolist() == [3, 4]
+    assert outside.tolist() == [5, 6]
+    assert everything(graph) == before
+    assert y.item() == 22
+    y.backward()
+    assert outside.grad.tolist() == [1, 1]
+    assert w.grad.tolist() == [1, 2]
+
+
+def test_an_optimizer_step_is_taken_back(graph):
+    w = graph.parameter([1.0, 2.0])
+    loss = (w * w).sum()
+    loss.backward()
+    optimizer = ad.optim.Adam([w], lr=0.1)
+    with pytest.raises(Stopped), graph.batch():
+        optimizer.step()
+        assert loss.item() < 5
+        raise Stopped
+    assert w.tolist() == [1, 2]
+    assert loss.item() == 5
+
+
+def test_an_unset_input_is_unset_again(graph):
+    x = graph.input((2,))
+    y = x * 2
+    with pytest.raises(Stopped), graph.batch():
+        x.set([1.0, 2.0])
+        assert y.tolist() == [2, 4]
+        raise Stopped
+    with pytest.raises(GraphError, match="no value"):
+        y.numpy()
+
+
+def test_inner_batches_belong_to_the_outer_one(graph):
+    x, y = graph.input(1.0), graph.input(1.0)
+    z = x + y
+    with pytest.raises(Stopped), graph.batch():
+        with graph.batch():
+            x.set(5.0)
+        y.set(7.0)
+        assert z.item() == 12
+        raise Stopped
+    assert z.item() == 2
+    with graph.batch():
+        try:
+            with graph.batch():
+                x.set(5.0)
+                raise Stopped
+        except Stopped:
+            y.set(9.0)
+    assert (x.item(), z.item()) == (5, 14)  # the inner error did not leave the outer batch
+
+
+def test_errors_of_a_set_in_the_middle(graph):
+    x, y = graph.input([1.0, 2.0]), graph.input([3.0, 4.0])
+    z = (x * y).sum()
+    z.item()
+    with pytest.raises(ShapeError), graph.batch():
+        x.set([5.0, 6.0])
+        y.set([1.0, 2.0, 3.0])
+    with graph.events() as log:
+        assert z.item() == 11
+    assert log.ran == []
+
+
+def test_a_batch_that_is_done_stays(graph):
+    x = graph.input(1.0)
+    y = x * 2
+    with graph.batch():
+        x.set(2.0)
+    with pytest.raises(Stopped), graph.batch():
+        x.set(3.0)
+        raise Stopped
+    assert y.item() == 4
+
+
+def test_names_and_nodes_made_in_a_batch(graph):
+    x = graph.input(1.0, name="x")
+    with pytest.raises(Stopped), graph.batch():
+        graph.input(2.0, name="y")
+        graph.name(x * 2, "z")
+        raise Stopped
+    assert "y" not in graph
+    assert "z" not in graph
+    graph.input(3.0, name="y")
+
+
+def test_a_removal_cannot_be_part_of_a_batch(graph):
+    y = graph.input(1.0) * 2
+    with pytest.raises(GraphError, match=r"not inside graph\.batch"), graph.batch():
+        graph.remove(y)
+    assert y.item() == 2
+
+
+def test_structure_before_and_after_many_edits_in_a_batch(graph):
+    x = graph.input(np.ones((2, 2)))
+    wide = graph.input(np.ones((3, 2)))
+    a = x * 2
+    b = a.sum(0)
+    c = b.exp().sum()
+    c.item()
+    before = everything(graph)
+    with pytest.raises(Stopped), graph.batch():
+        graph.replace(a, wide)
+        assert c.item() == pytest.approx(2 * np.exp(3))
+        graph.insert_after(b, ad.sin)
+        a.set_input(0, wide)
+        c.item()
+        raise Stopped
+    assert b.shape == (2,)
+    assert a.shape == (2, 2)
+    assert everything(graph) == before
+    assert c.item() == pytest.approx(2 * np.exp(4))
+
+
+def test_replacing_keeps_the_boundary_of_a_detached_use(graph):
+    w, v, u = graph.parameter(3.0), graph.parameter(5.0), graph.parameter(7.0)
+    y = w.detach() * v
+    graph.replace(w, u)
+    y.backward()
+    assert u.grad is None
+    assert v.grad.item() == 7
+    graph.insert_after(u, lambda t: t * 2)
+    y.backward()
+    assert u.grad is None
+    assert v.grad.item() == 21
+
+
+def test_set_input_to_a_detached_node(graph):
+    w, v = graph.parameter(3.0), graph.parameter(5.0)
+    h = w * 2
+    y = w * v
+    y.set_input(0, h.detach())
+    y.backward()
+    assert w.grad is None
+    assert v.grad.item() == 6
