@@ -286,8 +286,8 @@ def remainder(x1: Array, x2: Array, /) -> Array:
     """
     result = ad.remainder(x1, x2)
     if x1.dtype.is_floating_point:  # PyTorch's zeros have the sign of x1
-        zeros = ad.copysign(ad.zeros_like(result), x2)
-        return ad.where(result == 0, zeros, result)
+        wrong = ad.logical_and(result == 0, ad.signbit(result) != ad.signbit(x2))
+        return ad.where(wrong, ad.copysign(ad.zeros_like(result), x2), result)
     return result
 
 

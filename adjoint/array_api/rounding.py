@@ -198,7 +198,8 @@ def sign(x: Array, /) -> Array:
     """
     if x.dtype.category < 2:
         return ad.sgn(x)
-    return ad.where(ad.isnan(x), x * math.nan, ad.sgn(x))  # PyTorch gives 0 for NaN
+    nan = complex(math.nan, math.nan) if x.dtype.is_complex else math.nan
+    return ad.where(ad.isnan(x), nan, ad.sgn(x))  # PyTorch gives 0 for NaN
 
 
 @unary(REAL_FLOATING)
