@@ -285,7 +285,8 @@ def _build_batch(p: Product, workers: int) -> Any:
     size = p.batch[axis]
     parts = min(size, workers, max(1, (math.prod(p.batch) * p.m * p.k * p.n) >> 16))
     rows = 1 if parts * 2 > workers else workers // parts
-    builder = _Builder(p, "brg")
+    large = p.dtype == FLOAT32 and p.m * p.k * p.n >= 1 << 21
+    builder = _Builder(p, "gemm" if large else "brg")
     chunks = []
     for start, length in pieces(size, parts):
         batch = (*p.batch[:axis], length, *p.batch[axis + 1 :])
