@@ -10,11 +10,13 @@ from .io.safe_globals import (
     get_safe_globals,
     safe_globals,
 )
+from .io.unsafe_names import get_unsafe_globals_in_checkpoint
 
 __all__ = [
     "add_safe_globals",
     "clear_safe_globals",
     "get_safe_globals",
+    "get_unsafe_globals_in_checkpoint",
     "load",
     "safe_globals",
     "save",

@@ -1,6 +1,7 @@
 """Threads and other ways of computing: what a program may ask for, and what it gets.
 
-Matrix products run on the threads of NumPy's BLAS library; everything else runs on the caller's.
+Large arrays are computed by the native backend's pool of threads; where that is off, matrix products
+run on the threads of NumPy's BLAS library and everything else on the caller's.
 
 Source: https://docs.pytorch.org/docs/stable/torch.html#parallelism
 """
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from .backends import native
 from .core.errors import InvalidArgument, InvalidType
 
 __all__ = [
@@ -47,13 +49,17 @@ def _blas(action: str) -> Any:
 
 
 def get_num_threads() -> int:
-    """How many threads matrix products run on.
+    """How many threads compute large arrays.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.get_num_threads.html
 
     >>> ad.get_num_threads() >= 1
     True
     """
+    if native.reason_off() is None:
+        from .backends.native.pool import default_pool
+
+        return default_pool().num_threads
     get = _blas("get")
     if get is not None:
         return int(get())
@@ -65,9 +71,10 @@ def get_num_threads() -> int:
 
 
 def set_num_threads(num: int) -> None:
-    """Set how many threads matrix products run on.
+    """Set how many threads compute large arrays.
 
-    Where NumPy's BLAS library is not OpenBLAS, this changes nothing and warns.
+    Where the native backend is off and NumPy's BLAS library is not OpenBLAS, this changes nothing
+    and warns.
 
     Errors: InvalidType unless `num` is an int; InvalidArgument unless it is positive.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.set_num_threads.html
@@ -80,14 +87,18 @@ def set_num_threads(num: int) -> None:
     """
     _assert_count("set_num_threads", num)
     set_ = _blas("set")
-    if set_ is None:
+    if native.reason_off() is None:
+        from .backends.native.pool import default_pool
+
+        default_pool().set_num_threads(num)
+    elif set_ is None:
         warnings.warn(
             "set_num_threads: NumPy's BLAS library offers no way to set its threads; set "
             "OMP_NUM_THREADS before Python starts",
             stacklevel=2,
         )
-        return
-    set_(ctypes.c_int(num))
+    if set_ is not None:
+        set_(ctypes.c_int(num))
 
 
 def _assert_count(name: str, num: Any) -> None:

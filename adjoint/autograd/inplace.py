@@ -17,6 +17,7 @@ from ..graph.node import Node
 from ..graph.recorded import concrete
 from ..ops.promotion import assert_can_store, cast
 from . import tape
+from .recording import Recorder, source_of
 
 ndarray = np.ndarray
 
@@ -104,12 +105,20 @@ def change(x: Any, name: str, function: Callable[[Any], Any]) -> Any:
     """`x` becomes `function(x)`: values, version and history; nothing changes on an error."""
     tape.assert_writable(x, name)
     old = tape.wrap(x._data, x._node)
+    mode = MODE.get()
+    followed = (
+        isinstance(mode.executor, Recorder)
+        and type(x._data) is ndarray
+        and not (mode.grad and x._data.dtype.kind in "fcV")  # `x` stays outside the graph
+    )
+    if followed:
+        old._data = source_of(mode.executor.state, x)
     y = function(old)
-    if old._version is not None and MODE.get().grad and y._node is not None:
+    if not followed and old._version is not None and MODE.get().grad and y._node is not None:
         # Something kept a view of the old values, which are about to be overwritten.
         old = tape.wrap(x._data.copy(), x._node)
         y = function(old)
-    elif tape.references(old)[0] != tape.HELD_ONCE and y is not old:
+    elif not followed and tape.references(old)[0] != tape.HELD_ONCE and y is not old:
         old._data = x._data.copy()  # the node saved `old`: let it keep the old values
     if y is old:
         return x

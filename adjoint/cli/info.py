@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from .. import __version__
+from ..backends import native
 from ..core import config
 
 OPTIONAL = {
@@ -55,13 +56,24 @@ def collect() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "numpy": np.__version__,
         "blas": blas(),
-        "backends": {"numpy": "reference, always there"},
+        "backends": {"numpy": "reference, always there", "native": native_backend()},
         "optional": {name: _version_of(name) for name in OPTIONAL},
         "processor": model,
         "instruction_sets": [flag for flag in _NOTABLE if flag in flags],
         "threads": threads(),
         "switches": {switch.name: config.read(switch.name) for switch in config.SWITCHES},
     }
+
+
+def native_backend() -> str:
+    """What the native backend computes with, or why it is off."""
+    off = native.reason_off()
+    if off is not None:
+        return f"off: {off}"
+    from ..backends.native import onednn
+
+    missing = onednn.unavailable()
+    return "generated kernels, " + ("oneDNN" if missing is None else f"no oneDNN: {missing}")
 
 
 def _version_of(name: str) -> str | None:

@@ -28,9 +28,20 @@ class _Quiet(threading.local):
     def __init__(self) -> None:
         with np.errstate(all="ignore"):
             self.run = contextvars.copy_context().run
+        for prepare in _preparations:
+            prepare(self.run)
 
 
+_preparations: list[Callable[[Any], object]] = []
 quiet = _Quiet()
+
+
+def prepare_contexts(prepare: Callable[[Any], object]) -> None:
+    """Call `prepare(run)` for the context in which this thread's ops compute (`run` runs a function
+    in it), and for those of threads to come. Not while an op computes.
+    """
+    _preparations.append(prepare)
+    prepare(quiet.run)
 
 
 def spec_of(array: Any) -> Any:
@@ -65,7 +76,7 @@ def compute(op: Op, arrays: list[Any]) -> Any:
         op.infer(*map(spec_of, arrays))
     try:
         if large and accelerate is not None:
-            result = quiet.run(accelerate, op, arrays)
+            result = accelerate(op, arrays)
             if result is not NotImplemented:
                 return result
         if low and not op.exact:
@@ -122,4 +133,4 @@ def _compute_and_round(op: Op, xp: Any, wide: list[Any], specs: Any) -> Any:
     )
 
 
-__all__ = ["compute", "quiet", "spec_of", "write_arrays"]
+__all__ = ["accelerate", "compute", "prepare_contexts", "quiet", "spec_of", "write_arrays"]

@@ -22,7 +22,9 @@ SWITCHES = (
     Switch("ADJOINT_PROGRESS", "auto", "progress bars: auto (only on a terminal), on, off"),
     Switch("ADJOINT_CACHE_DIR", "~/.cache/adjoint", "where compiled kernels are kept"),
     Switch("ADJOINT_CACHE_BYTES", "268435456", "how much of them is kept; 0: nothing"),
-    Switch("ADJOINT_ONEDNN", "auto", "oneDNN: auto (the installed package), off, or a library's path"),
+    Switch(
+        "ADJOINT_ONEDNN", "auto", "oneDNN: auto (the installed package), off, or a library's path"
+    ),
 )
 _BY_NAME = {switch.name: switch for switch in SWITCHES}
 

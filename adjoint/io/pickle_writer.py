@@ -15,12 +15,12 @@ import numpy as np
 
 from ..core.device import device
 from ..core.dtype import dtype
-from ..core.errors import DTypeError, InvalidType
+from ..core.errors import CheckpointError, DTypeError, InvalidType
 from ..core.spec import Size
 from ..nn.parameter import Parameter
 from ..tensor import Tensor
 from .pytorch_names import STORAGE_NAMES
-from .restricted_pickle import MAX_DEPTH
+from .restricted_pickle import MAX_DEPTH, assert_key
 
 __all__ = ["PickleWriter"]
 
@@ -181,7 +181,17 @@ class PickleWriter:
         self._parts_of(value, ((i, (part,)) for i, part in enumerate(value)))
         self._emit(pickle.APPENDS)
 
+    def _check_keys(self, keys: Iterable[Any]) -> None:
+        """Refuse keys that no reader takes from a file that may be hostile."""
+        try:
+            for key in keys:
+                assert_key(key)
+        except CheckpointError as error:
+            message = str(error).replace("the pickle holds", f"save: {self._where()} holds")
+            raise InvalidType(f"{message}; use text or numbers") from None
+
     def _set(self, value: set[Any]) -> None:
+        self._check_keys(value)
         self._call("__builtin__", "set", lambda: self._tuple_of(sorted(value, key=repr)))
 
     def _dict(self, value: dict[Any, Any]) -> None:
@@ -197,6 +207,7 @@ class PickleWriter:
             self._emit(pickle.BUILD)
 
     def _items(self, value: dict[Any, Any]) -> None:
+        self._check_keys(value)
         self._remember(value)
         self._emit(pickle.MARK)
         self._parts_of(value, ((key, (key, part)) for key, part in value.items()))

@@ -24,7 +24,7 @@ from .restricted_pickle import MAX_PICKLE, Unpickler, assert_finite
 from .source import Source
 from .zip_archive import Archive, write_archive
 
-__all__ = ["is_legacy", "read_legacy", "read_pytorch", "write_pytorch"]
+__all__ = ["is_legacy", "read_legacy", "read_pytorch", "text_of_archive", "write_pytorch"]
 
 _MAGIC = 0x1950A86A20F9469CFC6C
 _MAGIC_BYTES = _MAGIC.to_bytes(10, "little") + b"."
@@ -34,8 +34,8 @@ _LEGACY_VERSION = 1001
 # ---- zip -----------------------------------------------------------------------------------------
 
 
-def read_pytorch(archive: Archive) -> Any:
-    """The object in a file since PyTorch 1.6; CheckpointError for whatever is wrong with it."""
+def text_of_archive(archive: Archive) -> tuple[str, bytes]:
+    """The folder of a file since PyTorch 1.6, and the pickle in it."""
     archive.assert_stored()
     roots = [name[:-8] for name in archive.members if name.endswith("/data.pkl")]
     if len(roots) != 1 or "/" in roots[0][:-1]:
@@ -46,6 +46,12 @@ def read_pytorch(archive: Archive) -> Any:
             "the file is a TorchScript program, not data; save its state_dict() in PyTorch: "
             "torch.save(torch.jit.load(path).state_dict(), path)"
         )
+    return root, archive.read(root + "data.pkl", MAX_PICKLE)
+
+
+def read_pytorch(archive: Archive) -> Any:
+    """The object in a file since PyTorch 1.6; CheckpointError for whatever is wrong with it."""
+    root, text = text_of_archive(archive)
     order = "little"
     if root + "byteorder" in archive.members:
         order = archive.read(root + "byteorder", 16).decode("ascii", "replace")
@@ -62,7 +68,7 @@ def read_pytorch(archive: Archive) -> Any:
             storages[key] = Storage(_native(array, order, kind), kind)
         return _same_kind(storages[key], kind, key)
 
-    machine = Unpickler(archive.read(root + "data.pkl", MAX_PICKLE), find, storage, build)
+    machine = Unpickler(text, find, storage, build)
     value = machine.load()
     assert_finite(value, (Storage, StorageType))
     return value

@@ -19,6 +19,7 @@ from typing import Any
 from ..core.device import device
 from ..core.dtype import dtype
 from ..core.errors import AdjointError, CheckpointError
+from ..nn.modules.module import Module
 
 __all__ = ["MAX_PICKLE", "Named", "Unpickler", "assert_finite", "assert_key"]
 
@@ -365,9 +366,13 @@ def assert_finite(value: Any, leftovers: tuple[type, ...] = ()) -> None:
 
 
 def _inner(value: Any) -> list[Any] | None:
-    """What a plain container holds; None for anything else."""
+    """What a container or a module holds; None for anything else."""
     if isinstance(value, dict):
         return [*value.keys(), *value.values()]
     if isinstance(value, (list, tuple, set, frozenset)):
         return list(value)
+    if isinstance(value, Module):
+        if "_modules" not in value.__dict__:
+            raise CheckpointError(f"the pickle holds a {type(value).__name__} without its state")
+        return list(value._modules.values())
     return None

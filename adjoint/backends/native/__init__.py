@@ -51,7 +51,7 @@ def _first(op: Any, arrays: list[Any]) -> Any:
         _reason = f"{type(error).__name__}: {error}"
         compute.accelerate = None
         return NotImplemented
-    use_in(lambda install: install())  # in the context in which ops compute: this one
+    compute.prepare_contexts(use_in)
     if compute.accelerate is _first:
         compute.accelerate = accelerate
     return accelerate(op, arrays)

@@ -283,7 +283,7 @@ def _build_batch(p: Product, workers: int) -> Any:
     """Parts of the batch's largest dimension, and of the rows where that is too small."""
     axis = max(range(len(p.batch)), key=lambda i: p.batch[i])
     size = p.batch[axis]
-    parts = min(size, workers, max(1, (math.prod(p.batch) * p.m * p.k * p.n) >> 16))
+    parts = min(size, workers, max(1, (math.prod(p.batch) * p.m * p.k * p.n) >> 19))
     rows = 1 if parts * 2 > workers else workers // parts
     large = p.dtype == FLOAT32 and p.m * p.k * p.n >= 1 << 21
     builder = _Builder(p, "gemm" if large else "brg")
@@ -353,7 +353,12 @@ def _library(
     if copy_b:
         b = np.ascontiguousarray(b)
     shape = (*batch, a.shape[-2], b.shape[-1])
-    fresh = out is None or not out.flags.c_contiguous
+    fresh = (
+        out is None
+        or not out.flags.c_contiguous
+        or np.may_share_memory(out, a)
+        or np.may_share_memory(out, b)
+    )
     c = np.empty(shape, a.dtype) if fresh else out
     if bias is None:
         plan.run(a, b, c)

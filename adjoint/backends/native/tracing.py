@@ -85,6 +85,12 @@ def _wide(dtype: Any) -> Any:
     return np.dtype(np.float32) if str(dtype) in _NARROW else np.dtype(dtype)
 
 
+class _Flags:
+    """What `ndarray.flags` says of a symbol: values are not written, so views of them are not."""
+
+    writeable = False
+
+
 class Traced:
     """A symbol for an array: a value of the kernel, and which axes of the space its dims are."""
 
@@ -95,6 +101,8 @@ class Traced:
     shape: tuple[int, ...]
     dims: tuple[int, ...]  # the axis of the space of each dimension
     dtype: Any
+
+    flags = _Flags
 
     def __init__(
         self,
