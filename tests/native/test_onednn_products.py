@@ -110,6 +110,20 @@ def test_bfloat16_uses_the_matrix_units_where_they_are():
     assert names == {"brg:avx512_core_amx"}
 
 
+@needs_onednn
+def test_the_result_may_overwrite_an_operand():
+    r = np.random.default_rng(0)
+    a, b = (r.standard_normal((100, 100), np.float32) for _ in range(2))
+    expected = products.matmul(a, b)
+    assert products.matmul(c := a.copy(), b, out=c) is c
+    assert np.array_equal(c, expected)
+    whole = np.zeros((100, 200), np.float32)
+    products.matmul(a, b, out=whole[:, 50:150])
+    assert np.array_equal(whole[:, 50:150], expected)
+    assert not whole[:, :50].any()
+    assert not whole[:, 150:].any()
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.int64, np.complex64, np.float32])
 def test_other_dtypes_are_numpys(dtype):
     r = np.random.default_rng(0)
