@@ -372,6 +372,12 @@ def _reduced(name: str, x: Any, axis: Any, keepdims: bool) -> Traced:
     axes = tuple(a % x.ndim for a in axes) if x.ndim else ()
     if not axes:
         raise NotTraceable("a reduction of nothing")
+    kept = [i for i in range(x.ndim) if keepdims or i not in axes]
+    shape = tuple(1 if i in axes else x.shape[i] for i in kept)
+    dims = tuple(x.dims[i] for i in kept)
+    axes = tuple(a for a in axes if x.shape[a] != 1)
+    if not axes:  # of one element, which is what it gives
+        return Traced(x.tracer, x.value, shape, dims, x.dtype)
     over = tuple(sorted(x.dims[a] for a in axes))
     if any(x.shape[a] != x.tracer.space[x.dims[a]] for a in axes):
         raise NotTraceable("a reduction over a broadcast dimension")
@@ -379,6 +385,4 @@ def _reduced(name: str, x: Any, axis: Any, keepdims: bool) -> Traced:
         value = x.tracer.kernel.reduce(name, x.value, over)
     except AdjointError as error:
         raise NotTraceable(str(error)) from None
-    kept = [i for i in range(x.ndim) if keepdims or i not in axes]
-    shape = tuple(1 if i in axes else x.shape[i] for i in kept)
-    return Traced(x.tracer, value, shape, tuple(x.dims[i] for i in kept), x.dtype)
+    return Traced(x.tracer, value, shape, dims, x.dtype)

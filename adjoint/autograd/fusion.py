@@ -1,0 +1,277 @@
+"""Running `@fused` composites as kernels: their graphs are captured by recording, once.
+
+A composite is captured for the shapes and dtypes of its tensors, its other arguments, and which of
+its tensors want gradients: its body runs on recorded values that have no array, and so does the
+ordinary reverse walk from a cotangent that has none. The two graphs become kernels
+(`backends.native.composite`); on the tape the composite is one node, which saves those inputs that
+the backward kernels read. Where a graph of the gradient is wanted, it is the body that is
+differentiated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..core import fused
+from ..core.errors import AdjointError
+from ..core.handle import Handle
+from ..core.mode import MODE, Mode, mode_with
+from ..core.op import Op
+from ..core.spec import Spec
+from ..graph.node import Item, Leaf, Node
+from ..graph.recorded import Recorded
+from . import tape
+from .engine import run_backward
+from .recording import execute_lazily
+
+ndarray = np.ndarray
+_REMEMBERED = 1024  # plans that a composite keeps
+_CAPTURING = Mode(execute_lazily, True, False, False)
+_UNKNOWN: Any = object()
+
+
+def execute(function: Callable[..., Any], plans: dict[Any, Any], args: tuple[Any, ...]) -> Any:
+    """`function(*args)`, by its kernels where it has some: what `core.fused` calls."""
+    mode = tape.get_mode()
+    grad = mode.grad
+    key: list[Any] = []
+    inputs = []
+    for x in args:
+        if isinstance(x, Handle):
+            data = x._data
+            if type(data) is not ndarray:
+                return function(*args)
+            inputs.append(x)
+            key.append((data.shape, data.dtype, grad and x._node is not None))
+        else:
+            key.append(x)
+    plan = plans.get(tuple(key), _UNKNOWN)
+    if plan is _UNKNOWN:
+        wants = [grad and x._node is not None for x in inputs]
+        plan = _plan(function, args, inputs, wants)
+        if len(plans) >= _REMEMBERED:
+            plans.clear()
+        plans[tuple(key)] = plan
+    return function(*args) if plan is None else plan.run(inputs)
+
+
+def _plan(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    inputs: Sequence[Any],
+    wants: Sequence[bool],
+) -> Fused | None:
+    """The composite as one op for inputs like these; None where there are no kernels for it."""
+    try:
+        from ..backends.native.composite import NotTraceable
+    except (ImportError, OSError):
+        return None
+    name = "".join(word.capitalize() for word in function.__name__.split("_"))
+    kind = _KINDS.get(name)
+    if kind is None:
+        kind = _KINDS[name] = type(name, (Fused,), {"__doc__": function.__doc__}, abstract=True)
+    try:
+        return kind(function, args, inputs, wants)  # type: ignore[no-any-return]
+    except (NotTraceable, AdjointError):
+        return None  # and what is wrong with the arguments, the body itself will say
+
+
+class Fused(Op, abstract=True):
+    """A composite on inputs of given shapes and dtypes, as one op."""
+
+    needs = "xs"  # of each plan: those inputs that its backward kernels read
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        inputs: Sequence[Any],
+        wants: Sequence[bool],
+    ) -> None:
+        self.function = function
+        self.specs = tuple(x.spec for x in inputs)
+        self.statics = tuple(_UNKNOWN if isinstance(x, Handle) else x for x in args)
+        self.wants = tuple(wants)
+        self._capture()
+        reads = () if self.backward is None else self.backward.reads
+        self.reads = tuple(n for n in reads if n < len(inputs))
+        self.tokens = tuple(f"x{n + 1}" for n in self.reads)  # type: ignore[misc]
+        self.keeps_values = bool(self.reads)  # type: ignore[misc]
+
+    def _capture(self) -> None:
+        """Make the kernels, of what the body and the reverse walk over it record."""
+        from ..backends.native.composite import Composite
+
+        inputs = list(map(_symbol, self.specs))
+        leaves = []
+        for x, wants in zip(inputs, self.wants, strict=True):
+            leaf = Leaf(x) if wants else None
+            x._node = x._leaf = leaf
+            leaves.append(leaf)
+        token = MODE.set(_CAPTURING)
+        try:
+            found = self.function(*self._filled(inputs))
+            self.several = type(found) is tuple
+            ys = found if self.several else (found,)
+            self.outputs = tuple(y.spec for y in ys)
+            self.differentiable_outputs = [i for i, y in enumerate(ys) if y._node is not None]
+            gs = [_symbol(self.outputs[i]) for i in self.differentiable_outputs]
+            gradients = {}
+            if gs:
+                gradients = run_backward(
+                    [
+                        (ys[i]._node, g)
+                        for i, g in zip(self.differentiable_outputs, gs, strict=True)
+                    ],
+                    retain_graph=False,
+                    create_graph=False,
+                    targets=[leaf for leaf in leaves if leaf is not None],
+                    accumulate=False,
+                )
+        finally:
+            MODE.reset(token)
+        self.n_outputs = len(ys)  # type: ignore[misc]
+        self.forward = Composite(self.specs, *_flat(inputs, ys))
+        self.reached = [leaf is not None and leaf in gradients for leaf in leaves]
+        self.backward = None
+        if any(self.reached):
+            reached = [gradients[leaf] for leaf in leaves if leaf in gradients]
+            inputs += gs
+            self.backward = Composite([x.spec for x in inputs], *_flat(inputs, reached))
+
+    def infer(self, *specs: Spec) -> Any:
+        """Those of the outputs."""
+        return self.outputs if self.several else self.outputs[0]
+
+    def compute(self, xp: Any, *arrays: Any) -> Any:
+        """By the forward kernels."""
+        found = self.forward(arrays)
+        return tuple(found) if self.several else found[0]
+
+    def run(self, inputs: list[Any]) -> Any:
+        """The composite of `inputs`, on the tape where they want gradients."""
+        results = self.forward([x._data for x in inputs])
+        ys = [tape.wrap(y) for y in results]
+        if self.backward is not None:
+            saved = tuple([inputs[n] for n in self.reads])
+            versions = tape._versions(list(saved))
+            parents = tuple([x._node for x in inputs])
+            if not self.several:
+                y = results[0]
+                ys[0]._node = Node(self, parents, saved, versions, y.shape, y.dtype)
+            else:
+                node = Node(self, parents, saved, versions, (), None)
+                for i in self.differentiable_outputs:
+                    ys[i]._node = tape.item(node, i, results[i])
+        return tuple(ys) if self.several else ys[0]
+
+    def gradient(self, g: Any, *saved: Any) -> tuple[Any, ...]:
+        """By the backward kernels; where its own graph is wanted, by the body."""
+        gs = [g[i] for i in self.differentiable_outputs] if self.several else [g]
+        mode = tape.get_mode()
+        plain = not mode.grad and mode.executor is None
+        if not plain or any(type(getattr(x, "_data", None)) is not ndarray for x in (*saved, *gs)):
+            return self._by_body(gs, saved, mode)
+        count = len(self.specs)
+        arrays: list[Any] = [None] * count
+        for n, x in zip(self.reads, saved, strict=True):
+            arrays[n] = x._data
+        arrays.extend([x._data for x in gs])
+        assert self.backward is not None
+        found = iter(self.backward(arrays))
+        return tuple([tape.wrap(next(found)) if has else None for has in self.reached])
+
+    def _by_body(self, gs: Sequence[Any], saved: Sequence[Any], mode: Mode) -> tuple[Any, ...]:
+        """The gradient of the composite's ops, run again; on the tape in a mode that wants it."""
+        values = dict(zip(self.reads, saved, strict=True))
+        inputs, targets = [], []
+        for n, (spec, wants) in enumerate(zip(self.specs, self.wants, strict=True)):
+            x = values.get(n)
+            if x is None:  # no gradient depends on its value
+                x = tape.wrap(np.broadcast_to(np.zeros((), spec.dtype.numpy), spec.shape))
+            data = x._data
+            node = Node(_Passing(), (x._node,), (), None, data.shape, data.dtype) if wants else None
+            targets.append(node)
+            inputs.append(tape.wrap(data, node, x._version))
+        MODE.set(mode_with(mode, grad=True))
+        try:
+            ys = self.function(*self._filled(inputs))
+        finally:
+            MODE.set(mode)
+        if self.several:
+            ys = [ys[i] for i in self.differentiable_outputs]
+        else:
+            ys = [ys]
+        roots = [(y._node, g) for y, g in zip(ys, gs, strict=True) if g is not None]
+        reached = run_backward(
+            roots,
+            retain_graph=mode.grad,
+            create_graph=mode.grad,
+            targets=[node for node in targets if node is not None],
+            accumulate=False,
+        )
+        return tuple([None if node is None else reached.get(node) for node in targets])
+
+    def _filled(self, inputs: Sequence[Any]) -> list[Any]:
+        """The arguments of the function, with `inputs` for its tensors."""
+        tensors = iter(inputs)
+        return [next(tensors) if x is _UNKNOWN else x for x in self.statics]
+
+
+_KINDS: dict[str, type[Fused]] = {}  # one class a composite: grad_fn shows its name
+
+
+class _Passing(Op, abstract=True):
+    """Its input itself, with a node of its own: where differentiation of a body stops."""
+
+    needs = ""
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """The input."""
+        return x
+
+    def gradient(self, g: Any) -> tuple[Any, ...]:
+        """All of it."""
+        return (g,)
+
+
+def _symbol(spec: Spec) -> Any:
+    """A tensor of which only shape and dtype are known."""
+    return tape.wrap(Recorded(None, (), spec.shape, spec.dtype.numpy))
+
+
+def _flat(inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """The steps that lead from `inputs` to `outputs`, and where the outputs are."""
+    from ..backends.native.composite import NotTraceable, Ref, Step
+
+    refs = {id(x._data): Ref(n) for n, x in enumerate(inputs)}
+    steps: list[Any] = []
+    stack = [y._data for y in outputs]
+    while stack:
+        value = stack[-1]
+        if type(value) is not Recorded:
+            raise NotTraceable("a result that was not recorded")
+        if id(value) in refs:
+            stack.pop()
+            continue
+        op = value.op
+        if op is None:
+            raise NotTraceable("a tensor that is no argument")
+        waiting = [x for x in value.inputs if isinstance(x, Recorded) and id(x) not in refs]
+        if waiting:
+            stack.extend(waiting)
+            continue
+        stack.pop()
+        if type(op) is Item:
+            refs[id(value)] = Ref(refs[id(value.inputs[0])].number, op.index)
+            continue
+        args = tuple([refs[id(x)] if isinstance(x, Recorded) else x for x in value.inputs])
+        refs[id(value)] = Ref(len(inputs) + len(steps))
+        steps.append(Step(op, args))
+    return steps, [(refs[id(y._data)], y.spec) for y in outputs]
+
+
+fused.connect(execute)

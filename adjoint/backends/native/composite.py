@@ -1,0 +1,305 @@
+"""Several ops as few kernels: their computation is traced as a whole, then split at reductions.
+
+A kernel reduces over one set of axes. So reductions over different axes are different kernels, and
+what passes from one kernel to the next is only what reductions have made small: a row's mean and
+deviation, say. What is as large as the inputs is computed again where it is needed, in registers,
+from those and the inputs; that costs arithmetic, where memory would cost more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...compiler import Compiled, Kernel, Value, split
+from ...compiler.ir import REDUCTIONS
+from ...core.errors import AdjointError
+from ...core.op import Op
+from ...core.spec import Spec, broadcast_shapes, prod
+from .execution import PARALLEL, _quietly
+from .pool import default_pool
+from .tracing import NotTraceable, Traced, Tracer, _wide, name_of
+
+__all__ = ["Composite", "Ref", "Step", "launches"]
+
+launches: list[int] = [0]  # kernels that composites have run, for the tests that count them
+
+
+class Ref(NamedTuple):
+    """A value of the computation: an input, or the output of a step (which of them, if several)."""
+
+    number: int  # inputs first, then steps
+    item: int | None = None
+
+
+class Step(NamedTuple):
+    """One op, on values and Python numbers."""
+
+    op: Op
+    args: tuple[Any, ...]
+
+
+class _Wanted(NamedTuple):
+    """An output of a computation: its value, the axes along which it has more than one element."""
+
+    value: Value
+    axes: tuple[int, ...]
+    dtype: str
+    shape: tuple[int, ...]
+
+
+class Composite:
+    """A computation on arrays of given shapes and dtypes, as kernels that run one after another.
+
+    Errors: NotTraceable for what cannot be written as kernels.
+    """
+
+    def __init__(
+        self, inputs: Sequence[Spec], steps: Sequence[Step], outputs: Sequence[tuple[Ref, Spec]]
+    ) -> None:
+        space = broadcast_shapes(*(spec.shape for spec in inputs))
+        if 0 in space:
+            raise NotTraceable("nothing to compute")
+        tracer = Tracer(space)
+        wanted = _trace(tracer, inputs, steps, outputs)
+        drafts = _split(wanted, space)
+        self.stages = [_Stage(draft, tracer, space) for draft in drafts]
+        used = sorted({n for d in drafts for kind, n in d.loads if kind == "input"})
+        self.reads = tuple(used)
+        place = {("input", n): n for n in used}  # where a kernel's argument is among the arrays
+        count = len(inputs)
+        for draft, stage in zip(drafts, self.stages, strict=True):
+            stage.arguments = tuple(place[load] for load in draft.loads)
+            for value in draft.outputs:
+                place["value", value.number] = count
+                count += 1
+            for j, _ in draft.results:
+                place["output", j] = count
+                count += 1
+        self.outputs = [(place["output", j], w.shape) for j, w in enumerate(wanted)]
+        self.squeezed = [
+            (n, tuple(size for size in spec.shape if size != 1))
+            for n, spec in enumerate(inputs)
+            if n in used and 1 in spec.shape
+        ]
+
+    def __call__(self, arrays: Sequence[Any]) -> list[Any]:
+        """The outputs. Of the inputs those of `reads` are needed, the others may be None."""
+        found: list[Any] = _quietly(self._run, list(arrays))
+        return found
+
+    def _run(self, arrays: list[Any]) -> list[Any]:
+        for n, shape in self.squeezed:
+            arrays[n] = arrays[n].reshape(shape)
+        for stage in self.stages:
+            found = stage.compiled(
+                *[arrays[n] for n in stage.arguments],
+                scalars=stage.numbers,
+                shape=stage.shape,
+                run=stage.run,
+            )
+            if type(found) is tuple:
+                arrays.extend(found)
+            else:
+                arrays.append(found)
+        launches[0] += len(self.stages)
+        results = []
+        for n, shape in self.outputs:
+            y = arrays[n]
+            results.append(y if y.shape == shape else y.reshape(shape))
+        return results
+
+
+# ---- tracing -------------------------------------------------------------------------------------
+
+
+def _trace(
+    tracer: Tracer,
+    inputs: Sequence[Spec],
+    steps: Sequence[Step],
+    outputs: Sequence[tuple[Ref, Spec]],
+) -> list[_Wanted]:
+    """Write all steps into the tracer's kernel, which may then reduce over several sets of axes."""
+    kernel, rank = tracer.kernel, len(tracer.space)
+    values: list[Any] = []
+    for spec in inputs:
+        dims = tuple(range(rank - len(spec.shape), rank))
+        axes = [d for d, n in zip(dims, spec.shape, strict=True) if n != 1]
+        value = kernel.input(name_of(spec.dtype.numpy), axes)
+        values.append(Traced(tracer, value, spec.shape, dims, _wide(spec.dtype.numpy)))
+    for step in steps:
+        kernel.reduced = ()  # each step may reduce over other axes; `_split` sorts them
+        given = [_at(values, x) if isinstance(x, Ref) else x for x in step.args]
+        try:
+            values.append(step.op.compute(tracer.names, *given))
+        except (AdjointError, TypeError, AttributeError, ValueError, IndexError) as error:
+            raise NotTraceable(f"{step.op.name}: {error}") from None
+    wanted = []
+    for ref, spec in outputs:
+        y = _at(values, ref)
+        if not isinstance(y, Traced) or prod(y.shape) != prod(spec.shape):
+            raise NotTraceable("a result that is no array")
+        axes = [d for n, d in zip(y.shape, y.dims, strict=True) if n != 1]
+        if axes != sorted(axes):
+            raise NotTraceable("a transposed result")
+        name = name_of(spec.dtype.numpy)
+        if _wide(spec.dtype.numpy) != y.dtype:
+            raise NotTraceable(f"{y.dtype} for {name}")
+        wanted.append(_Wanted(y.value, tuple(axes), name, spec.shape))
+    return wanted
+
+
+def _at(values: list[Any], ref: Ref) -> Any:
+    found = values[ref.number]
+    return found if ref.item is None else found[ref.item]
+
+
+# ---- splitting -----------------------------------------------------------------------------------
+
+
+class _Draft:
+    """A kernel to be: what it reduces over, what it computes, and what it loads."""
+
+    def __init__(self, axes: tuple[int, ...]) -> None:
+        self.axes = axes
+        self.results: list[tuple[int, _Wanted]] = []  # outputs of the whole, with their numbers
+        self.outputs: list[Value] = []  # what later kernels load
+        self.loads: list[tuple[str, int]] = []  # ("input", position) or ("value", number)
+        self.values: list[Value] = []  # in order; those that are loaded among them
+
+
+def _split(wanted: Sequence[_Wanted], space: tuple[int, ...]) -> list[_Draft]:
+    """The kernels that compute `wanted`, each value as soon as it can be."""
+    values = _cone(w.value for w in wanted)
+    needs: dict[int, frozenset[int]] = {}  # reductions that a value depends on, itself among them
+    for v in values:
+        own = {v.number} if v.op in REDUCTIONS else ()
+        needs[v.number] = frozenset(own).union(*(needs[x.number] for x in v.inputs))
+    drafts: list[_Draft] = []
+    stage_of: dict[int, int] = {}
+    remaining = [v for v in values if v.op in REDUCTIONS]
+    while remaining:
+        axes, group = _next_group(remaining, needs, set(stage_of))
+        stage_of |= dict.fromkeys(group, len(drafts))
+        drafts.append(_Draft(axes))
+        remaining = [v for v in remaining if v.number not in group]
+    home = {n: max((stage_of[r] for r in needs[n]), default=-1) for n in needs}
+    whole = tuple(d for d, n in enumerate(space) if n != 1)
+    simple: dict[tuple[int, ...], _Draft] = {}  # kernels without reductions, by what they span
+    for j, w in enumerate(wanted):
+        stage = home[w.value.number]
+        if stage >= 0:
+            draft = drafts[stage]
+        elif drafts and w.axes == whole:
+            draft = drafts[0]
+        else:
+            draft = simple.setdefault(w.axes, _Draft(()))
+        draft.results.append((j, w))
+    for i in reversed(range(len(drafts))):
+        _fill(drafts[i], i, drafts, home)
+    for draft in simple.values():
+        _fill(draft, -1, drafts, home)
+    return [*drafts, *simple.values()]
+
+
+def _next_group(
+    remaining: Sequence[Value], needs: dict[int, frozenset[int]], done: set[int]
+) -> tuple[tuple[int, ...], set[int]]:
+    """The reductions over one set of axes to do next: preferably all that there are of them."""
+    choices = []
+    for axes in dict.fromkeys(v.attr for v in remaining):
+        group: set[int] = set()
+        same = [v.number for v in remaining if v.attr == axes]
+        for n in same:
+            if needs[n] <= done | group | {n}:
+                group.add(n)
+        if group:
+            choices.append((len(group) < len(same), min(group), axes, group))
+    _, _, axes, group = min(choices, key=lambda choice: choice[:2])
+    return axes, group
+
+
+def _fill(draft: _Draft, i: int, drafts: Sequence[_Draft], home: dict[int, int]) -> None:
+    """Decide what kernel number `i` computes and loads; earlier kernels must write the latter."""
+    loaded = set()
+
+    def is_loaded(v: Value) -> bool:
+        if v.op == "input":
+            return True
+        earlier = home[v.number]
+        return 0 <= earlier and earlier != i and not set(v.axes) & set(drafts[earlier].axes)
+
+    for v in _cone([*(w.value for _, w in draft.results), *draft.outputs], is_loaded):
+        draft.values.append(v)
+        if v.op == "input":
+            draft.loads.append(("input", v.attr[0]))
+        elif is_loaded(v):
+            loaded.add(v.number)
+            draft.loads.append(("value", v.number))
+            outputs = drafts[home[v.number]].outputs
+            if v not in outputs:
+                outputs.append(v)
+
+
+def _cone(values: Iterable[Value], is_end: Any = None) -> list[Value]:
+    """`values` and what they are computed from, up to what `is_end`, in order."""
+    found: dict[int, Value] = {}
+    stack = list(values)
+    while stack:
+        v = stack.pop()
+        if v.number not in found:
+            found[v.number] = v
+            if is_end is None or not is_end(v):
+                stack.extend(v.inputs)
+    return [found[n] for n in sorted(found)]
+
+
+class _Stage:
+    """A kernel with what each call of it passes."""
+
+    __slots__ = ("arguments", "compiled", "numbers", "run", "shape")
+
+    arguments: tuple[int, ...]  # positions among inputs and what earlier kernels have written
+
+    def __init__(self, draft: _Draft, tracer: Tracer, space: tuple[int, ...]) -> None:
+        spanned = set(draft.axes).union(*(v.axes for v in draft.values))
+        spanned.update(*(w.axes for _, w in draft.results))
+        everywhere = tuple(d for d in sorted(spanned) if space[d] != 1)
+        small = tuple(d for d in everywhere if d not in draft.axes)
+        # The kernel has the axes that it spans only, so that what it writes has no others.
+        place = {d: k for k, d in enumerate(sorted({*everywhere, *draft.axes}))}
+        kernel = Kernel(len(place))
+        kernel.reduced = tuple(place[d] for d in draft.axes)
+        self.numbers: list[float] = []
+        copies: dict[int, Value] = {}
+        loaded = {n for kind, n in draft.loads if kind == "value"}
+        for v in draft.values:
+            axes = tuple(place[d] for d in v.axes)
+            if v.op == "input":
+                copies[v.number] = kernel.input(v.attr[1], axes)
+            elif v.number in loaded:
+                copies[v.number] = kernel.input(v.dtype, axes)
+            elif v.op == "scalar":
+                self.numbers.append(tracer.numbers[v.attr[0]])
+                copies[v.number] = kernel.scalar(v.dtype)
+            elif v.op in REDUCTIONS:
+                copies[v.number] = kernel.reduce(v.op, copies[v.inputs[0].number], kernel.reduced)
+            elif v.op == "index":
+                copies[v.number] = kernel.index(place[v.attr[0]])
+            else:
+                copies[v.number] = split._copy(kernel, v, copies)
+        for v in draft.outputs:
+            if v.axes != small:
+                raise NotTraceable("a small value that varies over fewer axes than its kernel")
+            kernel.output(copies[v.number])
+        for _, w in draft.results:
+            if w.axes not in (small, everywhere):
+                raise NotTraceable("results of different extent")
+            kernel.output(copies[w.value.number], w.dtype, full=w.axes == everywhere)
+        self.compiled = Compiled(kernel)
+        known = {a for v in kernel.inputs for a in v.axes}
+        sizes = tuple(space[d] for d in place)
+        self.shape = None if known.issuperset(place[d] for d in everywhere) else sizes
+        self.run = default_pool().run if prod(sizes) >= PARALLEL else None

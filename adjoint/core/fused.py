@@ -1,0 +1,48 @@
+"""`@fused`: a composite that eager execution may run as a few kernels instead of op by op."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from . import compute
+from .mode import MODE
+
+__all__ = ["fused"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+SMALLEST = 1024  # elements of the first argument from which kernels are faster than single ops
+
+
+def fused(function: F) -> F:
+    """Declare that `function` may run as kernels, forward and backward, derived from its ops.
+
+    It takes positional arguments: tensors, the largest one first, and hashable values. It returns a
+    tensor or a tuple of them, and does nothing else: no checks, warnings, draws or writes. What it
+    means is what its ops mean; where they are recorded, or too small, or no kernel can be made,
+    they run one by one.
+    """
+    plans: dict[Any, Any] = {}
+
+    @functools.wraps(function)
+    def run(*args: Any) -> Any:
+        if compute.accelerate is None or args[0]._data.size < SMALLEST or not MODE.get().plain:
+            return function(*args)
+        return _execute(function, plans, args)
+
+    return cast(F, run)
+
+
+def _one_by_one(function: Callable[..., Any], plans: dict[Any, Any], args: tuple[Any, ...]) -> Any:
+    return function(*args)
+
+
+_execute: Callable[[Callable[..., Any], dict[Any, Any], tuple[Any, ...]], Any] = _one_by_one
+
+
+def connect(execute: Callable[[Callable[..., Any], dict[Any, Any], tuple[Any, ...]], Any]) -> None:
+    """Set what runs fused composites (called once, where the layers are wired together)."""
+    global _execute
+    _execute = execute
