@@ -14,36 +14,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from . import elementwise, ir
+from .analysis import COSTS, Analysis
 from .emit import LLVM_TYPES, Body, Module, Reg, type_name
 from .ir import Kernel, Value
 from .reduce import Accumulator
 from .schedule import Layout
 from .target import Target
 
-__all__ = ["cost", "in_place", "lower", "word_names"]
+__all__ = ["lower", "word_names"]
 
 DATA_OFFSET = object.__basicsize__  # of a NumPy array object's data pointer: the first field
 FOLD = 8  # vectors that are summed plainly into each accumulator
-
-COSTS = {
-    **dict.fromkeys(ir.MATHS, 25),
-    **dict.fromkeys(("pow", "atan2", "mod", "fmod", "floor_div"), 60),
-    **dict.fromkeys(("div", "sqrt", "rsqrt", "reciprocal"), 8),
-}
-
-
-def cost(kernel: Kernel) -> float:
-    """The work per element, in additions."""
-    return 1.0 + sum(COSTS.get(v.op, 1) for v in kernel.live() if v.inputs) / 8
-
-
-def in_place(kernel: Kernel) -> set[int]:
-    """The outputs that may be an input's memory: no element is read after it was written."""
-    analysis = Analysis(kernel)
-    if analysis.spills:
-        return set()
-    last = len(analysis.stages) - 1
-    return {k for k in analysis.stages[last][1] if analysis.full_output(k)}
 
 
 def word_names(kernel: Kernel, layout: Layout) -> list[str]:
@@ -69,68 +50,6 @@ def word_names(kernel: Kernel, layout: Layout) -> list[str]:
 def lower(kernel: Kernel, layout: Layout, target: Target, symbol: str) -> str:
     """The text of the module: functions `symbol` and `symbol`.launch."""
     return _Lowering(kernel, layout, target).text(symbol)
-
-
-class Analysis:
-    """What a kernel's loops are: which values and outputs belong to which."""
-
-    def __init__(self, kernel: Kernel) -> None:
-        self.kernel = kernel
-        self.live = kernel.live()
-        self.full = {v.number: self._is_full(v) for v in self.live}
-        self.depth: dict[int, int] = {}  # how many loops must be over before a value is known
-        for v in self.live:
-            below = max((self.depth[x.number] for x in v.inputs), default=0)
-            self.depth[v.number] = below + (v.op in ir.REDUCTIONS)
-        self.stages = self._stages()
-        self.spills = self._spills()
-
-    def _is_full(self, v: Value) -> bool:
-        reduced = self.kernel.reduced
-        return not reduced or any(a in reduced for a in v.axes)
-
-    def full_output(self, k: int) -> bool:
-        """Whether an output is written over the whole space."""
-        return not self.kernel.reduced or len(self.kernel.outputs[k].axes) == self.kernel.rank
-
-    def _stages(self) -> list[tuple[list[Value], list[int]]]:
-        """What each loop over the reduced axes computes: reductions, and outputs (by number)."""
-        count = max((self.depth[v.number] for v in self.live if v.op in ir.REDUCTIONS), default=0)
-        stages: list[tuple[list[Value], list[int]]] = [([], []) for _ in range(count + 1)]
-        for v in self.live:
-            if v.op in ir.REDUCTIONS:
-                stages[self.depth[v.number] - 1][0].append(v)
-        for k, output in enumerate(self.kernel.outputs):
-            if self.full_output(k):
-                stages[self.depth[output.value.number]][1].append(k)
-        return stages if stages[-1][1] else stages[:-1]
-
-    def _spills(self) -> dict[int, tuple[int, int]]:
-        """Costly values kept for a later loop where an output will be: {value: (loop, output)}."""
-        spills: dict[int, tuple[int, int]] = {}
-        last = len(self.stages) - 1
-        room = list(self.stages[last][1])
-        for stage in range(last):
-            later = {v.number for s in range(stage + 1, last + 1) for v in self.needed(s, {})}
-            for v in self.needed(stage, {}):
-                fits = [k for k in room if self.kernel.outputs[k].dtype == v.dtype]
-                costly = COSTS.get(v.op, 0) >= 8
-                if costly and fits and v.number in later and v.number not in spills:
-                    spills[v.number] = (stage, fits[0])
-                    room.remove(fits[0])
-        return spills
-
-    def needed(self, stage: int, spills: dict[int, tuple[int, int]]) -> list[Value]:
-        """The full values that a loop computes or loads, in order."""
-        reductions, outputs = self.stages[stage]
-        wanted = {r.inputs[0].number for r in reductions}
-        wanted |= {self.kernel.outputs[k].value.number for k in outputs}
-        wanted |= {n for n, (s, _) in spills.items() if s == stage}
-        for v in reversed(self.live):
-            loaded = v.number in spills and spills[v.number][0] < stage
-            if v.number in wanted and v.op not in ir.REDUCTIONS and not loaded:
-                wanted.update(x.number for x in v.inputs if self.full[x.number])
-        return [v for v in self.live if v.number in wanted and self.full[v.number]]
 
 
 class _Lowering(Analysis):

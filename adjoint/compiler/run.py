@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
+import os
 import struct
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -20,8 +21,9 @@ import numpy as np
 from adjoint.core.errors import DTypeError, InvalidArgument, ShapeError
 
 from . import cache, ir, split, target
+from .analysis import cost, in_place
 from .ir import ITEMSIZE, Kernel, Output, verify
-from .lower import cost, in_place, lower, word_names
+from .lower import lower, word_names
 from .schedule import SHARE, Layout, Plan, plan
 
 __all__ = ["Compiled", "Runner"]
@@ -63,7 +65,17 @@ class _Code(NamedTuple):
 
 
 _codes: dict[tuple[str, Layout], _Code] = {}
-_compiling = threading.RLock()
+_compiling = threading.Lock()
+
+
+def _after_fork() -> None:
+    """Another thread may have been compiling when the process was forked."""
+    global _compiling
+    _compiling = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def code_of(kernel: Kernel, layout: Layout) -> _Code:

@@ -143,8 +143,16 @@ fit("ASIN", "float32", odd(mp.asin, mp.mpf(1) / 6), lambda z: z, 0, "0.361", 7)
 fit("ASIN", "float64", odd(mp.asin, mp.mpf(1) / 6), lambda z: z, 0, "0.25", 12)
 fit("SINH", "float32", odd(mp.sinh, mp.mpf(1) / 6), lambda z: z, 0, 1, 4)
 fit("SINH", "float64", odd(mp.sinh, mp.mpf(1) / 6), lambda z: z, 0, 1, 7)
-for dtype, terms in (("float32", 5), ("float64", 11)):
-    fit("TANH", dtype, odd(mp.tanh, -mp.mpf(1) / 3), lambda z: z, 0, "0.314", terms)
+
+
+def exp_of_double_tail(r: Any) -> Any:  # exp(2 r) = 1 + 2 r + r**2 tail(r)
+    return 4 * exp_tail(2 * r)
+
+
+for dtype, near, far in (("float32", 4, 5), ("float64", 11, 10)):
+    fit("TANH", dtype, odd(mp.tanh, -mp.mpf(1) / 3), lambda z: z, 0, "0.314", near)
+    weight = lambda r: r * r / mp.exp(2 * r)  # noqa: E731 - as in the other fits
+    fit("TANH_EXP", dtype, exp_of_double_tail, weight, -H / 2, H / 2, far)
 fit(
     "ERF_SMALL", "float32",
     at_zero(2 / R(mp.pi) - 1, lambda z: mp.erf(R(z)) / R(z) - 1),
