@@ -587,25 +587,34 @@ def downstream(starts: Iterable[Cell]) -> list[Cell]:
 
 def assert_consistent(cells: Iterable[Cell]) -> None:
     """Check the module's invariants; GraphError names the first cell that breaks one."""
+    users: dict[Cell, set[Cell]] = {}
     for cell in cells:
         for x in cell.cells:
-            _require(x.order < cell.order, cell, f"comes before its input {x!r}")
-            _require(cell in x.living_users(), cell, f"is no user of its input {x!r}")
-            _require(x.state is cell.state, cell, f"has an input {x!r} of another graph")
-            _require(cell.stale or not x.stale, cell, f"is fresh, its input {x!r} stale")
+            if x not in users:
+                users[x] = set(x.living_users())
+            if x.order >= cell.order:
+                raise _broken(cell, f"comes before its input {x!r}")
+            if cell not in users[x]:
+                raise _broken(cell, f"is no user of its input {x!r}")
+            if x.state is not cell.state:
+                raise _broken(cell, f"has an input {x!r} of another graph")
+            if x.stale and not cell.stale:
+                raise _broken(cell, f"is fresh, its input {x!r} stale")
         if not cell.stale and cell.op is not None:
             seen = [x.version for x in cell.cells]
-            _require(cell.seen == seen, cell, f"has seen {cell.seen}, its inputs are at {seen}")
+            if cell.seen != seen:
+                raise _broken(cell, f"has seen {cell.seen}, its inputs are at {seen}")
         if cell.array is not None and cell.dtype is not None:
-            _require(tuple(cell.array.shape) == tuple(cell.shape), cell, "has a wrong shape")
-            _require(cell.array.dtype == cell.dtype, cell, "has a wrong dtype")
-        if cell.op is None and isinstance(cell, Source):
-            _require(not cell.stale, cell, "is a source and stale")
+            if tuple(cell.array.shape) != tuple(cell.shape):
+                raise _broken(cell, f"has an array of shape {tuple(cell.array.shape)}")
+            if cell.array.dtype != cell.dtype:
+                raise _broken(cell, f"has an array of {cell.array.dtype}")
+        if isinstance(cell, Source) and cell.stale:
+            raise _broken(cell, "is a source and stale")
 
 
-def _require(holds: bool, cell: Cell, what: str) -> None:
-    if not holds:
-        raise GraphError(f"check_invariants: {cell!r} {what}")
+def _broken(cell: Cell, what: str) -> GraphError:
+    return GraphError(f"check_invariants: {cell!r} {what}")
 
 
 def paths(cell: Cell) -> Iterator[Cell]:
