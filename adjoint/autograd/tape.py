@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..backends import numpy as backend
+from ..core import compute as core_compute
 from ..core import dtype as dt
 from ..core import op as core_op
 from ..core.compute import compute, quiet
@@ -421,6 +422,7 @@ def binary_operator(
     saves = bool(op.tokens)
     differentiable = op.differentiable
 
+    large = _large(op)
     result_kind = getattr(op, "result", "")
 
     def recorded(input: Any, other: Any) -> Any:
@@ -450,16 +452,20 @@ def binary_operator(
                     return general(input, other)
             if type(b) is not ndarray:
                 return recorded(input, other)
+            size = b.size
         elif isinstance(input, Handle):
             a = input._data
             node1 = input._node
             b = other
             if not takes_number(dtypes.get(a.dtype), b):
                 return general(input, other)
+            size = a.size
         else:
             return general(input, other)
         if type(a) is not ndarray and isinstance(a, Recorded):
             return recorded(input, other)
+        if size > large and core_compute.accelerate is not None:
+            return general(input, other)
         try:
             data = quiet.run(function, a, b)
         except (ValueError, RuntimeError):  # the general way says what is wrong
@@ -490,6 +496,16 @@ def binary_operator(
     return operator
 
 
+def _large(op: Op) -> int:
+    """The size of arrays above which the general way asks for acceleration: what NumPy does at the
+    speed of memory gains from several threads only.
+    """
+    cheap = getattr(op, "result", "") == "bool" or op.name in (
+        "add", "sub", "mul", "true_divide", "neg", "abs", "maximum", "minimum",
+    )  # fmt: skip
+    return 65535 if cheap else core_compute.LARGE
+
+
 def takes_number(numbers: int | None, value: Any) -> bool:
     """Whether the short cut takes this number beside an array that takes `numbers`."""
     kind = type(value)
@@ -504,6 +520,7 @@ def unary_operator(
     dtypes = plain_dtypes(function, kinds)
     tokens = op.tokens
     differentiable = op.differentiable
+    large = _large(op)
     same = getattr(op, "result", "") == "same"
 
     def recorded(input: Any) -> Any:
@@ -520,6 +537,8 @@ def unary_operator(
         data = input._data
         if type(data) is not ndarray or data.dtype not in dtypes:
             return recorded(input)
+        if data.size > large and core_compute.accelerate is not None:
+            return general(input)
         try:
             data = quiet.run(function, data)
         except RuntimeError:
