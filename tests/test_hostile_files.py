@@ -542,6 +542,17 @@ def test_containers_that_contain_themselves():
     refuse(EMPTY + b"q\0Nh\0s", "contains itself")
 
 
+def test_modules_that_contain_themselves_or_nothing():
+    linear = b"ctorch.nn.modules.linear\nLinear\n)\x81"
+    state = b"}" + text_of("_modules") + b"}" + text_of("x") + b"h\0ssb"
+    with serialization.safe_globals([ad.nn.Linear]):
+        refuse(linear + b"q\0" + state, "contains itself")
+        refuse(linear, "without its state")
+        refuse(linear + b"}" + text_of("_modules") + b"}" + text_of("x") + b"K\x01ssb", "modules")
+        refuse(linear + b"}" + text_of("__class__") + b"K\x01sb", "replaces")
+        refuse(linear + b"]b", "no dict")
+
+
 def test_values_that_unfold_without_end():
     laughs = b"]q\0" + b"".join(
         b"](" + b"h" + bytes([i]) + b"h" + bytes([i]) + b"eq" + bytes([i + 1]) for i in range(60)

@@ -6,6 +6,7 @@ import argparse
 import io
 import json
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -21,6 +22,9 @@ from hypothesis import strategies as st
 
 import adjoint as ad
 from adjoint import serialization
+from adjoint.io.pickle_writer import PickleWriter
+from adjoint.io.pytorch_names import build, find
+from adjoint.io.restricted_pickle import Unpickler
 
 torch = pytest.importorskip("torch")
 safetensors_numpy = pytest.importorskip("safetensors.numpy")
@@ -384,6 +388,26 @@ def test_a_module_with_hooks_or_foreign_parts_is_refused():
         from_torch(theirs)
 
 
+def test_the_names_in_a_file():
+    value = [
+        argparse.Namespace(a=1),
+        torch.nn.Linear(1, 1),
+        torch.ones(1),
+        OrderedDict(a=np.ones(2)),
+    ]
+    expected = ["argparse.Namespace", "torch.nn.modules.linear.Linear"]
+    for way in WAYS.values():
+        file = io.BytesIO()
+        torch.save(value, file, **way)
+        file.seek(0)
+        assert serialization.get_unsafe_globals_in_checkpoint(file) == expected
+        file.seek(0)
+        with serialization.safe_globals([ad.nn.Linear]):
+            assert serialization.get_unsafe_globals_in_checkpoint(file) == expected[:1]
+    with pytest.raises(ad.CheckpointError, match="not one of PyTorch's"):
+        serialization.get_unsafe_globals_in_checkpoint(io.BytesIO(b"text"))
+
+
 # ---- writing what PyTorch reads ------------------------------------------------------------------
 
 
@@ -452,6 +476,8 @@ def test_files_are_the_same_every_time_and_aligned(tmp_path):
         ([np.float32(1)], "'0'.*item"),
         ({"a": [frozenset()]}, r"frozenset at 'a\.0'"),
         (10**700, "255 bytes"),
+        ({"a": {2**64: 1}}, "'a' holds a dictionary key of more than 64 bits"),
+        ([{1j}], "'0' holds a dictionary key that is a complex"),
     ],
 )
 def test_refuses_to_write(tmp_path, value, message):
@@ -489,6 +515,31 @@ def test_round_trip_property(tmp_path_factory, tree):
     path = tmp_path_factory.getbasetemp() / "tree.pt"
     assert_same(tree, to_torch(tree, path))
     assert_same(ad.load(path), torch.load(path, weights_only=True))
+
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**2000), 2**2000) | st.floats() | st.text()
+    | st.binary() | st.complex_numbers(allow_nan=False)
+    | st.sets(st.integers(-(2**63), 2**64 - 1) | st.text()),
+    lambda inner: st.lists(inner) | st.tuples(inner, inner, inner, inner) | st.tuples(inner)
+    | st.dictionaries(st.text() | st.tuples(st.integers(-9, 9)), inner),
+    max_leaves=25,
+)  # fmt: skip
+
+
+@given(value=plain, protocol=st.integers(2, 5))
+def test_the_machine_reads_what_python_s_pickle_writes(value, protocol):
+    shared = [value, (value, [value]), value]
+    machine = Unpickler(pickle.dumps(shared, protocol), find, None, build)
+    found = machine.load()
+    assert_same(found, shared)
+    if isinstance(value, (list, dict, set)):
+        assert found[0] is found[1][0] is found[1][1][0] is found[2]
+
+
+@given(value=plain)
+def test_python_s_pickle_reads_what_we_write(value):
+    assert_same(pickle.loads(PickleWriter().dump([value, (value,)])), [value, (value,)])
 
 
 # ---- NumPy's .npz --------------------------------------------------------------------------------
