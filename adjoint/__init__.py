@@ -44,6 +44,7 @@ from .ops.sort import *
 from .ops.spectrograms import *
 from .ops.statistics import *
 from .ops.tapers import *
+from .memory import *
 from .printing import *
 from .threads import *
 

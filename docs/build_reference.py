@@ -46,7 +46,7 @@ TOPICS = {
     "Files": "io.checkpoint io.files",
     "Looking at graphs": "view",
     "Printing": "printing",
-    "Threads": "threads",
+    "Threads and memory": "threads memory",
     "Errors": "core.errors",
 }
 

@@ -187,12 +187,8 @@ class Linear(Op):
         if x.dtype != w.dtype or (bias is not None and bias.dtype != w.dtype):
             self.infer(*(spec_of(a) for a in (x, w, bias) if a is not None))
         rows = x.reshape(prod(x.shape[:-1]), x.shape[-1]) if x.ndim > 2 else x
-        y = xp.matmul(rows, w.T)
-        if x.ndim > 2:
-            y = y.reshape(*x.shape[:-1], w.shape[0])
-        if bias is not None:
-            y += bias
-        return y
+        y = xp.linear(rows, w, bias)
+        return y.reshape(*x.shape[:-1], w.shape[0]) if x.ndim > 2 else y
 
     def gradient(self, g: Tensor, x1: Tensor, x2: Tensor) -> tuple[Any, ...]:
         """Products over all rows; the engine sums the bias's."""

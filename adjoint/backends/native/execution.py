@@ -10,10 +10,11 @@ import numpy as np
 
 from ...compiler import Compiled
 from ...core.compute import quiet, spec_of
+from ...core.dtype import bfloat16
 from ...core.errors import AdjointError
 from ...core.op import Op
 from ...core.spec import Spec, broadcast_shapes
-from . import names
+from . import names, onednn
 from .pool import default_pool
 from .tracing import NotTraceable, Traced, Tracer
 
@@ -23,7 +24,7 @@ CHEAP = 65536  # the same for ops that NumPy does at the speed of memory
 PARALLEL = 32768  # elements from which threads share the work
 _REMEMBERED = 4096
 
-_LIBRARY_DTYPES = frozenset((np.dtype(np.float32),))
+_LIBRARY_DTYPES = frozenset((np.dtype(np.float32), bfloat16.numpy))
 _programs: dict[Any, Program | None] = {}  # None: NumPy's
 
 
@@ -71,7 +72,9 @@ def accelerate(op: Op, arrays: Sequence[Any]) -> Any:
     """
     if op.library:
         dtype = arrays[0].dtype
-        return _quietly(op.compute, names, *arrays) if dtype in _LIBRARY_DTYPES else NotImplemented
+        if dtype not in _LIBRARY_DTYPES or (dtype == bfloat16.numpy and onednn.unavailable()):
+            return NotImplemented
+        return _quietly(op.compute, names, *arrays)
     try:
         key = (op, *[(a.shape, a.dtype) if type(a) is ndarray else _number(a) for a in arrays])
         program = _programs.get(key, _UNKNOWN)

@@ -15,6 +15,13 @@ from .pooling import sum_pool_input as sum_pool_input
 from .products import matmul as matmul
 
 
+def linear(rows: Any, w: Any, bias: Any) -> Any:
+    """rows @ w.T, plus bias unless it is None, rounded once."""
+    if bias is None or bias.ndim != 1:
+        return reference.linear(rows, w, bias) if bias is not None else matmul(rows, w.T)
+    return matmul(rows, w.T, None, bias)
+
+
 def __getattr__(name: str) -> Any:
     found = getattr(reference, name)
     globals()[name] = found

@@ -30,6 +30,15 @@ def broadcast_to(x: Any, shape: tuple[int, ...]) -> Any:
     return np.ndarray(shape, x.dtype, x, 0, (0,) * len(shape))
 
 
+@extra
+def linear(rows: Any, w: Any, bias: Any) -> Any:
+    """rows @ w.T, plus bias unless it is None."""
+    y = np.matmul(rows, w.T)
+    if bias is not None:
+        y += bias
+    return y
+
+
 def __getattr__(name: str) -> Any:
     found = _EXTRAS.get(name)
     if found is None:
