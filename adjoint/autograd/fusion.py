@@ -148,12 +148,15 @@ class Fused(Op, abstract=True):
 
     def compute(self, xp: Any, *arrays: Any) -> Any:
         """By the forward kernels."""
+        self.forward.check(arrays)
         found = self.forward(arrays)
         return tuple(found) if self.several else found[0]
 
     def run(self, inputs: list[Any]) -> Any:
         """The composite of `inputs`, on the tape where they want gradients."""
-        results = self.forward([x._data for x in inputs])
+        arrays = [x._data for x in inputs]
+        self.forward.check(arrays)
+        results = self.forward(arrays)
         ys = [tape.wrap(y) for y in results]
         if self.backward is not None:
             saved = tuple([inputs[n] for n in self.reads])

@@ -12,11 +12,13 @@ import numpy as np
 
 from ..core import dtype as dt
 from ..core.errors import DTypeError, InvalidArgument, ShapeError
+from ..core.fused import fused
 from ..core.op import Sample, apply, public
 from ..core.spec import Spec, normalize_axis
 from .comparison import clamp, ge, gt, le, where
 from .functions import abs, exp, sigmoid, tanh
 from .pointwise import ANALYTIC, FLOATING, NUMBERS, REAL, Elementwise, assert_tensor, conj
+from .promotion import cast
 from .random import rand_like
 from .samples import FLOATS, array, binary_samples, unary_samples
 from .softmax import assert_dtype, log_softmax, softmax, softmin, wide
@@ -162,13 +164,7 @@ class Gelu(Elementwise):
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
         """g (Phi(x) + x phi(x)), or the approximation's own derivative."""
-        x = wide(x)
-        if self.tanh:
-            t = tanh(_C * (x + 0.044715 * x * x * x))
-            inner = _C * (1 + 3 * 0.044715 * x * x)
-            return (g * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner),)
-        phi = exp(x * x * -0.5) * _NORMAL
-        return (g * (0.5 * (1 + erf(x * _SQRT_HALF)) + x * phi),)
+        return (_gelu_gradient(g, x, self.tanh),)
 
     @np.errstate(all="ignore")
     def reference(self, x: Any) -> Any:
@@ -184,6 +180,24 @@ class Gelu(Elementwise):
 _SQRT_HALF = float(np.sqrt(0.5))
 _NORMAL = float(1 / np.sqrt(2 * np.pi))
 _C = float(np.sqrt(2 / np.pi))
+
+
+@fused
+def _gelu_gradient(g: Tensor, input: Tensor, approximate: bool) -> Tensor:
+    x = wide(input)
+    if approximate:
+        t = tanh(_C * (x + 0.044715 * x * x * x))
+        inner = _C * (1 + 3 * 0.044715 * x * x)
+        return cast(g * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner), input.dtype)
+    phi = exp(x * x * -0.5) * _NORMAL
+    return cast(g * (0.5 * (1 + erf(x * _SQRT_HALF)) + x * phi), input.dtype)
+
+
+@fused
+def _silu_gradient(g: Tensor, input: Tensor) -> Tensor:
+    x = wide(input)
+    s = sigmoid(x)
+    return cast(g * conj(s * (1 + x * (1 - s))), input.dtype)
 
 
 class Silu(Elementwise):
@@ -202,9 +216,7 @@ class Silu(Elementwise):
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
         """g s (1 + x (1 - s)) with s = sigmoid(x)."""
-        x = wide(x)
-        s = sigmoid(x)
-        return (g * conj(s * (1 + x * (1 - s))),)
+        return (_silu_gradient(g, x),)
 
     @np.errstate(all="ignore")
     def reference(self, x: Any) -> Any:

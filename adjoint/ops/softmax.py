@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core import dtype as dt
+from ..core.fused import fused
 from ..core.op import Op, Sample, apply, public
 from ..core.spec import Spec, normalize_axis
 from .functions import exp
@@ -47,6 +48,19 @@ def _softmax_samples(cls: Any) -> Iterable[Sample]:
     yield Sample(cls((1,)), (rows,), "special", gradients=False)
 
 
+@fused
+def _softmax_gradient(g: Tensor, y: Tensor, axes: tuple[int, ...]) -> Tensor:
+    wide_y = wide(y)
+    gy = wide(g) * wide_y
+    return cast(gy - wide_y * gy.sum(dim=axes, keepdim=True), y.dtype)
+
+
+@fused
+def _log_softmax_gradient(g: Tensor, y: Tensor, axes: tuple[int, ...]) -> Tensor:
+    wide_g = wide(g)
+    return cast(wide_g - exp(wide(y)) * wide_g.sum(dim=axes, keepdim=True), y.dtype)
+
+
 @dataclass(eq=False, repr=False)
 class Softmax(Op):
     """exp(x) / sum of exp(x) over `axes` (one axis; none for a 0-d tensor).
@@ -74,9 +88,7 @@ class Softmax(Op):
         """y (g - sum of g y)."""
         if not self.axes:
             return (g * 0,)
-        g, y = wide(g), wide(y)
-        gy = g * y
-        return (gy - y * gy.sum(dim=self.axes, keepdim=True),)
+        return (_softmax_gradient(g, y, self.axes),)
 
     @np.errstate(all="ignore")
     def reference(self, x: Any) -> Any:
@@ -112,8 +124,7 @@ class LogSoftmax(Op):
         """g - exp(y) sum of g."""
         if not self.axes:
             return (g * 0,)
-        g, y = wide(g), wide(y)
-        return (g - exp(y) * g.sum(dim=self.axes, keepdim=True),)
+        return (_log_softmax_gradient(g, y, self.axes),)
 
     @np.errstate(all="ignore")
     def reference(self, x: Any) -> Any:

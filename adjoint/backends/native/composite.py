@@ -20,7 +20,7 @@ from ...core.op import Op
 from ...core.spec import Spec, broadcast_shapes, prod
 from .execution import PARALLEL, _quietly
 from .pool import default_pool
-from .tracing import NotTraceable, Traced, Tracer, _wide, name_of
+from .tracing import Names, NotTraceable, Traced, Tracer, _wide, elementwise, name_of
 
 __all__ = ["Composite", "Ref", "Step", "launches"]
 
@@ -64,6 +64,7 @@ class Composite:
             raise NotTraceable("nothing to compute")
         tracer = Tracer(space)
         wanted = _trace(tracer, inputs, steps, outputs)
+        self.guards = _guards(inputs, steps)
         drafts = _split(wanted, space)
         self.stages = [_Stage(draft, tracer, space) for draft in drafts]
         used = sorted({n for d in drafts for kind, n in d.loads if kind == "input"})
@@ -90,6 +91,11 @@ class Composite:
         found: list[Any] = _quietly(self._run, list(arrays))
         return found
 
+    def check(self, arrays: Sequence[Any]) -> None:
+        """Raise what the ops raise for values that they refuse: kernels do not look."""
+        for guard, spec, n in self.guards:
+            guard(spec, arrays[n])
+
     def _run(self, arrays: list[Any]) -> list[Any]:
         for n, shape in self.squeezed:
             arrays[n] = arrays[n].reshape(shape)
@@ -115,6 +121,52 @@ class Composite:
 # ---- tracing -------------------------------------------------------------------------------------
 
 
+class _Names(Names):
+    """What `op.compute` finds, when several ops are one kernel: also what would not pay for one."""
+
+    def pick(self, x: Any, index: Any, axis: int, ignore: int) -> Any:
+        """The entry of `x` at each index along `axis`, 0 where that is `ignore`."""
+        chosen = self._chosen(x.dims[axis], x.ndim, axis, index, ignore)
+        return self.sum(self.where(chosen, x, 0), axis, keepdims=True)
+
+    def place_at(self, g: Any, index: Any, axis: int, ignore: int, classes: int) -> Any:
+        """Zeros with `g` at each index along `axis`."""
+        dim = index.dims[axis]
+        if self.tracer.space[dim] != classes:
+            raise NotTraceable("classes that are not in the space")
+        return self.where(self._chosen(dim, index.ndim, axis, index, ignore), g, 0)
+
+    def _chosen(self, dim: int, ndim: int, axis: int, index: Any, ignore: int) -> Any:
+        """Where the position along `axis`, the space's `dim`, is the index."""
+        tracer = self.tracer
+        shape = tuple(tracer.space[dim] if i == axis else 1 for i in range(ndim))
+        dims = tuple(dim if i == axis else d for i, d in enumerate(index.dims))
+        position = Traced(tracer, tracer.kernel.index(dim), shape, dims, np.dtype(np.int64))
+        chosen = elementwise("eq", position, index)
+        if 0 <= ignore < shape[axis]:
+            chosen = elementwise("and", chosen, elementwise("ne", index, ignore))
+        return chosen
+
+
+def _guards(inputs: Sequence[Spec], steps: Sequence[Step]) -> list[tuple[Any, Spec, int]]:
+    """What must be checked of input arrays before kernels run: (op.guard, its first input's spec,
+    number of the input). Only an input can be checked, and its shape must be known.
+    """
+    guards: dict[Any, tuple[Any, Spec, int]] = {}
+    specs: list[Any] = list(inputs)
+    for step in steps:
+        specs.append(
+            step.op.infer(*[_at(specs, x) if isinstance(x, Ref) else x for x in step.args])
+        )
+        guard = getattr(step.op, "guard", None)
+        if guard is not None:
+            ref = step.args[1]
+            if ref.number >= len(inputs):
+                raise NotTraceable("an index that is computed")
+            guards.setdefault((step.op, ref), (guard, _at(specs, step.args[0]), ref.number))
+    return list(guards.values())
+
+
 def _trace(
     tracer: Tracer,
     inputs: Sequence[Spec],
@@ -123,6 +175,7 @@ def _trace(
 ) -> list[_Wanted]:
     """Write all steps into the tracer's kernel, which may then reduce over several sets of axes."""
     kernel, rank = tracer.kernel, len(tracer.space)
+    names = _Names(tracer)
     values: list[Any] = []
     for spec in inputs:
         dims = tuple(range(rank - len(spec.shape), rank))
@@ -133,7 +186,7 @@ def _trace(
         kernel.reduced = ()  # each step may reduce over other axes; `_split` sorts them
         given = [_at(values, x) if isinstance(x, Ref) else x for x in step.args]
         try:
-            values.append(step.op.compute(tracer.names, *given))
+            values.append(step.op.compute(names, *given))
         except (AdjointError, TypeError, AttributeError, ValueError, IndexError) as error:
             raise NotTraceable(f"{step.op.name}: {error}") from None
     wanted = []
@@ -229,7 +282,7 @@ def _fill(draft: _Draft, i: int, drafts: Sequence[_Draft], home: dict[int, int])
         if v.op == "input":
             return True
         earlier = home[v.number]
-        return 0 <= earlier and earlier != i and not set(v.axes) & set(drafts[earlier].axes)
+        return earlier >= 0 and earlier != i and not set(v.axes) & set(drafts[earlier].axes)
 
     for v in _cone([*(w.value for _, w in draft.results), *draft.outputs], is_loaded):
         draft.values.append(v)

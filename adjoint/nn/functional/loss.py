@@ -10,12 +10,14 @@ import numpy as np
 
 from ...autograd.modes import no_grad
 from ...core import dtype as dt
-from ...core.errors import IndexingError, InvalidArgument, ShapeError
+from ...core.errors import InvalidArgument, ShapeError
+from ...core.fused import fused
 from ...core.op import Sample, apply
 from ...ops.activation import logsigmoid
 from ...ops.comparison import minimum, where
 from ...ops.creation import full_like, ones_like, zeros_like
 from ...ops.elementwise import Elementwise
+from ...ops.pick import Pick
 from ...ops.samples import array
 from ...ops.special import xlogy
 from ...tensor import Tensor
@@ -55,7 +57,7 @@ def _reduced(loss: Any, reduction: str, name: str) -> Tensor:
     )
 
 
-def _difference(input: Tensor, target: Tensor, name: str) -> Any:
+def _warn_of_sizes(input: Tensor, target: Tensor, name: str) -> None:
     if input.shape != target.shape:
         warnings.warn(
             f"Using a target size ({target.shape}) that is different to the input size "
@@ -63,7 +65,6 @@ def _difference(input: Tensor, target: Tensor, name: str) -> Any:
             f"Please ensure they have the same size. ({name})",
             stacklevel=4,
         )
-    return input - target
 
 
 # ---- regression ----------------------------------------------------------------------------------
@@ -87,7 +88,13 @@ def mse_loss(
     2.0
     """
     reduction = reduction_of(reduction, size_average, reduce)
-    d = _difference(input, target, "mse_loss")
+    _warn_of_sizes(input, target, "mse_loss")
+    return _mse(input, target, weight, reduction)
+
+
+@fused
+def _mse(input: Tensor, target: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
+    d = input - target
     return _weighted(d * d, weight, reduction, "mse_loss")
 
 
@@ -123,8 +130,13 @@ def l1_loss(
     1.0
     """
     reduction = reduction_of(reduction, size_average, reduce)
-    d = _difference(input, target, "l1_loss")
-    return _weighted(d.abs(), weight, reduction, "l1_loss")
+    _warn_of_sizes(input, target, "l1_loss")
+    return _l1(input, target, weight, reduction)
+
+
+@fused
+def _l1(input: Tensor, target: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
+    return _weighted((input - target).abs(), weight, reduction, "l1_loss")
 
 
 def smooth_l1_loss(
@@ -149,7 +161,13 @@ def smooth_l1_loss(
     if beta == 0:
         return l1_loss(input, target, size_average, reduce, reduction)
     reduction = reduction_of(reduction, size_average, reduce)
-    d = _difference(input, target, "smooth_l1_loss")
+    _warn_of_sizes(input, target, "smooth_l1_loss")
+    return _smooth_l1(input, target, beta, reduction)
+
+
+@fused
+def _smooth_l1(input: Tensor, target: Tensor, beta: float, reduction: str) -> Tensor:
+    d = input - target
     size = d.abs()
     loss = where(size < beta, d * d * (0.5 / beta), size - 0.5 * beta)
     return _reduced(loss, reduction, "smooth_l1_loss")
@@ -175,7 +193,15 @@ def huber_loss(
         raise InvalidArgument(
             f"huber_loss does not support non-positive values for delta, got {delta}"
         )
-    d = _difference(input, target, "huber_loss")
+    _warn_of_sizes(input, target, "huber_loss")
+    return _huber(input, target, weight, delta, reduction)
+
+
+@fused
+def _huber(
+    input: Tensor, target: Tensor, weight: Tensor | None, delta: float, reduction: str
+) -> Tensor:
+    d = input - target
     size = d.abs()
     loss = where(size <= delta, d * d * 0.5, (size - 0.5 * delta) * delta)
     return _weighted(loss, weight, reduction, "huber_loss")
@@ -213,40 +239,31 @@ def nll_loss(
     dim = _class_dim(input, "nll_loss")
     _assert_target_shape(input, target, dim, "nll_loss")
     _assert_class_weights(weight, input.shape[dim], "nll_loss")
-    picked, kept = _pick(input, target, dim, ignore_index)
+    weights = None if weight is None else weight.reshape(_along(dim, input.ndim))
+    return _nll(input, _index(target, dim), weights, dim, ignore_index, reduction)
+
+
+def _nll(logs: Any, index: Any, weight: Any, dim: int, ignore_index: int, reduction: str) -> Tensor:
+    loss = -apply(Pick(dim, ignore_index), logs, index).squeeze(dim)
+    if weight is None and reduction != "mean":
+        return _reduced(loss, reduction, "nll_loss")
+    kept = _kept(logs, index, weight, dim, ignore_index)
     if weight is not None:
-        kept = kept * weight[_inside(target, ignore_index)]
-        loss = -(picked * kept)
-    else:
-        loss = -picked
+        loss = loss * kept
     if reduction == "mean":
         return loss.sum() / kept.sum()  # type: ignore[no-any-return]
     return _reduced(loss, reduction, "nll_loss")
 
 
-def _inside(target: Tensor, ignore_index: int) -> Tensor:
-    """The targets, with 0 for those that are ignored."""
-    result: Tensor = target.long().masked_fill(target == ignore_index, 0)
-    return result
+def _kept(logs: Any, index: Any, weight: Any, dim: int, ignore_index: int) -> Any:
+    """The weight of each target: 0 where it is ignored."""
+    if weight is None:
+        return (index != ignore_index).to(logs.dtype).squeeze(dim)
+    return apply(Pick(dim, ignore_index), weight, index).squeeze(dim)
 
 
-def _pick(input: Tensor, target: Tensor, dim: int, ignore_index: int) -> tuple[Any, Any]:
-    """Each target's entry of `input` (0 where ignored), and 1 or 0 for kept or ignored."""
-    ignored = target == ignore_index
-    index = target.long().masked_fill(ignored, 0).unsqueeze(dim)
-    try:
-        picked = input.gather(dim, index).squeeze(dim)
-    except (IndexError, RuntimeError) as error:
-        classes = input.shape[dim]
-        wrong = [t for t in target.reshape(-1).tolist() if not 0 <= t < classes]
-        wrong = [t for t in wrong if t != ignore_index]
-        if not wrong:
-            raise
-        raise IndexingError(
-            f"nll_loss: Target {wrong[0]} is out of bounds; targets must be from 0 to "
-            f"{classes - 1}, or ignore_index={ignore_index}"
-        ) from error
-    return picked.masked_fill(ignored, 0.0), (~ignored).to(input.dtype)
+def _index(target: Tensor, dim: int) -> Any:
+    return target.long().unsqueeze(dim)
 
 
 def _assert_target_shape(input: Tensor, target: Tensor, dim: int, name: str) -> None:
@@ -302,30 +319,42 @@ def cross_entropy(
     dim = _class_dim(input, "cross_entropy")
     classes = input.shape[dim]
     _assert_class_weights(weight, classes, "cross_entropy")
-    logs = input.log_softmax(dim)
+    weights = None if weight is None else weight.reshape(_along(dim, input.ndim))
     if target.shape == input.shape and (target.is_floating_point() or input.ndim == 1):
         if not target.is_floating_point():
             raise ShapeError(
                 "cross_entropy: Expected floating point type for target with class probabilities, "
                 f"got {target.dtype}"
             )
-        return _soft_cross_entropy(logs, target, weight, dim, reduction, label_smoothing)
+        return _soft_cross_entropy(input, target, weights, dim, reduction, label_smoothing)
     _assert_target_shape(input, target, dim, "cross_entropy")
-    loss = nll_loss(logs, target, weight, None, ignore_index, None, reduction)
+    index = _index(target, dim)
+    return _cross_entropy(input, index, weights, dim, ignore_index, reduction, label_smoothing)
+
+
+@fused
+def _cross_entropy(
+    input: Any,
+    index: Any,
+    weight: Any,
+    dim: int,
+    ignore_index: int,
+    reduction: str,
+    label_smoothing: float,
+) -> Tensor:
+    logs = input.log_softmax(dim)
+    loss = _nll(logs, index, weight, dim, ignore_index, reduction)
     if not label_smoothing:
         return loss
-    ignored = target == ignore_index
-    spread = logs if weight is None else logs * weight.reshape(_along(dim, input.ndim))
-    smooth: Any = -spread.sum(dim).masked_fill(ignored, 0.0)
+    spread = logs if weight is None else logs * weight
+    ignored = (index == ignore_index).squeeze(dim)
+    smooth = where(ignored, 0.0, -spread.sum(dim))
     if reduction == "mean":
-        kept: Any = (~ignored).to(input.dtype)
-        if weight is not None:
-            kept = kept * weight[_inside(target, ignore_index)]
-        smooth = smooth.sum() / kept.sum()
+        smooth = smooth.sum() / _kept(logs, index, weight, dim, ignore_index).sum()
     else:
         smooth = _reduced(smooth, reduction, "cross_entropy")
-    result: Tensor = (1 - label_smoothing) * loss + (label_smoothing / classes) * smooth
-    return result
+    share = label_smoothing / input.shape[dim]
+    return (1 - label_smoothing) * loss + share * smooth  # type: ignore[no-any-return]
 
 
 def _along(dim: int, ndim: int) -> tuple[int, ...]:
@@ -333,15 +362,17 @@ def _along(dim: int, ndim: int) -> tuple[int, ...]:
     return tuple(-1 if i == dim else 1 for i in range(ndim))
 
 
+@fused
 def _soft_cross_entropy(
-    logs: Any, target: Any, weight: Any, dim: int, reduction: str, label_smoothing: float
+    input: Any, target: Any, weight: Any, dim: int, reduction: str, label_smoothing: float
 ) -> Tensor:
+    logs = input.log_softmax(dim)
     classes = logs.shape[dim]
     if label_smoothing:
         target = target * (1 - label_smoothing) + label_smoothing / classes
     terms = logs * target
     if weight is not None:
-        terms = terms * weight.reshape(_along(dim, logs.ndim))
+        terms = terms * weight
     if reduction == "mean":
         return -terms.sum() / (logs.numel() / classes)  # type: ignore[no-any-return]
     return _reduced(-terms.sum(dim), reduction, "cross_entropy")
@@ -449,6 +480,17 @@ def binary_cross_entropy_with_logits(
             f"binary_cross_entropy_with_logits: Target size ({target.shape}) must be the same as "
             f"input size ({input.shape})"
         )
+    return _bce_with_logits(input, target, weight, pos_weight, reduction)
+
+
+@fused
+def _bce_with_logits(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    pos_weight: Tensor | None,
+    reduction: str,
+) -> Tensor:
     log_sigmoid: Any = logsigmoid(input)
     if pos_weight is not None:
         log_sigmoid = log_sigmoid * ((pos_weight - 1) * target + 1)
@@ -486,6 +528,11 @@ def kl_div(
             "definition.",
             stacklevel=2,
         )
+    return _kl_div(input, target, log_target, reduction)
+
+
+@fused
+def _kl_div(input: Tensor, target: Tensor, log_target: bool, reduction: str) -> Tensor:
     if log_target:
         loss: Any = target.exp() * (target - input)
     else:

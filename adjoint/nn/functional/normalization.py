@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from ...autograd.modes import no_grad
 from ...core.dtype import LOW_PRECISION, finfo, float32
 from ...core.errors import InvalidArgument, ShapeError
+from ...core.fused import fused
 from ...tensor import Tensor
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm"]
@@ -16,6 +18,55 @@ __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm"
 def _wide(x: Tensor) -> Tensor:
     """float16 and bfloat16 as float32: statistics need the precision."""
     return x.to(float32) if x.dtype in LOW_PRECISION else x
+
+
+def _standard(
+    input: Tensor, weight: Any, bias: Any, axes: tuple[int, ...], eps: float
+) -> tuple[Any, Any, Any]:
+    """`input` with mean 0 and variance 1 over `axes`, scaled and shifted; both statistics."""
+    x = _wide(input)
+    mean = x.mean(axes, keepdim=True)
+    centred = x - mean
+    variance = (centred * centred).mean(axes, keepdim=True)
+    return _affine(centred, variance, weight, bias, eps).to(input.dtype), mean, variance
+
+
+def _affine(centred: Any, variance: Any, weight: Any, bias: Any, eps: float) -> Any:
+    scale = (variance + eps).rsqrt()
+    if weight is not None:
+        scale = scale * weight
+    return centred * scale if bias is None else centred * scale + bias
+
+
+@fused
+def _standardize(input: Tensor, weight: Any, bias: Any, axes: tuple[int, ...], eps: float) -> Any:
+    return _standard(input, weight, bias, axes, eps)[0]
+
+
+@fused
+def _standardize_and_tell(
+    input: Tensor, weight: Any, bias: Any, axes: tuple[int, ...], eps: float
+) -> Any:
+    result, mean, variance = _standard(input, weight, bias, axes, eps)
+    return result, mean.detach(), variance.detach()
+
+
+@fused
+def _standardize_by(
+    input: Tensor, mean: Any, variance: Any, weight: Any, bias: Any, eps: float
+) -> Any:
+    return _affine(_wide(input) - mean, variance, weight, bias, eps).to(input.dtype)
+
+
+@fused
+def _scale_by_root(input: Tensor, weight: Any, axes: tuple[int, ...], eps: float) -> Any:
+    x = _wide(input)
+    scale = ((x * x).mean(axes, keepdim=True) + eps).rsqrt()
+    return (x * (scale if weight is None else scale * weight)).to(input.dtype)
+
+
+def _reshaped(x: Any, shape: tuple[int, ...]) -> Any:
+    return None if x is None else x.reshape(shape)
 
 
 def batch_norm(
@@ -44,34 +95,29 @@ def batch_norm(
             f"batch_norm: expected an input of 2 or more dimensions, got {tuple(input.shape)}"
         )
     shape = (1, -1) + (1,) * (input.ndim - 2)
-    x = _wide(input)
-    if training or running_mean is None or running_var is None:
-        if not training:
+    scale, shift = _reshaped(weight, shape), _reshaped(bias, shape)
+    if not training:
+        if running_mean is None or running_var is None:
             raise InvalidArgument(
                 "batch_norm: Expected running_mean and running_var to be defined when "
                 "training=False"
             )
-        count = input.numel() // max(input.shape[1], 1)
-        if count == 1:
-            raise InvalidArgument(
-                "batch_norm: Expected more than 1 value per channel when training, got input size "
-                f"{input.shape}"
-            )
-        axes = (0, *range(2, input.ndim))
-        mean = x.mean(axes)
-        centred = x - mean.reshape(shape)
-        variance = (centred * centred).mean(axes)
-        _update_running(running_mean, running_var, mean, variance, momentum, count)
-    else:
-        mean, variance = running_mean, running_var
-        centred = x - mean.reshape(shape)
-    scale = (variance + eps).rsqrt()
-    if weight is not None:
-        scale = scale * weight
-    result = centred * scale.reshape(shape)
-    if bias is not None:
-        result = result + bias.reshape(shape)
-    return result.to(input.dtype)  # type: ignore[no-any-return]
+        mean, variance = running_mean.reshape(shape), running_var.reshape(shape)
+        return _standardize_by(input, mean, variance, scale, shift, eps)  # type: ignore[no-any-return]
+    count = input.numel() // max(input.shape[1], 1)
+    if count == 1:
+        raise InvalidArgument(
+            "batch_norm: Expected more than 1 value per channel when training, got input size "
+            f"{input.shape}"
+        )
+    axes = (0, *range(2, input.ndim))
+    if running_mean is None and running_var is None:
+        return _standardize(input, scale, shift, axes, eps)  # type: ignore[no-any-return]
+    result, mean, variance = _standardize_and_tell(input, scale, shift, axes, eps)
+    _update_running(
+        running_mean, running_var, mean.reshape(-1), variance.reshape(-1), momentum, count
+    )
+    return result  # type: ignore[no-any-return]
 
 
 def _update_running(
@@ -110,15 +156,7 @@ def layer_norm(
     tensor([-1.,  1.])
     """
     axes = _trailing(input, normalized_shape, "layer_norm", weight, bias)
-    x = _wide(input)
-    centred = x - x.mean(axes, keepdim=True)
-    variance = (centred * centred).mean(axes, keepdim=True)
-    result = centred * (variance + eps).rsqrt()
-    if weight is not None:
-        result = result * weight
-    if bias is not None:
-        result = result + bias
-    return result.to(input.dtype)  # type: ignore[no-any-return]
+    return _standardize(input, weight, bias, axes, eps)  # type: ignore[no-any-return]
 
 
 def rms_norm(
@@ -137,12 +175,9 @@ def rms_norm(
     tensor([1., 1.])
     """
     axes = _trailing(input, normalized_shape, "rms_norm", weight, None)
-    x = _wide(input)
-    small = finfo(x.dtype).eps if eps is None else eps
-    result = x * ((x * x).mean(axes, keepdim=True) + small).rsqrt()
-    if weight is not None:
-        result = result * weight
-    return result.to(input.dtype)  # type: ignore[no-any-return]
+    if eps is None:
+        eps = finfo(float32 if input.dtype in LOW_PRECISION else input.dtype).eps
+    return _scale_by_root(input, weight, axes, eps)  # type: ignore[no-any-return]
 
 
 def _trailing(
@@ -188,17 +223,10 @@ def group_norm(
             f"group_norm: Expected number of channels in input to be divisible by num_groups, but "
             f"got input of shape {list(input.shape)} and num_groups={num_groups}"
         )
-    size = channels // max(num_groups, 1) * math.prod(input.shape[2:])
-    x = _wide(input).reshape(batch, num_groups, size)
-    centred = x - x.mean(2, keepdim=True)
-    variance = (centred * centred).mean(2, keepdim=True)
-    result = (centred * (variance + eps).rsqrt()).reshape(input.shape)
-    shape = (1, -1) + (1,) * (input.ndim - 2)
-    if weight is not None:
-        result = result * weight.reshape(shape)
-    if bias is not None:
-        result = result + bias.reshape(shape)
-    return result.to(input.dtype)  # type: ignore[no-any-return]
+    grouped = (num_groups, channels // num_groups)
+    x = input.reshape(batch, *grouped, math.prod(input.shape[2:]))
+    scale, shift = _reshaped(weight, (1, *grouped, 1)), _reshaped(bias, (1, *grouped, 1))
+    return _standardize(x, scale, shift, (2, 3), eps).reshape(input.shape)  # type: ignore[no-any-return]
 
 
 def instance_norm(
