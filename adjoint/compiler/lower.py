@@ -70,7 +70,7 @@ class _Lowering(Analysis):
         return min(floats) if floats else max(others, default=8)
 
     def _copies(self, stage: int) -> int:
-        """How many vectors a turn of a loop handles."""
+        """How many vectors a turn of a loop handles: a power of two."""
         work = sum(1 + COSTS.get(v.op, 1) for v in self.needed(stage, self.spills))
         if self.stages[stage][0]:
             return 4 if work <= 40 else 2
@@ -292,7 +292,8 @@ class _Lowering(Analysis):
         elif not sums and (anchor := self._anchor(stage)) is not None:
             start = low + self._to_alignment(anchor, pointers, low, high - low, step)
             whole = start + ((high - start) & -step)
-            with b.loop(0, b.const("i64", 2)) as turn:  # up to the alignment, then the rest
+            none = b.convert("zext", b.compare("eq", whole, low), "i64")
+            with b.loop(none, b.const("i64", 2)) as turn:  # up to the alignment, then the rest
                 last = b.compare("ne", turn, 0)
                 stop = b.select(last, high, start)
                 with b.loop(b.select(last, whole, low), stop, lanes) as i:

@@ -423,10 +423,13 @@ def sigmoid(b: Body, x: Reg) -> Reg:
 
 
 def erf(b: Body, x: Reg) -> Reg:
+    """A polynomial near 0, else 1 - erfc(|x|), of whose logarithm to base 2 there is one."""
+    magic = FORMATS[x.elem].magic
     a = at_most(b, fabs(b, x), 4.0)
     near = b.fma(a, poly(b, a * a, "ERF_SMALL"), a)
-    n, r = reduced_exp(b, -poly(b, a, "ERF_LARGE"))
-    far = 1.0 - scale(b, short_exp(b, r), n)
+    power = poly(b, a, "ERF_LARGE")
+    n = (power + magic) - magic
+    far = 1.0 - scale(b, poly(b, power - n, "EXP2"), n)
     return copysign(b, b.select(a < 0.925, near, far), x)
 
 

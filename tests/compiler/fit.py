@@ -161,12 +161,13 @@ fit(
 fit(
     "ERF_LARGE",
     "float32",
-    lambda x: -mp.log(mp.erfc(x)),
-    lambda x: mp.erfc(x) / mp.erf(x),
+    lambda x: mp.log(mp.erfc(x), 2),
+    lambda x: mp.log(2) * mp.erfc(x) / mp.erf(x),
     "0.92",
     "4",
-    8,
+    7,
 )
+fit("EXP2", "float32", lambda r: mp.power(2, r), lambda r: mp.power(2, -r), "-0.5", "0.5", 6)
 
 
 def erfc_scaled(t: Any) -> Any:  # t = (x - 3) / (x + 3)
