@@ -24,7 +24,7 @@ CHEAP = 65536  # the same for ops that NumPy does at the speed of memory
 PARALLEL = 32768  # elements from which threads share the work
 _REMEMBERED = 4096
 
-_LIBRARY_DTYPES = frozenset((np.dtype(np.float32), bfloat16.numpy))
+_FLOAT32 = np.dtype(np.float32)
 _programs: dict[Any, Program | None] = {}  # None: NumPy's
 
 
@@ -72,7 +72,7 @@ def accelerate(op: Op, arrays: Sequence[Any]) -> Any:
     """
     if op.library:
         dtype = arrays[0].dtype
-        if dtype not in _LIBRARY_DTYPES or (dtype == bfloat16.numpy and onednn.unavailable()):
+        if dtype != _FLOAT32 and (dtype != bfloat16.numpy or not _takes_narrow(op)):
             return NotImplemented
         return _quietly(op.compute, names, *arrays)
     try:
@@ -86,6 +86,11 @@ def accelerate(op: Op, arrays: Sequence[Any]) -> Any:
             _programs.clear()
         _programs[key] = program
     return NotImplemented if program is None else _quietly(program, arrays)
+
+
+def _takes_narrow(op: Op) -> bool:
+    """Whether the library computes bfloat16, accumulated in float32: products and convolutions."""
+    return onednn.unavailable() is None and (op.library == "large" or "convolution" in op.name)
 
 
 def _quietly(function: Any, *args: Any) -> Any:
