@@ -189,8 +189,7 @@ def next_generation(species, size, history, rng):
     shares = [np.mean([fitness for fitness, _ in each.members]) for each in species]
     for each, share in zip(species, shares, strict=True):
         count = round(size * float(share) / float(sum(shares)))
-        if count:
-            children.append(each.members[0][1])
+        children.append(each.members[0][1])
         parents = each.members[: max(1, len(each.members) // 3)]
         for _ in range(count - 1):
             pair = sorted(rng.choices(parents, k=2), key=lambda pair: -pair[0])
@@ -202,7 +201,7 @@ def next_generation(species, size, history, rng):
     return children
 
 
-def count(genomes):
+def census(genomes):
     """How many nodes ever ran in these graphs, and how many computed nodes they hold."""
     stats = [genome.graph.stats() for genome in genomes]
     return sum(x["runs"] for x in stats), sum(x["nodes"] - x["inputs"] for x in stats)
@@ -218,11 +217,11 @@ def evolve(sensors, fitness, size, generations, goal, seed):
     ran = held = 0
     near = 3.0
     for generation in range(1, generations + 1):
-        before = count(genomes)
+        before = census(genomes)
         scored = [(fitness(genome), genome) for genome in genomes]
         best = max(scored, key=lambda pair: pair[0])
         if generation > 1:
-            now = count(genomes)
+            now = census(genomes)
             ran += now[0] - before[0]
             held += now[1]
         if best[0] >= goal:
