@@ -351,23 +351,41 @@ def _head(title: str, columns: Sequence[str], width: int = 11) -> None:
     print(f"\n{title}\n{'':18s}" + "".join(f"{c:>{width}s}" for c in columns), flush=True)
 
 
+def measure_building(shape: Any, size: int) -> list[float]:
+    """Microseconds: a recorded node (median, best, with the gc on), NumPy's operation meanwhile, an
+    input; of all nodes: computing and freeing one.
+    """
+    with_gc = Built(shape, size).us_per_node
+    a = np.full(4, 0.5, np.float32)
+    made, alone, given = [], [], []
+    with without_gc():
+        for _ in range(max(2, min(9, 300_000 // size))):
+            built = Built(shape, size)
+            made.append(built.us_per_node)
+            given.append(built.us_per_input)
+            alone.append(seconds(lambda: [a * a for _ in range(1000)]) * 1e3)
+            computing = seconds(lambda b=built: b.graph.forward(*b.outputs))
+            nodes = built.nodes
+            began = clock()
+            del built
+            freeing = clock() - began
+    typical = [statistics.median(made), min(made), with_gc]
+    each = [computing / nodes * 1e6, freeing / nodes * 1e6]
+    return [*typical, statistics.median(alone), statistics.median(given), *each]
+
+
 def _building(cases: list[tuple[str, int]]) -> None:
     _head(
-        "Building and freeing (us a node; bytes a node)",
-        ("gc off", "gc on", "an input", "compute", "free", "bytes", "computed", "left"),
+        "Recording, computing and freeing (us a node); bytes a node",
+        (
+            *("a node", "best", "gc on", "NumPy", "an input", "compute", "free"),
+            *("recorded", "computed", "left"),
+        ),
+        10,
     )
     for name, size in cases:
         shape = SHAPES[name]
-        with_gc = Built(shape, size).us_per_node
-        with without_gc():
-            built = Built(shape, size)
-            nodes, outputs = built.nodes, built.outputs
-            made = [built.us_per_node, with_gc, built.us_per_input]
-            made.append(seconds(lambda b=built: b.graph.forward(*b.outputs)) / nodes * 1e6)
-            began = clock()
-            del built, outputs
-            made.append((clock() - began) / nodes * 1e6)
-        _row(f"{name} {nodes:,}", [*made, *measure_memory(shape, size)])
+        _row(f"{name} {size:,}", [*measure_building(shape, size), *measure_memory(shape, size)], 10)
 
 
 def _updating(cases: list[tuple[str, int]]) -> None:
