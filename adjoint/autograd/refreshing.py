@@ -25,7 +25,7 @@ from ..graph.reactive import Cell, Source, State, refresh, release, upstream
 from ..graph.recorded import concrete, specs_of
 from . import tape
 from .engine import keep, run_backward, seed
-from .recording import record_cell, source_of
+from .recording import Recorder, record_cell, source_of
 
 _PLANS = 32  # backward passes that a graph remembers
 
@@ -174,7 +174,8 @@ def gradients(
     state = next(cell for cell in cells if cell is not None).state
     planning, state.planning = state.planning, max(state.planning, 1)
     mode = MODE.get()
-    MODE.set(mode_with(mode, grad=True, inference=False))
+    # Rules read tensors outside the graph (a Module's parameters): what they compute must be nodes.
+    MODE.set(mode_with(mode, grad=True, inference=False, executor=Recorder(state)))
     try:
         reached = run_backward(
             roots, retain_graph=True, create_graph=True, targets=wanted, accumulate=False
@@ -245,7 +246,14 @@ class Derivation:
                     g = tape.wrap(np.zeros(cell.shape, cell.dtype))
                 data = g._data if isinstance(g._data, Cell) else source_of(cell.state, g)
                 changes[cell] = (data,)
-        rewire(changes)
+        if not changes:
+            return
+        state = next(iter(changes)).state
+        undo, state.undo = state.undo, None  # a batch that fails takes back edits, not this
+        try:
+            rewire(changes)
+        finally:
+            state.undo = undo
 
 
 def grad(outputs: Sequence[Any], inputs: Sequence[Any], seeds: Sequence[Any]) -> list[Any]:

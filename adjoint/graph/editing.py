@@ -241,6 +241,7 @@ def copy(cells: Iterable[Cell], state: State) -> dict[Cell, Cell]:
             if cell.cut:
                 twin.cut = cell.cut
             twin.plain, twin.function = cell.plain, cell.function
+            twin.planned = cell.planned
         twin.version = cell.version
         if cell.cutoff:
             twin.cutoff = True

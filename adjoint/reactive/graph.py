@@ -505,7 +505,8 @@ class Graph:
             new = Graph(cutoff=state.cutoff, lines=state.places)
             if self.generator is not None:
                 new.generator = new.recorder.generator = self.generator.clone_state()
-            twins = editing.copy(state.cells(), new._state)
+            lasting = [cell for cell in state.cells() if cell.planned != 2]
+            twins = editing.copy(upstream(lasting), new._state)
             new._state.stamp = itertools.count(state.stamp()).__next__  # beyond the copied versions
             for cell, twin in twins.items():
                 new._twins[cell] = new._tensor_for(cell, twin)
