@@ -423,3 +423,35 @@ def test_set_input_to_a_detached_node(graph):
     y.backward()
     assert w.grad is None
     assert v.grad.item() == 6
+
+
+def test_a_copy_does_not_copy_remembered_backward_passes(graph):
+    w = graph.parameter(np.ones((2, 3)), name="w")
+    wide = graph.parameter(np.ones((4, 3)), name="wide")
+    h = w * 2
+    y = graph.name(h.sin().sum(), "y")
+    nodes = len(graph)
+    y.backward()
+    other = graph.copy()
+    assert len(other) == nodes
+    other.replace(other.twin(h), other["wide"])
+    other["y"].backward()
+    assert other["wide"].grad.shape == wide.shape
+    other.check_invariants()
+
+
+def test_a_failed_batch_does_not_take_back_gradients_derived_in_it(graph):
+    w = graph.parameter(2.0)
+    h = w * 3
+    y = h * h
+    (g,) = ad.autograd.grad(y, w)
+    graph.insert_after(h, ad.sin)
+    with pytest.raises(Stopped), graph.batch():
+        y.item()  # derives g anew
+        raise Stopped
+    assert g.item() == pytest.approx(3 * np.sin(12))
+    with pytest.raises(Stopped), graph.batch():
+        y.set_input(0, w)
+        y.item()
+        raise Stopped
+    assert g.item() == pytest.approx(3 * np.sin(12))

@@ -451,3 +451,22 @@ def test_optimizers_see_what_backward_stored(graph):
             each.backward()
             parameters.step()
         np.testing.assert_allclose(w.detach().numpy(), twin.detach().numpy(), rtol=1e-5)
+
+
+def test_gradients_asked_for_outside_the_context_follow_eager_parameters(graph):
+    w = ad.nn.Parameter(ad.tensor([0.5, 1.0]))
+    v = ad.nn.Parameter(ad.tensor([2.0, 3.0]))
+    with graph:
+        loss = (w.sin() * v).sum()
+    (g,) = ad.autograd.grad(loss, w)
+    loss.backward()
+    for _ in range(3):
+        w.grad = v.grad = None
+        with ad.no_grad():
+            w.add_(0.25)
+            v.mul_(2)
+        loss.backward()
+        expected = np.cos(w.detach().numpy()) * v.detach().numpy()
+        np.testing.assert_allclose(g.detach().numpy(), expected, rtol=1e-6)
+        np.testing.assert_allclose(w.grad.numpy(), expected, rtol=1e-6)
+        np.testing.assert_allclose(v.grad.numpy(), np.sin(w.detach().numpy()), rtol=1e-6)

@@ -36,6 +36,11 @@ class Machine(RuleBasedStateMachine):
         self.oracle = Oracle(cutoff)
         for kind in ("input", "parameter", "outside"):
             self.new_source(kind, (2, 3))
+        for name, inputs in (("mul", (0, 1)), ("sin", (2,)), ("add", (3, 4)), ("sort", (5,))):
+            nodes = [self.oracle.nodes[i] for i in inputs]
+            with self.graph:
+                y = FUNCTIONS[name].compute(*(n.tensor for n in nodes))
+            self.oracle.call(name, [(n, False) for n in nodes], y, True)
 
     # ---- building --------------------------------------------------------------------------------
 
@@ -337,6 +342,7 @@ class Machine(RuleBasedStateMachine):
         expected = set() if node.kind == "outside" else self.oracle.read(node.step)
         assert len(log.cells) == len(set(log.cells))
         assert set(log.cells) == expected
+        assert not any(s.cell.stale for n in node.above() for s in n.steps)
         assert_same(value, self.oracle.evaluate([node])[node].detach().numpy())
 
     @rule(place=PICK)
@@ -348,6 +354,8 @@ class Machine(RuleBasedStateMachine):
         for node in self.oracle.nodes:
             if node.tensor is not None:
                 self.read_node(node)
+        for i in range(len(self.derived)):
+            self.read_derivative(i)
 
     def note_runs(self, cells, above):
         """Of the steps known, those in `cells` ran: each was out of date, and lies above."""
@@ -368,6 +376,8 @@ class Machine(RuleBasedStateMachine):
     @rule(place=PICK, retain=st.booleans(), on_graph=st.booleans())
     def backward(self, place, retain, on_graph):
         loss = self.pick(place, lambda n: n.kind != "outside")
+        if loss is None:
+            return
         values = self.oracle.evaluate([loss])
         y = values[loss]
         assert loss.tensor.requires_grad == y.requires_grad
@@ -391,6 +401,8 @@ class Machine(RuleBasedStateMachine):
                 assert_same(node.tensor.grad.numpy(), g.numpy())
         through = {n for n, g in zip(wanted, grads, strict=True) if g is not None}
         for node in loss.above():
+            if node in through and not node.is_source and node is not loss:
+                assert retain or node.step.cell.array is None
             for step in node.steps:
                 if step.op != "source" and step.cell.array is None and step.has_value:
                     assert not retain
@@ -422,7 +434,10 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.derived)
     @rule(place=PICK)
     def read_derived(self, place):
-        loss, leaf, g = self.derived[place % len(self.derived)]
+        self.read_derivative(place % len(self.derived))
+
+    def read_derivative(self, place):
+        loss, leaf, g = self.derived[place]
         wants, leaf.wants = leaf.wants, True  # freezing does not concern what was asked for before
         expected = self.gradient(loss, leaf)
         leaf.wants = wants
@@ -466,4 +481,4 @@ def assert_same(have, want):
 
 
 TestMachine = Machine.TestCase
-TestMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestMachine.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
