@@ -1,5 +1,10 @@
 """Compiled kernels against NumPy."""
 
+import os
+import subprocess
+import sys
+import threading
+
 import numpy as np
 import pytest
 
@@ -217,3 +222,39 @@ def test_the_oracle_notices_a_wrong_result():
     x = np.arange(5, dtype=np.int32)
     with pytest.raises(AssertionError):
         assert_same(k, x, [x], (5,))
+
+
+def test_python_threads_may_compile_and_call_at_once():
+    shared = [one(lambda k, x, n=n: x * n + k.sin(x), rank=2) for n in range(5)]
+    x = np.random.default_rng(0).standard_normal((40, 50), dtype=np.float32)
+    wrong = []
+
+    def work(part):
+        for size in range(1, 40):
+            for n, f in enumerate(shared):
+                y = x[: size + part]
+                if not np.allclose(f(y), y * n + np.sin(y), atol=1e-6):
+                    wrong.append((part, size, n))
+
+    workers = [threading.Thread(target=work, args=(part,)) for part in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert not wrong
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_child_compiles_and_calls():
+    code = (
+        "import os, numpy as np\n"
+        "from tests.compiler.test_kernels import one\n"
+        "x = np.arange(5, dtype=np.float32)\n"
+        "f = one(lambda k, x: x + 7); f(x)\n"
+        "child = os.fork()\n"
+        "if not child:\n"
+        "    new = one(lambda k, x: x * 9 - 4)\n"
+        "    os._exit(0 if (new(x) == x * 9 - 4).all() and (f(x) == x + 7).all() else 3)\n"
+        "assert os.waitpid(child, 0)[1] == 0\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
