@@ -7,6 +7,7 @@ times are CPU time of the process; medians of rounds that take turns with NumPy'
 from __future__ import annotations
 
 import gc
+import importlib.util
 import json
 import os
 import statistics
@@ -321,7 +322,11 @@ def measure_jax(name: str, size: int, form: str) -> None:
 
 
 def run_jax(name: str, size: int, form: str) -> list[float] | None:
-    """`measure_jax` in a process of its own with one thread; None where it takes too long."""
+    """`measure_jax` in a process of its own with one thread; None where it takes too long, or JAX
+    is not installed.
+    """
+    if importlib.util.find_spec("jax") is None:
+        return None
     flags = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     command = [sys.executable, "-m", "benchmarks.graphs", name, str(size), form]
     try:
