@@ -1,0 +1,234 @@
+"""A module's computation as a graph of primitives, by running it on inputs that have no values.
+
+Every op of the module is recorded (`ad.lazy`), so the graph is what runs, whatever Python the module
+is written in. Sizes that may vary are found by recording several times: the capture with one axis
+longer differs from the first in exactly the numbers that follow that axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..autograd import tape
+from ..autograd.modes import no_grad
+from ..autograd.recording import lazy
+from ..core.errors import AutogradError, InvalidArgument, InvalidType, Unsupported
+from ..core.handle import Handle
+from ..core.op import Op
+from ..graph.recorded import Recorded, concrete
+from ..nn import Module
+from ..tensor import Tensor
+
+Axes = Mapping[str, Mapping[int, str]]
+
+
+class Dim(NamedTuple):
+    """A size that varies: `constant` plus each symbol times its factor; unknown where not linear."""
+
+    constant: int
+    factors: tuple[tuple[str, int], ...]
+    linear: bool = True
+
+    @property
+    def symbol(self) -> str | None:
+        """The name of the symbol that this size is; None for anything else."""
+        if self.linear and not self.constant and len(self.factors) == 1:
+            name, factor = self.factors[0]
+            return name if factor == 1 else None
+        return None
+
+
+Size = int | Dim
+
+
+class Value(NamedTuple):
+    """One recorded value, in the captures of all sizes."""
+
+    each: tuple[Recorded, ...]  # the first has the sizes that the other fields are stated in
+    symbols: tuple[str, ...]
+
+    @property
+    def op(self) -> Op | None:
+        """The primitive, with the first capture's attributes."""
+        return self.each[0].op
+
+    @property
+    def dtype(self) -> Any:
+        """NumPy's dtype."""
+        return self.each[0].dtype
+
+    @property
+    def shape(self) -> tuple[Size, ...]:
+        """The sizes, those that vary as `Dim`."""
+        return self.sizes([x.shape for x in self.each])
+
+    def attribute(self, name: str) -> Any:
+        """The op's field `name`; InvalidArgument where it differs between the captures."""
+        values = [getattr(x.op, name) for x in self.each]
+        if any(value != values[0] for value in values):
+            raise InvalidArgument(
+                f"onnx.export: {values[0]!r} ({name} of {self.op!r}) depends on the sizes that "
+                f"dynamic_axes lets vary ({', '.join(self.symbols)}); export with fixed sizes"
+            )
+        return values[0]
+
+    def field_sizes(self, name: str) -> tuple[Size, ...]:
+        """The op's field `name`, a tuple of ints, some of which may vary."""
+        return self.sizes([getattr(x.op, name) for x in self.each])
+
+    def sizes(self, rows: Sequence[Sequence[int]]) -> tuple[Size, ...]:
+        """One size for each column of `rows`, which are of the captures."""
+        return tuple(self.size(column) for column in zip(*rows, strict=True))
+
+    def size(self, column: Sequence[int]) -> Size:
+        """What the numbers of the captures have in common."""
+        first, last = column[0], column[-1]
+        if all(number == first for number in column):
+            return first
+        steps = [number - first for number in column[1 : 1 + len(self.symbols)]]
+        factors = tuple((s, k) for s, k in zip(self.symbols, steps, strict=True) if k)
+        bases = dict(zip(self.symbols, BASES, strict=False))
+        constant = first - sum(k * bases[s] for s, k in factors)
+        return Dim(constant, factors, last == first + 2 * sum(steps))
+
+
+BASES = (5, 7, 11, 13, 17, 19, 23, 29)  # sizes of the axes that vary, in the first capture
+
+
+class Captured(NamedTuple):
+    """A module's computation."""
+
+    order: list[Value]  # inputs before what uses them
+    sources: dict[int, tuple[Any, ...]]  # by id of a first recorded value: the inputs of its op
+    inputs: list[Value]
+    outputs: list[Value]
+    names: dict[int, str]  # of parameters and buffers, by the id of their array
+    buffers: list[str]
+    symbols: tuple[str, ...]
+
+
+def capture(
+    module: Module, args: Sequence[Any], names: Sequence[str], axes: Axes
+) -> Captured:
+    """Record `module(*args)` in eval mode, once for each way in which the sizes may vary."""
+    for x in args:
+        if not isinstance(x, Handle):
+            raise InvalidType(
+                f"onnx.export: expected tensors as inputs, got {type(x).__name__}; fix other "
+                "arguments in a small module around this one"
+            )
+    symbols = tuple(dict.fromkeys(s for name in names for s in axes.get(name, {}).values()))
+    if len(symbols) > len(BASES):
+        raise InvalidArgument(f"onnx.export: at most {len(BASES)} names in dynamic_axes")
+    bases = dict(zip(symbols, BASES, strict=False))
+    variants = [bases]
+    if symbols:
+        variants += [{**bases, s: n + 1} for s, n in bases.items()]
+        variants.append({s: n + 2 for s, n in bases.items()})
+    runs = []
+    for sizes in variants:
+        given = []
+        for x, name in zip(args, names, strict=True):
+            shape = list(x.shape)
+            for axis, symbol in axes.get(name, {}).items():
+                if not -len(shape) <= axis < len(shape):
+                    raise InvalidArgument(
+                        f"onnx.export: dynamic_axes: {name} has no dimension {axis}"
+                    )
+                shape[axis] = sizes[symbol]
+            given.append(Recorded(None, (), tuple(shape), x._data.dtype))
+        runs.append((given, _record(module, given)))
+    orders = [_ordered(given, outputs) for given, outputs in runs]
+    first = orders[0]
+    for order in orders[1:]:
+        if [type(x.op) for x in order] != [type(x.op) for x in first]:
+            raise InvalidArgument(
+                f"onnx.export: which operations run depends on the sizes that dynamic_axes lets "
+                f"vary ({', '.join(symbols)}); export with fixed sizes (a loop over a dimension, "
+                "as in recurrent layers, is such a case)"
+            )
+    place = {id(x): i for i, x in enumerate(first)}
+    order = [Value(each, symbols) for each in zip(*orders, strict=True)]
+    state = {**dict(module.named_buffers()), **dict(module.named_parameters())}
+    return Captured(
+        order,
+        {
+            id(x): tuple(
+                order[place[id(v)]] if isinstance(v, Recorded) else v for v in x.inputs
+            )
+            for x in first
+        },
+        [order[place[id(x)]] for x in runs[0][0]],
+        [order[place[id(x)]] for x in runs[0][1]],
+        {id(concrete(x)): name for name, x in state.items()},
+        [name for name, _ in module.named_buffers()],
+        symbols,
+    )
+
+
+def _record(module: Module, given: list[Recorded]) -> list[Recorded]:
+    """The outputs of `module`, recorded."""
+    training = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        with no_grad(), lazy():
+            found = module(*map(tape.wrap, given))
+    except AutogradError as error:
+        if "was given no value" not in str(error):
+            raise
+        raise Unsupported(
+            "onnx.export: the module reads values of its input (item, bool, int, numpy, or indexing "
+            "by a mask), which a graph cannot hold; use where() and gather() instead"
+        ) from error
+    finally:
+        for part, was in training:
+            part.training = was
+    outputs: list[Recorded] = []
+    _flatten(found, outputs)
+    return outputs
+
+
+def _flatten(found: Any, outputs: list[Recorded]) -> None:
+    """Append the tensors in tuples, lists and dicts, in order."""
+    if isinstance(found, Tensor):
+        data = found._data
+        if not isinstance(data, Recorded):
+            value = Recorded(None, (), data.shape, data.dtype)
+            value.array = data
+            data = value
+        outputs.append(data)
+    elif isinstance(found, Mapping):
+        for each in found.values():
+            _flatten(each, outputs)
+    elif isinstance(found, (tuple, list)):
+        for each in found:
+            _flatten(each, outputs)
+    elif found is not None:
+        raise InvalidType(
+            f"onnx.export: the module returns a {type(found).__name__}; outputs are tensors, or "
+            "tuples, lists and dicts of them"
+        )
+
+
+def _ordered(given: list[Recorded], outputs: list[Recorded]) -> list[Recorded]:
+    """What the outputs need, each after its inputs; the given values first."""
+    order = list(given)
+    seen = {id(x) for x in given}
+    stack = [(x, False) for x in reversed(outputs)]
+    while stack:
+        value, done = stack.pop()
+        if done:
+            order.append(value)
+        elif id(value) not in seen:
+            seen.add(id(value))
+            stack.append((value, True))
+            stack.extend((x, False) for x in reversed(value.inputs) if isinstance(x, Recorded))
+    return order
+
+
+def values_of(value: Value) -> list[Any]:
+    """The arrays of a value that was given, one of each capture."""
+    return [np.asarray(x.array) for x in value.each]
