@@ -457,6 +457,8 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
 
 def _assert_not_negative(index: Any, size: int, name: str) -> None:
     data = index._data
+    if getattr(data, "array", data) is None:  # recorded, with elements that are not known yet
+        return
     if data.size and int(data.min()) < 0:
         raise IndexingError(
             f"{name}: index out of range in self: index {int(data.min())} is negative, the "
