@@ -169,11 +169,13 @@ def _with_attributes(tensor: Any, state: Any) -> Any:
     return tensor
 
 
-def _refused(name: str, remedy: str) -> Named:
-    def refuse(*arguments: Any) -> Any:
-        raise CheckpointError(f"the file holds {name}, which adjoint has not; {remedy}")
+def _refusal(what: str, remedy: str) -> Any:
+    """A function in the place of one that makes `what`."""
 
-    return Named(name, refuse)
+    def refuse(*arguments: Any) -> Any:
+        raise CheckpointError(f"the file holds {what}, which adjoint has not; {remedy}")
+
+    return refuse
 
 
 # ---- values --------------------------------------------------------------------------------------
@@ -302,13 +304,6 @@ _TENSOR_CLASSES = (
 )  # fmt: skip
 
 
-def _as_is(name: str) -> Any:
-    """torch.Tensor as an argument of `_rebuild_from_type_v2`; PyTorch calls it in no new file."""
-    return lambda *arguments: _refused(name, "save its state_dict()").call()
-
-
-_DENSE = "save x.to_dense() instead"
-_FLOAT = "save x.dequantize() instead"
 _CALLS: dict[str, Any] = {
     "collections.OrderedDict": _pairs(OrderedDict),
     "collections.Counter": _pairs(Counter),
@@ -329,10 +324,17 @@ _CALLS: dict[str, Any] = {
     "torch._utils._rebuild_parameter": _rebuild_parameter,
     "torch._utils._rebuild_parameter_with_state": _rebuild_parameter_with_state,
     "torch._tensor._rebuild_from_type_v2": _rebuild_from_type_v2,
-    "torch.Tensor": _as_is("torch.Tensor"),
-    "torch._tensor.Tensor": _as_is("torch.Tensor"),
+    "torch._utils._rebuild_sparse_tensor": _refusal("a sparse tensor", "save x.to_dense()"),
+    "torch._utils._rebuild_nested_tensor": _refusal("a nested tensor", "save its parts"),
+    "torch._utils._rebuild_qtensor": _refusal("a quantized tensor", "save x.dequantize()"),
+    "torch._utils._rebuild_meta_tensor_no_storage": _refusal(
+        "a tensor without data (on the meta device)", "materialize it before saving"
+    ),
+    # Classes that are arguments of the functions above; files of today do not call them.
+    "torch.Tensor": _refusal("a call of torch.Tensor", "save the file again"),
+    "torch._tensor.Tensor": _refusal("a call of torch.Tensor", "save the file again"),
     "numpy.dtype": _numpy_dtype,
-    "numpy.ndarray": _as_is("numpy.ndarray"),
+    "numpy.ndarray": _refusal("a call of numpy.ndarray", "save the array itself"),
     **{f"numpy.{core}.multiarray.scalar": _numpy_scalar for core in ("core", "_core")},
     **{f"numpy.{core}.multiarray._reconstruct": _numpy_array for core in ("core", "_core")},
     **{f"numpy.{core}.numeric._frombuffer": _numpy_frombuffer for core in ("core", "_core")},
@@ -349,12 +351,6 @@ _TABLE: dict[str, Any] = {
         name: StorageType(name, None)
         for name in ("torch.storage.UntypedStorage", "torch.UntypedStorage")
     },
-    "torch._utils._rebuild_sparse_tensor": _refused("a sparse tensor", _DENSE),
-    "torch._utils._rebuild_nested_tensor": _refused("a nested tensor", "save its parts"),
-    "torch._utils._rebuild_qtensor": _refused("a quantized tensor", _FLOAT),
-    "torch._utils._rebuild_meta_tensor_no_storage": _refused(
-        "a tensor without data (on the meta device)", "materialize it before saving"
-    ),
 }
 
 
