@@ -359,7 +359,7 @@ def _become_locked(x: Any, y: Any, state: State) -> None:
             part = record_cell(state, op, (tape.wrap(part._data, part._node),))
         if unrecorded or other._view is None:
             part = _with_history_of(other, part)
-        elif other._view.detached:
+        elif other._view.detached or other._view.base._node is None:
             part._node = None
         other._data, other._node = part._data, part._node
 

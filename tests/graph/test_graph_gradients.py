@@ -470,3 +470,13 @@ def test_gradients_asked_for_outside_the_context_follow_eager_parameters(graph):
         np.testing.assert_allclose(g.detach().numpy(), expected, rtol=1e-6)
         np.testing.assert_allclose(w.grad.numpy(), expected, rtol=1e-6)
         np.testing.assert_allclose(v.grad.numpy(), np.sin(w.detach().numpy()), rtol=1e-6)
+
+
+def test_a_view_of_a_detached_alias_stays_detached_when_the_memory_is_written(graph):
+    w = graph.parameter([1.0, 2.0])
+    h = w * 1
+    view = h.detach().view(2, 1)
+    h.mul_(3)
+    assert view.tolist() == [[3], [6]]
+    assert not view.requires_grad
+    assert h.requires_grad
