@@ -140,7 +140,8 @@ class Fused(Op, abstract=True):
         if any(self.reached):
             reached = [gradients[leaf] for leaf in leaves if leaf in gradients]
             inputs += gs
-            self.backward = Composite([x.spec for x in inputs], *_flat(inputs, reached))
+            like = [self.forward.dims[i] for i in self.differentiable_outputs]
+            self.backward = Composite([x.spec for x in inputs], *_flat(inputs, reached), like)
 
     def infer(self, *specs: Spec) -> Any:
         """Those of the outputs."""

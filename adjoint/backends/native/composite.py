@@ -9,7 +9,7 @@ from those and the inputs; that costs arithmetic, where memory would cost more.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from .execution import PARALLEL, _quietly
 from .pool import default_pool
 from .tracing import Names, NotTraceable, Traced, Tracer, _wide, elementwise, name_of
 
-__all__ = ["Composite", "Ref", "Step", "launches"]
+__all__ = ["Composite", "NotTraceable", "Ref", "Step", "launches"]
 
 launches: list[int] = [0]  # kernels that composites have run, for the tests that count them
 
@@ -32,6 +32,9 @@ class Ref(NamedTuple):
 
     number: int  # inputs first, then steps
     item: int | None = None
+
+
+Dims: TypeAlias = "tuple[int, ...]"  # for each dimension of a value, an axis of the index space
 
 
 class Step(NamedTuple):
@@ -57,13 +60,21 @@ class Composite:
     """
 
     def __init__(
-        self, inputs: Sequence[Spec], steps: Sequence[Step], outputs: Sequence[tuple[Ref, Spec]]
+        self,
+        inputs: Sequence[Spec],
+        steps: Sequence[Step],
+        outputs: Sequence[tuple[Ref, Spec]],
+        like: Sequence[Dims | None] = (),
     ) -> None:
-        space = broadcast_shapes(*(spec.shape for spec in inputs))
+        """`like`: the dims that the last inputs have in the index space that the others span, where
+        they are not those of broadcasting.
+        """
+        first = len(inputs) - len(like)
+        space = broadcast_shapes(*(spec.shape for spec in inputs[:first]))
         if 0 in space:
             raise NotTraceable("nothing to compute")
         tracer = Tracer(space)
-        wanted = _trace(tracer, inputs, steps, outputs)
+        wanted, self.dims = _trace(tracer, inputs, [None] * first + list(like), steps, outputs)
         self.guards = _guards(inputs, steps)
         drafts = _split(wanted, space)
         self.stages = [_Stage(draft, tracer, space) for draft in drafts]
@@ -170,15 +181,18 @@ def _guards(inputs: Sequence[Spec], steps: Sequence[Step]) -> list[tuple[Any, Sp
 def _trace(
     tracer: Tracer,
     inputs: Sequence[Spec],
+    places: Sequence[Dims | None],
     steps: Sequence[Step],
     outputs: Sequence[tuple[Ref, Spec]],
-) -> list[_Wanted]:
-    """Write all steps into the tracer's kernel, which may then reduce over several sets of axes."""
+) -> tuple[list[_Wanted], list[Dims]]:
+    """Write all steps into the tracer's kernel, which may then reduce over several sets of axes;
+    the outputs, and the dims of each.
+    """
     kernel, rank = tracer.kernel, len(tracer.space)
     names = _Names(tracer)
     values: list[Any] = []
-    for spec in inputs:
-        dims = tuple(range(rank - len(spec.shape), rank))
+    for spec, place in zip(inputs, places, strict=True):
+        dims = tuple(range(rank - len(spec.shape), rank)) if place is None else place
         axes = [d for d, n in zip(dims, spec.shape, strict=True) if n != 1]
         value = kernel.input(name_of(spec.dtype.numpy), axes)
         values.append(Traced(tracer, value, spec.shape, dims, _wide(spec.dtype.numpy)))
@@ -189,19 +203,21 @@ def _trace(
             values.append(step.op.compute(names, *given))
         except (AdjointError, TypeError, AttributeError, ValueError, IndexError) as error:
             raise NotTraceable(f"{step.op.name}: {error}") from None
-    wanted = []
+    wanted, all_dims = [], []
     for ref, spec in outputs:
         y = _at(values, ref)
-        if not isinstance(y, Traced) or prod(y.shape) != prod(spec.shape):
+        if not isinstance(y, Traced) or y.shape != spec.shape:
             raise NotTraceable("a result that is no array")
-        axes = [d for n, d in zip(y.shape, y.dims, strict=True) if n != 1]
-        if axes != sorted(axes):
+        sized = [(n, d) for n, d in zip(y.shape, y.dims, strict=True) if n != 1]
+        axes = [d for _, d in sized]
+        if axes != sorted(axes) or any(n != tracer.space[d] for n, d in sized):
             raise NotTraceable("a transposed result")
         name = name_of(spec.dtype.numpy)
         if _wide(spec.dtype.numpy) != y.dtype:
             raise NotTraceable(f"{y.dtype} for {name}")
         wanted.append(_Wanted(y.value, tuple(axes), name, spec.shape))
-    return wanted
+        all_dims.append(y.dims)
+    return wanted, all_dims
 
 
 def _at(values: list[Any], ref: Ref) -> Any:

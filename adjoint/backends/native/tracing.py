@@ -231,18 +231,34 @@ def _aligned(symbols: Sequence[Traced]) -> tuple[tuple[int, ...], tuple[int, ...
     shape = broadcast_shapes(*(x.shape for x in symbols))
     dims = [-1] * len(shape)
     for x in symbols:
+        varies = x.value.axes
         for i, (n, d) in enumerate(zip(x.shape, x.dims, strict=True), len(shape) - len(x.shape)):
-            if n != 1:
+            if n != 1 and d in varies:
                 if dims[i] not in (-1, d):
                     raise NotTraceable("dimensions that are not aligned")
                 dims[i] = d
-    rank = len(symbols[0].tracer.space)
-    for i, d in enumerate(dims):
-        if d == -1:
-            dims[i] = rank - len(shape) + i
-    if len(set(dims)) != len(dims):
+    return shape, _placed(dims, shape, symbols[0].tracer.space)
+
+
+def _placed(dims: list[int], shape: tuple[int, ...], space: tuple[int, ...]) -> tuple[int, ...]:
+    """`dims` with an axis of the space for those that have none (-1), because values do not vary
+    over them: any free one of their size will do, best the one that broadcasting aligns.
+    """
+    taken = {d for d in dims if d != -1}
+    if len(taken) != sum(d != -1 for d in dims):
         raise NotTraceable("dimensions that are not aligned")
-    return shape, tuple(dims)
+    shift = len(space) - len(shape)
+    found = list(dims)
+    for i, (n, d) in enumerate(zip(shape, dims, strict=True)):
+        if d == -1 and n == 1:
+            found[i] = shift + i
+        elif d == -1:
+            free = [a for a in (shift + i, *range(len(space))) if a >= 0 and a not in taken]
+            found[i] = next((a for a in free if space[a] == n), -1)
+            if found[i] == -1:
+                raise NotTraceable("a dimension that is no axis of the space")
+            taken.add(found[i])
+    return tuple(found)
 
 
 class Names:
@@ -310,10 +326,16 @@ class Names:
 
     def broadcast_to(self, x: Any, shape: tuple[int, ...]) -> Any:
         """`x` repeated along new dimensions."""
-        dims = tuple(range(len(self.tracer.space) - len(shape), len(self.tracer.space)))
-        wanted = Traced(self.tracer, x.value, tuple(shape), dims, x.dtype)
-        _, found = _aligned([x, wanted])
+        varies = [d if d in x.value.axes else -1 for d in x.dims]
+        dims = [-1] * (len(shape) - x.ndim) + varies
+        found = _placed(dims, tuple(shape), self.tracer.space)
         return Traced(self.tracer, x.value, tuple(shape), found, x.dtype)
+
+    def zeros(self, shape: tuple[int, ...], dtype: Any = None) -> Any:
+        """The number 0, beside which other operands give the dtype."""
+        if shape:
+            raise NotTraceable("zeros")
+        return 0
 
     def asarray(self, x: Any, dtype: Any = None) -> Any:
         """Itself, or converted."""

@@ -33,9 +33,12 @@ def _standard(
 
 def _affine(centred: Any, variance: Any, weight: Any, bias: Any, eps: float) -> Any:
     scale = (variance + eps).rsqrt()
+    if weight is not None and weight.shape == scale.shape:  # both are small
+        scale, weight = scale * weight, None
+    result = centred * scale
     if weight is not None:
-        scale = scale * weight
-    return centred * scale if bias is None else centred * scale + bias
+        result = result * weight
+    return result if bias is None else result + bias
 
 
 @fused
@@ -61,8 +64,8 @@ def _standardize_by(
 @fused
 def _scale_by_root(input: Tensor, weight: Any, axes: tuple[int, ...], eps: float) -> Any:
     x = _wide(input)
-    scale = ((x * x).mean(axes, keepdim=True) + eps).rsqrt()
-    return (x * (scale if weight is None else scale * weight)).to(input.dtype)
+    result = x * ((x * x).mean(axes, keepdim=True) + eps).rsqrt()
+    return (result if weight is None else result * weight).to(input.dtype)
 
 
 def _reshaped(x: Any, shape: tuple[int, ...]) -> Any:
