@@ -446,7 +446,7 @@ def backward_weights(g: Geometry) -> ConvolutionPlan:
     if can_split and (g.batch < parts or parts * w_size > x_size):
         return _weights_by_channels(g, min(parts, g.outputs // BLOCK))
     try:
-        return _weights_by_batch(g, min(parts, g.batch))
+        return _weights_by_batch(g, min(max(parts, _parts_for_memory(g)), g.batch))
     except Unsupported:  # the parts' layouts differ
         return _weights_by_batch(g, 1)
 
@@ -467,6 +467,16 @@ def _backward_weights_primitive(
         _forward_primitive(g, w_shape, False, None).description,
         prefer=_preferred(g, "weights"),
     )
+
+
+def _parts_for_memory(g: Geometry) -> int:
+    """Parts of the batch of which one's copies in the library's layout take a few MiB; fewer where
+    the sums of all parts would take as much.
+    """
+    places = g.inputs * math.prod(g.size) + g.outputs * math.prod(g.count)
+    copies = g.batch * places * g.dtype.itemsize
+    sums = math.prod(g.w_shape()) * 4
+    return max(1, min(copies // (4 << 20), (4 << 20) // sums, MOST))
 
 
 def _weights_by_channels(g: Geometry, parts: int) -> ConvolutionPlan:
