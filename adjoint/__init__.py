@@ -12,6 +12,7 @@ from .core.device import *
 from .core.dtype import *
 from .core.errors import *
 from .core.spec import Size
+from .memory import *
 from .ops.activation import *
 from .ops.arranging import *
 from .ops.complex import *
@@ -44,7 +45,6 @@ from .ops.sort import *
 from .ops.spectrograms import *
 from .ops.statistics import *
 from .ops.tapers import *
-from .memory import *
 from .printing import *
 from .threads import *
 
@@ -62,6 +62,12 @@ from .view import summary as summary  # isort: skip
 from .ops import return_types  # isort: skip
 from .version import __version__ as __version__  # isort: skip
 
+from . import amp, cpu  # isort: skip
+from .amp import autocast as autocast, GradScaler as GradScaler  # isort: skip
+from .amp.autocast_mode import *  # isort: skip
+
+amp.wire(globals())
+cuda.amp = amp.cuda  # type: ignore[attr-defined]  # as in PyTorch
 backends.native.enable()
 
 autograd.Variable = Tensor  # PyTorch's old name for it  # noqa: F405 - from .tensor

@@ -11,7 +11,7 @@ import numpy as np
 from ..core.compute import quiet, write_arrays
 from ..core.errors import AutogradError, InvalidType, ShapeError
 from ..core.handle import Handle
-from ..core.mode import MODE
+from ..core.mode import MODE, without_autocast
 from ..core.op import INPLACE, Op, apply, connect_in_place, connect_out
 from ..graph.node import Node
 from ..graph.recorded import concrete
@@ -39,7 +39,9 @@ def inplace_method(name: str, function: Callable[..., Any]) -> Callable[..., Any
         if direct is not None and len(args) == 1 and _write_directly(self, direct, *args, **kwargs):
             tape.rebase(self, None, name)
             return self
-        return change(self, name, lambda old: function(old, *args, **kwargs))
+        return change(
+            self, name, lambda old: without_autocast(function, old, *args, **kwargs)
+        )
 
     functools.update_wrapper(method, function)
     method.__name__ = method.__qualname__ = name

@@ -12,13 +12,18 @@ Executor = Callable[[Any, tuple[Any, ...]], Any]
 class Mode:
     """One immutable combination of switches; equal switches are the same object."""
 
-    __slots__ = ("anomaly", "executor", "grad", "inference", "lasting", "plain", "saved_hooks")
+    __slots__ = (
+        "anomaly", "autocast", "executor", "grad", "inference", "lasting", "plain", "run",
+        "saved_hooks",
+    )  # fmt: skip
 
     executor: Executor | None  # runs (op, inputs) instead of eager execution: lazy, ...
     grad: bool  # record what gradients need
     inference: bool  # results may never take part in autograd
     anomaly: bool  # remember where each node was made, check gradients for NaN
     saved_hooks: tuple[Any, Any] | None  # (pack, unpack) for what nodes save
+    autocast: Any  # converts the inputs of ops, then runs them by `executor` (amp.casting.Casting)
+    run: Executor | None  # what `apply` calls: `autocast` where it is active, else `executor`
     lasting: bool  # refers to nothing of the user's, so that it may be kept
     plain: bool  # eager and nothing watches: operators may take their short cut
 
@@ -29,14 +34,19 @@ class Mode:
         inference: bool,
         anomaly: bool,
         saved_hooks: tuple[Any, Any] | None = None,
+        autocast: Any = None,
     ) -> None:
         self.executor = executor
         self.grad = grad
         self.inference = inference
         self.anomaly = anomaly
         self.saved_hooks = saved_hooks
-        self.lasting = executor is None and saved_hooks is None
-        self.plain = self.lasting and not inference and not anomaly
+        self.autocast = autocast
+        casts = autocast is not None and autocast.active
+        self.run = autocast if casts else executor
+        self.lasting = executor is None and saved_hooks is None and autocast is None
+        unwatched = executor is None and saved_hooks is None and not casts
+        self.plain = unwatched and not inference and not anomaly
 
 
 _derived: dict[Any, Mode] = {}  # (mode, changes) -> mode
@@ -49,9 +59,9 @@ def mode_with(base: Mode, **changes: Any) -> Mode:
     mode = _derived.get(short)
     if mode is not None:
         return mode
-    names = ("executor", "grad", "inference", "anomaly", "saved_hooks")
+    names = ("executor", "grad", "inference", "anomaly", "saved_hooks", "autocast")
     key = tuple(changes.get(name, getattr(base, name)) for name in names)
-    if key[0] is not None or key[-1] is not None:
+    if any(key[i] is not None for i in (0, 4, 5)):
         return Mode(*key)
     mode = _made.setdefault(key, Mode(*key))
     if base.lasting:
@@ -60,5 +70,17 @@ def mode_with(base: Mode, **changes: Any) -> Mode:
 
 
 DEFAULT = Mode(None, True, False, False)
-_made[(None, True, False, False, None)] = DEFAULT
+_made[(None, True, False, False, None, None)] = DEFAULT
 MODE: ContextVar[Mode] = ContextVar("adjoint_mode", default=DEFAULT)
+
+
+def without_autocast(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """`function(*args, **kwargs)` in the dtypes that its arguments have."""
+    mode = MODE.get()
+    if mode.run is mode.executor:
+        return function(*args, **kwargs)
+    MODE.set(mode_with(mode, autocast=None))
+    try:
+        return function(*args, **kwargs)
+    finally:
+        MODE.set(mode)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
-from .mode import MODE
+from .mode import MODE, without_autocast
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -158,6 +158,11 @@ def snake_case(name: str) -> str:
 
 def apply(op: Op, *inputs: Any) -> Any:
     """Run `op` on tensors and Python numbers, the way the current mode says."""
+    return (MODE.get().run or _eager)(op, inputs)
+
+
+def proceed(op: Op, inputs: tuple[Any, ...]) -> Any:
+    """What `apply` does after autocast has converted `inputs`."""
     return (MODE.get().executor or _eager)(op, inputs)
 
 
@@ -241,8 +246,9 @@ def with_out(function: F) -> F:
 
     @functools.wraps(function)
     def writing_out(*args: Any, out: Any = None, **kwargs: Any) -> Any:
-        result = accepting(*args, **kwargs)
-        return result if out is None else write_out(result, out, function.__name__)
+        if out is None:
+            return accepting(*args, **kwargs)
+        return write_out(without_autocast(accepting, *args, **kwargs), out, function.__name__)
 
     return cast(F, writing_out)
 

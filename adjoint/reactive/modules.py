@@ -129,7 +129,8 @@ class Calls:
             outside: list[Any] = []
             try:
                 mode = MODE.get()
-                key: Any = (id(module), _settings(module), mode.grad, mode.inference)
+                casts = mode.autocast and mode.autocast.signature
+                key: Any = (id(module), _settings(module), mode.grad, mode.inference, casts)
                 key = (*key, _signature(args, outside), _signature(kwargs, outside))
             except _NotReusable:
                 self._counts["calls_not_reusable"] += 1

@@ -1,0 +1,52 @@
+"""Lets autocast reach the listed functions, wherever the package has them under a name.
+
+As in PyTorch, functions do not know of autocast: it is put around those on the lists, once, when
+the package has been imported. Outside autocast a wrapped function costs one look at the mode.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from .. import fft, linalg
+from ..core.mode import MODE
+from ..nn import functional
+from ..tensor import Tensor
+from .lists import CPU, CUDA
+
+__all__ = ["wire"]
+
+
+def wire(top: dict[str, Any]) -> None:
+    """Put autocast around the listed functions: those in `top`, the top-level namespace, in
+    `nn.functional`, `linalg` and `fft`, everywhere in the package, and the Tensor methods.
+    """
+    spaces = {"": (top, vars(functional)), "linalg": (vars(linalg),), "fft": (vars(fft),)}
+    wrapped: dict[int, Callable[..., Any]] = {}
+    for name in sorted({*CPU.functions, *CUDA.functions}):
+        space, _, short = name.rpartition(".")
+        for names in spaces[space]:
+            if short in names and id(names[short]) not in wrapped:
+                wrapped[id(names[short])] = _around(name, names[short])
+        if not space and short in vars(Tensor):
+            setattr(Tensor, short, _around(name, vars(Tensor)[short]))
+    package = __name__.partition(".")[0]
+    for place, module in list(sys.modules.items()):
+        if place == package or place.startswith(f"{package}."):
+            for name, value in list(vars(module).items()):
+                if id(value) in wrapped:
+                    setattr(module, name, wrapped[id(value)])
+
+
+def _around(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        mode = MODE.get()
+        if mode.run is mode.executor:
+            return function(*args, **kwargs)
+        return mode.autocast.call(name, function, args, kwargs)
+
+    return call
