@@ -607,7 +607,7 @@ class Tensor(Handle):
         >>> ad.tensor([2.5]).item()
         2.5
         """
-        data = concrete(self)
+        data = self._read()
         if data.size != 1:
             raise InvalidArgument(
                 f"item: a Tensor with {data.size} elements cannot be converted to Scalar "
@@ -615,6 +615,13 @@ class Tensor(Handle):
             )
         value = data.item()
         return value if isinstance(value, (bool, int, float, complex)) else float(value)
+
+    def _read(self) -> Any:
+        """The array, for a decision or number that the program goes on with."""
+        executor = MODE.get().executor
+        if executor is not None and hasattr(executor, "note_read"):
+            executor.note_read()
+        return concrete(self)
 
     def tolist(self) -> Any:
         """The values as nested lists of Python numbers.
@@ -694,7 +701,7 @@ class Tensor(Handle):
         return result
 
     def __bool__(self) -> bool:
-        data = concrete(self)
+        data = self._read()
         if data.size != 1:
             raise InvalidArgument(
                 f"bool: Boolean value of Tensor with {data.size} values is ambiguous (shape "

@@ -156,6 +156,10 @@ class Recorder:
     def __init__(self, state: State) -> None:
         self.state = state
 
+    def note_read(self) -> None:
+        """The program read a value, on which what it records may depend."""
+        self.state.reads += 1
+
     def __call__(self, op: Op, inputs: tuple[Any, ...]) -> Any:
         """Record `op` as a cell."""
         return record_cell(self.state, op, inputs)

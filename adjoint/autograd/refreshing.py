@@ -289,7 +289,7 @@ def derive_again(state: State) -> None:
 class Plan:
     """One recorded backward pass."""
 
-    __slots__ = ("forward", "gradients", "helpers", "leaves", "outside", "repeatable")
+    __slots__ = ("forward", "gradients", "helpers", "leaves", "outside", "repeatable", "result")
 
     leaves: list[tuple[Leaf, Any]]  # and the tensor that is its gradient
     outside: list[tuple[Node, Any]]  # nodes of the eager tape from which the graph goes on, and g
@@ -297,6 +297,7 @@ class Plan:
     forward: list[Cell]  # the computed cells that gradients flow through
     helpers: list[Cell]  # the cells that compute gradients
     repeatable: bool  # no hook must be called again
+    result: weakref.ref[Any]  # the tensor whose backward this is, as last asked for
 
     def __init__(self, y: Any, gradient: Any) -> None:
         cell: Cell = y._data
@@ -338,10 +339,10 @@ def plan_of(y: Any, gradient: Any) -> Plan:
         plan = Plan(y, None)
         if not plan.repeatable:
             return plan  # type: ignore[no-any-return]
-        for old in [k for k in plans if k[0] is cell]:
-            del plans[old]
+        owner.drop_plans(cell)
         while len(plans) >= _PLANS:
             del plans[next(iter(plans))]
+    plan.result = weakref.ref(y)
     plans[key] = plan
     return plan  # type: ignore[no-any-return]
 

@@ -23,6 +23,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from ..core import compute as core_compute
 from ..core.compute import quiet
 from ..core.device import namespace_of, register_backend
 from ..core.dtype import LOW_PRECISION
@@ -245,7 +246,7 @@ class Cell(Recorded):
     ) -> None:
         self.state = state
         self.op = op
-        self.inputs = self.cells = inputs
+        self.inputs = inputs
         self.shape = shape
         self.dtype = dtype
         self.array = self.seen = self.rare = None
@@ -257,13 +258,16 @@ class Cell(Recorded):
         self.reference = reference = weakref.ref(self)
         self.function = function
         plain = function is not None or (
-            op is not None and op.n_outputs == 1 and (op.exact or dtype not in _LOW)
+            op is not None
+            and op.n_outputs == 1
+            and (op.exact or dtype not in _LOW)
+            and not op.library
         )
+        cells: list[Cell] = []
         for x in inputs:
             if not isinstance(x, Cell):
-                if self.cells is inputs:
-                    self.cells = tuple([x for x in inputs if isinstance(x, Cell)])
                 continue
+            cells.append(x)
             users = x.users
             if not users or users[-1] is not reference:
                 if len(users) > 7 and len(users) & (len(users) - 1) == 0:
@@ -271,8 +275,9 @@ class Cell(Recorded):
                 users.append(reference)
             if function is None and plain and (x.dtype is None or x.dtype in _LOW):
                 plain = x.dtype is not None and op.exact  # type: ignore[union-attr]
+        self.cells = inputs if len(cells) == len(inputs) else tuple(cells)
         self.plain = plain
-        if not self.cells:
+        if not cells:
             self.plain = False
             state.add_root(self)
         if state.eventful:
@@ -450,6 +455,7 @@ def _refresh(state: State, wanted: list[Cell]) -> None:
     observer = state.observer
     namespace = state.namespace
     clock = time.perf_counter_ns
+    large = core_compute.LARGE if core_compute.accelerate is not None else sys.maxsize
     stack = list(wanted)
     began = 0
     while stack:
@@ -457,6 +463,7 @@ def _refresh(state: State, wanted: list[Cell]) -> None:
         cells = cell.cells
         stale = cell.stale
         ready = True
+        plain = cell.plain
         if stale:
             for x in cells:
                 if x.stale:
@@ -485,6 +492,8 @@ def _refresh(state: State, wanted: list[Cell]) -> None:
                 if array is None:
                     stack.append(x)
                     ready = False
+                elif plain and array.size > large:
+                    plain = False
                 arrays.append(array)
             else:
                 arrays.append(x)
@@ -493,14 +502,13 @@ def _refresh(state: State, wanted: list[Cell]) -> None:
         stack.pop()
         if observer is not None:
             began = clock()
-        function = cell.function
         try:
-            if function is not None:
-                result = function(*arrays)
-            elif cell.plain:
-                result = cell.op.compute(namespace, *arrays)  # type: ignore[union-attr]
-            else:
+            if not plain:
                 result = _run(cell, arrays)
+            elif cell.function is not None:
+                result = cell.function(*arrays)
+            else:
+                result = cell.op.compute(namespace, *arrays)  # type: ignore[union-attr]
         except AdjointError:
             raise
         except Exception:

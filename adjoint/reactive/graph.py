@@ -91,7 +91,8 @@ class Graph:
         self._named: dict[str, Any] = {}
         self._parameters: dict[str, Any] = {}
         self._inputs: dict[str, Any] = {}
-        self._twins: dict[Cell, Any] = {}
+        self._twins: weakref.WeakKeyDictionary[Cell, Any] = weakref.WeakKeyDictionary()
+        self._ends: list[Any] = []  # tensors of a copy that nothing in it uses: they keep the rest
         self._outside: list[Mode] = []
         self.generator = None if seed is None else Generator().manual_seed(seed)
         self.calls = Calls(self._state, self)
@@ -303,7 +304,15 @@ class Graph:
         >>> graph.forward(graph.input(2.0) * 3)
         tensor(6.)
         """
-        refresh([self._cell(node, "forward") for node in nodes])
+        state = self._state
+        stale = []
+        for node in nodes:
+            cell = getattr(node, "_data", None)
+            if not isinstance(cell, Cell) or cell.state is not state:
+                cell = self._cell(node, "forward")
+            if cell.stale or cell.array is None:
+                stale.append(cell)
+        refresh(stale)
         return nodes[0] if len(nodes) == 1 else nodes
 
     def backward(
@@ -379,6 +388,12 @@ class Graph:
         True
         """
         self.calls.redraw([c for c in self._state.cells() if isinstance(c.op, Draw)])
+
+    def drop_plans(self, cell: Cell | None = None) -> None:
+        """Forget the backward passes of `cell`, and those of results that nobody can ask for."""
+        for key, plan in list(self.plans.items()):
+            if key[0] is cell or (plan.result() is None and not self.calls.owns(key[0])):
+                del self.plans[key]
 
     # ---- gradients and modes ---------------------------------------------------------------------
 
@@ -464,7 +479,7 @@ class Graph:
             {
                 user: tuple(other if x is cell else x for x in user.inputs)
                 for user in users
-                if user not in inside
+                if user not in inside or not self.calls.owns(user)  # of a call that is reused
             }
         )
         return new
@@ -508,15 +523,18 @@ class Graph:
             lasting = [cell for cell in state.cells() if cell.planned != 2]
             twins = editing.copy(upstream(lasting), new._state)
             new._state.stamp = itertools.count(state.stamp()).__next__  # beyond the copied versions
-            for cell, twin in twins.items():
-                new._twins[cell] = new._tensor_for(cell, twin)
+            tensors = {cell: new._tensor_for(cell, twin) for cell, twin in twins.items()}
+            for cell, tensor in tensors.items():
+                new._twins[cell] = twins[cell].reference
+                if not twins[cell].living_users():
+                    new._ends.append(tensor)
             for names, theirs in (
                 (self._named, new._named),
                 (self._inputs, new._inputs),
                 (self._parameters, new._parameters),
             ):
                 for name, tensor in names.items():
-                    theirs[name] = new._twins[tensor._data]
+                    theirs[name] = tensors[tensor._data]
         new.training = self.training
         return new
 
@@ -540,10 +558,14 @@ class Graph:
 
         Errors: GraphError for a node that was not there when the copy was made.
         """
-        found = self._twins.get(cell_of(node, "twin"))
+        reference = self._twins.get(cell_of(node, "twin"))
+        found = None if reference is None else reference()
         if found is None:
-            raise GraphError(f"twin: {node._data!r} was not in the graph when it was copied")
-        return found
+            raise GraphError(
+                f"twin: {node._data!r} was not in the graph when it was copied, or nothing uses "
+                "its copy any more"
+            )
+        return refreshing.tensor_of(found)
 
     # ---- observation -----------------------------------------------------------------------------
 

@@ -33,7 +33,8 @@ from ..tensor import Tensor
 if TYPE_CHECKING:
     from .graph import Graph
 
-_LIMIT = 64  # recorded calls that a graph keeps
+_LIMIT = 64  # signatures whose recorded calls a graph keeps
+_COPIES = 4  # recorded calls of one signature: more than one where earlier results are in use
 _SIMPLE = frozenset((int, float, bool, str, bytes, type(None)))
 
 
@@ -84,7 +85,7 @@ class Calls:
     def __init__(self, state: State, graph: Graph) -> None:
         self._state = state
         self._graph = weakref.ref(graph)
-        self._found: dict[Any, Call] = {}
+        self._found: dict[Any, list[Call]] = {}
         self._owner: dict[Cell, Call] = {}
         self._modules: weakref.WeakSet[Any] = weakref.WeakSet()
         self._names: dict[int, str] | None = None  # of the modules inside the one being recorded
@@ -96,7 +97,7 @@ class Calls:
 
     def stats(self) -> dict[str, int]:
         """How many calls are kept, were recorded, reused, or could not be."""
-        return {"calls_kept": len(self._found), **self._counts}
+        return {"calls_kept": sum(map(len, self._found.values())), **self._counts}
 
     def clear(self) -> None:
         """Forget all recorded calls."""
@@ -106,12 +107,15 @@ class Calls:
     def forget_cells(self, cells: set[Cell]) -> None:
         """Forget the calls that `cells` belong to."""
         gone = {id(self._owner[cell]) for cell in cells if cell in self._owner}
-        for key, call in list(self._found.items()):
-            if id(call) in gone:
+        for key, calls in list(self._found.items()):
+            if any(id(call) in gone for call in calls):
                 self._forget(key)
 
     def _forget(self, key: Any) -> None:
-        call = self._found.pop(key)
+        for call in self._found.pop(key):
+            self._disown(call)
+
+    def _disown(self, call: Call) -> None:
         for cell in call.members:
             self._owner.pop(cell, None)
 
@@ -135,16 +139,28 @@ class Calls:
             except _NotReusable:
                 self._counts["calls_not_reusable"] += 1
                 return self._record(Call(module), args, kwargs)
-            call = self._found.pop(key, None)
-            if call is not None and outside and self._is_busy(call):
-                for cell in call.members:
-                    self._owner.pop(cell, None)
-                call = None
+            call = self._free(key, bool(outside))
             if call is None:
                 return self._record_new(key, module, args, kwargs, outside)
-            self._found[key] = call
             self._counts["calls_reused"] += 1
             return self._reuse(call, outside)
+
+    def owns(self, cell: Cell) -> bool:
+        """Whether `cell` belongs to a recorded call."""
+        return cell in self._owner
+
+    def _free(self, key: Any, rebound: bool) -> Call | None:
+        """A recorded call with this signature whose nodes may be used: where they would get other
+        inputs, one that nothing outside is computed from.
+        """
+        calls = self._found.pop(key, None)
+        if calls is None:
+            return None
+        self._found[key] = calls
+        graph = self._graph()
+        if graph is not None:
+            graph.drop_plans()
+        return next((call for call in calls if not rebound or not self._is_busy(call)), None)
 
     def _call_inside(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         state = self._state
@@ -202,7 +218,10 @@ class Calls:
         call.result = result
         for cell in call.members:
             self._owner[cell] = call
-        self._found[key] = call
+        copies = self._found.pop(key, [])
+        self._found[key] = [*copies, call]
+        if len(copies) >= _COPIES:
+            self._disown(self._found[key].pop(0))
         while len(self._found) > _LIMIT:
             self._forget(next(iter(self._found)))
         return self._handed_out(call)

@@ -325,7 +325,7 @@ class Machine(RuleBasedStateMachine):
         def cell(old_cell):
             outside = getattr(old_cell, "follows", None)
             if outside is None:
-                return new._twins[old_cell]._data
+                return new._twins[old_cell]()
             with new:
                 return outside.sum().node.cells[0]
 
