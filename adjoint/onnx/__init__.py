@@ -1,5 +1,7 @@
 """ONNX files: any module written as one, and one read as a module that runs and trains."""
 
 from .export import export as export
+from .model import OnnxModule as OnnxModule
+from .model import load as load
 
-__all__ = ["export"]
+__all__ = ["OnnxModule", "export", "load"]

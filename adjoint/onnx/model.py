@@ -1,0 +1,329 @@
+"""`load`: an ONNX file as a Module that runs, trains and can be exported again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from ..autograd.modes import no_grad
+from ..autograd.recording import lazy
+from ..core.errors import AdjointError, CheckpointError, InvalidArgument, Unsupported
+from ..graph.recorded import Recorded
+from ..nn import Module, Parameter
+from ..ops.memory import from_numpy
+from ..tensor import Tensor
+from .files import array_of, attribute_of, read_model
+from .import_ops import FOLDED, HOST_INPUTS, TABLE, Node, TooLarge, host
+
+OPSETS = range(7, 27)
+FOLDED_ELEMENTS = 1 << 22  # that all constants computed while loading may have together
+
+
+def load(f: Any) -> OnnxModule:
+    """Read an ONNX file as a Module.
+
+    Floating-point initializers that a layer or an operation computes with become Parameters, under
+    their names; the running statistics of batch normalization become buffers; what depends on
+    constants only is computed now. Inputs and outputs are those of the graph, in its order; several
+    outputs come as a tuple. Dropout and batch normalization follow `train()` and `eval()`; a loaded
+    module is in eval mode.
+
+    Shapes: `f` is a path, bytes, or a file open for reading bytes.
+    Errors: CheckpointError for a file that is malformed; Unsupported names an operator that is not
+    there.
+    Source: https://onnx.ai/onnx/operators/
+
+    >>> import io
+    >>> file = io.BytesIO()
+    >>> ad.onnx.export(ad.nn.Linear(3, 2), ad.ones(1, 3), file)
+    >>> model = ad.onnx.load(file.getvalue())
+    >>> sorted(name for name, _ in model.named_parameters())
+    ['bias', 'weight']
+    """
+    proto, directory = read_model(f)
+    return OnnxModule(proto, directory)
+
+
+class OnnxModule(Module):
+    """The graph of an ONNX file.
+
+    Errors: those of `onnx.load`.
+    Source: https://onnx.ai/onnx/repo-docs/IR.html
+
+    >>> import io
+    >>> file = io.BytesIO()
+    >>> ad.onnx.export(ad.nn.ReLU(), ad.ones(2), file)
+    >>> ad.onnx.load(file.getvalue())(ad.tensor([-1.0, 1.0]))
+    tensor([0., 1.])
+    """
+
+    def __init__(self, model: Any, directory: Any = None) -> None:
+        super().__init__()
+        opset = _opset(model)
+        graph = model.graph
+        if graph.sparse_initializer or model.functions:
+            raise Unsupported("onnx.load: sparse initializers and local functions are not supported")
+        arrays: dict[str, Any] = {}
+        for tensor in graph.initializer:
+            if not tensor.name or tensor.name in arrays:
+                raise CheckpointError(f"onnx.load: two initializers called {tensor.name[:80]!r}")
+            arrays[tensor.name] = array_of(tensor, directory)
+        inputs = [x.name for x in graph.input if x.name not in arrays]
+        self.input_names = inputs
+        self.output_names = [x.name for x in graph.output]
+        known = {*inputs, *arrays}
+        if len({*inputs}) != len(inputs):
+            raise CheckpointError("onnx.load: two inputs have one name")
+        nodes = []
+        for proto in graph.node:
+            node = _node(proto, opset, directory)
+            missing = [name for name in node.inputs if name and name not in known]
+            if missing:
+                raise CheckpointError(
+                    f"onnx.load: node {node.label} uses {missing[0][:80]!r} before it is computed: "
+                    "a cycle, or nodes out of order"
+                )
+            for name in filter(None, node.outputs):
+                if name in known:
+                    raise CheckpointError(f"onnx.load: {name[:80]!r} is computed twice")
+                known.add(name)
+            nodes.append(node)
+        for name in self.output_names:
+            if name not in known:
+                raise CheckpointError(f"onnx.load: nothing computes the output {name[:80]!r}")
+        buffers = {
+            name
+            for entry in model.metadata_props
+            if entry.key == "adjoint.buffers"
+            for name in entry.value.split("\n")
+        }
+        self._values: dict[str, Any] = {}  # name -> a constant array, or where the tensor is
+        self._take_initializers(arrays, nodes, buffers)
+        self._steps = self._fold(_needed(nodes, self.output_names))
+        self._drops = _last_uses(self._steps, self.output_names)
+        self.eval()
+
+    # ---- loading -----------------------------------------------------------------------------
+
+    def _take_initializers(
+        self, arrays: dict[str, Any], nodes: list[Node], buffers: set[str]
+    ) -> None:
+        """Make parameters and buffers; the other initializers are constants."""
+        trained, statistics = set(), set()
+        for node in nodes:
+            fixed = HOST_INPUTS.get(node.kind, ())
+            for i, name in enumerate(node.inputs):
+                if node.kind == "BatchNormalization" and i >= 3:
+                    statistics.add(name)
+                elif i not in fixed:
+                    trained.add(name)
+        self._places: dict[str, tuple[Module, str, bool]] = {}
+        for name, array in arrays.items():
+            floating = array.dtype.kind in "fV"
+            is_buffer = name in buffers or (floating and name in statistics)
+            if is_buffer or (floating and array.ndim and name in trained):
+                self._register(name, from_numpy(array), is_buffer)
+            else:
+                self._values[name] = array
+
+    def _register(self, name: str, tensor: Tensor, is_buffer: bool) -> None:
+        """Keep a tensor under its name in the file, as far as names of attributes allow it."""
+        parts = [re.sub(r"\W", "_", part) or "_" for part in name.split(".")]
+        if len(parts) > 32:
+            parts = ["_".join(parts)]
+        module: Module = self
+        for part in parts[:-1]:
+            child = module._modules.get(part)
+            if child is None:
+                part = _free(module, part)
+                child = Module()
+                module.add_module(part, child)
+            module = child
+        leaf = _free(module, parts[-1])
+        if is_buffer:
+            module.register_buffer(leaf, tensor)
+        else:
+            module.register_parameter(leaf, Parameter(tensor))
+        self._places[name] = (module, leaf, is_buffer)
+
+    def _fold(self, nodes: list[Node]) -> list[Node]:
+        """Compute what depends on constants only; returns the other nodes."""
+        left = FOLDED_ELEMENTS
+        steps = []
+        for node in nodes:
+            if node.kind == "Constant":
+                self._values[node.outputs[0]] = TABLE["Constant"](node)
+                continue
+            known = all(not name or name in self._values for name in node.inputs)
+            if known and node.kind in FOLDED:
+                args = [self._values[name] if name else None for name in node.inputs]
+                results, size = _small(node, args, left)
+                if results is not None:
+                    left -= size
+                    self._values.update(zip(node.outputs, results, strict=False))
+                    continue
+            steps.append(node)
+        return steps
+
+    # ---- running -----------------------------------------------------------------------------
+
+    def forward(self, *args: Tensor) -> Any:
+        """The outputs for these inputs, in the graph's order.
+
+        Shapes: as in the file.
+        Errors: InvalidArgument for another number of inputs; those of the operations.
+
+        >>> import io
+        >>> file = io.BytesIO()
+        >>> ad.onnx.export(ad.nn.Tanh(), ad.ones(2), file)
+        >>> ad.onnx.load(file.getvalue()).forward(ad.zeros(2))
+        tensor([0., 0.])
+        """
+        if len(args) != len(self.input_names):
+            raise InvalidArgument(
+                f"onnx: expected the inputs {', '.join(self.input_names)}, got {len(args)}"
+            )
+        values = dict(self._values)
+        for name, (module, leaf, is_buffer) in self._places.items():
+            values[name] = (module._buffers if is_buffer else module._parameters)[leaf]
+        values.update(zip(self.input_names, args, strict=True))
+        for node, drops in zip(self._steps, self._drops, strict=True):
+            inputs = [values[name] if name else None for name in node.inputs]
+            values.update(zip(node.outputs, _run(node, inputs, self.training), strict=False))
+            for name in drops:
+                values.pop(name, None)
+        results = tuple(
+            from_numpy(np.array(v)) if isinstance(v, np.ndarray) else v
+            for v in (values[name] for name in self.output_names)
+        )
+        return results[0] if len(results) == 1 else results
+
+    def extra_repr(self) -> str:
+        """Inputs, outputs and how many nodes.
+
+        >>> import io
+        >>> file = io.BytesIO()
+        >>> ad.onnx.export(ad.nn.Tanh(), ad.ones(2), file)
+        >>> ad.onnx.load(file.getvalue()).extra_repr()
+        'input -> output, 2 nodes'
+        """
+        names = f"{', '.join(self.input_names)} -> {', '.join(self.output_names)}"
+        return f"{names}, {len(self._steps)} nodes"
+
+
+def _opset(model: Any) -> int:
+    """The version of the operators."""
+    versions = [x.version for x in model.opset_import if x.domain in ("", "ai.onnx")]
+    if len(versions) != 1 or versions[0] not in OPSETS:
+        raise CheckpointError(
+            f"onnx.load: opset {versions}; versions {OPSETS[0]} to {OPSETS[-1]} are read"
+        )
+    return int(versions[0])
+
+
+def _node(proto: Any, opset: int, directory: Any) -> Node:
+    kind = proto.op_type
+    label = f"{(proto.name or '')[:60]!r} ({kind[:40]})"
+    if proto.domain not in ("", "ai.onnx"):
+        raise Unsupported(
+            f"onnx.load: node {label} is of the domain {proto.domain[:60]!r}; only ONNX's own "
+            "operators are read"
+        )
+    if kind not in TABLE:
+        raise Unsupported(f"onnx.load: operator {kind[:60]!r} (node {label}) is not supported")
+    attributes = {a.name: attribute_of(a, directory) for a in proto.attribute}
+    return Node(kind, tuple(proto.input), tuple(proto.output), attributes, opset, label)
+
+
+def _run(node: Node, inputs: list[Any], training: bool) -> tuple[Any, ...]:
+    """What a node computes; from constant arrays, constant arrays."""
+    node.training = training
+    try:
+        if all(x is None or isinstance(x, np.ndarray) for x in inputs) and node.kind in FOLDED:
+            with no_grad():
+                found = _several(TABLE[node.kind](node, *inputs))
+            return tuple(host(x) for x in found)
+        return _several(TABLE[node.kind](node, *inputs))
+    except AdjointError:
+        raise
+    except (ValueError, TypeError, IndexError, KeyError, OverflowError, AttributeError,
+            ArithmeticError) as error:  # fmt: skip
+        raise CheckpointError(
+            f"onnx: node {node.label} has inputs or attributes that do not fit: {error}"
+        ) from error
+
+
+def _several(found: Any) -> tuple[Any, ...]:
+    return found if isinstance(found, tuple) else (found,)
+
+
+def _small(node: Node, args: list[Any], limit: int) -> tuple[tuple[Any, ...] | None, int]:
+    """What a node computes of constants and how many elements that takes, (None, 0) where more than
+    `limit`: shapes are found by recording, before anything is computed.
+    """
+    node.limit = limit
+    try:
+        with no_grad(), lazy():
+            found = _several(TABLE[node.kind](node, *args))
+        size = sum(_sizes(found))
+        if size > limit:
+            return None, 0
+        return tuple(host(x) for x in found), size
+    except TooLarge:
+        return None, 0
+    except AdjointError:
+        raise
+    except (ValueError, TypeError, IndexError, KeyError, OverflowError, AttributeError,
+            ArithmeticError) as error:  # fmt: skip
+        raise CheckpointError(
+            f"onnx.load: node {node.label} has inputs or attributes that do not fit: {error}"
+        ) from error
+    finally:
+        node.limit = None
+
+
+def _sizes(found: Iterable[Any]) -> Iterable[int]:
+    """The elements of recorded values and of all that they are computed from."""
+    stack = [x._data if isinstance(x, Tensor) else x for x in found]
+    seen = set()
+    while stack:
+        value = stack.pop()
+        if id(value) not in seen:
+            seen.add(id(value))
+            yield value.size
+            if isinstance(value, Recorded):
+                stack.extend(x for x in value.inputs if isinstance(x, Recorded))
+
+
+def _needed(nodes: list[Node], outputs: list[str]) -> list[Node]:
+    """The nodes that outputs depend on."""
+    wanted = set(outputs)
+    kept = []
+    for node in reversed(nodes):
+        if not wanted.isdisjoint(node.outputs):
+            wanted.update(node.inputs)
+            kept.append(node)
+    return kept[::-1]
+
+
+def _last_uses(nodes: list[Node], outputs: list[str]) -> list[list[str]]:
+    """For each node, the values that nothing needs after it."""
+    seen = set(outputs)
+    drops = []
+    for node in reversed(nodes):
+        names = [n for n in dict.fromkeys((*node.inputs, *node.outputs)) if n and n not in seen]
+        seen.update(names)
+        drops.append(names)
+    return drops[::-1]
+
+
+def _free(module: Module, name: str) -> str:
+    """`name`, with underscores behind it until the module has no such attribute."""
+    while hasattr(module, name) or not name:
+        name += "_"
+    return name
+
+
