@@ -5,7 +5,8 @@ Source: https://docs.pytorch.org/docs/stable/autograd.html
 
 from typing import Any
 
-from . import anomaly_mode, function, functional, fusion, grad_mode, graph
+from . import anomaly_mode, function, functional, grad_mode, graph
+from . import fusion as fusion  # connects core.fused
 from .function import Function
 from .gradcheck import GradcheckError, gradcheck, gradgradcheck
 from .gradients import backward, grad

@@ -18,7 +18,7 @@ import numpy as np
 from ..core import fused
 from ..core.errors import AdjointError
 from ..core.handle import Handle
-from ..core.mode import MODE, Mode, mode_with
+from ..core.mode import DEFAULT, MODE, Mode, mode_with
 from ..core.op import Op
 from ..core.spec import Spec
 from ..graph.node import Item, Leaf, Node
@@ -29,7 +29,7 @@ from .recording import execute_lazily
 
 ndarray = np.ndarray
 _REMEMBERED = 1024  # plans that a composite keeps
-_CAPTURING = Mode(execute_lazily, True, False, False)
+_CAPTURING = mode_with(DEFAULT, executor=execute_lazily)
 _UNKNOWN: Any = object()
 
 

@@ -13,7 +13,7 @@ __all__ = ["fused"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-SMALLEST = 1024  # elements of the first argument from which kernels are faster than single ops
+SMALLEST = 128  # elements of the first argument below which kernels are not worth compiling
 
 
 def fused(function: F) -> F:

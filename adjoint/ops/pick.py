@@ -81,7 +81,7 @@ class Pick(_Picking):
     def compute(self, xp: Any, x: Any, index: Any) -> Any:
         """By position; or as a backend has it."""
         if type(x) is not np.ndarray:
-            return xp.pick(x, index, self.axis, self.ignore)
+            return xp.pick(self, x, index)
         kept = self._kept(index, x.shape[self.axis])
         if kept is None:
             return x[self._positions(x.shape, index)]
@@ -132,7 +132,7 @@ class PlaceAt(_Picking):
     def compute(self, xp: Any, g: Any, index: Any) -> Any:
         """By position; or as a backend has it."""
         if type(g) is not np.ndarray:
-            return xp.place_at(g, index, self.axis, self.ignore, self.classes)
+            return xp.place_at(self, g, index)
         kept = self._kept(index, self.classes)
         shape = tuple(self.classes if i == self.axis else n for i, n in enumerate(index.shape))
         result = np.zeros(shape, g.dtype)

@@ -20,7 +20,7 @@ from ...core.op import Op
 from ...core.spec import Spec, broadcast_shapes, prod
 from .execution import PARALLEL, _quietly
 from .pool import default_pool
-from .tracing import Names, NotTraceable, Traced, Tracer, _wide, elementwise, name_of
+from .tracing import Names, NotTraceable, Traced, Tracer, _Reducer, _wide, elementwise, name_of
 
 __all__ = ["Composite", "NotTraceable", "Ref", "Step", "launches"]
 
@@ -74,14 +74,17 @@ class Composite:
         if 0 in space:
             raise NotTraceable("nothing to compute")
         tracer = Tracer(space)
-        wanted, self.dims = _trace(tracer, inputs, [None] * first + list(like), steps, outputs)
-        self.guards = _guards(inputs, steps)
+        names = _Names(tracer, inputs)
+        wanted, self.dims = _trace(names, inputs, [None] * first + list(like), steps, outputs)
+        self.gathers = list(names.gathers)
+        self.guards = _guards(inputs, steps, {op for op, *_ in self.gathers})
         drafts = _split(wanted, space)
         self.stages = [_Stage(draft, tracer, space) for draft in drafts]
         used = sorted({n for d in drafts for kind, n in d.loads if kind == "input"})
-        self.reads = tuple(used)
+        sources = {n for _, *pair in self.gathers for n in pair}
+        self.reads = tuple(sorted({n for n in used if n < len(inputs)} | sources))
         place = {("input", n): n for n in used}  # where a kernel's argument is among the arrays
-        count = len(inputs)
+        count = len(inputs) + len(self.gathers)
         for draft, stage in zip(drafts, self.stages, strict=True):
             stage.arguments = tuple(place[load] for load in draft.loads)
             for value in draft.outputs:
@@ -96,6 +99,10 @@ class Composite:
             for n, spec in enumerate(inputs)
             if n in used and 1 in spec.shape
         ]
+        self.gathered = [  # what `gathers` give, without dimensions of size 1
+            tuple(n for n in op.infer(inputs[source], inputs[index]).shape if n != 1)
+            for op, source, index in self.gathers
+        ]
 
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:
         """The outputs. Of the inputs those of `reads` are needed, the others may be None."""
@@ -108,8 +115,12 @@ class Composite:
             guard(spec, arrays[n])
 
     def _run(self, arrays: list[Any]) -> list[Any]:
+        further = []
+        for (op, source, index), shape in zip(self.gathers, self.gathered, strict=True):
+            further.append(op.compute(np, arrays[source], arrays[index]).reshape(shape))
         for n, shape in self.squeezed:
             arrays[n] = arrays[n].reshape(shape)
+        arrays += further
         for stage in self.stages:
             found = stage.compiled(
                 *[arrays[n] for n in stage.arguments],
@@ -135,31 +146,100 @@ class Composite:
 class _Names(Names):
     """What `op.compute` finds, when several ops are one kernel: also what would not pay for one."""
 
-    def pick(self, x: Any, index: Any, axis: int, ignore: int) -> Any:
-        """The entry of `x` at each index along `axis`, 0 where that is `ignore`."""
-        chosen = self._chosen(x.dims[axis], x.ndim, axis, index, ignore)
-        return self.sum(self.where(chosen, x, 0), axis, keepdims=True)
+    def __init__(self, tracer: Tracer, inputs: Sequence[Spec]) -> None:
+        super().__init__(tracer)
+        self.inputs = inputs
+        self.gathers: dict[tuple[Any, int, int], Value] = {}  # (op, input, index): further inputs
+        self.placed: dict[int, tuple[int, Traced]] = {}  # what `place_at` made: its axis, from what
+        self.add = _Sum(self)
 
-    def place_at(self, g: Any, index: Any, axis: int, ignore: int, classes: int) -> Any:
-        """Zeros with `g` at each index along `axis`."""
-        dim = index.dims[axis]
-        if self.tracer.space[dim] != classes:
+    def pick(self, op: Any, x: Any, index: Any) -> Any:
+        """The entry of `x` at each index along an axis: what `x` is computed from is gathered, and
+        computed with again.
+        """
+        axis = op.axis
+        dim = x.dims[axis]
+        if index.value.op != "input" or x.ndim != index.ndim:
+            raise NotTraceable("an index that is computed")
+        copies: dict[int, Value] = {}
+        for v in _cone([x.value], lambda v: dim not in v.axes):
+            if dim not in v.axes:
+                copies[v.number] = v
+            elif v.op == "input":
+                copies[v.number] = self._gathered(op, v, x, index)
+            elif v.op in REDUCTIONS or v.op == "index":
+                raise NotTraceable("an index into a reduction")
+            else:
+                copies[v.number] = split._copy(self.tracer.kernel, v, copies)
+        shape = broadcast_shapes(index.shape, tuple(1 if i == axis else n for i, n in
+                                                    enumerate(x.shape)))  # fmt: skip
+        dims = tuple(
+            a if n == 1 else b for n, a, b in zip(index.shape, x.dims, index.dims, strict=True)
+        )
+        picked = Traced(self.tracer, copies[x.value.number], shape, dims, x.dtype)
+        return self.where(elementwise("ne", index, op.ignore), picked, 0)
+
+    def _gathered(self, op: Any, v: Value, x: Any, index: Any) -> Value:
+        """A further input: what `op` picks from the input `v`, which lies as `x` does."""
+        source, where = v.attr[0], index.value.attr[0]
+        key = (op, source, where)
+        found = self.gathers.get(key)
+        if found is None:
+            if source >= len(self.inputs) or len(self.inputs[source].shape) != x.ndim:
+                raise NotTraceable("an index into a broadcast tensor")
+            shape = op.infer(self.inputs[source], self.inputs[where]).shape
+            axes = [d for d, n in zip(index.dims, shape, strict=True) if n != 1]
+            found = self.gathers[key] = self.tracer.kernel.input(v.attr[1], axes)
+        return found
+
+    def place_at(self, op: Any, g: Any, index: Any) -> Any:
+        """Zeros with `g` at each index along an axis."""
+        axis, dim = op.axis, index.dims[op.axis]
+        if self.tracer.space[dim] != op.classes:
             raise NotTraceable("classes that are not in the space")
-        return self.where(self._chosen(dim, index.ndim, axis, index, ignore), g, 0)
+        # Indices are checked, so those that are not ignored are among the classes.
+        g = self.where(elementwise("ne", index, op.ignore), g, 0)
+        result = self.where(self._chosen(dim, index.ndim, axis, index), g, 0)
+        self.placed[result.value.number] = (axis, g)
+        return result
 
-    def _chosen(self, dim: int, ndim: int, axis: int, index: Any, ignore: int) -> Any:
-        """Where the position along `axis`, the space's `dim`, is the index."""
+    def _chosen(self, dim: int, ndim: int, axis: int, index: Any) -> Any:
+        """Where the position along `axis`, the space's `dim`, is the index; compared as int32, of
+        which a vector holds twice as many.
+        """
         tracer = self.tracer
         shape = tuple(tracer.space[dim] if i == axis else 1 for i in range(ndim))
         dims = tuple(dim if i == axis else d for i, d in enumerate(index.dims))
         position = Traced(tracer, tracer.kernel.index(dim), shape, dims, np.dtype(np.int64))
-        chosen = elementwise("eq", position, index)
-        if 0 <= ignore < shape[axis]:
-            chosen = elementwise("and", chosen, elementwise("ne", index, ignore))
-        return chosen
+        if shape[axis] < 1 << 31:
+            # An ignored index is anything: none may wrap to a position.
+            inside = elementwise("and", index >= 0, index < shape[axis])
+            index = self.where(inside, index, -1)
+            position, index = position.astype(np.int32), index.astype(np.int32)
+        return elementwise("eq", position, index)
 
 
-def _guards(inputs: Sequence[Spec], steps: Sequence[Step]) -> list[tuple[Any, Spec, int]]:
+class _Sum(_Reducer):
+    """`xp.add`, which knows what `place_at` has placed in each row."""
+
+    def __init__(self, names: _Names) -> None:
+        super().__init__("add", "sum")
+        self.names = names
+
+    def reduce(
+        self, x: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False
+    ) -> Any:
+        """The sum over `axis`."""
+        placed = self.names.placed.get(x.value.number) if isinstance(x, Traced) else None
+        if placed is not None and axis == (placed[0],):
+            small = placed[1]
+            return small if keepdims else self.names.squeeze(small, axis)
+        return super().reduce(x, axis, dtype, out, keepdims)
+
+
+def _guards(
+    inputs: Sequence[Spec], steps: Sequence[Step], gathering: set[Op]
+) -> list[tuple[Any, Spec, int]]:
     """What must be checked of input arrays before kernels run: (op.guard, its first input's spec,
     number of the input). Only an input can be checked, and its shape must be known.
     """
@@ -170,7 +250,7 @@ def _guards(inputs: Sequence[Spec], steps: Sequence[Step]) -> list[tuple[Any, Sp
             step.op.infer(*[_at(specs, x) if isinstance(x, Ref) else x for x in step.args])
         )
         guard = getattr(step.op, "guard", None)
-        if guard is not None:
+        if guard is not None and step.op not in gathering:  # which check by themselves
             ref = step.args[1]
             if ref.number >= len(inputs):
                 raise NotTraceable("an index that is computed")
@@ -179,7 +259,7 @@ def _guards(inputs: Sequence[Spec], steps: Sequence[Step]) -> list[tuple[Any, Sp
 
 
 def _trace(
-    tracer: Tracer,
+    names: _Names,
     inputs: Sequence[Spec],
     places: Sequence[Dims | None],
     steps: Sequence[Step],
@@ -188,8 +268,8 @@ def _trace(
     """Write all steps into the tracer's kernel, which may then reduce over several sets of axes;
     the outputs, and the dims of each.
     """
+    tracer = names.tracer
     kernel, rank = tracer.kernel, len(tracer.space)
-    names = _Names(tracer)
     values: list[Any] = []
     for spec, place in zip(inputs, places, strict=True):
         dims = tuple(range(rank - len(spec.shape), rank)) if place is None else place

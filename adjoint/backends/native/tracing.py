@@ -392,8 +392,6 @@ def _reduced(name: str, x: Any, axis: Any, keepdims: bool) -> Traced:
         raise NotTraceable(name)
     axes = tuple(range(x.ndim)) if axis is None else (axis,) if isinstance(axis, int) else axis
     axes = tuple(a % x.ndim for a in axes) if x.ndim else ()
-    if not axes:
-        raise NotTraceable("a reduction of nothing")
     kept = [i for i in range(x.ndim) if keepdims or i not in axes]
     shape = tuple(1 if i in axes else x.shape[i] for i in kept)
     dims = tuple(x.dims[i] for i in kept)
