@@ -263,6 +263,8 @@ def _array_like(make: Callable[..., Any], input: Any, dtype: Any, format: Any, n
     data = input._data
     d = target(dtype)
     row_major = str(format) == "adjoint.contiguous_format" or 0 in data.strides
+    if getattr(data, "array", data) is None:  # recorded, with elements that are not known yet
+        data, row_major = np.broadcast_to(np.zeros((), data.dtype), data.shape), True
     return make(data, data.dtype if d is None else d.numpy, "C" if row_major else "K")
 
 
