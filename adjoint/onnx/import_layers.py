@@ -163,9 +163,7 @@ def _(n: Node, x: Any, scale: Any, bias: Any, mean: Any, variance: Any) -> Any:
 
 @operator("InstanceNormalization")
 def _(n: Node, x: Any, scale: Any, bias: Any) -> Any:
-    return F.instance_norm(
-        t(x), weight=t(scale), bias=t(bias), eps=n.get("epsilon", 1e-5)
-    )
+    return F.instance_norm(t(x), weight=t(scale), bias=t(bias), eps=n.get("epsilon", 1e-5))
 
 
 @operator("LayerNormalization")
@@ -263,10 +261,11 @@ def _resized(n: Node, x: Tensor, axis: int, size: int, factor: float) -> Any:
     mode = n.get("mode", "nearest")
     if mode == "nearest":
         rounding = n.get("nearest_mode", "floor" if old else "round_prefer_floor")
-        places = {
+        rule: Any = {
             "floor": np.floor, "ceil": np.ceil, "round_prefer_ceil": lambda v: np.floor(v + 0.5),
             "round_prefer_floor": lambda v: np.ceil(v - 0.5),
-        }[rounding](at)  # fmt: skip
+        }[rounding]  # fmt: skip
+        places = rule(at)
         return x.index_select(axis, t(np.clip(places, 0, length - 1).astype(np.int64)))
     if mode == "linear":
         at = np.clip(at, 0, length - 1)
@@ -304,11 +303,11 @@ def _cubic(x: Any, a: float) -> Any:
 
 @operator("LSTM", "GRU", "RNN")
 def _(
-    n: Node, x: Any, W: Any, R: Any, B: Any = None, lengths: Any = None, h: Any = None,
+    n: Node, x: Any, weight: Any, own_weight: Any, bias_pair: Any = None, lengths: Any = None, h: Any = None,
     c: Any = None, peepholes: Any = None,
 ) -> Any:  # fmt: skip
-    x, W, R = t(x), t(W), t(R)
-    directions, rows, hidden = R.shape
+    x, weight, own_weight = t(x), t(weight), t(own_weight)
+    directions, rows, hidden = own_weight.shape
     gates = {"LSTM": 4, "GRU": 3, "RNN": 1}[n.kind]
     usual = {"LSTM": ["Sigmoid", "Tanh", "Tanh"], "GRU": ["Sigmoid", "Tanh"], "RNN": ["Tanh"]}
     given = n.get("activations", usual[n.kind] * directions)
@@ -318,7 +317,12 @@ def _(
         raise n.unsupported("sequences of different lengths")
     if n.kind != "RNN" and given != usual[n.kind] * directions:
         raise n.unsupported(f"activations {given}")
-    if x.ndim != 3 or rows != gates * hidden or W.shape[:2] != R.shape[:2] or not x.shape[0]:
+    if (
+        x.ndim != 3
+        or rows != gates * hidden
+        or weight.shape[:2] != own_weight.shape[:2]
+        or not x.shape[0]
+    ):
         raise ValueError("shapes of X, W and R do not fit")
     way = n.get("direction", "forward")
     if directions != 1 + (way == "bidirectional"):
@@ -326,12 +330,10 @@ def _(
     outputs, hs, cs = [], [], []
     for d in range(directions):
         backwards = way == "reverse" or d == 1
-        bias = None if B is None else t(B)[d]
-        start = [
-            x.new_zeros(x.shape[1], hidden) if v is None else t(v)[d] for v in (h, c)
-        ]
+        bias = None if bias_pair is None else t(bias_pair)[d]
+        start = [x.new_zeros(x.shape[1], hidden) if v is None else t(v)[d] for v in (h, c)]
         activation = ad.relu if given[d : d + 1] == ["Relu"] else ad.tanh
-        steps, last = _recurrence(n, x.flip(0) if backwards else x, W[d], R[d], bias, start,
+        steps, last = _recurrence(n, x.flip(0) if backwards else x, weight[d], own_weight[d], bias, start,
                                   activation)  # fmt: skip
         y = ad.stack(steps)
         outputs.append(y.flip(0) if backwards else y)
@@ -342,18 +344,18 @@ def _(
 
 
 def _recurrence(
-    n: Node, x: Any, W: Any, R: Any, bias: Any, state: list[Any], activation: Any
+    n: Node, x: Any, weight: Any, own_weight: Any, bias: Any, state: list[Any], activation: Any
 ) -> tuple[list[Any], list[Any]]:
     """All steps in one direction: the hidden states, and the last state."""
     h, c = state
-    hidden = R.shape[1]
-    bw, br = (None, None) if bias is None else bias.split(R.shape[0])
-    given = F.linear(x, W, bw)
+    hidden = own_weight.shape[1]
+    bw, br = (None, None) if bias is None else bias.split(own_weight.shape[0])
+    given = F.linear(x, weight, bw)
     after = n.kind == "GRU" and n.get("linear_before_reset", 0)
     steps = []
     for step in given.unbind(0):
         if n.kind == "GRU" and not after:
-            own = R.split([2 * hidden, hidden])
+            own = own_weight.split([2 * hidden, hidden])
             parts = (None, None) if br is None else br.split([2 * hidden, hidden])
             gates = step[:, : 2 * hidden] + F.linear(h, own[0], parts[0])
             z, r = ad.sigmoid(gates).split(hidden, 1)
@@ -361,14 +363,14 @@ def _recurrence(
             h = (1 - z) * new + z * h
         elif n.kind == "GRU":
             z1, r1, n1 = step.split(hidden, 1)
-            z2, r2, n2 = F.linear(h, R, br).split(hidden, 1)
+            z2, r2, n2 = F.linear(h, own_weight, br).split(hidden, 1)
             z, r = ad.sigmoid(z1 + z2), ad.sigmoid(r1 + r2)
             h = (1 - z) * ad.tanh(n1 + r * n2) + z * h
         elif n.kind == "LSTM":
-            i, o, f, g = (step + F.linear(h, R, br)).split(hidden, 1)
+            i, o, f, g = (step + F.linear(h, own_weight, br)).split(hidden, 1)
             c = ad.sigmoid(f) * c + ad.sigmoid(i) * ad.tanh(g)
             h = ad.sigmoid(o) * ad.tanh(c)
         else:
-            h = activation(step + F.linear(h, R, br))
+            h = activation(step + F.linear(h, own_weight, br))
         steps.append(h)
     return steps, [h, c]

@@ -32,7 +32,7 @@ TABLE: dict[str, Callable[..., Any]] = {}
 LAST = np.iinfo(np.int64).max
 
 
-class TooLarge(CheckpointError):
+class TooLarge(CheckpointError):  # noqa: N818 - reads as what happened
     """A size that is data is larger than allowed here."""
 
 
@@ -616,7 +616,7 @@ HOST_INPUTS: dict[str, tuple[int, ...]] = {
     "Reshape": (1,), "Expand": (1,), "Tile": (1,), "TopK": (1,), "Split": (1,), "Squeeze": (1,),
     "Unsqueeze": (1,), "CumSum": (1,), "Trilu": (1,), "Clip": (1, 2), "Dropout": (1, 2),
     "OneHot": (1, 2), "Pad": (1, 2, 3), "Resize": (1, 2, 3), "Upsample": (1,), "Range": (0, 1, 2),
-    "Slice": (1, 2, 3, 4), "ConstantOfShape": (0,), "LSTM": (4,), "GRU": (4,), "RNN": (4,),
+    "Slice": (1, 2, 3, 4), "ConstantOfShape": (0,), "LSTM": (4, 5, 6), "GRU": (4, 5), "RNN": (4, 5),
 }  # fmt: skip
 HEAVY = {"Constant", "MatMul", "NonZero", "TopK", "Dropout"}  # not computed while loading
 FOLDED = set(TABLE) - HEAVY

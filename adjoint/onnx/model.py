@@ -65,7 +65,9 @@ class OnnxModule(Module):
         opset = _opset(model)
         graph = model.graph
         if graph.sparse_initializer or model.functions:
-            raise Unsupported("onnx.load: sparse initializers and local functions are not supported")
+            raise Unsupported(
+                "onnx.load: sparse initializers and local functions are not supported"
+            )
         arrays: dict[str, Any] = {}
         for tensor in graph.initializer:
             if not tensor.name or tensor.name in arrays:
@@ -239,13 +241,13 @@ def _node(proto: Any, opset: int, directory: Any) -> Node:
 
 
 def _run(node: Node, inputs: list[Any], training: bool) -> tuple[Any, ...]:
-    """What a node computes; from constant arrays, constant arrays."""
+    """What a node computes; numbers and vectors that only depend on shapes stay arrays."""
     node.training = training
     try:
         if all(x is None or isinstance(x, np.ndarray) for x in inputs) and node.kind in FOLDED:
             with no_grad():
                 found = _several(TABLE[node.kind](node, *inputs))
-            return tuple(host(x) for x in found)
+            return tuple(host(x) if x.ndim < 2 else x for x in found)
         return _several(TABLE[node.kind](node, *inputs))
     except AdjointError:
         raise
@@ -325,5 +327,3 @@ def _free(module: Module, name: str) -> str:
     while hasattr(module, name) or not name:
         name += "_"
     return name
-
-
