@@ -42,6 +42,7 @@ TOPICS = {
     "Activations": "ops.activation ops.softmax",
     "Convolution and pooling": "ops.convolution ops.averaging ops.pooling",
     "Gradients and modes": "autograd.gradients autograd.modes",
+    "Mixed precision": "amp.autocast_mode amp.grad_scaler",
     "Lazy execution and graphs": "autograd.recording reactive.graph",
     "Files": "io.checkpoint io.files",
     "Looking at graphs": "view",
@@ -77,6 +78,7 @@ MODULES = (
     "adjoint.models",
     "adjoint.cuda",
     "adjoint.accelerator",
+    "adjoint.amp",
     "adjoint.reactive",
     "adjoint.testing",
 )

@@ -20,9 +20,9 @@ from ..ops.promotion import cast
 from .casting import DEFAULT_CASTING, Casting
 
 __all__ = [
-    "autocast", "clear_autocast_cache", "get_autocast_dtype", "is_autocast_available", "is_autocast_cache_enabled",
-    "is_autocast_enabled", "set_autocast_cache_enabled", "set_autocast_dtype",
-    "set_autocast_enabled",
+    "autocast", "clear_autocast_cache", "get_autocast_dtype", "is_autocast_available",
+    "is_autocast_cache_enabled", "is_autocast_enabled", "set_autocast_cache_enabled",
+    "set_autocast_dtype", "set_autocast_enabled",
 ]  # fmt: skip
 
 _SUPPORTED = (bfloat16, float16)

@@ -88,6 +88,8 @@ class Casting:
         policy = None if target is None else target.lists.functions.get(name)
         if target is None or policy is None:
             return function(*args, **kwargs)
+        if callable(policy):
+            policy = policy(*args, **kwargs)
         if policy == REFUSE:
             raise AutogradError(
                 f"{name} is unsafe to autocast: its input overflows in {target.dtype}; use "

@@ -9,7 +9,8 @@ Source: https://docs.pytorch.org/docs/stable/amp.html#autocast-op-reference
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from ..core.op import Op
 from ..ops.convolution import Convolution
@@ -31,22 +32,36 @@ SAME = "same"  # as they are, inside too
 REFUSE = "refuse"
 
 
+Policy = str | Callable[..., str]  # a function gets the call's arguments
+
+
 class Lists(NamedTuple):
     """What one device's autocast does."""
 
     ops: dict[type[Op], str]  # op class -> LOWER or WIDE
-    functions: dict[str, str]  # public function -> any of the five
+    functions: dict[str, Policy]  # public function -> any of the five, or what says which
 
 
-def _functions(**names: str) -> dict[str, str]:
+def _functions(**names: str) -> dict[str, Policy]:
     return {name: policy for policy, text in names.items() for name in text.split()}
+
+
+def _padding(input: Any, pad: Any, mode: str = "constant", value: Any = None) -> str:
+    """Reflections of one and two dimensions and all replications are listed, as functions of their
+    own.
+    """
+    listed = mode == "replicate" or (mode == "reflect" and len(pad) <= 4)
+    return WIDE if listed else SAME
 
 
 _PRODUCTS: dict[type[Op], str] = dict.fromkeys((MatMul, Linear, Convolution), LOWER)
 
-_CONVOLUTIONS = (
-    "conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d "
-)
+_SENSITIVE: tuple[type[Op], ...] = (
+    Acos, Asin, Cosh, CumProd, CumSum, Erfinv, Exp, Expm1, Log, Log10, Log1p, Log2, LogSoftmax,
+    LogSumExp, Pow, Reciprocal, Rsqrt, Sinh, Softmax, Sum, Tan,
+)  # fmt: skip
+
+_CONVOLUTIONS = "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d "
 _LOSSES = (
     "binary_cross_entropy_with_logits cosine_embedding_loss cross_entropy hinge_embedding_loss "
     "huber_loss kl_div l1_loss margin_ranking_loss mse_loss multi_margin_loss "
@@ -80,18 +95,12 @@ CPU = Lists(
         "ctc_loss grid_sample nanquantile polar prod quantile stft view_as_complex",
         promote="cat index_copy stack",
         same="addmv addr bilinear dot ger inner mv vdot",
-    ),
+    )
+    | {"pad": _padding},
 )
 
 CUDA = Lists(
-    ops=_PRODUCTS
-    | dict.fromkeys(
-        (
-            Acos, Asin, Cosh, CumProd, CumSum, Erfinv, Exp, Expm1, Log, Log10, Log1p, Log2,
-            LogSoftmax, LogSumExp, Pow, Reciprocal, Rsqrt, Sinh, Softmax, Sum, Tan,
-        ),
-        WIDE,
-    ),  # fmt: skip
+    ops=_PRODUCTS | dict.fromkeys(_SENSITIVE, WIDE),
     functions=_functions(
         lower=_CONVOLUTIONS + "addbmm addmm addmv addr baddbmm chain_matmul einsum "
         "linalg.multi_dot linalg.vecdot prelu scaled_dot_product_attention",
@@ -101,5 +110,6 @@ CUDA = Lists(
         promote="addcdiv addcmul atan2 bilinear cat cross dot grid_sample index_copy index_put "
         "linalg.cross scatter_add stack tensordot vdot",
         refuse="binary_cross_entropy",
+        same="nanmean nansum trace",
     ),
 )

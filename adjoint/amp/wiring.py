@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import fft, linalg
-from ..core.mode import MODE
+from ..core.mode import MODE, is_casting
 from ..nn import functional
 from ..tensor import Tensor
 from .lists import CPU, CUDA
@@ -44,9 +44,8 @@ def wire(top: dict[str, Any]) -> None:
 def _around(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        mode = MODE.get()
-        if mode.run is mode.executor:
+        if not is_casting():
             return function(*args, **kwargs)
-        return mode.autocast.call(name, function, args, kwargs)
+        return MODE.get().autocast.call(name, function, args, kwargs)
 
     return call

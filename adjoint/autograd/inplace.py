@@ -39,9 +39,7 @@ def inplace_method(name: str, function: Callable[..., Any]) -> Callable[..., Any
         if direct is not None and len(args) == 1 and _write_directly(self, direct, *args, **kwargs):
             tape.rebase(self, None, name)
             return self
-        return change(
-            self, name, lambda old: without_autocast(function, old, *args, **kwargs)
-        )
+        return change(self, name, lambda old: without_autocast(function, old, *args, **kwargs))
 
     functools.update_wrapper(method, function)
     method.__name__ = method.__qualname__ = name

@@ -74,11 +74,17 @@ _made[(None, True, False, False, None, None)] = DEFAULT
 MODE: ContextVar[Mode] = ContextVar("adjoint_mode", default=DEFAULT)
 
 
+def is_casting() -> bool:
+    """Whether autocast converts the inputs of ops here, so that their dtypes may differ."""
+    mode = MODE.get()
+    return mode.run is not mode.executor
+
+
 def without_autocast(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """`function(*args, **kwargs)` in the dtypes that its arguments have."""
-    mode = MODE.get()
-    if mode.run is mode.executor:
+    if not is_casting():
         return function(*args, **kwargs)
+    mode = MODE.get()
     MODE.set(mode_with(mode, autocast=None))
     try:
         return function(*args, **kwargs)

@@ -11,6 +11,7 @@ from ..core import dtype as dt
 from ..core.compute import spec_of
 from ..core.errors import DTypeError, InvalidType, ShapeError
 from ..core.handle import Handle
+from ..core.mode import is_casting
 from ..core.op import Op, Sample, apply, public
 from ..core.spec import Spec, broadcast_shapes, prod
 from .elementwise import conj
@@ -103,7 +104,7 @@ def product(name: str, x1: Tensor, x2: Tensor) -> Tensor:
             raise DTypeError(
                 f"{name}: not implemented for bool; convert with .to(), or use & and any"
             )
-        if x1.dtype is not x2.dtype:
+        if x1.dtype is not x2.dtype and not is_casting():
             raise DTypeError(
                 f"{name}: expected m1 and m2 to have the same dtype, but got: {x1.dtype} != "
                 f"{x2.dtype}; convert one with .to()"

@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from ..amp import autocast_again
 from ..autograd import backward
 from ..autograd.function import Function
 from ..autograd.graph import saved_tensors_hooks
@@ -174,6 +175,7 @@ class _Region:
     ) -> None:
         self.call = call
         self.again = again
+        self.casting = autocast_again()
         self.state = get_rng_state() if preserve_rng_state else None
         self.check = check
         self.early_stop = early_stop
@@ -221,6 +223,7 @@ class _Region:
             _random_state(self.state),
             enable_grad(),
             saved_tensors_hooks(keep, lambda x: x),
+            self.casting,
             self.again,
             contextlib.suppress(_Stop),
         ):
@@ -243,6 +246,7 @@ class _Reentrant(Function):
     ) -> Any:
         """The value, with nothing recorded."""
         ctx.function = function
+        ctx.casting = autocast_again()
         ctx.state = get_rng_state() if preserve_rng_state else None
         ctx.others = [None if isinstance(x, Tensor) else x for x in args]
         ctx.places = [i for i, x in enumerate(args) if isinstance(x, Tensor)]
@@ -255,7 +259,7 @@ class _Reentrant(Function):
         args = list(ctx.others)
         for i, x in zip(ctx.places, ctx.saved_tensors, strict=True):
             args[i] = x.detach().requires_grad_(x.requires_grad)
-        with _random_state(ctx.state), enable_grad():
+        with _random_state(ctx.state), enable_grad(), ctx.casting:
             found = ctx.function(*args)
         outputs = found if isinstance(found, tuple) else (found,)
         live = [
