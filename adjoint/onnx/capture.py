@@ -1,8 +1,8 @@
 """A module's computation as a graph of primitives, by running it on inputs that have no values.
 
-Every op of the module is recorded (`ad.lazy`), so the graph is what runs, whatever Python the module
-is written in. Sizes that may vary are found by recording several times: the capture with one axis
-longer differs from the first in exactly the numbers that follow that axis.
+Every op of the module is recorded (`ad.lazy`), so the graph is what runs, whatever Python the
+module is written in. Sizes that may vary are found by recording several times: the capture with one
+axis longer differs from the first in exactly the numbers that follow that axis.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Axes = Mapping[str, Mapping[int, str]]
 
 
 class Dim(NamedTuple):
-    """A size that varies: `constant` plus each symbol times its factor; unknown where not linear."""
+    """A size that varies: `constant` plus each symbol times its factor; unknown if not linear."""
 
     constant: int
     factors: tuple[tuple[str, int], ...]
@@ -176,8 +176,8 @@ def _record(module: Module, given: list[Recorded]) -> list[Recorded]:
         if "was given no value" not in str(error):
             raise
         raise Unsupported(
-            "onnx.export: the module reads values of its input (item, bool, int, numpy, or indexing "
-            "by a mask), which a graph cannot hold; use where() and gather() instead"
+            "onnx.export: the module reads values of its input (item, bool, int, numpy, or "
+            "indexing by a mask), which a graph cannot hold; use where() and gather() instead"
         ) from error
     finally:
         for part, was in training:

@@ -18,8 +18,13 @@ from .require import onnx_package
 
 MAX_BYTES = 2**31 - 1  # what a protobuf message may take
 DTYPES = {number: by_name(name).numpy for name, number in TYPES.items()}
-_FIELDS = {"float_data": (1, 14), "double_data": (11, 15), "int64_data": (7,), "uint64_data": (12, 13),
-           "int32_data": (2, 3, 4, 5, 6, 9, 10, 16)}  # fmt: skip
+_FIELDS = {
+    "float_data": (1, 14),
+    "double_data": (11, 15),
+    "int64_data": (7,),
+    "uint64_data": (12, 13),
+    "int32_data": (2, 3, 4, 5, 6, 9, 10, 16),
+}
 
 
 def read_model(source: Any) -> tuple[Any, Path | None]:

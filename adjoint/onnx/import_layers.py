@@ -1,4 +1,4 @@
-"""What ONNX's layers compute: products, convolution, pooling, normalization, resizing, recurrence."""
+"""What ONNX's layers compute: products, windows, normalization, resizing, recurrence."""
 
 from __future__ import annotations
 
@@ -302,21 +302,19 @@ def _cubic(x: Any, a: float) -> Any:
 
 
 @operator("LSTM", "GRU", "RNN")
-def _(
-    n: Node, x: Any, weight: Any, own_weight: Any, bias_pair: Any = None, lengths: Any = None, h: Any = None,
-    c: Any = None, peepholes: Any = None,
-) -> Any:  # fmt: skip
+def _(n: Node, x: Any, weight: Any, own_weight: Any, *given: Any) -> Any:
+    bias_pair, lengths, h, c, peepholes = given + (None,) * (5 - len(given))
     x, weight, own_weight = t(x), t(weight), t(own_weight)
     directions, rows, hidden = own_weight.shape
     gates = {"LSTM": 4, "GRU": 3, "RNN": 1}[n.kind]
     usual = {"LSTM": ["Sigmoid", "Tanh", "Tanh"], "GRU": ["Sigmoid", "Tanh"], "RNN": ["Tanh"]}
-    given = n.get("activations", usual[n.kind] * directions)
+    functions = n.get("activations", usual[n.kind] * directions)
     if peepholes is not None or n.get("clip") or n.get("input_forget", 0) or n.get("layout", 0):
         raise n.unsupported("peepholes, clip, input_forget or layout")
     if lengths is not None and (host(lengths) != x.shape[0]).any():
         raise n.unsupported("sequences of different lengths")
-    if n.kind != "RNN" and given != usual[n.kind] * directions:
-        raise n.unsupported(f"activations {given}")
+    if n.kind != "RNN" and functions != usual[n.kind] * directions:
+        raise n.unsupported(f"activations {functions}")
     if (
         x.ndim != 3
         or rows != gates * hidden
@@ -332,9 +330,9 @@ def _(
         backwards = way == "reverse" or d == 1
         bias = None if bias_pair is None else t(bias_pair)[d]
         start = [x.new_zeros(x.shape[1], hidden) if v is None else t(v)[d] for v in (h, c)]
-        activation = ad.relu if given[d : d + 1] == ["Relu"] else ad.tanh
-        steps, last = _recurrence(n, x.flip(0) if backwards else x, weight[d], own_weight[d], bias, start,
-                                  activation)  # fmt: skip
+        activation = ad.relu if functions[d : d + 1] == ["Relu"] else ad.tanh
+        source = x.flip(0) if backwards else x
+        steps, last = _recurrence(n, source, weight[d], own_weight[d], bias, start, activation)
         y = ad.stack(steps)
         outputs.append(y.flip(0) if backwards else y)
         hs.append(last[0])

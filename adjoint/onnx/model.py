@@ -100,7 +100,7 @@ class OnnxModule(Module):
             name
             for entry in model.metadata_props
             if entry.key == "adjoint.buffers"
-            for name in entry.value.split("\n")
+            for name in str(entry.value).split("\n")
         }
         self._values: dict[str, Any] = {}  # name -> a constant array, or where the tensor is
         self._take_initializers(arrays, nodes, buffers)
