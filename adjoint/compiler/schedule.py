@@ -100,10 +100,12 @@ class _Space:
             return False
         return all(s[outer] == s[axis] * self.sizes[axis] for s in self.strides)
 
-    def fitness(self, group: Group) -> tuple[int, int, int]:
-        """How well vectors run along a loop."""
-        steps = [self.step(k, group) for k in range(len(self.strides))]
-        contiguous = sum(s == size for s, size in zip(steps, self.itemsizes, strict=True))
+    def fitness(self, group: Group, among: Sequence[int] = ()) -> tuple[int, int, int]:
+        """How well vectors run along a loop, for the operands `among` (for all, if empty)."""
+        operands = among or range(len(self.strides))
+        steps = [self.step(k, group) for k in operands]
+        sizes = [self.itemsizes[k] for k in operands]
+        contiguous = sum(s == size for s, size in zip(steps, sizes, strict=True))
         long = self.count(group) >= 8
         return (contiguous > 0) + (contiguous > 0 and long), contiguous, contiguous + steps.count(0)
 
@@ -125,7 +127,11 @@ def plan(
     many = [a for a in range(kernel.rank) if sizes[a] != 1]
     kept = space.loops([a for a in many if a not in kernel.reduced])
     over = space.loops([a for a in many if a in kernel.reduced])
-    columns = bool(kept and over and space.fitness(kept[-1]) > space.fitness(over[-1]))
+    # What has an element per result is read and written once: large operands decide.
+    large = [k for k, s in enumerate(strides) if any(s[a] for group in over for a in group)]
+    columns = bool(
+        kept and over and space.fitness(kept[-1], large) > space.fitness(over[-1], large)
+    )
     if columns:
         vector, inner = kept.pop(), over
     elif kernel.reduced:
