@@ -200,8 +200,8 @@ for _dunder, _ir in {
     setattr(Traced, f"__r{_dunder}__", _operator(_ir, reflected=True))
 for _dunder in ("lt", "le", "gt", "ge", "eq", "ne"):
     setattr(Traced, f"__{_dunder}__", _operator(_dunder))
-Traced.__neg__ = lambda self: elementwise("neg", self)  # type: ignore[attr-defined]
-Traced.__invert__ = lambda self: elementwise("not", self)  # type: ignore[attr-defined]
+Traced.__neg__ = lambda self: elementwise("neg", self)  # type: ignore[attr-defined,operator]
+Traced.__invert__ = lambda self: elementwise("not", self)  # type: ignore[attr-defined,operator]
 Traced.__hash__ = None  # type: ignore[assignment]
 
 
