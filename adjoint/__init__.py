@@ -66,7 +66,7 @@ from . import amp, cpu  # isort: skip
 from .amp import autocast as autocast, GradScaler as GradScaler  # isort: skip
 from .amp.autocast_mode import *  # isort: skip
 
-amp.wire(globals())
+amp._wire(globals())
 cuda.amp = amp.cuda  # type: ignore[attr-defined]  # as in PyTorch
 backends.native.enable()
 

@@ -16,7 +16,7 @@ from torch.testing._internal.autocast_test_lists import AutocastTestLists
 
 import adjoint as ad
 from adjoint.amp.casting import Casting, Target
-from adjoint.amp.lists import CUDA
+from adjoint.amp.lists import CPU, CUDA
 from adjoint.core.mode import MODE, mode_with
 from adjoint.utils.checkpoint import checkpoint
 
@@ -233,6 +233,15 @@ def test_lstm_computes_its_state_in_float32():
     x = ad.ones(2, 1, 3)
     with ad.autocast("cpu"):
         assert ad.nn.LSTM(3, 4)(x)[0].dtype is ad.float32  # as PyTorch's without oneDNN
+
+
+@pytest.mark.parametrize("name", sorted({*CPU.functions, *CUDA.functions}))
+def test_every_listed_function_exists_and_is_reached(name):
+    space, _, short = name.rpartition(".")
+    spaces = {"": (ad, F), "linalg": (ad.linalg,), "fft": (ad.fft,)}[space]
+    found = [vars(s)[short] for s in spaces if short in vars(s)]
+    assert found
+    assert all(f.__code__.co_filename.endswith("wiring.py") for f in found)
 
 
 # ---- CUDA's lists, on the CPU --------------------------------------------------------------------

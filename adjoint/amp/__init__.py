@@ -21,11 +21,11 @@ from .autocast_mode import (
     set_autocast_enabled,
 )
 from .grad_scaler import GradScaler
-from .wiring import wire
+from .wiring import wire as _wire  # noqa: F401 - for adjoint/__init__.py
 
 __all__ = [
     "GradScaler", "autocast", "autocast_again", "clear_autocast_cache", "cpu", "cuda",
     "custom_bwd", "custom_fwd", "get_autocast_dtype", "is_autocast_available",
     "is_autocast_cache_enabled", "is_autocast_enabled", "set_autocast_cache_enabled",
-    "set_autocast_dtype", "set_autocast_enabled", "wire",
+    "set_autocast_dtype", "set_autocast_enabled",
 ]  # fmt: skip

@@ -13,7 +13,7 @@ from ..core.errors import AutogradError
 from ..core.handle import Handle
 from ..core.mode import MODE, without_autocast
 from ..core.op import Op, proceed
-from ..ops.promotion import cast
+from ..ops.promotion import Cast
 from .lists import CPU, CUDA, LOWER, PROMOTE, REFUSE, SAME, Lists
 
 __all__ = ["DEFAULT_CASTING", "Casting", "Target"]
@@ -120,7 +120,7 @@ class Casting:
         to = target.dtype if policy == LOWER else float32
         if x.dtype is to:
             return x
-        return self._lowered(x, to) if policy == LOWER else without_autocast(cast, x, to)
+        return self._lowered(x, to) if policy == LOWER else proceed(Cast(to), (x,))
 
     def _lowered(self, x: Any, to: dtype) -> Any:
         """`x` in the lower dtype; from the cache where it is a parameter."""
@@ -133,7 +133,7 @@ class Casting:
             or mode.executor is not None
             or type(data) is not np.ndarray
         ):
-            return without_autocast(cast, x, to)
+            return proceed(Cast(to), (x,))
         key = (id(x), to, mode.grad, mode.inference)
         found = self.cache.get(key)
         version = 0 if x._version is None else x._version.count
@@ -144,7 +144,7 @@ class Casting:
             and found.version == version
         ):
             return found.value
-        value = without_autocast(cast, x, to)
+        value = proceed(Cast(to), (x,))
         self.cache[key] = _Cached(weakref.ref(x), weakref.ref(data), version, value)
         return value
 
