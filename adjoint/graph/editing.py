@@ -236,7 +236,7 @@ def copy(cells: Iterable[Cell], state: State) -> dict[Cell, Cell]:
             twin = Cell(state, cell.op, inputs, cell.shape, cell.dtype)
             twin.array = cell.array
             twin.stale = cell.stale
-            twin.seen = None if cell.seen is None else list(cell.seen)
+            twin.seen = cell.seen
             twin.tracked = cell.tracked
             if cell.cut:
                 twin.cut = cell.cut

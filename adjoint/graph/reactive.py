@@ -221,7 +221,7 @@ class Cell(Recorded):
     reference: weakref.ref[Cell]  # to this cell, for its inputs' `users`
     stale: bool  # an input may have changed since `array` was computed; new cells are
     version: int  # grows when the value changes
-    seen: list[int] | None  # the versions of `cells` that `array` was computed from
+    seen: tuple[int, ...] | None  # the versions of `cells` that `array` was computed from
     order: int  # greater than that of every input
     plain: bool  # `op.compute` may be called as it is
     function: Callable[..., Any] | None  # what `op.compute` calls on its arrays, where known
@@ -378,7 +378,7 @@ class Source(Cell):
         super().__init__(state, None, (), shape, dtype)
         self.array = array
         self.stale = False
-        self.seen = []
+        self.seen = ()
         self.follows = None
         self.version = state.stamp()
 
@@ -471,9 +471,10 @@ def _refresh(state: State, wanted: list[Cell]) -> None:
                     ready = False
             if not ready:
                 continue
-            versions = []
+            versions: Any = []
             for x in cells:  # loops, here and below: a comprehension costs a call in Python 3.11
                 versions.append(x.version)
+            versions = tuple(versions)  # of ints: the garbage collector need not look at it
             if versions == cell.seen:
                 cell.stale = stale = False
                 if observer is not None:
@@ -609,7 +610,7 @@ def assert_consistent(cells: Iterable[Cell]) -> None:
             if x.stale and not cell.stale:
                 raise _broken(cell, f"is fresh, its input {x!r} stale")
         if not cell.stale and cell.op is not None:
-            seen = [x.version for x in cell.cells]
+            seen = tuple([x.version for x in cell.cells])
             if cell.seen != seen:
                 raise _broken(cell, f"has seen {cell.seen}, its inputs are at {seen}")
         if cell.array is not None and cell.dtype is not None:

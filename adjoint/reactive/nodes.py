@@ -52,6 +52,8 @@ def value_for(cell: Cell, value: Any) -> Any:
     """An array of the cell's shape and dtype that nobody else holds."""
     if isinstance(value, Handle):
         array = concrete(value)
+    elif type(value) is np.ndarray and value.dtype == cell.dtype:
+        array = value
     else:
         array = as_tensor(value)._data
     if tuple(array.shape) != tuple(cell.shape):
