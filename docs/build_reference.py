@@ -76,6 +76,7 @@ MODULES = (
     "adjoint.io",
     "adjoint.serialization",
     "adjoint.models",
+    "adjoint.onnx",
     "adjoint.cuda",
     "adjoint.accelerator",
     "adjoint.amp",
