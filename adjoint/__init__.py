@@ -75,7 +75,7 @@ autograd.Variable = Tensor  # PyTorch's old name for it  # noqa: F405 - from .te
 
 def __getattr__(name: str) -> _Any:
     """Packages that few programs use, imported on first use."""
-    if name in ("array_api", "distributions", "models", "serialization", "sklearn"):
+    if name in ("array_api", "distributions", "models", "onnx", "serialization", "sklearn"):
         import importlib
 
         return importlib.import_module(f"{__name__}.{name}")
