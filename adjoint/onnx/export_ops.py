@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import Unsupported
+from ..ops.slicing import basic_index
 from .capture import Dim, Value
 from .export import Exporter, element_type
 
@@ -610,18 +611,18 @@ def _(e: Exporter, v: Value, x: Any, index: Any, value: Any) -> str:
     return e.emit("ScatterND", [e.name(x), places, updates], **options)
 
 
-@lowers("ViewWrite")
+@lowers("ViewWrite", "Overwrite")
 def _(e: Exporter, v: Value, base: Any, value: Any) -> str:
-    """Writing a slice of step 1: the base with zeros there, by a mask made of constants."""
-    ops = [each.op.ops for each in v.each]  # type: ignore[union-attr]
+    """The elements at the places that are written, replaced one by one."""
     if any(isinstance(size, Dim) for size in v.shape):
         raise Unsupported(
             "onnx.export: writing into a part of a tensor whose sizes vary; build it with cat()"
         )
     shape = v.each[0].shape
     places = np.arange(math.prod(shape)).reshape(shape)
-    for op in ops[0]:
-        places = op.compute(np, places)
+    op: Any = v.op
+    for view in [basic_index(op.items)] if hasattr(op, "items") else op.ops:
+        places = view.compute(np, places)
     flat = e.emit("Reshape", [e.name(base), e.constant(ints([-1]))])
     part = e.emit("Expand", [e.name(value, v.dtype), e.constant(ints(places.shape))])
     part = e.emit("Reshape", [part, e.constant(ints([-1]))])
