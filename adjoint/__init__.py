@@ -65,8 +65,9 @@ from .version import __version__ as __version__  # isort: skip
 from . import amp, cpu  # isort: skip
 from .amp import autocast as autocast, GradScaler as GradScaler  # isort: skip
 from .amp.autocast_mode import *  # isort: skip
+from .amp.wiring import wire as _wire  # isort: skip
 
-amp._wire(globals())
+_wire(globals())
 cuda.amp = amp.cuda  # type: ignore[attr-defined]  # as in PyTorch
 backends.native.enable()
 

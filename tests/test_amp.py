@@ -901,3 +901,31 @@ def test_a_disabled_scaler_does_nothing():
     scaler.update()
     assert w.tolist() == [0, 0]
     assert scaler.state_dict() == {}
+
+
+LOSS_MODULES = (
+    "L1Loss", "MSELoss", "SmoothL1Loss", "HuberLoss", "BCEWithLogitsLoss", "BCELoss",
+    "SoftMarginLoss", "PoissonNLLLoss", "KLDivLoss", "HingeEmbeddingLoss",
+    "MultiLabelSoftMarginLoss",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOSS_MODULES)
+def test_loss_modules_are_as_pytorch_s(name):
+    dtypes = []
+    for m, region in ((ad, ad.autocast("cpu")), (torch, torch.autocast("cpu"))):
+        make = Maker(m)
+        settings = {"reduction": "batchmean"} if name == "KLDivLoss" else {}
+        with region:
+            y = getattr(m.nn, name)(**settings)(make.low(2, 3), make.low(2, 3))
+        dtypes.append(dtype_name(y))
+    assert dtypes[0] == dtypes[1]
+
+
+def test_methods_are_as_functions():
+    x = ad.eye(2).bfloat16()
+    with ad.autocast("cpu"):
+        assert x.prod().dtype is x.trace().dtype is x.inverse().dtype is ad.float32
+        assert x.float().addmm(x, x).dtype is ad.bfloat16
+        assert x.float().mv(x.float()[0]).dtype is ad.float32
+        assert x.float().__matmul__(x).dtype is ad.bfloat16

@@ -21,7 +21,6 @@ from .autocast_mode import (
     set_autocast_enabled,
 )
 from .grad_scaler import GradScaler
-from .wiring import wire as _wire  # noqa: F401 - for adjoint/__init__.py
 
 __all__ = [
     "GradScaler", "autocast", "autocast_again", "clear_autocast_cache", "cpu", "cuda",
