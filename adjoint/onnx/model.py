@@ -102,7 +102,10 @@ class OnnxModule(Module):
             if entry.key == "adjoint.buffers"
             for name in str(entry.value).split("\n")
         }
-        self._values: dict[str, Any] = {}  # name -> a constant array, or where the tensor is
+        self._values: dict[str, Any] = {}  # the constant arrays
+        self._places: dict[str, tuple[Module, str, bool]] = {}  # of parameters and buffers
+        self._steps: list[Node] = []
+        self._drops: list[list[str]] = []  # what nothing needs after each step
         self._take_initializers(arrays, nodes, buffers)
         self._steps = self._fold(_needed(nodes, self.output_names))
         self._drops = _last_uses(self._steps, self.output_names)
@@ -122,7 +125,6 @@ class OnnxModule(Module):
                     statistics.add(name)
                 elif i not in fixed:
                     trained.add(name)
-        self._places: dict[str, tuple[Module, str, bool]] = {}
         for name, array in arrays.items():
             floating = array.dtype.kind in "fV"
             is_buffer = name in buffers or (floating and name in statistics)
