@@ -16,6 +16,8 @@ import adjoint.nn.functional as nf
 from adjoint.autograd import fusion
 from adjoint.backends import native
 from adjoint.backends.native import composite
+from adjoint.compiler import Kernel
+from adjoint.compiler.schedule import plan
 from adjoint.core import fused as core_fused
 from adjoint.core.errors import AutogradError, IndexingError, ShapeError
 from adjoint.core.fused import fused
@@ -455,3 +457,12 @@ def test_random_expressions(monkeypatch: Any) -> None:
         for y, z in zip(found, results(body, [x, w]), strict=True):
             np.testing.assert_allclose(y, z, rtol=1e-9, atol=1e-11)
     assert fused_runs > 30
+
+
+def test_what_is_small_does_not_decide_how_vectors_run() -> None:
+    """Rows are reduced along memory, however many values per row are read and written beside."""
+    kernel = Kernel(rank=2)
+    x, y, z = (kernel.input("float32", axes) for axes in ((0, 1), (0,), (0,)))
+    kernel.output(kernel.sum(x, axes=(1,)) * y + z)
+    strides = [(256, 4), (4, 0), (4, 0), (4, 0)]
+    assert not plan(kernel, (64, 64), strides, ["float32"] * 4).layout.columns
