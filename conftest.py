@@ -1,6 +1,7 @@
 """For all tests and docstring examples: their names, and nothing left behind for the next one."""
 
 import os
+import sys
 
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")  # the test processes already use every core
@@ -24,3 +25,6 @@ def _fresh(doctest_namespace):
     yield
     adjoint.set_printoptions(profile="default")
     adjoint.set_default_dtype(adjoint.float32)
+    origins = sys.modules.get("adjoint.view.origins")
+    if origins is not None:
+        origins._roots.clear()  # names that modules got when they were observed

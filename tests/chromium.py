@@ -85,6 +85,8 @@ class Browser:
 
     def open(self, url):
         """Load a page, and wait until its program has run."""
+        self.call("Page.navigate", url="about:blank")  # a page before may still ask its server
+        self.wait("location.href === 'about:blank' && document.readyState === 'complete'")
         self.errors.clear()
         self.requests.clear()
         self.call("Page.navigate", url=url)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -62,9 +63,9 @@ def test_torch_shares_memory_both_ways():
     assert xp.from_dlpack(theirs, copy=True).data_ptr() != x.data_ptr()
 
 
-@pytest.mark.parametrize("dtype", ["float32", "int32", "bool", "bfloat16", "complex64", "uint32"])
-def test_jax_takes_and_gives(dtype):
-    jax = pytest.importorskip("jax")
+JAX = """
+import jax, numpy as np, adjoint as ad, adjoint.array_api as xp
+for dtype in ("float32", "int32", "bool", "bfloat16", "complex64", "uint32"):
     x = ad.tensor([[1, 0, 2]]).to(getattr(ad, dtype))
     theirs = jax.numpy.from_dlpack(x)
     assert theirs.dtype == dtype
@@ -73,6 +74,16 @@ def test_jax_takes_and_gives(dtype):
     assert back.dtype is x.dtype
     assert back.tolist() == x.tolist()
     assert jax.numpy.asarray(x.float()).sum() == x.float().sum().item()
+print("all")
+"""
+
+
+def test_jax_takes_and_gives():
+    """In a process of its own: JAX's threads make every later fork in this one dangerous."""
+    if importlib.util.find_spec("jax") is None:
+        pytest.skip("JAX is not installed")
+    done = subprocess.run([sys.executable, "-c", JAX], capture_output=True, text=True, timeout=300)
+    assert done.stdout == "all\n", done.stderr
 
 
 def test_numpy_takes_and_gives():

@@ -377,10 +377,8 @@ def test_no_block_has_two_owners(stats, limit):
         thread.start()
     for thread in threads:
         thread.join()
-    for number, x in shared:
-        check(number, x)
-    del x
-    shared.clear()
+    while shared:
+        check(*shared.pop())
     assert not errors
     assert stats("allocated") == 0
     assert stats("cached") <= limit
