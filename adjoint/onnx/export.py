@@ -108,34 +108,27 @@ class Exporter:
         self.by_name: set[str] = set()
         self.constants: dict[Any, str] = {}
         self.symbol_names: dict[str, str] = {}
-        self.uses: dict[int, int] = {}  # how many ops use a value
         self.parts: dict[int, list[Value]] = {}  # the items of an op with several outputs
         for value in captured.order:
             if type(value.op) is Item:
                 self.parts.setdefault(id(self.sources(value)[0].each[0]), []).append(value)
-            for x in self.sources(value):
-                if isinstance(x, Value):
-                    self.uses[id(x.each[0])] = self.uses.get(id(x.each[0]), 0) + 1
-        for x in captured.outputs:
-            self.uses[id(x.each[0])] = self.uses.get(id(x.each[0]), 0) + 1
 
     def model(self, inputs: list[str], outputs: list[str], name: str) -> Any:
         """The whole file."""
         from .export_ops import TABLE
-        from .patterns import find_patterns
+        from .patterns import normalization
 
         helper = self.onnx.helper
         self.by_name = {*inputs, *outputs, *self.captured.names.values()}
         for value, each in zip(self.captured.inputs, inputs, strict=True):
             self.names[id(value.each[0])] = each
-        patterns, inside = find_patterns(self)
         for value in self.captured.order:
             key = id(value.each[0])
-            if key in self.names or key in inside or value.op is None or type(value.op) is Item:
+            if key in self.names or value.op is None or type(value.op) is Item:
                 continue
-            found = patterns.get(key)
+            found = normalization(self, value)
             if found is not None:
-                self.names[key] = found(self)
+                self.names[key] = found
                 continue
             lower = TABLE.get(type(value.op).__name__)
             if lower is None:
@@ -150,6 +143,7 @@ class Exporter:
                 self.names[key] = made
         for value, each in zip(self.captured.outputs, outputs, strict=True):
             self.emit("Identity", [self.name(value)], output=each)
+        self.drop_dead_nodes(outputs)
         graph = helper.make_graph(
             self.nodes,
             name,
@@ -302,6 +296,17 @@ class Exporter:
                     break
             assert name is not None
         return name
+
+    def drop_dead_nodes(self, outputs: Sequence[str]) -> None:
+        """Keep the nodes and initializers that outputs depend on."""
+        wanted = set(outputs)
+        kept = []
+        for node in reversed(self.nodes):
+            if not wanted.isdisjoint(node.output):
+                wanted.update(node.input)
+                kept.append(node)
+        self.nodes = kept[::-1]
+        self.initializers = [each for each in self.initializers if each.name in wanted]
 
     # ---- nodes -------------------------------------------------------------------------------
 
