@@ -1,5 +1,6 @@
 """adjoint: tensors with automatic differentiation, PyTorch's API, one graph executed four ways."""
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 from .tensor import *  # first: `tensor` below is the function, not this module  # isort: skip
@@ -48,7 +49,7 @@ from .ops.tapers import *
 from .printing import *
 from .threads import *
 
-from . import data, io, nn, optim, utils  # isort: skip - they use all of the above
+from . import io, nn  # isort: skip - they use all of the above
 from .autograd.recording import lazy as lazy, realize_all as realize  # isort: skip
 from .reactive import Graph as Graph  # isort: skip
 from .io import load as load, save as save  # isort: skip
@@ -56,7 +57,7 @@ from .names import *  # isort: skip
 
 from .core.dtype import bool_ as bool, float_ as float, int_ as int  # isort: skip
 
-from . import testing, view  # isort: skip
+from . import view  # isort: skip
 from .view import summary as summary  # isort: skip
 
 from .ops import return_types  # isort: skip
@@ -74,10 +75,26 @@ backends.native.enable()
 autograd.Variable = Tensor  # PyTorch's old name for it  # noqa: F405 - from .tensor
 
 
+_LATER = (
+    "array_api", "data", "distributions", "models", "onnx", "optim", "serialization", "sklearn",
+    "testing", "utils",
+)  # fmt: skip
+
+if _TYPE_CHECKING:
+    from . import data as data
+    from . import optim as optim
+    from . import testing as testing
+    from . import utils as utils
+
+
 def __getattr__(name: str) -> _Any:
-    """Packages that few programs use, imported on first use."""
-    if name in ("array_api", "distributions", "models", "onnx", "serialization", "sklearn"):
+    """Packages that a program may do without, imported on first use."""
+    if name in _LATER:
         import importlib
 
         return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})

@@ -106,13 +106,12 @@ def change(x: Any, name: str, function: Callable[[Any], Any]) -> Any:
     tape.assert_writable(x, name)
     old = tape.wrap(x._data, x._node)
     mode = MODE.get()
-    followed = (
-        isinstance(mode.executor, Recorder)
-        and type(x._data) is ndarray
-        and not (mode.grad and x._data.dtype.kind in "fcV")  # `x` stays outside the graph
-    )
-    if followed:
-        old._data = source_of(mode.executor.state, x)
+    recorder = mode.executor
+    followed = False
+    if isinstance(recorder, Recorder) and type(x._data) is ndarray:
+        followed = not (mode.grad and x._data.dtype.kind in "fcV")  # `x` stays outside the graph
+        if followed:
+            old._data = source_of(recorder.state, x)
     y = function(old)
     if not followed and old._version is not None and MODE.get().grad and y._node is not None:
         # Something kept a view of the old values, which are about to be overwritten.

@@ -6,13 +6,7 @@ import os
 from typing import Any
 
 from ..core.errors import CheckpointError
-from . import checkpoint
-from .atomic import replacing
-from .npz import read_npz, save_npz
-from .pytorch_file import is_legacy, read_legacy, read_pytorch, write_pytorch
-from .sharded import load_sharded
-from .source import Source, named, opened
-from .zip_archive import Archive
+from . import checkpoint  # the other formats are imported when first met
 
 __all__ = ["load", "save"]
 
@@ -48,9 +42,14 @@ def save(obj: Any, f: Any) -> None:
     if isinstance(f, (str, os.PathLike)):
         extension = os.path.splitext(os.fsdecode(os.fspath(f)))[1].lower()
     if extension in _PYTORCH:
+        from .atomic import replacing
+        from .pytorch_file import write_pytorch
+
         with replacing(os.fspath(f)) as file:
             write_pytorch(obj, file)
     elif extension == ".npz":
+        from .npz import save_npz
+
         save_npz(obj, f)
     else:
         checkpoint.save(obj, f)
@@ -77,9 +76,13 @@ def load(f: Any, map_location: Any = None, *, weights_only: bool = True) -> Any:
     >>> ad.load(file)
     [tensor([0.]), 'text']
     """
+    from .source import named, opened
+
     if isinstance(f, (str, os.PathLike)):
         path = os.fsdecode(os.fspath(f))
         if os.path.isdir(path) or path.endswith(".index.json"):
+            from .sharded import load_sharded
+
             return checkpoint._place(load_sharded(path), map_location)
     with opened(f) as source:
         head = source.head(64)
@@ -94,7 +97,9 @@ def load(f: Any, map_location: Any = None, *, weights_only: bool = True) -> Any:
         return checkpoint.load(f, map_location)
 
 
-def _read_pickle(source: Source, head: bytes) -> Any:
+def _read_pickle(source: Any, head: bytes) -> Any:
+    from .pytorch_file import is_legacy, read_legacy
+
     if not is_legacy(head):
         raise CheckpointError(
             "the file is a pickle that PyTorch did not write; unpickle it where you trust it, and "
@@ -103,7 +108,11 @@ def _read_pickle(source: Source, head: bytes) -> Any:
     return read_legacy(source)
 
 
-def _read_zip(source: Source) -> Any:
+def _read_zip(source: Any) -> Any:
+    from .npz import read_npz
+    from .pytorch_file import read_pytorch
+    from .zip_archive import Archive
+
     archive = Archive(source)
     if any(name.endswith(".npy") for name in archive.members):
         return read_npz(archive)

@@ -68,7 +68,12 @@ def export(
             f"outputs {outputs}"
         )
     model = Exporter(onnx, captured, opset_version).model(names, outputs, type(module).__name__)
-    onnx.checker.check_model(model, full_check=True)
+    try:
+        onnx.checker.check_model(model, full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        raise Unsupported(
+            f"onnx.export: ONNX lacks an operator for one of the dtypes; convert with .to(): {error}"
+        ) from error
     data = model.SerializeToString()
     if isinstance(f, (str, os.PathLike)):
         with replacing(f) as file:

@@ -45,8 +45,8 @@ _SAME = {
     "Log": "Log", "Sigmoid": "Sigmoid", "Sinh": "Sinh", "Cosh": "Cosh", "Tanh": "Tanh",
     "Asinh": "Asinh", "Acosh": "Acosh", "Atanh": "Atanh", "Sin": "Sin", "Cos": "Cos", "Tan": "Tan",
     "Asin": "Asin", "Acos": "Acos", "Atan": "Atan", "Erf": "Erf", "Relu": "Relu", "Add": "Add",
-    "Sub": "Sub", "Mul": "Mul", "TrueDivide": "Div", "Neg": "Neg", "Floor": "Floor", "Ceil": "Ceil",
-    "Round": "Round", "Maximum": "Max", "Minimum": "Min", "ClampMin": "Max", "ClampMax": "Min",
+    "Sub": "Sub", "Mul": "Mul", "TrueDivide": "Div", "Neg": "Neg", 
+    "Maximum": "Max", "Minimum": "Min", "ClampMin": "Max", "ClampMax": "Min",
     "Pow": "Pow", "LogicalAnd": "And", "LogicalOr": "Or", "LogicalXor": "Xor", "LogicalNot": "Not",
 }  # fmt: skip
 
@@ -216,9 +216,16 @@ def _(e: Exporter, v: Value, x: Any) -> str:
     return e.emit("Mul", [name, e.emit("Tanh", [e.emit("Softplus", [name])])])
 
 
+@lowers("Floor", "Ceil", "Round")
+def _(e: Exporter, v: Value, x: Any) -> str:
+    return e.name(x) if v.dtype.kind in "iub" else e.emit(type(v.op).__name__, [e.name(x)])
+
+
 @lowers("Trunc")
 def _(e: Exporter, v: Value, x: Any) -> str:
     name = e.name(x)
+    if v.dtype.kind in "iub":
+        return name
     return e.emit("Mul", [e.emit("Sign", [name]), e.emit("Floor", [e.emit("Abs", [name])])])
 
 
@@ -289,7 +296,8 @@ def _(e: Exporter, v: Value, a: Any, b: Any) -> str:
 def _(e: Exporter, v: Value, x: Any) -> str:
     if v.dtype.kind == "b":
         return e.emit("Not", [e.name(x)])
-    return e.emit("Sub", [e.name(-1, v.dtype), e.name(x)])  # two's complement
+    ones = np.iinfo(v.dtype).max if v.dtype.kind == "u" else -1
+    return e.emit("Sub", [e.name(ones, v.dtype), e.name(x)])
 
 
 # ---- shapes ----------------------------------------------------------------------------------
@@ -505,6 +513,10 @@ def _(e: Exporter, v: Value, x: Any) -> str:
     if p == 2:
         return reduce(e, "ReduceL2", name, axes, keepdims)
     size = e.emit("Abs", [name])
+    if p == 0:
+        zero = e.emit("Equal", [name, e.name(0, x.dtype)])
+        ones = e.emit("Cast", [e.emit("Not", [zero])], to=element_type(v.dtype))
+        return reduce(e, "ReduceSum", ones, axes, keepdims)
     if math.isinf(p):
         return reduce(e, "ReduceMax" if p > 0 else "ReduceMin", size, axes, keepdims)
     if p == 1:

@@ -125,4 +125,4 @@ def _prepare(op: Op, arrays: Sequence[Any]) -> Program | None:
 def _is_usable(x: Any) -> bool:
     if type(x) is not ndarray:
         return isinstance(x, (bool, int, float))
-    return x.dtype.kind != "c" and x.dtype.isnative
+    return bool(x.dtype.kind != "c" and x.dtype.isnative)

@@ -476,7 +476,7 @@ def _parts_for_memory(g: Geometry) -> int:
     places = g.inputs * math.prod(g.size) + g.outputs * math.prod(g.count)
     copies = g.batch * places * g.dtype.itemsize
     sums = math.prod(g.w_shape()) * 4
-    return max(1, min(copies // (4 << 20), (4 << 20) // sums, MOST))
+    return int(max(1, min(copies // (4 << 20), (4 << 20) // sums, MOST)))
 
 
 def _weights_by_channels(g: Geometry, parts: int) -> ConvolutionPlan:
