@@ -1,7 +1,7 @@
 """Threads and other ways of computing: what a program may ask for, and what it gets.
 
-Large arrays are computed by the native backend's pool of threads; where that is off, matrix products
-run on the threads of NumPy's BLAS library and everything else on the caller's.
+Large arrays are computed by the native backend's pool of threads; where that is off, matrix
+products run on the threads of NumPy's BLAS library and everything else on the caller's.
 
 Source: https://docs.pytorch.org/docs/stable/torch.html#parallelism
 """
