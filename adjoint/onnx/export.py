@@ -72,7 +72,7 @@ def export(
         onnx.checker.check_model(model, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         raise Unsupported(
-            f"onnx.export: ONNX lacks an operator for one of the dtypes; convert with .to(): {error}"
+            f"onnx.export: ONNX lacks an operator for a dtype; convert with .to(): {error}"
         ) from error
     data = model.SerializeToString()
     if isinstance(f, (str, os.PathLike)):

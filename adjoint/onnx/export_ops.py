@@ -45,7 +45,7 @@ _SAME = {
     "Log": "Log", "Sigmoid": "Sigmoid", "Sinh": "Sinh", "Cosh": "Cosh", "Tanh": "Tanh",
     "Asinh": "Asinh", "Acosh": "Acosh", "Atanh": "Atanh", "Sin": "Sin", "Cos": "Cos", "Tan": "Tan",
     "Asin": "Asin", "Acos": "Acos", "Atan": "Atan", "Erf": "Erf", "Relu": "Relu", "Add": "Add",
-    "Sub": "Sub", "Mul": "Mul", "TrueDivide": "Div", "Neg": "Neg", 
+    "Sub": "Sub", "Mul": "Mul", "TrueDivide": "Div", "Neg": "Neg",
     "Maximum": "Max", "Minimum": "Min", "ClampMin": "Max", "ClampMax": "Min",
     "Pow": "Pow", "LogicalAnd": "And", "LogicalOr": "Or", "LogicalXor": "Xor", "LogicalNot": "Not",
 }  # fmt: skip

@@ -572,7 +572,7 @@ def _reduction(function: Callable[[Tensor, tuple[int, ...], bool], Any]) -> Call
 
 def _product(x: Tensor, axes: tuple[int, ...], keepdim: bool) -> Any:
     for axis in sorted(axes, reverse=True):
-        x = x.prod(axis, keepdim=keepdim)
+        x = x.prod(axis, keepdim=keepdim, dtype=x.dtype)
     return x
 
 
