@@ -516,5 +516,40 @@ def test_products_that_are_no_normalization():
         assert "LayerNormalization" not in kinds
 
 
+def test_folding_batch_normalization():
+    ad.manual_seed(4)
+    module = models.resnet18()
+    module(ad.randn(4, 3, 32, 32))  # statistics that are not 0 and 1
+    x = ad.randn(2, 3, 32, 32)
+    loaded = ad.onnx.load(exported(module, x))
+    steps = len(loaded._steps)
+    assert ad.onnx.fold_batch_norm(loaded) == 20
+    assert len(loaded._steps) == steps - 20 and not list(loaded.named_buffers())
+    assert_close([loaded(x)], [module.eval()(x)], 1e-4)
+    loaded(x).sum().backward()
+    assert all(p.grad is not None for p in loaded.parameters())
+    again = exported(loaded, x)
+    assert_close(by_onnxruntime(again, x), [loaded(x)], 1e-4)
+    assert ad.onnx.fold_batch_norm(loaded) == 0
+    with pytest.raises(ad.InvalidType, match="load"):
+        ad.onnx.fold_batch_norm(module)
+
+
+def test_folding_keeps_what_others_use():
+    """The convolution's own output is wanted too; a bias is folded into."""
+    ad.manual_seed(5)
+    conv, norm = nn.Conv2d(4, 3, 3), nn.BatchNorm2d(3)
+    norm(ad.randn(2, 3, 5, 5))
+    x = ad.from_numpy(X.copy())
+    both = nn.ModuleList([conv, norm])
+    both.forward = lambda x: (conv(x), norm(conv(x)))
+    loaded = ad.onnx.load(exported(both, x))
+    one = nn.Sequential(conv, norm)
+    folded = ad.onnx.load(exported(one, x))
+    assert (ad.onnx.fold_batch_norm(loaded), ad.onnx.fold_batch_norm(folded)) == (0, 1)
+    assert_close([*loaded(x)], [conv(x), one.eval()(x)])
+    assert_close([folded(x)], [one(x)])
+
+
 def test_table_is_of_the_standard():
     assert set(IMPORTED) <= {schema.name for schema in onnx.defs.get_all_schemas_with_history()}

@@ -3,5 +3,6 @@
 from .export import export as export
 from .model import OnnxModule as OnnxModule
 from .model import load as load
+from .passes import fold_batch_norm as fold_batch_norm
 
-__all__ = ["OnnxModule", "export", "load"]
+__all__ = ["OnnxModule", "export", "fold_batch_norm", "load"]

@@ -108,7 +108,7 @@ class OnnxModule(Module):
         self._drops: list[list[str]] = []  # what nothing needs after each step
         self._take_initializers(arrays, nodes, buffers)
         self._steps = self._fold(_needed(nodes, self.output_names))
-        self._drops = _last_uses(self._steps, self.output_names)
+        self._drops = last_uses(self._steps, self.output_names)
         self.eval()
 
     # ---- loading -----------------------------------------------------------------------------
@@ -313,7 +313,7 @@ def _needed(nodes: list[Node], outputs: list[str]) -> list[Node]:
     return kept[::-1]
 
 
-def _last_uses(nodes: list[Node], outputs: list[str]) -> list[list[str]]:
+def last_uses(nodes: list[Node], outputs: list[str]) -> list[list[str]]:
     """For each node, the values that nothing needs after it."""
     seen = set(outputs)
     drops = []
