@@ -120,7 +120,8 @@ class Exporter:
 
     def model(self, inputs: list[str], outputs: list[str], name: str) -> Any:
         """The whole file."""
-        from .export_ops import TABLE
+        from . import export_elementwise, export_ops  # noqa: F401 - they fill the table
+        from .export_table import TABLE
         from .patterns import normalization
 
         helper = self.onnx.helper
