@@ -293,6 +293,38 @@ def test_refused(function, error, message):
         exported(Function(function), ad.ones(2))
 
 
+VARYING = {
+    "number": lambda x: x * x.shape[0] + (x.shape[1] - 2),
+    "sum": lambda x: x.sum(0) / x.shape[0],
+    "range": lambda x: x + ad.arange(x.shape[1]),
+    "constant": lambda x: ad.cat([x, ad.full((x.shape[0], 1), 2.0)], 1),
+    "slice": lambda x: x[: x.shape[0] - 1, x.shape[1] // x.shape[1] :],
+    "flat": lambda x: x.reshape(-1),
+    "mask": lambda x: x * ad.ones(x.shape[1], x.shape[1]).tril()[: x.shape[0]],
+    "expand": lambda x: x[None].expand(x.shape[1], -1, -1),
+}
+
+
+@pytest.mark.parametrize("name", VARYING)
+def test_sizes_that_vary(name):
+    """Values that depend on sizes follow them."""
+    module = Function(VARYING[name])
+    data = exported(module, ad.ones(3, 4), axes={"x0": {0: "n", 1: "m"}})
+    for shape in ((3, 4), (5, 5), (2, 9)):
+        x = ad.randn(shape)
+        assert_close(by_onnxruntime(data, x), flat(module(x)))
+
+
+def test_sizes_that_cannot_be_followed():
+    for function in (
+        lambda x: x * (1 / x.shape[0]),
+        lambda x: x[: x.shape[0] // 4],
+        lambda x: x + float(np.log(x.shape[0])),
+    ):
+        with pytest.raises(ad.InvalidArgument, match="dynamic_axes"):
+            exported(Function(function), ad.ones(3, 4), axes={"x0": {0: "n"}})
+
+
 def test_sizes_that_decide_what_runs():
     module = nn.LSTM(2, 2)
     with pytest.raises(ad.InvalidArgument, match="dynamic_axes"):

@@ -92,10 +92,11 @@ class Value(NamedTuple):
         factors = tuple((s, k) for s, k in zip(self.symbols, steps, strict=True) if k)
         bases = dict(zip(self.symbols, BASES, strict=False))
         constant = first - sum(k * bases[s] for s, k in factors)
-        return Dim(constant, factors, last == first + 2 * sum(steps))
+        return Dim(constant, factors, last == first + FURTHER * sum(steps))
 
 
 BASES = (5, 7, 11, 13, 17, 19, 23, 29)  # sizes of the axes that vary, in the first capture
+FURTHER = 9  # how much larger all of them are in the last, which tells what is not linear
 
 
 class Captured(NamedTuple):
@@ -125,7 +126,7 @@ def capture(module: Module, args: Sequence[Any], names: Sequence[str], axes: Axe
     variants = [bases]
     if symbols:
         variants += [{**bases, s: n + 1} for s, n in bases.items()]
-        variants.append({s: n + 2 for s, n in bases.items()})
+        variants.append({s: n + FURTHER for s, n in bases.items()})
     runs = []
     for sizes in variants:
         given = []
@@ -141,8 +142,9 @@ def capture(module: Module, args: Sequence[Any], names: Sequence[str], axes: Axe
         runs.append((given, _record(module, given)))
     orders = [_ordered(given, outputs) for given, outputs in runs]
     first = orders[0]
+    wiring = _wiring(first)
     for other in orders[1:]:
-        if [type(x.op) for x in other] != [type(x.op) for x in first]:
+        if _wiring(other) != wiring:
             raise InvalidArgument(
                 f"onnx.export: which operations run depends on the sizes that dynamic_axes lets "
                 f"vary ({', '.join(symbols)}); export with fixed sizes (a loop over a dimension, "
@@ -154,8 +156,11 @@ def capture(module: Module, args: Sequence[Any], names: Sequence[str], axes: Axe
     return Captured(
         order,
         {
-            id(x): tuple(order[place[id(v)]] if isinstance(v, Recorded) else v for v in x.inputs)
-            for x in first
+            id(x): tuple(
+                order[place[id(v)]] if isinstance(v, Recorded) else _number(order[n], j)
+                for j, v in enumerate(x.inputs)
+            )
+            for n, x in enumerate(first)
         },
         [order[place[id(x)]] for x in runs[0][0]],
         [order[place[id(x)]] for x in runs[0][1]],
@@ -163,6 +168,30 @@ def capture(module: Module, args: Sequence[Any], names: Sequence[str], axes: Axe
         [name for name, _ in module.named_buffers()],
         symbols,
     )
+
+
+def _wiring(order: list[Recorded]) -> list[tuple[Any, ...]]:
+    """The ops and where their inputs come from, which must not depend on sizes."""
+    place = {id(x): i for i, x in enumerate(order)}
+    return [
+        (type(x.op), *(place[id(v)] if isinstance(v, Recorded) else None for v in x.inputs))
+        for x in order
+    ]
+
+
+def _number(value: Value, place: int) -> Any:
+    """A number among an op's inputs; one that varies with the sizes as `Dim`."""
+    column = [x.inputs[place] for x in value.each]
+    first = column[0]
+    if all(number == first or number != number for number in column):
+        return first
+    size = value.size(column) if all(type(number) is int for number in column) else None
+    if not isinstance(size, Dim) or not size.linear:
+        raise InvalidArgument(
+            f"onnx.export: {value.op!r} takes a number ({first!r}, ...) that depends on the sizes "
+            f"that dynamic_axes lets vary ({', '.join(value.symbols)}); export with fixed sizes"
+        )
+    return size
 
 
 def _record(module: Module, given: list[Recorded]) -> list[Recorded]:

@@ -189,6 +189,9 @@ class Exporter:
 
     def name(self, x: Any, dtype: Any = None) -> str:
         """The name of a value, or of a number as a constant of `dtype`; converted to `dtype`."""
+        if isinstance(x, Dim):
+            size = self.emit("Squeeze", [self.sizes([x])])
+            return self.emit("Cast", [size], to=element_type(dtype or np.int64))
         if not isinstance(x, Value):
             return self.constant(np.asarray(x, dtype))
         key = id(x.each[0])
