@@ -333,3 +333,24 @@ def test_affected_by():
     assert [n.node.label for n in graph.affected_by(b)] == ["add"]
     assert graph.affected_by(y) == []
     assert len(graph.affected_by(w)) == 2
+
+
+def test_building_pauses_the_garbage_collector_and_brings_it_back():
+    graph = ad.Graph()
+    x = graph.input(1.0)
+    assert gc.isenabled()
+    with graph.building():
+        assert not gc.isenabled()
+        y = x * 2 + ad.ones(())
+    assert gc.isenabled()
+    with pytest.raises(ZeroDivisionError), graph.building():
+        raise ZeroDivisionError
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with graph.building():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+    assert y.item() == 3.0
