@@ -115,8 +115,8 @@ class Graph:
 
     @contextmanager
     def building(self) -> Iterator[Graph]:
-        """`with graph:` for recording very many nodes: with Python's garbage collector paused, which
-        looks at all of them again and again and finds nothing (nodes make no cycles).
+        """`with graph:` for recording very many nodes: with Python's garbage collector paused,
+        which looks at all of them again and again and finds nothing (nodes make no cycles).
 
         >>> graph = ad.Graph()
         >>> x = y = graph.input(1.0)
