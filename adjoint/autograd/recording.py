@@ -389,6 +389,21 @@ class Overwritten(Op, abstract=True):
         return (g, None)
 
 
+class Same(Op, abstract=True):
+    """The value of its input: a node of its own that says something about it."""
+
+    view = True
+    exact = True
+
+    def infer(self, spec: Spec) -> Spec:
+        """The same."""
+        return spec
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """The same array."""
+        return x
+
+
 def _with_history_of(old: Any, value: Any) -> Any:
     if old._node is not old._data:  # no history in the graph
         return tape.wrap(value._data, old._node)

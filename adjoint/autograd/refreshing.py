@@ -17,15 +17,13 @@ import numpy as np
 from ..core.errors import AutogradError
 from ..core.handle import Handle
 from ..core.mode import DEFAULT, MODE, mode_with
-from ..core.op import Op
-from ..core.spec import Spec
 from ..graph.editing import rewire
 from ..graph.node import Item, Leaf, Node
 from ..graph.reactive import Cell, Source, State, refresh, release, upstream
 from ..graph.recorded import concrete, specs_of
 from . import tape
 from .engine import keep, run_backward, seed
-from .recording import Recorder, record_cell, source_of
+from .recording import Recorder, Same, record_cell, source_of
 
 _PLANS = 32  # backward passes that a graph remembers
 
@@ -186,19 +184,8 @@ def gradients(
     return {wanted[node]: g for node, g in reached.items() if g is not None}
 
 
-class Derivative(Op, abstract=True):
+class Derivative(Same, abstract=True):
     """A gradient, as computed by nodes that are made anew when the graph above is edited."""
-
-    view = True
-    exact = True
-
-    def infer(self, spec: Spec) -> Spec:
-        """The same."""
-        return spec
-
-    def compute(self, xp: Any, x: Any) -> Any:
-        """The same array."""
-        return x
 
     def gradient(self, g: Any) -> tuple[Any, ...]:
         """As it comes."""

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from . import coefficients
 from .emit import Body, Module, Reg, suffix, type_name
+from .ir import MATHS
 
 __all__ = ["HOW", "evaluate"]
 
@@ -59,32 +60,7 @@ LIBM = {
     "float": set(),
 }
 WIDE = {"tan", "erfc", "asinh", "acosh", "atanh", "pow", "atan2"}  # float32 in float64
-NAMES = [
-    "exp",
-    "exp2",
-    "expm1",
-    "log",
-    "log2",
-    "log10",
-    "log1p",
-    "tanh",
-    "sigmoid",
-    "erf",
-    "erfc",
-    "sin",
-    "cos",
-    "tan",
-    "asin",
-    "acos",
-    "atan",
-    "sinh",
-    "cosh",
-    "asinh",
-    "acosh",
-    "atanh",
-    "pow",
-    "atan2",
-]
+NAMES = [*MATHS, "pow", "atan2"]
 
 
 def _how(name: str, dtype: str) -> str:

@@ -44,6 +44,17 @@ def prepare_contexts(prepare: Callable[[Any], object]) -> None:
     prepare(quiet.run)
 
 
+def quietly(function: Callable[..., Any], *args: Any) -> Any:
+    """`function(*args)` in the context in which ops compute, also from within it."""
+    try:
+        return quiet.run(function, *args)
+    except RuntimeError as error:
+        if "already entered" not in str(error):
+            raise
+        with np.errstate(all="ignore"):  # in the middle of another op, or of a graph's run
+            return function(*args)
+
+
 def spec_of(array: Any) -> Any:
     """The Spec of an array; a Python number stands for itself."""
     if hasattr(array, "dtype"):
@@ -133,4 +144,12 @@ def _compute_and_round(op: Op, xp: Any, wide: list[Any], specs: Any) -> Any:
     )
 
 
-__all__ = ["accelerate", "compute", "prepare_contexts", "quiet", "spec_of", "write_arrays"]
+__all__ = [
+    "accelerate",
+    "compute",
+    "prepare_contexts",
+    "quiet",
+    "quietly",
+    "spec_of",
+    "write_arrays",
+]

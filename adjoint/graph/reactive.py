@@ -18,13 +18,13 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from ..core import compute as core_compute
-from ..core.compute import quiet
+from ..core.compute import quietly
 from ..core.device import namespace_of, register_backend
 from ..core.dtype import LOW_PRECISION
 from ..core.errors import AdjointError, GraphError
@@ -154,14 +154,7 @@ class State:
 
     def cells(self) -> list[Cell]:
         """All living cells, inputs before users."""
-        found: set[Cell] = set()
-        stack = [cell for r in self.roots if (cell := r()) is not None]
-        while stack:
-            cell = stack.pop()
-            if cell not in found:
-                found.add(cell)
-                stack.extend(cell.living_users())
-        return sorted(found, key=lambda cell: cell.order)
+        return downstream(cell for r in self.roots if (cell := r()) is not None)
 
 
 def _nobody() -> None:
@@ -442,13 +435,7 @@ def refresh(targets: Iterable[Cell]) -> None:
         if state.edited and state.before_read is not None:
             state.before_read(state)
         state.edited.clear()
-        try:
-            quiet.run(_refresh, state, wanted)
-        except RuntimeError as error:
-            if "already entered" not in str(error):
-                raise
-            with np.errstate(all="ignore"):  # a finalizer reads in the middle of an op
-                _refresh(state, wanted)
+        quietly(_refresh, state, wanted)
 
 
 def _refresh(state: State, wanted: list[Cell]) -> None:
@@ -572,25 +559,23 @@ def release(cells: Iterable[Cell]) -> None:
 
 def upstream(targets: Iterable[Cell]) -> list[Cell]:
     """`targets` and everything they depend on, inputs before users."""
-    found: set[Cell] = set()
-    stack = list(targets)
-    while stack:
-        cell = stack.pop()
-        if cell not in found:
-            found.add(cell)
-            stack.extend(cell.cells)
-    return sorted(found, key=lambda cell: cell.order)
+    return _reached(targets, lambda cell: cell.cells)
 
 
 def downstream(starts: Iterable[Cell]) -> list[Cell]:
     """`starts` and everything that depends on them, inputs before users."""
+    return _reached(starts, Cell.living_users)
+
+
+def _reached(starts: Iterable[Cell], next_to: Callable[[Cell], Iterable[Cell]]) -> list[Cell]:
+    """`starts` and what `next_to` leads to from there, inputs before users."""
     found: set[Cell] = set()
     stack = list(starts)
     while stack:
         cell = stack.pop()
         if cell not in found:
             found.add(cell)
-            stack.extend(cell.living_users())
+            stack.extend(next_to(cell))
     return sorted(found, key=lambda cell: cell.order)
 
 
@@ -624,15 +609,3 @@ def assert_consistent(cells: Iterable[Cell]) -> None:
 
 def _broken(cell: Cell, what: str) -> GraphError:
     return GraphError(f"check_invariants: {cell!r} {what}")
-
-
-def paths(cell: Cell) -> Iterator[Cell]:
-    """The cells above `cell`, the nearest first (breadth first), `cell` itself left out."""
-    seen = {cell}
-    queue = [cell]
-    for each in queue:
-        for x in each.cells:
-            if x not in seen:
-                seen.add(x)
-                queue.append(x)
-                yield x

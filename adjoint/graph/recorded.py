@@ -9,7 +9,7 @@ pure value that is computed at most once and then forgets its inputs. The reacti
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -229,20 +229,17 @@ def specs_of(inputs: Iterable[Any]) -> list[Any]:
     return [x.spec if isinstance(x, Recorded) else x for x in inputs]
 
 
-Make = Callable[[Op | None, tuple[Any, ...], tuple[int, ...], Any], Any]
-
-
-def record(op: Op, inputs: tuple[Any, ...], make: Make = Recorded) -> Any:
+def record(op: Op, inputs: tuple[Any, ...]) -> Any:
     """The recorded value of `op` on `inputs`; a tuple of them for several outputs.
 
     Errors: those of `op.infer`.
     """
     found = op.infer(*specs_of(inputs))
     if isinstance(found, Spec):
-        return make(op, inputs, found.shape, found.dtype.numpy)
-    whole = make(op, inputs, (), None)
+        return Recorded(op, inputs, found.shape, found.dtype.numpy)
+    whole = Recorded(op, inputs, (), None)
     return tuple(
-        make(Item(i), (whole,), spec.shape, spec.dtype.numpy) for i, spec in enumerate(found)
+        Recorded(Item(i), (whole,), spec.shape, spec.dtype.numpy) for i, spec in enumerate(found)
     )
 
 
@@ -300,11 +297,6 @@ def concrete(tensor: Any) -> Any:
     """The array of `tensor`, computed now where it was only recorded."""
     data = tensor._data
     return data if type(data) is ndarray or not isinstance(data, Recorded) else data.settle(tensor)
-
-
-def is_recorded(x: Any) -> bool:
-    """Whether `x` is a tensor whose data is a recorded value."""
-    return isinstance(x, Handle) and isinstance(x._data, Recorded)
 
 
 def _held_by_tensor() -> int:

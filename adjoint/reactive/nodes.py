@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..autograd.recording import is_detached, record_cell, source_of
+from ..autograd.recording import Same, is_detached, record_cell, source_of
 from ..autograd.refreshing import is_of_graph
 from ..core.errors import DTypeError, GraphError, InvalidArgument, ShapeError
 from ..core.handle import Handle
-from ..core.op import Op, apply
-from ..core.spec import Spec
 from ..graph.editing import rewire
 from ..graph.reactive import Cell, Source
 from ..graph.recorded import concrete
@@ -19,23 +17,13 @@ from ..ops.memory import as_tensor
 from ..tensor import Tensor
 
 if TYPE_CHECKING:
-    from .graph import Graph
+    pass
 
 
-class DetachNode(Op, abstract=True):
+class DetachNode(Same, abstract=True):
     """The value of its input; no gradient passes."""
 
-    view = True
-    exact = True
     differentiable = False
-
-    def infer(self, spec: Spec) -> Spec:
-        """The same."""
-        return spec
-
-    def compute(self, xp: Any, x: Any) -> Any:
-        """The same array."""
-        return x
 
 
 def cell_of(x: Any, name: str) -> Cell:
@@ -169,11 +157,6 @@ def node_of(self: Any) -> Cell | None:
     return self._data if isinstance(self._data, Cell) else None
 
 
-def owner_of(x: Any) -> Graph | None:
-    """The Graph of a tensor, while it lives."""
-    return cell_of(x, "graph").state.owner()  # type: ignore[no-any-return]
-
-
 def attach() -> None:
     """Give tensors these methods."""
     for name, method in {
@@ -185,4 +168,4 @@ def attach() -> None:
 
 attach()
 
-__all__ = ["apply", "cell_of", "is_of_graph", "owner_of"]
+__all__ = ["cell_of", "input_cell", "is_of_graph"]

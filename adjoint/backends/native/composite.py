@@ -15,10 +15,11 @@ import numpy as np
 
 from ...compiler import Compiled, Kernel, Value, split
 from ...compiler.ir import REDUCTIONS
+from ...core.compute import quietly
 from ...core.errors import AdjointError
 from ...core.op import Op
 from ...core.spec import Spec, broadcast_shapes, prod
-from .execution import PARALLEL, _quietly
+from .execution import PARALLEL
 from .pool import default_pool
 from .tracing import Names, NotTraceable, Traced, Tracer, _Reducer, _wide, elementwise, name_of
 
@@ -106,7 +107,7 @@ class Composite:
 
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:
         """The outputs. Of the inputs those of `reads` are needed, the others may be None."""
-        found: list[Any] = _quietly(self._run, list(arrays))
+        found: list[Any] = quietly(self._run, list(arrays))
         return found
 
     def check(self, arrays: Sequence[Any]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...compiler import Compiled
-from ...core.compute import quiet, spec_of
+from ...core.compute import quietly, spec_of
 from ...core.dtype import bfloat16
 from ...core.errors import AdjointError
 from ...core.op import Op
@@ -74,7 +74,7 @@ def accelerate(op: Op, arrays: Sequence[Any]) -> Any:
         dtype = arrays[0].dtype
         if dtype != _FLOAT32 and (dtype != bfloat16.numpy or not _takes_narrow(op)):
             return NotImplemented
-        return _quietly(op.compute, names, *arrays)
+        return quietly(op.compute, names, *arrays)
     try:
         key = (op, *[(a.shape, a.dtype) if type(a) is ndarray else _number(a) for a in arrays])
         program = _programs.get(key, _UNKNOWN)
@@ -85,22 +85,12 @@ def accelerate(op: Op, arrays: Sequence[Any]) -> Any:
         if len(_programs) >= _REMEMBERED:
             _programs.clear()
         _programs[key] = program
-    return NotImplemented if program is None else _quietly(program, arrays)
+    return NotImplemented if program is None else quietly(program, arrays)
 
 
 def _takes_narrow(op: Op) -> bool:
     """Whether the library computes bfloat16, accumulated in float32: products and convolutions."""
     return onednn.unavailable() is None and (op.library == "large" or "convolution" in op.name)
-
-
-def _quietly(function: Any, *args: Any) -> Any:
-    """`function(*args)` in the context in which ops compute, which may be this one already."""
-    try:
-        return quiet.run(function, *args)
-    except RuntimeError as error:
-        if "already entered" not in str(error):
-            raise
-        return function(*args)
 
 
 def _number(value: Any) -> Any:
