@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import threading
 from collections.abc import Iterable, Sequence
@@ -37,7 +38,10 @@ class _Stream(threading.local):
         return self.generator
 
 
-_stream = _Stream()
+@functools.cache
+def _stream() -> _Stream:
+    """Made with the first draw: NumPy's random numbers take a while to import."""
+    return _Stream()
 
 
 class Draw(Op, abstract=True):
@@ -49,7 +53,7 @@ class Draw(Op, abstract=True):
 
     def rng(self) -> Any:
         """NumPy's generator at the start of this draw's stream."""
-        return _stream.at(self.seed, self.draw)
+        return _stream().at(self.seed, self.draw)
 
     def fresh(self) -> Any:
         """The same stream from a generator made for it, for the references."""
