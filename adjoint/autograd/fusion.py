@@ -10,12 +10,14 @@ differentiated.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from ..core import fused
+from ..core.compute import quietly
 from ..core.errors import AdjointError
 from ..core.handle import Handle
 from ..core.mode import DEFAULT, MODE, Mode, mode_with
@@ -33,7 +35,9 @@ _CAPTURING = mode_with(DEFAULT, executor=execute_lazily)
 _UNKNOWN: Any = object()
 
 
-def execute(function: Callable[..., Any], plans: dict[Any, Any], args: tuple[Any, ...]) -> Any:
+def execute(
+    function: Callable[..., Any], native: str, plans: dict[Any, Any], args: tuple[Any, ...]
+) -> Any:
     """`function(*args)`, by its kernels where it has some: what `core.fused` calls."""
     mode = tape.get_mode()
     grad = mode.grad
@@ -51,7 +55,7 @@ def execute(function: Callable[..., Any], plans: dict[Any, Any], args: tuple[Any
     plan = plans.get(tuple(key), _UNKNOWN)
     if plan is _UNKNOWN:
         wants = [grad and x._node is not None for x in inputs]
-        plan = _plan(function, args, inputs, wants)
+        plan = _plan(function, native, args, inputs, wants)
         if len(plans) >= _REMEMBERED:
             plans.clear()
         plans[tuple(key)] = plan
@@ -60,6 +64,7 @@ def execute(function: Callable[..., Any], plans: dict[Any, Any], args: tuple[Any
 
 def _plan(
     function: Callable[..., Any],
+    native: str,
     args: tuple[Any, ...],
     inputs: Sequence[Any],
     wants: Sequence[bool],
@@ -72,7 +77,9 @@ def _plan(
     name = "".join(word.capitalize() for word in function.__name__.split("_"))
     kind = _KINDS.get(name)
     if kind is None:
-        kind = _KINDS[name] = type(name, (Fused,), {"__doc__": function.__doc__}, abstract=True)
+        base = Written if native else Fused
+        members = {"__doc__": function.__doc__, "native": native}
+        kind = _KINDS[name] = type(name, (base,), members, abstract=True)
     try:
         return kind(function, args, inputs, wants)  # type: ignore[no-any-return]
     except (NotTraceable, AdjointError):
@@ -95,13 +102,11 @@ class Fused(Op, abstract=True):
         self.specs = tuple(x.spec for x in inputs)
         self.statics = tuple(_UNKNOWN if isinstance(x, Handle) else x for x in args)
         self.wants = tuple(wants)
-        self._capture()
-        reads = () if self.backward is None else self.backward.reads
-        self.reads = tuple(n for n in reads if n < len(inputs))
-        self.tokens = tuple(f"x{n + 1}" for n in self.reads)  # type: ignore[misc]
-        self.keeps_values = bool(self.reads)  # type: ignore[misc]
+        self._prepare()
+        self.n_outputs = len(self.outputs)  # type: ignore[misc]
+        self.keeps_values = bool(self.tokens)  # type: ignore[misc]
 
-    def _capture(self) -> None:
+    def _prepare(self) -> None:
         """Make the kernels, of what the body and the reverse walk over it record."""
         from ..backends.native.composite import Composite
 
@@ -133,7 +138,6 @@ class Fused(Op, abstract=True):
                 )
         finally:
             MODE.reset(token)
-        self.n_outputs = len(ys)  # type: ignore[misc]
         self.forward = Composite(self.specs, *_flat(inputs, ys))
         self.reached = [leaf is not None and leaf in gradients for leaf in leaves]
         self.backward = None
@@ -142,6 +146,9 @@ class Fused(Op, abstract=True):
             inputs += gs
             like = [self.forward.dims[i] for i in self.differentiable_outputs]
             self.backward = Composite([x.spec for x in inputs], *_flat(inputs, reached), like)
+        reads = () if self.backward is None else self.backward.reads
+        self.reads = tuple(n for n in reads if n < len(self.specs))
+        self.tokens = tuple(f"x{n + 1}" for n in self.reads)  # type: ignore[misc]
 
     def infer(self, *specs: Spec) -> Any:
         """Those of the outputs."""
@@ -160,24 +167,26 @@ class Fused(Op, abstract=True):
         results = self.forward(arrays)
         ys = [tape.wrap(y) for y in results]
         if self.backward is not None:
-            saved = tuple([inputs[n] for n in self.reads])
-            versions = tape._versions(list(saved))
-            parents = tuple([x._node for x in inputs])
-            if not self.several:
-                y = results[0]
-                ys[0]._node = Node(self, parents, saved, versions, y.shape, y.dtype)
-            else:
-                node = Node(self, parents, saved, versions, (), None)
-                for i in self.differentiable_outputs:
-                    ys[i]._node = tape.item(node, i, results[i])
+            self._record(inputs, ys, [inputs[n] for n in self.reads])
         return tuple(ys) if self.several else ys[0]
+
+    def _record(self, inputs: Sequence[Any], ys: Sequence[Any], saved: list[Any]) -> None:
+        """Give the outputs their node."""
+        versions = tape._versions(saved)
+        parents = tuple([x._node for x in inputs])
+        if not self.several:
+            y = ys[0]._data
+            ys[0]._node = Node(self, parents, tuple(saved), versions, y.shape, y.dtype)
+        else:
+            node = Node(self, parents, tuple(saved), versions, (), None)
+            for i in self.differentiable_outputs:
+                ys[i]._node = tape.item(node, i, ys[i]._data)
 
     def gradient(self, g: Any, *saved: Any) -> tuple[Any, ...]:
         """By the backward kernels; where its own graph is wanted, by the body."""
         gs = [g[i] for i in self.differentiable_outputs] if self.several else [g]
         mode = tape.get_mode()
-        plain = not mode.grad and mode.executor is None
-        if not plain or any(type(getattr(x, "_data", None)) is not ndarray for x in (*saved, *gs)):
+        if not _is_plain(mode, (*saved, *gs)):
             return self._by_body(gs, saved, mode)
         count = len(self.specs)
         arrays: list[Any] = [None] * count
@@ -223,6 +232,89 @@ class Fused(Op, abstract=True):
         """The arguments of the function, with `inputs` for its tensors."""
         tensors = iter(inputs)
         return [next(tensors) if x is _UNKNOWN else x for x in self.statics]
+
+
+class Routine(Protocol):
+    """What `plan(specs, statics, wants)` of a module of `backends.native` makes for a composite.
+
+    `specs` are those of the tensors among the arguments, `statics` all arguments with
+    `NotImplemented` in the place of tensors, `wants` says which tensors want a gradient.
+    Errors: `plan` raises NotTraceable for what it does not do; then the body runs.
+    """
+
+    outputs: tuple[Spec, ...]
+    several: bool  # whether the composite returns a tuple
+    differentiable: tuple[int, ...]  # the outputs that gradients come from
+
+    def forward(self, arrays: list[Any]) -> tuple[list[Any], list[Any]]:
+        """The outputs, and what else `backward` wants kept (nothing, where nothing is wanted)."""
+
+    def backward(
+        self, arrays: list[Any], outputs: list[Any], kept: list[Any], gs: list[Any]
+    ) -> list[Any]:
+        """The gradient of each input that wants one, None for others. `gs` are those of the
+        differentiable outputs: arrays of any strides, None for an output that got none.
+        """
+
+
+class Written(Fused, abstract=True):
+    """A composite of which `backends.native` has a routine, written by hand."""
+
+    native: str
+
+    def _prepare(self) -> None:
+        """Ask the module for the routine."""
+        module = importlib.import_module(f"adjoint.backends.native.{self.native}")
+        statics = tuple(NotImplemented if x is _UNKNOWN else x for x in self.statics)
+        self.routine: Routine = module.plan(self.specs, statics, self.wants)
+        self.outputs = self.routine.outputs
+        self.several = self.routine.several
+        self.differentiable_outputs = list(self.routine.differentiable)
+        self.reads = tuple(range(len(self.specs)))
+        self.tokens = (  # type: ignore[misc]
+            *(f"x{n + 1}" for n in self.reads),
+            *(f"output{i + 1}" for i in range(len(self.outputs))),
+            "kept",
+        )
+
+    def compute(self, xp: Any, *arrays: Any) -> Any:
+        """By the routine."""
+        found, _ = quietly(self.routine.forward, list(arrays))
+        return tuple(found) if self.several else found[0]
+
+    def run(self, inputs: list[Any]) -> Any:
+        """The composite of `inputs`, on the tape where they want gradients."""
+        results, kept = quietly(self.routine.forward, [x._data for x in inputs])
+        ys = [tape.wrap(y) for y in results]
+        if any(self.wants):
+            saved = [*inputs, *map(tape._save_output, ys), tuple(map(tape.wrap, kept))]
+            self._record(inputs, ys, saved)
+        return tuple(ys) if self.several else ys[0]
+
+    def gradient(self, g: Any, *saved: Any) -> tuple[Any, ...]:
+        """By the routine; where the gradient's own graph is wanted, by the body."""
+        gs = [g[i] for i in self.differentiable_outputs] if self.several else [g]
+        count = len(self.specs)
+        *known, kept = saved
+        mode = tape.get_mode()
+        if not _is_plain(mode, (*known, *kept, *(g for g in gs if g is not None))):
+            return self._by_body(gs, known[:count], mode)
+        arrays = [x._data for x in known]
+        found = quietly(
+            self.routine.backward,
+            arrays[:count],
+            arrays[count:],
+            [x._data for x in kept],
+            [None if g is None else g._data for g in gs],
+        )
+        return tuple([None if each is None else tape.wrap(each) for each in found])
+
+
+def _is_plain(mode: Mode, tensors: Sequence[Any]) -> bool:
+    """Whether kernels may compute with `tensors`: nothing is recorded, all are arrays."""
+    if mode.grad or mode.executor is not None:
+        return False
+    return all(type(getattr(x, "_data", None)) is ndarray for x in tensors)
 
 
 _KINDS: dict[str, type[Fused]] = {}  # one class a composite: grad_fn shows its name

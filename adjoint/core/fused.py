@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast, overload
 
 from . import compute
 from .mode import MODE
@@ -16,33 +16,51 @@ F = TypeVar("F", bound=Callable[..., Any])
 SMALLEST = 128  # elements of the first argument below which kernels are not worth compiling
 
 
-def fused(function: F) -> F:
+@overload
+def fused(function: F) -> F: ...
+@overload
+def fused(*, native: str) -> Callable[[F], F]: ...
+def fused(function: Any = None, *, native: str = "") -> Any:
     """Declare that `function` may run as kernels, forward and backward, derived from its ops.
 
     It takes positional arguments: tensors, the largest one first, and hashable values. It returns a
     tensor or a tuple of them, and does nothing else: no checks, warnings, draws or writes. What it
     means is what its ops mean; where they are recorded, or too small, or no kernel can be made,
     they run one by one.
+
+    `native` names a module of `backends.native` for what cannot be derived, such as loops over
+    time: its `plan(specs, statics, wants)` makes a `Routine` (see `autograd.fusion`).
     """
+    if function is None:
+        return functools.partial(_declare, native=native)
+    return _declare(function, native)
+
+
+def _declare(function: F, native: str) -> F:
     plans: dict[Any, Any] = {}
 
     @functools.wraps(function)
     def run(*args: Any) -> Any:
         if compute.accelerate is None or args[0]._data.size < SMALLEST or not MODE.get().plain:
             return function(*args)
-        return _execute(function, plans, args)
+        return _execute(function, native, plans, args)
 
     return cast(F, run)
 
 
-def _one_by_one(function: Callable[..., Any], plans: dict[Any, Any], args: tuple[Any, ...]) -> Any:
+Executor: TypeAlias = "Callable[[Callable[..., Any], str, dict[Any, Any], tuple[Any, ...]], Any]"
+
+
+def _one_by_one(
+    function: Callable[..., Any], native: str, plans: dict[Any, Any], args: tuple[Any, ...]
+) -> Any:
     return function(*args)
 
 
-_execute: Callable[[Callable[..., Any], dict[Any, Any], tuple[Any, ...]], Any] = _one_by_one
+_execute: Executor = _one_by_one
 
 
-def connect(execute: Callable[[Callable[..., Any], dict[Any, Any], tuple[Any, ...]], Any]) -> None:
+def connect(execute: Executor) -> None:
     """Set what runs fused composites (called once, where the layers are wired together)."""
     global _execute
     _execute = execute
