@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,9 +9,9 @@ import numpy as np
 
 from ..autograd.modes import no_grad
 from ..autograd.recording import lazy
-from ..core.errors import AdjointError, CheckpointError, InvalidArgument, Unsupported
+from ..core.errors import CheckpointError, Unsupported
 from ..graph.recorded import Recorded
-from ..nn import Module, Parameter
+from ..io.imported import ImportedGraph, last_uses, needed, refusing, several
 from ..ops.memory import from_numpy
 from ..tensor import Tensor
 from .files import array_of, attribute_of, read_model
@@ -47,7 +46,7 @@ def load(f: Any) -> OnnxModule:
     return OnnxModule(proto, directory)
 
 
-class OnnxModule(Module):
+class OnnxModule(ImportedGraph):
     """The graph of an ONNX file.
 
     Errors: those of `onnx.load`.
@@ -61,7 +60,7 @@ class OnnxModule(Module):
     """
 
     def __init__(self, model: Any, directory: Any = None) -> None:
-        super().__init__()
+        super().__init__("onnx")
         opset = _opset(model)
         graph = model.graph
         if graph.sparse_initializer or model.functions:
@@ -102,12 +101,8 @@ class OnnxModule(Module):
             if entry.key == "adjoint.buffers"
             for name in str(entry.value).split("\n")
         }
-        self._values: dict[str, Any] = {}  # the constant arrays
-        self._places: dict[str, tuple[Module, str, bool]] = {}  # of parameters and buffers
-        self._steps: list[Node] = []
-        self._drops: list[list[str]] = []  # what nothing needs after each step
         self._take_initializers(arrays, nodes, buffers)
-        self._steps = self._fold(_needed(nodes, self.output_names))
+        self._steps = self._fold(needed(nodes, self.output_names))
         self._drops = last_uses(self._steps, self.output_names)
         self.eval()
 
@@ -132,26 +127,6 @@ class OnnxModule(Module):
                 self._register(name, from_numpy(array), is_buffer)
             else:
                 self._values[name] = array
-
-    def _register(self, name: str, tensor: Tensor, is_buffer: bool) -> None:
-        """Keep a tensor under its name in the file, as far as names of attributes allow it."""
-        parts = [re.sub(r"\W", "_", part) or "_" for part in name.split(".")]
-        if len(parts) > 32:
-            parts = ["_".join(parts)]
-        module: Module = self
-        for part in parts[:-1]:
-            child = module._modules.get(part)
-            if child is None:
-                part = _free(module, part)
-                child = Module()
-                module.add_module(part, child)
-            module = child
-        leaf = _free(module, parts[-1])
-        if is_buffer:
-            module.register_buffer(leaf, tensor)
-        else:
-            module.register_parameter(leaf, Parameter(tensor))
-        self._places[name] = (module, leaf, is_buffer)
 
     def _fold(self, nodes: list[Node]) -> list[Node]:
         """Compute what depends on constants only; returns the other nodes."""
@@ -186,24 +161,17 @@ class OnnxModule(Module):
         >>> ad.onnx.load(file.getvalue()).forward(ad.zeros(2))
         tensor([0., 0.])
         """
-        if len(args) != len(self.input_names):
-            raise InvalidArgument(
-                f"onnx: expected the inputs {', '.join(self.input_names)}, got {len(args)}"
-            )
-        values = dict(self._values)
-        for name, (module, leaf, is_buffer) in self._places.items():
-            values[name] = (module._buffers if is_buffer else module._parameters)[leaf]
-        values.update(zip(self.input_names, args, strict=True))
-        for node, drops in zip(self._steps, self._drops, strict=True):
-            inputs = [values[name] if name else None for name in node.inputs]
-            values.update(zip(node.outputs, _run(node, inputs, self.training), strict=False))
-            for name in drops:
-                values.pop(name, None)
-        results = tuple(
-            from_numpy(np.array(v)) if isinstance(v, np.ndarray) else v
-            for v in (values[name] for name in self.output_names)
-        )
-        return results[0] if len(results) == 1 else results
+        return self._compute(args)
+
+    def _step(self, step: Any, inputs: list[Any]) -> tuple[Any, ...]:
+        """What a node computes; numbers and vectors that only depend on shapes stay arrays."""
+        step.training = self.training
+        with refusing(f"onnx: node {step.label}"):
+            if all(x is None or isinstance(x, np.ndarray) for x in inputs) and step.kind in FOLDED:
+                with no_grad():
+                    found = several(TABLE[step.kind](step, *inputs))
+                return tuple(host(x) if x.ndim < 2 else x for x in found)
+            return several(TABLE[step.kind](step, *inputs))
 
     def extra_repr(self) -> str:
         """Inputs, outputs and how many nodes.
@@ -214,8 +182,7 @@ class OnnxModule(Module):
         >>> ad.onnx.load(file.getvalue()).extra_repr()
         'input -> output, 2 nodes'
         """
-        names = f"{', '.join(self.input_names)} -> {', '.join(self.output_names)}"
-        return f"{names}, {len(self._steps)} nodes"
+        return self._summary()
 
 
 def _opset(model: Any) -> int:
@@ -242,49 +209,21 @@ def _node(proto: Any, opset: int, directory: Any) -> Node:
     return Node(kind, tuple(proto.input), tuple(proto.output), attributes, opset, label)
 
 
-def _run(node: Node, inputs: list[Any], training: bool) -> tuple[Any, ...]:
-    """What a node computes; numbers and vectors that only depend on shapes stay arrays."""
-    node.training = training
-    try:
-        if all(x is None or isinstance(x, np.ndarray) for x in inputs) and node.kind in FOLDED:
-            with no_grad():
-                found = _several(TABLE[node.kind](node, *inputs))
-            return tuple(host(x) if x.ndim < 2 else x for x in found)
-        return _several(TABLE[node.kind](node, *inputs))
-    except AdjointError:
-        raise
-    except (ValueError, TypeError, IndexError, KeyError, OverflowError, AttributeError,
-            ArithmeticError) as error:  # fmt: skip
-        raise CheckpointError(
-            f"onnx: node {node.label} has inputs or attributes that do not fit: {error}"
-        ) from error
-
-
-def _several(found: Any) -> tuple[Any, ...]:
-    return found if isinstance(found, tuple) else (found,)
-
-
 def _small(node: Node, args: list[Any], limit: int) -> tuple[tuple[Any, ...] | None, int]:
     """What a node computes of constants and how many elements that takes, (None, 0) where more than
     `limit`: shapes are found by recording, before anything is computed.
     """
     node.limit = limit
     try:
-        with no_grad(), lazy():
-            found = _several(TABLE[node.kind](node, *args))
-        size = sum(_sizes(found))
-        if size > limit:
-            return None, 0
-        return tuple(host(x) for x in found), size
+        with refusing(f"onnx.load: node {node.label}"):
+            with no_grad(), lazy():
+                found = several(TABLE[node.kind](node, *args))
+            size = sum(_sizes(found))
+            if size > limit:
+                return None, 0
+            return tuple(host(x) for x in found), size
     except TooLarge:
         return None, 0
-    except AdjointError:
-        raise
-    except (ValueError, TypeError, IndexError, KeyError, OverflowError, AttributeError,
-            ArithmeticError) as error:  # fmt: skip
-        raise CheckpointError(
-            f"onnx.load: node {node.label} has inputs or attributes that do not fit: {error}"
-        ) from error
     finally:
         node.limit = None
 
@@ -300,32 +239,3 @@ def _sizes(found: Iterable[Any]) -> Iterable[int]:
             yield value.size
             if isinstance(value, Recorded):
                 stack.extend(x for x in value.inputs if isinstance(x, Recorded))
-
-
-def _needed(nodes: list[Node], outputs: list[str]) -> list[Node]:
-    """The nodes that outputs depend on."""
-    wanted = set(outputs)
-    kept = []
-    for node in reversed(nodes):
-        if not wanted.isdisjoint(node.outputs):
-            wanted.update(node.inputs)
-            kept.append(node)
-    return kept[::-1]
-
-
-def last_uses(nodes: list[Node], outputs: list[str]) -> list[list[str]]:
-    """For each node, the values that nothing needs after it."""
-    seen = set(outputs)
-    drops = []
-    for node in reversed(nodes):
-        names = [n for n in dict.fromkeys((*node.inputs, *node.outputs)) if n and n not in seen]
-        seen.update(names)
-        drops.append(names)
-    return drops[::-1]
-
-
-def _free(module: Module, name: str) -> str:
-    """`name`, with underscores behind it until the module has no such attribute."""
-    while hasattr(module, name) or not name:
-        name += "_"
-    return name

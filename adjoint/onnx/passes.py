@@ -7,8 +7,9 @@ from typing import Any
 
 from ..autograd.modes import no_grad
 from ..core.errors import InvalidType
+from ..io.imported import last_uses
 from .import_ops import Node
-from .model import OnnxModule, last_uses
+from .model import OnnxModule
 
 
 def fold_batch_norm(model: OnnxModule) -> int:
