@@ -503,7 +503,7 @@ def _large(op: Op) -> int:
     cheap = getattr(op, "result", "") == "bool" or op.name in (
         "add", "sub", "mul", "true_divide", "neg", "abs", "maximum", "minimum",
     )  # fmt: skip
-    return 65535 if cheap else core_compute.LARGE
+    return core_compute.CHEAP if cheap else core_compute.LARGE
 
 
 def takes_number(numbers: int | None, value: Any) -> bool:

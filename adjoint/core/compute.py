@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from . import config
 from .device import device_of, namespace_of
 from .dtype import LOW_PRECISION, from_numpy_dtype
 from .errors import AdjointError
@@ -65,7 +66,8 @@ def spec_of(array: Any) -> Any:
 # What may compute an op on large NumPy arrays instead of NumPy: (op, arrays) -> the result, or
 # NotImplemented. Set by `backends.native`.
 accelerate: Callable[[Op, list[Any]], Any] | None = None
-LARGE = 4096  # elements above which it is asked
+LARGE = config.read_count("ADJOINT_NATIVE_SIZE")  # elements above which it is asked
+CHEAP = 16 * LARGE  # the same for ops that NumPy does at the speed of memory
 
 
 def compute(op: Op, arrays: list[Any]) -> Any:

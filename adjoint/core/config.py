@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
+from .errors import InvalidArgument
+
 
 class Switch(NamedTuple):
     """One environment variable: its name, default and meaning."""
@@ -17,6 +19,7 @@ class Switch(NamedTuple):
 SWITCHES = (
     Switch("ADJOINT_SMOKE", "", "set: examples and demos run a few steps only, to be tested"),
     Switch("ADJOINT_BACKEND", "auto", "auto, native (kernels for large arrays) or numpy (none)"),
+    Switch("ADJOINT_NATIVE_SIZE", "4096", "elements above which an array is large; 0: all are"),
     Switch("ADJOINT_NUM_THREADS", "", "threads of the native backend; empty: as many as cores"),
     Switch("ADJOINT_MEMORY_CACHE", "", "bytes of freed memory kept; empty: an eighth of all"),
     Switch("ADJOINT_PROGRESS", "auto", "progress bars: auto (only on a terminal), on, off"),
@@ -37,3 +40,18 @@ def read(name: str) -> str:
     True
     """
     return os.environ.get(name, _BY_NAME[name].default)
+
+
+def read_count(name: str) -> int:
+    """The value of a switch that is a number of something.
+
+    Errors: InvalidArgument unless digits.
+
+    >>> from adjoint.core import config
+    >>> config.read_count("ADJOINT_CACHE_BYTES") >= 0
+    True
+    """
+    text = read(name)
+    if not text.isdecimal():
+        raise InvalidArgument(f"{name}={text}: expected a number such as {_BY_NAME[name].default}")
+    return int(text)

@@ -13,7 +13,7 @@ __all__ = ["fused"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-SMALLEST = 128  # elements of the first argument below which kernels are not worth compiling
+SMALLEST = min(128, compute.LARGE)  # elements of the first argument from which kernels pay
 
 
 @overload

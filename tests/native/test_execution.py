@@ -33,7 +33,7 @@ def always(monkeypatch):
         return result
 
     monkeypatch.setattr(core_compute, "LARGE", -1)
-    monkeypatch.setattr(execution, "CHEAP", 0)
+    monkeypatch.setattr(execution, "CHEAP", -1)
     monkeypatch.setattr(execution, "_programs", {})
     monkeypatch.setattr(core_compute, "accelerate", accelerate)
     return ran

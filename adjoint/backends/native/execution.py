@@ -9,40 +9,45 @@ from typing import Any
 import numpy as np
 
 from ...compiler import Compiled
+from ...core import compute as core_compute
 from ...core.compute import quietly, spec_of
 from ...core.dtype import bfloat16
 from ...core.errors import AdjointError
 from ...core.op import Op
 from ...core.spec import Spec, broadcast_shapes
-from . import names, onednn
+from . import block_cache, names, onednn
+from .launch import Launcher, launcher
 from .pool import default_pool
 from .tracing import NotTraceable, Traced, Tracer
 
 ndarray = np.ndarray
-SMALLEST = 4096  # elements of the largest array below which NumPy is as fast
-CHEAP = 65536  # the same for ops that NumPy does at the speed of memory
+CHEAP = core_compute.CHEAP
 PARALLEL = 32768  # elements from which threads share the work
 _REMEMBERED = 4096
 
 _FLOAT32 = np.dtype(np.float32)
 _programs: dict[Any, Program | None] = {}  # None: NumPy's
+_shared: list[Op] = []  # those whose launchers are known by their identity: they stay
 
 
 class Program:
     """One op on arrays of given shapes and dtypes, as a kernel."""
 
-    __slots__ = ("compiled", "numbers", "run", "several", "shapes")
+    __slots__ = ("compiled", "launch", "numbers", "op", "run", "shapes")
+
+    launch: Launcher | None  # for arrays that lie in memory as those of the last call did
 
     def __init__(self, op: Op, arrays: Sequence[Any]) -> None:
+        self.op = op
         shapes = [a.shape for a in arrays if type(a) is ndarray]
         tracer = Tracer(broadcast_shapes(*shapes))
         symbols = [tracer.input(a.shape, a.dtype) if type(a) is ndarray else a for a in arrays]
         found = op.compute(tracer.names, *symbols)
         specs = op.infer(*map(spec_of, arrays))
-        self.several = not isinstance(specs, Spec)
-        outputs = found if self.several else (found,)
+        several = not isinstance(specs, Spec)
+        outputs = found if several else (found,)
         self.shapes = []
-        for y, spec in zip(outputs, specs if self.several else (specs,), strict=True):
+        for y, spec in zip(outputs, specs if several else (specs,), strict=True):
             if not isinstance(y, Traced) or math.prod(y.shape) != math.prod(spec.shape):
                 raise NotTraceable("a result that is no array")
             if list(y.dims) != sorted(y.dims):
@@ -52,20 +57,20 @@ class Program:
         self.numbers = tracer.numbers
         self.compiled = Compiled(tracer.kernel)
         self.run = default_pool().run if math.prod(tracer.space) >= PARALLEL else None
+        self.launch = None
 
-    def __call__(self, arrays: Sequence[Any]) -> Any:
-        """The op's result."""
-        found = self.compiled(
-            *[a for a in arrays if type(a) is ndarray],
-            scalars=self.numbers,
-            run=self.run,
+    def __call__(self, op: Op, arrays: Sequence[Any]) -> Any:
+        """The result; `op` is equal to that of the program."""
+        given = [a for a in arrays if type(a) is ndarray]
+        if self.launch is not None:
+            found = self.launch(*given)
+            if found is not None:
+                return found
+        found = self._general(given)
+        self.launch = launcher(
+            self.compiled, given, self.shapes, scalars=self.numbers, parallel=self.run is not None
         )
-        if not self.several:
-            return found if found.shape == self.shapes[0] else found.reshape(self.shapes[0])
-        found = found if isinstance(found, tuple) else (found,)
-        return tuple(y.reshape(shape) for y, shape in zip(found, self.shapes, strict=True))
-
-
+        return found
 def accelerate(op: Op, arrays: Sequence[Any]) -> Any:
     """What `op` gives for NumPy arrays, by a library or a kernel; NotImplemented for what NumPy is
     to compute.
@@ -109,7 +114,7 @@ def _prepare(op: Op, arrays: Sequence[Any]) -> Program | None:
         return None  # it does what the tracer does not know
     size = max(a.size for a in arrays if type(a) is ndarray)
     cheap = program.compiled._cost < 4 and not program.compiled.kernel.reduced
-    return None if cheap and size < CHEAP else program
+    return None if cheap and size <= CHEAP else program
 
 
 def _is_usable(x: Any) -> bool:
