@@ -6,6 +6,7 @@ Source: https://docs.pytorch.org/docs/stable/autograd.html
 from typing import Any
 
 from . import anomaly_mode, function, functional, grad_mode, graph
+from . import devices as devices  # serves other devices than the host
 from . import fusion as fusion  # connects core.fused
 from .function import Function
 from .gradcheck import GradcheckError, gradcheck, gradgradcheck

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from ..core.compute import quiet
-from ..core.device import namespace_of
+from ..core.device import namespace_of, space
 from ..core.dtype import from_numpy_dtype
 from ..core.errors import AutogradError, DTypeError, InvalidType, ShapeError
 from ..core.handle import Handle
 from ..core.mode import MODE, Mode, mode_with
 from ..graph.node import Item, Leaf, Node, Version
-from ..graph.recorded import concrete
+from ..graph.recorded import Recorded, concrete
 from .tape import ALONE, before_change, item, overwrite, references, wrap
 
 ndarray = np.ndarray
@@ -194,7 +194,7 @@ def _walk(
                     np.add(before._data, value._data, before._data)
                 else:
                     before = pending[parent] = before + value
-                    if not create_graph and type(before._data) is ndarray:
+                    if not create_graph and not isinstance(before._data, Recorded):
                         owned.add(parent)
             left = awaited[parent] = awaited[parent] - 1
             if not left:
@@ -271,7 +271,7 @@ def keep(leaf: Leaf, g: Any, alone: bool, create_graph: bool = False) -> None:
             leaf.grad = g.clone() if old is None else old + g
         elif old is None:
             leaf.grad = g if alone else wrap(g._data.copy())
-        elif type(old._data) is not ndarray:
+        elif isinstance(old._data, Recorded):
             overwrite(old, old + g, "backward")
         elif not _takes_sums(old._data):
             leaf.grad = old + g
@@ -386,7 +386,8 @@ def seed(output: Any, gradient: Any, name: str = "backward") -> Any:
                 f"{name}: grad can be implicitly created only for real outputs but got "
                 f"{output.dtype}; pass the gradient argument"
             )
-        return wrap(np.ones(data.shape, data.dtype))
+        make = np if type(data) is ndarray else space(output.device)
+        return wrap(make.ones(data.shape, data.dtype))
     if not isinstance(gradient, Handle):
         raise InvalidType(
             f"{name}: gradients must be tensors or None, got {type(gradient).__name__}"

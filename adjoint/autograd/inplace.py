@@ -14,7 +14,7 @@ from ..core.handle import Handle
 from ..core.mode import MODE, without_autocast
 from ..core.op import INPLACE, Op, apply, connect_in_place, connect_out
 from ..graph.node import Node
-from ..graph.recorded import concrete
+from ..graph.recorded import Recorded, concrete
 from ..ops.promotion import assert_can_store, cast
 from . import tape
 from .recording import Recorder, source_of
@@ -171,7 +171,7 @@ def write(name: str, op: Op, x: Any, *inputs: Any) -> Any:
 
 
 def _some_recorded(*values: Any) -> bool:
-    return any(isinstance(each, Handle) and type(each._data) is not ndarray for each in values)
+    return any(isinstance(each, Handle) and isinstance(each._data, Recorded) for each in values)
 
 
 def rebind(name: str, x: Any, function: Callable[[Any], Any]) -> Any:

@@ -16,6 +16,7 @@ from ..core import compute as core_compute
 from ..core import dtype as dt
 from ..core import op as core_op
 from ..core.compute import compute, quiet
+from ..core.device import namespace_of
 from ..core.errors import AdjointError, AutogradError
 from ..core.handle import Handle
 from ..core.mode import MODE, Mode, mode_with
@@ -58,7 +59,7 @@ def references(tensor: Any) -> tuple[int, int, int]:
     base = data.base
     if base is None:
         return sys.getrefcount(tensor), sys.getrefcount(data), 0
-    owned = type(base) is ndarray and base.base is None and base.size == data.size
+    owned = type(base) is type(data) and base.base is None and base.size == data.size
     return sys.getrefcount(tensor), sys.getrefcount(data), sys.getrefcount(base) if owned else -1
 
 
@@ -272,7 +273,7 @@ def shares_storage(result: Any, x: Any, op: Op) -> bool:
     source = x._data
     if result is source:
         return True
-    if type(result) is not ndarray:
+    if type(result) is not ndarray and isinstance(result, Recorded):
         return _would_share(x, op)
     base = result.base
     return (base is not None and (base is source or base is source.base)) or (
@@ -371,7 +372,9 @@ def alias(x: Any) -> Any:
     if version is None:
         version = x._version = Version()
     y = wrap(x._data, None, version)
-    if type(x._data) is not ndarray and version is not INFERENCE:  # writes must find both
+    data = x._data
+    if type(data) is not ndarray and isinstance(data, Recorded) and version is not INFERENCE:
+        # writes must find both
         if x._view is not None:
             y._view = View(x._view.base, x._view.above, x._view.op)
             y._view.detached = True
@@ -462,7 +465,7 @@ def binary_operator(
             size = a.size
         else:
             return general(input, other)
-        if type(a) is not ndarray and isinstance(a, Recorded):
+        if type(a) is not ndarray and not isinstance(a, (int, float)):
             return recorded(input, other)
         if size > large and core_compute.accelerate is not None:
             return general(input, other)
@@ -596,11 +599,11 @@ class ViewWrite(Op, abstract=True):
         part = g
         for op in self.ops:
             part = core_op.apply(op, part)
-        if g.requires_grad or type(g._data) is not ndarray:
+        if g.requires_grad or isinstance(g._data, Recorded):
             rest = core_op.apply(self, g, part.new_zeros(part.shape))
         else:
             data = g._data.copy()
-            write_part(np, data, self.ops, 0)
+            write_part(namespace_of(data), data, self.ops, 0)
             rest = wrap(data)
         return (rest, part)
 
@@ -616,7 +619,7 @@ def write_part(xp: Any, array: Any, ops: tuple[Op, ...], value: Any) -> None:
     # The views were views in the base's own memory order, not in this one: write by position.
     places = np.arange(array.size).reshape(array.shape)
     for op in ops:
-        places = op.compute(xp, places)
+        places = op.compute(np, places)
     array.reshape(-1)[places] = value
 
 
@@ -646,7 +649,7 @@ def assert_writable(x: Any, name: str) -> None:
             "clone it first"
         )
     strides = data.strides
-    if view is not None and type(data) is not ndarray:  # as they will be
+    if view is not None and isinstance(data, Recorded):  # as they will be
         strides = shown(np.empty(view.base._data.shape, data.dtype), view).strides
     if 0 in strides and data.size > 1:
         for size, stride in zip(data.shape, strides, strict=True):
@@ -665,7 +668,7 @@ def before_change(x: Any) -> None:
         return
     version.before_change()
     base = x if x._view is None else x._view.base
-    if type(base._data) is ndarray:
+    if not isinstance(base._data, Recorded):
         for reference in version.views or ():
             other = reference()
             if other is not None and type(other._data) is Recorded and other._view is not None:
@@ -679,7 +682,7 @@ def overwrite(x: Any, y: Any, name: str) -> Any:
     data = x._data
     if y._data is not data:
         joins = y._node is not None and isinstance(y._data, Cell) and get_mode().grad
-        if type(data) is not ndarray or joins:
+        if joins or (type(data) is not ndarray and isinstance(data, Recorded)):
             WRITERS[type(data)](x, y)
         else:
             if not data.flags.writeable:

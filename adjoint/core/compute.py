@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextvars
 import threading
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from . import config
-from .device import device_of, namespace_of
+from .device import device_of, namespace_of, space
 from .dtype import LOW_PRECISION, from_numpy_dtype
 from .errors import AdjointError
 from .op import Op
@@ -84,7 +85,9 @@ def compute(op: Op, arrays: list[Any]) -> Any:
             if array.size > LARGE:
                 large = True
     if xp is None:
-        xp = namespace_of(np.empty(0))
+        xp = space(op.device)
+    if type(xp) is not ModuleType:
+        return _compute_elsewhere(op, xp, arrays)
     if op.strict:
         op.infer(*map(spec_of, arrays))
     try:
@@ -103,6 +106,19 @@ def compute(op: Op, arrays: list[Any]) -> Any:
                 if low and not op.exact:
                     return _compute_and_round(op, xp, *_widened(op, arrays))
                 return op.compute(xp, *arrays)
+        op.infer(*map(spec_of, arrays))
+        raise
+
+
+def _compute_elsewhere(op: Op, xp: Any, arrays: list[Any]) -> Any:
+    """The same on another device: its namespace decides how narrow floats are computed."""
+    if op.strict:
+        op.infer(*map(spec_of, arrays))
+    try:
+        return xp.run(op, arrays)
+    except AdjointError:
+        raise
+    except Exception:
         op.infer(*map(spec_of, arrays))
         raise
 

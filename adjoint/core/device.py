@@ -11,8 +11,13 @@ from .errors import DeviceError
 __all__ = ["device", "get_default_device", "set_default_device"]
 
 
+KINDS = ("cpu", "cuda", "torch", "meta")
+
+
 class device:  # noqa: N801 - PyTorch's name
     """Where a tensor's data lives, such as `device("cpu")` or `device("cuda", 0)`.
+
+    `device("torch")` is PyTorch's memory on the CPU: what runs there runs the same way on CUDA.
 
     Errors: DeviceError for an unknown kind or a malformed string.
     Source: https://docs.pytorch.org/docs/stable/tensor_attributes.html#torch.device
@@ -31,9 +36,10 @@ class device:  # noqa: N801 - PyTorch's name
         if isinstance(type, int):
             type, index = "cuda", type
         kind, colon, number = type.partition(":")
-        if kind not in ("cpu", "cuda", "meta") or (colon and not number.isdecimal()):
+        if kind not in KINDS or (colon and not number.isdecimal()):
             raise DeviceError(
-                f"device: Invalid device string: {type!r}; expected one of cpu, cuda, cuda:N, meta"
+                f"device: Invalid device string: {type!r}; expected one of cpu, cuda, cuda:N, "
+                "torch, meta"
             )
         object.__setattr__(self, "type", kind)
         object.__setattr__(self, "index", int(number) if colon else index)
@@ -81,7 +87,10 @@ _defaults = _Defaults()
 
 # array type -> the backend's namespace (the "Mat" layer); filled by backends when imported
 _namespaces: dict[type, Any] = {}
+_finders: dict[type, Callable[[Any], Any]] = {}  # the same where it depends on the array's device
 _devices: dict[type, Callable[[Any], device]] = {}
+_loaders: dict[str, Callable[[], Any]] = {}  # kind of device -> what imports its backend
+_watchers: list[Callable[[type], None]] = []
 
 
 def register_backend(
@@ -92,9 +101,36 @@ def register_backend(
     _devices[array_type] = device_of
 
 
+def register_devices(
+    array_type: type, find: Callable[[Any], Any], device_of: Callable[[Any], device]
+) -> None:
+    """Say that `find(array)` is the namespace that serves an array of `array_type`, of which there
+    is one for each device.
+    """
+    _finders[array_type] = find
+    _devices[array_type] = device_of
+    for watch in _watchers:
+        watch(array_type)
+
+
+def register_loader(kinds: tuple[str, ...], load: Callable[[], Any]) -> None:
+    """Say that `load()` imports the module that serves devices of these kinds: with `resolve`, a
+    device that exists for one that was asked for; `space`, the namespace that makes arrays there;
+    `transfer`, an array moved there.
+    """
+    for kind in kinds:
+        _loaders[kind] = load
+
+
+def watch_backends(watch: Callable[[type], None]) -> None:
+    """Call `watch` with the array type of each backend of further devices."""
+    _watchers.append(watch)
+
+
 def namespace_of(array: Any) -> Any:
     """The backend namespace that computes with `array`."""
-    return _namespaces[type(array)]
+    kind = type(array)
+    return _namespaces[kind] if kind in _namespaces else _finders[kind](array)
 
 
 def device_of(array: Any) -> device:
@@ -107,12 +143,41 @@ def as_device(value: Any) -> device:
     if value is None:
         return _defaults.device
     found = value if isinstance(value, device) else device(value)
-    if found.type != "cpu":
+    if found.type == "cpu":
+        return CPU
+    return _backend(found).resolve(found)  # type: ignore[no-any-return]
+
+
+def _backend(where: device) -> Any:
+    load = _loaders.get(where.type)
+    if load is None:
         raise DeviceError(
-            f"device: no backend serves '{found}' in this version; use 'cpu', or check "
+            f"device: no backend serves '{where}' in this version; use 'cpu', or check "
             "adjoint.cuda.is_available() first"
         )
-    return found
+    return load()
+
+
+def space(where: device) -> Any:
+    """The namespace that makes arrays on a device that exists."""
+    return _host_space() if where.type == "cpu" else _backend(where).space(where)
+
+
+def _host_space() -> Any:
+    return next(iter(_namespaces.values()))  # NumPy's is the first to be registered
+
+
+def is_device_array(array: Any) -> bool:
+    """Whether `array` is of a backend for devices other than the host."""
+    return type(array) in _finders
+
+
+def transfer(array: Any, where: device, non_blocking: bool = False) -> Any:
+    """A copy of `array` on another device that exists."""
+    there = device_of(array) if where.type == "cpu" else where
+    if there.type == "cpu":
+        return array.copy()
+    return _backend(there).transfer(array, where, non_blocking)
 
 
 def get_default_device() -> device:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
+from .device import CPU, device
 from .mode import MODE, without_autocast
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -52,6 +53,8 @@ class Op:
     strict: ClassVar[bool] = False  # infer must run first: compute accepts what it should refuse
     library: ClassVar[str] = ""  # a library may compute it: "large" arrays only, or "always"
     differentiable: ClassVar[bool] = True  # False: the output never requires grad
+    device: device = CPU  # where an op without inputs computes
+    drawn: ClassVar[bool] = False  # random: its numbers are those that the host draws
 
     # Derived from `needs` when the class is made.
     tokens: ClassVar[tuple[str, ...]] = ()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core import dtype as dt
+from ..core.device import is_device_array
 from ..core.errors import DTypeError, IndexingError, ShapeError
 from ..core.op import Op, Sample, apply, apply_view
 from ..core.spec import Spec, prod
@@ -175,7 +176,9 @@ class IndexSum(Advanced):
     def compute(self, xp: Any, g: Any, index: Any) -> Any:
         """By flat position, in pieces that keep the positions few."""
         result = xp.zeros(self.shape, g.dtype)
-        if self.axes == (0,) and index.ndim:
+        if is_device_array(g):
+            xp.index_add(result, self._key(index), g)
+        elif self.axes == (0,) and index.ndim:
             rows = index.reshape(-1)
             values = g.reshape((rows.shape[0], *self.shape[1:]))
             count = max(1, _PIECE // max(1, prod(self.shape[1:])))
@@ -244,7 +247,9 @@ class IndexPut(Advanced):
 
     def write(self, xp: Any, x: Any, index: Any, value: Any) -> None:
         """Assign, or add one by one."""
-        if self.accumulate and x.flags.c_contiguous:
+        if self.accumulate and is_device_array(x):
+            xp.index_add(x, self._key(index), value)
+        elif self.accumulate and x.flags.c_contiguous:
             add_at(x, self._positions(x.shape, index), value)
         elif self.accumulate:
             x[...] = IndexPut(self.axes, True).compute(xp, x, index, value)

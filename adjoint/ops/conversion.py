@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..core import dtype as dt
-from ..core.device import as_device, device
+from ..core.device import CPU, as_device, device, transfer
 from ..core.errors import InvalidArgument, InvalidType
 from ..core.handle import Handle
-from ..core.op import FUNCTIONS, METHODS, public
+from ..core.op import FUNCTIONS, METHODS, Op, Sample, apply, public
+from ..core.spec import Spec
 from .creation import assert_row_major, finish, sizes_from
 from .promotion import cast
 from .values import array_from, target
@@ -27,6 +30,39 @@ __all__ = [
 
 
 # ---- dtype and device ----------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class Transfer(Op):
+    """A copy on another device."""
+
+    to: device
+    non_blocking: bool = False
+    needs = "spec"
+    exact = True
+
+    def infer(self, spec: Spec) -> Spec:
+        """The same there."""
+        return spec.with_(device=self.to)
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """By the backends."""
+        return transfer(x, self.to, self.non_blocking)
+
+    def gradient(self, g: Tensor, spec: Spec) -> tuple[Any, ...]:
+        """Back to where the input was."""
+        return (apply(Transfer(spec.device, self.non_blocking), g),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """Within the host's memory, which every machine has."""
+        for dtype in dt.ALL:
+            yield Sample(cls(CPU), (np.arange(6.0).reshape(2, 3).astype(dtype.numpy),), dtype.name)
+        yield Sample(cls(CPU), (np.ones((2, 3)).T,), "strided")
+
+    def reference(self, x: Any) -> Any:
+        """The values."""
+        return x
 
 
 @public()
@@ -66,15 +102,20 @@ def to(
         elif rest and not isinstance(rest[0], bool):
             dtype = rest.pop(0)
     if rest:
-        rest.pop(0)  # non_blocking: copies on the CPU always block
+        non_blocking = rest.pop(0)
     if rest:
         copy = rest.pop(0)
     if rest:
         raise InvalidType(f"to: too many arguments: {args!r}")
-    if device is not None:
-        as_device(device)
     assert_row_major(memory_format, "to")
     wanted = target(dtype)
+    if device is not None:
+        place = as_device(device)
+        if place != self.device:
+            if wanted is not None and wanted.itemsize < self.dtype.itemsize:
+                self, wanted = cast(self, wanted), None  # the fewest bytes travel
+            moved: Tensor = apply(Transfer(place, bool(non_blocking)), self)
+            return moved if wanted is None else cast(moved, wanted)
     if wanted is None or wanted is self.dtype:
         return FUNCTIONS["clone"](self) if copy else self  # type: ignore[no-any-return]
     return cast(self, wanted)
@@ -111,7 +152,7 @@ def cuda(
     no CUDA here
     """
     where = "cuda" if device is None else device
-    return to(self, where, memory_format=memory_format)  # type: ignore[no-any-return]
+    return to(self, where, non_blocking=non_blocking, memory_format=memory_format)  # type: ignore[no-any-return]
 
 
 _SHORTHANDS = {

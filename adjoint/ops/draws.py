@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core import dtype as dt
+from ..core.device import CPU
+from ..core.device import device as Device  # noqa: N812 - the draws have a field of that name
 from ..core.errors import InvalidArgument
 from ..core.op import Op, Sample
 from ..core.spec import Spec
@@ -50,6 +52,7 @@ class Draw(Op, abstract=True):
     seed: int
     draw: int
     differentiable = False
+    drawn = True
 
     def rng(self) -> Any:
         """NumPy's generator at the start of this draw's stream."""
@@ -90,11 +93,12 @@ class Uniform(Draw):
     draw: int
     shape: tuple[int, ...]
     dtype: dt.dtype
+    device: Device = CPU
     samples = _shapes_and_dtypes(_REAL)
 
     def infer(self) -> Spec:
         """As asked."""
-        return Spec(self.shape, self.dtype)
+        return Spec(self.shape, self.dtype, self.device)
 
     def compute(self, xp: Any) -> Any:
         """Narrow dtypes are rounded down, so that 1 is never drawn."""
@@ -127,11 +131,12 @@ class Normal(Draw):
     draw: int
     shape: tuple[int, ...]
     dtype: dt.dtype
+    device: Device = CPU
     samples = _shapes_and_dtypes((*_REAL, dt.complex64, dt.complex128))
 
     def infer(self) -> Spec:
         """As asked."""
-        return Spec(self.shape, self.dtype)
+        return Spec(self.shape, self.dtype, self.device)
 
     def compute(self, xp: Any) -> Any:
         """By NumPy's ziggurat."""
@@ -160,11 +165,12 @@ class Exponential(Draw):
     draw: int
     shape: tuple[int, ...]
     dtype: dt.dtype
+    device: Device = CPU
     samples = _shapes_and_dtypes(_REAL)
 
     def infer(self) -> Spec:
         """As asked."""
-        return Spec(self.shape, self.dtype)
+        return Spec(self.shape, self.dtype, self.device)
 
     def compute(self, xp: Any) -> Any:
         """By NumPy's ziggurat."""
@@ -190,11 +196,12 @@ class RandInt(Draw):
     high: int
     shape: tuple[int, ...]
     dtype: dt.dtype
+    device: Device = CPU
     samples = _shapes_and_dtypes((dt.int64, dt.uint8, dt.float32, dt.bool_), 0, 2)
 
     def infer(self) -> Spec:
         """As asked."""
-        return Spec(self.shape, self.dtype)
+        return Spec(self.shape, self.dtype, self.device)
 
     def compute(self, xp: Any) -> Any:
         """Drawn in int64."""
@@ -218,10 +225,11 @@ class Permutation(Draw):
     draw: int
     n: int
     dtype: dt.dtype
+    device: Device = CPU
 
     def infer(self) -> Spec:
         """n numbers."""
-        return Spec((self.n,), self.dtype)
+        return Spec((self.n,), self.dtype, self.device)
 
     def compute(self, xp: Any) -> Any:
         """By shuffling."""
@@ -251,11 +259,12 @@ class Mask(Draw):
     value: float
     shape: tuple[int, ...]
     dtype: dt.dtype
+    device: Device = CPU
     samples = _shapes_and_dtypes((*_REAL, dt.int64, dt.bool_), 0.75, 1.0)
 
     def infer(self) -> Spec:
         """As asked."""
-        return Spec(self.shape, self.dtype)
+        return Spec(self.shape, self.dtype, self.device)
 
     def compute(self, xp: Any) -> Any:
         """32 bits for each place: a third of the time that floating-point numbers take."""

@@ -36,9 +36,9 @@ class Geqrf(Op):
         """LAPACK's."""
         k = min(x.shape[-2:])
         if not x.size:
-            return x.copy(), np.zeros((*x.shape[:-2], k), x.dtype)
-        packed, tau = np.linalg.qr(x, mode="raw")
-        return np.ascontiguousarray(np.swapaxes(packed, -1, -2)), np.ascontiguousarray(tau)
+            return x.copy(), xp.zeros((*x.shape[:-2], k), x.dtype)
+        packed, tau = xp.linalg.qr(x, mode="raw")
+        return xp.ascontiguousarray(xp.swapaxes(packed, -1, -2)), xp.ascontiguousarray(tau)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

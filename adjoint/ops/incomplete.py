@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core import dtype as dt
+from ..core.device import is_device_array, namespace_of
 from ..core.op import Sample, apply, public
 from .comparison import eq, gt, isinf, where
 from .functions import exp, log
@@ -36,10 +37,10 @@ _DECAY = 40.0  # integrands are followed down to e^-40 of their value at the end
 def _integrate(f: Callable[[Any], Any], end: Any, bend: Any) -> Any:
     """The integral of `f` from 0 to `end`, in panels because its slope changes near `bend`."""
     edges = (0.0, np.clip(bend - 6, 0, end), np.clip(bend + 6, 0, end), end)
-    total = np.zeros(end.shape)
+    total = np.zeros_like(end)
     for low, high in itertools.pairwise(edges):
         width = high - low
-        if width.any():
+        if is_device_array(width) or width.any():
             values = f((low + width * node) for node in _NODES)
             total += width * sum(w * v for w, v in zip(_WEIGHTS, values, strict=True))
     return total
@@ -47,7 +48,12 @@ def _integrate(f: Callable[[Any], Any], end: Any, bend: Any) -> Any:
 
 def _in_blocks(function: Callable[..., Any], *inputs: Any) -> Any:
     """`function` of the broadcast inputs, in pieces whose temporaries stay in the cache."""
-    dtype = next(x.dtype for x in inputs if hasattr(x, "dtype"))
+    first = next(x for x in inputs if hasattr(x, "dtype"))
+    dtype = first.dtype
+    if is_device_array(first):
+        xp = namespace_of(first)
+        wide = xp.broadcast_arrays(*(xp.asarray(x, np.float64) for x in inputs))
+        return function(*wide).astype(dtype, copy=False)
     arrays = np.broadcast_arrays(*(np.asarray(x, np.float64) for x in inputs))
     flat = [x.ravel() for x in arrays]
     result = np.empty(arrays[0].size)

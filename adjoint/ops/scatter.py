@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core import dtype as dt
+from ..core.device import is_device_array
 from ..core.errors import DTypeError, IndexingError, InvalidArgument, ShapeError
 from ..core.handle import Handle
 from ..core.op import Op, Sample, apply, public, writing
@@ -91,6 +92,8 @@ class Gather(_Along):
 
     def compute(self, xp: Any, x: Any, index: Any) -> Any:
         """By flat position."""
+        if is_device_array(x):
+            return xp.gather(x, self.axis, index)
         return xp.take(x.reshape(-1), self._positions(x.shape, index))
 
     def gradient(self, g: Tensor, index: Tensor, spec: Spec) -> tuple[Any, ...]:
@@ -134,7 +137,10 @@ class GatherSum(_Along):
     def compute(self, xp: Any, g: Any, index: Any) -> Any:
         """By flat position."""
         result = xp.zeros(self.shape, g.dtype)
-        add_at(result, self._positions(self.shape, index), g)
+        if is_device_array(g):
+            xp.scatter(result, self.axis, index, g, True)
+        else:
+            add_at(result, self._positions(self.shape, index), g)
         return result
 
     def gradient(self, g: Tensor, index: Tensor) -> tuple[Any, ...]:
@@ -189,6 +195,9 @@ class Scatter(_Along):
 
     def write(self, xp: Any, x: Any, index: Any, src: Any) -> None:
         """Assign, or add one by one, by flat position."""
+        if is_device_array(x):
+            xp.scatter(x, self.axis, index, src, self.accumulate)
+            return
         if not x.flags.c_contiguous:
             x[...] = self.compute(xp, x, index, src)
             return
@@ -265,6 +274,8 @@ class ScatterReduce(_Along):
 
     def compute(self, xp: Any, x: Any, index: Any, src: Any) -> Any:
         """One by one, by flat position."""
+        if is_device_array(x):
+            return xp.scatter_reduce(x, self.axis, index, src, self.reduce, self.include_self)
         result = x.copy()
         flat = result.reshape(-1)
         places = self._positions(x.shape, index).reshape(-1)
@@ -386,7 +397,7 @@ class MaskedFill(Op):
 
     def write(self, xp: Any, x: Any, mask: Any, value: Any) -> None:
         """Assign where the mask is True; by position, which is several times faster than a mask."""
-        if not x.flags.c_contiguous:
+        if is_device_array(x) or not x.flags.c_contiguous:
             np.copyto(x, value, where=mask, casting="unsafe")
             return
         wide = mask if mask.shape == x.shape else np.broadcast_to(mask, x.shape)

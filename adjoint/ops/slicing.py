@@ -270,7 +270,7 @@ class Unfold(Movement):
         shape = (*x.shape[: self.axis], count, *x.shape[self.axis + 1 :], self.size)
         stride = x.strides[self.axis]
         before, after = x.strides[: self.axis], x.strides[self.axis + 1 :]
-        return np.lib.stride_tricks.as_strided(
+        return xp.as_strided(
             x, shape, (*before, stride * self.step, *after, stride), writeable=x.flags.writeable
         )
 
@@ -366,7 +366,7 @@ class AsStrided(Movement):
         self.infer(Spec(x.shape, dt.float64))
         flat = xp.ascontiguousarray(x).reshape(-1)
         item = x.dtype.itemsize
-        return np.lib.stride_tricks.as_strided(
+        return xp.as_strided(
             flat[self.offset :],
             self.size,
             tuple(s * item for s in self.stride),
@@ -409,7 +409,7 @@ class SumStrided(Op):
         """Add by position."""
         result = xp.zeros(self.shape, x.dtype)
         places = _positions(self.size, self.stride, self.offset)
-        np.add.at(result.reshape(-1), places.reshape(-1), x.reshape(-1))
+        xp.add.at(result.reshape(-1), places.reshape(-1), x.reshape(-1))
         return result
 
     def gradient(self, g: Tensor) -> tuple[Any, ...]:

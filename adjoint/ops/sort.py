@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core import dtype as dt
+from ..core.device import is_device_array, namespace_of
 from ..core.errors import DTypeError, InvalidArgument, ShapeError
 from ..core.handle import Handle
 from ..core.op import Op, Sample, apply, public
@@ -56,6 +57,8 @@ def ranked_places(x: Any, axis: int, descending: bool = False, kth: Any = None) 
     Keys of 32 bits are joined with their places, so that sorting plain integers (which is five
     times faster than sorting indirectly, except for few) does everything.
     """
+    if is_device_array(x):
+        return namespace_of(x).argsort(x, axis, descending=descending)
     if x.size <= 1024:
         if not descending:
             return np.argsort(x, axis, "stable")
@@ -160,7 +163,7 @@ class TopPlaces(Ranking):
     def compute(self, xp: Any, x: Any) -> Any:
         """A partition, then a sort of the part."""
         k, n = self.k, x.shape[self.axis]
-        if k == 0 or x.size <= 1024 or k * 4 > n:
+        if k == 0 or x.size <= 1024 or k * 4 > n or is_device_array(x):
             places = ranked_places(x, self.axis, self.largest)
             return xp.take(places, range(k), self.axis)
         x = xp.moveaxis(x, self.axis, -1)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core import dtype as dt
+from ..core.device import is_device_array
 from ..core.errors import DTypeError, InvalidArgument, InvalidType, ShapeError
 from ..core.op import FUNCTIONS, Sample, apply, public
 from ..core.spec import Spec, normalize_axes, normalize_axis
@@ -36,7 +37,7 @@ class OfSquares(Reduction, abstract=True):
         """The sum of the squared sizes of the elements over the axes."""
         axes = self.axes
         rest = x.ndim - len(axes)
-        if axes and axes[0] == rest:  # the last axes: a dot product of rows needs no extra array
+        if axes and axes[0] == rest and not is_device_array(x):  # the last axes: a dot product of rows needs no extra array
             rows = x.reshape((*x.shape[:rest], self.size(x.shape)))
             total = xp.vecdot(rows, rows)
             total = total.real if x.dtype.kind == "c" else total

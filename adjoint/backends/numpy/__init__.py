@@ -30,6 +30,9 @@ def broadcast_to(x: Any, shape: tuple[int, ...]) -> Any:
     return np.ndarray(shape, x.dtype, x, 0, (0,) * len(shape))
 
 
+extra(np.lib.stride_tricks.as_strided)
+
+
 @extra
 def linear(rows: Any, w: Any, bias: Any) -> Any:
     """rows @ w.T, plus bias unless it is None."""

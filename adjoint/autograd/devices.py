@@ -1,0 +1,85 @@
+"""Eager execution on devices other than the host: every tensor of an op must be on one of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.compute import compute
+from ..core.device import is_device_array, watch_backends
+from ..core.errors import DeviceError
+from ..core.handle import Handle
+from ..core.op import Op, apply
+from ..ops.advanced import Advanced
+from ..ops.comparison import Where
+from ..ops.conversion import Transfer
+from ..ops.pointwise import Elementwise
+from ..ops.scatter import MaskedFill
+from . import tape
+
+
+def execute_on_device(op: Op, inputs: tuple[Any, ...]) -> Any:
+    """What `tape.execute` does, for inputs of which one is on another device than the host.
+
+    Errors: DeviceError where they are on several. As in PyTorch, elementwise ops take 0-d tensors
+    of the host, which stand for numbers, and indices may be the host's.
+    """
+    arrays: list[Any] = []
+    parents: list[Any] = []
+    wants = False
+    place = None
+    for x in inputs:
+        if not isinstance(x, Handle):
+            arrays.append(x)
+            parents.append(None)
+            continue
+        data = x._data
+        if not is_device_array(data):
+            return _with_others(op, inputs)
+        if place is None:
+            place = x.device
+        elif x.device is not place:
+            raise _mixed(op, inputs)
+        arrays.append(data)
+        node = x._node
+        wants = wants or node is not None
+        parents.append(node)
+    return tape.finish(op, inputs, compute(op, arrays), parents, wants)
+
+
+def _with_others(op: Op, inputs: tuple[Any, ...]) -> Any:
+    """Run `op` with what the host's tensors among the inputs stand for."""
+    place = next(x.device for x in inputs if isinstance(x, Handle) and is_device_array(x._data))
+    changed: list[Any] = []
+    for i, x in enumerate(inputs):
+        if isinstance(x, Handle) and not is_device_array(x._data):
+            data = x._data
+            if type(data) is not tape.ndarray and type(data) in tape.EXECUTORS:
+                return tape.EXECUTORS[type(data)](op, inputs)
+            if isinstance(op, (Elementwise, Where, MaskedFill)) and not data.ndim:
+                x = apply(Transfer(place), x) if x._node is not None else _number(data)
+            elif isinstance(op, Advanced) and i == 1:
+                x = apply(Transfer(place), x)
+            else:
+                raise _mixed(op, inputs)
+        changed.append(x)
+    return execute_on_device(op, tuple(changed))
+
+
+def _number(data: Any) -> Any:
+    value = data.item()
+    return value if isinstance(value, (bool, int, float, complex)) else float(value)
+
+
+def _mixed(op: Op, inputs: tuple[Any, ...]) -> DeviceError:
+    found = sorted({str(x.device) for x in inputs if isinstance(x, Handle)})
+    return DeviceError(
+        f"{op.name}: Expected all tensors to be on the same device, but found at least two "
+        f"devices, {' and '.join(found)}; move them to one with .to({found[-1]!r})"
+    )
+
+
+def _serve(array_type: type) -> None:
+    tape.EXECUTORS[array_type] = execute_on_device
+
+
+watch_backends(_serve)

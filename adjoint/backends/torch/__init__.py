@@ -1,0 +1,81 @@
+"""PyTorch as a backend: arrays that are PyTorch tensors, on the CPU (device "torch") and on CUDA.
+
+Imported when the first such device is asked for; `import adjoint` does not import PyTorch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ...core.device import device, register_devices
+from ...core.errors import DeviceError
+from . import algebra, bessel, elementwise, reduction, selection, shaping, windows
+from .array import Array, from_host, to_host
+from .namespace import Namespace, on
+
+__all__ = ["Array", "Namespace", "from_host", "place", "space", "to_host"]
+
+_MODULES = (algebra, bessel, elementwise, reduction, selection, shaping, windows)  # they fill the namespace
+_TORCH = device("torch")
+_devices: dict[Any, device] = {}
+
+
+def place(where: device) -> Any:
+    """PyTorch's device for ours.
+
+    Errors: DeviceError where there is none.
+    """
+    if where.type == "torch":
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise DeviceError(
+            f"device: '{where}' needs a CUDA device, and PyTorch {torch.__version__} finds none; "
+            "use 'cpu', or 'torch', which computes the same way on the CPU"
+        )
+    count = torch.cuda.device_count()
+    index = torch.cuda.current_device() if where.index is None else where.index
+    if index >= count:
+        raise DeviceError(f"device: '{where}' does not exist: there are {count} CUDA devices")
+    return torch.device("cuda", index)
+
+
+def device_of(array: Array) -> device:
+    """Our name for where an array is."""
+    found = array.tensor.device
+    named = _devices.get(found)
+    if named is None:
+        named = _TORCH if found.type == "cpu" else device("cuda", found.index)
+        _devices[found] = named
+    return named
+
+
+def resolve(where: device) -> device:
+    """The device that was asked for, with its number.
+
+    Errors: DeviceError where there is none.
+    """
+    found = place(where)
+    return _TORCH if found.type == "cpu" else device("cuda", found.index)
+
+
+def space(where: device) -> Namespace:
+    """The namespace of our device."""
+    return on(place(where))
+
+
+def transfer(array: Any, where: device, non_blocking: bool = False) -> Any:
+    """A copy of `array`, NumPy's or ours, on another device."""
+    if type(array) is not Array:
+        return from_host(array, place(where), non_blocking)
+    if where.type == "cpu":
+        found = to_host(array)
+        return found.copy() if array.tensor.device.type == "cpu" else found
+    target = place(where)
+    if target == array.tensor.device:
+        return array.copy()
+    return Array(array.tensor.to(target, non_blocking=non_blocking))
+
+
+register_devices(Array, lambda array: on(array.tensor.device), device_of)

@@ -1,0 +1,200 @@
+"""Products, factorizations and Fourier transforms."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from .array import Array
+from .elementwise import tensors
+from .namespace import extra, fft, linalg
+
+
+@extra
+def matmul(x1: Any, x2: Any, out: Any = None) -> Array:
+    """The matrix product."""
+    a, b = tensors(x1, x2)
+    try:
+        if a.dtype is torch.bool:
+            found = torch.matmul(a.to(torch.uint8), b.to(torch.uint8)) != 0
+        else:
+            found = torch.matmul(a, b)
+    except RuntimeError as error:
+        raise ValueError(str(error)) from None
+    if out is None:
+        return Array(found)
+    out.tensor.copy_(found)
+    return out  # type: ignore[no-any-return]
+
+
+@extra
+def linear(rows: Array, w: Array, bias: Any) -> Array:
+    """rows @ w.T, plus bias unless it is None."""
+    if bias is not None and bias.ndim != 1:
+        return Array(torch.nn.functional.linear(rows.tensor, w.tensor) + bias.tensor)
+    b = None if bias is None else bias.tensor
+    return Array(torch.nn.functional.linear(rows.tensor, w.tensor, b))
+
+
+# ---- factorizations ------------------------------------------------------------------------------
+
+
+def _library(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add to `linalg`; failures are NumPy's, which operations explain."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except torch.linalg.LinAlgError as error:
+            raise np.linalg.LinAlgError(str(error)) from None
+
+    setattr(linalg, function.__name__, run)
+    return run
+
+
+@_library
+def cholesky(a: Array) -> Array:
+    """The lower factor."""
+    return Array(torch.linalg.cholesky(a.tensor))
+
+
+@_library
+def qr(a: Array, mode: str = "reduced") -> tuple[Array, Array]:
+    """Q and R, or ("raw") the reflectors, transposed, and their factors."""
+    if mode == "raw":
+        packed, tau = torch.geqrf(a.tensor)
+        return Array(packed.mT), Array(tau)
+    q, r = torch.linalg.qr(a.tensor, mode)
+    return Array(q), Array(r)
+
+
+@_library
+def svd(a: Array, full_matrices: bool = True, compute_uv: bool = True) -> Any:
+    """U, the singular values, V^H."""
+    if not bool(torch.isfinite(a.tensor).all()):
+        raise np.linalg.LinAlgError("SVD did not converge")
+    return tuple(map(Array, torch.linalg.svd(a.tensor, full_matrices)))
+
+
+@_library
+def eigh(a: Array, UPLO: str = "L") -> tuple[Array, Array]:  # noqa: N803 - NumPy's name
+    """Eigenvalues and eigenvectors of a Hermitian matrix, of which one triangle is read."""
+    values, vectors = torch.linalg.eigh(a.tensor, UPLO)
+    return Array(values), Array(vectors)
+
+
+@_library
+def eig(a: Array) -> tuple[Array, Array]:
+    """Eigenvalues and eigenvectors."""
+    if not bool(torch.isfinite(a.tensor).all()):
+        raise np.linalg.LinAlgError("Array must not contain infs or NaNs")
+    values, vectors = torch.linalg.eig(a.tensor)
+    return Array(values), Array(vectors)
+
+
+@_library
+def inv(a: Array) -> Array:
+    """The inverse."""
+    return Array(torch.linalg.inv(a.tensor))
+
+
+@_library
+def solve(a: Array, b: Array) -> Array:
+    """x with a @ x = b."""
+    return Array(torch.linalg.solve(a.tensor, b.tensor))
+
+
+@_library
+def det(a: Array) -> Array:
+    """The determinant."""
+    return Array(torch.linalg.det(a.tensor))
+
+
+@_library
+def slogdet(a: Array) -> tuple[Array, Array]:
+    """Its sign and the logarithm of its absolute value."""
+    sign, logarithm = torch.linalg.slogdet(a.tensor)
+    return Array(sign), Array(logarithm)
+
+
+@extra
+def lu_factor(a: Array, pivot: bool) -> tuple[Array, Array]:
+    """L and U packed into one matrix, and the 1-based row that each row was swapped with."""
+    t = a.tensor
+    if pivot or t.device.type == "cuda":
+        lu, pivots, _ = torch.linalg.lu_factor_ex(t, pivot=pivot)
+        return Array(lu), Array(pivots)
+    k = min(t.shape[-2:])
+    lu = t.clone()
+    for j in range(k):  # PyTorch has none without pivoting on the CPU
+        divisor = lu[..., j, j, None]
+        column = torch.where(divisor != 0, lu[..., j + 1 :, j] / divisor, lu[..., j + 1 :, j])
+        lu[..., j + 1 :, j] = column
+        lu[..., j + 1 :, j + 1 :] -= column[..., None] * lu[..., j, None, j + 1 :]
+    pivots = torch.arange(1, k + 1, dtype=torch.int32).expand(*t.shape[:-2], k)
+    return Array(lu), Array(pivots.contiguous())
+
+
+@extra
+def pivots_to_rows(pivots: Array, m: int) -> Array:
+    """Where each row of the factored matrix came from."""
+    *batch, k = pivots.shape
+    flat = pivots.tensor.reshape(math.prod(batch), k).long() - 1
+    rows = torch.arange(m, device=flat.device).repeat(flat.shape[0], 1)
+    for i in range(k):
+        at = flat[:, i, None]
+        other = rows.gather(1, at)
+        rows.scatter_(1, at, rows[:, i, None].clone())
+        rows[:, i, None] = other
+    return Array(rows.reshape(*batch, m))
+
+
+@extra
+def solve_triangular(a: Array, b: Array, upper: bool, unit: bool) -> Array:
+    """x with a @ x = b, where only one triangle of `a` is read; without checks for zeros."""
+    shape = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    left = a.tensor.expand(*shape, *a.shape[-2:])
+    right = b.tensor.expand(*shape, *b.shape[-2:])
+    found = torch.linalg.solve_triangular(left, right, upper=upper, unitriangular=unit)
+    return Array(found.contiguous())
+
+
+# ---- Fourier transforms --------------------------------------------------------------------------
+
+
+def _empty_like(name: str, x: Array, shape: tuple[int, ...]) -> Array:
+    t = x.tensor
+    kind = t.real.dtype if name == "irfft" else (t.dtype if t.is_complex() else t.dtype.to_complex())
+    return Array(t.new_empty(shape, dtype=kind))
+
+
+def _fourier(name: str) -> None:
+    transform = getattr(torch.fft, name)
+    if name.endswith("n"):
+
+        def function(x: Array, s: Any = None, axes: Any = None, norm: Any = None) -> Array:
+            if not x.size:  # of which PyTorch's libraries know nothing
+                return _empty_like(name, x, x.shape)
+            return Array(transform(x.tensor, s=s, dim=axes, norm=norm))
+    else:
+
+        def function(  # type: ignore[misc]
+            x: Array, n: Any = None, axis: int = -1, norm: Any = None
+        ) -> Array:
+            if not x.size:
+                length = n if n is not None else x.shape[axis]
+                length = length // 2 + 1 if name == "rfft" else length
+                return _empty_like(name, x, (*x.shape[:axis], length, *x.shape[axis:][1:]))
+            return Array(transform(x.tensor, n=n, dim=axis, norm=norm))
+
+    setattr(fft, name, function)
+
+
+for _name in ("fft", "ifft", "rfft", "irfft", "fftn", "ifftn", "rfftn", "irfftn"):
+    _fourier(_name)

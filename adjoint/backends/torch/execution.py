@@ -1,0 +1,86 @@
+"""Running an op's `compute` on PyTorch tensors: where narrow floats are computed as they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...core.compute import spec_of
+from ...core.device import device_of
+from ...core.dtype import LOW_PRECISION
+from ...core.errors import DeviceError
+from ...core.spec import Spec
+from .. import numpy as reference
+from .array import Array, from_host, to_host
+
+_LOW = frozenset(d.numpy for d in LOW_PRECISION)
+_FLOAT32 = np.dtype(np.float32)
+
+
+def run(xp: Any, op: Any, arrays: list[Any]) -> Any:
+    """`op.compute` on arrays of one device and numbers, as arrays of that device.
+
+    float16 and bfloat16 are given to PyTorch as they are where the op is one function of the
+    namespace: its kernels compute in float32 and round once. Other ops are several functions, so
+    their inputs are widened to float32 and their results rounded.
+    """
+    if op.drawn:
+        return _on_host(xp, op, arrays)
+    low = False
+    for x in arrays:
+        kind = type(x)
+        if kind is Array:
+            if x.dtype in _LOW:
+                low = True
+        elif kind is np.ndarray and x.ndim:
+            raise mixed(op, arrays)
+    try:
+        if low and not (op.exact or op.library or _is_one_function(op)):
+            return _widened(xp, op, arrays)
+        result = op.compute(xp, *arrays)
+    except RuntimeError as error:
+        if "same device" in str(error):
+            raise mixed(op, arrays) from None
+        raise
+    if op.n_outputs == 1:
+        return result if type(result) is Array else _placed(xp, result)
+    return tuple(_placed(xp, each) for each in result)
+
+
+def _on_host(xp: Any, op: Any, arrays: list[Any]) -> Any:
+    """Random numbers come from the host's generator, so that they are the same everywhere: the
+    parameters of a distribution are read, and what is drawn is sent to the device.
+    """
+    inputs = [to_host(x) if type(x) is Array else x for x in arrays]
+    return from_host(np.asarray(op.compute(reference, *inputs)), xp.device, share=True)
+
+
+def _is_one_function(op: Any) -> bool:
+    return hasattr(op, "ufunc") and not hasattr(op, "axis")
+
+
+def _widened(xp: Any, op: Any, arrays: list[Any]) -> Any:
+    specs = op.infer(*map(spec_of, arrays))
+    wide = [x.astype(_FLOAT32) if type(x) is Array and x.dtype in _LOW else x for x in arrays]
+    result = op.compute(xp, *wide)
+    if isinstance(specs, Spec):
+        return _placed(xp, result).astype(specs.dtype.numpy, copy=False)
+    return tuple(
+        _placed(xp, y).astype(spec.dtype.numpy, copy=False)
+        for y, spec in zip(result, specs, strict=True)
+    )
+
+
+def _placed(xp: Any, result: Any) -> Any:
+    """A result that is a number as an array of the device."""
+    return result if isinstance(result, (Array, np.ndarray)) else xp.asarray(result)
+
+
+def mixed(op: Any, arrays: list[Any]) -> DeviceError:
+    """The error for inputs on different devices."""
+    found = sorted({str(device_of(x)) for x in arrays if hasattr(x, "dtype")})
+    return DeviceError(
+        f"{op.name}: Expected all tensors to be on the same device, but found at least two "
+        f"devices, {' and '.join(found)}; move them to one with .to({found[-1]!r})"
+    )
