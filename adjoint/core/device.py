@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -178,6 +179,17 @@ def transfer(array: Any, where: device, non_blocking: bool = False) -> Any:
     if there.type == "cpu":
         return array.copy()
     return _backend(there).transfer(array, where, non_blocking)
+
+
+def pin(array: Any) -> Any:
+    """A copy of a NumPy array in pinned memory, where CUDA is."""
+    return _backend(device("cuda")).pin(array)
+
+
+def is_pinned(array: Any) -> bool:
+    """Whether an array of the host is in pinned memory."""
+    loaded = sys.modules.get("adjoint.backends.torch")
+    return loaded is not None and bool(loaded.is_pinned(array))
 
 
 def get_default_device() -> device:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core import dtype as dt
-from ..core.device import as_device
+from ..core.device import CPU, as_device, device_of, pin, space, transfer
+from ..core.device import device as Device  # noqa: N812 - the parameters here are called device
 from ..core.errors import (
+    DeviceError,
     DTypeError,
     InvalidArgument,
     InvalidType,
@@ -66,12 +68,32 @@ def finish(
     array: Any, device: Any = None, requires_grad: bool = False, pin_memory: bool = False
 ) -> Tensor:
     """The tensor around a new array, with the options that every function here has."""
-    if device is not None:
-        as_device(device)
+    if device is not None or type(array) is np.ndarray:
+        place = as_device(device)
+        if place is not CPU or type(array) is not np.ndarray:
+            array = moved(array, place)
     if pin_memory:
-        raise Unsupported("pin_memory=True: there is no accelerator backend; leave it out")
+        array = pinned(array)
     result: Tensor = wrap(array)
     return result.requires_grad_() if requires_grad else result
+
+
+def moved(array: Any, place: Device) -> Any:
+    """`array` on a device that exists; itself where it is there already."""
+    return array if device_of(array) == place else transfer(array, place)
+
+
+def pinned(array: Any) -> Any:
+    """`array` in memory of the host from which devices copy while the program goes on.
+
+    Errors: DeviceError for an array that is not in the host's memory, or without a CUDA device.
+    """
+    if type(array) is not np.ndarray:
+        raise DeviceError(
+            f"pin_memory: cannot pin '{device_of(array)}': only dense CPU tensors can be pinned"
+        )
+    as_device("cuda")
+    return pin(array)
 
 
 @public(method=False)
@@ -131,7 +153,7 @@ def zeros(
     tensor([[0., 0., 0.],
             [0., 0., 0.]])
     """
-    return _filled(np.zeros, "zeros", sizes, size, out, dtype, device, requires_grad, pin_memory)
+    return _filled("zeros", sizes, size, out, dtype, device, requires_grad, pin_memory)
 
 
 def ones(
@@ -153,7 +175,7 @@ def ones(
     >>> ad.ones(2, dtype=ad.int64)
     tensor([1, 1])
     """
-    return _filled(np.ones, "ones", sizes, size, out, dtype, device, requires_grad, pin_memory)
+    return _filled("ones", sizes, size, out, dtype, device, requires_grad, pin_memory)
 
 
 def empty(
@@ -177,11 +199,10 @@ def empty(
     adjoint.Size([2, 3])
     """
     assert_row_major(memory_format, "empty")
-    return _filled(np.empty, "empty", sizes, size, out, dtype, device, requires_grad, pin_memory)
+    return _filled("empty", sizes, size, out, dtype, device, requires_grad, pin_memory)
 
 
 def _filled(
-    make: Callable[..., Any],
     name: str,
     sizes: tuple[Any, ...],
     size: Any,
@@ -193,9 +214,17 @@ def _filled(
 ) -> Tensor:
     shape = sizes_from(sizes, size, name)
     if out is not None:
-        return into(make(shape, out.dtype.numpy), out, dtype, name)
+        array = getattr(names_on(out.device), name)(shape, out.dtype.numpy)
+        return into(array, out, dtype, name)
     d = target(dtype) or dt.get_default_dtype()
-    return finish(make(shape, d.numpy), device, requires_grad, pin_memory)
+    place = as_device(device)
+    array = getattr(names_on(place), name)(shape, d.numpy)
+    return finish(array, place, requires_grad, pin_memory)
+
+
+def names_on(place: Device) -> Any:
+    """What makes arrays on a device that exists."""
+    return np if place is CPU else space(place)
 
 
 def into(array: Any, out: Any, dtype: Any, name: str) -> Tensor:
@@ -204,7 +233,7 @@ def into(array: Any, out: Any, dtype: Any, name: str) -> Tensor:
 
     if dtype is not None and target(dtype) is not out.dtype:
         raise DTypeError(f"{name}: dtype {dtype} does not match dtype of out parameter {out.dtype}")
-    result: Tensor = op.write_out(wrap(array), out, name)
+    result: Tensor = op.write_out(wrap(moved(array, out.device)), out, name)
     return result
 
 
@@ -243,16 +272,21 @@ def full(
     shape = sizes_from((size,), None, "full")
     value = fill_number(fill_value, "full")
     if out is not None:
-        return into(filled_array(shape, value, out.dtype, "full"), out, dtype, "full")
+        array = filled_array(shape, value, out.dtype, "full", out.device)
+        return into(array, out, dtype, "full")
     d = target(dtype)
     if d is None:
         d = fill_value.dtype if isinstance(fill_value, Handle) else dt.of_scalar(value)
-    return finish(filled_array(shape, value, d, "full"), device, requires_grad, pin_memory)
+    place = as_device(device)
+    array = filled_array(shape, value, d, "full", place)
+    return finish(array, place, requires_grad, pin_memory)
 
 
-def filled_array(shape: tuple[int, ...], value: Any, dtype: dt.dtype, name: str) -> Any:
-    """An array of `value`, which must fit `dtype`."""
-    return np.full(shape, convert_number(value, dtype, name), dtype.numpy)
+def filled_array(
+    shape: tuple[int, ...], value: Any, dtype: dt.dtype, name: str, place: Device
+) -> Any:
+    """An array of `value`, which must fit `dtype`, on a device that exists."""
+    return names_on(place).full(shape, convert_number(value, dtype, name), dtype.numpy)
 
 
 def _array_like(make: Callable[..., Any], input: Any, dtype: Any, format: Any, name: str) -> Any:
@@ -287,7 +321,7 @@ def zeros_like(
     tensor([0, 0])
     """
     array = _array_like(np.zeros_like, input, dtype, memory_format, "zeros_like")
-    return finish(array, device, requires_grad)
+    return finish(array, _beside(input, device), requires_grad)
 
 
 @public(method=False)
@@ -309,7 +343,7 @@ def ones_like(
     tensor([1., 1.])
     """
     array = _array_like(np.ones_like, input, dtype, memory_format, "ones_like")
-    return finish(array, device, requires_grad)
+    return finish(array, _beside(input, device), requires_grad)
 
 
 @public(method=False)
@@ -331,7 +365,7 @@ def empty_like(
     adjoint.Size([2, 3])
     """
     array = _array_like(np.empty_like, input, dtype, memory_format, "empty_like")
-    return finish(array, device, requires_grad)
+    return finish(array, _beside(input, device), requires_grad)
 
 
 @public(method=False)
@@ -356,7 +390,7 @@ def full_like(
     array = _array_like(np.empty_like, input, dtype, memory_format, "full_like")
     d = dt.from_numpy_dtype(array.dtype)
     array[...] = convert_number(fill_number(fill_value, "full_like"), d, "full_like")
-    return finish(array, device, requires_grad)
+    return finish(array, _beside(input, device), requires_grad)
 
 
 def strided_array(shape: Sequence[int], strides: Sequence[int], dtype: dt.dtype) -> Any:
@@ -452,7 +486,12 @@ def new_tensor(
         array = converted(array_from(data, None, copy=True), d, False)
     else:
         array = array_from(data, d, copy=True)
-    return finish(array, device, requires_grad)
+    return finish(array, _beside(self, device), requires_grad)
+
+
+def _beside(input: Any, device: Any) -> Device:
+    """The device that was asked for, or that of `input`."""
+    return input.device if device is None else as_device(device)  # type: ignore[no-any-return]
 
 
 @public()
@@ -475,7 +514,8 @@ def new_zeros(
     """
     d = target(dtype) or self.dtype
     shape = sizes_from(sizes, size, "new_zeros")
-    return finish(np.zeros(shape, d.numpy), device, requires_grad)
+    place = _beside(self, device)
+    return finish(names_on(place).zeros(shape, d.numpy), place, requires_grad)
 
 
 @public()
@@ -497,7 +537,9 @@ def new_ones(
     tensor([1, 1])
     """
     d = target(dtype) or self.dtype
-    return finish(np.ones(sizes_from(sizes, size, "new_ones"), d.numpy), device, requires_grad)
+    place = _beside(self, device)
+    array = names_on(place).ones(sizes_from(sizes, size, "new_ones"), d.numpy)
+    return finish(array, place, requires_grad)
 
 
 @public()
@@ -520,7 +562,8 @@ def new_empty(
     """
     d = target(dtype) or self.dtype
     shape = sizes_from(sizes, size, "new_empty")
-    return finish(np.empty(shape, d.numpy), device, requires_grad)
+    place = _beside(self, device)
+    return finish(names_on(place).empty(shape, d.numpy), place, requires_grad)
 
 
 @public()
@@ -544,7 +587,7 @@ def new_empty_strided(
     """
     d = target(dtype) or self.dtype
     shape = sizes_from((tuple(size),), None, "new_empty_strided")
-    return finish(strided_array(shape, stride, d), device, requires_grad)
+    return finish(strided_array(shape, stride, d), _beside(self, device), requires_grad)
 
 
 @public()
@@ -569,8 +612,9 @@ def new_full(
     """
     shape = sizes_from((tuple(size),), None, "new_full")
     value = fill_number(fill_value, "new_full")
-    array = filled_array(shape, value, target(dtype) or self.dtype, "new_full")
-    return finish(array, device, requires_grad)
+    place = _beside(self, device)
+    array = filled_array(shape, value, target(dtype) or self.dtype, "new_full", place)
+    return finish(array, place, requires_grad)
 
 
 @public(method=False)
@@ -600,4 +644,5 @@ def eye(
     if out is not None:
         return into(np.eye(n, columns, dtype=out.dtype.numpy), out, dtype, "eye")
     d = target(dtype) or dt.get_default_dtype()
-    return finish(np.eye(n, columns, dtype=d.numpy), device, requires_grad)
+    place = as_device(device)
+    return finish(names_on(place).eye(n, columns, dtype=d.numpy), place, requires_grad)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core import dtype as dt
-from ..core.device import as_device, device
+from ..core.device import CPU, as_device, device
+from ..core.device import is_pinned as array_is_pinned
 from ..core.errors import (
     AutogradError,
     DeviceError,
@@ -19,9 +20,9 @@ from ..core.errors import (
     Unsupported,
 )
 from ..core.handle import Handle
-from ..core.op import public
+from ..core.op import FUNCTIONS, public
 from .conversion import to
-from .creation import assert_row_major, finish, sizes_from
+from .creation import assert_row_major, finish, pinned, sizes_from
 from .values import array_from, checked_array, target
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def from_numpy(ndarray: Any) -> Tensor:
     """
     if not isinstance(ndarray, np.ndarray):
         raise InvalidType(f"from_numpy: expected np.ndarray (got {type(ndarray).__name__})")
-    return finish(checked_array(ndarray))
+    return finish(checked_array(ndarray), CPU)
 
 
 @public(method=False)
@@ -157,7 +158,7 @@ def frombuffer(
         )
     size = count if count > 0 else (length - offset) // d.itemsize
     memory = np.frombuffer(buffer, np.uint8, size * d.itemsize, offset)
-    return finish(memory.view(d.numpy), None, requires_grad)
+    return finish(memory.view(d.numpy), CPU, requires_grad)
 
 
 class _Writable:
@@ -189,7 +190,7 @@ def from_dlpack(ext_tensor: Any) -> Tensor:
     if ext_tensor.__dlpack_device__()[0] not in (1, 3, 13):  # CPU memory, plain, pinned, managed
         raise DeviceError("from_dlpack: the data is not in CPU memory; move it there first")
     if isinstance(ext_tensor, np.ndarray):
-        return finish(checked_array(ext_tensor))
+        return finish(checked_array(ext_tensor), CPU)
     capsule = ext_tensor.__dlpack__()
     bfloat = _replace_type(capsule, _BFLOAT, _INT)
     try:
@@ -201,7 +202,7 @@ def from_dlpack(ext_tensor: Any) -> Tensor:
         ) from error
     if not array.flags.writeable:
         array = np.asarray(_Writable(array))
-    return finish(checked_array(array.view(dt.bfloat16.numpy) if bfloat else array))
+    return finish(checked_array(array.view(dt.bfloat16.numpy) if bfloat else array), CPU)
 
 
 _INT, _BFLOAT = 0, 4  # type codes of the DLPack standard
@@ -519,17 +520,19 @@ def is_shared(self: Tensor) -> bool:
 
 @public()
 def pin_memory(self: Tensor, device: Any = None) -> Tensor:
-    """Page-locked memory speeds up copies to an accelerator; there is none here.
+    """A copy in page-locked memory, from which CUDA copies while the program goes on; itself where
+    it is there already.
 
-    Errors: DeviceError always.
+    Errors: DeviceError without a CUDA device, or for a tensor that is not in the host's memory.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.pin_memory.html
 
     >>> ad.ones(1).is_pinned()
     False
     """
-    raise DeviceError(
-        "pin_memory: there is no accelerator backend that pinned memory would serve; leave it out"
-    )
+    data = self._data
+    if pinned_already(data):
+        return self
+    return finish(pinned(FUNCTIONS["clone"](self)._data), CPU)
 
 
 @public()
@@ -541,4 +544,9 @@ def is_pinned(self: Tensor, device: Any = None) -> bool:
     >>> ad.ones(1).is_pinned()
     False
     """
-    return False
+    return pinned_already(self._data)
+
+
+def pinned_already(data: Any) -> bool:
+    """Whether an array of the host is in page-locked memory."""
+    return type(data) is np.ndarray and array_is_pinned(data)

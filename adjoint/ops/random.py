@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from ..core import dtype as dt
-from ..core.device import as_device, device
+from ..core.device import CPU, as_device, device
+from ..core.device import device as Device  # noqa: N812 - the parameters here are called device
 from ..core.errors import DTypeError, InvalidArgument, InvalidType, ShapeError
 from ..core.handle import Handle
 from ..core.mode import MODE
@@ -100,7 +101,8 @@ class Generator:
 
     def get_state(self) -> Tensor:
         """Seed and number of draws, as a tensor of 16 bytes."""
-        return finish(np.frombuffer(struct.pack("<QQ", self.key, self.draws), np.uint8).copy())
+        state = np.frombuffer(struct.pack("<QQ", self.key, self.draws), np.uint8)
+        return finish(state.copy(), CPU)
 
     def set_state(self, new_state: Tensor) -> Generator:
         """Go back to what `get_state` returned."""
@@ -243,31 +245,33 @@ def _refuse(name: str, kind: dt.dtype) -> NoReturn:
     raise DTypeError(f'{name}: "{name}" not implemented for {kind}; use a floating-point dtype')
 
 
-def draw_uniform(shape: tuple[int, ...], d: dt.dtype, generator: Generator | None) -> Tensor:
+def draw_uniform(
+    shape: tuple[int, ...], d: dt.dtype, generator: Generator | None, place: Device = CPU
+) -> Tensor:
     """Uniform numbers of [0, 1); complex dtypes have them in both parts."""
     key, draw = next_draw(generator)
     if d.is_complex:
-        pairs = apply(Uniform(key, draw, (*shape, 2), d.to_real()))
-        return finish(pairs._data.view(d.numpy)[..., 0])
+        pairs = apply(Uniform(key, draw, (*shape, 2), d.to_real(), place))
+        return finish(pairs._data.view(d.numpy)[..., 0], place)
     if d.category != 2:
         _refuse("uniform", d)
-    result: Tensor = apply(Uniform(key, draw, shape, d))
+    result: Tensor = apply(Uniform(key, draw, shape, d, place))
     return result
 
 
-def draw_normal(shape: tuple[int, ...], d: dt.dtype, generator: Generator | None) -> Tensor:
+def draw_normal(
+    shape: tuple[int, ...], d: dt.dtype, generator: Generator | None, place: Device = CPU
+) -> Tensor:
     """Standard normal numbers."""
     if d.category < 2:
         _refuse("normal_kernel_cpu", d)
-    result: Tensor = apply(Normal(*next_draw(generator), shape, d))
+    result: Tensor = apply(Normal(*next_draw(generator), shape, d, place))
     return result
 
 
 def _finished(
     result: Tensor, out: Any, dtype: Any, device: Any, requires_grad: bool, name: str
 ) -> Tensor:
-    if device is not None:
-        as_device(device)
     if out is not None:
         return into(result._data, out, dtype, name)
     return result.requires_grad_() if requires_grad else result
@@ -295,7 +299,8 @@ def rand(
     adjoint.Size([2, 3])
     """
     d = (target(dtype) or dt.get_default_dtype()) if out is None else out.dtype
-    result = draw_uniform(sizes_from(sizes, size, "rand"), d, generator)
+    place = _place(device, out)
+    result = draw_uniform(sizes_from(sizes, size, "rand"), d, generator, place)
     return _finished(result, out, dtype, device, requires_grad, "rand")
 
 
@@ -321,7 +326,8 @@ def randn(
     adjoint.Size([2, 3])
     """
     d = (target(dtype) or dt.get_default_dtype()) if out is None else out.dtype
-    result = draw_normal(sizes_from(sizes, size, "randn"), d, generator)
+    place = _place(device, out)
+    result = draw_normal(sizes_from(sizes, size, "randn"), d, generator, place)
     return _finished(result, out, dtype, device, requires_grad, "randn")
 
 
@@ -355,12 +361,18 @@ def randint(
     if size is None:
         raise InvalidType('randint: missing required argument: "size"')
     d = (target(dtype) or dt.int64) if out is None else out.dtype
-    result = _draw_integers(low, high, sizes_from((tuple(size),), None, "randint"), d, generator)
+    shape, place = sizes_from((tuple(size),), None, "randint"), _place(device, out)
+    result = _draw_integers(low, high, shape, d, generator, place)
     return _finished(result, out, dtype, device, requires_grad, "randint")
 
 
+def _place(device: Any, out: Any) -> Device:
+    """Where the numbers are drawn."""
+    return as_device(device) if out is None else out.device  # type: ignore[no-any-return]
+
+
 def _draw_integers(
-    low: Any, high: Any, shape: tuple[int, ...], d: dt.dtype, generator: Generator | None
+    low: Any, high: Any, shape: tuple[int, ...], d: dt.dtype, generator: Any, place: Device
 ) -> Tensor:
     low, high = int(low), int(high)
     if low >= high:
@@ -373,7 +385,7 @@ def _draw_integers(
             f"random_: from={low} and to - 1={high - 1} must lie within [{least}, {most}], the "
             f"range of {d}"
         )
-    result: Tensor = apply(RandInt(*next_draw(generator), low, high, shape, d))
+    result: Tensor = apply(RandInt(*next_draw(generator), low, high, shape, d, place))
     return result
 
 
@@ -411,7 +423,7 @@ def randperm(
     if n < 0:
         raise InvalidArgument(f"randperm: n must be non-negative, got {n}")
     d = (target(dtype) or dt.int64) if out is None else out.dtype
-    result: Tensor = apply(Permutation(*next_draw(generator), int(n), d))
+    result: Tensor = apply(Permutation(*next_draw(generator), int(n), d, _place(device, out)))
     return _finished(result, out, dtype, device, requires_grad, "randperm")
 
 
@@ -435,7 +447,8 @@ def rand_like(
     adjoint.Size([2, 3])
     """
     assert_row_major(memory_format, "rand_like")
-    result = draw_uniform(tuple(input.shape), target(dtype) or input.dtype, generator)
+    place = input.device if device is None else as_device(device)
+    result = draw_uniform(tuple(input.shape), target(dtype) or input.dtype, generator, place)
     return _finished(result, None, dtype, device, requires_grad, "rand_like")
 
 
@@ -459,7 +472,8 @@ def randn_like(
     adjoint.Size([2, 3])
     """
     assert_row_major(memory_format, "randn_like")
-    result = draw_normal(tuple(input.shape), target(dtype) or input.dtype, generator)
+    place = input.device if device is None else as_device(device)
+    result = draw_normal(tuple(input.shape), target(dtype) or input.dtype, generator, place)
     return _finished(result, None, dtype, device, requires_grad, "randn_like")
 
 
@@ -486,7 +500,9 @@ def randint_like(
     """
     assert_row_major(memory_format, "randint_like")
     low, high = (0, low) if high is None else (low, high)
-    result = _draw_integers(low, high, tuple(input.shape), target(dtype) or input.dtype, generator)
+    place = input.device if device is None else as_device(device)
+    d = target(dtype) or input.dtype
+    result = _draw_integers(low, high, tuple(input.shape), d, generator, place)
     return _finished(result, None, dtype, device, requires_grad, "randint_like")
 
 
@@ -535,7 +551,8 @@ def normal(
         d = parameters[0].dtype
         if len(parameters) == 2:
             d = dt.promote_types(d, parameters[1].dtype)
-    result = draw_normal(shape, d, generator) * std + mean
+    place = parameters[0].device if parameters else _place(device, out)
+    result = draw_normal(shape, d, generator, place) * std + mean
     return _finished(result, out, dtype, device, requires_grad, "normal")
 
 
@@ -560,7 +577,7 @@ def bernoulli(
     """
     if p is not None:
         _assert_probability(p, "bernoulli")
-        return _mask(tuple(input.shape), input.dtype, p, 1.0, generator)
+        return _mask(tuple(input.shape), input.dtype, p, 1.0, generator, input.device)
     if input.dtype.category != 2:
         _refuse("bernoulli_tensor_cpu_p_", input.dtype)
     result: Tensor = apply(Bernoulli(*next_draw(generator)), input)
@@ -573,9 +590,9 @@ def _assert_probability(p: Any, name: str) -> None:
 
 
 def _mask(
-    shape: tuple[int, ...], d: dt.dtype, keep: float, value: float, generator: Generator | None
+    shape: tuple[int, ...], d: dt.dtype, keep: float, value: float, generator: Any, place: Device
 ) -> Tensor:
-    result: Tensor = apply(Mask(*next_draw(generator), float(keep), value, shape, d))
+    result: Tensor = apply(Mask(*next_draw(generator), float(keep), value, shape, d, place))
     return result
 
 
@@ -594,7 +611,7 @@ def dropout_mask(
     keep = 1.0 - p
     value = 1.0 / keep if scale and keep else 1.0
     where = tuple(input.shape if shape is None else shape)
-    return _mask(where, input.dtype, keep, value, generator)
+    return _mask(where, input.dtype, keep, value, generator, input.device)
 
 
 @public()
@@ -666,7 +683,7 @@ def _uniform(self: Tensor, *bounds: Any, generator: Any = None, **named: Any) ->
         raise InvalidArgument(
             f"uniform_ expects to return a [from, to) range, but found from={low} > to={high}"
         )
-    values = draw_uniform(tuple(self.shape), self.dtype, generator)
+    values = draw_uniform(tuple(self.shape), self.dtype, generator, self.device)
     return values if (low, high) == (0.0, 1.0) else values * (high - low) + low
 
 
@@ -681,7 +698,7 @@ def _bounds(name: str, given: tuple[Any, ...], named: dict[str, Any], default: A
 def _normal(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Tensor:
     """Normal numbers."""
     _assert_std(std, "normal_")
-    values = draw_normal(tuple(self.shape), self.dtype, generator)
+    values = draw_normal(tuple(self.shape), self.dtype, generator, self.device)
     return values if (mean, std) == (0.0, 1.0) else values * std + mean
 
 
@@ -691,7 +708,7 @@ def _bernoulli(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
         chances = cast(p.expand(self.shape), dt.float64)  # type: ignore[attr-defined]
         return cast(apply(Bernoulli(*next_draw(generator)), chances.detach()), self.dtype)
     _assert_probability(p, "bernoulli_")
-    return _mask(tuple(self.shape), self.dtype, p, 1.0, generator)
+    return _mask(tuple(self.shape), self.dtype, p, 1.0, generator, self.device)
 
 
 def _random(self: Tensor, *bounds: Any, generator: Any = None, **named: Any) -> Tensor:
@@ -703,13 +720,14 @@ def _random(self: Tensor, *bounds: Any, generator: Any = None, **named: Any) -> 
     most = 2 ** digits[d] if d in digits else dt.iinfo(d).max
     low, high = _bounds("random_", bounds, named, (0, None))
     high = most + 1 if high is None and d is not dt.int64 else 2**63 - 1 if high is None else high
-    return _draw_integers(low, high, tuple(self.shape), d, generator)
+    return _draw_integers(low, high, tuple(self.shape), d, generator, self.device)
 
 
 def _unit(self: Tensor, generator: Any) -> Tensor:
     """Uniform numbers of (0, 1] in at least float32."""
     wide = dt.float64 if self.dtype is dt.float64 else dt.float32
-    return 1 - draw_uniform(tuple(self.shape), wide, generator)  # type: ignore[operator,no-any-return]
+    drawn: Any = draw_uniform(tuple(self.shape), wide, generator, self.device)
+    return 1 - drawn  # type: ignore[no-any-return]
 
 
 def _exponential(self: Tensor, lambd: float = 1.0, *, generator: Any = None) -> Tensor:
@@ -718,7 +736,8 @@ def _exponential(self: Tensor, lambd: float = 1.0, *, generator: Any = None) -> 
         raise InvalidArgument(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
     if self.dtype.category != 2:
         _refuse("exponential_", self.dtype)
-    values: Tensor = apply(Exponential(*next_draw(generator), tuple(self.shape), self.dtype))
+    draw = Exponential(*next_draw(generator), tuple(self.shape), self.dtype, self.device)
+    values: Tensor = apply(draw)
     return values if lambd == 1.0 else values / lambd
 
 
@@ -750,7 +769,8 @@ def _log_normal(
         raise InvalidArgument(f"log_normal_ expects std > 0.0, but found std={std}")
     if self.dtype.category != 2:
         _refuse("log_normal_", self.dtype)
-    logarithm: Any = draw_normal(tuple(self.shape), self.dtype, generator) * std + mean
+    drawn: Any = draw_normal(tuple(self.shape), self.dtype, generator, self.device)
+    logarithm: Any = drawn * std + mean
     result: Tensor = logarithm.exp()
     return result
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 
 from ...core.device import device, register_devices
@@ -76,6 +77,21 @@ def transfer(array: Any, where: device, non_blocking: bool = False) -> Any:
     if target == array.tensor.device:
         return array.copy()
     return Array(array.tensor.to(target, non_blocking=non_blocking))
+
+
+def pin(array: Any) -> Any:
+    """A copy of a NumPy array in memory from which CUDA copies while the program goes on."""
+    memory = torch.empty(array.nbytes, dtype=torch.uint8, pin_memory=True).numpy()
+    pinned = memory.view(array.dtype).reshape(array.shape)
+    pinned[...] = array
+    return pinned
+
+
+def is_pinned(array: Any) -> bool:
+    """Whether a NumPy array lies in such memory."""
+    if not torch.cuda.is_initialized() or not array.size:
+        return False
+    return bool(torch.from_numpy(array.reshape(-1)[:1].view(np.uint8)).is_pinned())
 
 
 register_devices(Array, lambda array: on(array.tensor.device), device_of)
