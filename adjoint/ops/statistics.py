@@ -37,7 +37,8 @@ class OfSquares(Reduction, abstract=True):
         """The sum of the squared sizes of the elements over the axes."""
         axes = self.axes
         rest = x.ndim - len(axes)
-        if axes and axes[0] == rest and not is_device_array(x):  # the last axes: a dot product of rows needs no extra array
+        last = axes and axes[0] == rest
+        if last and not is_device_array(x):  # a dot product of rows needs no extra array
             rows = x.reshape((*x.shape[:rest], self.size(x.shape)))
             total = xp.vecdot(rows, rows)
             total = total.real if x.dtype.kind == "c" else total

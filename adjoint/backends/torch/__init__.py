@@ -18,7 +18,15 @@ from .namespace import Namespace, on
 
 __all__ = ["Array", "Namespace", "from_host", "place", "space", "to_host"]
 
-_MODULES = (algebra, bessel, elementwise, reduction, selection, shaping, windows)  # they fill the namespace
+_MODULES = (
+    algebra,
+    bessel,
+    elementwise,
+    reduction,
+    selection,
+    shaping,
+    windows,
+)  # they fill the namespace
 _TORCH = device("torch")
 _devices: dict[Any, device] = {}
 

@@ -170,7 +170,9 @@ def solve_triangular(a: Array, b: Array, upper: bool, unit: bool) -> Array:
 
 def _empty_like(name: str, x: Array, shape: tuple[int, ...]) -> Array:
     t = x.tensor
-    kind = t.real.dtype if name == "irfft" else (t.dtype if t.is_complex() else t.dtype.to_complex())
+    kind = (
+        t.real.dtype if name == "irfft" else (t.dtype if t.is_complex() else t.dtype.to_complex())
+    )
     return Array(t.new_empty(shape, dtype=kind))
 
 

@@ -24,8 +24,8 @@ def _piecewise(x: Any, near: Callable[[Any], Any], far: Callable[[Any], Any]) ->
 
 def _function(name: str, near: Any, far: Any, sign: Any = None) -> None:
     def compute(x: Array) -> Array:
-        wide = x.astype(np.float64)
-        found = _piecewise(abs(wide) if sign is not None else wide, near, far)  # type: ignore[arg-type]
+        wide: Any = x.astype(np.float64)
+        found: Any = _piecewise(abs(wide) if sign is not None else wide, near, far)
         if sign == -1:
             found = where(wide < 0, -found, found)
         return found.astype(x.dtype)  # type: ignore[no-any-return]

@@ -291,7 +291,7 @@ def where_not_above_zero(y: Array, x1: Any, x2: Array) -> Array:
     """x1 (a number) where y <= 0, otherwise x2."""
     if unwrap(x1) == 0 and y.shape == x2.shape and y.tensor.is_floating_point():
         return Array(torch.ops.aten.threshold_backward(x2.tensor, y.tensor, 0))
-    return where(y <= 0, x1, x2)
+    return where(FUNCTIONS["less_equal"](y, 0), x1, x2)
 
 
 @extra

@@ -4,8 +4,9 @@ operations use. A name that is not here is a gap: asking for it raises BackendGa
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -13,29 +14,31 @@ import torch
 from ...core.errors import BackendGap
 from .array import Array, torch_dtype, unwrap
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 FUNCTIONS: dict[str, Any] = {}  # name -> function of arrays
 MAKERS: dict[str, Any] = {}  # name -> function that makes an array of nothing, given a device
 linalg, fft = SimpleNamespace(), SimpleNamespace()
 _DATA = (float, int, bool, complex)
 
 
-def extra(function: Any) -> Any:
+def extra(function: F) -> F:
     """Add `function` to the namespace under its own name."""
     FUNCTIONS[function.__name__] = function
     return function
 
 
-def named(name: str) -> Any:
+def named(name: str) -> Callable[[F], F]:
     """Add a function under a name that hides one of Python's."""
 
-    def add(function: Any) -> Any:
+    def add(function: F) -> F:
         FUNCTIONS[name] = function
         return function
 
     return add
 
 
-def maker(function: Any) -> Any:
+def maker(function: F) -> F:
     """Add a function whose first argument is the device on which it makes an array."""
     MAKERS[function.__name__] = function
     return function
@@ -141,12 +144,14 @@ def asarray(device: Any, x: Any, dtype: Any = None, **_: Any) -> Array:
     from .array import from_host
 
     if type(x) is Array:
-        return x if dtype is None else x.astype(dtype, copy=False)
+        found: Array = x
+        return found if dtype is None else found.astype(dtype, copy=False)
     if isinstance(x, (bool, int, float, complex, np.generic)):
         kind = torch_dtype(np.asarray(x).dtype if dtype is None else dtype)
         return Array(torch.full((), unwrap(x), dtype=kind, device=device))
     if isinstance(x, (list, tuple)) and any(type(each) is Array for each in x):
-        return FUNCTIONS["stack"](x) if dtype is None else FUNCTIONS["stack"](x).astype(dtype)
+        joined: Array = FUNCTIONS["stack"](x)
+        return joined if dtype is None else joined.astype(dtype)
     return from_host(np.asarray(x, dtype), device)
 
 

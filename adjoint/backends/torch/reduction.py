@@ -197,7 +197,8 @@ def flatnonzero(x: Array) -> Array:
 @extra
 def count_nonzero(x: Array, axis: Any = None, keepdims: bool = False) -> Array:
     """How many are not zero."""
-    return total(x != 0, axis=axis, keepdims=keepdims)
+    nonzero: Any = x
+    return total(nonzero != 0, axis=axis, keepdims=keepdims)
 
 
 @extra

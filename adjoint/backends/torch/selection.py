@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from .array import Array, as_tensor, from_host
+from .array import Array, as_tensor, from_host, unwrap
 from .namespace import extra
 
 
@@ -72,8 +72,9 @@ def scatter(x: Array, axis: int, index: Array, src: Any, accumulate: bool) -> No
     places = index.tensor.long()
     t = x.tensor
     if type(src) is not Array:
-        t.scatter_(axis, places, as_tensor(src, x).item(), **({"reduce": "add"} if accumulate else {}))
-    elif accumulate:
+        value = t.new_full((), unwrap(src)).expand(places.shape)
+        src = Array(value)
+    if accumulate:
         t.scatter_add_(axis, places, src.tensor.to(t.dtype))
     else:
         t.scatter_(axis, places, src.tensor.to(t.dtype))

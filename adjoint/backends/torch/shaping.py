@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .array import NUMBERS, Array, torch_dtype, unwrap
+from .array import Array, torch_dtype, unwrap
 from .namespace import extra, named
 
 # ---- views ---------------------------------------------------------------------------------------
@@ -296,7 +296,9 @@ def _sortable(t: Any) -> Any:
 
 
 @extra
-def argsort(x: Array, axis: Any = -1, kind: Any = None, descending: bool = False, **_: Any) -> Array:
+def argsort(
+    x: Array, axis: Any = -1, kind: Any = None, descending: bool = False, **_: Any
+) -> Array:
     """The places of the elements in order; equal ones keep theirs."""
     if not x.ndim:
         return Array(torch.zeros((), dtype=torch.int64, device=x.tensor.device))
@@ -321,8 +323,3 @@ def unique_consecutive(x: Array) -> Any:
     """Runs of equal elements: values, the place of each element's run, lengths."""
     found = torch.unique_consecutive(x.tensor, return_inverse=True, return_counts=True)
     return tuple(map(Array, found))
-
-
-def is_number(x: Any) -> bool:
-    """Whether `x` is one of Python's numbers."""
-    return type(x) in NUMBERS
