@@ -23,8 +23,8 @@ def test_import_brings_no_optional_library():
 
 
 def test_import_costs_less_than_twice_numpys(tmp_path):
-    """Processor time beside NumPy's in the same process, which a slow or busy machine slows as much:
-    with NumPy's 0.08 s, 0.25 s in all. Bytecode cached as after any first run.
+    """Processor time beside NumPy's in the same process, which a slow machine slows as much: with
+    NumPy's 0.08 s, 0.25 s in all. Bytecode cached as after any first run.
     """
     program = (
         "import time; a = time.process_time(); import numpy; b = time.process_time(); "
