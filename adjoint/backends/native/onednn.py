@@ -38,7 +38,7 @@ QUERY_WORKSPACE, QUERY_SCRATCHPAD, QUERY_ARGUMENT = 135, 136, 255
 SRC, DST, WEIGHTS, BIAS, WORKSPACE, SCRATCHPAD = 1, 17, 33, 41, 64, 80
 DIFF_SRC, DIFF_DST, DIFF_WEIGHTS = 129, 145, 161
 MULTIPLE = 1024  # the first of several sources
-POST_OPERAND, POST_OPERANDS = 16386, 16384  # of the first operation that follows; to the next
+POST_OPERAND, POST_OPERANDS = 32770, 32768  # of the first operation that follows; to the next
 Activation = tuple[int, float, float]  # algorithm, alpha, beta
 ACTIVATIONS: dict[str, Activation] = {
     "relu": (0x20, 0.0, 0.0),
