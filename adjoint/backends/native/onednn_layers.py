@@ -18,7 +18,7 @@ import numpy as np
 from ...core.errors import Unsupported
 from . import onednn
 from .onednn import BIAS, DST, SRC, WEIGHTS, Activation, Descriptor, Primitive
-from .onednn_convolution import GRAIN, Geometry, _assert_supported, _grouped, _rows
+from .onednn_convolution import GRAIN, Geometry, _assert_possible, _grouped, _rows
 from .onednn_plan import Argument, Plan, Step, aligned, aligned_bytes, threads
 from .pooling import Geometry as Windows
 from .products import FLOAT32, pieces
@@ -119,10 +119,9 @@ def channels_last(shape: Sequence[int]) -> tuple[int, ...]:
     return (strides[0], strides[-1], *strides[1:-1])
 
 
-def _images(shape: Sizes, whole: Sizes) -> Descriptor:
-    """A part of images; of all lines it has, or of one image only."""
-    strides = channels_last(whole)
-    return onednn.described(shape, strides, FLOAT32)
+def _images(*shape: int) -> Descriptor:
+    """Images without gaps: several whole ones, or lines of one."""
+    return onednn.described(shape, channels_last(shape), FLOAT32)
 
 
 def convolution(
@@ -132,14 +131,15 @@ def convolution(
 
     Errors: Unsupported for what oneDNN has no fast primitive for.
     """
-    _assert_supported(g)
+    _assert_possible(g)
     if g.dtype != FLOAT32:
         raise Unsupported(f"{g}: layers are float32")
     following_ = Following(following)
     w_shape = _grouped(g, g.outputs, g.inputs)
     plain = onednn.contiguous(w_shape, FLOAT32)
     w = np.ascontiguousarray(w) if not w.flags.c_contiguous else w
-    x_whole, y_whole = (g.batch, g.inputs, *g.size), (g.batch, g.outputs, *g.count)
+    x_steps = channels_last((g.batch, g.inputs, *g.size))
+    y_steps = channels_last((g.batch, g.outputs, *g.count))
     batches, rows = _cut(g)
     chunks: list[Part] = []
     known: dict[Any, Primitive] = {}
@@ -151,8 +151,8 @@ def convolution(
                 g, batch=batch, size=(lines, *g.size[1:]), count=(height, *g.count[1:]),
                 padding=(pads, *g.padding[1:]),
             )  # fmt: skip
-            source = _images((batch, g.inputs, *part.size), x_whole)
-            result = _images((batch, g.outputs, *part.count), y_whole)
+            source = _images(batch, g.inputs, *part.size)
+            result = _images(batch, g.outputs, *part.count)
             if part not in known:
                 known[part] = onednn.primitive(
                     "convolution_forward", str(g), onednn.library().engine, onednn.INFERENCE,
@@ -165,11 +165,8 @@ def convolution(
             if wanted is None:
                 wanted = main.memory(WEIGHTS)
                 packed["w"] = packing.get(w, w, plain, wanted)
-            x_steps, y_steps = channels_last(x_whole), channels_last(y_whole)
-            x_offset, y_offset = (
-                4 * (n * s[0] + first * s[2])
-                for s, first in ((x_steps, x0), (y_steps, y0))
-            )
+            x_offset = 4 * (n * x_steps[0] + x0 * x_steps[2])
+            y_offset = 4 * (n * y_steps[0] + y0 * y_steps[2])
             places = {
                 SRC: Place("x", source, x_offset),
                 WEIGHTS: Place("w", wanted),
@@ -253,15 +250,14 @@ def pooling(
     if len(g.size) > 3 or not math.prod(g.count) or not g.planes:
         raise Unsupported(f"{g}: left to NumPy")
     arguments = g.arguments()
-    x_whole, y_whole = (batch, channels, *g.size), (batch, channels, *g.count)
     algorithm = onednn.POOL_MAX if largest else onednn.POOL_AVERAGE
     following_ = Following(following)
     chunks = []
     known: dict[int, Primitive] = {}
     workers = min(threads(), max(1, g.planes * math.prod(g.size) >> 16))
     for n, images in pieces(batch, workers):
-        source = _images((images, channels, *g.size), x_whole)
-        result = _images((images, channels, *g.count), y_whole)
+        source = _images(images, channels, *g.size)
+        result = _images(images, channels, *g.count)
         if images not in known:
             known[images] = onednn.primitive(
                 "pooling_forward", str(g), onednn.library().engine, onednn.INFERENCE, algorithm,
