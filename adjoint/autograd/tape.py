@@ -80,22 +80,23 @@ def execute(op: Op, inputs: tuple[Any, ...]) -> Any:
     arrays = []
     parents = []
     wants = False
-    shape = None
+    key: list[Any] = [id(op)]
     for x in inputs:
         if isinstance(x, Handle):
             data = x._data
             if type(data) is not ndarray and type(data) in EXECUTORS:
                 return EXECUTORS[type(data)](op, inputs)
             arrays.append(data)
-            shape = data.shape
+            key.append(data.shape)
             node = x._node
             if node is not None:
                 wants = True
             parents.append(node)
         else:
             arrays.append(x)
+            key.append(x)
             parents.append(None)
-    launch = launchers.get((id(op), shape))
+    launch = launchers.get(tuple(key))
     if launch is None or core_compute.accelerate is None or (result := launch(*arrays)) is None:
         result = compute(op, arrays)
     if op.n_outputs == 1 and type(result) is not ndarray:
@@ -469,7 +470,8 @@ def binary_operator(
         if type(a) is not ndarray and isinstance(a, Recorded):
             return recorded(input, other)
         if size > large and core_compute.accelerate is not None:
-            launch: Any = launchers.get((id(op), getattr(b, "shape", None)))
+            x1 = a.shape if type(a) is ndarray else a
+            launch = launchers.get((id(op), x1, b.shape if type(b) is ndarray else b))
             data = None if launch is None else launch(a, b)
             if data is None:
                 return general(input, other)

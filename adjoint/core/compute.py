@@ -68,11 +68,11 @@ def spec_of(array: Any) -> Any:
 accelerate: Callable[[Op, list[Any]], Any] | None = None
 LARGE = config.read_count("ADJOINT_NATIVE_SIZE")  # elements above which an array is large
 CHEAP = 16 * LARGE  # the same for ops that NumPy does at the speed of memory
-SMALL = min(32, LARGE)  # the same for ops that are several steps for NumPy: above it, it is asked
+SMALL = min(32, LARGE)  # the same for ops that have no short cut to a function of NumPy
 
-# What computes ops that it has computed before, at the cost of a C function: (id of an op that is
-# kept, shape of the last array) -> (arrays) -> the result, or None for arrays of other shapes or
-# dtypes. Filled by `backends.native`.
+# What computes ops that were computed before, at the cost of a C function. Keys: the id of an op that
+# is kept, and for each input its shape or, of a number, itself. A launcher takes the inputs and gives
+# the result, or None for arrays of other dtypes or strides. Filled by `backends.native`.
 launchers: dict[Any, Callable[..., Any]] = {}
 
 

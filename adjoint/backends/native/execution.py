@@ -24,7 +24,6 @@ from .tracing import NotTraceable, Traced, Tracer
 
 ndarray = np.ndarray
 PARALLEL = 32768  # elements from which threads share the work
-SLOW = frozenset(("sigmoid", "erf", "erfc"))  # functions that NumPy does not have
 _REMEMBERED = 4096
 
 _FLOAT32 = np.dtype(np.float32)
@@ -66,8 +65,6 @@ class Program:
         self.numbers = tracer.numbers
         self.compiled = Compiled(tracer.kernel)
         self.parallel = math.prod(tracer.space) >= PARALLEL
-        work = [v.op for v in self.compiled.kernel.live() if v.inputs]
-        self.simple = len(work) <= 1 and SLOW.isdisjoint(work) and not tracer.kernel.reduced
         self.launchers: dict[Any, Launcher | None] = {}  # by the arrays' strides
 
     def __call__(self, op: Op, arrays: Sequence[Any]) -> Any:
@@ -83,8 +80,8 @@ class Program:
             )
         found = None if launch is None else launch(*given)
         if found is not None:
-            if op is self.op and len(given) == len(arrays):
-                _remember(op, given, launch, found)
+            if op is self.op:
+                _remember(op, arrays, launch, found)
             return found
         return self._general(given)
 
@@ -97,10 +94,13 @@ class Program:
         return found if self.several else found[0]
 
 
-def _remember(op: Op, given: Sequence[Any], launch: Launcher, found: Any) -> None:
+def _remember(op: Op, arrays: Sequence[Any], launch: Launcher, found: Any) -> None:
     """Let eager execution call the launcher of an op that is kept for good, as those without fields
-    are, with arrays of the shape that the last of `given` has.
+    are, with arrays of these shapes and the same numbers.
     """
+    key = (id(op), *[a.shape if type(a) is ndarray else a for a in arrays])
+    if any(type(a) is not ndarray and not a for a in arrays):
+        return  # 0.0 and -0.0 are equal
     if len(_shared) >= _REMEMBERED:
         core_compute.launchers.clear()
         _shared.clear()
@@ -108,7 +108,7 @@ def _remember(op: Op, given: Sequence[Any], launch: Launcher, found: Any) -> Non
     outputs = found if type(found) is tuple else (found,)
     if any(y.nbytes >= block_cache.SMALLEST // 2 for y in outputs):
         launch = functools.partial(quietly, launch)
-    core_compute.launchers[id(op), given[-1].shape] = launch
+    core_compute.launchers[key] = launch
 
 
 def accelerate(op: Op, arrays: Sequence[Any]) -> Any:
@@ -139,7 +139,8 @@ def _takes_narrow(op: Op) -> bool:
 
 
 def _number(value: Any) -> Any:
-    return (type(value), value)
+    sign = math.copysign(1, value) if type(value) is float else 1  # 0.0 == -0.0
+    return (type(value), value, sign)
 
 
 _UNKNOWN: Any = object()
@@ -149,15 +150,9 @@ def _prepare(op: Op, arrays: Sequence[Any]) -> Program | None:
     if op.view or hasattr(op, "draw") or not all(map(_is_usable, arrays)):
         return None
     try:
-        program = Program(op, arrays)
+        return Program(op, arrays)
     except (NotTraceable, AdjointError, TypeError, AttributeError, ValueError, IndexError):
         return None  # it does what the tracer does not know
-    size = max(a.size for a in arrays if type(a) is ndarray)
-    if program.simple and size <= (
-        core_compute.CHEAP if program.compiled.cost < 4 else core_compute.LARGE
-    ):
-        return None
-    return program
 
 
 def _is_usable(x: Any) -> bool:

@@ -2,8 +2,9 @@
 
 A launcher is a Python builtin for arrays of certain shapes, strides and dtypes. Its machine code
 looks whether the arguments are such arrays, allocates the outputs through NumPy, runs the kernel
-and returns them; for other arguments it returns None, and the caller asks in the general way. One
-function serves all kernels; what differs between them is in a record that the builtin owns.
+and returns them; for other arguments it returns None, and the caller asks in the general way.
+Arguments that are no arrays are passed over: the caller knows that these numbers are the kernel's.
+One function serves all kernels; what differs between them is in a record that the builtin owns.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from .pool import default_pool
 
 __all__ = ["Launcher", "launcher"]
 
-Launcher: TypeAlias = Callable[..., Any]  # (arrays) -> array, tuple of arrays, or None
+Launcher: TypeAlias = Callable[..., Any]  # (*arrays) -> array, tuple of arrays, or None
 
 MOST = 16  # outputs of a kernel that is launched so
 _HEADER = object.__basicsize__
@@ -58,6 +59,7 @@ declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 define ptr @launch(ptr %own, ptr %args, i64 %count) {
 entry:
   %results = alloca [$most x ptr]
+  %arrays = alloca ptr, i64 %count
   %record = getelementptr i8, ptr %own, i64 $payload
   %inputs = load i64, ptr %record
   %outputs.at = getelementptr i64, ptr %record, i64 1
@@ -67,22 +69,41 @@ entry:
   %after.at = getelementptr i64, ptr %record, i64 3
   %after = load i64, ptr %after.at
   %first = getelementptr i64, ptr %record, i64 9
-  %as.many = icmp eq i64 %inputs, %count
+  br label %args.head
+
+args.head:  ; numbers among the arguments are known to the caller
+  %arg = phi i64 [0, %entry], [%arg.next, %arg.done]
+  %found = phi i64 [0, %entry], [%found.next, %arg.done]
+  %arg.more = icmp ult i64 %arg, %count
+  br i1 %arg.more, label %argument, label %args.over
+argument:
+  %arg.at = getelementptr ptr, ptr %args, i64 %arg
+  %object = load ptr, ptr %arg.at
+  %type.at = getelementptr i8, ptr %object, i64 $type
+  %type = load ptr, ptr %type.at
+  %is.array = icmp eq ptr %type, inttoptr (i64 $ndarray to ptr)
+  br i1 %is.array, label %keep.array, label %arg.done
+keep.array:
+  %array.at = getelementptr ptr, ptr %arrays, i64 %found
+  store ptr %object, ptr %array.at
+  %found.more = add i64 %found, 1
+  br label %arg.done
+arg.done:
+  %found.next = phi i64 [%found, %argument], [%found.more, %keep.array]
+  %arg.next = add i64 %arg, 1
+  br label %args.head
+args.over:
+  %as.many = icmp eq i64 %inputs, %found
   br i1 %as.many, label %inputs.head, label %other
 
 inputs.head:
-  %i = phi i64 [0, %entry], [%i.next, %input.done]
-  %at = phi ptr [%first, %entry], [%at.next, %input.done]
+  %i = phi i64 [0, %args.over], [%i.next, %input.done]
+  %at = phi ptr [%first, %args.over], [%at.next, %input.done]
   %i.more = icmp ult i64 %i, %inputs
-  br i1 %i.more, label %input, label %allocate
-input:
-  %x.at = getelementptr ptr, ptr %args, i64 %i
-  %x = load ptr, ptr %x.at
-  %type.at = getelementptr i8, ptr %x, i64 $type
-  %type = load ptr, ptr %type.at
-  %is.array = icmp eq ptr %type, inttoptr (i64 $ndarray to ptr)
-  br i1 %is.array, label %array, label %other
+  br i1 %i.more, label %array, label %allocate
 array:
+  %x.at = getelementptr ptr, ptr %arrays, i64 %i
+  %x = load ptr, ptr %x.at
   %descr.at = getelementptr i8, ptr %x, i64 $descr
   %descr = load i64, ptr %descr.at
   %descr.wanted = load i64, ptr %at
@@ -181,7 +202,7 @@ pointer:
   %k.is.input = icmp ult i64 %k, %inputs
   %k.output = sub i64 %k, %inputs
   %k.index = select i1 %k.is.input, i64 %k, i64 %k.output
-  %k.from = select i1 %k.is.input, ptr %args, ptr %results
+  %k.from = select i1 %k.is.input, ptr %arrays, ptr %results
   %k.at = getelementptr ptr, ptr %k.from, i64 %k.index
   %operand = load ptr, ptr %k.at
   %data.at = getelementptr i8, ptr %operand, i64 $data
@@ -357,7 +378,8 @@ def _pair(
         return None
     several = len(parts) > 1
 
-    def launch(*arrays: Any) -> Any:
+    def launch(*operands: Any) -> Any:
+        arrays = [x for x in operands if type(x) is np.ndarray]
         found = first(*arrays)
         if found is None:
             return None
