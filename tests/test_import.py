@@ -22,12 +22,14 @@ def test_import_brings_no_optional_library():
     assert not set(loaded.split()) & set(OPTIONAL)
 
 
-def test_import_takes_under_a_quarter_of_a_second(tmp_path):
-    """Processor time, best of five, bytecode cached as after any first run."""
+def test_import_costs_less_than_twice_numpys(tmp_path):
+    """Processor time beside NumPy's in the same process, which a slow machine slows as much: with
+    NumPy's 0.08 s, 0.25 s in all. Bytecode cached as after any first run.
+    """
     program = (
-        "import time; begin = time.process_time(); import adjoint; "
-        "print(time.process_time() - begin)"
+        "import time; a = time.process_time(); import numpy; b = time.process_time(); "
+        "import adjoint; print((time.process_time() - b) / (b - a))"
     )
     cached = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(tmp_path)}
-    times = [float(run(program, **cached)) for _ in range(6)][1:]
-    assert min(times) < 0.25, f"import took {statistics.median(times):.3f} s"
+    ratios = [float(run(program, **cached)) for _ in range(8)][1:]
+    assert statistics.median(ratios) < 2, f"times NumPy's import: {sorted(ratios)}"

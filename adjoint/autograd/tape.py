@@ -15,7 +15,7 @@ from ..backends import numpy as backend
 from ..core import compute as core_compute
 from ..core import dtype as dt
 from ..core import op as core_op
-from ..core.compute import compute, quiet
+from ..core.compute import compute, launchers, quiet
 from ..core.device import namespace_of
 from ..core.errors import AdjointError, AutogradError
 from ..core.handle import Handle
@@ -81,20 +81,25 @@ def execute(op: Op, inputs: tuple[Any, ...]) -> Any:
     arrays = []
     parents = []
     wants = False
+    key: list[Any] = [id(op)]
     for x in inputs:
         if isinstance(x, Handle):
             data = x._data
             if type(data) is not ndarray and type(data) in EXECUTORS:
                 return EXECUTORS[type(data)](op, inputs)
             arrays.append(data)
+            key.append(data.shape)
             node = x._node
             if node is not None:
                 wants = True
             parents.append(node)
         else:
             arrays.append(x)
+            key.append(x)
             parents.append(None)
-    result = compute(op, arrays)
+    launch = launchers.get(tuple(key))
+    if launch is None or core_compute.accelerate is None or (result := launch(*arrays)) is None:
+        result = compute(op, arrays)
     if op.n_outputs == 1 and type(result) is not ndarray:
         result = _as_array(result)
     return finish(op, inputs, result, parents, wants)
@@ -425,7 +430,7 @@ def binary_operator(
     saves = bool(op.tokens)
     differentiable = op.differentiable
 
-    large = _large(op)
+    large = _large(op, function)
     result_kind = getattr(op, "result", "")
 
     def recorded(input: Any, other: Any) -> Any:
@@ -468,11 +473,16 @@ def binary_operator(
         if type(a) is not ndarray and not isinstance(a, (int, float)):
             return recorded(input, other)
         if size > large and core_compute.accelerate is not None:
-            return general(input, other)
-        try:
-            data = quiet.run(function, a, b)
-        except (ValueError, RuntimeError):  # the general way says what is wrong
-            return general(input, other)
+            x1 = a.shape if type(a) is ndarray else a
+            launch = launchers.get((id(op), x1, b.shape if type(b) is ndarray else b))
+            data = None if launch is None else launch(a, b)
+            if data is None:
+                return general(input, other)
+        else:
+            try:
+                data = quiet.run(function, a, b)
+            except (ValueError, RuntimeError):  # the general way says what is wrong
+                return general(input, other)
         if type(data) is not ndarray:
             data = np.asarray(data)
         y = new(Tensor)
@@ -499,10 +509,12 @@ def binary_operator(
     return operator
 
 
-def _large(op: Op) -> int:
+def _large(op: Op, function: Any) -> int:
     """The size of arrays above which the general way asks for acceleration: what NumPy does at the
     speed of memory gains from several threads only.
     """
+    if not isinstance(function, np.ufunc):
+        return core_compute.SMALL
     cheap = getattr(op, "result", "") == "bool" or op.name in (
         "add", "sub", "mul", "true_divide", "neg", "abs", "maximum", "minimum",
     )  # fmt: skip
@@ -523,7 +535,7 @@ def unary_operator(
     dtypes = plain_dtypes(function, kinds)
     tokens = op.tokens
     differentiable = op.differentiable
-    large = _large(op)
+    large = _large(op, function)
     same = getattr(op, "result", "") == "same"
 
     def recorded(input: Any) -> Any:
@@ -541,11 +553,15 @@ def unary_operator(
         if type(data) is not ndarray or data.dtype not in dtypes:
             return recorded(input)
         if data.size > large and core_compute.accelerate is not None:
-            return general(input)
-        try:
-            data = quiet.run(function, data)
-        except RuntimeError:
-            return general(input)
+            launch = launchers.get((id(op), data.shape))
+            data = None if launch is None else launch(data)
+            if data is None:
+                return general(input)
+        else:
+            try:
+                data = quiet.run(function, data)
+            except RuntimeError:
+                return general(input)
         if type(data) is not ndarray:
             data = np.asarray(data)
         y = new(Tensor)

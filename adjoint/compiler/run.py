@@ -26,7 +26,7 @@ from .ir import ITEMSIZE, Kernel, Output, verify
 from .lower import lower, word_names
 from .schedule import SHARE, Layout, Plan, plan
 
-__all__ = ["Compiled", "Runner"]
+__all__ = ["Compiled", "Entry", "Pair", "Runner"]
 
 Array: TypeAlias = np.ndarray
 Maker: TypeAlias = Callable[[], Array]
@@ -101,7 +101,7 @@ def _load(kernel: Kernel, layout: Layout) -> _Code:
     return _Code(*target.load(code, symbol, f"{symbol}.resolve", f"{symbol}.launch"))
 
 
-class _Entry:
+class Entry:
     """All that a call needs for one combination of shapes, strides and dtypes."""
 
     def __init__(
@@ -113,11 +113,13 @@ class _Entry:
         makers: Sequence[Maker],
     ) -> None:
         code = code_of(kernel, planned.layout)
-        kind = _Quick if work < QUICK else _Long
+        self.quick = work < QUICK
+        kind = _Quick if self.quick else _Long
         self.address = code.kernel
         self.resolve: Callable[[bytes], int] = _Quick(code.resolve)
         self.launch: Callable[[bytes], int] = kind(code.launch)
         self.chunks, self.makers = planned.chunks, makers
+        self.row_major = all(isinstance(make, functools.partial) for make in makers)
         names = word_names(kernel, planned.layout)
         fixed = names[: names.index("p0")] if "p0" in names else names
         words = planned.words | {f"same{len(kernel.inputs) + k}": s for k, s in enumerate(same)}
@@ -150,7 +152,7 @@ class _Entry:
         return overlap
 
 
-class _Pair:
+class Pair:
     """A reduction that runs as two kernels: the parts, then their combination."""
 
     def __init__(
@@ -172,7 +174,7 @@ class _Pair:
         shape = (planned.parts, *(sizes[a] for a in kept))
         scratch = [functools.partial(np.empty, shape, NUMPY[o.dtype]) for o in part.outputs]
         work = cost * math.prod(sizes)
-        self.first = _Entry(part, planned, work, [0] * len(scratch), scratch)
+        self.first = Entry(part, planned, work, [0] * len(scratch), scratch)
         whole, self.positions, numbers = split.combining(kernel)
         self.second = Compiled(whole)
         self.sizes = [math.prod(sizes[a] for a in kernel.values[n].attr) for n in numbers]
@@ -211,8 +213,8 @@ class Compiled:
     def __init__(self, kernel: Kernel) -> None:
         verify(kernel)
         self.kernel = kernel
-        self._entries: dict[tuple, _Entry | _Pair] = {}
-        self._cost = cost(kernel)
+        self._entries: dict[tuple, Entry | Pair] = {}
+        self.cost = cost(kernel)  # of one element, in additions
         self._in_place = in_place(kernel)
         self._single = len(kernel.outputs) == 1
         self._plain = self._single and not kernel.scalars
@@ -261,7 +263,7 @@ class Compiled:
                 self._entries.clear()
             self._entries[key] = entry
         if out is None:
-            if run is None and self._plain and isinstance(entry, _Entry):
+            if run is None and self._plain and isinstance(entry, Entry):
                 result = entry.makers[0]()  # the shortest way, which cannot find an overlap
                 entry.launch(entry.head + entry.pack(*ids, id(result)))
                 return result
@@ -273,11 +275,40 @@ class Compiled:
             self(*apart, out=outs, scalars=scalars, shape=shape, run=run)
         return out if out is not None else outs[0] if self._single else outs
 
+    def entry(self, arrays: Sequence[Array], shape: Sequence[int] | None = None) -> Entry | Pair:
+        """What calls with arrays like these need."""
+        return self._prepare(arrays, None, shape)
+
+    def dtype(self, output: int) -> np.dtype[Any]:
+        """Of an output's array."""
+        return NUMPY[self.kernel.outputs[output].dtype]
+
+    def bound(
+        self,
+        arrays: Sequence[Array],
+        outs: Sequence[Array],
+        scalars: Sequence[float] = (),
+        shape: Sequence[int] | None = None,
+        run: Runner | None = None,
+    ) -> Callable[[], object]:
+        """What computes `outs` from `arrays` each time it is called: for arrays that stay where they
+        are, in programs that run many times. Whoever calls it keeps the arrays alive.
+
+        Errors: as for a call.
+        """
+        entry = self._prepare(arrays, outs, shape)
+        found = entry.bound(arrays, outs, scalars, run) if isinstance(entry, Entry) else None
+        if found is not None:
+            return found
+        return functools.partial(
+            self, *arrays, out=tuple(outs), scalars=scalars, shape=shape, run=run
+        )
+
     # Preparation ---------------------------------------------------------------------------------
 
     def _prepare(
         self, arrays: Sequence[Array], outs: Sequence[Array] | None, shape: Sequence[int] | None
-    ) -> _Entry | _Pair:
+    ) -> Entry | Pair:
         kernel = self.kernel
         sizes = self._sizes(arrays, outs, shape)
         strides = [
@@ -291,19 +322,19 @@ class Compiled:
             _strides(x, o.axes, kernel.rank) for x, o in zip(outs, kernel.outputs, strict=True)
         ]
         dtypes = [v.attr[1] for v in kernel.inputs] + [o.dtype for o in kernel.outputs]
-        planned = plan(kernel, sizes, strides, dtypes, self._cost)
+        planned = plan(kernel, sizes, strides, dtypes, self.cost)
         total = math.prod(sizes)
         depth = math.prod(sizes[a] for a in kernel.reduced)
         large = total > SPLIT and depth >= 2 * SHARE
         if planned.units < FEW and large and split.can_split(kernel):
-            return _Pair(kernel, sizes, strides, dtypes, self._cost, makers)
+            return Pair(kernel, sizes, strides, dtypes, self.cost, makers)
         inputs = len(kernel.inputs)
         same = []
         for k in range(len(kernel.outputs)):
             like = (strides[inputs + k], ITEMSIZE[dtypes[inputs + k]])
             bits = [(strides[j], ITEMSIZE[dtypes[j]]) == like for j in range(min(inputs, 63))]
             same.append(sum(bit << j for j, bit in enumerate(bits)) if k in self._in_place else 0)
-        return _Entry(kernel, planned, self._cost * total, same, makers)
+        return Entry(kernel, planned, self.cost * total, same, makers)
 
     def _sizes(
         self, arrays: Sequence[Array], outs: Sequence[Array] | None, shape: Sequence[int] | None

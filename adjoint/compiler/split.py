@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from .ir import REDUCTIONS, Kernel, Value
 
-__all__ = ["can_split", "combining", "partial"]
+__all__ = ["can_split", "combining", "copied", "partial"]
 
 
 def can_split(kernel: Kernel) -> bool:
@@ -40,7 +40,7 @@ def partial(kernel: Kernel) -> Kernel:
         elif v.op == "scalar":
             copies[v.number] = part.scalar(v.dtype)
         else:
-            copies[v.number] = _copy(part, v, copies)
+            copies[v.number] = copied(part, v, copies)
     for v in _reductions(kernel):
         part.output(copies[v.number])
     return part
@@ -79,13 +79,13 @@ def combining(kernel: Kernel) -> tuple[Kernel, list[int], list[int]]:
         elif v.op == "index":
             copies[v.number] = whole.index(place[v.attr[0]])
         elif v.op != "scalar":
-            copies[v.number] = _copy(whole, v, copies)
+            copies[v.number] = copied(whole, v, copies)
     for output in kernel.outputs:
         whole.output(copies[output.value.number], output.dtype)
     return whole, positions, sizes
 
 
-def _copy(kernel: Kernel, v: Value, copies: dict[int, Value]) -> Value:
+def copied(kernel: Kernel, v: Value, copies: dict[int, Value]) -> Value:
     """The same op in another kernel."""
     inputs = [copies[x.number] for x in v.inputs]
     if v.op in REDUCTIONS:

@@ -67,8 +67,14 @@ def spec_of(array: Any) -> Any:
 # What may compute an op on large NumPy arrays instead of NumPy: (op, arrays) -> the result, or
 # NotImplemented. Set by `backends.native`.
 accelerate: Callable[[Op, list[Any]], Any] | None = None
-LARGE = config.read_count("ADJOINT_NATIVE_SIZE")  # elements above which it is asked
+LARGE = config.read_count("ADJOINT_NATIVE_SIZE")  # elements above which an array is large
 CHEAP = 16 * LARGE  # the same for ops that NumPy does at the speed of memory
+SMALL = min(32, LARGE)  # the same for ops that have no short cut to a function of NumPy
+
+# What computes ops that were computed before, at the cost of a C function. Keys: the id of an op that
+# is kept, and for each input its shape or, of a number, itself. A launcher takes the inputs and gives
+# the result, or None for arrays of other dtypes or strides. Filled by `backends.native`.
+launchers: dict[Any, Callable[..., Any]] = {}
 
 
 def compute(op: Op, arrays: list[Any]) -> Any:
@@ -76,13 +82,14 @@ def compute(op: Op, arrays: list[Any]) -> Any:
     xp = None
     low = False
     large = op.library == "always"
+    enough = LARGE if op.library else SMALL
     for array in arrays:
         if hasattr(array, "dtype"):
             if xp is None:
                 xp = namespace_of(array)
             if array.dtype in _LOW_NUMPY:
                 low = True
-            if array.size > LARGE:
+            if array.size > enough:
                 large = True
     if xp is None:
         xp = space(op.device)
@@ -165,6 +172,7 @@ def _compute_and_round(op: Op, xp: Any, wide: list[Any], specs: Any) -> Any:
 __all__ = [
     "accelerate",
     "compute",
+    "launchers",
     "prepare_contexts",
     "quiet",
     "quietly",

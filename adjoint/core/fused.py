@@ -13,7 +13,7 @@ __all__ = ["fused"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-SMALLEST = min(128, compute.LARGE)  # elements of the first argument from which kernels pay
+SMALLEST = compute.SMALL  # elements of the first argument from which kernels pay
 
 
 @overload

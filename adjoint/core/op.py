@@ -61,6 +61,14 @@ class Op:
     wanted_by: ClassVar[tuple[frozenset[str], ...] | None] = None  # per input; None: all alike
     keeps_values: ClassVar[bool] = False  # a token other than a spec
 
+    @classmethod
+    def of(cls, *fields: Any) -> Any:
+        """The op with these fields: one object for equal ones, whose kernels are found by that.
+
+        Not for fields that may be 0.0 or -0.0, which are equal.
+        """
+        return _shared(cls, *fields)
+
     def infer(self, *specs: Any) -> Any:
         """The output's Spec (a tuple of them for several outputs) from the inputs' specs."""
         raise NotImplementedError(f"{type(self).__name__}.infer")
@@ -144,6 +152,11 @@ class Op:
             cls.differentiable = cls.gradient is not Op.gradient
         if not abstract:
             REGISTRY[f"{cls.__module__}.{cls.__qualname__}"] = cls
+
+
+@functools.lru_cache(maxsize=4096, typed=True)
+def _shared(cls: type[Op], *fields: Any) -> Op:
+    return cls(*fields)
 
 
 def _token_order(token: str) -> tuple[int, str]:

@@ -8,6 +8,7 @@ Source: https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT
 
 from __future__ import annotations
 
+import itertools
 import struct
 import zipfile
 import zlib
@@ -82,7 +83,8 @@ class Archive:
                 raise CheckpointError(f"the archive holds {name!r} twice")
             self.members[name] = Member(name, method, data_start, stored, full, crc)
         spans.sort()
-        for (_, end), (begin, _) in zip(spans, [*spans[1:], (start, start)], strict=True):
+        spans.append((start, start))
+        for (_, end), (begin, _) in itertools.pairwise(spans):
             if end > begin:
                 raise CheckpointError("members of the archive overlap")
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
+from adjoint.autograd import tape
 from adjoint.backends import native
 from adjoint.core import compute as core_compute
 from adjoint.core.op import apply
@@ -32,8 +33,9 @@ def always(monkeypatch):
             ran.append(op)
         return result
 
-    monkeypatch.setattr(core_compute, "LARGE", -1)
-    monkeypatch.setattr(execution, "CHEAP", -1)
+    for name in ("SMALL", "LARGE", "CHEAP"):
+        monkeypatch.setattr(core_compute, name, -1)
+    monkeypatch.setattr(tape, "launchers", {})
     monkeypatch.setattr(execution, "_programs", {})
     monkeypatch.setattr(core_compute, "accelerate", accelerate)
     return ran

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,7 +23,6 @@ from .pool import default_pool
 from .tracing import NotTraceable, Traced, Tracer
 
 ndarray = np.ndarray
-CHEAP = core_compute.CHEAP
 PARALLEL = 32768  # elements from which threads share the work
 _REMEMBERED = 4096
 
@@ -33,9 +34,16 @@ _shared: list[Op] = []  # those whose launchers are known by their identity: the
 class Program:
     """One op on arrays of given shapes and dtypes, as a kernel."""
 
-    __slots__ = ("compiled", "launch", "numbers", "op", "run", "shapes")
-
-    launch: Launcher | None  # for arrays that lie in memory as those of the last call did
+    __slots__ = (
+        "compiled",
+        "launchers",
+        "numbers",
+        "op",
+        "parallel",
+        "several",
+        "shapes",
+        "simple",
+    )
 
     def __init__(self, op: Op, arrays: Sequence[Any]) -> None:
         self.op = op
@@ -44,10 +52,10 @@ class Program:
         symbols = [tracer.input(a.shape, a.dtype) if type(a) is ndarray else a for a in arrays]
         found = op.compute(tracer.names, *symbols)
         specs = op.infer(*map(spec_of, arrays))
-        several = not isinstance(specs, Spec)
-        outputs = found if several else (found,)
+        self.several = not isinstance(specs, Spec)
+        outputs = found if self.several else (found,)
         self.shapes = []
-        for y, spec in zip(outputs, specs if several else (specs,), strict=True):
+        for y, spec in zip(outputs, specs if self.several else (specs,), strict=True):
             if not isinstance(y, Traced) or math.prod(y.shape) != math.prod(spec.shape):
                 raise NotTraceable("a result that is no array")
             if list(y.dims) != sorted(y.dims):
@@ -56,21 +64,53 @@ class Program:
             self.shapes.append(spec.shape)
         self.numbers = tracer.numbers
         self.compiled = Compiled(tracer.kernel)
-        self.run = default_pool().run if math.prod(tracer.space) >= PARALLEL else None
-        self.launch = None
+        self.parallel = math.prod(tracer.space) >= PARALLEL
+        self.launchers: dict[Any, Launcher | None] = {}  # by the arrays' strides
 
     def __call__(self, op: Op, arrays: Sequence[Any]) -> Any:
-        """The result; `op` is equal to that of the program."""
+        """The result; `op` is equal to the one that the program was made of."""
         given = [a for a in arrays if type(a) is ndarray]
-        if self.launch is not None:
-            found = self.launch(*given)
-            if found is not None:
-                return found
-        found = self._general(given)
-        self.launch = launcher(
-            self.compiled, given, self.shapes, scalars=self.numbers, parallel=self.run is not None
-        )
-        return found
+        key = tuple([a.strides for a in given])
+        launch = self.launchers.get(key, _UNKNOWN)
+        if launch is _UNKNOWN:
+            if len(self.launchers) >= _REMEMBERED:
+                self.launchers.clear()
+            launch = self.launchers[key] = launcher(
+                self.compiled, given, self.shapes, scalars=self.numbers, parallel=self.parallel
+            )
+        found = None if launch is None else launch(*given)
+        if found is not None:
+            if op is self.op:
+                _remember(op, arrays, launch, found)
+            return found
+        return self._general(given)
+
+    def _general(self, given: Sequence[Any]) -> Any:
+        """By a call of the kernel."""
+        run = default_pool().run if self.parallel else None
+        found = self.compiled(*given, scalars=self.numbers, run=run)
+        found = found if isinstance(found, tuple) else (found,)
+        found = tuple([y.reshape(shape) for y, shape in zip(found, self.shapes, strict=True)])
+        return found if self.several else found[0]
+
+
+def _remember(op: Op, arrays: Sequence[Any], launch: Launcher, found: Any) -> None:
+    """Let eager execution call the launcher of an op that is kept for good, as those without fields
+    are, with arrays of these shapes and the same numbers.
+    """
+    key = (id(op), *[a.shape if type(a) is ndarray else a for a in arrays])
+    if any(type(a) is not ndarray and not a for a in arrays):
+        return  # 0.0 and -0.0 are equal
+    if len(_shared) >= _REMEMBERED:
+        core_compute.launchers.clear()
+        _shared.clear()
+    _shared.append(op)
+    outputs = found if type(found) is tuple else (found,)
+    if any(y.nbytes >= block_cache.SMALLEST // 2 for y in outputs):
+        launch = functools.partial(quietly, launch)
+    core_compute.launchers[key] = launch
+
+
 def accelerate(op: Op, arrays: Sequence[Any]) -> Any:
     """What `op` gives for NumPy arrays, by a library or a kernel; NotImplemented for what NumPy is
     to compute.
@@ -90,7 +130,7 @@ def accelerate(op: Op, arrays: Sequence[Any]) -> Any:
         if len(_programs) >= _REMEMBERED:
             _programs.clear()
         _programs[key] = program
-    return NotImplemented if program is None else quietly(program, arrays)
+    return NotImplemented if program is None else quietly(program, op, arrays)
 
 
 def _takes_narrow(op: Op) -> bool:
@@ -99,7 +139,8 @@ def _takes_narrow(op: Op) -> bool:
 
 
 def _number(value: Any) -> Any:
-    return (type(value), value)
+    sign = math.copysign(1, value) if type(value) is float else 1  # 0.0 == -0.0
+    return (type(value), value, sign)
 
 
 _UNKNOWN: Any = object()
@@ -109,15 +150,23 @@ def _prepare(op: Op, arrays: Sequence[Any]) -> Program | None:
     if op.view or hasattr(op, "draw") or not all(map(_is_usable, arrays)):
         return None
     try:
-        program = Program(op, arrays)
+        return Program(op, arrays)
     except (NotTraceable, AdjointError, TypeError, AttributeError, ValueError, IndexError):
         return None  # it does what the tracer does not know
-    size = max(a.size for a in arrays if type(a) is ndarray)
-    cheap = program.compiled._cost < 4 and not program.compiled.kernel.reduced
-    return None if cheap and size <= CHEAP else program
 
 
 def _is_usable(x: Any) -> bool:
     if type(x) is not ndarray:
         return isinstance(x, (bool, int, float))
     return bool(x.dtype.kind != "c" and x.dtype.isnative)
+
+
+def _after_fork() -> None:
+    """Let the next call start the child's threads."""
+    _programs.clear()
+    core_compute.launchers.clear()
+    _shared.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -31,13 +31,14 @@ FORMAT_ANY = 1
 INFERENCE, TRAINING = 96, 64
 CONVOLUTION_DIRECT = 1
 POOL_MAX, POOL_AVERAGE = 0x1FF, 0x2FF  # the average with padding counted
-LINEAR, REDUCTION_SUM = 0x26, 0x2FFF4
+LINEAR, REDUCTION_SUM, BINARY_ADD = 0x26, 0x2FFF4, 0x1FFF0
 QUERY_IMPLEMENTATION = 8
 QUERY_WORKSPACE, QUERY_SCRATCHPAD, QUERY_ARGUMENT = 135, 136, 255
 # arguments of an execution
 SRC, DST, WEIGHTS, BIAS, WORKSPACE, SCRATCHPAD = 1, 17, 33, 41, 64, 80
 DIFF_SRC, DIFF_DST, DIFF_WEIGHTS = 129, 145, 161
 MULTIPLE = 1024  # the first of several sources
+POST_OPERAND, POST_OPERANDS = 32770, 32768  # of the first operation that follows; to the next
 Activation = tuple[int, float, float]  # algorithm, alpha, beta
 ACTIVATIONS: dict[str, Activation] = {
     "relu": (0x20, 0.0, 0.0),
@@ -92,6 +93,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "dnnl_primitive_attr_destroy": (c_void_p,),
     "dnnl_post_ops_create": (_OUT,),
     "dnnl_post_ops_append_eltwise": (c_void_p, c_int, c_float, c_float),
+    "dnnl_post_ops_append_binary": (c_void_p, c_int, c_void_p),
     "dnnl_post_ops_destroy": (c_void_p,),
     "dnnl_primitive_desc_query": (c_void_p, c_int, c_int, c_void_p),
     "dnnl_primitive_desc_next_impl": (c_void_p,),
@@ -395,19 +397,24 @@ def same_layout(a: Descriptor, b: Descriptor) -> bool:
 
 
 class _Attributes(_Owned):
-    """Scratch memory is the caller's; an activation may follow."""
+    """Scratch memory is the caller's; activations, and sums with other memories, may follow."""
 
     destroy = "dnnl_primitive_attr_destroy"
 
-    def __init__(self, activation: Activation | None, what: str) -> None:
+    def __init__(self, following: Sequence[Activation | Descriptor], what: str) -> None:
         lib = library()
         super().__init__(lib.make("dnnl_primitive_attr_create", what))
         lib.check(lib.dll.dnnl_primitive_attr_set_scratchpad_mode(self.handle, 1), what)
-        if activation is None:
+        if not following:
             return
         post = lib.make("dnnl_post_ops_create", what)
         try:
-            lib.check(lib.dll.dnnl_post_ops_append_eltwise(post, *activation), what)
+            for each in following:
+                if isinstance(each, Descriptor):
+                    arguments = (post, BINARY_ADD, each.handle)
+                    lib.check(lib.dll.dnnl_post_ops_append_binary(*arguments), what)
+                else:
+                    lib.check(lib.dll.dnnl_post_ops_append_eltwise(post, *each), what)
             lib.check(lib.dll.dnnl_primitive_attr_set_post_ops(self.handle, post), what)
         finally:
             lib.dll.dnnl_post_ops_destroy(post)
@@ -418,16 +425,19 @@ def primitive(
     what: str,
     *arguments: Any,
     activation: Activation | None = None,
+    following: Sequence[Activation | Descriptor] = (),
     prefer: str = "",
     refuse: str = "ref",
 ) -> Primitive:
-    """Build a primitive: `kind` as in dnnl_<kind>_primitive_desc_create.
+    """Build a primitive: `kind` as in dnnl_<kind>_primitive_desc_create, then the activation, or
+    the operations `following`: activations, and memories that are added (arguments POST_OPERAND,
+    + POST_OPERANDS for each operation before).
 
     The first implementation is taken whose name begins with `prefer`, else the first; one whose
     name begins with `refuse` counts as none. Descriptors among `arguments` stand for their handles.
     """
     lib = library()
-    attributes = _Attributes(activation, what)
+    attributes = _Attributes([activation] if activation else following, what)
     handles = [a.handle if isinstance(a, _Owned) else a for a in arguments]
     create = f"dnnl_{kind}_primitive_desc_create"
     description = lib.make(create, what, *handles, attributes.handle)

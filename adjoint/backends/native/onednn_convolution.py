@@ -315,7 +315,14 @@ X, W, Y, BIAS_SLOT, BLOCKED = 0, 1, 2, 3, 4
 
 def _assert_supported(g: Geometry) -> None:
     """Refuse what oneDNN does not have, what is too small for it to pay, what does not fit."""
-    if g.work <= SMALL or len(g.size) > 3 or g.dtype not in (FLOAT32, BFLOAT16):
+    if g.work <= SMALL:
+        raise Unsupported(f"{g}: left to NumPy")
+    _assert_possible(g)
+
+
+def _assert_possible(g: Geometry) -> None:
+    """Refuse what oneDNN does not have, and what does not fit."""
+    if not g.work or len(g.size) > 3 or g.dtype not in (FLOAT32, BFLOAT16):
         raise Unsupported(f"{g}: left to NumPy")
     for n, c, s, k, d, (lo, hi) in zip(
         g.size, g.count, g.stride, g.kernel, g.dilation, g.padding, strict=True

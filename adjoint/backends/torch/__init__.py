@@ -16,17 +16,13 @@ from . import algebra, bessel, elementwise, reduction, selection, shaping, windo
 from .array import Array, from_host, to_host
 from .namespace import Namespace, on
 
-__all__ = ["Array", "Namespace", "from_host", "place", "space", "to_host"]
+__all__ = [
+    "Array", "Namespace", "device_of", "from_host", "is_pinned", "pin", "place", "resolve", "space",
+    "to_host", "transfer",
+]  # fmt: skip
 
-_MODULES = (
-    algebra,
-    bessel,
-    elementwise,
-    reduction,
-    selection,
-    shaping,
-    windows,
-)  # they fill the namespace
+# Importing them fills the namespace.
+_MODULES = (algebra, bessel, elementwise, reduction, selection, shaping, windows)
 _TORCH = device("torch")
 _devices: dict[Any, device] = {}
 

@@ -66,7 +66,8 @@ def squeeze(x: Array, axis: Any = None) -> Array:
     """Without dimensions of size 1."""
     if not x.ndim:
         return x
-    return x.squeeze(axis)
+    found: Array = x.squeeze(axis)
+    return found
 
 
 @extra

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...core.errors import InvalidArgument, ShapeError
@@ -11,45 +10,12 @@ from ...ops.creation import empty, zeros
 from ...ops.joining import cat, stack
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .. import init
+from ..functional.recurrent import STEPS, State, recurrent_layer
 from ..parameter import Parameter
 from ..utils.rnn import PackedSequence
 from .module import Module
 
 __all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNBase", "RNNCell", "RNNCellBase"]
-
-State = tuple[Any, ...]  # (h,), for an LSTM (h, c)
-
-
-def _tanh_step(x: Any, state: State, weight: Any, bias: Any, projection: Any) -> State:
-    return ((x + F.linear(state[0], weight, bias)).tanh(),)
-
-
-def _relu_step(x: Any, state: State, weight: Any, bias: Any, projection: Any) -> State:
-    return (F.relu(x + F.linear(state[0], weight, bias)),)
-
-
-def _lstm_step(x: Any, state: State, weight: Any, bias: Any, projection: Any) -> State:
-    h, c = state
-    i, f, g, o = (x + F.linear(h, weight, bias)).chunk(4, -1)
-    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
-    h = o.sigmoid() * c.tanh()
-    return (h if projection is None else F.linear(h, projection), c)
-
-
-def _gru_step(x: Any, state: State, weight: Any, bias: Any, projection: Any) -> State:
-    h = state[0]
-    xr, xz, xn = x.chunk(3, -1)
-    hr, hz, hn = F.linear(h, weight, bias).chunk(3, -1)
-    n = (xn + (xr + hr).sigmoid() * hn).tanh()
-    return (n + (xz + hz).sigmoid() * (h - n),)
-
-
-_STEPS: dict[str, tuple[Callable[..., State], int]] = {  # step, gates
-    "RNN_TANH": (_tanh_step, 1),
-    "RNN_RELU": (_relu_step, 1),
-    "LSTM": (_lstm_step, 4),
-    "GRU": (_gru_step, 3),
-}
 
 
 class RNNBase(Module):
@@ -100,7 +66,7 @@ class RNNBase(Module):
         self.dropout = float(dropout)
         self.bidirectional = bidirectional
         self.proj_size = proj_size
-        gates = _STEPS[mode][1] * hidden_size
+        gates = STEPS[mode][1] * hidden_size
         output = proj_size or hidden_size
         for layer in range(num_layers):
             width = input_size if layer == 0 else output * self.num_directions
@@ -152,8 +118,9 @@ class RNNBase(Module):
         (time, input_size), or a PackedSequence.
         """
         packed = isinstance(input, PackedSequence)
+        sizes = None
         if packed:
-            data, sizes = input.data, [int(n) for n in input.batch_sizes]
+            data, sizes = input.data, tuple(int(n) for n in input.batch_sizes)
             batched = True
         else:
             if input.ndim not in (2, 3):
@@ -161,27 +128,25 @@ class RNNBase(Module):
                     f"{self.mode}: Expected input to be 2D or 3D, got {input.ndim}D instead"
                 )
             batched = input.ndim == 3
-            x = input if batched else input.unsqueeze(1)
+            data = input if batched else input.unsqueeze(1)
             if batched and self.batch_first:
-                x = x.transpose(0, 1)
-            sizes = [x.shape[1]] * x.shape[0]
-            data = x.reshape(-1, x.shape[2])
+                data = data.transpose(0, 1)
         if data.shape[-1] != self.input_size:
             raise ShapeError(
                 f"{self.mode}: input.size(-1) must be equal to input_size. Expected "
                 f"{self.input_size}, got {data.shape[-1]}"
             )
         order = input.sorted_indices if packed else None
-        states = self._initial(hx, data, sizes[0] if sizes else x.shape[1], batched, order)
+        states = self._initial(hx, data, sizes[0] if sizes else data.shape[1], batched, order)
         finals: list[State] = []
         for layer in range(self.num_layers):
             outputs = []
             for direction, suffix in enumerate(self._suffixes(layer)):
                 place = layer * self.num_directions + direction
                 state = tuple(s[place] for s in states)
-                output, final = self._run(data, sizes, state, suffix, reverse=bool(direction))
+                output, *final = self._run(data, sizes, state, suffix, reverse=bool(direction))
                 outputs.append(output)
-                finals.append(final)
+                finals.append(tuple(final))
             data = outputs[0] if len(outputs) == 1 else cat(outputs, -1)
             if self.dropout and layer < self.num_layers - 1:
                 data = F.dropout(data, self.dropout, self.training)
@@ -189,18 +154,15 @@ class RNNBase(Module):
         if packed:
             if order is not None:
                 last = [h.index_select(1, input.unsorted_indices) for h in last]
-            result: Any = PackedSequence(
+            data = PackedSequence(
                 data, input.batch_sizes, input.sorted_indices, input.unsorted_indices
             )
-        else:
-            result = data.reshape(x.shape[0], x.shape[1], -1)
-            if not batched:
-                result = result.squeeze(1)
-            elif self.batch_first:
-                result = result.transpose(0, 1)
-        if not batched:
+        elif not batched:
+            data = data.squeeze(1)
             last = [h.squeeze(1) for h in last]
-        return result, (tuple(last) if self.mode == "LSTM" else last[0])
+        elif self.batch_first:
+            data = data.transpose(0, 1)
+        return data, (tuple(last) if self.mode == "LSTM" else last[0])
 
     def _initial(self, hx: Any, data: Any, batch: int, batched: bool, order: Any) -> State:
         rows = self.num_layers * self.num_directions
@@ -220,34 +182,24 @@ class RNNBase(Module):
         return given if order is None else tuple(h.index_select(1, order) for h in given)
 
     def _run(
-        self, data: Any, sizes: Sequence[int], state: State, suffix: str, reverse: bool
-    ) -> tuple[Any, State]:
-        """One layer in one direction over `data`, of which `sizes[t]` rows belong to step t."""
+        self, data: Any, sizes: tuple[int, ...] | None, state: State, suffix: str, reverse: bool
+    ) -> State:
+        """One layer in one direction over `data`: the outputs and the final state."""
         take = self._parameters.get
-        weight, bias = take(f"weight_hh_{suffix}"), take(f"bias_hh_{suffix}")
-        projection = take(f"weight_hr_{suffix}")
-        step = _STEPS[self.mode][0]
-        inputs = F.linear(data, take(f"weight_ih_{suffix}"), take(f"bias_ih_{suffix}")).split(
-            list(sizes)
+        h, c = (*state, None)[:2]
+        return recurrent_layer(
+            data,
+            take(f"weight_ih_{suffix}"),
+            take(f"weight_hh_{suffix}"),
+            take(f"bias_ih_{suffix}"),
+            take(f"bias_hh_{suffix}"),
+            take(f"weight_hr_{suffix}"),
+            h,
+            c,
+            self.mode,
+            reverse,
+            sizes,
         )
-        outputs: list[Any] = [None] * len(sizes)
-        initial, finished = state, []
-        count = sizes[-1] if reverse else sizes[0]
-        state = tuple(s[:count] for s in initial) if count != sizes[0] else initial
-        for t in reversed(range(len(sizes))) if reverse else range(len(sizes)):
-            if sizes[t] < count:  # forward: the shortest sequences have ended
-                finished.append(tuple(s[sizes[t] :] for s in state))
-                state = tuple(s[: sizes[t]] for s in state)
-            elif sizes[t] > count:  # backward: the shorter sequences begin
-                begun = [i[count : sizes[t]] for i in initial]
-                state = tuple(cat([s, b]) for s, b in zip(state, begun, strict=True))
-            count = sizes[t]
-            state = step(inputs[t], state, weight, bias, projection)
-            outputs[t] = state[0]
-        finished.append(state)
-        if len(finished) > 1:
-            state = tuple(cat(list(parts)) for parts in zip(*reversed(finished), strict=True))
-        return cat(outputs), state
 
     def extra_repr(self) -> str:
         """The sizes, and what differs from the defaults."""
@@ -375,7 +327,7 @@ class RNNCellBase(Module):
                     f"{name}: hidden state has shape {tuple(h.shape)}, expected {shape}"
                 )
         x = F.linear(input, self.weight_ih, self.bias_ih)
-        return _STEPS[self.mode][0](x, state, self.weight_hh, self.bias_hh, None)
+        return STEPS[self.mode][0](x, state, self.weight_hh, self.bias_hh, None)
 
     def extra_repr(self) -> str:
         """The sizes, and what differs from the defaults."""

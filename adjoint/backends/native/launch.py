@@ -1,0 +1,389 @@
+"""Calling a kernel at the cost of a C function: what a call needs is worked out once.
+
+A launcher is a Python builtin for arrays of certain shapes, strides and dtypes. Its machine code
+looks whether the arguments are such arrays, allocates the outputs through NumPy, runs the kernel
+and returns them; for other arguments it returns None, and the caller asks in the general way.
+Arguments that are no arrays are passed over: the caller knows that these numbers are the kernel's.
+One function serves all kernels; what differs between them is in a record that the builtin owns.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import struct
+import sys
+from collections.abc import Callable, Sequence
+from string import Template
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ...compiler import Compiled
+from ...compiler.run import Entry, Pair
+from ...core.errors import Unsupported
+from . import machine_code
+from .pool import default_pool
+
+__all__ = ["Launcher", "launcher"]
+
+Launcher: TypeAlias = Callable[..., Any]  # (*arrays) -> array, tuple of arrays, or None
+
+MOST = 16  # outputs of a kernel that is launched so
+_HEADER = object.__basicsize__
+_FIELDS = {  # of a NumPy array object, and of a bytes object; fixed by NumPy's and Python's ABI
+    "type": _HEADER - 8,
+    "data": _HEADER,
+    "nd": _HEADER + 8,
+    "dims": _HEADER + 16,
+    "strides": _HEADER + 24,
+    "descr": _HEADER + 40,
+    "payload": bytes.__basicsize__ - 1,
+}
+_EMPTY = 184  # the place of PyArray_Empty in NumPy's table of C functions, fixed by its ABI
+
+# The record, in words of 64 bits: counts of inputs, outputs, words before the pointers, words after
+# them; the kernel, its chunks; the pool's run and state, or 0; 1 where the GIL is kept. For each
+# input: dtype, number of dimensions, sizes, strides. For each output: dtype, number of dimensions,
+# sizes. Then the words.
+_CODE = Template(r"""
+@_Py_NoneStruct = external global i8
+declare ptr @PyEval_SaveThread()
+declare void @PyEval_RestoreThread(ptr)
+declare void @Py_IncRef(ptr)
+declare void @Py_DecRef(ptr)
+declare ptr @PyTuple_New(i64)
+declare i32 @PyTuple_SetItem(ptr, i64, ptr)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+
+define ptr @launch(ptr %own, ptr %args, i64 %count) {
+entry:
+  %results = alloca [$most x ptr]
+  %arrays = alloca ptr, i64 %count
+  %record = getelementptr i8, ptr %own, i64 $payload
+  %inputs = load i64, ptr %record
+  %outputs.at = getelementptr i64, ptr %record, i64 1
+  %outputs = load i64, ptr %outputs.at
+  %before.at = getelementptr i64, ptr %record, i64 2
+  %before = load i64, ptr %before.at
+  %after.at = getelementptr i64, ptr %record, i64 3
+  %after = load i64, ptr %after.at
+  %first = getelementptr i64, ptr %record, i64 9
+  br label %args.head
+
+args.head:  ; numbers among the arguments are known to the caller
+  %arg = phi i64 [0, %entry], [%arg.next, %arg.done]
+  %found = phi i64 [0, %entry], [%found.next, %arg.done]
+  %arg.more = icmp ult i64 %arg, %count
+  br i1 %arg.more, label %argument, label %args.over
+argument:
+  %arg.at = getelementptr ptr, ptr %args, i64 %arg
+  %object = load ptr, ptr %arg.at
+  %type.at = getelementptr i8, ptr %object, i64 $type
+  %type = load ptr, ptr %type.at
+  %is.array = icmp eq ptr %type, inttoptr (i64 $ndarray to ptr)
+  br i1 %is.array, label %keep.array, label %arg.done
+keep.array:
+  %array.at = getelementptr ptr, ptr %arrays, i64 %found
+  store ptr %object, ptr %array.at
+  %found.more = add i64 %found, 1
+  br label %arg.done
+arg.done:
+  %found.next = phi i64 [%found, %argument], [%found.more, %keep.array]
+  %arg.next = add i64 %arg, 1
+  br label %args.head
+args.over:
+  %as.many = icmp eq i64 %inputs, %found
+  br i1 %as.many, label %inputs.head, label %other
+
+inputs.head:
+  %i = phi i64 [0, %args.over], [%i.next, %input.done]
+  %at = phi ptr [%first, %args.over], [%at.next, %input.done]
+  %i.more = icmp ult i64 %i, %inputs
+  br i1 %i.more, label %array, label %allocate
+array:
+  %x.at = getelementptr ptr, ptr %arrays, i64 %i
+  %x = load ptr, ptr %x.at
+  %descr.at = getelementptr i8, ptr %x, i64 $descr
+  %descr = load i64, ptr %descr.at
+  %descr.wanted = load i64, ptr %at
+  %descr.same = icmp eq i64 %descr, %descr.wanted
+  %nd.at = getelementptr i8, ptr %x, i64 $nd
+  %nd.short = load i32, ptr %nd.at
+  %nd = zext i32 %nd.short to i64
+  %nd.wanted.at = getelementptr i64, ptr %at, i64 1
+  %nd.wanted = load i64, ptr %nd.wanted.at
+  %nd.same = icmp eq i64 %nd, %nd.wanted
+  %like = and i1 %descr.same, %nd.same
+  br i1 %like, label %layout, label %other
+layout:
+  %dims.at = getelementptr i8, ptr %x, i64 $dims
+  %dims = load ptr, ptr %dims.at
+  %strides.at = getelementptr i8, ptr %x, i64 $strides
+  %strides = load ptr, ptr %strides.at
+  %dims.wanted = getelementptr i64, ptr %at, i64 2
+  %strides.wanted = getelementptr i64, ptr %dims.wanted, i64 %nd
+  br label %axis.head
+axis.head:
+  %j = phi i64 [0, %layout], [%j.next, %axis.done]
+  %j.more = icmp ult i64 %j, %nd
+  br i1 %j.more, label %axis, label %input.done
+axis:
+  %size.at = getelementptr i64, ptr %dims, i64 %j
+  %size = load i64, ptr %size.at
+  %size.wanted.at = getelementptr i64, ptr %dims.wanted, i64 %j
+  %size.wanted = load i64, ptr %size.wanted.at
+  %step.at = getelementptr i64, ptr %strides, i64 %j
+  %step = load i64, ptr %step.at
+  %step.wanted.at = getelementptr i64, ptr %strides.wanted, i64 %j
+  %step.wanted = load i64, ptr %step.wanted.at
+  %size.same = icmp eq i64 %size, %size.wanted
+  %step.same = icmp eq i64 %step, %step.wanted
+  %axis.same = and i1 %size.same, %step.same
+  br i1 %axis.same, label %axis.done, label %other
+axis.done:
+  %j.next = add i64 %j, 1
+  br label %axis.head
+input.done:
+  %at.next = getelementptr i64, ptr %strides.wanted, i64 %nd
+  %i.next = add i64 %i, 1
+  br label %inputs.head
+
+allocate:
+  br label %outputs.head
+outputs.head:
+  %o = phi i64 [0, %allocate], [%o.next, %output.done]
+  %place = phi ptr [%at, %allocate], [%place.next, %output.done]
+  %o.more = icmp ult i64 %o, %outputs
+  br i1 %o.more, label %output, label %prepare
+output:
+  %y.descr = load ptr, ptr %place
+  %y.nd.at = getelementptr i64, ptr %place, i64 1
+  %y.nd = load i64, ptr %y.nd.at
+  %y.nd.short = trunc i64 %y.nd to i32
+  %y.dims = getelementptr i64, ptr %place, i64 2
+  call void @Py_IncRef(ptr %y.descr)
+  %y = call ptr inttoptr (i64 $empty to ptr)(i32 %y.nd.short, ptr %y.dims, ptr %y.descr, i32 0)
+  %y.null = icmp eq ptr %y, null
+  br i1 %y.null, label %undo, label %output.done
+output.done:
+  %y.at = getelementptr ptr, ptr %results, i64 %o
+  store ptr %y, ptr %y.at
+  %place.next = getelementptr i64, ptr %y.dims, i64 %y.nd
+  %o.next = add i64 %o, 1
+  br label %outputs.head
+undo:
+  %u = phi i64 [%o, %output], [%u.next, %undo.one]
+  %u.more = icmp ugt i64 %u, 0
+  br i1 %u.more, label %undo.one, label %failed
+undo.one:
+  %u.next = sub i64 %u, 1
+  %u.at = getelementptr ptr, ptr %results, i64 %u.next
+  %u.array = load ptr, ptr %u.at
+  call void @Py_DecRef(ptr %u.array)
+  br label %undo
+failed:
+  ret ptr null
+
+prepare:
+  %operands = add i64 %inputs, %outputs
+  %fixed = add i64 %before, %after
+  %total = add i64 %operands, %fixed
+  %words = alloca i64, i64 %total, align 64
+  %before.bytes = shl i64 %before, 3
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %words, ptr align 8 %place, i64 %before.bytes, i1 0)
+  %pointers = getelementptr i64, ptr %words, i64 %before
+  br label %pointers.head
+pointers.head:
+  %k = phi i64 [0, %prepare], [%k.next, %pointer]
+  %k.more = icmp ult i64 %k, %operands
+  br i1 %k.more, label %pointer, label %rest
+pointer:
+  %k.is.input = icmp ult i64 %k, %inputs
+  %k.output = sub i64 %k, %inputs
+  %k.index = select i1 %k.is.input, i64 %k, i64 %k.output
+  %k.from = select i1 %k.is.input, ptr %arrays, ptr %results
+  %k.at = getelementptr ptr, ptr %k.from, i64 %k.index
+  %operand = load ptr, ptr %k.at
+  %data.at = getelementptr i8, ptr %operand, i64 $data
+  %data = load i64, ptr %data.at
+  %k.to = getelementptr i64, ptr %pointers, i64 %k
+  store i64 %data, ptr %k.to
+  %k.next = add i64 %k, 1
+  br label %pointers.head
+rest:
+  %after.from = getelementptr i64, ptr %place, i64 %before
+  %after.to = getelementptr i64, ptr %pointers, i64 %operands
+  %after.bytes = shl i64 %after, 3
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %after.to, ptr align 8 %after.from,
+                                   i64 %after.bytes, i1 0)
+  %kernel.at = getelementptr i64, ptr %record, i64 4
+  %kernel = load ptr, ptr %kernel.at
+  %chunks.at = getelementptr i64, ptr %record, i64 5
+  %chunks = load i64, ptr %chunks.at
+  %run.at = getelementptr i64, ptr %record, i64 6
+  %run = load ptr, ptr %run.at
+  %state.at = getelementptr i64, ptr %record, i64 7
+  %state = load ptr, ptr %state.at
+  %keep.at = getelementptr i64, ptr %record, i64 8
+  %keep = load i64, ptr %keep.at
+  %kept = icmp ne i64 %keep, 0
+  br i1 %kept, label %quick, label %long
+quick:
+  call void %kernel(i64 0, i64 %chunks, ptr %words)
+  br label %finish
+long:
+  %thread = call ptr @PyEval_SaveThread()
+  %serial = icmp eq ptr %run, null
+  br i1 %serial, label %alone, label %together
+alone:
+  call void %kernel(i64 0, i64 %chunks, ptr %words)
+  br label %over
+together:
+  call void %run(ptr %state, ptr %kernel, ptr %words, i64 %chunks)
+  br label %over
+over:
+  call void @PyEval_RestoreThread(ptr %thread)
+  br label %finish
+
+finish:
+  %single = icmp eq i64 %outputs, 1
+  br i1 %single, label %one, label %several
+one:
+  %only = load ptr, ptr %results
+  ret ptr %only
+several:
+  %tuple = call ptr @PyTuple_New(i64 %outputs)
+  %tuple.null = icmp eq ptr %tuple, null
+  br i1 %tuple.null, label %undo.all, label %items.head
+undo.all:
+  br label %drop
+drop:
+  %d = phi i64 [%outputs, %undo.all], [%d.next, %drop.one]
+  %d.more = icmp ugt i64 %d, 0
+  br i1 %d.more, label %drop.one, label %failed
+drop.one:
+  %d.next = sub i64 %d, 1
+  %d.at = getelementptr ptr, ptr %results, i64 %d.next
+  %d.array = load ptr, ptr %d.at
+  call void @Py_DecRef(ptr %d.array)
+  br label %drop
+items.head:
+  %n = phi i64 [0, %several], [%n.next, %item]
+  %n.more = icmp ult i64 %n, %outputs
+  br i1 %n.more, label %item, label %whole
+item:
+  %n.at = getelementptr ptr, ptr %results, i64 %n
+  %n.array = load ptr, ptr %n.at
+  %set = call i32 @PyTuple_SetItem(ptr %tuple, i64 %n, ptr %n.array)
+  %n.next = add i64 %n, 1
+  br label %items.head
+whole:
+  ret ptr %tuple
+
+other:
+  call void @Py_IncRef(ptr @_Py_NoneStruct)
+  ret ptr @_Py_NoneStruct
+}
+""")
+
+
+@functools.cache
+def _address() -> int:
+    """Of the machine code."""
+    if sys.maxsize < 1 << 62 or not getattr(sys, "_is_gil_enabled", lambda: True)():
+        raise Unsupported("launchers need 64 bits and the GIL")
+    api = np._core._multiarray_umath._ARRAY_API  # type: ignore[attr-defined]
+    pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+        ("PyCapsule_GetPointer", ctypes.pythonapi)
+    )(api, None)
+    table = ctypes.cast(pointer, ctypes.POINTER(ctypes.c_uint64))
+    text = _CODE.substitute(_FIELDS, most=MOST, ndarray=id(np.ndarray), empty=table[_EMPTY])
+    return machine_code.load(text, ["launch"])[0]
+
+
+@functools.cache
+def _dtype(dtype: np.dtype[Any]) -> int:
+    """The address of a dtype object, which stays."""
+    machine_code.keep(dtype)
+    return id(dtype)
+
+
+def launcher(
+    compiled: Compiled,
+    given: Sequence[np.ndarray],
+    shapes: Sequence[tuple[int, ...]],
+    *,
+    arrays: Sequence[np.ndarray] | None = None,
+    scalars: Sequence[float] = (),
+    shape: Sequence[int] | None = None,
+    parallel: bool = False,
+) -> Launcher | None:
+    """A launcher of `compiled` for arrays like `given`; None where there can be none.
+
+    `shapes` are those of the outputs, which may have more or fewer dimensions of size 1 than the
+    kernel's own. `arrays` are what the kernel gets: views of `given` from their first element on.
+    """
+    arrays = given if arrays is None else arrays
+    entry = compiled.entry(arrays, shape)
+    if isinstance(entry, Pair):
+        return _pair(entry, given, arrays, shapes, scalars, parallel)
+    dtypes = [compiled.dtype(k) for k in range(len(shapes))]
+    return _single(entry, given, list(zip(shapes, dtypes, strict=True)), scalars, parallel)
+
+
+def _single(
+    entry: Entry,
+    given: Sequence[np.ndarray],
+    outputs: Sequence[tuple[tuple[int, ...], np.dtype[Any]]],
+    scalars: Sequence[float],
+    parallel: bool,
+) -> Launcher | None:
+    if not entry.row_major or not 1 <= len(outputs) <= MOST:
+        return None
+    operands = len(given) + len(outputs)
+    after = entry.pack(*[0] * operands, *scalars)[8 * operands :]
+    run, state = default_pool().entry() if parallel and entry.chunks > 1 else (0, 0)
+    words = [len(given), len(outputs), len(entry.head) // 8, len(after) // 8]
+    words += [entry.address, entry.chunks, run, state, int(entry.quick)]
+    for x in given:
+        words += [_dtype(x.dtype), x.ndim, *x.shape, *x.strides]
+    for shape, dtype in outputs:
+        words += [_dtype(dtype), len(shape), *shape]
+    record = struct.pack(f"={len(words)}q", *words) + entry.head + after
+    return machine_code.builtin(_address(), "launch", record)  # type: ignore[no-any-return]
+
+
+def _pair(
+    pair: Pair,
+    given: Sequence[np.ndarray],
+    arrays: Sequence[np.ndarray],
+    shapes: Sequence[tuple[int, ...]],
+    scalars: Sequence[float],
+    parallel: bool,
+) -> Launcher | None:
+    """Of a reduction in two steps."""
+    parts = pair.first.allocate()
+    first = _single(pair.first, given, [(x.shape, x.dtype) for x in parts], scalars, parallel)
+    further = pair.positions
+    second = launcher(
+        pair.second,
+        [*parts, *(given[k] for k in further)],
+        shapes,
+        arrays=[*(x.transpose(pair.order) for x in parts), *(arrays[k] for k in further)],
+        scalars=(*scalars, *pair.sizes),
+        parallel=parallel,
+    )
+    if first is None or second is None:
+        return None
+    several = len(parts) > 1
+
+    def launch(*operands: Any) -> Any:
+        arrays = [x for x in operands if type(x) is np.ndarray]
+        found = first(*arrays)
+        if found is None:
+            return None
+        found = found if several else (found,)
+        return second(*found, *[arrays[k] for k in further])
+
+    return launch

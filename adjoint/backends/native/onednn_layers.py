@@ -1,0 +1,279 @@
+"""Layers of a frozen network by oneDNN: convolutions, products and pooling with what follows them.
+
+Images lie with their channels last, which is the order that oneDNN's fastest convolutions compute
+in, so nothing is copied between layers. Weights never change: they are brought into the order of
+their use once (`Packing`). A layer says which memories its primitives read and write; `connect`
+puts layers that run one after another into one plan, of which a call is one call of machine code.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...core.errors import Unsupported
+from . import onednn
+from .onednn import BIAS, DST, SRC, WEIGHTS, Activation, Descriptor, Primitive
+from .onednn_convolution import GRAIN, Geometry, _assert_possible, _grouped, _rows
+from .onednn_plan import Argument, Plan, Step, aligned, aligned_bytes, threads
+from .pooling import Geometry as Windows
+from .products import FLOAT32, pieces
+
+Sizes = tuple[int, ...]
+
+ADDED = "added"  # among what follows a layer: an operand of the shape of its result
+FEWEST_ROWS = 8  # rows of a product from which parts of the rows are better than of the columns
+
+
+class Place(NamedTuple):
+    """A memory of a primitive: where it is in what plays this role."""
+
+    role: str
+    memory: Descriptor
+    offset: int = 0
+
+
+class Part(NamedTuple):
+    """One execution."""
+
+    primitive: Primitive
+    places: dict[int, Place]
+
+
+class Layer(NamedTuple):
+    """Executions that may run at once, on roles: x, y, bias, added0, ..., and what is packed."""
+
+    what: str
+    chunks: list[Part]
+    packed: dict[str, Any]
+
+
+class Packing:
+    """Weights in the orders in which primitives want them, each made once."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, tuple[Any, list[tuple[Any, Descriptor, Any]]]] = {}
+
+    def get(self, weights: Any, part: Any, plain: Descriptor, wanted: Descriptor) -> Any:
+        """The bytes of a part of the weights (which `plain` describes, from the first element of
+        the array `part`), as `wanted` describes it.
+        """
+        _, found = self._kept.setdefault(id(weights), (weights, []))
+        start = onednn.address(part)
+        for known, memory, blocked in found:
+            if known == start and onednn.same_layout(memory, wanted):
+                return blocked
+        blocked = aligned_bytes(wanted.size)
+        mover = onednn.reorder(plain, wanted, "packing weights")
+        step = Step(mover, {SRC: Argument(plain, 0), DST: Argument(wanted, 1)})
+        Plan("packing weights", [[[step]]], 2).run(part, blocked)
+        found.append((start, wanted, blocked))
+        return blocked
+
+
+def connect(layers: Sequence[tuple[Layer, Mapping[str, tuple[int, int]]]], slots: int) -> Plan:
+    """One plan for layers that run one after another; for each the slot and the offset of what
+    plays its roles.
+    """
+    phases = []
+    for layer, where in layers:
+        chunks = []
+        for part in layer.chunks:
+            arguments = {}
+            for number, place in part.places.items():
+                slot, offset = where[place.role]
+                arguments[number] = Argument(place.memory, slot, offset + place.offset)
+            chunks.append([Step(part.primitive, arguments)])
+        phases.append(chunks)
+    return Plan(layers[0][0].what, phases, slots)
+
+
+class Following:
+    """What follows a layer: activations, and ADDED for each operand."""
+
+    def __init__(self, each: Sequence[Activation | str]) -> None:
+        self.each = each
+
+    def described(self, memory: Descriptor) -> list[Activation | Descriptor]:
+        """As the primitive takes it; operands lie as the result does."""
+        return [memory if isinstance(x, str) else x for x in self.each]
+
+    def places(self, memory: Descriptor, offset: int) -> dict[int, Place]:
+        """The operands, by the number of the argument."""
+        found: dict[int, Place] = {}
+        for i, x in enumerate(self.each):
+            if isinstance(x, str):
+                number = onednn.POST_OPERAND + i * onednn.POST_OPERANDS
+                found[number] = Place(f"{ADDED}{len(found)}", memory, offset)
+        return found
+
+
+def channels_last(shape: Sequence[int]) -> tuple[int, ...]:
+    """The strides, in elements, of images (batch, channels, *size) whose channels lie last."""
+    n, c, *size = shape
+    strides = onednn.contiguous_strides((n, *size, c))
+    return (strides[0], strides[-1], *strides[1:-1])
+
+
+def _images(*shape: int) -> Descriptor:
+    """Images without gaps: several whole ones, or lines of one."""
+    return onednn.described(shape, channels_last(shape), FLOAT32)
+
+
+def convolution(
+    g: Geometry, w: Any, bias: bool, following: Sequence[Activation | str], packing: Packing
+) -> Layer:
+    """y: the convolution of x with w, plus bias, then what follows.
+
+    Errors: Unsupported for what oneDNN has no fast primitive for.
+    """
+    _assert_possible(g)
+    if g.dtype != FLOAT32:
+        raise Unsupported(f"{g}: layers are float32")
+    following_ = Following(following)
+    w_shape = _grouped(g, g.outputs, g.inputs)
+    plain = onednn.contiguous(w_shape, FLOAT32)
+    w = np.ascontiguousarray(w) if not w.flags.c_contiguous else w
+    x_steps = channels_last((g.batch, g.inputs, *g.size))
+    y_steps = channels_last((g.batch, g.outputs, *g.count))
+    batches, rows = _cut(g)
+    chunks: list[Part] = []
+    known: dict[Any, Primitive] = {}
+    packed: dict[str, Any] = {}
+    wanted: Descriptor | None = None
+    for n, batch in pieces(g.batch, batches):
+        for y0, height, x0, lines, pads in _rows(g, rows):
+            part = replace(
+                g, batch=batch, size=(lines, *g.size[1:]), count=(height, *g.count[1:]),
+                padding=(pads, *g.padding[1:]),
+            )  # fmt: skip
+            source = _images(batch, g.inputs, *part.size)
+            result = _images(batch, g.outputs, *part.count)
+            if part not in known:
+                known[part] = onednn.primitive(
+                    "convolution_forward", str(g), onednn.library().engine, onednn.INFERENCE,
+                    onednn.CONVOLUTION_DIRECT, source,
+                    onednn.any_layout(w_shape, FLOAT32) if wanted is None else wanted,
+                    onednn.contiguous((g.outputs,), FLOAT32) if bias else None, result,
+                    *part.arguments(), following=following_.described(result),
+                )  # fmt: skip
+            main = known[part]
+            if wanted is None:
+                wanted = main.memory(WEIGHTS)
+                packed["w"] = packing.get(w, w, plain, wanted)
+            x_offset = 4 * (n * x_steps[0] + x0 * x_steps[2])
+            y_offset = 4 * (n * y_steps[0] + y0 * y_steps[2])
+            places = {
+                SRC: Place("x", source, x_offset),
+                WEIGHTS: Place("w", wanted),
+                DST: Place("y", result, y_offset),
+                **following_.places(result, y_offset),
+            }
+            if bias:
+                places[BIAS] = Place("bias", onednn.contiguous((g.outputs,), FLOAT32))
+            chunks.append(Part(main, places))
+    return Layer(str(g), chunks, packed)
+
+
+def _cut(g: Geometry) -> tuple[int, int]:
+    """In how many parts of the batch, and of an image's rows, the threads share the work."""
+    workers = threads()
+    parts = max(1, min(2 * workers, g.work // GRAIN))
+    if workers == 1 or parts == 1:
+        return 1, 1
+    if g.batch >= workers:
+        return min(g.batch, parts), 1
+    return g.batch, max(1, min(-(-workers // g.batch), g.count[0] // 2))
+
+
+def product(
+    m: int, w: Any, bias: bool, following: Sequence[Activation | str], packing: Packing
+) -> Layer:
+    """y (m, n): the product of x (m, k) with w (k, n), plus bias, then what follows."""
+    if w.dtype != FLOAT32:
+        raise Unsupported("layers are float32")
+    following_ = Following(following)
+    k, n = w.shape
+    what = f"layer ({m}, {k}) @ ({k}, {n})"
+    strides = tuple(s // w.itemsize for s in w.strides)
+    if 1 not in strides or min(strides) < 0 or not w.size or not m:
+        w = np.ascontiguousarray(w)
+        strides = (n, 1)
+    if not w.size or not m:
+        raise Unsupported(f"{what}: left to NumPy")
+    workers = min(threads(), max(1, m * k * n // GRAIN))
+    by_rows = workers == 1 or m >= FEWEST_ROWS * workers
+    chunks: list[Part] = []
+    known: dict[Any, Primitive] = {}
+    packed: dict[str, Any] = {}
+    for row, rows in pieces(m, workers if by_rows else 1, 1):
+        for column, columns in pieces(n, 1 if by_rows else workers, 16):
+            source = onednn.described((rows, k), (k, 1), FLOAT32)
+            result = onednn.described((rows, columns), (n, 1), FLOAT32)
+            vector = onednn.contiguous((1, columns), FLOAT32) if bias else None
+            if (rows, columns) not in known:
+                known[rows, columns] = onednn.primitive(
+                    "matmul", what, onednn.library().engine, source,
+                    onednn.any_layout((k, columns), FLOAT32), vector, result,
+                    following=following_.described(result),
+                )  # fmt: skip
+            main = known[rows, columns]
+            wanted = main.memory(WEIGHTS)
+            role = f"w{column}.{rows}"
+            if role not in packed:
+                part = w[:, column : column + columns]
+                plain = onednn.described((k, columns), strides, FLOAT32)
+                packed[role] = packing.get(w if w.base is None else w.base, part, plain, wanted)
+            offset = 4 * (row * n + column)
+            places = {
+                SRC: Place("x", source, 4 * row * k),
+                WEIGHTS: Place(role, wanted),
+                DST: Place("y", result, offset),
+                **following_.places(result, offset),
+            }
+            if vector is not None:
+                places[BIAS] = Place("bias", vector, 4 * column)
+            chunks.append(Part(main, places))
+    return Layer(what, chunks, packed)
+
+
+def pooling(
+    batch: int, channels: int, g: Windows, largest: bool, following: Sequence[Activation | str]
+) -> Layer:
+    """y: the largest element, or the mean with padding counted, of each window of x."""
+    if largest and not g.inside:
+        raise Unsupported(f"{g}: oneDNN's maximum of nothing is not -inf")
+    if len(g.size) > 3 or not math.prod(g.count) or not g.planes:
+        raise Unsupported(f"{g}: left to NumPy")
+    arguments = g.arguments()
+    algorithm = onednn.POOL_MAX if largest else onednn.POOL_AVERAGE
+    following_ = Following(following)
+    chunks = []
+    known: dict[int, Primitive] = {}
+    workers = min(threads(), max(1, g.planes * math.prod(g.size) >> 16))
+    for n, images in pieces(batch, workers):
+        source = _images(images, channels, *g.size)
+        result = _images(images, channels, *g.count)
+        if images not in known:
+            known[images] = onednn.primitive(
+                "pooling_forward", str(g), onednn.library().engine, onednn.INFERENCE, algorithm,
+                source, result, *arguments, following=following_.described(result),
+            )  # fmt: skip
+        offset = 4 * n * channels * math.prod(g.count)
+        places = {
+            SRC: Place("x", source, 4 * n * channels * math.prod(g.size)),
+            DST: Place("y", result, offset),
+            **following_.places(result, offset),
+        }
+        chunks.append(Part(known[images], places))
+    return Layer(str(g), chunks, {})
+
+
+__all__ = [
+    "ADDED", "Layer", "Packing", "aligned", "channels_last", "connect", "convolution", "pooling",
+    "product",
+]  # fmt: skip

@@ -1,0 +1,332 @@
+"""One layer of a recurrent network in one direction, forward and backward: `nn.functional`'s
+`recurrent_layer` by the loops of `recurrent_loop` and products of whole matrices.
+
+The forward loop multiplies a step's input and state by the packed weights. The backward loop gives
+the gradients of those sums for every step; the gradients of weights, biases and inputs are products
+and sums of all steps at once.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...core.errors import Unsupported
+from ...core.spec import Spec
+from .composite import NotTraceable
+from .pool import default_pool
+from .products import matmul
+from .recurrent_cells import CELLS
+from .recurrent_loop import BACKWARD, FORWARD, Layer, backward, forward
+
+__all__ = ["NAMES", "Recurrent", "plan"]
+
+NAMES = ("x", "weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr", "h", "c")  # arguments
+DTYPES = ("float32", "float64")
+FEW = 3  # rows up to which the input's products are made before the loop
+CHUNK = 8  # rows of a chunk, at least
+
+Array = np.ndarray[Any, Any]
+Arrays = dict[str, Array]
+
+
+def plan(specs: Sequence[Spec], statics: Sequence[Any], wants: Sequence[bool]) -> Recurrent:
+    """The routine for inputs like these: see `autograd.fusion.Routine`.
+
+    Errors: NotTraceable for projections, and for dtypes without code.
+    """
+    places = [n for n, x in zip(NAMES, statics, strict=False) if x is NotImplemented]
+    kind, reverse, sizes = statics[len(NAMES) :]
+    if "weight_hr" in places:
+        raise NotTraceable("a projection")
+    given = dict(zip(places, specs, strict=True))
+    dtypes = {spec.dtype.name for spec in specs}
+    if len(dtypes) > 1 or not dtypes <= set(DTYPES) or 0 in given["x"].shape:
+        raise NotTraceable(f"a recurrent layer of {', '.join(sorted(dtypes))}, {given['x'].shape}")
+    try:
+        return Recurrent(given, dict(zip(places, wants, strict=True)), kind, reverse, sizes)
+    except Unsupported as error:
+        raise NotTraceable(str(error)) from None
+
+
+class _Order:
+    """The steps in the order of computation, and where their rows are in arrays of all rows."""
+
+    def __init__(self, sizes: Sequence[int], reverse: bool) -> None:
+        self.rows = np.array(sizes, np.int64)
+        self.starts = np.cumsum(self.rows) - self.rows
+        self.times = np.arange(len(sizes))[:: -1 if reverse else 1]
+        self.batch = int(self.rows[0])
+        self.total = int(self.rows.sum())
+        self.forward = self._table(self.times)
+        self.backward = self._table(self.times[::-1])
+
+    def _table(self, times: Array) -> Array:
+        rows, starts = self.rows[times], self.starts[times]
+        before = np.concatenate([[0], np.minimum(rows[1:], rows[:-1])])
+        start_before = np.concatenate([[0], starts[:-1]])
+        return np.stack([rows, before, starts, start_before, times], 1)  # see TABLE
+
+    @functools.cached_property
+    def before(self) -> Array:
+        """For each row of a step, that of the step before, where the rows of the initial state are
+        the first ones.
+        """
+        found = np.empty(self.total, np.int64)
+        for rows, before, start, start_before, _ in self.forward:
+            found[start : start + rows] = np.arange(rows)
+            found[start : start + before] += self.batch + start_before
+        return found
+
+    @functools.cached_property
+    def first(self) -> Array:
+        """The row of each sequence in its first step, in the order of computation."""
+        found = np.empty(self.batch, np.int64)
+        found[self.before[self.before < self.batch]] = np.flatnonzero(self.before < self.batch)
+        return found
+
+    @functools.cached_property
+    def last(self) -> Array:
+        """The same for its last step."""
+        found = np.empty(self.batch, np.int64)
+        for rows, _, start, _, _ in self.forward:
+            found[:rows] = np.arange(start, start + rows)
+        return found
+
+
+class Recurrent:
+    """A `Routine` for inputs of given shapes."""
+
+    several = True
+
+    def __init__(
+        self,
+        specs: dict[str, Spec],
+        wants: dict[str, bool],
+        kind: str,
+        reverse: bool,
+        sizes: tuple[int, ...] | None,
+    ) -> None:
+        self.names, self.wants = tuple(specs), wants
+        x, h = specs["x"], specs["h"]
+        self.cell = CELLS[kind]
+        self.packed = sizes is not None
+        self.order = _order(sizes or (x.shape[1],) * x.shape[0], reverse)
+        self.hidden, self.inputs = h.shape[-1], x.shape[-1]
+        self.dtype = x.dtype.numpy
+        grad = any(wants.values())
+        self.early = self.order.batch <= FEW
+        self.layer = Layer(kind, x.dtype.name, 0 if self.early else self.inputs, self.hidden, grad)
+        self.loop = forward(self.layer)
+        self.back = backward(self.layer) if grad else 0
+        finals = [h] + [h] * self.cell.has_c
+        output = Spec((*x.shape[:-1], self.hidden), x.dtype, x.device)
+        self.outputs = (output, *finals)
+        self.differentiable = tuple(range(len(self.outputs))) if grad else ()
+        self.chunk = max(CHUNK, -(-self.order.batch // 64))
+        self.chunks = -(-self.order.batch // self.chunk)
+
+    # Forward -------------------------------------------------------------------------------------
+
+    def forward(self, arrays: list[Array]) -> tuple[list[Array], list[Array]]:
+        """The output, the final states; and what the gradient reads."""
+        given = dict(zip(self.names, arrays, strict=True))
+        layer, cell, order = self.layer, self.cell, self.order
+        bias = self._biases(given)
+        pointers = {}
+        x = given["x"]
+        if self.early:
+            x = matmul(x.reshape(order.total, self.inputs), given["weight_ih"].T)
+            x += bias[list(cell.from_input)].ravel()
+            bias[list(cell.from_input)] = 0
+        else:
+            x = _rows(x)
+            pointers["weight"] = self._pack(given["weight_ih"], cell.gates, layer.forward_width)
+        strides = self._strides(x, self.packed or self.early)
+        words = dict(zip(("x_time", "x_start", "x_row"), strides, strict=True))
+        h = np.ascontiguousarray(given["h"])
+        c = given["c"].copy() if cell.has_c else h
+        output = np.empty((order.total, self.hidden), self.dtype)
+        saved = output
+        if layer.saves and cell.saved:
+            saved = np.empty((order.total, cell.saved, self.hidden), self.dtype)
+        pointers |= {
+            "weight_state": self._pack(given["weight_hh"], cell.gates, layer.forward_width),
+            "bias": self._pack(bias.reshape(-1, 1), cell.sums, layer.forward_width),
+            "x": x,
+            "h": h,
+            "c": c,
+            "output": output,
+            "saved": saved,
+        }
+        self._run(self.loop, FORWARD, order.forward, words, pointers)
+        finals = [output[order.last]] + [c] * cell.has_c
+        kept = [saved] if layer.saves and cell.saved else []
+        return [output.reshape(self.outputs[0].shape), *finals], kept
+
+    def _biases(self, given: Arrays) -> Array:
+        """What each of a unit's sums begins with: (sums, hidden)."""
+        cell = self.cell
+        total = np.zeros((cell.sums, self.hidden), self.dtype)
+        for name, places in (("bias_ih", cell.from_input), ("bias_hh", cell.from_state)):
+            if name in given:
+                total[list(places)] += given[name].reshape(cell.gates, self.hidden)
+        return total
+
+    # Backward ------------------------------------------------------------------------------------
+
+    def backward(
+        self,
+        arrays: list[Array],
+        outputs: list[Array],
+        kept: list[Array],
+        gs: list[Array | None],
+    ) -> list[Array | None]:
+        """The gradients of the inputs that want one."""
+        given = dict(zip(self.names, arrays, strict=True))
+        cell, order = self.cell, self.order
+        g, last, *g_c = gs
+        nothing = np.zeros((1, self.hidden), self.dtype)
+        strides = (0, 0, 0)
+        if g is not None:
+            g = _rows(g)
+            strides = self._strides(g, self.packed)
+        words = dict(zip(("g_time", "g_start", "g_row"), strides, strict=True))
+        if last is not None:
+            last = np.ascontiguousarray(last)
+        words["last_row"] = 0 if last is None else last.strides[0]
+        if cell.has_c and g_c[0] is not None:
+            carry = np.array(g_c[0], order="C")
+        else:
+            carry = np.zeros((order.batch if cell.carries else 1, self.hidden), self.dtype)
+        of_inputs = np.empty((order.total, cell.gates * self.hidden), self.dtype)
+        of_state = np.empty_like(of_inputs) if cell.apart else of_inputs
+        pointers = {
+            "g": nothing if g is None else g,
+            "last": nothing if last is None else last,
+            "weight_state": self._pack(given["weight_hh"].T, 1, self.layer.backward_width),
+            "carry": carry,
+            "saved": kept[0] if kept else outputs[0],
+            "of_inputs": of_inputs,
+            "of_state": of_state,
+        }
+        self._run(self.back, BACKWARD, order.backward, words, pointers)
+        found: dict[str, Callable[[], Array]] = {
+            "x": lambda: matmul(of_inputs, given["weight_ih"]).reshape(given["x"].shape),
+            "h": lambda: self._of_first(of_state, given["weight_hh"], carry),
+            "c": lambda: carry,
+        }
+        wanted = [name for name in self.names if self.wants[name]]
+        gradients = {name: found[name]() for name in wanted if name in found}
+        by_inputs = [name for name in wanted if name in ("weight_ih", "bias_ih")]
+        by_state = [name for name in wanted if name in ("weight_hh", "bias_hh")]
+        if cell.apart:
+            gradients |= self._of_weights(of_inputs, by_inputs, given, outputs[0])
+            by_inputs = []
+        gradients |= self._of_weights(of_state, by_inputs + by_state, given, outputs[0])
+        return [gradients.get(name) for name in self.names]
+
+    def _of_weights(
+        self, of_sums: Array, names: Sequence[str], given: Arrays, output: Array
+    ) -> Arrays:
+        """The gradients of weights and biases, which are weights of a one, in one product."""
+        order = self.order
+        sizes = {"weight_ih": self.inputs, "weight_hh": self.hidden}
+        width = sum(sizes.get(name, 0) for name in names)
+        biases = [name for name in names if name not in sizes]
+        factors = np.empty((order.total, width + bool(biases)), self.dtype)
+        factors[:, width:] = 1
+        start = 0
+        places = {}
+        for name, size in sizes.items():
+            if name in names:
+                places[name] = slice(start, start + size)
+                part = factors[:, places[name]]
+                if name == "weight_hh":
+                    self._put_before(given["h"], output, part)
+                elif self.packed:
+                    part[...] = given["x"]
+                else:  # it may have any strides
+                    part.reshape(given["x"].shape)[...] = given["x"]
+                start += size
+        product = matmul(factors.T, of_sums)
+        found = {name: np.ascontiguousarray(product[at].T) for name, at in places.items()}
+        return found | {name: product[width].copy() for name in biases}
+
+    def _put_before(self, h: Array, output: Array, to: Array) -> None:
+        """Write the state before each row of each step."""
+        order = self.order
+        batch = order.batch
+        output = output.reshape(order.total, self.hidden)
+        if self.packed:
+            np.concatenate([h, output]).take(order.before, 0, out=to)
+        elif order.times[0]:
+            to[:-batch], to[-batch:] = output[batch:], h
+        else:
+            to[:batch], to[batch:] = h, output[:-batch]
+
+    def _of_first(self, of_state: Array, weight: Array, carry: Array) -> Array:
+        """The gradient of the initial state."""
+        found: Array = matmul(of_state[self.order.first], weight)
+        if self.cell.carries and not self.cell.has_c:
+            found += carry
+        return found
+
+    # Both ----------------------------------------------------------------------------------------
+
+    def _strides(self, x: Array, packed: bool) -> tuple[int, int, int]:
+        """From step to step, from row to row of all steps, and from row to row of a step."""
+        if packed:
+            return 0, x.strides[0], x.strides[0]
+        return x.strides[0], 0, x.strides[1]
+
+    def _pack(self, weight: Array, gates: int, width: int) -> Array:
+        """Weights as tiles read them: of each group of units, each column, of each gate."""
+        units, depth = len(weight) // gates, weight.shape[1]
+        tile = width * self.layer.lanes
+        groups, rest = divmod(units, tile)
+        found = _aligned((groups + (rest > 0), depth, gates, tile), self.dtype)
+        split = weight.reshape(gates, units, depth)
+        main = split[:, : groups * tile].reshape(gates, groups, tile, depth)
+        found[:groups] = main.transpose(1, 3, 0, 2)
+        if rest:
+            found[groups, :, :, :rest] = split[:, groups * tile :].transpose(2, 0, 1)
+            found[groups, :, :, rest:] = 0
+        return found
+
+    def _run(
+        self,
+        loop: int,
+        names: Sequence[str],
+        table: Array,
+        words: dict[str, int],
+        pointers: dict[str, Array],
+    ) -> None:
+        """Run a loop over all chunks."""
+        pointers = pointers | {"table": table}
+        words = words | {"steps": len(table), "chunk": self.chunk}
+        values = [pointers[n].ctypes.data if n in pointers else words.get(n, 0) for n in names]
+        argument = np.array(values, np.int64)
+        default_pool().run(loop, argument.ctypes.data, self.chunks)
+
+
+@functools.lru_cache(maxsize=256)
+def _order(sizes: tuple[int, ...], reverse: bool) -> _Order:
+    return _Order(sizes, reverse)
+
+
+def _rows(x: Array) -> Array:
+    """x, with rows that are contiguous."""
+    return x if x.strides[-1] == x.itemsize else np.ascontiguousarray(x)
+
+
+def _aligned(shape: tuple[int, ...], dtype: Any) -> Array:
+    """Memory that begins on a cache line."""
+    count = math.prod(shape)
+    room = np.empty(count + 64 // dtype.itemsize, dtype)
+    start = -room.ctypes.data % 64 // dtype.itemsize
+    return room[start : start + count].reshape(shape)
