@@ -4,8 +4,11 @@ Beside them, PyTorch's names for asking about libraries: `adjoint.backends.cudnn
 """
 
 import importlib as _importlib
+import importlib.util as _util
+from typing import Any as _Any
 
 from ..core.device import register_loader as _register_loader
+from ..core.errors import DeviceError as _DeviceError
 from . import cuda as cuda
 from . import cudnn as cudnn
 from . import mkl as mkl
@@ -14,4 +17,14 @@ from . import mps as mps
 from . import native as native
 from . import openmp as openmp
 
-_register_loader(("torch", "cuda"), lambda: _importlib.import_module(f"{__name__}.torch"))
+
+def _load_torch() -> _Any:
+    if _util.find_spec("torch") is None:
+        raise _DeviceError(
+            "device: PyTorch's memory serves the devices 'torch' and 'cuda', and PyTorch is not "
+            "installed; pip install torch, or use 'cpu'"
+        )
+    return _importlib.import_module(f"{__name__}.torch")
+
+
+_register_loader(("torch", "cuda"), _load_torch)

@@ -92,7 +92,10 @@ def pinned(array: Any) -> Any:
         raise DeviceError(
             f"pin_memory: cannot pin '{device_of(array)}': only dense CPU tensors can be pinned"
         )
-    as_device("cuda")
+    try:
+        as_device("cuda")
+    except DeviceError as error:
+        raise DeviceError(f"pin_memory: {error}; leave it out") from None
     return pin(array)
 
 

@@ -74,9 +74,10 @@ def squeeze(x: Array, axis: Any = None) -> Array:
 def broadcast_to(x: Any, shape: Sequence[int]) -> Array:
     """Repeated along dimensions of size 1, without copies."""
     try:
-        return x.view_as(x.tensor.expand(tuple(shape)))
+        found: Array = x.view_as(x.tensor.expand(tuple(shape)))
     except RuntimeError as error:
         raise ValueError(str(error)) from None
+    return found
 
 
 @extra
