@@ -8,7 +8,6 @@ from typing import Any
 from ...core import dtype as dt
 from ...core.errors import InvalidArgument, ShapeError
 from ...ops.activation import softmax
-from ...ops.creation import ones, zeros
 from ...ops.joining import cat
 from ...ops.matmul import linear
 from ...tensor import Tensor
@@ -49,7 +48,7 @@ def scaled_dot_product_attention(
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     scores = (query * factor) @ key.transpose(-2, -1)
     if is_causal:
-        attn_mask = ones(query.shape[-2], key.shape[-2], dtype=dt.bool_).tril()
+        attn_mask = query.new_ones(query.shape[-2], key.shape[-2], dtype=dt.bool_).tril()
     weights = masked_softmax(scores, attn_mask)
     return dropout(weights, dropout_p, training=dropout_p > 0) @ value  # type: ignore[no-any-return]
 
@@ -68,7 +67,7 @@ def _as_float_mask(mask: Any, like: Any) -> Any:
     """A mask to be added: -inf where a bool mask is true."""
     if mask is None or mask.dtype is not dt.bool_:
         return mask
-    return zeros(mask.shape, dtype=like.dtype).masked_fill(mask, -math.inf)
+    return like.new_zeros(mask.shape).masked_fill(mask, -math.inf)
 
 
 def multi_head_attention_forward(
@@ -152,14 +151,14 @@ def multi_head_attention_forward(
     k = split(k) if static_k is None else static_k
     v = split(v) if static_v is None else static_v
     if add_zero_attn:
-        k, v = (cat([x, zeros(x.shape[0], 1, head, dtype=x.dtype)], 1) for x in (k, v))
+        k, v = (cat([x, x.new_zeros(x.shape[0], 1, head)], 1) for x in (k, v))
         extra += 1
     source = k.shape[1]
     if extra:  # the added keys may always be attended to
         if attn_mask is not None:
-            attn_mask = cat([attn_mask, zeros(*attn_mask.shape[:-1], extra, dtype=q.dtype)], -1)
+            attn_mask = cat([attn_mask, q.new_zeros(*attn_mask.shape[:-1], extra)], -1)
         if key_padding_mask is not None:
-            allowed = zeros(batch, extra, dtype=q.dtype)
+            allowed = q.new_zeros(batch, extra)
             key_padding_mask = cat([key_padding_mask, allowed], -1)
     if key_padding_mask is not None:
         padding = (

@@ -67,12 +67,12 @@ def embedding_bag(
     indices = input.reshape(-1).long()
     if max_norm is not None:
         _bound_rows(weight, indices, max_norm, norm_type)
-    places = indices.detach().numpy()
+    places = indices.detach().cpu().numpy()
     bags = np.searchsorted(starts, np.arange(len(places)), side="right") - 1
     if padding_idx is not None:
         kept = np.flatnonzero(places != padding_idx % weight.shape[0])
         if len(kept) < len(places):
-            chosen = from_numpy(kept)
+            chosen = from_numpy(kept).to(weight.device)
             indices, bags = indices.index_select(0, chosen), bags[kept]
             if per_sample_weights is not None:
                 per_sample_weights = per_sample_weights.index_select(0, chosen)
@@ -82,11 +82,11 @@ def embedding_bag(
     if mode == "max":
         return _largest(rows, bags, len(starts))  # type: ignore[no-any-return]
     result = rows.new_zeros((len(starts), weight.shape[1])).index_add(
-        0, from_numpy(bags.astype(np.int64)), rows
+        0, from_numpy(bags.astype(np.int64)).to(rows.device), rows
     )
     if mode == "mean":
         counts = np.maximum(np.bincount(bags, minlength=len(starts)), 1)
-        result = result / from_numpy(counts[:, None]).to(result.dtype)
+        result = result / from_numpy(counts[:, None]).to(result)
     return result  # type: ignore[no-any-return]
 
 
@@ -104,7 +104,7 @@ def _starts(input: Tensor, offsets: Tensor | None, include_last: bool) -> Any:
             f"embedding_bag: input has to be 2D, or 1D with 1D offsets; got shape "
             f"{tuple(input.shape)} and offsets {None if offsets is None else tuple(offsets.shape)}"
         )
-    starts = offsets.detach().numpy()
+    starts = offsets.detach().cpu().numpy()
     starts = starts[:-1] if include_last else starts
     if len(starts) and starts[0] != 0:
         raise InvalidArgument(
@@ -125,8 +125,8 @@ def _largest(rows: Any, bags: Any, count: int) -> Any:
     place = first[:, None] + np.arange(longest)
     filled = np.arange(longest) < sizes[:, None]
     index = order[np.where(filled, place, 0)]
-    side = rows.index_select(0, from_numpy(index.reshape(-1).astype(np.int64)))
+    side = rows.index_select(0, from_numpy(index.reshape(-1).astype(np.int64)).to(rows.device))
     side = side.reshape(count, longest, rows.shape[1])
-    side = side.masked_fill(from_numpy(~filled).unsqueeze(-1), -math.inf)
+    side = side.masked_fill(from_numpy(~filled).to(rows.device).unsqueeze(-1), -math.inf)
     found = side.max(1)[0]
-    return found.masked_fill(from_numpy(sizes == 0).unsqueeze(-1), 0.0)
+    return found.masked_fill(from_numpy(sizes == 0).to(rows.device).unsqueeze(-1), 0.0)

@@ -29,7 +29,7 @@ def _labels(targets: Any, lengths: list[int], blank: int) -> tuple[Any, Any]:
     """Each target with blanks between and around (N, 2 longest + 1), and where a state may be
     reached from two before: at a label unlike the last one.
     """
-    values = targets.detach().numpy()
+    values = targets.detach().cpu().numpy()
     extended = np.full((len(lengths), 2 * max(lengths, default=0) + 1), blank, np.int64)
     start = 0
     for n, length in enumerate(lengths):
@@ -102,7 +102,7 @@ def ctc_loss(
     loss = loss.to(log_probs.dtype)
     if reduction == "mean":
         counts = np.maximum(np.array(labels), 1)
-        return (loss / from_numpy(counts).to(loss.dtype)).mean()  # type: ignore[no-any-return]
+        return (loss / from_numpy(counts).to(loss)).mean()  # type: ignore[no-any-return]
     return _reduced(loss if batched else loss.squeeze(0), reduction, "ctc_loss")
 
 
@@ -111,14 +111,15 @@ def _negative_log_likelihood(
 ) -> Any:
     """By the forward recursion over the states of `extended`, all samples at once."""
     batch, states = extended.shape
-    index = from_numpy(np.broadcast_to(extended, (logs.shape[0], batch, states)).copy())
+    place = logs.device
+    index = from_numpy(np.broadcast_to(extended, (logs.shape[0], batch, states)).copy()).to(place)
     scores = logs.clamp_min(_LOG_ZERO).gather(2, index)
-    no_skip = from_numpy(~skips)
-    start = from_numpy(np.broadcast_to(np.arange(states) < 2, (batch, states)).copy())
+    no_skip = from_numpy(~skips).to(place)
+    start = from_numpy(np.broadcast_to(np.arange(states) < 2, (batch, states)).copy()).to(place)
     nothing = logs.new_full((batch, 2), _LOG_ZERO)
     alpha = scores.new_full((batch, states), _LOG_ZERO)
     rows: Any = alpha
-    ends = from_numpy(np.array(times))
+    ends = from_numpy(np.array(times)).to(place)
     for t in range(max(times, default=0)):
         if t == 0:
             rows = scores[0].masked_fill(~start, _LOG_ZERO)
@@ -129,12 +130,12 @@ def _negative_log_likelihood(
         running = (ends > t).unsqueeze(1)
         alpha = rows if min(times) > t else where(running, rows, alpha)
     if min(times, default=1) == 0:  # no input: only the empty target has an alignment
-        empty = start & from_numpy(np.arange(states) < 1)
+        empty = start & from_numpy(np.arange(states) < 1).to(place)
         alpha = where((ends > 0).unsqueeze(1), alpha, where(empty, 0.0, alpha))
     last = 2 * np.array(labels)
-    final = alpha.gather(1, from_numpy(last[:, None])).squeeze(1)
-    label = alpha.gather(1, from_numpy(np.maximum(last - 1, 0)[:, None])).squeeze(1)
-    label = label.masked_fill(from_numpy(last == 0), _LOG_ZERO)
+    final = alpha.gather(1, from_numpy(last[:, None]).to(place)).squeeze(1)
+    label = alpha.gather(1, from_numpy(np.maximum(last - 1, 0)[:, None]).to(place)).squeeze(1)
+    label = label.masked_fill(from_numpy(last == 0).to(place), _LOG_ZERO)
     return -logaddexp(final, label)
 
 
@@ -143,5 +144,5 @@ def _normalisation(logs: Any, times: list[int]) -> Any:
     used = np.arange(logs.shape[0])[:, None] < np.array(times)
     if not logs.requires_grad:
         return 0.0
-    total = (logs.exp() * from_numpy(used[..., None]).to(logs.dtype)).sum((0, 2))
+    total = (logs.exp() * from_numpy(used[..., None]).to(logs)).sum((0, 2))
     return total - total.detach()

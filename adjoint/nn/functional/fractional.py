@@ -97,7 +97,7 @@ def _fractional_max_pool(
     planes = lead if len(lead) == 2 else (1, *lead)
     if samples is None:
         samples = rand(*planes, rank, dtype=input.dtype)
-    draws = samples.detach().numpy()[: planes[0], : planes[1]]
+    draws = samples.detach().cpu().numpy()[: planes[0], : planes[1]]
     index: Any = np.zeros((*planes, *(1,) * (2 * rank)), np.int64)
     for i, (n, k, c) in enumerate(zip(size, kernel, count, strict=True)):
         # The draws of images are for width and height, those of volumes in the order of the axes.
@@ -106,7 +106,7 @@ def _fractional_max_pool(
         shape = [*planes, *(1,) * (2 * rank)]
         shape[2 + i], shape[2 + rank + i] = c, k
         index = index * n + at.reshape(shape)
-    index = from_numpy(index.reshape(*lead, -1))
+    index = from_numpy(index.reshape(*lead, -1)).to(input.device)
     windows = input.reshape(*lead, math.prod(size)).gather(-1, index)
     windows = windows.reshape(*lead, *count, math.prod(kernel))
     values, chosen = windows.max(-1)

@@ -55,7 +55,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
         line = np.linspace(-1, 1, n) if n > 1 else np.zeros(1)
         lines.append(line if align else line * (n - 1) / n)
     places = np.stack([*reversed(np.meshgrid(*lines, indexing="ij")), np.ones(tuple(size[2:]))], -1)
-    base = from_numpy(places.reshape(-1, rank + 1)).to(theta.dtype)
+    base = from_numpy(places.reshape(-1, rank + 1)).to(theta)
     grid = base @ theta.transpose(1, 2)
     return grid.reshape(size[0], *size[2:], rank)  # type: ignore[no-any-return]
 

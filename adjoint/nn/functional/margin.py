@@ -8,7 +8,6 @@ from typing import Any
 from ...core.dtype import int64
 from ...core.errors import InvalidArgument, ShapeError
 from ...ops.comparison import minimum
-from ...ops.creation import zeros
 from ...ops.matmul import linear
 from ...tensor import Tensor
 from .loss import _reduced, cross_entropy, reduction_of
@@ -48,7 +47,7 @@ def multilabel_margin_loss(
         )
     given = (target < 0).long().cumsum(-1) == 0
     index = target.masked_fill(~given, 0).long()
-    counts = zeros(*input.shape, dtype=int64).scatter_add_(-1, index, given.long())
+    counts = input.new_zeros(*input.shape, dtype=int64).scatter_add_(-1, index, given.long())
     other = (counts == 0).unsqueeze(-2)
     picked: Any = input.gather(-1, index)
     gaps: Any = (1 - picked.unsqueeze(-1) + input.unsqueeze(-2)).clamp(min=0)

@@ -193,13 +193,13 @@ def _resize(x: Any, axis: int, taps: _Taps, factor: float | None) -> Any:
             shape = list(x.shape)
             tall = x.unsqueeze(axis + 1).expand(*shape[: axis + 1], times, *shape[axis + 1 :])
             return tall.reshape(*shape[:axis], count, *shape[axis + 1 :])
-        return x.index_select(axis, from_numpy(index))
+        return x.index_select(axis, from_numpy(index).to(x.device))
     result = None
     along = [1] * x.ndim
     along[axis] = count
     for index, weight in taps:
-        weights = from_numpy(np.asarray(weight, np.float64)).to(x.dtype).reshape(along)
-        term = x.index_select(axis, from_numpy(index)) * weights
+        weights = from_numpy(np.asarray(weight, np.float64)).to(x).reshape(along)
+        term = x.index_select(axis, from_numpy(index).to(x.device)) * weights
         result = term if result is None else result + term
     return result
 
@@ -218,7 +218,7 @@ def _antialiased(x: Any, axis: int, count: int, factor: float | None, align: boo
     weights = np.maximum(1 - np.abs(distance), 0) if a is None else _cubic_kernel(distance, a)
     weights = np.where((places >= first) & (places < last), weights, 0)
     weights = weights / weights.sum(0)
-    matrix = from_numpy(weights).to(x.dtype)
+    matrix = from_numpy(weights).to(x)
     return (x.transpose(axis, -1) @ matrix).transpose(axis, -1)
 
 

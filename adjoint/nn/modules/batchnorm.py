@@ -50,7 +50,7 @@ class _NormBase(Module):
         track = track_running_stats
         self.register_buffer("running_mean", fresh() if track else None)
         self.register_buffer("running_var", fresh() if track else None)
-        self.register_buffer("num_batches_tracked", tensor(0) if track else None)
+        self.register_buffer("num_batches_tracked", tensor(0, device=device) if track else None)
         self.reset_parameters()
 
     def reset_running_stats(self) -> None:

@@ -70,7 +70,7 @@ class LazyModuleMixin(Module):
             if is_lazy(value):
                 value.materialize(shape)
             elif value is not None:
-                setattr(self, name, empty(shape, dtype=value.dtype))
+                setattr(self, name, empty(shape, dtype=value.dtype, device=value.device))
 
     def _become(self) -> None:
         for name in ("_initialize_hook", "_load_hook"):

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ...core.errors import InvalidArgument, ShapeError
-from ...ops.creation import empty, zeros
+from ...ops.creation import empty
 from ...ops.joining import cat, stack
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .. import init
@@ -170,7 +170,7 @@ class RNNBase(Module):
         if self.mode == "LSTM":
             widths.append(self.hidden_size)
         if hx is None:
-            return tuple(zeros(rows, batch, w, dtype=data.dtype) for w in widths)
+            return tuple(data.new_zeros(rows, batch, w) for w in widths)
         given = tuple(hx) if self.mode == "LSTM" else (hx,)
         if not batched:
             given = tuple(h.unsqueeze(1) for h in given)
@@ -320,7 +320,7 @@ class RNNCellBase(Module):
             )
         shape = (*input.shape[:-1], self.hidden_size)
         if state is None:
-            state = tuple(zeros(shape, dtype=input.dtype) for _ in range(count))
+            state = tuple(input.new_zeros(shape) for _ in range(count))
         for h in state:
             if tuple(h.shape) != shape:
                 raise ShapeError(

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ...core import dtype as dt
 from ...core.errors import InvalidArgument, ShapeError
-from ...ops.creation import full, tensor
+from ...ops.creation import tensor
 from ...ops.joining import cat, stack
 from ...tensor import Tensor
 
@@ -105,7 +105,7 @@ def pack_padded_sequence(
     order = None
     if not enforce_sorted:
         places = sorted(range(batch), key=lambda i: -sizes[i])
-        order = tensor(places)
+        order = tensor(places, device=input.device)
         sizes = [sizes[i] for i in places]
         input = input.index_select(1, order)
     elif sizes != sorted(sizes, reverse=True):
@@ -150,12 +150,12 @@ def pad_packed_sequence(
             rows = cat([rows, rows.new_full((missing, *rows.shape[1:]), padding_value)])
         steps.append(rows)
     for _ in range((total_length or len(counts)) - len(counts)):
-        steps.append(full(steps[0].shape, padding_value, dtype=sequence.data.dtype))
+        steps.append(steps[0].new_full(steps[0].shape, padding_value))
     padded = stack(steps)
     lengths = tensor([sum(n > i for n in counts) for i in range(counts[0])], dtype=dt.int64)
     if sequence.unsorted_indices is not None:
         padded = padded.index_select(1, sequence.unsorted_indices)
-        lengths = lengths[sequence.unsorted_indices]
+        lengths = lengths[sequence.unsorted_indices.cpu()]
     return (padded.transpose(0, 1) if batch_first else padded), lengths
 
 
