@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.compute import compute
-from ..core.device import is_device_array, watch_backends
+from ..core.device import CPU, is_device_array, watch_backends
 from ..core.errors import DeviceError
 from ..core.handle import Handle
 from ..core.op import Op, apply
-from ..ops.advanced import Advanced
-from ..ops.comparison import Where
+from ..ops.advanced import Advanced, Overwrite
 from ..ops.conversion import Transfer
 from ..ops.pointwise import Elementwise
 from ..ops.scatter import MaskedFill
@@ -47,22 +46,35 @@ def execute_on_device(op: Op, inputs: tuple[Any, ...]) -> Any:
 
 
 def _with_others(op: Op, inputs: tuple[Any, ...]) -> Any:
-    """Run `op` with what the host's tensors among the inputs stand for."""
-    place = next(x.device for x in inputs if isinstance(x, Handle) and is_device_array(x._data))
+    """Run `op` where recorded values are among its inputs, or tensors of the host."""
+    for x in inputs:
+        kind = type(x._data) if isinstance(x, Handle) else None
+        if kind in tape.EXECUTORS and not is_device_array(x._data):
+            return tape.EXECUTORS[kind](op, inputs)  # type: ignore[index]
+    return execute_on_device(op, together(op, inputs))
+
+
+def together(op: Op, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """`inputs` on one device, with what the host's tensors among them stand for.
+
+    Errors: DeviceError where those are more than numbers or indices.
+    """
+    found = {x.device for x in inputs if isinstance(x, Handle)} - {CPU}
+    if len(found) != 1:
+        raise _mixed(op, inputs)
+    place = found.pop()
     changed: list[Any] = []
     for i, x in enumerate(inputs):
-        if isinstance(x, Handle) and not is_device_array(x._data):
+        if isinstance(x, Handle) and x.device is CPU:
             data = x._data
-            if type(data) is not tape.ndarray and type(data) in tape.EXECUTORS:
-                return tape.EXECUTORS[type(data)](op, inputs)
-            if isinstance(op, (Elementwise, Where, MaskedFill)) and not data.ndim:
-                x = apply(Transfer(place), x) if x._node is not None else _number(data)
-            elif isinstance(op, Advanced) and i == 1:
-                x = apply(Transfer(place), x)
-            else:
+            number = not data.ndim and isinstance(op, (Elementwise, MaskedFill, Overwrite))
+            index = i == 1 and isinstance(op, Advanced)
+            if not (number or index or (i == 2 and not data.ndim and isinstance(op, Advanced))):
                 raise _mixed(op, inputs)
+            plain = number and i > 0 and x._node is None
+            x = _number(data) if plain else apply(Transfer(place), x)
         changed.append(x)
-    return execute_on_device(op, tuple(changed))
+    return tuple(changed)
 
 
 def _number(data: Any) -> Any:

@@ -30,6 +30,8 @@ def wrapped(index: Any, size: int, axis: int, negative: bool = True, name: str =
     """An index array with negative entries counted from the end; IndexingError out of range."""
     if not index.size:
         return index
+    if is_device_array(index):  # whose elements are not read: the device checks them
+        return np.where(index < 0, index + size, index) if negative else index
     low, high = int(index.min()), int(index.max())
     if high >= size or low < (-size if negative else 0):
         raise IndexingError(

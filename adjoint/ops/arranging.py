@@ -17,6 +17,7 @@ from ..core.op import Sample, apply, apply_view, public
 from ..core.spec import Spec, normalize_axes, normalize_axis, prod
 from . import creation
 from .advanced import Index
+from .creation import names_on
 from .joining import _promoted as promoted
 from .joining import cat, stack
 from .movement import Movement, assert_tensor, sequence_of, sizes_of
@@ -390,7 +391,7 @@ def repeat_interleave(
     if repeats is None:
         counts = input._data
         _assert_counts(counts)
-        return creation.wrap(np.repeat(np.arange(counts.size), counts))  # type: ignore[no-any-return]
+        return creation.wrap(np.repeat(names_on(input.device).arange(counts.size), counts))  # type: ignore[no-any-return]
     x = input.reshape(-1) if dim is None else input
     axis = normalize_axis(0 if dim is None else dim, x._data.ndim, "repeat_interleave")
     x = x if x._data.ndim else x.reshape(1)
@@ -410,7 +411,7 @@ def repeat_interleave(
             f"repeat_interleave: repeats must have the same size as input along dim, but got "
             f"repeats.size(0) = {counts.size} and input.size({axis}) = {size}"
         )
-    places = np.repeat(np.arange(size), counts.reshape(-1))
+    places = np.repeat(names_on(x.device).arange(size), counts.reshape(-1))
     if output_size is not None and output_size != places.size:
         raise ShapeError(
             f"repeat_interleave: allocated size {output_size} does not match required size "
@@ -665,7 +666,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     rows = list(choose(range(input._data.size), r))
     places = np.array(rows, np.int64).reshape(len(rows), r)
-    result: Tensor = apply(Index((0,)), input, creation.wrap(places))
+    result: Tensor = apply(Index((0,)), input, creation.finish(places, input.device))
     return result
 
 
@@ -732,6 +733,6 @@ def fill_diagonal_(input: Tensor, fill_value: Any, wrap: bool = False) -> Tensor
         raise ShapeError(
             f"fill_diagonal_: all dimensions of input must be of equal length, got {tuple(shape)}"
         )
-    places = tuple(creation.wrap(np.arange(shape[0])) for _ in shape)
-    input.index_put_(places, creation.wrap(np.array(fill_value, input._data.dtype)))
+    places = tuple(creation.wrap(names_on(input.device).arange(shape[0])) for _ in shape)
+    input.index_put_(places, input.new_tensor(fill_value))
     return input

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core import dtype as dt
+from ..core.device import is_device_array
 from ..core.errors import DTypeError, InvalidArgument, ShapeError
 from ..core.handle import Handle
 from ..core.op import Op, Sample, apply, public
 from ..core.spec import Spec, normalize_axis, prod
 from . import creation, return_types
+from .creation import names_on
 from .promotion import cast
 from .ranges import linspace
 from .samples import array
@@ -178,7 +180,7 @@ def histogram(
             raise InvalidArgument(f"histogram: bins must be > 0, got {bins}")
         start, end = range or (0, 0)
         low, high = _range("histogram", start, end, input, 0.5)
-        edges = linspace(low, high, bins + 1, dtype=input.dtype)
+        edges = linspace(low, high, bins + 1, dtype=input.dtype, device=input.device)
     count = edges.shape[0] - 1
     x: Any = input.detach().reshape((-1,))
     place = searchsorted(edges, x, right=True) - 1
@@ -244,7 +246,7 @@ def histogramdd(
                 raise InvalidArgument(f"histogramdd: bins must be > 0, got {given}")
             start, end = range[2 * i : 2 * i + 2] if range is not None else (0, 0)
             low, high = _range("histogramdd", start, end, column, 0.5)
-            edge = linspace(low, high, given + 1, dtype=input.dtype)
+            edge = linspace(low, high, given + 1, dtype=input.dtype, device=input.device)
         count = edge.shape[0] - 1
         place = searchsorted(edge, column, right=True) - 1
         places.append(place.masked_fill(column == edge[-1], count - 1))
@@ -295,7 +297,7 @@ def unique(
     assert_sortable(input, "unique")
     data = input._data
     axis = None if dim is None else normalize_axis(dim, data.ndim, "unique")
-    low = data.dtype.kind == "V"
+    low = data.dtype.kind == "V" and not is_device_array(data)
     values, inverse, counts = np.unique(
         data.astype(np.float32) if low else data,
         return_inverse=True,
@@ -330,7 +332,7 @@ def unique_consecutive(
         rows = data.reshape(-1)
     else:
         rows = np.moveaxis(data, normalize_axis(dim, data.ndim, "unique_consecutive"), 0)
-    first = np.ones(rows.shape[0], bool)
+    first = names_on(input.device).ones(rows.shape[0], bool)
     first[1:] = (rows[1:] != rows[:-1]).any(axis=tuple(range(1, rows.ndim)))
     values = rows[first]
     if dim is not None and data.ndim:

@@ -121,7 +121,7 @@ def householder_product(A: Tensor, tau: Tensor) -> Tensor:  # noqa: N803 - PyTor
             "linalg.householder_product: input.shape[-2] must be greater than or equal to "
             f"input.shape[-1], got {tuple(A.shape)}"
         )
-    product: Any = FUNCTIONS["eye"](m, n, dtype=A.dtype).expand(A.shape)
+    product: Any = FUNCTIONS["eye"](m, n, dtype=A.dtype, device=A.device).expand(A.shape)
     for vector, scale in reversed(reflections):
         product = product - scale * matmul(vector, matmul(vector.mH, product))
     # Without reflections the product does not depend on A, and yet has a gradient: zero.
@@ -175,7 +175,7 @@ def ormqr(
 
 def _basis(A: Any, q: int, niter: int) -> Any:  # noqa: N803 - a matrix
     """Orthonormal columns that nearly span those of A (Halko et al. 2009, algorithm 4.4)."""
-    Q: Any = linalg_qr(matmul(A, draw_normal((A.shape[-1], q), A.dtype, None))).Q  # noqa: N806
+    Q: Any = linalg_qr(matmul(A, draw_normal((A.shape[-1], q), A.dtype, None, A.device))).Q  # noqa: N806
     for _ in range(niter):
         Q = linalg_qr(matmul(A.mH, Q)).Q  # noqa: N806
         Q = linalg_qr(matmul(A, Q)).Q  # noqa: N806

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core import dtype as dt
+from ..core.device import is_device_array
 from ..core.errors import DTypeError, IndexingError, InvalidType, ShapeError
 from ..core.handle import Handle
 from ..core.op import FUNCTIONS, apply, apply_view, public, write_in_place, writing
@@ -17,6 +18,7 @@ from ..core.spec import broadcast_shapes, normalize_axis, prod
 from . import creation
 from .advanced import Index, IndexPut, Overwrite, assert_same_dtype, wrapped
 from .backward_slices import straightened
+from .creation import names_on
 from .movement import assert_tensor
 from .promotion import cast
 from .slicing import Item, basic_index
@@ -220,9 +222,9 @@ def _gathered(x: Any, advanced: Sequence[tuple[int, Any]]) -> tuple[tuple[int, .
             "index: shape mismatch: indexing tensors could not be broadcast together with shapes "
             + ", ".join(str(list(each.shape)) for each in indices)
         ) from None
-    packed = np.empty((len(indices), *shape), np.int64)
-    for row, each in zip(packed, indices, strict=True):
-        row[...] = each._data
+    packed = names_on(x.device).empty((len(indices), *shape), np.int64)
+    for row, each in enumerate(indices):
+        packed[row] = each._data
     return tuple(axes), creation.wrap(packed)
 
 
@@ -331,6 +333,8 @@ _OVERWRITE = Overwrite()
 def _assignable(x: Any, value: Any) -> Any:
     """`value` as a tensor, or as a number of x's dtype."""
     if isinstance(value, Handle):
+        if type(value._data) is not type(x._data) and value.device != x.device:
+            return FUNCTIONS["to"](value, x.device)
         return value
     if isinstance(value, np.generic):
         value = value.item()
@@ -367,6 +371,8 @@ def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     tensor([1., 2.])
     """
     assert_tensor(src, "copy_")
+    if type(src._data) is not type(input._data) and src.device != input.device:
+        src = FUNCTIONS["to"](src, input.device, non_blocking=non_blocking)
     result: Tensor = write_in_place("copy_", _OVERWRITE, input, src)
     return result
 
@@ -457,8 +463,8 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
 
 def _assert_not_negative(index: Any, size: int, name: str) -> None:
     data = index._data
-    if getattr(data, "array", data) is None:  # recorded, with elements that are not known yet
-        return
+    if is_device_array(data) or getattr(data, "array", data) is None:
+        return  # elements that are not known yet
     if data.size and int(data.min()) < 0:
         raise IndexingError(
             f"{name}: index out of range in self: index {int(data.min())} is negative, the "
@@ -661,7 +667,7 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     if as_tuple:
         columns = nonzero_columns(data if data.ndim else data.reshape(1))
         return tuple(creation.wrap(column) for column in columns)
-    if data.ndim < 2:
+    if not data.ndim:
         return creation.wrap(np.argwhere(data))
     return creation.wrap(np.stack(nonzero_columns(data), 1))
 
@@ -682,7 +688,7 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     if size < 0:
         raise IndexingError(f"nonzero_static: 'size' must be an non-negative integer, got {size}")
     found = nonzero(input)._data[:size]
-    rows = np.full((size, found.shape[1]), fill_value, np.int64)
+    rows = names_on(input.device).full((size, found.shape[1]), fill_value, np.int64)
     rows[: len(found)] = found
     result: Tensor = creation.wrap(rows)
     return result
@@ -720,5 +726,5 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     found = []
     for i, size in enumerate(sizes):
         index = indices._data.astype(np.int64) // prod(sizes[i + 1 :]) % size
-        found.append(creation.wrap(np.asarray(index)))
+        found.append(creation.wrap(np.asarray(index) if isinstance(index, np.generic) else index))
     return tuple(found)

@@ -11,7 +11,7 @@ from ..core.errors import InvalidArgument, LinalgError, ShapeError
 from ..core.handle import Handle
 from ..core.op import FUNCTIONS, apply, public, with_out
 from ..core.spec import normalize_axis, prod
-from . import contraction
+from . import contraction, creation
 from .contraction import *  # noqa: F403 - re-exported
 from .decomposition import (
     QR,
@@ -246,7 +246,7 @@ def solve_ex(
     if check_errors or not bool(bad.any()):
         return SolveExResult(solve(A, B, left=left), info)
     bad = bad.unsqueeze(-1).unsqueeze(-1)
-    eye = FUNCTIONS["eye"](A.shape[-1], dtype=A.dtype)
+    eye = FUNCTIONS["eye"](A.shape[-1], dtype=A.dtype, device=A.device)
     result = solve(FUNCTIONS["where"](bad, eye, A), B, left=left)
     while bad.ndim > result.ndim:
         bad = bad.squeeze(-1)
@@ -326,7 +326,7 @@ def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:  # noqa: N803 - 
     >>> ad.cholesky_inverse(ad.tensor([[2.]]))
     tensor([[0.2500]])
     """
-    eye = FUNCTIONS["eye"](L.shape[-1], dtype=L.dtype)
+    eye = FUNCTIONS["eye"](L.shape[-1], dtype=L.dtype, device=L.device)
     return cholesky_solve(eye, L, upper)  # type: ignore[no-any-return]
 
 
@@ -435,7 +435,7 @@ def cholesky_ex(input: Tensor, *, upper: bool = False, check_errors: bool = Fals
                 break
     info = input.new_tensor(found, dtype=dt.int32)
     bad = (info != 0).unsqueeze(-1).unsqueeze(-1)
-    eye = FUNCTIONS["eye"](data.shape[-1], dtype=input.dtype)
+    eye = FUNCTIONS["eye"](data.shape[-1], dtype=input.dtype, device=input.device)
     factor = cholesky(FUNCTIONS["where"](bad, eye, input), upper)
     return CholeskyExResult(factor.masked_fill(bad, 0), info)
 
@@ -655,7 +655,8 @@ def lu_factor_ex(
             f"linalg.lu_factor_ex: U[{int(found.max())},{int(found.max())}] is zero and using it "
             "on lu_solve would result in a division by zero."
         )
-    return LUFactorExResult(lu, pivots, A.new_tensor(np.asarray(found, np.int32), dtype=dt.int32))
+    info = np.asarray(found) if isinstance(found, np.generic) else found
+    return LUFactorExResult(lu, pivots, cast(creation.wrap(info), dt.int32))
 
 
 @with_out
@@ -709,7 +710,7 @@ def lu_unpack(
     p = apply(PermutationMatrix(m, LU_data.dtype), LU_pivots) if unpack_pivots else empty
     if not unpack_data:
         return p, empty, empty
-    unit = FUNCTIONS["eye"](m, k, dtype=LU_data.dtype)
+    unit = FUNCTIONS["eye"](m, k, dtype=LU_data.dtype, device=LU_data.device)
     return p, LU_data.narrow(-1, 0, k).tril(-1) + unit, LU_data.narrow(-2, 0, k).triu()
 
 
@@ -778,7 +779,8 @@ def matrix_power(input: Tensor, n: int) -> Tensor:
             f"{tuple(input.shape)}"
         )
     if n == 0:
-        return zeros_from(input) + FUNCTIONS["eye"](input.shape[-1], dtype=input.dtype)  # type: ignore[no-any-return]
+        unit: Any = FUNCTIONS["eye"](input.shape[-1], dtype=input.dtype, device=input.device)
+        return unit + zeros_from(input)  # type: ignore[no-any-return]
     square: Any = inv(input) if n < 0 else input
     result: Any = None
     n = abs(n)
@@ -819,7 +821,7 @@ def matrix_exp(A: Tensor) -> Tensor:  # noqa: N803 - PyTorch's name
     size = float(np.abs(A._data).sum(-2).max())
     halvings = max(0, int(np.ceil(np.log2(size / 5.4)))) if 0 < size < np.inf else 0
     x: Any = A * 0.5**halvings
-    eye = FUNCTIONS["eye"](A.shape[-1], dtype=A.dtype)
+    eye = FUNCTIONS["eye"](A.shape[-1], dtype=A.dtype, device=A.device)
     x2 = matmul(x, x)
     x4 = matmul(x2, x2)
     x6: Any = matmul(x4, x2)

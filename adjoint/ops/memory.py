@@ -22,7 +22,7 @@ from ..core.errors import (
 from ..core.handle import Handle
 from ..core.op import FUNCTIONS, public
 from .conversion import to
-from .creation import assert_row_major, finish, pinned, sizes_from
+from .creation import assert_row_major, finish, names_on, pinned, sizes_from
 from .values import array_from, checked_array, target
 
 if TYPE_CHECKING:
@@ -423,12 +423,12 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     shape = sizes_from(sizes, None, "resize_")
     assert_row_major(memory_format, "resize_")
     _assert_replaceable(self, "resize_")
-    old = self._data.ravel(order="K")
+    old = np.ravel(self._data, "K")
     count = 1
     for size in shape:
         count *= size
     if count > old.size:
-        memory = np.empty(count, old.dtype)
+        memory = names_on(self.device).empty(count, old.dtype)
         memory[: old.size] = old
         old = memory
     self._data = old[:count].reshape(shape)

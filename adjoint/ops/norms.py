@@ -12,6 +12,7 @@ from ..core.errors import DTypeError, InvalidArgument, ShapeError
 from ..core.handle import Handle
 from ..core.op import FUNCTIONS, apply, with_out
 from ..core.spec import normalize_axes, normalize_axis
+from . import creation
 from .decomposition import SVD, Eigh, assert_matrices
 from .promotion import cast
 from .solving import Inverse
@@ -184,11 +185,12 @@ def inverse_and_info(A: Tensor) -> tuple[Any, Any]:  # noqa: N803 - PyTorch's na
     pivots = np.diagonal(_lu(data), axis1=-2, axis2=-1)
     zero = pivots == 0
     found = np.where(zero.any(-1), zero.argmax(-1) + 1, 0) if zero.shape[-1] else zero.any(-1)
-    info = A.new_tensor(np.asarray(found, np.int32), dtype=dt.int32)
+    counted = np.asarray(found) if isinstance(found, np.generic) else found
+    info: Any = cast(creation.wrap(counted), dt.int32)
     if not found.any():
         return apply(Inverse(), A), info
     bad = (info != 0).unsqueeze(-1).unsqueeze(-1)
-    eye = FUNCTIONS["eye"](A.shape[-1], dtype=A.dtype)
+    eye = FUNCTIONS["eye"](A.shape[-1], dtype=A.dtype, device=A.device)
     return apply(Inverse(), FUNCTIONS["where"](bad, eye, A)).masked_fill(bad, 0), info
 
 

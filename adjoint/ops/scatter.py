@@ -456,7 +456,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
     """
     axis = _prepare(input, dim, index, "gather")
     if not index._data.size:
-        nothing = creation.wrap(np.zeros(index._data.shape, np.int64))
+        nothing = creation.finish(np.zeros(index._data.shape, np.int64), index.device)
         return apply(Index((0,)), input.reshape(-1), nothing)  # type: ignore[no-any-return]
     if not input._data.ndim or not index._data.ndim:
         one = apply(Gather(axis), _as_1d(input), _as_1d(index))

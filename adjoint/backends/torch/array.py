@@ -152,9 +152,9 @@ class Array:
         except RuntimeError as error:
             raise ValueError(str(error)) from None
 
-    def ravel(self) -> Array:
+    def ravel(self, order: str = "C") -> Array:
         """One dimension; a view where the memory's order allows it."""
-        return self.reshape(-1)
+        return self.namespace.ravel(self, order)  # type: ignore[no-any-return]
 
     def flatten(self) -> Array:
         """One dimension, a copy."""

@@ -172,11 +172,16 @@ class Ufunc:
     def __init__(self, name: str, function: Callable[[Any, Any], Any], operands: Any) -> None:
         self.__name__ = name
         self.function, self.operands = function, operands
+        self.inplace = getattr(torch.Tensor, f"{getattr(function, '__name__', '')}_", None)
 
     def __call__(self, a: Any, b: Any, out: Any = None, where: Any = True) -> Array:
         """The function, element by element."""
-        if type(a) is Array and type(b) is Array and a.dtype is b.dtype and out is None:
-            return Array(self.function(a.tensor, b.tensor))
+        if type(a) is Array and type(b) is Array and a.dtype is b.dtype:
+            if out is None:
+                return Array(self.function(a.tensor, b.tensor))
+            if a is out and a.shape == b.shape and self.inplace is not None and where is True:
+                self.inplace(a.tensor, b.tensor)
+                return out  # type: ignore[no-any-return]
         return finished(self.function(*self.operands(a, b)), out, where)
 
     def reduce(

@@ -43,9 +43,11 @@ AT: dict[str, Any] = {
 def index_add(x: Array, key: tuple[Any, ...], values: Any) -> None:
     """Add to the elements that a NumPy index selects, to repeated ones again and again."""
     places = [each for each in key if type(each) is Array]
+    axis = len(key) - 1
     if len(places) == 1 and places[0].ndim == 1 and type(values) is Array:
-        axis = len(key) - 1
-        if all(isinstance(each, slice) for each in key[:-1]) and type(key[-1]) is Array:
+        expected = (*x.shape[:axis], places[0].size, *x.shape[axis + 1 :])
+        rest = all(isinstance(each, slice) for each in key[:-1])
+        if rest and type(key[-1]) is Array and values.shape == expected:
             index = _places(places[0], x)
             index = torch.where(index < 0, index + x.shape[axis], index)
             x.tensor.index_add_(axis, index, values.tensor.to(x.tensor.dtype))

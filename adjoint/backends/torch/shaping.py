@@ -21,8 +21,11 @@ def reshape(x: Array, shape: Any) -> Array:
 
 
 @extra
-def ravel(x: Array) -> Array:
-    """One dimension."""
+def ravel(x: Array, order: str = "C") -> Array:
+    """One dimension; with order "K", in the order of memory."""
+    if order == "K" and not x.flags.c_contiguous:
+        steps = x.tensor.stride()
+        return x.transpose(sorted(range(x.ndim), key=lambda axis: -steps[axis])).reshape(-1)
     return x.reshape(-1)
 
 
@@ -203,9 +206,7 @@ def tile(x: Array, reps: Any) -> Array:
 @extra
 def repeat(x: Array, repeats: Any, axis: Any = None) -> Array:
     """Each element repeated."""
-    counts = unwrap(repeats) if type(repeats) is Array or isinstance(repeats, int) else None
-    if counts is None:
-        counts = torch.as_tensor(np.asarray(repeats), device=x.tensor.device)
+    counts = unwrap(repeats)
     return Array(torch.repeat_interleave(x.tensor, counts, axis))
 
 
@@ -321,7 +322,42 @@ def partition(x: Array, kth: int, axis: int = -1) -> Array:
 
 
 @extra
-def unique_consecutive(x: Array) -> Any:
-    """Runs of equal elements: values, the place of each element's run, lengths."""
-    found = torch.unique_consecutive(x.tensor, return_inverse=True, return_counts=True)
-    return tuple(map(Array, found))
+def unique(x: Array, axis: Any = None, **_: Any) -> Any:
+    """The distinct elements in order; with the places and counts where `return_inverse` and
+    `return_counts` ask for them. Their number is read.
+    """
+    asked = [name for name in ("return_inverse", "return_counts") if _.get(name)]
+    found = torch.unique(
+        x.tensor, dim=axis, return_inverse="return_inverse" in asked,
+        return_counts="return_counts" in asked,
+    )  # fmt: skip
+    return tuple(map(Array, found)) if asked else Array(found)
+
+
+@extra
+def argwhere(x: Array) -> Array:
+    """The indices of what is not zero, one row each; their number is read."""
+    return Array(torch.nonzero(x.tensor))
+
+
+@extra
+def unravel_index(places: Array, shape: Sequence[int]) -> tuple[Array, ...]:
+    """The index per dimension of flat positions."""
+    found = []
+    rest = places.tensor
+    for n in reversed(shape):
+        found.append(Array(rest % n))
+        rest = rest // n
+    return tuple(reversed(found))
+
+
+@extra
+def append(x: Array, value: Any) -> Array:
+    """A vector with one more element."""
+    return Array(torch.cat([x.tensor.reshape(-1), x.tensor.new_full((1,), unwrap(value))]))
+
+
+@extra
+def diff(x: Array) -> Array:
+    """The differences of neighbours in a vector."""
+    return Array(torch.diff(x.tensor))

@@ -74,6 +74,8 @@ def conv_input(
     y: Array, w: Array, stride: Sizes, padding: Pairs, dilation: Sizes, groups: int, size: Sizes
 ) -> Array:
     """The transpose of `conv` in x: images of `size` from values y of conv's output shape."""
+    if not _computes(y.tensor):
+        return _conv_input_by_columns(y, w, stride, padding, dilation, groups, size)
     channels = w.shape[1] * groups
     if not y.size or not w.size:
         return Array(y.tensor.new_zeros((y.shape[0], channels, *size)))
@@ -131,6 +133,17 @@ def _conv_by_columns(
     y = w.tensor.reshape(groups, out // groups, -1) @ columns
     y = y.reshape(batch, out, *count)
     return Array(y if bias is None else y + bias.tensor.reshape(-1, *(1,) * len(count)))
+
+
+def _conv_input_by_columns(
+    y: Array, w: Array, stride: Sizes, padding: Pairs, dilation: Sizes, groups: int, size: Sizes
+) -> Array:
+    kernel, count = w.shape[2:], y.shape[2:]
+    batch, out = y.shape[:2]
+    matrix = w.tensor.reshape(groups, out // groups, -1).mT
+    columns = matrix @ y.tensor.reshape(batch, groups, out // groups, math.prod(count))
+    columns = columns.reshape(batch, w.shape[1] * groups, *kernel, *count)
+    return col2im(Array(columns), kernel, stride, padding, dilation, count, size)
 
 
 # ---- windows -------------------------------------------------------------------------------------
