@@ -8,6 +8,7 @@ NotTraceable, and NumPy computes it.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,6 +19,8 @@ from ...compiler import Kernel, Value
 from ...compiler.ir import STORAGE
 from ...core.errors import AdjointError
 from ...core.spec import broadcast_shapes
+from .. import numpy as reference
+from ..numpy import special
 
 _NARROW = {"float16", "bfloat16"}
 _FUNCTIONS = {
@@ -275,12 +278,36 @@ class Names:
 
     def __getattr__(self, name: str) -> Any:
         found = _FUNCTIONS.get(name)
+        kernel = None if found else getattr(getattr(reference, name, None), "kernel", None)
+        if kernel is not None:
+            return functools.partial(self._in_float64, kernel)
         if found is None and name in _BOOLEAN:
             return lambda *operands: elementwise(_BOOLEAN[name], *map(_truth, operands))
         if found is None:
             raise NotTraceable(name)
 
         return lambda *operands, out=None: _written(elementwise(found, *operands), out)
+
+    def _in_float64(self, kernel: Callable[..., Any], x: Any) -> Any:
+        """A function of `backends.numpy.blocks`."""
+        return kernel(self, x.astype(np.float64)).astype(x.dtype)
+
+    def polygamma(self, n: int, x: Any) -> Any:
+        """The derivative of order n of the digamma function."""
+        return self._in_float64(special.polygamma_kernel(n), x)
+
+    def horner(self, coefficients: tuple[float, ...], t: Any) -> Any:
+        """The polynomial with these coefficients, lowest power first."""
+        value = coefficients[-1]
+        for c in coefficients[-2::-1]:
+            value = elementwise("fma", t, value, c)
+        return value
+
+    def split(
+        self, mask: Any, then: Callable[[Any], Any], otherwise: Callable[[Any], Any], x: Any
+    ) -> Any:
+        """then(x) where the mask holds, otherwise(x) elsewhere."""
+        return self.where(mask, then(x), otherwise(x))
 
     def square(self, x: Any) -> Any:
         """x x."""
