@@ -299,7 +299,7 @@ class Names:
 
     def horner(self, coefficients: tuple[float, ...], t: Any) -> Any:
         """The polynomial with these coefficients, lowest power first."""
-        value = coefficients[-1]
+        value: Any = coefficients[-1]
         for c in coefficients[-2::-1]:
             value = elementwise("fma", t, value, c)
         return value
@@ -313,7 +313,8 @@ class Names:
     def hypot(self, x: Any, y: Any) -> Any:
         """The root of x x + y y, of which nothing overflows before the end."""
         x, y = (self.abs(v) if isinstance(v, Traced) else abs(float(v)) for v in (x, y))
-        top, low = elementwise("maximum", x, y), elementwise("minimum", x, y)
+        top: Any = elementwise("maximum", x, y)
+        low: Any = elementwise("minimum", x, y)
         if top.dtype.itemsize < 8:  # the squares are exact
             wide = [v.astype(np.float64) for v in (top, low)]
             root = self.sqrt(wide[0] * wide[0] + wide[1] * wide[1]).astype(top.dtype)
@@ -352,7 +353,7 @@ class Names:
 
     def _added(self, x: Any, y: Any, rest: Any, at_equal: float) -> Any:
         """The greater of the two, and `rest`; equal ones may be infinite."""
-        top = elementwise("maximum", x, y)
+        top: Any = elementwise("maximum", x, y)
         return self.where(elementwise("eq", x, y), top + at_equal, top + rest)
 
     def nan_to_num(self, x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
@@ -365,7 +366,7 @@ class Names:
 
     def signbit(self, x: Any) -> Any:
         """Whether x is below 0, or -0."""
-        return elementwise("copysign", 1.0, x) < 0
+        return elementwise("lt", elementwise("copysign", 1.0, x), 0)
 
     def square(self, x: Any) -> Any:
         """x x."""
