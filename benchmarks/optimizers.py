@@ -1,4 +1,4 @@
-"""Optimizer steps beside PyTorch's: a million parameters in 20 tensors, 25 million in one, and small
+"""Optimizer steps beside PyTorch's: a million parameters in 20 tensors, 25 million in one, small
 tensors, few and many; clipping of gradients. "foreach" and "fused" are PyTorch's faster ways.
 """
 

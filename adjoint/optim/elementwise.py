@@ -6,11 +6,10 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ..autograd.tape import before_change, wrap
+from ..autograd.tape import announce, wrap
 from ..core import compute
 from ..core.dtype import LOW_PRECISION, float32, float64, get_default_dtype
 from ..core.mode import MODE
-from ..graph.node import Version
 from ..ops.complex import view_as_real
 from ..ops.creation import tensor, zeros_like
 from ..tensor import Tensor
@@ -198,7 +197,7 @@ class ElementwiseOptimizer(Optimizer):
             for _, more, _ in parts[1:]:
                 columns = [x + y for x, y in zip(columns, more, strict=True)]
             arrays = [[x._data for x in column] for column in columns]
-            watched = _announce([columns[n] for n in formula.written])
+            watched = [version for n in formula.written for version in announce(columns[n], "step")]
             undone = set(formula.run(arrays, [(len(c[0]), values) for _, c, values in parts]))
             for version in watched:
                 version.bump("step")
@@ -217,7 +216,7 @@ class ElementwiseOptimizer(Optimizer):
     ) -> None:
         like = {name: value for name, value in state.items() if self._is_state_of(p, name, value)}
         if plain and p._data.size >= 2 * _BLOCK and _is_plain(p, p.grad, *like.values()):
-            watched = _announce([[p, *like.values()]])
+            watched = announce([p, *like.values()], "step")
             try:
                 self._change_blocks(group, numbers, like, p)
             finally:
@@ -300,24 +299,6 @@ def _is_plain(*tensors: Any) -> bool:
     return True
 
 
-def _announce(columns: list[list[Any]]) -> list[Version]:
-    """Note that tensors are about to be changed by a step; the versions that are to be told again
-    when they have been.
-    """
-    watched = []
-    for column in columns:
-        for x in column:
-            version = x._version
-            if version is None:
-                version = x._version = Version()
-            elif version.watchers is not None:
-                before_change(x)
-                watched.append(version)
-            version.count += 1
-            version.changed_by = "step"
-    return watched
-
-
 def _number_in(state: dict[str, Any], name: str) -> float:
     """The value of a state that is one number."""
     value = state[name]
@@ -330,7 +311,7 @@ def _assign(x: Any, value: float) -> None:
     """Set a state that is one number."""
     data = x._data
     if type(data) is np.ndarray and data.flags.writeable and not x._node:
-        for version in _announce([[x]]):
+        for version in announce([x], "step"):
             version.bump("step")
         data.fill(value)
     else:

@@ -650,3 +650,46 @@ def test_an_error_in_a_formula_is_the_users_to_see() -> None:
     params = parameters(shapes=[(50,)])
     with pytest.raises(KeyError, match="missing"):
         steps(Formula(params, wrong), params, 1)
+
+
+# ---- clipping ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("norm", [2.0, 1.0, math.inf, -math.inf, 0.0, 3.0])
+@pytest.mark.parametrize("dtype", [ad.float32, ad.float64], ids=lambda d: d.name)
+def test_clipping_scales_all_gradients_in_one_launch(norm: float, dtype: Any, by_ops: Any) -> None:
+    def clip(bound: float) -> tuple[Any, list[Any]]:
+        params = parameters(dtype, [s for s in SHAPES if 0 not in s])
+        rng = np.random.default_rng(4)
+        for p in params:
+            p.grad = values(rng, tuple(p.shape), dtype)
+        before = [p.grad._version.count if p.grad._version else 0 for p in params]
+        total = ad.nn.utils.clip_grad_norm_(params, bound, norm)
+        assert all(
+            (p.grad._version.count if p.grad._version else 0) >= n
+            for p, n in zip(params, before, strict=True)
+        )
+        return total.item(), [p.grad.numpy() for p in params]
+
+    for bound, count in ((1e9, 0), (1e-3, 1)):
+        with Launches() as run:
+            total, found = clip(bound)
+        assert run.count == count
+        expected_total, expected = by_ops(lambda bound=bound: clip(bound))
+        tolerance = 1e-6 if dtype is ad.float32 else 1e-14
+        assert total == pytest.approx(expected_total, rel=tolerance)
+        for x, y in zip(found, expected, strict=True):
+            np.testing.assert_allclose(x, y, rtol=2 * tolerance)
+
+
+def test_clipping_is_seen_by_autograd_and_takes_any_strides() -> None:
+    x = ad.ones(4, 4, requires_grad=True)
+    p, q = ad.nn.Parameter(ad.ones(4, 4)), ad.nn.Parameter(ad.ones(4, 4))
+    p.grad, q.grad = ad.full((4, 4), 3.0), ad.full((8, 8), 3.0)[::2, ::2]
+    y = (x * p.grad).sum()
+    total = ad.nn.utils.clip_grad_norm_([p, q], 1.0)
+    assert total.item() == pytest.approx(math.sqrt(32 * 9))
+    for each in (p, q):
+        np.testing.assert_allclose(each.grad.numpy(), 1 / math.sqrt(32), rtol=1e-6)
+    with pytest.raises(AutogradError, match="modified by an inplace operation"):
+        y.backward()

@@ -29,7 +29,7 @@ from .execution import PARALLEL
 from .pool import default_pool
 from .tracing import Names, Traced, Tracer, name_of
 
-__all__ = ["MultiTensor", "NotTraceable", "launches"]
+__all__ = ["MultiTensor", "NotTraceable", "Ref", "Step", "launches"]
 
 CHUNK = 8192  # elements: some microseconds' work
 launches: list[int] = [0]  # loops that were run, for the tests that count them
