@@ -671,7 +671,7 @@ def test_clipping_scales_all_gradients_in_one_launch(norm: float, dtype: Any, by
         )
         return total.item(), [p.grad.numpy() for p in params]
 
-    for bound, count in ((1e9, 0), (1e-3, 1)):
+    for bound, count in ((1e9, 0), (1e-9, 1)):
         with Launches() as run:
             total, found = clip(bound)
         assert run.count == count
