@@ -15,17 +15,16 @@ import numpy as np
 from ..core.op import Op
 from ..core.spec import Spec
 from ..ops.activation import Elu, Gelu, Relu, Silu
-from ..ops.arithmetic import Add, Mul, TrueDivide
+from ..ops.arithmetic import Add, TrueDivide
 from ..ops.averaging import SumPool
-from ..ops.comparison import Ge, Gt, Le, Where
-from ..ops.convolution import Convolution
+from ..ops.convolution import Convolution, ConvolutionInput
 from ..ops.functions import Sigmoid, Tanh
 from ..ops.matmul import Linear
 from ..ops.pooling import MaxPool
 from .graph import Node, StaticGraph, Value, make
-from .passes import drop_dead
 
 ADD = "add"  # among what follows a layer: an operand
+BIAS = "bias"  # first among what follows a transposed convolution: an operand, of channels
 
 
 @dataclass(eq=False, repr=False)
@@ -54,86 +53,6 @@ class Activation(Op, abstract=True):
         y = x + 3
         y = xp.where(y >= 6.0, 6.0, xp.where(y <= 0.0, 0.0, y))
         return y / 6 if self.kind == "hardsigmoid" else x * y / 6
-
-
-def name_activations(graph: StaticGraph) -> int:
-    """Clamps, leaky ReLU, hard sigmoid and hard swish as one op each."""
-    found = 0
-    changes: dict[Value, Value] = {}
-    for i, node in enumerate(graph.nodes):
-        node.inputs = tuple(changes.get(x, x) if isinstance(x, Value) else x for x in node.inputs)
-        match = _clip(node) or _leaky(node) or _hard(node)
-        if match is not None:
-            op, x = match
-            made = graph.nodes[i] = make(op, x)
-            changes[node.output] = made.output
-            found += 1
-    graph.replace(changes)
-    drop_dead(graph)
-    return found
-
-
-def _number(x: Any) -> bool:
-    return type(x) in (int, float)
-
-
-def _is(x: Any, kind: type[Op]) -> bool:
-    return isinstance(x, Value) and type(x.op) is kind
-
-
-def _inputs(x: Value) -> tuple[Any, ...]:
-    assert x.node is not None
-    return x.node.inputs
-
-
-def _clip(node: Node) -> tuple[Op, Value] | None:
-    """where(x >= high, high, where(x <= low, low, x))."""
-    if type(node.op) is not Where:
-        return None
-    above, high, inner = node.inputs
-    if not (_is(above, Ge) and _number(high) and _is(inner, Where)):
-        return None
-    below, low, x = _inputs(inner)
-    fits = _is(below, Le) and _number(low) and isinstance(x, Value)
-    if fits and _inputs(above) == (x, high) and _inputs(below) == (x, low) and low <= high:
-        return (Activation("clip", low, high), x) if x.spec == node.output.spec else None
-    return None
-
-
-def _leaky(node: Node) -> tuple[Op, Value] | None:
-    """where(x > 0, x, x * slope)."""
-    if type(node.op) is not Where:
-        return None
-    positive, x, scaled = node.inputs
-    if not (_is(positive, Gt) and _is(scaled, Mul) and isinstance(x, Value)):
-        return None
-    slope = _inputs(scaled)[1]
-    if _inputs(positive) == (x, 0) and _inputs(scaled)[0] is x and _number(slope):
-        return (Activation("leaky", slope), x) if x.spec == node.output.spec else None
-    return None
-
-
-def _hard(node: Node) -> tuple[Op, Value] | None:
-    """clip(x + 3, 0, 6) / 6, and x * clip(x + 3, 0, 6) / 6."""
-    if type(node.op) is not TrueDivide or node.inputs[1] != 6:
-        return None
-    y = node.inputs[0]
-    factor = None
-    if _is(y, Mul):
-        factor, y = _inputs(y)
-        if not _is(y, Activation):
-            factor, y = y, factor
-    if not (_is(y, Activation) and y.op == Activation("clip", 0.0, 6.0)):
-        return None
-    moved = _inputs(y)[0]
-    if not _is(moved, Add) or _inputs(moved)[1] != 3:
-        return None
-    x = _inputs(moved)[0]
-    if not isinstance(x, Value) or x.spec != node.output.spec:
-        return None
-    if factor is None:
-        return Activation("hardsigmoid"), x
-    return (Activation("hardswish"), x) if factor is x else None
 
 
 # ---- layers with what follows --------------------------------------------------------------------
@@ -168,7 +87,10 @@ class Layer(Op, abstract=True):
         y = self.base.compute(xp, *arrays[: self.own])
         operands = iter(arrays[self.own :])
         for kind, first, second in self.following:
-            y = y + next(operands) if kind == ADD else _followed(y, kind, first, second)
+            if kind == BIAS:
+                y = y + next(operands).reshape(-1, *[1] * (y.ndim - 2))
+            else:
+                y = y + next(operands) if kind == ADD else _followed(y, kind, first, second)
         return y
 
 
@@ -209,7 +131,7 @@ def _start(node: Node) -> Layer | None:
         return op
     if type(op) is Linear and not all(x.array is not None for x in node.values[1:]):
         return None
-    if type(op) in (Convolution, Linear, SumPool, MaxPool):
+    if type(op) in (Convolution, ConvolutionInput, Linear, SumPool, MaxPool):
         return Layer(op, len(node.inputs), ())
     return None
 
@@ -248,8 +170,9 @@ def _merged(
 ) -> tuple[Node, Node] | None:
     """The layer that does what `node` does too, and the node that it takes the place of."""
     step = _following(node.op)
-    if type(node.op) is TrueDivide and _number(node.inputs[1]) and _is_sum(node.inputs[0]):
-        step = ("linear", 1 / node.inputs[1], 0.0)
+    if type(node.op) is TrueDivide and _is_sum(node.inputs[0]):
+        by = node.inputs[1]
+        step = ("linear", 1 / by, 0.0) if type(by) in (int, float) and by else None
     if step is None and type(node.op) is not Add:
         return None
     choices = node.inputs if step is None else node.inputs[:1]
@@ -262,6 +185,10 @@ def _merged(
         layer = _start(x.node)
         if layer is None:
             continue
+        bias = _bias(layer, x, node.inputs[1 - place]) if step is None else None
+        if bias is not None:
+            op = Layer(layer.base, layer.own, ((BIAS, 0.0, 0.0),))
+            return make(op, *x.node.inputs, bias), x.node
         operand = () if step is not None else (node.inputs[1 - place],)
         if operand and not (isinstance(operand[0], Value) and operand[0].spec == x.spec):
             continue
@@ -273,8 +200,23 @@ def _merged(
     return None
 
 
+def _bias(layer: Layer, x: Value, other: Any) -> Value | None:
+    """A constant that is added to the channels of a transposed convolution, as a vector."""
+    if not isinstance(layer.base, ConvolutionInput) or layer.following:
+        return None
+    if not isinstance(other, Value) or other.array is None:
+        return None
+    rank = len(x.shape)
+    sizes = (1,) * (rank - len(other.shape)) + other.shape
+    if sizes != (1, x.shape[1], *[1] * (rank - 2)) or other.spec.dtype != x.spec.dtype:
+        return None
+    vector = np.ascontiguousarray(other.array.reshape(-1))
+    return Value(other.spec.with_(shape=vector.shape), array=vector, name=other.name)
+
+
 def _is_sum(x: Any) -> bool:
-    return _is(x, SumPool) or (_is(x, Layer) and isinstance(x.op.base, SumPool))
+    op = x.op if isinstance(x, Value) else None
+    return isinstance(op.base if isinstance(op, Layer) else op, SumPool)
 
 
 def as_library(layer: Layer) -> list[Any] | None:
@@ -294,6 +236,8 @@ def as_library(layer: Layer) -> list[Any] | None:
         if not math.isclose(scale, 1, rel_tol=1e-12):
             found.append((0x26, float(scale), 0.0))
     for kind, first, second in following:
+        if kind == BIAS:
+            continue
         if kind == ADD:
             found.append(ADDED)
         elif kind in ACTIVATIONS:

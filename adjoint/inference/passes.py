@@ -16,6 +16,7 @@ from ..core.op import Op
 from ..core.spec import Spec, prod
 from ..graph.recorded import run
 from ..ops.arithmetic import Add, Mul, Sub, TrueDivide
+from ..ops.comparison import Clamp, ClampMax, ClampMin
 from ..ops.convolution import Convolution
 from ..ops.matmul import Linear, MatMul
 from ..ops.movement import Expand, Permute, Reshape
@@ -168,6 +169,83 @@ def _is_identity(node: Node) -> bool:
         return list(op.axes) == sorted(op.axes)
     if isinstance(op, (Mul, TrueDivide)):
         return type(node.inputs[1]) in (int, float) and node.inputs[1] == 1
+    return False
+
+
+# ---- numbers -----------------------------------------------------------------------------------
+
+
+def inline_numbers(graph: StaticGraph) -> int:
+    """Write constants without dimensions as numbers, where the other operand has their dtype."""
+    found = 0
+    for node in graph.nodes:
+        if not isinstance(node.op, (*_RULES, Clamp, ClampMin, ClampMax)):
+            continue
+        values = [x for x in node.values if x.array is None]
+        numbers = [x for x in node.values if x.array is not None and not x.shape]
+        if not values or any(x.spec.dtype.name not in EXACT for x in node.values):
+            continue
+        if any(x.spec.dtype is not values[0].spec.dtype for x in node.values):
+            continue
+        known = set(numbers)
+        node.inputs = tuple(
+            float(x.array) if isinstance(x, Value) and x in known else x for x in node.inputs
+        )
+        found += len(numbers)
+    for node in graph.nodes:  # numbers come second, where the order does not matter
+        if isinstance(node.op, (Add, Mul)) and not isinstance(node.inputs[0], Value):
+            node.inputs = node.inputs[::-1]
+    return found
+
+
+def hoist_factors(graph: StaticGraph) -> int:
+    """Multiply by a number before a view instead of after it, so that it meets the layer whose
+    weights can take it.
+    """
+    users = graph.users()
+    outputs = set(graph.outputs)
+    found = 0
+    nodes: list[Node] = []
+    changes: dict[Value, Value] = {}
+    for node in graph.nodes:
+        node.inputs = tuple(changes.get(x, x) if isinstance(x, Value) else x for x in node.inputs)
+        x = node.inputs[0] if isinstance(node.op, (Mul, TrueDivide)) else None
+        shown = x.node if isinstance(x, Value) else None
+        if (
+            shown is None
+            or not isinstance(shown.op, (Reshape, Permute))
+            or type(node.inputs[1]) not in (int, float)
+            or node.output.spec != shown.output.spec
+            or len(users.get(shown.output, ())) != 1
+            or shown.output in outputs
+            or not _leads_to_layer(shown, users, outputs)
+        ):
+            nodes.append(node)
+            continue
+        nodes.remove(shown)
+        scaled = make(node.op, shown.inputs[0], node.inputs[1])
+        view = make(shown.op, scaled.output)
+        users[scaled.output] = [view]
+        users[view.output] = users.get(node.output, [])
+        nodes += [scaled, view]
+        changes[node.output] = view.output
+        found += 1
+    graph.nodes = nodes
+    graph.replace(changes)
+    return found
+
+
+def _leads_to_layer(view: Node, users: dict[Value, list[Node]], outputs: set[Value]) -> bool:
+    """Whether the view shows a layer's output that nothing else reads."""
+    x = view.inputs[0]
+    while isinstance(x, Value) and x.node is not None and len(users.get(x, ())) == 1:
+        if x in outputs:
+            return False
+        if isinstance(x.node.op, (Convolution, Linear)):
+            return all(v.array is not None for v in x.node.values[1:])
+        if not isinstance(x.node.op, (Reshape, Permute)):
+            return False
+        x = x.node.inputs[0]
     return False
 
 
@@ -366,6 +444,8 @@ def simplify(graph: StaticGraph, folds: Folds) -> StaticGraph:
     while True:
         changed = fold_constants(graph, folds)
         changed += drop_identities(graph)
+        changed += inline_numbers(graph)
+        changed += hoist_factors(graph)
         changed += merge_equal(graph)
         changed += flatten_products(graph, folds)
         changed += fold_affine(graph, folds)

@@ -23,8 +23,9 @@ from .capture import Rebuild, Source, capture
 from .execution import Workspace
 from .graph import StaticGraph
 from .kernels import fuse_kernels
-from .layers import fuse_epilogues, name_activations
+from .layers import fuse_epilogues
 from .passes import Folds, drop_dead, simplify
+from .patterns import name_activations
 from .schedule import Schedule
 
 REMEMBERED = 16  # combinations of input shapes for which a program keeps its plan

@@ -15,7 +15,7 @@ from ..core.compute import compute
 from ..core.errors import Unsupported
 from ..core.op import Op
 from ..ops.averaging import SumPool
-from ..ops.convolution import Convolution
+from ..ops.convolution import Convolution, ConvolutionInput
 from ..ops.joining import Cat, Stack
 from ..ops.matmul import Linear, MatMul
 from ..ops.movement import Reshape
@@ -23,7 +23,7 @@ from ..ops.pooling import MaxPool
 from . import buffers
 from .graph import Node, StaticGraph, Value
 from .kernels import Kernel
-from .layers import Layer, as_library
+from .layers import BIAS, Layer, as_library
 
 Order = tuple[int, ...]  # of the dimensions in memory; () is row-major
 Calls = list[Callable[[], object]]
@@ -180,10 +180,7 @@ class Schedule:
         if op.view and self._as_view(node):
             return
         step: Step | None = None
-        if (
-            isinstance(op, (Layer, Convolution, Linear, MaxPool, SumPool))
-            and self.packing is not None
-        ):
+        if isinstance(op, _LAYERS) and self.packing is not None:
             step = self._library(node)
         if step is not None:
             self.steps.append(step)
@@ -244,7 +241,9 @@ class Schedule:
             return ()
         users = self._users.get(x, ())
         spatial = [
-            isinstance(getattr(node.op, "base", node.op), (Convolution, MaxPool)) for node in users
+            isinstance(getattr(node.op, "base", node.op), _LAYERS)
+            and not isinstance(getattr(node.op, "base", node.op), Linear)
+            for node in users
         ]
         return _last(len(x.shape)) if spatial and all(spatial) else ()
 
@@ -296,6 +295,17 @@ class Schedule:
                 geometry, w.array, bool(bias), following, self.packing
             )
             return self._step(node, op, layer, order)
+        if isinstance(base, ConvolutionInput):
+            w = node.values[1]
+            if w.array is None:
+                return None
+            geometry = Geometry(
+                y.shape[0], y.shape[1], w.shape[0], y.shape[2:], w.shape[2:], x.shape[2:],
+                base.stride, base.padding, base.dilation, base.groups, np.dtype(np.float32),
+            )  # fmt: skip
+            biased = op.following[:1] == ((BIAS, 0.0, 0.0),)
+            layer = onednn_layers.deconvolution(geometry, w.array, biased, following, self.packing)
+            return self._step(node, op, layer, order)
         if max(getattr(base, "dilation", (1,))) > 1 or len(x.shape) != len(base.kernel) + 2:
             return None
         windows = Windows(
@@ -308,15 +318,16 @@ class Schedule:
 
     def _step(self, node: Node, op: Layer, layer: Any, order: Order) -> Step:
         """The layer's step, after the copies that bring its inputs into `order`."""
-        x, *rest = node.values
+        own = op.own + (op.following[:1] == ((BIAS, 0.0, 0.0),))  # constants among them
+        x, *constants = node.values[:own]
         moved = self._moved_to(x, order)
-        operands = [self._moved_to(v, order) for v in rest[op.own - 1 :]]
+        operands = [self._moved_to(v, order) for v in node.values[own:]]
         roles = {"x": moved, "y": node.output}
-        if op.own > 2:
-            roles["bias"] = rest[1]
+        if len(constants) > 1:
+            roles["bias"] = constants[1]
         roles.update((f"added{i}", v) for i, v in enumerate(operands))
         self._allocate(node.output, order)
-        return LibraryStep(op, (moved, *rest[: op.own - 1], *operands), node.outputs, layer, roles)
+        return LibraryStep(op, (moved, *constants, *operands), node.outputs, layer, roles)
 
     def _moved_to(self, x: Value, order: Order) -> Value:
         """The value, or its copy, dense in this order of dimensions."""
@@ -398,4 +409,5 @@ class _Same(Op, abstract=True):
 
 
 _SAME = _Same()
+_LAYERS = (Layer, Convolution, ConvolutionInput, Linear, MaxPool, SumPool)
 __all__ = ["LibraryStep", "Schedule", "Step", "dense"]
