@@ -1,8 +1,12 @@
-"""Optimizer steps beside PyTorch's: a million parameters in 20 tensors, and 20 small tensors."""
+"""Optimizer steps beside PyTorch's: a million parameters in 20 tensors, 25 million in one, small
+tensors, few and many; clipping of gradients. "foreach" and "fused" are PyTorch's faster ways.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -31,27 +35,63 @@ OPTIMIZERS = {
     "Adafactor": ("Adafactor", {}),
 }  # fmt: skip
 SMALL = ("SGD", "SGD, momentum", "Adam", "AdamW")
+WAYS: dict[str, dict[str, bool]] = {"": {}, "foreach": {"foreach": True}, "fused": {"fused": True}}
+READY = 10  # steps before the clock runs: kernels of small parameters are compiled later
 
 
-def step(t: object, name: str, shape: tuple[int, ...], count: int = 20) -> object:
-    """The step of an optimizer over `count` parameters as a function of no arguments."""
-    kind, options = OPTIMIZERS[name]
+def parameters(t: Any, shape: tuple[int, ...], count: int) -> list[Any]:
+    """`count` parameters that have gradients."""
     params = [t.nn.Parameter(t.randn(*shape)) for _ in range(count)]
     for p in params:
         p.grad = t.randn(*shape) * 0.01
-    return getattr(t.optim, kind)(params, **options).step
+    return params
+
+
+def step(
+    t: Any, name: str, shape: tuple[int, ...], count: int = 20, **way: bool
+) -> Callable[[], object]:
+    """The step of an optimizer over `count` parameters as a function of no arguments."""
+    kind, options = OPTIMIZERS[name]
+    function = getattr(t.optim, kind)(parameters(t, shape, count), **options, **way).step
+    for _ in range(READY):
+        function()
+    return function  # type: ignore[no-any-return]
+
+
+def beside_each_way(name: str, shape: tuple[int, ...], count: int, rounds: int) -> None:
+    """A row for each of PyTorch's ways."""
+    ours = step(ad, name, shape, count)
+    for way, options in WAYS.items():
+        theirs = step(torch, name, shape, count, **options)
+        label = f"{name}, {count} of {'x'.join(map(str, shape))}"
+        row(f"{label}, {way}" if way else label, compare(ours, theirs, rounds=rounds))
+
+
+def clip(t: Any, shape: tuple[int, ...], count: int) -> Callable[[], object]:
+    """Clipping of the gradients of `count` parameters as a function of no arguments."""
+    params = parameters(t, shape, count)
+    return lambda: t.nn.utils.clip_grad_norm_(params, 1.0)
 
 
 def main() -> None:
     """Print the tables."""
     for threads in dict.fromkeys((1, os.cpu_count() or 1)):
         torch.set_num_threads(threads)
+        ad.set_num_threads(threads)
         header(f"Steps over 20 tensors of 200x250 (float32, {threads} threads)")
         for name in OPTIMIZERS:
             ours, theirs = (step(t, name, (200, 250)) for t in (ad, torch))
             row(name, compare(ours, theirs, rounds=11))
+        header(f"Adam and PyTorch's ways to run it (float32, {threads} threads)")
+        for shape, count in (((200, 250), 20), ((1000, 1000), 1), ((5000, 5000), 1)):
+            beside_each_way("Adam", shape, count, 7)
     torch.set_num_threads(1)
-    header("Steps over 20 tensors of 8x8: overhead (float32, one thread)")
+    ad.set_num_threads(1)
+    header("Steps over small tensors: overhead (float32, one thread)")
     for name in SMALL:
-        ours, theirs = (step(t, name, (8, 8)) for t in (ad, torch))
-        row(name, compare(ours, theirs, rounds=11))
+        for count in (6, 20, 200):
+            beside_each_way(name, (8, 8), count, 7)
+    header("clip_grad_norm_ (float32, one thread)")
+    for shape, count in (((8, 8), 6), ((8, 8), 200), ((200, 250), 20), ((5000, 5000), 1)):
+        ours, theirs = (clip(t, shape, count) for t in (ad, torch))
+        row(f"{count} of {'x'.join(map(str, shape))}", compare(ours, theirs, rounds=7))

@@ -691,6 +691,23 @@ def before_change(x: Any) -> None:
                 other._data = shown(base._data, other._view)  # it must see the change
 
 
+def announce(tensors: Sequence[Any], name: str) -> list[Version]:
+    """Tensors are about to be changed by `name` where nothing is recorded: what `before_change`
+    and `rebase` do, for many. Returns the versions that are to be told (`bump`) when it is done.
+    """
+    watched = []
+    for x in tensors:
+        version = x._version
+        if version is None:
+            version = x._version = Version()
+        elif version.watchers is not None:
+            before_change(x)
+            watched.append(version)
+        version.count += 1
+        version.changed_by = name
+    return watched
+
+
 def overwrite(x: Any, y: Any, name: str) -> Any:
     """Write the value and history of `y` (of x's shape and dtype) into `x`; the end of every
     in-place operation.

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from .. import __version__
 from ..core.errors import AdjointError
-from . import demo, info, view
+from . import convert, demo, infer, info, summary, view
 
 
 def parser() -> argparse.ArgumentParser:
@@ -22,6 +22,9 @@ def parser() -> argparse.ArgumentParser:
     demo.add_parser(commands)
     info.add_parser(commands)
     view.add_parser(commands)
+    summary.add_parser(commands)
+    infer.add_parser(commands)
+    convert.add_parser(commands)
     return top
 
 

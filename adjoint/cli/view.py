@@ -1,4 +1,4 @@
-"""`adjoint view` and `adjoint summary`: run a program and look at what it built."""
+"""`adjoint view`: run a program and look at what it built."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ USUAL = ("graph", "loss", "output")
 
 
 def add_parser(commands: Any) -> None:
-    """Add the subcommands."""
+    """Add the subcommand."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "view", help="run a program and show the graph that it built"
     )
@@ -31,15 +31,6 @@ def add_parser(commands: Any) -> None:
     add("--live", action="store_true", help="serve the page on this machine and follow the run")
     add("--no-open", action="store_true", help="start no browser")
     parser.set_defaults(run=view)
-
-    parser = commands.add_parser("summary", help="run a program and print a table of its model")
-    add = parser.add_argument
-    add("file", type=Path, metavar="FILE", help="the program; it is run")
-    add("arguments", nargs="*", metavar="ARGUMENT", help="for the program")
-    add("--of", metavar="NAME", help="the variable with the model (default: model, or the last)")
-    add("--input", action="append", metavar="NAME|SHAPE", required=True,
-        help="a variable, or a shape such as 8,3,32,32 for zeros; once for each input")  # fmt: skip
-    parser.set_defaults(run=summary)
 
 
 def view(options: argparse.Namespace) -> int:
@@ -80,23 +71,3 @@ def _open(address: str, options: argparse.Namespace) -> None:
     """Show it, where somebody is there to look."""
     if not options.no_open and sys.stdout.isatty():
         webbrowser.open(address)
-
-
-def summary(options: argparse.Namespace) -> int:
-    """Print the table."""
-    from ..nn import Module
-    from ..view import summary as summarize
-
-    program = Program(options.file, options.arguments)
-    program.run()
-    model = program.find(options.of, ("model",), lambda value: isinstance(value, Module), "Module")
-    print(summarize(model, *(_input(program, text) for text in options.input)))
-    return 0
-
-
-def _input(program: Program, text: str) -> Any:
-    """Zeros of the shape that `text` says, or else the variable."""
-    parts = text.split(",")
-    if all(part.strip().isdigit() for part in parts if part.strip()):
-        return tuple(int(part) for part in parts if part.strip())
-    return program.find(text, (), lambda value: True, "variable")

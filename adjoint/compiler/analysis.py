@@ -9,7 +9,8 @@ __all__ = ["COSTS", "Analysis", "cost", "in_place"]
 
 COSTS = {
     **dict.fromkeys(ir.MATHS, 25),
-    **dict.fromkeys(("pow", "atan2", "mod", "fmod", "floor_div"), 60),
+    **dict.fromkeys(("pow", "atan2"), 60),
+    **dict.fromkeys(("mod", "fmod", "floor_div"), 20),
     **dict.fromkeys(("div", "sqrt", "rsqrt", "reciprocal"), 8),
 }
 

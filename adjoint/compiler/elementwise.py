@@ -6,7 +6,7 @@ import math
 
 from . import ir
 from .emit import BITS, LLVM_TYPES, Body, Reg
-from .maths import evaluate
+from .maths import evaluate, libm
 
 __all__ = ["apply", "cast", "from_memory", "memory_type", "to_memory"]
 
@@ -41,6 +41,8 @@ def apply(b: Body, op: str, dtype: str, args: list[Reg]) -> Reg:
         return b.fma(*args)
     if op == "copysign":
         return b.intrinsic("copysign", x, args[1])
+    if op == "nextafter":
+        return _nextafter(b, x, args[1])
     if op == "rsqrt":
         return 1.0 / b.intrinsic("sqrt", x)
     if op == "reciprocal":
@@ -88,7 +90,7 @@ def _integer_division(b: Body, op: str, x: Reg, y: Reg, unsigned: bool) -> Reg:
 
 def _float_division(b: Body, op: str, x: Reg, y: Reg, unsigned: bool) -> Reg:
     """Python's // and %, C's fmod."""
-    rest = b.binary("frem", x, y)
+    rest = _fmod(b, x, y)
     if op == "fmod":
         return rest
     some = b.compare("ne", rest, 0.0)
@@ -103,6 +105,34 @@ def _float_division(b: Body, op: str, x: Reg, y: Reg, unsigned: bool) -> Reg:
     zero = b.intrinsic("copysign", b.const(x.elem, 0.0, x.lanes), x / y)
     down = b.select(b.compare("eq", quotient, 0.0), zero, down)
     return b.select(b.compare("eq", y, 0.0), x / y, down)
+
+
+def _fmod(b: Body, x: Reg, y: Reg) -> Reg:
+    """What x / y rounded towards 0 leaves over, exactly: where the quotient is small, it is off by
+    one at most, and a fused multiply-add loses nothing. Other lanes call the C library.
+    """
+    a, d = b.intrinsic("fabs", x), b.intrinsic("fabs", y)
+    quotient = b.intrinsic("trunc", a / d)
+    rest = b.fma(-quotient, d, a)
+    rest = b.select(rest < 0.0, rest + d, rest)
+    rest = b.select(b.compare("ge", rest, d), rest - d, rest)
+    usual = (quotient < 2.0 ** (22 if x.elem == "float" else 51)) & (d < math.inf)
+    result = b.alloca(x.elem, x.lanes, b.intrinsic("copysign", rest, x))
+    with b.when(b.any(~usual)):
+        b.put(result, libm(b, "fmod", [x, y], ~usual, b.get(result)))
+    return b.get(result)
+
+
+def _nextafter(b: Body, x: Reg, y: Reg) -> Reg:
+    """One step of the bits: up where y lies farther from 0 on the side of x, else down."""
+    integer = "i32" if x.elem == "float" else "i64"
+    bits = b.convert("bitcast", x, integer)
+    away = b.compare("eq", x < y, x > 0.0)
+    moved = b.convert("bitcast", b.select(away, bits + 1, bits - 1), x.elem)
+    one = b.convert("bitcast", b.const(integer, 1, x.lanes), x.elem)
+    moved = b.select(b.compare("eq", x, 0.0), b.intrinsic("copysign", one, y), moved)
+    moved = b.select(b.compare("eq", x, y), y, moved)
+    return b.select(b.compare("uno", x, y), x + y, moved)
 
 
 def _shift(b: Body, op: str, x: Reg, y: Reg, unsigned: bool) -> Reg:

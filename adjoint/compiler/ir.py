@@ -83,7 +83,7 @@ OPS: dict[str, Rule] = {
     },
     **{name: Rule(1, FLOATS, "bool") for name in ["isnan", "isinf", "isfinite"]},
     **{name: Rule(1, NUMBERS) for name in ["neg", "abs", "sign"]},
-    **{name: Rule(2, FLOATS) for name in ["div", "pow", "atan2", "copysign"]},
+    **{name: Rule(2, FLOATS) for name in ["div", "pow", "atan2", "copysign", "nextafter"]},
     **{name: Rule(2, NUMBERS) for name in ["add", "sub", "mul", "floor_div", "mod", "fmod"]},
     **{name: Rule(2, DTYPES) for name in ["maximum", "minimum"]},
     **{name: Rule(2, DTYPES, "bool") for name in ["lt", "le", "gt", "ge", "eq", "ne"]},

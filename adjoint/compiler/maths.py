@@ -20,7 +20,7 @@ from . import coefficients
 from .emit import Body, Module, Reg, suffix, type_name
 from .ir import MATHS
 
-__all__ = ["HOW", "evaluate"]
+__all__ = ["HOW", "evaluate", "libm"]
 
 
 class Format(NamedTuple):
@@ -95,7 +95,7 @@ def _define(module: Module, symbol: str, name: str, types: list[tuple[str, int]]
         args = [Reg(b, elem, lanes, f"%a{i}") for i, (elem, lanes) in enumerate(types)]
         elem, lanes = types[0]
         if name in LIBM[elem]:
-            result = _libm(b, name, args)
+            result = libm(b, name, args)
         elif elem == "float" and name in WIDE:
             wide = [b.convert("fpext", a, "double") for a in args]
             result = b.convert("fptrunc", WIDE_FUNCTIONS[name](b, *wide), "float")
@@ -110,7 +110,7 @@ def _define(module: Module, symbol: str, name: str, types: list[tuple[str, int]]
     module.declarations.update(declarations)
 
 
-def _libm(
+def libm(
     b: Body, name: str, args: list[Reg], mask: Reg | None = None, other: Reg | None = None
 ) -> Reg:
     """The C library's function in the lanes of the mask (all, if None), `other` in the rest."""
@@ -285,7 +285,7 @@ def with_huge(b: Body, name: str, x: Reg, y: Reg) -> Reg:
     huge = fabs(b, x) > FORMATS[x.elem].huge_angle
     result = b.alloca(x.elem, x.lanes, y)
     with b.when(b.any(huge)):
-        b.put(result, _libm(b, name, [x], huge, y))
+        b.put(result, libm(b, name, [x], huge, y))
     return b.get(result)
 
 

@@ -283,27 +283,6 @@ class Compiled:
         """Of an output's array."""
         return NUMPY[self.kernel.outputs[output].dtype]
 
-    def bound(
-        self,
-        arrays: Sequence[Array],
-        outs: Sequence[Array],
-        scalars: Sequence[float] = (),
-        shape: Sequence[int] | None = None,
-        run: Runner | None = None,
-    ) -> Callable[[], object]:
-        """What computes `outs` from `arrays` each time it is called: for arrays that stay where they
-        are, in programs that run many times. Whoever calls it keeps the arrays alive.
-
-        Errors: as for a call.
-        """
-        entry = self._prepare(arrays, outs, shape)
-        found = entry.bound(arrays, outs, scalars, run) if isinstance(entry, Entry) else None
-        if found is not None:
-            return found
-        return functools.partial(
-            self, *arrays, out=tuple(outs), scalars=scalars, shape=shape, run=run
-        )
-
     # Preparation ---------------------------------------------------------------------------------
 
     def _prepare(

@@ -63,10 +63,9 @@ class Op:
 
     @classmethod
     def of(cls, *fields: Any) -> Any:
-        """The op with these fields: one object for equal ones, whose kernels are found by that.
-
-        Not for fields that may be 0.0 or -0.0, which are equal.
-        """
+        """The op with these fields: one object for equal ones, whose kernels are found by that."""
+        if any(type(field) is float and not field for field in fields):
+            return cls(*fields)  # 0.0 and -0.0 are equal
         return _shared(cls, *fields)
 
     def infer(self, *specs: Any) -> Any:

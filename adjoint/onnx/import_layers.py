@@ -1,4 +1,4 @@
-"""What ONNX's layers compute: products, windows, normalization, resizing, recurrence."""
+"""What ONNX's layers compute: products, windows, normalization, resizing."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from .. import nn
 from ..core.op import FUNCTIONS, apply
 from ..ops.averaging import SumPool
 from ..ops.convolution import Convolution, ConvolutionInput
-from ..ops.pooling import MaxPool
+from ..ops.pooling import MaxPool, MaxPoolIndices
 from ..tensor import Tensor
-from .import_ops import Node, axis_in, host, ints, operator, t
+from .import_node import Node, axis_in, host, ints, operator, t
 
 F: Any = nn.functional
 ad: Any = type("functions", (), {name: staticmethod(f) for name, f in FUNCTIONS.items()})
@@ -40,7 +40,7 @@ def _(n: Node, *xs: Any) -> Any:
 # ---- windows ---------------------------------------------------------------------------------
 
 
-def _windows(n: Node, size: tuple[int, ...], kernel: tuple[int, ...]) -> tuple[Any, Any, Pairs]:
+def windows(n: Node, size: tuple[int, ...], kernel: tuple[int, ...]) -> tuple[Any, Any, Pairs]:
     """Strides, dilations and padding."""
     rank = len(kernel)
     strides = tuple(n.get("strides") or [1] * rank)
@@ -67,20 +67,25 @@ def _windows(n: Node, size: tuple[int, ...], kernel: tuple[int, ...]) -> tuple[A
 
 @operator("Conv")
 def _(n: Node, x: Any, weight: Any, bias: Any = None) -> Any:
-    x, weight = t(x), t(weight)
-    strides, dilations, pairs = _windows(n, tuple(x.shape[2:]), tuple(weight.shape[2:]))
-    op = Convolution(strides, pairs, dilations, n.get("group", 1))
-    return apply(op, x, weight, *(() if bias is None else (t(bias),)))
+    return convolve(n, t(x), t(weight), *(() if bias is None else (t(bias),)))
+
+
+def convolve(n: Node, x: Tensor, weight: Tensor, *bias: Tensor) -> Any:
+    """A convolution by the node's attributes."""
+    strides, dilations, pairs = windows(n, tuple(x.shape[2:]), tuple(weight.shape[2:]))
+    return apply(Convolution(strides, pairs, dilations, n.get("group", 1)), x, weight, *bias)
 
 
 @operator("ConvTranspose")
 def _(n: Node, x: Any, weight: Any, bias: Any = None) -> Any:
     x, weight = t(x), t(weight)
-    if n.get("output_shape") or n.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
-        raise n.unsupported("output_shape or auto_pad")
     kernel = tuple(weight.shape[2:])
-    strides, dilations, pairs = _windows(n, tuple(x.shape[2:]), kernel)
+    strides, dilations, pairs = windows(n, tuple(x.shape[2:]), kernel)
     more = n.get("output_padding") or [0] * len(kernel)
+    auto, wanted = n.get("auto_pad", "NOTSET"), n.get("output_shape")
+    if wanted or auto.startswith("SAME"):
+        sizes = wanted or [size * s for size, s in zip(x.shape[2:], strides, strict=True)]
+        pairs = _padding_to(sizes[-len(kernel) :], x, kernel, strides, dilations, more, auto)
     size = tuple(
         (length - 1) * s + d * (k - 1) + 1 + extra - low - high
         for length, s, d, k, extra, (low, high) in zip(
@@ -96,11 +101,25 @@ def _(n: Node, x: Any, weight: Any, bias: Any = None) -> Any:
     return result if bias is None else result + t(bias).reshape(-1, *[1] * len(kernel))
 
 
+def _padding_to(
+    sizes: Any, x: Tensor, kernel: Any, strides: Any, dilations: Any, more: Any, auto: str
+) -> Pairs:
+    """The padding with which a transposed convolution gives an output of these sizes."""
+    pairs = []
+    for want, length, k, s, d, extra in zip(
+        sizes, x.shape[2:], kernel, strides, dilations, more, strict=True
+    ):
+        total = (length - 1) * s + extra + d * (k - 1) + 1 - want
+        small, large = total // 2, total - total // 2
+        pairs.append((small, large) if auto == "SAME_UPPER" else (large, small))
+    return tuple(pairs)
+
+
 def _pool_pairs(n: Node, x: Tensor) -> tuple[Any, Any, Any, Pairs, Pairs]:
     """Kernel, strides, dilations, the padding, and the padding with what ceil_mode reaches over."""
     kernel = tuple(n.get("kernel_shape"))
     size = tuple(x.shape[2:])
-    strides, dilations, pairs = _windows(n, size, kernel)
+    strides, dilations, pairs = windows(n, size, kernel)
     if not n.get("ceil_mode", 0):
         return kernel, strides, dilations, pairs, pairs
     wide = []
@@ -117,18 +136,25 @@ def _pool_pairs(n: Node, x: Tensor) -> tuple[Any, Any, Any, Pairs, Pairs]:
 def _(n: Node, x: Any) -> Any:
     x = t(x)
     kernel, strides, dilations, _, wide = _pool_pairs(n, x)
-    if len(n.outputs) > 1:
-        raise n.unsupported("the second output, Indices,")
-    return apply(MaxPool(kernel, strides, wide, dilations), x)
+    y = apply(MaxPool(kernel, strides, wide, dilations), x)
+    if len(n.outputs) < 2:
+        return y
+    size = x.shape[2:]
+    places = apply(MaxPoolIndices(kernel, strides, wide, dilations), x, y)  # within an image
+    if n.get("storage_order", 0):
+        at, places = places, 0
+        for axis in range(len(size) - 1, -1, -1):
+            places = places + at % size[axis] * math.prod(size[:axis])
+            at = at // size[axis]
+    images = np.arange(math.prod(x.shape[:2])).reshape(*x.shape[:2], *[1] * len(size))
+    return y, places + t(images * math.prod(size))
 
 
 @operator("AveragePool")
 def _(n: Node, x: Any) -> Any:
     x = t(x)
     kernel, strides, dilations, pairs, wide = _pool_pairs(n, x)
-    if any(d != 1 for d in dilations):
-        raise n.unsupported("dilation")
-    total = apply(SumPool(kernel, strides, wide), x)
+    total = _sums(x, kernel, strides, wide, dilations)
     padded = any(any(pair) for pair in wide)
     if not padded or (n.get("count_include_pad", 0) and wide == pairs):
         return total / math.prod(kernel)
@@ -137,8 +163,48 @@ def _(n: Node, x: Any) -> Any:
     if n.get("count_include_pad", 0):
         inner = np.pad(inner, ((0, 0), (0, 0), *pairs), constant_values=1)
         rest = tuple((0, w[1] - p[1]) for w, p in zip(wide, pairs, strict=True))
-    counts = apply(SumPool(kernel, strides, rest), t(inner))
+    counts = _sums(t(inner), kernel, strides, rest, dilations)
     return total / counts.to(x.dtype)
+
+
+def _sums(x: Tensor, kernel: Any, strides: Any, pairs: Pairs, dilations: Any) -> Any:
+    """The sum of each window."""
+    if all(d == 1 for d in dilations):
+        return apply(SumPool(kernel, strides, pairs), x)
+    channels = x.shape[1]  # a convolution with ones, each channel by itself
+    ones = x.new_ones(channels, 1, *kernel)
+    return apply(Convolution(strides, pairs, dilations, channels), x, ones)
+
+
+@operator("LpPool")
+def _(n: Node, x: Any) -> Any:
+    x, p = t(x), float(n.get("p", 2))
+    kernel, strides, dilations, _, wide = _pool_pairs(n, x)
+    return _sums(x.abs() ** p, kernel, strides, wide, dilations) ** (1 / p)
+
+
+@operator("GlobalLpPool")
+def _(n: Node, x: Any) -> Any:
+    x, p = t(x), float(n.get("p", 2))
+    return (x.abs() ** p).sum(tuple(range(2, x.ndim)), keepdim=True) ** (1 / p)
+
+
+@operator("MaxUnpool")
+def _(n: Node, x: Any, places: Any, shape: Any = None) -> Any:
+    x, places = t(x), t(places)
+    kernel = tuple(n.get("kernel_shape"))
+    strides, _, pairs = windows(n, tuple(x.shape[2:]), kernel)
+    size = [
+        (length - 1) * s + k - low - high
+        for length, s, k, (low, high) in zip(x.shape[2:], strides, kernel, pairs, strict=True)
+    ]
+    whole = [*x.shape[:2], *size]
+    wanted = whole if shape is None else ints(shape)
+    n.check_size(wanted)
+    found = x.new_zeros(math.prod(whole)).scatter(0, places.reshape(-1), x.reshape(-1))
+    found = found.reshape(whole)
+    more = [(0, a - b) for a, b in zip(wanted, whole, strict=True)]
+    return F.pad(found, [v for pair in reversed(more) for v in pair])
 
 
 @operator("GlobalAveragePool")
@@ -157,6 +223,12 @@ def _(n: Node, x: Any) -> Any:
 @operator("BatchNormalization")
 def _(n: Node, x: Any, scale: Any, bias: Any, mean: Any, variance: Any) -> Any:
     momentum, eps = 1 - n.get("momentum", 0.9), n.get("epsilon", 1e-5)
+    if n.get("training_mode", 0) and len(n.outputs) > 1:
+        x, mean, variance = t(x), t(mean), t(variance)
+        axes = [axis for axis in range(x.ndim) if axis != 1]
+        now, spread = x.mean(axes), x.var(axes, correction=0)
+        y = F.batch_norm(x, None, None, t(scale), t(bias), True, momentum, eps)
+        return y, mean + (now - mean) * momentum, variance + (spread - variance) * momentum
     values = [t(v) for v in (x, mean, variance, scale, bias)]
     return F.batch_norm(*values, n.training, momentum, eps)
 
@@ -170,11 +242,13 @@ def _(n: Node, x: Any, scale: Any, bias: Any) -> Any:
 def _(n: Node, x: Any, scale: Any, bias: Any = None) -> Any:
     x = t(x)
     shape = x.shape[axis_in(n.get("axis", -1), x.ndim) :]
-    if len(n.outputs) > 1:
-        raise n.unsupported("the mean as an output")
-    return F.layer_norm(
-        x, shape, t(scale), None if bias is None else t(bias), n.get("epsilon", 1e-5)
-    )
+    eps = n.get("epsilon", 1e-5)
+    y = F.layer_norm(x, shape, t(scale), None if bias is None else t(bias), eps)
+    if len(n.outputs) < 2:
+        return y
+    axes = list(range(x.ndim - len(shape), x.ndim))
+    deviation = (x.var(axes, correction=0, keepdim=True) + eps).rsqrt()
+    return y, x.mean(axes, keepdim=True), deviation
 
 
 @operator("RMSNormalization")
@@ -192,6 +266,14 @@ def _(n: Node, x: Any, scale: Any, bias: Any) -> Any:
         each = x.shape[1] // groups
         scale, bias = (v.repeat_interleave(each) for v in (scale, bias))
     return F.group_norm(x, groups, scale, bias, n.get("epsilon", 1e-5))
+
+
+@operator("MeanVarianceNormalization")
+def _(n: Node, x: Any) -> Any:
+    x = t(x)
+    axes = [axis_in(axis, x.ndim) for axis in n.get("axes", [0, 2, 3])]
+    center = x - x.mean(axes, keepdim=True)
+    return center / ((center * center).mean(axes, keepdim=True).sqrt() + 1e-9)
 
 
 @operator("LpNormalization")
@@ -212,21 +294,28 @@ def _(n: Node, x: Any) -> Any:
 @operator("Resize")
 def _(n: Node, x: Any, roi: Any = None, scales: Any = None, sizes: Any = None) -> Any:
     x = t(x)
-    if n.get("antialias", 0) or n.get("keep_aspect_ratio_policy", "stretch") != "stretch":
-        raise n.unsupported("antialias or keep_aspect_ratio_policy")
-    axes = n.get("axes") or list(range(x.ndim))
+    axes = [axis_in(axis, x.ndim) for axis in n.get("axes") or range(x.ndim)]
     if sizes is not None and host(sizes).size:
         targets = ints(sizes)
         factors = [size / x.shape[axis] for size, axis in zip(targets, axes, strict=True)]
+        policy = n.get("keep_aspect_ratio_policy", "stretch")
+        if policy != "stretch":
+            one = {"not_larger": min, "not_smaller": max}[policy](factors)
+            factors = [one] * len(axes)
+            targets = [math.floor(x.shape[axis] * one + 0.5) for axis in axes]
     else:
         factors = [float(v) for v in host(roi if n.opset < 11 else scales).reshape(-1)]
         targets = [
             math.floor(x.shape[axis] * factor) for factor, axis in zip(factors, axes, strict=True)
         ]
     n.check_size([x.numel(), *targets])
-    for axis, size, factor in zip(axes, targets, factors, strict=True):
-        if size != x.shape[axis] or factor != 1:
-            x = _resized(n, x, axis_in(axis, x.ndim), size, factor)
+    crop = n.get("coordinate_transformation_mode") == "tf_crop_and_resize"
+    parts = [float(v) for v in host(roi).reshape(-1)] if crop else [0.0, 1.0] * len(axes)
+    if len(parts) != 2 * len(axes):
+        raise ValueError(f"a region of {len(parts)} numbers for {len(axes)} axes")
+    for i, (axis, size, factor) in enumerate(zip(axes, targets, factors, strict=True)):
+        if size != x.shape[axis] or factor != 1 or crop:
+            x = _resized(n, x, axis, size, factor, (parts[i], parts[i + len(axes)]))
     return x
 
 
@@ -238,26 +327,18 @@ def _(n: Node, x: Any, scales: Any = None) -> Any:
     n.check_size(targets)
     for axis, (size, factor) in enumerate(zip(targets, factors, strict=True)):
         if factor != 1:
-            x = _resized(n, x, axis, size, factor)
+            x = _resized(n, x, axis, size, factor, (0.0, 1.0))
     return x
 
 
-def _resized(n: Node, x: Tensor, axis: int, size: int, factor: float) -> Any:
+def _resized(
+    n: Node, x: Tensor, axis: int, size: int, factor: float, region: tuple[float, float]
+) -> Any:
     """One axis resized: elements at source coordinates, or sums of neighbours with weights."""
     length = x.shape[axis]
-    at = np.arange(size, dtype=np.float64)
     old = n.kind == "Upsample" or n.opset < 11
     kind = n.get("coordinate_transformation_mode", "asymmetric" if old else "half_pixel")
-    if kind == "half_pixel" or (kind == "pytorch_half_pixel" and size > 1):
-        at = (at + 0.5) / factor - 0.5
-    elif kind == "pytorch_half_pixel":
-        at = at * 0
-    elif kind == "align_corners":
-        at = at * ((length - 1) / max(size - 1, 1))
-    elif kind == "asymmetric":
-        at = at / factor
-    else:
-        raise n.unsupported(f"coordinate_transformation_mode {kind!r}")
+    at = _source_places(n, kind, length, size, factor, region)
     mode = n.get("mode", "nearest")
     if mode == "nearest":
         rounding = n.get("nearest_mode", "floor" if old else "round_prefer_floor")
@@ -265,20 +346,14 @@ def _resized(n: Node, x: Tensor, axis: int, size: int, factor: float) -> Any:
             "floor": np.floor, "ceil": np.ceil, "round_prefer_ceil": lambda v: np.floor(v + 0.5),
             "round_prefer_floor": lambda v: np.ceil(v - 0.5),
         }[rounding]  # fmt: skip
-        places = rule(at)
-        return x.index_select(axis, t(np.clip(places, 0, length - 1).astype(np.int64)))
-    if mode == "linear":
-        at = np.clip(at, 0, length - 1)
-        first = np.floor(at)
-        rest = at - first
-        terms = [(first, 1 - rest), (first + 1, rest)]
-    elif mode == "cubic":
-        a = n.get("cubic_coeff_a", -0.75)
-        first = np.floor(at)
-        rest = at - first
-        terms = [(first + i, _cubic(np.abs(rest - i), a)) for i in (-1, 0, 1, 2)]
-        if n.get("exclude_outside", 0):
-            raise n.unsupported("exclude_outside")
+        terms = [(rule(at), np.ones(size))]
+    elif mode in ("linear", "cubic"):
+        shrinks = min(factor, 1.0) if n.get("antialias", 0) else 1.0
+        terms = _neighbours(n, np.clip(at, 0, length - 1) if mode == "linear" else at, shrinks)
+        if mode == "cubic" and n.get("exclude_outside", 0):
+            kept = [w * ((places >= 0) & (places < length)) for places, w in terms]
+            whole = np.add.reduce(kept)
+            terms = [(places, w / whole) for (places, _), w in zip(terms, kept, strict=True)]
     else:
         raise n.unsupported(f"mode {mode!r}")
     shape = [1] * x.ndim
@@ -286,9 +361,53 @@ def _resized(n: Node, x: Tensor, axis: int, size: int, factor: float) -> Any:
     total: Any = None
     for places, weights in terms:
         part = x.index_select(axis, t(np.clip(places, 0, length - 1).astype(np.int64)))
-        part = part * t(weights.reshape(shape)).to(x.dtype)
+        if mode != "nearest":
+            part = part * t(weights.reshape(shape)).to(x.dtype)
         total = part if total is None else total + part
+    if kind == "tf_crop_and_resize":
+        outside = t(((at < 0) | (at > length - 1)).reshape(shape))
+        total = total.masked_fill(outside, n.get("extrapolation_value", 0.0))
     return total
+
+
+def _source_places(
+    n: Node, kind: str, length: int, size: int, factor: float, region: tuple[float, float]
+) -> Any:
+    """Where in the source each element of the result lies."""
+    at = np.arange(size, dtype=np.float64)
+    if kind == "half_pixel" or (kind == "pytorch_half_pixel" and size > 1):
+        return (at + 0.5) / factor - 0.5
+    if kind == "pytorch_half_pixel":
+        return at * 0
+    if kind == "half_pixel_symmetric":
+        return length / 2 * (1 - size / (factor * length)) + (at + 0.5) / factor - 0.5
+    if kind == "align_corners":
+        return at * ((length - 1) / max(size - 1, 1))
+    if kind == "asymmetric":
+        return at / factor
+    if kind == "tf_crop_and_resize":
+        begin, end = region
+        if size == 1:
+            return at + (begin + end) / 2 * (length - 1)
+        return (begin + at * (end - begin) / (size - 1)) * (length - 1)
+    raise n.unsupported(f"coordinate_transformation_mode {kind!r}")
+
+
+def _neighbours(n: Node, at: Any, shrinks: float) -> list[tuple[Any, Any]]:
+    """Each neighbour's place and weight; where the result is smaller, as wide as it shrinks."""
+    cubic = n.get("mode") == "cubic"
+    reach = 2 if cubic else 1
+    n.check_size([len(at), int(2 * reach / shrinks) + 2])
+    first = np.floor(at)
+    rest = at - first
+    begin = math.floor(-reach / shrinks) + 1
+    terms = []
+    for i in range(begin, 2 - begin):
+        far = np.abs(i - rest) * shrinks
+        weights = _cubic(far, n.get("cubic_coeff_a", -0.75)) if cubic else np.clip(1 - far, 0, 1)
+        terms.append((first + i, weights))
+    total = np.add.reduce([w for _, w in terms])
+    return [(places, w / total) for places, w in terms]
 
 
 def _cubic(x: Any, a: float) -> Any:
@@ -296,79 +415,3 @@ def _cubic(x: Any, a: float) -> Any:
     near = ((a + 2) * x - (a + 3)) * x * x + 1
     far = a * (((x - 5) * x + 8) * x - 4)
     return np.where(x <= 1, near, np.where(x < 2, far, 0))
-
-
-# ---- recurrence ------------------------------------------------------------------------------
-
-
-@operator("LSTM", "GRU", "RNN")
-def _(n: Node, x: Any, weight: Any, own_weight: Any, *given: Any) -> Any:
-    bias_pair, lengths, h, c, peepholes = given + (None,) * (5 - len(given))
-    x, weight, own_weight = t(x), t(weight), t(own_weight)
-    directions, rows, hidden = own_weight.shape
-    gates = {"LSTM": 4, "GRU": 3, "RNN": 1}[n.kind]
-    usual = {"LSTM": ["Sigmoid", "Tanh", "Tanh"], "GRU": ["Sigmoid", "Tanh"], "RNN": ["Tanh"]}
-    functions = n.get("activations", usual[n.kind] * directions)
-    if peepholes is not None or n.get("clip") or n.get("input_forget", 0) or n.get("layout", 0):
-        raise n.unsupported("peepholes, clip, input_forget or layout")
-    if lengths is not None and (host(lengths) != x.shape[0]).any():
-        raise n.unsupported("sequences of different lengths")
-    if n.kind != "RNN" and functions != usual[n.kind] * directions:
-        raise n.unsupported(f"activations {functions}")
-    if (
-        x.ndim != 3
-        or rows != gates * hidden
-        or weight.shape[:2] != own_weight.shape[:2]
-        or not x.shape[0]
-    ):
-        raise ValueError("shapes of X, W and R do not fit")
-    way = n.get("direction", "forward")
-    if directions != 1 + (way == "bidirectional"):
-        raise ValueError(f"direction {way} with {directions} sets of weights")
-    outputs, hs, cs = [], [], []
-    for d in range(directions):
-        backwards = way == "reverse" or d == 1
-        bias = None if bias_pair is None else t(bias_pair)[d]
-        start = [x.new_zeros(x.shape[1], hidden) if v is None else t(v)[d] for v in (h, c)]
-        activation = ad.relu if functions[d : d + 1] == ["Relu"] else ad.tanh
-        source = x.flip(0) if backwards else x
-        steps, last = _recurrence(n, source, weight[d], own_weight[d], bias, start, activation)
-        y = ad.stack(steps)
-        outputs.append(y.flip(0) if backwards else y)
-        hs.append(last[0])
-        cs.append(last[1])
-    result = (ad.stack(outputs, 1), ad.stack(hs))
-    return (*result, ad.stack(cs)) if n.kind == "LSTM" else result
-
-
-def _recurrence(
-    n: Node, x: Any, weight: Any, own_weight: Any, bias: Any, state: list[Any], activation: Any
-) -> tuple[list[Any], list[Any]]:
-    """All steps in one direction: the hidden states, and the last state."""
-    h, c = state
-    hidden = own_weight.shape[1]
-    bw, br = (None, None) if bias is None else bias.split(own_weight.shape[0])
-    given = F.linear(x, weight, bw)
-    after = n.kind == "GRU" and n.get("linear_before_reset", 0)
-    steps = []
-    for step in given.unbind(0):
-        if n.kind == "GRU" and not after:
-            own = own_weight.split([2 * hidden, hidden])
-            parts = (None, None) if br is None else br.split([2 * hidden, hidden])
-            gates = step[:, : 2 * hidden] + F.linear(h, own[0], parts[0])
-            z, r = ad.sigmoid(gates).split(hidden, 1)
-            new = ad.tanh(step[:, 2 * hidden :] + F.linear(r * h, own[1], parts[1]))
-            h = (1 - z) * new + z * h
-        elif n.kind == "GRU":
-            z1, r1, n1 = step.split(hidden, 1)
-            z2, r2, n2 = F.linear(h, own_weight, br).split(hidden, 1)
-            z, r = ad.sigmoid(z1 + z2), ad.sigmoid(r1 + r2)
-            h = (1 - z) * ad.tanh(n1 + r * n2) + z * h
-        elif n.kind == "LSTM":
-            i, o, f, g = (step + F.linear(h, own_weight, br)).split(hidden, 1)
-            c = ad.sigmoid(f) * c + ad.sigmoid(i) * ad.tanh(g)
-            h = ad.sigmoid(o) * ad.tanh(c)
-        else:
-            h = activation(step + F.linear(h, own_weight, br))
-        steps.append(h)
-    return steps, [h, c]

@@ -15,9 +15,10 @@ from ..io.imported import ImportedGraph, last_uses, needed, refusing, several
 from ..ops.memory import from_numpy
 from ..tensor import Tensor
 from .files import array_of, attribute_of, read_model
-from .import_ops import FOLDED, HOST_INPUTS, TABLE, Node, TooLarge, host
+from .import_node import TABLE, Node, TooLarge, host
+from .import_ops import FOLDED, HOST_INPUTS
 
-OPSETS = range(7, 27)
+OPSETS = range(7, 29)
 FOLDED_ELEMENTS = 1 << 22  # that all constants computed while loading may have together
 
 

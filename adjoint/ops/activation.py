@@ -129,10 +129,7 @@ class Elu(Elementwise):
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
         """g scale where x > 0, otherwise g scale alpha rate exp(rate x)."""
-        x = wide(x)
-        slope = self.alpha * self.scale * self.rate
-        below = le(x, 0)
-        return (g * where(below, slope * exp(where(below, x, 0) * self.rate), self.scale),)
+        return (_elu_gradient(g, x, self.alpha, self.scale, self.rate),)
 
     @np.errstate(all="ignore")
     def reference(self, x: Any) -> Any:
@@ -246,12 +243,7 @@ class Softplus(Elementwise):
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
         """g sigmoid(beta x); g where beta x > threshold."""
-        x = wide(x)
-        z = x * self.beta
-        slope = sigmoid(z)
-        if self.threshold < 40:  # beyond that sigmoid is 1 anyway
-            slope = where(z > self.threshold, 1, slope)
-        return (g * slope,)
+        return (_softplus_gradient(g, x, self.beta, self.threshold),)
 
     @np.errstate(all="ignore")
     def reference(self, x: Any) -> Any:
@@ -277,9 +269,7 @@ class Mish(Elementwise):
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
         """g (t + x s (1 - t^2)) with t = tanh(softplus(x)) and s = sigmoid(x)."""
-        x = wide(x)
-        t = tanh(apply(_SOFTPLUS, x))
-        return (g * (t + x * sigmoid(x) * (1 - t * t)),)
+        return (_mish_gradient(g, x),)
 
     @np.errstate(all="ignore")
     def reference(self, x: Any) -> Any:
@@ -288,6 +278,30 @@ class Mish(Elementwise):
         e = np.exp(np.minimum(x, 20))
         n = e * (e + 2)
         return np.where(x > 20, x, x * (n / (n + 2)))
+
+
+@fused
+def _elu_gradient(g: Tensor, input: Tensor, alpha: float, scale: float, rate: float) -> Tensor:
+    x = wide(input)
+    below = le(x, 0)
+    slope = alpha * scale * rate * exp(where(below, x, 0) * rate)
+    return cast(g * where(below, slope, scale), input.dtype)
+
+
+@fused
+def _softplus_gradient(g: Tensor, input: Tensor, beta: float, threshold: float) -> Tensor:
+    z = wide(input) * beta
+    slope = sigmoid(z)
+    if threshold < 40:  # beyond that sigmoid is 1 anyway
+        slope = where(z > threshold, 1, slope)
+    return cast(g * slope, input.dtype)
+
+
+@fused
+def _mish_gradient(g: Tensor, input: Tensor) -> Tensor:
+    x = wide(input)
+    t = tanh(apply(_SOFTPLUS, x))
+    return cast(g * (t + x * sigmoid(x) * (1 - t * t)), input.dtype)
 
 
 _RELU, _RELU_GRADIENT, _SILU, _MISH, _SOFTPLUS = Relu(), ReluGradient(), Silu(), Mish(), Softplus()
@@ -334,8 +348,12 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tens
         )
     if input._data.dtype.kind in "iu":
         min_val, max_val = int(min_val), int(max_val)
-    below = where(le(input, min_val), min_val, input)
-    result: Tensor = where(ge(input, max_val), max_val, below)
+    return _hardtanh(input, min_val, max_val)
+
+
+@fused
+def _hardtanh(input: Tensor, low: float, high: float) -> Tensor:
+    result: Tensor = where(ge(input, high), high, where(le(input, low), low, input))
     return result
 
 
@@ -368,7 +386,12 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
     tensor([-0.1000,  2.0000])
     """
     assert_dtype("leaky_relu", input)
-    result: Tensor = where(gt(input, 0), input, input * negative_slope)
+    return _leaky_relu(input, negative_slope)
+
+
+@fused
+def _leaky_relu(input: Tensor, slope: float) -> Tensor:
+    result: Tensor = where(gt(input, 0), input, input * slope)
     return result
 
 
@@ -456,6 +479,11 @@ def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
     assert_dtype("threshold", input, REAL)
     if input._data.dtype.kind in "iu":
         threshold, value = int(threshold), int(value)
+    return _threshold(input, threshold, value)
+
+
+@fused
+def _threshold(input: Tensor, threshold: float, value: float) -> Tensor:
     result: Tensor = where(le(input, threshold), value, input)
     return result
 
@@ -476,7 +504,7 @@ def elu(input: Tensor, alpha: float = 1.0) -> Tensor:
     tensor([-0.6321,  2.0000])
     """
     assert_dtype("elu", input)
-    result: Tensor = apply(Elu(float(alpha)), input)
+    result: Tensor = apply(Elu.of(float(alpha)), input)
     return result
 
 
@@ -493,7 +521,7 @@ def selu(input: Tensor) -> Tensor:
     tensor([-1.1113,  2.1014])
     """
     assert_dtype("selu", input)
-    result: Tensor = apply(Elu(SELU_ALPHA, SELU_SCALE), input)
+    result: Tensor = apply(Elu.of(SELU_ALPHA, SELU_SCALE), input)
     return result
 
 
@@ -512,7 +540,7 @@ def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
     assert_dtype("celu", input)
     if alpha == 0:
         raise InvalidArgument(f"celu: alpha cannot be 0, got {alpha}; use relu")
-    result: Tensor = apply(Elu(float(alpha), 1.0, 1.0 / alpha), input)
+    result: Tensor = apply(Elu.of(float(alpha), 1.0, 1.0 / alpha), input)
     return result
 
 
@@ -533,7 +561,7 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
         raise InvalidArgument(
             f"gelu: approximate argument must be either none or tanh, got {approximate!r}"
         )
-    result: Tensor = apply(Gelu(approximate == "tanh"), input)
+    result: Tensor = apply(Gelu.of(approximate == "tanh"), input)
     return result
 
 
@@ -584,7 +612,7 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tenso
     tensor([0.3133, 2.1269])
     """
     assert_dtype("softplus", input)
-    result: Tensor = apply(Softplus(float(beta), float(threshold)), input)
+    result: Tensor = apply(Softplus.of(float(beta), float(threshold)), input)
     return result
 
 
@@ -618,6 +646,11 @@ def softsign(input: Tensor) -> Tensor:
     tensor([-0.5000,  0.7500])
     """
     assert_dtype("softsign", input, NUMBERS)
+    return _softsign(input)
+
+
+@fused
+def _softsign(input: Tensor) -> Tensor:
     result: Tensor = input / (abs(input) + 1)
     return result
 
@@ -635,6 +668,11 @@ def tanhshrink(input: Tensor) -> Tensor:
     tensor([-0.2384,  1.0360])
     """
     assert_dtype("tanhshrink", input, NUMBERS)
+    return _tanhshrink(input)
+
+
+@fused
+def _tanhshrink(input: Tensor) -> Tensor:
     result: Tensor = input - tanh(input)
     return result
 
@@ -662,7 +700,12 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
             f"{tuple(input.shape)}); pad it or choose another dim"
         )
     half = size // 2
-    result: Tensor = input.narrow(axis, 0, half) * sigmoid(input.narrow(axis, half, half))
+    return _gated(input.narrow(axis, 0, half), input.narrow(axis, half, half))
+
+
+@fused
+def _gated(input: Tensor, gate: Tensor) -> Tensor:
+    result: Tensor = input * sigmoid(gate)
     return result
 
 
@@ -682,6 +725,11 @@ def hardsigmoid(input: Tensor) -> Tensor:
     tensor([0.0000, 0.5000, 1.0000])
     """
     assert_dtype("hardsigmoid", input)
+    return _hardsigmoid(input)
+
+
+@fused
+def _hardsigmoid(input: Tensor) -> Tensor:
     result: Tensor = relu6(input + 3) / 6
     return result
 
@@ -699,6 +747,11 @@ def hardswish(input: Tensor) -> Tensor:
     tensor([-0.0000,  0.6667,  4.0000])
     """
     assert_dtype("hardswish", input)
+    return _hardswish(input)
+
+
+@fused
+def _hardswish(input: Tensor) -> Tensor:
     result: Tensor = input * relu6(input + 3) / 6
     return result
 
@@ -716,6 +769,11 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     tensor([-1.,  0.])
     """
     assert_dtype("hardshrink", input)
+    return _hardshrink(input, lambd)
+
+
+@fused
+def _hardshrink(input: Tensor, lambd: float) -> Tensor:
     result: Tensor = where(ge(input, -lambd) & le(input, lambd), 0, input)
     return result
 
@@ -735,6 +793,11 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     assert_dtype("softshrink", input)
     if not lambd >= 0:
         raise InvalidArgument(f"softshrink: lambda must not be negative, got {lambd}; use {-lambd}")
+    return _softshrink(input, lambd)
+
+
+@fused
+def _softshrink(input: Tensor, lambd: float) -> Tensor:
     result: Tensor = input - clamp(input, -lambd, lambd)
     return result
 

@@ -326,7 +326,7 @@ class Angle(Elementwise):
         if x.dtype.kind == "c":
             return xp.arctan2(x.imag, x.real)
         zero, pi = xp.asarray(0, dtype=x.dtype), xp.asarray(np.pi, dtype=x.dtype)
-        return xp.where(xp.isnan(x), x, xp.where(x < 0, pi, zero))
+        return xp.where(x < 0, pi, xp.where(x >= 0, zero, x))
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
         """i g x / |x|^2, and 0 at 0; zero for real numbers."""

@@ -13,6 +13,7 @@ from ..core.dtype import dtype, promote_types
 from ..core.errors import DTypeError, InvalidType
 from ..core.handle import Handle
 from ..core.op import Op, Sample, apply, public
+from ..core.scalar import Scalar
 from ..core.spec import Spec
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def number(value: Any, to: dtype) -> Any:
             return int(value) if to.is_signed or value >= 0 else int(value) % 256**to.itemsize
         return int(value)
     if to.category == 2:
-        return float(value)
+        return value if type(value) is Scalar else float(value)
     if to.category == 3:
         return complex(value)
     return bool(value)

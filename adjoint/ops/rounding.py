@@ -370,7 +370,7 @@ class Heaviside(Elementwise):
     def compute(self, xp: Any, x1: Any, x2: Any) -> Any:
         """By comparison; NaN counts as neither negative nor zero, as in PyTorch."""
         dtype = (x1 if hasattr(x1, "dtype") else x2).dtype
-        return xp.where(xp.equal(x1, 0), x2, xp.greater(x1, 0)).astype(dtype)
+        return xp.where(xp.equal(x1, 0), x2, xp.greater(x1, 0).astype(dtype)).astype(dtype)
 
     @np.errstate(all="ignore")
     def reference(self, x1: Any, x2: Any) -> Any:

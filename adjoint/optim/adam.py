@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from ..core.errors import InvalidArgument
 from ..ops.comparison import maximum
 from ..ops.creation import zeros_like
@@ -80,10 +78,15 @@ class Adam(ElementwiseOptimizer):
             state["max_exp_avg_sq"] = zeros_like(p)
         return state
 
+    def complete(self, group: dict[str, Any], states: list[dict[str, Any]]) -> None:
+        """The largest mean square, where `amsgrad` was switched on later."""
+        if group["amsgrad"]:
+            for state in states:
+                if "max_exp_avg_sq" not in state:
+                    state["max_exp_avg_sq"] = zeros_like(state["exp_avg_sq"])
+
     def numbers(self, group: dict[str, Any], state: dict[str, Any], step: float) -> Any:
         """The rate, and the root of the mean square's correction for its start at zero."""
-        if group["amsgrad"] and "max_exp_avg_sq" not in state:
-            state["max_exp_avg_sq"] = zeros_like(state["exp_avg_sq"])
         beta1, beta2 = group["betas"]
         rate = as_float(group["lr"]) / (1 - beta1**step)
         return beta1, beta2, rate, math.sqrt(1 - beta2**step)
@@ -101,34 +104,6 @@ class Adam(ElementwiseOptimizer):
             largest.copy_(maximum(largest.clone(), square))  # which may save what it reads
             square = largest
         p.addcdiv_(mean, square.sqrt() / correction + group["eps"], value=-rate)
-
-    def change_arrays(
-        self,
-        group: dict[str, Any],
-        numbers: Any,
-        state: dict[str, Any],
-        p: Any,
-        g: Any,
-        spare: Any,
-    ) -> None:
-        """`change`, with the correction in the rate and in eps."""
-        beta1, beta2, rate, correction = numbers
-        mean, square = state["exp_avg"], state["exp_avg_sq"]
-        x = spare[0]
-        np.subtract(g, mean, x)
-        np.multiply(x, 1 - beta1, x)
-        np.add(mean, x, mean)
-        np.multiply(g, g, x)
-        np.multiply(x, 1 - beta2, x)
-        np.multiply(square, beta2, square)
-        np.add(square, x, square)
-        if group["amsgrad"]:
-            square = np.maximum(state["max_exp_avg_sq"], square, out=state["max_exp_avg_sq"])
-        np.sqrt(square, x)
-        np.add(x, group["eps"] * correction, x)
-        np.divide(mean, x, x)
-        np.multiply(x, rate * correction, x)
-        np.subtract(p, x, p)
 
 
 def _assert_numbers(options: dict[str, Any]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..tensor import Tensor
 from .elementwise import ElementwiseOptimizer, new_scalar
 from .optimizer import as_float, assert_options
 
@@ -54,6 +53,7 @@ class ASGD(ElementwiseOptimizer):
         super().__init__(params, defaults)
 
     zeros = ("ax",)
+    scalars = ("step", "eta", "mu")
 
     def begin(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
         """The rate begins with `lr`, the average's weight with 1."""
@@ -70,8 +70,6 @@ class ASGD(ElementwiseOptimizer):
         }
         now = []
         for name, value in later.items():
-            if not isinstance(state[name], Tensor):  # as checkpoints of older versions have it
-                state[name] = new_scalar(float(state[name]))
             now.append(state[name].item())
             state[name].fill_(value)
         return now

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ..autograd.tape import rebase, wrap
-from ..core.compute import quiet
-from ..core.dtype import float32, float64, get_default_dtype
+from ..autograd.tape import announce, wrap
+from ..core import compute
+from ..core.dtype import LOW_PRECISION, float32, float64, get_default_dtype
 from ..core.mode import MODE
 from ..ops.complex import view_as_real
 from ..ops.creation import tensor, zeros_like
 from ..tensor import Tensor
+from .kernels import Formula, Formulas
 from .optimizer import Optimizer, as_float
 
 __all__ = ["ElementwiseOptimizer"]
 
 _BLOCK = 1 << 16  # elements: what a step makes on the way stays in the processor's cache
 _PLAIN = (np.dtype(np.float32), np.dtype(np.float64))
+_PATIENCE = 8  # steps that small parameters make before a kernel is compiled for them
+
+
+class _Batch(NamedTuple):
+    """Parameters of one group, of one dtype, that have the same numbers."""
+
+    group: dict[str, Any]
+    numbers: Any
+    parameters: list[Any]
+    states: list[dict[str, Any]]
 
 
 class ElementwiseOptimizer(Optimizer):
@@ -38,14 +49,20 @@ class ElementwiseOptimizer(Optimizer):
     """
 
     zeros: ClassVar[tuple[str, ...]] = ()
+    scalars: ClassVar[tuple[str, ...]] = ("step",)  # of the state: one number for all elements
+    _kernels: Formulas | None = None
+    _small_steps = 0
 
     def begin(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
         """What the state of `p` is before its first step."""
         return {"step": new_scalar(0.0), **{name: zeros_like(p) for name in self.zeros}}
 
+    def complete(self, group: dict[str, Any], states: list[dict[str, Any]]) -> None:
+        """Add to states that began with other options what the present ones need."""
+
     def numbers(self, group: dict[str, Any], state: dict[str, Any], step: float) -> Any:
-        """What the formula needs besides the elements, also what of the state is no tensor like
-        the parameter; called once a parameter and step. `step` is this step's number; where the
+        """What the formula needs besides the elements, numbers mostly; called once a step for all
+        parameters with the same `scalars` in their state. `step` is this step's number; where the
         state does not count steps, 1 for the first and 2 for any other.
         """
         return step
@@ -55,71 +72,188 @@ class ElementwiseOptimizer(Optimizer):
     ) -> None:
         """The formula: change `p`, and the tensors of `state`, in place.
 
-        They may be blocks of the whole.
+        It says what happens to each element, by its arguments alone: they may be blocks of the
+        whole, or symbols, when it is compiled.
         """
         raise NotImplementedError(f"{type(self).__name__} must define change, or update")
 
-    def change_arrays(
-        self,
-        group: dict[str, Any],
-        numbers: Any,
-        state: dict[str, Any],
-        p: Any,
-        g: Any,
-        spare: Any,
-    ) -> None:
-        """`change` on NumPy arrays of one dtype, in few passes; for the optimizers used most.
-
-        `spare` are two arrays to write into.
-        """
-        raise NotImplementedError(f"{type(self).__name__} has no change_arrays")
-
     def update(self, group: dict[str, Any], parameters: list[Any]) -> None:
         """Apply the formula to each parameter."""
-        mode = MODE.get()
-        plain = mode.plain and not mode.grad
-        has_arrays = type(self).change_arrays is not ElementwiseOptimizer.change_arrays
-        least = 0 if has_arrays else 2 * _BLOCK
+        self._change_all(self._batches(group, parameters))
+
+    def update_groups(self, groups: list[tuple[dict[str, Any], list[Any]]]) -> None:
+        """Apply the formula to all parameters of all groups at once."""
+        if type(self).update is not ElementwiseOptimizer.update:
+            super().update_groups(groups)
+            return
+        batches: list[_Batch] = []
+        for group, parameters in groups:
+            batches += self._batches(group, parameters)
+        self._change_all(batches)
+
+    def _batches(self, group: dict[str, Any], parameters: list[Any]) -> list[_Batch]:
+        """The parameters, with those together that have the same numbers; their steps counted."""
+        states, fresh = [], []
         for p in parameters:
             state = self.state.get(p)
-            fresh = not state
+            fresh.append(not state)
             if not state:
                 state = self.begin(p, group)
                 if state:
                     self.state[p] = state
-            step = advance(state) if "step" in state else 1.0 if fresh else 2.0
-            numbers = self.numbers(group, state, step)
-            if not plain or p._data.size < least:
-                self._change_whole(group, numbers, state, p)
-                continue
-            like = {name: value for name, value in state.items() if _is_like(value, p)}
-            if not _is_plain(p, p.grad, *like.values()):
-                self._change_whole(group, numbers, state, p)
-                continue
+            states.append(state)
+        if not states:
+            return []
+        self.complete(group, states)
+        names = [name for name in self.scalars if name in states[0]]
+        keys = list(
+            zip(
+                [p._data.dtype for p in parameters],
+                fresh,
+                *[[_number_in(state, name) for state in states] for name in names],
+                strict=True,
+            )
+        )
+        if not self._shares_numbers(states[0], parameters[0]):
+            keys = [(*key, i) for i, key in enumerate(keys)]
+        if keys.count(keys[0]) == len(keys):
+            numbers = self._count(group, states, names, fresh[0])
+            return [_Batch(group, numbers, parameters, states)]
+        together: dict[Any, tuple[list[Any], list[Any]]] = {}
+        for key, p, state in zip(keys, parameters, states, strict=True):
+            members = together.setdefault(key, ([], []))
+            members[0].append(p)
+            members[1].append(state)
+        return [
+            _Batch(group, self._count(group, members[1], names, key[1]), *members)
+            for key, members in together.items()
+        ]
+
+    def _count(
+        self, group: dict[str, Any], states: list[Any], names: list[str], fresh: bool
+    ) -> Any:
+        """The numbers of parameters that have the same ones; their step is counted."""
+        state = states[0]
+        step = advance(state) if "step" in state else 1.0 if fresh else 2.0
+        numbers = self.numbers(group, state, step)
+        for name in names if len(states) > 1 else ():
+            value = state[name]._data.item()
+            for other in states[1:]:
+                _assign(other[name], value)
+        return numbers
+
+    def _shares_numbers(self, state: dict[str, Any], p: Any) -> bool:
+        """Whether `numbers` can depend on nothing of the state but its scalars."""
+        return all(name in self.scalars or _is_like(value, p) for name, value in state.items())
+
+    def _change_all(self, batches: list[_Batch]) -> None:
+        """Apply the formula, by kernels where it can be."""
+        mode = MODE.get()
+        plain = mode.plain and not mode.grad
+        if plain and batches and self._is_worth_a_kernel(batches):
+            batches = self._change_by_kernels(batches)
+        for group, numbers, parameters, states in batches:
+            for p, state in zip(parameters, states, strict=True):
+                self._change_one(plain, group, numbers, state, p)
+
+    # ---- by kernels --------------------------------------------------------------------------
+
+    def _is_worth_a_kernel(self, batches: list[_Batch]) -> bool:
+        """Whether to compile the formula: large parameters, or many steps."""
+        if compute.accelerate is None:
+            return False
+        if self._kernels is not None:
+            return True
+        self._small_steps += 1
+        if self._small_steps <= _PATIENCE:
+            size = sum(p._data.size for batch in batches for p in batch.parameters)
+            if size <= compute.LARGE:
+                return False
+        self._kernels = Formulas()
+        return True
+
+    def _change_by_kernels(self, batches: list[_Batch]) -> list[_Batch]:
+        """Run as few kernels as there are; returns what is left to do otherwise."""
+        assert self._kernels is not None
+        left: list[_Batch] = []
+        runs: dict[Formula, list[tuple[_Batch, list[list[Any]], list[float]]]] = {}
+        for batch in batches:
+            group, numbers, parameters, states = batch
+            names = tuple(name for name in states[0] if name not in self.scalars)
             try:
-                if has_arrays:
-                    quiet.run(self._change_arrays, group, numbers, like, p)
-                else:
-                    self._change_blocks(group, numbers, like, p)
+                columns = [parameters, [p.grad for p in parameters]]
+                columns += [[state[name] for state in states] for name in names]
+                dtypes = tuple([column[0]._data.dtype for column in columns])
+            except (AttributeError, KeyError):  # a state of another kind
+                left.append(batch)
+                continue
+            found = self._kernels.find(self._decay_and_change, group, numbers, names, dtypes)
+            if found is None:
+                left.append(batch)
+            else:
+                runs.setdefault(found[0], []).append((batch, columns, found[1]))
+        for formula, parts in runs.items():
+            columns = parts[0][1]
+            for _, more, _ in parts[1:]:
+                columns = [x + y for x, y in zip(columns, more, strict=True)]
+            arrays = [[x._data for x in column] for column in columns]
+            watched = [version for n in formula.written for version in announce(columns[n], "step")]
+            undone = set(formula.run(arrays, [(len(c[0]), values) for _, c, values in parts]))
+            for version in watched:
+                version.bump("step")
+            begin = 0
+            for batch, own, _ in parts if undone else ():
+                rest = [i for i in range(len(own[0])) if begin + i in undone]
+                begin += len(own[0])
+                chosen = [batch.parameters[i] for i in rest], [batch.states[i] for i in rest]
+                left.append(_Batch(batch.group, batch.numbers, *chosen))
+        return left
+
+    # ---- op by op ----------------------------------------------------------------------------
+
+    def _change_one(
+        self, plain: bool, group: dict[str, Any], numbers: Any, state: dict[str, Any], p: Any
+    ) -> None:
+        like = {name: value for name, value in state.items() if self._is_state_of(p, name, value)}
+        if plain and p._data.size >= 2 * _BLOCK and _is_plain(p, p.grad, *like.values()):
+            watched = announce([p, *like.values()], "step")
+            try:
+                self._change_blocks(group, numbers, like, p)
             finally:
-                for changed in (p, *like.values()):
-                    rebase(changed, None, "step")
+                for version in watched:
+                    version.bump("step")
+        else:
+            self._change_whole(group, numbers, state, like, p)
+
+    def _is_state_of(self, p: Any, name: str, value: Any) -> bool:
+        return name not in self.scalars and _is_like(value, p)
 
     def _change_whole(
-        self, group: dict[str, Any], numbers: Any, state: dict[str, Any], p: Any
+        self,
+        group: dict[str, Any],
+        numbers: Any,
+        state: dict[str, Any],
+        like: dict[str, Any],
+        p: Any,
     ) -> None:
         if MODE.get().grad:  # differentiable: what the graph saved must stay
-            for name, value in state.items():
-                if _is_like(value, p):
-                    state[name] = value.clone()
+            like = {name: value.clone() for name, value in like.items()}
+            state.update(like)
         g = p.grad
         if p.is_complex():
-            state = {
-                name: view_as_real(value) if _is_like(value, p) else value
-                for name, value in state.items()
-            }
-            p, g = view_as_real(p), view_as_real(g)
-        self._decay_and_change(group, numbers, state, p, g)
+            like = {name: view_as_real(value) for name, value in like.items()}
+            self._decay_and_change(
+                group, numbers, {**state, **like}, view_as_real(p), view_as_real(g)
+            )
+        elif p.dtype in LOW_PRECISION:
+            wide = {name: value.float() for name, value in like.items()}
+            q = p.float()
+            self._decay_and_change(group, numbers, {**state, **wide}, q, g.float())
+            p.copy_(q)
+            for name, value in like.items():
+                value.copy_(wide[name])
+        else:
+            self._decay_and_change(group, numbers, state, p, g)
 
     def _decay_and_change(
         self, group: dict[str, Any], numbers: Any, state: dict[str, Any], p: Any, g: Any
@@ -145,33 +279,6 @@ class ElementwiseOptimizer(Optimizer):
             parts = {name: wrap(array[block]) for name, array in states.items()}
             self._decay_and_change(group, numbers, parts, wrap(flat[block]), wrap(flat_g[block]))
 
-    def _change_arrays(
-        self, group: dict[str, Any], numbers: Any, like: dict[str, Any], p: Any
-    ) -> None:
-        """The same with `change_arrays`."""
-        flat, flat_g = p._data.reshape(-1), p.grad._data.reshape(-1)
-        states = {name: value._data.reshape(-1) for name, value in like.items()}
-        maximize, weight_decay = group["maximize"], group["weight_decay"]
-        decoupled = weight_decay and group.get("decoupled_weight_decay")
-        size = flat.size
-        spare = np.empty((3, min(size, _BLOCK)), flat.dtype)
-        for i in range(0, size, _BLOCK):
-            if size > _BLOCK:
-                block = slice(i, i + _BLOCK)
-                part, g = flat[block], flat_g[block]
-                parts = {name: array[block] for name, array in states.items()}
-                rows = spare[:, : part.size]
-            else:
-                part, g, parts, rows = flat, flat_g, states, spare
-            if maximize:
-                g = np.negative(g, rows[0])
-            if decoupled:
-                np.multiply(part, 1 - as_float(group["lr"]) * weight_decay, part)
-            elif weight_decay:
-                decay = np.multiply(part, weight_decay, rows[1])
-                g = np.add(g, decay, rows[0])
-            self.change_arrays(group, numbers, parts, part, g, rows[1:])
-
 
 def _is_like(value: Any, p: Any) -> bool:
     return isinstance(value, Tensor) and value._data.shape == p._data.shape and value is not p
@@ -190,6 +297,25 @@ def _is_plain(*tensors: Any) -> bool:
         if not (flags.c_contiguous and flags.writeable):
             return False
     return True
+
+
+def _number_in(state: dict[str, Any], name: str) -> float:
+    """The value of a state that is one number."""
+    value = state[name]
+    if not isinstance(value, Tensor):  # as checkpoints of older versions have it
+        value = state[name] = new_scalar(float(value))
+    return value._data.item()  # type: ignore[no-any-return]
+
+
+def _assign(x: Any, value: float) -> None:
+    """Set a state that is one number."""
+    data = x._data
+    if type(data) is np.ndarray and data.flags.writeable and not x._node:
+        for version in announce([x], "step"):
+            version.bump("step")
+        data.fill(value)
+    else:
+        x.fill_(value)
 
 
 def new_scalar(value: float) -> Any:

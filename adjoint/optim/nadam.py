@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..tensor import Tensor
 from .elementwise import ElementwiseOptimizer, new_scalar
 from .optimizer import as_float, assert_betas, assert_options
 
@@ -59,6 +58,7 @@ class NAdam(ElementwiseOptimizer):
         super().__init__(params, defaults)
 
     zeros = ("exp_avg", "exp_avg_sq")
+    scalars = ("step", "mu_product")
 
     def begin(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
         """The product of the momenta begins with 1."""
@@ -70,10 +70,7 @@ class NAdam(ElementwiseOptimizer):
         beta1, beta2 = group["betas"]
         lr, decay = as_float(group["lr"]), group["momentum_decay"]
         now, later = (beta1 * (1.0 - 0.5 * 0.96 ** (n * decay)) for n in (step, step + 1))
-        product = state["mu_product"]
-        if not isinstance(product, Tensor):  # as checkpoints of older versions have it
-            product = state["mu_product"] = new_scalar(float(product))
-        so_far = product.mul_(now).item()
+        so_far = state["mu_product"].mul_(now).item()
         return (
             -lr * (1.0 - now) / (1.0 - so_far),
             -lr * later / (1.0 - so_far * later),

@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from typing import Any, ClassVar
 
-from ..autograd.modes import enable_grad, set_grad_enabled
+from ..autograd.modes import enable_grad
 from ..core.errors import CheckpointError, InvalidArgument, InvalidType
+from ..core.mode import MODE, mode_with
+from ..core.scalar import Scalar
 from ..tensor import RemovableHandle, Tensor
 
 __all__ = [
@@ -257,15 +259,30 @@ class Optimizer:
         0.75
         """
         loss = None
-        with set_grad_enabled(bool(self.defaults.get("differentiable", False))):
+        differentiable = bool(self.defaults.get("differentiable", False))
+        token = MODE.set(mode_with(MODE.get(), grad=differentiable))
+        try:
             if closure is not None:
                 with enable_grad():
                     loss = closure()
+            groups = []
             for group in self.param_groups:
                 parameters = [p for p in group["params"] if p.grad is not None and p.requires_grad]
                 if parameters:
-                    self.update(group, parameters)
+                    groups.append((group, parameters))
+            self.update_groups(groups)
+        finally:
+            MODE.reset(token)
         return loss
+
+    def update_groups(self, groups: list[tuple[dict[str, Any], list[Any]]]) -> None:
+        """Change the parameters that have a gradient, of each group that has some.
+
+        >>> optimizer = ad.optim.SGD([ad.nn.Parameter(ad.ones(1))], lr=0.1)
+        >>> optimizer.update_groups([])
+        """
+        for group, parameters in groups:
+            self.update(group, parameters)
 
     def update(self, group: dict[str, Any], parameters: list[Any]) -> None:
         """Change the group's parameters that have a gradient; subclasses define it.
@@ -511,5 +528,7 @@ def assert_implementation(foreach: Any, fused: Any, differentiable: bool) -> Non
 
 
 def as_float(value: Any) -> float:
-    """A number, also out of a tensor (a learning rate may be one)."""
-    return float(value)
+    """A number, also out of a tensor (a learning rate may be one); one that a kernel is told with
+    each step stays that.
+    """
+    return value if type(value) is Scalar else float(value)

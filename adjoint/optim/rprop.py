@@ -74,6 +74,6 @@ class Rprop(ElementwiseOptimizer):
         factor = where(agreement == 0, 1.0, agreement)  # NaN stays
         factor = where(agreement > 0, longer, where(agreement < 0, shorter, factor))
         size.copy_((size * factor).clamp(smallest, largest))
-        g = g.masked_fill(agreement < 0, 0)
+        g = where(agreement < 0, 0, g)
         p.addcmul_(g.sign(), size, value=-1)
         before.copy_(g)

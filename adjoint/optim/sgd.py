@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ..core.errors import InvalidArgument
 from ..ops.creation import zeros_like
 from .elementwise import ElementwiseOptimizer
@@ -88,27 +86,3 @@ class SGD(ElementwiseOptimizer):
                 velocity.mul_(momentum).add_(g, alpha=share)
             g = g.add(velocity, alpha=momentum) if group["nesterov"] else velocity
         p.add_(g, alpha=-lr)
-
-    def change_arrays(
-        self,
-        group: dict[str, Any],
-        numbers: Any,
-        state: dict[str, Any],
-        p: Any,
-        g: Any,
-        spare: Any,
-    ) -> None:
-        """`change`, without a copy of the gradient."""
-        lr, momentum, share, _ = numbers
-        x = spare[0]
-        if momentum:
-            velocity = state["momentum_buffer"]
-            np.multiply(velocity, momentum, velocity)
-            np.add(velocity, g if share == 1 else np.multiply(g, share, x), velocity)
-            if group["nesterov"]:
-                np.multiply(velocity, momentum, x)
-                g = np.add(g, x, x)
-            else:
-                g = velocity
-        np.multiply(g, lr, x)
-        np.subtract(p, x, p)

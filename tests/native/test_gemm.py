@@ -1,52 +1,155 @@
 """The matrix product that machine code calls."""
 
 import ctypes
+import os
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
-from adjoint.backends.native import gemm
+from adjoint.backends.native import gemm, products
+from adjoint.backends.native.pool import Pool
 
-pytestmark = pytest.mark.skipif(gemm.address() is None, reason="no library has a product here")
+pytestmark = pytest.mark.skipif(gemm.address() is None, reason="no product is generated here")
 
-_INT, _FLOAT, _POINTER = ctypes.c_int64, ctypes.c_float, ctypes.c_void_p
+_INT, _POINTER = ctypes.c_int64, ctypes.c_void_p
+_SCALARS = {"float32": ctypes.c_float, "float64": ctypes.c_double}
+_TOLERANCES = {"float32": 1e-4, "float64": 1e-12}
 
 
-def _sgemm():
+def _gemm(dtype):
+    scalar = _SCALARS[dtype]
     return ctypes.CFUNCTYPE(
-        ctypes.c_int, ctypes.c_char, ctypes.c_char, _INT, _INT, _INT, _FLOAT, _POINTER, _INT,
-        _POINTER, _INT, _FLOAT, _POINTER, _INT,
-    )(gemm.address())  # fmt: skip
+        ctypes.c_int, ctypes.c_char, ctypes.c_char, _INT, _INT, _INT, scalar, _POINTER, _INT,
+        _POINTER, _INT, scalar, _POINTER, _INT,
+    )(gemm.address(dtype))  # fmt: skip
 
 
-@pytest.mark.parametrize("transposes", ["NN", "NT", "TN", "TT"])
-@pytest.mark.parametrize(
-    "sizes", [(1, 1, 1), (3, 5, 7), (16, 16, 16), (33, 17, 65), (64, 130, 200), (1, 64, 300)]
-)
-@pytest.mark.parametrize("weights", [(1.0, 0.0), (2.0, 1.0), (-1.0, 0.5)])
-def test_product_of_parts_of_matrices(transposes, sizes, weights):
+def _check(dtype, transposes, sizes, alpha, beta, gap=3):
+    """The product of parts of larger matrices; what lies beside the result stays as it was."""
     m, k, n = sizes
-    alpha, beta = weights
     draw = np.random.default_rng(7)
-    gap = 3
     shapes = [
         (rows, columns) if t == "N" else (columns, rows)
         for t, rows, columns in zip(transposes, (m, k), (k, n), strict=True)
     ]
-    a, b = (draw.standard_normal((r, c + gap), np.float32) for r, c in shapes)
-    c = draw.standard_normal((m, n + gap), np.float32)
+    a, b = (draw.standard_normal((r, c + gap)).astype(dtype) for r, c in shapes)
+    c = draw.standard_normal((m, n + gap)).astype(dtype)
     op = [
         x[:, :-gap] if t == "N" else x[:, :-gap].T for t, x in zip(transposes, (a, b), strict=True)
     ]
     expected = c.copy()
-    expected[:, :-gap] = alpha * (op[0].astype(np.float64) @ op[1]) + beta * c[:, :-gap]
+    product = op[0].astype(np.float64) @ op[1]
+    expected[:, :-gap] = alpha * product + (beta * c[:, :-gap] if beta else 0)
     if beta == 0:
         c[:, :-gap] = np.nan  # not read
     left, right = transposes.encode()
-    status = _sgemm()(
+    status = _gemm(dtype)(
         left, right, m, n, k, alpha, a.ctypes.data, a.shape[1], b.ctypes.data, b.shape[1], beta,
         c.ctypes.data, c.shape[1],
     )  # fmt: skip
     assert status == 0
-    np.testing.assert_allclose(c, expected, rtol=1e-4, atol=1e-4)
+    tolerance = _TOLERANCES[dtype] * max(1, k) ** 0.5
+    np.testing.assert_allclose(c, expected, rtol=tolerance, atol=tolerance)
     assert np.array_equal(c[:, -gap:], expected[:, -gap:])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("transposes", ["NN", "NT", "TN", "TT"])
+@pytest.mark.parametrize("weights", [(1.0, 0.0), (2.0, 1.0), (-1.0, 0.5)])
+def test_every_tile(dtype, transposes, weights):
+    for sizes in [(1, 1, 1), (3, 5, 7), (16, 16, 16), (33, 17, 65), (1, 64, 300), (15, 2, 97)]:
+        _check(dtype, transposes, sizes, *weights)
+    for n in range(1, 50):
+        _check(dtype, transposes, (n % 17 + 1, 3, n), *weights)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("transposes", ["NN", "NT", "TN", "TT"])
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        (64, 600, 200),  # several blocks of k; few rows: the transpose of the result
+        (100, 300, 1030),
+        (530, 270, 260),  # several bands of rows, and a is copied
+        (600, 40, 50),
+        (9, 700, 1024),
+    ],
+)
+def test_every_way_of_blocking(dtype, transposes, sizes):
+    _check(dtype, transposes, sizes, 1.0, 0.0)
+    _check(dtype, transposes, sizes, 1.0, 1.0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_nothing_to_sum_gives_zeros_or_what_was_there(dtype):
+    for beta in (0.0, 2.0):
+        _check(dtype, "NN", (20, 0, 30), 1.0, beta)
+    _check(dtype, "NN", (0, 4, 30), 1.0, 0.0)
+    _check(dtype, "NN", (4, 5, 0), 1.0, 0.0)
+
+
+def test_rows_do_not_depend_on_what_else_is_computed():
+    draw = np.random.default_rng(3)
+    a, b = draw.standard_normal((200, 600), np.float32), draw.standard_normal((600, 90), np.float32)
+
+    def product(rows):
+        c = np.empty((rows, 90), np.float32)
+        _gemm("float32")(
+            b"N", b"N", rows, 90, 600, 1.0, a.ctypes.data, 600, b.ctypes.data, 90, 0.0,
+            c.ctypes.data, 90,
+        )  # fmt: skip
+        return c
+
+    assert np.array_equal(product(13), product(40)[:13])  # both are generated code's
+
+
+def test_a_plan_adds_the_bias_and_shares_out_tasks():
+    draw = np.random.default_rng(5)
+    a = draw.standard_normal((40, 70), np.float32)
+    b = draw.standard_normal((70, 33), np.float32)
+    bias = draw.standard_normal(33, np.float32)
+    shapes = [gemm.Shape(24, 33, 70, 70, 1, 33, 1, 33), gemm.Shape(16, 33, 70, 70, 1, 33, 1, 33)]
+    tasks = [[0, 0, 0, 0, 0], [1, 24 * 70 * 4, 0, 24 * 33 * 4, 0]]
+    with Pool(2) as pool:
+        for shared in (None, pool):
+            c = np.full((40, 33), np.nan, np.float32)
+            gemm.Plan(a.dtype, shapes, tasks, shared).run(a, b, c, bias)
+            np.testing.assert_allclose(c, a @ b + bias, rtol=1e-4, atol=1e-4)
+            gemm.Plan(a.dtype, shapes, tasks, shared).run(a, b, c)
+            np.testing.assert_allclose(c, a @ b, rtol=1e-4, atol=1e-4)
+
+
+def test_in_many_threads_and_in_a_forked_child():
+    draw = np.random.default_rng(1)
+    a, b = (draw.standard_normal((150, 150), np.float32) for _ in range(2))
+    expected = products.matmul(a, b)
+
+    def work(_):
+        return all(np.array_equal(products.matmul(a, b), expected) for _ in range(30))
+
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(work, range(4)))
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if work(None) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.parametrize("sizes", [(30, 40, 50), (90, 400, 300), (200, 210, 220)])
+@pytest.mark.parametrize("orders", ["nn", "nt", "tn", "tt"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_bias_whichever_way_is_taken(sizes, orders, dtype):
+    m, k, n = sizes
+    draw = np.random.default_rng(2)
+    a, b = (
+        draw.standard_normal(shape if order == "n" else shape[::-1]).astype(dtype)
+        for shape, order in zip(((m, k), (k, n)), orders, strict=True)
+    )
+    a, b = (x if order == "n" else x.T for x, order in zip((a, b), orders, strict=True))
+    bias = draw.standard_normal(n).astype(dtype)
+    expected = a.astype(np.float64) @ b + bias
+    tolerance = _TOLERANCES[dtype] * 10
+    for _ in range(2):  # planned, then remembered
+        found = products.matmul(a, b, bias=bias)
+        np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)

@@ -258,10 +258,15 @@ def test_plans_are_bounded_and_the_last_used_stay(monkeypatch):
     monkeypatch.setattr(onednn_plan, "CACHED_PLANS", 4)
     monkeypatch.setattr(onednn_plan, "_plans", type(onednn_plan._plans)())
     monkeypatch.setattr(products, "SMALL", 0)
-    first = np.ones((7, 7), np.float32)
+    monkeypatch.setattr(products, "SMALL_BY_ROWS", 0)
+
+    def square(n):
+        x = np.ones((n, n), np.float32)
+        products.matmul(x, x, out=np.empty_like(x))
+
     for n in range(8, 20):
-        products.matmul(first, first)
-        products.matmul(np.ones((n, n), np.float32), np.ones((n, n), np.float32))
+        square(7)
+        square(n)
         assert len(onednn_plan._plans) <= 4
     assert any(key[1] == (7, 7) for key in onednn_plan._plans)
 

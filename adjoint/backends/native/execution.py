@@ -17,7 +17,7 @@ from ...core.dtype import bfloat16
 from ...core.errors import AdjointError
 from ...core.op import Op
 from ...core.spec import Spec, broadcast_shapes
-from . import names, onednn
+from . import block_cache, names, onednn
 from .launch import Launcher, launcher
 from .pool import default_pool
 from .tracing import NotTraceable, Traced, Tracer

@@ -29,7 +29,7 @@ MAX_DIMS = 12
 DATA_TYPES = {"bfloat16": 2, "float32": 3}
 FORMAT_ANY = 1
 INFERENCE, TRAINING = 96, 64
-CONVOLUTION_DIRECT = 1
+CONVOLUTION_DIRECT, DECONVOLUTION_DIRECT = 1, 0xA
 POOL_MAX, POOL_AVERAGE = 0x1FF, 0x2FF  # the average with padding counted
 LINEAR, REDUCTION_SUM, BINARY_ADD = 0x26, 0x2FFF4, 0x1FFF0
 QUERY_IMPLEMENTATION = 8
@@ -113,6 +113,9 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     ),
     "dnnl_matmul_primitive_desc_create": (_OUT, *(c_void_p,) * 6),
     "dnnl_convolution_forward_primitive_desc_create": (
+        *(_OUT, c_void_p, c_int, c_int, *(c_void_p,) * 4, *_PADDED, c_void_p),
+    ),
+    "dnnl_deconvolution_forward_primitive_desc_create": (
         *(_OUT, c_void_p, c_int, c_int, *(c_void_p,) * 4, *_PADDED, c_void_p),
     ),
     "dnnl_convolution_backward_data_primitive_desc_create": (

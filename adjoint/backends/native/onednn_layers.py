@@ -179,6 +179,58 @@ def convolution(
     return Layer(str(g), chunks, packed)
 
 
+def deconvolution(
+    g: Geometry, w: Any, bias: bool, following: Sequence[Activation | str], packing: Packing
+) -> Layer:
+    """The transpose of the convolution `g`, images from its values; plus bias, then what follows.
+
+    What is read plays the role x, what is written y.
+    """
+    _assert_possible(g)
+    if g.dtype != FLOAT32:
+        raise Unsupported(f"{g}: layers are float32")
+    following_ = Following(following)
+    inner = onednn.contiguous_strides(g.kernel)
+    area = math.prod(g.kernel)
+    first, second = g.outputs // g.groups, g.inputs // g.groups
+    w_shape: Sizes = (second, first, *g.kernel)
+    strides: Sizes = (area, second * area, *inner)
+    if g.groups > 1:
+        w_shape, strides = (g.groups, *w_shape), (first * second * area, *strides)
+    plain = onednn.described(w_shape, strides, FLOAT32)
+    w = np.ascontiguousarray(w) if not w.flags.c_contiguous else w
+    vector = onednn.contiguous((g.inputs,), FLOAT32) if bias else None
+    chunks = []
+    known: dict[int, Primitive] = {}
+    packed: dict[str, Any] = {}
+    workers = min(threads(), max(1, g.work // GRAIN))
+    for n, batch in pieces(g.batch, workers):
+        source = _images(batch, g.outputs, *g.count)
+        result = _images(batch, g.inputs, *g.size)
+        if batch not in known:
+            known[batch] = onednn.primitive(
+                "deconvolution_forward", f"transpose of {g}", onednn.library().engine,
+                onednn.INFERENCE, onednn.DECONVOLUTION_DIRECT, source,
+                onednn.any_layout(w_shape, FLOAT32), vector, result,
+                *g.arguments(), following=following_.described(result),
+            )  # fmt: skip
+        main = known[batch]
+        wanted = main.memory(WEIGHTS)
+        if f"w{batch}" not in packed:
+            packed[f"w{batch}"] = packing.get(w, w, plain, wanted)
+        offset = 4 * n * g.inputs * math.prod(g.size)
+        places = {
+            SRC: Place("x", source, 4 * n * g.outputs * math.prod(g.count)),
+            WEIGHTS: Place(f"w{batch}", wanted),
+            DST: Place("y", result, offset),
+            **following_.places(result, offset),
+        }
+        if vector is not None:
+            places[BIAS] = Place("bias", vector)
+        chunks.append(Part(main, places))
+    return Layer(f"transpose of {g}", chunks, packed)
+
+
 def _cut(g: Geometry) -> tuple[int, int]:
     """In how many parts of the batch, and of an image's rows, the threads share the work."""
     workers = threads()
@@ -274,6 +326,6 @@ def pooling(
 
 
 __all__ = [
-    "ADDED", "Layer", "Packing", "aligned", "channels_last", "connect", "convolution", "pooling",
-    "product",
+    "ADDED", "Layer", "Packing", "aligned", "channels_last", "connect", "convolution",
+    "deconvolution", "pooling", "product",
 ]  # fmt: skip

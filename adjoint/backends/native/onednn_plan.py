@@ -9,6 +9,7 @@ and at which offset. A generated loop sets the addresses and executes the steps 
 from __future__ import annotations
 
 import collections
+import contextlib
 import ctypes
 import functools
 import threading
@@ -469,7 +470,7 @@ def release_memory() -> None:
 
 
 def planned(key: Hashable, build: Callable[[], Any]) -> Any:
-    """The plan of this key, built when first asked for; None where oneDNN has none.
+    """The plan of this key, built when first asked for; None where `build` is Unsupported.
 
     The plans used last are kept.
     """
@@ -477,9 +478,8 @@ def planned(key: Hashable, build: Callable[[], Any]) -> Any:
         plan = _plans[key]
         _plans.move_to_end(key)
     except KeyError:
-        if onednn.unavailable():
-            return None
-        with onednn.single_threaded(onednn.library()):
+        there = onednn.unavailable() is None
+        with onednn.single_threaded(onednn.library()) if there else contextlib.nullcontext():
             if key in _plans:  # another thread was quicker
                 return _plans[key]
             try:

@@ -1,7 +1,8 @@
-"""Matrix products: oneDNN's over parts of the rows, columns or batch, NumPy's where it is faster.
+"""Matrix products over parts of the rows, columns or batch; NumPy's where it is faster.
 
-float32 and bfloat16 (which accumulates in float32) go to oneDNN from a size on where that pays;
-float64 and everything else to NumPy's BLAS. `_cut` holds what was measured.
+float32 and float64 are generated code's (`gemm`) from a size on where that pays; bfloat16, which
+accumulates in float32, and products with an activation are oneDNN's (`_cut` holds what was
+measured); everything else is NumPy's BLAS.
 """
 
 from __future__ import annotations
@@ -13,19 +14,25 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from ...core.errors import InvalidArgument, ShapeError
-from . import onednn
+from ...core.errors import InvalidArgument, ShapeError, Unsupported
+from . import gemm, onednn
 from .onednn import BIAS, DST, SRC, WEIGHTS, Descriptor, Primitive
 from .onednn_plan import SCRATCH, SHARED, Argument, Plan, Step, aligned, planned, threads
+from .pool import default_pool
 
 FLOAT32 = np.dtype(np.float32)
+FLOAT64 = np.dtype(np.float64)
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
-_DTYPES = (FLOAT32, BFLOAT16)
+_DTYPES = (FLOAT32, BFLOAT16, FLOAT64)
 
 Sizes = tuple[int, ...]
 Strides = tuple[int, ...]
 
-SMALL = 1 << 18  # multiply-adds up to which a call of NumPy's costs less than a plan's
+SMALL = 1 << 15  # multiply-adds up to which a call of NumPy's costs less than a plan's
+SMALL_BY_ROWS = 1 << 18  # the same where the right operand is stored by rows
+FEW_COLUMNS = 1 << 20  # the same for less than 16 columns
+LARGE_DOUBLE = 1 << 26  # multiply-adds from which NumPy's BLAS is faster for float64
+GRAIN = 1 << 19  # multiply-adds that a part should have at least
 A, B, C, D = range(4)  # slots: the operands, the result, the bias
 
 
@@ -267,6 +274,16 @@ def _grid(m: int, n: int, parts: int) -> tuple[int, int]:
 
 def _build(p: Product) -> Any:
     workers = threads()
+    work, vector = p.m * p.k * p.n, 1 in (p.m, p.n)
+    wide = p.dtype == FLOAT64
+    if p.activation is None and (wide or workers == 1):
+        few = p.n < 16 and work <= FEW_COLUMNS
+        if vector or few or (wide and workers == 1 and work >= LARGE_DOUBLE):
+            raise Unsupported(f"{p}: left to NumPy")
+    if p.activation is None and not vector and gemm.is_available(p.dtype):
+        return _build_generated(p, workers)
+    if wide:
+        raise Unsupported(f"{p}: left to NumPy")
     if not p.batch:
         cut = _cut(p, workers)
         builder = _Builder(p, cut.prefer)
@@ -277,6 +294,34 @@ def _build(p: Product) -> Any:
         ]
         return builder.plan(chunks)
     return _build_batch(p, workers)
+
+
+def _build_generated(p: Product, workers: int) -> gemm.Plan:
+    """All products of the batch, each in parts where there are more workers than products."""
+    count = math.prod(p.batch)
+    work = p.m * p.k * p.n
+    few = 2 * workers if workers > 1 and count * work >> 26 else workers
+    parts = max(1, min(-(-few // count), work // GRAIN))
+    rows, columns = _grid(p.m, p.n, parts)
+    shapes: list[gemm.Shape] = []
+    places: list[tuple[int, ...]] = []  # of a part: its shape, offsets in elements
+    for row, m in pieces(p.m, rows, 8):
+        for column, n in pieces(p.n, columns, 16):
+            shape = gemm.Shape(m, n, p.k, p.a[-2], p.a[-1], p.b[-2], p.b[-1], p.n)
+            if shape not in shapes:
+                shapes.append(shape)
+            starts = (row * p.a[-2], column * p.b[-1], row * p.n + column, column)
+            places.append((shapes.index(shape), *starts))
+    offsets = np.zeros((count, 1, gemm.TASK_WORDS), np.int64)
+    for word, strides in ((1, p.a), (2, p.b)):
+        at: Any = np.zeros(1, np.int64)
+        for n, step in zip(p.batch, strides, strict=False):
+            at = np.add.outer(at, np.arange(n) * step)
+        offsets[:, 0, word] = at.reshape(-1)
+    offsets[:, 0, 3] = np.arange(count) * p.m * p.n
+    tasks = (offsets + np.array(places, np.int64)).reshape(-1, gemm.TASK_WORDS)
+    tasks[:, 1:] *= p.dtype.itemsize
+    return gemm.Plan(p.dtype, shapes, tasks, default_pool() if workers > 1 else None)
 
 
 def _build_batch(p: Product, workers: int) -> Any:
@@ -306,19 +351,60 @@ def matmul(a: Any, b: Any, out: Any = None, bias: Any = None, activation: str | 
     >>> matmul(np.ones((2, 3), np.float32), np.ones((3, 1), np.float32)).ravel()
     array([3., 3.], dtype=float32)
     """
+    if out is None and activation is None:
+        key = (a.shape, a.strides, b.shape, b.strides, a.dtype.char, b.dtype.char)
+        ready = _ready.get(key)
+        if ready is not None and ready.workers == threads():
+            if ready.run is None:
+                return np.matmul(a, b) if bias is None else _numpy(a, b, None, bias, None)
+            if bias is None:
+                c = np.empty(ready.shape, ready.dtype)
+                ready.run(a, b, c)
+                return c
+            if bias.shape == ready.shape[-1:] and bias.dtype == ready.dtype:
+                c = np.empty(ready.shape, ready.dtype)
+                ready.run(a, b, c, np.ascontiguousarray(bias))
+                return c
     dtype = a.dtype
     if dtype in _DTYPES and b.dtype == dtype and a.ndim >= 2 <= b.ndim:
         x, y = a.shape, b.shape
         batch: Sizes = ()
         if len(x) > 2 or len(y) > 2:
             batch = np.broadcast_shapes(x[:-2], y[:-2])
-        if x[-1] == y[-2] and x[-2] * x[-1] * y[-1] * math.prod(batch) > SMALL:
+        if x[-1] == y[-2] and math.prod(batch) and _pays(x[-2] * x[-1] * y[-1], b):
             if bias is not None or activation is not None or out is not None:
                 _assert_fitting((*batch, x[-2], y[-1]), a, out, bias, activation)
             found = _library(a, b, out, bias, activation, batch)
             if found is not None:
                 return found
+        if out is None and activation is None and x[-1] == y[-2] and dtype != BFLOAT16:
+            _remember(a, b, None, ())
     return _numpy(a, b, out, bias, activation)
+
+
+class _Ready(NamedTuple):
+    """What a call of `matmul` needs to know, where nothing has to be copied."""
+
+    run: Any  # None: NumPy's
+    shape: Sizes
+    dtype: Any
+    workers: int
+
+
+_ready: dict[Any, _Ready] = {}
+_MOST_READY = 4096
+
+
+def _remember(a: Any, b: Any, run: Any, shape: Sizes) -> None:
+    if len(_ready) >= _MOST_READY:
+        _ready.clear()
+    key = (a.shape, a.strides, b.shape, b.strides, a.dtype.char, b.dtype.char)
+    _ready[key] = _Ready(run, shape, a.dtype, threads())
+
+
+def _pays(work: int, b: Any) -> bool:
+    """Whether one product of `work` multiply-adds is large enough for a plan."""
+    return work > SMALL and (work > SMALL_BY_ROWS or b.strides[-1] != b.itemsize or threads() > 1)
 
 
 def _assert_fitting(shape: Sizes, a: Any, out: Any, bias: Any, activation: str | None) -> None:
@@ -364,9 +450,13 @@ def _library(
         plan.run(a, b, c)
     else:
         plan.run(a, b, c, np.ascontiguousarray(bias))
-    if out is None or not fresh:
+    if out is None:
+        generated = isinstance(plan, gemm.Plan)
+        if generated and activation is None and not copy_a and not copy_b:
+            _remember(a, b, plan.run, shape)
         return c
-    np.copyto(out, c)
+    if fresh:
+        np.copyto(out, c)
     return out
 
 
@@ -374,7 +464,10 @@ def _prepare(a: Any, b: Any, batch: Sizes, bias: Any, activation: str | None) ->
     """The plan, and which operands it wants as contiguous copies."""
     rank = len(batch) + 2
     dtype = a.dtype
+    few = a.shape[-2] <= 16 and a.strides[-1] != a.itemsize and a.shape[-2] < b.shape[-1] // 8
     for copies in ((False, False), (True, False), (False, True), (True, True)):
+        if few and not copies[0]:
+            continue  # rows of so few elements are cheaper to copy than to jump between
         x, y = (
             np.empty(v.shape, dtype) if copy else v for v, copy in zip((a, b), copies, strict=True)
         )

@@ -8,6 +8,7 @@ NotTraceable, and NumPy computes it.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,6 +19,8 @@ from ...compiler import Kernel, Value
 from ...compiler.ir import STORAGE
 from ...core.errors import AdjointError
 from ...core.spec import broadcast_shapes
+from .. import numpy as reference
+from ..numpy import special
 
 _NARROW = {"float16", "bfloat16"}
 _FUNCTIONS = {
@@ -29,7 +32,8 @@ _FUNCTIONS = {
     "tan": "tan", "sinh": "sinh", "cosh": "cosh", "arcsin": "asin", "arccos": "acos",
     "arctan": "atan", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "add": "add",
     "subtract": "sub", "multiply": "mul", "divide": "div", "arctan2": "atan2", "power": "pow",
-    "copysign": "copysign", "less": "lt",
+    "copysign": "copysign", "nextafter": "nextafter", "left_shift": "shl", "right_shift": "shr",
+    "floor_divide": "floor_div", "fmod": "fmod", "remainder": "mod", "less": "lt",
     "less_equal": "le", "greater": "gt", "greater_equal": "ge", "equal": "eq", "not_equal": "ne",
     "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor",
 }  # fmt: skip
@@ -275,12 +279,94 @@ class Names:
 
     def __getattr__(self, name: str) -> Any:
         found = _FUNCTIONS.get(name)
+        kernel = None if found else getattr(getattr(reference, name, None), "kernel", None)
+        if kernel is not None:
+            return functools.partial(self._in_float64, kernel)
         if found is None and name in _BOOLEAN:
             return lambda *operands: elementwise(_BOOLEAN[name], *map(_truth, operands))
         if found is None:
             raise NotTraceable(name)
 
         return lambda *operands, out=None: _written(elementwise(found, *operands), out)
+
+    def _in_float64(self, kernel: Callable[..., Any], x: Any) -> Any:
+        """A function of `backends.numpy.blocks`."""
+        return kernel(self, x.astype(np.float64)).astype(x.dtype)
+
+    def polygamma(self, n: int, x: Any) -> Any:
+        """The derivative of order n of the digamma function."""
+        return self._in_float64(special.polygamma_kernel(n), x)
+
+    def horner(self, coefficients: tuple[float, ...], t: Any) -> Any:
+        """The polynomial with these coefficients, lowest power first."""
+        value: Any = coefficients[-1]
+        for c in coefficients[-2::-1]:
+            value = elementwise("fma", t, value, c)
+        return value
+
+    def split(
+        self, mask: Any, then: Callable[[Any], Any], otherwise: Callable[[Any], Any], x: Any
+    ) -> Any:
+        """then(x) where the mask holds, otherwise(x) elsewhere."""
+        return self.where(mask, then(x), otherwise(x))
+
+    def hypot(self, x: Any, y: Any) -> Any:
+        """The root of x x + y y, of which nothing overflows before the end."""
+        x, y = (self.abs(v) if isinstance(v, Traced) else abs(float(v)) for v in (x, y))
+        top: Any = elementwise("maximum", x, y)
+        low: Any = elementwise("minimum", x, y)
+        if top.dtype.itemsize < 8:  # the squares are exact
+            wide = [v.astype(np.float64) for v in (top, low)]
+            root = self.sqrt(wide[0] * wide[0] + wide[1] * wide[1]).astype(top.dtype)
+        else:
+            ratio = self.where(top > 0, low / top, 0)
+            root = self.where(top > low, top * self.sqrt(ratio * ratio + 1), top * math.sqrt(2))
+        infinite = elementwise("eq", self.fmax(x, y), math.inf)
+        return self.where(infinite, math.inf, root)
+
+    def fmax(self, x: Any, y: Any) -> Any:
+        """The greater of the two; where one is NaN, the other."""
+        return self._ordered("maximum", x, y)
+
+    def fmin(self, x: Any, y: Any) -> Any:
+        """The smaller of the two; where one is NaN, the other."""
+        return self._ordered("minimum", x, y)
+
+    def _ordered(self, name: str, x: Any, y: Any) -> Any:
+        found = elementwise(name, x, y)
+        if found.dtype.kind == "f":
+            if isinstance(x, Traced):
+                found = self.where(elementwise("isnan", x), y, found)
+            if isinstance(y, Traced):
+                found = self.where(elementwise("isnan", y), x, found)
+        return found
+
+    def logaddexp(self, x: Any, y: Any) -> Any:
+        """log(exp(x) + exp(y)), without overflow."""
+        rest = self.log1p(self.exp(-self.abs(elementwise("sub", x, y))))
+        return self._added(x, y, rest, math.log(2))
+
+    def logaddexp2(self, x: Any, y: Any) -> Any:
+        """log2(2**x + 2**y), without overflow."""
+        rest = self.log1p(self.exp2(-self.abs(elementwise("sub", x, y)))) * (1 / math.log(2))
+        return self._added(x, y, rest, 1.0)
+
+    def _added(self, x: Any, y: Any, rest: Any, at_equal: float) -> Any:
+        """The greater of the two, and `rest`; equal ones may be infinite."""
+        top: Any = elementwise("maximum", x, y)
+        return self.where(elementwise("eq", x, y), top + at_equal, top + rest)
+
+    def nan_to_num(self, x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
+        """x with other numbers for NaN and the infinities."""
+        if x.dtype.kind != "f":
+            return x
+        y = self.where(elementwise("isnan", x), nan, x)
+        y = self.where(elementwise("eq", x, math.inf), posinf, y)
+        return self.where(elementwise("eq", x, -math.inf), neginf, y)
+
+    def signbit(self, x: Any) -> Any:
+        """Whether x is below 0, or -0."""
+        return elementwise("lt", elementwise("copysign", 1.0, x), 0)
 
     def square(self, x: Any) -> Any:
         """x x."""

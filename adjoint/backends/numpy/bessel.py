@@ -7,23 +7,11 @@ the value.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from . import extra
-from .special import (
-    _I0_LARGE,
-    _I0_SMALL,
-    _I1_LARGE,
-    _I1_SMALL,
-    _bessel,
-    _blocked,
-    _horner,
-    _on,
-    _where,
-)
+from .blocks import blocked, on
+from .special import _I0_LARGE, _I0_SMALL, _I1_LARGE, _I1_SMALL, bessel
 
 # J0(x) for x <= 8, in x^2
 _J0 = (
@@ -166,134 +154,146 @@ _TWO_OVER_PI = 2 / math.pi
 
 
 @extra
-@_blocked
-def i0e(x: Any) -> Any:
+@blocked
+def i0e(xp: Any, x: Any) -> Any:
     """exp(-|x|) I0(x)."""
-    return _bessel(x, _I0_SMALL, _I0_LARGE, False)
+    return bessel(xp, x, _I0_SMALL, _I0_LARGE, False)
 
 
 @extra
-@_blocked
-def i1e(x: Any) -> Any:
+@blocked
+def i1e(xp: Any, x: Any) -> Any:
     """exp(-|x|) I1(x)."""
-    return np.copysign(_bessel(x, _I1_SMALL, _I1_LARGE, True), x)
+    return xp.copysign(bessel(xp, x, _I1_SMALL, _I1_LARGE, True), x)
 
 
 # ---- first and second kind -----------------------------------------------------------------------
 
 
-def _small(coefficients: tuple[float, ...], x: Any) -> Any:
-    return _horner(coefficients, _on(x * x, 0.0, 64.0))
+def _small(xp: Any, coefficients: tuple[float, ...], x: Any) -> Any:
+    return xp.horner(coefficients, on(x * x, 0.0, 64.0))
 
 
-def _wave(x: Any, p: tuple[float, ...], q: tuple[float, ...], order: int, second: bool) -> Any:
+def _wave(
+    xp: Any, x: Any, p: tuple[float, ...], q: tuple[float, ...], order: int, second: bool
+) -> Any:
     """J (or Y, where `second`) of an order for x >= 8."""
     inverse = 1 / x
-    t = _on(64 * inverse * inverse, 0.0, 1.0)
-    even, odd = _horner(p, t), _horner(q, t) * inverse
-    s, c = np.sin(x), np.cos(x)
+    t = on(64 * inverse * inverse, 0.0, 1.0)
+    even, odd = xp.horner(p, t), xp.horner(q, t) * inverse
+    s, c = xp.sin(x), xp.cos(x)
     cosine, sine = (c + s, s - c) if order == 0 else (s - c, -s - c)
     value = even * sine + odd * cosine if second else even * cosine - odd * sine
     # The amplitude sqrt(2 / (pi x)) and the sqrt(1/2) of the phase.
-    return np.where(np.isinf(x), 0.0, value * np.sqrt(inverse / math.pi))
-
-
-def _split(x: Any, edge: float, near: Callable[[Any], Any], far: Callable[[Any], Any]) -> Any:
-    result = np.empty_like(x)
-    large = x > edge
-    _where(result, large, far, x)
-    _where(result, ~large, near, x)
-    return result
+    return xp.where(xp.isinf(x), 0.0, value * xp.sqrt(inverse / math.pi))
 
 
 @extra
-@_blocked
-def bessel_j0(x: Any) -> Any:
+@blocked
+def bessel_j0(xp: Any, x: Any) -> Any:
     """The Bessel function of the first kind, order 0."""
-    return _split(np.abs(x), 8.0, lambda s: _small(_J0, s), lambda s: _wave(s, _P0, _Q0, 0, False))
-
-
-@extra
-@_blocked
-def bessel_j1(x: Any) -> Any:
-    """The Bessel function of the first kind, order 1."""
-    size = _split(
-        np.abs(x), 8.0, lambda s: s * _small(_J1, s), lambda s: _wave(s, _P1, _Q1, 1, False)
+    size = xp.abs(x)
+    return xp.split(
+        size > 8,
+        lambda s: _wave(xp, s, _P0, _Q0, 0, False),
+        lambda s: _small(xp, _J0, s),
+        size,
     )
-    return np.where(x < 0, -size, size)
-
-
-def _y0_near(x: Any) -> Any:
-    return _small(_Y0, x) + _TWO_OVER_PI * np.log(x) * _small(_J0, x)
-
-
-def _y1_near(x: Any) -> Any:
-    part = x * (_small(_Y1, x) + _TWO_OVER_PI * np.log(x) * _small(_J1, x))
-    return np.where(x == 0, -np.inf, part - _TWO_OVER_PI / x)
 
 
 @extra
-@_blocked
-def bessel_y0(x: Any) -> Any:
+@blocked
+def bessel_j1(xp: Any, x: Any) -> Any:
+    """The Bessel function of the first kind, order 1."""
+    size = xp.abs(x)
+    value = xp.split(
+        size > 8,
+        lambda s: _wave(xp, s, _P1, _Q1, 1, False),
+        lambda s: s * _small(xp, _J1, s),
+        size,
+    )
+    return xp.where(x < 0, -value, value)
+
+
+def _y0_near(xp: Any, x: Any) -> Any:
+    return _small(xp, _Y0, x) + _TWO_OVER_PI * xp.log(x) * _small(xp, _J0, x)
+
+
+def _y1_near(xp: Any, x: Any) -> Any:
+    part = x * (_small(xp, _Y1, x) + _TWO_OVER_PI * xp.log(x) * _small(xp, _J1, x))
+    return xp.where(x == 0, -math.inf, part - _TWO_OVER_PI / x)
+
+
+@extra
+@blocked
+def bessel_y0(xp: Any, x: Any) -> Any:
     """The Bessel function of the second kind, order 0; NaN for negative numbers."""
-    return _split(x, 8.0, _y0_near, lambda s: _wave(s, _P0, _Q0, 0, True))
+    return xp.split(x > 8, lambda s: _wave(xp, s, _P0, _Q0, 0, True), lambda s: _y0_near(xp, s), x)
 
 
 @extra
-@_blocked
-def bessel_y1(x: Any) -> Any:
+@blocked
+def bessel_y1(xp: Any, x: Any) -> Any:
     """The Bessel function of the second kind, order 1; NaN for negative numbers."""
-    return _split(x, 8.0, _y1_near, lambda s: _wave(s, _P1, _Q1, 1, True))
+    return xp.split(x > 8, lambda s: _wave(xp, s, _P1, _Q1, 1, True), lambda s: _y1_near(xp, s), x)
 
 
 # ---- modified, second kind -----------------------------------------------------------------------
 
 
-def _k0_near(x: Any) -> Any:
+def _k0_near(xp: Any, x: Any) -> Any:
     """K0(x) for x <= 2."""
-    first = _bessel(x, _I0_SMALL, _I0_LARGE, False) * np.exp(x)
-    return _horner(_K0, _on(x * x, 0.0, 4.0)) - np.log(x) * first
+    first = bessel(xp, x, _I0_SMALL, _I0_LARGE, False) * xp.exp(x)
+    return xp.horner(_K0, on(x * x, 0.0, 4.0)) - xp.log(x) * first
 
 
-def _k1_near(x: Any) -> Any:
+def _k1_near(xp: Any, x: Any) -> Any:
     """K1(x) for x <= 2."""
-    first = _bessel(x, _I1_SMALL, _I1_LARGE, True) * np.exp(x)
-    value = np.log(x) * first + _horner(_K1, _on(x * x, 0.0, 4.0)) / x
-    return np.where(x == 0, np.inf, value)
+    first = bessel(xp, x, _I1_SMALL, _I1_LARGE, True) * xp.exp(x)
+    value = xp.log(x) * first + xp.horner(_K1, on(x * x, 0.0, 4.0)) / x
+    return xp.where(x == 0, math.inf, value)
 
 
-def _k_far(x: Any, coefficients: tuple[float, ...]) -> Any:
+def _k_far(xp: Any, x: Any, coefficients: tuple[float, ...]) -> Any:
     """exp(x) K(x) for x >= 2."""
     inverse = 1 / x
-    return _horner(coefficients, _on(2 * inverse, 0.0, 1.0)) * np.sqrt(inverse)
+    return xp.horner(coefficients, on(2 * inverse, 0.0, 1.0)) * xp.sqrt(inverse)
 
 
 @extra
-@_blocked
-def bessel_k0(x: Any) -> Any:
+@blocked
+def bessel_k0(xp: Any, x: Any) -> Any:
     """The modified Bessel function of the second kind, order 0; NaN for negative numbers."""
-    return _split(x, 2.0, _k0_near, lambda s: _k_far(s, _K0_LARGE) * np.exp(-s))
+    return xp.split(
+        x > 2, lambda s: _k_far(xp, s, _K0_LARGE) * xp.exp(-s), lambda s: _k0_near(xp, s), x
+    )
 
 
 @extra
-@_blocked
-def bessel_k1(x: Any) -> Any:
+@blocked
+def bessel_k1(xp: Any, x: Any) -> Any:
     """The modified Bessel function of the second kind, order 1; NaN for negative numbers."""
-    return _split(x, 2.0, _k1_near, lambda s: _k_far(s, _K1_LARGE) * np.exp(-s))
+    return xp.split(
+        x > 2, lambda s: _k_far(xp, s, _K1_LARGE) * xp.exp(-s), lambda s: _k1_near(xp, s), x
+    )
 
 
 @extra
-@_blocked
-def bessel_k0e(x: Any) -> Any:
+@blocked
+def bessel_k0e(xp: Any, x: Any) -> Any:
     """exp(x) K0(x)."""
-    return _split(x, 2.0, lambda s: _k0_near(s) * np.exp(s), lambda s: _k_far(s, _K0_LARGE))
+    return xp.split(
+        x > 2, lambda s: _k_far(xp, s, _K0_LARGE), lambda s: _k0_near(xp, s) * xp.exp(s), x
+    )
 
 
 @extra
-@_blocked
-def bessel_k1e(x: Any) -> Any:
+@blocked
+def bessel_k1e(xp: Any, x: Any) -> Any:
     """exp(x) K1(x)."""
-    return _split(x, 2.0, lambda s: _k1_near(s) * np.exp(s), lambda s: _k_far(s, _K1_LARGE))
+    return xp.split(
+        x > 2, lambda s: _k_far(xp, s, _K1_LARGE), lambda s: _k1_near(xp, s) * xp.exp(s), x
+    )
 
 
 # ---- Airy ----------------------------------------------------------------------------------------
@@ -301,31 +301,33 @@ def bessel_k1e(x: Any) -> Any:
 _Z_TWO, _Z_FOUR = 2 / 3 * 2**1.5, 16 / 3
 
 
-def _airy_far(x: Any) -> Any:
+def _airy_far(xp: Any, x: Any) -> Any:
     """Ai(x) for x >= 2."""
-    root = np.sqrt(x)
+    root = xp.sqrt(x)
     z = 2 / 3 * x * root
-    return _horner(_AI_LARGE, _on(_Z_TWO / z, 0.0, 1.0)) * np.exp(-z) / np.sqrt(root)
+    return xp.horner(_AI_LARGE, on(_Z_TWO / z, 0.0, 1.0)) * xp.exp(-z) / xp.sqrt(root)
 
 
-def _airy_wave(x: Any) -> Any:
+def _airy_wave(xp: Any, x: Any) -> Any:
     """Ai(-x) for x >= 4."""
-    root = np.sqrt(x)
+    root = xp.sqrt(x)
     z = 2 / 3 * x * root
-    t = _on((_Z_FOUR / z) ** 2, 0.0, 1.0)
-    s, c = np.sin(z), np.cos(z)
-    value = _horner(_AI_P, t) * (s + c) - _horner(_AI_Q, t) / z * (c - s)
-    value *= _ROOT_HALF / math.sqrt(math.pi)
-    return np.where(np.isinf(x), 0.0, value / np.sqrt(root))
+    ratio = _Z_FOUR / z
+    t = on(ratio * ratio, 0.0, 1.0)
+    s, c = xp.sin(z), xp.cos(z)
+    value = xp.horner(_AI_P, t) * (s + c) - xp.horner(_AI_Q, t) / z * (c - s)
+    value = value * (_ROOT_HALF / math.sqrt(math.pi))
+    return xp.where(xp.isinf(x), 0.0, value / xp.sqrt(root))
 
 
 @extra
-@_blocked
-def airy_ai(x: Any) -> Any:
+@blocked
+def airy_ai(xp: Any, x: Any) -> Any:
     """The Airy function Ai."""
-    result = np.empty_like(x)
-    low, high = x < -4, x > 2
-    _where(result, low, lambda part: _airy_wave(-part), x)
-    _where(result, high, _airy_far, x)
-    _where(result, ~(low | high), lambda part: _horner(_AI, _on(part, -4.0, 2.0)), x)
-    return result
+
+    def inside(s: Any) -> Any:
+        return xp.split(
+            s > 2, lambda t: _airy_far(xp, t), lambda t: xp.horner(_AI, on(t, -4.0, 2.0)), s
+        )
+
+    return xp.split(x < -4, lambda s: _airy_wave(xp, -s), inside, x)

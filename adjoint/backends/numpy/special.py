@@ -2,58 +2,21 @@
 
 Each is cut into intervals where it is a short polynomial times something simple. The coefficients
 (lowest power first) are Chebyshev interpolants of the function to 60 digits, brought to powers of
-the interval's own variable in [-1, 1]. NumPy goes over memory once for each operation, so the
-functions work through their input in blocks that stay in the cache.
+the interval's own variable in [-1, 1].
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from . import extra
+from .blocks import NAMES, blocked, on
 
-_BLOCK = 8192
-
-
-def _blocked(kernel: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A function of arrays of any shape from one of float64 vectors; float32 is computed so too."""
-
-    @functools.wraps(kernel)
-    def function(x: Any) -> Any:
-        flat = np.ascontiguousarray(x).reshape(-1)
-        result = np.empty_like(flat)
-        for i in range(0, flat.size, _BLOCK):
-            result[i : i + _BLOCK] = kernel(flat[i : i + _BLOCK].astype(np.float64))
-        return result.reshape(np.shape(x))
-
-    return function
-
-
-def _horner(coefficients: tuple[float, ...], t: Any) -> Any:
-    """The polynomial with these coefficients, lowest power first."""
-    value = np.full_like(t, coefficients[-1])
-    for c in coefficients[-2::-1]:
-        value *= t
-        value += c
-    return value
-
-
-def _on(x: Any, low: float, high: float) -> Any:
-    """The variable of an interval: -1 at `low` and 1 at `high`."""
-    return (x - (low + high) / 2) * (2 / (high - low))
-
-
-def _where(result: Any, mask: Any, kernel: Callable[[Any], Any], x: Any) -> None:
-    """Set `result` to `kernel(x)` where `mask` is true, computing nothing elsewhere."""
-    if mask.all():
-        result[:] = kernel(x)
-    elif mask.any():
-        result[mask] = kernel(x[mask])
+_BLOCK = 16384
 
 
 @extra
@@ -98,27 +61,35 @@ _ERF32_Q = (
 )  # fmt: skip
 
 
-def _erf_centre(x: Any) -> Any:
-    return x * _horner(_ERF, _on(x * x, 0.0, 1.0))
+def _erf_centre(xp: Any, x: Any) -> Any:
+    return x * xp.horner(_ERF, on(x * x, 0.0, 1.0))
 
 
-def _erfc_tail(x: Any) -> Any:
+def _short(x: Any) -> Any:
+    """x with so few digits that its square is exact."""
+    return x.astype(np.float32).astype(np.float64)
+
+
+def _erfc_tail(xp: Any, x: Any) -> Any:
     """erfc(x) for x >= 1/2."""
-    scaled = _horner(_ERFCX, _on((x - 3.75) / (x + 3.75), -0.765, 0.7638)) / (1 + 2 * x)
-    # exp(-x^2) loses the digits that x^2 has before the point: square an x of 26 bits exactly.
-    high = x.astype(np.float32).astype(np.float64)
-    return scaled * np.exp(-high * high) * np.exp((high - x) * (high + x))
+    scaled = xp.horner(_ERFCX, on((x - 3.75) / (x + 3.75), -0.765, 0.7638)) / (1 + 2 * x)
+    high = _short(x)  # exp(-x^2) loses the digits that x^2 has before the point
+    return scaled * xp.exp(-high * high) * xp.exp((high - x) * (high + x))
 
 
-@_blocked
-def _erf(x: Any) -> Any:
-    size = np.minimum(np.abs(x), 28.0)
-    result = np.empty_like(x)
-    small = ~(size > 1)
-    _where(result, small, _erf_centre, x)
-    tail = ~small
-    _where(result, tail, lambda s: 1 - _erfc_tail(s), size)
-    return np.copysign(result, x, out=result)
+def _erf_positive(xp: Any, x: Any) -> Any:
+    x = xp.minimum(x, 28.0)
+    return xp.split(x > 1, lambda s: 1 - _erfc_tail(xp, s), lambda s: _erf_centre(xp, s), x)
+
+
+def _erfc_positive(xp: Any, x: Any) -> Any:
+    x = xp.minimum(x, 28.0)
+    return xp.split(x > 0.5, lambda s: _erfc_tail(xp, s), lambda s: 1 - _erf_centre(xp, s), x)
+
+
+@blocked
+def _erf(xp: Any, x: Any) -> Any:
+    return xp.copysign(_erf_positive(xp, xp.abs(x)), x)
 
 
 @extra
@@ -128,50 +99,53 @@ def erf(x: Any) -> Any:
         return _erf(x)
     flat = np.ascontiguousarray(x).reshape(-1)
     result = np.empty_like(flat)
-    for i in range(0, flat.size, 2 * _BLOCK):
-        part = np.clip(flat[i : i + 2 * _BLOCK], -4, 4)
+    for i in range(0, flat.size, _BLOCK):
+        part = np.clip(flat[i : i + _BLOCK], -4, 4)
         t = np.square(part * np.float32(0.25))
-        part *= _horner(_ERF32_P, t)
-        part /= _horner(_ERF32_Q, t)
+        part *= NAMES.horner(_ERF32_P, t)
+        part /= NAMES.horner(_ERF32_Q, t)
         part[np.abs(part) > 1 - 1e-7] *= np.float32(2)  # what rounds to 1 becomes exactly 1
-        np.clip(part, -1, 1, out=result[i : i + 2 * _BLOCK])
+        np.clip(part, -1, 1, out=result[i : i + _BLOCK])
     return result.reshape(x.shape)
 
 
+def _erfc(xp: Any, x: Any) -> Any:
+    value = _erfc_positive(xp, xp.abs(x))
+    return xp.where(x < 0, 2 - value, value)
+
+
 @extra
-@_blocked
-def erfc(x: Any) -> Any:
+@blocked
+def erfc(xp: Any, x: Any) -> Any:
     """1 - erf(x)."""
-    size = np.minimum(np.abs(x), 28.0)
-    result = np.empty_like(x)
-    small = ~(size > 0.5)
-    _where(result, small, lambda s: 1 - _erf_centre(s), x)
-    _where(result, ~small, _erfc_tail, size)
-    negative = ~small & (x < 0)
-    result[negative] = 2 - result[negative]
-    return result
+    return _erfc(xp, x)
 
 
-@extra
-@_blocked
-def erfinv(x: Any) -> Any:
-    """The inverse of the error function."""
-    size = np.abs(x)
+def _erfinv(xp: Any, x: Any) -> Any:
+    size = xp.abs(x)
     rest = 1 - size  # exact where it is used
     # Winitzki's approximation, right to 0.2 percent; Halley's method triples the digits.
-    logarithm = np.log1p(-size * size)
+    logarithm = xp.log1p(-size * size)
     a = 2 / (math.pi * 0.147) + logarithm / 2
-    y = np.where(
+    y = xp.where(
         size < 0.1,
         size * (math.sqrt(math.pi) / 2),
-        np.sqrt(np.sqrt(a * a - logarithm / 0.147) - a),
+        xp.sqrt(xp.sqrt(a * a - logarithm / 0.147) - a),
     )
     for _ in range(2):
-        error = np.where(size < 0.5, erf(y) - size, rest - erfc(y))
-        step = error * np.exp(y * y) * (math.sqrt(math.pi) / 2)
+        erf, erfc = _erf_positive(xp, y), _erfc_positive(xp, y)
+        error = xp.where(size < 0.5, erf - size, rest - erfc)
+        step = error * xp.exp(y * y) * (math.sqrt(math.pi) / 2)
         y = y - step / (1 + y * step)
-    y = np.where(size < 1, y, np.where(size == 1, np.inf, np.nan))
-    return np.copysign(y, x)
+    y = xp.where(size < 1, y, xp.where(size == 1, math.inf, math.nan * size))
+    return xp.copysign(y, x)
+
+
+@extra
+@blocked
+def erfinv(xp: Any, x: Any) -> Any:
+    """The inverse of the error function."""
+    return _erfinv(xp, x)
 
 
 # ---- gamma functions -----------------------------------------------------------------------------
@@ -209,153 +183,148 @@ _STIRLING = tuple(b / (2 * k * (2 * k - 1)) for k, b in enumerate(_BERNOULLI[:9]
 _DIGAMMA_SERIES = tuple(b / (2 * k) for k, b in enumerate(_BERNOULLI[:9], 1))
 
 
-def _lgamma_large(x: Any) -> Any:
+def _lgamma_large(xp: Any, x: Any) -> Any:
     """lgamma(x) for x >= 10, by Stirling's series."""
     inverse = 1 / x
-    value = (x - 0.5) * np.log(x) - x + _HALF_LOG_TWO_PI
-    return value + inverse * _horner(_STIRLING, inverse * inverse)
+    value = (x - 0.5) * xp.log(x) - x + _HALF_LOG_TWO_PI
+    return value + inverse * xp.horner(_STIRLING, inverse * inverse)
 
 
-def _lgamma_middle(x: Any) -> Any:
+def _lgamma_middle(xp: Any, x: Any) -> Any:
     """lgamma(x) for 0 < x < 10, from its values between 1 and 3."""
     small = x < 1
-    below = x[small]
-    minus_one, minus_two = np.where(small, x, x - 1), np.where(small, x - 1, x - 2)  # exact
-    x = np.where(small, x + 1, x)
-    factor = np.ones_like(x)
+    below = xp.where(small, x, 1.0)
+    minus_one, minus_two = xp.where(small, x, x - 1), xp.where(small, x - 1, x - 2)  # exact
+    x = xp.where(small, x + 1, x)
+    factor = xp.where(small, 1.0, x * 0 + 1)
     for _ in range(7):
         large = x >= 3
-        if not large.any():
-            break
-        x[large] -= 1
-        factor[large] *= x[large]
-        minus_one[large] -= 1
-        minus_two[large] -= 1
-    value = minus_one * minus_two * _horner(_LGAMMA, _on(x, 1.0, 3.0)) + np.log(factor)
-    value[small] -= np.log(below)
-    return value
+        x = xp.where(large, x - 1, x)
+        factor = xp.where(large, factor * x, factor)
+        minus_one = xp.where(large, minus_one - 1, minus_one)
+        minus_two = xp.where(large, minus_two - 1, minus_two)
+    value = minus_one * minus_two * xp.horner(_LGAMMA, on(x, 1.0, 3.0))
+    return value + xp.log(factor) - xp.log(below)
 
 
-def _lgamma_positive(x: Any) -> Any:
-    result = np.empty_like(x)
-    large = ~(x < 10)
-    _where(result, large, _lgamma_large, x)
-    _where(result, ~large, _lgamma_middle, x)
-    return np.where(x == np.inf, np.inf, np.where(x == 0, np.inf, result))
+def _lgamma_positive(xp: Any, x: Any) -> Any:
+    value = xp.split(x < 10, lambda s: _lgamma_middle(xp, s), lambda s: _lgamma_large(xp, s), x)
+    return xp.where((x == math.inf) | (x == 0), math.inf, value)
 
 
-def _lgamma_negative(x: Any) -> Any:
+def _lgamma_negative(xp: Any, x: Any) -> Any:
     """By reflection, with the sine of what is left of x after its whole part."""
-    sine = np.abs(np.sin(np.pi * (x - np.rint(x))))
-    value = np.log(np.pi / sine) - _lgamma_positive(1 - x)
-    return np.where(np.isinf(x) | (sine == 0), np.inf, value)
+    sine = xp.abs(xp.sin(math.pi * (x - xp.rint(x))))
+    value = xp.log(math.pi / sine) - _lgamma_positive(xp, 1 - x)
+    return xp.where(xp.isinf(x) | (sine == 0), math.inf, value)
 
 
 @extra
-@_blocked
-def lgamma(x: Any) -> Any:
+@blocked
+def lgamma(xp: Any, x: Any) -> Any:
     """The logarithm of the absolute value of the gamma function."""
-    result = np.empty_like(x)
-    negative = x < 0
-    _where(result, negative, _lgamma_negative, x)
-    _where(result, ~negative, _lgamma_positive, x)
-    return result
+    return xp.split(x < 0, lambda s: _lgamma_negative(xp, s), lambda s: _lgamma_positive(xp, s), x)
 
 
-def _digamma_large(x: Any) -> Any:
+def _digamma_large(xp: Any, x: Any) -> Any:
     """digamma(x) for x >= 10, by its asymptotic series."""
     inverse = 1 / x
     square = inverse * inverse
-    return np.log(x) - 0.5 * inverse - square * _horner(_DIGAMMA_SERIES, square)
+    return xp.log(x) - 0.5 * inverse - square * xp.horner(_DIGAMMA_SERIES, square)
 
 
-def _digamma_middle(x: Any) -> Any:
+def _digamma_middle(xp: Any, x: Any) -> Any:
     """digamma(x) for 0 < x < 10, from its values between 1 and 2."""
-    x = x.copy()
-    terms = np.zeros_like(x)
     small = x < 1
-    terms[small] = -1 / x[small]
-    x[small] += 1
+    terms = xp.where(small, -1 / x, 0.0)
+    x = xp.where(small, x + 1, x)
     for _ in range(8):
         large = x >= 2
-        if not large.any():
-            break
-        x[large] -= 1
-        terms[large] += 1 / x[large]
-    return (x - _ROOT - _ROOT_REST) * _horner(_DIGAMMA, _on(x, 1.0, 2.0)) + terms
+        x = xp.where(large, x - 1, x)
+        terms = xp.where(large, terms + 1 / x, terms)
+    return (x - _ROOT - _ROOT_REST) * xp.horner(_DIGAMMA, on(x, 1.0, 2.0)) + terms
 
 
-def _digamma_positive(x: Any) -> Any:
-    result = np.empty_like(x)
-    large = ~(x < 10)
-    _where(result, large, _digamma_large, x)
-    _where(result, ~large, _digamma_middle, x)
-    return np.where(x == np.inf, np.inf, np.where(x == 0, np.copysign(np.inf, -x), result))
+def _digamma_positive(xp: Any, x: Any) -> Any:
+    value = xp.split(x < 10, lambda s: _digamma_middle(xp, s), lambda s: _digamma_large(xp, s), x)
+    pole = xp.copysign(x * 0 + math.inf, -x)
+    return xp.where(x == math.inf, math.inf, xp.where(x == 0, pole, value))
 
 
-def _digamma_negative(x: Any) -> Any:
-    rest = x - np.rint(x)
-    value = _digamma_positive(1 - x) - np.pi / np.tan(np.pi * rest)
-    return np.where(np.isinf(x) | (rest == 0), np.nan, value)
+def _digamma_negative(xp: Any, x: Any) -> Any:
+    rest = x - xp.rint(x)
+    value = _digamma_positive(xp, 1 - x) - math.pi / xp.tan(math.pi * rest)
+    return xp.where(xp.isinf(x) | (rest == 0), math.nan, value)
 
 
 @extra
-@_blocked
-def digamma(x: Any) -> Any:
+@blocked
+def digamma(xp: Any, x: Any) -> Any:
     """The derivative of lgamma."""
-    result = np.empty_like(x)
-    negative = x < 0
-    _where(result, negative, _digamma_negative, x)
-    _where(result, ~negative, _digamma_positive, x)
+    return xp.split(
+        x < 0, lambda s: _digamma_negative(xp, s), lambda s: _digamma_positive(xp, s), x
+    )
+
+
+def _power(x: Any, n: int) -> Any:
+    """x^n for n >= 1, by squares."""
+    result = None
+    while n:
+        if n & 1:
+            result = x if result is None else result * x
+        x, n = x * x, n >> 1
     return result
 
 
-def _zeta(s: int, x: Any) -> Any:
+def _zeta(xp: Any, s: int, x: Any) -> Any:
     """Hurwitz's zeta function for x > 0, by the formula of Euler and Maclaurin."""
     steps = 10 + s
-    total = np.zeros_like(x)
-    for k in range(steps):
-        total += (x + k) ** -s
+    total = 1 / _power(x, s)
+    for k in range(1, steps):
+        total = total + 1 / _power(x + k, s)
     end = x + steps
-    last = end**-s
-    total += last * end / (s - 1) + last / 2
+    last = 1 / _power(end, s)
+    total = total + (last * end / (s - 1) + last / 2)
     factor = last * s / end
+    square = end * end
     for j, b in enumerate(_BERNOULLI, 1):
-        total += b / math.factorial(2 * j) * factor
-        factor *= (s + 2 * j - 1) * (s + 2 * j) / (end * end)
-    return np.where(x == np.inf, 0.0, total)
+        total = total + b / math.factorial(2 * j) * factor
+        factor = factor * ((s + 2 * j - 1) * (s + 2 * j)) / square
+    return xp.where(x == math.inf, 0.0, total)
 
 
-def _cotangent_derivative(n: int) -> Any:
+@functools.lru_cache(maxsize=64)
+def _cotangent_derivative(n: int) -> tuple[float, ...]:
     """The polynomial in cot(pi x) that is the derivative of order n of pi cot(pi x)."""
     polynomial = np.polynomial.Polynomial([0.0, math.pi])
     rate = np.polynomial.Polynomial([-math.pi, 0.0, -math.pi])
     for _ in range(n):
         polynomial = polynomial.deriv() * rate
-    return polynomial
+    return tuple(polynomial.coef.tolist())
+
+
+@functools.lru_cache(maxsize=64)
+def polygamma_kernel(n: int) -> Any:
+    """The kernel of polygamma of order n, as `blocks` has them."""
+    sign = float((-1) ** (n + 1))
+    factor = sign * math.gamma(n + 1)
+
+    def negative(xp: Any, x: Any) -> Any:
+        rest = x - xp.rint(x)
+        reflected = xp.horner(_cotangent_derivative(n), 1 / xp.tan(math.pi * rest))
+        value = -sign * factor * _zeta(xp, n + 1, 1 - x) - reflected
+        return xp.where(xp.isinf(x), math.nan, xp.where(rest == 0, sign * math.inf, value))
+
+    def kernel(xp: Any, x: Any) -> Any:
+        return xp.split(x < 0, lambda s: negative(xp, s), lambda s: factor * _zeta(xp, n + 1, s), x)
+
+    return kernel
 
 
 @extra
 def polygamma(n: int, x: Any) -> Any:
     """The derivative of order n >= 1 of the digamma function."""
-    sign = float((-1) ** (n + 1))
-    factor = sign * math.gamma(n + 1)
-
-    def negative(x: Any) -> Any:
-        rest = x - np.rint(x)
-        reflected = _cotangent_derivative(n)(1 / np.tan(np.pi * rest))
-        value = -sign * factor * _zeta(n + 1, 1 - x) - reflected
-        return np.where(np.isinf(x), np.nan, np.where(rest == 0, sign * np.inf, value))
-
-    @_blocked
-    def kernel(x: Any) -> Any:
-        result = np.empty_like(x)
-        below = x < 0
-        _where(result, below, negative, x)
-        _where(result, ~below, lambda part: factor * _zeta(n + 1, part), x)
-        return result
-
-    return kernel(x)
+    return blocked(polygamma_kernel(n))(x)
 
 
 # ---- Bessel functions ----------------------------------------------------------------------------
@@ -406,109 +375,113 @@ _I1_LARGE = (
 )  # fmt: skip
 
 
-def _bessel(x: Any, small: tuple[float, ...], large: tuple[float, ...], odd: bool) -> Any:
+def bessel(xp: Any, x: Any, small: tuple[float, ...], large: tuple[float, ...], odd: bool) -> Any:
     """exp(-|x|) times the function, for the absolute value of x."""
-    size = np.abs(x)
-    near = np.minimum(size, 8.0)
-    centre = _horner(small, _on(near, 0.0, 8.0)) * (near if odd else 1)
-    far = np.maximum(size, 8.0)
-    tail = _horner(large, _on(1 / far, 0.0, 0.125)) / np.sqrt(far)
-    return np.where(size <= 8, centre, tail)
+    size = xp.abs(x)
+    near = xp.minimum(size, 8.0)
+    centre = xp.horner(small, on(near, 0.0, 8.0)) * (near if odd else 1.0)
+    far = xp.maximum(size, 8.0)
+    tail = xp.horner(large, on(1 / far, 0.0, 0.125)) / xp.sqrt(far)
+    return xp.where(size <= 8, centre, tail)
 
 
 @extra
-@_blocked
-def i0(x: Any) -> Any:
+@blocked
+def i0(xp: Any, x: Any) -> Any:
     """The modified Bessel function of the first kind, order 0."""
-    return _bessel(x, _I0_SMALL, _I0_LARGE, False) * np.exp(np.abs(x))
+    return bessel(xp, x, _I0_SMALL, _I0_LARGE, False) * xp.exp(xp.abs(x))
 
 
 @extra
-@_blocked
-def i1(x: Any) -> Any:
+@blocked
+def i1(xp: Any, x: Any) -> Any:
     """The modified Bessel function of the first kind, order 1."""
-    return np.copysign(_bessel(x, _I1_SMALL, _I1_LARGE, True) * np.exp(np.abs(x)), x)
+    return xp.copysign(bessel(xp, x, _I1_SMALL, _I1_LARGE, True) * xp.exp(xp.abs(x)), x)
 
 
 # ---- the normal distribution ---------------------------------------------------------------------
 
 
+def _erfcx(xp: Any, x: Any) -> Any:
+    def below(s: Any) -> Any:
+        return 2 * _exp_square(xp, s) - _erfcx_positive(xp, -s)
+
+    return xp.split(x < -0.5, below, lambda s: _erfcx_positive(xp, xp.maximum(s, -0.5)), x)
+
+
 @extra
-@_blocked
-def erfcx(x: Any) -> Any:
+@blocked
+def erfcx(xp: Any, x: Any) -> Any:
     """exp(x^2) erfc(x)."""
-    result = np.empty_like(x)
-    large, small = x > 0.5, np.abs(x) <= 0.5
-    _where(result, large, _erfcx_far, x)
-    _where(result, small, lambda s: np.exp(s * s) * (1 - _erf_centre(s)), x)
-    _where(result, ~(large | small), lambda s: 2 * _exp_square(s) - _erfcx_any(-s), x)
-    return result
+    return _erfcx(xp, x)
 
 
-def _erfcx_far(x: Any) -> Any:
+def _erfcx_far(xp: Any, x: Any) -> Any:
     """exp(x^2) erfc(x) for x >= 1/2."""
-    with np.errstate(all="ignore"):
-        ratio = np.where(np.isinf(x), 1.0, (x - 3.75) / (x + 3.75))
-    value = _horner(_ERFCX, _on(np.minimum(ratio, 1.0), -0.765, 0.7638)) / (1 + 2 * x)
+    ratio = xp.where(xp.isinf(x), 1.0, (x - 3.75) / (x + 3.75))
+    value = xp.horner(_ERFCX, on(xp.minimum(ratio, 1.0), -0.765, 0.7638)) / (1 + 2 * x)
     # The polynomial ends where erfc(x) does; from there on, the asymptotic series.
     inverse = 1 / (x * x)
-    series = np.ones_like(x)
-    for k in (5.5, 4.5, 3.5, 2.5, 1.5, 0.5):
+    series = 1 - 5.5 * inverse
+    for k in (4.5, 3.5, 2.5, 1.5, 0.5):
         series = 1 - k * inverse * series
-    return np.where(x < 28, value, series / (x * math.sqrt(math.pi)))
+    return xp.where(x < 28, value, series / (x * math.sqrt(math.pi)))
 
 
-def _erfcx_any(x: Any) -> Any:
-    """exp(x^2) erfc(x) for x >= 0; NaN passes."""
-    return np.where(x > 0.5, _erfcx_far(np.maximum(x, 0.5)), np.exp(x * x) * (1 - _erf_centre(x)))
+def _erfcx_positive(xp: Any, x: Any) -> Any:
+    """exp(x^2) erfc(x) for x >= -1/2; NaN passes."""
+    near = xp.minimum(x, 0.5)
+    centre = xp.exp(near * near) * (1 - _erf_centre(xp, near))
+    return xp.where(x > 0.5, _erfcx_far(xp, xp.maximum(x, 0.5)), centre)
 
 
-def _exp_square(x: Any) -> Any:
+def _exp_square(xp: Any, x: Any) -> Any:
     """exp(x^2), with the digits that x^2 loses before the point."""
-    x = np.clip(x, -30, 30)
-    high = x.astype(np.float32).astype(np.float64)
-    return np.exp(high * high) * np.exp((x - high) * (x + high))
+    x = xp.minimum(xp.maximum(x, -30.0), 30.0)
+    high = _short(x)
+    return xp.exp(high * high) * xp.exp((x - high) * (x + high))
 
 
 _ROOT_HALF = math.sqrt(0.5)
 
 
 @extra
-@_blocked
-def log_ndtr(x: Any) -> Any:
+@blocked
+def log_ndtr(xp: Any, x: Any) -> Any:
     """The logarithm of the area under the standard normal density up to x."""
-    result = np.empty_like(x)
-    low = x < -1
-    _where(result, low, lambda s: np.log(erfcx(-s * _ROOT_HALF) / 2) - s * s / 2, x)
-    _where(result, ~low, lambda s: np.log1p(-erfc(s * _ROOT_HALF) / 2), x)
-    return result
+
+    def low(s: Any) -> Any:
+        return xp.log(_erfcx(xp, -s * _ROOT_HALF) / 2) - s * s / 2
+
+    return xp.split(x < -1, low, lambda s: xp.log1p(-_erfc(xp, s * _ROOT_HALF) / 2), x)
 
 
-def _ndtri_tail(p: Any) -> Any:
+def _ndtri_tail(xp: Any, p: Any) -> Any:
     """ndtri(p) for 0 < p <= 1/10, by Newton's method on the logarithms: it is concave there, and
     the start lies on the side from which the steps only approach.
     """
-    logarithm = np.log(p)
-    y = -np.sqrt(-2 * logarithm)
+    logarithm = xp.log(p)
+    y = -xp.sqrt(-2 * logarithm)
     for _ in range(6):
-        scaled = erfcx(-y * _ROOT_HALF)
-        y = y - (np.log(scaled / 2) - y * y / 2 - logarithm) * scaled * math.sqrt(math.pi / 2)
+        scaled = _erfcx_far(xp, -y * _ROOT_HALF)
+        y = y - (xp.log(scaled / 2) - y * y / 2 - logarithm) * scaled * math.sqrt(math.pi / 2)
     return y
 
 
 @extra
-@_blocked
-def ndtri(p: Any) -> Any:
+@blocked
+def ndtri(xp: Any, p: Any) -> Any:
     """The number up to which the standard normal density has the area p."""
-    result = np.full_like(p, np.nan)
-    result[p == 0], result[p == 1] = -np.inf, np.inf
-    low, high = (p > 0) & (p < 0.1), (p > 0.9) & (p < 1)
-    _where(result, low, _ndtri_tail, p)
-    _where(result, high, lambda s: -_ndtri_tail(1 - s), p)
+
+    def outside(p: Any) -> Any:
+        high = p > 0.5
+        y = _ndtri_tail(xp, xp.where(high, 1 - p, p))
+        y = xp.where(high, -y, y)
+        edge = xp.where(p == 0, -math.inf, xp.where(p == 1, math.inf, math.nan * p))
+        return xp.where((p > 0) & (p < 1), y, edge)
+
     middle = (p >= 0.1) & (p <= 0.9)
-    if middle.any():
-        result[middle] = erfinv(2 * p[middle] - 1) / _ROOT_HALF
-    return result
+    return xp.split(middle, lambda s: _erfinv(xp, 2 * s - 1) / _ROOT_HALF, outside, p)
 
 
 # ---- zeta ----------------------------------------------------------------------------------------

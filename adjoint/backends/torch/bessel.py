@@ -16,36 +16,41 @@ from .elementwise import where
 from .namespace import extra, on
 
 
-def _piecewise(x: Any, near: Callable[[Any], Any], far: Callable[[Any], Any]) -> Any:
-    """`near` up to 8 and `far` above, both computed everywhere: a device has no short cuts."""
-    xp = on(x.tensor.device)
-    return where(x > 8.0, far(xp.maximum(x, 8.0)), near(xp.minimum(x, 8.0)))
+class _Names:
+    """The names that the formulas use: those of a device, and two of `backends.numpy.blocks`."""
+
+    def __init__(self, device: Any) -> None:
+        self.names = on(device)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.names, name)
+
+    @staticmethod
+    def horner(coefficients: tuple[float, ...], t: Any) -> Any:
+        """The polynomial with these coefficients, lowest power first."""
+        value = t * 0 + coefficients[-1]
+        for c in coefficients[-2::-1]:
+            value = value * t + c
+        return value
+
+    @staticmethod
+    def split(
+        mask: Any, then: Callable[[Any], Any], otherwise: Callable[[Any], Any], x: Any
+    ) -> Any:
+        """then(x) where the mask holds, otherwise(x) elsewhere: a device has no short cuts."""
+        return where(mask, then(x), otherwise(x))
 
 
-def _function(name: str, near: Any, far: Any, sign: Any = None) -> None:
+def _function(name: str) -> None:
+    kernel = getattr(formulas, name).kernel
+
     def compute(x: Array) -> Array:
         wide: Any = x.astype(np.float64)
-        found: Any = _piecewise(abs(wide) if sign is not None else wide, near, far)
-        if sign == -1:
-            found = where(wide < 0, -found, found)
-        return found.astype(x.dtype)  # type: ignore[no-any-return]
+        return kernel(_Names(x.tensor.device), wide).astype(x.dtype)  # type: ignore[no-any-return]
 
     compute.__name__ = name
     extra(compute)
 
 
-_wave = formulas._wave
-_function(
-    "bessel_j0",
-    lambda s: formulas._small(formulas._J0, s),
-    lambda s: _wave(s, formulas._P0, formulas._Q0, 0, False),
-    1,
-)
-_function(
-    "bessel_j1",
-    lambda s: s * formulas._small(formulas._J1, s),
-    lambda s: _wave(s, formulas._P1, formulas._Q1, 1, False),
-    -1,
-)
-_function("bessel_y0", formulas._y0_near, lambda s: _wave(s, formulas._P0, formulas._Q0, 0, True))
-_function("bessel_y1", formulas._y1_near, lambda s: _wave(s, formulas._P1, formulas._Q1, 1, True))
+for _name in ("bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1"):
+    _function(_name)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from typing import Any
 
 from ...core import dtype as dt
 from ...core.errors import InvalidArgument, ShapeError
+from ...core.fused import fused
 from ...ops.activation import softmax
 from ...ops.joining import cat
 from ...ops.matmul import linear
@@ -42,25 +45,51 @@ def scaled_dot_product_attention(
         raise InvalidArgument(
             "scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True"
         )
+    factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    if enable_gqa and key.shape[-3] == value.shape[-3] and not dropout_p:
+        return _grouped(query, key, value, attn_mask, is_causal, factor)  # type: ignore[no-any-return]
     if enable_gqa:
         key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
         value = value.repeat_interleave(query.shape[-3] // value.shape[-3], -3)
-    factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    if not dropout_p:
+        return attention(query, key, value, attn_mask, is_causal, factor)  # type: ignore[no-any-return]
+    weights = _weights(query, key, attn_mask, is_causal, factor)
+    return dropout(weights, dropout_p) @ value  # type: ignore[no-any-return]
+
+
+@fused(native="attention")
+def attention(query: Any, key: Any, value: Any, mask: Any, causal: bool, factor: float) -> Any:
+    """Attention without dropout: natively in tiles, so that no matrix of all scores is stored."""
+    return _weights(query, key, mask, causal, factor) @ value
+
+
+def _weights(query: Any, key: Any, mask: Any, causal: bool, factor: float) -> Any:
+    """How much each query attends to each key: not at all where it may attend to none."""
     scores = (query * factor) @ key.transpose(-2, -1)
-    if is_causal:
-        attn_mask = query.new_ones(query.shape[-2], key.shape[-2], dtype=dt.bool_).tril()
-    weights = masked_softmax(scores, attn_mask)
-    return dropout(weights, dropout_p, training=dropout_p > 0) @ value  # type: ignore[no-any-return]
-
-
-def masked_softmax(scores: Any, mask: Any) -> Any:
-    """Softmax over the last dimension where `mask` allows; rows that allow nothing are 0."""
+    if causal:
+        allowed = query.new_ones(query.shape[-2], key.shape[-2], dtype=dt.bool_).tril()
+        scores = scores.masked_fill(~allowed, -math.inf)
     if mask is None:
         return softmax(scores, -1)
     if mask.dtype is dt.bool_:
-        weights = softmax(scores.masked_fill(~mask, -math.inf), -1)
-        return weights.masked_fill(~mask.any(-1, keepdim=True), 0.0)
-    return softmax(scores + mask, -1)
+        scores = scores.masked_fill(~mask, -math.inf)
+        nothing = ~mask.any(-1, keepdim=True)
+    else:
+        scores = scores + mask
+        nothing = (mask == -math.inf).all(-1, keepdim=True)
+    # The softmax of nothing but -infinity would be NaN, and so would gradients through it.
+    return softmax(scores.masked_fill(nothing, 0.0), -1).masked_fill(nothing, 0.0)
+
+
+def _grouped(query: Any, key: Any, value: Any, mask: Any, causal: bool, factor: float) -> Any:
+    """Attention where several heads of queries share one of keys and values, not copied."""
+    heads = key.shape[-3]
+    groups = (heads, query.shape[-3] // heads)
+    if mask is not None and mask.ndim > 2:
+        mask = mask.unsqueeze(-3) if mask.shape[-3] == 1 else mask.unflatten(-3, groups)
+    key, value = key.unsqueeze(-3), value.unsqueeze(-3)
+    y = attention(query.unflatten(-3, groups), key, value, mask, causal, factor)
+    return y.flatten(-4, -3)
 
 
 def _as_float_mask(mask: Any, like: Any) -> Any:
@@ -68,6 +97,17 @@ def _as_float_mask(mask: Any, like: Any) -> Any:
     if mask is None or mask.dtype is not dt.bool_:
         return mask
     return like.new_zeros(mask.shape).masked_fill(mask, -math.inf)
+
+
+def _joined(masks: list[Any], like: Any) -> Any:
+    """What several masks, true or -inf where attention is forbidden, say together: a mask as
+    `attention` takes it.
+    """
+    if not masks:
+        return None
+    if all(mask.dtype is dt.bool_ for mask in masks):
+        return ~functools.reduce(operator.or_, masks)
+    return functools.reduce(operator.add, [_as_float_mask(mask, like) for mask in masks])
 
 
 def multi_head_attention_forward(
@@ -135,8 +175,6 @@ def multi_head_attention_forward(
     q, k, v = (
         linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=True)
     )
-    key_padding_mask = _as_float_mask(key_padding_mask, q)
-    attn_mask = _as_float_mask(attn_mask, q)
     if attn_mask is not None and attn_mask.ndim == 2:
         attn_mask = attn_mask.unsqueeze(0)
     extra = 0
@@ -155,25 +193,38 @@ def multi_head_attention_forward(
         extra += 1
     source = k.shape[1]
     if extra:  # the added keys may always be attended to
-        if attn_mask is not None:
-            attn_mask = cat([attn_mask, q.new_zeros(*attn_mask.shape[:-1], extra)], -1)
-        if key_padding_mask is not None:
-            allowed = q.new_zeros(batch, extra)
-            key_padding_mask = cat([key_padding_mask, allowed], -1)
+        def extended(mask: Any) -> Any:
+            if mask is None:
+                return None
+            return cat([mask, mask.new_zeros(*mask.shape[:-1], extra)], -1)
+
+        attn_mask, key_padding_mask = extended(attn_mask), extended(key_padding_mask)
+    factor = 1 / math.sqrt(head)
     if key_padding_mask is not None:
-        padding = (
-            key_padding_mask.reshape(batch, 1, 1, source)
-            .expand(batch, num_heads, 1, source)
-            .reshape(batch * num_heads, 1, source)
+        key_padding_mask = key_padding_mask.reshape(batch, 1, 1, source)
+    if attn_mask is not None:  # (1 or batch, 1 or heads, steps, source)
+        attn_mask = attn_mask.reshape(
+            -1, num_heads if len(attn_mask) > 1 else 1, *attn_mask.shape[1:]
         )
-        attn_mask = padding if attn_mask is None else attn_mask + padding
-    probabilities = masked_softmax((q * (1 / math.sqrt(head))) @ k.transpose(-2, -1), attn_mask)
-    probabilities = dropout(probabilities, dropout_p, training)
-    output = (probabilities @ v).transpose(0, 1).reshape(length * batch, width)
+    q, k, v = (x.reshape(batch, num_heads, *x.shape[1:]) for x in (q, k, v))
+    if need_weights or (training and dropout_p):
+        scores = (q * factor) @ k.transpose(-2, -1)
+        for mask in (attn_mask, key_padding_mask):
+            if mask is not None:
+                scores = scores + _as_float_mask(mask, q)
+        probabilities = softmax(scores, -1)
+        probabilities = dropout(probabilities, dropout_p, training)
+        output = probabilities @ v
+    else:
+        causal = is_causal and not extra  # then the attention mask says the same
+        masks = [None if causal else attn_mask, key_padding_mask]
+        mask = _joined([m for m in masks if m is not None], q)
+        output = attention(q, k, v, mask, causal, factor)
+    output = output.permute(2, 0, 1, 3).reshape(length * batch, width)
     output = linear(output, out_proj_weight, out_proj_bias).reshape(length, batch, -1)
     shown = None
     if need_weights:
-        shown = probabilities.reshape(batch, num_heads, length, source)
+        shown = probabilities
         if average_attn_weights:
             shown = shown.mean(1)
         if not batched:

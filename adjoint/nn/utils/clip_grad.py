@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from ...autograd.modes import no_grad
-from ...core.errors import InvalidArgument
+from ...autograd.tape import announce, wrap
+from ...core import compute
+from ...core.errors import AdjointError, InvalidArgument
+from ...core.mode import MODE
+from ...core.scalar import Arithmetic
+from ...ops.arithmetic import MUL
 from ...ops.creation import tensor
 from ...ops.joining import stack
 from ...tensor import Tensor
 
 __all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
+
+_SMALL = 4096  # elements of a tensor whose norm is not worth a call of its own
 
 
 def _listed(parameters: Any) -> list[Any]:
@@ -20,6 +30,24 @@ def _listed(parameters: Any) -> list[Any]:
 
 def _gradients(parameters: Any) -> list[Any]:
     return [p.grad for p in _listed(parameters) if p.grad is not None]
+
+
+def _plain(values: list[Any]) -> bool:
+    """Whether all are NumPy arrays of one dtype, and nothing is recorded."""
+    dtype = values[0]._data.dtype if values else None
+    return MODE.get().plain and all(
+        type(x._data) is np.ndarray and x._data.dtype is dtype for x in values
+    )
+
+
+def _joined(values: list[Any], p: float) -> list[Any]:
+    """`values` with the small ones as one vector, which takes one norm instead of many."""
+    if p == 0 or not _plain(values):  # the norm of norms is the norm of all, but for p = 0
+        return values
+    small = [x._data.reshape(-1) for x in values if x._data.size <= _SMALL]
+    if len(small) < 2:
+        return values
+    return [*(x for x in values if x._data.size > _SMALL), wrap(np.concatenate(small))]
 
 
 @no_grad()
@@ -41,8 +69,8 @@ def get_total_norm(
     if not values:
         return tensor(0.0)
     p = float(norm_type)
-    norms = stack([value.detach().norm(p) for value in values])
-    total = norms.norm(p)
+    norms = [value.detach().norm(p) for value in _joined(values, p)]
+    total = norms[0] if len(norms) == 1 < len(values) else stack(norms).norm(p)
     if error_if_nonfinite and not bool(total.isfinite()):
         raise InvalidArgument(
             f"The total norm of order {p} for gradients from `parameters` is non-finite, so it "
@@ -67,8 +95,38 @@ def clip_grads_with_norm_(
     0.5
     """
     factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
-    for gradient in _gradients(parameters):
+    for gradient in _scaled_together(_gradients(parameters), factor):
         gradient.mul_(factor.to(gradient.dtype))
+
+
+def _scaled_together(gradients: list[Any], factor: Any) -> list[Any]:
+    """Scale those gradients that one kernel can scale; returns the others."""
+    if compute.accelerate is None or len(gradients) < 2 or not _plain([*gradients, factor]):
+        return gradients
+    if factor.item() == 1:
+        return []
+    kernel = _scaling(gradients[0]._data.dtype)
+    if kernel is None:
+        return gradients
+    watched = announce(gradients, "mul_")
+    rest = kernel([[g._data for g in gradients]], [(len(gradients), [factor.item()])])
+    for version in watched:
+        version.bump("mul_")
+    return [gradients[i] for i in rest]
+
+
+@functools.cache
+def _scaling(dtype: Any) -> Any:
+    """The kernel that multiplies tensors by a number; None where there is none."""
+    try:
+        from ...backends.native.multi_tensor import MultiTensor, NotTraceable, Ref, Step
+    except (ImportError, OSError):
+        return None
+    times = Step(MUL, (Ref(0), Arithmetic().scalar(1.0)))
+    try:
+        return MultiTensor([dtype], [times], {0: Ref(1)})
+    except (NotTraceable, AdjointError):
+        return None
 
 
 def clip_grad_norm_(

@@ -1,0 +1,185 @@
+"""Attention for eager execution: what its machine code is called with (see attention_code.py)."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...core import dtype as dt
+from ...core.errors import Unsupported
+from ...core.spec import Spec
+from . import attention_code as machine
+from .pool import default_pool
+from .tracing import NotTraceable
+
+FLOAT32 = np.dtype(np.float32)
+FEW = 8  # queries below which a product with each of them alone is faster
+REMEMBERED = 256  # combinations of strides that a plan keeps
+CHUNKS = 16  # that a backward pass is at least cut into, where it is long enough
+WORDS = bytes.__basicsize__ - 1  # of a bytes object: where its content starts
+
+Shape = tuple[int, ...]
+
+
+def plan(specs: Sequence[Spec], statics: Sequence[Any], wants: Sequence[bool]) -> Attention:
+    """The routine for `attention(query, key, value, mask, is_causal, factor)`.
+
+    Errors: NotTraceable for dtypes other than float32, few queries, large heads, more than three
+    dimensions of heads, a mask that wants a gradient.
+    """
+    try:
+        return Attention(specs, statics[-2], statics[-1], wants)
+    except Unsupported as error:
+        raise NotTraceable(str(error)) from None
+
+
+class Attention:
+    """Attention of tensors of certain shapes."""
+
+    several = False
+    differentiable = (0,)
+
+    def __init__(
+        self, specs: Sequence[Spec], causal: bool, factor: float, wants: Sequence[bool]
+    ) -> None:
+        query, key, value, *masks = specs
+        self.length, self.features = query.shape[-2:]
+        self.source, self.columns = value.shape[-2:]
+        sizes = (self.length, self.source, self.features, self.columns)
+        if any(x.dtype is not dt.float32 for x in (query, key, value)):
+            raise NotTraceable("attention of another dtype than float32")
+        if key.shape[-2:] != (self.source, self.features) or len(query.shape) < 2:
+            raise NotTraceable("shapes that do not fit")
+        if min(sizes) < 1 or self.length < FEW or max(sizes[2:]) > machine.LARGEST:
+            raise NotTraceable("few queries or large heads")
+        self.heads = query.shape[:-2]
+        if len(self.heads) > 3 or 0 in self.heads:
+            raise NotTraceable("dimensions of heads")
+        scores = (*self.heads, self.length, self.source)
+        if not all(_broadcasts(x, self.heads) for x in (key.shape[:-2], value.shape[:-2])):
+            raise NotTraceable("keys or values of more heads than the queries")
+        self.mask = machine.NO_MASK
+        if masks:
+            kinds = {dt.bool_: machine.BOOL_MASK, dt.float32: machine.FLOAT_MASK}
+            if masks[0].dtype not in kinds or wants[3] or not _broadcasts(masks[0].shape, scores):
+                raise NotTraceable("a mask of another dtype or shape, or that wants a gradient")
+            self.mask = kinds[masks[0].dtype]
+        self.wants, self.differentiates = tuple(wants), any(wants)
+        self.outputs = (Spec((*query.shape[:-1], self.columns), dt.float32, query.device),)
+        self.code = machine.code()
+        self.blocks = -(-self.length // machine.BLOCK)
+        heads = math.prod(self.heads)
+        self.groups = max(1, min(-(-CHUNKS // heads), CHUNKS // 2, self.blocks))
+        self.chunks = (heads * self.blocks, heads * self.groups)
+        self.sizes = (
+            *(1, 1, 1, *self.heads)[-2:], *sizes, self.blocks, self.groups, int(causal), self.mask,
+            machine.bits(factor),
+        )  # fmt: skip
+        self.words: dict[Any, bytes] = {}  # all but addresses, by the arrays' strides
+
+    def run(self, address: int, chunks: int, arrays: list[Any]) -> None:
+        """Run a kernel."""
+        key = tuple([x.strides for x in arrays])
+        words = self.words.get(key)
+        if words is None:
+            if len(self.words) >= REMEMBERED:
+                self.words.clear()
+            steps = [step for x in arrays for step in _steps(x)]
+            if address == self.code.backward:
+                steps += [x.strides[0] for x in arrays[-2:]]  # from group to group
+            words = struct.pack(f"{len(self.sizes) + len(steps)}q", *self.sizes, *steps)
+            self.words[key] = words
+        words += struct.pack(f"{len(arrays)}Q", *map(id, arrays))
+        default_pool().run(address, id(words) + WORDS, chunks)
+
+    def forward(self, arrays: list[Any]) -> tuple[list[Any], list[Any]]:
+        """The output; kept is the logarithm of each query's sum of exponentials."""
+        query, key, value = map(_rows, arrays[:3])
+        shape = (*self.heads, self.length, self.columns)
+        output = _empty(shape, query if len(self.heads) < 2 else None)
+        total = np.empty((*self.heads, self.length, 1), FLOAT32)
+        mask = _mask(arrays[3], self.source) if self.mask else query
+        self.run(self.code.forward, self.chunks[0], [query, key, value, mask, output, total])
+        return [output], [total] if self.differentiates else []
+
+    def backward(
+        self, arrays: list[Any], outputs: list[Any], kept: list[Any], gs: list[Any]
+    ) -> list[Any]:
+        """Gradients of the query, the key and the value."""
+        query, key, value, output, grad = map(_rows, (*arrays[:3], outputs[0], gs[0]))
+        mask = _mask(arrays[3], self.source) if self.mask else query
+        query_grad = _empty(query.shape, query)
+        parts = [self._parts(x) for x in (key, value)]
+        found = [query, key, value, mask, output, kept[0], grad, query_grad, *parts]
+        self.run(self.code.backward, self.chunks[1], found)
+        grads = [
+            query_grad,
+            *(_summed(p, x.shape) for p, x in zip(parts, (key, value), strict=True)),
+        ]
+        return [grads[n] if wants and n < 3 else None for n, wants in enumerate(self.wants)]
+
+    def _parts(self, x: Any) -> Any:
+        """For the gradients of keys or values: one for each group of queries, rows of vectors."""
+        width = -(-x.shape[-1] // machine.FILLED) * machine.FILLED
+        shape = (*self.heads, x.shape[-2], width)
+        if self.groups == 1:
+            return _empty(shape, x)[None]
+        return np.empty((self.groups, *shape), FLOAT32)
+
+
+def _broadcasts(shape: Shape, to: Shape) -> bool:
+    """Whether an array of a shape broadcasts to another."""
+    tail = to[len(to) - len(shape) :]
+    return len(shape) <= len(to) and all(n in (1, m) for n, m in zip(shape, tail, strict=True))
+
+
+def _rows(x: Any) -> Any:
+    """An array whose rows are contiguous."""
+    return x if x.strides[-1] == x.itemsize else np.ascontiguousarray(x)
+
+
+def _mask(x: Any, keys: int) -> Any:
+    """A mask whose rows are contiguous and have all keys."""
+    if x.ndim < 2:
+        x = x.reshape(1, -1)
+    return _rows(x if x.shape[-1] == keys else np.broadcast_to(x, (*x.shape[:-1], keys)))
+
+
+def _empty(shape: Shape, like: Any) -> Any:
+    """An array that lies in memory as `like` does, but without gaps.
+
+    Without `like`: heads are inside of positions, as models want the output for what comes next.
+    """
+    rank = len(shape)
+    if like is None:
+        order = [*range(rank - 3), rank - 2, rank - 3, rank - 1]
+    elif like.ndim != rank or 0 in like.strides or like.flags.c_contiguous:
+        return np.empty(shape, FLOAT32)
+    else:
+        order = [*sorted(range(rank - 1), key=lambda axis: -like.strides[axis]), rank - 1]
+    back = sorted(range(rank), key=order.__getitem__)
+    return np.empty([shape[axis] for axis in order], FLOAT32).transpose(back)
+
+
+def _steps(x: Any) -> list[int]:
+    """Strides over three dimensions of heads (if there are fewer, 0) and over rows."""
+    steps = [0 if n == 1 else s for n, s in zip(x.shape[:-1], x.strides[:-1], strict=True)]
+    return [*(0,) * (4 - len(steps)), *steps[-4:]]
+
+
+def _summed(parts: Any, shape: Shape) -> Any:
+    """The gradient of an array of some shape that was broadcast to heads, of groups' parts."""
+    lead = parts.ndim - len(shape)
+    spread = (n + lead for n, size in enumerate(shape[:-2]) if size != parts.shape[n + lead])
+    axes = (*range(lead), *spread)
+    parts = parts[..., : shape[-1]]
+    if axes == (0,) and len(parts) == 1:
+        return parts[0]
+    return parts.sum(axes).reshape(shape)
+
+
+__all__ = ["Attention", "plan"]

@@ -1,0 +1,75 @@
+"""Functions that are cut into intervals: written once, for NumPy's blocks and for kernels.
+
+Such a function is `kernel(xp, x)` in float64, where `xp` is a namespace with NumPy's names and
+two more: `horner(coefficients, t)`, a polynomial with its lowest power first, and
+`split(mask, then, otherwise, x)`, which is then(x) where the mask holds and otherwise(x) elsewhere.
+Here NumPy computes either only where it is wanted; the native backend computes both, in registers.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+__all__ = ["NAMES", "blocked", "on"]
+
+_BLOCK = 8192  # elements: NumPy goes over memory once for each operation, so they stay in the cache
+
+
+class _Names:
+    """NumPy's namespace, and `horner` and `split`."""
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(np, name)
+        setattr(self, name, found)
+        return found
+
+    @staticmethod
+    def horner(coefficients: tuple[float, ...], t: Any) -> Any:
+        """The polynomial with these coefficients, lowest power first."""
+        value = np.full_like(t, coefficients[-1])
+        for c in coefficients[-2::-1]:
+            value *= t
+            value += c
+        return value
+
+    @staticmethod
+    def split(
+        mask: Any, then: Callable[[Any], Any], otherwise: Callable[[Any], Any], x: Any
+    ) -> Any:
+        """then(x) where the mask holds, otherwise(x) elsewhere; nothing is computed in vain."""
+        if mask.all():
+            return then(x)
+        if not mask.any():
+            return otherwise(x)
+        result = np.empty_like(x)
+        result[mask] = then(x[mask])
+        rest = ~mask
+        result[rest] = otherwise(x[rest])
+        return result
+
+
+NAMES: Any = _Names()
+
+
+def blocked(kernel: Callable[..., Any]) -> Callable[[Any], Any]:
+    """A function of arrays of any shape from a kernel; float32 is computed in float64 too."""
+
+    @functools.wraps(kernel)
+    def function(x: Any) -> Any:
+        flat = np.ascontiguousarray(x).reshape(-1)
+        result = np.empty_like(flat)
+        for i in range(0, flat.size, _BLOCK):
+            result[i : i + _BLOCK] = kernel(NAMES, flat[i : i + _BLOCK].astype(np.float64))
+        return result.reshape(np.shape(x))
+
+    function.kernel = kernel  # type: ignore[attr-defined]
+    return function
+
+
+def on(x: Any, low: float, high: float) -> Any:
+    """The variable of an interval: -1 at `low` and 1 at `high`."""
+    return (x - (low + high) / 2) * (2 / (high - low))

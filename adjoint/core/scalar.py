@@ -1,0 +1,159 @@
+"""Numbers with which a computation is written down before they are known.
+
+A `Scalar` is a float whose value comes with each run: arithmetic on it is written down in its
+`Arithmetic`, and so is the outcome of every comparison, since it may have decided what else was
+written. `Arithmetic.run` gives all numbers for other values, or None where a decision differs.
+
+>>> arithmetic = Arithmetic()
+>>> rate = arithmetic.scalar(0.5)
+>>> kept = 1 - rate if rate > 0 else rate
+>>> arithmetic.run([0.25])[kept.place]
+0.75
+>>> arithmetic.run([-1.0]) is None
+True
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .errors import Unsupported
+
+__all__ = ["Arithmetic", "Scalar"]
+
+
+class Arithmetic:
+    """What was computed from some numbers, in order."""
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []  # of everything so far, as they are while this is written
+        self.given: list[int] = []  # the places of the numbers that come with each run
+        self.steps: list[tuple[Callable[[Any, Any], Any], int, int, int]] = []
+        self.decisions: list[tuple[Callable[[Any, Any], Any], int, int, bool]] = []
+
+    def scalar(self, value: float) -> Scalar:
+        """The next number that comes with each run; `value` is what it is now."""
+        made = self._new(value)
+        self.given.append(made.place)
+        return made
+
+    def run(self, given: Sequence[float]) -> list[Any] | None:
+        """The value at each place; None where another decision would have been taken."""
+        values = self.values.copy()
+        for place, value in zip(self.given, given, strict=True):
+            values[place] = value
+        try:
+            for function, a, b, place in self.steps:
+                values[place] = function(values[a], values[b])
+            for function, a, b, outcome in self.decisions:
+                if function(values[a], values[b]) is not outcome:
+                    return None
+        except (ArithmeticError, ValueError):  # perhaps behind a decision: the formula will say
+            return None
+        return values
+
+    def _new(self, value: Any) -> Scalar:
+        self.values.append(value)
+        return Scalar(self, len(self.values) - 1)
+
+    def _place_of(self, x: Any) -> int:
+        if type(x) is Scalar:
+            if x.arithmetic is not self:
+                raise Unsupported("numbers of two computations")
+            return x.place
+        self.values.append(x)
+        return len(self.values) - 1
+
+    def compute(self, function: Callable[[Any, Any], Any], x: Any, y: Any) -> Scalar:
+        """`function(x, y)`, written down."""
+        a, b = self._place_of(x), self._place_of(y)
+        made = self._new(function(self.values[a], self.values[b]))
+        self.steps.append((function, a, b, made.place))
+        return made
+
+    def decide(self, function: Callable[[Any, Any], Any], x: Any, y: Any) -> bool:
+        """`function(x, y)`, which later runs must agree with."""
+        a, b = self._place_of(x), self._place_of(y)
+        outcome = bool(function(self.values[a], self.values[b]))
+        self.decisions.append((function, a, b, outcome))
+        return outcome
+
+
+def _plain(x: Any) -> bool:
+    return isinstance(x, (int, float))
+
+
+def _absolute(x: Any, _: Any) -> Any:
+    return abs(x)
+
+
+class Scalar(float):
+    """A number that comes with each run, or is computed from such.
+
+    As a float it is NaN: whoever takes it for one without asking its methods gets no number that
+    could pass for a result.
+    """
+
+    __slots__ = ("arithmetic", "place")
+
+    arithmetic: Arithmetic
+    place: int
+
+    def __new__(cls, arithmetic: Arithmetic, place: int) -> Scalar:
+        """The number at a place of `arithmetic`."""
+        self = super().__new__(cls, math.nan)
+        self.arithmetic = arithmetic
+        self.place = place
+        return self
+
+    def __neg__(self) -> Scalar:
+        return self.arithmetic.compute(operator.mul, self, -1.0)
+
+    def __pos__(self) -> Scalar:
+        return self
+
+    def __abs__(self) -> Scalar:
+        return self.arithmetic.compute(_absolute, self, 0.0)
+
+    def __bool__(self) -> bool:
+        return self.arithmetic.decide(operator.ne, self, 0.0)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __repr__(self) -> str:
+        return f"<number {self.place}>"
+
+    def __float__(self) -> float:
+        raise Unsupported("the value of a number that is not known yet")
+
+    __int__ = __trunc__ = __round__ = __floor__ = __ceil__ = __float__  # type: ignore[assignment]
+    __divmod__ = __rdivmod__ = __floordiv__ = __rfloordiv__ = __float__  # type: ignore[assignment]
+    __mod__ = __rmod__ = is_integer = as_integer_ratio = hex = __float__  # type: ignore[assignment]
+
+
+def _operator(function: Callable[[Any, Any], Any], reflected: bool) -> Callable[[Any, Any], Any]:
+    def method(self: Scalar, other: Any) -> Any:
+        if not _plain(other):
+            return NotImplemented
+        pair = (other, self) if reflected else (self, other)
+        return self.arithmetic.compute(function, *pair)
+
+    return method
+
+
+def _comparison(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    def method(self: Scalar, other: Any) -> Any:
+        return self.arithmetic.decide(function, self, other) if _plain(other) else NotImplemented
+
+    return method
+
+
+for _name in ("add", "sub", "mul", "truediv", "pow"):
+    setattr(Scalar, f"__{_name}__", _operator(getattr(operator, _name), False))
+    setattr(Scalar, f"__r{_name}__", _operator(getattr(operator, _name), True))
+for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
+    setattr(Scalar, f"__{_name}__", _comparison(getattr(operator, _name)))

@@ -1,0 +1,72 @@
+"""A program as a picture: the graph that runs, in the forms of `adjoint.view`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import InvalidArgument
+from ..view.snapshot import Edge, NodeInfo, Snapshot
+from .graph import Value
+from .schedule import Schedule
+
+
+def snapshot(title: str, schedule: Schedule) -> Snapshot:
+    """Inputs, nodes, and those constants that have names."""
+    graph = schedule.graph
+    how = {y: step.how for step in schedule.steps for y in step.outputs}
+    infos: list[NodeInfo] = []
+    edges: list[Edge] = []
+    place: dict[Value, int] = {}
+
+    def add(x: Value, info: NodeInfo) -> None:
+        info.shape, info.dtype = tuple(x.shape), x.spec.dtype.name
+        place[x] = len(infos)
+        infos.append(info)
+
+    for x in graph.inputs:
+        add(x, NodeInfo(len(infos), "input", x.name, "input"))
+    for node in graph.nodes:
+        for x in node.values:
+            if x.array is not None and x not in place and x.name:
+                add(x, NodeInfo(len(infos), "parameter", x.name, "parameter"))
+        attributes = _attributes(node.op)
+        y = node.outputs[0]
+        attributes["computed by"] = how.get(y, "view")
+        number = schedule.numbers.get(schedule.roots.get(y, y))
+        if number is not None:
+            attributes["buffer"] = str(number)
+        index = len(infos)
+        add(y, NodeInfo(index, node.op.name, attributes=attributes))
+        place.update(dict.fromkeys(node.outputs, index))
+        for position, x in enumerate(node.inputs):
+            if isinstance(x, Value) and x in place:
+                edges.append(Edge(place[x], index, position))
+    for i, y in enumerate(graph.outputs):
+        if y in place:
+            index = len(infos)
+            info = NodeInfo(index, "output", f"output {i}", "boundary")
+            info.shape, info.dtype = tuple(y.shape), y.spec.dtype.name
+            infos.append(info)
+            edges.append(Edge(place[y], index, 0))
+    return Snapshot(infos, edges, title)
+
+
+def _attributes(op: Any) -> dict[str, str]:
+    """The op's fields, for people."""
+    fields = getattr(type(op), "__dataclass_fields__", ())
+    return {name: str(getattr(op, name)) for name in fields}
+
+
+def draw(title: str, schedule: Schedule, path: Path) -> Path:
+    """Write the picture in the form that the suffix names."""
+    found = snapshot(title, schedule)
+    if path.suffix == ".html":
+        return found.save_html(path)
+    if path.suffix not in (".svg", ".dot"):
+        raise InvalidArgument(
+            f"draw: {path.name!r}: the suffix says what to draw: .svg, .dot or .html"
+        )
+    text = found.to_svg() if path.suffix == ".svg" else found.to_dot()
+    path.write_text(text, encoding="utf-8")
+    return path

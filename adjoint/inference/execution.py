@@ -1,0 +1,95 @@
+"""Running a schedule: an arena, arrays that show its parts, and the calls bound to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..graph.recorded import run
+from .buffers import ALIGNMENT
+from .graph import Value
+from .schedule import LibraryStep, Schedule, dense
+
+
+class Workspace:
+    """What one run at a time needs: memory, and the steps as calls without arguments."""
+
+    def __init__(self, schedule: Schedule, tell: Callable[[], object]) -> None:
+        layout = schedule.layout
+        memory = np.zeros(layout.size + ALIGNMENT, np.uint8)
+        start = -memory.ctypes.data % ALIGNMENT
+        self.arena = memory[start : start + layout.size]
+        self.kept: list[Any] = []
+        arrays: dict[Value, Any] = {x: x.array for x in schedule.graph.constants()}
+        for x, offset, buffer in zip(
+            schedule.owners, layout.offsets, schedule.buffers, strict=True
+        ):
+            dtype = x.spec.dtype.numpy
+            count = buffer.size // dtype.itemsize if 0 not in x.shape else 0
+            part = self.arena[offset : offset + count * dtype.itemsize]
+            arrays[x] = dense(part.view(dtype).reshape(x.shape), schedule.orders[x])
+        for node in schedule.views:
+            given = [arrays.get(x) if isinstance(x, Value) else x for x in node.inputs]
+            found = run(node.op, given)
+            results = found if type(found) is tuple else (found,)
+            arrays.update(zip(node.outputs, results, strict=True))
+        self.arrays = arrays
+        self.inputs = [arrays[x] for x in schedule.graph.inputs]
+        self.outputs = [arrays[y] for y in schedule.graph.outputs]
+        self.calls: list[Callable[[], object]] = []
+        layers: list[LibraryStep] = []
+        for step in schedule.steps:
+            if isinstance(step, LibraryStep):
+                layers.append(step)
+            else:
+                self._connect(layers)
+                layers = []
+                self.calls += step.bind(arrays, self.kept)
+            tell()
+        self._connect(layers)
+
+    def _connect(self, steps: Sequence[LibraryStep]) -> None:
+        """Let layers that follow one another run as one call."""
+        if not steps:
+            return
+        from ..backends.native.onednn_layers import connect
+
+        slots: list[Any] = [self.arena]
+        known: dict[int, int] = {}
+        begin = self.arena.ctypes.data
+
+        def place(array: Any) -> tuple[int, int]:
+            offset = array.ctypes.data - begin
+            if 0 <= offset < self.arena.size:
+                return 0, offset
+            if id(array) not in known:
+                known[id(array)] = len(slots)
+                slots.append(array)
+            return known[id(array)], 0
+
+        bound = []
+        for step in steps:
+            where = {role: place(self._shown(x)) for role, x in step.roles.items()}
+            where.update((role, place(array)) for role, array in step.layer.packed.items())
+            bound.append((step.layer, where))
+        plan = connect(bound, len(slots))
+        self.calls.append(lambda: plan.run(*slots))
+
+    def _shown(self, x: Value) -> Any:
+        """The array of a value; a constant's in row-major order."""
+        array = self.arrays[x]
+        if x.array is None or array.flags.c_contiguous:
+            return array
+        own = np.ascontiguousarray(array)
+        self.kept.append(own)
+        return own
+
+    def run(self, given: Sequence[Any]) -> list[Any]:
+        """The outputs, in memory of their own."""
+        for target, source in zip(self.inputs, given, strict=True):
+            np.copyto(target, source)
+        for call in self.calls:
+            call()
+        return [y.copy() for y in self.outputs]

@@ -1,0 +1,158 @@
+"""The static graph: values, the nodes that compute them, and what must hold of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from ..core.errors import GraphError
+from ..core.op import Op
+from ..core.spec import Spec
+
+
+class Value:
+    """What a node computes, an input, or a constant."""
+
+    __slots__ = ("array", "index", "name", "node", "spec")
+
+    spec: Spec
+    node: Node | None  # None for inputs and constants
+    index: int  # which output of the node
+    array: Any  # a constant's; None for everything else
+    name: str  # of an input or a parameter; "" for others
+
+    def __init__(
+        self, spec: Spec, node: Node | None = None, index: int = 0, array: Any = None,
+        name: str = "",
+    ) -> None:  # fmt: skip
+        self.spec = spec
+        self.node = node
+        self.index = index
+        self.array = array
+        self.name = name
+
+    @property
+    def op(self) -> Op | None:
+        """The op that computes it; None for inputs and constants."""
+        return None if self.node is None else self.node.op
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes."""
+        return self.spec.shape
+
+    def __repr__(self) -> str:
+        kind = self.name or ("input" if self.node is None else self.node.op.name)
+        return f"<{kind} {self.spec.shape} {self.spec.dtype}>"
+
+
+class Node:
+    """One op on values and Python numbers."""
+
+    __slots__ = ("inputs", "op", "outputs")
+
+    op: Op
+    inputs: tuple[Any, ...]
+    outputs: tuple[Value, ...]
+
+    def __init__(self, op: Op, inputs: Iterable[Any], specs: Iterable[Spec]) -> None:
+        self.op = op
+        self.inputs = tuple(inputs)
+        self.outputs = tuple(Value(spec, self, i) for i, spec in enumerate(specs))
+
+    @property
+    def output(self) -> Value:
+        """The only output."""
+        (value,) = self.outputs
+        return value
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """The inputs that are no numbers."""
+        return tuple(x for x in self.inputs if isinstance(x, Value))
+
+    def __repr__(self) -> str:
+        return f"<{self.op!r} of {', '.join(map(repr, self.inputs))}>"
+
+
+def inferred(op: Op, inputs: Iterable[Any]) -> tuple[Spec, ...]:
+    """The specs of what `op` gives for values and numbers.
+
+    Errors: those of `op.infer`.
+    """
+    found = op.infer(*(x.spec if isinstance(x, Value) else x for x in inputs))
+    return (found,) if isinstance(found, Spec) else tuple(found)
+
+
+def make(op: Op, *inputs: Any) -> Node:
+    """A node whose outputs have the specs that the op infers."""
+    return Node(op, inputs, inferred(op, inputs))
+
+
+class StaticGraph:
+    """A computation without Python: nodes in an order in which each follows its inputs."""
+
+    __slots__ = ("inputs", "nodes", "outputs")
+
+    def __init__(
+        self, inputs: Iterable[Value], nodes: Iterable[Node], outputs: Iterable[Value]
+    ) -> None:
+        self.inputs = list(inputs)
+        self.nodes = list(nodes)
+        self.outputs = list(outputs)
+
+    def users(self) -> dict[Value, list[Node]]:
+        """The nodes that read each value, as often as they do."""
+        found: dict[Value, list[Node]] = {}
+        for node in self.nodes:
+            for x in node.values:
+                found.setdefault(x, []).append(node)
+        return found
+
+    def constants(self) -> Iterator[Value]:
+        """The constants that nodes or outputs show, each once."""
+        seen = set()
+        for x in (*(x for node in self.nodes for x in node.values), *self.outputs):
+            if x.array is not None and x not in seen:
+                seen.add(x)
+                yield x
+
+    def replace(self, changes: Mapping[Value, Value]) -> None:
+        """Let whatever reads a key read its value instead; chains of replacements are followed."""
+        if not changes:
+            return
+
+        def final(x: Any) -> Any:
+            while isinstance(x, Value) and x in changes:
+                x = changes[x]
+            return x
+
+        for node in self.nodes:
+            if any(x in changes for x in node.values):
+                node.inputs = tuple(map(final, node.inputs))
+        self.outputs = list(map(final, self.outputs))
+
+    def verify(self) -> None:
+        """Check that each value is known before it is read, and has the spec that its op infers.
+
+        Errors: GraphError names the node.
+        """
+        known = set(self.inputs)
+        for node in self.nodes:
+            for x in node.values:
+                if x.array is None and x not in known:
+                    raise GraphError(f"{node!r} reads {x!r} before it is computed")
+            specs = tuple(y.spec for y in node.outputs)
+            if inferred(node.op, node.inputs) != specs:
+                raise GraphError(f"{node!r} gives {inferred(node.op, node.inputs)}, not {specs}")
+            for i, y in enumerate(node.outputs):
+                if y.node is not node or y.index != i or y in known:
+                    raise GraphError(f"{node!r}: output {i} is not its own")
+            known.update(node.outputs)
+        for y in self.outputs:
+            if y.array is None and y not in known:
+                raise GraphError(f"the output {y!r} is not computed")
+
+    def __repr__(self) -> str:
+        counts = f"{len(self.inputs)} inputs, {len(self.nodes)} nodes, {len(self.outputs)} outputs"
+        return f"<StaticGraph: {counts}>"

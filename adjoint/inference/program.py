@@ -1,0 +1,260 @@
+"""`freeze` and `Program`: a module or a function as a static graph that runs by itself."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..autograd import tape
+from ..core.compute import spec_of
+from ..core.errors import InvalidArgument, InvalidType
+from ..core.handle import Handle
+from ..core.spec import Spec
+from ..graph.recorded import concrete
+from ..threads import get_num_threads
+from ..utils.progress import progress
+from .capture import Rebuild, Source, capture
+from .execution import Workspace
+from .graph import StaticGraph
+from .kernels import fuse_kernels
+from .layers import fuse_epilogues
+from .passes import Folds, drop_dead, simplify
+from .patterns import name_activations
+from .schedule import Schedule
+
+REMEMBERED = 16  # combinations of input shapes for which a program keeps its plan
+LONG = 150  # nodes from which a progress bar shows, on a terminal
+
+
+class Memory:
+    """How many bytes the intermediate values of a program take."""
+
+    def __init__(self, planned: int, without_reuse: int, constants: int) -> None:
+        self.planned = planned
+        self.without_reuse = without_reuse
+        self.constants = constants
+
+    def __repr__(self) -> str:
+        return (
+            f"Memory(planned={self.planned}, without_reuse={self.without_reuse}, "
+            f"constants={self.constants})"
+        )
+
+
+class _Planned:
+    """A program for inputs of certain shapes and dtypes."""
+
+    def __init__(self, program: Program, specs: tuple[Spec, ...]) -> None:
+        graph, self.rebuild = program._simplified(specs)
+        self.graph = graph
+        name_activations(graph)
+        if program._packing is not None:
+            fuse_epilogues(graph)
+        fuse_kernels(graph)
+        drop_dead(graph)
+        with _bar(len(graph.nodes)) as tell:
+            self.schedule = Schedule(graph, program._packing, tell)
+        self.free: list[Workspace] = []
+
+    def run(self, arrays: list[Any]) -> Any:
+        """The outputs as the function gives them."""
+        try:
+            workspace = self.free.pop()
+        except IndexError:
+            with _bar(len(self.schedule.steps)) as tell:
+                workspace = Workspace(self.schedule, tell)
+        try:
+            results = workspace.run(arrays)
+        finally:
+            self.free.append(workspace)
+        return self.rebuild(map(tape.wrap, results))
+
+
+@contextlib.contextmanager
+def _bar(count: int) -> Iterator[Callable[[], object]]:
+    """A function to call for each of `count` things, which moves a bar where there are many."""
+    if count < LONG:
+        yield lambda: None
+        return
+    with progress(total=count) as bar:
+        yield lambda: bar.update(1)
+
+
+class Program:
+    """A frozen computation; call it with inputs as you would call what it was made from.
+
+    The first call with other shapes or dtypes plans anew; the plans used last are kept. Results
+    are new tensors without history. Several threads may call it at once.
+
+    Shapes: any that the module or function takes.
+    Errors: those of the operations; InvalidArgument for another number of inputs.
+
+    >>> model = ad.nn.Sequential(ad.nn.Linear(2, 3), ad.nn.ReLU())
+    >>> program = ad.inference.freeze(model, ad.ones(4, 2))
+    >>> program(ad.ones(5, 2)).shape
+    adjoint.Size([5, 3])
+    """
+
+    def __init__(self, function: Callable[..., Any], examples: tuple[Any, ...]) -> None:
+        self._source = Source(function)
+        self._folds = Folds()
+        self._packing = _packing()
+        self._plans: collections.OrderedDict[Any, _Planned] = collections.OrderedDict()
+        self._lock = threading.RLock()
+        self.input_names = getattr(function, "input_names", None)
+        self._examples = tuple(spec_of(_array(x)) for x in examples)
+        self._first = self._planned(self._examples)
+
+    def __call__(self, *inputs: Any) -> Any:
+        """The outputs for these inputs: tensors, arrays, or what NumPy makes arrays of."""
+        arrays = [_array(x) for x in inputs]
+        key = (*[(a.shape, a.dtype) for a in arrays], get_num_threads())
+        planned = self._plans.get(key)
+        if planned is None:
+            if len(arrays) != len(self._examples):
+                raise InvalidArgument(
+                    f"{self._source.title}: the program takes {len(self._examples)} inputs, got "
+                    f"{len(arrays)}"
+                )
+            planned = self._planned(tuple(map(spec_of, arrays)))
+        return planned.run(arrays)
+
+    def _planned(self, specs: tuple[Spec, ...]) -> _Planned:
+        key = (*[(spec.shape, spec.dtype.numpy) for spec in specs], get_num_threads())
+        with self._lock:
+            found = self._plans.get(key)
+            if found is None:
+                found = self._plans[key] = _Planned(self, specs)
+                while len(self._plans) > REMEMBERED:
+                    self._plans.popitem(last=False)
+        return found
+
+    def _simplified(self, specs: tuple[Spec, ...]) -> tuple[StaticGraph, Rebuild]:
+        """The graph for inputs like these, in the registry's ops."""
+        with self._lock:
+            graph, rebuild = capture(self._source, specs)
+            return simplify(graph, self._folds), rebuild
+
+    # ---- looking at it ---------------------------------------------------------------------------
+
+    @property
+    def graph(self) -> StaticGraph:
+        """The graph that runs for inputs like the examples."""
+        return self._first.graph
+
+    @property
+    def nodes(self) -> list[Any]:
+        """The nodes that run for inputs like the examples, in order; views among them.
+
+        >>> program = ad.inference.freeze(lambda x: (x * 2 + 1).exp(), ad.ones(3))
+        >>> len(program.nodes)  # one kernel
+        1
+        """
+        return list(self._first.graph.nodes)
+
+    @property
+    def steps(self) -> list[Any]:
+        """What runs for inputs like the examples, with how each is computed."""
+        return list(self._first.schedule.steps)
+
+    @property
+    def buffers(self) -> list[tuple[int, int]]:
+        """Offset and size in bytes of each intermediate value in the arena."""
+        schedule = self._first.schedule
+        pairs = zip(schedule.layout.offsets, schedule.buffers, strict=True)
+        return [(offset, buffer.size) for offset, buffer in pairs]
+
+    @property
+    def memory(self) -> Memory:
+        """Bytes for inputs like the examples: of the arena, of the same buffers without reuse, and
+        of the constants.
+        """
+        from .buffers import aligned
+
+        schedule = self._first.schedule
+        return Memory(
+            schedule.layout.size,
+            sum(aligned(buffer.size) for buffer in schedule.buffers),
+            sum(x.array.nbytes for x in self.graph.constants()),
+        )
+
+    def __str__(self) -> str:
+        from .listing import listing
+
+        return listing(self._source.title, self._first.schedule, self.memory)
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(str(spec.shape) for spec in self._examples)
+        return f"<Program {self._source.title}: {len(self.nodes)} nodes for {shapes}>"
+
+    def draw(self, path: Any) -> Path:
+        """Draw the graph: `.html` is the interactive page, `.svg` and `.dot` are Graphviz's.
+
+        Errors: InvalidArgument for another suffix; Unsupported for `.svg` without Graphviz.
+        """
+        from .drawing import draw
+
+        return draw(self._source.title, self._first.schedule, Path(path))
+
+    def save(self, path: Any) -> None:
+        """Write the simplified graph (constants and batch normalization folded) as an ONNX file,
+        with the first dimension of the inputs left open where it can be.
+
+        Errors: those of `onnx.export`.
+        """
+        from .export import export
+
+        export(self, path)
+
+
+def _packing() -> Any:
+    """Weights in oneDNN's orders; None where oneDNN is not used."""
+    from ..backends import native
+
+    if native.reason_off() is not None:
+        return None
+    try:
+        from ..backends.native import onednn
+        from ..backends.native.onednn_layers import Packing
+    except (ImportError, OSError):
+        return None
+    return None if onednn.unavailable() else Packing()
+
+
+def _array(x: Any) -> Any:
+    """The array of an input."""
+    if isinstance(x, Handle):
+        array = concrete(x)
+        return array.array if not isinstance(array, np.ndarray) else array
+    found = np.asarray(x)
+    if found.dtype.kind not in "biufcV":
+        raise InvalidType(f"program: an input is a {type(x).__name__}; give tensors or arrays")
+    return found
+
+
+def freeze(module: Callable[..., Any], *example_inputs: Any) -> Program:
+    """A module's or a function's computation as a static graph, for inference only.
+
+    It runs once on symbols with the shapes of the example inputs, a module in eval mode. What
+    depends on constants is computed now, scales and shifts of channels (batch normalization) are
+    multiplied into the layers before them, what is elementwise runs as few kernels, layers take
+    their activations along, and intermediate values share one arena. The program keeps its own copy
+    of the parameters.
+
+    Shapes: example inputs as for a call; tensors or arrays.
+    Errors: Unsupported where the computation reads values of its inputs or draws random numbers.
+
+    >>> program = ad.inference.freeze(ad.nn.Linear(3, 2), ad.ones(1, 3))
+    >>> program(ad.ones(1, 3)).requires_grad
+    False
+    """
+    return Program(module, example_inputs)
+
+
+__all__ = ["Memory", "Program", "freeze"]

@@ -1,0 +1,413 @@
+"""The steps of a static graph: what computes each node, where its results lie, in which order.
+
+Values are NumPy arrays in planned buffers; views are arrays that show them. Images that oneDNN's
+layers compute with lie with their channels last: as arrays, that is a transposed view of memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..core.compute import compute
+from ..core.errors import Unsupported
+from ..core.op import Op
+from ..ops.averaging import SumPool
+from ..ops.convolution import Convolution, ConvolutionInput
+from ..ops.joining import Cat, Stack
+from ..ops.matmul import Linear, MatMul
+from ..ops.movement import Reshape
+from ..ops.pooling import MaxPool
+from . import buffers
+from .graph import Node, StaticGraph, Value
+from .kernels import Kernel
+from .layers import BIAS, Layer, as_library
+
+Order = tuple[int, ...]  # of the dimensions in memory; () is row-major
+Calls = list[Callable[[], object]]
+
+
+class Step:
+    """What one node does, on arrays that stay where they are."""
+
+    how = "compute"  # as listings show it
+
+    def __init__(self, op: Op, inputs: Sequence[Any], outputs: Sequence[Value]) -> None:
+        self.op = op
+        self.inputs = tuple(inputs)
+        self.outputs = tuple(outputs)
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """The inputs that are no numbers."""
+        return tuple(x for x in self.inputs if isinstance(x, Value))
+
+    def bind(self, arrays: dict[Value, Any], kept: list[Any]) -> Calls:
+        """The calls that compute the outputs; what must be kept alive with them goes to `kept`.
+
+        Here: the op computes arrays of its own, which are copied.
+        """
+        op = self.op
+        given = [arrays[x] if isinstance(x, Value) else x for x in self.inputs]
+        outs = [arrays[y] for y in self.outputs]
+
+        def call() -> None:
+            found = compute(op, given)
+            if len(outs) == 1:
+                np.copyto(outs[0], found, casting="no")
+                return
+            for out, each in zip(outs, found, strict=True):
+                np.copyto(out, each, casting="no")
+
+        return [call]
+
+
+class CopyStep(Step):
+    """The elements of the input, in the output's shape and memory."""
+
+    how = "copy"
+
+    def bind(self, arrays: dict[Value, Any], kept: list[Any]) -> Calls:
+        """One copy; the output is row-major where the shapes differ."""
+        (x,), (y,) = self.values, self.outputs
+        source, target = arrays[x], arrays[y]
+        if source.shape != target.shape:
+            target = target.reshape(source.shape)
+        return [lambda: np.copyto(target, source)]
+
+
+class JoinStep(Step):
+    """Arrays side by side."""
+
+    how = "NumPy"
+
+    def bind(self, arrays: dict[Value, Any], kept: list[Any]) -> Calls:
+        """Copies into the parts of the output."""
+        (y,) = self.outputs
+        whole = arrays[y]
+        axis = self.op.axis % whole.ndim  # type: ignore[attr-defined]
+        calls: Calls = []
+        start = 0
+        lead: tuple[Any, ...] = (slice(None),) * axis
+        for x in self.values:
+            source = arrays[x]
+            if isinstance(self.op, Stack):
+                part = whole[(*lead, start)]
+                start += 1
+            else:
+                part = whole[(*lead, slice(start, start + source.shape[axis]))]
+                start += source.shape[axis]
+            calls.append(_copying(part, source))
+        return calls
+
+
+def _copying(target: Any, source: Any) -> Callable[[], object]:
+    return lambda: np.copyto(target, source)
+
+
+class ProductStep(Step):
+    """The product of two values."""
+
+    how = "product"
+
+    def bind(self, arrays: dict[Value, Any], kept: list[Any]) -> Calls:
+        """By NumPy or oneDNN, into the output's memory."""
+        from ..backends.native.bound import bound_product
+
+        a, b = (arrays[x] for x in self.values)
+        return [bound_product(a, b, arrays[self.outputs[0]])]
+
+
+class KernelStep(Step):
+    """Several ops as one kernel."""
+
+    how = "kernel"
+
+    def bind(self, arrays: dict[Value, Any], kept: list[Any]) -> Calls:
+        """The kernel's code, bound to the arrays' memory."""
+        from ..backends.native.bound import bound_composite
+
+        assert isinstance(self.op, Kernel)
+        given = [arrays[x] for x in self.values]
+        outs = [arrays[y] for y in self.outputs]
+        calls, alive = bound_composite(self.op.composite, given, outs)
+        kept.append(alive)
+        return calls
+
+
+class LibraryStep(Step):
+    """A layer by oneDNN; layers that follow one another become one call."""
+
+    how = "oneDNN"
+
+    def __init__(
+        self, op: Op, inputs: Sequence[Any], outputs: Sequence[Value], layer: Any,
+        roles: dict[str, Value],
+    ) -> None:  # fmt: skip
+        super().__init__(op, inputs, outputs)
+        self.layer = layer
+        self.roles = roles
+
+
+class Schedule:
+    """The steps and buffers of a graph."""
+
+    def __init__(self, graph: StaticGraph, packing: Any, tell: Callable[[], object]) -> None:
+        self.graph = graph
+        self.packing = packing  # None without oneDNN
+        self.steps: list[Step] = []
+        self.roots: dict[Value, Value] = {}  # whose memory a value shows
+        self.orders: dict[Value, Order] = {}  # of values that have memory of their own
+        self.views: list[Node] = []
+        self._model: dict[Value, Any] = {x: x.array for x in graph.constants()}
+        self._moved: dict[tuple[Value, Order], Value] = {}
+        self._users = graph.users()
+        for x in graph.inputs:
+            self._allocate(x, self._wanted_order(x))
+        for node in graph.nodes:
+            self._add(node)
+            tell()
+        self._plan()
+        self._model.clear()
+        self._moved.clear()
+
+    # ---- how each node is computed ---------------------------------------------------------------
+
+    def _add(self, node: Node) -> None:
+        op = node.op
+        if op.view and self._as_view(node):
+            return
+        step: Step | None = None
+        if isinstance(op, _LAYERS) and self.packing is not None:
+            step = self._library(node)
+        if step is not None:
+            self.steps.append(step)
+            return
+        kind: type[Step] = Step
+        order: Order = ()
+        if isinstance(op, Kernel):
+            kind, order = KernelStep, self._kernel_order(node)
+        elif isinstance(op, Reshape):
+            kind = CopyStep
+        elif isinstance(op, MatMul) and self._has_products(node):
+            kind = ProductStep
+        elif isinstance(op, (Cat, Stack)) and self._joins(node):
+            kind = JoinStep
+            first = self._model[node.values[0]]
+            if isinstance(op, Cat) and _is_last(first) and not first.flags.c_contiguous:
+                order = _last(first.ndim)
+        for y in node.outputs:
+            self._allocate(y, order)
+        self.steps.append(kind(op, node.inputs, node.outputs))
+
+    def _as_view(self, node: Node) -> bool:
+        """Whether the node's results show its input's memory; they are then known."""
+        x = node.inputs[0]
+        source = self._model[x]
+        found = node.op.compute(np, *(self._model.get(v, v) for v in node.inputs))
+        found = found if isinstance(found, tuple) else (found,)
+        if source.size and not all(np.may_share_memory(source, y) for y in found):
+            return False
+        for y, array in zip(node.outputs, found, strict=True):
+            self._model[y] = array
+            self.roots[y] = self.roots.get(x, x)
+        self.views.append(node)
+        return True
+
+    def _has_products(self, node: Node) -> bool:
+        dtype = node.output.spec.dtype.name
+        return self.packing is not None and dtype in ("float32", "float64")
+
+    def _joins(self, node: Node) -> bool:
+        return all(x.spec.dtype is node.output.spec.dtype for x in node.values)
+
+    def _kernel_order(self, node: Node) -> Order:
+        """Channels last where an input of the results' shape lies so, or where layers want it."""
+        shape = node.outputs[0].shape
+        if len(shape) < 3 or any(y.shape != shape for y in node.outputs):
+            return ()
+        same = [self._model[x] for x in node.values if x.shape == shape]
+        if any(_is_last(a) and not a.flags.c_contiguous for a in same):
+            return _last(len(shape))
+        if any(a.flags.c_contiguous for a in same):
+            return ()
+        return self._wanted_order(node.outputs[0])
+
+    def _wanted_order(self, x: Value) -> Order:
+        """In which order the layers that read it want it."""
+        if self.packing is None or len(x.shape) < 3 or x.spec.dtype.name != "float32":
+            return ()
+        users = self._users.get(x, ())
+        spatial = [
+            isinstance(getattr(node.op, "base", node.op), _LAYERS)
+            and not isinstance(getattr(node.op, "base", node.op), Linear)
+            for node in users
+        ]
+        return _last(len(x.shape)) if spatial and all(spatial) else ()
+
+    # ---- oneDNN ----------------------------------------------------------------------------------
+
+    def _library(self, node: Node) -> Step | None:
+        """The step for a layer; None where oneDNN does not have it."""
+        op = node.op if isinstance(node.op, Layer) else Layer(node.op, len(node.inputs), ())
+        following = as_library(op)
+        inputs = node.values
+        if following is None or any(x.spec.dtype.name != "float32" for x in inputs):
+            return None
+        if len(inputs) != len(node.inputs) or any(0 in x.shape for x in inputs):
+            return None
+        try:
+            if isinstance(op.base, Linear):
+                return self._product(node, op, following)
+            return self._spatial(node, op, following)
+        except Unsupported:
+            return None
+
+    def _product(self, node: Node, op: Layer, following: list[Any]) -> Step | None:
+        from ..backends.native import onednn_layers
+
+        x, w, *bias = node.values[: op.own]
+        if w.array is None or (bias and (bias[0].array is None or bias[0].shape != w.shape[:1])):
+            return None
+        rows = int(np.prod(x.shape[:-1]))
+        layer = onednn_layers.product(rows, w.array.T, bool(bias), following, self.packing)
+        return self._step(node, op, layer, ())
+
+    def _spatial(self, node: Node, op: Layer, following: list[Any]) -> Step | None:
+        from ..backends.native import onednn_layers
+        from ..backends.native.onednn_convolution import Geometry
+        from ..backends.native.pooling import Geometry as Windows
+
+        base: Any = op.base
+        x, y = node.values[0], node.output
+        order = _last(len(x.shape))
+        if isinstance(base, Convolution):
+            w, *bias = node.values[1 : op.own]
+            if w.array is None or (bias and bias[0].array is None):
+                return None
+            geometry = Geometry(
+                x.shape[0], x.shape[1], w.shape[0], x.shape[2:], w.shape[2:], y.shape[2:],
+                base.stride, base.padding, base.dilation, base.groups, np.dtype(np.float32),
+            )  # fmt: skip
+            layer = onednn_layers.convolution(
+                geometry, w.array, bool(bias), following, self.packing
+            )
+            return self._step(node, op, layer, order)
+        if isinstance(base, ConvolutionInput):
+            w = node.values[1]
+            if w.array is None:
+                return None
+            geometry = Geometry(
+                y.shape[0], y.shape[1], w.shape[0], y.shape[2:], w.shape[2:], x.shape[2:],
+                base.stride, base.padding, base.dilation, base.groups, np.dtype(np.float32),
+            )  # fmt: skip
+            biased = op.following[:1] == ((BIAS, 0.0, 0.0),)
+            layer = onednn_layers.deconvolution(geometry, w.array, biased, following, self.packing)
+            return self._step(node, op, layer, order)
+        if max(getattr(base, "dilation", (1,))) > 1 or len(x.shape) != len(base.kernel) + 2:
+            return None
+        windows = Windows(
+            x.shape[0] * x.shape[1], x.shape[2:], base.kernel, base.stride, base.padding,
+            y.shape[2:],
+        )  # fmt: skip
+        largest = isinstance(base, MaxPool)
+        layer = onednn_layers.pooling(x.shape[0], x.shape[1], windows, largest, following)
+        return self._step(node, op, layer, order)
+
+    def _step(self, node: Node, op: Layer, layer: Any, order: Order) -> Step:
+        """The layer's step, after the copies that bring its inputs into `order`."""
+        own = op.own + (op.following[:1] == ((BIAS, 0.0, 0.0),))  # constants among them
+        x, *constants = node.values[:own]
+        moved = self._moved_to(x, order)
+        operands = [self._moved_to(v, order) for v in node.values[own:]]
+        roles = {"x": moved, "y": node.output}
+        if len(constants) > 1:
+            roles["bias"] = constants[1]
+        roles.update((f"added{i}", v) for i, v in enumerate(operands))
+        self._allocate(node.output, order)
+        return LibraryStep(op, (moved, *constants, *operands), node.outputs, layer, roles)
+
+    def _moved_to(self, x: Value, order: Order) -> Value:
+        """The value, or its copy, dense in this order of dimensions."""
+        array = self._model[x]
+        if (array.transpose(order) if order else array).flags.c_contiguous:
+            return x
+        found = self._moved.get((x, order))
+        if found is None:
+            found = self._moved[x, order] = Value(x.spec)
+            self._allocate(found, order)
+            self.steps.append(CopyStep(_SAME, (x,), (found,)))
+        return found
+
+    # ---- memory ----------------------------------------------------------------------------------
+
+    def _allocate(self, x: Value, order: Order) -> None:
+        self.orders[x] = order
+        self._model[x] = dense(np.empty(x.shape, x.spec.dtype.numpy), order)
+
+    def _plan(self) -> None:
+        """Lifetimes and offsets of the buffers."""
+        begin = dict.fromkeys(self.graph.inputs, -1)
+        end = dict.fromkeys(self.graph.inputs, -1)
+        for i, step in enumerate(self.steps):
+            for y in step.outputs:
+                begin[y] = end[y] = i
+            for x in step.values:
+                root = self.roots.get(x, x)
+                if root.array is None:
+                    end[root] = i
+        for y in self.graph.outputs:
+            root = self.roots.get(y, y)
+            if root.array is None:
+                end[root] = len(self.steps)
+        self.owners = list(begin)
+        self.buffers = [buffers.Buffer(max(1, _bytes(x)), begin[x], end[x]) for x in self.owners]
+        self.layout = buffers.plan(self.buffers)
+        self.numbers = {x: i for i, x in enumerate(self.owners)}
+
+
+def _bytes(x: Value) -> int:
+    return int(np.prod(x.shape, dtype=np.int64)) * x.spec.dtype.numpy.itemsize
+
+
+def dense(array: Any, order: Order) -> Any:
+    """The memory of a row-major array, as an array of the same shape whose dimensions lie in
+    `order`.
+    """
+    if not order:
+        return array
+    shape = tuple(array.shape[a] for a in order)
+    return array.reshape(-1)[: array.size].reshape(shape).transpose(np.argsort(order))
+
+
+def _last(ndim: int) -> Order:
+    """Images with the channels last."""
+    return (0, *range(2, ndim), 1)
+
+
+def _is_last(array: Any) -> bool:
+    return array.ndim >= 3 and bool(array.transpose(_last(array.ndim)).flags.c_contiguous)
+
+
+class _Same(Op, abstract=True):
+    """The value of its input, elsewhere in memory."""
+
+    def infer(self, x: Any) -> Any:
+        """The same."""
+        return x
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """A copy."""
+        return x.copy()
+
+    @property
+    def name(self) -> str:
+        """As listings show it."""
+        return "copy"
+
+
+_SAME = _Same()
+_LAYERS = (Layer, Convolution, ConvolutionInput, Linear, MaxPool, SumPool)
+__all__ = ["LibraryStep", "Schedule", "Step", "dense"]

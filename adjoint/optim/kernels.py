@@ -1,0 +1,212 @@
+"""An optimizer's formula as a kernel: it is run once on symbols, and what it does is compiled.
+
+The symbols are lazy tensors that have no array, for the parameter, its gradient and its state, and
+`Scalar`s for options and numbers. What the formula has written to the symbols in the end is what
+the kernel writes; which options it read, and how its comparisons of them came out, says for which
+others the kernel is the formula too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..autograd import tape
+from ..autograd.fusion import _flat
+from ..autograd.recording import execute_lazily
+from ..core.dtype import LOW_PRECISION
+from ..core.errors import AdjointError
+from ..core.mode import DEFAULT, MODE, mode_with
+from ..core.scalar import Arithmetic
+from ..graph.recorded import Recorded
+from ..tensor import Tensor
+
+__all__ = ["Formula", "Formulas"]
+
+_CAPTURING = mode_with(DEFAULT, executor=execute_lazily, grad=False)
+_VARIANTS = 16  # kernels that one formula may become
+_NUMBER: Any = object()  # in a pattern: any number
+_ABSENT: Any = object()
+_NARROW = frozenset(d.numpy for d in LOW_PRECISION)
+_FLOATS = (np.dtype(np.float32), np.dtype(np.float64), *_NARROW)
+
+
+class Formula:
+    """`change(group, numbers, state, p, g)` as a kernel, for options that lead to the same one.
+
+    Errors: NotTraceable where it cannot be one.
+    """
+
+    def __init__(
+        self,
+        change: Callable[..., None],
+        group: dict[str, Any],
+        numbers: Any,
+        names: Sequence[str],
+        dtypes: Sequence[Any],
+    ) -> None:
+        from ..backends.native.multi_tensor import MultiTensor, NotTraceable
+
+        self.arithmetic = Arithmetic()
+        options = _Options(group, self.arithmetic)
+        self.options = options.read
+        wide = [np.dtype(np.float32) if dtype in _NARROW else dtype for dtype in dtypes]
+        symbols = [tape.wrap(Recorded(None, (), (2,), dtype)) for dtype in wide]
+        given = [tape.wrap(x._data) for x in symbols]
+        p, g, *states = symbols
+        self.numbers, known = _pattern(numbers, self.arithmetic)
+        token = MODE.set(_CAPTURING)
+        try:
+            change(options, known, dict(zip(names, states, strict=True)), p, g)
+        finally:
+            MODE.reset(token)
+        self.written = [
+            n
+            for n, (x, before) in enumerate(zip(symbols, given, strict=True))
+            if x._data is not before._data
+        ]
+        if 1 in self.written:
+            raise NotTraceable("a formula that changes the gradient")
+        steps, outputs = _flat(given, [symbols[n] for n in self.written])
+        refs = {n: ref for n, (ref, _) in zip(self.written, outputs, strict=True)}
+        self.run = MultiTensor(dtypes, steps, refs)
+
+    def values(self, group: dict[str, Any], numbers: Any) -> list[float] | None:
+        """The kernel's scalars for these options and numbers; None where it is not their formula.
+
+        As in the kernel's making, options come in the order in which they were read.
+        """
+        given: list[float] = []
+        if type(numbers) is float and self.numbers is _NUMBER:
+            given.append(numbers)
+        elif not _fits(numbers, self.numbers, given):
+            return None
+        for name, pattern in self.options.items():
+            value = group.get(name, _ABSENT)
+            if type(value) is float and pattern is _NUMBER:
+                given.append(value)
+            elif value is not pattern and not _fits(value, pattern, given):
+                return None
+        found = self.arithmetic.run(given)
+        return None if found is None else [found[place] for place in self.run.scalars]
+
+
+class Formulas:
+    """The formula of one optimizer as kernels, made as they are needed."""
+
+    def __init__(self) -> None:
+        self.known: dict[Any, list[Formula] | None] = {}
+
+    def find(
+        self,
+        change: Callable[..., None],
+        group: dict[str, Any],
+        numbers: Any,
+        names: tuple[str, ...],
+        dtypes: tuple[Any, ...],
+    ) -> tuple[Formula, list[float]] | None:
+        """The kernel for these options, and its scalars' values; None where there is none."""
+        key = (names, dtypes)
+        known = self.known.setdefault(key, [])
+        if known is None:
+            return None
+        for formula in known:
+            values = formula.values(group, numbers)
+            if values is not None:
+                return formula, values
+        made = None
+        if len(known) < _VARIANTS:
+            made = _made(change, group, numbers, names, dtypes)
+        values = None if made is None else made.values(group, numbers)
+        if made is None or values is None:
+            self.known[key] = None
+            return None
+        known.insert(0, made)  # the first steps may differ, the last options will come again
+        return made, values
+
+
+def _made(
+    change: Callable[..., None],
+    group: dict[str, Any],
+    numbers: Any,
+    names: tuple[str, ...],
+    dtypes: tuple[Any, ...],
+) -> Formula | None:
+    """The formula's kernel; None where it has none."""
+    if any(dtype not in _FLOATS for dtype in dtypes):
+        return None
+    try:
+        from ..backends.native.multi_tensor import NotTraceable
+    except (ImportError, OSError):
+        return None
+    try:
+        return Formula(change, group, numbers, names, dtypes)
+    except (
+        NotTraceable, AdjointError, ArithmeticError, AttributeError, LookupError, TypeError,
+        ValueError,
+    ):  # fmt: skip
+        return None  # and if the formula is wrong, running it will say so
+
+
+class _Options:
+    """A group's options as a formula sees them: it notes those that it reads."""
+
+    def __init__(self, group: dict[str, Any], arithmetic: Arithmetic) -> None:
+        self._group = group
+        self._arithmetic = arithmetic
+        self._seen: dict[str, Any] = {}
+        self.read: dict[str, Any] = {}  # the pattern of each option that was read
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The option, with symbols for numbers."""
+        if name not in self.read:
+            value = self._group.get(name, _ABSENT)
+            self.read[name], self._seen[name] = _pattern(value, self._arithmetic)
+        value = self._seen[name]
+        return default if value is _ABSENT else value
+
+    def __getitem__(self, name: str) -> Any:
+        value = self.get(name, _ABSENT)
+        if value is _ABSENT:
+            raise KeyError(name)
+        return value
+
+    def __contains__(self, name: str) -> bool:
+        return self.get(name, _ABSENT) is not _ABSENT
+
+
+def _pattern(value: Any, arithmetic: Arithmetic) -> tuple[Any, Any]:
+    """What values must be like where a kernel is to serve them, and `value` with symbols for its
+    numbers.
+    """
+    if isinstance(value, Tensor) and value.numel() == 1:  # a learning rate may be one
+        return _NUMBER, arithmetic.scalar(float(value))
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return _NUMBER, arithmetic.scalar(value)
+    if isinstance(value, (list, tuple)):
+        pairs = [_pattern(each, arithmetic) for each in value]
+        return tuple(a for a, _ in pairs), tuple(b for _, b in pairs)
+    return value, value
+
+
+def _fits(value: Any, pattern: Any, numbers: list[float]) -> bool:
+    """Whether `value` is like `pattern`; its numbers are added to `numbers`."""
+    if pattern is _NUMBER:
+        if type(value) is not float:
+            if isinstance(value, bool) or not isinstance(value, (int, float, Tensor)):
+                return False
+            value = float(value)
+        numbers.append(value)
+        return True
+    if type(pattern) is tuple:
+        if not isinstance(value, (list, tuple)) or len(value) != len(pattern):
+            return False
+        for each, part in zip(value, pattern, strict=True):
+            if type(each) is float and part is _NUMBER:
+                numbers.append(each)
+            elif not _fits(each, part, numbers):
+                return False
+        return True
+    return value is pattern or (isinstance(pattern, str) and value == pattern)

@@ -1,0 +1,369 @@
+"""Other batch sizes than the traced one: where the batch is in every value, and what follows it.
+
+pnnx writes sizes as numbers, the batch's among them: in reshapes, in expands, in constants that it
+has computed. When a module is called with another batch, each value is compared with the shape that
+it had when traced. The dimension that differs is `outer * batch * inner` elements long; reshapes
+merge and split that, everything else carries it along. Whatever the file does not tell is an error,
+never a guess.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from ..autograd.modes import no_grad
+from ..autograd.recording import lazy
+from ..core.dtype import as_dtype
+from ..core.errors import Unsupported
+from ..ops.creation import zeros
+from ..tensor import Tensor
+from .operators import LAST, NATURAL
+from .step import Step, words
+
+Shape = tuple[int, ...]
+
+
+class Place(NamedTuple):
+    """Where the batch is: dimension `axis` has `outer * batch * inner` elements."""
+
+    axis: int
+    outer: int
+    inner: int
+
+
+LOST = Place(-1, 0, 0)  # it is somewhere, but not as a dimension's factor
+BROADCAST = {
+    "pnnx.Expression", "torch.where", "Tensor.masked_fill", "torch.baddbmm", "torch.addcmul",
+    *(f"torch.{name}" for name in words("""
+        eq ne lt le gt ge logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor fmod
+        remainder floor_divide mul sub add div maximum minimum max min atan2 pow logaddexp complex
+        cross
+    """)),
+}  # fmt: skip
+PRODUCTS = {"torch.matmul", "torch.bmm", "torch.baddbmm", "F.scaled_dot_product_attention"}
+SAME_AXIS = {
+    "torch.cat", "torch.stack", "torch.gather", "torch.scatter_add", "F.grid_sample",
+    "Tensor.slice_copy", "Tensor.copy", "F.pairwise_distance", "aten::take_along_dim",
+}  # fmt: skip
+JOINED = {"prim::TupleConstruct", "prim::ListConstruct"}
+STATES = {"nn.LSTM", "nn.GRU", "nn.RNN", "aten::lstm", "aten::gru", "aten::rnn_tanh",
+          "aten::rnn_relu"}  # fmt: skip
+RESHAPES = {"Tensor.reshape", "Tensor.view", "torch.reshape", "Tensor.unflatten", "torch.flatten",
+            "Tensor.flatten", "Tensor.reshape_as", "Tensor.view_as"}  # fmt: skip
+
+
+def batch_of(
+    traced: Sequence[tuple[tuple[int | None, ...], str] | None], args: Sequence[Any]
+) -> Batch | None:
+    """How the batch differs from the traced one; None where it does not, or where more differs."""
+    changes: set[tuple[int, int]] = set()
+    places: list[Place | None] = []
+    for known, x in zip(traced, args, strict=False):
+        axes = _differing(known[0], x.shape) if known is not None else []
+        if axes is None or len(axes) > 1:
+            return None
+        places.append(Place(axes[0], 1, 1) if axes else None)
+        changes.update((known[0][axis], x.shape[axis]) for axis in axes)  # type: ignore[index,misc]
+    if len(changes) != 1 or len(args) != len(traced):
+        return None
+    ((before, now),) = changes
+    return Batch(before, now, places) if before else None
+
+
+def _differing(shape: Sequence[int | None], other: Sequence[int]) -> list[int] | None:
+    """The dimensions in which shapes differ; None where their numbers do, or a size is unknown."""
+    if len(shape) != len(other) or None in shape:
+        return None
+    return [i for i, (a, b) in enumerate(zip(shape, other, strict=True)) if a != b]
+
+
+class Batch:
+    """One run with a batch of `now` where the file was traced with `before`."""
+
+    def __init__(self, before: int, now: int, inputs: list[Place | None]) -> None:
+        self.before = before
+        self.now = now
+        self.inputs = inputs
+        self.shapes: dict[str, Any] = {}  # of the values, as they were traced
+        self.places: dict[str, Any] = {}  # a Place, None, or a list of these for a list
+
+    # ---- the traced shapes -----------------------------------------------------------------------
+
+    @staticmethod
+    def traced_shapes(module: Any, traced: Sequence[Any]) -> dict[str, Any]:
+        """The shape of every value for the traced inputs; recorded, not computed."""
+        with no_grad(), lazy():
+            args = [
+                zeros(1, dtype=as_dtype(dtype)).expand(shape).clone() for shape, dtype in traced
+            ]
+            values = module._start(args)
+            for step in module._steps:
+                found = module._step(step, [values[name] for name in step.inputs])
+                values.update(zip(step.outputs, found, strict=False))
+            return {name: _shape(value) for name, value in values.items()}
+
+    # ---- a step ----------------------------------------------------------------------------------
+
+    def begin(self, shapes: dict[str, Any], names: Iterable[str]) -> None:
+        """Start: only the inputs depend on the batch."""
+        self.shapes = shapes
+        self.places = dict(zip(names, self.inputs, strict=True))
+
+    def run(
+        self, step: Step, inputs: list[Any], call: Callable[..., tuple[Any, ...]]
+    ) -> dict[str, Any]:
+        """What a step gives, by name."""
+        if step.numbers and step.kind not in RESHAPES:
+            step, inputs = step.bound(inputs)
+        places = [self.places.get(name) for name in step.inputs]
+        if step.kind in JOINED:
+            self.places[step.outputs[0]] = places
+            return dict(zip(step.outputs, call(step, inputs), strict=False))
+        if any(place is not None for place in _flat(places)):
+            self._assert_known(step, places)
+            inputs = self._adapted(step, inputs, places)
+            step = self._resized(step, inputs, places)
+        found = dict(zip(step.outputs, call(step, inputs), strict=False))
+        for name, value in found.items():
+            self.places[name] = self._followed(step, places, self.shapes.get(name), value)
+        return found
+
+    def _assert_known(self, step: Step, places: list[Any]) -> None:
+        if LOST in _flat(places):
+            raise self._refusal(step, "the file does not tell where the batch is in its input")
+        if step.kind == "torch.as_strided":
+            raise self._refusal(step, "it takes elements by their place in memory")
+
+    def _refusal(self, step: Step, why: str) -> Unsupported:
+        return Unsupported(
+            f"pnnx: {step.label}, traced for a batch of {self.before}, cannot run with one of "
+            f"{self.now}: {why}; trace it with this batch"
+            + (", or with 2 or more" if self.before == 1 else "")
+        )
+
+    # ---- sizes that are parameters ---------------------------------------------------------------
+
+    def _resized(self, step: Step, inputs: list[Any], places: list[Any]) -> Step:
+        """The step with sizes for this batch."""
+        place, kind = places[0], step.kind
+        if not isinstance(place, Place):
+            return step
+        before, shape = self.shapes[step.inputs[0]], tuple(inputs[0].shape)
+        params = step.params
+        if kind in RESHAPES and len(inputs) == 1:
+            if kind not in ("torch.flatten", "Tensor.flatten"):
+                size = self._reshaped(step, before, place)[1]
+                return step.changed({"shape": size}, "Tensor.reshape")
+        elif kind == "Tensor.expand" and len(inputs) == 1:
+            key = "sizes" if "sizes" in params else "shape"
+            sizes = list(params[key])
+            at = place.axis + len(sizes) - len(before)
+            if sizes[at] == before[place.axis]:
+                sizes[at] = shape[place.axis]
+            return step.changed({key: tuple(sizes)})
+        elif kind == "F.affine_grid":
+            return step.changed({"size": (shape[0], *params["size"][1:])})
+        elif kind == "torch.split" and self._dim(params, before) == place.axis:
+            given = params["split_size_or_sections"]
+            sizes = [given] if isinstance(given, int) else list(given)
+            part = self.before * place.inner
+            if any(size % part for size in sizes):
+                raise self._refusal(step, "it splits the batch")
+            scaled = [size // part * self.now * place.inner for size in sizes]
+            new = scaled[0] if isinstance(given, int) else tuple(scaled)
+            return step.changed({"split_size_or_sections": new})
+        elif kind == "torch.narrow" and self._dim(params, before) == place.axis:
+            if params["start"] == 0 and params["length"] == before[place.axis]:
+                return step.changed({"length": shape[place.axis]})
+        elif kind in ("Tensor.slice", "Tensor.slice_copy"):
+            return self._whole(step, before, place)
+        return step
+
+    @staticmethod
+    def _dim(params: dict[str, Any], shape: Shape) -> int:
+        dim = params.get("dim") or 0
+        return int(dim + len(shape) if dim < 0 else dim)
+
+    def _whole(self, step: Step, before: Shape, place: Place) -> Step:
+        """A slice of the whole batch, with the end that it had, ends where this batch does."""
+        given = step.params.get("dims") or (step.params.get("dim"),)
+        dims = [d + len(before) if d is not None and d < 0 else d for d in given]
+        if place.axis not in dims:
+            return step
+        i, changed = dims.index(place.axis), {}
+        for key, many in (("end", False), ("ends", True)):
+            end: Any = step.params.get(key)
+            value = end[i] if many and end is not None else end
+            if value is not None and value not in NATURAL and value >= before[place.axis]:
+                changed[key] = (*end[:i], LAST, *end[i + 1 :]) if many else LAST
+        return step.changed(changed) if changed else step
+
+    def _reshaped(self, step: Step, before: Shape, place: Place) -> tuple[Place, Shape]:
+        """Where the batch is after a reshape, and the shape for this one."""
+        after = self.shapes[step.outputs[0]]
+        found = _moved(before, place, after, self.before)
+        if found is None:
+            raise self._refusal(
+                step, f"reshaping {before} to {after} does not tell where the batch goes"
+            )
+        size = list(after)
+        size[found.axis] = found.outer * self.now * found.inner
+        return found, tuple(size)
+
+    # ---- values that do not depend on the batch but have its size --------------------------------
+
+    def _adapted(self, step: Step, inputs: list[Any], places: list[Any]) -> list[Any]:
+        """The inputs, those without the batch repeated for it where they have its size."""
+        batched = [
+            (place, len(self.shapes[name]), i)
+            for i, (name, place) in enumerate(zip(step.inputs, places, strict=True))
+            if isinstance(place, Place)
+        ]
+        if not batched or (len(batched) == len(inputs) and step.kind not in STATES):
+            return inputs
+        adapted = list(inputs)
+        for i, x in enumerate(inputs):
+            if isinstance(x, Tensor) and places[i] is None:
+                for place, rank, of in batched:
+                    at = self._aligned(step, i, place, rank, x.ndim)
+                    if at is not None:
+                        adapted[i] = self._repeated(step, i, adapted[i], at, place, of)
+            elif isinstance(x, list) and step.kind in STATES and i == 1:
+                where = Place(1, 1, 1)
+                adapted[i] = [self._repeated(step, i, h, where, where, 0) for h in x]
+        return adapted
+
+    def _aligned(self, step: Step, i: int, place: Place, rank: int, own: int) -> Place | None:
+        """Where an input of `own` dimensions would have the batch, beside one that has it."""
+        kind = step.kind
+        if kind in STATES:
+            return Place(own - 2, 1, 1) if i in (1, 2) and own >= 2 else None
+        if kind in SAME_AXIS:
+            dim = step.params.get("dim")
+            joined = kind == "torch.cat" and dim is not None and dim % rank == place.axis
+            return None if joined or place.axis >= own else place
+        if kind in BROADCAST or kind in PRODUCTS:
+            axis = place.axis - rank + own
+            if axis < 0 or (kind in PRODUCTS and rank - place.axis < 3):
+                return None
+            return Place(axis, place.outer, place.inner)
+        return None
+
+    def _repeated(self, step: Step, i: int, x: Any, at: Place, place: Place, of: int) -> Any:
+        """`x` for this batch, if it has the traced batch's size there."""
+        size = at.outer * self.before * at.inner
+        needed = at.outer * self.now * at.inner
+        if x.shape[at.axis] != size or (size == 1 and step.kind in BROADCAST | PRODUCTS):
+            return x
+        parts = (at.outer, self.before, at.inner)
+        apart = x.reshape(*x.shape[: at.axis], *parts, *x.shape[at.axis + 1 :])
+        one = apart.narrow(at.axis + 1, 0, 1)
+        if self.before > 1:
+            with no_grad():
+                same = bool(((apart == one) | ((apart != apart) & (one != one))).all().item())
+            if not same:
+                raise self._refusal(
+                    step, f"its operand {step.inputs[i][:60]!r} has other values for each of them"
+                )
+        sizes = list(apart.shape)
+        sizes[at.axis + 1] = self.now
+        return one.expand(sizes).reshape(*x.shape[: at.axis], needed, *x.shape[at.axis + 1 :])
+
+    # ---- what comes out --------------------------------------------------------------------------
+
+    def _followed(self, step: Step, places: list[Any], before: Any, value: Any) -> Any:
+        """Where the batch is in an output."""
+        if isinstance(value, list):
+            known = before if isinstance(before, list) else [None] * len(value)
+            return [self._followed(step, places, b, v) for b, v in zip(known, value, strict=False)]
+        if not isinstance(value, Tensor) or all(place is None for place in _flat(places)):
+            return None
+        axes = _differing(before, value.shape) if before is not None else None
+        if axes == []:
+            return None
+        first = next(place for place in _flat(places) if place is not None)
+        if step.kind in RESHAPES and isinstance(places[0], Place):
+            place = _moved(self.shapes[step.inputs[0]], places[0], before, self.before)
+            return (
+                LOST
+                if place is None
+                else self._if_fits(place, before[place.axis], value.shape[place.axis])
+            )
+        if axes is None or len(axes) > 1:
+            return LOST
+        axis, was, now = axes[0], before[axes[0]], value.shape[axes[0]]
+        for place in _flat(places):
+            if place is not None and self._fits(place, was, now):
+                return Place(axis, place.outer, place.inner)
+        if step.kind == "torch.cat" and all(p is not None and p.inner == 1 for p in places):
+            return self._if_fits(Place(axis, sum(p.outer for p in places), 1), was, now)
+        if step.kind == "torch.repeat_interleave":
+            return self._if_fits(
+                Place(axis, first.outer, was // (first.outer * self.before)), was, now
+            )
+        if step.kind in ("torch.split", "torch.chunk", "torch.tensor_split", "Tensor.repeat",
+                         "torch.tile"):  # fmt: skip
+            return self._if_fits(
+                Place(axis, was // (self.before * first.inner), first.inner), was, now
+            )
+        return LOST
+
+    def _fits(self, place: Place, was: int, now: int) -> bool:
+        factor = place.outer * place.inner
+        return (factor * self.before, factor * self.now) == (was, now)
+
+    def _if_fits(self, place: Place, was: int, now: int) -> Place:
+        return place if self._fits(place, was, now) else LOST
+
+
+def _moved(before: Shape, place: Place, after: Shape, batch: int) -> Place | None:
+    """Where a reshape takes the batch, which varies with the stride `S` over `P` outer elements."""
+    axis, outer, inner = place
+    outside = math.prod(before[:axis]) * outer  # P
+    stride = math.prod(before[axis + 1 :]) * inner  # S
+    if batch == 1:
+        return _moved_one(before, place, after, outside, stride)
+    step = math.prod(after)
+    for j, size in enumerate(after):
+        if not size:
+            return None
+        step //= size
+        if stride % step == 0 and size % (batch * (stride // step)) == 0:
+            return Place(j, size // (batch * (stride // step)), stride // step)
+    return None
+
+
+def _moved_one(
+    before: Shape, place: Place, after: Shape, outside: int, stride: int
+) -> Place | None:
+    """The same for a batch of one, which leaves no trace but its place between its neighbours."""
+    axis, outer, inner = place
+    single = outer == inner == 1
+    if single and before[:axis] == after[:axis] and after[axis : axis + 1] == (1,):
+        return Place(axis, 1, 1)
+    at = [j for j, n in enumerate(after) if n == 1 and math.prod(after[j + 1 :]) == stride]
+    if outside == 1:  # the outermost: a dimension of its own, or the first factor of the first
+        if at:
+            return Place(at[0], 1, 1)
+        first = math.prod(after[1:])
+        return Place(0, 1, stride // first) if after and first and stride % first == 0 else None
+    return Place(at[0], 1, 1) if len(at) == 1 else None
+
+
+def _shape(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return tuple(value.shape)
+    return [_shape(v) for v in value] if isinstance(value, list) else None
+
+
+def _flat(places: Any) -> list[Any]:
+    """The places of values and of lists of values, in one list."""
+    found: list[Any] = []
+    for place in places:
+        if isinstance(place, list):
+            found += _flat(place)
+        else:
+            found.append(place)
+    return found

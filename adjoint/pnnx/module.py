@@ -1,0 +1,258 @@
+"""`load`: a PNNX file as a Module: a static graph of inference, for batches of any size."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..core.errors import CheckpointError, InvalidType, Unsupported
+from ..io.imported import ImportedGraph, last_uses, needed, refusing, several
+from ..io.source import Source, opened
+from ..io.zip_archive import Archive
+from ..tensor import Tensor
+from . import operators as _operators  # noqa: F401 - enters them
+from .batch import Batch, batch_of
+from .expression import compiled
+from .layers import make_layer
+from .names import converted
+from .order import sorted_operators
+from .step import TABLE, Step
+from .text import TEXT, Operator, read_operators
+from .weights import read_weights
+
+T = TypeVar("T")
+# operators that may give numbers or lists, which other operators take as parameters
+NUMBERS = {"pnnx.Expression", "pnnx.SliceIndexes", "Tensor.size", "Tensor.dim"}
+BY_VALUE = {"torch.masked_select"}  # whose shapes depend on values
+CONSTANT = "pnnx_fold"  # how pnnx names what it has computed of constants
+
+
+def load(param: Any, bin: Any = None) -> PnnxModule:
+    """Read a PNNX model, its `.pnnx.param` and its `.pnnx.bin`, as a Module.
+
+    Its layers are ours, under their names in PyTorch's module, and run in the graph's topological
+    order. Sizes that pnnx froze for the traced batch follow the batch that the module is called
+    with. Inputs and outputs are those of the traced module, in order; several outputs come as a
+    tuple. A loaded module is in eval mode.
+
+    Shapes: `param` and `bin` are paths or files open for reading bytes; without `bin`, the file
+    beside a `.param` path that ends in `.bin`.
+    Errors: CheckpointError for a file that is malformed; Unsupported names an operator that is not
+    there.
+    Source: https://github.com/Tencent/ncnn/tree/master/tools/pnnx
+
+    >>> import io
+    >>> text = b'''7767517
+    ... 3 2
+    ... pnnx.Input      in   0 1 x        #x=(1,2)f32
+    ... pnnx.Expression e    1 1 x y      expr=mul(add(@0,1),2)
+    ... pnnx.Output     out  1 0 y
+    ... '''
+    >>> ad.pnnx.load(io.BytesIO(text))(ad.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([[ 4.,  6.],
+            [ 8., 10.]])
+    """
+    if bin is None and isinstance(param, (str, os.PathLike)):
+        path = Path(os.fspath(param))
+        beside = path.with_suffix(".bin")
+        bin = beside if path.suffix == ".param" and beside.is_file() else None
+    with _opened(param) as source:
+        if source.size > TEXT:
+            raise CheckpointError(f"pnnx.load: {source.name} has {source.size} bytes of text")
+        operators = _read(source, lambda: read_operators(source.read(0, source.size)))
+        if bin is None:
+            return _read(source, lambda: PnnxModule(operators))
+    with _opened(bin) as source:
+        return _read(source, lambda: PnnxModule(operators, _archive(source)))
+
+
+def _opened(f: Any) -> Any:
+    if not hasattr(f, "read") and not isinstance(f, (str, os.PathLike)):
+        raise InvalidType(f"pnnx.load: expected paths or file objects, got {type(f).__name__}")
+    if not hasattr(f, "read") and Path(os.fspath(f)).is_dir():
+        raise CheckpointError(f"pnnx.load: {os.fspath(f)!r} is a directory")
+    return opened(f)
+
+
+def _archive(source: Source) -> Archive:
+    archive = Archive(source)
+    archive.assert_stored()
+    return archive
+
+
+def _read(source: Source, read: Callable[[], T]) -> T:
+    """What `read` gives; its errors say which file is meant."""
+    try:
+        with refusing("an operator"):
+            return read()
+    except (CheckpointError, Unsupported) as error:
+        raise type(error)(f"pnnx.load: {source.name}: {error}") from error.__cause__
+
+
+class PnnxModule(ImportedGraph):
+    """The graph of a PNNX file.
+
+    Errors: those of `pnnx.load`.
+    Source: https://github.com/Tencent/ncnn/tree/master/tools/pnnx#the-pnnxparam-format
+
+    >>> import io
+    >>> text = b'7767517\\n3 2\\npnnx.Input a 0 1 0\\nnn.ReLU act 1 1 0 1\\npnnx.Output b 1 0 1'
+    >>> ad.pnnx.load(io.BytesIO(text))
+    PnnxModule(
+      0 -> 1, 1 nodes
+      (act): ReLU()
+    )
+    """
+
+    def __init__(self, operators: list[Operator], archive: Archive | None = None) -> None:
+        super().__init__("pnnx")
+        ends = {kind: [op for op in operators if op.kind == kind] for kind in _ENDS}
+        self._traced: list[tuple[tuple[int | None, ...], str] | None] = []
+        for op in sorted(ends["pnnx.Input"], key=_place):
+            self.input_names += op.outputs
+            self._traced += [op.shapes.get(name) for name in op.outputs]
+        for op in sorted(ends["pnnx.Output"], key=_place):
+            self.output_names += op.inputs
+        if not self.output_names:
+            raise CheckpointError("the graph has no output")
+        known = set(TABLE) | _ENDS | {"pnnx.Attribute"}
+        for op in operators:
+            if op.kind not in known:
+                raise Unsupported(f"operator {op.kind[:60]!r} ({op.name[:60]!r}) is not supported")
+        numbers = {name for op in operators if op.kind in NUMBERS for name in op.outputs}
+        steps = []
+        for op in needed(sorted_operators(operators), self.output_names):
+            if op.kind == "pnnx.Attribute":
+                self._keep_constant(op, archive)
+            elif op.kind not in _ENDS:
+                steps.append(self._step_of(op, archive, numbers))
+        self._steps = steps
+        self._drops = last_uses(steps, self.output_names)
+        self._shapes: dict[str, tuple[int, ...]] | None = None  # of all values as they were traced
+        self.eval()
+
+    def _keep_constant(self, op: Operator, archive: Archive | None) -> None:
+        """A tensor that no layer has: a parameter, or a buffer where pnnx computed it."""
+        weights = read_weights(op, archive)
+        if len(weights) != 1 or len(op.outputs) != 1:
+            raise CheckpointError(f"{op.label} has {len(weights)} tensors, not one")
+        ((key, tensor),) = weights.items()
+        name = op.outputs[0]
+        is_buffer = op.name.startswith(CONSTANT) or not tensor.dtype.is_floating_point
+        self._register(f"{op.name}.{key}", tensor, is_buffer)
+        self._places[name] = self._places.pop(f"{op.name}.{key}")
+
+    def _step_of(self, op: Operator, archive: Archive | None, numbers: set[str]) -> Step:
+        with refusing(op.label):
+            layer = None
+            if op.kind.startswith("nn."):
+                layer = make_layer(op, read_weights(op, archive))
+                parent, leaf = self._parent(op.name)
+                parent.add_module(leaf, layer)
+            elif op.weights:
+                raise CheckpointError(f"{op.label} has weights; a layer would")
+            params = converted(op.params)
+            if isinstance(params.get("expr"), str):
+                params["expr"] = compiled(params["expr"], len(op.inputs))
+            step = Step(op.kind, op.inputs, op.outputs, params, _keys(op), op.label, layer)
+            step.numbers = any(step.keys) and not numbers.isdisjoint(op.inputs)
+            step.declared = {name: shape for name, (shape, _) in op.shapes.items()}
+            return step
+
+    # ---- running -----------------------------------------------------------------------------
+
+    def forward(self, *args: Any) -> Any:
+        """The outputs for these inputs, in the graph's order.
+
+        Shapes: as traced, but for the size of the batch.
+        Errors: InvalidArgument for another number of inputs; Unsupported where what the file has
+        frozen does not tell how it goes with the batch; those of the operations.
+
+        >>> import io
+        >>> text = b'7767517\\n3 2\\npnnx.Input a 0 1 0\\nF.tanh t 1 1 0 1\\npnnx.Output b 1 0 1'
+        >>> ad.pnnx.load(io.BytesIO(text)).forward(ad.zeros(2))
+        tensor([0., 0.])
+        """
+        batch = batch_of(self._traced, args)
+        if batch is None:
+            return self._compute(args)
+        values = self._start(args)
+        batch.begin(self._traced_shapes(), self.input_names)
+        for step, drops in zip(self._steps, self._drops, strict=True):
+            inputs = [values[name] for name in step.inputs]
+            values.update(batch.run(step, inputs, self._step))
+            for name in drops:
+                values.pop(name, None)
+        return self._results(values)
+
+    def _step(self, step: Step, inputs: list[Any]) -> tuple[Any, ...]:
+        step.training = self.training
+        with refusing(f"pnnx: {step.label}"):
+            bound, given = step.bound(inputs) if step.numbers else (step, inputs)
+            found = several(bound.call(bound, *given))
+        if len(found) < len(step.outputs):
+            raise CheckpointError(
+                f"pnnx: {step.label} gives {len(found)} values, not {len(step.outputs)}"
+            )
+        if step.declared:
+            _check(step, inputs, found)
+        return found
+
+    def _traced_shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of every value for the traced inputs: recorded once, without computing."""
+        if self._shapes is None:
+            self._shapes = Batch.traced_shapes(self, self._traced)
+        return self._shapes
+
+    def extra_repr(self) -> str:
+        """Inputs, outputs and how many operators.
+
+        >>> import io
+        >>> text = b'7767517\\n3 2\\npnnx.Input a 0 1 0\\nF.tanh t 1 1 0 1\\npnnx.Output b 1 0 1'
+        >>> ad.pnnx.load(io.BytesIO(text)).extra_repr()
+        '0 -> 1, 1 nodes'
+        """
+        return self._summary()
+
+
+def _check(step: Step, inputs: list[Any], found: tuple[Any, ...]) -> None:
+    """Once for every step: of inputs as the file has them, it must give outputs as the file has."""
+    for name, x in zip(step.inputs, inputs, strict=True):
+        if not isinstance(x, Tensor) or step.declared.get(name) != tuple(x.shape):
+            return
+    declared, step.declared = step.declared, {}
+    if step.kind in BY_VALUE:
+        return
+    for name, x in zip(step.outputs, found, strict=False):
+        sizes = declared.get(name, (None,))
+        if isinstance(x, Tensor) and None not in sizes and sizes != tuple(x.shape):
+            raise CheckpointError(
+                f"pnnx: {step.label} gives {tuple(x.shape)} where the file has {sizes}: pnnx has "
+                "not written all of this operator, such as the shapes of constant indices; convert "
+                "the model with optlevel=1"
+            )
+
+
+_ENDS = {"pnnx.Input", "pnnx.Output"}
+
+
+def _place(op: Operator) -> int:
+    """The number in `pnnx_input_3`: the place among the arguments, whatever the file's order."""
+    found = re.fullmatch(r"pnnx_(?:in|out)put_(\d{1,6})", op.name)
+    return int(found[1]) if found else 0
+
+
+def _keys(op: Operator) -> tuple[str, ...]:
+    """For each input, the argument that it is."""
+    keys = [""] * len(op.inputs)
+    for key, operand in op.arguments.items():
+        places = [i for i, name in enumerate(op.inputs) if name == operand and not keys[i]]
+        if not places:
+            raise CheckpointError(f"{op.label}: more arguments than inputs called {operand[:60]!r}")
+        keys[places[0]] = key
+    if op.kind.startswith("Tensor.") and keys:
+        keys[0] = ""  # of a method, the tensor
+    return tuple(keys)

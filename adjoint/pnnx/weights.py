@@ -1,0 +1,57 @@
+"""The `.bin` file: a zip archive, not compressed, with one member for each weight.
+
+Source: https://github.com/Tencent/ncnn/tree/master/tools/pnnx#the-pnnxbin-format
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..core.dtype import as_dtype
+from ..core.errors import CheckpointError, Unsupported
+from ..io.zip_archive import Archive
+from ..ops.memory import from_numpy
+from ..tensor import Tensor
+from .text import Operator
+
+
+def read_weights(op: Operator, archive: Archive | None) -> dict[str, Tensor]:
+    """The tensors of an operator, by the names of its arguments."""
+    return {key: _weight(op, key, archive) for key in op.weights}
+
+
+def _weight(op: Operator, key: str, archive: Archive | None) -> Tensor:
+    shape, dtype = op.weights[key]
+    if dtype == "null":
+        raise Unsupported(f"pnnx.load: weight {key[:80]!r} of {op.label} has no element type")
+    wanted = as_dtype(dtype)
+    name = f"{op.name}.{key}"
+    size = math.prod(shape) * wanted.numpy.itemsize
+    if not size:
+        return _tensor(_empty(shape, wanted))
+    if archive is None:
+        raise CheckpointError(f"{op.label} has weights, and there is no .bin file for them")
+    member = archive.member(name)
+    if member.stored != size:
+        raise CheckpointError(
+            f"weight {name[:80]!r} is {shape} of {dtype}, {size} bytes, and has {member.stored}"
+        )
+    stored = np.dtype("u1") if dtype == "bool" else wanted.numpy
+    array = archive.array(name, stored)
+    return _tensor((array != 0 if dtype == "bool" else array).reshape(shape))
+
+
+def _tensor(array: Any) -> Tensor:
+    tensor: Tensor = from_numpy(array)
+    return tensor
+
+
+def _empty(shape: tuple[int, ...], dtype: Any) -> Any:
+    """An array without elements; the other sizes are data and may be too large for NumPy."""
+    try:
+        return np.empty(shape, dtype.numpy)
+    except ValueError as error:
+        raise CheckpointError(f"a shape {shape} that no array has") from error
