@@ -193,6 +193,7 @@ def multi_head_attention_forward(
         extra += 1
     source = k.shape[1]
     if extra:  # the added keys may always be attended to
+
         def extended(mask: Any) -> Any:
             if mask is None:
                 return None
