@@ -29,7 +29,9 @@ def fused(function: Any = None, *, native: str = "") -> Any:
     they run one by one.
 
     `native` names a module of `backends.native` for what cannot be derived, such as loops over
-    time: its `plan(specs, statics, wants)` makes a `Routine` (see `autograd.fusion`).
+    time: its `plan(specs, statics, wants)` makes a `Routine` (see `autograd.fusion`). A recorder
+    may take such a composite as a whole: its `composite(function, native, args)` returns the
+    result, or NotImplemented.
     """
     if function is None:
         return functools.partial(_declare, native=native)
@@ -41,9 +43,14 @@ def _declare(function: F, native: str) -> F:
 
     @functools.wraps(function)
     def run(*args: Any) -> Any:
-        if compute.accelerate is None or args[0]._data.size < SMALLEST or not MODE.get().plain:
+        if compute.accelerate is None or args[0]._data.size < SMALLEST:
             return function(*args)
-        return _execute(function, native, plans, args)
+        mode = MODE.get()
+        if mode.plain:
+            return _execute(function, native, plans, args)
+        whole = getattr(mode.executor, "composite", None) if native else None
+        found = NotImplemented if whole is None else whole(function, native, args)
+        return function(*args) if found is NotImplemented else found
 
     return cast(F, run)
 

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd import tape
-from ..autograd.modes import no_grad
-from ..autograd.recording import lazy
+from ..autograd import fusion, tape
+from ..autograd.recording import execute_lazily
 from ..core.compute import spec_of
 from ..core.errors import AutogradError, InvalidArgument, InvalidType, Unsupported
+from ..core.handle import Handle
+from ..core.mode import DEFAULT, MODE, mode_with
+from ..core.op import Op
 from ..core.spec import Spec
 from ..graph.node import Item
 from ..graph.recorded import Recorded, concrete
@@ -71,16 +73,35 @@ def _name_of(function: Any) -> str:
     return getattr(function, "__name__", type(function).__name__)
 
 
-def capture(source: Source, specs: Sequence[Spec]) -> tuple[StaticGraph, Rebuild]:
-    """The graph of `source.function` on inputs of these shapes and dtypes.
+class _Recorder:
+    """Records ops; composites of which the native backend has a routine, as one op."""
+
+    def __call__(self, op: Op, inputs: tuple[Any, ...]) -> Any:
+        """The recorded result."""
+        return execute_lazily(op, inputs)
+
+    def composite(self, function: Callable[..., Any], native: str, args: tuple[Any, ...]) -> Any:
+        """The recorded result of a composite; NotImplemented where there is no routine for it."""
+        inputs = tuple(x for x in args if isinstance(x, Handle))
+        op = fusion._plan(function, native, args, inputs, [False] * len(inputs))
+        return NotImplemented if op is None else execute_lazily(op, inputs)
+
+
+def capture(
+    source: Source, specs: Sequence[Spec], whole: bool = True
+) -> tuple[StaticGraph, Rebuild]:
+    """The graph of `source.function` on inputs of these shapes and dtypes. With `whole`, composites
+    that have routines are one node each.
 
     Errors: Unsupported where the function reads values, or draws random numbers; InvalidType where
     it returns something else than tensors in tuples, lists and dicts.
     """
     given = [Recorded(None, (), spec.shape, spec.dtype.numpy) for spec in specs]
+    token = MODE.set(
+        mode_with(DEFAULT, grad=False, executor=_Recorder() if whole else execute_lazily)
+    )
     try:
-        with no_grad(), lazy():
-            found = source.function(*map(tape.wrap, given))
+        found = source.function(*map(tape.wrap, given))
     except AutogradError as error:
         if "was given no value" not in str(error):
             raise
@@ -88,6 +109,8 @@ def capture(source: Source, specs: Sequence[Spec]) -> tuple[StaticGraph, Rebuild
             f"freeze: {source.title} reads values of its input (item, bool, int, numpy, or "
             "indexing by a mask), on which a static graph cannot depend; use where() and gather()"
         ) from error
+    finally:
+        MODE.reset(token)
     results: list[Any] = []
     rebuild = _structure(found, results)
     inputs = [Value(spec, name=f"x{i}") for i, spec in enumerate(specs)]

@@ -51,7 +51,7 @@ class _Planned:
     """A program for inputs of certain shapes and dtypes."""
 
     def __init__(self, program: Program, specs: tuple[Spec, ...]) -> None:
-        graph, self.rebuild = program._simplified(specs)
+        graph, self.rebuild = program._simplified(specs, whole=True)
         self.graph = graph
         name_activations(graph)
         if program._packing is not None:
@@ -135,10 +135,14 @@ class Program:
                     self._plans.popitem(last=False)
         return found
 
-    def _simplified(self, specs: tuple[Spec, ...]) -> tuple[StaticGraph, Rebuild]:
-        """The graph for inputs like these, in the registry's ops."""
+    def _simplified(
+        self, specs: tuple[Spec, ...], whole: bool = False
+    ) -> tuple[StaticGraph, Rebuild]:
+        """The graph for inputs like these, in the registry's ops; with `whole`, and in composites
+        that have routines.
+        """
         with self._lock:
-            graph, rebuild = capture(self._source, specs)
+            graph, rebuild = capture(self._source, specs, whole)
             return simplify(graph, self._folds), rebuild
 
     # ---- looking at it ---------------------------------------------------------------------------

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core.compute import compute
+from ..autograd.fusion import Written
+from ..core.compute import compute, quietly
 from ..core.errors import Unsupported
 from ..core.op import Op
 from ..ops.averaging import SumPool
@@ -120,6 +121,26 @@ class ProductStep(Step):
         return [bound_product(a, b, arrays[self.outputs[0]])]
 
 
+class RoutineStep(Step):
+    """A composite by its hand-written routine, whose results are copied."""
+
+    how = "routine"
+
+    def bind(self, arrays: dict[Value, Any], kept: list[Any]) -> Calls:
+        """One call."""
+        assert isinstance(self.op, Written)
+        routine = self.op.routine
+        given = [arrays[x] for x in self.values]
+        outs = [arrays[y] for y in self.outputs]
+
+        def call() -> None:
+            found, _ = quietly(routine.forward, list(given))
+            for out, each in zip(outs, found, strict=True):
+                np.copyto(out, each)
+
+        return [call]
+
+
 class KernelStep(Step):
     """Several ops as one kernel."""
 
@@ -187,7 +208,9 @@ class Schedule:
             return
         kind: type[Step] = Step
         order: Order = ()
-        if isinstance(op, Kernel):
+        if isinstance(op, Written):
+            kind = RoutineStep
+        elif isinstance(op, Kernel):
             kind, order = KernelStep, self._kernel_order(node)
         elif isinstance(op, Reshape):
             kind = CopyStep
