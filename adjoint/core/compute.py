@@ -71,10 +71,14 @@ LARGE = config.read_count("ADJOINT_NATIVE_SIZE")  # elements above which an arra
 CHEAP = 16 * LARGE  # the same for ops that NumPy does at the speed of memory
 SMALL = min(32, LARGE)  # the same for ops that have no short cut to a function of NumPy
 
-# What computes ops that were computed before, at the cost of a C function. Keys: the id of an op that
-# is kept, and for each input its shape or, of a number, itself. A launcher takes the inputs and gives
-# the result, or None for arrays of other dtypes or strides. Filled by `backends.native`.
+# What computes ops that were computed before, at the cost of a C function. Keys: the id of an op
+# that is kept, and for each input its shape or, of a number, itself. A launcher takes the inputs,
+# and gives the result, or None for other dtypes or strides. Filled by `backends.native`.
 launchers: dict[Any, Callable[..., Any]] = {}
+unknown: set[type[Op]] = set()  # ops that it has no kernels for: asked only for large arrays
+
+_ndarray = np.ndarray
+_ASKED = frozenset(("", "moves"))
 
 
 def compute(op: Op, arrays: list[Any]) -> Any:
@@ -82,12 +86,12 @@ def compute(op: Op, arrays: list[Any]) -> Any:
     xp = None
     low = False
     large = op.library == "always"
-    enough = LARGE if op.library else SMALL
+    enough = SMALL if op.library in _ASKED and type(op) not in unknown else LARGE
     for array in arrays:
-        if hasattr(array, "dtype"):
+        if type(array) is _ndarray or hasattr(array, "dtype"):
             if xp is None:
                 xp = namespace_of(array)
-            if array.dtype in _LOW_NUMPY:
+            if array.itemsize == 2 and array.dtype in _LOW_NUMPY:
                 low = True
             if array.size > enough:
                 large = True

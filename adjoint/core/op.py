@@ -51,7 +51,8 @@ class Op:
     view: ClassVar[bool] = False  # compute may return a view of its first input
     exact: ClassVar[bool] = False  # moves or compares values: float16/bfloat16 need no float32
     strict: ClassVar[bool] = False  # infer must run first: compute accepts what it should refuse
-    library: ClassVar[str] = ""  # a library may compute it: "large" arrays only, or "always"
+    # A library may compute it: "large" arrays only, or "always"; "moves": native code for indices.
+    library: ClassVar[str] = ""
     differentiable: ClassVar[bool] = True  # False: the output never requires grad
     device: device = CPU  # where an op without inputs computes
     drawn: ClassVar[bool] = False  # random: its numbers are those that the host draws
@@ -66,7 +67,7 @@ class Op:
         """The op with these fields: one object for equal ones, whose kernels are found by that."""
         if any(type(field) is float and not field for field in fields):
             return cls(*fields)  # 0.0 and -0.0 are equal
-        return _shared(cls, *fields)
+        return _shared(cls, *fields)  # type: ignore[arg-type]
 
     def infer(self, *specs: Any) -> Any:
         """The output's Spec (a tuple of them for several outputs) from the inputs' specs."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import nn
 from ..core.op import FUNCTIONS, apply
+from ..nn.functional.recurrent import recurrent_layer
 from ..ops.scatter import Gather
 from ..tensor import Tensor
 from .import_node import Node, host, operator, t
@@ -19,6 +20,7 @@ Activation = Callable[[Tensor], Tensor]
 
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 _USUAL = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}
+_ORDERS = {"LSTM": (0, 2, 3, 1), "GRU": (1, 0, 2), "RNN": (0,)}  # PyTorch's gates in ONNX's order
 # each with the alpha and beta that it has where none are given; None: it has no such number
 _ACTIVATIONS: dict[str, tuple[Any, Any, Any]] = {
     "affine": (lambda x, a, b: a * x + b, 1.0, 0.0),
@@ -53,6 +55,7 @@ def _(n: Node, x: Any, weight: Any, own_weight: Any, *given: Any) -> Any:
     if directions != 1 + (way == "bidirectional"):
         raise ValueError(f"direction {way} with {directions} sets of weights")
     functions = _activations(n, directions)
+    usual = _is_usual(n) and peepholes is None
     ends = _ends(lengths, x)
     outputs, hs, cs = [], [], []
     for d in range(directions):
@@ -63,6 +66,13 @@ def _(n: Node, x: Any, weight: Any, own_weight: Any, *given: Any) -> Any:
                 state.append(x.new_zeros(x.shape[1], hidden))
             else:
                 state.append(t(start)[:, d] if batch_first else t(start)[d])
+        if usual and ends is None:
+            pair = None if bias_pair is None else t(bias_pair)[d]
+            y, *last = _as_layer(n.kind, x, weight[d], own_weight[d], pair, state, backwards)
+            outputs.append(y)
+            hs.append(last[0])
+            cs.append(last[-1])
+            continue
         cell = _CELLS[n.kind](
             n,
             own_weight[d],
@@ -80,6 +90,33 @@ def _(n: Node, x: Any, weight: Any, own_weight: Any, *given: Any) -> Any:
     else:
         found = (ad.stack(outputs, 1), ad.stack(hs), ad.stack(cs))
     return found if n.kind == "LSTM" else found[:2]
+
+
+def _is_usual(n: Node) -> bool:
+    """Whether the cell is PyTorch's."""
+    names = [name.lower() for name in n.get("activations") or ()]
+    usual = [name.lower() for name in _USUAL[n.kind]]
+    if names not in ([], usual, usual * 2) or n.get("clip", 0.0) or n.get("input_forget", 0):
+        return False
+    return n.kind != "GRU" or bool(n.get("linear_before_reset", 0))
+
+
+def _as_layer(
+    kind: str, x: Any, weight: Any, own_weight: Any, pair: Any, state: Any, backwards: bool
+) -> Any:
+    """The outputs and the last state by our own layer, which has its gates in another order."""
+    order = _ORDERS[kind]
+
+    def sorted_gates(rows: Any) -> Any:
+        parts = rows.chunk(len(order))
+        return ad.cat([parts[gate] for gate in order]) if len(order) > 1 else rows
+
+    biases = (None, None) if pair is None else map(sorted_gates, pair.chunk(2))
+    return recurrent_layer(
+        x, sorted_gates(weight), sorted_gates(own_weight), *biases, None, state[0],
+        state[1] if kind == "LSTM" else None, "RNN_TANH" if kind == "RNN" else kind, backwards,
+        None,
+    )  # fmt: skip
 
 
 def _ends(lengths: Any, x: Tensor) -> Any:

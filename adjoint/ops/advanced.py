@@ -117,6 +117,7 @@ class Index(Advanced):
     axes: tuple[int, ...]
     needs = ("x2 spec1", "")
     exact = True
+    library = "moves"
 
     def infer(self, spec: Spec, index: Spec) -> Spec:
         """The selected dimensions among the others."""
@@ -125,6 +126,10 @@ class Index(Advanced):
 
     def compute(self, xp: Any, x: Any, index: Any) -> Any:
         """The backend's indexing; `take` is the faster way where it needs no copy of x."""
+        if not is_device_array(x) and xp.moves and len(self.axes) == 1:
+            found = xp.take_along(x, index, self.axes[0])
+            if found is not NotImplemented:
+                return found
         try:
             if len(self.axes) == 1 and x.flags.c_contiguous:
                 return xp.take(x, index, axis=self.axes[0])
@@ -166,6 +171,7 @@ class IndexSum(Advanced):
     axes: tuple[int, ...]
     shape: tuple[int, ...]
     needs = ("x2", "")
+    library = "moves"
 
     def infer(self, g: Spec, index: Spec) -> Spec:
         """The shape."""
@@ -180,6 +186,8 @@ class IndexSum(Advanced):
         result = xp.zeros(self.shape, g.dtype)
         if is_device_array(g):
             xp.index_add(result, self._key(index), g)
+        elif _adds(xp, result, self.axes, index, g):
+            return result
         elif self.axes == (0,) and index.ndim:
             rows = index.reshape(-1)
             values = g.reshape((rows.shape[0], *self.shape[1:]))
@@ -217,6 +225,15 @@ class IndexSum(Advanced):
 _PIECE = 1 << 20
 
 
+def _adds(xp: Any, x: Any, axes: tuple[int, ...], index: Any, values: Any) -> bool:
+    """Whether native code has added `values` to x."""
+    return (
+        xp.moves
+        and len(axes) == 1
+        and xp.index_add(x, axes[0], index, values) is not NotImplemented
+    )
+
+
 @dataclass(eq=False, repr=False)
 class IndexPut(Advanced):
     """The first input with the elements that the index selects replaced by values, or, where
@@ -227,6 +244,7 @@ class IndexPut(Advanced):
     accumulate: bool = False
     needs = ("x2", "", "x2")
     exact = True
+    library = "moves"
 
     def infer(self, spec: Spec, index: Spec, value: Any) -> Spec:
         """The first input's spec; values broadcast to what is selected."""
@@ -251,6 +269,8 @@ class IndexPut(Advanced):
         """Assign, or add one by one."""
         if self.accumulate and is_device_array(x):
             xp.index_add(x, self._key(index), value)
+        elif self.accumulate and _adds(xp, x, self.axes, index, value):
+            return
         elif self.accumulate and x.flags.c_contiguous:
             add_at(x, self._positions(x.shape, index), value)
         elif self.accumulate:

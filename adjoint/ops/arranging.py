@@ -127,7 +127,7 @@ def flip(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
     """
     wanted = sizes_of(axes if dims is None else (dims,), "flip")
     found = normalize_axes(wanted, input._data.ndim, "flip") if wanted else ()
-    result: Tensor = apply(Flip(found), input)
+    result: Tensor = apply(Flip.of(found), input)
     return result
 
 
@@ -252,7 +252,7 @@ def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     tensor([[1, 0],
             [3, 4]])
     """
-    result: Tensor = apply(Triangle(False, operator.index(diagonal)), input)
+    result: Tensor = apply(Triangle.of(False, operator.index(diagonal)), input)
     return result
 
 
@@ -267,7 +267,7 @@ def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     tensor([[1, 2],
             [0, 4]])
     """
-    result: Tensor = apply(Triangle(True, operator.index(diagonal)), input)
+    result: Tensor = apply(Triangle.of(True, operator.index(diagonal)), input)
     return result
 
 

@@ -457,7 +457,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     axis, index = _along(input, dim, index, "index_select")
     x = input if input._data.ndim else input.reshape(1)
     _assert_not_negative(index, x._data.shape[axis], "index_select")
-    result: Tensor = apply(Index((axis,)), x, index)
+    result: Tensor = apply(_index(axis), x, index)
     return result if input._data.ndim else result.reshape(())
 
 

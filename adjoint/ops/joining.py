@@ -307,7 +307,7 @@ def cat(tensors: Any, dim: int = 0) -> Tensor:
     if len(shape) > 1:  # an empty 1-d tensor joins anything, as one of no extent
         none = (*shape[:axis], 0, *shape[axis + 1 :])
         several = [x.reshape(none) if x._data.shape == (0,) else x for x in several]
-    result: Tensor = apply(Cat(axis), *several)
+    result: Tensor = apply(Cat.of(axis), *several)
     return result
 
 
@@ -351,7 +351,7 @@ def stack(tensors: Any, dim: int = 0) -> Tensor:
     """
     several = _promoted(tensors, "stack")
     axis = normalize_axis(dim, several[0]._data.ndim + 1, "stack")
-    result: Tensor = apply(Stack(axis), *several)
+    result: Tensor = apply(Stack.of(axis), *several)
     return result
 
 

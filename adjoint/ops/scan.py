@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ..core import dtype as dt
+from ..core.device import is_device_array
 from ..core.errors import DTypeError, InvalidArgument, ShapeError
 from ..core.handle import Handle
 from ..core.op import FUNCTIONS, Op, Sample, apply, public
@@ -94,16 +95,21 @@ class CumSum(Scan):
     axis: int
     reverse: bool = False
     needs = ""
+    library = "moves"
 
     def compute(self, xp: Any, x: Any) -> Any:
         """The backend's accumulation."""
+        if not is_device_array(x) and xp.moves:
+            found = xp.accumulate_sum(x, self.axis, self.reverse)
+            if found is not NotImplemented:
+                return found
         if self.reverse:
             return xp.flip(accumulate(xp.add, xp.flip(x, self.axis), self.axis), self.axis)
         return accumulate(xp.add, x, self.axis)
 
     def gradient(self, g: Tensor) -> tuple[Any, ...]:
         """The running sum from the other end."""
-        return (apply(CumSum(self.axis, not self.reverse), g),)
+        return (apply(CumSum.of(self.axis, not self.reverse), g),)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -273,7 +279,7 @@ def along(op: Any, input: Any, dim: Any, name: str) -> Any:
     """`op(axis)` applied to `input`, of which 0 dimensions count as one."""
     axis = normalize_axis(dim, input._data.ndim, name)
     if input._data.ndim:
-        return apply(op(axis), input)
+        return apply(op.of(axis), input)
     return apply(op(axis), input.reshape((1,))).reshape(())
 
 

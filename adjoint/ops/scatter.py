@@ -84,6 +84,7 @@ class Gather(_Along):
     needs = ("x2 spec1", "")
     exact = True
     strict = True
+    library = "moves"
 
     def infer(self, spec: Spec, index: Spec) -> Spec:
         """The index's shape."""
@@ -94,6 +95,8 @@ class Gather(_Along):
         """By flat position."""
         if is_device_array(x):
             return xp.gather(x, self.axis, index)
+        if xp.moves and (found := xp.gather(x, self.axis, index)) is not NotImplemented:
+            return found
         return xp.take(x.reshape(-1), self._positions(x.shape, index))
 
     def gradient(self, g: Tensor, index: Tensor, spec: Spec) -> tuple[Any, ...]:
@@ -126,6 +129,7 @@ class GatherSum(_Along):
     axis: int
     shape: tuple[int, ...]
     needs = ("x2", "")
+    library = "moves"
 
     def infer(self, g: Spec, index: Spec) -> Spec:
         """The shape."""
@@ -139,13 +143,13 @@ class GatherSum(_Along):
         result = xp.zeros(self.shape, g.dtype)
         if is_device_array(g):
             xp.scatter(result, self.axis, index, g, True)
-        else:
+        elif not xp.moves or xp.scatter(result, self.axis, index, g, True) is NotImplemented:
             add_at(result, self._positions(self.shape, index), g)
         return result
 
     def gradient(self, g: Tensor, index: Tensor) -> tuple[Any, ...]:
         """The same elements of g."""
-        return (apply(Gather(self.axis), g, index), None)
+        return (apply(Gather.of(self.axis), g, index), None)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -176,6 +180,7 @@ class Scatter(_Along):
     needs = ("x2", "", "x2 spec3")
     exact = True
     strict = True
+    library = "moves"
 
     def infer(self, spec: Spec, index: Spec, src: Any) -> Spec:
         """The first input's spec."""
@@ -202,6 +207,10 @@ class Scatter(_Along):
             x[...] = self.compute(xp, x, index, src)
             return
         values = src[tuple(slice(size) for size in index.shape)] if hasattr(src, "shape") else src
+        if xp.moves and (
+            xp.scatter(x, self.axis, index, values, self.accumulate) is not NotImplemented
+        ):
+            return
         positions = self._positions(x.shape, index)
         if self.accumulate:
             add_at(x, positions, values)
@@ -212,7 +221,7 @@ class Scatter(_Along):
         """g where it was kept; for the values, the part of g that they went to."""
 
         def values() -> Any:
-            part = apply(Gather(self.axis), g, index)
+            part = apply(Gather.of(self.axis), g, index)
             if part._data.shape == spec.shape:
                 return part
             items = tuple((0, size, 1) for size in part._data.shape)
@@ -461,7 +470,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
     if not input._data.ndim or not index._data.ndim:
         one = apply(Gather(axis), _as_1d(input), _as_1d(index))
         return one.reshape(index._data.shape)  # type: ignore[no-any-return]
-    return apply(Gather(axis), input, index)  # type: ignore[no-any-return]
+    return apply(Gather.of(axis), input, index)  # type: ignore[no-any-return]
 
 
 @public(out=True)
@@ -593,7 +602,7 @@ def scatter_reduce(
     x, where, values = _as_1d(input), _as_1d(index), _as_1d(src)
     if reduce == "sum":
         base = x if include_self else scatter(x, axis, where, 0)
-        result: Tensor = apply(Scatter(axis, True), base, where, values)
+        result: Tensor = apply(Scatter.of(axis, True), base, where, values)
     else:
         result = apply(ScatterReduce(axis, reduce, include_self), x, where, values)
     return result if input._data.ndim else result.reshape(())

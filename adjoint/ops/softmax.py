@@ -151,7 +151,7 @@ def _normalised(op: Any, name: str, input: Tensor, dim: int, dtype: dt.dtype | N
         input = cast(input, dt.as_dtype(dtype))
     assert_dtype(name, input)
     axis = normalize_axis(dim, input._data.ndim, name)
-    result: Tensor = apply(op((axis,) if input._data.ndim else ()), input)
+    result: Tensor = apply(op.of((axis,) if input._data.ndim else ()), input)
     return result
 
 

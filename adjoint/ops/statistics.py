@@ -337,7 +337,7 @@ def norm(
         result: Tensor = _nuclear_norm(input, dim, keepdim)
     elif p in (None, "fro") or (isinstance(p, (int, float)) and not isinstance(p, bool)):
         axes = normalize_axes(dim, input._data.ndim, "norm")
-        op = Norm(axes, bool(keepdim), 2.0 if p in (None, "fro") else float(p))
+        op = Norm.of(axes, bool(keepdim), 2.0 if p in (None, "fro") else float(p))
         if not input._data.size:
             op.infer(input.spec)
         result = apply(op, input)

@@ -24,10 +24,12 @@ from .tracing import NotTraceable, Traced, Tracer
 
 ndarray = np.ndarray
 PARALLEL = 32768  # elements from which threads share the work
+PATIENCE = 3  # attempts at kernels for an op, until it is left to NumPy where arrays are small
 _REMEMBERED = 4096
 
 _FLOAT32 = np.dtype(np.float32)
 _programs: dict[Any, Program | None] = {}  # None: NumPy's
+_failures: dict[type[Op], float] = {}  # how often no kernel was made
 _shared: list[Op] = []  # those whose launchers are known by their identity: they stay
 
 
@@ -115,6 +117,10 @@ def accelerate(op: Op, arrays: Sequence[Any]) -> Any:
     """What `op` gives for NumPy arrays, by a library or a kernel; NotImplemented for what NumPy is
     to compute.
     """
+    if op.library == "moves":
+        if not op.exact and arrays[0].itemsize == 2:
+            return NotImplemented
+        return quietly(op.compute, names, *arrays)
     if op.library:
         dtype = arrays[0].dtype
         if dtype != _FLOAT32 and (dtype != bfloat16.numpy or not _takes_narrow(op)):
@@ -147,12 +153,22 @@ _UNKNOWN: Any = object()
 
 
 def _prepare(op: Op, arrays: Sequence[Any]) -> Program | None:
-    if op.view or hasattr(op, "draw") or not all(map(_is_usable, arrays)):
+    if op.view or hasattr(op, "draw"):
+        core_compute.unknown.add(type(op))
         return None
+    if not all(map(_is_usable, arrays)):
+        return None
+    kind = type(op)
     try:
-        return Program(op, arrays)
+        program = Program(op, arrays)
     except (NotTraceable, AdjointError, TypeError, AttributeError, ValueError, IndexError):
-        return None  # it does what the tracer does not know
+        # It does what the tracer does not know; perhaps always.
+        _failures[kind] = _failures.get(kind, 0) + 1
+        if _failures[kind] == PATIENCE:
+            core_compute.unknown.add(kind)
+        return None
+    _failures[kind] = -math.inf
+    return program
 
 
 def _is_usable(x: Any) -> bool:

@@ -1,0 +1,147 @@
+"""Machine code for indices and running sums, against NumPy on random shapes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+
+pytest.importorskip("llvmlite", reason="llvmlite is not installed")
+
+from adjoint.backends.native import movement
+from adjoint.backends.native.pool import Pool
+
+DTYPES = ["float32", "float64", "int64", "int32", "bool", "int8", "complex128", "complex64"]
+NUMBERS = ["float32", "float64", "int32", "int64"]
+
+
+def cases(seed, count=150):
+    """Random shapes around an axis, and a generator."""
+    for n in range(count):
+        rng = np.random.default_rng([seed, n])
+        ndim = int(rng.integers(1, 4))
+        shape = tuple(int(k) for k in rng.integers(1, 70 if n % 3 else 6, ndim))
+        yield rng, shape, int(rng.integers(ndim)), DTYPES[n % len(DTYPES)]
+
+
+def array(rng, shape, dtype):
+    return (rng.standard_normal(shape) * 50).astype(dtype)
+
+
+def test_slices_are_taken():
+    for rng, shape, axis, dtype in cases(1):
+        x = array(rng, shape, dtype)
+        n = shape[axis]
+        index = rng.integers(-n, n, tuple(rng.integers(1, 9, int(rng.integers(1, 3)))))
+        found = movement.take_along(x, index, axis)
+        assert found.dtype == x.dtype
+        np.testing.assert_array_equal(found, np.take(x, index, axis))
+
+
+def test_elements_are_gathered():
+    for rng, shape, axis, dtype in cases(2):
+        x = array(rng, shape, dtype)
+        like = (*shape[:axis], int(rng.integers(1, 40)), *shape[axis + 1 :])
+        index = rng.integers(0, shape[axis], like)
+        found = movement.gather(x, axis, index)
+        np.testing.assert_array_equal(found, np.take_along_axis(x, index, axis))
+
+
+def test_elements_are_scattered_in_order():
+    for rng, shape, axis, dtype in cases(3):
+        x = array(rng, shape, dtype)
+        like = (*shape[:axis], int(rng.integers(1, 40)), *shape[axis + 1 :])
+        index, src = rng.integers(0, shape[axis], like), array(rng, like, dtype)
+        expected, found = x.copy(), x.copy()
+        moved = [np.moveaxis(v, axis, 0) for v in (expected, index, src)]
+        grid = np.ix_(*map(range, moved[0].shape[1:])) if len(shape) > 1 else ()
+        for k in range(like[axis]):
+            moved[0][(moved[1][k], *grid)] = moved[2][k]
+        assert movement.scatter(found, axis, index, src, False) is None
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("dtype", NUMBERS)
+def test_elements_are_added_in_order(dtype):
+    for rng, shape, axis, _ in cases(4, 60):
+        x = array(rng, shape, dtype)
+        like = (*shape[:axis], int(rng.integers(1, 40)), *shape[axis + 1 :])
+        index, src = rng.integers(0, shape[axis], like), array(rng, like, dtype)
+        expected, found = x.copy(), x.copy()
+        moved = [np.moveaxis(v, axis, 0) for v in (expected, index, src)]
+        grid = np.ix_(*map(range, moved[0].shape[1:])) if len(shape) > 1 else ()
+        for k in range(like[axis]):
+            moved[0][(moved[1][k], *grid)] += moved[2][k]
+        assert movement.scatter(found, axis, index, src, True) is None
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("dtype", NUMBERS)
+def test_slices_are_added_in_order(dtype):
+    for rng, shape, axis, _ in cases(5, 60):
+        x = array(rng, shape, dtype)
+        index = rng.integers(-shape[axis], shape[axis], int(rng.integers(1, 60)))
+        src = array(rng, (*shape[:axis], index.size, *shape[axis + 1 :]), dtype)
+        expected, found = np.moveaxis(x.copy(), axis, 0), x.copy()
+        for k, place in enumerate(index):
+            expected[place] += np.moveaxis(src, axis, 0)[k]
+        assert movement.index_add(found, axis, index, src) is None
+        np.testing.assert_array_equal(found, np.moveaxis(expected, 0, axis))
+
+
+@pytest.mark.parametrize("dtype", NUMBERS)
+@pytest.mark.parametrize("reverse", [False, True])
+def test_sums_run_along_an_axis(dtype, reverse):
+    for rng, shape, axis, _ in cases(6, 60):
+        x = array(rng, shape, dtype)
+        wide = x.astype(np.float64) if x.dtype.kind == "f" else x
+        turned = np.flip(wide, axis) if reverse else wide
+        sums = np.cumsum(turned, axis, dtype=wide.dtype)
+        expected = (np.flip(sums, axis) if reverse else sums).astype(dtype)
+        np.testing.assert_array_equal(movement.accumulate_sum(x, axis, reverse), expected)
+
+
+@pytest.mark.parametrize("bad", [7, -1, 1 << 40])
+def test_an_index_out_of_range_changes_nothing(bad):
+    x = np.arange(70, dtype=np.float32).reshape(7, 10)
+    index = np.zeros((7, 10), np.int64)
+    index[5, 3] = bad
+    src = np.ones_like(x)
+    before = x.copy()
+    assert movement.gather(x, 0, index) is NotImplemented
+    for add in (False, True):
+        assert movement.scatter(x, 0, index, src, add) is NotImplemented
+    if bad != -1:  # which counts from the end
+        assert movement.take_along(x, index, 0) is NotImplemented
+        assert movement.index_add(x, 0, index[5], np.ones((10, 10), "f4")) is NotImplemented
+    np.testing.assert_array_equal(x, before)
+    with pytest.raises(IndexError, match="out of bounds"):
+        ad.gather(ad.from_numpy(x), 0, ad.from_numpy(index))
+
+
+def test_results_do_not_depend_on_the_number_of_threads(monkeypatch):
+    rng = np.random.default_rng(7)
+    index, values = rng.integers(0, 50, 3000), array(rng, (3000, 130), "float32")
+    results = []
+    for threads in (1, 2, 4):
+        with Pool(threads) as pool:
+            monkeypatch.setattr(movement, "default_pool", lambda pool=pool: pool)
+            total = np.zeros((50, 130), "float32")
+            movement.index_add(total, 0, index, values)
+            sums = movement.accumulate_sum(values, 0, False)
+            results.append((total, sums, movement.take_along(values, index, 0)))
+    for others in results[1:]:
+        for a, b in zip(results[0], others, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("size", [5, 400])
+def test_the_gradient_of_an_embedding_is_the_sum_of_its_rows(size):
+    tokens = ad.randint(0, size, (6, 9), generator=ad.Generator().manual_seed(1))
+    table = ad.rand(size, 33, generator=ad.Generator().manual_seed(2)).requires_grad_()
+    g = ad.rand(6, 9, 33, generator=ad.Generator().manual_seed(3))
+    (found,) = ad.autograd.grad(ad.nn.functional.embedding(tokens, table), table, g)
+    expected = np.zeros((size, 33), np.float32)
+    np.add.at(expected, tokens.numpy().reshape(-1), g.numpy().reshape(-1, 33))
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6, atol=1e-6)
