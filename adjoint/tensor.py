@@ -14,6 +14,7 @@ from .autograd.gradients import backward as autograd_backward
 from .autograd.refreshing import wants_gradient
 from .backends import numpy as numpy_backend
 from .core import dtype as dt
+from .core.device import CPU, as_device, host_array, is_device_array, transfer
 from .core.errors import AutogradError, DTypeError, InvalidArgument, InvalidType, ShapeError
 from .core.handle import Handle
 from .core.mode import MODE
@@ -632,12 +633,14 @@ class Tensor(Handle):
         [[1, 2]]
         """
         data = concrete(self)
-        return (data.astype(np.float32) if data.dtype.kind == "V" else data).tolist()
+        narrow = data.dtype.kind == "V" and not is_device_array(data)
+        return (data.astype(np.float32) if narrow else data).tolist()
 
     def numpy(self, *, force: bool = False) -> Any:
-        """A NumPy array that shares this tensor's memory.
+        """A NumPy array that shares this tensor's memory; `force` takes a copy where there is none.
 
-        Errors: AutogradError for a tensor that requires grad, unless `force`.
+        Errors: AutogradError for a tensor that requires grad, InvalidType for one on CUDA, unless
+        `force`.
         Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.numpy.html
 
         >>> ad.ones(2).numpy()
@@ -648,7 +651,10 @@ class Tensor(Handle):
                 "numpy: can't call numpy() on Tensor that requires grad; use "
                 "tensor.detach().numpy() instead"
             )
-        return concrete(self)
+        data = concrete(self)
+        if not is_device_array(data):
+            return data
+        return data.to_host() if force else data.numpy()
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         data = self.numpy()
@@ -779,12 +785,10 @@ class Tensor(Handle):
     def __reduce__(self) -> Any:
         if not self.is_leaf:
             raise AutogradError("pickle: a tensor with history cannot be pickled; detach() first")
-        data = concrete(self)
+        data = host_array(concrete(self), {})
         raw = data.astype(np.float32) if data.dtype.kind == "V" else data
-        return (
-            _rebuild,
-            (type(self), raw, self.dtype.name, self.requires_grad, dict(self.__dict__)),
-        )
+        parts = (type(self), raw, self.dtype.name, self.requires_grad, dict(self.__dict__))
+        return (_rebuild, parts if self.device is CPU else (*parts, str(self.device)))
 
     # ---- operators -------------------------------------------------------------------------------
 
@@ -871,8 +875,12 @@ def adopt(cls: type, source: Any) -> Any:
     return tensor
 
 
-def _rebuild(cls: type, raw: Any, dtype: str, requires_grad: bool, attributes: Any) -> Any:
-    tensor = adopt(cls, tape.wrap(raw.astype(dt.by_name(dtype).numpy, copy=False)))
+def _rebuild(
+    cls: type, raw: Any, dtype: str, requires_grad: bool, attributes: Any, device: str = "cpu"
+) -> Any:
+    array = raw.astype(dt.by_name(dtype).numpy, copy=False)
+    there = as_device(device)
+    tensor = adopt(cls, tape.wrap(array if there is CPU else transfer(array, there)))
     tensor.__dict__.update(attributes)
     return tensor.requires_grad_(requires_grad)
 
@@ -883,7 +891,7 @@ def _fresh(data: Any) -> Any:
 
 
 def _owner(array: Any) -> Any:
-    while isinstance(array.base, np.ndarray):
+    while isinstance(array.base, type(array)):
         array = array.base
     return array
 

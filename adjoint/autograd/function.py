@@ -8,8 +8,6 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ..core.errors import AutogradError, InvalidType, Unsupported
 from ..core.handle import Handle
 from ..core.mode import MODE
@@ -89,7 +87,7 @@ class FunctionNode(Node):
     __slots__ = ("ctx", "outputs")
 
     ctx: FunctionCtx
-    outputs: tuple[Any, ...]  # (shape, dtype) of each output of forward; None for what is no tensor
+    outputs: tuple[Any, ...]  # shape, dtype, device of each output; None for what is no tensor
     # `saved` holds (tensor, version when saved, output number or None) for each saved tensor.
 
     def name(self) -> str:
@@ -153,7 +151,7 @@ class CustomFunction(Op, abstract=True):
         given = [None] * self.n_outputs if g is None else [g] if self.n_outputs == 1 else g
         if ctx.materialize_grads:
             given = [
-                wrap(np.zeros(*output)) if each is None and output is not None else each
+                tape.zeros(*output) if each is None and output is not None else each
                 for each, output in zip(given, node.outputs, strict=True)
             ]
         found = _rule(self.function)(ctx, *given)
@@ -336,7 +334,7 @@ def _new_node(
     )
     node.ctx = ctx
     node.outputs = tuple(
-        (y._data.shape, y._data.dtype) if isinstance(y, Handle) else None for y in raw
+        (y._data.shape, y._data.dtype, y.device) if isinstance(y, Handle) else None for y in raw
     )
     ctx._node = weakref.ref(node)
     if MODE.get().anomaly:

@@ -8,14 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from ..core.errors import AutogradError, InvalidType, ShapeError, Unsupported
 from ..core.handle import Handle
 from ..ops.joining import stack
 from .gradients import grad
 from .modes import enable_grad
-from .tape import wrap
+from .tape import zeros
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
@@ -114,9 +112,9 @@ def jacobian(
         for i, y in enumerate(call.ys):
             rows: list[Any] = [[] for _ in call.xs]
             for j in range(y.numel()):
-                basis = np.zeros(y._data.shape, y._data.dtype)
-                basis.reshape(-1)[j] = 1
-                found = call.gradients([y], [wrap(basis)], create_graph, i)
+                basis = _zeros(y)
+                basis._data.reshape(-1)[j] = 1
+                found = call.gradients([y], [basis], create_graph, i)
                 for row, g in zip(rows, found, strict=True):
                     row.append(g)
             blocks.append(
@@ -320,7 +318,7 @@ class _Call:
 
 
 def _zeros(x: Any) -> Any:
-    return wrap(np.zeros(x._data.shape, x._data.dtype))
+    return zeros(tuple(x.shape), x._data.dtype, x.device)
 
 
 def _assert_scalar(name: str, y: Any) -> Any:

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from ..core.errors import AutogradError, Unsupported
 from ..core.handle import Handle
 from ..core.mode import DEFAULT, MODE, mode_with
@@ -68,7 +66,7 @@ class RecordedFunction(Op, abstract=True):
         given = [g] if self.n_outputs == 1 else list(g)
         if self.ctx.materialize_grads:
             given = [
-                tape.wrap(np.zeros(each._data.shape, each._data.dtype)) if one is None else one
+                tape.zeros(each.shape, each._data.dtype, each.device) if one is None else one
                 for one, each in zip(given, ys, strict=True)
             ]
         saved = Saved(tuple(ys[s] if isinstance(s, int) else s for s in self.saved))
@@ -144,7 +142,7 @@ class OpaqueForward(Op, abstract=True):
         """One node that runs forward and backward."""
         given = (g,) if self.n_outputs == 1 else g
         seeds = [
-            tape.wrap(np.zeros(s.shape, s.dtype.numpy)) if one is None else one
+            tape.zeros(s.shape, s.dtype.numpy, s.device) if one is None else one
             for one, s in zip(given, self.specs, strict=True)
         ]
         state = state_of((*seeds, *xs))
@@ -191,7 +189,7 @@ class OpaqueBackward(Op, abstract=True):
 
         found = _eagerly(run)
         results = [
-            np.zeros(x._data.shape, x._data.dtype) if g is None else concrete(g)
+            concrete(tape.zeros(x.shape, x._data.dtype, x.device) if g is None else g)
             for x, g in zip(tensors, found, strict=True)
         ]
         return results[0] if self.n_outputs == 1 else tuple(results)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.device import is_device_array
 from ..core.errors import GraphError
 from ..core.handle import Handle
 from ..core.mode import MODE, mode_with
@@ -39,7 +40,7 @@ def execute_lazily(op: Op, inputs: tuple[Any, ...]) -> Any:
     for x in inputs:
         if isinstance(x, Handle):
             data = x._data
-            if type(data) is ndarray:
+            if type(data) is ndarray or is_device_array(data):
                 data = _given(x)
             elif type(data) is not Recorded:
                 return tape.EXECUTORS[type(data)](op, inputs)
@@ -58,7 +59,7 @@ def _given(x: Any) -> Recorded:
     if version is None:
         version = x._version = Version()
     elif version is tape.INFERENCE:
-        value = Recorded(None, (), x._data.shape, x._data.dtype)
+        value = Recorded(None, (), x._data.shape, x._data.dtype, x.device)
         value.array = x._data.copy()
         return value
     return given(x, version)
@@ -121,7 +122,7 @@ def _write_lazily(x: Any, y: Any) -> None:
         x._data = value
     else:
         base = view.base
-        if type(base._data) is ndarray:
+        if not isinstance(base._data, Recorded):
             tape.write_part(np, base._data, view.ops, value.realize())
             _show(x, base._data)
             return
@@ -135,8 +136,8 @@ def _show(x: Any, value: Any) -> None:
         other = reference()
         if other is None or (other is x and x._view is None):
             continue
-        if type(value) is ndarray:
-            if type(other._data) is not ndarray:
+        if not isinstance(value, Recorded):
+            if isinstance(other._data, Recorded):
                 other._data = value if other._view is None else shown(value, other._view)
             continue
         part = value
@@ -196,7 +197,9 @@ def record_cell(state: State, op: Op, inputs: tuple[Any, ...]) -> Any:
         found = op.infer(*specs_of(values))
         differentiable = mode.grad and op.differentiable
         if isinstance(found, Spec):
-            cell = Cell(state, op, tuple(values), found.shape, found.dtype.numpy)
+            cell = Cell(
+                state, op, tuple(values), found.shape, found.dtype.numpy, None, found.device
+            )
             cell.tracked = differentiable and cell.dtype.kind in "fcV"
             if cut:
                 cell.cut = tuple(cut)
@@ -210,7 +213,7 @@ def record_cell(state: State, op: Op, inputs: tuple[Any, ...]) -> Any:
             whole.cut = tuple(cut)
         ys = []
         for i, spec in enumerate(found):
-            cell = Cell(state, Item(i), (whole,), spec.shape, spec.dtype.numpy)
+            cell = Cell(state, Item(i), (whole,), spec.shape, spec.dtype.numpy, None, spec.device)
             cell.tracked = differentiable and cell.dtype.kind in "fcV"
             ys.append(tape.wrap(cell, cell if cell.tracked else None))
         if op.view:
@@ -250,7 +253,9 @@ def record_pair(
     if x._node is None and _may_have_gradient(cell, x):
         return None
     dtype = cell.dtype
-    made = Cell(cell.state, op, (a, b), cell.shape, _BOOL if boolean else dtype, function)
+    made = Cell(
+        cell.state, op, (a, b), cell.shape, _BOOL if boolean else dtype, function, cell.device
+    )
     if not boolean and dtype.kind in "fc" and MODE.get().grad:
         made.tracked = True
         return tape.wrap(made, made)
@@ -264,7 +269,7 @@ def record_one(op: Op, function: Any, dtypes: dict[Any, int], input: Any) -> Any
         return None
     if input._node is None and _may_have_gradient(cell, input):
         return None
-    made = Cell(cell.state, op, (cell,), cell.shape, cell.dtype, function)
+    made = Cell(cell.state, op, (cell,), cell.shape, cell.dtype, function, cell.device)
     if op.differentiable and made.dtype.kind in "fc" and MODE.get().grad:
         made.tracked = True
         return tape.wrap(made, made)
@@ -318,12 +323,12 @@ def _write_cell(x: Any, y: Any) -> None:
     view = x._view
     base = x if view is None else view.base
     target = base._data
-    if type(target) is ndarray:  # x shows a part of a tensor outside
+    if not isinstance(target, Recorded):  # x shows a part of a tensor outside
         tape.write_part(np, target, view.ops, concrete(y))
         return
     if isinstance(target, Source):
         if view is None:
-            target.array = np.array(concrete(y))
+            target.array = concrete(y).copy()
         else:
             target.array = target.realize().copy()
             tape.write_part(np, target.array, view.ops, concrete(y))

@@ -12,8 +12,6 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ..core.errors import AutogradError
 from ..core.handle import Handle
 from ..core.mode import DEFAULT, MODE, mode_with
@@ -115,7 +113,9 @@ def _items(whole: Cell, known: Sequence[Cell]) -> list[Cell]:
     for i, spec in enumerate(whole.op.infer(*specs_of(whole.inputs))):  # type: ignore[union-attr]
         item = found.get(i)
         if item is None:
-            item = Cell(whole.state, Item(i), (whole,), spec.shape, spec.dtype.numpy)
+            item = Cell(
+                whole.state, Item(i), (whole,), spec.shape, spec.dtype.numpy, None, spec.device
+            )
             item.tracked = whole.tracked and item.dtype.kind in "fcV"
         items.append(item)
     return items
@@ -230,7 +230,7 @@ class Derivation:
             cell = None if reference is None else reference()
             if cell is not None:
                 if g is None:
-                    g = tape.wrap(np.zeros(cell.shape, cell.dtype))
+                    g = tape.zeros(cell.shape, cell.dtype, cell.device)
                 data = g._data if isinstance(g._data, Cell) else source_of(cell.state, g)
                 changes[cell] = (data,)
         if not changes:

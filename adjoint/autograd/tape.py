@@ -16,7 +16,7 @@ from ..core import compute as core_compute
 from ..core import dtype as dt
 from ..core import op as core_op
 from ..core.compute import compute, launchers, quiet
-from ..core.device import namespace_of
+from ..core.device import CPU, namespace_of, space
 from ..core.errors import AdjointError, AutogradError
 from ..core.handle import Handle
 from ..core.mode import MODE, Mode, mode_with
@@ -49,6 +49,11 @@ def wrap(data: Any, node: Any = None, version: Any = None) -> Any:
     tensor._version = version
     tensor._view = None
     return tensor
+
+
+def zeros(shape: tuple[int, ...], dtype: Any, place: Any) -> Any:
+    """A tensor of zeros of a NumPy dtype on a device."""
+    return wrap((np if place is CPU else space(place)).zeros(shape, dtype))
 
 
 def references(tensor: Any) -> tuple[int, int, int]:

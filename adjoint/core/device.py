@@ -181,6 +181,15 @@ def transfer(array: Any, where: device, non_blocking: bool = False) -> Any:
     return _backend(there).transfer(array, where, non_blocking)
 
 
+def host_array(array: Any, memories: dict[int, Any]) -> Any:
+    """`array` in the host's memory. Arrays that share memory share it there, too, where they are
+    given one dict `memories`.
+    """
+    if type(array) not in _finders:
+        return array
+    return _backend(device_of(array)).host_array(array, memories)
+
+
 def pin(array: Any) -> Any:
     """A copy of a NumPy array in pinned memory, where CUDA is."""
     return _backend(device("cuda")).pin(array)

@@ -233,7 +233,7 @@ def copy(cells: Iterable[Cell], state: State) -> dict[Cell, Cell]:
                     cell.follows._version.watch(twin)
         else:
             inputs = tuple(copies[x] if isinstance(x, Cell) else x for x in cell.inputs)
-            twin = Cell(state, cell.op, inputs, cell.shape, cell.dtype)
+            twin = Cell(state, cell.op, inputs, cell.shape, cell.dtype, None, cell.device)
             twin.array = cell.array
             twin.stale = cell.stale
             twin.seen = cell.seen

@@ -25,12 +25,12 @@ import numpy as np
 
 from ..core import compute as core_compute
 from ..core.compute import quietly
-from ..core.device import namespace_of, register_backend
+from ..core.device import CPU, device, device_of, namespace_of, register_backend
 from ..core.dtype import LOW_PRECISION
 from ..core.errors import AdjointError, GraphError
 from ..core.op import Op
 from .node import Extra, next_order
-from .recorded import Recorded, run
+from .recorded import Recorded, as_array, run
 
 ndarray = np.ndarray
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
@@ -236,8 +236,10 @@ class Cell(Recorded):
         shape: tuple[int, ...],
         dtype: Any,
         function: Callable[..., Any] | None = None,
+        device: device = CPU,
     ) -> None:
         self.state = state
+        self.device = device
         self.op = op
         self.inputs = inputs
         self.shape = shape
@@ -255,6 +257,7 @@ class Cell(Recorded):
             and op.n_outputs == 1
             and (op.exact or dtype not in _LOW)
             and not op.library
+            and device is CPU
         )
         cells: list[Cell] = []
         for x in inputs:
@@ -344,7 +347,7 @@ class Cell(Recorded):
     def settle(self, tensor: Any) -> Any:
         """The up-to-date array, as one that cannot be written: writes go through the tensor."""
         array = self.realize()
-        if array.flags.writeable:
+        if array.flags.writeable and type(array) is ndarray:
             array = array.view()
             array.flags.writeable = False
         return array
@@ -368,7 +371,8 @@ class Source(Cell):
     follows: Any  # the tensor outside whose memory this is; None where the source owns its array
 
     def __init__(self, state: State, shape: tuple[int, ...], dtype: Any, array: Any = None) -> None:
-        super().__init__(state, None, (), shape, dtype)
+        there = CPU if array is None else device_of(array)
+        super().__init__(state, None, (), shape, dtype, None, there)
         self.array = array
         self.stale = False
         self.seen = ()
@@ -404,7 +408,7 @@ class Source(Cell):
 
 
 for _type in (Cell, Source):
-    register_backend(_type, None)
+    register_backend(_type, None, lambda cell: cell.device)
 
 
 # ---- change and read -----------------------------------------------------------------------------
@@ -502,7 +506,7 @@ def _refresh(state: State, wanted: list[Cell]) -> None:
         except Exception:
             result = _run(cell, arrays)  # says clearly what is wrong
         if type(result) is not ndarray and cell.dtype is not None:
-            result = np.asarray(result)
+            result = as_array(result)
         old = cell.array
         cell.array = result
         state.runs += 1

@@ -15,7 +15,14 @@ from typing import Any
 import numpy as np
 
 from ..core.compute import compute
-from ..core.device import CPU, device, namespace_of, register_backend
+from ..core.device import (
+    CPU,
+    device_of,
+    is_device_array,
+    namespace_of,
+    register_backend,
+)
+from ..core.device import device as Device  # noqa: N812 - recorded values have a field of that name
 from ..core.dtype import from_numpy_dtype
 from ..core.errors import AutogradError
 from ..core.handle import Handle
@@ -39,7 +46,7 @@ class _Flags:
 class Recorded:
     """The value of `op` on `inputs`, which are recorded values and Python numbers."""
 
-    __slots__ = ("__weakref__", "array", "dtype", "inputs", "memory", "op", "shape")
+    __slots__ = ("__weakref__", "array", "device", "dtype", "inputs", "memory", "op", "shape")
 
     op: Op | None  # None for a value that was given, not computed
     inputs: tuple[Any, ...]  # () once computed
@@ -48,13 +55,20 @@ class Recorded:
     array: Any  # None until computed; a tuple of arrays for several outputs
     memory: Version | None  # of the tensor whose memory `array` shows; None: of no tensor
 
+    device: Device  # where `array` is, or will be
+
     base = _MEMORY
     flags = _Flags
-    device: device = CPU
 
     def __init__(
-        self, op: Op | None, inputs: tuple[Any, ...], shape: tuple[int, ...], dtype: Any
+        self,
+        op: Op | None,
+        inputs: tuple[Any, ...],
+        shape: tuple[int, ...],
+        dtype: Any,
+        device: Device = CPU,
     ) -> None:
+        self.device = device
         self.op = op
         self.inputs = inputs
         self.shape = shape
@@ -207,7 +221,7 @@ class Recorded:
         return f"<{name} {tuple(self.shape)} {self.dtype}, {state}>"
 
 
-register_backend(Recorded, None)
+register_backend(Recorded, None, lambda value: value.device)
 
 
 def given(tensor: Any, version: Version) -> Recorded:
@@ -217,7 +231,7 @@ def given(tensor: Any, version: Version) -> Recorded:
         value = reference()
         if type(value) is Recorded and value.array is array:
             return value
-    value = Recorded(None, (), array.shape, array.dtype)
+    value = Recorded(None, (), array.shape, array.dtype, device_of(array))
     value.array = array
     value.memory = version
     version.watch(value)
@@ -236,10 +250,11 @@ def record(op: Op, inputs: tuple[Any, ...]) -> Any:
     """
     found = op.infer(*specs_of(inputs))
     if isinstance(found, Spec):
-        return Recorded(op, inputs, found.shape, found.dtype.numpy)
+        return Recorded(op, inputs, found.shape, found.dtype.numpy, found.device)
     whole = Recorded(op, inputs, (), None)
     return tuple(
-        Recorded(Item(i), (whole,), spec.shape, spec.dtype.numpy) for i, spec in enumerate(found)
+        Recorded(Item(i), (whole,), spec.shape, spec.dtype.numpy, spec.device)
+        for i, spec in enumerate(found)
     )
 
 
@@ -279,8 +294,13 @@ def run(op: Op, arrays: list[Any]) -> Any:
         return arrays[0][op.index]
     result = compute(op, arrays)
     if op.n_outputs != 1:
-        return tuple(np.asarray(each) for each in result)
-    return result if type(result) is ndarray else np.asarray(result)
+        return tuple(map(as_array, result))
+    return result if type(result) is ndarray else as_array(result)
+
+
+def as_array(result: Any) -> Any:
+    """What an op gave, as an array."""
+    return result if is_device_array(result) else np.asarray(result)
 
 
 # ---- the memory of tensors -----------------------------------------------------------------------

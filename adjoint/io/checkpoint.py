@@ -7,6 +7,7 @@ Its metadata holds `adjoint_version`, `adjoint`: JSON of the structure (see stru
 - `data`: the stored array's name, and `crc32`, a checksum of its dtype, shape and bytes;
 - `id`: tensors with equal ids are one object;
 - `kind`: "tensor", "parameter" or "buffer"; `requires_grad`; `persistent` for buffers;
+- `device`: where it was, unless in the host's memory;
 - `dtype`: where it is not the stored array's: complex numbers are stored as pairs of floats;
 - `view`: [offset, shape, strides] in elements, where several tensors share one storage.
 
@@ -24,12 +25,14 @@ from typing import Any
 
 import numpy as np
 
+from ..core.device import CPU, host_array
 from ..core.dtype import BY_NAME, from_numpy_dtype
-from ..core.errors import CheckpointError, DTypeError, InvalidArgument, InvalidType
+from ..core.errors import CheckpointError, DeviceError, DTypeError, InvalidArgument, InvalidType
+from ..graph.recorded import concrete
 from ..nn.parameter import Buffer, Parameter
 from ..ops.memory import from_numpy
-from ..tensor import Tensor
 from .atomic import replacing
+from .placement import Placement, place
 from .structure import decode, encode
 
 __all__ = ["load", "save"]
@@ -48,6 +51,8 @@ class _Writer:
         self.arrays: dict[str, Any] = {}  # by name, contiguous, with shapes and dtypes as stored
         self.entries: dict[int, dict[str, Any]] = {}  # by id of the tensor
         self.tensors: list[tuple[Any, str]] = []  # in order of appearance; keeps ids alive
+        self.hosts: dict[int, Any] = {}  # by id of the tensor: its array in the host's memory
+        self.memories: dict[int, Any] = {}  # of devices, in the host's memory
 
     def see(self, tensor: Any, path: str) -> dict[str, Any]:
         """What stands for `tensor`; the data fields are filled in by `finish`."""
@@ -56,6 +61,8 @@ class _Writer:
             entry = {"id": len(self.entries), "kind": _kind_of(tensor)}
             if tensor.requires_grad:
                 entry["requires_grad"] = True
+            if tensor.device is not CPU:
+                entry["device"] = str(tensor.device)
             if entry["kind"] == "buffer" and not tensor.persistent:
                 entry["persistent"] = False
             self.entries[id(tensor)] = entry
@@ -65,12 +72,15 @@ class _Writer:
     def finish(self) -> None:
         """Choose what is stored under which name."""
         groups: dict[int, list[tuple[Any, str]]] = {}
+        self.hosts = {
+            id(tensor): host_array(concrete(tensor), self.memories) for tensor, _ in self.tensors
+        }
         for tensor, path in self.tensors:
-            groups.setdefault(_storage(tensor._data), []).append((tensor, path))
+            groups.setdefault(_storage(self.hosts[id(tensor)]), []).append((tensor, path))
         for members in groups.values():
             if len(members) == 1:
                 tensor, path = members[0]
-                self._store(self.entries[id(tensor)], path, tensor._data)
+                self._store(self.entries[id(tensor)], path, self.hosts[id(tensor)])
             else:
                 self._store_shared(members)
 
@@ -88,7 +98,7 @@ class _Writer:
         entry["crc32"] = _checksum(data)
 
     def _store_shared(self, members: list[tuple[Any, str]]) -> None:
-        arrays = [tensor._data for tensor, _ in members]
+        arrays = [self.hosts[id(tensor)] for tensor, _ in members]
         spans = [np.lib.array_utils.byte_bounds(a) for a in arrays]
         start, end = min(low for low, _ in spans), max(high for _, high in spans)
         dtypes = {a.dtype for a in arrays}
@@ -207,20 +217,21 @@ def load(f: Any, map_location: Any = None, *, weights_only: bool = True) -> Any:
             "written by another program?"
         ) from error
     try:
-        value = _decoded(name, arrays, metadata)
-    except CheckpointError:
+        value = _decoded(name, arrays, metadata, map_location)
+    except (CheckpointError, DeviceError):
         raise
     except RecursionError:
         raise CheckpointError(f"load: {name} holds containers nested too deeply") from None
     except Exception as error:  # what only a file made by hand can provoke
         raise CheckpointError(f"load: {name} cannot be understood: {error}") from error
-    return _place(value, map_location)
+    return value
 
 
-def _decoded(name: str, arrays: dict[str, Any], metadata: dict[str, str]) -> Any:
+def _decoded(name: str, arrays: dict[str, Any], metadata: dict[str, str], map_location: Any) -> Any:
     if not any(key.startswith("adjoint") for key in metadata):  # another tool's file
-        return {key: from_numpy(array) for key, array in arrays.items()}
-    return decode(_structure(name, metadata), _Reader(name, arrays).tensor)
+        return place({key: from_numpy(array) for key, array in arrays.items()}, map_location)
+    reader = _Reader(name, arrays, Placement(map_location))
+    return decode(_structure(name, metadata), reader.tensor)
 
 
 def _read(f: Any) -> tuple[dict[str, Any], dict[str, str]]:
@@ -269,8 +280,9 @@ def _structure(name: str, metadata: dict[str, str]) -> Any:
 class _Reader:
     """Makes each tensor of a checkpoint once."""
 
-    def __init__(self, name: str, arrays: dict[str, Any]) -> None:
+    def __init__(self, name: str, arrays: dict[str, Any], placement: Placement) -> None:
         self.name = name
+        self.placement = placement
         self.arrays = arrays
         self.made: dict[int, Any] = {}  # tensors by id
         self.storages: dict[str, Any] = {}  # tensors by name of the stored array, checked
@@ -295,6 +307,7 @@ class _Reader:
             tensor._data = view
         else:
             tensor = storage
+        tensor = self.placement.moved(tensor, entry.get("device", "cpu"))
         wants = bool(entry.get("requires_grad", False))
         kind = entry["kind"]
         if kind == "parameter":
@@ -340,12 +353,3 @@ class _Reader:
             raise CheckpointError(
                 f"load: {self.name} holds a view outside the data of {entry['data']!r}"
             )
-
-
-def _place(value: Any, map_location: Any) -> Any:
-    """`value` with its tensors on the wanted device (all are on the CPU so far)."""
-    if map_location is not None:
-        from ..core.device import as_device
-
-        as_device(map_location if not isinstance(map_location, Tensor) else map_location.device)
-    return value

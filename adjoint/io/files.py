@@ -7,6 +7,7 @@ from typing import Any
 
 from ..core.errors import CheckpointError
 from . import checkpoint  # the other formats are imported when first met
+from .placement import place
 
 __all__ = ["load", "save"]
 
@@ -63,7 +64,9 @@ def load(f: Any, map_location: Any = None, *, weights_only: bool = True) -> Any:
     other tools give a dict of tensors, and so does a directory of shards, or its
     `model.safetensors.index.json`; so does `.npz`.
 
-    Loading runs no code from the file, whatever `weights_only` says. `map_location` is a device.
+    Loading runs no code from the file, whatever `weights_only` says. `map_location` says where the
+    tensors go: a device, a dict of names of devices, a function of a tensor and the name of its
+    device; without it, to where they were saved from (PyTorch's and other tools' files: the CPU).
 
     Errors: CheckpointError for a file that is truncated, corrupt, of a newer version, or names what
     only a program could need; FileNotFoundError where there is none.
@@ -83,14 +86,14 @@ def load(f: Any, map_location: Any = None, *, weights_only: bool = True) -> Any:
         if os.path.isdir(path) or path.endswith(".index.json"):
             from .sharded import load_sharded
 
-            return checkpoint._place(load_sharded(path), map_location)
+            return place(load_sharded(path), map_location)
     with opened(f) as source:
         head = source.head(64)
         is_safetensors = head[8:9] == b"{"
         if not is_safetensors and (head[:2] == b"PK" or head[:1] == b"\x80"):
             with named(source):
                 value = _read_zip(source) if head[:2] == b"PK" else _read_pickle(source, head)
-            return checkpoint._place(value, map_location)
+            return place(value, map_location)
         if source.is_copy:
             source.file.seek(0)
             f = source.file

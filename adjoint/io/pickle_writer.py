@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from ..core.device import device
+from ..core.device import device, host_array
 from ..core.dtype import dtype
 from ..core.errors import CheckpointError, DTypeError, InvalidType
 from ..core.spec import Size
+from ..graph.recorded import concrete
 from ..nn.parameter import Parameter
 from ..tensor import Tensor
 from .pytorch_names import STORAGE_NAMES
@@ -42,6 +43,7 @@ class PickleWriter:
     def __init__(self) -> None:
         self.arrays: list[Any] = []
         self._parts: list[Any] = []  # bytes, and a _Place for each tensor
+        self._memories: dict[int, Any] = {}  # of devices, in the host's memory
         self._memo: dict[int, tuple[int, Any]] = {}  # number and object, which keeps its id
         self._open: set[int] = set()  # containers being written
         self._path: list[str] = []
@@ -242,7 +244,7 @@ class PickleWriter:
     def _write_plain(self, tensor: Any, requires_grad: bool) -> None:
         self._name("torch._utils", "_rebuild_tensor_v2")
         self._emit(pickle.MARK)
-        self._parts.append(_Place(_array(tensor)))
+        self._parts.append(_Place(_array(tensor, self._memories)))
         self._bool(requires_grad)
         self._hooks()
         self._emit(pickle.TUPLE + pickle.REDUCE)
@@ -264,9 +266,9 @@ class PickleWriter:
                 place.written = _numbers(place.array, storage, number, start)
 
 
-def _array(tensor: Any) -> Any:
+def _array(tensor: Any, memories: dict[int, Any]) -> Any:
     """A tensor's NumPy array, with strides that PyTorch has too."""
-    array = tensor.detach().cpu().numpy()
+    array = host_array(concrete(tensor), memories)
     return array if all(s >= 0 for s in array.strides) else array.copy()
 
 

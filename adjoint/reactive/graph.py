@@ -31,6 +31,7 @@ from ..graph.reactive import (
     refresh,
     upstream,
 )
+from ..graph.recorded import concrete
 from ..nn import Module, Parameter
 from ..ops.draws import Draw
 from ..ops.memory import as_tensor
@@ -207,7 +208,7 @@ class Graph:
             spec = tuple(shape or ()), _dtype(dtype).numpy
         else:
             given = as_tensor(value, dtype=dtype)
-            array = np.array(given.detach().numpy())
+            array = concrete(given).copy()
             spec = array.shape, array.dtype
         label = name or self._free_name(what)
         if label in self._named:

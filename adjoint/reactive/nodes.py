@@ -8,6 +8,7 @@ import numpy as np
 
 from ..autograd.recording import Same, is_detached, record_cell, source_of
 from ..autograd.refreshing import is_of_graph
+from ..core.device import device_of, transfer
 from ..core.errors import DTypeError, GraphError, InvalidArgument, ShapeError
 from ..core.handle import Handle
 from ..graph.editing import rewire
@@ -60,7 +61,9 @@ def value_for(cell: Cell, value: Any) -> Any:
                 f"set: {cell.label!r} holds {cell.dtype}, the value is {array.dtype}; convert it "
                 "first"
             )
-    return np.array(array, cell.dtype)
+    if device_of(array) != cell.device:
+        array = transfer(array, cell.device)
+    return array.astype(cell.dtype)
 
 
 def set_value(self: Any, value: Any) -> Any:

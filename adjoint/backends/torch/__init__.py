@@ -17,8 +17,8 @@ from .array import Array, from_host, to_host
 from .namespace import Namespace, on
 
 __all__ = [
-    "Array", "Namespace", "device_of", "from_host", "is_pinned", "pin", "place", "resolve", "space",
-    "to_host", "transfer",
+    "Array", "Namespace", "device_of", "from_host", "host_array", "is_pinned", "pin", "place",
+    "resolve", "space", "to_host", "transfer",
 ]  # fmt: skip
 
 # Importing them fills the namespace.
@@ -81,6 +81,19 @@ def transfer(array: Any, where: device, non_blocking: bool = False) -> Any:
     if target == array.tensor.device:
         return array.copy()
     return Array(array.tensor.to(target, non_blocking=non_blocking))
+
+
+def host_array(array: Array, memories: dict[int, Any]) -> Any:
+    """`array` in the host's memory, as a part of its storage, of which `memories` has a copy."""
+    t = array.tensor.detach().resolve_conj().resolve_neg()
+    storage = t.untyped_storage()
+    key = storage.data_ptr()
+    if key not in memories or not storage.nbytes():
+        whole = torch.empty(0, dtype=torch.uint8, device=t.device).set_(storage)
+        memories[key] = whole.cpu().numpy()
+    steps = [s * t.element_size() for s in t.stride()]
+    start = t.storage_offset() * t.element_size()
+    return np.ndarray(array.shape, array.dtype, memories[key], start, steps)
 
 
 def pin(array: Any) -> Any:

@@ -266,6 +266,22 @@ class Array:
         """The only element as a Python number; reading it waits for the device."""
         return (self.tensor[place] if place else self.tensor).item()
 
+    def numpy(self) -> Any:
+        """NumPy's view of the memory.
+
+        Errors: InvalidType where the host cannot see it.
+        """
+        if self.tensor.device.type != "cpu":
+            raise InvalidType(
+                f"numpy: can't convert {self.tensor.device} device type tensor to numpy; use "
+                "tensor.cpu() to copy the tensor to host memory first"
+            )
+        return to_host(self)
+
+    def to_host(self) -> Any:
+        """The elements in the host's memory; reading them waits for the device."""
+        return to_host(self)
+
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers; reading them waits for the device."""
         return self.tensor.tolist()

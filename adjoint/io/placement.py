@@ -1,0 +1,110 @@
+"""Where the tensors of a file go: what `map_location` says.
+
+Tensors that share memory still share it on another device: their memory is moved once, and each is
+made anew as what it shows of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..core.device import CPU, as_device, device, namespace_of, transfer
+from ..core.errors import DeviceError
+from ..nn.modules.module import Module
+from ..tensor import Tensor
+
+__all__ = ["Placement", "place"]
+
+
+class Placement:
+    """Moves the tensors of one file to where `map_location` says: None (back to where they were),
+    a device, a tensor (to where that is), a dict of names of devices, or a function
+    `(tensor, name of its device) -> tensor, or None for "where it was"`.
+    """
+
+    def __init__(self, map_location: Any) -> None:
+        self.rule = map_location
+        self.fixed = None
+        if map_location is not None and not isinstance(map_location, (dict, Callable)):  # type: ignore[arg-type]
+            self.fixed = as_device(getattr(map_location, "device", map_location))
+        self.memories: dict[tuple[int, device], Any] = {}  # by id of the host's; moved once
+        self.kept: list[Any] = []  # what the ids stand for
+
+    def device_for(self, saved: str) -> device:
+        """Where a tensor that was saved from device `saved` goes.
+
+        Errors: DeviceError where that does not exist here.
+        """
+        if self.fixed is not None:
+            return self.fixed
+        wanted = self.rule.get(saved, saved) if isinstance(self.rule, dict) else saved
+        try:
+            return as_device(wanted)
+        except DeviceError as error:
+            raise DeviceError(
+                f"load: a tensor was saved from device {saved!r}: {error}; map_location='cpu' "
+                "loads it into the host's memory"
+            ) from None
+
+    def moved(self, tensor: Any, saved: str = "cpu") -> Any:
+        """A tensor of the host where it goes."""
+        if callable(self.rule):
+            found = self.rule(tensor, saved)
+            if found is not None:
+                return found
+        there = self.device_for(saved)
+        return tensor if there is CPU else self.shown_on(tensor, there)
+
+    def shown_on(self, tensor: Any, there: device) -> Any:
+        """The same part of the same memory on a device."""
+        array = tensor._data
+        owner = array
+        while isinstance(owner.base, np.ndarray):
+            owner = owner.base
+        key = (id(owner), there)
+        if key not in self.memories:
+            whole = owner.reshape(-1).view(np.uint8) if owner.size else owner.reshape(-1)
+            self.memories[key] = transfer(whole, there)
+            self.kept.append(owner)
+        memory = self.memories[key]
+        start = array.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
+        flat = memory[start : start + memory.size // array.itemsize * array.itemsize]
+        flat = flat[: flat.size // array.itemsize * array.itemsize].view(array.dtype)
+        result = tensor.detach()
+        result._version = None
+        result._data = namespace_of(flat).as_strided(flat, array.shape, array.strides)
+        return result
+
+
+def place(value: Any, map_location: Any) -> Any:
+    """`value`, loaded into the host's memory, with its tensors where `map_location` says."""
+    if map_location is None:
+        return value
+    return _placed(value, Placement(map_location), {})
+
+
+def _placed(value: Any, placement: Placement, made: dict[int, Any]) -> Any:
+    if id(value) in made:
+        return made[id(value)]
+    if isinstance(value, Tensor):
+        moved = placement.moved(value)
+        if moved is not value and type(moved) is not type(value):
+            found = value.detach()
+            found._data = moved._data
+            value.data = found
+            moved = value
+        made[id(value)] = moved
+        return moved
+    if isinstance(value, Module):
+        return value.to(placement.device_for("cpu"))
+    if isinstance(value, dict):
+        for key in list(value):
+            value[key] = _placed(value[key], placement, made)
+    elif type(value) is list:
+        value[:] = [_placed(each, placement, made) for each in value]
+    elif type(value) is tuple:
+        return tuple(_placed(each, placement, made) for each in value)
+    return value
