@@ -1,9 +1,17 @@
-"""`python -m benchmarks [name ...]`: run all benchmarks, or those named."""
+"""`python -m benchmarks [name ...] [options]`: run all benchmarks, or those named.
+
+`python -m benchmarks operations --help` says what options there are.
+"""
 
 import importlib
+import itertools
 import sys
 
-NAMES = ("overhead", "training", "optimizers", "loading", "graphs", "pool", "libraries")
+NAMES = (
+    "overhead", "operations", "training", "optimizers", "loading", "graphs", "pool", "libraries"
+)  # fmt: skip
 
-for name in sys.argv[1:] or NAMES:
+named = list(itertools.takewhile(lambda word: not word.startswith("-"), sys.argv[1:]))
+del sys.argv[1 : len(named) + 1]
+for name in named or NAMES:
     importlib.import_module(f"benchmarks.{name}").main()

@@ -15,9 +15,11 @@ from ..core.compute import spec_of
 from ..core.op import Op
 from ..core.spec import Spec, prod
 from ..graph.recorded import run
+from ..ops.activation import Elu, Gelu, Relu, Silu
 from ..ops.arithmetic import Add, Mul, Sub, TrueDivide
 from ..ops.comparison import Clamp, ClampMax, ClampMin
 from ..ops.convolution import Convolution
+from ..ops.functions import Sigmoid, Tanh
 from ..ops.matmul import Linear, MatMul
 from ..ops.movement import Expand, Permute, Reshape
 from ..ops.promotion import Cast
@@ -198,9 +200,9 @@ def inline_numbers(graph: StaticGraph) -> int:
     return found
 
 
-def hoist_factors(graph: StaticGraph) -> int:
-    """Multiply by a number before a view instead of after it, so that it meets the layer whose
-    weights can take it.
+def hoist_through_views(graph: StaticGraph) -> int:
+    """Compute with a layer's output before it is reshaped or permuted, instead of afterwards: there
+    the layer can take factors, biases, activations and additions along.
     """
     users = graph.users()
     outputs = set(graph.outputs)
@@ -209,30 +211,70 @@ def hoist_factors(graph: StaticGraph) -> int:
     changes: dict[Value, Value] = {}
     for node in graph.nodes:
         node.inputs = tuple(changes.get(x, x) if isinstance(x, Value) else x for x in node.inputs)
-        x = node.inputs[0] if isinstance(node.op, (Mul, TrueDivide)) else None
-        shown = x.node if isinstance(x, Value) else None
-        if (
-            shown is None
-            or not isinstance(shown.op, (Reshape, Permute))
-            or type(node.inputs[1]) not in (int, float)
-            or node.output.spec != shown.output.spec
-            or len(users.get(shown.output, ())) != 1
-            or shown.output in outputs
-            or not _leads_to_layer(shown, users, outputs)
-        ):
+        match = _hoisted(node, users, outputs)
+        if match is None:
             nodes.append(node)
             continue
-        nodes.remove(shown)
-        scaled = make(node.op, shown.inputs[0], node.inputs[1])
-        view = make(shown.op, scaled.output)
-        users[scaled.output] = [view]
-        users[view.output] = users.get(node.output, [])
-        nodes += [scaled, view]
-        changes[node.output] = view.output
+        view, before, operation = match
+        nodes = [n for n in nodes if n is not view]
+        again = make(view.op, operation.output)
+        users[operation.output] = [again]
+        users[again.output] = users.get(node.output, [])
+        for each in before:
+            users[each.output] = [operation]
+            users.setdefault(each.inputs[0], []).append(each)
+        nodes += [*before, operation, again]
+        if node.output in outputs:
+            outputs.add(again.output)
+        changes[node.output] = again.output
         found += 1
     graph.nodes = nodes
     graph.replace(changes)
     return found
+
+
+def _hoisted(
+    node: Node, users: dict[Value, list[Node]], outputs: set[Value]
+) -> tuple[Node, list[Node], Node] | None:
+    """A view of a layer's output that `node` reads, what must be computed before, and the operation
+    on the output itself.
+    """
+    count = len(node.inputs)
+    if not (isinstance(node.op, _UNARY) or (isinstance(node.op, tuple(_RULES)) and count == 2)):
+        return None
+    places = range(2) if isinstance(node.op, (Add, Mul)) else range(1)
+    for place in places[:count]:
+        x = node.inputs[place]
+        view = x.node if isinstance(x, Value) else None
+        if view is None or not isinstance(view.op, (Reshape, Permute)) or x in outputs:
+            continue
+        if node.output.spec != x.spec or len(users.get(x, ())) != 1:
+            continue
+        if not _leads_to_layer(view, users, outputs):
+            continue
+        inner = view.inputs[0]
+        if count == 1:
+            return view, [], make(node.op, inner)
+        other = node.inputs[1 - place]
+        before: list[Node] = []
+        if isinstance(other, Value):
+            if not isinstance(view.op, Reshape) or other.spec.dtype is not x.spec.dtype:
+                continue
+            rows = len(inner.shape) > 1 and inner.shape[-1] == x.shape[-1]
+            vector = other.array is not None and other.shape == x.shape[-1:]
+            if other.shape == x.shape and other.array is None and _is_free(other):
+                before = [make(Reshape(inner.shape), other)]
+                other = before[0].output
+            elif not (rows and vector):
+                continue
+        inputs = (inner, other) if place == 0 else (other, inner)
+        return view, before, make(node.op, *inputs)
+    return None
+
+
+def _is_free(x: Value) -> bool:
+    """Whether a reshape of the value is a view: it is computed, and lies in order."""
+    return x.node is None or not x.node.op.view or isinstance(x.node.op, Reshape)
 
 
 def _leads_to_layer(view: Node, users: dict[Value, list[Node]], outputs: set[Value]) -> bool:
@@ -434,6 +476,7 @@ def _by_sub(folds: Folds, w: Value, bias: Value | None, by: Any, place: int) -> 
     return _shifted(folds, weight, moved, by, 1)
 
 
+_UNARY = (Relu, Gelu, Silu, Sigmoid, Tanh, Elu)
 _RULES: dict[type[Op], Callable[..., Parts | None]] = {
     Mul: _by_mul, TrueDivide: _by_divide, Add: _by_add, Sub: _by_sub
 }  # fmt: skip
@@ -445,7 +488,7 @@ def simplify(graph: StaticGraph, folds: Folds) -> StaticGraph:
         changed = fold_constants(graph, folds)
         changed += drop_identities(graph)
         changed += inline_numbers(graph)
-        changed += hoist_factors(graph)
+        changed += hoist_through_views(graph)
         changed += merge_equal(graph)
         changed += flatten_products(graph, folds)
         changed += fold_affine(graph, folds)

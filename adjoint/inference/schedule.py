@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..autograd.fusion import Written
-from ..core.compute import compute, quietly
+from ..core.compute import compute
 from ..core.errors import Unsupported
 from ..core.op import Op
 from ..ops.averaging import SumPool
@@ -129,16 +129,12 @@ class RoutineStep(Step):
     def bind(self, arrays: dict[Value, Any], kept: list[Any]) -> Calls:
         """One call."""
         assert isinstance(self.op, Written)
-        routine = self.op.routine
+        from ..backends.native.bound import bound_routine
+
         given = [arrays[x] for x in self.values]
         outs = [arrays[y] for y in self.outputs]
-
-        def call() -> None:
-            found, _ = quietly(routine.forward, list(given))
-            for out, each in zip(outs, found, strict=True):
-                np.copyto(out, each)
-
-        return [call]
+        constant = [x.array is not None for x in self.values]
+        return [bound_routine(self.op.routine, given, outs, constant)]
 
 
 class KernelStep(Step):

@@ -73,6 +73,7 @@ class Pick(_Picking):
     axis: int
     ignore: int
     needs = ("x2 spec1", "")
+    library = "moves"
 
     def infer(self, x: Spec, index: Spec) -> Spec:
         """The index's shape."""
@@ -82,6 +83,10 @@ class Pick(_Picking):
         """By position; or as a backend has it."""
         if type(x) is not np.ndarray:
             return xp.pick(self, x, index)
+        if xp.moves and not 0 <= self.ignore < x.shape[self.axis]:
+            found = xp.gather(x, self.axis, index)
+            if found is not NotImplemented:  # all are among the classes
+                return found
         kept = self._kept(index, x.shape[self.axis])
         if kept is None:
             return x[self._positions(x.shape, index)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import struct
 from collections.abc import Sequence
@@ -100,7 +101,7 @@ class Attention:
         """The output; kept is the logarithm of each query's sum of exponentials."""
         query, key, value = map(_rows, arrays[:3])
         shape = (*self.heads, self.length, self.columns)
-        output = _empty(shape, query if len(self.heads) < 2 else None)
+        output = _empty(shape, query, inside=True)
         total = np.empty((*self.heads, self.length, 1), FLOAT32)
         mask = _mask(arrays[3], self.source) if self.mask else query
         self.run(self.code.forward, self.chunks[0], [query, key, value, mask, output, total])
@@ -149,20 +150,28 @@ def _mask(x: Any, keys: int) -> Any:
     return _rows(x if x.shape[-1] == keys else np.broadcast_to(x, (*x.shape[:-1], keys)))
 
 
-def _empty(shape: Shape, like: Any) -> Any:
+def _empty(shape: Shape, like: Any, inside: bool = False) -> Any:
     """An array that lies in memory as `like` does, but without gaps.
 
-    Without `like`: heads are inside of positions, as models want the output for what comes next.
+    With `inside`, where `like` is contiguous: heads inside of positions, as models want it.
     """
+    sizes, axes = _order(shape, like.strides, inside)
+    return np.empty(sizes, FLOAT32).transpose(axes) if axes else np.empty(sizes, FLOAT32)
+
+
+@functools.lru_cache(maxsize=1024)
+def _order(shape: Shape, strides: Shape, inside: bool) -> tuple[Shape, Shape | None]:
+    """The shape to allocate, and how to transpose that."""
     rank = len(shape)
-    if like is None:
-        order = [*range(rank - 3), rank - 2, rank - 3, rank - 1]
-    elif like.ndim != rank or 0 in like.strides or like.flags.c_contiguous:
-        return np.empty(shape, FLOAT32)
-    else:
-        order = [*sorted(range(rank - 1), key=lambda axis: -like.strides[axis]), rank - 1]
-    back = sorted(range(rank), key=order.__getitem__)
-    return np.empty([shape[axis] for axis in order], FLOAT32).transpose(back)
+    order = [*range(rank)]
+    if len(strides) == rank and 0 not in strides:
+        order[:-1] = sorted(order[:-1], key=lambda axis: -strides[axis])
+    if order == sorted(order) and inside and rank > 3:
+        order[-3:-1] = rank - 2, rank - 3
+    if order == sorted(order):
+        return shape, None
+    back = tuple(sorted(range(rank), key=order.__getitem__))
+    return tuple(shape[axis] for axis in order), back
 
 
 def _steps(x: Any) -> list[int]:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from ...compiler import cache, maths, target
 from ...compiler.emit import Body, Module, Reg
-from .tiles import ADD, ITEM, SCALE, SET, Tiles, call, load, load_some, store, store_some
+from .tiles import ADD, ITEM, SCALE, SET, Tiles, below, call, load, load_masked, store, store_masked
 
 BLOCK = 64  # queries, and keys, of a tile
 LARGEST = 256  # features of a head: what the kernels put on the stack is proportional to it
@@ -275,14 +275,16 @@ class _Forward(_Kernel):
             high, sums = (load(b, b.at(p, i, "float"), lanes) for p in (self.high, self.sum))
             none = b.compare("eq", sums, 0.0)
             logs = b.select(none, math.inf, high + maths.evaluate(b, "log", sums))
-            store_some(b, logs, b.at(total, i, "float"), queries - i)
+            store_masked(b, logs, b.at(total, i, "float"), below(b, lanes, queries - i))
             store(b, b.select(none, 0.0, 1.0 / sums), b.at(self.change, i, "float"))
         row = self.outputs * ITEM
-        with b.loop(0, word["outputs"], lanes) as j, b.loop(0, queries) as i:
-            factor = b.splat(load(b, b.at(self.change, i, "float")), lanes)
-            x = load(b, b.at(b.at(self.result, i * row), j, "float"), lanes) * factor
-            place = b.at(b.at(output, i * word["output.row"]), j, "float")
-            store_some(b, x, place, word["outputs"] - j)
+        with b.loop(0, word["outputs"], lanes) as j:
+            mask = below(b, lanes, word["outputs"] - j)
+            source, place = b.at(self.result, j, "float"), b.at(output, j, "float")
+            with b.loop(0, queries) as i:
+                factor = b.splat(load(b, b.at(self.change, i, "float")), lanes)
+                x = load(b, b.at(source, i * row), lanes) * factor
+                store_masked(b, x, b.at(place, i * word["output.row"]), mask)
 
 
 class _Backward(_Kernel):
@@ -332,7 +334,7 @@ class _Backward(_Kernel):
         call(b, _dots(tiles), output, word["output.row"], grad, word["grad.row"], self.dots,
              block.queries, word["outputs"])  # fmt: skip
         with b.loop(0, block.queries, lanes) as i:
-            x = load_some(b, b.at(total, i, "float"), lanes, block.queries - i)
+            x = load_masked(b, b.at(total, i, "float"), below(b, lanes, block.queries - i))
             store(b, x, b.at(self.total, i, "float"))
         query, query_row = self.aligned("query", query, block.queries, "features", self.query_rows)
         grad, grad_row = self.aligned("grad", grad, block.queries, "outputs", self.grad_rows)
@@ -357,10 +359,12 @@ class _Backward(_Kernel):
             key, key_row = self.aligned("key", key, block.size, "features", self.key_rows)
             block.combine(self.slopes, key, key_row, self.result, width,
                           tiles.vectors(b, self.features), ADD)  # fmt: skip
-        with b.loop(0, word["features"], lanes) as j, b.loop(0, block.queries) as i:
-            x = load(b, b.at(b.at(self.result, i * width), j, "float"), lanes)
-            place = b.at(b.at(query_grad, i * word["query_grad.row"]), j, "float")
-            store_some(b, x, place, word["features"] - j)
+        with b.loop(0, word["features"], lanes) as j:
+            mask = below(b, lanes, word["features"] - j)
+            source, place = b.at(self.result, j, "float"), b.at(query_grad, j, "float")
+            with b.loop(0, block.queries) as i:
+                x = load(b, b.at(source, i * width), lanes)
+                store_masked(b, x, b.at(place, i * word["query_grad.row"]), mask)
 
 
 def word_names(arrays: tuple[str, ...]) -> list[str]:
@@ -483,7 +487,8 @@ def _dots(tiles: Tiles) -> str:
         sums = b.alloca("float", lanes, 0.0)
         left, right = b.at(x, i * x_row), b.at(y, i * y_row)
         with b.loop(0, columns, lanes) as j:
-            u, v = (load_some(b, b.at(p, j, "float"), lanes, columns - j) for p in (left, right))
+            mask = below(b, lanes, columns - j)
+            u, v = (load_masked(b, b.at(p, j, "float"), mask) for p in (left, right))
             b.put(sums, b.fma(u, v, b.get(sums)))
         total = b.get(sums)
         while total.lanes > 1:

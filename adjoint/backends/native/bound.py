@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,9 +16,9 @@ import numpy as np
 from ...compiler import Compiled
 from ...compiler.run import PAYLOAD
 from ...core.compute import quietly
+from . import products
 from .composite import Composite, NotTraceable
-from .onednn_plan import planned, threads
-from .products import _DTYPES, SMALL, _prepare, matmul
+from .recurrent import Recurrent
 
 Call = Callable[[], object]
 
@@ -86,13 +85,61 @@ def bound_composite(
 
 def bound_product(a: Any, b: Any, out: Any) -> Call:
     """What computes out = a @ b each time it is called."""
-    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    work = a.shape[-2] * a.shape[-1] * b.shape[-1] * math.prod(batch)
-    if a.dtype in _DTYPES and work > SMALL and out.flags.c_contiguous:
-        key = (
-            "matmul", a.shape, a.strides, b.shape, b.strides, a.dtype.char, None, None, threads()
-        )  # fmt: skip
-        found = planned(key, lambda: _prepare(a, b, batch, None, None))
-        if found is not None and not (found[1] or found[2]):
-            return functools.partial(found[0].run, a, b, out)
-    return functools.partial(quietly, matmul, a, b, out)
+    products.matmul(a, b)  # which remembers how
+    ready = products._ready.get(
+        (a.shape, a.strides, b.shape, b.strides, a.dtype.char, b.dtype.char)
+    )
+    if ready is not None and ready.run is None:
+        return functools.partial(quietly, np.matmul, a, b, out)
+    if ready is not None and out.flags.c_contiguous:
+        return functools.partial(ready.run, a, b, out)
+    return functools.partial(quietly, products.matmul, a, b, out)
+
+
+class _KeptWeights(Recurrent):
+    """A recurrent layer whose weights and biases are the same arrays in each call, with the same
+    content: they are brought into the order of their use once.
+    """
+
+    def __init__(self, routine: Recurrent, constants: Sequence[Any]) -> None:
+        self.__dict__.update(routine.__dict__)
+        self.constants = constants
+        self.made: dict[Any, Any] = {}
+
+    def _pack(self, weight: Any, gates: int, width: int) -> Any:
+        if not any(weight is x for x in self.constants):
+            return super()._pack(weight, gates, width)
+        key = (id(weight), gates, width)
+        if key not in self.made:
+            self.made[key] = super()._pack(weight, gates, width)
+        return self.made[key]
+
+    def _bias(self, given: dict[str, Any]) -> Any:
+        if "bias" not in self.made:
+            self.made["bias"] = super()._bias(given)
+        return self.made["bias"]
+
+
+def bound_routine(
+    routine: Any, given: Sequence[Any], outs: Sequence[Any], constant: Sequence[bool]
+) -> Call:
+    """What computes `outs` from `given` by a composite's routine; `constant` says which arrays
+    never change.
+    """
+    constants = [x for x, is_constant in zip(given, constant, strict=True) if is_constant]
+    if isinstance(routine, Recurrent):
+        weights = [
+            is_constant
+            for name, is_constant in zip(routine.names, constant, strict=True)
+            if name.startswith(("weight", "bias"))
+        ]
+        if all(weights):
+            routine = _KeptWeights(routine, constants)
+    forward, arrays = routine.forward, list(given)
+
+    def call() -> None:
+        found, _ = quietly(forward, arrays)
+        for out, each in zip(outs, found, strict=True):
+            np.copyto(out, each)
+
+    return call

@@ -20,6 +20,7 @@ from ...core.errors import AdjointError
 from ...core.op import Op
 from ...core.spec import Spec, broadcast_shapes, prod
 from . import block_cache
+from . import names as native_names
 from .execution import PARALLEL
 from .launch import Launcher, launcher
 from .pool import default_pool
@@ -125,9 +126,9 @@ class Composite:
 
     def _launch(self, arrays: Sequence[Any]) -> list[Any] | None:
         """The outputs by the launchers of the last call; None for arrays that lie otherwise."""
-        if self.gathers:
-            arrays = [*arrays, *self._gathered(arrays)]
         known = list(arrays)
+        if self.gathers:
+            known += self._gathered(arrays)
         for launch, places in self.launchers:
             found = launch(*[known[n] for n in places])
             if type(found) is ndarray:
@@ -183,7 +184,7 @@ class Composite:
         """The inputs that are picked from others."""
         pairs = zip(self.gathers, self.gathered, strict=True)
         return [
-            op.compute(np, arrays[source], arrays[index]).reshape(shape)
+            op.compute(native_names, arrays[source], arrays[index]).reshape(shape)
             for (op, source, index), shape in pairs
         ]
 

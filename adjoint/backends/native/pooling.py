@@ -1,23 +1,25 @@
-"""Pooling by oneDNN over parts of the planes; NumPy's where it has none.
+"""Pooling over parts of the planes: sums by oneDNN, maxima by generated code; else NumPy's.
 
-Names and arguments are those of `backends/numpy/convolution.py`. oneDNN's maximum passes over NaN
-and never is below the lowest finite number, so each part is summed too: where a sum is not finite
-(NaN, an infinity, or an overflow), NumPy's function, which follows PyTorch there, takes over.
+Names and arguments are those of `backends/numpy/convolution.py`.
 """
 
 from __future__ import annotations
 
 import math
+import struct
+import weakref
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...compiler.run import PAYLOAD
 from ...core.errors import Unsupported
 from ..numpy import convolution as reference
-from . import onednn
-from .onednn import DIFF_DST, DIFF_SRC, DST, SRC, WORKSPACE, Descriptor, Primitive
-from .onednn_plan import SCRATCH, Argument, Plan, Step, aligned, planned, threads
+from . import onednn, pooling_code
+from .onednn import DIFF_DST, DIFF_SRC, DST, SRC, Descriptor, Primitive
+from .onednn_plan import SCRATCH, Argument, Plan, Step, planned, threads
+from .pool import default_pool
 from .products import FLOAT32, pieces
 
 Sizes = tuple[int, ...]
@@ -25,8 +27,9 @@ Pairs = tuple[tuple[int, int], ...]
 
 SMALL = 1 << 10  # elements of images below which NumPy's function costs less than a plan
 GRAIN = 1 << 16  # elements of images in a part
+NARROW = 4  # elements in a row of maxima below which several planes are computed at once
 BLOCK = 16  # planes that oneDNN computes at once
-X, Y, SUMS = range(3)  # slots
+X, Y = range(2)  # slots
 
 
 @dataclass(frozen=True)
@@ -73,19 +76,14 @@ class Geometry:
 
 
 class _Builder:
-    """The steps for parts of the planes; equal parts share their primitives."""
+    """The steps of sums for parts of the planes; equal parts share their primitives."""
 
-    def __init__(self, geometry: Geometry, algorithm: int, backward: bool) -> None:
+    def __init__(self, geometry: Geometry, backward: bool) -> None:
         g = geometry
-        if (
-            g.planes * math.prod(g.size) <= max(1, SMALL)
-            or len(g.size) > 3
-            or not math.prod(g.count)
-        ):
+        few = g.planes * math.prod(g.size) <= max(1, SMALL)
+        if few or len(g.size) > 3 or not math.prod(g.count):
             raise Unsupported(f"{g}: left to NumPy")
-        if algorithm == onednn.POOL_MAX and not g.inside:
-            raise Unsupported(f"{g}: oneDNN's maximum of nothing is not -inf")
-        self.geometry, self.algorithm, self.backward = g, algorithm, backward
+        self.geometry, self.backward = g, backward
         self.arguments = g.arguments()
         self.scratch = 0
         self.known: dict[int, tuple[Primitive, ...]] = {}
@@ -94,13 +92,10 @@ class _Builder:
         """All parts as one phase."""
         g = self.geometry
         parts = min(4 * threads(), max(1, g.planes * math.prod(g.size) // GRAIN))
-        chunks = [
-            self.chunk(i, start, length)
-            for i, (start, length) in enumerate(pieces(g.planes, parts, BLOCK))
-        ]
-        return Plan(str(g), [chunks], 3, scratch=self.scratch)
+        chunks = [self.chunk(start, length) for start, length in pieces(g.planes, parts, BLOCK)]
+        return Plan(str(g), [chunks], 2, scratch=self.scratch)
 
-    def chunk(self, index: int, start: int, planes: int) -> list[Step]:
+    def chunk(self, start: int, planes: int) -> list[Step]:
         """The steps for some planes."""
         g = self.geometry
         images = onednn.contiguous((1, planes, *g.size), FLOAT32)
@@ -108,10 +103,8 @@ class _Builder:
         x = Argument(images, X, 4 * start * math.prod(g.size))
         y = Argument(values, Y, 4 * start * math.prod(g.count))
         if planes not in self.known:
-            self.known[planes] = self.primitives(planes, images, values)
+            self.known[planes] = self.primitives(images, values)
         forward, *rest = self.known[planes]
-        if self.algorithm == onednn.POOL_MAX:
-            return self.largest(index, planes, x, y, forward, rest)
         if not self.backward:
             return [Step(forward, {SRC: x, DST: y})]
         scaled = Argument(values, SCRATCH, 0)
@@ -122,57 +115,20 @@ class _Builder:
             Step(back, {DIFF_DST: scaled, DIFF_SRC: x}),
         ]
 
-    def largest(
-        self,
-        index: int,
-        planes: int,
-        x: Argument,
-        y: Argument,
-        forward: Primitive,
-        rest: list[Primitive],
-    ) -> list[Step]:
-        """The maximum and the sum; with `backward`, y is a cotangent and x becomes the images'."""
-        workspace = forward.optional(onednn.QUERY_WORKSPACE)
-        at = {} if workspace is None else {WORKSPACE: Argument(workspace, SCRATCH, 0)}
-        used = aligned(workspace.size if workspace else 0)
-        if self.backward:
-            self.scratch = max(self.scratch, used + y.memory.size)
-            source, result = x._replace(slot=SUMS), Argument(y.memory, SCRATCH, used)
-            last = [Step(rest[0], {DIFF_DST: y, DIFF_SRC: x, **at})]
-            return [Step(forward, {SRC: source, DST: result, **at}), *last]
-        self.scratch = max(self.scratch, used)
-        flat = onednn.contiguous((1, planes * math.prod(self.geometry.size)), FLOAT32)
-        sums = Argument(onednn.contiguous((1, 1), FLOAT32), SUMS, 4 * index)
-        add = Step(rest[0], {SRC: Argument(flat, X, x.offset), DST: sums})
-        return [Step(forward, {SRC: x, DST: y, **at}), add]
-
-    def primitives(
-        self, planes: int, images: Descriptor, values: Descriptor
-    ) -> tuple[Primitive, ...]:
-        """Forward; then backward where it is wanted, else the sum that a maximum needs."""
+    def primitives(self, images: Descriptor, values: Descriptor) -> tuple[Primitive, ...]:
+        """Forward; then what scales the cotangent, and backward, where they are wanted."""
         g, engine = self.geometry, onednn.library().engine
         what, area = str(g), float(math.prod(g.kernel))
-        largest = self.algorithm == onednn.POOL_MAX
-        kind = onednn.TRAINING if self.backward or not largest else onednn.INFERENCE
         forward = onednn.primitive(
-            "pooling_forward", what, engine, kind, self.algorithm, images, values, *self.arguments,
-            activation=None if largest or self.backward else (onednn.LINEAR, area, 0.0),
+            "pooling_forward", what, engine, onednn.TRAINING, onednn.POOL_AVERAGE, images, values,
+            *self.arguments, activation=None if self.backward else (onednn.LINEAR, area, 0.0),
         )  # fmt: skip
         if not self.backward:
-            if not largest:
-                return (forward,)
-            flat = onednn.contiguous((1, planes * math.prod(g.size)), FLOAT32)
-            sums = onednn.contiguous((1, 1), FLOAT32)
-            add = onednn.primitive(
-                "reduction", what, engine, onednn.REDUCTION_SUM, flat, sums, 0.0, 0.0
-            )
-            return forward, add
+            return (forward,)
         back = onednn.primitive(
-            "pooling_backward", what, engine, self.algorithm, images, values, *self.arguments,
+            "pooling_backward", what, engine, onednn.POOL_AVERAGE, images, values, *self.arguments,
             forward.description,
         )  # fmt: skip
-        if largest:
-            return forward, back
         scale = onednn.primitive(
             "eltwise_forward", what, engine, onednn.INFERENCE, onednn.LINEAR, values, values, area,
             0.0,
@@ -180,16 +136,13 @@ class _Builder:
         return forward, scale, back
 
 
-def _plan(
-    algorithm: int, backward: bool, lead: Sizes, size: Sizes, dtype: Any, *geometry: Any
-) -> Plan | None:
-    """The plan for windows over images of shape (*lead, *size), or None."""
+def _plan(backward: bool, lead: Sizes, size: Sizes, dtype: Any, *geometry: Any) -> Plan | None:
+    """The plan of sums of windows over images of shape (*lead, *size), or None."""
     if dtype != FLOAT32:
         return None
-    key = ("pool", algorithm, backward, lead, size, geometry, threads())
+    key = ("pool", backward, lead, size, geometry, threads())
     found: Plan | None = planned(
-        key,
-        lambda: _Builder(Geometry(math.prod(lead), size, *geometry), algorithm, backward).plan(),
+        key, lambda: _Builder(Geometry(math.prod(lead), size, *geometry), backward).plan()
     )
     return found
 
@@ -202,21 +155,12 @@ def max_pool(
     >>> max_pool(np.ones((1, 4), np.float32), (2,), (2,), ((0, 0),), (1,), (2,))
     array([[1., 1.]], dtype=float32)
     """
-    lead = x.ndim - len(kernel)
-    plan = None
-    if max(dilation) == 1:
-        shape = x.shape
-        plan = _plan(
-            onednn.POOL_MAX, False, shape[:lead], shape[lead:], x.dtype, kernel, stride, padding,
-            count,
-        )  # fmt: skip
-    if plan is not None:
-        y = np.empty((*x.shape[:lead], *count), FLOAT32)
-        sums = np.empty(len(plan.phases[0]), FLOAT32)
-        plan.run(np.ascontiguousarray(x), y, sums)
-        if np.isfinite(sums).all():
-            return y
-    return reference.max_pool(x, kernel, stride, padding, dilation, count)
+    windows = _windows(x, kernel, stride, padding, dilation, count)
+    if windows is None:
+        return reference.max_pool(x, kernel, stride, padding, dilation, count)
+    y, places = windows.forward(x)
+    _keep(y, places, windows)
+    return y
 
 
 def max_pool_input(
@@ -224,33 +168,125 @@ def max_pool_input(
 ) -> Any:
     """Images like x where each window's g is added to the place of its maximum y.
 
-    The places are found again, in the cache, rather than kept from the forward pass.
+    The places are what forward has kept for as long as y lives, or they are found again.
     """
     lead = x.ndim - len(kernel)
-    plan = None
-    if max(dilation) == 1 and x.dtype == g.dtype and x.shape[:lead] == g.shape[:lead]:
-        plan = _plan(
-            onednn.POOL_MAX, True, x.shape[:lead], x.shape[lead:], x.dtype, kernel, stride, padding,
-            g.shape[lead:],
-        )  # fmt: skip
-    if plan is None or not np.min(y, initial=np.inf) > np.finfo(FLOAT32).min:  # NaN or -inf
+    windows = None
+    if x.dtype == g.dtype and x.shape[:lead] == g.shape[:lead] and y.shape == g.shape:
+        windows = _windows(x, kernel, stride, padding, dilation, g.shape[lead:])
+    if windows is None:
         return reference.max_pool_input(x, y, g, kernel, stride, padding, dilation)
-    result = np.empty(x.shape, FLOAT32)
-    plan.run(result, np.ascontiguousarray(g), np.ascontiguousarray(x))
-    return result
+    kept = _places.get(id(y))
+    if kept is not None and kept.result() is y and kept.windows is windows:
+        return windows.backward(x.shape, g, kept.places)
+    return windows.backward(x.shape, g, windows.forward(x)[1])
+
+
+class _Kept(NamedTuple):
+    """What backward needs; an array that is written again was refused by autograd before."""
+
+    result: Any  # a weak reference
+    places: Any
+    windows: _Windows
+
+
+_places: dict[int, _Kept] = {}  # by the id of a result of `max_pool`
+
+
+def _keep(y: Any, places: Any, windows: _Windows) -> None:
+    name = id(y)
+
+    def forget(dead: Any) -> None:
+        kept = _places.get(name)
+        if kept is not None and kept.result is dead:
+            del _places[name]
+
+    _places[name] = _Kept(weakref.ref(y, forget), places, windows)
+
+
+class _Windows:
+    """The kernels for images of one shape."""
+
+    def __init__(self, code: pooling_code.Code, lead: Sizes, geometry: pooling_code.Geometry):
+        g = geometry
+        self.shape = lead
+        self.chunks = -(-g.planes // g.in_chunk)
+        self.words = struct.pack(f"{len(g)}q", *g)
+        self.code = code
+        square = g.kernel_height == g.kernel_width == g.stride_height == g.stride_width == 2
+        fits = g.above == 0 == g.left and 2 * g.rows <= g.height and 2 * g.columns <= g.width
+        plain = g.depth == 1 == g.kernel_depth and g.dilation_height == 1 == g.dilation_width
+        self.halving = square and fits and plain
+
+    def run(self, kernel: int, *arrays: Any) -> None:
+        """Run a kernel on contiguous arrays."""
+        record = struct.pack("3Q", *map(id, arrays)) + self.words
+        default_pool().run(kernel, id(record) + PAYLOAD, self.chunks)
+
+    def forward(self, x: Any) -> tuple[Any, Any]:
+        """The largest elements, and which places of their windows they come from."""
+        y, places = np.empty(self.shape, FLOAT32), np.empty(self.shape, np.uint8)
+        narrow = self.shape[-1] < NARROW
+        kernel = self.code.forward_across if narrow else self.code.forward
+        self.run(kernel, np.ascontiguousarray(x), y, places)
+        return y, places
+
+    def backward(self, shape: Sizes, g: Any, places: Any) -> Any:
+        """Images with g at the places."""
+        x = np.empty(shape, FLOAT32)
+        kernel = self.code.backward_halving if self.halving else self.code.backward
+        self.run(kernel, np.ascontiguousarray(g), places, x)
+        return x
+
+
+def _windows(
+    x: Any, kernel: Sizes, stride: Sizes, padding: Pairs, dilation: Sizes, count: Sizes
+) -> _Windows | None:
+    """The kernels for these windows, or None where NumPy's function is to be used."""
+    if x.dtype != FLOAT32:
+        return None
+    key = ("windows", x.shape, kernel, stride, padding, dilation, tuple(count), threads())
+    found: _Windows | None = planned(
+        key, lambda: _build(x.shape, kernel, stride, padding, dilation, tuple(count))
+    )
+    return found
+
+
+def _build(
+    shape: Sizes, kernel: Sizes, stride: Sizes, padding: Pairs, dilation: Sizes, count: Sizes
+) -> _Windows:
+    rank = len(kernel)
+    lead, size = shape[: len(shape) - rank], shape[len(shape) - rank :]
+    planes = math.prod(lead)
+    code = pooling_code.code()
+    many = math.prod(kernel) > 255 or max(*shape, *kernel, *stride, *dilation) >= 1 << 24
+    if code is None or rank > 3 or planes * math.prod(size) * math.prod(count) == 0 or many:
+        raise Unsupported(f"pooling of {shape}: left to NumPy")
+    for n, k, s, d, (lo, _), c in zip(size, kernel, stride, dilation, padding, count, strict=True):
+        first = [i * s - lo for i in range(c)]
+        if lo < 0 or any(all(not 0 <= f + j * d < n for j in range(k)) for f in first):
+            raise Unsupported(f"pooling of {shape}: a window with nothing in it")
+    work = math.prod(size) + math.prod(count) * math.prod(kernel)
+    groups = (size, count, kernel, stride, [lo for lo, _ in padding], dilation)
+    sizes = []
+    for values, alone in zip(groups, (1, 1, 1, 1, 0, 1), strict=True):
+        sizes += [alone] * (3 - rank) + list(values)
+    in_chunk = max(1, GRAIN // work)
+    if in_chunk > BLOCK:
+        in_chunk -= in_chunk % BLOCK  # whole vectors of planes
+    geometry = pooling_code.Geometry._make([*sizes, planes, in_chunk])
+    return _Windows(code, (*lead, *count), geometry)
 
 
 def sum_pool(x: Any, kernel: Sizes, stride: Sizes, padding: Pairs, count: Sizes) -> Any:
     """The sum of each window."""
     lead = x.ndim - len(kernel)
-    plan = _plan(
-        onednn.POOL_AVERAGE, False, x.shape[:lead], x.shape[lead:], x.dtype, kernel, stride,
-        padding, count,
-    )  # fmt: skip
+    shape = x.shape
+    plan = _plan(False, shape[:lead], shape[lead:], x.dtype, kernel, stride, padding, count)
     if plan is None:
         return reference.sum_pool(x, kernel, stride, padding, count)
     y = np.empty((*x.shape[:lead], *count), FLOAT32)
-    plan.run(np.ascontiguousarray(x), y, y)
+    plan.run(np.ascontiguousarray(x), y)
     return y
 
 
@@ -261,12 +297,9 @@ def sum_pool_input(
     lead = g.ndim - len(kernel)
     plan = None
     if g.shape[lead:] == tuple(count):
-        plan = _plan(
-            onednn.POOL_AVERAGE, True, g.shape[:lead], tuple(size), g.dtype, kernel, stride,
-            padding, count,
-        )  # fmt: skip
+        plan = _plan(True, g.shape[:lead], tuple(size), g.dtype, kernel, stride, padding, count)
     if plan is None:
         return reference.sum_pool_input(g, kernel, stride, padding, count, size)
     x = np.empty((*g.shape[:lead], *size), FLOAT32)
-    plan.run(x, np.ascontiguousarray(g), x)
+    plan.run(x, np.ascontiguousarray(g))
     return x

@@ -10,24 +10,28 @@ from __future__ import annotations
 
 import functools
 import math
+import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from ...compiler.run import PAYLOAD
 from ...core.errors import Unsupported
 from ...core.spec import Spec
 from .composite import NotTraceable
 from .pool import default_pool
 from .products import matmul
 from .recurrent_cells import CELLS
-from .recurrent_loop import BACKWARD, FORWARD, Layer, backward, forward
+from .recurrent_loop import Layer, backward, forward
 
-__all__ = ["NAMES", "Recurrent", "plan"]
+__all__ = ["Recurrent", "plan"]
 
-NAMES = ("x", "weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr", "h", "c")  # arguments
+LAYER = ("x", "weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr", "h", "c")  # arguments
+CELL = ("x", "weight_ih", "weight_hh", "bias_ih", "bias_hh", "h", "c")
 DTYPES = ("float32", "float64")
 FEW = 3  # rows up to which the input's products are made before the loop
+MANY = 512  # rows of all steps from which the weights' gradients are one product
 CHUNK = 8  # rows of a chunk, at least
 
 Array = np.ndarray[Any, Any]
@@ -39,16 +43,19 @@ def plan(specs: Sequence[Spec], statics: Sequence[Any], wants: Sequence[bool]) -
 
     Errors: NotTraceable for projections, and for dtypes without code.
     """
-    places = [n for n, x in zip(NAMES, statics, strict=False) if x is NotImplemented]
-    kind, reverse, sizes = statics[len(NAMES) :]
+    names = LAYER if len(statics) > len(CELL) + 1 else CELL
+    places = [name for name, x in zip(names, statics, strict=False) if x is NotImplemented]
+    options = statics[len(names) :]
     if "weight_hr" in places:
         raise NotTraceable("a projection")
     given = dict(zip(places, specs, strict=True))
     dtypes = {spec.dtype.name for spec in specs}
     if len(dtypes) > 1 or not dtypes <= set(DTYPES) or 0 in given["x"].shape:
         raise NotTraceable(f"a recurrent layer of {', '.join(sorted(dtypes))}, {given['x'].shape}")
+    if names is CELL and len(given["x"].shape) != 2:
+        raise NotTraceable("a cell without a batch")
     try:
-        return Recurrent(given, dict(zip(places, wants, strict=True)), kind, reverse, sizes)
+        return Recurrent(given, dict(zip(places, wants, strict=True)), *options)
     except Unsupported as error:
         raise NotTraceable(str(error)) from None
 
@@ -62,6 +69,8 @@ class _Order:
         self.times = np.arange(len(sizes))[:: -1 if reverse else 1]
         self.batch = int(self.rows[0])
         self.total = int(self.rows.sum())
+        end = int(self.starts[self.times[-1]])
+        self.last_step = slice(end, end + self.batch)  # for sequences of the same length
         self.forward = self._table(self.times)
         self.backward = self._table(self.times[::-1])
 
@@ -108,24 +117,37 @@ class Recurrent:
         specs: dict[str, Spec],
         wants: dict[str, bool],
         kind: str,
-        reverse: bool,
-        sizes: tuple[int, ...] | None,
+        reverse: bool | None = None,
+        sizes: tuple[int, ...] | None = None,
     ) -> None:
+        """`reverse` is None for a cell, which has no outputs besides its state."""
         self.names, self.wants = tuple(specs), wants
         x, h = specs["x"], specs["h"]
         self.cell = CELLS[kind]
+        self.alone = reverse is None
+        if self.alone:
+            sizes = (x.shape[0],)
         self.packed = sizes is not None
-        self.order = _order(sizes or (x.shape[1],) * x.shape[0], reverse)
+        self.order = _order(sizes or (x.shape[1],) * x.shape[0], bool(reverse))
         self.hidden, self.inputs = h.shape[-1], x.shape[-1]
         self.dtype = x.dtype.numpy
         grad = any(wants.values())
-        self.early = self.order.batch <= FEW
-        self.layer = Layer(kind, x.dtype.name, 0 if self.early else self.inputs, self.hidden, grad)
+        loops = len(self.order.rows) > 1
+        self.early = self.order.batch <= FEW or not loops
+        inputs = 0 if self.early else self.inputs
+        self.layer = Layer(kind, x.dtype.name, inputs, self.hidden, grad, loops)
+        self.lanes = self.layer.lanes
+        self.widths = self.layer.forward_width, self.layer.backward_width
+        places = {"bias_ih": self.cell.from_input, "bias_hh": self.cell.from_state}
+        later = ("bias_ih",) * (not self.early) + ("bias_hh",) * loops
+        self.added = [(name, _places(places[name])) for name in later if name in specs]
+        zeros = np.zeros((self.cell.sums * self.hidden, 1), self.dtype)
+        self.no_bias = self._pack(zeros, self.cell.sums, self.widths[0])
         self.loop = forward(self.layer)
         self.back = backward(self.layer) if grad else 0
         finals = [h] + [h] * self.cell.has_c
         output = Spec((*x.shape[:-1], self.hidden), x.dtype, x.device)
-        self.outputs = (output, *finals)
+        self.outputs = tuple(finals) if self.alone else (output, *finals)
         self.differentiable = tuple(range(len(self.outputs))) if grad else ()
         self.chunk = max(CHUNK, -(-self.order.batch // 64))
         self.chunks = -(-self.order.batch // self.chunk)
@@ -136,46 +158,57 @@ class Recurrent:
         """The output, the final states; and what the gradient reads."""
         given = dict(zip(self.names, arrays, strict=True))
         layer, cell, order = self.layer, self.cell, self.order
-        bias = self._biases(given)
-        pointers = {}
-        x = given["x"]
+        x, weight = given["x"], None
         if self.early:
-            x = matmul(x.reshape(order.total, self.inputs), given["weight_ih"].T)
-            x += bias[list(cell.from_input)].ravel()
-            bias[list(cell.from_input)] = 0
+            x = self._linear(x.reshape(order.total, self.inputs), given, "ih")
         else:
             x = _rows(x)
-            pointers["weight"] = self._pack(given["weight_ih"], cell.gates, layer.forward_width)
-        strides = self._strides(x, self.packed or self.early)
-        words = dict(zip(("x_time", "x_start", "x_row"), strides, strict=True))
+            weight = self._pack(given["weight_ih"], cell.gates, self.widths[0])
         h = np.ascontiguousarray(given["h"])
-        c = given["c"].copy() if cell.has_c else h
+        c = given["c"].copy() if cell.has_c else None
         output = np.empty((order.total, self.hidden), self.dtype)
-        saved = output
+        saved = None
         if layer.saves and cell.saved:
             saved = np.empty((order.total, cell.saved, self.hidden), self.dtype)
-        pointers |= {
-            "weight_state": self._pack(given["weight_hh"], cell.gates, layer.forward_width),
-            "bias": self._pack(bias.reshape(-1, 1), cell.sums, layer.forward_width),
-            "x": x,
-            "h": h,
-            "c": c,
-            "output": output,
-            "saved": saved,
-        }
-        self._run(self.loop, FORWARD, order.forward, words, pointers)
-        finals = [output[order.last]] + [c] * cell.has_c
-        kept = [saved] if layer.saves and cell.saved else []
-        return [output.reshape(self.outputs[0].shape), *finals], kept
+        self._run(
+            self.loop,
+            (*self._strides(x, self.packed or self.early), 0),
+            order.forward,
+            x,
+            weight,
+            self._pack(given["weight_hh"], cell.gates, self.widths[0])
+            if layer.loops
+            else self._linear(h, given, "hh"),
+            self._bias(given),
+            h,
+            c,
+            output,
+            saved,
+        )
+        if self.alone:
+            outputs = [output]
+        else:
+            last = output[order.last] if self.packed else output[order.last_step].copy()
+            outputs = [output.reshape(self.outputs[0].shape), last]
+        if c is not None:
+            outputs.append(c)
+        return outputs, [] if saved is None else [saved]
 
-    def _biases(self, given: Arrays) -> Array:
-        """What each of a unit's sums begins with: (sums, hidden)."""
-        cell = self.cell
-        total = np.zeros((cell.sums, self.hidden), self.dtype)
-        for name, places in (("bias_ih", cell.from_input), ("bias_hh", cell.from_state)):
-            if name in given:
-                total[list(places)] += given[name].reshape(cell.gates, self.hidden)
-        return total
+    def _linear(self, x: Array, given: Arrays, suffix: str) -> Array:
+        """All products with the input, or with the state, before the loop."""
+        y: Array = matmul(x, given[f"weight_{suffix}"].T)
+        if f"bias_{suffix}" in given:
+            y += given[f"bias_{suffix}"]
+        return y
+
+    def _bias(self, given: Arrays) -> Array:
+        """What the sums begin with, packed: the biases that `_linear` has not added."""
+        if not self.added:
+            return self.no_bias
+        total = np.zeros((self.cell.sums, self.hidden), self.dtype)
+        for name, places in self.added:
+            total[places] += given[name].reshape(self.cell.gates, self.hidden)
+        return self._pack(total.reshape(-1, 1), self.cell.sums, self.widths[0])
 
     # Backward ------------------------------------------------------------------------------------
 
@@ -189,32 +222,32 @@ class Recurrent:
         """The gradients of the inputs that want one."""
         given = dict(zip(self.names, arrays, strict=True))
         cell, order = self.cell, self.order
-        g, last, *g_c = gs
+        g, last, *g_c = [None, *gs] if self.alone else gs
         nothing = np.zeros((1, self.hidden), self.dtype)
         strides = (0, 0, 0)
         if g is not None:
             g = _rows(g)
             strides = self._strides(g, self.packed)
-        words = dict(zip(("g_time", "g_start", "g_row"), strides, strict=True))
         if last is not None:
             last = np.ascontiguousarray(last)
-        words["last_row"] = 0 if last is None else last.strides[0]
         if cell.has_c and g_c[0] is not None:
             carry = np.array(g_c[0], order="C")
         else:
             carry = np.zeros((order.batch if cell.carries else 1, self.hidden), self.dtype)
         of_inputs = np.empty((order.total, cell.gates * self.hidden), self.dtype)
         of_state = np.empty_like(of_inputs) if cell.apart else of_inputs
-        pointers = {
-            "g": nothing if g is None else g,
-            "last": nothing if last is None else last,
-            "weight_state": self._pack(given["weight_hh"].T, 1, self.layer.backward_width),
-            "carry": carry,
-            "saved": kept[0] if kept else outputs[0],
-            "of_inputs": of_inputs,
-            "of_state": of_state,
-        }
-        self._run(self.back, BACKWARD, order.backward, words, pointers)
+        self._run(
+            self.back,
+            (*strides, 0 if last is None else last.strides[0]),
+            order.backward,
+            nothing if g is None else g,
+            self._pack(given["weight_hh"].T, 1, self.widths[1]) if self.layer.loops else None,
+            nothing if last is None else last,
+            carry,
+            kept[0] if kept else outputs[0],
+            of_inputs,
+            of_state,
+        )
         found: dict[str, Callable[[], Array]] = {
             "x": lambda: matmul(of_inputs, given["weight_ih"]).reshape(given["x"].shape),
             "h": lambda: self._of_first(of_state, given["weight_hh"], carry),
@@ -233,26 +266,34 @@ class Recurrent:
     def _of_weights(
         self, of_sums: Array, names: Sequence[str], given: Arrays, output: Array
     ) -> Arrays:
-        """The gradients of weights and biases, which are weights of a one, in one product."""
+        """The gradients of weights and biases, where they have the gradients of these sums.
+
+        Of many rows, in one product: biases are the weights of a one. It is made transposed, which
+        is quicker by more than it takes to put it right.
+        """
         order = self.order
         sizes = {"weight_ih": self.inputs, "weight_hh": self.hidden}
-        width = sum(sizes.get(name, 0) for name in names)
+        weights = [name for name in sizes if name in names]
         biases = [name for name in names if name not in sizes]
-        factors = np.empty((order.total, width + bool(biases)), self.dtype)
-        factors[:, width:] = 1
-        start = 0
+        many = order.total >= MANY
+        width = sum(sizes[name] for name in weights)
+        factors = np.empty((order.total, width + (many and bool(biases))), self.dtype)
         places = {}
-        for name, size in sizes.items():
-            if name in names:
-                places[name] = slice(start, start + size)
-                part = factors[:, places[name]]
-                if name == "weight_hh":
-                    self._put_before(given["h"], output, part)
-                elif self.packed:
-                    part[...] = given["x"]
-                else:  # it may have any strides
-                    part.reshape(given["x"].shape)[...] = given["x"]
-                start += size
+        end = 0
+        for name in weights:
+            start, end = end, end + sizes[name]
+            places[name] = slice(start, end)
+            part = factors[:, start:end]
+            if name == "weight_hh":
+                self._put_before(given["h"], output, part)
+            elif self.packed:
+                part[...] = given["x"]
+            else:  # it may have any strides
+                part.reshape(given["x"].shape)[...] = given["x"]
+        if not many:
+            found = {name: matmul(of_sums.T, factors[:, at]) for name, at in places.items()}
+            return found | {name: of_sums.sum(0) for name in biases}
+        factors[:, width:] = 1
         product = matmul(factors.T, of_sums)
         found = {name: np.ascontiguousarray(product[at].T) for name, at in places.items()}
         return found | {name: product[width].copy() for name in biases}
@@ -287,7 +328,7 @@ class Recurrent:
     def _pack(self, weight: Array, gates: int, width: int) -> Array:
         """Weights as tiles read them: of each group of units, each column, of each gate."""
         units, depth = len(weight) // gates, weight.shape[1]
-        tile = width * self.layer.lanes
+        tile = width * self.lanes
         groups, rest = divmod(units, tile)
         found = _aligned((groups + (rest > 0), depth, gates, tile), self.dtype)
         split = weight.reshape(gates, units, depth)
@@ -298,25 +339,23 @@ class Recurrent:
             found[groups, :, :, rest:] = 0
         return found
 
-    def _run(
-        self,
-        loop: int,
-        names: Sequence[str],
-        table: Array,
-        words: dict[str, int],
-        pointers: dict[str, Array],
-    ) -> None:
-        """Run a loop over all chunks."""
-        pointers = pointers | {"table": table}
-        words = words | {"steps": len(table), "chunk": self.chunk}
-        values = [pointers[n].ctypes.data if n in pointers else words.get(n, 0) for n in names]
-        argument = np.array(values, np.int64)
-        default_pool().run(loop, argument.ctypes.data, self.chunks)
+    def _run(self, loop: int, strides: Sequence[int], table: Array, *arrays: Array | None) -> None:
+        """Run a loop over all chunks; for what it does not use, there may be None."""
+        addresses = [id(table if x is None else x) for x in arrays]
+        words = (len(table), self.chunk, *strides, id(table), *addresses)
+        argument = struct.pack(f"{len(words)}q", *words)
+        default_pool().run(loop, id(argument) + PAYLOAD, self.chunks)
 
 
 @functools.lru_cache(maxsize=256)
 def _order(sizes: tuple[int, ...], reverse: bool) -> _Order:
     return _Order(sizes, reverse)
+
+
+def _places(numbers: Sequence[int]) -> slice | list[int]:
+    """The same as an index, if possible one that copies nothing."""
+    first, last = numbers[0], numbers[-1]
+    return slice(first, last + 1) if last - first + 1 == len(numbers) else list(numbers)
 
 
 def _rows(x: Array) -> Array:

@@ -21,29 +21,23 @@ from typing import NamedTuple
 
 from ...compiler import cache, target
 from ...compiler.emit import LLVM_TYPES, Body, Module, Reg, type_name
+from ...compiler.lower import DATA_OFFSET
 from .recurrent_cells import CELLS
 
-__all__ = ["BACKWARD", "FORWARD", "TABLE", "Layer", "backward", "forward"]
+__all__ = ["Layer", "backward", "forward"]
 
 TABLE = ("rows", "before", "start", "start_before", "time")
+NUMBERS = ("steps", "chunk", "time", "start", "row", "last_row")
 FORWARD = (
-    "steps", "table", "chunk", "x", "x_time", "x_start", "x_row", "weight", "weight_state", "bias",
-    "h", "c", "output", "saved",
+    *NUMBERS, "table", "x", "weight", "weight_state", "bias", "h", "c", "output", "saved",
 )  # fmt: skip
 BACKWARD = (
-    "steps", "table", "chunk", "g", "g_time", "g_start", "g_row", "weight_state", "last",
-    "last_row", "carry", "saved", "of_inputs", "of_state",
+    *NUMBERS, "table", "g", "weight_state", "last", "carry", "saved", "of_inputs", "of_state",
 )  # fmt: skip
-# The words of the argument: sizes, addresses, and strides in bytes. Row n of x, and of g, is at
-# time * x_time + start * x_start + n * x_row; rows of `last` are last_row apart; all other arrays
-# are contiguous. `g` is the gradient of the output, `last` that of the final state.
-
-_NUMBERS = {
-    "steps",
-    "chunk",
-    *(f"{x}_{y}" for x in "xg" for y in ("time", "start", "row")),
-    "last_row",
-}
+# The words of the argument: numbers, then addresses of NumPy's array objects. Row n of x, or of g,
+# is at time * `time` + start * `start` + n * `row` bytes, where the time and the start of a step
+# are those of the table; rows of `last` are last_row apart; all other arrays are contiguous. `g` is
+# the gradient of the output, `last` that of the final state.
 
 
 class Layer(NamedTuple):
@@ -51,9 +45,10 @@ class Layer(NamedTuple):
 
     cell: str
     dtype: str
-    inputs: int  # elements of a row of x; 0 where x is its product with the weights already
+    inputs: int  # elements of a row of x; 0 where it is the product with the weights already
     hidden: int
     saves: bool  # what the gradient reads
+    loops: bool = True  # False: one step, whose products with the state are given as its weights
 
     @property
     def itemsize(self) -> int:
@@ -226,8 +221,12 @@ class _Loop:
         self.word = {}
         for n, name in enumerate(self.words):
             at = b.at(words, n, "i64")
-            elem = "i64" if name in _NUMBERS else "ptr"
-            self.word[name] = b.emit(elem, 0, f"load {elem}, ptr {at.ref}")
+            if name in NUMBERS:
+                self.word[name] = b.emit("i64", 0, f"load i64, ptr {at.ref}")
+            else:
+                array = b.emit("ptr", 0, f"load ptr, ptr {at.ref}")
+                data = b.at(array, DATA_OFFSET)
+                self.word[name] = b.emit("ptr", 0, f"load ptr, ptr {data.ref}")
         word = self.word
         scratch = b.name()
         vector = type_name(self.elem, self.lanes)
@@ -319,8 +318,8 @@ class _Loop:
 
 class _Forward(_Loop):
     words = FORWARD
-    numbers = ("x_row",)
-    parameters = ("x", "x_row", "h", "weight", "weight_state", "bias", "scratch")
+    numbers = ("row",)
+    parameters = ("x", "row", "h", "weight", "weight_state", "bias", "scratch")
 
     def _width(self) -> int:
         return self.layer.forward_width
@@ -338,14 +337,16 @@ class _Forward(_Loop):
         found = []
         if layer.inputs:
             found.append(
-                _Product(arg["x"], arg["x_row"], layer.inputs, arg["weight"], cell.from_input)
+                _Product(arg["x"], arg["row"], layer.inputs, arg["weight"], cell.from_input)
             )
-        state = _Product(arg["h"], stride, layer.hidden, arg["weight_state"], cell.from_state)
-        return [*found, state]
+        if layer.loops:
+            state = arg["weight_state"]
+            found.append(_Product(arg["h"], stride, layer.hidden, state, cell.from_state))
+        return found
 
     def _before(self, step: dict[str, Reg], begins: Reg) -> None:
         b, word = self.b, self.word
-        time = step["time"] * word["x_time"] + step["start"] * word["x_start"]
+        time = step["time"] * word["time"] + step["start"] * word["start"]
         self.x = b.at(word["x"], time)
         self.h = b.select(begins, word["h"], self._at(word["output"], step["start_before"]))
 
@@ -353,10 +354,10 @@ class _Forward(_Loop):
         b, word, layer, cell = self.b, self.word, self.layer, self.cell
         part = self.width * self.bytes
         h = self._at(self.h, row)
-        x = b.at(self.x, row * word["x_row"])
+        x = b.at(self.x, row * word["row"])
         args = {
             "x": x,
-            "x_row": word["x_row"],
+            "row": word["row"],
             "h": h,
             "weight": b.at(word["weight"], group * (part * cell.gates * layer.inputs)),
             "weight_state": b.at(word["weight_state"], group * (part * cell.gates * layer.hidden)),
@@ -368,8 +369,12 @@ class _Forward(_Loop):
             place = step["start"] + row + r
             sums = [self._vector(b, b.at(at, k * part)) for k in range(cell.sums)]
             if not layer.inputs:
-                given = b.at(x, r * word["x_row"])
+                given = b.at(x, r * word["row"])
                 for k, s in enumerate(cell.from_input):
+                    sums[s] = sums[s] + self._load(self._units(given, unit, k), unit)
+            if not layer.loops:
+                given = self._at(word["weight_state"], row + r, cell.gates)
+                for k, s in enumerate(cell.from_state):
                     sums[s] = sums[s] + self._load(self._units(given, unit, k), unit)
             before = self._load(self._units(self._at(h, r), unit), unit) if cell.apart else None
             c_at = self._units(self._at(word["c"], row + r), unit)
@@ -405,7 +410,7 @@ class _Backward(_Loop):
 
     def _before(self, step: dict[str, Reg], begins: Reg) -> None:
         b, word = self.b, self.word
-        time = step["time"] * word["g_time"] + step["start"] * word["g_start"]
+        time = step["time"] * word["time"] + step["start"] * word["start"]
         self.g = b.at(word["g"], time)
 
     def _block(self, step: dict[str, Reg], begins: Reg, group: Reg, row: Reg, n: Reg) -> None:
@@ -419,7 +424,7 @@ class _Backward(_Loop):
             place = step["start"] + row + r
             last = self._units(b.at(word["last"], (row + r) * word["last_row"]), unit)
             dh = self._load(b.select(begins, last, at), unit)
-            g = b.at(self.g, (row + r) * word["g_row"])
+            g = b.at(self.g, (row + r) * word["row"])
             dh = dh + self._load(self._units(g, unit), unit)
             carry_at = self._units(self._at(word["carry"], row + r), unit)
             carry = self._load(carry_at, unit) if cell.carries else None

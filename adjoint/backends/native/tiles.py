@@ -149,10 +149,11 @@ class Tiles:
             return name
         b, given = self.body(name, "*x", "x_row", "*y", "y_row", "rows", "columns")
         x, x_row, y, y_row, rows, columns = given
-        lanes = self.registers.lanes
-        with b.loop(0, rows) as i, b.loop(0, columns, lanes) as j:
-            value = load_some(b, b.at(b.at(x, i * x_row), j, "float"), lanes, columns - j)
-            store(b, value, b.at(b.at(y, i * y_row), j, "float"))
+        with b.loop(0, columns, self.registers.lanes) as j:
+            mask = below(b, self.registers.lanes, columns - j)
+            source, place = b.at(x, j, "float"), b.at(y, j, "float")
+            with b.loop(0, rows) as i:
+                store(b, load_masked(b, b.at(source, i * x_row), mask), b.at(place, i * y_row))
         return self.finish(name, b, given)
 
     def clear(self) -> str:
@@ -189,7 +190,8 @@ class Tiles:
             with b.when(b.const("i1", 1) if elem == "i8" else ~whole):
                 with b.loop(0, b.const("i64", lanes)) as r:
                     count = b.select(i + r < rows, columns - j, 0)
-                    value = load_some(b, b.at(corner, x_row * r), lanes, count, elem)
+                    place = b.at(corner, x_row * r)
+                    value = load_masked(b, place, below(b, lanes, count), elem)
                     if elem == "i8":
                         low, zero = (b.const("float", v, lanes) for v in (-math.inf, 0.0))
                         value = b.select(b.compare("eq", value, 0), low, zero)
@@ -255,30 +257,40 @@ def store(b: Body, x: Reg, p: Reg) -> None:
     b.line(f"store {x.type} {x.ref}, ptr {p.ref}, align 1")
 
 
-def _below(b: Body, lanes: int, count: Reg) -> Reg:
+def below(b: Body, lanes: int, count: Reg) -> Reg:
     """A mask of the first `count` lanes."""
     count = b.convert("trunc", b.intrinsic("smin", count, lanes), "i32")
     return b.compare("lt", b.iota("i32", lanes), count)
 
 
-def load_some(b: Body, p: Reg, lanes: int, count: Reg, elem: str = "float") -> Reg:
-    """The first `count` elements at an address, then zeros; nothing else is read."""
-    mask, kind = _below(b, lanes, count), f"<{lanes} x {elem}>"
-    name = f"llvm.masked.load.{suffix(elem, lanes)}.p0"
+def load_masked(b: Body, p: Reg, mask: Reg, elem: str = "float") -> Reg:
+    """The elements at an address in the lanes of a mask, and zeros; nothing else is read."""
+    kind = f"<{mask.lanes} x {elem}>"
+    name = f"llvm.masked.load.{suffix(elem, mask.lanes)}.p0"
     b.module.declare(name, kind, ["ptr", "i32", mask.type, kind])
-    text = (
-        f"call {kind} @{name}(ptr {p.ref}, i32 1, {mask.type} {mask.ref}, {kind} zeroinitializer)"
-    )
-    return b.emit(elem, lanes, text)
+    args = f"ptr {p.ref}, i32 1, {mask.type} {mask.ref}, {kind} zeroinitializer"
+    return b.emit(elem, mask.lanes, f"call {kind} @{name}({args})")
 
 
-def store_some(b: Body, x: Reg, p: Reg, count: Reg) -> None:
-    """Put the first `count` elements at an address; nothing else is written."""
-    mask = _below(b, x.lanes, count)
+def store_masked(b: Body, x: Reg, p: Reg, mask: Reg) -> None:
+    """Put the lanes of a mask at an address; nothing else is written."""
     name = f"llvm.masked.store.{suffix(x.elem, x.lanes)}.p0"
     b.module.declare(name, "void", [x.type, "ptr", "i32", mask.type])
     b.line(f"call void @{name}({x.type} {x.ref}, ptr {p.ref}, i32 1, {mask.type} {mask.ref})")
 
 
-__all__ = ["ADD", "ITEM", "SCALE", "SET", "Registers", "Tiles", "call", "load", "load_some",
-           "registers", "store", "store_some"]  # fmt: skip
+__all__ = [
+    "ADD",
+    "ITEM",
+    "SCALE",
+    "SET",
+    "Registers",
+    "Tiles",
+    "below",
+    "call",
+    "load",
+    "load_masked",
+    "registers",
+    "store",
+    "store_masked",
+]

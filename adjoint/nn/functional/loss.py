@@ -240,7 +240,7 @@ def nll_loss(
     _assert_target_shape(input, target, dim, "nll_loss")
     _assert_class_weights(weight, input.shape[dim], "nll_loss")
     weights = None if weight is None else weight.reshape(_along(dim, input.ndim))
-    return _nll(input, _index(target, dim), weights, dim, ignore_index, reduction)
+    return _fused_nll(input, _index(target, dim), weights, dim, ignore_index, reduction)
 
 
 def _nll(logs: Any, index: Any, weight: Any, dim: int, ignore_index: int, reduction: str) -> Tensor:
@@ -253,6 +253,9 @@ def _nll(logs: Any, index: Any, weight: Any, dim: int, ignore_index: int, reduct
     if reduction == "mean":
         return loss.sum() / kept.sum()  # type: ignore[no-any-return]
     return _reduced(loss, reduction, "nll_loss")
+
+
+_fused_nll = fused(_nll)
 
 
 def _kept(logs: Any, index: Any, weight: Any, dim: int, ignore_index: int) -> Any:

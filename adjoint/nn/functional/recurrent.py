@@ -1,4 +1,4 @@
-"""One layer of a recurrent network in one direction, over all steps."""
+"""One layer of a recurrent network in one direction, over all steps, or one step of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...ops.joining import cat
 from ...ops.matmul import linear
 from .activation import relu
 
-__all__ = ["STEPS", "State", "recurrent_layer"]
+__all__ = ["STEPS", "State", "recurrent_cell", "recurrent_layer"]
 
 State: TypeAlias = "tuple[Any, ...]"  # (h,), for an LSTM (h, c)
 
@@ -95,3 +95,19 @@ def recurrent_layer(
     if x.ndim == 3:
         output = output.reshape(x.shape[0], x.shape[1], -1)
     return (output, *state)
+
+
+@fused(native="recurrent")
+def recurrent_cell(
+    x: Any,
+    weight_ih: Any,
+    weight_hh: Any,
+    bias_ih: Any,
+    bias_hh: Any,
+    h: Any,
+    c: Any,
+    kind: str,
+) -> State:
+    """The state after (h, c) and one step's input; c is for an LSTM."""
+    state = (h,) if c is None else (h, c)
+    return STEPS[kind][0](linear(x, weight_ih, bias_ih), state, weight_hh, bias_hh, None)

@@ -10,7 +10,7 @@ from ...ops.creation import empty
 from ...ops.joining import cat, stack
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .. import init
-from ..functional.recurrent import STEPS, State, recurrent_layer
+from ..functional.recurrent import STEPS, State, recurrent_cell, recurrent_layer
 from ..parameter import Parameter
 from ..utils.rnn import PackedSequence
 from .module import Module
@@ -150,7 +150,10 @@ class RNNBase(Module):
             data = outputs[0] if len(outputs) == 1 else cat(outputs, -1)
             if self.dropout and layer < self.num_layers - 1:
                 data = F.dropout(data, self.dropout, self.training)
-        last = [stack(parts) for parts in zip(*finals, strict=True)]
+        last = [
+            stack(parts) if len(parts) > 1 else parts[0].unsqueeze(0)
+            for parts in zip(*finals, strict=True)
+        ]
         if packed:
             if order is not None:
                 last = [h.index_select(1, input.unsorted_indices) for h in last]
@@ -326,8 +329,9 @@ class RNNCellBase(Module):
                 raise ShapeError(
                     f"{name}: hidden state has shape {tuple(h.shape)}, expected {shape}"
                 )
-        x = F.linear(input, self.weight_ih, self.bias_ih)
-        return STEPS[self.mode][0](x, state, self.weight_hh, self.bias_hh, None)
+        weights = self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh
+        h, c = (*state, None)[:2]
+        return recurrent_cell(input, *weights, h, c, self.mode)
 
     def extra_repr(self) -> str:
         """The sizes, and what differs from the defaults."""
