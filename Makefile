@@ -8,8 +8,14 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 run: .venv/.demo  ## train on the real digits, save, reload, predict, draw
 	$(BIN)/adjoint demo
 
+# What is run on NumPy alone and with kernels for arrays of every size, besides by default.
+BOTH := $(addprefix tests/test_, $(addsuffix .py, autograd convolution dtypes elementwise functional \
+	indexing inplace movement nn nn_modules ops optim reduction selection sort))
+
 test: .venv/.peers lint  ## all checks
 	$(BIN)/python -m pytest -n auto
+	ADJOINT_BACKEND=numpy $(BIN)/python -m pytest -n auto $(BOTH)
+	ADJOINT_NATIVE_SIZE=0 $(BIN)/python -m pytest -n auto $(BOTH)
 
 check: .venv/.test lint  ## the quick ones, before each commit
 	$(BIN)/python -m pytest -x tests/test_end_to_end.py

@@ -150,3 +150,18 @@ def test_it_can_be_switched_off(monkeypatch):
         monkeypatch.undo()
         native.enable()
     assert native.reason_off() is None
+
+
+def test_row_major_copies_are_row_major():
+    """Kernels keep their inputs' memory order; `contiguous` is about nothing else."""
+    x = ad.randn(300, 400).t()
+    assert x.contiguous().is_contiguous()
+    assert x.clone(memory_format=ad.contiguous_format).is_contiguous()
+    assert x.clone().stride() == x.stride()
+    assert x.contiguous().equal(x)
+
+
+def test_large_arrays_go_to_another_device(monkeypatch):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    x = ad.randn(300, 400)
+    assert x.to("torch").cpu().equal(x)

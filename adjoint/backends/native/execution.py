@@ -41,6 +41,7 @@ class Program:
         "launchers",
         "numbers",
         "op",
+        "ordered",
         "parallel",
         "several",
         "shapes",
@@ -60,11 +61,14 @@ class Program:
         for y, spec in zip(outputs, specs if self.several else (specs,), strict=True):
             if not isinstance(y, Traced) or math.prod(y.shape) != math.prod(spec.shape):
                 raise NotTraceable("a result that is no array")
+            if tracer.ordered and (y.shape != spec.shape or tracer.space != spec.shape):
+                raise NotTraceable("an order of memory of another shape")
             if list(y.dims) != sorted(y.dims):
                 raise NotTraceable("a transposed result")
             tracer.kernel.output(y.value, str(spec.dtype.numpy))
             self.shapes.append(spec.shape)
         self.numbers = tracer.numbers
+        self.ordered = tracer.ordered
         self.compiled = Compiled(tracer.kernel)
         self.parallel = math.prod(tracer.space) >= PARALLEL
         self.launchers: dict[Any, Launcher | None] = {}  # by the arrays' strides
@@ -78,7 +82,12 @@ class Program:
             if len(self.launchers) >= _REMEMBERED:
                 self.launchers.clear()
             launch = self.launchers[key] = launcher(
-                self.compiled, given, self.shapes, scalars=self.numbers, parallel=self.parallel
+                self.compiled,
+                given,
+                self.shapes,
+                scalars=self.numbers,
+                parallel=self.parallel,
+                outs=self._outs(given),
             )
         found = None if launch is None else launch(*given)
         if found is not None:
@@ -87,10 +96,14 @@ class Program:
             return found
         return self._general(given)
 
+    def _outs(self, given: Sequence[Any]) -> Any:
+        """Row-major outputs, where the order of memory matters."""
+        return [np.empty(shape, given[0].dtype) for shape in self.shapes] if self.ordered else None
+
     def _general(self, given: Sequence[Any]) -> Any:
         """By a call of the kernel."""
         run = default_pool().run if self.parallel else None
-        found = self.compiled(*given, scalars=self.numbers, run=run)
+        found = self.compiled(*given, out=self._outs(given), scalars=self.numbers, run=run)
         found = found if isinstance(found, tuple) else (found,)
         found = tuple([y.reshape(shape) for y, shape in zip(found, self.shapes, strict=True)])
         return found if self.several else found[0]
@@ -100,17 +113,21 @@ def _remember(op: Op, arrays: Sequence[Any], launch: Launcher, found: Any) -> No
     """Let eager execution call the launcher of an op that is kept for good, as those without fields
     are, with arrays of these shapes and the same numbers.
     """
-    key = (id(op), *[a.shape if type(a) is ndarray else a for a in arrays])
     if any(type(a) is not ndarray and not a for a in arrays):
         return  # 0.0 and -0.0 are equal
+    outputs = found if type(found) is tuple else (found,)
+    if any(y.nbytes >= block_cache.SMALLEST // 2 for y in outputs):
+        launch = functools.partial(quietly, launch)
+    core_compute.launchers[_key(op, arrays)] = launch
+
+
+def _key(op: Op, arrays: Sequence[Any]) -> tuple[Any, ...]:
+    """What a launcher is known by; the op is kept."""
     if len(_shared) >= _REMEMBERED:
         core_compute.launchers.clear()
         _shared.clear()
     _shared.append(op)
-    outputs = found if type(found) is tuple else (found,)
-    if any(y.nbytes >= block_cache.SMALLEST // 2 for y in outputs):
-        launch = functools.partial(quietly, launch)
-    core_compute.launchers[key] = launch
+    return (id(op), *[a.shape if type(a) is ndarray else a for a in arrays])
 
 
 def accelerate(op: Op, arrays: Sequence[Any]) -> Any:
@@ -121,6 +138,8 @@ def accelerate(op: Op, arrays: Sequence[Any]) -> Any:
         if not op.exact and arrays[0].itemsize == 2:
             return NotImplemented
         return quietly(op.compute, names, *arrays)
+    if op.library == "product":
+        return _product(op, arrays)
     if op.library:
         dtype = arrays[0].dtype
         if dtype != _FLOAT32 and (dtype != bfloat16.numpy or not _takes_narrow(op)):
@@ -139,9 +158,22 @@ def accelerate(op: Op, arrays: Sequence[Any]) -> Any:
     return NotImplemented if program is None else quietly(program, op, arrays)
 
 
+def _product(op: Op, arrays: Sequence[Any]) -> Any:
+    """The same for a matrix product; eager execution then calls `products.launch`."""
+    kind = arrays[0].dtype
+    if kind == bfloat16.numpy:
+        return quietly(op.compute, names, *arrays) if _takes_narrow(op) else NotImplemented
+    if kind.char not in "fd":
+        return NotImplemented
+    found = quietly(op.compute, names, *arrays)
+    transposed = "matmul" not in op.name
+    core_compute.launchers[_key(op, arrays)] = launch_linear if transposed else launch_matmul
+    return found
+
+
 def _takes_narrow(op: Op) -> bool:
     """Whether the library computes bfloat16, accumulated in float32: products and convolutions."""
-    return onednn.unavailable() is None and (op.library == "large" or "convolution" in op.name)
+    return onednn.unavailable() is None and (op.library == "product" or "convolution" in op.name)
 
 
 def _number(value: Any) -> Any:
@@ -150,6 +182,9 @@ def _number(value: Any) -> Any:
 
 
 _UNKNOWN: Any = object()
+_NOT_KNOWN = (
+    NotTraceable, AdjointError, AttributeError, IndexError, KeyError, TypeError, ValueError,
+)  # fmt: skip
 
 
 def _prepare(op: Op, arrays: Sequence[Any]) -> Program | None:
@@ -161,7 +196,7 @@ def _prepare(op: Op, arrays: Sequence[Any]) -> Program | None:
     kind = type(op)
     try:
         program = Program(op, arrays)
-    except (NotTraceable, AdjointError, TypeError, AttributeError, ValueError, IndexError):
+    except _NOT_KNOWN:
         # It does what the tracer does not know; perhaps always.
         _failures[kind] = _failures.get(kind, 0) + 1
         if _failures[kind] == PATIENCE:

@@ -52,6 +52,7 @@ class Tracer:
         self.kernel = Kernel(rank=len(space))
         self.names = Names(self)
         self.numbers: list[float] = []  # the values of the kernel's scalars
+        self.ordered = False  # whether a copy was to be row-major, however the inputs lie
 
     def input(self, shape: tuple[int, ...], dtype: Any) -> Traced:
         """A symbol for an array of that shape, which broadcasts to the space."""
@@ -144,7 +145,9 @@ class Traced:
         return Traced(self.tracer, value, self.shape, self.dims, _wide(dtype))
 
     def copy(self, order: str = "C") -> Traced:
-        """The same values."""
+        """The same values, in order C row-major; other results lie as a kernel's inputs do."""
+        if order != "K":
+            self.tracer.ordered = True
         return Traced(self.tracer, self.value, self.shape, self.dims, self.dtype)
 
     def reshape(self, *shape: Any) -> Traced:
