@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..core.compute import quiet, write_arrays
+from ..core.device import is_device_array
 from ..core.errors import AutogradError, InvalidType, ShapeError
 from ..core.handle import Handle
 from ..core.mode import MODE, without_autocast
@@ -17,6 +18,7 @@ from ..graph.node import Node
 from ..graph.recorded import Recorded, concrete
 from ..ops.promotion import assert_can_store, cast
 from . import tape
+from .devices import together
 from .recording import Recorder, source_of
 
 ndarray = np.ndarray
@@ -87,12 +89,14 @@ def _write_directly(
         value = other
     else:
         return False
-    if type(data) is not ndarray or 0 in data.strides or not data.flags.writeable:
+    if type(data) is not ndarray and not is_device_array(data):
+        return False
+    if 0 in data.strides or not data.flags.writeable:
         return False
     tape.before_change(x)
     try:
         if alpha is not None:
-            if type(value) is not ndarray or numbers != 2 or type(alpha) not in (int, float):
+            if type(value) is not type(data) or numbers != 2 or type(alpha) not in (int, float):
                 return False
             value = quiet.run(np.multiply, value, alpha)
         quiet.run(ufunc, data, value, data)
@@ -150,8 +154,9 @@ def _save_written_output(x: Any, y: Any) -> None:
     node.saved, node.versions = tuple(saved), tuple(versions)
 
 
-def write(name: str, op: Op, x: Any, *inputs: Any) -> Any:
+def write(name: str, op: Op, x: Any, *given: Any) -> Any:
     """`x` becomes `op(x, *inputs)`, where `op.write` changes x's memory and nothing else."""
+    inputs: Sequence[Any] = given
     mode = MODE.get()
     if mode.executor is not None or type(op).write is Op.write or _some_recorded(x, *inputs):
         return change(x, name, lambda old: apply(op, old, *inputs))
@@ -159,6 +164,8 @@ def write(name: str, op: Op, x: Any, *inputs: Any) -> Any:
     data = x._data
     if not data.flags.writeable:
         raise AutogradError(f"{name}: the tensor's memory is read-only; clone it first")
+    if any(isinstance(each, Handle) and type(each._data) is not type(data) for each in inputs):
+        _, *inputs = together(op, (x, *inputs))
     everything = (x, *inputs)
     parents = tuple(each._node if isinstance(each, Handle) else None for each in everything)
     node = None
