@@ -1,10 +1,10 @@
-"""The machine's accelerator, whatever its make: none that adjoint can use yet.
+"""The machine's accelerator, whatever its make: CUDA, or none.
 
 Source: https://docs.pytorch.org/docs/stable/accelerator.html
 
 >>> device = ad.accelerator.current_accelerator() or "cpu"
->>> device
-'cpu'
+>>> str(device) in ("cpu", "cuda")
+True
 """
 
 from __future__ import annotations
@@ -36,11 +36,12 @@ def current_accelerator(check_available: bool = False) -> Device | None:
     return Device("cuda") if cuda.is_available() else None
 
 
-def _no_device(name: str) -> DeviceError:
-    return DeviceError(
-        f"accelerator.{name}: Cannot access accelerator device when none is available; ask "
-        "adjoint.accelerator.is_available() first"
-    )
+def _assert_there(name: str) -> None:
+    if not cuda.is_available():
+        raise DeviceError(
+            f"accelerator.{name}: Cannot access accelerator device when none is available; ask "
+            "adjoint.accelerator.is_available() first"
+        )
 
 
 def current_device_index() -> int:
@@ -48,7 +49,8 @@ def current_device_index() -> int:
 
     Errors: DeviceError where there is no accelerator.
     """
-    raise _no_device("current_device_index")
+    _assert_there("current_device_index")
+    return cuda.current_device()
 
 
 def set_device_index(device: Any) -> None:
@@ -56,7 +58,8 @@ def set_device_index(device: Any) -> None:
 
     Errors: DeviceError where there is no accelerator.
     """
-    raise _no_device("set_device_index")
+    _assert_there("set_device_index")
+    cuda.set_device(device)
 
 
 def current_stream(device: Any = None) -> Any:
@@ -64,7 +67,8 @@ def current_stream(device: Any = None) -> Any:
 
     Errors: DeviceError where there is no accelerator.
     """
-    raise _no_device("current_stream")
+    _assert_there("current_stream")
+    return cuda.current_stream(device)
 
 
 def set_stream(stream: Any) -> None:
@@ -72,7 +76,8 @@ def set_stream(stream: Any) -> None:
 
     Errors: DeviceError where there is no accelerator.
     """
-    raise _no_device("set_stream")
+    _assert_there("set_stream")
+    cuda.set_stream(stream)
 
 
 def synchronize(device: Any = None) -> None:
@@ -80,7 +85,8 @@ def synchronize(device: Any = None) -> None:
 
     Errors: DeviceError where there is no accelerator.
     """
-    raise _no_device("synchronize")
+    _assert_there("synchronize")
+    cuda.synchronize(device)
 
 
 def empty_cache() -> None:
@@ -88,4 +94,5 @@ def empty_cache() -> None:
 
     Errors: DeviceError where there is no accelerator.
     """
-    raise _no_device("empty_cache")
+    _assert_there("empty_cache")
+    cuda.empty_cache()

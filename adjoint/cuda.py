@@ -1,35 +1,93 @@
-"""CUDA devices under PyTorch's names, answering truthfully: no backend serves one yet.
+"""CUDA devices under PyTorch's names: which there are, their memory, streams and events.
 
-Questions have answers (`is_available()` is False, `device_count()` is 0), seeding all zero devices
-does nothing, and what needs a device raises DeviceError.
+Tensors on CUDA are PyTorch's tensors, so these functions ask PyTorch, which is imported only where
+the machine has a driver for CUDA. Without one, questions have answers (`is_available()` is False,
+`device_count()` is 0) and what needs a device raises DeviceError.
+
+Work on a device is queued: an operation returns at once, and reading a value waits for it. So does
+`synchronize()`.
 
 Source: https://docs.pytorch.org/docs/stable/cuda.html
 
->>> ad.cuda.is_available(), ad.cuda.device_count()
-(False, 0)
+>>> ad.cuda.is_available() == (ad.cuda.device_count() > 0)
+True
 """
 
 from __future__ import annotations
 
+import ctypes
+import functools
+import importlib.util
+import sys
 from collections.abc import Callable
 from typing import Any
 
-from .core.errors import DeviceError
+from .core.device import device as Device  # noqa: N812 - the parameters here are called device
+from .core.errors import DeviceError, InvalidType
+from .ops.random import default_generator
 
 __all__ = [
-    "Event", "Stream", "current_device", "current_stream", "device_count", "empty_cache",
-    "get_arch_list", "get_device_capability", "get_device_name", "get_device_properties",
-    "get_rng_state", "get_rng_state_all", "init", "initial_seed", "is_available",
-    "is_bf16_supported", "is_initialized", "manual_seed", "manual_seed_all",
-    "max_memory_allocated", "max_memory_reserved", "mem_get_info", "memory_allocated",
-    "memory_reserved", "reset_peak_memory_stats", "seed", "seed_all", "set_device",
-    "set_rng_state", "set_rng_state_all", "synchronize",
+    "Event", "Stream", "StreamContext", "current_device", "current_stream", "default_stream",
+    "device", "device_count", "empty_cache", "get_arch_list", "get_device_capability",
+    "get_device_name", "get_device_properties", "get_rng_state", "get_rng_state_all", "init",
+    "initial_seed", "ipc_collect", "is_available", "is_bf16_supported", "is_initialized",
+    "manual_seed", "manual_seed_all", "max_memory_allocated", "max_memory_reserved", "mem_get_info",
+    "memory_allocated", "memory_reserved", "memory_stats", "memory_summary",
+    "reset_max_memory_allocated", "reset_peak_memory_stats", "seed", "seed_all", "set_device",
+    "set_rng_state", "set_rng_state_all", "set_stream", "stream", "synchronize",
 ]  # fmt: skip
+
+
+@functools.cache
+def _driver() -> bool:
+    """Whether the machine has a driver for CUDA, and PyTorch is installed."""
+    if importlib.util.find_spec("torch") is None:
+        return False
+    for name in ("nvcuda.dll",) if sys.platform == "win32" else ("libcuda.so.1", "libcuda.so"):
+        try:
+            ctypes.CDLL(name)
+        except OSError:
+            continue
+        return True
+    return False
+
+
+def _torch() -> Any:
+    """`torch.cuda` where it can serve; None elsewhere."""
+    if not _driver():
+        return None
+    import torch
+
+    return torch.cuda if torch.cuda.is_available() else None
+
+
+def _served(name: str) -> Any:
+    found = _torch()
+    if found is None:
+        raise DeviceError(
+            f"cuda.{name}: there is no CUDA device that adjoint can use; ask "
+            "adjoint.cuda.is_available() first"
+        )
+    return found
+
+
+def _index(device: Any) -> Any:
+    """A device as PyTorch takes it: its number, or None for the current one."""
+    if device is None or isinstance(device, int):
+        return device
+    found = device if isinstance(device, Device) else Device(device)
+    if found.type != "cuda":
+        raise InvalidType(f"cuda: expected a cuda device, but got: {found}")
+    return found.index
+
+
+# ---- which there are -----------------------------------------------------------------------------
 
 
 def device_count() -> int:
     """How many CUDA devices tensors can live on."""
-    return 0
+    found = _torch()
+    return 0 if found is None else int(found.device_count())
 
 
 def is_available() -> bool:
@@ -39,124 +97,349 @@ def is_available() -> bool:
 
 def is_initialized() -> bool:
     """Whether CUDA has been started in this process."""
-    return False
+    torch = sys.modules.get("torch")
+    return torch is not None and bool(torch.cuda.is_initialized())
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
     """Whether the current device computes in bfloat16."""
-    return False
+    found = _torch()
+    return found is not None and bool(found.is_bf16_supported(including_emulation))
 
 
 def get_arch_list() -> list[str]:
     """The architectures that kernels were built for."""
-    return []
+    found = _torch()
+    return [] if found is None else list(found.get_arch_list())
 
 
-def manual_seed(seed: int) -> None:
-    """Seed the current device's generator, where there is one.
+def _asking(name: str, meaning: str) -> Callable[..., Any]:
+    """PyTorch's function of that name, for a device or the current one."""
 
-    >>> ad.cuda.manual_seed(0)
-    """
-    int(seed)
-
-
-def manual_seed_all(seed: int) -> None:
-    """Seed every device's generator."""
-    int(seed)
-
-
-def seed() -> None:
-    """Seed the current device's generator, where there is one, by chance."""
-
-
-def seed_all() -> None:
-    """Seed every device's generator by chance."""
-
-
-def get_rng_state_all() -> list[Any]:
-    """The state of every device's generator."""
-    return []
-
-
-def set_rng_state_all(new_states: Any) -> None:
-    """Set the state of every device's generator.
-
-    Errors: DeviceError for more states than there are devices.
-    """
-    if len(list(new_states)) > device_count():
-        raise _no_device("set_rng_state_all")
-
-
-def empty_cache() -> None:
-    """Give cached memory of the devices back."""
-
-
-def memory_allocated(device: Any = None) -> int:
-    """Bytes that tensors occupy on a device."""
-    return 0
-
-
-def max_memory_allocated(device: Any = None) -> int:
-    """The most bytes that tensors have occupied on a device."""
-    return 0
-
-
-def memory_reserved(device: Any = None) -> int:
-    """Bytes that the allocator holds on a device."""
-    return 0
-
-
-def max_memory_reserved(device: Any = None) -> int:
-    """The most bytes that the allocator has held on a device."""
-    return 0
-
-
-def _no_device(name: str) -> DeviceError:
-    return DeviceError(
-        f"cuda.{name}: there is no CUDA device that adjoint can use; ask "
-        "adjoint.cuda.is_available() first"
-    )
-
-
-def _needs_device(name: str, meaning: str) -> Callable[..., Any]:
-    def function(*args: Any, **kwargs: Any) -> Any:
-        raise _no_device(name)
+    def function(device: Any = None) -> Any:
+        return getattr(_served(name), name)(_index(device))
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{meaning}\n\nErrors: DeviceError where there is no device."
+    function.__doc__ = f"{meaning}\n\n    Errors: DeviceError where there is no device.\n"
     return function
 
 
-current_device = _needs_device("current_device", "The number of the current device.")
-current_stream = _needs_device("current_stream", "The stream that work is queued on.")
-get_device_capability = _needs_device("get_device_capability", "A device's compute capability.")
-get_device_name = _needs_device("get_device_name", "A device's name.")
-get_device_properties = _needs_device("get_device_properties", "A device's properties.")
-get_rng_state = _needs_device("get_rng_state", "The state of a device's generator.")
-init = _needs_device("init", "Start CUDA in this process.")
-initial_seed = _needs_device("initial_seed", "The seed of the current device's generator.")
-mem_get_info = _needs_device("mem_get_info", "A device's free and total memory in bytes.")
-reset_peak_memory_stats = _needs_device("reset_peak_memory_stats", "Forget the peak memory.")
-set_device = _needs_device("set_device", "Make a device the current one.")
-set_rng_state = _needs_device("set_rng_state", "Set the state of a device's generator.")
-synchronize = _needs_device("synchronize", "Wait until a device has done all its work.")
+get_device_capability = _asking("get_device_capability", "A device's compute capability.")
+get_device_name = _asking("get_device_name", "A device's name.")
+mem_get_info = _asking("mem_get_info", "A device's free and total memory in bytes.")
+reset_peak_memory_stats = _asking("reset_peak_memory_stats", "Forget the peak memory.")
+synchronize = _asking("synchronize", "Wait until a device has done all its work.")
+
+
+def get_device_properties(device: Any = None) -> Any:
+    """A device's properties, as PyTorch has them.
+
+    Errors: DeviceError where there is no device.
+    """
+    found = _served("get_device_properties")
+    index = _index(device)
+    return found.get_device_properties(found.current_device() if index is None else index)
+
+
+def init() -> None:
+    """Start CUDA in this process.
+
+    Errors: DeviceError where there is no device.
+    """
+    _served("init").init()
+
+
+def current_device() -> int:
+    """The number of the current device.
+
+    Errors: DeviceError where there is no device.
+    """
+    return int(_served("current_device").current_device())
+
+
+def set_device(device: Any) -> None:
+    """Make a device the current one, which "cuda" without a number means.
+
+    Errors: DeviceError where there is no device.
+    """
+    _served("set_device").set_device(_index(device))
+
+
+class device:  # noqa: N801 - PyTorch's name
+    """Another current device inside a block.
+
+    Errors: DeviceError where there is no device.
+    """
+
+    def __init__(self, device: Any) -> None:
+        self.index = _index(device)
+
+    def __enter__(self) -> None:
+        self.before = current_device()
+        if self.index is not None:
+            set_device(self.index)
+
+    def __exit__(self, *exc: Any) -> None:
+        set_device(self.before)
+
+
+# ---- memory --------------------------------------------------------------------------------------
+
+
+def _counting(name: str, meaning: str) -> Callable[..., int]:
+    """PyTorch's count of bytes on a device; 0 where CUDA has not been started."""
+
+    def function(device: Any = None) -> int:
+        if not is_initialized():
+            return 0
+        return int(getattr(_served(name), name)(_index(device)))
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"{meaning}\n\n    >>> ad.cuda.{name}() >= 0\n    True\n"
+    return function
+
+
+memory_allocated = _counting("memory_allocated", "Bytes that tensors occupy on a device.")
+max_memory_allocated = _counting(
+    "max_memory_allocated", "The most bytes that tensors have occupied on a device."
+)
+memory_reserved = _counting("memory_reserved", "Bytes that the allocator holds on a device.")
+max_memory_reserved = _counting(
+    "max_memory_reserved", "The most bytes that the allocator has held on a device."
+)
+
+
+def reset_max_memory_allocated(device: Any = None) -> None:
+    """`reset_peak_memory_stats`, under its old name."""
+    reset_peak_memory_stats(device)
+
+
+def memory_stats(device: Any = None) -> dict[str, Any]:
+    """All that PyTorch's allocator counts on a device; nothing where CUDA has not been started."""
+    return dict(_served("memory_stats").memory_stats(_index(device))) if is_initialized() else {}
+
+
+def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
+    """The same as a text.
+
+    Errors: DeviceError where there is no device.
+    """
+    return str(_served("memory_summary").memory_summary(_index(device), abbreviated))
+
+
+def empty_cache() -> None:
+    """Give cached memory of the devices back.
+
+    >>> ad.cuda.empty_cache()
+    """
+    if is_initialized():
+        _served("empty_cache").empty_cache()
+
+
+def ipc_collect() -> None:
+    """Free memory that other processes no longer use.
+
+    >>> ad.cuda.ipc_collect()
+    """
+    if is_initialized():
+        _served("ipc_collect").ipc_collect()
+
+
+# ---- random numbers ------------------------------------------------------------------------------
+# Draws are numbered, and a number says what is drawn wherever that is: the devices share the
+# default generator with the host, so that a program draws the same on each.
+
+
+def manual_seed(seed: int) -> None:
+    """Seed the default generator, from which all devices draw; nothing where there is none.
+
+    >>> ad.cuda.manual_seed(0)
+    """
+    if is_available():
+        default_generator.manual_seed(seed)
+    else:
+        int(seed)
+
+
+def manual_seed_all(seed: int) -> None:
+    """`manual_seed`, of all devices."""
+    manual_seed(seed)
+
+
+def seed() -> None:
+    """Seed the default generator by chance; nothing where there is no device."""
+    if is_available():
+        default_generator.seed()
+
+
+def seed_all() -> None:
+    """`seed`, of all devices."""
+    seed()
+
+
+def initial_seed() -> int:
+    """The seed of the default generator.
+
+    Errors: DeviceError where there is no device.
+    """
+    _served("initial_seed")
+    return default_generator.initial_seed()
+
+
+def get_rng_state(device: Any = None) -> Any:
+    """The state of the default generator.
+
+    Errors: DeviceError where there is no device.
+    """
+    _served("get_rng_state")
+    return default_generator.get_state()
+
+
+def set_rng_state(new_state: Any, device: Any = None) -> None:
+    """Set the state of the default generator.
+
+    Errors: DeviceError where there is no device.
+    """
+    _served("set_rng_state")
+    default_generator.set_state(new_state)
+
+
+def get_rng_state_all() -> list[Any]:
+    """The default generator's state for each device."""
+    return [default_generator.get_state() for _ in range(device_count())]
+
+
+def set_rng_state_all(new_states: Any) -> None:
+    """Set the default generator's state, from the first of one for each device.
+
+    Errors: DeviceError for more states than there are devices.
+    """
+    states = list(new_states)
+    if len(states) > device_count():
+        _served("set_rng_state_all")
+    if states:
+        default_generator.set_state(states[0])
+
+
+# ---- streams and events --------------------------------------------------------------------------
 
 
 class Stream:
-    """A queue of work on a device.
+    """A queue of work on a device, PyTorch's; use it with `with adjoint.cuda.stream(s):`.
 
     Errors: DeviceError where there is no device.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise _no_device("Stream")
+    def __init__(self, device: Any = None, priority: int = 0, *, wraps: Any = None) -> None:
+        if wraps is None:
+            wraps = _served("Stream").Stream(_index(device), priority)
+        self.stream = wraps
+
+    def synchronize(self) -> None:
+        """Wait until all work queued so far is done."""
+        self.stream.synchronize()
+
+    def query(self) -> bool:
+        """Whether all work queued so far is done."""
+        return bool(self.stream.query())
+
+    def wait_event(self, event: Event) -> None:
+        """Let later work here wait for an event."""
+        self.stream.wait_event(event.event)
+
+    def wait_stream(self, stream: Stream) -> None:
+        """Let later work here wait for what is queued on another stream."""
+        self.stream.wait_stream(stream.stream)
+
+    def record_event(self, event: Event | None = None) -> Event:
+        """Mark this place in the queue."""
+        mark = Event() if event is None else event
+        mark.record(self)
+        return mark
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stream) and bool(self.stream == other.stream)
+
+    def __hash__(self) -> int:
+        return hash(self.stream)
 
 
 class Event:
-    """A mark in a stream.
+    """A mark in a stream, PyTorch's: to wait for, or (with `enable_timing`) to measure by.
 
     Errors: DeviceError where there is no device.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise _no_device("Event")
+    def __init__(
+        self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
+    ) -> None:
+        self.event = _served("Event").Event(enable_timing, blocking, interprocess)
+
+    def record(self, stream: Stream | None = None) -> None:
+        """Mark the present end of a stream's queue."""
+        self.event.record() if stream is None else self.event.record(stream.stream)
+
+    def wait(self, stream: Stream | None = None) -> None:
+        """Let later work on a stream wait for this mark."""
+        self.event.wait() if stream is None else self.event.wait(stream.stream)
+
+    def query(self) -> bool:
+        """Whether the work before the mark is done."""
+        return bool(self.event.query())
+
+    def synchronize(self) -> None:
+        """Wait until the work before the mark is done."""
+        self.event.synchronize()
+
+    def elapsed_time(self, end_event: Event) -> float:
+        """Milliseconds between two marks."""
+        return float(self.event.elapsed_time(end_event.event))
+
+
+def current_stream(device: Any = None) -> Stream:
+    """The stream that work is queued on.
+
+    Errors: DeviceError where there is no device.
+    """
+    return Stream(wraps=_served("current_stream").current_stream(_index(device)))
+
+
+def default_stream(device: Any = None) -> Stream:
+    """The stream that work is queued on unless another is chosen.
+
+    Errors: DeviceError where there is no device.
+    """
+    return Stream(wraps=_served("default_stream").default_stream(_index(device)))
+
+
+def set_stream(stream: Stream) -> None:
+    """Queue work on another stream from now on.
+
+    Errors: DeviceError where there is no device.
+    """
+    _served("set_stream").set_stream(stream.stream)
+
+
+class StreamContext:
+    """Work inside a block is queued on a stream; None changes nothing."""
+
+    def __init__(self, stream: Stream | None) -> None:
+        self.chosen = stream
+
+    def __enter__(self) -> None:
+        if self.chosen is not None:
+            self.context = _served("stream").stream(self.chosen.stream)
+            self.context.__enter__()
+
+    def __exit__(self, *exc: Any) -> None:
+        if self.chosen is not None:
+            self.context.__exit__(*exc)
+
+
+def stream(stream: Stream | None) -> StreamContext:
+    """Queue work inside a block on a stream.
+
+    >>> with ad.cuda.stream(None):
+    ...     x = ad.ones(1)
+    """
+    return StreamContext(stream)

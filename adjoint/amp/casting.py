@@ -6,13 +6,12 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ..core.dtype import bfloat16, dtype, float16, float32, float64
 from ..core.errors import AutogradError
 from ..core.handle import Handle
 from ..core.mode import MODE, without_autocast
 from ..core.op import Op, proceed
+from ..graph.recorded import Recorded
 from ..ops.promotion import Cast
 from .lists import CPU, CUDA, LOWER, PROMOTE, REFUSE, SAME, Lists
 
@@ -131,7 +130,7 @@ class Casting:
             not (self.cache_enabled and is_parameter and x.dtype is float32)
             or self.cache is None
             or mode.executor is not None
-            or type(data) is not np.ndarray
+            or isinstance(data, Recorded)
         ):
             return proceed(Cast(to), (x,))
         key = (id(x), to, mode.grad, mode.inference)
@@ -150,7 +149,11 @@ class Casting:
 
 
 DEFAULT_CASTING = Casting(
-    {"cpu": Target(bfloat16, False, CPU), "cuda": Target(float16, False, CUDA)}
+    {
+        "cpu": Target(bfloat16, False, CPU),
+        "cuda": Target(float16, False, CUDA),
+        "torch": Target(bfloat16, False, CUDA),  # what runs there runs the same way on CUDA
+    }
 )
 
 

@@ -22,7 +22,8 @@ def _load_torch() -> _Any:
     if _util.find_spec("torch") is None:
         raise _DeviceError(
             "device: PyTorch's memory serves the devices 'torch' and 'cuda', and PyTorch is not "
-            "installed; pip install torch, or use 'cpu'"
+            "installed; pip install torch, or use 'cpu'; adjoint.cuda.is_available() says "
+            "whether CUDA can be used"
         )
     return _importlib.import_module(f"{__name__}.torch")
 

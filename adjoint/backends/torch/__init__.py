@@ -36,8 +36,9 @@ def place(where: device) -> Any:
         return torch.device("cpu")
     if not torch.cuda.is_available():
         raise DeviceError(
-            f"device: '{where}' needs a CUDA device, and PyTorch {torch.__version__} finds none; "
-            "use 'cpu', or 'torch', which computes the same way on the CPU"
+            f"device: '{where}' needs a CUDA device, and PyTorch {torch.__version__} finds none: "
+            "ask adjoint.cuda.is_available() first; use 'cpu', or 'torch', which computes the same "
+            "way on the CPU"
         )
     count = torch.cuda.device_count()
     index = torch.cuda.current_device() if where.index is None else where.index
