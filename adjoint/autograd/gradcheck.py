@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from ..core.device import device_of, host_array, is_device_array, transfer
 from ..core.errors import AutogradError, InvalidType, Unsupported
 from ..core.handle import Handle
 from .gradients import grad
 from .modes import enable_grad
 from .tape import wrap
+from .tape import zeros as tape_zeros
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
@@ -310,7 +312,7 @@ def _assert_batched(check: _Check, which: int, y: Any) -> None:
     batched = grad(y, xs, batch, retain_graph=True, allow_unused=True, is_grads_batched=True)
     for row, v in enumerate(vs):
         for position, one, both in zip(check.checked, check.vjp(y, v), batched, strict=True):
-            if one is not None and not np.allclose(one._data, both._data[row]):
+            if one is not None and not np.allclose(_reals(one._data), _reals(both._data[row])):
                 raise GradcheckError(
                     f"gradcheck: batched gradients of output {which} with respect to input "
                     f"{position} differ from those computed one by one"
@@ -319,7 +321,7 @@ def _assert_batched(check: _Check, which: int, y: Any) -> None:
 
 def _assert_zero_in_zero_out(check: _Check, ys: list[Any]) -> None:
     xs = [check.values[i] for i in check.checked]
-    zeros = [wrap(np.zeros(y._data.shape, y._data.dtype)) for y in ys]
+    zeros = [tape_zeros(y._data.shape, y._data.dtype, y.device) for y in ys]
     found = grad(ys, xs, zeros, retain_graph=True, allow_unused=True)
     for position, g in zip(check.checked, found, strict=True):
         if g is not None and g._data.size and not (g._data == 0).all():
@@ -385,7 +387,8 @@ def _outputs(func: Callable[..., Any], values: Sequence[Any]) -> tuple[Any, ...]
 
 
 def _reals(array: Any) -> Any:
-    """A flat float64 copy; complex entries become pairs."""
+    """A flat float64 copy in the host's memory; complex entries become pairs."""
+    array = host_array(array, {})
     if array.dtype.kind == "c":
         return np.array(array, np.complex128, order="C").reshape(-1).view(np.float64)
     return np.array(array, np.float64).reshape(-1)
@@ -395,7 +398,8 @@ def _from_reals(flat: Any, like: Any) -> Any:
     """The array of `like`'s shape and dtype that `_reals` would turn into `flat`."""
     if like.dtype.kind == "c":
         flat = np.ascontiguousarray(flat).view(np.complex128)
-    return flat.reshape(like.shape).astype(like.dtype)
+    array = flat.reshape(like.shape).astype(like.dtype)
+    return transfer(array, device_of(like)) if is_device_array(like) else array
 
 
 def _place(number: Any, array: Any) -> str:
@@ -425,6 +429,8 @@ def _random_cotangent(rng: np.random.Generator, y: Any, strided: bool) -> Any:
         values = _random(rng, (*shape[:-1], 2 * shape[-1]), y._data.dtype)[..., ::2]
     else:
         values = _random(rng, shape, y._data.dtype)
+    if is_device_array(y._data):
+        values = transfer(values, y.device)
     return wrap(values).requires_grad_()
 
 

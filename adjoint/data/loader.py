@@ -14,6 +14,7 @@ from ..ops.random import Generator, default_generator
 from .collate import default_collate, default_convert
 from .dataset import IterableDataset
 from .fetch import Exhausted, IterableFetcher, MapFetcher
+from .pinning import pinned
 from .pool import WorkerIterator
 from .position import Position, set_state, state_of
 from .sampler import BatchSampler, RandomSampler, SequentialSampler, draw_seed
@@ -28,9 +29,9 @@ class DataLoader:
 
     With `num_workers` > 0 that many processes make the batches, each up to `prefetch_factor` ahead;
     the batches come in the same order as without. An error in a worker is raised here with its
-    traceback; a worker that dies is reported. With `pin_memory` the batches are in memory from which
-    CUDA copies while the program goes on (`batch.to("cuda", non_blocking=True)`); without CUDA it
-    changes nothing.
+    traceback; a worker that dies is reported. With `pin_memory` the batches lie in memory that
+    CUDA copies from while the program goes on (`batch.to("cuda", non_blocking=True)`); without it,
+    it changes nothing.
 
     `state_dict()` and `load_state_dict()` bring a loader back to where it was in a pass, shuffled
     or not, without reading again what came before.

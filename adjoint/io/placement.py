@@ -61,9 +61,7 @@ class Placement:
     def shown_on(self, tensor: Any, there: device) -> Any:
         """The same part of the same memory on a device."""
         array = tensor._data
-        owner = array
-        while isinstance(owner.base, np.ndarray):
-            owner = owner.base
+        owner = _owner(array)
         key = (id(owner), there)
         if key not in self.memories:
             whole = owner.reshape(-1).view(np.uint8) if owner.size else owner.reshape(-1)
@@ -77,6 +75,18 @@ class Placement:
         result._version = None
         result._data = namespace_of(flat).as_strided(flat, array.shape, array.strides)
         return result
+
+
+def _owner(array: Any) -> Any:
+    """The array whose memory `array` shows; `as_strided` puts an object of its own between."""
+    while array.base is not None:
+        base = (
+            array.base if isinstance(array.base, np.ndarray) else getattr(array.base, "base", None)
+        )
+        if not isinstance(base, np.ndarray):
+            break
+        array = base
+    return array
 
 
 def place(value: Any, map_location: Any) -> Any:

@@ -251,6 +251,8 @@ class Array:
         return self.view_as(found) if basic else Array(found)
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        if type(value) is Array and self.shares_memory(value):
+            value = value.copy()  # PyTorch does not say what it does where they overlap
         if key is Ellipsis:
             self.tensor.copy_(as_tensor(value, self))
             return
