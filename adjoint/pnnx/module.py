@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..core.errors import CheckpointError, InvalidType, Unsupported
+from ..core.errors import AdjointError, CheckpointError, InvalidType, ShapeError, Unsupported
 from ..io.imported import ImportedGraph, last_uses, needed, refusing, several
 from ..io.source import Source, opened
 from ..io.zip_archive import Archive
+from ..nn import Module
 from ..tensor import Tensor
 from . import operators as _operators  # noqa: F401 - enters them
 from .batch import Batch, batch_of
@@ -21,7 +22,7 @@ from .names import converted
 from .order import sorted_operators
 from .step import TABLE, Step
 from .text import TEXT, Operator, read_operators
-from .weights import read_weights
+from .weights import Weights
 
 T = TypeVar("T")
 # operators that may give numbers or lists, which other operators take as parameters
@@ -123,20 +124,20 @@ class PnnxModule(ImportedGraph):
             if op.kind not in known:
                 raise Unsupported(f"operator {op.kind[:60]!r} ({op.name[:60]!r}) is not supported")
         numbers = {name for op in operators if op.kind in NUMBERS for name in op.outputs}
+        weights = Weights(archive)
         steps = []
         for op in needed(sorted_operators(operators), self.output_names):
             if op.kind == "pnnx.Attribute":
-                self._keep_constant(op, archive)
+                self._keep_constant(op, weights.of(op))
             elif op.kind not in _ENDS:
-                steps.append(self._step_of(op, archive, numbers))
+                steps.append(self._step_of(op, weights.of(op), numbers))
         self._steps = steps
         self._drops = last_uses(steps, self.output_names)
         self._shapes: dict[str, tuple[int, ...]] | None = None  # of all values as they were traced
         self.eval()
 
-    def _keep_constant(self, op: Operator, archive: Archive | None) -> None:
+    def _keep_constant(self, op: Operator, weights: dict[str, Tensor]) -> None:
         """A tensor that no layer has: a parameter, or a buffer where pnnx computed it."""
-        weights = read_weights(op, archive)
         if len(weights) != 1 or len(op.outputs) != 1:
             raise CheckpointError(f"{op.label} has {len(weights)} tensors, not one")
         ((key, tensor),) = weights.items()
@@ -145,16 +146,16 @@ class PnnxModule(ImportedGraph):
         self._register(f"{op.name}.{key}", tensor, is_buffer)
         self._places[name] = self._places.pop(f"{op.name}.{key}")
 
-    def _step_of(self, op: Operator, archive: Archive | None, numbers: set[str]) -> Step:
+    def _step_of(self, op: Operator, weights: dict[str, Tensor], numbers: set[str]) -> Step:
         with refusing(op.label):
             layer = None
+            params = converted(op.params)
             if op.kind.startswith("nn."):
-                layer = make_layer(op, read_weights(op, archive))
+                layer = _made(op, params, weights)
                 parent, leaf = self._parent(op.name)
                 parent.add_module(leaf, layer)
-            elif op.weights:
-                raise CheckpointError(f"{op.label} has weights; a layer would")
-            params = converted(op.params)
+            elif weights:
+                raise CheckpointError(f"{op.label} has weights, and is no layer")
             if isinstance(params.get("expr"), str):
                 params["expr"] = compiled(params["expr"], len(op.inputs))
             step = Step(op.kind, op.inputs, op.outputs, params, _keys(op), op.label, layer)
@@ -178,7 +179,10 @@ class PnnxModule(ImportedGraph):
         """
         batch = batch_of(self._traced, args)
         if batch is None:
-            return self._compute(args)
+            try:
+                return self._compute(args)
+            except ShapeError as error:
+                raise ShapeError(f"{error}{self._difference(args)}") from error
         values = self._start(args)
         batch.begin(self._traced_shapes(), self.input_names)
         for step, drops in zip(self._steps, self._drops, strict=True):
@@ -187,6 +191,13 @@ class PnnxModule(ImportedGraph):
             for name in drops:
                 values.pop(name, None)
         return self._results(values)
+
+    def _difference(self, args: Sequence[Any]) -> str:
+        """How the inputs differ from the traced ones."""
+        traced = [None if known is None else known[0] for known in self._traced]
+        if None in traced or traced == [tuple(x.shape) for x in args]:
+            return ""
+        return f"; the file was traced for inputs of {', '.join(map(str, traced))}"
 
     def _step(self, step: Step, inputs: list[Any]) -> tuple[Any, ...]:
         step.training = self.training
@@ -216,6 +227,16 @@ class PnnxModule(ImportedGraph):
         '0 -> 1, 1 nodes'
         """
         return self._summary()
+
+
+def _made(op: Operator, params: dict[str, Any], weights: dict[str, Tensor]) -> Module:
+    """The layer of an operator; what a layer says of its arguments is the file's fault."""
+    try:
+        return make_layer(op, params, weights)
+    except CheckpointError:
+        raise
+    except AdjointError as error:
+        raise CheckpointError(f"{op.label}: {error}") from error
 
 
 def _check(step: Step, inputs: list[Any], found: tuple[Any, ...]) -> None:

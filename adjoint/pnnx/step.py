@@ -79,6 +79,7 @@ def operator(*kinds: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
     def enter(function: Callable[..., Any]) -> Callable[..., Any]:
         for kind in kinds:
+            assert kind not in TABLE, kind
             TABLE[kind] = function
         return function
 
