@@ -51,7 +51,8 @@ class Op:
     view: ClassVar[bool] = False  # compute may return a view of its first input
     exact: ClassVar[bool] = False  # moves or compares values: float16/bfloat16 need no float32
     strict: ClassVar[bool] = False  # infer must run first: compute accepts what it should refuse
-    # A library may compute it: "large" arrays only, or "always"; "moves": native code for indices.
+    # A library may compute it: "large" arrays only, or "always"; "product" and "linear": matrix
+    # products; "moves": native code for indices.
     library: ClassVar[str] = ""
     differentiable: ClassVar[bool] = True  # False: the output never requires grad
     device: device = CPU  # where an op without inputs computes
@@ -65,7 +66,7 @@ class Op:
     @classmethod
     def of(cls, *fields: Any) -> Any:
         """The op with these fields: one object for equal ones, whose kernels are found by that."""
-        if any(type(field) is float and not field for field in fields):
+        if 0.0 in fields and any(type(field) is float and not field for field in fields):
             return cls(*fields)  # 0.0 and -0.0 are equal
         return _shared(cls, *fields)  # type: ignore[arg-type]
 

@@ -17,7 +17,7 @@ from ...core.dtype import bfloat16
 from ...core.errors import AdjointError
 from ...core.op import Op
 from ...core.spec import Spec, broadcast_shapes
-from . import block_cache, names, onednn
+from . import block_cache, names, onednn, products
 from .launch import Launcher, launcher
 from .pool import default_pool
 from .tracing import NotTraceable, Traced, Tracer
@@ -113,21 +113,17 @@ def _remember(op: Op, arrays: Sequence[Any], launch: Launcher, found: Any) -> No
     """Let eager execution call the launcher of an op that is kept for good, as those without fields
     are, with arrays of these shapes and the same numbers.
     """
+    key = (id(op), *[a.shape if type(a) is ndarray else a for a in arrays])
     if any(type(a) is not ndarray and not a for a in arrays):
         return  # 0.0 and -0.0 are equal
-    outputs = found if type(found) is tuple else (found,)
-    if any(y.nbytes >= block_cache.SMALLEST // 2 for y in outputs):
-        launch = functools.partial(quietly, launch)
-    core_compute.launchers[_key(op, arrays)] = launch
-
-
-def _key(op: Op, arrays: Sequence[Any]) -> tuple[Any, ...]:
-    """What a launcher is known by; the op is kept."""
     if len(_shared) >= _REMEMBERED:
         core_compute.launchers.clear()
         _shared.clear()
     _shared.append(op)
-    return (id(op), *[a.shape if type(a) is ndarray else a for a in arrays])
+    outputs = found if type(found) is tuple else (found,)
+    if any(y.nbytes >= block_cache.SMALLEST // 2 for y in outputs):
+        launch = functools.partial(quietly, launch)
+    core_compute.launchers[key] = launch
 
 
 def accelerate(op: Op, arrays: Sequence[Any]) -> Any:
@@ -138,8 +134,8 @@ def accelerate(op: Op, arrays: Sequence[Any]) -> Any:
         if not op.exact and arrays[0].itemsize == 2:
             return NotImplemented
         return quietly(op.compute, names, *arrays)
-    if op.library == "product":
-        return _product(op, arrays)
+    if op.library in products.LAUNCHERS:
+        return products.accelerate(op, arrays, names)
     if op.library:
         dtype = arrays[0].dtype
         if dtype != _FLOAT32 and (dtype != bfloat16.numpy or not _takes_narrow(op)):
@@ -158,22 +154,9 @@ def accelerate(op: Op, arrays: Sequence[Any]) -> Any:
     return NotImplemented if program is None else quietly(program, op, arrays)
 
 
-def _product(op: Op, arrays: Sequence[Any]) -> Any:
-    """The same for a matrix product; eager execution then calls `products.launch`."""
-    kind = arrays[0].dtype
-    if kind == bfloat16.numpy:
-        return quietly(op.compute, names, *arrays) if _takes_narrow(op) else NotImplemented
-    if kind.char not in "fd":
-        return NotImplemented
-    found = quietly(op.compute, names, *arrays)
-    transposed = "matmul" not in op.name
-    core_compute.launchers[_key(op, arrays)] = launch_linear if transposed else launch_matmul
-    return found
-
-
 def _takes_narrow(op: Op) -> bool:
-    """Whether the library computes bfloat16, accumulated in float32: products and convolutions."""
-    return onednn.unavailable() is None and (op.library == "product" or "convolution" in op.name)
+    """Whether the library computes bfloat16, accumulated in float32: convolutions."""
+    return onednn.unavailable() is None and "convolution" in op.name
 
 
 def _number(value: Any) -> Any:
