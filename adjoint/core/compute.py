@@ -79,13 +79,14 @@ unknown: set[type[Op]] = set()  # ops that it has no kernels for: asked only for
 
 _ndarray = np.ndarray
 _ASKED = frozenset(("", "moves"))
+_ALWAYS = frozenset(("always", "product", "linear"))
 
 
 def compute(op: Op, arrays: list[Any]) -> Any:
     """`op.compute` on `arrays`; where it fails, `op.infer` gets the chance to say why."""
     xp = None
     low = False
-    large = op.library == "always"
+    large = op.library in _ALWAYS
     enough = SMALL if op.library in _ASKED and type(op) not in unknown else LARGE
     for array in arrays:
         if type(array) is _ndarray or hasattr(array, "dtype"):

@@ -44,7 +44,7 @@ def conj_transposed(x: Tensor) -> Tensor:
 class MatMul(Op):
     """The matrix product of the last two dimensions, the others broadcast."""
 
-    library = "large"
+    library = "product"
     needs = ("x2", "x1")
 
     def infer(self, x1: Spec, x2: Spec) -> Spec:
@@ -161,7 +161,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
 class Linear(Op):
     """x @ weight.T + bias as one op; the bias may be missing."""
 
-    library = "large"
+    library = "linear"
     needs = ("x2", "x1", "")
 
     def infer(self, x: Spec, w: Spec, bias: Spec | None = None) -> Spec:
@@ -194,13 +194,18 @@ class Linear(Op):
     def gradient(self, g: Tensor, x1: Tensor, x2: Tensor) -> tuple[Any, ...]:
         """Products over all rows; the engine sums the bias's."""
 
+        def input() -> Any:
+            if g.ndim == 1:
+                return apply(self, g, conj_transposed(x2))
+            return product("linear", g, conj(x2))
+
         def weight() -> Any:
             rows, inputs = (
                 t if t.ndim == 2 else t.reshape(prod(t.shape[:-1]), t.shape[-1]) for t in (g, x1)
             )
             return apply(MATMUL, transposed(rows), conj(inputs))
 
-        return (lambda: apply(self, g, conj_transposed(x2)), weight, g)
+        return (input, weight, g)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

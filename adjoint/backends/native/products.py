@@ -8,13 +8,15 @@ measured); everything else is NumPy's BLAS.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
 
+from ...core.compute import launchers, quietly
 from ...core.errors import InvalidArgument, ShapeError, Unsupported
+from ...core.op import Op
 from . import gemm, onednn
 from .onednn import BIAS, DST, SRC, WEIGHTS, Descriptor, Primitive
 from .onednn_plan import SCRATCH, SHARED, Argument, Plan, Step, aligned, planned, threads
@@ -352,19 +354,9 @@ def matmul(a: Any, b: Any, out: Any = None, bias: Any = None, activation: str | 
     array([3., 3.], dtype=float32)
     """
     if out is None and activation is None:
-        key = (a.shape, a.strides, b.shape, b.strides, a.dtype.char, b.dtype.char)
-        ready = _ready.get(key)
-        if ready is not None and ready.workers == threads():
-            if ready.run is None:
-                return np.matmul(a, b) if bias is None else _numpy(a, b, None, bias, None)
-            if bias is None:
-                c = np.empty(ready.shape, ready.dtype)
-                ready.run(a, b, c)
-                return c
-            if bias.shape == ready.shape[-1:] and bias.dtype == ready.dtype:
-                c = np.empty(ready.shape, ready.dtype)
-                ready.run(a, b, c, np.ascontiguousarray(bias))
-                return c
+        ready = _ready_for(a, b, bias)
+        if ready is not None:
+            return _computed(ready, a, b, bias)
     dtype = a.dtype
     if dtype in _DTYPES and b.dtype == dtype and a.ndim >= 2 <= b.ndim:
         x, y = a.shape, b.shape
@@ -378,7 +370,7 @@ def matmul(a: Any, b: Any, out: Any = None, bias: Any = None, activation: str | 
             if found is not None:
                 return found
         if out is None and activation is None and x[-1] == y[-2] and dtype != BFLOAT16:
-            _remember(a, b, None, ())
+            _remember(a, b, None, (*batch, x[-2], y[-1]))
     return _numpy(a, b, out, bias, activation)
 
 
@@ -393,6 +385,70 @@ class _Ready(NamedTuple):
 
 _ready: dict[Any, _Ready] = {}
 _MOST_READY = 4096
+
+
+def _ready_for(a: Any, b: Any, bias: Any) -> _Ready | None:
+    """What is known about the product of such arrays, if anything is."""
+    key = (a.shape, a.strides, b.shape, b.strides, a.dtype.char, b.dtype.char)
+    ready = _ready.get(key)
+    if ready is None or ready.workers != threads():
+        return None
+    if bias is not None:
+        contiguous = bias.shape == ready.shape[-1:] and bias.strides == (bias.itemsize,)
+        if not contiguous or bias.dtype != ready.dtype:
+            return None
+    return ready
+
+
+def _computed(ready: _Ready, a: Any, b: Any, bias: Any) -> Any:
+    """The product, as it was computed before."""
+    if ready.run is None:
+        c = np.matmul(a, b)
+        return c if bias is None else np.add(c, bias, out=c)
+    c = np.empty(ready.shape, ready.dtype)
+    if bias is None:
+        ready.run(a, b, c)
+    else:
+        ready.run(a, b, c, bias)
+    return c
+
+
+def launch(a: Any, b: Any) -> Any:
+    """a @ b, as soon as a product of such arrays was computed; else None."""
+    ready = _ready_for(a, b, None)
+    return None if ready is None else quietly(_computed, ready, a, b, None)
+
+
+def launch_linear(x: Any, w: Any, bias: Any = None) -> Any:
+    """x @ w.T + bias; else None."""
+    rows = x if x.ndim == 2 else x.reshape(-1, x.shape[-1])
+    ready = _ready_for(rows, w.T, bias)
+    if ready is None:
+        return None
+    y = quietly(_computed, ready, rows, w.T, bias)
+    return y if x.ndim == 2 else y.reshape(*x.shape[:-1], len(w))
+
+
+LAUNCHERS: dict[str, Any] = {"product": launch, "linear": launch_linear}  # by what an op says as its `library`
+_launched: dict[int, Op] = {}  # the ops that they are known for, which stay
+
+
+def accelerate(op: Op, arrays: Sequence[Any], names: Any) -> Any:
+    """What an op gives that is a product, with functions of `names`; NotImplemented for dtypes of
+    which NumPy knows more. Eager execution calls its launcher from then on.
+    """
+    dtype = arrays[0].dtype
+    if dtype == BFLOAT16 and onednn.unavailable() is None:
+        return quietly(op.compute, names, *arrays)
+    if dtype not in _DTYPES or dtype == BFLOAT16:
+        return NotImplemented
+    found = quietly(op.compute, names, *arrays)
+    if len(_launched) >= _MOST_READY:
+        launchers.clear()
+        _launched.clear()
+    _launched[id(op)] = op
+    launchers[(id(op), *[x.shape for x in arrays])] = LAUNCHERS[op.library]
+    return found
 
 
 def _remember(a: Any, b: Any, run: Any, shape: Sizes) -> None:
