@@ -82,6 +82,8 @@ class _Recorder:
 
     def composite(self, function: Callable[..., Any], native: str, args: tuple[Any, ...]) -> Any:
         """The recorded result of a composite; NotImplemented where there is no routine for it."""
+        if not fused.pays(args):
+            return NotImplemented
         inputs = tuple(x for x in args if isinstance(x, Handle))
         op = fusion._plan(function, native, args, inputs, [False] * len(inputs))
         return NotImplemented if op is None else execute_lazily(op, inputs)
