@@ -29,7 +29,9 @@ from .execution import PARALLEL
 from .pool import default_pool
 from .tracing import Names, Traced, Tracer, name_of
 
-__all__ = ["MultiTensor", "NotTraceable", "Ref", "Step", "launches"]
+__all__ = [
+    "MultiTensor", "NotTraceable", "Ref", "ScalarTracer", "Step", "WritingNames", "launches"
+]  # fmt: skip
 
 CHUNK = 8192  # elements: some microseconds' work
 launches: list[int] = [0]  # loops that were run, for the tests that count them
@@ -47,8 +49,8 @@ class MultiTensor:
     def __init__(
         self, dtypes: Sequence[Any], steps: Sequence[Step], outputs: Mapping[int, Ref]
     ) -> None:
-        tracer = _Tracer((_LENGTH,))
-        names = _Names(tracer)
+        tracer = ScalarTracer((_LENGTH,))
+        names = WritingNames(tracer)
         values: list[Any] = [tracer.input((_LENGTH,), dtype) for dtype in dtypes]
         for step in steps:
             given = [_at(values, x) if isinstance(x, Ref) else x for x in step.args]
@@ -172,7 +174,7 @@ class _Table:
         self.numbers: Any = None  # the scalars that are in the rows
 
 
-class _Tracer(Tracer):
+class ScalarTracer(Tracer):
     """A tracer in whose kernel numbers that come with each run are scalars."""
 
     def __init__(self, space: tuple[int, ...]) -> None:
@@ -194,7 +196,7 @@ class _Tracer(Tracer):
         return self.kernel.const(value, name) if dtype.kind == "f" else super().number(value, dtype)
 
 
-class _Names(Names):
+class WritingNames(Names):
     """What `op.compute` finds: also memory to write, which is how a tensor is overwritten."""
 
     def empty_like(self, x: Any) -> Any:
