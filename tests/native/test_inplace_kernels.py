@@ -114,12 +114,12 @@ LAYOUTS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
 FLOATS, INTS = (ad.float32, ad.float64), (ad.int32, ad.int8)
 EXACTLY = [(name, dtype) for name in EXACT for dtype in (*FLOATS, *INTS)]
 EXACTLY += [(name, dtype) for name in FLOATING for dtype in FLOATS]
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(("name", "dtype"), EXACTLY, ids=lambda x: getattr(x, "name", x))
 def test_the_bits_of_numpy(name: str, dtype: Any, layout: str, by_numpy: Any) -> None:
     function = EXACT.get(name) or FLOATING[name]
