@@ -461,6 +461,12 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     return result if input._data.ndim else result.reshape(())
 
 
+def rows_at(x: Any, index: Any) -> Any:
+    """The rows of `x` at an index of any shape, which may not be negative."""
+    _assert_not_negative(index, x._data.shape[0], "index_select")
+    return apply(_index(0), x, index)
+
+
 def _assert_not_negative(index: Any, size: int, name: str) -> None:
     data = index._data
     if is_device_array(data) or getattr(data, "array", data) is None:
