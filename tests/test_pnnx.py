@@ -10,8 +10,8 @@ import pytest
 
 import adjoint as ad
 import adjoint.pnnx
-from adjoint.pnnx.batch import Place, _moved
-from tests.pnnx_files import bin_file, convert, param_text
+from adjoint.pnnx.batch import LOST, Place, _moved
+from tests.pnnx_files import bin_file, convert, param_text, value
 
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
@@ -409,9 +409,9 @@ def test_operators_in_any_order(converted):
         text = "\n".join([head, counts, *lines]).encode()
         module = ad.pnnx.load(io.BytesIO(text), io.BytesIO(weights))
         computed = set(module.input_names) | set(module._places)
-        for step in module._steps:
-            assert computed.issuperset(step.inputs)
-            computed.update(step.outputs)
+        for _, _, inputs, outputs in module.operators:
+            assert computed.issuperset(inputs)
+            computed.update(outputs)
         assert_same(module, model, x)
 
 
@@ -432,7 +432,7 @@ def test_what_no_output_needs_is_dropped():
         "pnnx.Input i 0 1 x #x=(2)f32", "F.relu r 1 1 x y", "pnnx.Attribute a 0 1 w @data=(9)f32",
         "nn.ReLU dead 1 1 y z", "torch.cat c 2 1 z w v dim=0", "pnnx.Output o 1 0 y",
     )  # fmt: skip
-    assert [step.kind for step in module._steps] == ["F.relu"] and not list(module.children())
+    assert module.operators == [("F.relu", "r", ("x",), ("y",))] and not list(module.children())
 
 
 def load(*lines, **weights):
@@ -561,6 +561,88 @@ def test_what_the_file_does_not_tell_is_an_error(operators, message):
     module(ad.ones(2, 3, 4))
     with pytest.raises(ad.Unsupported, match=message):
         module(ad.ones(5, 3, 4))
+
+
+def random_operator(rng, shape, number):
+    """A line that moves or changes elements each on its own, from v{number} to the next."""
+    a, b, name = f"v{number}", f"v{number + 1}", f"op{number} 1 1 v{number} v{number + 1}"
+    dim = rng.randrange(len(shape))
+    kind = rng.randrange(9)
+    if kind == 0 and len(shape) > 1:  # two neighbours merged
+        dim = rng.randrange(len(shape) - 1)
+        size = (*shape[:dim], shape[dim] * shape[dim + 1], *shape[dim + 2 :])
+        if rng.random() < 0.5:
+            return f"torch.flatten {name} start_dim={dim} end_dim={dim + 1} $input={a}"
+        return f"Tensor.reshape {name} shape={value(size)} $input={a}"
+    if kind == 1:  # one split
+        factors = [f for f in range(1, shape[dim] + 1) if shape[dim] % f == 0]
+        f = rng.choice(factors)
+        if rng.random() < 0.5:
+            return f"Tensor.unflatten {name} dim={dim} sizes=({f},{shape[dim] // f}) $input={a}"
+        size = (*shape[:dim], f, shape[dim] // f, *shape[dim + 1 :])
+        return f"Tensor.reshape {name} shape={value(size)} $input={a}"
+    if kind == 2:
+        order = rng.sample(range(len(shape)), len(shape))
+        return f"Tensor.permute {name} dims={value(order)} $input={a}"
+    if kind == 3:
+        return f"torch.cat op{number} 2 1 {a} {a} {b} dim={dim}"
+    if kind == 4:
+        return f"torch.unsqueeze {name} dim={dim} $input={a}"
+    if kind == 5:
+        counts = [rng.choice((1, 1, 2)) for _ in shape]
+        return f"Tensor.repeat {name} sizes={value(counts)} $input={a}"
+    if kind == 6:
+        return f"torch.repeat_interleave {name} repeats=2 dim={dim} $input={a}"
+    if kind == 7:
+        return f"Tensor.expand {name} sizes={value((2, *shape))} $input={a}"
+    return f"pnnx.Expression {name} expr=add(mul(@0,2),1)"
+
+
+@pytest.mark.parametrize("traced", [1, 2, 3])
+def test_rows_of_a_batch_stay_apart(traced, monkeypatch):
+    """Random graphs: each row of any batch gives what a traced batch of only that row gives."""
+    batches = []
+    plain = adjoint.pnnx.module.batch_of
+    monkeypatch.setattr(
+        adjoint.pnnx.module, "batch_of", lambda *a: batches.append(plain(*a)) or batches[-1]
+    )
+    rng, compared = random.Random(traced), 0
+    for _ in range(150):
+        axis = rng.randrange(3)
+        shape = [rng.choice((1, 2, 3, 4)) for _ in range(3)]
+        shape[axis] = traced
+        lines = [f"pnnx.Input i 0 1 v0 #v0={value(shape)}f32"]
+        for number in range(rng.randrange(2, 9)):
+            module = load(*lines, f"pnnx.Output o 1 0 v{number}")
+            now = tuple(module(ad.zeros(*shape)).shape)
+            if np.prod(now) > 5000 or len(now) > 7:
+                break
+            lines.append(random_operator(rng, now, number))
+        module = load(*lines, f"pnnx.Output o 1 0 v{len(lines) - 1}")
+        x = np.random.default_rng(rng.randrange(999)).random((*shape[:axis], 4, *shape[axis + 1 :]))
+        x = x.astype(np.float32)
+        try:
+            found = module(ad.tensor(x)).numpy()
+        except ad.Unsupported:
+            continue
+        place = batches[-1].places[module.output_names[0]]
+        if place == LOST:
+            continue
+        for row in range(4):
+            alone = np.repeat(x.take([row], axis), traced, axis)
+            wanted = apart(module(ad.tensor(alone)).numpy(), place, traced)
+            np.testing.assert_array_equal(apart(found, place, 4)[row], wanted[0], str(lines))
+        compared += 1
+    assert compared > (60 if traced == 1 else 120)
+
+
+def apart(array, place, batch):
+    """The array with the batch first."""
+    size = array.shape
+    parts = (place.outer, batch, place.inner)
+    return np.moveaxis(
+        array.reshape(*size[: place.axis], *parts, *size[place.axis + 1 :]), place.axis + 1, 0
+    )
 
 
 def test_other_sizes_than_the_batch(tmp_path):

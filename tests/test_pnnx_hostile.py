@@ -250,7 +250,7 @@ def test_long_chains():
     count = 20_000
     lines = [f"F.relu r{i} 1 1 v{i} v{i + 1}" for i in range(count)]
     module = load(*lines[::-1], "pnnx.Input i 0 1 v0", f"pnnx.Output o 1 0 v{count}")
-    assert [s.inputs[0] for s in module._steps[:3]] == ["v0", "v1", "v2"]
+    assert [inputs for _, _, inputs, _ in module.operators[:3]] == [("v0",), ("v1",), ("v2",)]
     deep = "neg(" * 4000 + "@0" + ")" * 4000
     module = load(INPUT, f"pnnx.Expression e 1 1 x y expr={deep}", OUTPUT)
     assert module(ad.ones(2)).tolist() == [1, 1]
@@ -320,7 +320,8 @@ LAYERS = [
     "nn.Linear b 1 1 x y in_features=-5 out_features=-9 @weight=(2)f32",
     "nn.Embedding b 1 1 x y num_embeddings=4294967296 embedding_dim=4096 @weight=(2)f32",
     "nn.Conv2d b 1 1 x y in_channels=65536 out_channels=65536 kernel_size=(9,9) @weight=(2)f32",
-    f"nn.Conv3d b 1 1 x y in_channels=1 out_channels=1 kernel_size=({'9,' * 60_000}) @weight=(2)f32",
+    f"nn.Conv3d b 1 1 x y in_channels=1 out_channels=1 kernel_size=({'9,' * 60_000}) "
+    "@weight=(2)f32",
     "nn.ConvTranspose1d b 1 1 x y in_channels=9999999 out_channels=9999999 kernel_size=9 "
     "@weight=(2)f32",
     "nn.BatchNorm2d b 1 1 x y num_features=999999999999 affine=False @running_mean=(2)f32",
@@ -330,7 +331,7 @@ LAYERS = [
     "nn.RMSNorm b 1 1 x y normalized_shape=999999999999",
     "nn.PReLU b 1 1 x y num_parameters=999999999999",
     "nn.LSTM b 1 1 x y input_size=1 hidden_size=1 num_layers=999999999 @weight_ih_l0=(4,1)f32",
-    "nn.GRU b 1 1 x y input_size=999999999 hidden_size=99999999 num_layers=1 @weight_ih_l0=(3,1)f32",
+    "nn.GRU b 1 1 x y input_size=99999999 hidden_size=99999999 num_layers=1 @weight_ih_l0=(3,1)f32",
     "nn.MultiheadAttention b 1 1 x y embed_dim=1073741824 num_heads=1 @in_proj_weight=(2)f32",
     "nn.Linear b 1 1 x y in_features=2 out_features=1",
     "nn.Linear b 1 1 x y in_features=2 out_features=1 bias=False @weight=(2,1)f32",

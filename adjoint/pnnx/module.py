@@ -15,7 +15,7 @@ from ..io.zip_archive import Archive
 from ..nn import Module
 from ..tensor import Tensor
 from . import operators as _operators  # noqa: F401 - enters them
-from .batch import Batch, batch_of
+from .batch import Batch, batch_of, shapes_of
 from .expression import compiled
 from .layers import make_layer
 from .names import converted
@@ -28,6 +28,7 @@ T = TypeVar("T")
 # operators that may give numbers or lists, which other operators take as parameters
 NUMBERS = {"pnnx.Expression", "pnnx.SliceIndexes", "Tensor.size", "Tensor.dim"}
 BY_VALUE = {"torch.masked_select"}  # whose shapes depend on values
+KEPT = 16  # shapes of inputs for which those of all values are remembered
 CONSTANT = "pnnx_fold"  # how pnnx names what it has computed of constants
 
 
@@ -111,10 +112,10 @@ class PnnxModule(ImportedGraph):
     def __init__(self, operators: list[Operator], archive: Archive | None = None) -> None:
         super().__init__("pnnx")
         ends = {kind: [op for op in operators if op.kind == kind] for kind in _ENDS}
-        self._traced: list[tuple[tuple[int | None, ...], str] | None] = []
+        self._traced: list[tuple[int | None, ...] | None] = []  # the shapes of the inputs
         for op in sorted(ends["pnnx.Input"], key=_place):
             self.input_names += op.outputs
-            self._traced += [op.shapes.get(name) for name in op.outputs]
+            self._traced += [op.shapes.get(name, (None,))[0] for name in op.outputs]
         for op in sorted(ends["pnnx.Output"], key=_place):
             self.output_names += op.inputs
         if not self.output_names:
@@ -133,7 +134,7 @@ class PnnxModule(ImportedGraph):
                 steps.append(self._step_of(op, weights.of(op), numbers))
         self._steps = steps
         self._drops = last_uses(steps, self.output_names)
-        self._shapes: dict[str, tuple[int, ...]] | None = None  # of all values as they were traced
+        self._shapes: dict[Any, dict[str, Any]] = {}  # of all values, by those of the inputs
         self.eval()
 
     def _keep_constant(self, op: Operator, weights: dict[str, Tensor]) -> None:
@@ -158,7 +159,7 @@ class PnnxModule(ImportedGraph):
                 raise CheckpointError(f"{op.label} has weights, and is no layer")
             if isinstance(params.get("expr"), str):
                 params["expr"] = compiled(params["expr"], len(op.inputs))
-            step = Step(op.kind, op.inputs, op.outputs, params, _keys(op), op.label, layer)
+            step = Step(op.kind, op.inputs, op.outputs, params, _keys(op), op.name, layer)
             step.numbers = any(step.keys) and not numbers.isdisjoint(op.inputs)
             step.declared = {name: shape for name, (shape, _) in op.shapes.items()}
             return step
@@ -184,7 +185,7 @@ class PnnxModule(ImportedGraph):
             except ShapeError as error:
                 raise ShapeError(f"{error}{self._difference(args)}") from error
         values = self._start(args)
-        batch.begin(self._traced_shapes(), self.input_names)
+        batch.begin(self._traced_shapes(batch, args), self.input_names)
         for step, drops in zip(self._steps, self._drops, strict=True):
             inputs = [values[name] for name in step.inputs]
             values.update(batch.run(step, inputs, self._step))
@@ -194,10 +195,9 @@ class PnnxModule(ImportedGraph):
 
     def _difference(self, args: Sequence[Any]) -> str:
         """How the inputs differ from the traced ones."""
-        traced = [None if known is None else known[0] for known in self._traced]
-        if None in traced or traced == [tuple(x.shape) for x in args]:
+        if None in self._traced or self._traced == [tuple(x.shape) for x in args]:
             return ""
-        return f"; the file was traced for inputs of {', '.join(map(str, traced))}"
+        return f"; the file was traced for inputs of {', '.join(map(str, self._traced))}"
 
     def _step(self, step: Step, inputs: list[Any]) -> tuple[Any, ...]:
         step.training = self.training
@@ -212,11 +212,25 @@ class PnnxModule(ImportedGraph):
             _check(step, inputs, found)
         return found
 
-    def _traced_shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shape of every value for the traced inputs: recorded once, without computing."""
-        if self._shapes is None:
-            self._shapes = Batch.traced_shapes(self, self._traced)
-        return self._shapes
+    def _traced_shapes(self, batch: Batch, args: Sequence[Any]) -> dict[str, Any]:
+        """The shape that every value had for the traced inputs: recorded once for these."""
+        key = (batch.traced, tuple(x.dtype for x in args))
+        if key not in self._shapes:
+            if len(self._shapes) >= KEPT:
+                self._shapes.clear()
+            self._shapes[key] = shapes_of(self, args, batch.traced)
+        return self._shapes[key]
+
+    @property
+    def operators(self) -> list[tuple[str, str, tuple[str, ...], tuple[str, ...]]]:
+        """Kind, name, operands read and operands written of every operator, in topological order.
+
+        >>> import io
+        >>> text = b'7767517\\n3 2\\npnnx.Output b 1 0 1\\nF.tanh t 1 1 0 1\\npnnx.Input a 0 1 0'
+        >>> ad.pnnx.load(io.BytesIO(text)).operators
+        [('F.tanh', 't', ('0',), ('1',))]
+        """
+        return [(step.kind, step.name, step.inputs, step.outputs) for step in self._steps]
 
     def extra_repr(self) -> str:
         """Inputs, outputs and how many operators.

@@ -60,7 +60,12 @@ class Operator:
     @property
     def label(self) -> str:
         """How messages call it."""
-        return f"{self.name[:80]!r} ({self.kind[:60]})"
+        return label_of(self.name, self.kind)
+
+
+def label_of(name: str, kind: str) -> str:
+    """How messages call an operator."""
+    return f"{name[:80]!r} ({kind[:60]})"
 
 
 def read_operators(text: bytes) -> list[Operator]:
