@@ -28,5 +28,5 @@ def test_the_page_is_what_the_code_has():
 def test_a_gap_without_a_reason_is_refused():
     build = builder()
     with pytest.raises(SystemExit, match="Unknown"):
-        build._by_reason(["Unknown"], {"Known": "why"})
-    assert build._by_reason(["Two", "One"], {"One|Two": "why"}) == ["- Why: `One`, `Two`."]
+        build._by_reason(["Unknown"], (("Known", "why"),))
+    assert build._by_reason(["Two", "One"], (("One T.o", "why"),)) == ["- Why: `One`, `Two`."]
