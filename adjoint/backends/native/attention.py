@@ -21,6 +21,8 @@ FLOAT32 = np.dtype(np.float32)
 FEW = 8  # queries below which a product with each of them alone is faster
 REMEMBERED = 256  # combinations of strides that a plan keeps
 CHUNKS = 16  # that a backward pass is at least cut into, where it is long enough
+SPAN = 4  # blocks of queries for which a block of keys is fetched once, at most
+SPAN_FEATURES = 512  # blocks times features: what a kernel has on its stack is proportional to it
 WORDS = bytes.__basicsize__ - 1  # of a bytes object: where its content starts
 
 Shape = tuple[int, ...]
@@ -72,13 +74,16 @@ class Attention:
         self.wants, self.differentiates = tuple(wants), any(wants)
         self.outputs = (Spec((*query.shape[:-1], self.columns), dt.float32, query.device),)
         self.code = machine.code()
-        self.blocks = -(-self.length // machine.BLOCK)
         heads = math.prod(self.heads)
-        self.groups = max(1, min(-(-CHUNKS // heads), CHUNKS // 2, self.blocks))
-        self.chunks = (heads * self.blocks, heads * self.groups)
+        whole = -(-self.length // machine.BLOCK)
+        blocks = min(SPAN, SPAN_FEATURES // max(sizes[2:]), heads * whole // CHUNKS)
+        blocks = max(1, min(blocks, whole))
+        spans = -(-whole // blocks)
+        self.groups = max(1, min(-(-CHUNKS // heads), CHUNKS // 2, spans))
+        self.chunks = (heads * spans, heads * self.groups)
         self.sizes = (
-            *(1, 1, 1, *self.heads)[-2:], *sizes, self.blocks, self.groups, int(causal), self.mask,
-            machine.bits(factor),
+            *(1, 1, 1, *self.heads)[-2:], *sizes, blocks * machine.BLOCK, spans, self.groups,
+            int(causal), self.mask, machine.bits(factor),
         )  # fmt: skip
         self.words: dict[Any, bytes] = {}  # all but addresses, by the arrays' strides
 
