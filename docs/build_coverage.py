@@ -127,8 +127,8 @@ def is_traced(cls: type[Op]) -> bool:
         given = [x for x in sample.inputs if isinstance(x, np.ndarray)]
         if any(x.dtype.kind not in "fiub" or not x.size for x in given) or not given:
             continue
-        tracer = Tracer(broadcast_shapes(*(x.shape for x in given)))
         try:
+            tracer = Tracer(broadcast_shapes(*(x.shape for x in given)))
             symbols = _arrays(sample, _Symbols(tracer))
             found = sample.op.compute(tracer.names, *symbols)
         except (NotTraceable, AdjointError, TypeError, AttributeError, ValueError, LookupError):
