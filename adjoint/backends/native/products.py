@@ -278,7 +278,8 @@ def _build(p: Product) -> Any:
     workers = threads()
     work, vector = p.m * p.k * p.n, 1 in (p.m, p.n)
     wide = p.dtype == FLOAT64
-    if p.activation is None and (wide or workers == 1):
+    if p.activation is None and (wide or workers == 1 or p.k == 1):
+        vector = vector or p.k == 1  # what memory can do, NumPy does
         few = p.n < 16 and work <= FEW_COLUMNS
         if vector or few or (wide and workers == 1 and work >= LARGE_DOUBLE):
             raise Unsupported(f"{p}: left to NumPy")
@@ -380,7 +381,7 @@ class _Ready(NamedTuple):
     run: Any  # None: NumPy's
     shape: Sizes
     dtype: Any
-    workers: int
+    workers: int  # of the pool for which it was made; 0: it does not matter
 
 
 _ready: dict[Any, _Ready] = {}
@@ -389,9 +390,8 @@ _MOST_READY = 4096
 
 def _ready_for(a: Any, b: Any, bias: Any) -> _Ready | None:
     """What is known about the product of such arrays, if anything is."""
-    key = (a.shape, a.strides, b.shape, b.strides, a.dtype.char, b.dtype.char)
-    ready = _ready.get(key)
-    if ready is None or ready.workers != threads():
+    ready = _ready.get((a.shape, a.strides, b.shape, b.strides, a.dtype.char, b.dtype.char))
+    if ready is None or (ready.workers and ready.workers != threads()):
         return None
     if bias is not None:
         contiguous = bias.shape == ready.shape[-1:] and bias.strides == (bias.itemsize,)
@@ -403,7 +403,7 @@ def _ready_for(a: Any, b: Any, bias: Any) -> _Ready | None:
 def _computed(ready: _Ready, a: Any, b: Any, bias: Any) -> Any:
     """The product, as it was computed before."""
     if ready.run is None:
-        c = np.matmul(a, b)
+        c = _by_numpy(a, b)
         return c if bias is None else np.add(c, bias, out=c)
     c = np.empty(ready.shape, ready.dtype)
     if bias is None:
@@ -413,10 +413,16 @@ def _computed(ready: _Ready, a: Any, b: Any, bias: Any) -> Any:
     return c
 
 
+def _by_numpy(a: Any, b: Any) -> Any:
+    return np.multiply(a, b) if a.shape[-1] == 1 else np.matmul(a, b)
+
+
 def launch(a: Any, b: Any) -> Any:
     """a @ b, as soon as a product of such arrays was computed; else None."""
     ready = _ready_for(a, b, None)
-    return None if ready is None else quietly(_computed, ready, a, b, None)
+    if ready is None:
+        return None
+    return quietly(_computed, ready, a, b, None)
 
 
 def launch_linear(x: Any, w: Any, bias: Any = None) -> Any:
@@ -429,7 +435,8 @@ def launch_linear(x: Any, w: Any, bias: Any = None) -> Any:
     return y if x.ndim == 2 else y.reshape(*x.shape[:-1], len(w))
 
 
-LAUNCHERS: dict[str, Any] = {"product": launch, "linear": launch_linear}  # by what an op says as its `library`
+# By what an op says as its `library`.
+LAUNCHERS: dict[str, Any] = {"product": launch, "linear": launch_linear}
 _launched: dict[int, Op] = {}  # the ops that they are known for, which stay
 
 
@@ -455,7 +462,8 @@ def _remember(a: Any, b: Any, run: Any, shape: Sizes) -> None:
     if len(_ready) >= _MOST_READY:
         _ready.clear()
     key = (a.shape, a.strides, b.shape, b.strides, a.dtype.char, b.dtype.char)
-    _ready[key] = _Ready(run, shape, a.dtype, threads())
+    always = run is None and a.shape[-2] * a.shape[-1] * b.shape[-1] <= SMALL
+    _ready[key] = _Ready(run, shape, a.dtype, 0 if always else threads())
 
 
 def _pays(work: int, b: Any) -> bool:
@@ -546,9 +554,9 @@ def _numpy(a: Any, b: Any, out: Any, bias: Any, activation: str | None) -> Any:
         raise ShapeError(f"matmul: inner sizes differ, {a.shape} @ {b.shape}; transpose one?")
     narrow = a.dtype == BFLOAT16
     if not narrow and bias is None and activation is None:
-        return np.matmul(a, b) if out is None else np.matmul(a, b, out=out)
+        return _by_numpy(a, b) if out is None else np.matmul(a, b, out=out)
     x, y = (v.astype(FLOAT32) if narrow else v for v in (a, b))
-    c = np.matmul(x, y)
+    c = _by_numpy(x, y)
     _assert_fitting(c.shape, a, out, bias, activation)
     if bias is not None:
         c = c + bias.astype(c.dtype)
