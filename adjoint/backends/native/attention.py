@@ -20,7 +20,7 @@ from .tracing import NotTraceable
 FLOAT32 = np.dtype(np.float32)
 FEW = 8  # queries below which a product with each of them alone is faster
 REMEMBERED = 256  # combinations of strides that a plan keeps
-CHUNKS = 16  # that a backward pass is at least cut into, where it is long enough
+CHUNKS = 8  # that a pass is at least cut into, where it is long enough
 SPAN = 4  # blocks of queries for which a block of keys is fetched once, at most
 SPAN_FEATURES = 512  # blocks times features: what a kernel has on its stack is proportional to it
 WORDS = bytes.__basicsize__ - 1  # of a bytes object: where its content starts
