@@ -140,7 +140,7 @@ def accelerate(op: Op, arrays: Sequence[Any]) -> Any:
         dtype = arrays[0].dtype
         if dtype != _FLOAT32 and (dtype != bfloat16.numpy or not _takes_narrow(op)):
             return NotImplemented
-        return quietly(op.compute, names, *arrays)
+        return products.computed(op, arrays, names)
     try:
         key = (op, *[(a.shape, a.dtype) if type(a) is ndarray else _number(a) for a in arrays])
         program = _programs.get(key, _UNKNOWN)

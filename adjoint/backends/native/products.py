@@ -390,6 +390,8 @@ _MOST_READY = 4096
 
 def _ready_for(a: Any, b: Any, bias: Any) -> _Ready | None:
     """What is known about the product of such arrays, if anything is."""
+    if type(a) is not np.ndarray or type(b) is not np.ndarray:
+        return None
     ready = _ready.get((a.shape, a.strides, b.shape, b.strides, a.dtype.char, b.dtype.char))
     if ready is None or (ready.workers and ready.workers != threads()):
         return None
@@ -427,6 +429,8 @@ def launch(a: Any, b: Any) -> Any:
 
 def launch_linear(x: Any, w: Any, bias: Any = None) -> Any:
     """x @ w.T + bias; else None."""
+    if type(x) is not np.ndarray:
+        return None
     rows = x if x.ndim == 2 else x.reshape(-1, x.shape[-1])
     ready = _ready_for(rows, w.T, bias)
     if ready is None:
@@ -437,7 +441,7 @@ def launch_linear(x: Any, w: Any, bias: Any = None) -> Any:
 
 # By what an op says as its `library`.
 LAUNCHERS: dict[str, Any] = {"product": launch, "linear": launch_linear}
-_launched: dict[int, Op] = {}  # the ops that they are known for, which stay
+_launched: dict[int, Op] = {}  # the ops of which launchers are known, which stay
 
 
 def accelerate(op: Op, arrays: Sequence[Any], names: Any) -> Any:
@@ -446,16 +450,37 @@ def accelerate(op: Op, arrays: Sequence[Any], names: Any) -> Any:
     """
     dtype = arrays[0].dtype
     if dtype == BFLOAT16 and onednn.unavailable() is None:
-        return quietly(op.compute, names, *arrays)
+        return computed(op, arrays, names)
     if dtype not in _DTYPES or dtype == BFLOAT16:
         return NotImplemented
     found = quietly(op.compute, names, *arrays)
+    _launch_by(LAUNCHERS[op.library], op, arrays)
+    return found
+
+
+def computed(op: Op, arrays: Sequence[Any], names: Any) -> Any:
+    """What an op that a library computes gives, with functions of `names`. Eager execution computes
+    it in the same way from then on, without asking what was found out now.
+    """
+    found = quietly(op.compute, names, *arrays)
+    dtypes = [x.dtype for x in arrays]
+
+    def again(*arrays: Any) -> Any:
+        for x, dtype in zip(arrays, dtypes, strict=True):
+            if type(x) is not np.ndarray or x.dtype is not dtype:
+                return None
+        return quietly(op.compute, names, *arrays)
+
+    _launch_by(again, op, arrays)
+    return found
+
+
+def _launch_by(launcher: Any, op: Op, arrays: Sequence[Any]) -> None:
     if len(_launched) >= _MOST_READY:
         launchers.clear()
         _launched.clear()
     _launched[id(op)] = op
-    launchers[(id(op), *[x.shape for x in arrays])] = LAUNCHERS[op.library]
-    return found
+    launchers[(id(op), *[x.shape for x in arrays])] = launcher
 
 
 def _remember(a: Any, b: Any, run: Any, shape: Sizes) -> None:
