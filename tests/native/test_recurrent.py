@@ -15,6 +15,7 @@ pytest.importorskip("llvmlite")
 import adjoint as ad
 from adjoint.backends import native
 from adjoint.backends.native import recurrent
+from adjoint.backends.native.composite import NotTraceable
 from adjoint.backends.native.pool import default_pool
 from adjoint.core import fused as core_fused
 from adjoint.core.errors import AutogradError
@@ -431,6 +432,38 @@ def test_in_a_graph() -> None:
     np.testing.assert_allclose(output.detach().numpy(), expected, 1e-12)
     source.set(x * 2)
     np.testing.assert_allclose(output.detach().numpy(), model(x * 2)[0].detach().numpy(), 1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("lengths", [None, (3, 2, 2)])
+def test_shapes_that_do_not_fit_are_refused(
+    kind: str, lengths: tuple[int, ...] | None, runs: list[str]
+) -> None:
+    good = arguments(kind, (3, 3, 4, 6), lengths=lengths)
+    for n, x in enumerate(good):
+        for shape in () if x is None else ((2, *x.shape[1:]), (*x.shape[:-1], 5), (1, *x.shape)):
+            if shape != x.shape and not (n == 0 and lengths is None and shape[-1] == 4):
+                bad = list(good)
+                bad[n] = draw(shape, 1)
+                try:
+                    expected: Any = BODY(*bad, kind, False, lengths)[0].shape
+                except Exception as error:
+                    expected = type(error)
+                try:
+                    found: Any = recurrent_layer(*bad, kind, False, lengths)[0].shape
+                except Exception as error:
+                    found = type(error)
+                assert found == expected, (n, shape)
+    assert not runs
+
+
+@pytest.mark.parametrize("sizes", [(2, 3, 3), (3, 3, 0), (4, 4), (9,)])
+def test_sizes_that_do_not_fit_are_refused(sizes: tuple[int, ...]) -> None:
+    tensors = arguments("LSTM", (3, 3, 4, 6), lengths=(3, 3, 2))
+    specs = [x.spec for x in tensors if x is not None]
+    statics = [x if x is None else NotImplemented for x in tensors]
+    with pytest.raises(NotTraceable):
+        recurrent.plan(specs, [*statics, "LSTM", False, sizes], [True] * len(specs))
 
 
 def test_what_has_no_code_is_made_of_operations(runs: list[str]) -> None:

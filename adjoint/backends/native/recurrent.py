@@ -9,6 +9,7 @@ and sums of all steps at once.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import struct
 from collections.abc import Callable, Sequence
@@ -22,7 +23,7 @@ from ...core.spec import Spec
 from .composite import NotTraceable
 from .pool import default_pool
 from .products import matmul
-from .recurrent_cells import CELLS
+from .recurrent_cells import CELLS, Cell
 from .recurrent_loop import Layer, backward, forward
 from .recurrent_tiles import Format
 
@@ -42,21 +43,50 @@ Arrays = dict[str, Array]
 def plan(specs: Sequence[Spec], statics: Sequence[Any], wants: Sequence[bool]) -> Recurrent:
     """The routine for inputs like these: see `autograd.fusion.Routine`.
 
-    Errors: NotTraceable for dtypes without code, and for cells without a batch.
+    Errors: NotTraceable for dtypes without code, cells without a batch, and shapes that do not fit
+    each other.
     """
     names = LAYER if len(statics) > len(CELL) + 1 else CELL
     places = [name for name, x in zip(names, statics, strict=False) if x is NotImplemented]
-    options = statics[len(names) :]
+    kind, *options = statics[len(names) :]
     given = dict(zip(places, specs, strict=True))
     dtypes = {spec.dtype.name for spec in specs}
-    if len(dtypes) > 1 or not dtypes <= set(DTYPES) or 0 in given["x"].shape:
-        raise NotTraceable(f"a recurrent layer of {', '.join(sorted(dtypes))}, {given['x'].shape}")
-    if names is CELL and len(given["x"].shape) != 2:
-        raise NotTraceable("a cell without a batch")
+    if len(dtypes) > 1 or not dtypes <= set(DTYPES):
+        raise NotTraceable(f"a recurrent layer of {', '.join(sorted(dtypes))}")
+    sizes = options[1] if options else given["x"].shape[:1]
+    _check_shapes({name: spec.shape for name, spec in given.items()}, CELLS[kind], sizes)
     try:
-        return Recurrent(given, dict(zip(places, wants, strict=True)), *options)
+        return Recurrent(given, dict(zip(places, wants, strict=True)), kind, *options)
     except Unsupported as error:
         raise NotTraceable(str(error)) from None
+
+
+def _check_shapes(
+    shapes: dict[str, tuple[int, ...]], cell: Cell, sizes: tuple[int, ...] | None
+) -> None:
+    """Refuse what the machine code, which does not look, would read beyond the end of."""
+    x, h, weight = shapes["x"], shapes["h"], shapes["weight_hh"]
+    if len(x) != (3 if sizes is None else 2) or 0 in x or len(h) != 2 or len(weight) != 2:
+        raise NotTraceable(f"a recurrent layer of {x}, {h}, {weight}")
+    rows, output, features = weight[0], h[1], x[-1]
+    hidden = rows // cell.gates
+    fitting = {
+        "x": x if sizes is None else (sum(sizes), features),
+        "weight_ih": (rows, features),
+        "weight_hh": (hidden * cell.gates, output),
+        "bias_ih": (rows,),
+        "bias_hh": (rows,),
+        "weight_hr": (output, hidden),
+        "h": (x[1] if sizes is None else sizes[0], output),
+        "c": (h[0], hidden),
+    }
+    wrong = [name for name, shape in shapes.items() if shape != fitting[name]]
+    projects = "weight_hr" in shapes
+    ordered = sizes is None or all(m >= n > 0 for m, n in itertools.pairwise((*sizes[:1], *sizes)))
+    if wrong or ("c" in shapes) != cell.has_c or not ordered or rows == 0:
+        raise NotTraceable(f"a recurrent layer of {shapes}, sizes {sizes}: {wrong}")
+    if (projects and not cell.has_c) or (not projects and output != hidden):
+        raise NotTraceable(f"a recurrent layer with a state of {output} for {hidden} units")
 
 
 class _Order:
