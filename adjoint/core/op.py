@@ -55,6 +55,7 @@ class Op:
     # products; "moves": native code for indices.
     library: ClassVar[str] = ""
     differentiable: ClassVar[bool] = True  # False: the output never requires grad
+    kept: ClassVar[bool] = False  # an object made by `of`, which is used again
     device: device = CPU  # where an op without inputs computes
     drawn: ClassVar[bool] = False  # random: its numbers are those that the host draws
 
@@ -157,7 +158,9 @@ class Op:
 
 @functools.lru_cache(maxsize=4096, typed=True)
 def _shared(cls: type[Op], *fields: Any) -> Op:
-    return cls(*fields)
+    op = cls(*fields)
+    op.kept = True  # type: ignore[misc]
+    return op
 
 
 def _token_order(token: str) -> tuple[int, str]:

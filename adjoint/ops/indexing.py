@@ -231,9 +231,8 @@ def _gathered(x: Any, advanced: Sequence[tuple[int, Any]]) -> tuple[tuple[int, .
 _MASKS = (np.dtype(np.bool_), np.dtype(np.uint8))
 
 
-@functools.lru_cache(maxsize=64)
-def _index(axis: int) -> Index:
-    return Index((axis,))
+def _index(axis: int) -> Any:
+    return Index.of((axis,))
 
 
 @public(method="__getitem__")

@@ -101,7 +101,7 @@ class Gather(_Along):
 
     def gradient(self, g: Tensor, index: Tensor, spec: Spec) -> tuple[Any, ...]:
         """g added where the elements came from."""
-        return (apply(GatherSum(self.axis, spec.shape), g, index), None)
+        return (apply(GatherSum.of(self.axis, spec.shape), g, index), None)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
