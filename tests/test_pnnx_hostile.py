@@ -235,9 +235,7 @@ def test_graphs_that_are_none():
     refuse("a cycle: (a -> b -> c -> a|b -> c -> a -> b|c -> a -> b -> c)", INPUT, *cycle,
            "pnnx.Output o 1 0 v")  # fmt: skip
     refuse("a cycle: r -> r", INPUT, "torch.cat r 2 1 x y y dim=0", OUTPUT)
-    refuse(
-        "'evil.Op' .'e'. is not supported", INPUT, "evil.Op e 1 1 x y", OUTPUT, kind=ad.Unsupported
-    )
+    refuse("not supported: evil.Op .*'e'", INPUT, "evil.Op e 1 1 x y", OUTPUT, kind=ad.Unsupported)
     refuse("more arguments than inputs", INPUT, "F.relu r 1 1 x y $a=x $b=x", OUTPUT)
     long = [f"F.relu r{i} 1 1 v{i} v{(i + 1) % 3000}" for i in range(3000)]
     with pytest.raises(ad.CheckpointError, match=r"a cycle: r\d+.*\.\.\.") as caught:

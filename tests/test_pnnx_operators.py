@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -377,6 +378,69 @@ REST = {  # tested below, each on its own
     "aten::channel_shuffle", "aten::cosine_similarity", "aten::one_hot", "aten::meshgrid",
     "aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu",
 }  # fmt: skip
+
+
+# what pass_level1 and pass_level2 of pnnx register
+REGISTERED = """
+F.adaptive_avg_pool1d F.adaptive_avg_pool2d F.adaptive_avg_pool3d F.adaptive_max_pool1d
+F.adaptive_max_pool2d F.adaptive_max_pool3d F.affine_grid F.alpha_dropout F.avg_pool1d
+F.avg_pool2d F.avg_pool3d F.batch_norm F.celu F.conv1d F.conv2d F.conv3d F.conv_transpose1d
+F.conv_transpose2d F.conv_transpose3d F.dropout F.dropout2d F.dropout3d F.elu F.embedding
+F.feature_alpha_dropout F.fold F.gelu F.glu F.grid_sample F.group_norm F.hardshrink F.hardsigmoid
+F.hardswish F.hardtanh F.instance_norm F.interpolate F.layer_norm F.leaky_relu F.linear
+F.local_response_norm F.log_softmax F.logsigmoid F.lp_pool1d F.lp_pool2d F.max_pool1d F.max_pool2d
+F.max_pool3d F.mish F.normalize F.pad F.pairwise_distance F.pixel_shuffle F.pixel_unshuffle
+F.prelu F.relu F.relu6 F.rms_norm F.rrelu F.scaled_dot_product_attention F.selu F.sigmoid F.silu
+F.softmax F.softmin F.softplus F.softshrink F.softsign F.tanh F.tanhshrink F.threshold F.unfold
+F.upsample F.upsample_bilinear F.upsample_nearest Tensor.copy Tensor.expand Tensor.expand_as
+Tensor.fill Tensor.index Tensor.index_put Tensor.masked_fill Tensor.new_empty Tensor.new_full
+Tensor.new_ones Tensor.new_zeros Tensor.permute Tensor.repeat Tensor.reshape Tensor.reshape_as
+Tensor.select Tensor.size Tensor.slice Tensor.to Tensor.type_as Tensor.unflatten
+nn.AdaptiveAvgPool1d nn.AdaptiveAvgPool2d nn.AdaptiveAvgPool3d nn.AdaptiveMaxPool1d
+nn.AdaptiveMaxPool2d nn.AdaptiveMaxPool3d nn.AlphaDropout nn.AvgPool1d nn.AvgPool2d nn.AvgPool3d
+nn.BatchNorm1d nn.BatchNorm2d nn.BatchNorm3d nn.CELU nn.ChannelShuffle nn.ConstantPad1d
+nn.ConstantPad2d nn.ConstantPad3d nn.Conv1d nn.Conv2d nn.Conv3d nn.ConvTranspose1d
+nn.ConvTranspose2d nn.ConvTranspose3d nn.Dropout nn.Dropout2d nn.Dropout3d nn.ELU nn.Embedding
+nn.Fold nn.GELU nn.GLU nn.GRU nn.GroupNorm nn.Hardshrink nn.Hardsigmoid nn.Hardswish nn.Hardtanh
+nn.InstanceNorm1d nn.InstanceNorm2d nn.InstanceNorm3d nn.LPPool1d nn.LPPool2d nn.LSTM nn.LayerNorm
+nn.LeakyReLU nn.Linear nn.LocalResponseNorm nn.LogSigmoid nn.LogSoftmax nn.MaxPool1d nn.MaxPool2d
+nn.MaxPool3d nn.Mish nn.MultiheadAttention nn.PReLU nn.PixelShuffle nn.PixelUnshuffle nn.RMSNorm
+nn.RNN nn.RReLU nn.ReLU nn.ReLU6 nn.ReflectionPad1d nn.ReflectionPad2d nn.ReplicationPad1d
+nn.ReplicationPad2d nn.ReplicationPad3d nn.SELU nn.SiLU nn.Sigmoid nn.Softmax nn.Softmax2d
+nn.Softmin nn.Softplus nn.Softshrink nn.Softsign nn.Tanh nn.Tanhshrink nn.Threshold nn.Unfold
+nn.Upsample nn.UpsamplingBilinear2d nn.UpsamplingNearest2d nn.ZeroPad2d nn.quantized.Conv2d
+nn.quantized.DeQuantize nn.quantized.Linear nn.quantized.Quantize pnnx.Attribute pnnx.Expression
+pnnx.Input pnnx.Output pnnx.SliceIndexes torch.addmm torch.amax torch.amin torch.arange
+torch.argmax torch.argmin torch.as_strided torch.baddbmm torch.bitwise_and
+torch.bitwise_left_shift torch.bitwise_not torch.bitwise_or torch.bitwise_right_shift
+torch.bitwise_xor torch.bmm torch.cat torch.chunk torch.clamp torch.clone torch.complex
+torch.cross torch.cumprod torch.cumsum torch.dequantize torch.diag torch.einsum torch.empty
+torch.empty_like torch.eq torch.fft.fft torch.fft.fft2 torch.fft.fftn torch.fft.hfft
+torch.fft.hfft2 torch.fft.hfftn torch.fft.ifft torch.fft.ifft2 torch.fft.ifftn torch.fft.ihfft
+torch.fft.ihfft2 torch.fft.ihfftn torch.fft.irfft torch.fft.irfft2 torch.fft.irfftn torch.fft.rfft
+torch.fft.rfft2 torch.fft.rfftn torch.flatten torch.flip torch.full torch.full_like torch.gather
+torch.ge torch.gt torch.imag torch.index_select torch.istft torch.le torch.lgamma
+torch.logical_and torch.logical_not torch.logical_or torch.logical_xor torch.logsumexp torch.lt
+torch.masked_select torch.matmul torch.max torch.mean torch.min torch.mm torch.mv torch.narrow
+torch.ne torch.norm torch.normal torch.ones torch.ones_like torch.positive torch.prod
+torch.quantize_per_tensor torch.randn torch.randn_like torch.real torch.repeat_interleave
+torch.roll torch.scatter_add torch.slice_scatter torch.split torch.squeeze torch.stack torch.std
+torch.stft torch.sum torch.t torch.tensor_split torch.tile torch.topk torch.transpose torch.unbind
+torch.unsqueeze torch.var torch.view_as_complex torch.view_as_real torch.where torch.zeros
+torch.zeros_like torchaudio.F.inverse_spectrogram torchaudio.F.spectrogram
+torchvision.ops.DeformConv2d torchvision.ops.RoIAlign
+""".split()  # noqa: SIM905 - as a text of names
+
+
+def test_the_documented_counts():
+    text = Path(__file__).parent.parent.joinpath("docs", "pnnx.md").read_text()
+    ends = {"pnnx.Input", "pnnx.Output", "pnnx.Attribute"}
+    gaps = [name for name in REGISTERED if name not in TABLE and name not in ends]
+    assert f"| {len(REGISTERED) - len(gaps)} | {len(REGISTERED)} |" in text
+    assert all(f"`{name}`" in text for name in gaps)
+    others = [name for name in TABLE if name not in REGISTERED]
+    aten = sum(name.startswith("aten::") for name in others)
+    assert f"{aten} of ATen's, 4 of TorchScript's | {len(others)} |" in text
 
 
 def test_every_operator_has_a_case():

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..core.errors import AdjointError, CheckpointError, InvalidType, ShapeError, Unsupported
-from ..io.imported import ImportedGraph, last_uses, needed, refusing, several
+from ..io.imported import FAULTS, ImportedGraph, last_uses, needed, refuse, refusing, several
 from ..io.source import Source, opened
 from ..io.zip_archive import Archive
 from ..nn import Module
@@ -120,14 +120,18 @@ class PnnxModule(ImportedGraph):
             self.output_names += op.inputs
         if not self.output_names:
             raise CheckpointError("the graph has no output")
-        known = set(TABLE) | _ENDS | {"pnnx.Attribute"}
-        for op in operators:
-            if op.kind not in known:
-                raise Unsupported(f"operator {op.kind[:60]!r} ({op.name[:60]!r}) is not supported")
+        order = needed(sorted_operators(operators), self.output_names)
+        unknown = [op for op in order if op.kind not in TABLE and op.kind not in _ENDS]
+        if unknown:
+            kinds = list(dict.fromkeys(op.kind[:60] for op in unknown))
+            raise Unsupported(
+                f"operators that are not supported: {', '.join(kinds[:8])} (the first is called "
+                f"{unknown[0].name[:60]!r})"
+            )
         numbers = {name for op in operators if op.kind in NUMBERS for name in op.outputs}
         weights = Weights(archive)
         steps = []
-        for op in needed(sorted_operators(operators), self.output_names):
+        for op in order:
             if op.kind == "pnnx.Attribute":
                 self._keep_constant(op, weights.of(op))
             elif op.kind not in _ENDS:
@@ -201,9 +205,11 @@ class PnnxModule(ImportedGraph):
 
     def _step(self, step: Step, inputs: list[Any]) -> tuple[Any, ...]:
         step.training = self.training
-        with refusing(f"pnnx: {step.label}"):
+        try:
             bound, given = step.bound(inputs) if step.numbers else (step, inputs)
             found = several(bound.call(bound, *given))
+        except FAULTS as error:
+            refuse(f"pnnx: {step.label}", error)
         if len(found) < len(step.outputs):
             raise CheckpointError(
                 f"pnnx: {step.label} gives {len(found)} values, not {len(step.outputs)}"
@@ -271,7 +277,7 @@ def _check(step: Step, inputs: list[Any], found: tuple[Any, ...]) -> None:
             )
 
 
-_ENDS = {"pnnx.Input", "pnnx.Output"}
+_ENDS = {"pnnx.Input", "pnnx.Output", "pnnx.Attribute"}  # what is no step
 
 
 def _place(op: Operator) -> int:
