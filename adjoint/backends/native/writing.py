@@ -17,8 +17,9 @@ from ...core.errors import AdjointError
 from ...core.scalar import Arithmetic
 from .composite import Ref, Step, _at
 from .execution import PARALLEL
-from .multi_tensor import NotTraceable, ScalarTracer, WritingNames
+from .multi_tensor import NotTraceable, WritingNames
 from .pool import default_pool
+from .scalars import ScalarTracer, has_lost_numbers, values_of
 from .tracing import Traced, name_of
 
 __all__ = ["NotTraceable", "Ref", "Step", "Writer", "has_threads", "launches"]
@@ -58,11 +59,11 @@ class Writer:
             raise NotTraceable("a result that the array does not take as it is")
         if kernel.reduced or list(y.dims) != sorted(y.dims):
             raise NotTraceable("a result that is not elementwise")
-        if any(v.op == "const" and v.attr != v.attr for v in kernel.values):
+        if has_lost_numbers(tracer):
             raise NotTraceable("a number that was taken for known")
         kernel.output(y.value, name_of(out.dtype))
         self._arithmetic = arithmetic
-        self._places = [place for place, _ in tracer.scalars]
+        self._numbers = tracer.numbers
         self._compiled = Compiled(kernel)
         entry = self._compiled.entry_into(arrays, [out])
         if not isinstance(entry, Entry):
@@ -78,7 +79,7 @@ class Writer:
         values = self._arithmetic.run(numbers)
         if values is None:
             return False
-        scalars = [values[place] for place in self._places]
+        scalars = values_of(self._numbers, values)
         if self._entry.call(arrays, arrays[:1], scalars, self._run):
             quietly(self._copy_and_write, arrays, scalars)
         launches[0] += 1
