@@ -2,7 +2,7 @@
 
 python -m benchmarks operations [--rows PATTERN] [--sizes N ...] [--threads N] [--quick] [--busy]
 
-Each cell is PyTorch's time / ours, the median of interleaved rounds. `--busy` keeps one of the cores
+Each cell is PyTorch's time / ours, of the best of interleaved rounds each. `--busy` keeps one of the cores
 in use busy with another process every other round, and prints how much slower each of the two gets.
 """
 
@@ -326,8 +326,8 @@ def measure(row: Row, n: int, rounds: int) -> Cell:
         ]
     finally:
         gc.enable()
-    ours, theirs = (statistics.median(column) * 1e6 for column in zip(*times, strict=True))
-    return Cell(ours, theirs, statistics.median(t / o for o, t in times))
+    ours, theirs = (min(column) * 1e6 for column in zip(*times, strict=True))
+    return Cell(ours, theirs, theirs / ours)
 
 
 def slowdown(row: Row, n: int, rounds: int, other: subprocess.Popen[bytes]) -> Cell:

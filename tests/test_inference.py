@@ -93,7 +93,7 @@ def assert_close(found, expected, tolerance=2e-5):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_models(name):
-    """Equal to the module in eval mode at two batch sizes, run twice; the module stays as it was."""
+    """Equal to the module in eval mode at two batch sizes, run twice; the module is as it was."""
     make, shape = MODELS[name]
     ad.manual_seed(0)
     module = make()

@@ -326,9 +326,48 @@ def test_sizes_that_cannot_be_followed():
 
 
 def test_sizes_that_decide_what_runs():
-    module = nn.LSTM(2, 2)
+    class Loop(nn.Module):
+        def forward(self, x):
+            total = x[0]
+            for step in x[1:]:
+                total = (total * step).tanh()
+            return total
+
     with pytest.raises(ad.InvalidArgument, match="dynamic_axes"):
-        exported(module, ad.ones(3, 1, 2), axes={"x0": {0: "time"}})
+        exported(Loop(), ad.ones(3, 1, 2), axes={"x0": {0: "time"}})
+
+
+RECURRENT = [
+    (kind, options)
+    for kind in ("LSTM", "GRU", "RNN")
+    for options in ({}, {"bidirectional": True, "num_layers": 2}, {"bias": False})
+] + [("RNN", {"nonlinearity": "relu"}), ("LSTM", {"batch_first": True})]
+
+
+@pytest.mark.parametrize(("kind", "options"), RECURRENT)
+def test_recurrent_layers_are_operators(kind, options):
+    """One node a layer and direction, of any length and batch; the file trains on."""
+    module = getattr(nn, kind)(3, 4, **options)
+    data = exported(module, ad.randn(5, 2, 3), axes={"x0": {0: "time", 1: "batch"}})
+    kinds = [node.op_type for node in onnx.load_from_string(data).graph.node]
+    layers = options.get("num_layers", 1) * (1 + options.get("bidirectional", False))
+    assert kinds.count(kind) == layers
+    loaded = ad.onnx.load(data)
+    for shape in ((5, 2, 3), (9, 4, 3)):
+        x = ad.randn(*shape)
+        expected = flat(module(x))
+        assert_close(expected, by_onnxruntime(data, x))
+        assert_close(flat(loaded(x)), expected)
+    loaded(x)[0].sum().backward()
+    module(x)[0].sum().backward()
+    for name, p in module.named_parameters():
+        ad.testing.assert_close(loaded.get_parameter(name).grad, p.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_projections_are_written_out():
+    module = nn.LSTM(3, 4, proj_size=2)
+    x = ad.randn(5, 2, 3)
+    assert_close(flat(module(x)), by_onnxruntime(exported(module, x), x))
 
 
 def test_arguments(tmp_path):

@@ -19,9 +19,11 @@ from ..graph.recorded import Recorded, concrete
 from ..ops.promotion import assert_can_store, cast
 from . import tape
 from .devices import together
+from .inplace_kernels import write_by_kernel, written_by_op
 from .recording import Recorder, source_of
 
 ndarray = np.ndarray
+LARGE = 65535  # elements above which kernels are asked to write
 
 
 def attach(tensor_class: type) -> None:
@@ -38,6 +40,8 @@ def inplace_method(name: str, function: Callable[..., Any]) -> Callable[..., Any
     direct = _DIRECT.get(name)
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self._data.size > LARGE and write_by_kernel(self, name, function, args, kwargs):
+            return self
         if direct is not None and len(args) == 1 and _write_directly(self, direct, *args, **kwargs):
             tape.rebase(self, None, name)
             return self
@@ -171,8 +175,9 @@ def write(name: str, op: Op, x: Any, *given: Any) -> Any:
     node = None
     if mode.grad and data.dtype.kind in "fcV" and any(p is not None for p in parents):
         node = tape.record(op, everything, parents, x, mode)
-    arrays = [each._data if isinstance(each, Handle) else each for each in inputs]
-    write_arrays(op, [data, *arrays])
+    arrays = [data, *(each._data if isinstance(each, Handle) else each for each in inputs)]
+    if data.size <= LARGE or not written_by_op(op, arrays):
+        write_arrays(op, arrays)
     tape.rebase(x, node, name)
     return x
 

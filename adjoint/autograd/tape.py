@@ -100,7 +100,7 @@ def execute(op: Op, inputs: tuple[Any, ...]) -> Any:
             parents.append(node)
         else:
             arrays.append(x)
-            key.append(x)
+            key.append(x or repr(x))  # 0.0 and -0.0 are equal
             parents.append(None)
     launch = launchers.get(tuple(key))
     if launch is None or core_compute.accelerate is None or (result := launch(*arrays)) is None:
@@ -478,8 +478,9 @@ def binary_operator(
         if type(a) is not ndarray and not isinstance(a, (int, float)):
             return recorded(input, other)
         if size > large and core_compute.accelerate is not None:
-            x1 = a.shape if type(a) is ndarray else a
-            launch = launchers.get((id(op), x1, b.shape if type(b) is ndarray else b))
+            key1 = a.shape if type(a) is ndarray else a or repr(a)
+            key2 = b.shape if type(b) is ndarray else b or repr(b)
+            launch = launchers.get((id(op), key1, key2))
             data = None if launch is None else launch(a, b)
             if data is None:
                 return general(input, other)

@@ -66,6 +66,9 @@ def _to_tensors(source: Path, target: Path) -> None:
     from .model_files import GRAPHS, read_tensors
 
     if source.suffix in GRAPHS or target.suffix == ".npz":
-        io.save(read_tensors(source), target)
+        tensors = read_tensors(source)
+        if not tensors:
+            raise InvalidArgument(f"{source.name} holds no tensors")
+        io.save(tensors, target)
     else:
         io.save(io.load(source), target)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -125,7 +126,8 @@ def read_array(path: Path) -> Any:
     """The array in a `.npy` file, of which no more is read than the file has."""
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, TypeError, EOFError, OverflowError, SyntaxError) as error:
+    except (ValueError, TypeError, EOFError, OverflowError, SyntaxError, TokenError,
+            RecursionError) as error:  # fmt: skip
         raise CheckpointError(f"{path}: not a .npy file of numbers: {error}") from error
     if not isinstance(array, np.ndarray):
         raise CheckpointError(f"{path}: an archive; give .npy files, one for each input")
@@ -171,7 +173,8 @@ def _converted(array: Any, declared: Input) -> Any:
         return array
     wanted = by_name(declared.dtype).numpy
     if array.dtype.kind in "f" and wanted.kind in "fV":
-        return array.astype(wanted)
+        with np.errstate(all="ignore"):  # too large is infinite
+            return array.astype(wanted)
     if np.can_cast(array.dtype, wanted, "safe"):
         return array.astype(wanted)
     raise InvalidArgument(

@@ -275,9 +275,18 @@ class Compiled:
             self(*apart, out=outs, scalars=scalars, shape=shape, run=run)
         return out if out is not None else outs[0] if self._single else outs
 
-    def entry(self, arrays: Sequence[Array], shape: Sequence[int] | None = None) -> Entry | Pair:
-        """What calls with arrays like these need."""
-        return self._prepare(arrays, None, shape)
+    def entry(
+        self,
+        arrays: Sequence[Array],
+        shape: Sequence[int] | None = None,
+        outs: Sequence[Array] | None = None,
+    ) -> Entry | Pair:
+        """What calls with arrays like these need, for outputs like `outs` if those are given."""
+        return self._prepare(arrays, outs, shape)
+
+    def entry_into(self, arrays: Sequence[Array], outs: Sequence[Array]) -> Entry | Pair:
+        """The same of calls that write arrays like `outs`."""
+        return self._prepare(arrays, outs, None)
 
     def dtype(self, output: int) -> np.dtype[Any]:
         """Of an output's array."""

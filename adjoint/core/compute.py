@@ -71,21 +71,23 @@ LARGE = config.read_count("ADJOINT_NATIVE_SIZE")  # elements above which an arra
 CHEAP = 16 * LARGE  # the same for ops that NumPy does at the speed of memory
 SMALL = min(32, LARGE)  # the same for ops that have no short cut to a function of NumPy
 
-# What computes ops that were computed before, at the cost of a C function. Keys: the id of an op
-# that is kept, and for each input its shape or, of a number, itself. A launcher takes the inputs,
-# and gives the result, or None for other dtypes or strides. Filled by `backends.native`.
+# What computes ops that were computed before, the short way. Keys: the id of the op, and for each
+# input its shape or, of a number, itself (its text, of zeros). A launcher takes the inputs, and
+# gives the result, or None for other dtypes or strides. Used while the native backend is on.
 launchers: dict[Any, Callable[..., Any]] = {}
+_launched: list[Op] = []  # what has launchers: kept, so that no other op gets its id
 unknown: set[type[Op]] = set()  # ops that it has no kernels for: asked only for large arrays
 
 _ndarray = np.ndarray
 _ASKED = frozenset(("", "moves"))
+_ALWAYS = frozenset(("always", "product", "linear"))
 
 
 def compute(op: Op, arrays: list[Any]) -> Any:
     """`op.compute` on `arrays`; where it fails, `op.infer` gets the chance to say why."""
     xp = None
     low = False
-    large = op.library == "always"
+    large = op.library in _ALWAYS
     enough = SMALL if op.library in _ASKED and type(op) not in unknown else LARGE
     for array in arrays:
         if type(array) is _ndarray or hasattr(array, "dtype"):
@@ -100,7 +102,7 @@ def compute(op: Op, arrays: list[Any]) -> Any:
     if type(xp) is not ModuleType:
         return _compute_elsewhere(op, xp, arrays)
     if op.strict:
-        op.infer(*map(spec_of, arrays))
+        _assert_sound(op, arrays)
     try:
         if large and accelerate is not None:
             result = accelerate(op, arrays)
@@ -108,7 +110,10 @@ def compute(op: Op, arrays: list[Any]) -> Any:
                 return result
         if low and not op.exact:
             return _compute_low(op, xp, arrays)
-        return quiet.run(op.compute, xp, *arrays)
+        result = quiet.run(op.compute, xp, *arrays)
+        if op.kept and not large and not op.view and all(type(a) is _ndarray for a in arrays):
+            remember(op, arrays, launcher_of(op, xp, arrays))
+        return result
     except AdjointError:
         raise
     except Exception as error:
@@ -119,6 +124,51 @@ def compute(op: Op, arrays: list[Any]) -> Any:
                 return op.compute(xp, *arrays)
         op.infer(*map(spec_of, arrays))
         raise
+
+
+def remember(op: Op, arrays: list[Any], launch: Callable[..., Any]) -> None:
+    """Let eager execution call `launch` for such inputs of this op, which is used again."""
+    if len(_launched) >= 4096:
+        forget()
+    _launched.append(op)
+    key = (id(op), *[a.shape if type(a) is _ndarray else a or repr(a) for a in arrays])
+    launchers[key] = launch
+
+
+def forget() -> None:
+    """Drop all launchers."""
+    launchers.clear()
+    _launched.clear()
+
+
+def launcher_of(op: Op, xp: Any, arrays: list[Any]) -> Callable[..., Any]:
+    """`op.compute` with a namespace, for arrays of these dtypes, which it has computed before."""
+    dtypes = [a.dtype for a in arrays]
+    function = op.compute
+
+    def launch(*given: Any) -> Any:
+        for a, dtype in zip(given, dtypes, strict=True):
+            if type(a) is not _ndarray or a.dtype is not dtype:
+                return None
+        return quietly(function, xp, *given)
+
+    return launch
+
+
+_sound: dict[Any, Op] = {}  # ops, by identity, on arrays that `infer` had nothing against
+
+
+def _assert_sound(op: Op, arrays: list[Any]) -> None:
+    """What `infer` of a strict op says, which for the same op and specs is said once."""
+    if not all(type(a) is _ndarray for a in arrays):
+        op.infer(*map(spec_of, arrays))
+        return
+    key = (id(op), *[(a.shape, a.dtype) for a in arrays])
+    if key not in _sound:
+        op.infer(*map(spec_of, arrays))
+        if len(_sound) >= 1024:
+            _sound.clear()
+        _sound[key] = op
 
 
 def _compute_elsewhere(op: Op, xp: Any, arrays: list[Any]) -> Any:
@@ -176,10 +226,13 @@ def _compute_and_round(op: Op, xp: Any, wide: list[Any], specs: Any) -> Any:
 __all__ = [
     "accelerate",
     "compute",
+    "forget",
+    "launcher_of",
     "launchers",
     "prepare_contexts",
     "quiet",
     "quietly",
+    "remember",
     "spec_of",
     "write_arrays",
 ]

@@ -43,16 +43,21 @@ def _declare(function: F, native: str) -> F:
 
     @functools.wraps(function)
     def run(*args: Any) -> Any:
-        if compute.accelerate is None or args[0]._data.size < SMALLEST:
-            return function(*args)
         mode = MODE.get()
         if mode.plain:
+            if compute.accelerate is None or args[0]._data.size < SMALLEST:
+                return function(*args)
             return _execute(function, native, plans, args)
         whole = getattr(mode.executor, "composite", None) if native else None
         found = NotImplemented if whole is None else whole(function, native, args)
         return function(*args) if found is NotImplemented else found
 
     return cast(F, run)
+
+
+def pays(args: tuple[Any, ...]) -> bool:
+    """Whether there are kernels, and the arguments are large enough for them."""
+    return compute.accelerate is not None and args[0]._data.size >= SMALLEST
 
 
 Executor: TypeAlias = "Callable[[Callable[..., Any], str, dict[Any, Any], tuple[Any, ...]], Any]"

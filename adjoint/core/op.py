@@ -51,9 +51,11 @@ class Op:
     view: ClassVar[bool] = False  # compute may return a view of its first input
     exact: ClassVar[bool] = False  # moves or compares values: float16/bfloat16 need no float32
     strict: ClassVar[bool] = False  # infer must run first: compute accepts what it should refuse
-    # A library may compute it: "large" arrays only, or "always"; "moves": native code for indices.
+    # A library may compute it: "large" arrays only, or "always"; "product" and "linear": matrix
+    # products; "moves": native code for indices.
     library: ClassVar[str] = ""
     differentiable: ClassVar[bool] = True  # False: the output never requires grad
+    kept: ClassVar[bool] = False  # an object made by `of`, which is used again
     device: device = CPU  # where an op without inputs computes
     drawn: ClassVar[bool] = False  # random: its numbers are those that the host draws
 
@@ -65,7 +67,7 @@ class Op:
     @classmethod
     def of(cls, *fields: Any) -> Any:
         """The op with these fields: one object for equal ones, whose kernels are found by that."""
-        if any(type(field) is float and not field for field in fields):
+        if 0.0 in fields and any(type(field) is float and not field for field in fields):
             return cls(*fields)  # 0.0 and -0.0 are equal
         return _shared(cls, *fields)  # type: ignore[arg-type]
 
@@ -156,7 +158,9 @@ class Op:
 
 @functools.lru_cache(maxsize=4096, typed=True)
 def _shared(cls: type[Op], *fields: Any) -> Op:
-    return cls(*fields)
+    op = cls(*fields)
+    op.kept = True  # type: ignore[misc]
+    return op
 
 
 def _token_order(token: str) -> tuple[int, str]:

@@ -127,7 +127,7 @@ class Scalar(float):
     def __repr__(self) -> str:
         return f"<number {self.place}>"
 
-    def __float__(self) -> float:
+    def __float__(self, *others: Any) -> float:
         raise Unsupported("the value of a number that is not known yet")
 
     __int__ = __trunc__ = __round__ = __floor__ = __ceil__ = __float__  # type: ignore[assignment]

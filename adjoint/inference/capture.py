@@ -10,6 +10,7 @@ import numpy as np
 
 from ..autograd import fusion, tape
 from ..autograd.recording import execute_lazily
+from ..core import fused
 from ..core.compute import spec_of
 from ..core.errors import AutogradError, InvalidArgument, InvalidType, Unsupported
 from ..core.handle import Handle
@@ -82,6 +83,8 @@ class _Recorder:
 
     def composite(self, function: Callable[..., Any], native: str, args: tuple[Any, ...]) -> Any:
         """The recorded result of a composite; NotImplemented where there is no routine for it."""
+        if not fused.pays(args):
+            return NotImplemented
         inputs = tuple(x for x in args if isinstance(x, Handle))
         op = fusion._plan(function, native, args, inputs, [False] * len(inputs))
         return NotImplemented if op is None else execute_lazily(op, inputs)
@@ -155,7 +158,7 @@ def _nodes(source: Source, results: Sequence[Any], known: dict[int, Value]) -> l
         if type(op) is Item:
             known[id(x)] = made[id(x.inputs[0])].outputs[op.index]
             continue
-        if hasattr(op, "draw"):
+        if op.drawn:
             raise Unsupported(
                 f"freeze: {source.title} draws random numbers ({op.name}), of which a static graph "
                 "would keep one draw for ever; give them as an input"

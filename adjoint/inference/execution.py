@@ -79,7 +79,7 @@ class Workspace:
 
     def _shown(self, x: Value) -> Any:
         """The array of a value; a constant's in row-major order."""
-        array = self.arrays[x]
+        array = self.arrays.get(x, x.array)
         if x.array is None or array.flags.c_contiguous:
             return array
         own = np.ascontiguousarray(array)
@@ -89,7 +89,7 @@ class Workspace:
     def run(self, given: Sequence[Any]) -> list[Any]:
         """The outputs, in memory of their own."""
         for target, source in zip(self.inputs, given, strict=True):
-            np.copyto(target, source)
+            target[...] = source
         for call in self.calls:
             call()
         return [y.copy() for y in self.outputs]

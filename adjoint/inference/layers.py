@@ -15,7 +15,7 @@ import numpy as np
 from ..core.op import Op
 from ..core.spec import Spec
 from ..ops.activation import Elu, Gelu, Relu, Silu
-from ..ops.arithmetic import Add, TrueDivide
+from ..ops.arithmetic import Add, Mul, TrueDivide
 from ..ops.averaging import SumPool
 from ..ops.convolution import Convolution, ConvolutionInput
 from ..ops.functions import Sigmoid, Tanh
@@ -170,9 +170,8 @@ def _merged(
 ) -> tuple[Node, Node] | None:
     """The layer that does what `node` does too, and the node that it takes the place of."""
     step = _following(node.op)
-    if type(node.op) is TrueDivide and _is_sum(node.inputs[0]):
-        by = node.inputs[1]
-        step = ("linear", 1 / by, 0.0) if type(by) in (int, float) and by else None
+    if step is None:
+        step = _scaling(node)
     if step is None and type(node.op) is not Add:
         return None
     choices = node.inputs if step is None else node.inputs[:1]
@@ -214,9 +213,17 @@ def _bias(layer: Layer, x: Value, other: Any) -> Value | None:
     return Value(other.spec.with_(shape=vector.shape), array=vector, name=other.name)
 
 
-def _is_sum(x: Any) -> bool:
-    op = x.op if isinstance(x, Value) else None
-    return isinstance(op.base if isinstance(op, Layer) else op, SumPool)
+def _scaling(node: Node) -> Followed | None:
+    """A number that multiplies or divides what already follows a layer, or the sums of pooling."""
+    if not isinstance(node.op, (Mul, TrueDivide)):
+        return None
+    x, by = node.inputs
+    if not isinstance(x, Value) or type(by) not in (int, float) or not by:
+        return None
+    takes = isinstance(x.op, Layer) and bool(x.op.following)
+    if not takes and not isinstance(x.op, SumPool):
+        return None
+    return "linear", 1 / by if isinstance(node.op, TrueDivide) else float(by), 0.0
 
 
 def as_library(layer: Layer) -> list[Any] | None:
@@ -248,6 +255,8 @@ def as_library(layer: Layer) -> list[Any] | None:
             found.append((0x20, first, 0.0))
         elif kind in ("hardsigmoid", "hardswish"):
             found.append((0x28 if kind == "hardsigmoid" else 0x34, 1 / 6, 0.5))
+        elif kind == "linear":
+            found.append((0x26, first, 0.0))
         else:
             return None
     return found

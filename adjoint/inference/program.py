@@ -17,7 +17,6 @@ from ..core.errors import InvalidArgument, InvalidType
 from ..core.handle import Handle
 from ..core.spec import Spec
 from ..graph.recorded import concrete
-from ..threads import get_num_threads
 from ..utils.progress import progress
 from .capture import Rebuild, Source, capture
 from .execution import Workspace
@@ -51,6 +50,7 @@ class _Planned:
     """A program for inputs of certain shapes and dtypes."""
 
     def __init__(self, program: Program, specs: tuple[Spec, ...]) -> None:
+        self.specs = specs
         graph, self.rebuild = program._simplified(specs, whole=True)
         self.graph = graph
         name_activations(graph)
@@ -107,15 +107,22 @@ class Program:
         self._packing = _packing()
         self._plans: collections.OrderedDict[Any, _Planned] = collections.OrderedDict()
         self._lock = threading.RLock()
+        self._threads = _thread_count()
         self.input_names = getattr(function, "input_names", None)
         self._examples = tuple(spec_of(_array(x)) for x in examples)
-        self._first = self._planned(self._examples)
+        self._first = self._recent = self._planned(self._examples)
 
     def __call__(self, *inputs: Any) -> Any:
         """The outputs for these inputs: tensors, arrays, or what NumPy makes arrays of."""
-        arrays = [_array(x) for x in inputs]
-        key = (*[(a.shape, a.dtype) for a in arrays], get_num_threads())
-        planned = self._plans.get(key)
+        arrays = []
+        key: list[Any] = [self._threads()]
+        for x in inputs:
+            array = x._data if isinstance(x, Handle) else x
+            if type(array) is not np.ndarray:
+                array = _array(x)
+            arrays.append(array)
+            key += (array.shape, array.dtype.num)
+        planned = self._plans.get(tuple(key))
         if planned is None:
             if len(arrays) != len(self._examples):
                 raise InvalidArgument(
@@ -123,16 +130,23 @@ class Program:
                     f"{len(arrays)}"
                 )
             planned = self._planned(tuple(map(spec_of, arrays)))
+        elif planned is not self._recent:
+            self._recent = self._planned(planned.specs)
         return planned.run(arrays)
 
     def _planned(self, specs: tuple[Spec, ...]) -> _Planned:
-        key = (*[(spec.shape, spec.dtype.numpy) for spec in specs], get_num_threads())
+        """The plan for inputs like these, which is then the one used last."""
+        key: list[Any] = [self._threads()]
+        for spec in specs:
+            key += (spec.shape, spec.dtype.numpy.num)
+        name = tuple(key)
         with self._lock:
-            found = self._plans.get(key)
+            found = self._plans.get(name)
             if found is None:
-                found = self._plans[key] = _Planned(self, specs)
+                found = self._plans[name] = _Planned(self, specs)
                 while len(self._plans) > REMEMBERED:
                     self._plans.popitem(last=False)
+            self._plans.move_to_end(name)
         return found
 
     def _simplified(
@@ -215,6 +229,18 @@ class Program:
         from .export import export
 
         export(self, path)
+
+
+def _thread_count() -> Callable[[], int]:
+    """What says how many threads there are, on which plans depend."""
+    from ..backends import native
+
+    if native.reason_off() is not None:
+        return lambda: 1
+    from ..backends.native.pool import default_pool
+
+    pool = default_pool()
+    return lambda: pool.num_threads
 
 
 def _packing() -> Any:

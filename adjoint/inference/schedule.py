@@ -7,6 +7,7 @@ layers compute with lie with their channels last: as arrays, that is a transpose
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -310,6 +311,8 @@ class Schedule:
                 x.shape[0], x.shape[1], w.shape[0], x.shape[2:], w.shape[2:], y.shape[2:],
                 base.stride, base.padding, base.dilation, base.groups, np.dtype(np.float32),
             )  # fmt: skip
+            if onednn_layers.is_dense(geometry):
+                return self._dense(node, op, geometry, following)
             layer = onednn_layers.convolution(
                 geometry, w.array, bool(bias), following, self.packing
             )
@@ -335,15 +338,37 @@ class Schedule:
         layer = onednn_layers.pooling(x.shape[0], x.shape[1], windows, largest, following)
         return self._step(node, op, layer, order)
 
-    def _step(self, node: Node, op: Layer, layer: Any, order: Order) -> Step:
-        """The layer's step, after the copies that bring its inputs into `order`."""
+    def _dense(self, node: Node, op: Layer, geometry: Any, following: list[Any]) -> Step:
+        """A convolution of images that are hardly larger than its kernel, as one product."""
+        from ..backends.native import onednn_layers
+
+        w, *bias = node.values[1 : op.own]
+        places = int(np.prod(geometry.count))
+        matrix = self.packing.once(
+            w.array,
+            str(replace(geometry, batch=0)),
+            lambda w: onednn_layers.dense_weights(geometry, w),
+        )
+        layer = onednn_layers.product(geometry.batch, matrix, bool(bias), following, self.packing)
+        repeated = None
+        if bias:
+            vector = self.packing.once(bias[0].array, places, lambda x: np.tile(x, places))
+            repeated = Value(bias[0].spec.with_(shape=vector.shape), array=vector)
+        return self._step(node, op, layer, _last(len(node.output.shape)), repeated)
+
+    def _step(
+        self, node: Node, op: Layer, layer: Any, order: Order, bias: Value | None = None
+    ) -> Step:
+        """The layer's step, after the copies that bring its inputs into `order`; `bias` takes the
+        place of the node's own.
+        """
         own = op.own + (op.following[:1] == ((BIAS, 0.0, 0.0),))  # constants among them
         x, *constants = node.values[:own]
         moved = self._moved_to(x, order)
         operands = [self._moved_to(v, order) for v in node.values[own:]]
         roles = {"x": moved, "y": node.output}
         if len(constants) > 1:
-            roles["bias"] = constants[1]
+            roles["bias"] = bias or constants[1]
         roles.update((f"added{i}", v) for i, v in enumerate(operands))
         self._allocate(node.output, order)
         return LibraryStep(op, (moved, *constants, *operands), node.outputs, layer, roles)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
@@ -14,7 +14,9 @@ from ..nn import Module, Parameter
 from ..ops.memory import from_numpy
 from ..tensor import Tensor
 
-__all__ = ["ImportedGraph", "Step", "last_uses", "needed", "refusing", "several"]
+__all__ = [
+    "FAULTS", "ImportedGraph", "Step", "last_uses", "needed", "refuse", "refusing", "several",
+]  # fmt: skip
 
 
 class Step(Protocol):
@@ -100,18 +102,24 @@ class ImportedGraph(Module):
         return f"{names}, {len(self._steps)} nodes"
 
 
+FAULTS = (ValueError, TypeError, IndexError, KeyError, OverflowError, AttributeError,
+          ArithmeticError)  # fmt: skip
+
+
+def refuse(what: str, error: Exception) -> NoReturn:
+    """Raise what an operator raised: of FAULTS, a CheckpointError that names the operator."""
+    if isinstance(error, AdjointError):
+        raise error
+    raise CheckpointError(f"{what} has inputs or attributes that do not fit: {error}") from error
+
+
 @contextmanager
 def refusing(what: str) -> Iterator[None]:
-    """Errors of what a file asks for name the place in the file and are CheckpointErrors."""
+    """`refuse` for a block."""
     try:
         yield
-    except AdjointError:
-        raise
-    except (ValueError, TypeError, IndexError, KeyError, OverflowError, AttributeError,
-            ArithmeticError) as error:  # fmt: skip
-        raise CheckpointError(
-            f"{what} has inputs or attributes that do not fit: {error}"
-        ) from error
+    except FAULTS as error:
+        refuse(what, error)
 
 
 def several(found: Any) -> tuple[Any, ...]:

@@ -7,17 +7,18 @@ axis longer differs from the first in exactly the numbers that follow that axis.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..autograd import tape
-from ..autograd.modes import no_grad
-from ..autograd.recording import lazy
+from ..autograd.recording import execute_lazily
 from ..core.errors import AutogradError, InvalidArgument, InvalidType, Unsupported
 from ..core.handle import Handle
+from ..core.mode import DEFAULT, MODE, mode_with
 from ..core.op import Op
+from ..core.spec import Spec
 from ..graph.recorded import Recorded, concrete
 from ..nn import Module
 from ..tensor import Tensor
@@ -170,6 +171,43 @@ def capture(module: Module, args: Sequence[Any], names: Sequence[str], axes: Axe
     )
 
 
+class RecurrentLayer(Op, abstract=True):
+    """A recurrent layer in one direction, which ONNX has an operator for; inputs x, both weights,
+    both biases or none, and the state.
+    """
+
+    def __init__(self, kind: str, reverse: bool, has_bias: bool) -> None:
+        self.kind = kind
+        self.reverse = reverse
+        self.has_bias = has_bias
+        self.n_outputs = 3 if kind == "LSTM" else 2  # type: ignore[misc]
+
+    def infer(self, x: Spec, weight_ih: Spec, weight_hh: Spec, *rest: Spec) -> Any:
+        """The outputs of all steps, and the final state."""
+        hidden = weight_hh.shape[1]
+        state = x.with_(shape=(x.shape[1], hidden))
+        return (x.with_(shape=(*x.shape[:2], hidden)), *[state] * (self.n_outputs - 1))
+
+
+class _Recorder:
+    """Records ops; layers that ONNX has operators for, as one op."""
+
+    def __call__(self, op: Op, inputs: tuple[Any, ...]) -> Any:
+        """The recorded result."""
+        return execute_lazily(op, inputs)
+
+    def composite(self, function: Callable[..., Any], native: str, args: tuple[Any, ...]) -> Any:
+        """The recorded result of a composite; NotImplemented where it is to be opened."""
+        if function.__name__ != "recurrent_layer":
+            return NotImplemented
+        *tensors, kind, reverse, sizes = args
+        bias_ih, bias_hh, projection = tensors[3:6]
+        if sizes is not None or projection is not None or (bias_ih is None) != (bias_hh is None):
+            return NotImplemented
+        op = RecurrentLayer(kind, reverse, bias_ih is not None)
+        return execute_lazily(op, tuple(each for each in tensors if each is not None))
+
+
 def _wiring(order: list[Recorded]) -> list[tuple[Any, ...]]:
     """The ops and where their inputs come from, which must not depend on sizes."""
     place = {id(x): i for i, x in enumerate(order)}
@@ -198,9 +236,9 @@ def _record(module: Module, given: list[Recorded]) -> list[Recorded]:
     """The outputs of `module`, recorded."""
     training = [(part, part.training) for part in module.modules()]
     module.eval()
+    token = MODE.set(mode_with(DEFAULT, grad=False, executor=_Recorder()))
     try:
-        with no_grad(), lazy():
-            found = module(*map(tape.wrap, given))
+        found = module(*map(tape.wrap, given))
     except AutogradError as error:
         if "was given no value" not in str(error):
             raise
@@ -209,6 +247,7 @@ def _record(module: Module, given: list[Recorded]) -> list[Recorded]:
             "indexing by a mask), which a graph cannot hold; use where() and gather() instead"
         ) from error
     finally:
+        MODE.reset(token)
         for part, was in training:
             part.training = was
     outputs: list[Recorded] = []

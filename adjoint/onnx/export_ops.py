@@ -465,3 +465,40 @@ def _(e: Exporter, v: Value, x: Any) -> str:
             **geometry)
     )  # fmt: skip
     return e.emit("Mul", [mean, e.name(math.prod(kernel), v.dtype)])
+
+
+# ---- recurrence ------------------------------------------------------------------------------
+
+_GATES = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2)}  # ONNX's order of ours: i o f c, z r h
+
+
+@lowers("RecurrentLayer")
+def _(e: Exporter, v: Value, x: Any, weight: Any, own_weight: Any, *rest: Any) -> tuple[str, ...]:
+    kind = v.attribute("kind")
+    biases, state = (rest[:2], rest[2:]) if v.attribute("has_bias") else ((), rest)
+    order = _GATES.get(kind, (0,))
+
+    def ordered(y: Any) -> str:
+        name = e.name(y)
+        if len(order) == 1:
+            return name
+        rows = e.constant(ints([own_weight.shape[1]] * len(order)))
+        parts = e.emit_several("Split", [name, rows], len(order), axis=0)
+        return e.emit("Concat", [parts[gate] for gate in order], axis=0)
+
+    def first(name: str) -> str:
+        return e.emit("Unsqueeze", [name, e.constant(ints([0]))])
+
+    bias = first(e.emit("Concat", [ordered(b) for b in biases], axis=0)) if biases else ""
+    options: dict[str, Any] = {"hidden_size": own_weight.shape[1]}
+    if v.attribute("reverse"):
+        options["direction"] = "reverse"
+    if kind == "GRU":
+        options["linear_before_reset"] = 1
+    if kind.startswith("RNN"):
+        options["activations"] = ["Relu" if kind == "RNN_RELU" else "Tanh"]
+    inputs = [e.name(x), *(first(ordered(w)) for w in (weight, own_weight)), bias, ""]
+    inputs += [first(e.name(s)) for s in state]
+    outputs = e.emit_several(kind.split("_")[0], inputs, len(state) + 1, **options)
+    y = e.emit("Squeeze", [outputs[0], e.constant(ints([1]))])
+    return (y, *(e.emit("Squeeze", [s, e.constant(ints([0]))]) for s in outputs[1:]))

@@ -11,7 +11,7 @@ from ..autograd.modes import no_grad
 from ..autograd.recording import lazy
 from ..core.errors import CheckpointError, Unsupported
 from ..graph.recorded import Recorded
-from ..io.imported import ImportedGraph, last_uses, needed, refusing, several
+from ..io.imported import FAULTS, ImportedGraph, last_uses, needed, refuse, refusing, several
 from ..ops.memory import from_numpy
 from ..tensor import Tensor
 from .files import array_of, attribute_of, read_model
@@ -167,12 +167,14 @@ class OnnxModule(ImportedGraph):
     def _step(self, step: Any, inputs: list[Any]) -> tuple[Any, ...]:
         """What a node computes; numbers and vectors that only depend on shapes stay arrays."""
         step.training = self.training
-        with refusing(f"onnx: node {step.label}"):
+        try:
             if all(x is None or isinstance(x, np.ndarray) for x in inputs) and step.kind in FOLDED:
                 with no_grad():
                     found = several(TABLE[step.kind](step, *inputs))
                 return tuple(host(x) if x.ndim < 2 else x for x in found)
             return several(TABLE[step.kind](step, *inputs))
+        except FAULTS as error:
+            refuse(f"onnx: node {step.label}", error)
 
     def extra_repr(self) -> str:
         """Inputs, outputs and how many nodes.

@@ -38,7 +38,7 @@ def _found(e: Exporter, centred: Value, inverse: Value, scale: Value, bias: Valu
     if isinstance(eps, Value) or not isinstance(variance, Value) or x.dtype != bias.dtype:
         return None
     parts = [_vector(e, part) for part in (scale, bias, mean, variance)]
-    channels = (1, *x.shape[1:2], *(1,) * (len(x.shape) - 2))
+    channels = (*x.shape[1:2], *(1,) * (len(x.shape) - 2))
     if None not in parts and len(x.shape) > 1 and mean.shape == channels == bias.shape:
         names = [e.name(part) for part in (x, *parts)]
         return e.emit("BatchNormalization", names, epsilon=eps)

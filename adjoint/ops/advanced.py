@@ -144,7 +144,7 @@ class Index(Advanced):
 
     def gradient(self, g: Tensor, index: Tensor, spec: Spec) -> tuple[Any, ...]:
         """g added where the elements came from."""
-        return (apply(IndexSum(self.axes, spec.shape), g, index), None)
+        return (apply(IndexSum.of(self.axes, spec.shape), g, index), None)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -201,7 +201,7 @@ class IndexSum(Advanced):
 
     def gradient(self, g: Tensor, index: Tensor) -> tuple[Any, ...]:
         """The same elements of g."""
-        return (apply(Index(self.axes), g, index), None)
+        return (apply(Index.of(self.axes), g, index), None)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -287,7 +287,7 @@ class IndexPut(Advanced):
         return (
             g if self.accumulate else lambda: apply(IndexPut(self.axes), g, index, 0),
             None,
-            lambda: apply(Index(self.axes), g, index),
+            lambda: apply(Index.of(self.axes), g, index),
         )
 
     @classmethod

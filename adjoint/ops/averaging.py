@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from ..core.spec import Spec, prod
 from .matmul import matmul
 from .pooling import MaxPool, MaxPoolIndices, pool_geometry
 from .samples import array
-from .windows import Pairs, Sizes, batched, per_dimension, window_count
+from .windows import Pairs, Sizes, batched, hashable, per_dimension, window_count
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -52,7 +53,7 @@ class SumPool(Op):
     def gradient(self, g: Tensor, spec: Spec) -> tuple[Any, ...]:
         """g for every element of its window."""
         size = spec.shape[len(spec.shape) - len(self.kernel) :]
-        return (apply(SumPoolInput(self.kernel, self.stride, self.padding, tuple(size)), g),)
+        return (apply(_to_input(self, tuple(size)), g),)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -137,6 +138,22 @@ class SumPoolInput(Op):
 # ---- public functions ----------------------------------------------------------------------------
 
 
+@functools.lru_cache(maxsize=1024, typed=True)
+def _sum_op(
+    rank: int, size: Sizes, kernel: Any, stride: Any, padding: Any, ceil_mode: bool
+) -> SumPool:
+    """The op with these arguments; one and the same each time, so that it is known."""
+    name, ones = f"avg_pool{rank}d", (1,) * rank
+    kernel = per_dimension(kernel, rank, name, "kernel_size")
+    strides, pairs = pool_geometry(name, size, kernel, stride, padding, ones, ceil_mode)
+    return SumPool(kernel, strides, pairs)
+
+
+@functools.lru_cache(maxsize=1024)
+def _to_input(op: SumPool, size: Sizes) -> SumPoolInput:
+    return SumPoolInput(op.kernel, op.stride, op.padding, size)
+
+
 def _avg_pool(
     rank: int,
     input: Tensor,
@@ -148,7 +165,6 @@ def _avg_pool(
     divisor_override: int | None,
 ) -> Tensor:
     name = f"avg_pool{rank}d"
-    kernel = per_dimension(kernel_size, rank, name, "kernel_size")
     if input._data.ndim not in (rank + 1, rank + 2):
         batched(input, rank, name)
     if input.dtype.category < 2 and input.dtype is not dt.int64:
@@ -156,12 +172,14 @@ def _avg_pool(
     if divisor_override == 0:
         raise InvalidArgument(f"{name}: divisor must be not zero")
     size = tuple(input._data.shape[-rank:])
-    ones = (1,) * rank
-    strides, pairs = pool_geometry(name, size, kernel, stride, padding, ones, ceil_mode)
-    sums = apply(SumPool(kernel, strides, pairs), input)
+    op = _sum_op(rank, size, hashable(kernel_size), hashable(stride), hashable(padding), ceil_mode)
+    kernel, strides, pairs = op.kernel, op.stride, op.padding
+    sums = apply(op, input)
     rounding = "trunc" if input.dtype is dt.int64 else None
     if divisor_override is not None or not any(hi > lo or lo for lo, hi in pairs):
         divisor = prod(kernel) if divisor_override is None else divisor_override
+        if rounding is None:
+            return sums / divisor  # type: ignore[no-any-return]
         return sums.div(divisor, rounding_mode=rounding)  # type: ignore[no-any-return]
     divisors: Any = np.ones(())
     pads = per_dimension(padding, rank, name, "padding", 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from .averaging import *  # noqa: F403 - re-exported
 from .elementwise import conj
 from .pooling import *  # noqa: F403 - re-exported
 from .samples import array, strided
-from .windows import Pairs, Sizes, batched, per_dimension, window_count
+from .windows import Pairs, Sizes, batched, hashable, per_dimension, window_count
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -50,21 +51,27 @@ class ConvolutionOp(Op, abstract=True):
     def forward(self, x: Any, w: Any, bias: Any = None) -> Any:
         """y, from x and w."""
         inputs = (x, w) if bias is None else (x, w, bias)
-        return apply(Convolution(self.stride, self.padding, self.dilation, self.groups), *inputs)
+        return apply(_related(self, Convolution), *inputs)
 
     def to_input(self, y: Any, w: Any, size: Any) -> Any:
         """x of spatial shape `size`, from y and w."""
-        op = ConvolutionInput(self.stride, self.padding, self.dilation, self.groups, tuple(size))
-        return apply(op, y, w)
+        return apply(_related(self, ConvolutionInput, tuple(size)), y, w)
 
     def to_weight(self, x: Any, y: Any, kernel: Any) -> Any:
         """w of spatial shape `kernel`, from x and y."""
-        op = ConvolutionWeight(self.stride, self.padding, self.dilation, self.groups, tuple(kernel))
-        return apply(op, x, y)
+        return apply(_related(self, ConvolutionWeight, tuple(kernel)), x, y)
 
     def count(self, size: Sizes, kernel: Sizes) -> Sizes:
         """The spatial shape of y."""
         return window_count(size, kernel, self.stride, self.padding, self.dilation)
+
+
+@functools.lru_cache(maxsize=4096)
+def _related(op: ConvolutionOp, kind: Any, *size: Sizes) -> Any:
+    """The op of another kind over the same windows; one and the same each time."""
+    if type(op) is kind and not size:
+        return op
+    return kind(op.stride, op.padding, op.dilation, op.groups, *size)
 
 
 def _assert_same_dtype(name: str, *specs: Spec) -> None:
@@ -340,19 +347,32 @@ def _conv(
             f"{name}: expected {rank + 2}D weight (out, in / groups, *kernel), but got weight of "
             f"size: {list(weight.shape)}"
         )
+    kernel = weight._data.shape[2:] if isinstance(padding, str) else ()
+    op = _convolution(
+        rank, hashable(stride), hashable(padding), hashable(dilation), groups, tuple(kernel)
+    )
+    x, has_batch = batched(input, rank, name)
+    inputs = (x, weight) if bias is None else (x, weight, bias)
+    result: Tensor = apply(op, *inputs)
+    return result if has_batch else result.squeeze(0)
+
+
+@functools.lru_cache(maxsize=1024, typed=True)
+def _convolution(
+    rank: int, stride: Any, padding: Any, dilation: Any, groups: int, kernel: Sizes
+) -> Convolution:
+    """The op with these arguments; one and the same each time, so that it is known."""
+    name = f"conv{rank}d"
     if groups < 1:
         raise InvalidArgument(f"{name}: groups must be a positive int, got {groups}")
     strides = per_dimension(stride, rank, name, "stride")
     dilations = per_dimension(dilation, rank, name, "dilation")
     pads: Pairs
     if isinstance(padding, str):
-        pads = _named_padding(padding, name, weight.shape[2:], strides, dilations)
+        pads = _named_padding(padding, name, kernel, strides, dilations)
     else:
         pads = tuple((p, p) for p in per_dimension(padding, rank, name, "padding", 0))
-    x, has_batch = batched(input, rank, name)
-    op = Convolution(strides, pads, dilations, groups)
-    result: Tensor = op.forward(x, weight, bias)
-    return result if has_batch else result.squeeze(0)
+    return Convolution(strides, pads, dilations, groups)
 
 
 def _named_padding(name: str, op: str, kernel: Sizes, stride: Sizes, dilation: Sizes) -> Pairs:

@@ -231,9 +231,8 @@ def _gathered(x: Any, advanced: Sequence[tuple[int, Any]]) -> tuple[tuple[int, .
 _MASKS = (np.dtype(np.bool_), np.dtype(np.uint8))
 
 
-@functools.lru_cache(maxsize=64)
-def _index(axis: int) -> Index:
-    return Index((axis,))
+def _index(axis: int) -> Any:
+    return Index.of((axis,))
 
 
 @public(method="__getitem__")
@@ -459,6 +458,12 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     _assert_not_negative(index, x._data.shape[axis], "index_select")
     result: Tensor = apply(_index(axis), x, index)
     return result if input._data.ndim else result.reshape(())
+
+
+def rows_at(x: Any, index: Any) -> Any:
+    """The rows of `x` at an index of any shape, which may not be negative."""
+    _assert_not_negative(index, x._data.shape[0], "index_select")
+    return apply(_index(0), x, index)
 
 
 def _assert_not_negative(index: Any, size: int, name: str) -> None:

@@ -277,10 +277,11 @@ def _promoted(tensors: Any, name: str) -> list[Any]:
             ) from None
     if not tensors:
         raise InvalidArgument(f"{name}: {name}(): expected a non-empty list of Tensors")
+    dtypes = set()
     for each in tensors:
         assert_tensor(each, name)
-    first = tensors[0]._data.dtype
-    if all(each._data.dtype is first for each in tensors):
+        dtypes.add(each._data.dtype)
+    if len(dtypes) == 1:
         return list(tensors)
     common = common_dtype(tensors, name)
     for each in tensors:
@@ -302,9 +303,12 @@ def cat(tensors: Any, dim: int = 0) -> Tensor:
     tensor([1, 2, 3])
     """
     several = _promoted(tensors, "cat")
-    shape = next((x._data.shape for x in several if x._data.shape != (0,)), (0,))
+    shapes = [x._data.shape for x in several]
+    shape = shapes[0]
+    if (0,) in shapes:
+        shape = next((each for each in shapes if each != (0,)), (0,))
     axis = normalize_axis(dim, len(shape), "cat")
-    if len(shape) > 1:  # an empty 1-d tensor joins anything, as one of no extent
+    if len(shape) > 1 and (0,) in shapes:  # joins anything, as a tensor of no extent
         none = (*shape[:axis], 0, *shape[axis + 1 :])
         several = [x.reshape(none) if x._data.shape == (0,) else x for x in several]
     result: Tensor = apply(Cat.of(axis), *several)

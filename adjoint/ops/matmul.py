@@ -12,7 +12,7 @@ from ..core.compute import spec_of
 from ..core.errors import DTypeError, InvalidType, ShapeError
 from ..core.handle import Handle
 from ..core.mode import is_casting
-from ..core.op import Op, Sample, apply, public
+from ..core.op import Op, Sample, apply, apply_view, public
 from ..core.spec import Spec, broadcast_shapes, prod
 from .elementwise import conj
 from .movement import Permute
@@ -28,10 +28,14 @@ __all__ = [
 ]  # fmt: skip
 
 
+_SWAP = Permute((1, 0))
+
+
 def transposed(x: Tensor) -> Tensor:
     """The last two dimensions swapped."""
     n = x._data.ndim
-    result: Tensor = apply(Permute((*range(n - 2), n - 1, n - 2)), x)
+    swap = _SWAP if n == 2 else Permute((*range(n - 2), n - 1, n - 2))
+    result: Tensor = apply_view(swap, x)
     return result
 
 
@@ -44,7 +48,7 @@ def conj_transposed(x: Tensor) -> Tensor:
 class MatMul(Op):
     """The matrix product of the last two dimensions, the others broadcast."""
 
-    library = "large"
+    library = "product"
     needs = ("x2", "x1")
 
     def infer(self, x1: Spec, x2: Spec) -> Spec:
@@ -99,6 +103,9 @@ MATMUL = MatMul()
 def product(name: str, x1: Tensor, x2: Tensor) -> Tensor:
     """The matrix product of tensors of 2 dimensions or more; errors speak of `name`."""
     a, b = x1._data, x2._data
+    plain = a.ndim == 2 == b.ndim and a.dtype is b.dtype
+    if plain and a.shape[1] == b.shape[0] and a.dtype.kind != "b":
+        return apply(MATMUL, x1, x2)  # type: ignore[no-any-return]
     if a.dtype is not b.dtype or a.shape[-1] != b.shape[-2] or a.dtype.kind == "b":
         if a.dtype.kind == "b":
             raise DTypeError(
@@ -161,7 +168,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
 class Linear(Op):
     """x @ weight.T + bias as one op; the bias may be missing."""
 
-    library = "large"
+    library = "linear"
     needs = ("x2", "x1", "")
 
     def infer(self, x: Spec, w: Spec, bias: Spec | None = None) -> Spec:
@@ -194,13 +201,18 @@ class Linear(Op):
     def gradient(self, g: Tensor, x1: Tensor, x2: Tensor) -> tuple[Any, ...]:
         """Products over all rows; the engine sums the bias's."""
 
+        def input() -> Any:
+            if g.ndim == 1:
+                return apply(self, g, conj_transposed(x2))
+            return product("linear", g, conj(x2))
+
         def weight() -> Any:
             rows, inputs = (
                 t if t.ndim == 2 else t.reshape(prod(t.shape[:-1]), t.shape[-1]) for t in (g, x1)
             )
             return apply(MATMUL, transposed(rows), conj(inputs))
 
-        return (lambda: apply(self, g, conj_transposed(x2)), weight, g)
+        return (input, weight, g)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from ..core.errors import InvalidArgument, ShapeError
 from ..core.op import Op, Sample, apply, public
 from ..core.spec import Spec
 from .samples import array
-from .windows import Pairs, Sizes, batched, per_dimension, window_count
+from .windows import Pairs, Sizes, batched, hashable, per_dimension, window_count
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -96,8 +97,7 @@ class MaxPool(Pool):
 
     def gradient(self, g: Tensor, x: Any, y: Any) -> tuple[Any, ...]:
         """g goes to the place of the maximum: the first, where several are equal."""
-        op = MaxPoolInput(*self.options)
-        return (apply(op, x.detach(), y, g),)
+        return (apply(_to_input(self), x.detach(), y, g),)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -114,6 +114,11 @@ class MaxPool(Pool):
         """Window by window."""
         lowest = -np.inf if x.dtype.kind in "fV" else np.iinfo(x.dtype).min
         return _windows(self, x, lowest).max(-1)
+
+
+@functools.lru_cache(maxsize=1024)
+def _to_input(op: MaxPool) -> MaxPoolInput:
+    return MaxPoolInput(*op.options)
 
 
 @dataclass(eq=False, repr=False)
@@ -267,6 +272,18 @@ def pool_geometry(
     return strides, tuple(pairs)
 
 
+@functools.lru_cache(maxsize=1024, typed=True)
+def _pool_op(
+    rank: int, size: Sizes, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+) -> MaxPool:
+    """The op with these arguments; one and the same each time, so that it is known."""
+    name = f"max_pool{rank}d"
+    kernel = per_dimension(kernel, rank, name, "kernel_size")
+    dilations = per_dimension(dilation, rank, name, "dilation")
+    strides, pairs = pool_geometry(name, size, kernel, stride, padding, dilations, ceil_mode)
+    return MaxPool(kernel, strides, pairs, dilations)
+
+
 def _max_pool(
     rank: int,
     input: Tensor,
@@ -278,13 +295,12 @@ def _max_pool(
     return_indices: bool,
 ) -> Any:
     name = f"max_pool{rank}d"
-    kernel = per_dimension(kernel_size, rank, name, "kernel_size")
-    dilations = per_dimension(dilation, rank, name, "dilation")
     if input._data.ndim not in (rank + 1, rank + 2):
         batched(input, rank, name)
-    size = input._data.shape[-rank:]
-    strides, pairs = pool_geometry(name, size, kernel, stride, padding, dilations, ceil_mode)
-    op = MaxPool(kernel, strides, pairs, dilations)
+    op = _pool_op(
+        rank, input._data.shape[-rank:], hashable(kernel_size), hashable(stride),
+        hashable(padding), hashable(dilation), ceil_mode,
+    )  # fmt: skip
     result: Tensor = apply(op, input)
     if not return_indices:
         return result

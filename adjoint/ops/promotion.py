@@ -116,6 +116,11 @@ def promote(name: str, *values: Any, floating: bool = False) -> tuple[dtype, lis
 
     With `floating`, integers and bools become the default floating-point dtype.
     """
+    kinds = {v._data.dtype if isinstance(v, Handle) else None for v in values}
+    if len(kinds) == 1 and None not in kinds:  # the usual case
+        common = values[0].dtype
+        if common.category >= 2 or not floating:
+            return common, list(values)
     common = common_dtype(values, name)
     if floating and common.category < 2:
         common = dt.get_default_dtype()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import functools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -246,13 +247,21 @@ def nan_to_num(
     if input.dtype.category < 2:
         result: Tensor = input.clone()
         return result
-    limits = dt.finfo(input.dtype)
-    op = NanToNum(
-        0.0 if nan is None else float(nan),
+    wanted = [0.0 if nan is None else nan, posinf, neginf]
+    signs = [0.0 if x is None else math.copysign(1, x) for x in wanted]
+    op = _nan_to_num(input.dtype, *wanted, *signs)
+    return apply(op, input)  # type: ignore[no-any-return]
+
+
+@functools.lru_cache(maxsize=1024)
+def _nan_to_num(d: dt.dtype, nan: float, posinf: Any, neginf: Any, *signs: float) -> NanToNum:
+    """The op; 0.0 and -0.0 are equal, so the key has signs too."""
+    limits = dt.finfo(d)
+    return NanToNum(
+        float(nan),
         limits.max if posinf is None else float(posinf),
         limits.min if neginf is None else float(neginf),
     )
-    return apply(op, input)  # type: ignore[no-any-return]
 
 
 # ---- signs and neighbours ------------------------------------------------------------------------

@@ -101,7 +101,7 @@ class Gather(_Along):
 
     def gradient(self, g: Tensor, index: Tensor, spec: Spec) -> tuple[Any, ...]:
         """g added where the elements came from."""
-        return (apply(GatherSum(self.axis, spec.shape), g, index), None)
+        return (apply(GatherSum.of(self.axis, spec.shape), g, index), None)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -398,7 +398,9 @@ class MaskedFill(Op):
         return spec.with_(shape=broadcast_shapes(spec.shape, mask.shape, op="masked_fill"))
 
     def compute(self, xp: Any, x: Any, mask: Any, value: Any) -> Any:
-        """Write into a copy."""
+        """Write into a copy; kernels select."""
+        if type(x) is not np.ndarray and not is_device_array(x):
+            return xp.where(mask, value, x)
         shape = x.shape if x.shape == mask.shape else np.broadcast_shapes(x.shape, mask.shape)
         result = x.copy() if x.shape == shape else xp.broadcast_to(x, shape).copy()
         self.write(xp, result, mask, value)

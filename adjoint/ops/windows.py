@@ -25,6 +25,11 @@ def window_count(
     )
 
 
+def hashable(value: Any) -> Any:
+    """An argument that may be a list of ints as a key for what was made of it."""
+    return tuple(value) if isinstance(value, list) else value
+
+
 def per_dimension(value: Any, rank: int, name: str, argument: str, low: int = 1) -> Sizes:
     """An int, or one int per dimension, as a tuple."""
     if isinstance(value, (tuple, list)):

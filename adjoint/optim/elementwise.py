@@ -187,7 +187,9 @@ class ElementwiseOptimizer(Optimizer):
             except (AttributeError, KeyError):  # a state of another kind
                 left.append(batch)
                 continue
-            found = self._kernels.find(self._decay_and_change, group, numbers, names, dtypes)
+            found = None
+            if type(parameters[0]._data) is np.ndarray:
+                found = self._kernels.find(self._decay_and_change, group, numbers, names, dtypes)
             if found is None:
                 left.append(batch)
             else:

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 from ..autograd.modes import no_grad
 from ..autograd.recording import lazy
-from ..core.dtype import as_dtype
 from ..core.errors import Unsupported
 from ..ops.creation import zeros
 from ..tensor import Tensor
@@ -54,27 +53,56 @@ RESHAPES = {"Tensor.reshape", "Tensor.view", "torch.reshape", "Tensor.unflatten"
             "Tensor.flatten", "Tensor.reshape_as", "Tensor.view_as"}  # fmt: skip
 
 
-def batch_of(
-    traced: Sequence[tuple[tuple[int | None, ...], str] | None], args: Sequence[Any]
-) -> Batch | None:
-    """How the batch differs from the traced one; None where it does not, or where more differs."""
+def batch_of(traced: Sequence[Sequence[int | None] | None], args: Sequence[Any]) -> Batch | None:
+    """How the batch differs from the traced one; None where it does not, or where more differs.
+
+    A size that was not frozen when the file was traced is that of the argument.
+    """
     changes: set[tuple[int, int]] = set()
     places: list[Place | None] = []
+    shapes: list[Shape] = []
     for known, x in zip(traced, args, strict=False):
-        axes = _differing(known[0], x.shape) if known is not None else []
+        now = tuple(x.shape)
+        if known is not None and len(known) != len(now):
+            return None
+        was = now if known is None else tuple(
+            b if a is None else a for a, b in zip(known, now, strict=True)
+        )  # fmt: skip
+        axes = _differing(was, now)
         if axes is None or len(axes) > 1:
             return None
         places.append(Place(axes[0], 1, 1) if axes else None)
-        changes.update((known[0][axis], x.shape[axis]) for axis in axes)  # type: ignore[index,misc]
+        changes.update((was[axis], now[axis]) for axis in axes)
+        shapes.append(was)
     if len(changes) != 1 or len(args) != len(traced):
         return None
-    ((before, now),) = changes
-    return Batch(before, now, places) if before else None
+    ((before, size),) = changes
+    return Batch(before, size, places, tuple(shapes)) if before else None
 
 
-def _differing(shape: Sequence[int | None], other: Sequence[int]) -> list[int] | None:
-    """The dimensions in which shapes differ; None where their numbers do, or a size is unknown."""
-    if len(shape) != len(other) or None in shape:
+def shapes_of(module: Any, args: Sequence[Any], shapes: Sequence[Shape]) -> dict[str, Any]:
+    """The shape of every value for inputs of these shapes; recorded, not computed."""
+    modes = [(each, each.training) for each in module.modules()]
+    module.eval()  # nothing must be written to running statistics
+    try:
+        with no_grad(), lazy():
+            inputs = [
+                zeros(1, dtype=x.dtype).expand(shape).clone()
+                for x, shape in zip(args, shapes, strict=True)
+            ]
+            values = module._start(inputs)
+            for step in module._steps:
+                found = module._step(step, [values[name] for name in step.inputs])
+                values.update(zip(step.outputs, found, strict=False))
+            return {name: _shape(value) for name, value in values.items()}
+    finally:
+        for each, mode in modes:
+            each.training = mode
+
+
+def _differing(shape: Sequence[int], other: Sequence[int]) -> list[int] | None:
+    """The dimensions in which shapes differ; None where their numbers do."""
+    if len(shape) != len(other):
         return None
     return [i for i, (a, b) in enumerate(zip(shape, other, strict=True)) if a != b]
 
@@ -82,27 +110,15 @@ def _differing(shape: Sequence[int | None], other: Sequence[int]) -> list[int] |
 class Batch:
     """One run with a batch of `now` where the file was traced with `before`."""
 
-    def __init__(self, before: int, now: int, inputs: list[Place | None]) -> None:
+    def __init__(
+        self, before: int, now: int, inputs: list[Place | None], traced: tuple[Shape, ...]
+    ) -> None:
         self.before = before
         self.now = now
         self.inputs = inputs
+        self.traced = traced  # the shapes of the inputs
         self.shapes: dict[str, Any] = {}  # of the values, as they were traced
         self.places: dict[str, Any] = {}  # a Place, None, or a list of these for a list
-
-    # ---- the traced shapes -----------------------------------------------------------------------
-
-    @staticmethod
-    def traced_shapes(module: Any, traced: Sequence[Any]) -> dict[str, Any]:
-        """The shape of every value for the traced inputs; recorded, not computed."""
-        with no_grad(), lazy():
-            args = [
-                zeros(1, dtype=as_dtype(dtype)).expand(shape).clone() for shape, dtype in traced
-            ]
-            values = module._start(args)
-            for step in module._steps:
-                found = module._step(step, [values[name] for name in step.inputs])
-                values.update(zip(step.outputs, found, strict=False))
-            return {name: _shape(value) for name, value in values.items()}
 
     # ---- a step ----------------------------------------------------------------------------------
 

@@ -4,29 +4,31 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..core.errors import CheckpointError, InvalidType, Unsupported
-from ..io.imported import ImportedGraph, last_uses, needed, refusing, several
+from ..core.errors import AdjointError, CheckpointError, InvalidType, ShapeError, Unsupported
+from ..io.imported import FAULTS, ImportedGraph, last_uses, needed, refuse, refusing, several
 from ..io.source import Source, opened
 from ..io.zip_archive import Archive
+from ..nn import Module
 from ..tensor import Tensor
 from . import operators as _operators  # noqa: F401 - enters them
-from .batch import Batch, batch_of
+from .batch import Batch, batch_of, shapes_of
 from .expression import compiled
 from .layers import make_layer
 from .names import converted
 from .order import sorted_operators
 from .step import TABLE, Step
 from .text import TEXT, Operator, read_operators
-from .weights import read_weights
+from .weights import Weights
 
 T = TypeVar("T")
 # operators that may give numbers or lists, which other operators take as parameters
 NUMBERS = {"pnnx.Expression", "pnnx.SliceIndexes", "Tensor.size", "Tensor.dim"}
 BY_VALUE = {"torch.masked_select"}  # whose shapes depend on values
+KEPT = 16  # shapes of inputs for which those of all values are remembered
 CONSTANT = "pnnx_fold"  # how pnnx names what it has computed of constants
 
 
@@ -110,33 +112,37 @@ class PnnxModule(ImportedGraph):
     def __init__(self, operators: list[Operator], archive: Archive | None = None) -> None:
         super().__init__("pnnx")
         ends = {kind: [op for op in operators if op.kind == kind] for kind in _ENDS}
-        self._traced: list[tuple[tuple[int | None, ...], str] | None] = []
+        self._traced: list[tuple[int | None, ...] | None] = []  # the shapes of the inputs
         for op in sorted(ends["pnnx.Input"], key=_place):
             self.input_names += op.outputs
-            self._traced += [op.shapes.get(name) for name in op.outputs]
+            self._traced += [op.shapes.get(name, (None,))[0] for name in op.outputs]
         for op in sorted(ends["pnnx.Output"], key=_place):
             self.output_names += op.inputs
         if not self.output_names:
             raise CheckpointError("the graph has no output")
-        known = set(TABLE) | _ENDS | {"pnnx.Attribute"}
-        for op in operators:
-            if op.kind not in known:
-                raise Unsupported(f"operator {op.kind[:60]!r} ({op.name[:60]!r}) is not supported")
+        order = needed(sorted_operators(operators), self.output_names)
+        unknown = [op for op in order if op.kind not in TABLE and op.kind not in _ENDS]
+        if unknown:
+            kinds = list(dict.fromkeys(op.kind[:60] for op in unknown))
+            raise Unsupported(
+                f"operators that are not supported: {', '.join(kinds[:8])} (the first is called "
+                f"{unknown[0].name[:60]!r})"
+            )
         numbers = {name for op in operators if op.kind in NUMBERS for name in op.outputs}
+        weights = Weights(archive)
         steps = []
-        for op in needed(sorted_operators(operators), self.output_names):
+        for op in order:
             if op.kind == "pnnx.Attribute":
-                self._keep_constant(op, archive)
+                self._keep_constant(op, weights.of(op))
             elif op.kind not in _ENDS:
-                steps.append(self._step_of(op, archive, numbers))
+                steps.append(self._step_of(op, weights.of(op), numbers))
         self._steps = steps
         self._drops = last_uses(steps, self.output_names)
-        self._shapes: dict[str, tuple[int, ...]] | None = None  # of all values as they were traced
+        self._shapes: dict[Any, dict[str, Any]] = {}  # of all values, by those of the inputs
         self.eval()
 
-    def _keep_constant(self, op: Operator, archive: Archive | None) -> None:
+    def _keep_constant(self, op: Operator, weights: dict[str, Tensor]) -> None:
         """A tensor that no layer has: a parameter, or a buffer where pnnx computed it."""
-        weights = read_weights(op, archive)
         if len(weights) != 1 or len(op.outputs) != 1:
             raise CheckpointError(f"{op.label} has {len(weights)} tensors, not one")
         ((key, tensor),) = weights.items()
@@ -145,19 +151,19 @@ class PnnxModule(ImportedGraph):
         self._register(f"{op.name}.{key}", tensor, is_buffer)
         self._places[name] = self._places.pop(f"{op.name}.{key}")
 
-    def _step_of(self, op: Operator, archive: Archive | None, numbers: set[str]) -> Step:
+    def _step_of(self, op: Operator, weights: dict[str, Tensor], numbers: set[str]) -> Step:
         with refusing(op.label):
             layer = None
+            params = converted(op.params)
             if op.kind.startswith("nn."):
-                layer = make_layer(op, read_weights(op, archive))
+                layer = _made(op, params, weights)
                 parent, leaf = self._parent(op.name)
                 parent.add_module(leaf, layer)
-            elif op.weights:
-                raise CheckpointError(f"{op.label} has weights; a layer would")
-            params = converted(op.params)
+            elif weights:
+                raise CheckpointError(f"{op.label} has weights, and is no layer")
             if isinstance(params.get("expr"), str):
                 params["expr"] = compiled(params["expr"], len(op.inputs))
-            step = Step(op.kind, op.inputs, op.outputs, params, _keys(op), op.label, layer)
+            step = Step(op.kind, op.inputs, op.outputs, params, _keys(op), op.name, layer)
             step.numbers = any(step.keys) and not numbers.isdisjoint(op.inputs)
             step.declared = {name: shape for name, (shape, _) in op.shapes.items()}
             return step
@@ -178,9 +184,12 @@ class PnnxModule(ImportedGraph):
         """
         batch = batch_of(self._traced, args)
         if batch is None:
-            return self._compute(args)
+            try:
+                return self._compute(args)
+            except ShapeError as error:
+                raise ShapeError(f"{error}{self._difference(args)}") from error
         values = self._start(args)
-        batch.begin(self._traced_shapes(), self.input_names)
+        batch.begin(self._traced_shapes(batch, args), self.input_names)
         for step, drops in zip(self._steps, self._drops, strict=True):
             inputs = [values[name] for name in step.inputs]
             values.update(batch.run(step, inputs, self._step))
@@ -188,11 +197,19 @@ class PnnxModule(ImportedGraph):
                 values.pop(name, None)
         return self._results(values)
 
+    def _difference(self, args: Sequence[Any]) -> str:
+        """How the inputs differ from the traced ones."""
+        if None in self._traced or self._traced == [tuple(x.shape) for x in args]:
+            return ""
+        return f"; the file was traced for inputs of {', '.join(map(str, self._traced))}"
+
     def _step(self, step: Step, inputs: list[Any]) -> tuple[Any, ...]:
         step.training = self.training
-        with refusing(f"pnnx: {step.label}"):
+        try:
             bound, given = step.bound(inputs) if step.numbers else (step, inputs)
             found = several(bound.call(bound, *given))
+        except FAULTS as error:
+            refuse(f"pnnx: {step.label}", error)
         if len(found) < len(step.outputs):
             raise CheckpointError(
                 f"pnnx: {step.label} gives {len(found)} values, not {len(step.outputs)}"
@@ -201,11 +218,25 @@ class PnnxModule(ImportedGraph):
             _check(step, inputs, found)
         return found
 
-    def _traced_shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shape of every value for the traced inputs: recorded once, without computing."""
-        if self._shapes is None:
-            self._shapes = Batch.traced_shapes(self, self._traced)
-        return self._shapes
+    def _traced_shapes(self, batch: Batch, args: Sequence[Any]) -> dict[str, Any]:
+        """The shape that every value had for the traced inputs: recorded once for these."""
+        key = (batch.traced, tuple(x.dtype for x in args))
+        if key not in self._shapes:
+            if len(self._shapes) >= KEPT:
+                self._shapes.clear()
+            self._shapes[key] = shapes_of(self, args, batch.traced)
+        return self._shapes[key]
+
+    @property
+    def operators(self) -> list[tuple[str, str, tuple[str, ...], tuple[str, ...]]]:
+        """Kind, name, operands read and operands written of every operator, in topological order.
+
+        >>> import io
+        >>> text = b'7767517\\n3 2\\npnnx.Output b 1 0 1\\nF.tanh t 1 1 0 1\\npnnx.Input a 0 1 0'
+        >>> ad.pnnx.load(io.BytesIO(text)).operators
+        [('F.tanh', 't', ('0',), ('1',))]
+        """
+        return [(step.kind, step.name, step.inputs, step.outputs) for step in self._steps]
 
     def extra_repr(self) -> str:
         """Inputs, outputs and how many operators.
@@ -216,6 +247,16 @@ class PnnxModule(ImportedGraph):
         '0 -> 1, 1 nodes'
         """
         return self._summary()
+
+
+def _made(op: Operator, params: dict[str, Any], weights: dict[str, Tensor]) -> Module:
+    """The layer of an operator; what a layer says of its arguments is the file's fault."""
+    try:
+        return make_layer(op, params, weights)
+    except CheckpointError:
+        raise
+    except AdjointError as error:
+        raise CheckpointError(f"{op.label}: {error}") from error
 
 
 def _check(step: Step, inputs: list[Any], found: tuple[Any, ...]) -> None:
@@ -236,7 +277,7 @@ def _check(step: Step, inputs: list[Any], found: tuple[Any, ...]) -> None:
             )
 
 
-_ENDS = {"pnnx.Input", "pnnx.Output"}
+_ENDS = {"pnnx.Input", "pnnx.Output", "pnnx.Attribute"}  # what is no step
 
 
 def _place(op: Operator) -> int:

@@ -14,26 +14,22 @@ from .step import Step, operator, words
 from .text import DTYPE_NAMES
 
 FUNCTIONAL = words("""
-adaptive_avg_pool1d adaptive_max_pool1d affine_grid alpha_dropout avg_pool1d avg_pool2d avg_pool3d
-batch_norm celu conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d dropout
-dropout2d dropout3d elu embedding feature_alpha_dropout fold gelu glu grid_sample group_norm
-hardshrink hardsigmoid hardswish hardtanh instance_norm interpolate layer_norm leaky_relu linear
+adaptive_avg_pool1d adaptive_max_pool1d affine_grid avg_pool1d avg_pool2d avg_pool3d celu conv1d
+conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d elu embedding fold gelu glu
+grid_sample group_norm hardshrink hardsigmoid hardswish hardtanh layer_norm leaky_relu linear
 local_response_norm log_softmax logsigmoid lp_pool1d lp_pool2d max_pool1d max_pool2d max_pool3d mish
-normalize pad pairwise_distance pixel_shuffle pixel_unshuffle prelu relu relu6 rms_norm rrelu
-scaled_dot_product_attention selu sigmoid silu softmax softmin softplus softshrink softsign tanh
-tanhshrink threshold unfold
+normalize pad pairwise_distance pixel_shuffle pixel_unshuffle prelu relu relu6 rms_norm selu sigmoid
+silu softmax softmin softplus softshrink softsign tanh tanhshrink threshold unfold
 """)
 
 TORCH = words("""
-abs acos acosh add addmm amax amin argmax argmin as_strided asin asinh atan atan2 atanh baddbmm
-bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor bmm ceil chunk
-clamp clamp_max clamp_min clone complex cos cosh cross cumprod cumsum diag div eq erf exp expm1
-flatten flip floor floor_divide fmod gather ge gt imag index_select istft le lgamma log log10 log1p
-logaddexp logical_and logical_not logical_or logical_xor logsumexp lt masked_select matmul max
-maximum mean min minimum mm mul mv narrow ne neg norm permute positive pow prod real reciprocal
-remainder repeat_interleave reshape roll round rsqrt scatter_add sign sin sinh slice_scatter split
-sqrt square squeeze std stft sub sum t tan tanh tensor_split tile topk transpose trunc unbind
-unsqueeze var view_as_complex view_as_real where
+abs acos acosh addmm amax amin argmax argmin as_strided asin asinh atan atan2 atanh baddbmm
+bitwise_not bmm ceil chunk clamp clamp_max clamp_min clone complex cos cosh cross cumprod cumsum
+diag erf exp expm1 flatten flip floor gather imag index_select istft lgamma log log10 log1p
+logaddexp logical_not logsumexp masked_select matmul maximum mean minimum mm mv narrow neg norm
+positive pow prod real reciprocal repeat_interleave roll round rsqrt scatter_add sign sin sinh
+slice_scatter split sqrt square std stft sum t tan tanh topk transpose trunc unbind unsqueeze var
+view_as_complex view_as_real where
 """)
 
 TENSOR = words("clone expand_as masked_fill permute reshape_as t transpose type_as view_as")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ from . import names
 from .expression import evaluated
 from .layers import RECURRENT, bare
 from .step import Step, operator, words
+from .text import product
 
 F: Any = nn.functional
 MOST = 1 << 31  # elements of a tensor whose size is in the file
@@ -30,7 +30,7 @@ def sizes_of(s: Step, xs: Sequence[Any], *keys: str) -> list[int]:
     """Sizes: a list among the inputs, or a parameter called one of `keys`."""
     given = xs[0] if xs else next((s.params[k] for k in keys if s.params.get(k) is not None), ())
     sizes = [int(v) for v in (given if isinstance(given, (list, tuple)) else (given,))]
-    if math.prod(max(v, 1) for v in sizes) > MOST:
+    if product(max(v, 1) for v in sizes) > MOST:
         raise CheckpointError(f"pnnx: {s.label}: a tensor of sizes {sizes[:8]}")
     return sizes
 
@@ -77,7 +77,7 @@ def _(s: Step, x: Any, *sizes: Any) -> Any:
 @operator("Tensor.repeat", "torch.tile")
 def _(s: Step, x: Any, *sizes: Any) -> Any:
     counts = sizes_of(s, sizes, "sizes", "dims")
-    if math.prod(counts) * x.numel() > MOST:
+    if product(counts) * x.numel() > MOST:
         raise CheckpointError(f"pnnx: {s.label}: {counts} times {tuple(x.shape)}")
     return x.repeat(counts) if s.kind == "Tensor.repeat" else FUNCTIONS["tile"](x, counts)
 
@@ -348,7 +348,7 @@ def _(s: Step, x: Any, *size: Any) -> Any:
         params |= {"mode": "bilinear", "align_corners": True}
     if s.kind == "F.upsample_nearest":
         params["mode"] = "nearest"
-    if isinstance(params.get("size"), (list, tuple)) and math.prod(params["size"]) > MOST:
+    if isinstance(params.get("size"), (list, tuple)) and product(params["size"]) > MOST:
         raise CheckpointError(f"pnnx: {s.label}: a size of {params['size']}")
     return F.interpolate(x, **params)
 

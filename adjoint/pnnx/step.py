@@ -8,6 +8,7 @@ from typing import Any
 from ..core.errors import Unsupported
 from ..nn import Module
 from ..tensor import Tensor
+from .text import label_of
 
 TABLE: dict[str, Callable[..., Any]] = {}
 
@@ -16,25 +17,30 @@ class Step:
     """One operator, ready to run."""
 
     __slots__ = (
-        "call", "declared", "inputs", "keys", "kind", "label", "layer", "numbers", "outputs",
+        "call", "declared", "inputs", "keys", "kind", "layer", "name", "numbers", "outputs",
         "params", "training",
     )  # fmt: skip
 
     def __init__(
         self, kind: str, inputs: tuple[str, ...], outputs: tuple[str, ...],
-        params: dict[str, Any], keys: tuple[str, ...], label: str, layer: Module | None = None,
+        params: dict[str, Any], keys: tuple[str, ...], name: str, layer: Module | None = None,
     ) -> None:  # fmt: skip
         self.kind = kind
         self.inputs = inputs
         self.outputs = outputs
         self.params = params
         self.keys = keys  # of each input, the argument that it is; "" where by position
-        self.label = label
+        self.name = name
         self.layer: Any = layer
         self.training = False
         self.numbers = False  # whether inputs may be parameters
         self.declared: dict[str, Any] = {}  # the shapes of inputs and outputs, as the file has them
         self.call = TABLE[kind]
+
+    @property
+    def label(self) -> str:
+        """How messages call it."""
+        return label_of(self.name, self.kind)
 
     def bound(self, inputs: list[Any]) -> tuple[Step, list[Any]]:
         """The step with what inputs say of its parameters, as of an unoptimized file, in them."""
@@ -59,7 +65,7 @@ class Step:
         """The step with other parameters beside its own."""
         step = Step(
             kind or self.kind, self.inputs if inputs is None else inputs, self.outputs,
-            {**self.params, **params}, self.keys if keys is None else keys, self.label, self.layer,
+            {**self.params, **params}, self.keys if keys is None else keys, self.name, self.layer,
         )  # fmt: skip
         step.training = self.training
         return step
@@ -79,6 +85,7 @@ def operator(*kinds: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
     def enter(function: Callable[..., Any]) -> Callable[..., Any]:
         for kind in kinds:
+            assert kind not in TABLE, kind
             TABLE[kind] = function
         return function
 

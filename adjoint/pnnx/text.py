@@ -10,15 +10,18 @@ Source: https://github.com/Tencent/ncnn/tree/master/tools/pnnx#the-pnnxparam-for
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..core.errors import CheckpointError
 
 MAGIC = "7767517"
-TEXT = 64 << 20  # bytes of a file
+TEXT = 16 << 20  # bytes of a file
+OPERATORS = 1 << 17
 LINE = 1 << 20  # characters of a line
 NAME = 1000  # characters of a name
+LIST = 1 << 16  # numbers of a list
 RANK = 32  # dimensions of a shape
 DTYPES = {
     "f32": "float32", "f64": "float64", "f16": "float16", "i32": "int32", "i64": "int64",
@@ -57,7 +60,12 @@ class Operator:
     @property
     def label(self) -> str:
         """How messages call it."""
-        return f"{self.name[:80]!r} ({self.kind[:60]})"
+        return label_of(self.name, self.kind)
+
+
+def label_of(name: str, kind: str) -> str:
+    """How messages call an operator."""
+    return f"{name[:80]!r} ({kind[:60]})"
 
 
 def read_operators(text: bytes) -> list[Operator]:
@@ -76,6 +84,10 @@ def read_operators(text: bytes) -> list[Operator]:
     counts = lines[1].split()
     if len(counts) != 2 or not all(re.fullmatch(r"\d{1,9}", count) for count in counts):
         raise CheckpointError(f"the second line has no two counts: {lines[1][:80]!r}")
+    if int(counts[0]) > OPERATORS or len(lines) - 2 > OPERATORS:
+        raise CheckpointError(
+            f"{max(int(counts[0]), len(lines) - 2)} operators; {OPERATORS} are read"
+        )
     operators = []
     for number, line in enumerate(lines[2:], 3):
         if len(line) > LINE:
@@ -150,12 +162,25 @@ def _shaped(text: str) -> tuple[tuple[int | None, ...], str]:
     return tuple(sizes), DTYPES.get(found[2], "null")
 
 
+def product(sizes: Iterable[int]) -> int:
+    """The product of sizes, or of the first of them where that alone is too large for any array."""
+    total = 1
+    for size in sizes:
+        total *= size
+        if abs(total) >> 63:
+            break
+    return total
+
+
 def read_value(text: str) -> Any:
     """A parameter: None, a bool, a number, a string, or a tuple of these."""
     if text in _WORDS:
         return _WORDS[text]
     if len(text) >= 2 and text[0] + text[-1] in ("()", "[]"):
-        return tuple(_scalar(part) for part in text[1:-1].split(",") if part)
+        parts = text[1:-1].split(",")
+        if len(parts) > LIST:
+            raise CheckpointError(f"a list of {len(parts)} values; {LIST} are read")
+        return tuple(_scalar(part) for part in parts if part)
     return _scalar(text)
 
 

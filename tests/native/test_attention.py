@@ -330,8 +330,24 @@ def test_what_runs_op_by_op(routines: list[str]) -> None:
     nf.scaled_dot_product_attention(q, k, v, dropout_p=0.5)
     with pytest.raises(RuntimeError, match="dtype"):
         nf.scaled_dot_product_attention(q, k, v, ad.zeros(70, 90, dtype=ad.float64))
-    nf.scaled_dot_product_attention(q.bfloat16(), k.bfloat16(), v.bfloat16())
+    narrow = (x.bfloat16().requires_grad_() for x in (q, k, v))
+    nf.scaled_dot_product_attention(*narrow)  # the library multiplies these faster
     assert routines == []
+
+
+@pytest.mark.parametrize("dtype", [ad.bfloat16, ad.float16])
+def test_narrow_floats_are_widened(
+    dtype: Any, routines: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attention, "MANY", 0)
+    arrays = [ad.tensor(x).to(dtype).float().numpy() for x in inputs((70, 91, 15, 24))]
+    mask = ad.tensor(masks(70, 91, (2, 3))["float"]).to(dtype)
+    for options in ({"is_causal": True}, {"attn_mask": mask}):
+        exact = results(arrays, ad.float64, **options)
+        for x, y in zip(results(arrays, dtype, **options), exact, strict=True):
+            assert str(x.dtype) == str(dtype).split(".")[-1]
+            assert np.abs(x.astype(np.float64) - y).max() < 2e-2 * np.abs(y).max()
+    assert routines == ["forward", "backward"] * 2
 
 
 def test_wrong_shapes_are_refused() -> None:

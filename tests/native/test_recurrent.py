@@ -15,6 +15,7 @@ pytest.importorskip("llvmlite")
 import adjoint as ad
 from adjoint.backends import native
 from adjoint.backends.native import recurrent
+from adjoint.backends.native.composite import NotTraceable
 from adjoint.backends.native.pool import default_pool
 from adjoint.core import fused as core_fused
 from adjoint.core.errors import AutogradError
@@ -63,14 +64,17 @@ def arguments(
     dtype: Any = ad.float64,
     bias: bool = True,
     lengths: tuple[int, ...] | None = None,
+    projected: int = 0,
 ) -> list[Any]:
     """The tensors among the arguments of `recurrent_layer`; None for those that there are not."""
     steps, batch, features, hidden = sizes
     rows = STEPS[kind][1] * hidden
     first = (steps, batch, features) if lengths is None else (sum(lengths), features)
-    shapes: list[Any] = [first, (rows, features), (rows, hidden)]
+    output = projected or hidden
+    shapes: list[Any] = [first, (rows, features), (rows, output)]
     shapes += [(rows,), (rows,)] if bias else [None, None]
-    shapes += [None, (batch, hidden), (batch, hidden) if kind == "LSTM" else None]
+    shapes += [(projected, hidden) if projected else None]
+    shapes += [(batch, output), (batch, hidden) if kind == "LSTM" else None]
     drawn = [None if s is None else draw(s, 7 + n, dtype, False) for n, s in enumerate(shapes)]
     # Weights of such a size that differences do not grow from step to step.
     return [None if x is None else (x / x.shape[-1] ** 0.5).requires_grad_() for x in drawn]
@@ -137,6 +141,19 @@ def test_packed_sequences(
     found = results(recurrent_layer, tensors, kind, reverse, lengths)
     assert runs == ["forward", "backward"]
     assert_close(found, results(BODY, tensors, kind, reverse, lengths), 1e-11)
+
+
+@pytest.mark.parametrize("sizes", [(*s, p) for s in SHAPES for p in (1, 18, 64) if p < s[3]])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("packed", [False, True])
+def test_projections(sizes: tuple[int, ...], reverse: bool, packed: bool, runs: list[str]) -> None:
+    steps, batch, features, hidden, projected = sizes
+    lengths = tuple(max(1, batch - n) for n in range(steps)) if packed else None
+    shape = steps, batch, features, hidden
+    tensors = arguments("LSTM", shape, lengths=lengths, projected=projected)
+    found = results(recurrent_layer, tensors, "LSTM", reverse, lengths)
+    assert runs == ["forward", "backward"]
+    assert_close(found, results(BODY, tensors, "LSTM", reverse, lengths), 1e-11)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -226,6 +243,7 @@ def test_strided_gradients(kind: str, runs: list[str]) -> None:
         {"num_layers": 2, "bidirectional": True, "batch_first": True},
         {"bias": False, "batch_first": True},
         {"num_layers": 3},
+        {"num_layers": 2, "bidirectional": True, "proj_size": 7},
     ],
 )
 @pytest.mark.parametrize("given", [False, True])
@@ -233,6 +251,8 @@ def test_modules_against_pytorch(
     module: str, options: dict[str, Any], given: bool, runs: list[str]
 ) -> None:
     torch = pytest.importorskip("torch")
+    if "proj_size" in options and module != "LSTM":
+        options = {k: v for k, v in options.items() if k != "proj_size"}
     theirs = getattr(torch.nn, module)(5, 19, dtype=torch.float64, **options)
     ours = getattr(ad.nn, module)(5, 19, dtype=ad.float64, **options)
     ours.load_state_dict({k: ad.tensor(v.numpy()) for k, v in theirs.state_dict().items()})
@@ -240,10 +260,11 @@ def test_modules_against_pytorch(
     random = np.random.default_rng(3)
     x = random.standard_normal((6, 11, 5))
     batch = 6 if options.get("batch_first") else 11
-    state = random.standard_normal((2, places, batch, 19))
+    h = random.standard_normal((places, batch, options.get("proj_size") or 19))
+    c = random.standard_normal((places, batch, 19))
     found = []
     for lib, model in ((ad, ours), (torch, theirs)):
-        inputs = [lib.tensor(v, requires_grad=True) for v in (x, *state)]
+        inputs = [lib.tensor(v, requires_grad=True) for v in (x, h, c)]
         hx: Any = (inputs[1], inputs[2]) if module == "LSTM" else inputs[1]
         output, final = model(inputs[0], hx) if given else model(inputs[0])
         final = final if isinstance(final, tuple) else (final,)
@@ -413,13 +434,43 @@ def test_in_a_graph() -> None:
     np.testing.assert_allclose(output.detach().numpy(), model(x * 2)[0].detach().numpy(), 1e-12)
 
 
-@pytest.mark.parametrize("options", [{"proj_size": 3}, {"dtype": ad.bfloat16}])
-def test_what_has_no_code_is_made_of_operations(options: dict[str, Any], runs: list[str]) -> None:
-    model = ad.nn.LSTM(4, 6, **options)
-    x = draw((5, 3, 4), 1, options.get("dtype", ad.float32), False)
-    output, (_, c) = model(x)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("lengths", [None, (3, 2, 2)])
+def test_shapes_that_do_not_fit_are_refused(
+    kind: str, lengths: tuple[int, ...] | None, runs: list[str]
+) -> None:
+    good = arguments(kind, (3, 3, 4, 6), lengths=lengths)
+    for n, x in enumerate(good):
+        for shape in () if x is None else ((2, *x.shape[1:]), (*x.shape[:-1], 5), (1, *x.shape)):
+            if shape != x.shape and not (n == 0 and lengths is None and shape[-1] == 4):
+                bad = list(good)
+                bad[n] = draw(shape, 1)
+                try:
+                    expected: Any = BODY(*bad, kind, False, lengths)[0].shape
+                except Exception as error:
+                    expected = type(error)
+                try:
+                    found: Any = recurrent_layer(*bad, kind, False, lengths)[0].shape
+                except Exception as error:
+                    found = type(error)
+                assert found == expected, (n, shape)
+    assert not runs
+
+
+@pytest.mark.parametrize("sizes", [(2, 3, 3), (3, 3, 0), (4, 4), (9,)])
+def test_sizes_that_do_not_fit_are_refused(sizes: tuple[int, ...]) -> None:
+    tensors = arguments("LSTM", (3, 3, 4, 6), lengths=(3, 3, 2))
+    specs = [x.spec for x in tensors if x is not None]
+    statics = [x if x is None else NotImplemented for x in tensors]
+    with pytest.raises(NotTraceable):
+        recurrent.plan(specs, [*statics, "LSTM", False, sizes], [True] * len(specs))
+
+
+def test_what_has_no_code_is_made_of_operations(runs: list[str]) -> None:
+    model = ad.nn.LSTM(4, 6, dtype=ad.bfloat16)
+    output, (_, c) = model(draw((5, 3, 4), 1, ad.bfloat16, False))
     output.sum().backward()
-    assert output.shape == (5, 3, options.get("proj_size", 6)) and c.shape == (1, 3, 6)
+    assert output.shape == (5, 3, 6) and c.shape == (1, 3, 6)
     assert model.weight_hh_l0.grad is not None
     assert not runs
 
@@ -491,9 +542,9 @@ def guarded(rounds: int) -> None:
         lengths = tuple(sorted(random.integers(1, batch + 1, steps).tolist(), reverse=True))
         packed = bool(random.integers(2))
         batch = lengths[0] if packed else batch
-        tensors = arguments(
-            kind, (steps, batch, features, hidden), lengths=lengths if packed else None
-        )
+        projected = int(random.integers(0, hidden)) if kind == "LSTM" else 0
+        shape = steps, batch, features, hidden
+        tensors = arguments(kind, shape, lengths=lengths if packed else None, projected=projected)
         given = [pages.random(random, tuple(x.shape), dtype) for x in tensors if x is not None]
         specs = [ad.tensor(x).spec for x in given]
         statics = [x if x is None else NotImplemented for x in tensors]

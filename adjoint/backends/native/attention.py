@@ -19,8 +19,12 @@ from .tracing import NotTraceable
 
 FLOAT32 = np.dtype(np.float32)
 FEW = 8  # queries below which a product with each of them alone is faster
+WIDENED = (dt.float32, dt.bfloat16, dt.float16)
+MANY = 1 << 23  # scores from which on narrow floats are widened, rather than the scores be stored
 REMEMBERED = 256  # combinations of strides that a plan keeps
-CHUNKS = 16  # that a backward pass is at least cut into, where it is long enough
+CHUNKS = 8  # that a pass is at least cut into, where it is long enough
+SPAN = 4  # blocks of queries for which a block of keys is fetched once, at most
+SPAN_FEATURES = 512  # blocks times features: what a kernel has on its stack is proportional to it
 WORDS = bytes.__basicsize__ - 1  # of a bytes object: where its content starts
 
 Shape = tuple[int, ...]
@@ -29,8 +33,8 @@ Shape = tuple[int, ...]
 def plan(specs: Sequence[Spec], statics: Sequence[Any], wants: Sequence[bool]) -> Attention:
     """The routine for `attention(query, key, value, mask, is_causal, factor)`.
 
-    Errors: NotTraceable for dtypes other than float32, few queries, large heads, more than three
-    dimensions of heads, a mask that wants a gradient.
+    bfloat16 and float16 are widened. Errors: NotTraceable for float64, few queries, large heads,
+    more than three dimensions of heads, a mask that wants a gradient.
     """
     try:
         return Attention(specs, statics[-2], statics[-1], wants)
@@ -51,7 +55,8 @@ class Attention:
         self.length, self.features = query.shape[-2:]
         self.source, self.columns = value.shape[-2:]
         sizes = (self.length, self.source, self.features, self.columns)
-        if any(x.dtype is not dt.float32 for x in (query, key, value)):
+        dtype = query.dtype
+        if dtype not in WIDENED or key.dtype is not dtype or value.dtype is not dtype:
             raise NotTraceable("attention of another dtype than float32")
         if key.shape[-2:] != (self.source, self.features) or len(query.shape) < 2:
             raise NotTraceable("shapes that do not fit")
@@ -61,24 +66,30 @@ class Attention:
         if len(self.heads) > 3 or 0 in self.heads:
             raise NotTraceable("dimensions of heads")
         scores = (*self.heads, self.length, self.source)
+        if dtype is not dt.float32 and any(wants) and math.prod(scores) < MANY:
+            raise NotTraceable("narrow floats, of which the library's products are faster")
+        self.narrow = None if dtype is dt.float32 else dtype.numpy
         if not all(_broadcasts(x, self.heads) for x in (key.shape[:-2], value.shape[:-2])):
             raise NotTraceable("keys or values of more heads than the queries")
         self.mask = machine.NO_MASK
         if masks:
-            kinds = {dt.bool_: machine.BOOL_MASK, dt.float32: machine.FLOAT_MASK}
+            kinds = {dt.bool_: machine.BOOL_MASK, dtype: machine.FLOAT_MASK}
             if masks[0].dtype not in kinds or wants[3] or not _broadcasts(masks[0].shape, scores):
                 raise NotTraceable("a mask of another dtype or shape, or that wants a gradient")
             self.mask = kinds[masks[0].dtype]
         self.wants, self.differentiates = tuple(wants), any(wants)
-        self.outputs = (Spec((*query.shape[:-1], self.columns), dt.float32, query.device),)
+        self.outputs = (Spec((*query.shape[:-1], self.columns), dtype, query.device),)
         self.code = machine.code()
-        self.blocks = -(-self.length // machine.BLOCK)
         heads = math.prod(self.heads)
-        self.groups = max(1, min(-(-CHUNKS // heads), CHUNKS // 2, self.blocks))
-        self.chunks = (heads * self.blocks, heads * self.groups)
+        whole = -(-self.length // machine.BLOCK)
+        blocks = min(SPAN, SPAN_FEATURES // max(sizes[2:]), heads * whole // CHUNKS)
+        blocks = max(1, min(blocks, whole))
+        spans = -(-whole // blocks)
+        self.groups = max(1, min(-(-CHUNKS // heads), CHUNKS // 2, spans))
+        self.chunks = (heads * spans, heads * self.groups)
         self.sizes = (
-            *(1, 1, 1, *self.heads)[-2:], *sizes, self.blocks, self.groups, int(causal), self.mask,
-            machine.bits(factor),
+            *(1, 1, 1, *self.heads)[-2:], *sizes, blocks * machine.BLOCK, spans, self.groups,
+            int(causal), self.mask, machine.bits(factor),
         )  # fmt: skip
         self.words: dict[Any, bytes] = {}  # all but addresses, by the arrays' strides
 
@@ -99,20 +110,20 @@ class Attention:
 
     def forward(self, arrays: list[Any]) -> tuple[list[Any], list[Any]]:
         """The output; kept is the logarithm of each query's sum of exponentials."""
-        query, key, value = map(_rows, arrays[:3])
+        query, key, value = map(self._rows, arrays[:3])
         shape = (*self.heads, self.length, self.columns)
         output = _empty(shape, query, inside=True)
         total = np.empty((*self.heads, self.length, 1), FLOAT32)
-        mask = _mask(arrays[3], self.source) if self.mask else query
+        mask = self._mask(arrays[3]) if self.mask else query
         self.run(self.code.forward, self.chunks[0], [query, key, value, mask, output, total])
-        return [output], [total] if self.differentiates else []
+        return [self._narrowed(output)], [total] if self.differentiates else []
 
     def backward(
         self, arrays: list[Any], outputs: list[Any], kept: list[Any], gs: list[Any]
     ) -> list[Any]:
         """Gradients of the query, the key and the value."""
-        query, key, value, output, grad = map(_rows, (*arrays[:3], outputs[0], gs[0]))
-        mask = _mask(arrays[3], self.source) if self.mask else query
+        query, key, value, output, grad = map(self._rows, (*arrays[:3], outputs[0], gs[0]))
+        mask = self._mask(arrays[3]) if self.mask else query
         query_grad = _empty(query.shape, query)
         parts = [self._parts(x) for x in (key, value)]
         found = [query, key, value, mask, output, kept[0], grad, query_grad, *parts]
@@ -121,7 +132,25 @@ class Attention:
             query_grad,
             *(_summed(p, x.shape) for p, x in zip(parts, (key, value), strict=True)),
         ]
-        return [grads[n] if wants and n < 3 else None for n, wants in enumerate(self.wants)]
+        return [self._narrowed(grads[n]) if wants else None for n, wants in enumerate(self.wants)]
+
+    def _rows(self, x: Any) -> Any:
+        """An array of float32 (or bools) whose rows are contiguous."""
+        if x.dtype == self.narrow:
+            x = x.astype(FLOAT32)
+        return x if x.strides[-1] == x.itemsize else np.ascontiguousarray(x)
+
+    def _mask(self, x: Any) -> Any:
+        """A mask whose rows are contiguous and have all keys."""
+        if x.ndim < 2:
+            x = x.reshape(1, -1)
+        if x.shape[-1] != self.source:
+            x = np.broadcast_to(x, (*x.shape[:-1], self.source))
+        return self._rows(x)
+
+    def _narrowed(self, x: Any) -> Any:
+        """A result, of the dtype of the inputs."""
+        return x if self.narrow is None else x.astype(self.narrow)
 
     def _parts(self, x: Any) -> Any:
         """For the gradients of keys or values: one for each group of queries, rows of vectors."""
@@ -136,18 +165,6 @@ def _broadcasts(shape: Shape, to: Shape) -> bool:
     """Whether an array of a shape broadcasts to another."""
     tail = to[len(to) - len(shape) :]
     return len(shape) <= len(to) and all(n in (1, m) for n, m in zip(shape, tail, strict=True))
-
-
-def _rows(x: Any) -> Any:
-    """An array whose rows are contiguous."""
-    return x if x.strides[-1] == x.itemsize else np.ascontiguousarray(x)
-
-
-def _mask(x: Any, keys: int) -> Any:
-    """A mask whose rows are contiguous and have all keys."""
-    if x.ndim < 2:
-        x = x.reshape(1, -1)
-    return _rows(x if x.shape[-1] == keys else np.broadcast_to(x, (*x.shape[:-1], keys)))
 
 
 def _empty(shape: Shape, like: Any, inside: bool = False) -> Any:

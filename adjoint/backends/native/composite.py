@@ -82,6 +82,8 @@ class Composite:
         tracer = Tracer(space)
         names = _Names(tracer, inputs)
         wanted, self.dims = _trace(names, inputs, [None] * first + list(like), steps, outputs)
+        if tracer.ordered:
+            raise NotTraceable("a change of memory order")
         self.gathers = list(names.gathers)
         self.guards = _guards(inputs, steps, {op for op, *_ in self.gathers})
         drafts = _split(wanted, space)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import functools
 import math
 import os
@@ -16,27 +18,31 @@ from ...core.compute import quietly, spec_of
 from ...core.dtype import bfloat16
 from ...core.errors import AdjointError
 from ...core.op import Op
+from ...core.scalar import Arithmetic
 from ...core.spec import Spec, broadcast_shapes
-from . import block_cache, names, onednn
+from . import block_cache, names, onednn, products
 from .launch import Launcher, launcher
 from .pool import default_pool
-from .tracing import NotTraceable, Traced, Tracer
+from .scalars import ScalarTracer, has_lost_numbers, values_of
+from .tracing import NotTraceable, Traced
 
 ndarray = np.ndarray
 PARALLEL = 32768  # elements from which threads share the work
-PATIENCE = 3  # attempts at kernels for an op, until it is left to NumPy where arrays are small
+PATIENCE = 8  # calls of an op without a kernel, until it is left to NumPy where arrays are small
 _REMEMBERED = 4096
 
 _FLOAT32 = np.dtype(np.float32)
 _programs: dict[Any, Program | None] = {}  # None: NumPy's
-_failures: dict[type[Op], float] = {}  # how often no kernel was made
-_shared: list[Op] = []  # those whose launchers are known by their identity: they stay
+_families: dict[Any, _Family] = {}
+_VARIANTS = 8  # programs of a family
+_failures: dict[type[Op], float] = {}  # calls of ops of which no kernel was ever made
 
 
 class Program:
     """One op on arrays of given shapes and dtypes, as a kernel."""
 
     __slots__ = (
+        "arithmetic",
         "compiled",
         "launchers",
         "numbers",
@@ -46,13 +52,23 @@ class Program:
         "several",
         "shapes",
         "simple",
+        "sources",
     )
 
-    def __init__(self, op: Op, arrays: Sequence[Any]) -> None:
+    def __init__(self, op: Op, arrays: Sequence[Any], known: bool = False) -> None:
+        """`known`: floats among the inputs are part of the kernel; else they come with calls."""
         self.op = op
         shapes = [a.shape for a in arrays if type(a) is ndarray]
-        tracer = Tracer(broadcast_shapes(*shapes))
-        symbols = [tracer.input(a.shape, a.dtype) if type(a) is ndarray else a for a in arrays]
+        tracer = ScalarTracer(broadcast_shapes(*shapes))
+        self.arithmetic = Arithmetic()
+        symbols = [
+            tracer.input(a.shape, a.dtype)
+            if type(a) is ndarray
+            else self.arithmetic.scalar(a)
+            if type(a) is float and not known
+            else a
+            for a in arrays
+        ]
         found = op.compute(tracer.names, *symbols)
         specs = op.infer(*map(spec_of, arrays))
         self.several = not isinstance(specs, Spec)
@@ -67,11 +83,24 @@ class Program:
                 raise NotTraceable("a transposed result")
             tracer.kernel.output(y.value, str(spec.dtype.numpy))
             self.shapes.append(spec.shape)
-        self.numbers = tracer.numbers
+        if not known and has_lost_numbers(tracer):
+            raise NotTraceable("a number that was taken for known")
+        self.sources = tracer.numbers
+        self.numbers = values_of(self.sources, self.arithmetic.values)
         self.ordered = tracer.ordered
         self.compiled = Compiled(tracer.kernel)
         self.parallel = math.prod(tracer.space) >= PARALLEL
         self.launchers: dict[Any, Launcher | None] = {}  # by the arrays' strides
+
+    def with_numbers(self, floats: Sequence[float]) -> Program | None:
+        """The same kernel for other floats among the inputs; None where they decide on another."""
+        values = self.arithmetic.run(floats)
+        if values is None:
+            return None
+        other = copy.copy(self)
+        other.numbers = values_of(self.sources, values)
+        other.launchers = {}
+        return other
 
     def __call__(self, op: Op, arrays: Sequence[Any]) -> Any:
         """The result; `op` is equal to the one that the program was made of."""
@@ -100,6 +129,10 @@ class Program:
         """Row-major outputs, where the order of memory matters."""
         return [np.empty(shape, given[0].dtype) for shape in self.shapes] if self.ordered else None
 
+    def once(self, arrays: Sequence[Any]) -> Any:
+        """The result, where the same numbers may not come again: without a launcher."""
+        return self._general([a for a in arrays if type(a) is ndarray])
+
     def _general(self, given: Sequence[Any]) -> Any:
         """By a call of the kernel."""
         run = default_pool().run if self.parallel else None
@@ -113,21 +146,10 @@ def _remember(op: Op, arrays: Sequence[Any], launch: Launcher, found: Any) -> No
     """Let eager execution call the launcher of an op that is kept for good, as those without fields
     are, with arrays of these shapes and the same numbers.
     """
-    if any(type(a) is not ndarray and not a for a in arrays):
-        return  # 0.0 and -0.0 are equal
     outputs = found if type(found) is tuple else (found,)
     if any(y.nbytes >= block_cache.SMALLEST // 2 for y in outputs):
         launch = functools.partial(quietly, launch)
-    core_compute.launchers[_key(op, arrays)] = launch
-
-
-def _key(op: Op, arrays: Sequence[Any]) -> tuple[Any, ...]:
-    """What a launcher is known by; the op is kept."""
-    if len(_shared) >= _REMEMBERED:
-        core_compute.launchers.clear()
-        _shared.clear()
-    _shared.append(op)
-    return (id(op), *[a.shape if type(a) is ndarray else a for a in arrays])
+    core_compute.remember(op, list(arrays), launch)
 
 
 def accelerate(op: Op, arrays: Sequence[Any]) -> Any:
@@ -137,43 +159,106 @@ def accelerate(op: Op, arrays: Sequence[Any]) -> Any:
     if op.library == "moves":
         if not op.exact and arrays[0].itemsize == 2:
             return NotImplemented
-        return quietly(op.compute, names, *arrays)
-    if op.library == "product":
-        return _product(op, arrays)
+        found = quietly(op.compute, names, *arrays)
+        if op.kept and all(type(a) is ndarray for a in arrays):
+            core_compute.remember(op, list(arrays), core_compute.launcher_of(op, names, arrays))
+        return found
+    if op.library in products.LAUNCHERS:
+        return products.accelerate(op, arrays, names)
     if op.library:
         dtype = arrays[0].dtype
         if dtype != _FLOAT32 and (dtype != bfloat16.numpy or not _takes_narrow(op)):
             return NotImplemented
-        return quietly(op.compute, names, *arrays)
+        return products.computed(op, arrays, names)
     try:
         key = (op, *[(a.shape, a.dtype) if type(a) is ndarray else _number(a) for a in arrays])
         program = _programs.get(key, _UNKNOWN)
     except TypeError:
         return NotImplemented
     if program is _UNKNOWN:
+        found = _with_new_numbers(op, arrays, key)
+        if found is not NotImplemented:
+            return found
         program = _prepare(op, arrays)
         if len(_programs) >= _REMEMBERED:
             _programs.clear()
         _programs[key] = program
-    return NotImplemented if program is None else quietly(program, op, arrays)
+    if program is not None:
+        return quietly(program, op, arrays)
+    _note_failure(type(op))
+    return NotImplemented
 
 
-def _product(op: Op, arrays: Sequence[Any]) -> Any:
-    """The same for a matrix product; eager execution then calls `products.launch`."""
-    kind = arrays[0].dtype
-    if kind == bfloat16.numpy:
-        return quietly(op.compute, names, *arrays) if _takes_narrow(op) else NotImplemented
-    if kind.char not in "fd":
-        return NotImplemented
-    found = quietly(op.compute, names, *arrays)
-    transposed = "matmul" not in op.name
-    core_compute.launchers[_key(op, arrays)] = launch_linear if transposed else launch_matmul
+def _note_failure(kind: type[Op]) -> None:
+    """An op was asked for in vain; after a while, of which no kernel was ever made no more."""
+    failures = _failures.get(kind)
+    if failures is not None:
+        _failures[kind] = failures + 1
+        if failures > PATIENCE:
+            core_compute.unknown.add(kind)
+
+
+class _Family:
+    """The programs of one op, shapes and dtypes, whatever the floats among its inputs."""
+
+    __slots__ = ("latest", "programs")
+
+    def __init__(self) -> None:
+        self.programs: list[Program] = []  # numbers decide between them
+        self.latest: Any = None  # the key of the latest numbers
+
+
+def _family(op: Op, arrays: Sequence[Any]) -> _Family:
+    key = (
+        op,
+        *[
+            (a.shape, a.dtype) if type(a) is ndarray else float if type(a) is float else _number(a)
+            for a in arrays
+        ],
+    )
+    found = _families.get(key)
+    if found is None:
+        if len(_families) >= _REMEMBERED:
+            _families.clear()
+        found = _families[key] = _Family()
     return found
 
 
+def _with_new_numbers(op: Op, arrays: Sequence[Any], key: Any) -> Any:
+    """The result by a kernel that is there for other floats; NotImplemented where there is none.
+
+    Numbers that come twice in a row get a program, and with it a launcher, of their own.
+    """
+    floats = [a for a in arrays if type(a) is float]
+    if not floats:
+        return NotImplemented
+    family = _family(op, arrays)
+    for program in family.programs:
+        other = program.with_numbers(floats)
+        if other is not None:
+            if family.latest == key:
+                _programs[key] = other
+                return quietly(other, op, arrays)
+            family.latest = key
+            return quietly(other.once, arrays)
+    return NotImplemented
+
+
+def _made(op: Op, arrays: Sequence[Any]) -> Program:
+    """A program; if it can be, for any floats."""
+    if any(type(a) is float for a in arrays):
+        family = _family(op, arrays)
+        if len(family.programs) < _VARIANTS:
+            with contextlib.suppress(*_NOT_KNOWN):
+                program = Program(op, arrays)
+                family.programs.append(program)
+                return program
+    return Program(op, arrays, known=True)
+
+
 def _takes_narrow(op: Op) -> bool:
-    """Whether the library computes bfloat16, accumulated in float32: products and convolutions."""
-    return onednn.unavailable() is None and (op.library == "product" or "convolution" in op.name)
+    """Whether the library computes bfloat16, accumulated in float32: convolutions."""
+    return onednn.unavailable() is None and "convolution" in op.name
 
 
 def _number(value: Any) -> Any:
@@ -195,13 +280,10 @@ def _prepare(op: Op, arrays: Sequence[Any]) -> Program | None:
         return None
     kind = type(op)
     try:
-        program = Program(op, arrays)
+        program = _made(op, arrays)
     except _NOT_KNOWN:
-        # It does what the tracer does not know; perhaps always.
-        _failures[kind] = _failures.get(kind, 0) + 1
-        if _failures[kind] == PATIENCE:
-            core_compute.unknown.add(kind)
-        return None
+        _failures.setdefault(kind, 0)
+        return None  # it does what the tracer does not know
     _failures[kind] = -math.inf
     return program
 
@@ -215,8 +297,8 @@ def _is_usable(x: Any) -> bool:
 def _after_fork() -> None:
     """Let the next call start the child's threads."""
     _programs.clear()
-    core_compute.launchers.clear()
-    _shared.clear()
+    _families.clear()
+    core_compute.forget()
 
 
 if hasattr(os, "register_at_fork"):

@@ -531,12 +531,11 @@ class _Code:
             b.put(beta, b.const(self.elem, 0.0))
         with b.when(b.compare("ne", g["mode"] & BIAS, 0)):
             b.put(beta, b.const(self.elem, 1.0))
-            with b.loop(0, g["n"], self.lanes) as j:
+            with b.loop(0, g["m"]) as i, b.loop(0, g["n"], self.lanes) as j:
                 mask = self.mask(b, g["n"] - j)
                 added = self.load(b, b.at(g["bias"], j, self.elem), mask)
-                with b.loop(0, g["m"]) as i:
-                    to = b.at(g["c"], i * g["c_row"] + j, self.elem)
-                    self.store(b, added, to, mask)
+                to = b.at(g["c"], i * g["c_row"] + j, self.elem)
+                self.store(b, added, to, mask)
         n, t = (b.const("i8", ord(letter)) for letter in "NT")
         pairs = []
         for x in "ab":

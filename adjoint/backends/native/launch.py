@@ -318,14 +318,16 @@ def launcher(
     scalars: Sequence[float] = (),
     shape: Sequence[int] | None = None,
     parallel: bool = False,
+    outs: Sequence[np.ndarray] | None = None,
 ) -> Launcher | None:
     """A launcher of `compiled` for arrays like `given`; None where there can be none.
 
     `shapes` are those of the outputs, which may have more or fewer dimensions of size 1 than the
     kernel's own. `arrays` are what the kernel gets: views of `given` from their first element on.
+    `outs` are row-major outputs, where the kernel is to write such ones however its inputs lie.
     """
     arrays = given if arrays is None else arrays
-    entry = compiled.entry(arrays, shape)
+    entry = compiled.entry(arrays, shape, outs)
     if isinstance(entry, Pair):
         return _pair(entry, given, arrays, shapes, scalars, parallel)
     dtypes = [compiled.dtype(k) for k in range(len(shapes))]

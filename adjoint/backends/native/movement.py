@@ -26,8 +26,9 @@ GRAIN = 16384  # elements of a chunk
 TILE = 64  # columns that are summed together
 LANES = 8
 _PAYLOAD = bytes.__basicsize__ - 1
+_NAMED = {"float32": "float", "float64": "double", "int32": "i32", "int64": "i64"}
+_NUMBERS = {np.dtype(name): elem for name, elem in _NAMED.items()}  # what is added up
 _INTEGERS = {1: "i8", 2: "i16", 4: "i32", 8: "i64", 16: "i128"}  # what only moves
-_NUMBERS = {"float32": "float", "float64": "double", "int32": "i32", "int64": "i64"}  # or adds
 _INT64 = np.dtype(np.int64)
 
 
@@ -326,7 +327,7 @@ def scatter(x: Any, axis: int, index: Any, src: Any, add: bool) -> Any:
     if not (_usable(x, index) and _alike(x.shape, index.shape, axis) and _source(x, index, src)):
         return NotImplemented
     outer, n, inner = _around(x.shape, axis)
-    elem = _NUMBERS.get(x.dtype.name) if add else _INTEGERS[x.itemsize]
+    elem = _NUMBERS.get(x.dtype) if add else _INTEGERS[x.itemsize]
     if elem is None or not _fits(index, n, 0):
         return NotImplemented
     m = index.shape[axis]
@@ -355,7 +356,7 @@ def index_add(x: Any, axis: int, index: Any, src: Any) -> Any:
     ):
         return NotImplemented
     outer, n, inner = _around(x.shape, axis)
-    elem = _NUMBERS.get(x.dtype.name)
+    elem = _NUMBERS.get(x.dtype)
     if elem is None or not _fits(index, n, -n) or np.may_share_memory(x, src):
         return NotImplemented
     m, tiles = index.size, -(-inner // TILE)
@@ -367,7 +368,7 @@ def index_add(x: Any, axis: int, index: Any, src: Any) -> Any:
 
 def accumulate_sum(x: Any, axis: int, reverse: bool) -> Any:
     """The running sums along an axis, in float64 for floats."""
-    elem = _NUMBERS.get(x.dtype.name) if type(x) is np.ndarray else None
+    elem = _NUMBERS.get(x.dtype) if type(x) is np.ndarray else None
     if elem is None or not x.flags.c_contiguous or not x.size:
         return NotImplemented
     outer, m, inner = _around(x.shape, axis)

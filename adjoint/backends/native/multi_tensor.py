@@ -16,20 +16,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...compiler import Value, cache, target
+from ...compiler import cache, target
 from ...compiler.emit import Body, Module, Reg
 from ...compiler.ir import ITEMSIZE, Kernel
 from ...compiler.lower import DATA_OFFSET, word_names
 from ...compiler.run import _Quick, code_of
 from ...compiler.schedule import plan
 from ...core.errors import AdjointError, Unsupported
-from ...core.scalar import Scalar
 from .composite import NotTraceable, Ref, Step, _at
 from .execution import PARALLEL
 from .pool import default_pool
-from .tracing import Names, Traced, Tracer, name_of
+from .scalars import ScalarTracer, has_lost_numbers, place_of
+from .tracing import Names, Traced, name_of
 
-__all__ = ["MultiTensor", "NotTraceable", "Ref", "Step", "launches"]
+__all__ = [
+    "MultiTensor", "NotTraceable", "Ref", "Step", "WritingNames", "launches"
+]  # fmt: skip
 
 CHUNK = 8192  # elements: some microseconds' work
 launches: list[int] = [0]  # loops that were run, for the tests that count them
@@ -47,8 +49,8 @@ class MultiTensor:
     def __init__(
         self, dtypes: Sequence[Any], steps: Sequence[Step], outputs: Mapping[int, Ref]
     ) -> None:
-        tracer = _Tracer((_LENGTH,))
-        names = _Names(tracer)
+        tracer = ScalarTracer((_LENGTH,))
+        names = WritingNames(tracer)
         values: list[Any] = [tracer.input((_LENGTH,), dtype) for dtype in dtypes]
         for step in steps:
             given = [_at(values, x) if isinstance(x, Ref) else x for x in step.args]
@@ -64,12 +66,11 @@ class MultiTensor:
             if y.dtype != values[column].dtype:
                 raise NotTraceable(f"{y.dtype} for {dtypes[column]}")
             kernel.output(y.value, name_of(dtypes[column]))
-        if kernel.reduced or any(v.op == "const" and v.attr != v.attr for v in kernel.values):
+        if kernel.reduced or has_lost_numbers(tracer):
             raise NotTraceable("a reduction, or a number that was taken for known")
-        self.scalars = [place for place, _ in tracer.scalars]
-        self._pack = struct.Struct(
-            "=" + "".join({"float32": "f4x", "float64": "d"}[d] for _, d in tracer.scalars)
-        ).pack
+        self.scalars = list(map(place_of, tracer.numbers))
+        codes = {"float32": "f4x", "float64": "d"}
+        self._pack = struct.Struct("=" + "".join(codes[v.dtype] for v in kernel.scalars)).pack
         self._lay_out(kernel, dtypes, list(outputs))
 
     def _lay_out(self, kernel: Kernel, dtypes: Sequence[Any], outputs: list[int]) -> None:
@@ -172,29 +173,7 @@ class _Table:
         self.numbers: Any = None  # the scalars that are in the rows
 
 
-class _Tracer(Tracer):
-    """A tracer in whose kernel numbers that come with each run are scalars."""
-
-    def __init__(self, space: tuple[int, ...]) -> None:
-        super().__init__(space)
-        self.scalars: list[tuple[int, str]] = []  # place and dtype of each
-        self.known: dict[tuple[int, str], Value] = {}
-
-    def number(self, value: Any, dtype: Any) -> Value:
-        """A constant, or a scalar."""
-        name = name_of(dtype)
-        if type(value) is Scalar:
-            if dtype.kind != "f":
-                raise NotTraceable("a fraction beside integers")
-            key = (value.place, name)
-            if key not in self.known:
-                self.known[key] = self.kernel.scalar(name)
-                self.scalars.append(key)
-            return self.known[key]
-        return self.kernel.const(value, name) if dtype.kind == "f" else super().number(value, dtype)
-
-
-class _Names(Names):
+class WritingNames(Names):
     """What `op.compute` finds: also memory to write, which is how a tensor is overwritten."""
 
     def empty_like(self, x: Any) -> Any:

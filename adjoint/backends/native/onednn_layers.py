@@ -9,7 +9,7 @@ puts layers that run one after another into one plan, of which a call is one cal
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -57,6 +57,7 @@ class Packing:
 
     def __init__(self) -> None:
         self._kept: dict[int, tuple[Any, list[tuple[Any, Descriptor, Any]]]] = {}
+        self._made: dict[Any, tuple[Any, Any]] = {}
 
     def get(self, weights: Any, part: Any, plain: Descriptor, wanted: Descriptor) -> Any:
         """The bytes of a part of the weights (which `plain` describes, from the first element of
@@ -73,6 +74,13 @@ class Packing:
         Plan("packing weights", [[[step]]], 2).run(part, blocked)
         found.append((start, wanted, blocked))
         return blocked
+
+    def once(self, source: Any, key: Any, make: Callable[[Any], Any]) -> Any:
+        """What `make` gives for an array, made once for each key."""
+        name = (id(source), key)
+        if name not in self._made:
+            self._made[name] = source, make(source)
+        return self._made[name][1]
 
 
 def connect(layers: Sequence[tuple[Layer, Mapping[str, tuple[int, int]]]], slots: int) -> Plan:
@@ -177,6 +185,29 @@ def convolution(
                 places[BIAS] = Place("bias", onednn.contiguous((g.outputs,), FLOAT32))
             chunks.append(Part(main, places))
     return Layer(str(g), chunks, packed)
+
+
+def is_dense(g: Geometry) -> bool:
+    """Whether a convolution is faster as one product of whole images: those that are hardly larger
+    than the kernel, of which most windows lie partly outside. Measured with AVX-512.
+    """
+    pairs, taps = math.prod(g.size) * math.prod(g.count), math.prod(g.kernel)
+    return g.groups == 1 and (pairs <= taps or (pairs <= 2 * taps and g.batch >= 8))
+
+
+def dense_weights(g: Geometry, w: Any) -> Any:
+    """The matrix that maps whole images, channels last, to all their values."""
+    dense = np.zeros((*g.size, g.inputs, *g.count, g.outputs), w.dtype)
+    places = zip(g.stride, g.padding, g.dilation, strict=True)
+    offsets = [(s, lo, d) for s, (lo, _), d in places]
+    for at in np.ndindex(*g.count):
+        for tap in np.ndindex(*g.kernel):
+            spot = tuple(
+                i * s - lo + k * d for i, k, (s, lo, d) in zip(at, tap, offsets, strict=True)
+            )
+            if all(0 <= i < n for i, n in zip(spot, g.size, strict=True)):
+                dense[(*spot, slice(None), *at)] = w[(slice(None), slice(None), *tap)].T
+    return dense.reshape(g.inputs * math.prod(g.size), -1)
 
 
 def deconvolution(
@@ -327,5 +358,5 @@ def pooling(
 
 __all__ = [
     "ADDED", "Layer", "Packing", "aligned", "channels_last", "connect", "convolution",
-    "deconvolution", "pooling", "product",
+    "deconvolution", "dense_weights", "is_dense", "pooling", "product",
 ]  # fmt: skip

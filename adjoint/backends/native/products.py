@@ -8,13 +8,15 @@ measured); everything else is NumPy's BLAS.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
 
+from ...core.compute import launchers, quietly
 from ...core.errors import InvalidArgument, ShapeError, Unsupported
+from ...core.op import Op
 from . import gemm, onednn
 from .onednn import BIAS, DST, SRC, WEIGHTS, Descriptor, Primitive
 from .onednn_plan import SCRATCH, SHARED, Argument, Plan, Step, aligned, planned, threads
@@ -276,7 +278,8 @@ def _build(p: Product) -> Any:
     workers = threads()
     work, vector = p.m * p.k * p.n, 1 in (p.m, p.n)
     wide = p.dtype == FLOAT64
-    if p.activation is None and (wide or workers == 1):
+    if p.activation is None and (wide or workers == 1 or p.k == 1):
+        vector = vector or p.k == 1  # what memory can do, NumPy does
         few = p.n < 16 and work <= FEW_COLUMNS
         if vector or few or (wide and workers == 1 and work >= LARGE_DOUBLE):
             raise Unsupported(f"{p}: left to NumPy")
@@ -352,19 +355,9 @@ def matmul(a: Any, b: Any, out: Any = None, bias: Any = None, activation: str | 
     array([3., 3.], dtype=float32)
     """
     if out is None and activation is None:
-        key = (a.shape, a.strides, b.shape, b.strides, a.dtype.char, b.dtype.char)
-        ready = _ready.get(key)
-        if ready is not None and ready.workers == threads():
-            if ready.run is None:
-                return np.matmul(a, b) if bias is None else _numpy(a, b, None, bias, None)
-            if bias is None:
-                c = np.empty(ready.shape, ready.dtype)
-                ready.run(a, b, c)
-                return c
-            if bias.shape == ready.shape[-1:] and bias.dtype == ready.dtype:
-                c = np.empty(ready.shape, ready.dtype)
-                ready.run(a, b, c, np.ascontiguousarray(bias))
-                return c
+        ready = _ready_for(a, b, bias)
+        if ready is not None:
+            return _computed(ready, a, b, bias)
     dtype = a.dtype
     if dtype in _DTYPES and b.dtype == dtype and a.ndim >= 2 <= b.ndim:
         x, y = a.shape, b.shape
@@ -378,7 +371,7 @@ def matmul(a: Any, b: Any, out: Any = None, bias: Any = None, activation: str | 
             if found is not None:
                 return found
         if out is None and activation is None and x[-1] == y[-2] and dtype != BFLOAT16:
-            _remember(a, b, None, ())
+            _remember(a, b, None, (*batch, x[-2], y[-1]))
     return _numpy(a, b, out, bias, activation)
 
 
@@ -388,18 +381,114 @@ class _Ready(NamedTuple):
     run: Any  # None: NumPy's
     shape: Sizes
     dtype: Any
-    workers: int
+    workers: int  # of the pool for which it was made; 0: it does not matter
 
 
 _ready: dict[Any, _Ready] = {}
 _MOST_READY = 4096
 
 
+def _ready_for(a: Any, b: Any, bias: Any) -> _Ready | None:
+    """What is known about the product of such arrays, if anything is."""
+    if type(a) is not np.ndarray or type(b) is not np.ndarray:
+        return None
+    ready = _ready.get((a.shape, a.strides, b.shape, b.strides, a.dtype.char, b.dtype.char))
+    if ready is None or (ready.workers and ready.workers != threads()):
+        return None
+    if bias is not None:
+        contiguous = bias.shape == ready.shape[-1:] and bias.strides == (bias.itemsize,)
+        if not contiguous or bias.dtype != ready.dtype:
+            return None
+    return ready
+
+
+def _computed(ready: _Ready, a: Any, b: Any, bias: Any) -> Any:
+    """The product, as it was computed before."""
+    if ready.run is None:
+        c = _by_numpy(a, b)
+        return c if bias is None else np.add(c, bias, out=c)
+    c = np.empty(ready.shape, ready.dtype)
+    if bias is None:
+        ready.run(a, b, c)
+    else:
+        ready.run(a, b, c, bias)
+    return c
+
+
+def _by_numpy(a: Any, b: Any) -> Any:
+    return np.multiply(a, b) if a.shape[-1] == 1 else np.matmul(a, b)
+
+
+def launch(a: Any, b: Any) -> Any:
+    """a @ b, as soon as a product of such arrays was computed; else None."""
+    ready = _ready_for(a, b, None)
+    if ready is None:
+        return None
+    return quietly(_computed, ready, a, b, None)
+
+
+def launch_linear(x: Any, w: Any, bias: Any = None) -> Any:
+    """x @ w.T + bias; else None."""
+    if type(x) is not np.ndarray:
+        return None
+    rows = x if x.ndim == 2 else x.reshape(-1, x.shape[-1])
+    ready = _ready_for(rows, w.T, bias)
+    if ready is None:
+        return None
+    y = quietly(_computed, ready, rows, w.T, bias)
+    return y if x.ndim == 2 else y.reshape(*x.shape[:-1], len(w))
+
+
+# By what an op says as its `library`.
+LAUNCHERS: dict[str, Any] = {"product": launch, "linear": launch_linear}
+_launched: dict[int, Op] = {}  # the ops of which launchers are known, which stay
+
+
+def accelerate(op: Op, arrays: Sequence[Any], names: Any) -> Any:
+    """What an op gives that is a product, with functions of `names`; NotImplemented for dtypes of
+    which NumPy knows more. Eager execution calls its launcher from then on.
+    """
+    dtype = arrays[0].dtype
+    if dtype == BFLOAT16 and onednn.unavailable() is None:
+        return computed(op, arrays, names)
+    if dtype not in _DTYPES or dtype == BFLOAT16:
+        return NotImplemented
+    found = quietly(op.compute, names, *arrays)
+    _launch_by(LAUNCHERS[op.library], op, arrays)
+    return found
+
+
+def computed(op: Op, arrays: Sequence[Any], names: Any) -> Any:
+    """What an op that a library computes gives, with functions of `names`. Eager execution computes
+    it in the same way from then on, without asking what was found out now.
+    """
+    found = quietly(op.compute, names, *arrays)
+    dtypes = [x.dtype for x in arrays]
+
+    def again(*arrays: Any) -> Any:
+        for x, dtype in zip(arrays, dtypes, strict=True):
+            if type(x) is not np.ndarray or x.dtype is not dtype:
+                return None
+        return quietly(op.compute, names, *arrays)
+
+    _launch_by(again, op, arrays)
+    return found
+
+
+def _launch_by(launcher: Any, op: Op, arrays: Sequence[Any]) -> None:
+    if len(_launched) >= _MOST_READY:
+        launchers.clear()
+        _launched.clear()
+    _launched[id(op)] = op
+    launchers[(id(op), *[x.shape for x in arrays])] = launcher
+
+
 def _remember(a: Any, b: Any, run: Any, shape: Sizes) -> None:
     if len(_ready) >= _MOST_READY:
         _ready.clear()
     key = (a.shape, a.strides, b.shape, b.strides, a.dtype.char, b.dtype.char)
-    _ready[key] = _Ready(run, shape, a.dtype, threads())
+    always = run is None and a.shape[-2] * a.shape[-1] * b.shape[-1] <= SMALL
+    _ready[key] = _Ready(run, shape, a.dtype, 0 if always else threads())
 
 
 def _pays(work: int, b: Any) -> bool:
@@ -490,9 +579,9 @@ def _numpy(a: Any, b: Any, out: Any, bias: Any, activation: str | None) -> Any:
         raise ShapeError(f"matmul: inner sizes differ, {a.shape} @ {b.shape}; transpose one?")
     narrow = a.dtype == BFLOAT16
     if not narrow and bias is None and activation is None:
-        return np.matmul(a, b) if out is None else np.matmul(a, b, out=out)
+        return _by_numpy(a, b) if out is None else np.matmul(a, b, out=out)
     x, y = (v.astype(FLOAT32) if narrow else v for v in (a, b))
-    c = np.matmul(x, y)
+    c = _by_numpy(x, y)
     _assert_fitting(c.shape, a, out, bias, activation)
     if bias is not None:
         c = c + bias.astype(c.dtype)

@@ -9,6 +9,7 @@ and sums of all steps at once.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import struct
 from collections.abc import Callable, Sequence
@@ -22,15 +23,16 @@ from ...core.spec import Spec
 from .composite import NotTraceable
 from .pool import default_pool
 from .products import matmul
-from .recurrent_cells import CELLS
+from .recurrent_cells import CELLS, Cell
 from .recurrent_loop import Layer, backward, forward
+from .recurrent_tiles import Format
 
 __all__ = ["Recurrent", "plan"]
 
 LAYER = ("x", "weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr", "h", "c")  # arguments
 CELL = ("x", "weight_ih", "weight_hh", "bias_ih", "bias_hh", "h", "c")
 DTYPES = ("float32", "float64")
-FEW = 3  # rows up to which the input's products are made before the loop
+FEW = 4  # rows up to which the input's products are made before the loop
 MANY = 512  # rows of all steps from which the weights' gradients are one product
 CHUNK = 8  # rows of a chunk, at least
 
@@ -41,23 +43,50 @@ Arrays = dict[str, Array]
 def plan(specs: Sequence[Spec], statics: Sequence[Any], wants: Sequence[bool]) -> Recurrent:
     """The routine for inputs like these: see `autograd.fusion.Routine`.
 
-    Errors: NotTraceable for projections, and for dtypes without code.
+    Errors: NotTraceable for dtypes without code, cells without a batch, and shapes that do not fit
+    each other.
     """
     names = LAYER if len(statics) > len(CELL) + 1 else CELL
     places = [name for name, x in zip(names, statics, strict=False) if x is NotImplemented]
-    options = statics[len(names) :]
-    if "weight_hr" in places:
-        raise NotTraceable("a projection")
+    kind, *options = statics[len(names) :]
     given = dict(zip(places, specs, strict=True))
     dtypes = {spec.dtype.name for spec in specs}
-    if len(dtypes) > 1 or not dtypes <= set(DTYPES) or 0 in given["x"].shape:
-        raise NotTraceable(f"a recurrent layer of {', '.join(sorted(dtypes))}, {given['x'].shape}")
-    if names is CELL and len(given["x"].shape) != 2:
-        raise NotTraceable("a cell without a batch")
+    if len(dtypes) > 1 or not dtypes <= set(DTYPES):
+        raise NotTraceable(f"a recurrent layer of {', '.join(sorted(dtypes))}")
+    sizes = options[1] if options else given["x"].shape[:1]
+    _check_shapes({name: spec.shape for name, spec in given.items()}, CELLS[kind], sizes)
     try:
-        return Recurrent(given, dict(zip(places, wants, strict=True)), *options)
+        return Recurrent(given, dict(zip(places, wants, strict=True)), kind, *options)
     except Unsupported as error:
         raise NotTraceable(str(error)) from None
+
+
+def _check_shapes(
+    shapes: dict[str, tuple[int, ...]], cell: Cell, sizes: tuple[int, ...] | None
+) -> None:
+    """Refuse what the machine code, which does not look, would read beyond the end of."""
+    x, h, weight = shapes["x"], shapes["h"], shapes["weight_hh"]
+    if len(x) != (3 if sizes is None else 2) or 0 in x or len(h) != 2 or len(weight) != 2:
+        raise NotTraceable(f"a recurrent layer of {x}, {h}, {weight}")
+    rows, output, features = weight[0], h[1], x[-1]
+    hidden = rows // cell.gates
+    fitting = {
+        "x": x if sizes is None else (sum(sizes), features),
+        "weight_ih": (rows, features),
+        "weight_hh": (hidden * cell.gates, output),
+        "bias_ih": (rows,),
+        "bias_hh": (rows,),
+        "weight_hr": (output, hidden),
+        "h": (x[1] if sizes is None else sizes[0], output),
+        "c": (h[0], hidden),
+    }
+    wrong = [name for name, shape in shapes.items() if shape != fitting[name]]
+    projects = "weight_hr" in shapes
+    ordered = sizes is None or all(m >= n > 0 for m, n in itertools.pairwise((*sizes[:1], *sizes)))
+    if wrong or ("c" in shapes) != cell.has_c or not ordered or rows == 0:
+        raise NotTraceable(f"a recurrent layer of {shapes}, sizes {sizes}: {wrong}")
+    if (projects and not cell.has_c) or (not projects and output != hidden):
+        raise NotTraceable(f"a recurrent layer with a state of {output} for {hidden} units")
 
 
 class _Order:
@@ -129,25 +158,30 @@ class Recurrent:
             sizes = (x.shape[0],)
         self.packed = sizes is not None
         self.order = _order(sizes or (x.shape[1],) * x.shape[0], bool(reverse))
-        self.hidden, self.inputs = h.shape[-1], x.shape[-1]
+        self.output, self.inputs = h.shape[-1], x.shape[-1]
+        self.hidden = specs["weight_hh"].shape[0] // self.cell.gates
+        projected = self.output if "weight_hr" in specs else 0
         self.dtype = x.dtype.numpy
         grad = any(wants.values())
         loops = len(self.order.rows) > 1
         self.early = self.order.batch <= FEW or not loops
         inputs = 0 if self.early else self.inputs
-        self.layer = Layer(kind, x.dtype.name, inputs, self.hidden, grad, loops)
-        self.lanes = self.layer.lanes
-        self.widths = self.layer.forward_width, self.layer.backward_width
+        self.layer = Layer(kind, x.dtype.name, inputs, self.hidden, projected, grad, loops)
+        form = Format(x.dtype.name)
+        self.lanes = form.lanes
+        self.width = form.width(self.hidden, self.cell.sums)  # of tiles: cells, forward
+        self.width_back = form.width(self.hidden, 1)  # cells, backward
+        self.width_out = form.width(self.output, 1)  # outputs
         places = {"bias_ih": self.cell.from_input, "bias_hh": self.cell.from_state}
         later = ("bias_ih",) * (not self.early) + ("bias_hh",) * loops
         self.added = [(name, _places(places[name])) for name in later if name in specs]
         zeros = np.zeros((self.cell.sums * self.hidden, 1), self.dtype)
-        self.no_bias = self._pack(zeros, self.cell.sums, self.widths[0])
+        self.no_bias = self._pack(zeros, self.cell.sums, self.width)
         self.loop = forward(self.layer)
         self.back = backward(self.layer) if grad else 0
-        finals = [h] + [h] * self.cell.has_c
-        output = Spec((*x.shape[:-1], self.hidden), x.dtype, x.device)
-        self.outputs = tuple(finals) if self.alone else (output, *finals)
+        finals = (h, specs["c"]) if self.cell.has_c else (h,)
+        output = Spec((*x.shape[:-1], self.output), x.dtype, x.device)
+        self.outputs = finals if self.alone else (output, *finals)
         self.differentiable = tuple(range(len(self.outputs))) if grad else ()
         self.chunk = max(CHUNK, -(-self.order.batch // 64))
         self.chunks = -(-self.order.batch // self.chunk)
@@ -163,20 +197,23 @@ class Recurrent:
             x = self._linear(x.reshape(order.total, self.inputs), given, "ih")
         else:
             x = _rows(x)
-            weight = self._pack(given["weight_ih"], cell.gates, self.widths[0])
+            weight = self._pack(given["weight_ih"], cell.gates, self.width)
         h = np.ascontiguousarray(given["h"])
         c = given["c"].copy() if cell.has_c else None
-        output = np.empty((order.total, self.hidden), self.dtype)
-        saved = None
+        output = np.empty((order.total, self.output), self.dtype)
+        saved, cells, weight_out = None, None, None
         if layer.saves and cell.saved:
             saved = np.empty((order.total, cell.saved, self.hidden), self.dtype)
+        if layer.projected:
+            cells = np.empty((order.total, self.hidden), self.dtype)
+            weight_out = self._pack(given["weight_hr"], 1, self.width_out)
         self._run(
             self.loop,
             (*self._strides(x, self.packed or self.early), 0),
             order.forward,
             x,
             weight,
-            self._pack(given["weight_hh"], cell.gates, self.widths[0])
+            self._pack(given["weight_hh"], cell.gates, self.width)
             if layer.loops
             else self._linear(h, given, "hh"),
             self._bias(given),
@@ -184,6 +221,8 @@ class Recurrent:
             c,
             output,
             saved,
+            cells,
+            weight_out,
         )
         if self.alone:
             outputs = [output]
@@ -192,7 +231,7 @@ class Recurrent:
             outputs = [output.reshape(self.outputs[0].shape), last]
         if c is not None:
             outputs.append(c)
-        return outputs, [] if saved is None else [saved]
+        return outputs, [x for x in (saved, cells) if x is not None and layer.saves]
 
     def _linear(self, x: Array, given: Arrays, suffix: str) -> Array:
         """All products with the input, or with the state, before the loop."""
@@ -208,7 +247,7 @@ class Recurrent:
         total = np.zeros((self.cell.sums, self.hidden), self.dtype)
         for name, places in self.added:
             total[places] += given[name].reshape(self.cell.gates, self.hidden)
-        return self._pack(total.reshape(-1, 1), self.cell.sums, self.widths[0])
+        return self._pack(total.reshape(-1, 1), self.cell.sums, self.width)
 
     # Backward ------------------------------------------------------------------------------------
 
@@ -223,7 +262,7 @@ class Recurrent:
         given = dict(zip(self.names, arrays, strict=True))
         cell, order = self.cell, self.order
         g, last, *g_c = [None, *gs] if self.alone else gs
-        nothing = np.zeros((1, self.hidden), self.dtype)
+        nothing = np.zeros((1, self.output), self.dtype)
         strides = (0, 0, 0)
         if g is not None:
             g = _rows(g)
@@ -236,22 +275,29 @@ class Recurrent:
             carry = np.zeros((order.batch if cell.carries else 1, self.hidden), self.dtype)
         of_inputs = np.empty((order.total, cell.gates * self.hidden), self.dtype)
         of_state = np.empty_like(of_inputs) if cell.apart else of_inputs
+        of_output = np.empty((order.total, self.layer.projected), self.dtype)
+        weight_out = None
+        if self.layer.projected:
+            weight_out = self._pack(given["weight_hr"].T, 1, self.width_back)
         self._run(
             self.back,
             (*strides, 0 if last is None else last.strides[0]),
             order.backward,
             nothing if g is None else g,
-            self._pack(given["weight_hh"].T, 1, self.widths[1]) if self.layer.loops else None,
+            self._pack(given["weight_hh"].T, 1, self.width_out) if self.layer.loops else None,
             nothing if last is None else last,
             carry,
             kept[0] if kept else outputs[0],
             of_inputs,
             of_state,
+            of_output,
+            weight_out,
         )
         found: dict[str, Callable[[], Array]] = {
             "x": lambda: matmul(of_inputs, given["weight_ih"]).reshape(given["x"].shape),
             "h": lambda: self._of_first(of_state, given["weight_hh"], carry),
             "c": lambda: carry,
+            "weight_hr": lambda: matmul(of_output.T, kept[1]),
         }
         wanted = [name for name in self.names if self.wants[name]]
         gradients = {name: found[name]() for name in wanted if name in found}
@@ -272,7 +318,7 @@ class Recurrent:
         is quicker by more than it takes to put it right.
         """
         order = self.order
-        sizes = {"weight_ih": self.inputs, "weight_hh": self.hidden}
+        sizes = {"weight_ih": self.inputs, "weight_hh": self.output}
         weights = [name for name in sizes if name in names]
         biases = [name for name in names if name not in sizes]
         many = order.total >= MANY
@@ -302,7 +348,7 @@ class Recurrent:
         """Write the state before each row of each step."""
         order = self.order
         batch = order.batch
-        output = output.reshape(order.total, self.hidden)
+        output = output.reshape(order.total, self.output)
         if self.packed:
             np.concatenate([h, output]).take(order.before, 0, out=to)
         elif order.times[0]:

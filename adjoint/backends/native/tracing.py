@@ -22,6 +22,7 @@ from ...core.spec import broadcast_shapes
 from .. import numpy as reference
 from ..numpy import special
 
+_LONG = 4096  # elements up to which a kernel finds places quicker than NumPy
 _NARROW = {"float16", "bfloat16"}
 _FUNCTIONS = {
     "negative": "neg", "abs": "abs", "absolute": "abs", "sqrt": "sqrt", "reciprocal": "reciprocal",
@@ -419,6 +420,51 @@ class Names:
         dims = [-1] * (len(shape) - x.ndim) + varies
         found = _placed(dims, tuple(shape), self.tracer.space)
         return Traced(self.tracer, x.value, tuple(shape), found, x.dtype)
+
+    def tril(self, x: Any, k: int = 0) -> Any:
+        """The elements on and below a diagonal of the last two dimensions, 0 elsewhere."""
+        return self.where(self._below(x, k + 1), x, 0)
+
+    def triu(self, x: Any, k: int = 0) -> Any:
+        """The elements on and above a diagonal of the last two dimensions, 0 elsewhere."""
+        return self.where(self._below(x, k), 0, x)
+
+    def _below(self, x: Any, k: int) -> Any:
+        """Where the column lies before the row, moved by k."""
+        row, column = self._position(x, x.ndim - 2), self._position(x, x.ndim - 1)
+        return elementwise("lt", column, row + k if k else row)
+
+    def _position(self, x: Any, i: int) -> Any:
+        """The position along a dimension, int32; of as many dimensions as x."""
+        dim = x.dims[i]
+        if x.shape[i] != self.tracer.space[dim] or x.shape[i] >= 1 << 30:
+            raise NotTraceable("positions along a broadcast dimension")
+        kernel = self.tracer.kernel
+        shape = tuple(n if j == i else 1 for j, n in enumerate(x.shape))
+        value = kernel.cast(kernel.index(dim), "int32")
+        return Traced(self.tracer, value, shape, x.dims, np.dtype(np.int32))
+
+    def argmax(self, x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+        """The first place of the largest element; of the first NaN where there is one."""
+        return self._place("max", x, axis, keepdims)
+
+    def argmin(self, x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+        """The first place of the smallest element; of the first NaN where there is one."""
+        return self._place("min", x, axis, keepdims)
+
+    def _place(self, name: str, x: Any, axis: Any, keepdims: bool) -> Any:
+        if x.size > _LONG or 1 in x.shape:
+            raise NotTraceable("places in a large array, which NumPy finds as fast")
+        axes = tuple(range(x.ndim)) if axis is None else (axis,)
+        best = elementwise("eq", x, _reduced(name, x, axes, True))
+        if x.dtype.kind == "f":
+            best = elementwise("or", best, elementwise("isnan", x))
+        position: Any = None
+        for i in axes:
+            step = self._position(x, i)
+            position = step if position is None else position * x.shape[i] + step
+        place = _reduced("min", self.where(best, position, x.size), axes, keepdims)
+        return place.astype(np.int64)
 
     def zeros(self, shape: tuple[int, ...], dtype: Any = None) -> Any:
         """The number 0, beside which other operands give the dtype."""

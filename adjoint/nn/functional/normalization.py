@@ -97,16 +97,19 @@ def batch_norm(
         raise ShapeError(
             f"batch_norm: expected an input of 2 or more dimensions, got {tuple(input.shape)}"
         )
-    shape = (1, -1) + (1,) * (input.ndim - 2)
-    scale, shift = _reshaped(weight, shape), _reshaped(bias, shape)
+    rest = (1,) * (input.ndim - 2)
+    if rest:  # parameters that broadcast
+        weight, bias = (_reshaped(x, (-1, *rest)) for x in (weight, bias))
     if not training:
         if running_mean is None or running_var is None:
             raise InvalidArgument(
                 "batch_norm: Expected running_mean and running_var to be defined when "
                 "training=False"
             )
-        mean, variance = running_mean.reshape(shape), running_var.reshape(shape)
-        return _standardize_by(input, mean, variance, scale, shift, eps)  # type: ignore[no-any-return]
+        mean, variance = running_mean, running_var
+        if rest:
+            mean, variance = mean.reshape((-1, *rest)), variance.reshape((-1, *rest))
+        return _standardize_by(input, mean, variance, weight, bias, eps)  # type: ignore[no-any-return]
     count = input.numel() // max(input.shape[1], 1)
     if count == 1:
         raise InvalidArgument(
@@ -115,8 +118,8 @@ def batch_norm(
         )
     axes = (0, *range(2, input.ndim))
     if running_mean is None and running_var is None:
-        return _standardize(input, scale, shift, axes, eps)  # type: ignore[no-any-return]
-    result, mean, variance = _standardize_and_tell(input, scale, shift, axes, eps)
+        return _standardize(input, weight, bias, axes, eps)  # type: ignore[no-any-return]
+    result, mean, variance = _standardize_and_tell(input, weight, bias, axes, eps)
     _update_running(
         running_mean, running_var, mean.reshape(-1), variance.reshape(-1), momentum, count
     )
@@ -188,13 +191,13 @@ def _trailing(
 ) -> tuple[int, ...]:
     """The axes that `normalized_shape` covers."""
     shape = tuple(normalized_shape)
-    if not shape or tuple(input.shape[-len(shape) :]) != shape:
+    if not shape or input._data.shape[-len(shape) :] != shape:
         raise ShapeError(
             f"{name}: Given normalized_shape={list(shape)}, expected input with shape "
             f"[*, {', '.join(map(str, shape))}], but got input of size{list(input.shape)}"
         )
     for parameter in parameters:
-        if parameter is not None and tuple(parameter.shape) != shape:
+        if parameter is not None and parameter._data.shape != shape:
             raise ShapeError(
                 f"{name}: Expected weight and bias to be of same shape as normalized_shape, but "
                 f"got {tuple(parameter.shape)} and normalized_shape={list(shape)}"

@@ -9,6 +9,7 @@ from ...core.dtype import int32, int64
 from ...core.errors import DTypeError, InvalidArgument, Unsupported
 from ...ops.comparison import where
 from ...ops.contraction import einsum
+from ...ops.indexing import rows_at
 from ...ops.movement import broadcast_tensors
 from ...tensor import Tensor
 
@@ -53,15 +54,14 @@ def embedding(
                 f"embedding: Padding_idx must be within num_embeddings={rows}, got {padding_idx}"
             )
         padding_idx %= rows
-    indices = input.reshape(-1)
     if max_norm is not None:
-        _bound_rows(weight, indices, max_norm, norm_type)
-    found = weight.index_select(0, indices)
+        _bound_rows(weight, input.reshape(-1), max_norm, norm_type)
+    found = rows_at(weight, input)
     if padding_idx is not None and weight.requires_grad:
         # The value stays, the gradient stops.
-        padding = (indices == padding_idx).unsqueeze(-1)
+        padding = (input == padding_idx).unsqueeze(-1)
         found = where(padding, found.detach(), found)
-    return found.reshape(tuple(input.shape) + tuple(weight.shape[1:]))  # type: ignore[no-any-return]
+    return found
 
 
 def _bound_rows(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None:

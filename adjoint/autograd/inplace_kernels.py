@@ -1,0 +1,194 @@
+"""In-place methods of large arrays as kernels, which write where the result shall be.
+
+A method's function is run once on symbols, for its arguments' shapes, strides and dtypes: what it
+records becomes one kernel. Floats among the arguments are symbols too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..core import compute
+from ..core.dtype import LOW_PRECISION
+from ..core.errors import AdjointError
+from ..core.handle import Handle
+from ..core.mode import DEFAULT, MODE, mode_with
+from ..core.op import Op
+from ..core.scalar import Arithmetic
+from ..graph.recorded import Recorded
+from . import tape
+from .recording import execute_lazily
+
+ndarray = np.ndarray
+_CAPTURING = mode_with(DEFAULT, executor=execute_lazily, grad=False)
+_REMEMBERED = 1024  # combinations of arguments
+_VARIANTS = 8  # kernels for one of them, between which its numbers decide
+_NARROW = frozenset(d.numpy for d in LOW_PRECISION)
+_BY_NUMPY = frozenset(("add_", "sub_", "mul_", "div_"))  # as fast on one thread, if all is plain
+_MEMBERS = (int, bool, str, type(None))  # arguments that are part of the kernel
+_writers: dict[Any, list[Any] | None] = {}  # None: there is no kernel
+_UNKNOWN: Any = object()
+
+
+def write_by_kernel(
+    x: Any, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> bool:
+    """Write `function(x, *args, **kwargs)` over `x` by one kernel, where nothing is recorded and
+    there is one; otherwise, also where an error is due, do nothing and return False.
+    """
+    data = x._data
+    mode = MODE.get()
+    if type(data) is not ndarray or not mode.plain or compute.accelerate is None:
+        return False
+    if x._version is tape.INFERENCE or (mode.grad and _has_history(x)):
+        return False
+    if name in _BY_NUMPY and not kwargs and not _has_threads():
+        return False
+    arrays, numbers = [data], []
+    key: list[Any] = [name, data.shape, data.strides, data.dtype]
+    for y in (*args, *kwargs.values()):
+        if isinstance(y, Handle):
+            other = y._data
+            if type(other) is not ndarray or (mode.grad and y._node is not None):
+                return False
+            arrays.append(other)
+            key += (other.shape, other.strides, other.dtype)
+        elif type(y) is float:
+            numbers.append(y)
+            key.append(float)
+        elif type(y) in _MEMBERS:
+            key += (type(y), y)
+        else:
+            return False
+    key += kwargs
+    if not data.flags.writeable:
+        return False
+
+    def make() -> Any:
+        return _writer_of(function, arrays, args, kwargs)
+
+    return _run(tuple(key), arrays, numbers, make, x, name)
+
+
+def _has_history(x: Any) -> bool:
+    view = x._view
+    return x._node is not None or (view is not None and view.base._node is not None)
+
+
+def written_by_op(op: Op, arrays: Sequence[Any]) -> bool:
+    """Write `op(*arrays)` over the first array, which is large, by the threads of a kernel."""
+    if compute.accelerate is None or not _has_threads():
+        return False
+    key: list[Any] = [op]
+    for x in arrays:
+        key += (x.shape, x.strides, x.dtype) if type(x) is ndarray else (type(x),)
+    given = [x for x in arrays if type(x) is ndarray]
+    numbers = [x for x in arrays if type(x) is float]
+    if len(given) + len(numbers) != len(arrays):
+        return False
+
+    def make() -> Any:
+        from ..backends.native.writing import Ref, Step, Writer
+
+        arithmetic = Arithmetic()
+        places = iter(range(len(given)))
+        args = [Ref(next(places)) if type(x) is ndarray else arithmetic.scalar(x) for x in arrays]
+        return Writer(given, [Step(op, tuple(args))], Ref(len(given)), arithmetic)
+
+    return _run(tuple(key), given, numbers, make)
+
+
+def _has_threads() -> bool:
+    try:
+        from ..backends.native.writing import has_threads
+    except (ImportError, OSError):
+        return False
+    return has_threads()
+
+
+def _run(
+    key: Any,
+    arrays: Sequence[Any],
+    numbers: Sequence[float],
+    make: Callable[[], Any],
+    x: Any = None,
+    name: str = "",
+) -> bool:
+    """Let a kernel of `key` write, one that is made now if need be; `x` is then seen to have been
+    changed by `name`.
+    """
+    writers = _writers.get(key, _UNKNOWN)
+    if writers is None:
+        return False
+    if writers is _UNKNOWN:
+        if len(_writers) >= _REMEMBERED:
+            _writers.clear()
+        writers = _writers[key] = []
+    if x is not None:
+        tape.assert_writable(x, name)
+    for writer in writers:
+        if writer(arrays, numbers):
+            break
+    else:
+        writer = _made(make) if len(writers) < _VARIANTS else None
+        if writer is None or not writer(arrays, numbers):
+            _writers[key] = None
+            return False
+        writers.insert(0, writer)
+    if x is not None:
+        tape.rebase(x, None, name)
+    return True
+
+
+def _made(make: Callable[[], Any]) -> Any:
+    """What `make` gives; None where there is no kernel."""
+    try:
+        from ..backends.native.writing import NotTraceable
+    except (ImportError, OSError):
+        return None
+    try:
+        return make()
+    except (
+        NotTraceable, AdjointError, ArithmeticError, AttributeError, LookupError, TypeError,
+        ValueError,
+    ):  # fmt: skip
+        return None  # and what is wrong with the arguments, the function itself will say
+
+
+def _writer_of(
+    function: Callable[..., Any],
+    arrays: Sequence[Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """The kernel of a function of the first array and these arguments."""
+    from ..backends.native.writing import NotTraceable, Writer
+    from .fusion import _flat
+
+    arithmetic = Arithmetic()
+    symbols = [tape.wrap(Recorded(None, (), x.shape, x.dtype)) for x in arrays]
+    tensors = iter(symbols[1:])
+
+    def symbol(y: Any) -> Any:
+        if isinstance(y, Handle):
+            return next(tensors)
+        return arithmetic.scalar(y) if type(y) is float else y
+
+    given = [tape.wrap(x._data) for x in symbols]
+    known = [symbol(y) for y in args]
+    named = {key: symbol(y) for key, y in kwargs.items()}
+    token = MODE.set(_CAPTURING)
+    try:
+        y = function(symbols[0], *known, **named)
+    finally:
+        MODE.reset(token)
+    out = arrays[0]
+    if not isinstance(y, Handle) or y._data.dtype != out.dtype or y._data.shape != out.shape:
+        raise NotTraceable("a result that the tensor does not take as it is")
+    steps, outputs = _flat(given, [y])
+    if len(steps) > 1 and any(x.dtype in _NARROW for x in arrays):
+        raise NotTraceable("several ops, each of which rounds its result")
+    return Writer(arrays, steps, outputs[0][0], arithmetic)

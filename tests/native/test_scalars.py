@@ -1,0 +1,105 @@
+"""Ops with other numbers each time: the kernels are there, and the numbers are right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("llvmlite")
+
+import adjoint as ad
+from adjoint.backends import native
+from adjoint.backends.native import execution
+from adjoint.compiler import run as compiler_run
+from adjoint.core import compute
+
+pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason=str(native.reason_off()))
+
+OPS: dict[str, Callable[[Any, float], Any]] = {
+    "add": lambda x, n: x + n,
+    "sub": lambda x, n: n - x,
+    "mul": lambda x, n: x * n,
+    "div": lambda x, n: x / n,
+    "reflected div": lambda x, n: n / x,
+    "maximum": lambda x, n: x.clamp(min=n),
+    "clamp": lambda x, n: x.clamp(-n, n),
+    "add alpha": lambda x, n: x.add(x, alpha=n),
+    "addcmul": lambda x, n: ad.addcmul(x, x, x, value=n),
+    "addcdiv": lambda x, n: ad.addcdiv(x, x, x + 9, value=n),
+    "lerp": lambda x, n: x.lerp(x * x, n),
+    "where": lambda x, n: ad.where(x > 0, x, n),
+    "greater": lambda x, n: x > n,
+    "masked_fill": lambda x, n: x.masked_fill(x > 0, n),
+}
+NUMBERS = [
+    0.3,
+    0.7,
+    1.0,
+    0.5,
+    2.0,
+    0.0,
+    -0.0,
+    -1.5,
+    1e-30,
+    1e30,
+    float("inf"),
+    float("nan"),
+    0.3,
+    0.3,
+]
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels for arrays of 100 elements, none made before."""
+    monkeypatch.setattr(execution, "_programs", {})
+    monkeypatch.setattr(execution, "_families", {})
+    monkeypatch.setattr(compute, "LARGE", 99)
+
+
+@pytest.mark.parametrize("dtype", [ad.float32, ad.float64], ids=lambda d: d.name)
+@pytest.mark.parametrize("name", OPS)
+def test_every_number_gives_what_numpy_gives(name: str, dtype: Any, monkeypatch: Any) -> None:
+    x = ad.tensor(np.random.default_rng(0).standard_normal(70_000)).to(dtype)
+    for number in NUMBERS:
+        found = OPS[name](x, number).numpy()
+        with monkeypatch.context() as patch:
+            patch.setattr(compute, "accelerate", None)
+            expected = OPS[name](x, number).numpy()
+        np.testing.assert_array_equal(found, expected)
+        if found.dtype.kind == "f" and name not in ("maximum", "clamp"):  # of 0.0 and -0.0: either
+            zeros = expected == 0
+            np.testing.assert_array_equal(np.signbit(found[zeros]), np.signbit(expected[zeros]))
+
+
+@pytest.mark.parametrize("name", [name for name in OPS if name not in ("masked_fill",)])
+def test_new_numbers_are_no_new_code(name: str) -> None:
+    x = ad.rand(70_000) + 0.5
+    for n in (0.61, 0.62, 0.63):  # of both signs of a decision, if there is one
+        OPS[name](x, n)
+        OPS[name](x, n / 4)
+    before = len(compiler_run._codes), len(execution._programs)
+    for n in range(40):
+        OPS[name](x, 0.6 + n / 128)
+    assert (len(compiler_run._codes), len(execution._programs)) == before
+
+
+def test_numbers_that_come_again_get_a_launcher_of_their_own() -> None:
+    x = ad.rand(70_000)
+    for n in (0.1, 0.2, 0.3):
+        x.add(x, alpha=n)
+    assert len(execution._programs) == 1  # of the first
+    x.add(x, alpha=0.3)
+    x.add(x, alpha=0.3)
+    assert len(execution._programs) == 2
+
+
+def test_a_number_that_an_op_must_know_is_part_of_its_kernel() -> None:
+    x = ad.rand(70_000, dtype=ad.float64)
+    for n in (0.5, 0.25, 0.125):
+        y = ad.nn.functional.elu(x - 0.5, n)
+        expected = np.where(x.numpy() > 0.5, x.numpy() - 0.5, n * np.expm1(x.numpy() - 0.5))
+        np.testing.assert_allclose(y.numpy(), expected, rtol=1e-14)

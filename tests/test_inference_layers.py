@@ -1,0 +1,175 @@
+"""Layers of frozen programs by oneDNN: every kind, with what follows, in parts for threads."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from adjoint import nn
+from adjoint.inference import freeze
+
+onednn = pytest.importorskip("adjoint.backends.native.onednn")
+if onednn.unavailable():
+    pytest.skip(f"oneDNN: {onednn.unavailable()}", allow_module_level=True)
+F = nn.functional
+
+
+@pytest.fixture(params=[1, 3])
+def threads(request):
+    before = ad.get_num_threads()
+    ad.set_num_threads(request.param)
+    yield request.param
+    ad.set_num_threads(before)
+
+
+def check(function, *inputs, tolerance=1e-5, wanted=1):
+    """Frozen equals eager; `wanted` steps are oneDNN's."""
+    program = freeze(function, *inputs)
+    expected = function(*inputs).detach().numpy()
+    for _ in range(2):
+        found = program(*inputs).numpy()
+        largest = np.abs(expected).max()
+        np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance * largest)
+    assert sum(step.how == "oneDNN" for step in program.steps) == wanted, program
+    return program
+
+
+CONVOLUTIONS = [
+    # shape of x, outputs, kernel, options
+    ((1, 3, 12, 10), 4, 3, {"padding": 1}),
+    ((4, 16, 9, 9), 32, 3, {"stride": 2, "padding": 1}),
+    ((2, 8, 8, 8), 8, 3, {"groups": 8, "padding": 1}),
+    ((2, 8, 8, 8), 12, 3, {"groups": 4}),
+    ((1, 4, 15, 15), 4, 3, {"dilation": 2, "padding": 2}),
+    ((1, 64, 40, 40), 64, 3, {"padding": 1}),
+    ((5, 32, 40, 20), 40, 1, {}),
+    ((2, 6, 30), 8, 5, {"padding": 2}),
+    ((1, 3, 6, 6, 6), 4, 3, {"padding": 1}),
+    ((3, 5, 7, 7), 1, (7, 1), {"padding": (3, 0)}),
+]
+
+
+@pytest.mark.parametrize(("shape", "outputs", "kernel", "options"), CONVOLUTIONS)
+def test_convolutions(threads, shape, outputs, kernel, options):
+    ad.manual_seed(0)
+    kind = {3: nn.Conv1d, 4: nn.Conv2d, 5: nn.Conv3d}[len(shape)]
+    layer = kind(shape[1], outputs, kernel, **options)
+    x = ad.randn(*shape)
+    check(layer, x)
+    other = ad.randn(*layer(x).shape)
+    check(lambda x, y: (layer(x) + y).relu(), x, other)
+    check(lambda x, y: F.gelu(layer(x)) + y, x, other)
+
+
+TRANSPOSED = [
+    ((2, 8, 8, 8), 4, 2, {"stride": 2}),
+    ((1, 16, 5, 5), 8, 3, {"stride": 1, "padding": 1}),
+    ((2, 8, 6, 6), 6, 4, {"stride": 2, "padding": 1}),
+    ((4, 8, 6, 6), 8, 3, {"stride": 2, "padding": 1, "output_padding": 1, "groups": 2}),
+    ((2, 4, 9), 6, 3, {"stride": 2}),
+]
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(("shape", "outputs", "kernel", "options"), TRANSPOSED)
+def test_transposed_convolutions(threads, shape, outputs, kernel, options, bias):
+    ad.manual_seed(0)
+    kind = {3: nn.ConvTranspose1d, 4: nn.ConvTranspose2d}[len(shape)]
+    layer = kind(shape[1], outputs, kernel, bias=bias, **options)
+    program = freeze(lambda x: layer(x).relu(), ad.randn(*shape))
+    for _ in range(2):
+        x = ad.randn(*shape)
+        expected = layer(x).relu().detach().numpy()
+        np.testing.assert_allclose(program(x).numpy(), expected, rtol=1e-5, atol=1e-5)
+    assert len(program.steps) == 1
+
+
+@pytest.mark.parametrize("rows", [(1,), (7,), (2, 3), (64,), (0,)])
+@pytest.mark.parametrize("sizes", [(6, 5), (300, 200), (64, 1)])
+def test_products(threads, rows, sizes):
+    ad.manual_seed(0)
+    layer = nn.Linear(*sizes)
+    x = ad.randn(*rows, sizes[0])
+    wanted = int(0 not in rows)
+    program = freeze(lambda x: layer(x).tanh(), x)
+    expected = layer(x).tanh().detach().numpy()
+    np.testing.assert_allclose(program(x).numpy(), expected, rtol=1e-4, atol=1e-5)
+    assert sum(step.how == "oneDNN" for step in program.steps) == wanted
+    w = layer.weight.detach().t().contiguous()
+    if wanted:
+        check(lambda x: x @ w + x.sum(-1, True), x, tolerance=1e-4)
+
+
+FOLLOWING = [
+    ad.relu, ad.sigmoid, ad.tanh, F.silu, F.gelu, F.elu, F.relu6, F.hardswish, F.hardsigmoid,
+    lambda x: F.gelu(x, approximate="tanh"), lambda x: F.leaky_relu(x, 0.2),
+    lambda x: x.clamp(-0.5, 0.25), lambda x: F.hardtanh(F.silu(x)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("place", range(len(FOLLOWING)))
+def test_what_follows(place):
+    """One step: the layer takes the function along."""
+    ad.manual_seed(0)
+    conv, linear = nn.Conv2d(3, 5, 3), nn.Linear(8, 5)
+    function = FOLLOWING[place]
+    for layer, x in ((conv, ad.randn(2, 3, 9, 9)), (linear, ad.randn(4, 8))):
+        program = check(lambda x, layer=layer: function(layer(x) * 3), x)
+        assert len(program.steps) == 1
+
+
+POOLS = [
+    lambda x: F.max_pool2d(x, 2), lambda x: F.max_pool2d(x, 3, 2, 1),
+    lambda x: F.max_pool2d(x, 3, 2, 1, ceil_mode=True), lambda x: F.avg_pool2d(x, 2),
+    lambda x: F.avg_pool2d(x, 3, 1, 1), lambda x: F.adaptive_avg_pool2d(x, 2),
+    lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("place", range(len(POOLS)))
+def test_pooling(threads, place):
+    ad.manual_seed(0)
+    for shape in ((1, 3, 8, 8), (5, 16, 12, 8)):
+        program = freeze(POOLS[place], ad.randn(*shape))
+        for _ in range(2):
+            x = ad.randn(*shape)
+            expected = POOLS[place](x).numpy()
+            np.testing.assert_allclose(program(x).numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_weights_are_reordered_once():
+    """Plans for other batches share what they need."""
+    layer = nn.Conv2d(32, 32, 3, padding=1)
+    program = freeze(layer, ad.randn(1, 32, 8, 8))
+    for batch in (2, 3):
+        program(ad.randn(batch, 32, 8, 8))
+    kept = program._packing._kept
+    assert len(kept) == 1
+    blocked = [step.layer.packed["w"] for plan in program._plans.values()
+               for step in plan.schedule.steps]  # fmt: skip
+    assert len(blocked) == 3 and len({id(x) for x in blocked}) == 1
+
+
+def test_images_are_copied_only_at_the_ends():
+    """Between layers images stay as the library has them; transposes and joins see their values."""
+    a, b = nn.Conv2d(3, 16, 3, padding=1), nn.Conv2d(32, 8, 3, padding=1)
+
+    def function(x):
+        y = a(x).relu()
+        z = b(ad.cat([y, y.flip(1)], 1))
+        return z.permute(0, 2, 3, 1).flatten(1), z.flatten(1), z[:, ::2]
+
+    x = ad.randn(2, 3, 8, 8)
+    program = freeze(function, x)
+    for found, expected in zip(program(x), function(x), strict=True):
+        np.testing.assert_allclose(
+            found.numpy(), expected.detach().numpy(), rtol=1e-4, atol=1e-5
+        )  # fmt: skip
+
+
+def test_other_dtypes_run_without_the_library():
+    layer = nn.Conv2d(3, 4, 3).double()
+    x = ad.randn(1, 3, 6, 6, dtype=ad.float64)
+    program = check(lambda x: layer(x).relu(), x, tolerance=1e-12, wanted=0)
+    assert [step.how for step in program.steps] == ["compute"]
