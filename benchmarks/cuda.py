@@ -1,0 +1,219 @@
+"""Training steps and pointwise operations on a GPU beside PyTorch's eager execution.
+
+`python -m benchmarks cuda` runs on CUDA; `--device torch` runs the same programs on the CPU, with
+PyTorch's tensors as storage, in small sizes: it says that the programs run, and what our layers
+around PyTorch's kernels cost, not what a GPU does.
+
+Each figure is measured interleaved with PyTorch in one process; the device has done all its work
+before a clock is read. Bandwidths are compared with that of a copy on the same device.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+from collections.abc import Callable
+
+import torch
+
+import adjoint as ad
+
+from .timing import Ratio, compare, header, row
+
+
+class Sizes:
+    """What is run on a GPU; on the CPU, smaller ones."""
+
+    def __init__(self, small: bool) -> None:
+        self.gpt = (2, 128, 32, 2, 64) if small else (12, 768, 1024, 16, 50304)  # see gpt()
+        self.gpt_heads = 4 if small else 12
+        self.resnet = (8, 4, 32) if small else (64, 64, 224)  # width, batch, pixels
+        self.elements = 1 << 20 if small else 1 << 27
+        self.rounds, self.seconds = (5, 0.1) if small else (9, 1.0)
+
+
+def gpt(t: object, device: str, sizes: Sizes) -> Callable[[], object]:
+    """GPT, autocast to bfloat16, AdamW."""
+    nn = t.nn
+    layers, width, length, batch, words = sizes.gpt
+    heads = sizes.gpt_heads
+
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+            self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+            self.mlp = nn.Sequential(
+                nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
+            )
+
+        def forward(self, x: object) -> object:
+            b, n, c = x.shape
+            q, k, v = (
+                part.view(b, n, heads, c // heads).transpose(1, 2)
+                for part in self.qkv(self.norm1(x)).chunk(3, dim=-1)
+            )
+            y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+            x = x + self.proj(y.transpose(1, 2).reshape(b, n, c))
+            return x + self.mlp(self.norm2(x))
+
+    class GPT(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.tokens, self.places = nn.Embedding(words, width), nn.Embedding(length, width)
+            self.blocks = nn.Sequential(*(Block() for _ in range(layers)))
+            self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, words, bias=False)
+
+        def forward(self, x: object) -> object:
+            h = self.tokens(x) + self.places(t.arange(x.shape[1], device=x.device))
+            return self.head(self.norm(self.blocks(h))).reshape(-1, words)
+
+    model = GPT().to(device)
+    x = t.randint(0, words, (batch, length)).to(device)
+    target = t.randint(0, words, (batch * length,)).to(device)
+    optimizer = t.optim.AdamW(model.parameters(), lr=1e-3)
+    kind = x.device.type
+
+    def step() -> object:
+        with t.autocast(kind, dtype=t.bfloat16):
+            loss = nn.functional.cross_entropy(model(x), target)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
+
+
+def resnet(t: object, device: str, sizes: Sizes) -> Callable[[], object]:
+    """ResNet-18, float32, SGD with momentum."""
+    nn = t.nn
+    width, batch, pixels = sizes.resnet
+
+    class Block(nn.Module):
+        def __init__(self, before: int, after: int, stride: int) -> None:
+            super().__init__()
+            self.conv1 = nn.Conv2d(before, after, 3, stride, 1, bias=False)
+            self.conv2 = nn.Conv2d(after, after, 3, 1, 1, bias=False)
+            self.norm1, self.norm2 = nn.BatchNorm2d(after), nn.BatchNorm2d(after)
+            self.short = nn.Identity()
+            if stride > 1 or before != after:
+                self.short = nn.Sequential(
+                    nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after)
+                )
+
+        def forward(self, x: object) -> object:
+            y = nn.functional.relu(self.norm1(self.conv1(x)))
+            return nn.functional.relu(self.norm2(self.conv2(y)) + self.short(x))
+
+    stages = [(width * 2 ** max(i - 1, 0), width * 2**i, 1 + (i > 0)) for i in range(4)]
+    blocks = [Block(*stage) for stage in stages for stage in (stage, (stage[1], stage[1], 1))]
+    model = nn.Sequential(
+        nn.Conv2d(3, width, 7, 2, 3, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
+        nn.MaxPool2d(3, 2, 1), *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+        nn.Linear(width * 8, 1000),
+    ).to(device)  # fmt: skip
+    x, target = t.randn(batch, 3, pixels, pixels).to(device), (t.arange(batch) % 10).to(device)
+    optimizer = t.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+
+    def step() -> object:
+        loss = nn.functional.cross_entropy(model(x), target)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
+
+
+# name: (operation on x and y, bytes moved for each byte of x)
+POINTWISE = {
+    "x + y": (lambda t, x, y: x + y, 3),
+    "x * 2": (lambda t, x, y: x * 2, 2),
+    "relu(x)": (lambda t, x, y: t.relu(x), 2),
+    "gelu(x)": (lambda t, x, y: t.nn.functional.gelu(x), 2),
+    "x.add_(y)": (lambda t, x, y: x.add_(y), 3),
+    "softmax(x, -1)": (lambda t, x, y: x.softmax(-1), 2),
+    "layer_norm(x)": (lambda t, x, y: t.nn.functional.layer_norm(x, (x.shape[-1],)), 2),
+    "x.sum()": (lambda t, x, y: x.sum(), 1),
+}
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cuda", help="cuda (as it is), or torch: on the CPU")
+    parser.add_argument("--smoke", action="store_true", help="one round of each, to be tested")
+    given = parser.parse_args()
+    if given.device == "cuda" and not ad.cuda.is_available():
+        print("There is no CUDA device; --device torch runs the same programs on the CPU.")
+        return
+    theirs = "cuda" if given.device == "cuda" else "cpu"
+    sizes = Sizes(small=given.device != "cuda")
+    if given.smoke:
+        sizes.rounds, sizes.seconds = 1, 0.001
+    wait = torch.cuda.synchronize if given.device == "cuda" else _nothing
+    name = torch.cuda.get_device_name() if given.device == "cuda" else f"{os.cpu_count()} cores"
+    print(f"Device {given.device!r} ({name}), PyTorch {torch.__version__}")
+
+    def measure(ours: Callable[[], object], other: Callable[[], object]) -> Ratio:
+        def waited(function: Callable[[], object]) -> Callable[[], object]:
+            def run() -> None:
+                for _ in range(4):  # queued together, so that the host may run ahead
+                    function()
+                wait()
+
+            return run
+
+        found = compare(waited(ours), waited(other), sizes.rounds, sizes.seconds)
+        return found._replace(ours=found.ours / 4, theirs=found.theirs / 4)
+
+    header("Training steps")
+    for make in (gpt, resnet):
+        ad.manual_seed(0)
+        torch.manual_seed(0)
+        steps = make(ad, given.device, sizes), make(torch, theirs, sizes)
+        for step in steps:
+            assert math.isfinite(float(step()))
+        row(make.__doc__.rstrip("."), measure(*steps))
+        if given.device == "cuda":
+            row_of_memory(*steps)
+        del steps
+
+    for dtype in ("float32", "bfloat16"):
+        mine, other = (
+            [t.ones(sizes.elements >> 10, 1 << 10, dtype=getattr(t, dtype)).to(d) for _ in range(2)]
+            for t, d in ((ad, given.device), (torch, theirs))
+        )
+        copying = measure(lambda: mine[0].clone(), lambda: other[0].clone())
+        size = 2 * mine[0].nbytes
+        speed = size / copying.theirs * 1e6 / 1e9
+        header(
+            f"Pointwise, {sizes.elements >> 20} Mi elements of {dtype}; a copy: {speed:.0f} GB/s"
+        )
+        for label, (run, times) in POINTWISE.items():
+            found = measure(lambda: run(ad, *mine), lambda: run(torch, *other))  # noqa: B023
+            share = times * mine[0].nbytes / found.ours * 1e6 / 1e9 / speed
+            row(f"{label} ({share:.0%} of a copy's bandwidth)", found)
+
+
+def row_of_memory(ours: Callable[[], object], theirs: Callable[[], object]) -> None:
+    """Print the most bytes that a step of each takes on the device."""
+    peaks = []
+    for step in (ours, theirs):
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        step()
+        torch.cuda.synchronize()
+        peaks.append((torch.cuda.max_memory_allocated() - before) >> 20)
+    print(f"{'  memory above what is held':44s} {peaks[0]:7d} MiB {peaks[1]:8d} MiB")
+
+
+def _nothing() -> None:
+    """The CPU has done its work when a call returns."""
+
+
+if __name__ == "__main__":
+    main()
