@@ -18,6 +18,7 @@ import numpy as np
 
 from ..core import fused
 from ..core.compute import quietly
+from ..core.device import is_device_array
 from ..core.errors import AdjointError
 from ..core.handle import Handle
 from ..core.mode import DEFAULT, MODE, Mode, mode_with
@@ -47,7 +48,9 @@ def execute(
         if isinstance(x, Handle):
             data = x._data
             if type(data) is not ndarray:
-                return function(*args)
+                if not is_device_array(data):
+                    return function(*args)
+                key.append(x.device)
             inputs.append(x)
             key += (data.shape, data.dtype, grad and x._node is not None)
         else:
@@ -70,6 +73,8 @@ def _plan(
     wants: Sequence[bool],
 ) -> Fused | None:
     """The composite as one op for inputs like these; None where there are no kernels for it."""
+    if is_device_array(inputs[0]._data):
+        return _plan_elsewhere(function, args, inputs, wants)
     try:
         from ..backends.native.composite import NotTraceable
     except (ImportError, OSError):
@@ -265,11 +270,18 @@ class Written(Fused, abstract=True):
 
     native: str
 
-    def _prepare(self) -> None:
-        """Ask the module for the routine."""
+    routine: Routine
+
+    def _ask(self, statics: tuple[Any, ...]) -> Any:
+        """The routine."""
         module = importlib.import_module(f"adjoint.backends.native.{self.native}")
-        statics = tuple(NotImplemented if x is _UNKNOWN else x for x in self.statics)
-        self.routine: Routine = module.plan(self.specs, statics, self.wants)
+        return module.plan(self.specs, statics, self.wants)
+
+    def _prepare(self) -> None:
+        """Ask for the routine."""
+        self.routine = self._ask(
+            tuple(NotImplemented if x is _UNKNOWN else x for x in self.statics)
+        )
         self.outputs = self.routine.outputs
         self.several = self.routine.several
         self.differentiable_outputs = list(self.routine.differentiable)
@@ -313,11 +325,48 @@ class Written(Fused, abstract=True):
         return tuple([None if each is None else tape.wrap(each) for each in found])
 
 
+class _NoRoutine(Exception):  # noqa: N818 - says what there is not
+    """The library of a device has no kernel for a composite."""
+
+
+class Elsewhere(Written, abstract=True):
+    """A composite on another device than the host, of which its library has a kernel."""
+
+    def _ask(self, statics: tuple[Any, ...]) -> Any:
+        """The routine."""
+        from ..backends.torch.routines import plan
+
+        found = plan(self.function.__name__, self.specs, statics, self.wants)
+        if found is None:
+            raise _NoRoutine
+        return found
+
+
+def _plan_elsewhere(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    inputs: Sequence[Any],
+    wants: Sequence[bool],
+) -> Fused | None:
+    name = "".join(word.capitalize() for word in function.__name__.split("_"))
+    key = f"{name} elsewhere"
+    kind = _KINDS.get(key)
+    if kind is None:
+        members = {"__doc__": function.__doc__, "native": ""}
+        kind = _KINDS[key] = type(name, (Elsewhere,), members, abstract=True)
+    if len({x.device for x in inputs}) != 1:
+        return None
+    try:
+        return kind(function, args, inputs, wants)
+    except _NoRoutine:
+        return None
+
+
 def _is_plain(mode: Mode, tensors: Sequence[Any]) -> bool:
     """Whether kernels may compute with `tensors`: nothing is recorded, all are arrays."""
     if mode.grad or mode.executor is not None:
         return False
-    return all(type(getattr(x, "_data", None)) is ndarray for x in tensors)
+    return not any(x is None or isinstance(x._data, Recorded) for x in tensors)
 
 
 _KINDS: dict[str, type[Fused]] = {}  # one class a composite: grad_fn shows its name

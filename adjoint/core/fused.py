@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar, cast, overload
 
 from . import compute
+from .device import is_device_array
 from .mode import MODE
 
 __all__ = ["fused"]
@@ -45,7 +46,9 @@ def _declare(function: F, native: str) -> F:
     def run(*args: Any) -> Any:
         mode = MODE.get()
         if mode.plain:
-            if compute.accelerate is None or args[0]._data.size < SMALLEST:
+            data = args[0]._data
+            few = compute.accelerate is None or data.size < SMALLEST
+            if few and not is_device_array(data):
                 return function(*args)
             return _execute(function, native, plans, args)
         whole = getattr(mode.executor, "composite", None) if native else None
