@@ -139,11 +139,11 @@ def rows() -> Iterator[Row]:
         wanted = ", ".join(f"leaf_{leaf}" for leaf in leaves)
         yield Row("composite, forward and backward", label, f"grad({changed}, ({wanted},))")
     for name in REDUCED:
-        what = "(x > 9)" if name == "any" else "unit" if name == "prod" else "x"
+        what = "(x > 9)" if name == "any" else "near" if name == "prod" else "x"
         first = {"norm": "2, "}.get(name, "")
         yield Row("reduction", f"{name} over rows", f"{what}.{name}({first}0)")
         yield Row("reduction", f"{name} over columns", f"{what}.{name}({first}1)")
-        middle = what.replace("x", "cube").replace("unit", "unit_cube")
+        middle = what.replace("x", "cube").replace("near", "near_cube")
         yield Row("reduction", f"{name} over the middle", f"{middle}.{name}({first}1)")
         if name == "cumsum":
             yield Row("reduction", "cumsum of a vector", "v.cumsum(0)")
@@ -255,6 +255,8 @@ class Data(dict):
         if name == "domain":
             low, high = DOMAIN[self.label]
             return self["unit"] * (high - low) + low
+        if name in ("near", "near_cube"):  # products that stay in range
+            return self["unit_cube" if "cube" in name else "unit"] * 0.001 + 0.9995
         if name == "copied":
             return self["x"].clone()
         return t.from_numpy(self._numpy(name, n))
