@@ -28,7 +28,7 @@ T = TypeVar("T")
 # operators that may give numbers or lists, which other operators take as parameters
 NUMBERS = {"pnnx.Expression", "pnnx.SliceIndexes", "Tensor.size", "Tensor.dim"}
 BY_VALUE = {"torch.masked_select"}  # whose shapes depend on values
-KEPT = 16  # shapes of inputs for which those of all values are remembered
+KEPT = 16  # shapes of inputs for which something is remembered
 CONSTANT = "pnnx_fold"  # how pnnx names what it has computed of constants
 
 
@@ -139,6 +139,7 @@ class PnnxModule(ImportedGraph):
         self._steps = steps
         self._drops = last_uses(steps, self.output_names)
         self._shapes: dict[Any, dict[str, Any]] = {}  # of all values, by those of the inputs
+        self._plans: dict[Any, list[Any]] = {}  # how to run other batches, by the inputs' shapes
         self.eval()
 
     def _keep_constant(self, op: Operator, weights: dict[str, Tensor]) -> None:
@@ -188,13 +189,23 @@ class PnnxModule(ImportedGraph):
                 return self._compute(args)
             except ShapeError as error:
                 raise ShapeError(f"{error}{self._difference(args)}") from error
+        key = (batch.traced, *((tuple(x.shape), x.dtype) for x in args))
+        plan = self._plans.get(key)
         values = self._start(args)
-        batch.begin(self._traced_shapes(batch, args), self.input_names)
-        for step, drops in zip(self._steps, self._drops, strict=True):
-            inputs = [values[name] for name in step.inputs]
-            values.update(batch.run(step, inputs, self._step))
+        if plan is None:
+            batch.begin(self._traced_shapes(batch, args), self.input_names)
+        for i, (step, drops) in enumerate(zip(self._steps, self._drops, strict=True)):
+            if plan is None:
+                inputs = [values[name] for name in step.inputs]
+                values.update(batch.run(step, inputs, self._step))
+            else:
+                step, repeats = plan[i]
+                inputs = batch.repeated(step, [values[name] for name in step.inputs], repeats)
+                values.update(zip(step.outputs, self._step(step, inputs), strict=False))
             for name in drops:
                 values.pop(name, None)
+        if plan is None and batch.lasting:
+            _remember(self._plans, key, batch.plan)
         return self._results(values)
 
     def _difference(self, args: Sequence[Any]) -> str:
@@ -222,9 +233,7 @@ class PnnxModule(ImportedGraph):
         """The shape that every value had for the traced inputs: recorded once for these."""
         key = (batch.traced, tuple(x.dtype for x in args))
         if key not in self._shapes:
-            if len(self._shapes) >= KEPT:
-                self._shapes.clear()
-            self._shapes[key] = shapes_of(self, args, batch.traced)
+            _remember(self._shapes, key, shapes_of(self, args, batch.traced))
         return self._shapes[key]
 
     @property
@@ -247,6 +256,13 @@ class PnnxModule(ImportedGraph):
         '0 -> 1, 1 nodes'
         """
         return self._summary()
+
+
+def _remember(table: dict[Any, Any], key: Any, value: Any) -> None:
+    """Keep a value, and not too many."""
+    if len(table) >= KEPT:
+        table.clear()
+    table[key] = value
 
 
 def _made(op: Operator, params: dict[str, Any], weights: dict[str, Tensor]) -> Module:
