@@ -1,8 +1,9 @@
 """Functions that are cut into intervals: written once, for NumPy's blocks and for kernels.
 
 Such a function is `kernel(xp, x)` in float64, where `xp` is a namespace with NumPy's names and
-two more: `horner(coefficients, t)`, a polynomial with its lowest power first, and
-`split(mask, then, otherwise, x)`, which is then(x) where the mask holds and otherwise(x) elsewhere.
+three more: `horner(coefficients, t)`, a polynomial with its lowest power first; `some(mask)`,
+whether it holds anywhere (True where that is not known); and `split(mask, then, otherwise, x)`,
+which is then(x) where the mask holds and otherwise(x) elsewhere.
 Here NumPy computes either only where it is wanted; the native backend computes both, in registers.
 """
 
@@ -20,7 +21,7 @@ _BLOCK = 8192  # elements: NumPy goes over memory once for each operation, so th
 
 
 class _Names:
-    """NumPy's namespace, and `horner` and `split`."""
+    """NumPy's namespace, and `horner`, `some` and `split`."""
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(np, name)
@@ -35,6 +36,11 @@ class _Names:
             value *= t
             value += c
         return value
+
+    @staticmethod
+    def some(mask: Any) -> bool:
+        """Whether a mask holds anywhere."""
+        return bool(mask.any())
 
     @staticmethod
     def split(

@@ -212,18 +212,17 @@ def _lgamma_positive(xp: Any, x: Any) -> Any:
     return xp.where((x == math.inf) | (x == 0), math.inf, value)
 
 
-def _lgamma_negative(xp: Any, x: Any) -> Any:
-    """By reflection, with the sine of what is left of x after its whole part."""
-    sine = xp.abs(xp.sin(math.pi * (x - xp.rint(x))))
-    value = xp.log(math.pi / sine) - _lgamma_positive(xp, 1 - x)
-    return xp.where(xp.isinf(x) | (sine == 0), math.inf, value)
-
-
 @extra
 @blocked
 def lgamma(xp: Any, x: Any) -> Any:
     """The logarithm of the absolute value of the gamma function."""
-    return xp.split(x < 0, lambda s: _lgamma_negative(xp, s), lambda s: _lgamma_positive(xp, s), x)
+    negative = x < 0
+    value = _lgamma_positive(xp, xp.where(negative, 1 - x, x))
+    if xp.some(negative):  # by reflection, with the sine of what is left after the whole part
+        sine = xp.abs(xp.sin(math.pi * (x - xp.rint(x))))
+        reflected = xp.where(xp.isinf(x) | (sine == 0), math.inf, xp.log(math.pi / sine) - value)
+        value = xp.where(negative, reflected, value)
+    return value
 
 
 def _digamma_large(xp: Any, x: Any) -> Any:
@@ -251,19 +250,18 @@ def _digamma_positive(xp: Any, x: Any) -> Any:
     return xp.where(x == math.inf, math.inf, xp.where(x == 0, pole, value))
 
 
-def _digamma_negative(xp: Any, x: Any) -> Any:
-    rest = x - xp.rint(x)
-    value = _digamma_positive(xp, 1 - x) - math.pi / xp.tan(math.pi * rest)
-    return xp.where(xp.isinf(x) | (rest == 0), math.nan, value)
-
-
 @extra
 @blocked
 def digamma(xp: Any, x: Any) -> Any:
     """The derivative of lgamma."""
-    return xp.split(
-        x < 0, lambda s: _digamma_negative(xp, s), lambda s: _digamma_positive(xp, s), x
-    )
+    negative = x < 0
+    value = _digamma_positive(xp, xp.where(negative, 1 - x, x))
+    if xp.some(negative):
+        rest = x - xp.rint(x)
+        reflected = value - math.pi / xp.tan(math.pi * rest)
+        reflected = xp.where(xp.isinf(x) | (rest == 0), math.nan, reflected)
+        value = xp.where(negative, reflected, value)
+    return value
 
 
 def _power(x: Any, n: int) -> Any:
@@ -309,14 +307,17 @@ def polygamma_kernel(n: int) -> Any:
     sign = float((-1) ** (n + 1))
     factor = sign * math.gamma(n + 1)
 
-    def negative(xp: Any, x: Any) -> Any:
-        rest = x - xp.rint(x)
-        reflected = xp.horner(_cotangent_derivative(n), 1 / xp.tan(math.pi * rest))
-        value = -sign * factor * _zeta(xp, n + 1, 1 - x) - reflected
-        return xp.where(xp.isinf(x), math.nan, xp.where(rest == 0, sign * math.inf, value))
-
     def kernel(xp: Any, x: Any) -> Any:
-        return xp.split(x < 0, lambda s: negative(xp, s), lambda s: factor * _zeta(xp, n + 1, s), x)
+        below = x < 0
+        value = factor * _zeta(xp, n + 1, xp.where(below, 1 - x, x))
+        if xp.some(below):
+            rest = x - xp.rint(x)
+            reflected = -sign * value - xp.horner(
+                _cotangent_derivative(n), 1 / xp.tan(math.pi * rest)
+            )
+            reflected = xp.where(rest == 0, sign * math.inf, reflected)
+            value = xp.where(below, xp.where(xp.isinf(x), math.nan, reflected), value)
+        return value
 
     return kernel
 
