@@ -113,9 +113,11 @@ class PnnxModule(ImportedGraph):
         super().__init__("pnnx")
         ends = {kind: [op for op in operators if op.kind == kind] for kind in _ENDS}
         self._traced: list[tuple[int | None, ...] | None] = []  # the shapes of the inputs
+        self.input_types: list[Any] = []  # (shape, dtype) of each input, None where not known
         for op in sorted(ends["pnnx.Input"], key=_place):
             self.input_names += op.outputs
             self._traced += [op.shapes.get(name, (None,))[0] for name in op.outputs]
+            self.input_types += [op.shapes.get(name) for name in op.outputs]
         for op in sorted(ends["pnnx.Output"], key=_place):
             self.output_names += op.inputs
         if not self.output_names:
