@@ -112,11 +112,11 @@ class PnnxModule(ImportedGraph):
     def __init__(self, operators: list[Operator], archive: Archive | None = None) -> None:
         super().__init__("pnnx")
         ends = {kind: [op for op in operators if op.kind == kind] for kind in _ENDS}
-        self._traced: list[tuple[int | None, ...] | None] = []  # the shapes of the inputs
+        self._traced: list[tuple[tuple[int | None, ...], str] | None] = []  # of the inputs
         self.input_types: list[Any] = []  # (shape, dtype) of each input, None where not known
         for op in sorted(ends["pnnx.Input"], key=_place):
             self.input_names += op.outputs
-            self._traced += [op.shapes.get(name, (None,))[0] for name in op.outputs]
+            self._traced += [op.shapes.get(name) for name in op.outputs]
             self.input_types += [op.shapes.get(name) for name in op.outputs]
         for op in sorted(ends["pnnx.Output"], key=_place):
             self.output_names += op.inputs
@@ -185,7 +185,7 @@ class PnnxModule(ImportedGraph):
         >>> ad.pnnx.load(io.BytesIO(text)).forward(ad.zeros(2))
         tensor([0., 0.])
         """
-        batch = batch_of(self._traced, args)
+        batch = batch_of(self._sizes(), args)
         if batch is None:
             try:
                 return self._compute(args)
@@ -210,11 +210,16 @@ class PnnxModule(ImportedGraph):
             _remember(self._plans, key, batch.plan)
         return self._results(values)
 
+    def _sizes(self) -> list[tuple[int | None, ...] | None]:
+        """The shapes of the inputs as they were traced, as far as they are known."""
+        return [None if known is None else known[0] for known in self._traced]
+
     def _difference(self, args: Sequence[Any]) -> str:
         """How the inputs differ from the traced ones."""
-        if None in self._traced or self._traced == [tuple(x.shape) for x in args]:
+        sizes = self._sizes()
+        if None in sizes or sizes == [tuple(x.shape) for x in args]:
             return ""
-        return f"; the file was traced for inputs of {', '.join(map(str, self._traced))}"
+        return f"; the file was traced for inputs of {', '.join(map(str, sizes))}"
 
     def _step(self, step: Step, inputs: list[Any]) -> tuple[Any, ...]:
         step.training = self.training
