@@ -8,7 +8,6 @@ NotTraceable, and NumPy computes it.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,6 +20,7 @@ from ...core.errors import AdjointError
 from ...core.spec import broadcast_shapes
 from .. import numpy as reference
 from ..numpy import special
+from ..numpy.blocks import kernel_for
 
 _LONG = 4096  # elements up to which a kernel finds places quicker than NumPy
 _NARROW = {"float16", "bfloat16"}
@@ -283,9 +283,9 @@ class Names:
 
     def __getattr__(self, name: str) -> Any:
         found = _FUNCTIONS.get(name)
-        kernel = None if found else getattr(getattr(reference, name, None), "kernel", None)
-        if kernel is not None:
-            return functools.partial(self._in_float64, kernel)
+        function = None if found else getattr(reference, name, None)
+        if hasattr(function, "kernels"):
+            return lambda x: self._in_float64(kernel_for(function, x.dtype), x)
         if found is None and name in _BOOLEAN:
             return lambda *operands: elementwise(_BOOLEAN[name], *map(_truth, operands))
         if found is None:
