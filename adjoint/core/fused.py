@@ -19,8 +19,8 @@ SMALLEST = compute.SMALL  # elements of the first argument from which kernels pa
 @overload
 def fused(function: F) -> F: ...
 @overload
-def fused(*, native: str) -> Callable[[F], F]: ...
-def fused(function: Any = None, *, native: str = "") -> Any:
+def fused(*, native: str, always: bool = ...) -> Callable[[F], F]: ...
+def fused(function: Any = None, *, native: str = "", always: bool = False) -> Any:
     """Declare that `function` may run as kernels, forward and backward, derived from its ops.
 
     It takes positional arguments: tensors, the largest one first, and hashable values. It returns a
@@ -31,21 +31,21 @@ def fused(function: Any = None, *, native: str = "") -> Any:
     `native` names a module of `backends.native` for what cannot be derived, such as loops over
     time: its `plan(specs, statics, wants)` makes a `Routine` (see `autograd.fusion`). A recorder
     may take such a composite as a whole: its `composite(function, native, args)` returns the
-    result, or NotImplemented.
+    result, or NotImplemented. `always` says that it pays for tensors of every size.
     """
     if function is None:
-        return functools.partial(_declare, native=native)
-    return _declare(function, native)
+        return functools.partial(_declare, native=native, always=always)
+    return _declare(function, native, always)
 
 
-def _declare(function: F, native: str) -> F:
+def _declare(function: F, native: str, always: bool) -> F:
     plans: dict[Any, Any] = {}
 
     @functools.wraps(function)
     def run(*args: Any) -> Any:
         mode = MODE.get()
         if mode.plain:
-            if compute.accelerate is None or args[0]._data.size < SMALLEST:
+            if compute.accelerate is None or (args[0]._data.size < SMALLEST and not always):
                 return function(*args)
             return _execute(function, native, plans, args)
         whole = getattr(mode.executor, "composite", None) if native else None

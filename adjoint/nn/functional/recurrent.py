@@ -47,7 +47,7 @@ STEPS: dict[str, tuple[Callable[..., State], int]] = {  # step, gates
 }
 
 
-@fused(native="recurrent")
+@fused(native="recurrent", always=True)
 def recurrent_layer(
     x: Any,
     weight_ih: Any,
