@@ -97,7 +97,7 @@ def recurrent_layer(
     return (output, *state)
 
 
-@fused(native="recurrent")
+@fused(native="recurrent", always=True)
 def recurrent_cell(
     x: Any,
     weight_ih: Any,
