@@ -35,7 +35,7 @@ class Place(NamedTuple):
 Repeat = tuple[int, Place]  # an input, and where the batch is to be in it
 LOST = Place(-1, 0, 0)  # it is somewhere, but not as a dimension's factor
 BROADCAST = {
-    "pnnx.Expression", "torch.where", "Tensor.masked_fill", "torch.baddbmm", "torch.addcmul",
+    "pnnx.Expression", "torch.where", "Tensor.masked_fill", "Tensor.expand_as", "torch.baddbmm",
     *(f"torch.{name}" for name in words("""
         eq ne lt le gt ge logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor fmod
         remainder floor_divide mul sub add div maximum minimum max min atan2 pow logaddexp complex
@@ -46,6 +46,7 @@ PRODUCTS = {"torch.matmul", "torch.bmm", "torch.baddbmm", "F.scaled_dot_product_
 SAME_AXIS = {
     "torch.cat", "torch.stack", "torch.gather", "torch.scatter_add", "F.grid_sample",
     "Tensor.slice_copy", "Tensor.copy", "F.pairwise_distance", "aten::take_along_dim",
+    "nn.MultiheadAttention",
 }  # fmt: skip
 # operators that may take a part of the batch, which shows where it is afterwards
 PICKS = {
@@ -60,6 +61,10 @@ STATES = {"nn.LSTM", "nn.GRU", "nn.RNN", "aten::lstm", "aten::gru", "aten::rnn_t
           "aten::rnn_relu"}  # fmt: skip
 RESHAPES = {"Tensor.reshape", "Tensor.view", "torch.reshape", "Tensor.unflatten", "torch.flatten",
             "Tensor.flatten", "Tensor.reshape_as", "Tensor.view_as"}  # fmt: skip
+SQUEEZES = {"torch.squeeze", "Tensor.squeeze"}
+# operators with sizes or places among their parameters
+SIZED = {*RESHAPES, *PICKS, *SQUEEZES, "Tensor.expand", "Tensor.slice_copy", "Tensor.index_put",
+         "F.affine_grid", "torch.as_strided"}  # fmt: skip
 
 
 def batch_of(traced: Sequence[Sequence[int | None] | None], args: Sequence[Any]) -> Batch | None:
@@ -167,7 +172,7 @@ class Batch:
         return found
 
     def _assert_known(self, step: Step, places: list[Any]) -> None:
-        if LOST in _flat(places):
+        if LOST in _flat(places) and step.kind in SIZED:
             raise self._refusal(step, "the file does not tell where the batch is in its input")
         if step.kind == "torch.as_strided":
             raise self._refusal(step, "it takes elements by their place in memory")
@@ -199,6 +204,8 @@ class Batch:
             if sizes[at] == before[place.axis]:
                 sizes[at] = shape[place.axis]
             return step.changed({key: tuple(sizes)})
+        elif kind in SQUEEZES:
+            return self._squeezed(step, before, place)
         elif kind == "F.affine_grid":
             return step.changed({"size": (shape[0], *params["size"][1:])})
         elif kind == "torch.split" and self._dim(params, before) == place.axis:
@@ -235,6 +242,17 @@ class Batch:
             if value is not None and value not in NATURAL and value >= before[place.axis]:
                 changed[key] = (*end[:i], LAST, *end[i + 1 :]) if many else LAST
         return step.changed(changed) if changed else step
+
+    def _squeezed(self, step: Step, before: Shape, place: Place) -> Step:
+        """A squeeze of what had one element when it was traced: a batch of one stays."""
+        given = step.params.get("dim")
+        dims = (
+            range(len(before)) if given is None else given if isinstance(given, tuple) else (given,)
+        )
+        dropped = sorted(d % len(before) for d in dims if before[d] == 1)
+        if place.axis in dropped:
+            raise self._refusal(step, "it drops the batch")
+        return step.changed({"dim": tuple(dropped)}, "torch.squeeze")
 
     def _reshaped(self, step: Step, before: Shape, place: Place) -> tuple[Place, Shape]:
         """Where the batch is after a reshape, and the shape for this one."""
@@ -283,6 +301,8 @@ class Batch:
         if kind in STATES:
             return Place(own - 2, 1, 1) if i in (1, 2) and own >= 2 else None
         if kind in SAME_AXIS:
+            if step.keys[i].endswith("mask"):
+                return None
             dim = step.params.get("dim")
             joined = kind == "torch.cat" and dim is not None and dim % rank == place.axis
             return None if joined or place.axis >= own else place
@@ -335,6 +355,8 @@ class Batch:
         axes = _differing(before, value.shape) if before is not None else None
         if axes == []:
             return None
+        if LOST in _flat(places):
+            return LOST
         first = next(place for place in _flat(places) if place is not None)
         if step.kind in RESHAPES and isinstance(places[0], Place):
             place = _moved(self.shapes[step.inputs[0]], places[0], before, self.before)

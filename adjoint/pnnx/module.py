@@ -296,7 +296,7 @@ def _check(step: Step, inputs: list[Any], found: tuple[Any, ...]) -> None:
             raise CheckpointError(
                 f"pnnx: {step.label} gives {tuple(x.shape)} where the file has {sizes}: pnnx has "
                 "not written all of this operator, such as the shapes of constant indices; convert "
-                "the model with optlevel=1"
+                "the model with optlevel=1 or with inputshape2"
             )
 
 
