@@ -83,27 +83,30 @@ def _assert_fitting(fits: bool, a: Any, b: Any) -> None:
         raise Unsupported(f"convolution of {a.shape} {a.dtype} and {b.shape} {b.dtype}")
 
 
+_geometry: Any = Geometry  # of arguments in their order
+
+
 def _forward(x: Any, w: Any, bias: Any, count: Sizes, *options: Any) -> ConvolutionPlan:
     _assert_fitting(x.shape[1] == w.shape[1] * options[-1], x, w)
     if bias is not None:
         _assert_fitting(bias.shape == w.shape[:1], bias, x)
-    sizes: Any = (len(x), x.shape[1], len(w), x.shape[2:], w.shape[2:], count)
-    return forward(Geometry(*sizes, *options, x.dtype), bias is not None)
+    sizes = (len(x), x.shape[1], len(w), x.shape[2:], w.shape[2:], count)
+    return forward(_geometry(*sizes, *options, x.dtype), bias is not None)
 
 
 def _backward_data(y: Any, w: Any, size: Sizes, *options: Any) -> ConvolutionPlan:
     groups = options[-1]
     _assert_fitting(y.shape[1] == len(w) and len(w) % groups == 0, y, w)
-    sizes: Any = (len(y), w.shape[1] * groups, len(w), tuple(size), w.shape[2:], y.shape[2:])
-    return backward_data(Geometry(*sizes, *options, y.dtype))
+    sizes = (len(y), w.shape[1] * groups, len(w), tuple(size), w.shape[2:], y.shape[2:])
+    return backward_data(_geometry(*sizes, *options, y.dtype))
 
 
 def _backward_weights(x: Any, y: Any, kernel: Sizes, *options: Any) -> ConvolutionPlan:
     groups = options[-1]
     fits = len(x) == len(y) and x.shape[1] % groups == 0 == y.shape[1] % groups
     _assert_fitting(fits, x, y)
-    sizes: Any = (len(x), x.shape[1], y.shape[1], x.shape[2:], tuple(kernel), y.shape[2:])
-    return backward_weights(Geometry(*sizes, *options, x.dtype))
+    sizes = (len(x), x.shape[1], y.shape[1], x.shape[2:], tuple(kernel), y.shape[2:])
+    return backward_weights(_geometry(*sizes, *options, x.dtype))
 
 
 def conv(
