@@ -108,6 +108,55 @@ def test_models(name):
     program.graph.verify()
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_every_pass_leaves_a_valid_graph(name):
+    from adjoint.inference import capture, kernels, layers, passes, patterns
+
+    make, shape = MODELS[name]
+    graph, _ = capture.capture(capture.Source(make()), [example(shape, 2).spec])
+    graph.verify()
+    folds = passes.Folds()
+    nodes = len(graph.nodes)
+    for change in (
+        passes.fold_constants, passes.drop_identities, passes.inline_numbers,
+        passes.hoist_through_views, passes.merge_equal, passes.flatten_products,
+        passes.fold_affine, passes.drop_dead, passes.simplify, patterns.name_activations,
+        layers.fuse_epilogues, kernels.fuse_kernels,
+    ):  # fmt: skip
+        wants = change.__code__.co_argcount
+        change(*(graph, folds)[:wants])
+        graph.verify()
+    assert len(graph.nodes) < nodes
+    assert "dropout" not in " ".join(node.op.name for node in graph.nodes)
+
+
+RECURRENT = [
+    (kind, options, batch)
+    for kind in (nn.LSTM, nn.GRU, nn.RNN)
+    for options in ({}, {"bidirectional": True, "batch_first": True}, {"bias": False})
+    for batch in (1, 5)
+]
+
+
+@pytest.mark.parametrize(("kind", "options", "batch"), RECURRENT)
+def test_recurrent_layers(kind, options, batch):
+    """Large enough for their routine, with its weights packed once; with a state that is given."""
+    ad.manual_seed(0)
+    module = kind(20, 33, 2, **options)
+    shape = (batch, 30, 20) if "batch_first" in options else (30, batch, 20)
+    directions = 2 if "bidirectional" in options else 1
+    state = ad.randn(2 * directions, batch, 33)
+    given = (lambda h: (h, h * 0.5)) if kind is nn.LSTM else (lambda h: h)
+    program = freeze(lambda x, h: module(x, given(h)), ad.randn(*shape), state)
+    for _ in range(3):
+        x, h = ad.randn(*shape), ad.randn(*state.shape)
+        assert_close(flatten(program(x, h)), flatten(module(x, given(h))))
+
+
+def flatten(found):
+    return [y for part in found for y in (part if isinstance(part, tuple) else (part,))]
+
+
 @pytest.mark.parametrize("switch", ["ADJOINT_NATIVE", "ADJOINT_ONEDNN"])
 def test_without_libraries(switch, monkeypatch):
     """With no oneDNN, or no kernels either, ops run one by one: the same values."""
@@ -250,6 +299,15 @@ def test_errors():
     with pytest.raises(ad.InvalidType):
         program("text")
     assert program(ad.ones(4, 2)).shape == (4, 3)
+
+
+def test_other_devices_are_refused():
+    pytest.importorskip("torch")
+    program = freeze(lambda x: x * 2, ad.ones(2))
+    with pytest.raises(ad.DeviceError, match=r"x\.cpu\(\)"):
+        program(ad.ones(2).to("torch"))
+    with pytest.raises(ad.DeviceError, match=r"as \.cpu\(\)"):
+        freeze(nn.Linear(2, 2).to("torch"), ad.ones(1, 2))
 
 
 def test_an_error_while_running_leaves_the_program_usable():

@@ -151,6 +151,13 @@ def test_weights_are_reordered_once():
     assert len(blocked) == 3 and len({id(x) for x in blocked}) == 1
 
 
+def test_a_matrix_and_its_transpose_are_different_weights():
+    w = ad.randn(6, 6)
+    x = ad.randn(4, 6)
+    check(lambda x: F.linear(x, w) @ w, x, wanted=2, tolerance=1e-4)
+    check(lambda x: F.linear(x, w.t()) @ w.t() @ w, x, wanted=3, tolerance=1e-4)
+
+
 def test_images_are_copied_only_at_the_ends():
     """Between layers images stay as the library has them; transposes and joins see their values."""
     a, b = nn.Conv2d(3, 16, 3, padding=1), nn.Conv2d(32, 8, 3, padding=1)

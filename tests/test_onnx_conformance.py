@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import collections
+import functools
+import random
 import re
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -15,6 +19,7 @@ onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 
 from adjoint.core.errors import AdjointError  # noqa: E402
 from adjoint.onnx.files import array_of  # noqa: E402
+from tests.test_hostile_files import ROOT  # noqa: E402
 
 # What is refused, and why; `docs/onnx.md` lists it. Everything else must give the right values.
 REFUSED = {
@@ -85,12 +90,17 @@ def outcome(case):
     return "right"
 
 
-def test_every_node_test():
+@functools.cache
+def all_cases():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of computing the expected values
         from onnx.backend.test.case.node import collect_testcases
 
-        cases = [case for case in collect_testcases("") if case.model is not None]
+        return [case for case in collect_testcases("") if case.model is not None]
+
+
+def test_every_node_test():
+    cases = all_cases()
     counts = collections.Counter()
     wrong = []
     for case in cases:
@@ -101,3 +111,75 @@ def test_every_node_test():
             wrong.append(found)
     assert not wrong, "\n".join(wrong)
     assert counts["right"] >= 1579, counts
+
+
+# ---- the same models, damaged --------------------------------------------------------------------
+
+INTS = (0, -1, 1, 5, 100, 127, 2**31 - 1, -(2**31), 2**62, -(2**63))
+FLOATS = (0.0, -1.0, 1e30, -1e30, float("nan"), float("inf"), 1e-30)
+
+
+def damaged(rng, case):
+    """The model with another attribute, or its inputs with another element or shape."""
+    model = onnx.ModelProto()
+    model.CopyFrom(case.model)
+    node = rng.choice(model.graph.node)
+    inputs = [np.array(array(x)) for x in case.data_sets[0][0]]
+    kind = rng.randrange(3) if inputs else 0
+    if kind == 0 and node.attribute:
+        attribute = rng.choice(node.attribute)
+        if attribute.ints:
+            attribute.ints[rng.randrange(len(attribute.ints))] = rng.choice(INTS)
+        elif attribute.type == onnx.AttributeProto.INT:
+            attribute.i = rng.choice(INTS)
+        elif attribute.type == onnx.AttributeProto.FLOAT:
+            attribute.f = rng.choice(FLOATS)
+        else:
+            attribute.s = rng.choice((b"", b"x", b"linear", b"SAME_UPPER"))
+    elif kind == 1:
+        x = rng.choice(inputs)
+        if x.size and x.dtype.kind in "iuf":
+            values = FLOATS if x.dtype.kind == "f" else [np.int64(v) for v in INTS]
+            with np.errstate(all="ignore"):
+                value = np.asarray(rng.choice(values)).astype(x.dtype)
+            x.reshape(-1)[rng.randrange(x.size)] = value
+    elif inputs:
+        i = rng.randrange(len(inputs))
+        x = inputs[i]
+        shapes = [x[None], x.reshape(-1), x.reshape(-1)[:0]]
+        inputs[i] = rng.choice(shapes)
+    return model.SerializeToString(), inputs
+
+
+def process():
+    """Load and run damaged models with little memory; prints how many ran and were refused."""
+    import resource
+
+    warnings.simplefilter("ignore")
+    ad.backends.native.enable(False)  # compiles and loads libraries when it is first used
+    cases = [case for case in all_cases() if outcome(case) == "right"]
+    with open("/proc/self/statm") as file:
+        size = int(file.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (size + (1 << 30), size + (1 << 30)))
+    rng = random.Random(7)
+    ran = refused = 0
+    for case in cases:
+        for _ in range(6):
+            data, inputs = damaged(rng, case)
+            try:
+                ad.onnx.load(data)(*map(ad.from_numpy, inputs))
+                ran += 1
+            except ad.AdjointError:
+                refused += 1
+            except Exception as error:
+                raise AssertionError(case.name) from error
+    print(ran, refused)
+
+
+def test_damaged_models():
+    """Clear errors or results, within a gigabyte and the time: for every operator that is read."""
+    command = [sys.executable, "-c", "from tests.test_onnx_conformance import process; process()"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    ran, refused = map(int, done.stdout.split())
+    assert ran + refused > 9_000 and refused > 2_000

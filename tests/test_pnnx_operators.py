@@ -251,6 +251,7 @@ case("torch.einsum", [S, S], {"equation": "ijl,ikl->ijk"},
 case("torch.cross", [floats(2, 3), floats(2, 3)], {"dim": 1}, keys=("input", "other"))
 case("torch.flatten", [X], {"start_dim": 1, "end_dim": -2}, keys=("input",))
 case("torch.reshape Tensor.reshape", [S], {"shape": (2, 3, -1)}, keys=("input",))
+case("Tensor.reshape", [S], {"shape": (-2, 3, 2)}, expect=lambda x: x.reshape(-1, 3, 2))
 case("Tensor.view", [S], {"shape": (2, 3, 20)}, keys=("input",), expect=lambda x: x.view(2, 3, 20))
 case("torch.permute", [S], {"dims": (2, 0, 1)}, keys=("input",))
 case("torch.transpose", [S], {"dim0": 0, "dim1": 2}, keys=("input",))

@@ -94,7 +94,7 @@ def _pnnx(path: Path) -> Graph:
 
     module = pnnx.load(path)
     inputs = []
-    for name, traced in zip(module.input_names, module._traced, strict=True):
+    for name, traced in zip(module.input_names, module.input_types, strict=True):
         shape, dtype = (None, None) if traced is None else traced
         inputs.append(Input(name, shape, dtype))
     return Graph(module, inputs, Counter(step.kind for step in module._steps))

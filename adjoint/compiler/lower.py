@@ -386,7 +386,7 @@ class _Lowering(Analysis):
 
     def _columns(self, pointers: list[Reg]) -> None:
         b, lanes = self.b, self.lanes
-        copies = min(self._copies(stage) for stage in range(len(self.stages)))
+        copies = 2 * min(self._copies(stage) for stage in range(len(self.stages)))
         low, high = self._limits("v")
         step = lanes * copies
         whole = low + ((high - low) & -step)

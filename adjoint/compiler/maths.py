@@ -150,7 +150,9 @@ def poly(b: Body, x: Reg, name: str) -> Reg:
 
 
 def scale(b: Body, y: Reg, n: Reg) -> Reg:
-    """y * 2**n for integral n of moderate size, right also where the result is subnormal."""
+    """y * 2**n for integral n of moderate size, right also where the result is subnormal: which
+    takes twenty times as long, so what is to be 0 in the end should come here as something else.
+    """
     form = FORMATS[y.elem]
     if b.module.scalef and y.lanes * form.bits == 512:
         short, mask = ("ps", "i16") if y.elem == "float" else ("pd", "i8")
@@ -294,20 +296,23 @@ def with_huge(b: Body, name: str, x: Reg, y: Reg) -> Reg:
 
 def exp(b: Body, x: Reg) -> Reg:
     form = FORMATS[x.elem]
-    n, r = reduced_exp(b, at_most(b, at_least(b, x, form.exp_low), form.exp_high))
-    return scale(b, short_exp(b, r), n)
+    none = x < form.exp_low
+    n, r = reduced_exp(b, at_most(b, b.select(none, 0.0, x), form.exp_high))
+    return b.select(none, 0.0, scale(b, short_exp(b, r), n))
 
 
 def exp2(b: Body, x: Reg) -> Reg:
     form = FORMATS[x.elem]
-    x = at_most(b, at_least(b, x, form.exp_low * 1.5), form.exp_high * 1.5)
+    none = x < form.exp_low * 1.5
+    x = at_most(b, b.select(none, 0.0, x), form.exp_high * 1.5)
     n = b.intrinsic("rint", x)
-    return scale(b, short_exp(b, (x - n) * math.log(2)), n)
+    return b.select(none, 0.0, scale(b, short_exp(b, (x - n) * math.log(2)), n))
 
 
 def expm1(b: Body, x: Reg) -> Reg:
     form = FORMATS[x.elem]
-    n, r = reduced_exp(b, at_most(b, at_least(b, x, form.exp_low), form.exp_high))
+    low = -4 * form.tanh_high  # where the result has long been -1
+    n, r = reduced_exp(b, at_most(b, at_least(b, x, low), form.exp_high))
     power = scale(b, b.const(x.elem, 0.5, x.lanes), n)
     y = b.fma(power, short_expm1(b, r), power - 0.5) * 2.0
     return copysign(b, y, x)
@@ -382,14 +387,16 @@ def sigmoid(b: Body, x: Reg) -> Reg:
     """exp(a) / (1 + exp(a)) or its complement, for a = -|x|, with two rounding errors made good."""
     form = FORMATS[x.elem]
     head, tail = form.ln2
-    a = at_least(b, -fabs(b, x), form.exp_low)
+    a = -fabs(b, x)
+    none = a < form.exp_low
+    a = b.select(none, 0.0, a)
     n = whole_part(b, a, 1 / math.log(2))
     above = b.fma(n, -head, a)
     r = b.fma(n, -tail, above)
     lost = b.fma(n, -tail, above - r)
     whole = r + 1.0
     rest = b.fma(r * r, poly(b, r, "EXP"), (r - (whole - 1.0)) + lost)
-    e = scale(b, whole + rest, n)
+    e = b.select(none, 0.0, scale(b, whole + rest, n))
     below = e + 1.0
     lost = e - (below - 1.0)
     above = b.select(x < 0.0, e, b.const(x.elem, 1.0, x.lanes))

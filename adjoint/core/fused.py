@@ -20,8 +20,8 @@ SMALLEST = compute.SMALL  # elements of the first argument from which kernels pa
 @overload
 def fused(function: F) -> F: ...
 @overload
-def fused(*, native: str) -> Callable[[F], F]: ...
-def fused(function: Any = None, *, native: str = "") -> Any:
+def fused(*, native: str, always: bool = ...) -> Callable[[F], F]: ...
+def fused(function: Any = None, *, native: str = "", always: bool = False) -> Any:
     """Declare that `function` may run as kernels, forward and backward, derived from its ops.
 
     It takes positional arguments: tensors, the largest one first, and hashable values. It returns a
@@ -32,14 +32,14 @@ def fused(function: Any = None, *, native: str = "") -> Any:
     `native` names a module of `backends.native` for what cannot be derived, such as loops over
     time: its `plan(specs, statics, wants)` makes a `Routine` (see `autograd.fusion`). A recorder
     may take such a composite as a whole: its `composite(function, native, args)` returns the
-    result, or NotImplemented.
+    result, or NotImplemented. `always` says that it pays for tensors of every size.
     """
     if function is None:
-        return functools.partial(_declare, native=native)
-    return _declare(function, native)
+        return functools.partial(_declare, native=native, always=always)
+    return _declare(function, native, always)
 
 
-def _declare(function: F, native: str) -> F:
+def _declare(function: F, native: str, always: bool) -> F:
     plans: dict[Any, Any] = {}
 
     @functools.wraps(function)
@@ -47,7 +47,7 @@ def _declare(function: F, native: str) -> F:
         mode = MODE.get()
         if mode.plain:
             data = args[0]._data
-            few = compute.accelerate is None or data.size < SMALLEST
+            few = compute.accelerate is None or (data.size < SMALLEST and not always)
             if few and not is_device_array(data):
                 return function(*args)
             return _execute(function, native, plans, args)

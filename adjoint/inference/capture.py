@@ -6,13 +6,12 @@ import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from ..autograd import fusion, tape
 from ..autograd.recording import execute_lazily
 from ..core import fused
 from ..core.compute import spec_of
-from ..core.errors import AutogradError, InvalidArgument, InvalidType, Unsupported
+from ..core.device import device_of
+from ..core.errors import AutogradError, DeviceError, InvalidArgument, InvalidType, Unsupported
 from ..core.handle import Handle
 from ..core.mode import DEFAULT, MODE, mode_with
 from ..core.op import Op
@@ -64,6 +63,10 @@ class Source:
         """The one value for an array that the function uses; the same in each capture."""
         found = self._kept.get(id(array))
         if found is None:
+            if device_of(array).type != "cpu":
+                raise DeviceError(
+                    f"freeze: {self.title} has tensors on {device_of(array)}; give it as .cpu()"
+                )
             own = array if self.is_module else array.copy()
             value = Value(spec_of(own), array=own, name=self.names.get(id(array), ""))
             found = self._kept[id(array)] = (array, value)
@@ -128,7 +131,7 @@ def _value(source: Source, data: Any, known: dict[int, Value]) -> Value:
     found = known.get(id(data))
     if found is None:
         array = data.array if isinstance(data, Recorded) else data
-        found = source.constant(np.asarray(array))
+        found = source.constant(array)
         known[id(data)] = found
     return found
 

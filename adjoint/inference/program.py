@@ -13,7 +13,7 @@ import numpy as np
 
 from ..autograd import tape
 from ..core.compute import spec_of
-from ..core.errors import InvalidArgument, InvalidType
+from ..core.errors import DeviceError, InvalidArgument, InvalidType
 from ..core.handle import Handle
 from ..core.spec import Spec
 from ..graph.recorded import concrete
@@ -260,6 +260,8 @@ def _packing() -> Any:
 def _array(x: Any) -> Any:
     """The array of an input."""
     if isinstance(x, Handle):
+        if x.device.type != "cpu":
+            raise DeviceError(f"program: an input is on {x.device}; frozen programs take x.cpu()")
         array = concrete(x)
         return array.array if not isinstance(array, np.ndarray) else array
     found = np.asarray(x)

@@ -85,7 +85,13 @@ class ImportedGraph(Module):
         values = self._start(args)
         for step, drops in zip(self._steps, self._drops, strict=True):
             inputs = [values[name] if name else None for name in step.inputs]
-            values.update(zip(step.outputs, self._step(step, inputs), strict=False))
+            found = self._step(step, inputs)
+            if len(found) < len(step.outputs):
+                raise CheckpointError(
+                    f"{self._format}: the operator of {step.outputs[-1]!r} gives {len(found)} "
+                    f"outputs, not {len(step.outputs)}"
+                )
+            values.update(zip(step.outputs, found, strict=False))
             for name in drops:
                 values.pop(name, None)
         return self._results(values)
@@ -103,7 +109,7 @@ class ImportedGraph(Module):
 
 
 FAULTS = (ValueError, TypeError, IndexError, KeyError, OverflowError, AttributeError,
-          ArithmeticError)  # fmt: skip
+          ArithmeticError, MemoryError)  # fmt: skip
 
 
 def refuse(what: str, error: Exception) -> NoReturn:

@@ -90,7 +90,7 @@ def _bias(n: Node, query: Tensor, key: Tensor, mask: Any, before: int, lengths: 
     left, right = n.get("left_window_size", UNBOUNDED), n.get("right_window_size", UNBOUNDED)
     if left < UNBOUNDED or right < UNBOUNDED:
         raise ValueError(f"a window of {left} and {right}")
-    n.check_size([query.shape[0], rows, columns])
+    n.check_size([query.shape[0], query.shape[1], rows, columns])
     allowed: Any = None
     first = np.array([before])  # the position of each batch's first query among the keys
     if lengths is not None:

@@ -55,6 +55,8 @@ def _(n: Node, x: Any, index: Any) -> Any:
     axes, columns = _columns(index)
     if not batch:
         return apply(Index(axes), t(x), columns)
+    if not 0 < batch < min(x.ndim, index.ndim):
+        raise ValueError(f"batch_dims {batch} of {tuple(x.shape)}")
     sizes = list(x.shape[:batch])  # the positions along the batch's axes are indices as well
     own = [columns] if len(axes) == 1 else list(columns)
     rows = [

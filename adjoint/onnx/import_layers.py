@@ -18,6 +18,8 @@ from .import_node import Node, axis_in, host, ints, operator, t
 F: Any = nn.functional
 ad: Any = type("functions", (), {name: staticmethod(f) for name, f in FUNCTIONS.items()})
 Pairs = tuple[tuple[int, int], ...]
+LARGEST_WINDOW = 1 << 16  # along an axis
+MOST_NEIGHBOURS = 4096  # that an element of a smaller image is the mean of
 
 
 @operator("Gemm")
@@ -47,6 +49,8 @@ def windows(n: Node, size: tuple[int, ...], kernel: tuple[int, ...]) -> tuple[An
     dilations = tuple(n.get("dilations") or [1] * rank)
     pads = n.get("pads") or [0] * (2 * rank)
     auto = n.get("auto_pad", "NOTSET")
+    if max(kernel, default=0) > LARGEST_WINDOW:
+        raise n.unsupported(f"a window of {max(kernel)}")
     if len(kernel) != len(size) or {len(strides), len(dilations), len(pads) // 2} != {rank}:
         raise ValueError("kernel, strides, dilations and pads do not fit the input")
     if min(strides) < 1 or min(dilations) < 1 or min(kernel) < 1 or min(pads) < 0:
@@ -61,7 +65,8 @@ def windows(n: Node, size: tuple[int, ...], kernel: tuple[int, ...]) -> tuple[An
     if auto == "VALID":
         pads = [0] * (2 * rank)
     pairs = list(zip(pads[:rank], pads[rank:], strict=True))
-    n.check_size([length + low + high for length, (low, high) in zip(size, pairs, strict=True)])
+    padded = [length + low + high for length, (low, high) in zip(size, pairs, strict=True)]
+    n.check_size(padded)
     return strides, dilations, tuple(pairs)
 
 
@@ -171,6 +176,9 @@ def _sums(x: Tensor, kernel: Any, strides: Any, pairs: Pairs, dilations: Any) ->
     """The sum of each window."""
     if all(d == 1 for d in dilations):
         return apply(SumPool(kernel, strides, pairs), x)
+    for length, k, d, (low, high) in zip(x.shape[2:], kernel, dilations, pairs, strict=True):
+        if d * (k - 1) >= length + low + high:
+            raise ValueError(f"a window of {k}, {d} apart, of {length}")
     channels = x.shape[1]  # a convolution with ones, each channel by itself
     ones = x.new_ones(channels, 1, *kernel)
     return apply(Convolution(strides, pairs, dilations, channels), x, ones)
@@ -398,6 +406,8 @@ def _neighbours(n: Node, at: Any, shrinks: float) -> list[tuple[Any, Any]]:
     cubic = n.get("mode") == "cubic"
     reach = 2 if cubic else 1
     n.check_size([len(at), int(2 * reach / shrinks) + 2])
+    if 2 * reach / shrinks > MOST_NEIGHBOURS:
+        raise n.unsupported(f"a mean over {int(2 * reach / shrinks)} neighbours")
     first = np.floor(at)
     rest = at - first
     begin = math.floor(-reach / shrinks) + 1

@@ -111,9 +111,9 @@ def _as_layer(
         parts = rows.chunk(len(order))
         return ad.cat([parts[gate] for gate in order]) if len(order) > 1 else rows
 
-    biases = (None, None) if pair is None else map(sorted_gates, pair.chunk(2))
+    bias, own_bias = (None, None) if pair is None else map(sorted_gates, pair.chunk(2))
     return recurrent_layer(
-        x, sorted_gates(weight), sorted_gates(own_weight), *biases, None, state[0],
+        x, sorted_gates(weight), sorted_gates(own_weight), bias, own_bias, None, state[0],
         state[1] if kind == "LSTM" else None, "RNN_TANH" if kind == "RNN" else kind, backwards,
         None,
     )  # fmt: skip

@@ -60,6 +60,7 @@ def _(n: Node, signal: Any, step: Any, window: Any = None, length: Any = None) -
     hop = _number(step, 1)
     if not 0 < size <= values.shape[1] or hop < 1:
         raise ValueError(f"frames of {size}, {hop} apart, of {values.shape[1]}")
+    n.check_size([values.shape[0], (values.shape[1] - size) // hop + 1, size])
     frames = values.unfold(1, size, hop)
     frames = frames if window is None else frames * t(window)
     found = fft(frames, size, -1)
@@ -68,6 +69,7 @@ def _(n: Node, signal: Any, step: Any, window: Any = None, length: Any = None) -
     return ad.view_as_real(found)
 
 
+LONGEST_WINDOW = 1 << 24
 _COSINES = {
     "HannWindow": (0.5, -0.5),
     "HammingWindow": (25 / 46, -21 / 46),
@@ -78,7 +80,8 @@ _COSINES = {
 @operator(*_COSINES)
 def _(n: Node, size: Any) -> Any:
     count = _number(size, 0)
-    n.check_size([count])
+    if not 0 <= count <= LONGEST_WINDOW:
+        raise n.unsupported(f"a window of {count}")
     turn = 2 * math.pi / max(count if n.get("periodic", 1) else count - 1, 1)
     at = np.arange(count) * turn
     found = sum(c * np.cos(i * at) for i, c in enumerate(_COSINES[n.kind]))

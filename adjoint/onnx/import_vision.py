@@ -15,6 +15,8 @@ from .import_node import Node, axis_in, host, ints, operator, t
 
 F: Any = nn.functional
 ad: Any = type("functions", (), {name: staticmethod(f) for name, f in FUNCTIONS.items()})
+MOST_BINS = 1 << 20  # of regions, each taken by itself
+MOST_SAMPLES = 1 << 14  # of a region along an axis
 _MODES = {"linear": "bilinear", "cubic": "bicubic"}  # as operators since opset 20 call them
 
 
@@ -136,7 +138,8 @@ def _(n: Node, x: Any, rois: Any, batches: Any) -> Any:
         axes = []
         for axis, bins in ((1, high), (0, wide)):
             count = ratio if ratio > 0 else max(math.ceil(size[axis] / bins), 1)
-            n.check_size([bins, count])
+            if bins * count > MOST_SAMPLES:
+                raise n.unsupported(f"{bins} bins of {count} samples")
             step = size[axis] / bins
             at = np.arange(bins)[:, None] * step + (np.arange(count) + 0.5) * step / count
             axes.append((region[axis] + at.reshape(-1), count))
@@ -176,6 +179,8 @@ def _(n: Node, x: Any, rois: Any) -> Any:
     high, wide = n.get("pooled_shape")
     scale = n.get("spatial_scale", 1.0)
     n.check_size([len(regions), x.shape[1], high, wide])
+    if len(regions) * high * wide > MOST_BINS:
+        raise n.unsupported(f"{len(regions)} regions of {high} x {wide} bins")
     found = []
     for image, *corners in regions:
         left, top, right, bottom = (math.floor(v * scale + 0.5) for v in corners)

@@ -461,6 +461,14 @@ def conv3d(
     return _conv(3, input, weight, bias, stride, padding, dilation, groups)
 
 
+@functools.lru_cache(maxsize=1024)
+def _transposed(
+    stride: Sizes, padding: Pairs, dilation: Sizes, groups: int, size: Sizes
+) -> ConvolutionInput:
+    """The op with these fields; one and the same each time."""
+    return ConvolutionInput(stride, padding, dilation, groups, size)
+
+
 def _conv_transpose(
     rank: int,
     input: Tensor,
@@ -504,7 +512,7 @@ def _conv_transpose(
     pairs = tuple(
         (p, p - more if more >= s else p) for p, more, s in zip(pads, extras, strides, strict=True)
     )
-    result: Tensor = apply(ConvolutionInput(strides, pairs, dilations, groups, size), x, weight)
+    result: Tensor = apply(_transposed(strides, pairs, dilations, groups, size), x, weight)
     if bias is not None:
         channels = weight.shape[1] * groups
         if bias.shape != (channels,):

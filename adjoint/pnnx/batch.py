@@ -32,9 +32,10 @@ class Place(NamedTuple):
     inner: int
 
 
+Repeat = tuple[int, Place]  # an input, and where the batch is to be in it
 LOST = Place(-1, 0, 0)  # it is somewhere, but not as a dimension's factor
 BROADCAST = {
-    "pnnx.Expression", "torch.where", "Tensor.masked_fill", "torch.baddbmm", "torch.addcmul",
+    "pnnx.Expression", "torch.where", "Tensor.masked_fill", "Tensor.expand_as", "torch.baddbmm",
     *(f"torch.{name}" for name in words("""
         eq ne lt le gt ge logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor fmod
         remainder floor_divide mul sub add div maximum minimum max min atan2 pow logaddexp complex
@@ -45,12 +46,25 @@ PRODUCTS = {"torch.matmul", "torch.bmm", "torch.baddbmm", "F.scaled_dot_product_
 SAME_AXIS = {
     "torch.cat", "torch.stack", "torch.gather", "torch.scatter_add", "F.grid_sample",
     "Tensor.slice_copy", "Tensor.copy", "F.pairwise_distance", "aten::take_along_dim",
+    "nn.MultiheadAttention",
+}  # fmt: skip
+# operators that may take a part of the batch, which shows where it is afterwards
+PICKS = {
+    **dict.fromkeys(words("""
+        Tensor.select Tensor.slice torch.narrow torch.unbind torch.split torch.chunk
+        torch.tensor_split torch.index_select
+    """), (None, LOST)),
+    "Tensor.index": (None,),  # an index of bools takes what is there
 }  # fmt: skip
 JOINED = {"prim::TupleConstruct", "prim::ListConstruct"}
 STATES = {"nn.LSTM", "nn.GRU", "nn.RNN", "aten::lstm", "aten::gru", "aten::rnn_tanh",
           "aten::rnn_relu"}  # fmt: skip
 RESHAPES = {"Tensor.reshape", "Tensor.view", "torch.reshape", "Tensor.unflatten", "torch.flatten",
             "Tensor.flatten", "Tensor.reshape_as", "Tensor.view_as"}  # fmt: skip
+SQUEEZES = {"torch.squeeze", "Tensor.squeeze"}
+# operators with sizes or places among their parameters
+SIZED = {*RESHAPES, *PICKS, *SQUEEZES, "Tensor.expand", "Tensor.slice_copy", "Tensor.index_put",
+         "F.affine_grid", "torch.as_strided"}  # fmt: skip
 
 
 def batch_of(traced: Sequence[Sequence[int | None] | None], args: Sequence[Any]) -> Batch | None:
@@ -117,6 +131,8 @@ class Batch:
         self.now = now
         self.inputs = inputs
         self.traced = traced  # the shapes of the inputs
+        self.plan: list[tuple[Step, list[Repeat]]] = []  # of every step, how it is run
+        self.lasting = True  # whether the plan holds for every batch of this size
         self.shapes: dict[str, Any] = {}  # of the values, as they were traced
         self.places: dict[str, Any] = {}  # a Place, None, or a list of these for a list
 
@@ -130,24 +146,33 @@ class Batch:
     def run(
         self, step: Step, inputs: list[Any], call: Callable[..., tuple[Any, ...]]
     ) -> dict[str, Any]:
-        """What a step gives, by name."""
+        """What a step gives, by name; how it is run is kept in the plan."""
+        bound = step
         if step.numbers and step.kind not in RESHAPES:
-            step, inputs = step.bound(inputs)
-        places = [self.places.get(name) for name in step.inputs]
-        if step.kind in JOINED:
-            self.places[step.outputs[0]] = places
-            return dict(zip(step.outputs, call(step, inputs), strict=False))
-        if any(place is not None for place in _flat(places)):
-            self._assert_known(step, places)
-            inputs = self._adapted(step, inputs, places)
-            step = self._resized(step, inputs, places)
-        found = dict(zip(step.outputs, call(step, inputs), strict=False))
+            bound, inputs = step.bound(inputs)
+        places = [self.places.get(name) for name in bound.inputs]
+        batched = any(place is not None for place in _flat(places))
+        repeats: list[Repeat] = []
+        run = bound
+        if batched and step.kind not in JOINED:
+            self._assert_known(bound, places)
+            repeats = self._repeats(bound, inputs, places)
+            inputs = self.repeated(bound, inputs, repeats)
+            run = self._resized(bound, inputs, places)
+        found = dict(zip(run.outputs, call(run, inputs), strict=False))
         for name, value in found.items():
-            self.places[name] = self._followed(step, places, self.shapes.get(name), value)
+            self.places[name] = (
+                places if step.kind in JOINED
+                else self._followed(run, places, self.shapes.get(name), value)
+            )  # fmt: skip
+            if batched and step.kind in PICKS and self.places[name] in PICKS[step.kind]:
+                raise self._refusal(step, "it takes some rows of the batch")
+        self.lasting = self.lasting and (bound is step or (run is bound and not repeats))
+        self.plan.append((step if run is bound else run, repeats))
         return found
 
     def _assert_known(self, step: Step, places: list[Any]) -> None:
-        if LOST in _flat(places):
+        if LOST in _flat(places) and step.kind in SIZED:
             raise self._refusal(step, "the file does not tell where the batch is in its input")
         if step.kind == "torch.as_strided":
             raise self._refusal(step, "it takes elements by their place in memory")
@@ -179,6 +204,8 @@ class Batch:
             if sizes[at] == before[place.axis]:
                 sizes[at] = shape[place.axis]
             return step.changed({key: tuple(sizes)})
+        elif kind in SQUEEZES:
+            return self._squeezed(step, before, place)
         elif kind == "F.affine_grid":
             return step.changed({"size": (shape[0], *params["size"][1:])})
         elif kind == "torch.split" and self._dim(params, before) == place.axis:
@@ -216,6 +243,17 @@ class Batch:
                 changed[key] = (*end[:i], LAST, *end[i + 1 :]) if many else LAST
         return step.changed(changed) if changed else step
 
+    def _squeezed(self, step: Step, before: Shape, place: Place) -> Step:
+        """A squeeze of what had one element when it was traced: a batch of one stays."""
+        given = step.params.get("dim")
+        dims = (
+            range(len(before)) if given is None else given if isinstance(given, tuple) else (given,)
+        )
+        dropped = sorted(d % len(before) for d in dims if before[d] == 1)
+        if place.axis in dropped:
+            raise self._refusal(step, "it drops the batch")
+        return step.changed({"dim": tuple(dropped)}, "torch.squeeze")
+
     def _reshaped(self, step: Step, before: Shape, place: Place) -> tuple[Place, Shape]:
         """Where the batch is after a reshape, and the shape for this one."""
         after = self.shapes[step.outputs[0]]
@@ -230,26 +268,32 @@ class Batch:
 
     # ---- values that do not depend on the batch but have its size --------------------------------
 
-    def _adapted(self, step: Step, inputs: list[Any], places: list[Any]) -> list[Any]:
-        """The inputs, those without the batch repeated for it where they have its size."""
+    def _repeats(self, step: Step, inputs: list[Any], places: list[Any]) -> list[Repeat]:
+        """The inputs without the batch that have its size, and where they do."""
         batched = [
-            (place, len(self.shapes[name]), i)
-            for i, (name, place) in enumerate(zip(step.inputs, places, strict=True))
+            (place, len(self.shapes[name]))
+            for name, place in zip(step.inputs, places, strict=True)
             if isinstance(place, Place)
         ]
         if not batched or (len(batched) == len(inputs) and step.kind not in STATES):
-            return inputs
-        adapted = list(inputs)
+            return []
+        found: dict[int, Place] = {}
         for i, x in enumerate(inputs):
             if isinstance(x, Tensor) and places[i] is None:
-                for place, rank, of in batched:
+                for place, rank in batched:
                     at = self._aligned(step, i, place, rank, x.ndim)
-                    if at is not None:
-                        adapted[i] = self._repeated(step, i, adapted[i], at, place, of)
-            elif isinstance(x, list) and step.kind in STATES and i == 1:
-                where = Place(1, 1, 1)
-                adapted[i] = [self._repeated(step, i, h, where, where, 0) for h in x]
-        return adapted
+                    if at is not None and self._has_size(step, x, at):
+                        found[i] = at
+            elif isinstance(x, list) and step.kind in STATES and i == 1 and x:
+                constant = all(place is None for place in _flat([places[i]]))
+                if constant and self._has_size(step, x[0], Place(1, 1, 1)):
+                    found[i] = Place(1, 1, 1)
+        return list(found.items())
+
+    def _has_size(self, step: Step, x: Any, at: Place) -> bool:
+        size = at.outer * self.before * at.inner
+        spread = size == 1 and step.kind in BROADCAST | PRODUCTS  # by broadcasting
+        return bool(x.shape[at.axis] == size and not spread)
 
     def _aligned(self, step: Step, i: int, place: Place, rank: int, own: int) -> Place | None:
         """Where an input of `own` dimensions would have the batch, beside one that has it."""
@@ -257,6 +301,8 @@ class Batch:
         if kind in STATES:
             return Place(own - 2, 1, 1) if i in (1, 2) and own >= 2 else None
         if kind in SAME_AXIS:
+            if step.keys[i].endswith("mask"):
+                return None
             dim = step.params.get("dim")
             joined = kind == "torch.cat" and dim is not None and dim % rank == place.axis
             return None if joined or place.axis >= own else place
@@ -267,12 +313,22 @@ class Batch:
             return Place(axis, place.outer, place.inner)
         return None
 
-    def _repeated(self, step: Step, i: int, x: Any, at: Place, place: Place, of: int) -> Any:
-        """`x` for this batch, if it has the traced batch's size there."""
-        size = at.outer * self.before * at.inner
+    def repeated(self, step: Step, inputs: list[Any], repeats: list[Repeat]) -> list[Any]:
+        """The inputs, those named repeated for this batch."""
+        if not repeats:
+            return inputs
+        inputs = list(inputs)
+        for i, at in repeats:
+            given = inputs[i]
+            inputs[i] = (
+                [self._repeated(step, i, x, at) for x in given] if isinstance(given, list)
+                else self._repeated(step, i, given, at)
+            )  # fmt: skip
+        return inputs
+
+    def _repeated(self, step: Step, i: int, x: Any, at: Place) -> Any:
+        """`x`, of which all rows must be equal, for this batch."""
         needed = at.outer * self.now * at.inner
-        if x.shape[at.axis] != size or (size == 1 and step.kind in BROADCAST | PRODUCTS):
-            return x
         parts = (at.outer, self.before, at.inner)
         apart = x.reshape(*x.shape[: at.axis], *parts, *x.shape[at.axis + 1 :])
         one = apart.narrow(at.axis + 1, 0, 1)
@@ -299,6 +355,8 @@ class Batch:
         axes = _differing(before, value.shape) if before is not None else None
         if axes == []:
             return None
+        if LOST in _flat(places):
+            return LOST
         first = next(place for place in _flat(places) if place is not None)
         if step.kind in RESHAPES and isinstance(places[0], Place):
             place = _moved(self.shapes[step.inputs[0]], places[0], before, self.before)

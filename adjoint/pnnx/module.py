@@ -28,7 +28,7 @@ T = TypeVar("T")
 # operators that may give numbers or lists, which other operators take as parameters
 NUMBERS = {"pnnx.Expression", "pnnx.SliceIndexes", "Tensor.size", "Tensor.dim"}
 BY_VALUE = {"torch.masked_select"}  # whose shapes depend on values
-KEPT = 16  # shapes of inputs for which those of all values are remembered
+KEPT = 16  # shapes of inputs for which something is remembered
 CONSTANT = "pnnx_fold"  # how pnnx names what it has computed of constants
 
 
@@ -112,10 +112,12 @@ class PnnxModule(ImportedGraph):
     def __init__(self, operators: list[Operator], archive: Archive | None = None) -> None:
         super().__init__("pnnx")
         ends = {kind: [op for op in operators if op.kind == kind] for kind in _ENDS}
-        self._traced: list[tuple[int | None, ...] | None] = []  # the shapes of the inputs
+        self._traced: list[tuple[tuple[int | None, ...], str] | None] = []  # of the inputs
+        self.input_types: list[Any] = []  # (shape, dtype) of each input, None where not known
         for op in sorted(ends["pnnx.Input"], key=_place):
             self.input_names += op.outputs
-            self._traced += [op.shapes.get(name, (None,))[0] for name in op.outputs]
+            self._traced += [op.shapes.get(name) for name in op.outputs]
+            self.input_types += [op.shapes.get(name) for name in op.outputs]
         for op in sorted(ends["pnnx.Output"], key=_place):
             self.output_names += op.inputs
         if not self.output_names:
@@ -139,6 +141,7 @@ class PnnxModule(ImportedGraph):
         self._steps = steps
         self._drops = last_uses(steps, self.output_names)
         self._shapes: dict[Any, dict[str, Any]] = {}  # of all values, by those of the inputs
+        self._plans: dict[Any, list[Any]] = {}  # how to run other batches, by the inputs' shapes
         self.eval()
 
     def _keep_constant(self, op: Operator, weights: dict[str, Tensor]) -> None:
@@ -182,26 +185,41 @@ class PnnxModule(ImportedGraph):
         >>> ad.pnnx.load(io.BytesIO(text)).forward(ad.zeros(2))
         tensor([0., 0.])
         """
-        batch = batch_of(self._traced, args)
+        batch = batch_of(self._sizes(), args)
         if batch is None:
             try:
                 return self._compute(args)
             except ShapeError as error:
                 raise ShapeError(f"{error}{self._difference(args)}") from error
+        key = (batch.traced, *((tuple(x.shape), x.dtype) for x in args))
+        plan = self._plans.get(key)
         values = self._start(args)
-        batch.begin(self._traced_shapes(batch, args), self.input_names)
-        for step, drops in zip(self._steps, self._drops, strict=True):
-            inputs = [values[name] for name in step.inputs]
-            values.update(batch.run(step, inputs, self._step))
+        if plan is None:
+            batch.begin(self._traced_shapes(batch, args), self.input_names)
+        for i, (step, drops) in enumerate(zip(self._steps, self._drops, strict=True)):
+            if plan is None:
+                inputs = [values[name] for name in step.inputs]
+                values.update(batch.run(step, inputs, self._step))
+            else:
+                step, repeats = plan[i]
+                inputs = batch.repeated(step, [values[name] for name in step.inputs], repeats)
+                values.update(zip(step.outputs, self._step(step, inputs), strict=False))
             for name in drops:
                 values.pop(name, None)
+        if plan is None and batch.lasting:
+            _remember(self._plans, key, batch.plan)
         return self._results(values)
+
+    def _sizes(self) -> list[tuple[int | None, ...] | None]:
+        """The shapes of the inputs as they were traced, as far as they are known."""
+        return [None if known is None else known[0] for known in self._traced]
 
     def _difference(self, args: Sequence[Any]) -> str:
         """How the inputs differ from the traced ones."""
-        if None in self._traced or self._traced == [tuple(x.shape) for x in args]:
+        sizes = self._sizes()
+        if None in sizes or sizes == [tuple(x.shape) for x in args]:
             return ""
-        return f"; the file was traced for inputs of {', '.join(map(str, self._traced))}"
+        return f"; the file was traced for inputs of {', '.join(map(str, sizes))}"
 
     def _step(self, step: Step, inputs: list[Any]) -> tuple[Any, ...]:
         step.training = self.training
@@ -222,9 +240,7 @@ class PnnxModule(ImportedGraph):
         """The shape that every value had for the traced inputs: recorded once for these."""
         key = (batch.traced, tuple(x.dtype for x in args))
         if key not in self._shapes:
-            if len(self._shapes) >= KEPT:
-                self._shapes.clear()
-            self._shapes[key] = shapes_of(self, args, batch.traced)
+            _remember(self._shapes, key, shapes_of(self, args, batch.traced))
         return self._shapes[key]
 
     @property
@@ -247,6 +263,13 @@ class PnnxModule(ImportedGraph):
         '0 -> 1, 1 nodes'
         """
         return self._summary()
+
+
+def _remember(table: dict[Any, Any], key: Any, value: Any) -> None:
+    """Keep a value, and not too many."""
+    if len(table) >= KEPT:
+        table.clear()
+    table[key] = value
 
 
 def _made(op: Operator, params: dict[str, Any], weights: dict[str, Tensor]) -> Module:
@@ -273,7 +296,7 @@ def _check(step: Step, inputs: list[Any], found: tuple[Any, ...]) -> None:
             raise CheckpointError(
                 f"pnnx: {step.label} gives {tuple(x.shape)} where the file has {sizes}: pnnx has "
                 "not written all of this operator, such as the shapes of constant indices; convert "
-                "the model with optlevel=1"
+                "the model with optlevel=1 or with inputshape2"
             )
 
 

@@ -66,7 +66,8 @@ def _(s: Step, x: Any) -> Any:
 
 @operator("Tensor.reshape", "Tensor.view", "torch.reshape")
 def _(s: Step, x: Any, *sizes: Any) -> Any:
-    return x.reshape(sizes_of(s, sizes, "shape", "size"))
+    size = sizes_of(s, sizes, "shape", "size")
+    return x.reshape([max(n, -1) for n in size])  # pnnx multiplies a size of -1, too
 
 
 @operator("Tensor.expand")

@@ -61,7 +61,8 @@ def main(seed: int, rounds: int) -> None:
     guarded = Guarded()
     for module in (convolution, pooling, products):
         module.np = guarded
-    onednn_convolution.SMALL = pooling.SMALL = products.SMALL = 0
+    onednn_convolution.SMALL = pooling.SMALL = products.SMALL = products.SMALL_BY_ROWS = 0
+    products.FEW_COLUMNS = 0
     onednn_plan._pool().set_num_threads(4)
     r = np.random.default_rng(seed)
     for i in range(rounds):
@@ -79,9 +80,12 @@ def main(seed: int, rounds: int) -> None:
         convolution.conv_input(y, w, *options, x.shape[2:])
         convolution.conv_weight(x, y, *options, w.shape[2:])
         m, k, n = (int(v) for v in r.choice(SIZES, 3))
-        for a in (guarded.random(r, (m, k), dtype), guarded.random(r, (k, m), dtype).T):
-            for b in (guarded.random(r, (k, n), dtype), guarded.random(r, (n, k), dtype).T):
-                products.matmul(a, b, bias=guarded.random(r, n, dtype))
+        if i % 10 == 0:  # several blocks of each dimension
+            m, k, n = (int(v) for v in r.integers(260, 530, 3))
+        for kind in (dtype, np.float64):
+            for a in (guarded.random(r, (m, k), kind), guarded.random(r, (k, m), kind).T):
+                for b in (guarded.random(r, (k, n), kind), guarded.random(r, (n, k), kind).T):
+                    products.matmul(a, b, bias=guarded.random(r, n, kind))
         rank = int(r.integers(1, 4))
         kernel, stride, size = ints(r, 1, 5, rank), ints(r, 1, 4, rank), ints(r, 1, 14, rank)
         pads = (r.integers(0, k // 2 + 1, 2) for k in kernel)

@@ -14,9 +14,10 @@ pytest.importorskip("llvmlite")
 
 import adjoint as ad
 from adjoint.backends import native
-from adjoint.backends.native import recurrent
+from adjoint.backends.native import recurrent, recurrent_loop
 from adjoint.backends.native.composite import NotTraceable
 from adjoint.backends.native.pool import default_pool
+from adjoint.compiler import target
 from adjoint.core import fused as core_fused
 from adjoint.core.errors import AutogradError
 from adjoint.nn.functional.recurrent import STEPS, recurrent_cell, recurrent_layer
@@ -473,6 +474,45 @@ def test_what_has_no_code_is_made_of_operations(runs: list[str]) -> None:
     assert output.shape == (5, 3, 6) and c.shape == (1, 3, 6)
     assert model.weight_hh_l0.grad is not None
     assert not runs
+
+
+# ---- other processors ----------------------------------------------------------------------------
+
+AVX2 = target.Target(target.host().triple, "haswell", "+avx2,+fma,+f16c,+avx,+bmi2")
+NEON = target.Target("aarch64-unknown-linux-gnu", "neoverse-n1", "+neon")
+
+
+@pytest.mark.skipif(not target.host().has("avx2"), reason="runs code for AVX2")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_code_for_avx2(kind: str, dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths = (11, 11, 9, 2)
+    projected = 7 if kind == "LSTM" else 0
+    tensors = arguments(kind, (0, 11, 5, 21), lengths=lengths, projected=projected)
+    expected = results(BODY, tensors, kind, False, lengths)
+    given = [x.detach().numpy().astype(dtype) for x in tensors if x is not None]
+    statics = [x if x is None else NotImplemented for x in tensors]
+    statics += [kind, False, lengths]
+    specs = [ad.tensor(x).spec for x in given]
+    monkeypatch.setattr(target, "host", lambda: AVX2)
+    for make in (recurrent_loop.forward, recurrent_loop.backward):
+        monkeypatch.setattr(recurrent, make.__name__, make.__wrapped__)  # what it made is not kept
+    routine = recurrent.plan(specs, statics, [True] * len(specs))
+    assert routine.lanes == 32 // np.dtype(dtype).itemsize
+    outputs, kept = routine.forward(given)
+    gs = [draw(y.shape, 90 + n).detach().numpy().astype(dtype) for n, y in enumerate(outputs)]
+    found = [*outputs, *routine.backward(given, outputs, kept, gs)]
+    assert_close(
+        found, [x for x in expected if x is not None], 1e-11 if dtype is np.float64 else 1e-5
+    )
+
+
+@pytest.mark.parametrize("loop", [recurrent_loop._Forward, recurrent_loop._Backward])
+def test_code_for_neon(loop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target, "host", lambda: NEON)
+    layer = recurrent_loop.Layer("LSTM", "float32", 5, 21, 7, True)
+    text = NEON.assembly(loop(layer).text("f"))
+    assert "fmla\tv" in text and "ldp\tq" in text
 
 
 # ---- threads and memory --------------------------------------------------------------------------

@@ -13,11 +13,13 @@ import functools
 import math
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from ...compiler import cache, maths, target
 from ...compiler.emit import Body, Module, Reg
 from . import attention_passes as passes
+from . import tiles
 from .attention_passes import BLOCK, ROW
 from .tiles import ADD, ITEM, SCALE, SET, Tiles, below, call, load, load_masked, store, store_masked
 
@@ -52,13 +54,14 @@ def code() -> Code:
     Errors: Unsupported without llvmlite, or on a processor without fused multiply-add.
     """
     host = target.host()
-    source = text(host)
-    name = cache.digest(source, repr(host))
-    symbols = (f"a{name}.forward", f"a{name}.backward")
-    for symbol, short in zip(symbols, Code._fields, strict=True):
-        source = source.replace(f"@{short}(", f"@{symbol}(")
+    sources = (Path(str(file)).read_text() for file in (__file__, passes.__file__, tiles.__file__))
+    name = cache.digest("attention", *sources, repr(host))
+    symbols = [f"a{name}.{short}" for short in Code._fields]
     found = cache.read(name)
     if found is None:
+        source = text(host)
+        for symbol, short in zip(symbols, Code._fields, strict=True):
+            source = source.replace(f"@{short}(", f"@{symbol}(")
         found = host.compile(source)
         cache.write(name, found)
     return Code(*target.load(found, *symbols))
@@ -67,9 +70,9 @@ def code() -> Code:
 def text(host: target.Target) -> str:
     """LLVM IR of a module with `forward` and `backward`."""
     module = Module(scalef=host.has("avx512f") and host.vector_bytes == 64)
-    tiles = Tiles(module, host)
-    _Forward(tiles).write()
-    _Backward(tiles).write()
+    functions = Tiles(module, host)
+    _Forward(functions).write()
+    _Backward(functions).write()
     return str(module)
 
 
@@ -165,7 +168,8 @@ class _Kernel:
         for kind, elem in ((BOOL_MASK, "i8"), (FLOAT_MASK, "float")):
             with b.when(b.compare("eq", word["mask"], kind)):
                 start = self.rows("bias", bias, block.first_query)
-                call(b, self.tiles.transpose(elem), b.at(start, block.first, elem),
+                turn = self.tiles.transpose_bools() if elem == "i8" else self.tiles.transpose()
+                call(b, turn, b.at(start, block.first, elem),
                      word["bias.row"], self.room, ROW, block.queries, block.size,
                      self.one)  # fmt: skip
                 call(b, passes.masked(self.tiles, elem), tile, self.room, block.size)

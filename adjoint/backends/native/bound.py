@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from ...compiler.run import PAYLOAD
 from ...core.compute import quietly
 from . import products
 from .composite import Composite, NotTraceable
+from .pool import default_pool
 from .recurrent import Recurrent
 
 Call = Callable[[], object]
@@ -119,6 +121,58 @@ class _KeptWeights(Recurrent):
             self.made["bias"] = super()._bias(given)
         return self.made["bias"]
 
+    def bind(self, arrays: Sequence[Any], outs: Sequence[Any]) -> Call | None:
+        """What runs the layer on these arrays, which stay where they are; None where they would
+        have to be copied first.
+        """
+        given = dict(zip(self.names, arrays, strict=True))
+        layer, cell, order = self.layer, self.cell, self.order
+        x, h, output = given["x"], given["h"], outs[0].reshape(order.total, self.output)
+        if self.packed or layer.projected or not layer.loops:
+            return None
+        if not (outs[0].flags.c_contiguous and h.flags.c_contiguous):
+            return None
+        first: list[Call] = []
+        weight = None
+        if self.early:
+            rows = x.reshape(order.total, self.inputs)
+            if not np.may_share_memory(rows, x):
+                return None
+            x = np.empty((order.total, len(given["weight_ih"])), self.dtype)
+            first.append(functools.partial(quietly, np.matmul, rows, given["weight_ih"].T, x))
+            if "bias_ih" in given:
+                first.append(functools.partial(np.add, x, given["bias_ih"], x))
+        else:
+            if x.strides[-1] != x.itemsize:
+                return None
+            weight = self._pack(given["weight_ih"], cell.gates, self.width)
+        state = np.empty_like(outs[2]) if cell.has_c else None
+        operands = (
+            x, weight, self._pack(given["weight_hh"], cell.gates, self.width), self._bias(given),
+            h, state, output, None, None, None,
+        )  # fmt: skip
+        table = order.forward
+        words = (
+            len(table), self.chunk, *self._strides(x, self.early), 0, id(table),
+            *(id(table if y is None else y) for y in operands),
+        )  # fmt: skip
+        argument = struct.pack(f"{len(words)}q", *words)
+        run, loop, chunks = default_pool().run, self.loop, self.chunks
+        last = output[order.last_step]
+
+        def call() -> None:
+            for each in first:
+                each()
+            if state is not None:
+                state[...] = given["c"]
+            run(loop, id(argument) + PAYLOAD, chunks)
+            outs[1][...] = last
+            if state is not None:
+                outs[2][...] = state
+
+        call.__dict__["operands"] = operands  # which `argument` only has the addresses of
+        return call
+
 
 def bound_routine(
     routine: Any, given: Sequence[Any], outs: Sequence[Any], constant: Sequence[bool]
@@ -135,6 +189,9 @@ def bound_routine(
         ]
         if all(weights):
             routine = _KeptWeights(routine, constants)
+            found: Call | None = routine.bind(given, outs)
+            if found is not None:
+                return found
     forward, arrays = routine.forward, list(given)
 
     def call() -> None:

@@ -83,6 +83,32 @@ def _assert_fitting(fits: bool, a: Any, b: Any) -> None:
         raise Unsupported(f"convolution of {a.shape} {a.dtype} and {b.shape} {b.dtype}")
 
 
+_geometry: Any = Geometry  # of arguments in their order
+
+
+def _forward(x: Any, w: Any, bias: Any, count: Sizes, *options: Any) -> ConvolutionPlan:
+    _assert_fitting(x.shape[1] == w.shape[1] * options[-1], x, w)
+    if bias is not None:
+        _assert_fitting(bias.shape == w.shape[:1], bias, x)
+    sizes = (len(x), x.shape[1], len(w), x.shape[2:], w.shape[2:], count)
+    return forward(_geometry(*sizes, *options, x.dtype), bias is not None)
+
+
+def _backward_data(y: Any, w: Any, size: Sizes, *options: Any) -> ConvolutionPlan:
+    groups = options[-1]
+    _assert_fitting(y.shape[1] == len(w) and len(w) % groups == 0, y, w)
+    sizes = (len(y), w.shape[1] * groups, len(w), tuple(size), w.shape[2:], y.shape[2:])
+    return backward_data(_geometry(*sizes, *options, y.dtype))
+
+
+def _backward_weights(x: Any, y: Any, kernel: Sizes, *options: Any) -> ConvolutionPlan:
+    groups = options[-1]
+    fits = len(x) == len(y) and x.shape[1] % groups == 0 == y.shape[1] % groups
+    _assert_fitting(fits, x, y)
+    sizes = (len(x), x.shape[1], y.shape[1], x.shape[2:], tuple(kernel), y.shape[2:])
+    return backward_weights(_geometry(*sizes, *options, x.dtype))
+
+
 def conv(
     x: Any,
     w: Any,
@@ -106,16 +132,7 @@ def conv(
         "conv", x.shape, w.shape, stride, padding, dilation, groups, count, x.dtype.char,
         w.dtype.char, None if bias is None else (bias.shape, bias.dtype.char), threads(),
     )  # fmt: skip
-
-    def build() -> ConvolutionPlan:
-        _assert_fitting(x.shape[1] == w.shape[1] * groups, x, w)
-        if bias is not None:
-            _assert_fitting(bias.shape == w.shape[:1], bias, x)
-        options = (count, stride, padding, dilation, groups)
-        g = Geometry(len(x), x.shape[1], len(w), x.shape[2:], w.shape[2:], *options, x.dtype)
-        return forward(g, bias is not None)
-
-    found = planned(key, build)
+    found = planned(key, _forward, x, w, bias, count, stride, padding, dilation, groups)
     if found is None:
         return reference.conv(x, w, bias, stride, padding, dilation, groups, count)
     y = np.empty((len(x), len(w), *count), x.dtype)
@@ -144,14 +161,7 @@ def conv_input(
         w.dtype.char, threads(),
     )  # fmt: skip
     inputs = w.shape[1] * groups
-
-    def build() -> ConvolutionPlan:
-        _assert_fitting(y.shape[1] == len(w) and len(w) % groups == 0, y, w)
-        options = (y.shape[2:], stride, padding, dilation, groups)
-        g = Geometry(len(y), inputs, len(w), tuple(size), w.shape[2:], *options, y.dtype)
-        return backward_data(g)
-
-    found = planned(key, build)
+    found = planned(key, _backward_data, y, w, size, stride, padding, dilation, groups)
     if found is None:
         return reference.conv_input(y, w, stride, padding, dilation, groups, size)
     x = np.empty((len(y), inputs, *size), y.dtype)
@@ -178,15 +188,7 @@ def conv_weight(
         "conv_weight", x.shape, y.shape, stride, padding, dilation, groups, kernel, x.dtype.char,
         y.dtype.char, threads(),
     )  # fmt: skip
-
-    def build() -> ConvolutionPlan:
-        fits = len(x) == len(y) and x.shape[1] % groups == 0 == y.shape[1] % groups
-        _assert_fitting(fits, x, y)
-        options = (y.shape[2:], stride, padding, dilation, groups)
-        g = Geometry(len(x), x.shape[1], y.shape[1], x.shape[2:], tuple(kernel), *options, x.dtype)
-        return backward_weights(g)
-
-    found = planned(key, build)
+    found = planned(key, _backward_weights, x, y, kernel, stride, padding, dilation, groups)
     if found is None:
         return reference.conv_weight(x, y, stride, padding, dilation, groups, kernel)
     w = np.empty((y.shape[1], x.shape[1] // groups, *kernel), x.dtype)

@@ -10,15 +10,14 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Sequence
-from pathlib import Path
 from string import Template
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...compiler import cache, target
+from ...compiler import target
 from ...core.errors import Unsupported
-from . import gemm_code, machine_code, onednn
+from . import gemm_code, machine_code, object_code, onednn
 from .gemm_code import TASK_WORDS, Shape
 
 __all__ = ["TASK_WORDS", "Plan", "Shape", "address", "is_available"]
@@ -70,21 +69,20 @@ def is_available(dtype: Any) -> bool:
 @functools.cache
 def _code(dtype: str) -> _Code | None:
     """The entries for a dtype; None without llvmlite or wide vectors."""
-    try:
-        host = target.host()
-    except Unsupported:
-        return None
-    if host.vector_bytes < 32 or dtype not in _ELEMENTS:
+    if dtype not in _ELEMENTS:
         return None
     element = _ELEMENTS[dtype]
-    name = cache.digest("gemm", Path(gemm_code.__file__).read_text(), element, repr(host))
-    symbol = "g" + name
-    code = cache.read(name)
-    if code is None:
-        code = host.compile(gemm_code.text(host, element, symbol, _HEAD))
-        cache.write(name, code)
-    names = [f"{symbol}.{entry}" for entry in ("gemm", "run", "connect")]
-    gemm, run, connect = target.load(code, *names)
+    try:
+        if target.host().vector_bytes < 32:
+            return None
+        gemm, run, connect = object_code.load(
+            gemm_code,
+            element,
+            lambda host, symbol: gemm_code.text(host, element, symbol, _HEAD),
+            ("gemm", "run", "connect"),
+        )
+    except Unsupported:
+        return None
     library = _library() if dtype == "float32" else None
     if library is not None:
         ctypes.CFUNCTYPE(None, ctypes.c_void_p)(connect)(library)

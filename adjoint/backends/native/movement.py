@@ -7,10 +7,11 @@ Each function returns NotImplemented for arrays that it does not take; NumPy com
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ __all__ = ["accumulate_sum", "gather", "index_add", "scatter", "take_along"]
 
 GRAIN = 16384  # elements of a chunk
 TILE = 64  # columns that are summed together
+SEGMENT = 1024  # entries of an index that are looked up together
 LANES = 8
 _PAYLOAD = bytes.__basicsize__ - 1
 _NAMED = {"float32": "float", "float64": "double", "int32": "i32", "int64": "i64"}
@@ -45,7 +47,7 @@ class _Function:
             if elem == "ptr":  # of a NumPy array: its data pointer is a field
                 at = self.b.at(value, DATA_OFFSET)
                 value = self.b.emit(elem, 0, f"load ptr, ptr {at.ref}, align 8")
-            setattr(self, name.lower(), value)
+            setattr(self, {"segments": "segments_"}.get(name, name.lower()), value)
         begin, end = (Reg(self.b, "i64", 0, name) for name in ("%begin", "%end"))
         self.first = begin * self.group
         self.last = self.b.intrinsic("smin", end * self.group, self.units)
@@ -69,12 +71,28 @@ class _Function:
         k = self.load(self.index, at, "i64")
         return k + self.b.select(k < 0, self.wrap, 0)
 
-    def inside(self, k: Reg) -> Any:
-        """What is written in this context runs for entries in range; others set the flag."""
-        known = self.b.compare("lt", k, self.n, unsigned=True)
-        with self.b.when(~known):
+    def checked(self, k: Reg, flagged: Reg) -> Reg:
+        """An entry, or 0 instead of one that is out of range, which `flagged` remembers."""
+        wrong = self.b.compare("ge", k, self.n, unsigned=True)
+        self.b.put(flagged, self.b.get(flagged) | wrong)
+        return self.b.select(wrong, 0, k)
+
+    def report(self, flagged: Reg) -> None:
+        """Sets the flag where an entry was out of range."""
+        with self.b.when(self.b.get(flagged)):
             self.b.line(f"store i8 1, ptr {self.flag.ref}, align 1")
-        return self.b.when(known)
+
+    @contextlib.contextmanager
+    def segments(self) -> Iterator[tuple[Reg, Reg, Reg]]:
+        """The loop over units: o, and from where to where a segment of the index goes."""
+        b = self.b
+        with b.loop(self.first, self.last) as unit:
+            low = b.binary("urem", unit, self.segments_) * SEGMENT
+            yield (
+                b.binary("udiv", unit, self.segments_),
+                low,
+                b.intrinsic("smin", low + SEGMENT, self.m),
+            )
 
     def columns(self, low: Reg, high: Reg, step: Callable[[Reg, int], None]) -> None:
         """Calls `step(column, lanes)` for vectors, and for what they leave over."""
@@ -92,66 +110,68 @@ class _Function:
         return str(self.b.module)
 
 
-def _write_take(elem: str, blocks: bool) -> _Function:
-    """out[o, j, :] = x[o, index[j], :]; elements, or blocks of `inner` elements."""
-    f = _Function("X INDEX OUT FLAG n m inner wrap units group")
+def _write_take(blocks: bool, elem: str) -> _Function:
+    """out[o, j, :] = x[o, index[j], :], for blocks of `inner` bytes or single elements; a unit is a
+    segment of the index for one o.
+    """
+    f = _Function("X INDEX OUT FLAG n m inner wrap segments units group")
     b = f.b
-    o, j = b.alloca("i64", 0, b.binary("udiv", f.first, f.m)), b.alloca("i64")
-    b.put(j, b.binary("urem", f.first, f.m))
-    with b.loop(f.first, f.last) as unit:
-        k = f.index_at(b.get(j))
-        with f.inside(k):
-            source = b.get(o) * f.n + k
+    with f.segments() as (o, low, high):
+        flagged = b.alloca("i1", 0, 0)
+        row, out = o * f.n, o * f.m
+        with b.loop(low, high) as j:
+            k = f.checked(f.index_at(j), flagged)
             if blocks:
-                size = f.inner * (int(elem[1:]) // 8)
-                start = b.at(f.x, source * size)
-                to = b.at(f.out, unit * size)
+                to, start = b.at(f.out, (out + j) * f.inner), b.at(f.x, (row + k) * f.inner)
                 b.module.declare("llvm.memcpy.p0.p0.i64", "void", ["ptr", "ptr", "i64", "i1"])
                 b.line(
                     f"call void @llvm.memcpy.p0.p0.i64(ptr {to.ref}, ptr {start.ref}, "
-                    f"i64 {size.ref}, i1 0)"
+                    f"i64 {f.inner.ref}, i1 0)"
                 )
             else:
-                f.store(f.out, unit, f.load(f.x, source, elem))
-        _next(f, o, j)
+                f.store(f.out, out + j, f.load(f.x, row + k, elem))
+        f.report(flagged)
     return f
 
 
-def _next(f: _Function, o: Reg, j: Reg) -> None:
+def _write_gather(flat: bool, elem: str) -> _Function:
+    """out[o, j, i] = x[o, index[o, j, i], i]; `flat`: there is one i."""
+    f = _Function("X INDEX OUT FLAG n m inner wrap segments units group")
     b = f.b
-    after = b.get(j) + 1
-    over = b.compare("eq", after, f.m)
-    b.put(j, b.select(over, 0, after))
-    b.put(o, b.get(o) + b.convert("zext", over, "i64"))
-
-
-def _write_gather(elem: str) -> _Function:
-    """out[o, j, i] = x[o, index[o, j, i], i]."""
-    f = _Function("X INDEX OUT FLAG n m inner wrap units group")
-    b = f.b
-    o, j = b.alloca("i64", 0, b.binary("udiv", f.first, f.m)), b.alloca("i64")
-    b.put(j, b.binary("urem", f.first, f.m))
-    with b.loop(f.first, f.last) as unit:
-        with b.loop(0, f.inner) as i:
-            at = unit * f.inner + i
-            k = f.index_at(at)
-            with f.inside(k):
-                f.store(f.out, at, f.load(f.x, (b.get(o) * f.n + k) * f.inner + i, elem))
-        _next(f, o, j)
+    with f.segments() as (o, low, high):
+        flagged = b.alloca("i1", 0, 0)
+        row, out = o * f.n, o * f.m
+        with b.loop(low, high) as j:
+            if flat:
+                k = f.checked(f.index_at(out + j), flagged)
+                f.store(f.out, out + j, f.load(f.x, row + k, elem))
+            else:
+                at = (out + j) * f.inner
+                with b.loop(0, f.inner) as i:
+                    k = f.checked(f.index_at(at + i), flagged)
+                    f.store(f.out, at + i, f.load(f.x, (row + k) * f.inner + i, elem))
+        f.report(flagged)
     return f
 
 
-def _write_scatter(elem: str, add: bool) -> _Function:
+def _write_scatter(flat: bool, add: bool, elem: str) -> _Function:
     """x[o, index[o, j, i], i] = src[o, j, i], or added, for each o in the order of j."""
-    f = _Function("X INDEX SRC FLAG n m inner wrap units group")
+    f = _Function("X INDEX SRC FLAG n m inner units group")
     b = f.b
-    with b.loop(f.first, f.last) as o, b.loop(0, f.m) as j, b.loop(0, f.inner) as i:
-        at = (o * f.m + j) * f.inner + i
-        k = f.index_at(at)
-        with f.inside(k):
-            to = (o * f.n + k) * f.inner + i
-            value = f.load(f.src, at, elem)
-            f.store(f.x, to, f.load(f.x, to, elem) + value if add else value)
+
+    def move(to: Reg, at: Reg) -> None:
+        value = f.load(f.src, at, elem)
+        f.store(f.x, to, f.load(f.x, to, elem) + value if add else value)
+
+    with b.loop(f.first, f.last) as o:
+        row, source = o * f.n, o * f.m
+        with b.loop(0, f.m) as j:
+            if flat:
+                move(row + f.load(f.index, source + j, "i64"), source + j)
+            else:
+                at = (source + j) * f.inner
+                with b.loop(0, f.inner) as i:
+                    move((row + f.load(f.index, at + i, "i64")) * f.inner + i, at + i)
     return f
 
 
@@ -165,16 +185,13 @@ def _write_index_add(elem: str) -> _Function:
         high = b.intrinsic("smin", low + TILE, f.inner)
         with b.loop(0, f.m) as j:
             k = f.index_at(j)
-            with f.inside(k):
-                row, source = (o * f.n + k) * f.inner, (o * f.m + j) * f.inner
+            row, source = (o * f.n + k) * f.inner, (o * f.m + j) * f.inner
 
-                def add(c: Reg, lanes: int, row: Reg = row, source: Reg = source) -> None:
-                    total = f.load(f.x, row + c, elem, lanes) + f.load(
-                        f.src, source + c, elem, lanes
-                    )
-                    f.store(f.x, row + c, total)
+            def add(c: Reg, lanes: int, row: Reg = row, source: Reg = source) -> None:
+                more = f.load(f.src, source + c, elem, lanes)
+                f.store(f.x, row + c, f.load(f.x, row + c, elem, lanes) + more)
 
-                f.columns(low, high, add)
+            f.columns(low, high, add)
     return f
 
 
@@ -192,10 +209,19 @@ def _write_sums(elem: str) -> _Function:
         low = tile * TILE
         high = b.intrinsic("smin", low + TILE, f.inner)
         zero = b.const(wide, 0)
-        with b.when(b.compare("eq", f.inner, 1)):  # in a register
+        with b.when(b.compare("eq", f.inner, 1)):
             total = b.alloca(wide, 0, zero)
-            with b.loop(0, f.m) as j:
-                at = o * f.m + b.select(b.compare("ne", f.reverse, 0), f.m - 1 - j, j)
+            forward = b.compare("eq", f.reverse, 0)
+            whole = b.select(forward, f.m & -LANES, 0)
+            with b.loop(0, whole, LANES) as j:
+                x = _widened(b, f.load(f.x, o * f.m + j, elem, LANES), wide)
+                for distance in (1, 2, 4):  # each lane's sum of the lanes before it
+                    x = x + _moved(b, x, distance)
+                x = x + b.splat(b.get(total), LANES)
+                b.put(total, b.lane(x, LANES - 1))
+                f.store(f.out, o * f.m + j, _narrowed(b, x, elem))
+            with b.loop(whole, f.m) as j:
+                at = o * f.m + b.select(forward, j, f.m - 1 - j)
                 b.put(total, b.get(total) + _widened(b, f.load(f.x, at, elem), wide))
                 f.store(f.out, at, _narrowed(b, b.get(total), elem))
         with b.when(b.compare("ne", f.inner, 1)):
@@ -213,6 +239,14 @@ def _write_sums(elem: str) -> _Function:
 
                 f.columns(low, high, step)
     return f
+
+
+def _moved(b: Body, x: Reg, distance: int) -> Reg:
+    """The lanes moved up by a distance, zeros below."""
+    lanes = [x.lanes + i if i < distance else i - distance for i in range(x.lanes)]
+    picks = ", ".join(f"i32 {lane}" for lane in lanes)
+    text = f"shufflevector {x.type} {x.ref}, {x.type} zeroinitializer, <{x.lanes} x i32> <{picks}>"
+    return b.emit(x.elem, x.lanes, text)
 
 
 def _widened(b: Body, x: Reg, wide: str) -> Reg:
@@ -301,8 +335,10 @@ def take_along(x: Any, index: Any, axis: int) -> Any:
     m, size = index.size, inner * x.itemsize
     out = np.empty((*x.shape[:axis], *index.shape, *x.shape[axis + 1 :]), x.dtype)
     elem = _INTEGERS.get(size)
-    address = _address(_write_take, elem or "i8", elem is None)
-    fine = _run(address, (x, index, out), (n, m, size, n), outer * m, inner)
+    segments = -(-m // SEGMENT)
+    address = _address(_write_take, elem is None, elem or "i8")
+    numbers = (n, m, size, n, segments)
+    fine = _run(address, (x, index, out), numbers, outer * segments, min(m, SEGMENT) * inner)
     return out if fine else NotImplemented
 
 
@@ -312,9 +348,10 @@ def gather(x: Any, axis: int, index: Any) -> Any:
         return NotImplemented
     outer, n, inner = _around(x.shape, axis)
     m = index.shape[axis]
-    out = np.empty(index.shape, x.dtype)
-    address = _address(_write_gather, _INTEGERS[x.itemsize])
-    fine = _run(address, (x, index, out), (n, m, inner, 0), outer * m, inner)
+    out, segments = np.empty(index.shape, x.dtype), -(-m // SEGMENT)
+    address = _address(_write_gather, inner == 1, _INTEGERS[x.itemsize])
+    numbers = (n, m, inner, 0, segments)
+    fine = _run(address, (x, index, out), numbers, outer * segments, min(m, SEGMENT) * inner)
     return out if fine else NotImplemented
 
 
@@ -331,7 +368,8 @@ def scatter(x: Any, axis: int, index: Any, src: Any, add: bool) -> Any:
     if elem is None or not _fits(index, n, 0):
         return NotImplemented
     m = index.shape[axis]
-    _run(_address(_write_scatter, elem, add), (x, index, src), (n, m, inner, 0), outer, m * inner)
+    address = _address(_write_scatter, inner == 1, add, elem)
+    _run(address, (x, index, src), (n, m, inner), outer, m * inner)
     return None
 
 

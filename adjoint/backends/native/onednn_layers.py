@@ -56,7 +56,7 @@ class Packing:
     """Weights in the orders in which primitives want them, each made once."""
 
     def __init__(self) -> None:
-        self._kept: dict[int, tuple[Any, list[tuple[Any, Descriptor, Any]]]] = {}
+        self._kept: dict[int, tuple[Any, list[tuple[Any, ...]]]] = {}
         self._made: dict[Any, tuple[Any, Any]] = {}
 
     def get(self, weights: Any, part: Any, plain: Descriptor, wanted: Descriptor) -> Any:
@@ -65,14 +65,15 @@ class Packing:
         """
         _, found = self._kept.setdefault(id(weights), (weights, []))
         start = onednn.address(part)
-        for known, memory, blocked in found:
-            if known == start and onednn.same_layout(memory, wanted):
+        for known, before, after, blocked in found:
+            same = known == start and onednn.same_layout(before, plain)
+            if same and onednn.same_layout(after, wanted):
                 return blocked
         blocked = aligned_bytes(wanted.size)
         mover = onednn.reorder(plain, wanted, "packing weights")
         step = Step(mover, {SRC: Argument(plain, 0), DST: Argument(wanted, 1)})
         Plan("packing weights", [[[step]]], 2).run(part, blocked)
-        found.append((start, wanted, blocked))
+        found.append((start, plain, wanted, blocked))
         return blocked
 
     def once(self, source: Any, key: Any, make: Callable[[Any], Any]) -> Any:

@@ -469,8 +469,8 @@ def release_memory() -> None:
         work.array = np.empty(0, np.uint8)
 
 
-def planned(key: Hashable, build: Callable[[], Any]) -> Any:
-    """The plan of this key, built when first asked for; None where `build` is Unsupported.
+def planned(key: Hashable, build: Callable[..., Any], *arguments: Any) -> Any:
+    """The plan of this key, build(*arguments) when first asked for; None where that is Unsupported.
 
     The plans used last are kept.
     """
@@ -483,7 +483,7 @@ def planned(key: Hashable, build: Callable[[], Any]) -> Any:
             if key in _plans:  # another thread was quicker
                 return _plans[key]
             try:
-                plan = build()
+                plan = build(*arguments)
             except Unsupported:
                 plan = None
             _plans[key] = plan

@@ -136,14 +136,16 @@ class _Builder:
         return forward, scale, back
 
 
+def _sums(backward: bool, lead: Sizes, size: Sizes, *geometry: Any) -> Plan:
+    return _Builder(Geometry(math.prod(lead), size, *geometry), backward).plan()
+
+
 def _plan(backward: bool, lead: Sizes, size: Sizes, dtype: Any, *geometry: Any) -> Plan | None:
     """The plan of sums of windows over images of shape (*lead, *size), or None."""
     if dtype != FLOAT32:
         return None
     key = ("pool", backward, lead, size, geometry, threads())
-    found: Plan | None = planned(
-        key, lambda: _Builder(Geometry(math.prod(lead), size, *geometry), backward).plan()
-    )
+    found: Plan | None = planned(key, _sums, backward, lead, size, *geometry)
     return found
 
 
@@ -247,7 +249,7 @@ def _windows(
         return None
     key = ("windows", x.shape, kernel, stride, padding, dilation, tuple(count), threads())
     found: _Windows | None = planned(
-        key, lambda: _build(x.shape, kernel, stride, padding, dilation, tuple(count))
+        key, _build, x.shape, kernel, stride, padding, dilation, tuple(count)
     )
     return found
 

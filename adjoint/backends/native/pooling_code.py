@@ -7,13 +7,13 @@ each: the first of equals, the last of NaNs. Backward adds each gradient at that
 from __future__ import annotations
 
 import functools
-from pathlib import Path
+import sys
 from typing import NamedTuple
 
-from ...compiler import cache, target
 from ...compiler.emit import Body, Module, Reg, type_name
 from ...compiler.target import Target
 from ...core.errors import Unsupported
+from . import object_code
 
 __all__ = ["Code", "Geometry", "code"]
 
@@ -58,16 +58,10 @@ class Code(NamedTuple):
 def code() -> Code | None:
     """The kernels for float32; None where no code can be generated."""
     try:
-        host = target.host()
+        addresses = object_code.load(sys.modules[__name__], "float32", _text, Code._fields)
     except Unsupported:
         return None
-    name = cache.digest("pooling", Path(__file__).read_text(), repr(host))
-    symbol = "p" + name
-    found = cache.read(name)
-    if found is None:
-        found = host.compile(_text(host, symbol))
-        cache.write(name, found)
-    return Code(*target.load(found, *(f"{symbol}.{field}" for field in Code._fields)))
+    return Code(*addresses)
 
 
 def _text(host: Target, symbol: str) -> str:

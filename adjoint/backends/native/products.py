@@ -519,7 +519,7 @@ def _library(
         "matmul", a.shape, a.strides, b.shape, b.strides, a.dtype.char,
         None if bias is None else bias.shape, activation, threads(),
     )  # fmt: skip
-    plan = planned(key, lambda: _prepare(a, b, batch, bias, activation))
+    plan = planned(key, _prepare, a, b, batch, bias, activation)
     if plan is None:
         return None
     plan, copy_a, copy_b = plan

@@ -168,33 +168,25 @@ class Tiles:
             store(b, b.const("float", 0.0, lanes), b.at(b.at(y, i * y_row), j, "float"))
         return self.finish(name, b, given)
 
-    def transpose(self, elem: str = "float") -> str:
+    def transpose(self) -> str:
         """`void f(x, x_row, y, y_row, rows, columns, factor)`: y[j, i] = x[i, j] * factor.
 
-        Rows of y are filled up. Where `elem` is i8, x is of bools, and y gets 0 for true and
-        -infinity for false.
+        Rows of y are filled up.
         """
-        name = f"transpose.{elem}"
+        name = "transpose"
         if name in self.module.functions:
             return name
         b, given = self.body(name, "*x", "x_row", "*y", "y_row", "rows", "columns", ".factor")
         x, x_row, y, y_row, rows, columns, factor = given
         lanes = self.registers.lanes
-        name_of_room = b.name()
-        b.allocas.append(f"{name_of_room} = alloca [{lanes * lanes} x float], align 64")
-        room = Reg(b, "ptr", 0, name_of_room)
+        room = self.square(b)
         with b.loop(0, rows, lanes) as i, b.loop(0, columns, lanes) as j:
-            corner = b.at(b.at(x, i * x_row), j, elem)
+            corner = b.at(b.at(x, i * x_row), j, "float")
             source, stride = b.alloca("ptr", 0, corner), b.alloca("i64", 0, x_row)
-            whole = (i + lanes <= rows) & (j + lanes <= columns)
-            with b.when(b.const("i1", 1) if elem == "i8" else ~whole):
+            with b.when(~((i + lanes <= rows) & (j + lanes <= columns))):
                 with b.loop(0, b.const("i64", lanes)) as r:
-                    count = b.select(i + r < rows, columns - j, 0)
-                    place = b.at(corner, x_row * r)
-                    value = load_masked(b, place, below(b, lanes, count), elem)
-                    if elem == "i8":
-                        low, zero = (b.const("float", v, lanes) for v in (-math.inf, 0.0))
-                        value = b.select(b.compare("eq", value, 0), low, zero)
+                    mask = below(b, lanes, b.select(i + r < rows, columns - j, 0))
+                    value = load_masked(b, b.at(corner, r * x_row), mask)
                     store(b, value, b.at(room, r * self.registers.bytes))
                 b.put(source, room)
                 b.put(stride, self.registers.bytes)
@@ -203,6 +195,33 @@ class Tiles:
                 with b.when(j + n < columns):
                     store(b, value * scale, b.at(b.at(y, (j + n) * y_row), i, "float"))
         return self.finish(name, b, given)
+
+    def transpose_bools(self) -> str:
+        """As `transpose`, of bools: y gets 0 for true and -infinity for false."""
+        name = "transpose_bools"
+        if name in self.module.functions:
+            return name
+        b, given = self.body(name, "*x", "x_row", "*y", "y_row", "rows", "columns", ".factor")
+        x, x_row, y, y_row, rows, columns, factor = given
+        lanes, row = self.registers.lanes, self.registers.bytes
+        room = self.square(b)
+        low, zero = (b.const("float", v, lanes) for v in (-math.inf, 0.0))
+        with b.loop(0, rows, lanes) as i, b.loop(0, columns, lanes) as j:
+            with b.loop(0, b.const("i64", lanes)) as r:
+                mask = below(b, lanes, b.select(i + r < rows, columns - j, 0))
+                value = load_masked(b, b.at(b.at(x, (i + r) * x_row), j), mask, "i8")
+                value = b.select(b.compare("eq", value, 0), low, zero)
+                store(b, value, b.at(room, r * row))
+            place = b.at(b.at(y, j * y_row), i, "float")
+            count = b.intrinsic("smin", columns - j, lanes)
+            call(b, self.transpose(), room, row, place, y_row, lanes, count, factor)
+        return self.finish(name, b, given)
+
+    def square(self, b: Body) -> Reg:
+        """Memory on the stack for as many vectors as lanes."""
+        name = b.name()
+        b.allocas.append(f"{name} = alloca [{self.registers.lanes**2} x float], align 64")
+        return Reg(b, "ptr", 0, name)
 
 
 def _transposed(b: Body, p: Reg, stride: Reg, lanes: int) -> Iterator[Reg]:

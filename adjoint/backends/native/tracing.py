@@ -8,7 +8,6 @@ NotTraceable, and NumPy computes it.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,6 +20,7 @@ from ...core.errors import AdjointError
 from ...core.spec import broadcast_shapes
 from .. import numpy as reference
 from ..numpy import special
+from ..numpy.blocks import kernel_for
 
 _LONG = 4096  # elements up to which a kernel finds places quicker than NumPy
 _NARROW = {"float16", "bfloat16"}
@@ -283,9 +283,9 @@ class Names:
 
     def __getattr__(self, name: str) -> Any:
         found = _FUNCTIONS.get(name)
-        kernel = None if found else getattr(getattr(reference, name, None), "kernel", None)
-        if kernel is not None:
-            return functools.partial(self._in_float64, kernel)
+        function = None if found else getattr(reference, name, None)
+        if hasattr(function, "kernels"):
+            return lambda x: self._in_float64(kernel_for(function, x.dtype), x)
         if found is None and name in _BOOLEAN:
             return lambda *operands: elementwise(_BOOLEAN[name], *map(_truth, operands))
         if found is None:
@@ -302,11 +302,24 @@ class Names:
         return self._in_float64(special.polygamma_kernel(n), x)
 
     def horner(self, coefficients: tuple[float, ...], t: Any) -> Any:
-        """The polynomial with these coefficients, lowest power first."""
-        value: Any = coefficients[-1]
-        for c in coefficients[-2::-1]:
-            value = elementwise("fma", t, value, c)
-        return value
+        """The polynomial with these coefficients, lowest power first; a long one as several in a
+        power of t, which do not wait for each other.
+        """
+        strands = 4 if len(coefficients) >= 12 else 2 if len(coefficients) >= 6 else 1
+        power = t
+        for _ in range(strands // 2):
+            power = power * power
+        parts: list[Any] = []
+        for k in range(strands):
+            own = coefficients[k::strands]
+            value: Any = own[-1]
+            for c in own[-2::-1]:
+                value = elementwise("fma", power, value, c)
+            parts.append(value)
+        whole = parts[-1]
+        for part in parts[-2::-1]:
+            whole = elementwise("fma", t, whole, part)
+        return whole
 
     def split(
         self, mask: Any, then: Callable[[Any], Any], otherwise: Callable[[Any], Any], x: Any
@@ -371,6 +384,10 @@ class Names:
     def signbit(self, x: Any) -> Any:
         """Whether x is below 0, or -0."""
         return elementwise("lt", elementwise("copysign", 1.0, x), 0)
+
+    def some(self, mask: Any) -> bool:
+        """Whether a mask may hold anywhere."""
+        return True
 
     def square(self, x: Any) -> Any:
         """x x."""

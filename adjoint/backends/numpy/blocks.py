@@ -1,8 +1,9 @@
 """Functions that are cut into intervals: written once, for NumPy's blocks and for kernels.
 
 Such a function is `kernel(xp, x)` in float64, where `xp` is a namespace with NumPy's names and
-two more: `horner(coefficients, t)`, a polynomial with its lowest power first, and
-`split(mask, then, otherwise, x)`, which is then(x) where the mask holds and otherwise(x) elsewhere.
+three more: `horner(coefficients, t)`, a polynomial with its lowest power first; `some(mask)`,
+whether it holds anywhere (True where that is not known); and `split(mask, then, otherwise, x)`,
+which is then(x) where the mask holds and otherwise(x) elsewhere.
 Here NumPy computes either only where it is wanted; the native backend computes both, in registers.
 """
 
@@ -14,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["NAMES", "blocked", "on"]
+__all__ = ["NAMES", "blocked", "kernel_for", "on"]
 
 _BLOCK = 8192  # elements: NumPy goes over memory once for each operation, so they stay in the cache
 
 
 class _Names:
-    """NumPy's namespace, and `horner` and `split`."""
+    """NumPy's namespace, and `horner`, `some` and `split`."""
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(np, name)
@@ -35,6 +36,11 @@ class _Names:
             value *= t
             value += c
         return value
+
+    @staticmethod
+    def some(mask: Any) -> bool:
+        """Whether a mask holds anywhere."""
+        return bool(mask.any())
 
     @staticmethod
     def split(
@@ -55,19 +61,29 @@ class _Names:
 NAMES: Any = _Names()
 
 
-def blocked(kernel: Callable[..., Any]) -> Callable[[Any], Any]:
-    """A function of arrays of any shape from a kernel; float32 is computed in float64 too."""
+def blocked(kernel: Any = None, *, short: Callable[..., Any] | None = None) -> Any:
+    """A function of arrays of any shape from a kernel; float32 is computed in float64 too, by
+    `short` where that is given: a kernel that is right to float32's digits.
+    """
+    if kernel is None:
+        return functools.partial(blocked, short=short)
 
     @functools.wraps(kernel)
     def function(x: Any) -> Any:
         flat = np.ascontiguousarray(x).reshape(-1)
         result = np.empty_like(flat)
+        chosen = kernel_for(function, flat.dtype)
         for i in range(0, flat.size, _BLOCK):
-            result[i : i + _BLOCK] = kernel(NAMES, flat[i : i + _BLOCK].astype(np.float64))
+            result[i : i + _BLOCK] = chosen(NAMES, flat[i : i + _BLOCK].astype(np.float64))
         return result.reshape(np.shape(x))
 
-    function.kernel = kernel  # type: ignore[attr-defined]
+    function.kernels = (kernel, short or kernel)  # type: ignore[attr-defined]
     return function
+
+
+def kernel_for(function: Any, dtype: Any) -> Any:
+    """The kernel of a `blocked` function for arrays of a dtype."""
+    return function.kernels[dtype.itemsize < 8]
 
 
 def on(x: Any, low: float, high: float) -> Any:

@@ -47,7 +47,7 @@ STEPS: dict[str, tuple[Callable[..., State], int]] = {  # step, gates
 }
 
 
-@fused(native="recurrent")
+@fused(native="recurrent", always=True)
 def recurrent_layer(
     x: Any,
     weight_ih: Any,
@@ -97,7 +97,7 @@ def recurrent_layer(
     return (output, *state)
 
 
-@fused(native="recurrent")
+@fused(native="recurrent", always=True)
 def recurrent_cell(
     x: Any,
     weight_ih: Any,

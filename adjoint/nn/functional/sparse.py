@@ -61,7 +61,7 @@ def embedding(
         # The value stays, the gradient stops.
         padding = (input == padding_idx).unsqueeze(-1)
         found = where(padding, found.detach(), found)
-    return found
+    return found  # type: ignore[no-any-return]
 
 
 def _bound_rows(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None:
