@@ -301,6 +301,26 @@ def test_the_same_random_numbers_everywhere(name, device):
     assert found.device.type == device and found.cpu().equal(expected)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_many_numbers_are_drawn_on_the_device(dtype, device, monkeypatch):
+    from adjoint.backends.torch import philox
+
+    monkeypatch.setattr(philox, "LARGE", 1)
+    kind = getattr(ad, dtype)
+    for seed in (0, 7, 2**64 - 1):
+        for shape in ((), (1,), (5, 7), (1001,)):
+            for draw in (
+                lambda **k: ad.rand(shape, dtype=kind, **k),  # noqa: B023
+                lambda **k: F.dropout(ad.ones(shape, dtype=kind, **k), 0.3),  # noqa: B023
+            ):
+                ad.manual_seed(seed)
+                ad.rand(1)
+                expected = draw()
+                ad.manual_seed(seed)
+                ad.rand(1)
+                assert draw(device=device).cpu().equal(expected)
+
+
 def test_generators(device):
     generator = ad.Generator(device=device).manual_seed(3)
     state = generator.get_state()

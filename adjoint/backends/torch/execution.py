@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
+import torch
 
 from ...core.compute import spec_of
 from ...core.device import device_of
@@ -12,7 +14,8 @@ from ...core.dtype import LOW_PRECISION
 from ...core.errors import DeviceError
 from ...core.spec import Spec
 from .. import numpy as reference
-from .array import Array, from_host, to_host
+from . import philox
+from .array import Array, from_host, to_host, torch_dtype
 from .routines import LIBRARY
 
 _LOW = frozenset(d.numpy for d in LOW_PRECISION)
@@ -58,8 +61,37 @@ def _on_host(xp: Any, op: Any, arrays: list[Any]) -> Any:
     """Random numbers come from the host's generator, so that they are the same everywhere: the
     parameters of a distribution are read, and what is drawn is sent to the device.
     """
+    if type(op).__name__ in _DRAWN_HERE and math.prod(op.shape) >= philox.LARGE:
+        return Array(_DRAWN_HERE[type(op).__name__](op, xp.device))
     inputs = [to_host(x) if type(x) is Array else x for x in arrays]
     return from_host(np.asarray(op.compute(reference, *inputs)), xp.device, share=True)
+
+
+def _uniform(op: Any, device: Any) -> Any:
+    count, kind = math.prod(op.shape), torch_dtype(op.dtype.numpy)
+    if kind is torch.float64:
+        bits = philox.words(op.seed, op.draw, count, device)
+        values = ((bits >> 11) & ((1 << 53) - 1)).to(kind) * 2.0**-53
+    else:
+        values = (philox.halves(op.seed, op.draw, count, device) >> 8).to(torch.float32) * 2.0**-24
+    digits = {torch.float16: 11, torch.bfloat16: 8}.get(kind)
+    if digits is not None:  # rounded down, so that 1 is never drawn
+        values = (torch.floor(values * 2.0**digits) * 2.0**-digits).to(kind)
+    return values.reshape(op.shape)
+
+
+def _mask(op: Any, device: Any) -> Any:
+    bits = philox.halves(op.seed, op.draw, math.prod(op.shape), device)
+    chosen = (bits < math.ceil(op.keep * 2.0**32)).reshape(op.shape)
+    kind = torch_dtype(op.dtype.numpy)
+    if kind is torch.bool:
+        return chosen
+    result = chosen.to(kind)
+    return result if op.value == 1.0 else result * op.value
+
+
+# What is drawn on the device where it is much: the same numbers as on the host.
+_DRAWN_HERE = {"Uniform": _uniform, "Mask": _mask}
 
 
 def _is_one_function(op: Any) -> bool:
