@@ -32,7 +32,7 @@ KEPT = 16  # shapes of inputs for which something is remembered
 CONSTANT = "pnnx_fold"  # how pnnx names what it has computed of constants
 
 
-def load(param: Any, bin: Any = None) -> PnnxModule:
+def load(param_path: Any, bin_path: Any = None) -> PnnxModule:
     """Read a PNNX model, its `.pnnx.param` and its `.pnnx.bin`, as a Module.
 
     Its layers are ours, under their names in PyTorch's module, and run in the graph's topological
@@ -40,8 +40,8 @@ def load(param: Any, bin: Any = None) -> PnnxModule:
     with. Inputs and outputs are those of the traced module, in order; several outputs come as a
     tuple. A loaded module is in eval mode.
 
-    Shapes: `param` and `bin` are paths or files open for reading bytes; without `bin`, the file
-    beside a `.param` path that ends in `.bin`.
+    Shapes: two paths, or files open for reading bytes; without `bin_path`, the file beside a path
+    that ends in `.param` with `.bin` in its place.
     Errors: CheckpointError for a file that is malformed; Unsupported names an operator that is not
     there.
     Source: https://github.com/Tencent/ncnn/tree/master/tools/pnnx
@@ -57,18 +57,19 @@ def load(param: Any, bin: Any = None) -> PnnxModule:
     tensor([[ 4.,  6.],
             [ 8., 10.]])
     """
-    if bin is None and isinstance(param, (str, os.PathLike)):
-        path = Path(os.fspath(param))
+    if bin_path is None and isinstance(param_path, (str, os.PathLike)):
+        path = Path(os.fspath(param_path))
         beside = path.with_suffix(".bin")
-        bin = beside if path.suffix == ".param" and beside.is_file() else None
-    with _opened(param) as source:
+        bin_path = beside if path.suffix == ".param" and beside.is_file() else None
+    with _opened(param_path) as source:
         if source.size > TEXT:
             raise CheckpointError(f"pnnx.load: {source.name} has {source.size} bytes of text")
-        operators = _read(source, lambda: read_operators(source.read(0, source.size)))
-        if bin is None:
-            return _read(source, lambda: PnnxModule(operators))
-    with _opened(bin) as source:
-        return _read(source, lambda: PnnxModule(operators, _archive(source)))
+        name = source.name
+        operators = _read(name, lambda: read_operators(source.read(0, source.size)))
+    if bin_path is None:
+        return _read(name, lambda: PnnxModule(operators))
+    with _opened(bin_path) as source:
+        return _read(f"{name}, {source.name}", lambda: PnnxModule(operators, _archive(source)))
 
 
 def _opened(f: Any) -> Any:
@@ -85,13 +86,13 @@ def _archive(source: Source) -> Archive:
     return archive
 
 
-def _read(source: Source, read: Callable[[], T]) -> T:
+def _read(name: str, read: Callable[[], T]) -> T:
     """What `read` gives; its errors say which file is meant."""
     try:
         with refusing("an operator"):
             return read()
     except (CheckpointError, Unsupported) as error:
-        raise type(error)(f"pnnx.load: {source.name}: {error}") from error.__cause__
+        raise type(error)(f"pnnx.load: {name}: {error}") from error.__cause__
 
 
 class PnnxModule(ImportedGraph):
