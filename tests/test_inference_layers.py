@@ -62,6 +62,33 @@ def test_convolutions(threads, shape, outputs, kernel, options):
     check(lambda x, y: F.gelu(layer(x)) + y, x, other)
 
 
+SMALL_IMAGES = [
+    # shape of x, outputs, kernel, options, what the product is
+    ((9, 8, 2, 2), 12, 3, {"padding": 1}, "(9, 32) @ (32, 48)"),
+    ((1, 8, 1, 1), 5, 3, {"padding": 1}, "(1, 8) @ (8, 5)"),
+    ((2, 4, 2, 1), 5, 3, {"padding": 1, "stride": 2}, "(2, 8) @ (8, 5)"),
+    ((8, 3, 3), 4, 5, {"padding": 2}, "(8, 9) @ (9, 12)"),
+    ((1, 256, 4, 4), 256, 3, {"padding": 1}, "(16, 2304) @ (2304, 256)"),
+    ((2, 256, 7, 5), 300, 3, {"padding": 1, "stride": 2}, "(24, 2304) @ (2304, 300)"),
+    ((1, 200, 9, 9), 160, (5, 3), {"padding": (2, 1), "dilation": (1, 2), "stride": 3},
+     "(9, 3000) @ (3000, 160)"),
+    ((1, 512, 9), 300, 5, {}, "(5, 2560) @ (2560, 300)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(("shape", "outputs", "kernel", "options", "product"), SMALL_IMAGES)
+def test_convolutions_of_small_images(threads, shape, outputs, kernel, options, product, bias):
+    """Images hardly larger than the kernel, and few windows with large weights: products."""
+    ad.manual_seed(0)
+    kind = nn.Conv2d if len(shape) == 4 else nn.Conv1d
+    layer = kind(shape[1], outputs, kernel, bias=bias, **options)
+    x = ad.randn(*shape)
+    other = ad.randn(*layer(x).shape)
+    program = check(lambda x, y: (layer(x) + y).relu(), x, other)
+    assert program.steps[-1].layer.what == f"layer {product}"
+
+
 TRANSPOSED = [
     ((2, 8, 8, 8), 4, 2, {"stride": 2}),
     ((1, 16, 5, 5), 8, 3, {"stride": 1, "padding": 1}),

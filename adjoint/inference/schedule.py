@@ -80,6 +80,27 @@ class CopyStep(Step):
         return [lambda: np.copyto(target, source)]
 
 
+class WindowsStep(Step):
+    """The windows of a convolution's images, as rows."""
+
+    how = "copy"
+
+    def __init__(
+        self, op: Op, inputs: Sequence[Any], outputs: Sequence[Value], geometry: Any
+    ) -> None:
+        super().__init__(op, inputs, outputs)
+        self.geometry = geometry
+
+    def bind(self, arrays: dict[Value, Any], kept: list[Any]) -> Calls:
+        """A copy into the middle of zeros, of which the windows are a view; and their copy."""
+        from ..backends.native.onednn_layers import windows_of
+
+        (x,), (y,) = self.values, self.outputs
+        middle, windows = windows_of(self.geometry)
+        rows = arrays[y].reshape(windows.shape)
+        return [_copying(middle, arrays[x]), _copying(rows, windows)]
+
+
 class JoinStep(Step):
     """Arrays side by side."""
 
@@ -313,6 +334,8 @@ class Schedule:
             )  # fmt: skip
             if onednn_layers.is_dense(geometry):
                 return self._dense(node, op, geometry, following)
+            if onednn_layers.is_streamed(geometry):
+                return self._by_columns(node, op, geometry, following)
             layer = onednn_layers.convolution(
                 geometry, w.array, bool(bias), following, self.packing
             )
@@ -356,15 +379,35 @@ class Schedule:
             repeated = Value(bias[0].spec.with_(shape=vector.shape), array=vector)
         return self._step(node, op, layer, _last(len(node.output.shape)), repeated)
 
+    def _by_columns(self, node: Node, op: Layer, geometry: Any, following: list[Any]) -> Step:
+        """A convolution as the product of its windows with the weights, which are read once."""
+        from ..backends.native import onednn_layers
+
+        w, *bias = node.values[1 : op.own]
+        x, order = node.values[0], _last(len(node.output.shape))
+        matrix = self.packing.once(w.array, "rows", onednn_layers.window_weights)
+        rows = geometry.batch * int(np.prod(geometry.count))
+        layer = onednn_layers.product(rows, matrix, bool(bias), following, self.packing)
+        windows = Value(x.spec.with_(shape=(rows, len(matrix))))
+        self._allocate(windows, ())
+        self.steps.append(WindowsStep(_SAME, (self._moved_to(x, order),), (windows,), geometry))
+        return self._step(node, op, layer, order, reads=windows)
+
     def _step(
-        self, node: Node, op: Layer, layer: Any, order: Order, bias: Value | None = None
+        self,
+        node: Node,
+        op: Layer,
+        layer: Any,
+        order: Order,
+        bias: Value | None = None,
+        reads: Value | None = None,
     ) -> Step:
-        """The layer's step, after the copies that bring its inputs into `order`; `bias` takes the
-        place of the node's own.
+        """The layer's step, after the copies that bring its inputs into `order`; `bias` and `reads`
+        take the places of the node's own bias and input.
         """
         own = op.own + (op.following[:1] == ((BIAS, 0.0, 0.0),))  # constants among them
         x, *constants = node.values[:own]
-        moved = self._moved_to(x, order)
+        moved = reads or self._moved_to(x, order)
         operands = [self._moved_to(v, order) for v in node.values[own:]]
         roles = {"x": moved, "y": node.output}
         if len(constants) > 1:

@@ -26,6 +26,8 @@ from .products import FLOAT32, pieces
 Sizes = tuple[int, ...]
 
 ADDED = "added"  # among what follows a layer: an operand of the shape of its result
+STREAMED_BYTES = 1 << 20  # of weights, from which a few windows are multiplied with them at once
+STREAMED_WINDOWS = 32
 FEWEST_ROWS = 8  # rows of a product from which parts of the rows are better than of the columns
 
 
@@ -211,6 +213,48 @@ def dense_weights(g: Geometry, w: Any) -> Any:
     return dense.reshape(g.inputs * math.prod(g.size), -1)
 
 
+def is_streamed(g: Geometry) -> bool:
+    """Whether a convolution is faster as a product of its windows with the weights: where those are
+    too large for the cache and there are few windows, oneDNN reads them once for each line.
+    """
+    weights = 4 * math.prod(g.w_shape())
+    few = 1 < g.batch * math.prod(g.count) <= STREAMED_WINDOWS and g.count[0] > 1
+    return g.groups == 1 and max(g.kernel) > 1 and few and weights >= STREAMED_BYTES
+
+
+def window_weights(w: Any) -> Any:
+    """Weights as a matrix: a row for each place of a window, channels last, and input channel."""
+    order = (*range(2, w.ndim), 1, 0)
+    return np.ascontiguousarray(w.transpose(order)).reshape(-1, len(w))
+
+
+def windows_of(g: Geometry) -> tuple[Any, Any]:
+    """Memory for images (a view, channels second, inside zeros), and the view of all windows:
+    (batch, *count, *kernel, channels).
+    """
+    ends = [
+        max(lo + n, (c - 1) * s + (k - 1) * d + 1)
+        for n, c, s, k, d, (lo, _) in zip(
+            g.size, g.count, g.stride, g.kernel, g.dilation, g.padding, strict=True
+        )
+    ]
+    padded = np.zeros((g.batch, *ends, g.inputs), np.float32)
+    inside = tuple(slice(lo, lo + n) for n, (lo, _) in zip(g.size, g.padding, strict=True))
+    middle = np.moveaxis(padded[(slice(None), *inside)], -1, 1)
+    steps = padded.strides
+    windows = np.lib.stride_tricks.as_strided(
+        padded,
+        (g.batch, *g.count, *g.kernel, g.inputs),
+        (
+            steps[0],
+            *(step * s for step, s in zip(steps[1:-1], g.stride, strict=True)),
+            *(step * d for step, d in zip(steps[1:-1], g.dilation, strict=True)),
+            steps[-1],
+        ),
+    )
+    return middle, windows
+
+
 def deconvolution(
     g: Geometry, w: Any, bias: bool, following: Sequence[Activation | str], packing: Packing
 ) -> Layer:
@@ -359,5 +403,5 @@ def pooling(
 
 __all__ = [
     "ADDED", "Layer", "Packing", "aligned", "channels_last", "connect", "convolution",
-    "deconvolution", "dense_weights", "is_dense", "pooling", "product",
+    "deconvolution", "dense_weights", "is_dense", "is_streamed", "pooling", "product",
 ]  # fmt: skip
