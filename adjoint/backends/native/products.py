@@ -450,8 +450,8 @@ def accelerate(op: Op, arrays: Sequence[Any], names: Any) -> Any:
     """
     dtype = arrays[0].dtype
     if dtype == BFLOAT16 and onednn.unavailable() is None:
-        return computed(op, arrays, names)
-    if dtype not in _DTYPES or dtype == BFLOAT16:
+        return quietly(op.compute, names, *arrays)
+    if dtype not in _DTYPES or dtype == BFLOAT16 or any(x.dtype != dtype for x in arrays):
         return NotImplemented
     found = quietly(op.compute, names, *arrays)
     _launch_by(LAUNCHERS[op.library], op, arrays)
