@@ -8,7 +8,9 @@ import numpy as np
 
 from ..autograd.tape import announce, wrap
 from ..core import compute
+from ..core.device import is_device_array
 from ..core.dtype import LOW_PRECISION, float32, float64, get_default_dtype
+from ..core.errors import AdjointError
 from ..core.mode import MODE
 from ..ops.complex import view_as_real
 from ..ops.creation import tensor, zeros_like
@@ -52,6 +54,7 @@ class ElementwiseOptimizer(Optimizer):
     scalars: ClassVar[tuple[str, ...]] = ("step",)  # of the state: one number for all elements
     _kernels: Formulas | None = None
     _small_steps = 0
+    _many: ClassVar[dict[Any, bool]] = {}  # formulas that run for many tensors at once
 
     def begin(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
         """What the state of `p` is before its first step."""
@@ -150,7 +153,9 @@ class ElementwiseOptimizer(Optimizer):
         """Apply the formula, by kernels where it can be."""
         mode = MODE.get()
         plain = mode.plain and not mode.grad
-        if plain and batches and self._is_worth_a_kernel(batches):
+        if plain and batches and is_device_array(batches[0].parameters[0]._data):
+            batches = [batch for batch in batches if not self._change_many(batch)]
+        elif plain and batches and self._is_worth_a_kernel(batches):
             batches = self._change_by_kernels(batches)
         for group, numbers, parameters, states in batches:
             for p, state in zip(parameters, states, strict=True):
@@ -210,6 +215,52 @@ class ElementwiseOptimizer(Optimizer):
                 chosen = [batch.parameters[i] for i in rest], [batch.states[i] for i in rest]
                 left.append(_Batch(batch.group, batch.numbers, *chosen))
         return left
+
+    # ---- on other devices --------------------------------------------------------------------
+
+    def _change_many(self, batch: _Batch) -> bool:
+        """Apply the formula to all parameters of a batch at once, each of its operations as a few
+        kernels; False, with nothing done, where it uses more than those.
+        """
+        from ..backends.torch.many import Many
+
+        group, numbers, parameters, states = batch
+        names = [name for name in states[0] if name not in self.scalars]
+        columns = [parameters, [p.grad for p in parameters]]
+        columns += [[state[name] for state in states] for name in names]
+        for column in columns:
+            for x, p in zip(column, parameters, strict=True):
+                if not isinstance(x, Tensor) or not is_device_array(x._data):
+                    return False
+                if x._data.dtype not in _PLAIN or x._data.shape != p._data.shape:
+                    return False
+        options = {**group, "numbers": numbers, "params": None}
+        key = (type(self), *names, *(_outline(value) for value in options.values()))
+        if key not in self._many:
+            first = [Many.like(column[0]._data.tensor.dtype) for column in columns]
+            self._many[key] = self._is_possible(group, numbers, first, names)
+        if not self._many[key]:
+            return False
+        many = [Many([x._data.tensor for x in column]) for column in columns]
+        watched = announce([x for column in (columns[0], *columns[2:]) for x in column], "step")
+        self._decay_and_change(
+            group, numbers, dict(zip(names, many[2:], strict=True)), many[0], many[1]
+        )
+        for version in watched:
+            version.bump("step")
+        return True
+
+    def _is_possible(
+        self, group: dict[str, Any], numbers: Any, columns: list[Any], names: list[str]
+    ) -> bool:
+        """Whether the formula runs on these, which have no memory."""
+        try:
+            self._decay_and_change(
+                group, numbers, dict(zip(names, columns[2:], strict=True)), columns[0], columns[1]
+            )
+        except (AttributeError, TypeError, KeyError, AdjointError):
+            return False
+        return True
 
     # ---- op by op ----------------------------------------------------------------------------
 
@@ -280,6 +331,15 @@ class ElementwiseOptimizer(Optimizer):
             block = slice(i, i + _BLOCK)
             parts = {name: wrap(array[block]) for name, array in states.items()}
             self._decay_and_change(group, numbers, parts, wrap(flat[block]), wrap(flat_g[block]))
+
+
+def _outline(value: Any) -> Any:
+    """What a formula may decide by: whether numbers are 0, of which sign; kinds of other values."""
+    if isinstance(value, tuple):
+        return tuple(map(_outline, value))
+    if isinstance(value, (bool, str, type(None))):
+        return value
+    return (value > 0) - (value < 0) if isinstance(value, (int, float)) else type(value)
 
 
 def _is_like(value: Any, p: Any) -> bool:
