@@ -131,6 +131,26 @@ def test_layer_in_single_precision(
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("batch", [9, 33])
+def test_the_products_with_large_weights_are_made_before(
+    kind: str, batch: int, monkeypatch: pytest.MonkeyPatch, runs: list[str]
+) -> None:
+    made = []
+    method = recurrent.Recurrent._linear
+
+    def spying(self: Any, *args: Any) -> Any:
+        made.append(args)
+        return method(self, *args)
+
+    monkeypatch.setattr(recurrent.Recurrent, "_linear", spying)
+    monkeypatch.setattr(recurrent, "LARGE", 1000)
+    tensors = arguments(kind, (5, batch, 29, 23))
+    found = results(recurrent_layer, tensors, kind, False, None)
+    assert runs == ["forward", "backward"] and len(made) == (batch == 9)
+    assert_close(found, results(BODY, tensors, kind, False, None), 1e-11)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize(
     "lengths", [(6, 6, 4, 1), (30, 17, 17, 9, 8, 2, 1), (3, 3), (5, 1), (2,), (20,) * 40]

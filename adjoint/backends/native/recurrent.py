@@ -32,7 +32,9 @@ __all__ = ["Recurrent", "plan"]
 LAYER = ("x", "weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr", "h", "c")  # arguments
 CELL = ("x", "weight_ih", "weight_hh", "bias_ih", "bias_hh", "h", "c")
 DTYPES = ("float32", "float64")
-FEW = 4  # rows up to which the input's products are made before the loop
+FEW = 4  # rows up to which the input's products are made before the loop,
+FEW_LARGE = 32  # the same where its weights have more bytes than
+LARGE = 1 << 20  # this: they would not stay in a core's cache from step to step
 MANY = 512  # rows of all steps from which the weights' gradients are one product
 CHUNK = 8  # rows of a chunk, at least
 
@@ -164,7 +166,8 @@ class Recurrent:
         self.dtype = x.dtype.numpy
         grad = any(wants.values())
         loops = len(self.order.rows) > 1
-        self.early = self.order.batch <= FEW or not loops
+        large = specs["weight_ih"].shape[0] * self.inputs * self.dtype.itemsize > LARGE
+        self.early = not loops or self.order.batch <= (FEW_LARGE if large else FEW)
         inputs = 0 if self.early else self.inputs
         self.layer = Layer(kind, x.dtype.name, inputs, self.hidden, projected, grad, loops)
         form = Format(x.dtype.name)
