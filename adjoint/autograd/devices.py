@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.compute import compute
-from ..core.device import CPU, is_device_array, watch_backends
+from ..core.compute import compute_elsewhere
+from ..core.device import CPU, is_device_array, namespace_of, watch_backends
 from ..core.errors import DeviceError
 from ..core.handle import Handle
 from ..core.op import Op, apply
@@ -42,7 +42,8 @@ def execute_on_device(op: Op, inputs: tuple[Any, ...]) -> Any:
         node = x._node
         wants = wants or node is not None
         parents.append(node)
-    return tape.finish(op, inputs, compute(op, arrays), parents, wants)
+    xp = namespace_of(next(x for x in arrays if is_device_array(x)))
+    return tape.finish(op, inputs, compute_elsewhere(op, xp, arrays), parents, wants)
 
 
 def _with_others(op: Op, inputs: tuple[Any, ...]) -> Any:

@@ -100,7 +100,7 @@ def compute(op: Op, arrays: list[Any]) -> Any:
     if xp is None:
         xp = space(op.device)
     if type(xp) is not ModuleType:
-        return _compute_elsewhere(op, xp, arrays)
+        return compute_elsewhere(op, xp, arrays)
     if op.strict:
         _assert_sound(op, arrays)
     try:
@@ -171,7 +171,7 @@ def _assert_sound(op: Op, arrays: list[Any]) -> None:
         _sound[key] = op
 
 
-def _compute_elsewhere(op: Op, xp: Any, arrays: list[Any]) -> Any:
+def compute_elsewhere(op: Op, xp: Any, arrays: list[Any]) -> Any:
     """The same on another device: its namespace decides how narrow floats are computed."""
     if op.strict:
         op.infer(*map(spec_of, arrays))
@@ -226,6 +226,7 @@ def _compute_and_round(op: Op, xp: Any, wide: list[Any], specs: Any) -> Any:
 __all__ = [
     "accelerate",
     "compute",
+    "compute_elsewhere",
     "forget",
     "launcher_of",
     "launchers",

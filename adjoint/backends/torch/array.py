@@ -354,9 +354,7 @@ class Array:
     @property
     def namespace(self) -> Any:
         """The namespace that computes where this array is."""
-        from .namespace import on
-
-        return on(self.tensor.device)
+        return _namespace_on(self.tensor.device)
 
     def sum(self, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
         """The sum along axes."""
@@ -411,6 +409,16 @@ for _symbol, _name in {
 for _symbol, _name in {"neg": "negative", "abs": "absolute", "invert": "invert"}.items():
     setattr(Array, f"__{_symbol}__", _method(_name))
 Array.__hash__ = None  # type: ignore[assignment]  # compared element by element, as arrays are
+
+
+def _namespace_on(device: Any) -> Any:
+    raise RuntimeError("adjoint.backends.torch.namespace has not been imported")
+
+
+def find_namespace_by(on: Any) -> None:
+    """Set what finds the namespace of a PyTorch device (called once, where that is defined)."""
+    global _namespace_on
+    _namespace_on = on
 
 
 # ---- conversions ---------------------------------------------------------------------------------

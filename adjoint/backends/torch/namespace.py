@@ -12,7 +12,8 @@ import numpy as np
 import torch
 
 from ...core.errors import BackendGap
-from .array import Array, torch_dtype, unwrap
+from . import execution
+from .array import Array, find_namespace_by, torch_dtype, unwrap
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -71,11 +72,7 @@ class Namespace:
         setattr(self, name, found)
         return found
 
-    def run(self, op: Any, arrays: list[Any]) -> Any:
-        """The result of an op on arrays of this device and numbers."""
-        from .execution import run
-
-        return run(self, op, arrays)
+    run = execution.run
 
     def __repr__(self) -> str:
         return f"<namespace of torch device {self.device}>"
@@ -90,6 +87,9 @@ def on(device: Any) -> Namespace:
     if found is None:
         found = _spaces[device] = Namespace(device)
     return found
+
+
+find_namespace_by(on)
 
 
 # ---- arrays of nothing ---------------------------------------------------------------------------
