@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import random
 import subprocess
@@ -142,7 +143,7 @@ def mutated(rng, lines, kinds):
 
 
 def process():
-    """Read mutated files; prints how many were refused and how many were read."""
+    """Read mutated files, and run a tenth; prints how many were refused and how many were read."""
     import resource
 
     from adjoint.pnnx.step import TABLE
@@ -161,8 +162,13 @@ def process():
         text, weights = mutated(rng, lines, kinds)
         watch.armed = True
         try:
-            ad.pnnx.load(io.BytesIO(text), io.BytesIO(weights))
+            module = ad.pnnx.load(io.BytesIO(text), io.BytesIO(weights))
             read += 1
+            if number % 10 == 0:
+                watch.armed = False  # operators import what they need
+                with contextlib.suppress(ad.AdjointError, MemoryError), ad.no_grad():
+                    for batch in (2, 3):
+                        module(*(ad.ones(batch, 3, 6, 6) for _ in module.input_names))
         except ad.AdjointError as error:
             assert not isinstance(error.__cause__, MemoryError), (number, error)
             assert len(str(error)) < 2_000, (number, len(str(error)))
@@ -235,6 +241,10 @@ def test_graphs_that_are_none():
            "pnnx.Output o 1 0 v")  # fmt: skip
     refuse("a cycle: r -> r", INPUT, "torch.cat r 2 1 x y y dim=0", OUTPUT)
     refuse("not supported: evil.Op .*'e'", INPUT, "evil.Op e 1 1 x y", OUTPUT, kind=ad.Unsupported)
+    refuse(
+        "'o' .*cannot", INPUT, "pnnx.Output o 1 1 x y", "F.relu r 1 1 y z", "pnnx.Output p 1 0 z"
+    )
+    refuse("'i' .*cannot", "pnnx.Input i 1 1 y x", "F.relu r 1 1 x y", OUTPUT)
     refuse("more arguments than inputs", INPUT, "F.relu r 1 1 x y $a=x $b=x", OUTPUT)
     long = [f"F.relu r{i} 1 1 v{i} v{(i + 1) % 3000}" for i in range(3000)]
     with pytest.raises(ad.CheckpointError, match=r"a cycle: r\d+.*\.\.\.") as caught:

@@ -121,6 +121,9 @@ class PnnxModule(ImportedGraph):
             self.input_types += [op.shapes.get(name) for name in op.outputs]
         for op in sorted(ends["pnnx.Output"], key=_place):
             self.output_names += op.inputs
+        for op in operators:
+            if (op.kind == "pnnx.Output" and op.outputs) or (op.kind in _GIVEN and op.inputs):
+                raise CheckpointError(f"{op.label} reads or writes what such an operator cannot")
         if not self.output_names:
             raise CheckpointError("the graph has no output")
         order = needed(sorted_operators(operators), self.output_names)
@@ -301,6 +304,7 @@ def _check(step: Step, inputs: list[Any], found: tuple[Any, ...]) -> None:
             )
 
 
+_GIVEN = {"pnnx.Input", "pnnx.Attribute"}  # what reads nothing
 _ENDS = {"pnnx.Input", "pnnx.Output", "pnnx.Attribute"}  # what is no step
 
 
