@@ -169,9 +169,10 @@ def test_an_example_has_the_same_losses_with_pytorch(name, monkeypatch):
 
 def test_every_example_is_compared():
     ours = {"block_descent", "gan_graph", "neat", "pricing", "tbptt", "transfer_graph"}  # of Graph
+    own = {"inference"}  # of what PyTorch has under other names
     helpers = {"digits", "interleaved", "record_results"}
     programs = {path.stem for path in EXAMPLES.glob("*.py")}
-    assert programs - ours - helpers == set(NAMES)
+    assert programs - ours - own - helpers == set(NAMES)
 
 
 def test_examples_name_the_framework_in_imports_only():

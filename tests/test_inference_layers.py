@@ -7,11 +7,13 @@ import pytest
 
 import adjoint as ad
 from adjoint import nn
+from adjoint.backends import native
 from adjoint.inference import freeze
 
 onednn = pytest.importorskip("adjoint.backends.native.onednn")
-if onednn.unavailable():
-    pytest.skip(f"oneDNN: {onednn.unavailable()}", allow_module_level=True)
+missing = native.reason_off() or onednn.unavailable()
+if missing:
+    pytest.skip(f"oneDNN: {missing}", allow_module_level=True)
 F = nn.functional
 
 

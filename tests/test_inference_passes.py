@@ -7,6 +7,7 @@ import pytest
 
 import adjoint as ad
 from adjoint import nn
+from adjoint.backends import native
 from adjoint.core.errors import GraphError
 from adjoint.graph.recorded import run
 from adjoint.inference import buffers, kernels, layers, passes, patterns
@@ -234,8 +235,14 @@ def test_fuse_epilogues():
     )  # fmt: skip
 
 
+def _needs_kernels():
+    reason = native.reason_off()
+    if reason is not None:
+        pytest.skip(f"native backend: {reason}")
+
+
 def test_fuse_kernels():
-    pytest.importorskip("llvmlite")
+    _needs_kernels()
     check(
         kernels.fuse_kernels, lambda x: F.layer_norm(x.exp() + 1, (6,)), X,
         before=["exp", "add", "mean", "sub", "mul", "mean", "add", "rsqrt", "mul"],
@@ -245,7 +252,7 @@ def test_fuse_kernels():
 
 def test_kernels_make_no_cycles():
     """tanh(x) and the last sum may not be one kernel: the product lies between them."""
-    pytest.importorskip("llvmlite")
+    _needs_kernels()
 
     def function(x):
         y = x.tanh()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from ..core.compute import spec_of
 from ..core.errors import DTypeError, InvalidType, ShapeError
 from ..core.handle import Handle
 from ..core.mode import is_casting
-from ..core.op import Op, Sample, apply, apply_view, public
+from ..core.op import SHORTCUTS, Op, Sample, apply, apply_view, public
 from ..core.spec import Spec, broadcast_shapes, prod
 from .elementwise import conj
 from .movement import Permute
@@ -49,6 +50,7 @@ class MatMul(Op):
     """The matrix product of the last two dimensions, the others broadcast."""
 
     library = "product"
+    ufunc = "matmul"
     needs = ("x2", "x1")
 
     def infer(self, x1: Spec, x2: Spec) -> Spec:
@@ -76,8 +78,8 @@ class MatMul(Op):
     def gradient(self, g: Tensor, x1: Tensor, x2: Tensor) -> tuple[Any, ...]:
         """g @ x2^H and x1^H @ g."""
         return (
-            lambda: apply(self, g, conj_transposed(x2)),
-            lambda: apply(self, conj_transposed(x1), g),
+            lambda: _matrices(g, conj_transposed(x2)),
+            lambda: _matrices(conj_transposed(x1), g),
         )
 
     @classmethod
@@ -98,6 +100,22 @@ class MatMul(Op):
 
 
 MATMUL = MatMul()
+_SMALL = 4096  # elements of matrices that NumPy multiplies before another way would be found
+
+
+@functools.cache
+def _short_product() -> Any:
+    """The product of two matrices by eager execution's short cut."""
+    return SHORTCUTS[2](MATMUL, lambda x1, x2: apply(MATMUL, x1, x2), "fc")
+
+
+def _matrices(x1: Tensor, x2: Tensor) -> Tensor:
+    """The op on tensors that fit, by the short cut where they are small matrices."""
+    a, b = x1._data, x2._data
+    small = a.size <= _SMALL and b.size <= _SMALL and a.ndim == 2 == b.ndim
+    if small and 2 in SHORTCUTS:
+        return _short_product()(x1, x2)  # type: ignore[no-any-return]
+    return apply(MATMUL, x1, x2)  # type: ignore[no-any-return]
 
 
 def product(name: str, x1: Tensor, x2: Tensor) -> Tensor:
@@ -105,7 +123,7 @@ def product(name: str, x1: Tensor, x2: Tensor) -> Tensor:
     a, b = x1._data, x2._data
     plain = a.ndim == 2 == b.ndim and a.dtype is b.dtype
     if plain and a.shape[1] == b.shape[0] and a.dtype.kind != "b":
-        return apply(MATMUL, x1, x2)  # type: ignore[no-any-return]
+        return _matrices(x1, x2)
     if a.dtype is not b.dtype or a.shape[-1] != b.shape[-2] or a.dtype.kind == "b":
         if a.dtype.kind == "b":
             raise DTypeError(
@@ -210,7 +228,7 @@ class Linear(Op):
             rows, inputs = (
                 t if t.ndim == 2 else t.reshape(prod(t.shape[:-1]), t.shape[-1]) for t in (g, x1)
             )
-            return apply(MATMUL, transposed(rows), conj(inputs))
+            return _matrices(transposed(rows), conj(inputs))
 
         return (input, weight, g)
 

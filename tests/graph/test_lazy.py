@@ -278,9 +278,6 @@ OPTIMIZERS = [
 ]  # fmt: skip
 
 
-FUSED = ("Adam", "AdamW")  # eager execution has a formula of its own, on arrays
-
-
 def model(bias=True):
     ad.manual_seed(1)
     return ad.nn.Sequential(
@@ -314,10 +311,11 @@ def train(optimizer_name, mode):
 def test_training_as_eagerly(name):
     losses, parameters = train(name, contextlib.nullcontext)
     lazily, parameters_lazily = train(name, ad.lazy)
-    tolerance = 1e-5 if name in FUSED else 0
+    # Eagerly a step is one kernel, which rounds a product and its sum once; LBFGS searches a line.
+    tolerance = 2e-3 if name == "LBFGS" else 1e-5
     np.testing.assert_allclose(lazily, losses, rtol=tolerance)
     for a, b in zip(parameters, parameters_lazily, strict=True):
-        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance / 100)
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance / 10)
 
 
 def test_optimizers_are_all_here():
@@ -498,4 +496,5 @@ def test_two_threads_read_one_value():
     for thread in threads:
         thread.join()
     for array in found:
-        np.testing.assert_array_equal(array, expected)
+        np.testing.assert_array_equal(array, found[0])
+    np.testing.assert_allclose(found[0], expected, rtol=1e-12)

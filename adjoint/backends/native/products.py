@@ -576,7 +576,7 @@ def _prepare(a: Any, b: Any, batch: Sizes, bias: Any, activation: str | None) ->
 def _numpy(a: Any, b: Any, out: Any, bias: Any, activation: str | None) -> Any:
     """By NumPy, bfloat16 through float32."""
     if a.shape[-1:] != b.shape[-2:-1]:
-        raise ShapeError(f"matmul: inner sizes differ, {a.shape} @ {b.shape}; transpose one?")
+        raise ValueError(f"inner sizes differ, {a.shape} @ {b.shape}")  # the op says it better
     narrow = a.dtype == BFLOAT16
     if not narrow and bias is None and activation is None:
         return _by_numpy(a, b) if out is None else np.matmul(a, b, out=out)
