@@ -113,6 +113,7 @@ def test_they_are_one_node(name, device):
     node = y.grad_fn
     while not isinstance(node.op, Elsewhere):  # beneath a reshape of the result
         (node,) = [parent for parent in node.parents if hasattr(parent, "op")]
+    assert len(node.parents) == len(arrays)
 
 
 def test_running_statistics(device):

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 
 import numpy as np
@@ -86,19 +87,41 @@ NOT_UNIQUE = {
 NOT_UNIQUE = {name: check for name, check in NOT_UNIQUE.items() if name in SAMPLES}
 
 
-@pytest.mark.parametrize("name", SAMPLES)
-def test_value_and_spec(name, device):
-    if name in NOT_UNIQUE:
-        NOT_UNIQUE[name](SAMPLES[name], device)
-    else:
-        check_values(SAMPLES[name], device)
+def by_op():
+    """The names of the samples of each op: a test for each would take longer than they do."""
+    found = {}
+    for name, sample in SAMPLES.items():
+        found.setdefault(type(sample.op).__name__, []).append(name)
+    return found
 
 
-@pytest.mark.parametrize(
-    "name", [n for n, s in SAMPLES.items() if differentiable(s) and n not in NOT_UNIQUE]
-)
-def test_first_and_second_derivative(name, device):
-    check_gradients(SAMPLES[name], device)
+OPS = by_op()
+
+
+@contextlib.contextmanager
+def naming(name):
+    """Say in errors which sample fails."""
+    try:
+        yield
+    except Exception as error:
+        raise AssertionError(f"{name}: {error}") from error
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_values_and_specs(op, device):
+    for name in OPS[op]:
+        with naming(name):
+            NOT_UNIQUE.get(name, check_values)(SAMPLES[name], device)
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_first_and_second_derivatives(op, device):
+    names = [n for n in OPS[op] if differentiable(SAMPLES[n]) and n not in NOT_UNIQUE]
+    if not names:
+        pytest.skip("it has no derivative")
+    for name in names:
+        with naming(name):
+            check_gradients(SAMPLES[name], device)
 
 
 def test_the_exceptions_are_few_and_needed():
