@@ -110,7 +110,16 @@ def test_models(name):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_pass_leaves_a_valid_graph(name):
-    from adjoint.inference import capture, kernels, layers, passes, patterns
+    from adjoint.inference import (
+        affine,
+        capture,
+        kernels,
+        layers,
+        passes,
+        patterns,
+        simplify,
+        views,
+    )  # fmt: skip
 
     make, shape = MODELS[name]
     graph, _ = capture.capture(capture.Source(make()), [example(shape, 2).spec])
@@ -119,8 +128,8 @@ def test_every_pass_leaves_a_valid_graph(name):
     nodes = len(graph.nodes)
     for change in (
         passes.fold_constants, passes.drop_identities, passes.inline_numbers,
-        passes.hoist_through_views, passes.merge_equal, passes.flatten_products,
-        passes.fold_affine, passes.drop_dead, passes.simplify, patterns.name_activations,
+        views.hoist_through_views, passes.merge_equal, views.flatten_products,
+        affine.fold_affine, passes.drop_dead, simplify.simplify, patterns.name_activations,
         layers.fuse_epilogues, kernels.fuse_kernels,
     ):  # fmt: skip
         wants = change.__code__.co_argcount

@@ -10,7 +10,16 @@ from adjoint import nn
 from adjoint.backends import native
 from adjoint.core.errors import GraphError
 from adjoint.graph.recorded import run
-from adjoint.inference import buffers, kernels, layers, passes, patterns
+from adjoint.inference import (
+    affine,
+    buffers,
+    kernels,
+    layers,
+    passes,
+    patterns,
+    simplify,
+    views,
+)  # fmt: skip
 from adjoint.inference.capture import Source, capture
 from adjoint.inference.graph import Node, StaticGraph, Value, make
 from adjoint.ops.activation import Gelu
@@ -124,7 +133,7 @@ def test_flatten_products():
     """A product of rows that were reshaped for it becomes a linear layer in any dimensions."""
     x = X.reshape(1, 2, 6)
     graph = check(
-        lambda graph: passes.flatten_products(graph, passes.Folds()),
+        lambda graph: views.flatten_products(graph, passes.Folds()),
         lambda x: (x.reshape(2, 6) @ W).reshape(1, 2, 6).tanh(),
         x, before=["reshape", "mat_mul", "reshape", "tanh"], after=["linear", "tanh"],
     )  # fmt: skip
@@ -142,11 +151,11 @@ def test_fold_affine(own):
     folds = passes.Folds()
     graph = graph_of(nn.Sequential(conv, norm), IMAGE)
     expected = values(graph, IMAGE)
-    passes.simplify(graph, folds)
+    simplify.simplify(graph, folds)
     assert names(graph) == ["convolution"] and len(graph.nodes[0].inputs) == 3
     np.testing.assert_allclose(values(graph, IMAGE)[0], expected[0], rtol=1e-4, atol=1e-5)
     check(
-        lambda graph: passes.fold_affine(graph, passes.Folds()),
+        lambda graph: affine.fold_affine(graph, passes.Folds()),
         lambda x: 2 - (F.linear(x, W) * 3 + W[0].numpy().tolist()[0]) / 4, X,
         before=["linear", "mul", "add", "true_divide", "sub"], after=["linear"],
     )  # fmt: skip
@@ -158,7 +167,7 @@ def test_affine_operations_that_others_read_stay():
         return y * 2 + y
 
     check(
-        lambda graph: passes.fold_affine(graph, passes.Folds()), function, X,
+        lambda graph: affine.fold_affine(graph, passes.Folds()), function, X,
         before=["linear", "mul", "add"], after=["linear", "mul", "add"],
     )  # fmt: skip
 
@@ -173,7 +182,7 @@ def test_hoist_through_views():
     graph = graph_of(function, X)
     assert names(graph) == ["linear", "reshape", "add", "relu", "permute", "mul"]
     expected = values(graph, X)
-    while passes.hoist_through_views(graph):
+    while views.hoist_through_views(graph):
         graph.verify()
     assert names(graph)[:2] == ["linear", "add"]
     np.testing.assert_allclose(values(graph, X)[0], expected[0], rtol=1e-6)

@@ -515,16 +515,23 @@ def binary_operator(
     return operator
 
 
+# What NumPy has no vector code for, or takes several steps to do.
+_SLOW = frozenset(
+    {"copysign", "hypot", "logaddexp2", "nextafter"}
+    | {f"logical_{name}" for name in ("and", "not", "or", "xor")}
+)
+
+
 def _large(op: Op, function: Any) -> int:
     """The size of arrays above which the general way asks for acceleration: what NumPy does at the
     speed of memory gains from several threads only.
     """
-    if not isinstance(function, np.ufunc):
+    if not isinstance(function, np.ufunc) or op.name in _SLOW:
         return core_compute.SMALL
     cheap = getattr(op, "result", "") == "bool" or op.name in (
         "add", "sub", "mul", "true_divide", "neg", "abs", "maximum", "minimum",
     )  # fmt: skip
-    return core_compute.CHEAP if cheap else core_compute.LARGE
+    return core_compute.CHEAP if cheap else min(1023, core_compute.LARGE)
 
 
 def takes_number(numbers: int | None, value: Any) -> bool:

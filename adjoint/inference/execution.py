@@ -10,7 +10,8 @@ import numpy as np
 from ..graph.recorded import run
 from .buffers import ALIGNMENT
 from .graph import Value
-from .schedule import LibraryStep, Schedule, dense
+from .schedule import Schedule, dense
+from .steps import LibraryStep
 
 
 class Workspace:

@@ -23,9 +23,10 @@ from .execution import Workspace
 from .graph import StaticGraph
 from .kernels import fuse_kernels
 from .layers import fuse_epilogues
-from .passes import Folds, drop_dead, simplify
+from .passes import Folds, drop_dead
 from .patterns import name_activations
 from .schedule import Schedule
+from .simplify import simplify
 
 REMEMBERED = 16  # combinations of input shapes for which a program keeps its plan
 LONG = 150  # nodes from which a progress bar shows, on a terminal

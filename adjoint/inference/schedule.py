@@ -6,16 +6,14 @@ layers compute with lie with their channels last: as arrays, that is a transpose
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ..autograd.fusion import Written
-from ..core.compute import compute
 from ..core.errors import Unsupported
-from ..core.op import Op
 from ..ops.averaging import SumPool
 from ..ops.convolution import Convolution, ConvolutionInput
 from ..ops.joining import Cat, Stack
@@ -26,168 +24,20 @@ from . import buffers
 from .graph import Node, StaticGraph, Value
 from .kernels import Kernel
 from .layers import BIAS, Layer, as_library
+from .steps import (
+    SAME,
+    CopyStep,
+    JoinStep,
+    KernelStep,
+    LibraryStep,
+    ProductStep,
+    RoutineStep,
+    Step,
+    WindowsStep,
+)
 
 Order = tuple[int, ...]  # of the dimensions in memory; () is row-major
-Calls = list[Callable[[], object]]
-
-
-class Step:
-    """What one node does, on arrays that stay where they are."""
-
-    how = "compute"  # as listings show it
-
-    def __init__(self, op: Op, inputs: Sequence[Any], outputs: Sequence[Value]) -> None:
-        self.op = op
-        self.inputs = tuple(inputs)
-        self.outputs = tuple(outputs)
-
-    @property
-    def values(self) -> tuple[Value, ...]:
-        """The inputs that are no numbers."""
-        return tuple(x for x in self.inputs if isinstance(x, Value))
-
-    def bind(self, arrays: dict[Value, Any], kept: list[Any]) -> Calls:
-        """The calls that compute the outputs; what must be kept alive with them goes to `kept`.
-
-        Here: the op computes arrays of its own, which are copied.
-        """
-        op = self.op
-        given = [arrays[x] if isinstance(x, Value) else x for x in self.inputs]
-        outs = [arrays[y] for y in self.outputs]
-
-        def call() -> None:
-            found = compute(op, given)
-            if len(outs) == 1:
-                np.copyto(outs[0], found, casting="no")
-                return
-            for out, each in zip(outs, found, strict=True):
-                np.copyto(out, each, casting="no")
-
-        return [call]
-
-
-class CopyStep(Step):
-    """The elements of the input, in the output's shape and memory."""
-
-    how = "copy"
-
-    def bind(self, arrays: dict[Value, Any], kept: list[Any]) -> Calls:
-        """One copy; the output is row-major where the shapes differ."""
-        (x,), (y,) = self.values, self.outputs
-        source, target = arrays[x], arrays[y]
-        if source.shape != target.shape:
-            target = target.reshape(source.shape)
-        return [lambda: np.copyto(target, source)]
-
-
-class WindowsStep(Step):
-    """The windows of a convolution's images, as rows."""
-
-    how = "copy"
-
-    def __init__(
-        self, op: Op, inputs: Sequence[Any], outputs: Sequence[Value], geometry: Any
-    ) -> None:
-        super().__init__(op, inputs, outputs)
-        self.geometry = geometry
-
-    def bind(self, arrays: dict[Value, Any], kept: list[Any]) -> Calls:
-        """A copy into the middle of zeros, of which the windows are a view; and their copy."""
-        from ..backends.native.onednn_layers import windows_of
-
-        (x,), (y,) = self.values, self.outputs
-        middle, windows = windows_of(self.geometry)
-        rows = arrays[y].reshape(windows.shape)
-        return [_copying(middle, arrays[x]), _copying(rows, windows)]
-
-
-class JoinStep(Step):
-    """Arrays side by side."""
-
-    how = "NumPy"
-
-    def bind(self, arrays: dict[Value, Any], kept: list[Any]) -> Calls:
-        """Copies into the parts of the output."""
-        (y,) = self.outputs
-        whole = arrays[y]
-        axis = self.op.axis % whole.ndim  # type: ignore[attr-defined]
-        calls: Calls = []
-        start = 0
-        lead: tuple[Any, ...] = (slice(None),) * axis
-        for x in self.values:
-            source = arrays[x]
-            if isinstance(self.op, Stack):
-                part = whole[(*lead, start)]
-                start += 1
-            else:
-                part = whole[(*lead, slice(start, start + source.shape[axis]))]
-                start += source.shape[axis]
-            calls.append(_copying(part, source))
-        return calls
-
-
-def _copying(target: Any, source: Any) -> Callable[[], object]:
-    return lambda: np.copyto(target, source)
-
-
-class ProductStep(Step):
-    """The product of two values."""
-
-    how = "product"
-
-    def bind(self, arrays: dict[Value, Any], kept: list[Any]) -> Calls:
-        """By NumPy or oneDNN, into the output's memory."""
-        from ..backends.native.bound import bound_product
-
-        a, b = (arrays[x] for x in self.values)
-        return [bound_product(a, b, arrays[self.outputs[0]])]
-
-
-class RoutineStep(Step):
-    """A composite by its hand-written routine, whose results are copied."""
-
-    how = "routine"
-
-    def bind(self, arrays: dict[Value, Any], kept: list[Any]) -> Calls:
-        """One call."""
-        assert isinstance(self.op, Written)
-        from ..backends.native.bound import bound_routine
-
-        given = [arrays[x] for x in self.values]
-        outs = [arrays[y] for y in self.outputs]
-        constant = [x.array is not None for x in self.values]
-        return [bound_routine(self.op.routine, given, outs, constant)]
-
-
-class KernelStep(Step):
-    """Several ops as one kernel."""
-
-    how = "kernel"
-
-    def bind(self, arrays: dict[Value, Any], kept: list[Any]) -> Calls:
-        """The kernel's code, bound to the arrays' memory."""
-        from ..backends.native.bound import bound_composite
-
-        assert isinstance(self.op, Kernel)
-        given = [arrays[x] for x in self.values]
-        outs = [arrays[y] for y in self.outputs]
-        calls, alive = bound_composite(self.op.composite, given, outs)
-        kept.append(alive)
-        return calls
-
-
-class LibraryStep(Step):
-    """A layer by oneDNN; layers that follow one another become one call."""
-
-    how = "oneDNN"
-
-    def __init__(
-        self, op: Op, inputs: Sequence[Any], outputs: Sequence[Value], layer: Any,
-        roles: dict[str, Value],
-    ) -> None:  # fmt: skip
-        super().__init__(op, inputs, outputs)
-        self.layer = layer
-        self.roles = roles
+_LAYERS = (Layer, Convolution, ConvolutionInput, Linear, MaxPool, SumPool)
 
 
 class Schedule:
@@ -390,7 +240,7 @@ class Schedule:
         layer = onednn_layers.product(rows, matrix, bool(bias), following, self.packing)
         windows = Value(x.spec.with_(shape=(rows, len(matrix))))
         self._allocate(windows, ())
-        self.steps.append(WindowsStep(_SAME, (self._moved_to(x, order),), (windows,), geometry))
+        self.steps.append(WindowsStep(SAME, (self._moved_to(x, order),), (windows,), geometry))
         return self._step(node, op, layer, order, reads=windows)
 
     def _step(
@@ -425,7 +275,7 @@ class Schedule:
         if found is None:
             found = self._moved[x, order] = Value(x.spec)
             self._allocate(found, order)
-            self.steps.append(CopyStep(_SAME, (x,), (found,)))
+            self.steps.append(CopyStep(SAME, (x,), (found,)))
         return found
 
     # ---- memory ----------------------------------------------------------------------------------
@@ -476,25 +326,3 @@ def _last(ndim: int) -> Order:
 
 def _is_last(array: Any) -> bool:
     return array.ndim >= 3 and bool(array.transpose(_last(array.ndim)).flags.c_contiguous)
-
-
-class _Same(Op, abstract=True):
-    """The value of its input, elsewhere in memory."""
-
-    def infer(self, x: Any) -> Any:
-        """The same."""
-        return x
-
-    def compute(self, xp: Any, x: Any) -> Any:
-        """A copy."""
-        return x.copy()
-
-    @property
-    def name(self) -> str:
-        """As listings show it."""
-        return "copy"
-
-
-_SAME = _Same()
-_LAYERS = (Layer, Convolution, ConvolutionInput, Linear, MaxPool, SumPool)
-__all__ = ["LibraryStep", "Schedule", "Step", "dense"]

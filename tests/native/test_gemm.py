@@ -7,8 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from adjoint.backends.native import gemm, products
+pytest.importorskip("llvmlite")
+
+from adjoint.backends.native import gemm, gemm_code, products
 from adjoint.backends.native.pool import Pool
+from adjoint.compiler import target
 
 pytestmark = pytest.mark.skipif(gemm.address() is None, reason="no product is generated here")
 
@@ -17,15 +20,16 @@ _SCALARS = {"float32": ctypes.c_float, "float64": ctypes.c_double}
 _TOLERANCES = {"float32": 1e-4, "float64": 1e-12}
 
 
-def _gemm(dtype):
+def _gemm(dtype, address=None):
     scalar = _SCALARS[dtype]
+    address = address or gemm.address(dtype)
     return ctypes.CFUNCTYPE(
         ctypes.c_int, ctypes.c_char, ctypes.c_char, _INT, _INT, _INT, scalar, _POINTER, _INT,
         _POINTER, _INT, scalar, _POINTER, _INT,
-    )(gemm.address(dtype))  # fmt: skip
+    )(address)  # fmt: skip
 
 
-def _check(dtype, transposes, sizes, alpha, beta, gap=3):
+def _check(dtype, transposes, sizes, alpha, beta, gap=3, address=None):
     """The product of parts of larger matrices; what lies beside the result stays as it was."""
     m, k, n = sizes
     draw = np.random.default_rng(7)
@@ -44,7 +48,7 @@ def _check(dtype, transposes, sizes, alpha, beta, gap=3):
     if beta == 0:
         c[:, :-gap] = np.nan  # not read
     left, right = transposes.encode()
-    status = _gemm(dtype)(
+    status = _gemm(dtype, address)(
         left, right, m, n, k, alpha, a.ctypes.data, a.shape[1], b.ctypes.data, b.shape[1], beta,
         c.ctypes.data, c.shape[1],
     )  # fmt: skip
@@ -153,3 +157,17 @@ def test_bias_whichever_way_is_taken(sizes, orders, dtype):
     for _ in range(2):  # planned, then remembered
         found = products.matmul(a, b, bias=bias)
         np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.skipif(not target.host().has("avx2"), reason="no x86-64")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_with_the_registers_of_avx2(dtype):
+    narrow = target.Target(target.host().triple, "haswell", "+avx,+avx2,+fma")
+    symbol = f"haswell.{dtype}"
+    element = {"float32": "float", "float64": "double"}[dtype]
+    code = narrow.compile(gemm_code.text(narrow, element, symbol, object.__basicsize__))
+    [address] = target.load(code, f"{symbol}.gemm")
+    for transposes in ("NN", "NT", "TN", "TT"):
+        for sizes in [(1, 1, 1), (13, 21, 30), (70, 400, 300), (300, 20, 33), (530, 270, 260)]:
+            _check(dtype, transposes, sizes, 1.0, 0.0, address=address)
+            _check(dtype, transposes, sizes, 2.0, 0.5, address=address)

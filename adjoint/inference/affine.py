@@ -1,0 +1,155 @@
+"""Scales and shifts of channels, multiplied into the layer before them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..core.compute import spec_of
+from ..core.op import Op
+from ..ops.arithmetic import Add, Mul, Sub, TrueDivide
+from ..ops.convolution import Convolution
+from ..ops.matmul import Linear
+from .graph import Node, StaticGraph, Value, make
+from .passes import EXACT, Folds, is_constant
+
+
+def fold_affine(graph: StaticGraph, folds: Folds) -> int:
+    """Multiply scales and shifts of channels into the convolution or the linear layer before them:
+    batch normalization in eval mode, biases that are added apart, factors.
+    """
+    users = graph.users()
+    outputs = set(graph.outputs)
+    changes: dict[Value, Value] = {}
+    nodes: list[Node] = []
+    found = 0
+    for node in graph.nodes:
+        node.inputs = tuple(changes.get(x, x) if isinstance(x, Value) else x for x in node.inputs)
+        made = _absorbed(node, folds)
+        if made is not None:
+            layer, x = made
+            alone = len(users.get(x, ())) == 1 and x not in outputs
+            if alone:
+                nodes = [n for n in nodes if n is not x.node]
+                nodes.append(layer)
+                changes[node.output] = layer.output
+                users[layer.output] = users.get(node.output, [])
+                if node.output in outputs:
+                    outputs.add(layer.output)
+                found += 1
+                continue
+        nodes.append(node)
+    graph.nodes = nodes
+    graph.replace(changes)
+    return found
+
+
+def _absorbed(node: Node, folds: Folds) -> tuple[Node, Value] | None:
+    """The layer that does what `node` does to another layer's output, and that output."""
+    rule = _RULES.get(type(node.op))
+    if rule is None or len(node.inputs) != 2:
+        return None
+    for place, (x, other) in enumerate((node.inputs, node.inputs[::-1])):
+        if not isinstance(x, Value) or x.node is None or not is_constant(other):
+            continue
+        if x.node.op.__class__ not in (Convolution, Linear) or node.output.spec != x.spec:
+            continue
+        w, *bias = x.node.inputs[1:]
+        if not all(map(is_constant, (w, *bias))) or w.spec.dtype.name not in EXACT:
+            continue
+        along = _channels(x, other)
+        if along is None or (bias and bias[0].shape != w.shape[:1]):
+            continue
+        parts = rule(folds, w, bias[0] if bias else None, along, place)
+        if parts is None or any(p is not None and p.spec.dtype != w.spec.dtype for p in parts):
+            continue
+        return make(x.node.op, x.node.inputs[0], *(p for p in parts if p is not None)), x
+    return None
+
+
+def _channels(x: Value, other: Any) -> Any:
+    """`other` as a vector over the output channels of the layer that computes x, or as a number;
+    None where it varies over anything else.
+    """
+    if not isinstance(other, Value):
+        return other if type(other) in (int, float) else None
+    assert x.node is not None
+    axis = 1 if isinstance(x.node.op, Convolution) else len(x.shape) - 1
+    sizes = (1,) * (len(x.shape) - len(other.shape)) + other.shape
+    if len(sizes) != len(x.shape) or other.spec.dtype != x.spec.dtype:
+        return None
+    if any(n != 1 for i, n in enumerate(sizes) if i != axis):
+        return None
+    vector = np.broadcast_to(other.array.reshape(-1), (x.shape[axis],))
+    return Value(other.spec.with_(shape=vector.shape), array=vector)
+
+
+Parts = tuple[Value, "Value | None"]
+
+
+def _memo(folds: Folds, key: Any, name: str, make_array: Callable[[], Any]) -> Value:
+    """A constant that is computed once for all graphs of a program."""
+    found = folds.values.get(key)
+    if found is None:
+        array = np.ascontiguousarray(make_array())
+        found = folds.values[key] = (Value(spec_of(array), array=array, name=name),)
+    return found[0]
+
+
+def _identity(x: Any) -> Any:
+    """What tells a constant from others: vectors, which are made anew for each graph, by value."""
+    if isinstance(x, Value):
+        return x.array.tobytes() if x.array.ndim <= 1 else id(x)
+    return x
+
+
+def _scaled(folds: Folds, w: Value, bias: Value | None, by: Any, divide: bool) -> Parts:
+    """Weights and bias of a layer whose output is multiplied (or divided) by channels."""
+    factor = by.array if isinstance(by, Value) else np.asarray(by, w.spec.dtype.numpy)
+    if divide:
+        factor = 1 / factor
+    lifted = factor.reshape(-1, *[1] * (len(w.shape) - 1)) if factor.ndim else factor
+    key = ("scale", id(w), _identity(by), divide)
+    weight = _memo(folds, key, w.name, lambda: w.array * lifted)
+    if bias is None:
+        return weight, None
+    key = ("scaled bias", _identity(bias), _identity(by), divide)
+    return weight, _memo(folds, key, bias.name, lambda: bias.array * factor)
+
+
+def _shifted(folds: Folds, w: Value, bias: Value | None, by: Any, sign: int) -> Parts:
+    """Weights and bias of a layer to whose output channels are added."""
+    shift = by.array if isinstance(by, Value) else np.full(w.shape[:1], by, w.spec.dtype.numpy)
+    key = ("shift", None if bias is None else _identity(bias), _identity(by), sign, w.shape[0],
+           w.spec.dtype.name)  # fmt: skip
+    start = 0 if bias is None else bias.array
+    name = w.name.removesuffix("weight") + "bias" if w.name.endswith("weight") else ""
+    if bias is not None and bias.name:
+        name = bias.name
+    return w, _memo(folds, key, name, lambda: start + sign * shift)
+
+
+def _by_mul(folds: Folds, w: Value, bias: Value | None, by: Any, place: int) -> Parts | None:
+    return _scaled(folds, w, bias, by, False)
+
+
+def _by_divide(folds: Folds, w: Value, bias: Value | None, by: Any, place: int) -> Parts | None:
+    return None if place else _scaled(folds, w, bias, by, True)
+
+
+def _by_add(folds: Folds, w: Value, bias: Value | None, by: Any, place: int) -> Parts | None:
+    return _shifted(folds, w, bias, by, 1)
+
+
+def _by_sub(folds: Folds, w: Value, bias: Value | None, by: Any, place: int) -> Parts | None:
+    if not place:
+        return _shifted(folds, w, bias, by, -1)
+    weight, moved = _scaled(folds, w, bias, -1, False)
+    return _shifted(folds, weight, moved, by, 1)
+
+
+_RULES: dict[type[Op], Callable[..., Parts | None]] = {
+    Mul: _by_mul, TrueDivide: _by_divide, Add: _by_add, Sub: _by_sub
+}  # fmt: skip

@@ -1,0 +1,30 @@
+"""A captured graph made as simple as the registry's ops can say it."""
+
+from __future__ import annotations
+
+from .affine import fold_affine
+from .graph import StaticGraph
+from .passes import (
+    Folds,
+    drop_dead,
+    drop_identities,
+    fold_constants,
+    inline_numbers,
+    merge_equal,
+)
+from .views import flatten_products, hoist_through_views
+
+
+def simplify(graph: StaticGraph, folds: Folds) -> StaticGraph:
+    """The passes that keep to the registry's ops, until none of them changes anything."""
+    while True:
+        changed = fold_constants(graph, folds)
+        changed += drop_identities(graph)
+        changed += inline_numbers(graph)
+        changed += hoist_through_views(graph)
+        changed += merge_equal(graph)
+        changed += flatten_products(graph, folds)
+        changed += fold_affine(graph, folds)
+        changed += drop_dead(graph)
+        if not changed:
+            return graph

@@ -1,0 +1,158 @@
+"""Layers and the views around them: what is done to a view of a layer's output is done to that
+output itself, and products of rows that were reshaped for them work on the rows as they are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..ops.activation import Elu, Gelu, Relu, Silu
+from ..ops.arithmetic import Add, Mul, Sub, TrueDivide
+from ..ops.convolution import Convolution
+from ..ops.functions import Sigmoid, Tanh
+from ..ops.matmul import Linear, MatMul
+from ..ops.movement import Permute, Reshape
+from .graph import Node, StaticGraph, Value, make
+from .passes import Folds
+
+_UNARY = (Relu, Gelu, Silu, Sigmoid, Tanh, Elu)
+_BINARY = (Add, Sub, Mul, TrueDivide)
+
+
+def hoist_through_views(graph: StaticGraph) -> int:
+    """Compute with a layer's output before it is reshaped or permuted, instead of afterwards: there
+    the layer can take factors, biases, activations and additions along.
+    """
+    users = graph.users()
+    outputs = set(graph.outputs)
+    found = 0
+    nodes: list[Node] = []
+    changes: dict[Value, Value] = {}
+    for node in graph.nodes:
+        node.inputs = tuple(changes.get(x, x) if isinstance(x, Value) else x for x in node.inputs)
+        match = _hoisted(node, users, outputs)
+        if match is None:
+            nodes.append(node)
+            continue
+        view, before, operation = match
+        nodes = [n for n in nodes if n is not view]
+        again = make(view.op, operation.output)
+        users[operation.output] = [again]
+        users[again.output] = users.get(node.output, [])
+        for each in before:
+            users[each.output] = [operation]
+            users.setdefault(each.inputs[0], []).append(each)
+        nodes += [*before, operation, again]
+        if node.output in outputs:
+            outputs.add(again.output)
+        changes[node.output] = again.output
+        found += 1
+    graph.nodes = nodes
+    graph.replace(changes)
+    return found
+
+
+def _hoisted(
+    node: Node, users: dict[Value, list[Node]], outputs: set[Value]
+) -> tuple[Node, list[Node], Node] | None:
+    """A view of a layer's output that `node` reads, what must be computed before, and the operation
+    on the output itself.
+    """
+    count = len(node.inputs)
+    if not (isinstance(node.op, _UNARY) or (isinstance(node.op, _BINARY) and count == 2)):
+        return None
+    places = range(2) if isinstance(node.op, (Add, Mul)) else range(1)
+    for place in places[:count]:
+        x = node.inputs[place]
+        view = x.node if isinstance(x, Value) else None
+        if view is None or not isinstance(view.op, (Reshape, Permute)) or x in outputs:
+            continue
+        if node.output.spec != x.spec or len(users.get(x, ())) != 1:
+            continue
+        if not _leads_to_layer(view, users, outputs):
+            continue
+        inner = view.inputs[0]
+        if count == 1:
+            return view, [], make(node.op, inner)
+        other = node.inputs[1 - place]
+        before: list[Node] = []
+        if isinstance(other, Value):
+            if not isinstance(view.op, Reshape) or other.spec.dtype is not x.spec.dtype:
+                continue
+            rows = len(inner.shape) > 1 and inner.shape[-1] == x.shape[-1]
+            vector = other.array is not None and other.shape == x.shape[-1:]
+            if other.shape == x.shape and other.array is None and _is_free(other):
+                before = [make(Reshape(inner.shape), other)]
+                other = before[0].output
+            elif not (rows and vector):
+                continue
+        inputs = (inner, other) if place == 0 else (other, inner)
+        return view, before, make(node.op, *inputs)
+    return None
+
+
+def _is_free(x: Value) -> bool:
+    """Whether a reshape of the value is a view: it is computed, and lies in order."""
+    return x.node is None or not x.node.op.view or isinstance(x.node.op, Reshape)
+
+
+def _leads_to_layer(view: Node, users: dict[Value, list[Node]], outputs: set[Value]) -> bool:
+    """Whether the view shows a layer's output that nothing else reads."""
+    x = view.inputs[0]
+    while isinstance(x, Value) and x.node is not None and len(users.get(x, ())) == 1:
+        if x in outputs:
+            return False
+        if isinstance(x.node.op, (Convolution, Linear)):
+            return all(v.array is not None for v in x.node.values[1:])
+        if not isinstance(x.node.op, (Reshape, Permute)):
+            return False
+        x = x.node.inputs[0]
+    return False
+
+
+def flatten_products(graph: StaticGraph, folds: Folds) -> int:
+    """Let products with a constant matrix work on rows in any number of dimensions: as Linear,
+    without the reshapes around them.
+    """
+    users = graph.users()
+    outputs = set(graph.outputs)
+    found = 0
+    nodes: list[Node] = []
+    changes: dict[Value, Value] = {}
+    for node in graph.nodes:
+        node.inputs = tuple(changes.get(x, x) if isinstance(x, Value) else x for x in node.inputs)
+        nodes.append(node)
+        if isinstance(node.op, MatMul):
+            x, w = node.inputs
+            if not (isinstance(w, Value) and w.array is not None and len(w.shape) == 2):
+                continue
+            if len(x.shape) < 2 or x.spec.dtype is not w.spec.dtype:
+                continue
+            weight = folds.one(Permute((1, 0)), w)
+            if weight is None:
+                continue
+            inputs: tuple[Any, ...] = (x, weight)
+        elif isinstance(node.op, Linear):
+            inputs = node.inputs
+        else:
+            continue
+        x = inputs[0]
+        if isinstance(x.op, Reshape) and x.node is not None:
+            whole = x.node.inputs[0]
+            if len(whole.shape) > 1 and whole.shape[-1] == x.shape[-1]:
+                made = make(Linear(), whole, *inputs[1:])
+                after = users.get(node.output, [])
+                back = [u for u in after if isinstance(u.op, Reshape)
+                        and u.output.shape == made.output.shape]  # fmt: skip
+                if len(back) == len(after) and back and node.output not in outputs:
+                    nodes[-1] = made
+                    changes.update((u.output, made.output) for u in back)
+                    found += 1
+                    continue
+        if isinstance(node.op, MatMul):
+            nodes[-1] = made = make(Linear(), *inputs)
+            changes[node.output] = made.output
+            found += 1
+    graph.nodes = [n for n in nodes if n.outputs[0] not in changes]
+    graph.replace(changes)
+    return found
