@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -61,6 +61,12 @@ class _Names:
 NAMES: Any = _Names()
 
 
+@overload
+def blocked(kernel: Callable[..., Any]) -> Callable[[Any], Any]: ...
+@overload
+def blocked(
+    *, short: Callable[..., Any]
+) -> Callable[[Callable[..., Any]], Callable[[Any], Any]]: ...
 def blocked(kernel: Any = None, *, short: Callable[..., Any] | None = None) -> Any:
     """A function of arrays of any shape from a kernel; float32 is computed in float64 too, by
     `short` where that is given: a kernel that is right to float32's digits.
