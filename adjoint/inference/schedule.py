@@ -142,6 +142,8 @@ class Schedule:
 
     def _library(self, node: Node) -> Step | None:
         """The step for a layer; None where oneDNN does not have it."""
+        from ..backends.native import onednn
+
         op = node.op if isinstance(node.op, Layer) else Layer(node.op, len(node.inputs), ())
         following = as_library(op)
         inputs = node.values
@@ -150,9 +152,10 @@ class Schedule:
         if len(inputs) != len(node.inputs) or any(0 in x.shape for x in inputs):
             return None
         try:
-            if isinstance(op.base, Linear):
-                return self._product(node, op, following)
-            return self._spatial(node, op, following)
+            with onednn.single_threaded(onednn.library()):  # the pool's threads share the work
+                if isinstance(op.base, Linear):
+                    return self._product(node, op, following)
+                return self._spatial(node, op, following)
         except Unsupported:
             return None
 
