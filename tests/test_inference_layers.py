@@ -180,6 +180,23 @@ def test_weights_are_reordered_once():
     assert len(blocked) == 3 and len({id(x) for x in blocked}) == 1
 
 
+def test_primitives_are_planned_for_one_thread(monkeypatch):
+    """The pool's threads run parts; one made for several of OpenMP's would start its own team."""
+    library = onednn.library()
+    if library.threads is None:
+        pytest.skip("oneDNN without OpenMP")
+    seen, make = [], onednn.primitive
+
+    def primitive(*arguments, **options):
+        seen.append(library.threads[1]())
+        return make(*arguments, **options)
+
+    monkeypatch.setattr(onednn, "primitive", primitive)
+    layers = nn.Sequential(nn.Conv2d(3, 8, 3), nn.MaxPool2d(2), nn.ConvTranspose2d(8, 4, 2, 2))
+    freeze(nn.Sequential(layers, nn.Linear(8, 5)), ad.randn(1, 3, 10, 10))(ad.randn(1, 3, 10, 10))
+    assert len(seen) >= 4 and set(seen) == {1}
+
+
 def test_a_matrix_and_its_transpose_are_different_weights():
     w = ad.randn(6, 6)
     x = ad.randn(4, 6)
