@@ -376,8 +376,8 @@ def _strides(x: Array, axes: tuple[int, ...], rank: int) -> list[int]:
     """The stride along each axis of the space, 0 where the array has but one position."""
     strides = [0] * rank
     for axis, size, stride in zip(axes, x.shape, x.strides, strict=True):
-        if size != 1:
-            strides[axis] = stride
+        if size != 1:  # nothing may be read ahead of a loop over no elements: no stride 0 there
+            strides[axis] = stride if size else x.itemsize
     return strides
 
 
