@@ -10,6 +10,7 @@ import numpy as np
 
 from ..core.compute import quiet, write_arrays
 from ..core.device import is_device_array
+from ..core.dtype import bfloat16
 from ..core.errors import AutogradError, InvalidType, ShapeError
 from ..core.handle import Handle
 from ..core.mode import MODE, without_autocast
@@ -23,6 +24,7 @@ from .inplace_kernels import write_by_kernel, written_by_op
 from .recording import Recorder, source_of
 
 ndarray = np.ndarray
+_BFLOAT16 = bfloat16.numpy
 LARGE = 65535  # elements above which kernels are asked to write
 
 
@@ -81,6 +83,8 @@ def _write_directly(
     data = x._data
     mode = MODE.get()
     numbers = dtypes.get(data.dtype)
+    if numbers is None and data.dtype == _BFLOAT16 and is_device_array(data):
+        numbers = 0  # devices have bfloat16; NumPy's loops for it are slow
     if rest or numbers is None or not mode.plain or x._version is tape.INFERENCE:
         return False
     if mode.grad and (x._node is not None or x._view is not None):
