@@ -102,8 +102,7 @@ RIGHT = {
 from adjoint.compiler import Compiled, Kernel
 k = Kernel(rank=3)
 k.output(k.sum(k.input("float64")))
-for _ in range(3):  # one byte of memory, and in it no element
-    empty = np.empty((1, 2, 0), np.float64)
+for empty in [np.empty((1, 2, 0), np.float64) for _ in range(3)]:  # memory of one byte
     assert empty.strides == (0, 0, 0) and Compiled(k)(empty) == 0
 """,
 }
