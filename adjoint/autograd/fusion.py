@@ -62,7 +62,13 @@ def execute(
         if len(plans) >= _REMEMBERED:
             plans.clear()
         plans[tuple(key)] = plan
-    return function(*args) if plan is None else plan.run(inputs)
+    if plan is None:
+        return function(*args)
+    found = plan.run(inputs)
+    if mode.inference:
+        for y in found if type(found) is tuple else (found,):
+            y._version = tape.INFERENCE
+    return found
 
 
 def _plan(

@@ -45,7 +45,7 @@ def _declare(function: F, native: str, always: bool) -> F:
     @functools.wraps(function)
     def run(*args: Any) -> Any:
         mode = MODE.get()
-        if mode.plain:
+        if mode.fuses:
             data = args[0]._data
             few = compute.accelerate is None or (data.size < SMALLEST and not always)
             if few and not is_device_array(data):

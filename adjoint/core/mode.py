@@ -13,7 +13,7 @@ class Mode:
     """One immutable combination of switches; equal switches are the same object."""
 
     __slots__ = (
-        "anomaly", "autocast", "executor", "grad", "inference", "lasting", "plain", "run",
+        "anomaly", "autocast", "executor", "fuses", "grad", "inference", "lasting", "plain", "run",
         "saved_hooks",
     )  # fmt: skip
 
@@ -26,6 +26,7 @@ class Mode:
     run: Executor | None  # what `apply` calls: `autocast` where it is active, else `executor`
     lasting: bool  # refers to nothing of the user's, so that it may be kept
     plain: bool  # eager and nothing watches: operators may take their short cut
+    fuses: bool  # composites may run as kernels
 
     def __init__(
         self,
@@ -46,7 +47,8 @@ class Mode:
         self.run = autocast if casts else executor
         self.lasting = executor is None and saved_hooks is None and autocast is None
         unwatched = executor is None and saved_hooks is None and not casts
-        self.plain = unwatched and not inference and not anomaly
+        self.fuses = unwatched and not anomaly
+        self.plain = self.fuses and not inference
 
 
 _derived: dict[Any, Mode] = {}  # (mode, changes) -> mode

@@ -466,3 +466,14 @@ def test_what_is_small_does_not_decide_how_vectors_run() -> None:
     kernel.output(kernel.sum(x, axes=(1,)) * y + z)
     strides = [(256, 4), (4, 0), (4, 0), (4, 0)]
     assert not plan(kernel, (64, 64), strides, ["float32"] * 4).layout.columns
+
+
+def test_inference_mode_fuses_too() -> None:
+    x = ad.randn(64, 80)
+    expected = ad.nn.functional.layer_norm(x, (80,))
+    with ad.inference_mode(), Kernels() as kernels:
+        found = ad.nn.functional.layer_norm(x, (80,))
+    assert kernels.count > 0
+    assert found.is_inference() and found.equal(expected)
+    with pytest.raises(RuntimeError, match=r"[Ii]nference"):
+        (found * ad.ones(1, requires_grad=True)).sum().backward()

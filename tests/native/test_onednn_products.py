@@ -133,7 +133,7 @@ def test_other_dtypes_are_numpys(dtype):
 
 def test_errors_name_what_does_not_fit():
     a, b = np.ones((100, 64), np.float32), np.ones((65, 100), np.float32)
-    with pytest.raises(ShapeError, match=r"matmul: .*\(100, 64\) @ \(65, 100\)"):
+    with pytest.raises(ValueError, match=r"\(100, 64\) @ \(65, 100\)"):
         products.matmul(a, b)
     with pytest.raises(InvalidArgument, match="swash"):
         products.matmul(a, a.T, activation="swash")
