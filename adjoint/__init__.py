@@ -76,8 +76,8 @@ autograd.Variable = Tensor  # PyTorch's old name for it  # noqa: F405 - from .te
 
 
 _LATER = (
-    "array_api", "data", "distributions", "inference", "models", "onnx", "optim", "serialization",
-    "sklearn", "testing", "utils",
+    "array_api", "data", "distributions", "inference", "models", "onnx", "optim", "pnnx",
+    "serialization", "sklearn", "testing", "utils",
 )  # fmt: skip
 
 if _TYPE_CHECKING:

@@ -8,7 +8,8 @@ import itertools
 import sys
 
 NAMES = (
-    "overhead", "operations", "training", "optimizers", "loading", "graphs", "pool", "libraries"
+    "overhead", "operations", "layers", "attention", "recurrent", "training", "optimizers",
+    "inference", "loading", "graphs", "pool", "libraries",
 )  # fmt: skip
 
 named = list(itertools.takewhile(lambda word: not word.startswith("-"), sys.argv[1:]))
