@@ -46,6 +46,7 @@ docs: .venv/.docs  ## guide and reference as a web site in site/
 
 .venv/.peers: .venv/.test
 	$(PIP) torch==2.13.0
+	$(PIP) --editable ".[peers]"
 	@touch $@
 
 .venv/.docs: .venv/bin/python pyproject.toml
