@@ -186,7 +186,8 @@ def main() -> None:
             [t.ones(sizes.elements >> 10, 1 << 10, dtype=getattr(t, dtype)).to(d) for _ in range(2)]
             for t, d in ((ad, given.device), (torch, theirs))
         )
-        copying = measure(lambda: mine[0].clone(), lambda: other[0].clone())
+        a, b = mine[0], other[0]
+        copying = measure(lambda a=a: a.clone(), lambda b=b: b.clone())
         size = 2 * mine[0].nbytes
         speed = size / copying.theirs * 1e6 / 1e9
         header(

@@ -161,7 +161,9 @@ def accelerate(op: Op, arrays: Sequence[Any]) -> Any:
             return NotImplemented
         found = quietly(op.compute, names, *arrays)
         if op.kept and all(type(a) is ndarray for a in arrays):
-            core_compute.remember(op, list(arrays), core_compute.launcher_of(op, names, list(arrays)))
+            core_compute.remember(
+                op, list(arrays), core_compute.launcher_of(op, names, list(arrays))
+            )
         return found
     if op.library in products.LAUNCHERS:
         return products.accelerate(op, arrays, names)
