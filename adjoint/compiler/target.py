@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import functools
+import itertools
 import os
 import threading
 from dataclasses import dataclass
@@ -93,6 +94,8 @@ def _after_fork() -> None:
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 _engine: Any = None
+_loaded: list[Any] = []  # they own the code
+_numbers = itertools.count()
 _libraries: list[Any] = []
 
 
@@ -133,10 +136,15 @@ def load(code: bytes, *symbols: str) -> tuple[int, ...]:
         if _engine is None:
             _libraries.append(ctypes.CDLL(ctypes.util.find_library("m")))
             llvm.load_library_permanently(_libraries[0]._name)
-            _engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine(host()))
-        _engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-        _engine.finalize_object()
-        addresses = tuple(int(_engine.get_function_address(symbol)) for symbol in symbols)
-    if not all(addresses):
-        raise Unsupported(f"object code without {' or '.join(symbols)}")
-    return addresses
+            # JITLink places an object in one piece. Code reaches its constants within 2 GiB; MCJIT
+            # places them apart, and aborts the process where the distance is larger.
+            _engine = llvm.create_lljit_compiler(_machine(host()), use_jit_link=True)
+        library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
+        for symbol in symbols:
+            library.export_symbol(symbol)
+        try:
+            loaded = library.link(_engine, f"code{next(_numbers)}")
+        except RuntimeError as error:
+            raise Unsupported(f"object code without {' or '.join(symbols)}: {error}") from error
+        _loaded.append(loaded)
+    return tuple(int(loaded[symbol]) for symbol in symbols)

@@ -1,7 +1,10 @@
 """The same kernels on narrower instruction sets."""
 
 import ctypes
+import os
 import struct
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -96,3 +99,29 @@ def test_code_of_another_name_is_refused():
     code = host().compile(lower(k, layout, host(), "present"))
     with pytest.raises(NotImplementedError, match="without absent"):
         load(code, "absent")
+
+
+def test_code_reaches_its_constants_wherever_memory_is_mapped():
+    """In a process whose address space is cut up, constants may not be placed far from code."""
+    program = """
+import mmap, random
+import numpy as np
+from adjoint.compiler import Compiled, Kernel
+rng, kept = random.Random(1), []
+for i in range(60):
+    for _ in range(rng.randrange(60)):
+        size = rng.choice((1 << 12, 1 << 13, 1 << 14, 1 << 16, 1 << 20, 1 << 28, 1 << 31))
+        kept.append(mmap.mmap(-1, size, prot=mmap.PROT_READ))
+    while len(kept) > 300:
+        kept.pop(rng.randrange(len(kept)))
+    k = Kernel(rank=1)
+    x = k.input("float32")
+    k.output(k.sin(x * (i + 0.5)))
+    y = Compiled(k)(np.ones(50, np.float32))
+    assert np.allclose(y, np.sin(i + 0.5), atol=1e-5)
+"""
+    environment = {**os.environ, "ADJOINT_CACHE_BYTES": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 0, done.stderr[-2000:]

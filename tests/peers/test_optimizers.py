@@ -326,7 +326,7 @@ def test_state_round_trip(info, kwargs):
     kind = getattr(ad.optim, info.name)
     params, loss = make(ad, "float32")
     optimizer = kind(params, **options)
-    run(optimizer, loss, 7)
+    run(optimizer, loss, 3 if info.name == "LBFGS" else 7)  # which has converged after seven
     saved = copy.deepcopy(optimizer.state_dict())
     start = [p.detach().clone() for p in params]
     run(optimizer, loss, 5)

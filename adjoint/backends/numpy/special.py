@@ -494,7 +494,7 @@ def _ndtri_tail(xp: Any, p: Any) -> Any:
 
 
 def _ndtri_short(xp: Any, p: Any) -> Any:
-    high = p > 0.5
+    high = p >= 0.5  # 0 and not -0 for 1/2
     twice = 2 * xp.where(high, 1 - p, p)
     y = _erfinv_near(xp, 1 - twice, twice) / _ROOT_HALF
     y = xp.where(high, y, -y)
