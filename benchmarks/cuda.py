@@ -20,6 +20,7 @@ import torch
 import adjoint as ad
 
 from .timing import Ratio, compare, header, row
+from .training import gpt_model
 
 
 class Sizes:
@@ -35,41 +36,8 @@ class Sizes:
 
 def gpt(t: object, device: str, sizes: Sizes) -> Callable[[], object]:
     """GPT, autocast to bfloat16, AdamW."""
-    nn = t.nn
     layers, width, length, batch, words = sizes.gpt
-    heads = sizes.gpt_heads
-
-    class Block(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-            self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
-            self.mlp = nn.Sequential(
-                nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
-            )
-
-        def forward(self, x: object) -> object:
-            b, n, c = x.shape
-            q, k, v = (
-                part.view(b, n, heads, c // heads).transpose(1, 2)
-                for part in self.qkv(self.norm1(x)).chunk(3, dim=-1)
-            )
-            y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-            x = x + self.proj(y.transpose(1, 2).reshape(b, n, c))
-            return x + self.mlp(self.norm2(x))
-
-    class GPT(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.tokens, self.places = nn.Embedding(words, width), nn.Embedding(length, width)
-            self.blocks = nn.Sequential(*(Block() for _ in range(layers)))
-            self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, words, bias=False)
-
-        def forward(self, x: object) -> object:
-            h = self.tokens(x) + self.places(t.arange(x.shape[1], device=x.device))
-            return self.head(self.norm(self.blocks(h))).reshape(-1, words)
-
-    model = GPT().to(device)
+    model = gpt_model(t, words, length, width, sizes.gpt_heads, layers, head_bias=False).to(device)
     x = t.randint(0, words, (batch, length)).to(device)
     target = t.randint(0, words, (batch * length,)).to(device)
     optimizer = t.optim.AdamW(model.parameters(), lr=1e-3)
@@ -77,7 +45,7 @@ def gpt(t: object, device: str, sizes: Sizes) -> Callable[[], object]:
 
     def step() -> object:
         with t.autocast(kind, dtype=t.bfloat16):
-            loss = nn.functional.cross_entropy(model(x), target)
+            loss = t.nn.functional.cross_entropy(model(x), target)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -56,9 +56,11 @@ def lstm(t: object) -> object:
     return step(t, model, t.randn(32, 50, 32), t.optim.Adam(model.parameters(), lr=1e-3))
 
 
-def gpt(t: object) -> object:
-    """GPT, 4 layers 128 wide, 12x64 tokens, AdamW."""
-    nn, width, heads, tokens = t.nn, 128, 4, 96
+def gpt_model(
+    t: object, words: int, length: int, width: int, heads: int, layers: int, head_bias: bool = True
+) -> object:
+    """A GPT."""
+    nn = t.nn
 
     class Block(nn.Module):
         def __init__(self) -> None:
@@ -82,16 +84,22 @@ def gpt(t: object) -> object:
     class GPT(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.tokens, self.places = nn.Embedding(tokens, width), nn.Embedding(64, width)
-            self.blocks = nn.Sequential(*(Block() for _ in range(4)))
-            self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, tokens)
+            self.tokens, self.places = nn.Embedding(words, width), nn.Embedding(length, width)
+            self.blocks = nn.Sequential(*(Block() for _ in range(layers)))
+            self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, words, bias=head_bias)
 
         def forward(self, x: object) -> object:
-            h = self.tokens(x) + self.places(t.arange(x.shape[1]))
-            return self.head(self.norm(self.blocks(h))).reshape(-1, tokens)
+            h = self.tokens(x) + self.places(t.arange(x.shape[1], device=x.device))
+            return self.head(self.norm(self.blocks(h))).reshape(-1, words)
 
-    model = GPT()
-    x, target = t.randint(0, tokens, (12, 64)), t.randint(0, tokens, (12 * 64,))
+    return GPT()
+
+
+def gpt(t: object) -> object:
+    """GPT, 4 layers 128 wide, 12x64 tokens, AdamW."""
+    words = 96
+    model = gpt_model(t, words, length=64, width=128, heads=4, layers=4)
+    x, target = t.randint(0, words, (12, 64)), t.randint(0, words, (12 * 64,))
     return step(t, model, x, t.optim.AdamW(model.parameters(), lr=1e-3), target)
 
 

@@ -85,16 +85,21 @@ def _plan(
         from ..backends.native.composite import NotTraceable
     except (ImportError, OSError):
         return None
-    name = "".join(word.capitalize() for word in function.__name__.split("_"))
-    kind = _KINDS.get(name)
-    if kind is None:
-        base = Written if native else Fused
-        members = {"__doc__": function.__doc__, "native": native}
-        kind = _KINDS[name] = type(name, (base,), members, abstract=True)
+    kind = _kind(function, Written if native else Fused, native)
     try:
-        return kind(function, args, inputs, wants)  # type: ignore[no-any-return]
+        return kind(function, args, inputs, wants)
     except (NotTraceable, AdjointError):
         return None  # and what is wrong with the arguments, the body itself will say
+
+
+def _kind(function: Callable[..., Any], base: type[Fused], native: str = "") -> type[Fused]:
+    """The class of a composite's plans."""
+    name = "".join(word.capitalize() for word in function.__name__.split("_"))
+    kind = _KINDS.get((name, base))
+    if kind is None:
+        members = {"__doc__": function.__doc__, "native": native}
+        kind = _KINDS[name, base] = type(name, (base,), members, abstract=True)
+    return kind
 
 
 class Fused(Op, abstract=True):
@@ -354,16 +359,10 @@ def _plan_elsewhere(
     inputs: Sequence[Any],
     wants: Sequence[bool],
 ) -> Fused | None:
-    name = "".join(word.capitalize() for word in function.__name__.split("_"))
-    key = f"{name} elsewhere"
-    kind = _KINDS.get(key)
-    if kind is None:
-        members = {"__doc__": function.__doc__, "native": ""}
-        kind = _KINDS[key] = type(name, (Elsewhere,), members, abstract=True)
     if len({x.device for x in inputs}) != 1:
         return None
     try:
-        return kind(function, args, inputs, wants)
+        return _kind(function, Elsewhere)(function, args, inputs, wants)
     except _NoRoutine:
         return None
 
@@ -375,7 +374,8 @@ def _is_plain(mode: Mode, tensors: Sequence[Any]) -> bool:
     return not any(x is None or isinstance(x._data, Recorded) for x in tensors)
 
 
-_KINDS: dict[str, type[Fused]] = {}  # one class a composite: grad_fn shows its name
+# One class a composite: grad_fn shows its name.
+_KINDS: dict[tuple[str, type[Fused]], type[Fused]] = {}
 
 
 class _Passing(Op, abstract=True):

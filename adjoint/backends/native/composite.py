@@ -370,11 +370,7 @@ def _trace(
         values.append(Traced(tracer, value, spec.shape, dims, _wide(spec.dtype.numpy)))
     for step in steps:
         kernel.reduced = ()  # each step may reduce over other axes; `_split` sorts them
-        given = [_at(values, x) if isinstance(x, Ref) else x for x in step.args]
-        try:
-            values.append(step.op.compute(names, *given))
-        except (AdjointError, TypeError, AttributeError, ValueError, IndexError) as error:
-            raise NotTraceable(f"{step.op.name}: {error}") from None
+        values.append(traced(names, step, values))
     wanted, all_dims = [], []
     for ref, spec in outputs:
         y = _at(values, ref)
@@ -390,6 +386,18 @@ def _trace(
         wanted.append(_Wanted(y.value, tuple(axes), name, spec.shape))
         all_dims.append(y.dims)
     return wanted, all_dims
+
+
+def traced(names: Names, step: Step, values: list[Any]) -> Any:
+    """What a step computes from the values so far, written into the tracer's kernel.
+
+    Errors: NotTraceable for what cannot be written there.
+    """
+    given = [_at(values, x) if isinstance(x, Ref) else x for x in step.args]
+    try:
+        return step.op.compute(names, *given)
+    except (AdjointError, TypeError, AttributeError, ValueError, IndexError) as error:
+        raise NotTraceable(f"{step.op.name}: {error}") from None
 
 
 def _at(values: list[Any], ref: Ref) -> Any:

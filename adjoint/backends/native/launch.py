@@ -173,7 +173,7 @@ output.done:
   %o.next = add i64 %o, 1
   br label %outputs.head
 undo:
-  %u = phi i64 [%o, %output], [%u.next, %undo.one]
+  %u = phi i64 [%o, %output], [%outputs, %several], [%u.next, %undo.one]
   %u.more = icmp ugt i64 %u, 0
   br i1 %u.more, label %undo.one, label %failed
 undo.one:
@@ -255,19 +255,7 @@ one:
 several:
   %tuple = call ptr @PyTuple_New(i64 %outputs)
   %tuple.null = icmp eq ptr %tuple, null
-  br i1 %tuple.null, label %undo.all, label %items.head
-undo.all:
-  br label %drop
-drop:
-  %d = phi i64 [%outputs, %undo.all], [%d.next, %drop.one]
-  %d.more = icmp ugt i64 %d, 0
-  br i1 %d.more, label %drop.one, label %failed
-drop.one:
-  %d.next = sub i64 %d, 1
-  %d.at = getelementptr ptr, ptr %results, i64 %d.next
-  %d.array = load ptr, ptr %d.at
-  call void @Py_DecRef(ptr %d.array)
-  br label %drop
+  br i1 %tuple.null, label %undo, label %items.head
 items.head:
   %n = phi i64 [0, %several], [%n.next, %item]
   %n.more = icmp ult i64 %n, %outputs

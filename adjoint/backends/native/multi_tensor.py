@@ -22,8 +22,8 @@ from ...compiler.ir import ITEMSIZE, Kernel
 from ...compiler.lower import DATA_OFFSET, word_names
 from ...compiler.run import _Quick, code_of
 from ...compiler.schedule import plan
-from ...core.errors import AdjointError, Unsupported
-from .composite import NotTraceable, Ref, Step, _at
+from ...core.errors import Unsupported
+from .composite import NotTraceable, Ref, Step, _at, traced
 from .execution import PARALLEL
 from .pool import default_pool
 from .scalars import ScalarTracer, has_lost_numbers, place_of
@@ -53,11 +53,7 @@ class MultiTensor:
         names = WritingNames(tracer)
         values: list[Any] = [tracer.input((_LENGTH,), dtype) for dtype in dtypes]
         for step in steps:
-            given = [_at(values, x) if isinstance(x, Ref) else x for x in step.args]
-            try:
-                values.append(step.op.compute(names, *given))
-            except (AdjointError, TypeError, AttributeError, ValueError, IndexError) as error:
-                raise NotTraceable(f"{step.op.name}: {error}") from None
+            values.append(traced(names, step, values))
         kernel = tracer.kernel
         for column, ref in outputs.items():
             y = _at(values, ref)

@@ -13,9 +13,8 @@ from typing import Any
 from ...compiler import Compiled
 from ...compiler.run import Entry
 from ...core.compute import quietly
-from ...core.errors import AdjointError
 from ...core.scalar import Arithmetic
-from .composite import Ref, Step, _at
+from .composite import Ref, Step, _at, traced
 from .execution import PARALLEL
 from .multi_tensor import NotTraceable, WritingNames
 from .pool import default_pool
@@ -49,11 +48,7 @@ class Writer:
                 raise NotTraceable("complex numbers, a foreign byte order, or a larger array")
             values.append(tracer.input(x.shape, x.dtype))
         for step in steps:
-            given = [_at(values, x) if isinstance(x, Ref) else x for x in step.args]
-            try:
-                values.append(step.op.compute(names, *given))
-            except (AdjointError, TypeError, AttributeError, ValueError, IndexError) as error:
-                raise NotTraceable(f"{step.op.name}: {error}") from None
+            values.append(traced(names, step, values))
         y, kernel = _at(values, result), tracer.kernel
         if not isinstance(y, Traced) or y.shape != out.shape or y.dtype != values[0].dtype:
             raise NotTraceable("a result that the array does not take as it is")
