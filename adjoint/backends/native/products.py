@@ -416,7 +416,8 @@ def _computed(ready: _Ready, a: Any, b: Any, bias: Any) -> Any:
 
 
 def _by_numpy(a: Any, b: Any) -> Any:
-    return np.multiply(a, b) if a.shape[-1] == 1 else np.matmul(a, b)
+    outer = a.shape[-1] == 1 and a.ndim > 1 and b.ndim > 1
+    return np.multiply(a, b) if outer else np.matmul(a, b)
 
 
 def launch(a: Any, b: Any) -> Any:
