@@ -84,7 +84,6 @@ INFERENCE = Version()  # stands for "no version is kept": a value that autograd 
 def execute(op: Op, inputs: tuple[Any, ...]) -> Any:
     """Run `op` now; make a Node where an input wants a gradient."""
     arrays = []
-    parents = []
     wants = False
     key: list[Any] = [id(op)]
     for x in inputs:
@@ -94,20 +93,31 @@ def execute(op: Op, inputs: tuple[Any, ...]) -> Any:
                 return EXECUTORS[type(data)](op, inputs)
             arrays.append(data)
             key.append(data.shape)
-            node = x._node
-            if node is not None:
+            if x._node is not None:
                 wants = True
-            parents.append(node)
         else:
             arrays.append(x)
             key.append(x or repr(x))  # 0.0 and -0.0 are equal
-            parents.append(None)
     launch = launchers.get(tuple(key))
     if launch is None or core_compute.accelerate is None or (result := launch(*arrays)) is None:
         result = compute(op, arrays)
-    if op.n_outputs == 1 and type(result) is not ndarray:
+    if op.view or op.n_outputs != 1:
+        return finish(op, inputs, result, parents_of(inputs), wants)
+    if type(result) is not ndarray:  # what `finish` does, written out flat
         result = _as_array(result)
-    return finish(op, inputs, result, parents, wants)
+    mode = get_mode()
+    y = new(Tensor)
+    y._data = result
+    y._leaf = y._view = y._node = None
+    y._version = INFERENCE if mode.inference else None
+    if wants and mode.grad and op.differentiable and result.dtype.kind in "fcV":
+        y._node = record(op, inputs, parents_of(inputs), y, mode)
+    return y
+
+
+def parents_of(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The nodes of tensors; None for what has none, and for numbers."""
+    return tuple([x._node if isinstance(x, Handle) else None for x in inputs])
 
 
 # How ops run on data of other types: recorded values. (type of the data -> executor)
@@ -127,10 +137,10 @@ def finish(
     mode = get_mode()
     if op.n_outputs != 1:
         return _wrap_several(op, inputs, result, parents, wants, mode)
-    y = wrap(result)
+    y = wrap(_as_array(result))
     if op.view and shares_storage(result, inputs[0], op):
         mark_view(y, inputs[0], op, "" if mode.grad else UNRECORDED_VIEW)
-    if wants and mode.grad and op.differentiable and result.dtype.kind in "fcV":
+    if wants and mode.grad and op.differentiable and y._data.dtype.kind in "fcV":
         y._node = record(op, inputs, tuple(parents), y, mode)
     if mode.inference and y._version is None:
         y._version = INFERENCE
@@ -411,7 +421,9 @@ _SMALL = range(-128, 128)  # ints that every signed dtype has
 
 
 def plain_dtypes(function: Any, kinds: str) -> dict[Any, int]:
-    """The dtypes of `kinds` that `function` computes as PyTorch does, with their numbers."""
+    """The dtypes of `kinds` that `function` computes as PyTorch does, with their numbers; without
+    a function, those that need no float32.
+    """
     half = isinstance(function, np.ufunc)  # NumPy's own functions compute float16 in float32
     return {
         d: number for d, number in _NUMBERS.items() if d.kind in kinds and (half or d != np.float16)
@@ -419,14 +431,17 @@ def plain_dtypes(function: Any, kinds: str) -> dict[Any, int]:
 
 
 def binary_operator(
-    op: Op, general: Callable[[Any, Any], Any], kinds: str = "biufc"
+    op: Op, general: Callable[[Any, Any], Any], kinds: str = "biufc", ufunc: str | None = None
 ) -> Callable[..., Any]:
     """`general(input, other)` with a short cut for two arrays of one dtype (of `kinds`), or one
-    and a number.
+    and a number: to the backend's function `ufunc` (None: the op's own; "": it is none) for small
+    ones, else to what launched the op before.
 
     The short cut does what `execute` does, written out flat: it runs for every small tensor.
     """
-    function: Any = getattr(backend, op.ufunc)  # type: ignore[attr-defined]
+    if ufunc is None:
+        ufunc = op.ufunc  # type: ignore[attr-defined]
+    function: Any = getattr(backend, ufunc) if ufunc else None
     dtypes = plain_dtypes(function, kinds)
     each = op.wanted_by or (frozenset(op.tokens),) * 2
     x1_for_1, x1_for_2 = ("x1" in tokens for tokens in each)
@@ -440,7 +455,7 @@ def binary_operator(
 
     def recorded(input: Any, other: Any) -> Any:
         y = None
-        if result_kind in ("same", "bool"):
+        if ufunc and result_kind in ("same", "bool"):
             y = RECORDERS[2](op, function, dtypes, result_kind == "bool", input, other)
         return general(input, other) if y is None else y
 
@@ -477,12 +492,11 @@ def binary_operator(
             return general(input, other)
         if type(a) is not ndarray and not isinstance(a, (int, float)):
             return recorded(input, other)
-        if size > large and core_compute.accelerate is not None:
+        if size > large:
             key1 = a.shape if type(a) is ndarray else a or repr(a)
             key2 = b.shape if type(b) is ndarray else b or repr(b)
             launch = launchers.get((id(op), key1, key2))
-            data = None if launch is None else launch(a, b)
-            if data is None:
+            if launch is None or core_compute.accelerate is None or (data := launch(a, b)) is None:
                 return general(input, other)
         else:
             try:
@@ -523,9 +537,11 @@ _SLOW = frozenset(
 
 
 def _large(op: Op, function: Any) -> int:
-    """The size of arrays above which the general way asks for acceleration: what NumPy does at the
-    speed of memory gains from several threads only.
+    """The size of arrays above which the general way asks for acceleration, or the short cut for
+    launchers: what NumPy does at the speed of memory gains from several threads only.
     """
+    if function is None:
+        return -1
     if not isinstance(function, np.ufunc) or op.name in _SLOW:
         return core_compute.SMALL
     cheap = getattr(op, "result", "") == "bool" or op.name in (
@@ -541,15 +557,17 @@ def takes_number(numbers: int | None, value: Any) -> bool:
 
 
 def unary_operator(
-    op: Op, general: Callable[[Any], Any], kinds: str = "biufc"
+    op: Op, general: Callable[[Any], Any], kinds: str = "biufc", ufunc: str | None = None
 ) -> Callable[..., Any]:
     """`general(input)` with a short cut for plain arrays, as `binary_operator`."""
-    function: Any = getattr(backend, op.ufunc)  # type: ignore[attr-defined]
+    if ufunc is None:
+        ufunc = op.ufunc  # type: ignore[attr-defined]
+    function: Any = getattr(backend, ufunc) if ufunc else None
     dtypes = plain_dtypes(function, kinds)
     tokens = op.tokens
     differentiable = op.differentiable
     large = _large(op, function)
-    same = getattr(op, "result", "") == "same"
+    same = bool(ufunc) and getattr(op, "result", "") == "same"
 
     def recorded(input: Any) -> Any:
         y = RECORDERS[1](op, function, dtypes, input) if same else None
@@ -565,10 +583,9 @@ def unary_operator(
         data = input._data
         if type(data) is not ndarray or data.dtype not in dtypes:
             return recorded(input)
-        if data.size > large and core_compute.accelerate is not None:
+        if data.size > large:
             launch = launchers.get((id(op), data.shape))
-            data = None if launch is None else launch(data)
-            if data is None:
+            if launch is None or core_compute.accelerate is None or (data := launch(data)) is None:
                 return general(input)
         else:
             try:

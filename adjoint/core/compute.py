@@ -75,7 +75,7 @@ SMALL = min(32, LARGE)  # the same for ops that have no short cut to a function 
 # input its shape or, of a number, itself (its text, of zeros). A launcher takes the inputs, and
 # gives the result, or None for other dtypes or strides. Used while the native backend is on.
 launchers: dict[Any, Callable[..., Any]] = {}
-_launched: list[Op] = []  # what has launchers: kept, so that no other op gets its id
+_launched: dict[int, Op] = {}  # what has launchers: kept, so that no other op gets its id
 unknown: set[type[Op]] = set()  # ops that it has no kernels for: asked only for large arrays
 
 _ndarray = np.ndarray
@@ -111,7 +111,8 @@ def compute(op: Op, arrays: list[Any]) -> Any:
         if low and not op.exact:
             return _compute_low(op, xp, arrays)
         result = quiet.run(op.compute, xp, *arrays)
-        if op.kept and not large and not op.view and all(type(a) is _ndarray for a in arrays):
+        again = op.kept and not large and not op.view and accelerate is not None
+        if again and all(type(a) is _ndarray for a in arrays):
             remember(op, arrays, launcher_of(op, xp, arrays))
         return result
     except AdjointError:
@@ -128,9 +129,9 @@ def compute(op: Op, arrays: list[Any]) -> Any:
 
 def remember(op: Op, arrays: list[Any], launch: Callable[..., Any]) -> None:
     """Let eager execution call `launch` for such inputs of this op, which is used again."""
-    if len(_launched) >= 4096:
+    if len(launchers) >= 4096:
         forget()
-    _launched.append(op)
+    _launched[id(op)] = op
     key = (id(op), *[a.shape if type(a) is _ndarray else a or repr(a) for a in arrays])
     launchers[key] = launch
 

@@ -25,13 +25,50 @@ class Sample(NamedTuple):
     reference: bool = True  # False where no reference computes this sample
 
 
-class Op:
+class _Interned(type):
+    """What makes classes of ops: one object for equal fields, so that what was worked out for it
+    (kernels, launchers) is found by its identity.
+    """
+
+    made: dict[Any, Any]  # by their fields; of classes whose fields 1, 1.0 and True mean the same
+    interned: str  # "" for classes whose ops are not; "typed" where those differ, and so do zeros
+
+    def __call__(cls, *fields: Any, **named: Any) -> Any:
+        if named or not cls.interned:
+            return super().__call__(*fields, **named)
+        try:
+            if cls.interned == "typed":
+                if 0.0 in fields and any(type(f) is float and not f for f in fields):
+                    return super().__call__(*fields)  # 0.0 and -0.0 are equal
+                return _typed(cls, *fields)
+            op = cls.made.get(fields)
+        except (TypeError, ValueError):  # an array among the fields, or a wrong number of them
+            return super().__call__(*fields)
+        if op is None:
+            op = super().__call__(*fields)
+            op.kept = True
+            if len(cls.made) >= 1024:
+                cls.made.clear()
+            op = cls.made.setdefault(fields, op)
+        return op
+
+
+@functools.lru_cache(maxsize=4096, typed=True)
+def _typed(cls: Any, *fields: Any) -> Any:
+    op = type.__call__(cls, *fields)
+    op.kept = True
+    return op
+
+
+class Op(metaclass=_Interned):
     """A primitive operation.
 
     A subclass states everything about itself in one place; its dataclass fields are its identity:
-    equal op and equal inputs give an equal value. They are never changed. Subclasses with fields
-    are dataclasses; equality, hash and repr are this class's (`eq=False, repr=False`), since a
-    hundred classes that each make their own would take a fifth of the package's import time.
+    equal op and equal inputs give an equal value. They are never changed, and making an op of the
+    registry with the same fields again (by position; not a random draw) gives the same object.
+    Subclasses with fields are dataclasses; equality, hash and repr are this class's (`eq=False,
+    repr=False`), since a hundred classes that each make their own would take a fifth of the
+    package's import time.
 
     `needs` says what `gradient` reads: tokens among `x` (the only input), `x1`, `x2`, ... (inputs
     by position), `xs` (the tuple of all inputs), `y` (the output; the tuple of several outputs),
@@ -55,21 +92,20 @@ class Op:
     # products; "moves": native code for indices.
     library: ClassVar[str] = ""
     differentiable: ClassVar[bool] = True  # False: the output never requires grad
-    kept: ClassVar[bool] = False  # an object made by `of`, which is used again
+    kept: ClassVar[bool] = False  # the one object with its fields, which is used again
     device: device = CPU  # where an op without inputs computes
     drawn: ClassVar[bool] = False  # random: its numbers are those that the host draws
 
-    # Derived from `needs` when the class is made.
+    # Derived from the fields, and from `needs`, when the class is made.
+    numbers: ClassVar[bool] = False  # among the fields are numbers of any type
     tokens: ClassVar[tuple[str, ...]] = ()
     wanted_by: ClassVar[tuple[frozenset[str], ...] | None] = None  # per input; None: all alike
     keeps_values: ClassVar[bool] = False  # a token other than a spec
 
     @classmethod
     def of(cls, *fields: Any) -> Any:
-        """The op with these fields: one object for equal ones, whose kernels are found by that."""
-        if 0.0 in fields and any(type(field) is float and not field for field in fields):
-            return cls(*fields)  # 0.0 and -0.0 are equal
-        return _shared(cls, *fields)  # type: ignore[arg-type]
+        """The op with these fields."""
+        return cls(*fields)
 
     def infer(self, *specs: Any) -> Any:
         """The output's Spec (a tuple of them for several outputs) from the inputs' specs."""
@@ -111,7 +147,7 @@ class Op:
     def _attributes(self) -> tuple[Any, ...]:
         """The values of the fields; an op with other state is only equal to itself."""
         fields = getattr(type(self), "__dataclass_fields__", ())
-        if not fields and self.__dict__:
+        if not fields and self.__dict__.keys() - {"kept"}:
             return (id(self),)
         return tuple([getattr(self, name) for name in fields])
 
@@ -152,15 +188,12 @@ class Op:
                 )
         if "differentiable" not in cls.__dict__:
             cls.differentiable = cls.gradient is not Op.gradient
+        fields = [t for t in inspect.get_annotations(cls).values() if "ClassVar" not in t]
+        cls.made = {}
+        cls.numbers = cls.numbers or any("float" in t or t == "Any" for t in fields)
+        cls.interned = "" if abstract or cls.drawn else "typed" if cls.numbers else "plain"
         if not abstract:
             REGISTRY[f"{cls.__module__}.{cls.__qualname__}"] = cls
-
-
-@functools.lru_cache(maxsize=4096, typed=True)
-def _shared(cls: type[Op], *fields: Any) -> Op:
-    op = cls(*fields)
-    op.kept = True  # type: ignore[misc]
-    return op
 
 
 def _token_order(token: str) -> tuple[int, str]:
@@ -204,10 +237,10 @@ def connect_eager(execute: Callable[[Op, tuple[Any, ...]], Any]) -> None:
     _eager = execute
 
 
-# How eager execution runs a public function of one op on the usual inputs: (op, general, kinds) ->
-# a function that does the same as `general`. By number of inputs; filled by autograd, and empty
-# while only the lower layers are loaded.
-SHORTCUTS: dict[int, Callable[[Op, Callable[..., Any], str], Callable[..., Any]]] = {}
+# How eager execution runs a public function of one op on the usual inputs: (op, general, kinds,
+# ufunc) -> a function that does the same as `general`. By number of inputs; filled by autograd,
+# and empty while only the lower layers are loaded.
+SHORTCUTS: dict[int, Callable[..., Callable[..., Any]]] = {}
 
 
 # ---- public functions that are also methods ---------------------------------------------------

@@ -180,7 +180,7 @@ def _sub_general(input: Any, other: Any) -> Any:
     return apply(SUB, *promoted("sub", SUB, (input, other)))
 
 
-_sub = publish(_sub_general, SUB, "sub", True, BINARY_DOC, 2)
+_sub = publish(_sub_general, SUB, "sub", True, BINARY_DOC, 2, True, SUB.kinds)
 
 
 @public(inplace=True)

@@ -186,7 +186,8 @@ def unary(
             assert_kind(name, found, accepted)
         return apply(op, input)
 
-    return publish(general, op, name, inplace, UNARY_DOC, 1, method)
+    plain = "".join(kind for kind in kinds if kind not in INTEGRAL) if floating else kinds
+    return publish(general, op, name, inplace, UNARY_DOC, 1, method, plain)
 
 
 def binary(
@@ -203,7 +204,7 @@ def binary(
                 return apply(op, input, other)
         return apply(op, *promoted(name, op, (input, other), floating=floating, kinds=kinds))
 
-    return publish(general, op, name, inplace, BINARY_DOC, 2, method)
+    return publish(general, op, name, inplace, BINARY_DOC, 2, method, kinds)
 
 
 UNARY_DOC = """
@@ -226,11 +227,15 @@ def publish(
     inplace: bool,
     template: str,
     inputs: int,
-    method: bool = True,
+    method: bool,
+    kinds: str,
 ) -> Callable[..., Any]:
-    """Name, document and register a function of one op, with eager execution's short cut."""
-    shortcut = SHORTCUTS.get(inputs) if type(op).compute is Elementwise.compute else None
-    function = shortcut(op, general, op.kinds) if shortcut else with_out(general)
+    """Name, document and register a function of one op, with eager execution's short cut for
+    arrays of dtypes of `kinds`.
+    """
+    ufunc = op.ufunc if type(op).compute is Elementwise.compute else ""
+    shortcut = SHORTCUTS.get(inputs)
+    function = shortcut(op, general, kinds, ufunc) if shortcut else with_out(general)
     for each in (general, function):
         each.__name__ = each.__qualname__ = name
         each.__module__ = type(op).__module__
