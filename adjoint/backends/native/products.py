@@ -432,7 +432,7 @@ def launch_linear(x: Any, w: Any, bias: Any = None) -> Any:
     """x @ w.T + bias; else None."""
     if type(x) is not np.ndarray:
         return None
-    rows = x if x.ndim == 2 else x.reshape(-1, x.shape[-1])
+    rows = x if x.ndim == 2 else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
     ready = _ready_for(rows, w.T, bias)
     if ready is None:
         return None
