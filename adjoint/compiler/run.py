@@ -358,7 +358,8 @@ class Compiled:
             if x.shape != wanted:
                 raise ShapeError(f"kernel: output {k} has shape {x.shape}, not {wanted}")
             steps = zip(x.strides, x.shape, strict=True)
-            if not x.flags.writeable or any(step == 0 and size > 1 for step, size in steps):
+            shared = x.size and any(step == 0 and size > 1 for step, size in steps)
+            if shared or not x.flags.writeable:
                 raise InvalidArgument(f"kernel: output {k} cannot be written")
         return sizes
 
