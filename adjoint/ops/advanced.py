@@ -112,9 +112,10 @@ class Advanced(Op, abstract=True):
 
 @dataclass(eq=False, repr=False)
 class Index(Advanced):
-    """The elements that index tensors select."""
+    """The elements that index tensors select; entries count from the end only where `negative`."""
 
     axes: tuple[int, ...]
+    negative: bool = True
     needs = ("x2 spec1", "")
     exact = True
     library = "moves"
@@ -127,9 +128,11 @@ class Index(Advanced):
     def compute(self, xp: Any, x: Any, index: Any) -> Any:
         """The backend's indexing; `take` is the faster way where it needs no copy of x."""
         if not is_device_array(x) and xp.moves and len(self.axes) == 1:
-            found = xp.take_along(x, index, self.axes[0])
+            found = xp.take_along(x, index, self.axes[0], self.negative)
             if found is not NotImplemented:
                 return found
+        if not self.negative:
+            assert_not_negative(index, x.shape[self.axes[0]])
         try:
             if len(self.axes) == 1 and x.flags.c_contiguous:
                 return xp.take(x, index, axis=self.axes[0])
@@ -183,11 +186,15 @@ class IndexSum(Advanced):
 
     def compute(self, xp: Any, g: Any, index: Any) -> Any:
         """By flat position, in pieces that keep the positions few."""
+        if not is_device_array(g) and xp.moves and len(self.axes) == 1:
+            found = xp.place(
+                None, self.axes[0], index, g, add=True, negative=True, shape=self.shape
+            )
+            if found is not NotImplemented:
+                return found
         result = xp.zeros(self.shape, g.dtype)
         if is_device_array(g):
             xp.index_add(result, self._key(index), g)
-        elif _adds(xp, result, self.axes, index, g):
-            return result
         elif self.axes == (0,) and index.ndim:
             rows = index.reshape(-1)
             values = g.reshape((rows.shape[0], *self.shape[1:]))
@@ -225,23 +232,24 @@ class IndexSum(Advanced):
 _PIECE = 1 << 20
 
 
-def _adds(xp: Any, x: Any, axes: tuple[int, ...], index: Any, values: Any) -> bool:
-    """Whether native code has added `values` to x."""
-    return (
-        xp.moves
-        and len(axes) == 1
-        and xp.index_add(x, axes[0], index, values) is not NotImplemented
-    )
+def assert_not_negative(index: Any, size: int, name: str = "index_select") -> None:
+    """Refuse an index array with negative entries; a device checks its own."""
+    if not is_device_array(index) and index.size and (low := int(index.min())) < 0:
+        raise IndexingError(
+            f"{name}: index out of range in self: index {low} is negative, the dimension has size "
+            f"{size}"
+        )
 
 
 @dataclass(eq=False, repr=False)
 class IndexPut(Advanced):
     """The first input with the elements that the index selects replaced by values, or, where
-    `accumulate`, with the values added to them.
+    `accumulate`, with the values added to them. Entries count from the end only where `negative`.
     """
 
     axes: tuple[int, ...]
     accumulate: bool = False
+    negative: bool = True
     needs = ("x2", "", "x2")
     exact = True
     library = "moves"
@@ -261,20 +269,32 @@ class IndexPut(Advanced):
 
     def compute(self, xp: Any, x: Any, index: Any, value: Any) -> Any:
         """Write into a copy."""
-        result = x.copy()
-        self.write(xp, result, index, value)
-        return result
+        found = self._placed(xp, x, index, value)
+        if found is NotImplemented:
+            found = x.copy()
+            self.write(xp, found, index, value)
+        return found
+
+    def _placed(self, xp: Any, x: Any, index: Any, value: Any, over: bool = False) -> Any:
+        """The result by native code; NotImplemented where there is none."""
+        if is_device_array(x) or not xp.moves or len(self.axes) > 1:
+            return NotImplemented
+        return xp.place(
+            x, self.axes[0], index, value, add=self.accumulate, negative=self.negative, over=over
+        )
 
     def write(self, xp: Any, x: Any, index: Any, value: Any) -> None:
         """Assign, or add one by one."""
+        if not self.negative:
+            assert_not_negative(index, x.shape[self.axes[0]], "index_put")
         if self.accumulate and is_device_array(x):
             xp.index_add(x, self._key(index), value)
-        elif self.accumulate and _adds(xp, x, self.axes, index, value):
+        elif self.accumulate and self._placed(xp, x, index, value, True) is not NotImplemented:
             return
         elif self.accumulate and x.flags.c_contiguous:
             add_at(x, self._positions(x.shape, index), value)
         elif self.accumulate:
-            x[...] = IndexPut(self.axes, True).compute(xp, x, index, value)
+            x[...] = self.compute(xp, np.ascontiguousarray(x), index, value)
         else:
             try:
                 x[self._key(index)] = value
@@ -285,7 +305,7 @@ class IndexPut(Advanced):
     def gradient(self, g: Tensor, index: Tensor) -> tuple[Any, ...]:
         """g where it was kept; the selected part of g for the values."""
         return (
-            g if self.accumulate else lambda: apply(IndexPut(self.axes), g, index, 0),
+            g if self.accumulate else lambda: apply(IndexPut.of(self.axes), g, index, 0),
             None,
             lambda: apply(Index.of(self.axes), g, index),
         )

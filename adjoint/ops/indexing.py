@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core import dtype as dt
-from ..core.device import is_device_array
 from ..core.errors import DTypeError, IndexingError, InvalidType, ShapeError
 from ..core.handle import Handle
 from ..core.op import FUNCTIONS, apply, apply_view, public, write_in_place, writing
@@ -268,7 +267,7 @@ def getitem(input: Tensor, index: Any) -> Tensor:
             each = creation.wrap(np.flatnonzero(each._data))
         return apply(_index(place), part, each)  # type: ignore[no-any-return]
     axes, packed = _gathered(part, advanced)
-    return apply(Index(axes), part, packed)  # type: ignore[no-any-return]
+    return apply(Index.of(axes), part, packed)  # type: ignore[no-any-return]
 
 
 @public(method="__setitem__")
@@ -314,7 +313,7 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
             part = part.flatten(place, place + mask._data.ndim - 1)
             advanced = ((place, mask.reshape(-1)),)
     axes, packed = _gathered(part, advanced)
-    op = IndexPut(axes)
+    op = IndexPut.of(axes)
     if isinstance(value, Handle):
         assert_same_dtype(input, value)
         value = _strip(value, len(op.result_shape(part._data.shape, packed._data.shape)))
@@ -455,26 +454,13 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """
     axis, index = _along(input, dim, index, "index_select")
     x = input if input._data.ndim else input.reshape(1)
-    _assert_not_negative(index, x._data.shape[axis], "index_select")
-    result: Tensor = apply(_index(axis), x, index)
+    result: Tensor = apply(Index.of((axis,), False), x, index)
     return result if input._data.ndim else result.reshape(())
 
 
 def rows_at(x: Any, index: Any) -> Any:
     """The rows of `x` at an index of any shape, which may not be negative."""
-    _assert_not_negative(index, x._data.shape[0], "index_select")
-    return apply(_index(0), x, index)
-
-
-def _assert_not_negative(index: Any, size: int, name: str) -> None:
-    data = index._data
-    if is_device_array(data) or getattr(data, "array", data) is None:
-        return  # elements that are not known yet
-    if data.size and int(data.min()) < 0:
-        raise IndexingError(
-            f"{name}: index out of range in self: index {int(data.min())} is negative, the "
-            f"dimension has size {size}"
-        )
+    return apply(Index.of((0,), False), x, index)
 
 
 @writing
@@ -501,9 +487,7 @@ def _put(input: Any, axis: int, index: Any, value: Any, accumulate: bool, name: 
             return Overwrite(), input, input
         value = value.reshape(()) if isinstance(value, Handle) else value  # type: ignore[attr-defined]
         return Overwrite(), input, input + value if accumulate else value
-    if name != "index_fill":
-        _assert_not_negative(index, input._data.shape[axis], name)
-    return IndexPut((axis,), accumulate), input, index, value
+    return IndexPut.of((axis,), accumulate, name == "index_fill"), input, index, value
 
 
 def _assert_source(input: Any, axis: int, index: Any, source: Any, name: str) -> None:
@@ -581,7 +565,7 @@ def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
         raise IndexingError("index_put: needs at least one index tensor")
     assert_same_dtype(input, values)
     axes, packed = _gathered(input, advanced)
-    return IndexPut(axes, accumulate), input, packed, values
+    return IndexPut.of(axes, accumulate), input, packed, values
 
 
 # ---- flat positions ------------------------------------------------------------------------------

@@ -31,14 +31,17 @@ __all__ = [
 
 
 class _Along(Op, abstract=True):
-    """Base of ops that take, for every element of an index, the place along `axis`."""
+    """Base of ops that take, for every element of an index, the place along `axis`; from its end
+    too only where `negative`.
+    """
 
     axis: int
+    negative: bool = False
 
     def _positions(self, shape: tuple[int, ...], index: Any) -> Any:
         """The row-major position, in a tensor of `shape`, that each index entry means."""
         axis = self.axis
-        checked = wrapped(index, shape[axis], axis, negative=False, name=self.name)
+        checked = wrapped(index, shape[axis], axis, self.negative, self.name)
         positions = checked * prod(shape[axis + 1 :]) if axis < len(shape) - 1 else checked
         for i, size in enumerate(index.shape):
             if i != axis and size > 1:
@@ -81,6 +84,7 @@ class Gather(_Along):
     """The elements at the index entries along `axis`."""
 
     axis: int
+    negative: bool = False
     needs = ("x2 spec1", "")
     exact = True
     strict = True
@@ -94,14 +98,17 @@ class Gather(_Along):
     def compute(self, xp: Any, x: Any, index: Any) -> Any:
         """By flat position."""
         if is_device_array(x):
-            return xp.gather(x, self.axis, index)
-        if xp.moves and (found := xp.gather(x, self.axis, index)) is not NotImplemented:
-            return found
+            size, axis = x.shape[self.axis], self.axis
+            return xp.gather(x, axis, wrapped(index, size, axis) if self.negative else index)
+        if xp.moves:
+            found = xp.gather(x, self.axis, index, self.negative)
+            if found is not NotImplemented:
+                return found
         return xp.take(x.reshape(-1), self._positions(x.shape, index))
 
     def gradient(self, g: Tensor, index: Tensor, spec: Spec) -> tuple[Any, ...]:
         """g added where the elements came from."""
-        return (apply(GatherSum.of(self.axis, spec.shape), g, index), None)
+        return (apply(GatherSum.of(self.axis, spec.shape, self.negative), g, index), None)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -128,6 +135,7 @@ class GatherSum(_Along):
 
     axis: int
     shape: tuple[int, ...]
+    negative: bool = False
     needs = ("x2", "")
     library = "moves"
 
@@ -140,16 +148,26 @@ class GatherSum(_Along):
 
     def compute(self, xp: Any, g: Any, index: Any) -> Any:
         """By flat position."""
+        if not is_device_array(g) and xp.moves:
+            found = xp.place(
+                None, self.axis, index, g,
+                add=True, along=True, negative=self.negative, shape=self.shape,
+            )  # fmt: skip
+            if found is not NotImplemented:
+                return found
         result = xp.zeros(self.shape, g.dtype)
         if is_device_array(g):
-            xp.scatter(result, self.axis, index, g, True)
-        elif not xp.moves or xp.scatter(result, self.axis, index, g, True) is NotImplemented:
+            size, axis = self.shape[self.axis], self.axis
+            xp.scatter(
+                result, axis, wrapped(index, size, axis) if self.negative else index, g, True
+            )
+        else:
             add_at(result, self._positions(self.shape, index), g)
         return result
 
     def gradient(self, g: Tensor, index: Tensor) -> tuple[Any, ...]:
         """The same elements of g."""
-        return (apply(Gather.of(self.axis), g, index), None)
+        return (apply(Gather.of(self.axis, self.negative), g, index), None)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -194,9 +212,17 @@ class Scatter(_Along):
 
     def compute(self, xp: Any, x: Any, index: Any, src: Any) -> Any:
         """Write into a row-major copy."""
-        result = x.copy()
-        self.write(xp, result, index, src)
-        return result
+        found = self._placed(xp, x, index, src)
+        if found is NotImplemented:
+            found = x.copy()
+            self.write(xp, found, index, src)
+        return found
+
+    def _placed(self, xp: Any, x: Any, index: Any, src: Any, over: bool = False) -> Any:
+        """The result by native code; NotImplemented where there is none."""
+        if is_device_array(x) or not xp.moves:
+            return NotImplemented
+        return xp.place(x, self.axis, index, src, add=self.accumulate, along=True, over=over)
 
     def write(self, xp: Any, x: Any, index: Any, src: Any) -> None:
         """Assign, or add one by one, by flat position."""
@@ -207,9 +233,7 @@ class Scatter(_Along):
             x[...] = self.compute(xp, x, index, src)
             return
         values = src[tuple(slice(size) for size in index.shape)] if hasattr(src, "shape") else src
-        if xp.moves and (
-            xp.scatter(x, self.axis, index, values, self.accumulate) is not NotImplemented
-        ):
+        if self._placed(xp, x, index, values, True) is not NotImplemented:
             return
         positions = self._positions(x.shape, index)
         if self.accumulate:
@@ -497,17 +521,17 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
             f"{indices._data.ndim} dimensions for indices"
         )
     axis = normalize_axis(dim, input._data.ndim, "take_along_dim")
-    counted = wrapped(indices._data, input._data.shape[axis] if input._data.ndim else 1, axis)
-    if counted is not indices._data:
-        indices = creation.wrap(counted)
-    shape = list(input._data.shape)
-    index_shape = list(indices._data.shape)
+    shape, index_shape = list(input._data.shape), list(indices._data.shape)
+    if not shape or not indices._data.size:
+        wrapped(indices._data, 1, axis)
+        return gather(input, axis, indices * 0)  # type: ignore[no-any-return]
     length, count = shape[axis], index_shape[axis]
     shape[axis] = index_shape[axis] = 1
-    common = list(broadcast_shapes(shape, index_shape, op="take_along_dim"))
-    x = input.expand(*common[:axis], length, *common[axis + 1 :])
-    wide = indices.expand(*common[:axis], count, *common[axis + 1 :])
-    return gather(x, axis, wide)  # type: ignore[no-any-return]
+    if shape != index_shape:
+        common = list(broadcast_shapes(shape, index_shape, op="take_along_dim"))
+        input = input.expand(*common[:axis], length, *common[axis + 1 :])
+        indices = indices.expand(*common[:axis], count, *common[axis + 1 :])
+    return apply(Gather.of(axis, True), input, indices)  # type: ignore[no-any-return]
 
 
 def _scatter_inputs(input: Any, axis: int, index: Any, src: Any, accumulate: bool) -> Any:
@@ -521,7 +545,7 @@ def _scatter_inputs(input: Any, axis: int, index: Any, src: Any, accumulate: boo
         wrapped(index._data, 1, 0, negative=False)
         value = src.reshape(()) if isinstance(src, Handle) else src  # type: ignore[attr-defined]
         return Overwrite(), input, value + input if accumulate else value
-    return Scatter(axis, accumulate), input, _as_1d(index), _as_1d(src)
+    return Scatter.of(axis, accumulate), input, _as_1d(index), _as_1d(src)
 
 
 @writing

@@ -9,7 +9,7 @@ import adjoint as ad
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 
-from adjoint.backends.native import movement
+from adjoint.backends.native import movement, routines
 from adjoint.backends.native.pool import Pool
 
 DTYPES = ["float32", "float64", "int64", "int32", "bool", "int8", "complex128", "complex64"]
@@ -58,8 +58,32 @@ def test_elements_are_scattered_in_order():
         grid = np.ix_(*map(range, moved[0].shape[1:])) if len(shape) > 1 else ()
         for k in range(like[axis]):
             moved[0][(moved[1][k], *grid)] = moved[2][k]
-        assert movement.scatter(found, axis, index, src, False) is None
+        assert movement.place(x, axis, index, src, along=True, over=True) is None
+        np.testing.assert_array_equal(x, expected)
+        np.testing.assert_array_equal(movement.place(found, axis, index, src, along=True), expected)
+
+
+def test_slices_are_placed_in_order():
+    for rng, shape, axis, dtype in cases(8):
+        x = array(rng, shape, dtype)
+        index = rng.integers(-shape[axis], shape[axis], int(rng.integers(1, 60)))
+        src = array(rng, (*shape[:axis], index.size, *shape[axis + 1 :]), dtype)
+        expected, kept = x.copy(), x.copy()
+        for k, each in enumerate(index):
+            np.moveaxis(expected, axis, 0)[each] = np.moveaxis(src, axis, 0)[k]
+        found = movement.place(x, axis, index, src, negative=True)
         np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(x, kept)
+        one = src.reshape(-1)[0].item()
+        np.moveaxis(expected, axis, 0)[index] = one
+        np.testing.assert_array_equal(movement.place(x, axis, index, one, negative=True), expected)
+
+
+def test_one_hot_rows():
+    for rng, shape, _, _ in cases(9, 40):
+        index = rng.integers(0, 20, shape)
+        np.testing.assert_array_equal(movement.one_hot(index, 20), np.eye(20, dtype=int)[index])
+        assert movement.one_hot(index, int(index.max())) is NotImplemented
 
 
 @pytest.mark.parametrize("dtype", NUMBERS)
@@ -73,8 +97,15 @@ def test_elements_are_added_in_order(dtype):
         grid = np.ix_(*map(range, moved[0].shape[1:])) if len(shape) > 1 else ()
         for k in range(like[axis]):
             moved[0][(moved[1][k], *grid)] += moved[2][k]
-        assert movement.scatter(found, axis, index, src, True) is None
+        np.testing.assert_array_equal(
+            movement.place(found, axis, index, src, add=True, along=True), expected
+        )
+        assert movement.place(found, axis, index, src, add=True, along=True, over=True) is None
         np.testing.assert_array_equal(found, expected)
+        zeros = movement.place(None, axis, index, src, add=True, along=True, shape=shape)
+        base = np.zeros_like(x)
+        movement.place(base, axis, index, src, add=True, along=True, over=True)
+        np.testing.assert_array_equal(zeros, base)
 
 
 @pytest.mark.parametrize("dtype", NUMBERS)
@@ -86,8 +117,16 @@ def test_slices_are_added_in_order(dtype):
         expected, found = np.moveaxis(x.copy(), axis, 0), x.copy()
         for k, place in enumerate(index):
             expected[place] += np.moveaxis(src, axis, 0)[k]
-        assert movement.index_add(found, axis, index, src) is None
+        options = {"add": True, "negative": True}
+        np.testing.assert_array_equal(
+            movement.place(found, axis, index, src, **options), np.moveaxis(expected, 0, axis)
+        )
+        assert movement.place(found, axis, index, src, **options, over=True) is None
         np.testing.assert_array_equal(found, np.moveaxis(expected, 0, axis))
+        zeros = movement.place(None, axis, index, src, **options, shape=shape)
+        base = np.zeros_like(x)
+        movement.place(base, axis, index, src, **options, over=True)
+        np.testing.assert_array_equal(zeros, base)
 
 
 @pytest.mark.parametrize("dtype", NUMBERS)
@@ -113,11 +152,20 @@ def test_an_index_out_of_range_changes_nothing(bad):
     src = np.ones_like(x)
     before = x.copy()
     assert movement.gather(x, 0, index) is NotImplemented
+    rows = np.ones((10, 10), "f4")
     for add in (False, True):
-        assert movement.scatter(x, 0, index, src, add) is NotImplemented
-    if bad != -1:  # which counts from the end
+        for over in (False, True):
+            how = {"add": add, "over": over}
+            assert movement.place(x, 0, index, src, along=True, **how) is NotImplemented
+            assert movement.place(x, 0, index[5], rows, **how) is NotImplemented
+            if bad != -1:  # which counts from the end
+                found = movement.place(x, 0, index[5], rows, negative=True, **how)
+                assert found is NotImplemented
+        sums = movement.place(None, 0, index, src, add=True, along=True, shape=x.shape)
+        assert sums is NotImplemented
+    assert movement.take_along(x, index, 0, False) is NotImplemented
+    if bad != -1:
         assert movement.take_along(x, index, 0) is NotImplemented
-        assert movement.index_add(x, 0, index[5], np.ones((10, 10), "f4")) is NotImplemented
     np.testing.assert_array_equal(x, before)
     with pytest.raises(IndexError, match="out of bounds"):
         ad.gather(ad.from_numpy(x), 0, ad.from_numpy(index))
@@ -129,9 +177,8 @@ def test_results_do_not_depend_on_the_number_of_threads(monkeypatch):
     results = []
     for threads in (1, 2, 4):
         with Pool(threads) as pool:
-            monkeypatch.setattr(movement, "default_pool", lambda pool=pool: pool)
-            total = np.zeros((50, 130), "float32")
-            movement.index_add(total, 0, index, values)
+            monkeypatch.setattr(routines, "default_pool", lambda pool=pool: pool)
+            total = movement.place(None, 0, index, values, add=True, shape=(50, 130))
             sums = movement.accumulate_sum(values, 0, False)
             results.append((total, sums, movement.take_along(values, index, 0)))
     for others in results[1:]:
@@ -148,3 +195,45 @@ def test_the_gradient_of_an_embedding_is_the_sum_of_its_rows(size):
     expected = np.zeros((size, 33), np.float32)
     np.add.at(expected, tokens.numpy().reshape(-1), g.numpy().reshape(-1, 33))
     np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6, atol=1e-6)
+
+
+CALLS = {
+    "gather": lambda x, y, rows, places: ad.gather(x, 1, places),
+    "take_along_dim": lambda x, y, rows, places: ad.take_along_dim(x, places, 1),
+    "index_select": lambda x, y, rows, places: ad.index_select(x, 0, rows),
+    "index": lambda x, y, rows, places: x[rows],
+    "scatter": lambda x, y, rows, places: ad.scatter(x, 1, places, y),
+    "scatter a number": lambda x, y, rows, places: ad.scatter(x, 1, places, 2.5),
+    "scatter_add": lambda x, y, rows, places: ad.scatter_add(x, 1, places, y),
+    "index_add": lambda x, y, rows, places: ad.index_add(x, 0, rows, y),
+    "index_put": lambda x, y, rows, places: ad.index_put(x, (rows,), y),
+    "index_fill": lambda x, y, rows, places: ad.index_fill(x, 0, rows, 7),
+    "cumsum": lambda x, y, rows, places: ad.cumsum(x, 1) + rows[0] + places[0, 0],
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_comes_again_is_launched_with_the_same_result_and_errors(name, monkeypatch):
+    call = CALLS[name]
+    rng = np.random.default_rng(11)
+    inputs = [rng.standard_normal((12, 9)).astype("f4") for _ in range(2)]
+    inputs += [rng.permutation(12), rng.permuted(np.tile(np.arange(9), (12, 1)), axis=1)]
+    tensors = [ad.from_numpy(each) for each in inputs]
+    first = call(*tensors).numpy().copy()
+    for _ in range(4):
+        tensors = [ad.from_numpy(each.copy()) for each in inputs]
+        np.testing.assert_array_equal(call(*tensors).numpy(), first)
+    if name != "cumsum":
+        with monkeypatch.context() as patch:
+            patch.setattr(routines, "computed", None)  # launched: nothing asks for it
+            call(*tensors)
+            tensors[0] = ad.from_numpy(inputs[0][::-1, ::-1].copy())
+            call(*tensors)
+        for bad in (12, -20, 1 << 40):
+            wrong = [each.copy() for each in inputs]
+            wrong[2][3] = wrong[3][5, 5] = bad
+            before = wrong[0].copy()
+            for _ in range(3):
+                with pytest.raises(IndexError):
+                    call(*map(ad.from_numpy, wrong))
+            np.testing.assert_array_equal(wrong[0], before)

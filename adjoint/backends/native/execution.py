@@ -20,7 +20,7 @@ from ...core.errors import AdjointError
 from ...core.op import Op
 from ...core.scalar import Arithmetic
 from ...core.spec import Spec, broadcast_shapes
-from . import block_cache, names, onednn, products
+from . import block_cache, names, onednn, products, routines
 from .launch import Launcher, launcher
 from .pool import default_pool
 from .scalars import ScalarTracer, has_lost_numbers, values_of
@@ -159,12 +159,7 @@ def accelerate(op: Op, arrays: Sequence[Any]) -> Any:
     if op.library == "moves":
         if not op.exact and arrays[0].itemsize == 2:
             return NotImplemented
-        found = quietly(op.compute, names, *arrays)
-        if op.kept and all(type(a) is ndarray for a in arrays):
-            core_compute.remember(
-                op, list(arrays), core_compute.launcher_of(op, names, list(arrays))
-            )
-        return found
+        return routines.computed(op, names, arrays)
     if op.library in products.LAUNCHERS:
         return products.accelerate(op, arrays, names)
     if op.library:

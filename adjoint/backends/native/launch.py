@@ -25,7 +25,7 @@ from ...core.errors import Unsupported
 from . import machine_code
 from .pool import default_pool
 
-__all__ = ["Launcher", "launcher"]
+__all__ = ["MOST", "Launcher", "bare", "launcher"]
 
 Launcher: TypeAlias = Callable[..., Any]  # (*arrays) -> array, tuple of arrays, or None
 
@@ -45,7 +45,8 @@ _EMPTY = 184  # the place of PyArray_Empty in NumPy's table of C functions, fixe
 # The record, in words of 64 bits: counts of inputs, outputs, words before the pointers, words after
 # them; the kernel, its chunks; the pool's run and state, or 0; 1 where the GIL is kept. For each
 # input: dtype, number of dimensions, sizes, strides. For each output: dtype, number of dimensions,
-# sizes. Then the words.
+# sizes. Then the words. Behind them is one more, 0: code that sets it refuses the inputs, as if
+# they were others.
 _CODE = Template(r"""
 @_Py_NoneStruct = external global i8
 declare ptr @PyEval_SaveThread()
@@ -172,16 +173,19 @@ output.done:
   %place.next = getelementptr i64, ptr %y.dims, i64 %y.nd
   %o.next = add i64 %o, 1
   br label %outputs.head
-undo:
-  %u = phi i64 [%o, %output], [%outputs, %several], [%u.next, %undo.one]
+undo:  ; of a refusal, None; otherwise an exception is set
+  %u = phi i64 [%o, %output], [%outputs, %several], [%outputs, %finish], [%u.next, %undo.one]
+  %refused = phi i1 [false, %output], [false, %several], [true, %finish], [%refused, %undo.one]
   %u.more = icmp ugt i64 %u, 0
-  br i1 %u.more, label %undo.one, label %failed
+  br i1 %u.more, label %undo.one, label %undone
 undo.one:
   %u.next = sub i64 %u, 1
   %u.at = getelementptr ptr, ptr %results, i64 %u.next
   %u.array = load ptr, ptr %u.at
   call void @Py_DecRef(ptr %u.array)
   br label %undo
+undone:
+  br i1 %refused, label %other, label %failed
 failed:
   ret ptr null
 
@@ -189,7 +193,10 @@ prepare:
   %operands = add i64 %inputs, %outputs
   %fixed = add i64 %before, %after
   %total = add i64 %operands, %fixed
-  %words = alloca i64, i64 %total, align 64
+  %with.status = add i64 %total, 1
+  %words = alloca i64, i64 %with.status, align 64
+  %status.at = getelementptr i64, ptr %words, i64 %total
+  store i64 0, ptr %status.at
   %before.bytes = shl i64 %before, 3
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %words, ptr align 8 %place, i64 %before.bytes, i1 0)
   %pointers = getelementptr i64, ptr %words, i64 %before
@@ -247,6 +254,10 @@ over:
   br label %finish
 
 finish:
+  %status = load i64, ptr %status.at
+  %fine = icmp eq i64 %status, 0
+  br i1 %fine, label %deliver, label %undo
+deliver:
   %single = icmp eq i64 %outputs, 1
   br i1 %single, label %one, label %several
 one:
@@ -333,14 +344,33 @@ def _single(
         return None
     operands = len(given) + len(outputs)
     after = entry.pack(*[0] * operands, *scalars)[8 * operands :]
-    run, state = default_pool().entry() if parallel and entry.chunks > 1 else (0, 0)
-    words = [len(given), len(outputs), len(entry.head) // 8, len(after) // 8]
-    words += [entry.address, entry.chunks, run, state, int(entry.quick)]
+    chunks = entry.chunks
+    return bare(
+        entry.address, chunks, given, outputs, entry.head, after, parallel, quick=entry.quick
+    )
+
+
+def bare(
+    address: int,
+    chunks: int,
+    given: Sequence[np.ndarray],
+    outputs: Sequence[tuple[tuple[int, ...], np.dtype[Any]]],
+    before: bytes,
+    after: bytes,
+    parallel: bool,
+    quick: bool,
+) -> Launcher:
+    """A launcher of machine code whose words are `before`, the addresses of the inputs' and the
+    outputs' elements, `after`, and one in which it refuses the inputs.
+    """
+    run, state = default_pool().entry() if parallel and chunks > 1 else (0, 0)
+    words = [len(given), len(outputs), len(before) // 8, len(after) // 8]
+    words += [address, chunks, run, state, int(quick)]
     for x in given:
         words += [_dtype(x.dtype), x.ndim, *x.shape, *x.strides]
     for shape, dtype in outputs:
         words += [_dtype(dtype), len(shape), *shape]
-    record = struct.pack(f"={len(words)}q", *words) + entry.head + after
+    record = struct.pack(f"={len(words)}q", *words) + before + after
     return machine_code.builtin(_address(), "launch", record)  # type: ignore[no-any-return]
 
 

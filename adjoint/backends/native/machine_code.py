@@ -80,12 +80,18 @@ def builtin(address: int, name: str, own: object) -> Any:
     Its type is `PyObject *f(PyObject *own, PyObject *const *args, Py_ssize_t count)`: it runs with
     the GIL, returns a new reference, or sets an exception and returns null.
     """
-    definition = _MethodDef(name.encode(), address, _METH_FASTCALL, None)
-    keep(definition)
     make = ctypes.PYFUNCTYPE(
         ctypes.py_object, ctypes.POINTER(_MethodDef), ctypes.py_object, ctypes.c_void_p
     )(("PyCFunction_NewEx", ctypes.pythonapi))
-    return make(ctypes.byref(definition), own, None)
+    return make(ctypes.byref(_definition(address, name)), own, None)
+
+
+@functools.cache
+def _definition(address: int, name: str) -> _MethodDef:
+    """One for all builtins of a function, which outlive their makers."""
+    definition = _MethodDef(name.encode(), address, _METH_FASTCALL, None)
+    keep(definition)
+    return definition
 
 
 __all__ = ["builtin", "keep", "load"]

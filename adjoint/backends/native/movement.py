@@ -1,211 +1,378 @@
 """Machine code for elements that are picked, placed or added up by index, and for running sums.
 
 A tensor is seen as (outer, n, inner) around the axis that is indexed, row-major. Additions go in
-the order of the index, whatever the number of threads: those share out other rows or columns.
-Each function returns NotImplemented for arrays that it does not take; NumPy computes those.
+the order of the index, whatever the number of threads: those share out other rows. Each function
+returns NotImplemented for arrays that it does not take, and for an index out of range; NumPy
+computes those, or says what is wrong.
 """
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import math
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ...compiler import cache, target
-from ...compiler.emit import Body, Module, Reg, type_name
-from ...compiler.lower import DATA_OFFSET
-from .pool import default_pool
+from ...compiler.emit import Body, Reg
+from .routines import LANES, MOVED, NUMBERS, Function, compute, run
 
-__all__ = ["accumulate_sum", "gather", "index_add", "scatter", "take_along"]
+__all__ = ["accumulate_sum", "gather", "one_hot", "place", "take_along"]
 
-GRAIN = 16384  # elements of a chunk
+UNROLLED = 4  # elements that are written in one turn
 TILE = 64  # columns that are summed together
 SEGMENT = 1024  # entries of an index that are looked up together
-LANES = 8
-_PAYLOAD = bytes.__basicsize__ - 1
-_NAMED = {"float32": "float", "float64": "double", "int32": "i32", "int64": "i64"}
-_NUMBERS = {np.dtype(name): elem for name, elem in _NAMED.items()}  # what is added up
-_INTEGERS = {1: "i8", 2: "i16", 4: "i32", 8: "i64", 16: "i128"}  # what only moves
+PARTS = 16  # of the rows that are added to, at most: each reads the whole index
+PART_BYTES = 256  # of a row, for each part
 _INT64 = np.dtype(np.int64)
 
 
-class _Function:
-    """A function void(begin, end, words) being written; `words` are named."""
-
-    def __init__(self, names: str) -> None:
-        self.b = Body(Module())
-        words = Reg(self.b, "ptr", 0, "%words")
-        for k, name in enumerate(names.split()):
-            elem = "ptr" if name.isupper() else "i64"
-            at = self.b.at(words, k, "i64")
-            value = self.b.emit(elem, 0, f"load {elem}, ptr {at.ref}, align 8")
-            if elem == "ptr":  # of a NumPy array: its data pointer is a field
-                at = self.b.at(value, DATA_OFFSET)
-                value = self.b.emit(elem, 0, f"load ptr, ptr {at.ref}, align 8")
-            setattr(self, {"segments": "segments_"}.get(name, name.lower()), value)
-        begin, end = (Reg(self.b, "i64", 0, name) for name in ("%begin", "%end"))
-        self.first = begin * self.group
-        self.last = self.b.intrinsic("smin", end * self.group, self.units)
-
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(name)
-
-    def load(self, pointer: Reg, at: Reg, elem: str, lanes: int = 0) -> Reg:
-        """The element, or vector, at a position."""
-        address = self.b.at(pointer, at, elem)
-        kind = type_name(elem, lanes)
-        return self.b.emit(elem, lanes, f"load {kind}, ptr {address.ref}, align 1")
-
-    def store(self, pointer: Reg, at: Reg, value: Reg) -> None:
-        """Writes it there."""
-        address = self.b.at(pointer, at, value.elem)
-        self.b.line(f"store {value.type} {value.ref}, ptr {address.ref}, align 1")
-
-    def index_at(self, at: Reg) -> Reg:
-        """The index entry at a position, negative ones counted from the end where `wrap` is n."""
-        k = self.load(self.index, at, "i64")
-        return k + self.b.select(k < 0, self.wrap, 0)
-
-    def checked(self, k: Reg, flagged: Reg) -> Reg:
-        """An entry, or 0 instead of one that is out of range, which `flagged` remembers."""
-        wrong = self.b.compare("ge", k, self.n, unsigned=True)
-        self.b.put(flagged, self.b.get(flagged) | wrong)
-        return self.b.select(wrong, 0, k)
-
-    def report(self, flagged: Reg) -> None:
-        """Sets the flag where an entry was out of range."""
-        with self.b.when(self.b.get(flagged)):
-            self.b.line(f"store i8 1, ptr {self.flag.ref}, align 1")
-
-    @contextlib.contextmanager
-    def segments(self) -> Iterator[tuple[Reg, Reg, Reg]]:
-        """The loop over units: o, and from where to where a segment of the index goes."""
-        b = self.b
-        with b.loop(self.first, self.last) as unit:
-            low = b.binary("urem", unit, self.segments_) * SEGMENT
-            yield (
-                b.binary("udiv", unit, self.segments_),
-                low,
-                b.intrinsic("smin", low + SEGMENT, self.m),
-            )
-
-    def columns(self, low: Reg, high: Reg, step: Callable[[Reg, int], None]) -> None:
-        """Calls `step(column, lanes)` for vectors, and for what they leave over."""
-        b = self.b
-        whole = low + ((high - low) & -LANES)
-        with b.loop(low, whole, LANES) as c:
-            step(c, LANES)
-        with b.loop(whole, high) as c:
-            step(c, 0)
-
-    def text(self, symbol: str) -> str:
-        """The module."""
-        header = f"void @{symbol}(i64 %begin, i64 %end, ptr noalias readonly %words)"
-        self.b.module.functions[symbol] = self.b.function(header)
-        return str(self.b.module)
+# ---- reading -------------------------------------------------------------------------------------
 
 
-def _write_take(blocks: bool, elem: str) -> _Function:
+def _entry(f: Function, at: Reg, lanes: int, negative: bool) -> Reg:
+    """Entries of the index, where `negative` those counted from the end too."""
+    k = f.load(f.index, at, "i64", lanes)
+    return f.b.select(k < 0, k + f.n, k) if negative else k
+
+
+def _in_range(f: Function, k: Reg) -> Reg:
+    """Entries, with 0 for those out of range, which the routine refuses."""
+    wrong = f.b.compare("ge", k, f.n, unsigned=True)
+    f.doubt(wrong)
+    return f.b.select(wrong, 0, k)
+
+
+def _picked(f: Function, at: Reg, elem: str) -> Reg:
+    """The elements of x at positions."""
+    b = f.b
+    if not at.lanes:
+        return f.load(f.x, at, elem)
+    n = at.lanes
+    places = b.emit("ptr", n, f"getelementptr {elem}, ptr {f.x.ref}, {at.type} {at.ref}")
+    kind, name = f"<{n} x {elem}>", f"llvm.masked.gather.v{n}{elem}.v{n}p0"
+    b.module.declare(name, kind, [places.type, f"<{n} x i1>", kind])
+    all_lanes = f"<{n} x i1> splat (i1 true)"
+    return b.emit(
+        elem, n, f"call {kind} @{name}({places.type} {places.ref}, {all_lanes}, {kind} poison)"
+    )
+
+
+def _write_take(blocks: bool, negative: bool, elem: str) -> Function:
     """out[o, j, :] = x[o, index[j], :], for blocks of `inner` bytes or single elements; a unit is a
     segment of the index for one o.
     """
-    f = _Function("X INDEX OUT FLAG n m inner wrap segments units group")
+    f = Function("x index out", "n m inner outer")
     b = f.b
-    with f.segments() as (o, low, high):
-        flagged = b.alloca("i1", 0, 0)
-        row, out = o * f.n, o * f.m
-        with b.loop(low, high) as j:
-            k = f.checked(f.index_at(j), flagged)
-            if blocks:
-                to, start = b.at(f.out, (out + j) * f.inner), b.at(f.x, (row + k) * f.inner)
-                b.module.declare("llvm.memcpy.p0.p0.i64", "void", ["ptr", "ptr", "i64", "i1"])
-                b.line(
-                    f"call void @llvm.memcpy.p0.p0.i64(ptr {to.ref}, ptr {start.ref}, "
-                    f"i64 {f.inner.ref}, i1 0)"
-                )
-            else:
-                f.store(f.out, out + j, f.load(f.x, row + k, elem))
-        f.report(flagged)
+    latest = b.alloca("i64", 0, -1)
+    places = Reg(b, "ptr", 0, b.name())
+    b.allocas.append(f"{places.ref} = alloca [{SEGMENT} x i64], align 64")
+    with f.parts(f.outer) as (segment, o):
+        low = segment * SEGMENT
+        count = b.intrinsic("smin", low + SEGMENT, f.m) - low
+
+        def look_up(j: Reg, lanes: int, low: Reg = low) -> None:
+            f.store(places, j, _in_range(f, _entry(f, low + j, lanes, negative)))
+
+        with b.when(b.compare("ne", segment, b.get(latest))):
+            f.columns(b.const("i64", 0), count, look_up)
+            b.put(latest, segment)
+        row, out = o * f.n, o * f.m + low
+        if blocks:
+            with b.loop(0, count) as j:
+                k = f.load(places, j, "i64")
+                f.copy(b.at(f.out, (out + j) * f.inner), b.at(f.x, (row + k) * f.inner), f.inner)
+        else:
+
+            def move(j: Reg, lanes: int, row: Reg = row, out: Reg = out) -> None:
+                f.store(f.out, out + j, _picked(f, f.load(places, j, "i64", lanes) + row, elem))
+
+            _columns_of(f, b.const("i64", 0), count, elem, move)
+    f.decide()
     return f
 
 
-def _write_gather(flat: bool, elem: str) -> _Function:
-    """out[o, j, i] = x[o, index[o, j, i], i]; `flat`: there is one i."""
-    f = _Function("X INDEX OUT FLAG n m inner wrap segments units group")
+def _columns_of(f: Function, low: Reg, high: Reg, elem: str, step: Any) -> None:
+    """`columns` for elements that vectors are gathered of; one by one for others."""
+    if elem in ("i32", "i64"):
+        f.columns(low, high, step)
+    else:
+        with f.b.loop(low, high) as c:
+            step(c, 0)
+
+
+def _write_gather(flat: bool, negative: bool, elem: str) -> Function:
+    """out[o, j, i] = x[o, index[o, j, i], i]; `flat`: there is one i. A unit is a segment of j for
+    one o.
+    """
+    f = Function("x index out", "n m inner segments")
     b = f.b
-    with f.segments() as (o, low, high):
-        flagged = b.alloca("i1", 0, 0)
+    with f.parts(f.segments) as (o, segment):
+        low = segment * SEGMENT
+        high = b.intrinsic("smin", low + SEGMENT, f.m)
         row, out = o * f.n, o * f.m
-        with b.loop(low, high) as j:
-            if flat:
-                k = f.checked(f.index_at(out + j), flagged)
-                f.store(f.out, out + j, f.load(f.x, row + k, elem))
-            else:
+        if flat:
+
+            def move(j: Reg, lanes: int, row: Reg = row, out: Reg = out) -> None:
+                k = _in_range(f, _entry(f, out + j, lanes, negative))
+                f.store(f.out, out + j, _picked(f, k + row, elem))
+
+            _columns_of(f, low, high, elem, move)
+        else:
+            with b.loop(low, high) as j:
                 at = (out + j) * f.inner
-                with b.loop(0, f.inner) as i:
-                    k = f.checked(f.index_at(at + i), flagged)
-                    f.store(f.out, at + i, f.load(f.x, (row + k) * f.inner + i, elem))
-        f.report(flagged)
+
+                def step(i: Reg, lanes: int, row: Reg = row, at: Reg = at) -> None:
+                    k = _in_range(f, _entry(f, at + i, lanes, negative))
+                    place = (k + row) * f.inner + i
+                    place = place + b.iota("i64", lanes) if lanes else place
+                    f.store(f.out, at + i, _picked(f, place, elem))
+
+                _columns_of(f, b.const("i64", 0), f.inner, elem, step)
+    f.decide()
     return f
 
 
-def _write_scatter(flat: bool, add: bool, elem: str) -> _Function:
-    """x[o, index[o, j, i], i] = src[o, j, i], or added, for each o in the order of j."""
-    f = _Function("X INDEX SRC FLAG n m inner units group")
+def _usable(x: Any, index: Any) -> bool:
+    return (
+        type(x) is np.ndarray
+        and type(index) is np.ndarray
+        and index.dtype == _INT64
+        and x.dtype.kind in "biufcV"
+        and x.flags.c_contiguous
+        and index.flags.c_contiguous
+        and index.size > 0
+        and x.size > 0
+    )
+
+
+def _around(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
+    return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
+
+
+def take_along(x: Any, index: Any, axis: int, negative: bool = True) -> Any:
+    """The slices of x along an axis that the index (of any shape) names, where `negative` from the
+    end too.
+    """
+    if not _usable(x, index):
+        return NotImplemented
+    outer, n, inner = _around(x.shape, axis)
+    m, size = index.size, inner * x.itemsize
+    shape = (*x.shape[:axis], *index.shape, *x.shape[axis + 1 :])
+    elem = MOVED.get(size)
+    units, work = outer * -(-m // SEGMENT), min(m, SEGMENT) * inner
+    numbers = (n, m, size, outer)
+    routine = (_write_take, elem is None, negative, elem or "i8")
+    return compute(routine, (x, index), shape, x.dtype, numbers, units, work)
+
+
+def gather(x: Any, axis: int, index: Any, negative: bool = False) -> Any:
+    """x[o, index[o, j, i], i]; the index has the shape of x but along the axis."""
+    if not (_usable(x, index) and _alike(x.shape, index.shape, axis)):
+        return NotImplemented
+    outer, n, inner = _around(x.shape, axis)
+    m = index.shape[axis]
+    segments = -(-m // SEGMENT)
+    numbers = (n, m, inner, segments)
+    routine = (_write_gather, inner == 1, negative, MOVED[x.itemsize])
+    units, work = outer * segments, min(m, SEGMENT) * inner
+    return compute(routine, (x, index), index.shape, x.dtype, numbers, units, work)
+
+
+def _alike(shape: tuple[int, ...], other: tuple[int, ...], axis: int) -> bool:
+    return shape[:axis] == other[:axis] and shape[axis + 1 :] == other[axis + 1 :]
+
+
+# ---- writing -------------------------------------------------------------------------------------
+
+
+def _write_place(
+    base: str, source: bool, along: bool, flat: bool, negative: bool, add: bool, elem: str
+) -> Function:
+    """out[o, index[j], :] = src[o, j, :], or added; where `along`, out[o, index[o, j, i], i] =
+    src[o, j, i]. Where not `source`, a number is written instead. For each o in the order of j;
+    entries may be negative where `negative`.
+
+    out starts as a copy of x ("x"), as zeros ("zeros"), or with what it is ("out"). `flat`: there
+    is one i. A unit is a part of the rows n for one o.
+    """
+    operands = ("x index src out" if base == "x" else "src index out").split()
+    f = Function(
+        " ".join(name for name in operands if source or name != "src"),
+        "n m inner pieces part value value2",
+    )
     b = f.b
+    number = None if source else f.word("value", elem)
+    size = int(elem.strip("i")) // 8 if elem[0] == "i" else {"float": 4, "double": 8}[elem]
+    with f.parts(f.pieces) as (o, part):
+        first = part * f.part
+        count = b.intrinsic("smin", f.part, f.n - first)
+        row, source_row = o * f.n, o * f.m
+        start, room = (row + first) * f.inner * size, count * f.inner * size
+        if base == "x":
+            f.copy(b.at(f.out, start), b.at(f.x, start), room)
+        elif base == "zeros":
+            f.clear(b.at(f.out, start), room)
 
-    def move(to: Reg, at: Reg) -> None:
-        value = f.load(f.src, at, elem)
-        f.store(f.x, to, f.load(f.x, to, elem) + value if add else value)
+        def put(to: Reg, at: Reg, lanes: int = 0) -> None:
+            value = f.load(f.src, at, elem, lanes) if number is None else number
+            if lanes and not value.lanes:
+                value = b.splat(value, lanes)
+            f.store(f.out, to, f.load(f.out, to, elem, lanes) + value if add else value)
 
-    with b.loop(f.first, f.last) as o:
-        row, source = o * f.n, o * f.m
-        with b.loop(0, f.m) as j:
-            if flat:
-                move(row + f.load(f.index, source + j, "i64"), source + j)
-            else:
-                at = (source + j) * f.inner
-                with b.loop(0, f.inner) as i:
-                    move((row + f.load(f.index, at + i, "i64")) * f.inner + i, at + i)
+        if along:
+            with b.when(_all_in_range(f, source_row * f.inner, f.m * f.inner, negative)):
+                _place_along(f, flat, negative, row, source_row, put)
+        else:
+            with b.loop(0, f.m) as j:
+                k, at = _entry(f, j, 0, negative), (source_row + j) * f.inner
+                f.doubt(b.compare("ge", k, f.n, unsigned=True))
+                with b.when(b.compare("lt", k - first, count, unsigned=True)):
+                    to = (row + k) * f.inner
+
+                    def step(c: Reg, lanes: int, to: Reg = to, at: Reg = at) -> None:
+                        put(to + c, at + c, lanes)
+
+                    f.columns(b.const("i64", 0), f.inner, step)
+    f.decide()
     return f
 
 
-def _write_index_add(elem: str) -> _Function:
-    """x[o, index[j], :] += src[o, j, :]; a unit is a tile of columns of one o."""
-    f = _Function("X INDEX SRC FLAG n m inner wrap tiles units group")
+def _all_in_range(f: Function, start: Reg, count: Reg, negative: bool) -> Reg:
+    """Whether entries are; if not, the routine refuses."""
     b = f.b
-    with b.loop(f.first, f.last) as unit:
-        o, tile = b.binary("udiv", unit, f.tiles), b.binary("urem", unit, f.tiles)
-        low = tile * TILE
-        high = b.intrinsic("smin", low + TILE, f.inner)
-        with b.loop(0, f.m) as j:
-            k = f.index_at(j)
-            row, source = (o * f.n + k) * f.inner, (o * f.m + j) * f.inner
+    wrong = {lanes: b.alloca("i1", lanes) for lanes in (0, LANES)}
+    for slot in wrong.values():
+        b.put(slot, 0)
 
-            def add(c: Reg, lanes: int, row: Reg = row, source: Reg = source) -> None:
-                more = f.load(f.src, source + c, elem, lanes)
-                f.store(f.x, row + c, f.load(f.x, row + c, elem, lanes) + more)
+    def step(c: Reg, lanes: int) -> None:
+        out = b.compare("ge", _entry(f, start + c, lanes, negative), f.n, unsigned=True)
+        b.put(wrong[lanes], b.get(wrong[lanes]) | out)
 
-            f.columns(low, high, add)
+    f.columns(b.const("i64", 0), count, step)
+    found = b.get(wrong[0]) | b.any(b.get(wrong[LANES]))
+    f.doubt(found)
+    return ~found
+
+
+def _place_along(
+    f: Function, flat: bool, negative: bool, row: Reg, source_row: Reg, put: Callable[..., None]
+) -> None:
+    """Elements of one o, in the order of j."""
+    b = f.b
+    if flat:
+
+        def move(j: Reg) -> None:
+            put(row + _entry(f, source_row + j, 0, negative), source_row + j)
+
+        whole = f.m & -UNROLLED
+        with b.loop(0, whole, UNROLLED) as j:
+            for more in range(UNROLLED):
+                move(j + more)
+        with b.loop(whole, f.m) as j:
+            move(j)
+        return
+    with b.loop(0, f.m) as j:
+        at = (source_row + j) * f.inner
+        with b.loop(0, f.inner) as i:
+            put((row + _entry(f, at + i, 0, negative)) * f.inner + i, at + i)
+
+
+def _write_check() -> Function:
+    """Refuses an index with entries out of range."""
+    f = Function("index", "n low")
+
+    def step(c: Reg, lanes: int) -> None:
+        k = f.load(f.index, c, "i64", lanes)
+        f.doubt((k < f.low) | f.b.compare("ge", k, f.n))
+
+    f.columns(f.first, f.last, step)
+    f.decide()
     return f
 
 
-def _write_sums(elem: str) -> _Function:
+def _fits(index: Any, n: int, low: int) -> bool:
+    """Whether all entries are at least `low` and below n: asked before anything is written."""
+    return run((_write_check,), (index,), (), struct.pack("2q", n, low), index.size, 1)
+
+
+def place(
+    x: Any,
+    axis: int,
+    index: Any,
+    src: Any,
+    *,
+    add: bool = False,
+    along: bool = False,
+    negative: bool = False,
+    shape: tuple[int, ...] = (),
+    over: bool = False,
+) -> Any:
+    """x with src at the places that the index names, replaced or added: slices along the axis, or
+    where `along` single elements. `over`: written into x itself. x None: zeros of `shape`.
+    """
+    like = src if x is None else x
+    shape = shape if x is None else x.shape
+    if not _usable(like, index) or not math.prod(shape):
+        return NotImplemented
+    outer, n, inner = _around(shape, axis)
+    m = index.shape[axis] if along else index.size
+    wanted = index.shape if along else (*shape[:axis], *index.shape, *shape[axis + 1 :])
+    elem = NUMBERS.get(like.dtype) if add else MOVED.get(like.itemsize)
+    if elem is None or (along and not _alike(shape, index.shape, axis)):
+        return NotImplemented
+    constant = bytes(16)
+    if type(src) is not np.ndarray:
+        constant = np.asarray(src).astype(like.dtype).tobytes().ljust(16, b"\0")
+    elif src.dtype != like.dtype or src.shape != wanted or not src.flags.c_contiguous:
+        return NotImplemented
+    source = (src,) if type(src) is np.ndarray else ()
+    parts = max(1, min(PARTS, n, inner * like.itemsize // PART_BYTES)) if not along else 1
+    part = -(-n // parts)
+    parts = -(-n // part)
+    routine: Any = (along, along and inner == 1, negative, add, elem)
+    numbers = (n, m, inner, parts, part)
+    units, work = outer * parts, (n + m) * inner // parts
+    if over:
+        if not _fits(index, n, -n if negative else 0) or any(
+            np.may_share_memory(x, s) for s in source
+        ):
+            return NotImplemented
+        words = struct.pack("5q", *numbers) + constant
+        routine = (_write_place, "out", bool(source), *routine)
+        run(routine, (*source, index), (x,), words, units, work)
+        return None
+    base = "zeros" if x is None else "x"
+    inputs = (*source, index) if x is None else (x, index, *source)
+    routine = (_write_place, base, bool(source), *routine)
+    return compute(routine, inputs, shape, like.dtype, numbers, units, work, constant=constant)
+
+
+def one_hot(index: Any, count: int) -> Any:
+    """Ones at the places along a new last axis that the index names, zeros elsewhere."""
+    if not _usable(index, index):
+        return NotImplemented
+    numbers = (count, 1, 1, 1, count)
+    routine = (_write_place, "zeros", False, True, True, False, False, "i64")
+    one = struct.pack("2q", 1, 0)
+    shape = (*index.shape, count)
+    return compute(routine, (index,), shape, _INT64, numbers, index.size, count, constant=one)
+
+
+# ---- running sums --------------------------------------------------------------------------------
+
+
+def _write_sums(elem: str) -> Function:
     """out[o, j, :] = the sum of x[o, :j + 1, :], in float64 for floats; from the end where
     `reverse`. A unit is a tile of columns of one o.
     """
-    f = _Function("X OUT FLAG m inner reverse tiles units group")
+    f = Function("x out", "m inner reverse tiles")
     b = f.b
     wide = "double" if elem == "float" else elem
     sums = Reg(b, "ptr", 0, b.name())
     b.allocas.append(f"{sums.ref} = alloca [{TILE} x {wide}], align 64")
-    with b.loop(f.first, f.last) as unit:
-        o, tile = b.binary("udiv", unit, f.tiles), b.binary("urem", unit, f.tiles)
+    with f.parts(f.tiles) as (o, tile):
         low = tile * TILE
         high = b.intrinsic("smin", low + TILE, f.inner)
         zero = b.const(wide, 0)
@@ -257,160 +424,13 @@ def _narrowed(b: Body, x: Reg, elem: str) -> Reg:
     return b.convert("fptrunc", x, elem)
 
 
-@functools.cache
-def _address(write: Callable[..., _Function], *options: Any) -> int:
-    """Of the machine code that `write(*options)` is the text of."""
-    text = write(*options).text("moves")
-    host = target.host()
-    name = cache.digest(text, repr(host))
-    symbol = "m" + name
-    code = cache.read(name)
-    if code is None:
-        code = host.compile(text.replace("@moves(", f"@{symbol}("))
-        cache.write(name, code)
-    return target.load(code, symbol)[0]
-
-
-def _run(
-    address: int, arrays: tuple[np.ndarray, ...], numbers: tuple[int, ...], units: int, work: int
-) -> bool:
-    """Runs a function over its units, of `work` elements each; whether indices were in range."""
-    flag = np.zeros((), np.bool_)
-    group = max(1, GRAIN // max(work, 1))
-    words = struct.pack(
-        f"{len(arrays) + len(numbers) + 3}q", *map(id, arrays), id(flag), *numbers, units, group
-    )
-    default_pool().run(address, id(words) + _PAYLOAD, -(-units // group))
-    return not flag
-
-
-def _write_check() -> _Function:
-    """Whether all entries of an index are in range."""
-    f = _Function("INDEX FLAG n low units group")
-    b = f.b
-    wrong = b.alloca("i1", LANES, 0)
-
-    def step(c: Reg, lanes: int) -> None:
-        k = f.load(f.index, c, "i64", lanes)
-        out = (k < f.low) | b.compare("ge", k, f.n)
-        if lanes:
-            b.put(wrong, b.get(wrong) | out)
-        else:
-            with b.when(out):
-                b.line(f"store i8 1, ptr {f.flag.ref}, align 1")
-
-    f.columns(f.first, f.last, step)
-    with b.when(b.any(b.get(wrong))):
-        b.line(f"store i8 1, ptr {f.flag.ref}, align 1")
-    return f
-
-
-def _fits(index: Any, n: int, low: int) -> bool:
-    """Whether all entries are at least `low` and below n: asked before anything is written."""
-    return _run(_address(_write_check), (index,), (n, low), index.size, 1)
-
-
-def _usable(x: Any, index: Any) -> bool:
-    return (
-        type(x) is np.ndarray
-        and type(index) is np.ndarray
-        and index.dtype == _INT64
-        and x.dtype.kind in "biufcV"
-        and x.flags.c_contiguous
-        and index.flags.c_contiguous
-        and index.size > 0
-        and x.size > 0
-    )
-
-
-def _around(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
-    return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
-
-
-def take_along(x: Any, index: Any, axis: int) -> Any:
-    """The slices of x along an axis that the index (of any shape; may be negative) names."""
-    if not _usable(x, index):
-        return NotImplemented
-    outer, n, inner = _around(x.shape, axis)
-    m, size = index.size, inner * x.itemsize
-    out = np.empty((*x.shape[:axis], *index.shape, *x.shape[axis + 1 :]), x.dtype)
-    elem = _INTEGERS.get(size)
-    segments = -(-m // SEGMENT)
-    address = _address(_write_take, elem is None, elem or "i8")
-    numbers = (n, m, size, n, segments)
-    fine = _run(address, (x, index, out), numbers, outer * segments, min(m, SEGMENT) * inner)
-    return out if fine else NotImplemented
-
-
-def gather(x: Any, axis: int, index: Any) -> Any:
-    """x[o, index[o, j, i], i]; the index has the shape of x but along the axis."""
-    if not (_usable(x, index) and _alike(x.shape, index.shape, axis)):
-        return NotImplemented
-    outer, n, inner = _around(x.shape, axis)
-    m = index.shape[axis]
-    out, segments = np.empty(index.shape, x.dtype), -(-m // SEGMENT)
-    address = _address(_write_gather, inner == 1, _INTEGERS[x.itemsize])
-    numbers = (n, m, inner, 0, segments)
-    fine = _run(address, (x, index, out), numbers, outer * segments, min(m, SEGMENT) * inner)
-    return out if fine else NotImplemented
-
-
-def _alike(shape: tuple[int, ...], other: tuple[int, ...], axis: int) -> bool:
-    return shape[:axis] == other[:axis] and shape[axis + 1 :] == other[axis + 1 :]
-
-
-def scatter(x: Any, axis: int, index: Any, src: Any, add: bool) -> Any:
-    """Writes src[o, j, i] to x[o, index[o, j, i], i], or adds it, in the order of j."""
-    if not (_usable(x, index) and _alike(x.shape, index.shape, axis) and _source(x, index, src)):
-        return NotImplemented
-    outer, n, inner = _around(x.shape, axis)
-    elem = _NUMBERS.get(x.dtype) if add else _INTEGERS[x.itemsize]
-    if elem is None or not _fits(index, n, 0):
-        return NotImplemented
-    m = index.shape[axis]
-    address = _address(_write_scatter, inner == 1, add, elem)
-    _run(address, (x, index, src), (n, m, inner), outer, m * inner)
-    return None
-
-
-def _source(x: Any, like: Any, src: Any) -> bool:
-    return (
-        type(src) is np.ndarray
-        and src.dtype == x.dtype
-        and src.shape == like.shape
-        and src.flags.c_contiguous
-        and not np.may_share_memory(x, src)
-    )
-
-
-def index_add(x: Any, axis: int, index: Any, src: Any) -> Any:
-    """Adds src[o, j, :] to x[o, index[j], :], in the order of j; entries may be negative."""
-    shape = (*x.shape[:axis], *index.shape, *x.shape[axis + 1 :])
-    if not _usable(x, index) or not (
-        type(src) is np.ndarray
-        and src.dtype == x.dtype
-        and src.shape == shape
-        and src.flags.c_contiguous
-    ):
-        return NotImplemented
-    outer, n, inner = _around(x.shape, axis)
-    elem = _NUMBERS.get(x.dtype)
-    if elem is None or not _fits(index, n, -n) or np.may_share_memory(x, src):
-        return NotImplemented
-    m, tiles = index.size, -(-inner // TILE)
-    address = _address(_write_index_add, elem)
-    numbers = (n, m, inner, n, tiles)
-    _run(address, (x, index, src), numbers, outer * tiles, m * min(inner, TILE))
-    return None
-
-
 def accumulate_sum(x: Any, axis: int, reverse: bool) -> Any:
     """The running sums along an axis, in float64 for floats."""
-    elem = _NUMBERS.get(x.dtype) if type(x) is np.ndarray else None
+    elem = NUMBERS.get(x.dtype) if type(x) is np.ndarray else None
     if elem is None or not x.flags.c_contiguous or not x.size:
         return NotImplemented
     outer, m, inner = _around(x.shape, axis)
-    out, tiles = np.empty(x.shape, x.dtype), -(-inner // TILE)
+    tiles = -(-inner // TILE)
     numbers = (m, inner, int(reverse), tiles)
-    _run(_address(_write_sums, elem), (x, out), numbers, outer * tiles, m * min(inner, TILE))
-    return out
+    work = m * min(inner, TILE)
+    return compute((_write_sums, elem), (x,), x.shape, x.dtype, numbers, outer * tiles, work)

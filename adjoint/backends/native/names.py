@@ -10,8 +10,8 @@ from .convolution import conv_input as conv_input
 from .convolution import conv_weight as conv_weight
 from .movement import accumulate_sum as accumulate_sum
 from .movement import gather as gather
-from .movement import index_add as index_add
-from .movement import scatter as scatter
+from .movement import one_hot as one_hot
+from .movement import place as place
 from .movement import take_along as take_along
 from .pooling import max_pool as max_pool
 from .pooling import max_pool_input as max_pool_input
