@@ -19,6 +19,7 @@ import numpy as np
 from ..core import fused
 from ..core.compute import quietly
 from ..core.device import is_device_array
+from ..core.dtype import LOW_PRECISION, from_numpy_dtype
 from ..core.errors import AdjointError
 from ..core.handle import Handle
 from ..core.mode import DEFAULT, MODE, Mode, mode_with
@@ -154,17 +155,26 @@ class Fused(Op, abstract=True):
                 )
         finally:
             MODE.reset(token)
-        self.forward = Composite(self.specs, *_flat(inputs, ys))
         self.reached = [leaf is not None and leaf in gradients for leaf in leaves]
+        reached = [gradients[leaf] for leaf in leaves if leaf in gradients]
+        drawn = _drawn(ys) if reached else []
+        self.forward = Composite(self.specs, *_flat(inputs, [*ys, *drawn]))
         self.backward = None
-        if any(self.reached):
-            reached = [gradients[leaf] for leaf in leaves if leaf in gradients]
-            inputs += gs
+        count = len(inputs)
+        if reached:
+            inputs += [*drawn, *gs]
             like = [self.forward.dims[i] for i in self.differentiable_outputs]
+            like = [*self.forward.dims[len(ys) :], *like]
             self.backward = Composite([x.spec for x in inputs], *_flat(inputs, reached), like)
-        reads = () if self.backward is None else self.backward.reads
-        self.reads = tuple(n for n in reads if n < len(self.specs))
-        self.tokens = tuple(f"x{n + 1}" for n in self.reads)  # type: ignore[misc]
+        reads = set() if self.backward is None else set(self.backward.reads)
+        reads |= {
+            n for n, x in enumerate(inputs[:count]) for y in drawn if x._data in y._data.inputs
+        }
+        self.reads = tuple(sorted(n for n in reads if n < count))
+        self.tokens = (  # type: ignore[misc]
+            *(f"x{n + 1}" for n in self.reads),
+            *(f"drawn{i + 1}" for i in range(len(drawn))),
+        )
 
     def infer(self, *specs: Spec) -> Any:
         """Those of the outputs."""
@@ -174,7 +184,7 @@ class Fused(Op, abstract=True):
         """By the forward kernels."""
         self.forward.check(arrays)
         found = self.forward(arrays)
-        return tuple(found) if self.several else found[0]
+        return tuple(found[: len(self.outputs)]) if self.several else found[0]
 
     def run(self, inputs: list[Any]) -> Any:
         """The composite of `inputs`, on the tape where they want gradients."""
@@ -186,7 +196,9 @@ class Fused(Op, abstract=True):
             return tape.wrap(results[0])
         ys = [tape.wrap(y) for y in results]
         if self.backward is not None:
-            self._record(inputs, ys, [inputs[n] for n in self.reads])
+            drawn = ys[len(self.outputs) :]
+            del ys[len(self.outputs) :]
+            self._record(inputs, ys, [*[inputs[n] for n in self.reads], *drawn])
         return tuple(ys) if self.several else ys[0]
 
     def _record(self, inputs: Sequence[Any], ys: Sequence[Any], saved: list[Any]) -> None:
@@ -206,11 +218,11 @@ class Fused(Op, abstract=True):
         gs = [g[i] for i in self.differentiable_outputs] if self.several else [g]
         mode = tape.get_mode()
         if not _is_plain(mode, (*saved, *gs)):
-            return self._by_body(gs, saved, mode)
-        count = len(self.specs)
-        arrays: list[Any] = [None] * count
-        for n, x in zip(self.reads, saved, strict=True):
+            return self._by_body(gs, saved[: len(self.reads)], mode)
+        arrays: list[Any] = [None] * len(self.specs)
+        for n, x in zip(self.reads, saved, strict=False):
             arrays[n] = x._data
+        arrays.extend([x._data for x in saved[len(self.reads) :]])
         arrays.extend([x._data for x in gs])
         assert self.backward is not None
         found = iter(self.backward(arrays))
@@ -397,6 +409,24 @@ def _symbol(spec: Spec) -> Any:
     return tape.wrap(Recorded(None, (), spec.shape, spec.dtype.numpy))
 
 
+def _drawn(outputs: Sequence[Any]) -> list[Any]:
+    """What is drawn at random on the way to `outputs`: kept for the gradient, since to draw it
+    again would take longer than to read it.
+    """
+    found: dict[int, Any] = {}
+    seen: set[int] = set()
+    stack = [y._data for y in outputs]
+    while stack:
+        value = stack.pop()
+        if type(value) is not Recorded or id(value) in seen:
+            continue
+        seen.add(id(value))
+        if value.op is not None and value.op.drawn:
+            found[id(value)] = tape.wrap(value)
+        stack.extend(value.inputs)
+    return list(found.values())
+
+
 def _flat(inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     """The steps that lead from `inputs` to `outputs`, and where the outputs are."""
     from ..backends.native.composite import NotTraceable, Ref, Step
@@ -414,7 +444,8 @@ def _flat(inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[list[Any], lis
         op = value.op
         if op is None:
             raise NotTraceable("a tensor that is no argument")
-        waiting = [x for x in value.inputs if isinstance(x, Recorded) and id(x) not in refs]
+        given = [_number(x) for x in value.inputs]
+        waiting = [x for x in given if isinstance(x, Recorded) and id(x) not in refs]
         if waiting:
             stack.extend(waiting)
             continue
@@ -422,10 +453,16 @@ def _flat(inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[list[Any], lis
         if type(op) is Item:
             refs[id(value)] = Ref(refs[id(value.inputs[0])].number, op.index)
             continue
-        args = tuple([refs[id(x)] if isinstance(x, Recorded) else x for x in value.inputs])
+        args = tuple([refs[id(x)] if isinstance(x, Recorded) else x for x in given])
         refs[id(value)] = Ref(len(inputs) + len(steps))
         steps.append(Step(op, args))
     return steps, [(refs[id(y._data)], y.spec) for y in outputs]
+
+
+def _number(x: Any) -> Any:
+    """A number that was made an array, as numbers beside narrow floats are."""
+    is_one = isinstance(x, Recorded) and x.op is None and x.shape == () and x.array is not None
+    return float(x.array) if is_one and from_numpy_dtype(x.dtype) in LOW_PRECISION else x
 
 
 fused.connect(execute)

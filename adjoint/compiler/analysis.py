@@ -12,6 +12,7 @@ COSTS = {
     **dict.fromkeys(("pow", "atan2"), 60),
     **dict.fromkeys(("mod", "fmod", "floor_div"), 20),
     **dict.fromkeys(("div", "sqrt", "rsqrt", "reciprocal"), 8),
+    "random": 100,
 }
 
 

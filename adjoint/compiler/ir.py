@@ -245,6 +245,13 @@ class Kernel:
         (axis,) = self._axes((axis,))
         return self._append("index", (), "int64", (axis,), (axis,))
 
+    def random(self, axes: Iterable[int] | None, seed: Value, draw: Value) -> Value:
+        """The numbers (32 bits) of a stream of NumPy's Philox, one for each position along `axes`
+        in row-major order, in which the first output over the whole space must lie in memory.
+        `seed` and `draw`, uint64, are the same everywhere.
+        """
+        return self._append("random", (seed, draw), "uint32", self._axes(axes))
+
     def size(self, axes: Iterable[int]) -> Value:
         """The number of positions along the axes together, int64."""
         return self._append("size", (), "int64", (), self._axes(axes))
@@ -471,6 +478,10 @@ def _check(value: Value) -> None:
         result, axes = "int64", value.attr
     elif op == "size":
         result = "int64"
+    elif op == "random":
+        if dtypes != ("uint64", "uint64") or axes:
+            raise DTypeError(f"{value!r}: takes two uint64 that are the same everywhere")
+        result, axes = "uint32", value.axes
     elif op == "const":
         _constant(value.attr, value.dtype)
     elif op != "scalar":

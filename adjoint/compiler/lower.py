@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from . import elementwise, ir
+from . import elementwise, ir, philox
 from .analysis import COSTS, Analysis
 from .emit import LLVM_TYPES, Body, Module, Reg, type_name
 from .ir import Kernel, Value
@@ -82,7 +82,7 @@ class _Lowering(Analysis):
         if self.layout.columns:
             return steady
         for v in self.live:
-            if not self.full[v.number] or v.op in ir.REDUCTIONS or v.op == "const":
+            if not self.full[v.number] or v.op in (*ir.REDUCTIONS, "const", "random"):
                 continue
             if v.op == "input":
                 if self.layout.classes[v.attr[0]] == "b":
@@ -351,7 +351,11 @@ class _Lowering(Analysis):
                 body(i, copies, None, now)
 
     def _anchor(self, stage: int) -> int | None:
-        """The operand whose stores should be aligned, if the loop has contiguous stores."""
+        """The operand whose stores should be aligned, if the loop has contiguous stores. Random
+        numbers come in blocks of 8, which must not be cut.
+        """
+        if any(v.op == "random" for v in self.needed(stage, self.spills)):
+            return None
         for k in self.stages[stage][1]:
             operand = len(self.kernel.inputs) + k
             if self.layout.classes[operand] == "c":
@@ -496,11 +500,30 @@ class _Lowering(Analysis):
                 return b.const("i64", 0, lanes)
             return b.splat(where[loop] if loop[0] == "i" else self.digits[int(loop[1:])], lanes)
         args = [self._value(x, env) for x in v.inputs]
+        if v.op == "random":
+            return self._random(args, pointers, at, often=mask is None)
         if v.op == "cast":
             return elementwise.cast(b, args[0], v.inputs[0].dtype, v.attr[0])
         if v.op == "where":
             return b.select(*args)
         return elementwise.apply(b, v.op, v.inputs[0].dtype, args)
+
+    def _random(self, args: list[Reg], pointers: list[Reg], at: Reg | None, often: bool) -> Reg:
+        """Where a row-major output goes says which numbers of the stream belong there."""
+        b, inputs = self.b, len(self.kernel.inputs)
+        k = inputs + next(k for k in range(len(self.kernel.outputs)) if self.full_output(k))
+        size = ir.ITEMSIZE[self.dtypes[k]]
+
+        def number(address: Reg) -> Reg:
+            return b.emit("i64", 0, f"ptrtoint ptr {address.ref} to i64")
+
+        here = number(self._address(k, pointers, at, elementwise.memory_type(self.dtypes[k])))
+        place = b.binary("udiv", here - number(self.words[f"p{k}"]), size)
+        step = None
+        if self.layout.classes[k] != "c":
+            step = b.binary("udiv", self.words[f"s{k}.v"], size)
+        seed, draw = (b.lane(x, 0) for x in args)
+        return philox.numbers(b, seed, draw, place, step, self.lanes, often)
 
     def _address(self, k: int, pointers: list[Reg], at: Reg | None, memory: str) -> Reg:
         """Of lane 0."""

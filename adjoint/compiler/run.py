@@ -310,6 +310,8 @@ class Compiled:
             _strides(x, o.axes, kernel.rank) for x, o in zip(outs, kernel.outputs, strict=True)
         ]
         dtypes = [v.attr[1] for v in kernel.inputs] + [o.dtype for o in kernel.outputs]
+        if any(v.op == "random" for v in kernel.values):
+            _assert_row_major(kernel, outs)
         planned = plan(kernel, sizes, strides, dtypes, self.cost)
         total = math.prod(sizes)
         depth = math.prod(sizes[a] for a in kernel.reduced)
@@ -371,6 +373,13 @@ def _check(what: str, x: Array, dtype: str, axes: tuple[int, ...]) -> None:
         raise DTypeError(f"kernel: {what} is {x.dtype}, not {dtype}")
     if x.ndim != len(axes):
         raise ShapeError(f"kernel: {what} has shape {x.shape}; it needs {len(axes)} dimensions")
+
+
+def _assert_row_major(kernel: Kernel, outs: Sequence[Array]) -> None:
+    """Raise unless the first output over the whole space is: its memory counts random numbers."""
+    whole = [x for x, o in zip(outs, kernel.outputs, strict=True) if len(o.axes) == kernel.rank]
+    if not whole or not whole[0].flags.c_contiguous:
+        raise InvalidArgument("kernel: random numbers need a row-major output over the whole space")
 
 
 def _strides(x: Array, axes: tuple[int, ...], rank: int) -> list[int]:

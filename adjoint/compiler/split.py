@@ -100,4 +100,6 @@ def copied(kernel: Kernel, v: Value, copies: dict[int, Value]) -> Value:
         return kernel.cast(inputs[0], v.attr[0])
     if v.op == "where":
         return kernel.where(*inputs)
+    if v.op == "random":
+        return kernel.random(v.axes, *inputs)
     return kernel.op(v.op, *inputs)

@@ -6,6 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar, cast, overload
 
+import numpy as np
+
 from . import compute
 from .device import is_device_array
 from .mode import MODE
@@ -56,6 +58,11 @@ def _declare(function: F, native: str, always: bool) -> F:
         return function(*args) if found is NotImplemented else found
 
     return cast(F, run)
+
+
+def is_fusing(x: Any) -> bool:
+    """Whether a composite of `x` runs as kernels of the host here, if there are any for it."""
+    return MODE.get().fuses and type(x._data) is np.ndarray and pays((x,))
 
 
 def pays(args: tuple[Any, ...]) -> bool:

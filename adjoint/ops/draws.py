@@ -285,6 +285,38 @@ class Mask(Draw):
         return np.array(values).reshape(self.shape).astype(self.dtype.numpy)
 
 
+@dataclass(eq=False, repr=False)
+class MaskAt(Op):
+    """Where `Mask` chooses, for a seed and a draw that are inputs: other numbers, the same op."""
+
+    keep: float
+    shape: tuple[int, ...]
+    differentiable = False
+    drawn = True
+
+    def infer(self, seed: Spec, draw: Spec) -> Spec:
+        """As asked."""
+        return Spec(self.shape, dt.bool_, seed.device)
+
+    def compute(self, xp: Any, seed: Any, draw: Any) -> Any:
+        """The very numbers of `Mask`; or as a backend has them."""
+        if isinstance(seed, np.ndarray):
+            mask = Mask(int(seed), int(draw), self.keep, 1.0, self.shape, dt.bool_)
+            return mask.compute(xp)
+        return xp.mask_at(self, seed, draw)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """Several shapes, the largest seed."""
+        for seed in (1, 2**64 - 1):
+            for shape in ((2, 3), (), (0, 3)):
+                yield Sample(cls(0.75, shape), (np.array(seed, np.uint64), np.array(2, np.uint64)))
+
+    def reference(self, seed: Any, draw: Any) -> Any:
+        """Bit by bit."""
+        return Mask(int(seed), int(draw), self.keep, 1.0, self.shape, dt.bool_).reference()
+
+
 class ZeroGradient(Draw, abstract=True):
     """Base of draws whose parameter is an input: PyTorch gives it a gradient of zero."""
 

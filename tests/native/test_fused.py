@@ -477,3 +477,67 @@ def test_inference_mode_fuses_too() -> None:
     assert found.is_inference() and found.equal(expected)
     with pytest.raises(RuntimeError, match=r"[Ii]nference"):
         (found * ad.ones(1, requires_grad=True)).sum().backward()
+
+
+@pytest.mark.parametrize("function", [nf.dropout, nf.alpha_dropout])
+@pytest.mark.parametrize("shape", [(1,), (7,), (5, 9), (1, 33, 1), (70, 130)])
+@pytest.mark.parametrize("p", [0.1, 0.5, 1.0])
+def test_dropout_draws_the_same_numbers_as_op_by_op(
+    function: Callable[..., Any], shape: tuple[int, ...], p: float, monkeypatch: Any
+) -> None:
+    def run(x: Any) -> Any:
+        ad.manual_seed(2**64 - 3)
+        function(x, p, True)  # so that the draw is not the first
+        return function(x, p, True)
+
+    for dtype, tolerance in TOLERANCES.items():
+        x = values(shape, dtype)
+        for given in (x, x.detach().flip(0).contiguous().flip(0).requires_grad_()):
+            found = results(run, [given])
+            expected = one_by_one(lambda given=given: results(run, [given]), monkeypatch)
+            for y, z in zip(found, expected, strict=True):
+                np.testing.assert_allclose(y, z, rtol=tolerance, atol=tolerance)
+                if function is nf.dropout:
+                    np.testing.assert_array_equal(y == 0, z == 0)
+
+
+def test_dropout_is_one_kernel_each_way_and_keeps_a_byte_per_element() -> None:
+    x = values((64, 65), ad.float32)
+    with Kernels() as forward:
+        y = nf.dropout(x, 0.3, True)
+    seed, draw, mask = y.grad_fn.saved
+    assert (seed.shape, draw.shape, mask.dtype) == ((), (), ad.bool)
+    with ad.no_grad():
+        x.mul_(2)  # no gradient reads it
+    with Kernels() as backward:
+        y.backward(ad.ones_like(y))
+    assert (forward.count, backward.count) == (1, 1)
+    np.testing.assert_array_equal(x.grad.numpy() == 0, y.detach().numpy() == 0)
+    for p in (0.2, 0.6):  # other probabilities are other plans, other draws are not
+        ys = [nf.dropout(ad.ones(10000), p, True) for _ in range(2)]
+        assert not ys[0].equal(ys[1])
+        assert abs((ys[0] == 0).float().mean().item() - p) < 0.02
+
+
+def test_dropout_of_any_strides_and_higher_orders(monkeypatch: Any) -> None:
+    def run(x: Any) -> Any:
+        ad.manual_seed(3)
+        return nf.dropout(x, 0.4, True)
+
+    whole = values((6, 7), grad=False)
+    for x in (whole.t(), whole.repeat_interleave(2, 1)[:, ::2], whole[:, :1].expand(6, 7)):
+        given = [x.detach().requires_grad_()]
+        expected = one_by_one(lambda given=given: results(run, given), monkeypatch)
+        for y, z in zip(results(run, given), expected, strict=True):
+            np.testing.assert_array_equal(y, z)
+    x = values((3, 5))
+    assert ad.autograd.gradcheck(lambda x: run(x) ** 2, [x])
+    assert ad.autograd.gradgradcheck(lambda x: run(x) ** 2, [x])
+
+
+def test_numbers_beside_narrow_floats_are_no_tensors() -> None:
+    x = values((8, 9), ad.bfloat16)
+    with Kernels() as run:
+        y = fused(lambda x: (1 - x) * (x + 0.3))(x)
+    assert run.count == 1
+    assert y.dtype is ad.bfloat16

@@ -9,6 +9,7 @@ from those and the inputs; that costs arithmetic, where memory would cost more.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -83,8 +84,6 @@ class Composite:
         tracer = Tracer(space)
         names = _Names(tracer, inputs)
         wanted, self.dims = _trace(names, inputs, [None] * first + list(like), steps, outputs)
-        if tracer.ordered:
-            raise NotTraceable("a change of memory order")
         self.gathers = list(names.gathers)
         self.guards = _guards(inputs, steps, {op for op, *_ in self.gathers})
         drafts = _split(wanted, space)
@@ -174,6 +173,7 @@ class Composite:
                 scalars=stage.numbers,
                 shape=stage.shape,
                 parallel=stage.run is not None,
+                outs=stage.outs(),
             )
             if launch is None:
                 steps = []
@@ -216,14 +216,15 @@ class Composite:
         for stage in self.stages:
             found = stage.compiled(
                 *[arrays[n] for n in stage.arguments],
+                out=stage.outs(),
                 scalars=stage.numbers,
                 shape=stage.shape,
                 run=stage.run,
             )
-            if type(found) is tuple:
-                arrays.extend(found)
-            else:
+            if type(found) is ndarray:
                 arrays.append(found)
+            else:
+                arrays.extend(found)
         launches[0] += len(self.stages)
         results = []
         for n, shape in self.outputs:
@@ -294,6 +295,19 @@ class _Names(Names):
         result = self.where(self._chosen(dim, index.ndim, axis, index), g, 0)
         self.placed[result.value.number] = (axis, g)
         return result
+
+    def mask_at(self, op: Any, seed: Any, draw: Any) -> Any:
+        """Where a random number of 32 bits is below a bound."""
+        tracer = self.tracer
+        if op.shape != tracer.space:
+            raise NotTraceable("random numbers of another extent")
+        tracer.ordered = True
+        axes = range(len(tracer.space))
+        several = [a for a in axes if tracer.space[a] != 1]
+        numbers = tracer.kernel.random(several, seed.value, draw.value)
+        found = Traced(tracer, numbers, op.shape, tuple(axes), np.dtype(np.uint32))
+        bound = math.ceil(op.keep * 2.0**32)
+        return elementwise("lt" if bound < 1 << 32 else "le", found, min(bound, (1 << 32) - 1))
 
     def _chosen(self, dim: int, ndim: int, axis: int, index: Any) -> Any:
         """Where the position along `axis`, the space's `dim`, is the index; compared as int32, of
@@ -508,11 +522,13 @@ def _cone(values: Iterable[Value], is_end: Any = None) -> list[Value]:
 class _Stage:
     """A kernel with what each call of it passes."""
 
-    __slots__ = ("arguments", "compiled", "numbers", "run", "shape")
+    __slots__ = ("arguments", "compiled", "numbers", "ordered", "run", "shape", "sizes")
 
     arguments: tuple[int, ...]  # positions among inputs and what earlier kernels have written
+    ordered: bool  # whether outputs are row-major, however the inputs lie
 
     def __init__(self, draft: _Draft, tracer: Tracer, space: tuple[int, ...]) -> None:
+        self.ordered = tracer.ordered
         spanned = set(draft.axes).union(*(v.axes for v in draft.values))
         spanned.update(*(w.axes for _, w in draft.results))
         everywhere = tuple(d for d in sorted(spanned) if space[d] != 1)
@@ -537,6 +553,10 @@ class _Stage:
                 copies[v.number] = kernel.reduce(v.op, copies[v.inputs[0].number], kernel.reduced)
             elif v.op == "index":
                 copies[v.number] = kernel.index(place[v.attr[0]])
+            elif v.op == "random":
+                if v.axes != everywhere or all(w.axes != everywhere for _, w in draft.results):
+                    raise NotTraceable("random numbers without a result of their extent")
+                copies[v.number] = kernel.random(axes, *(copies[x.number] for x in v.inputs))
             else:
                 copies[v.number] = split.copied(kernel, v, copies)
         for v in draft.outputs:
@@ -549,6 +569,15 @@ class _Stage:
             kernel.output(copies[w.value.number], w.dtype, full=w.axes == everywhere)
         self.compiled = Compiled(kernel)
         known = {a for v in kernel.inputs for a in v.axes}
-        sizes = tuple(space[d] for d in place)
+        self.sizes = sizes = tuple(space[d] for d in place)
         self.shape = None if known.issuperset(place[d] for d in everywhere) else sizes
         self.run = default_pool().run if prod(sizes) >= PARALLEL else None
+
+    def outs(self) -> list[Any] | None:
+        """Arrays for the outputs, where their order matters."""
+        if not self.ordered:
+            return None
+        return [
+            np.empty([self.sizes[a] for a in o.axes], self.compiled.dtype(k))
+            for k, o in enumerate(self.compiled.kernel.outputs)
+        ]

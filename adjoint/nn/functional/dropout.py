@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ...core.errors import InvalidArgument, ShapeError
-from ...ops.random import dropout_mask
+from ...core.fused import fused, is_fusing
+from ...core.op import apply
+from ...ops.creation import finish
+from ...ops.draws import MaskAt
+from ...ops.random import dropout_mask, next_draw
 from ...tensor import Tensor
 
 __all__ = [
@@ -37,9 +43,23 @@ def _apply(
 ) -> Tensor:
     if not training or p == 0 or not input.numel():
         return input
+    if not inplace and shape == tuple(input.shape) and is_fusing(input):
+        return _dropped(input, *_state(), float(p))
     mask = dropout_mask(input, p, shape=shape)
     result: Any = input.mul_(mask) if inplace else input * mask
     return result  # type: ignore[no-any-return]
+
+
+@fused
+def _dropped(input: Any, seed: Any, draw: Any, p: float) -> Tensor:
+    kept = apply(MaskAt(1.0 - p, tuple(input.shape)), seed, draw).to(input.dtype)
+    return input * (kept * (1.0 / (1.0 - p)) if p < 1 else kept)  # type: ignore[no-any-return]
+
+
+def _state() -> tuple[Tensor, Tensor]:
+    """Seed and number of a new draw, as inputs of a kernel that is there for all of them."""
+    seed, draw = next_draw(None)
+    return finish(np.array(seed, np.uint64)), finish(np.array(draw, np.uint64))
 
 
 def _channels(
@@ -106,7 +126,19 @@ def _alpha(input: Tensor, p: float, training: bool, shape: tuple[int, ...]) -> T
         return input
     if p == 1:
         return input * 0  # type: ignore[no-any-return]
-    keep = dropout_mask(input, p, scale=False, shape=shape)
+    if shape == tuple(input.shape) and is_fusing(input):
+        return _alpha_dropped(input, *_state(), float(p))
+    return _moved(input, dropout_mask(input, p, scale=False, shape=shape), p)
+
+
+@fused
+def _alpha_dropped(input: Any, seed: Any, draw: Any, p: float) -> Tensor:
+    keep = apply(MaskAt(1.0 - p, tuple(input.shape)), seed, draw).to(input.dtype)
+    return _moved(input, keep, p)
+
+
+def _moved(input: Any, keep: Any, p: float) -> Tensor:
+    """`input` where it is kept, else what selu tends to; both so that the moments stay."""
     a = ((1 - p) * (1 + p * _ALPHA**2)) ** -0.5
     result: Any = input * (keep * a) + ((1 - keep) * (a * _ALPHA) - a * _ALPHA * p)
     return result  # type: ignore[no-any-return]

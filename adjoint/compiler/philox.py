@@ -1,0 +1,103 @@
+"""The numbers of NumPy's Philox generator, by their places in its stream.
+
+Block n of a stream is four words of 64 bits, a function of (seed, draw, n) alone (Salmon et al.,
+2011, "Parallel random numbers: as easy as 1, 2, 3"; Philox4x64 with ten rounds). Processors
+multiply words of 64 bits to 128 one by one, not in vectors, so blocks are computed one by one too;
+each gives eight numbers of 32 bits.
+"""
+
+from __future__ import annotations
+
+from .emit import Body, Reg
+
+__all__ = ["numbers"]
+
+_FACTORS = 0xD2E7470EE14C6C93, 0xCA5A826395121157
+_STEPS = 0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B
+
+
+def numbers(
+    b: Body, seed: Reg, draw: Reg, place: Reg, step: Reg | None, lanes: int, often: bool
+) -> Reg:
+    """The numbers (32 bits) at `lanes` places of a stream: the first at `place`, each `step` behind
+    the one before; one behind the other, if None. `often`: for speed, not for short code.
+    """
+    found = b.alloca("i32", lanes)
+    if step is not None:
+        _each(b, seed, draw, place, step, found)
+        return b.get(found)
+    inside = place & (min(lanes, 8) - 1)  # of a block, or of the part that is wanted
+    with b.when(b.compare("eq", inside, 0)):
+        first = b.binary("lshr", place, 3)
+        blocks = [first + k for k in range(max(lanes // 8, 1))]
+        words = _blocks(b, seed, draw, blocks, often)
+        _put(b, found, words, place & 7)
+    with b.when(b.compare("ne", inside, 0)):
+        _each(b, seed, draw, place, b.const("i64", 1), found)
+    return b.get(found)
+
+
+def _put(b: Body, found: Reg, words: list[Reg], start: Reg) -> None:
+    """The numbers of whole blocks from `start` on."""
+    halves = b.alloca("i64", len(words))
+    x = Reg(b, "i64", len(words), "poison")
+    for k, word in enumerate(words):
+        text = f"insertelement {x.type} {x.ref}, i64 {word.ref}, i32 {k}"
+        x = b.emit("i64", len(words), text)
+    if found.lanes == 2 * len(words):
+        wide = b.emit("i32", found.lanes, f"bitcast {x.type} {x.ref} to {found.type}")
+        b.put(found, wide)
+        return
+    b.put(halves, x)
+    part = b.at(halves, start, "i32")
+    b.put(found, b.emit("i32", found.lanes, f"load {found.type}, ptr {part.ref}, align 4"))
+
+
+def _each(b: Body, seed: Reg, draw: Reg, place: Reg, step: Reg, found: Reg) -> None:
+    """The number of each lane from a block of its own."""
+    with b.loop(b.const("i64", 0), b.const("i64", found.lanes)) as lane:
+        at = place + lane * step
+        words = _blocks(b, seed, draw, [b.binary("lshr", at, 3)], False)
+        which = b.binary("lshr", at, 1) & 3
+        word = words[0]
+        for k in (1, 2, 3):
+            word = b.select(b.compare("eq", which, k), words[k], word)
+        word = b.binary("lshr", word, b.binary("shl", at & 1, 5))
+        number = b.convert("trunc", word, "i32")
+        slot = b.at(found, lane, "i32")
+        b.line(f"store i32 {number.ref}, ptr {slot.ref}")
+
+
+def _blocks(b: Body, seed: Reg, draw: Reg, numbers: list[Reg], often: bool) -> list[Reg]:
+    """The four words of each block; NumPy counts before it draws."""
+    zero = b.const("i64", 0)
+    keys = b.alloca("i64", 0, seed), b.alloca("i64", 0, 0)
+    slots = [b.alloca("i64", 0, x) for n in numbers for x in (n + 1, zero, draw, zero)]
+    turns = 10 if often else 1  # rounds without a jump
+    with b.loop(b.const("i64", 0), b.const("i64", 10), turns):
+        first, second = map(b.get, keys)
+        words = list(map(b.get, slots))
+        for _ in range(turns):
+            for k in range(0, len(words), 4):
+                high0, low0 = _product(b, words[k], _FACTORS[0])
+                high2, low2 = _product(b, words[k + 2], _FACTORS[1])
+                one, two = high2 ^ words[k + 1] ^ first, high0 ^ words[k + 3] ^ second
+                words[k : k + 4] = one, low2, two, low0
+            first, second = first + _signed(_STEPS[0]), second + _signed(_STEPS[1])
+        for slot, word in zip((*keys, *slots), (first, second, *words), strict=True):
+            b.put(slot, word)
+    return list(map(b.get, slots))
+
+
+def _product(b: Body, x: Reg, factor: int) -> tuple[Reg, Reg]:
+    """The upper and the lower 64 bits of a product."""
+    wide = b.emit("i128", 0, f"zext i64 {x.ref} to i128")
+    whole = b.emit("i128", 0, f"mul i128 {wide.ref}, {factor}")
+    upper = b.emit("i128", 0, f"lshr i128 {whole.ref}, 64")
+    high = b.emit("i64", 0, f"trunc i128 {upper.ref} to i64")
+    return high, b.emit("i64", 0, f"trunc i128 {whole.ref} to i64")
+
+
+def _signed(word: int) -> int:
+    """The int64 with the bits of a uint64."""
+    return word - (1 << 64) if word >> 63 else word
