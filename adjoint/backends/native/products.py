@@ -1,8 +1,8 @@
 """Matrix products over parts of the rows, columns or batch; NumPy's where it is faster.
 
 float32 and float64 are generated code's (`gemm`) from a size on where that pays; bfloat16, which
-accumulates in float32, and products with an activation are oneDNN's (`_cut` holds what was
-measured); everything else is NumPy's BLAS.
+accumulates in float32, float32 of few rows, and products with an activation are oneDNN's (`_cut`
+holds what was measured); everything else is NumPy's BLAS.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ Strides = tuple[int, ...]
 SMALL = 1 << 15  # multiply-adds up to which a call of NumPy's costs less than a plan's
 SMALL_BY_ROWS = 1 << 18  # the same where the right operand is stored by rows
 FEW_COLUMNS = 1 << 20  # the same for less than 16 columns
+FEW_ROWS = 32  # rows, of so many columns at least, below which oneDNN is faster for float32
 LARGE_DOUBLE = 1 << 26  # multiply-adds from which NumPy's BLAS is faster for float64
 GRAIN = 1 << 19  # multiply-adds that a part should have at least
 A, B, C, D = range(4)  # slots: the operands, the result, the bias
@@ -248,8 +249,9 @@ def _cut(p: Product, workers: int) -> Cut:
     parts = max(1, min(2 * workers if workers > 1 and work >> 26 else workers, work >> 19))
     narrow = p.dtype == BFLOAT16
     by_columns = p.b[-1] != 1
-    if p.m < 32 and p.n >= 32:
-        if p.m >= 4 and (by_columns or narrow):
+    if p.m < FEW_ROWS and p.n >= FEW_ROWS:
+        enough = 4 if narrow or p.k * p.n >= 1 << 20 else 8
+        if p.m >= enough and (by_columns or narrow):
             return Cut(1, parts, "brg", (A, C))
         return Cut(1, parts, "gemm", (A,))
     if p.n < 32:
@@ -283,7 +285,9 @@ def _build(p: Product) -> Any:
         few = p.n < 16 and work <= FEW_COLUMNS
         if vector or few or (wide and workers == 1 and work >= LARGE_DOUBLE):
             raise Unsupported(f"{p}: left to NumPy")
-    if p.activation is None and not vector and gemm.is_available(p.dtype):
+    few_rows = p.m < FEW_ROWS and p.n >= FEW_ROWS and (p.m < 8 or p.k * p.n >= 1 << 16)
+    library = few_rows and not p.batch and not wide and onednn.unavailable() is None
+    if p.activation is None and not (vector or library) and gemm.is_available(p.dtype):
         return _build_generated(p, workers)
     if wide:
         raise Unsupported(f"{p}: left to NumPy")
@@ -355,7 +359,7 @@ def matmul(a: Any, b: Any, out: Any = None, bias: Any = None, activation: str | 
     array([3., 3.], dtype=float32)
     """
     if out is None and activation is None:
-        ready = _ready_for(a, b, bias)
+        ready = ready_for(a, b, bias)
         if ready is not None:
             return _computed(ready, a, b, bias)
     dtype = a.dtype
@@ -371,7 +375,7 @@ def matmul(a: Any, b: Any, out: Any = None, bias: Any = None, activation: str | 
             if found is not None:
                 return found
         if out is None and activation is None and x[-1] == y[-2] and dtype != BFLOAT16:
-            _remember(a, b, None, (*batch, x[-2], y[-1]))
+            _remember(a, b, bias, None, (*batch, x[-2], y[-1]))
     return _numpy(a, b, out, bias, activation)
 
 
@@ -388,11 +392,11 @@ _ready: dict[Any, _Ready] = {}
 _MOST_READY = 4096
 
 
-def _ready_for(a: Any, b: Any, bias: Any) -> _Ready | None:
+def ready_for(a: Any, b: Any, bias: Any = None) -> _Ready | None:
     """What is known about the product of such arrays, if anything is."""
     if type(a) is not np.ndarray or type(b) is not np.ndarray:
         return None
-    ready = _ready.get((a.shape, a.strides, b.shape, b.strides, a.dtype.char, b.dtype.char))
+    ready = _ready.get(_key(a, b, bias))
     if ready is None or (ready.workers and ready.workers != threads()):
         return None
     if bias is not None:
@@ -422,7 +426,7 @@ def _by_numpy(a: Any, b: Any) -> Any:
 
 def launch(a: Any, b: Any) -> Any:
     """a @ b, as soon as a product of such arrays was computed; else None."""
-    ready = _ready_for(a, b, None)
+    ready = ready_for(a, b)
     if ready is None:
         return None
     return quietly(_computed, ready, a, b, None)
@@ -433,7 +437,7 @@ def launch_linear(x: Any, w: Any, bias: Any = None) -> Any:
     if type(x) is not np.ndarray:
         return None
     rows = x if x.ndim == 2 else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
-    ready = _ready_for(rows, w.T, bias)
+    ready = ready_for(rows, w.T, bias)
     if ready is None:
         return None
     y = quietly(_computed, ready, rows, w.T, bias)
@@ -484,12 +488,16 @@ def _launch_by(launcher: Any, op: Op, arrays: Sequence[Any]) -> None:
     launchers[(id(op), *[x.shape for x in arrays])] = launcher
 
 
-def _remember(a: Any, b: Any, run: Any, shape: Sizes) -> None:
+def _key(a: Any, b: Any, bias: Any) -> Any:
+    dtypes = a.dtype.char, b.dtype.char
+    return a.shape, a.strides, b.shape, b.strides, dtypes, bias is None
+
+
+def _remember(a: Any, b: Any, bias: Any, run: Any, shape: Sizes) -> None:
     if len(_ready) >= _MOST_READY:
         _ready.clear()
-    key = (a.shape, a.strides, b.shape, b.strides, a.dtype.char, b.dtype.char)
     always = run is None and a.shape[-2] * a.shape[-1] * b.shape[-1] <= SMALL
-    _ready[key] = _Ready(run, shape, a.dtype, 0 if always else threads())
+    _ready[_key(a, b, bias)] = _Ready(run, shape, a.dtype, 0 if always else threads())
 
 
 def _pays(work: int, b: Any) -> bool:
@@ -541,9 +549,8 @@ def _library(
     else:
         plan.run(a, b, c, np.ascontiguousarray(bias))
     if out is None:
-        generated = isinstance(plan, gemm.Plan)
-        if generated and activation is None and not copy_a and not copy_b:
-            _remember(a, b, plan.run, shape)
+        if activation is None and not copy_a and not copy_b:
+            _remember(a, b, bias, plan.run, shape)
         return c
     if fresh:
         np.copyto(out, c)
