@@ -29,6 +29,7 @@ FEW = 64  # rows for which a panel does not pay: vectors are read from b
 NARROW = 256  # elements between rows of b up to which they are as good as a panel
 FAR_AHEAD = 96  # of k: enough time for what is written to be fetched meanwhile
 LARGE = 5 << 19  # multiply-adds from which a library's product is faster
+SMALL_RIGHT = 1 << 17  # elements of b up to which a bias costs the library more than it is ahead
 SCALE, ADD, BIAS = 1, 2, 4  # what a tile does with its sums
 TURNED_ROWS, TURNED_COLUMNS = 128, 256  # of c, where its transpose is computed
 
@@ -109,7 +110,9 @@ class _Code:
         """Tiles below each other: c = sum, times alpha (mode has SCALE), plus beta c (ADD) or bias
         (BIAS); each `rows` by `width` vectors, of the last of which `count` lanes are there. The
         scalars of a for one k lie side by side (`by_columns`), or those of one row do; `step` lies
-        between the others. From tile to tile, a moves by `near` and `far` in turns.
+        between the others. From tile to tile, a moves by `near` and `far` in turns. Whole tiles
+        fetch the next one's part of a meanwhile (side by side, where two share lines, the second
+        next one's).
         """
         b = Body(self.module)
         k, step, b_row, c_row, mode, count, tiles, near, far = (
@@ -145,6 +148,12 @@ class _Code:
                     for j in range(width)
                 ]
                 column = b.get(left)
+                if rows == ROWS:
+                    later = b.at(column, near + far, self.elem)
+                    if not by_columns:  # a line of each row in turns
+                        line = (p & (rows - 1)) * step + (p & -(64 // self.size))
+                        later = b.at(a_here, near + line, self.elem)
+                    b.line(f"call void @llvm.prefetch.p0(ptr {later.ref}, i32 0, i32 3, i32 1)")
                 for i in range(rows):
                     at = b.at(column, i, self.elem) if by_columns else b.at(starts[i], p, self.elem)
                     scalar = b.emit(self.elem, 0, f"load {self.elem}, ptr {at.ref}")
@@ -507,7 +516,8 @@ class _Code:
         self.module.declarations[".library"] = "@.library = internal global ptr null"
         library = b.emit("ptr", 0, "load ptr, ptr @.library")
         there = b.emit("i1", 0, f"icmp ne ptr {library.ref}, null")
-        large = g["m"] * g["n"] * g["k"] > LARGE
+        biased = b.compare("ne", g["mode"] & BIAS, 0)
+        large = (g["m"] * g["n"] * g["k"] > LARGE) & ~(biased & (g["n"] * g["k"] <= SMALL_RIGHT))
         here, other, theirs, own, end = (b.label() for _ in range(5))
         b.branch(by_columns & plain & few, here, other)
         b.start(here)
