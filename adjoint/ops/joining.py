@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core import dtype as dt
+from ..core.device import CPU
 from ..core.errors import IndexingError, InvalidArgument, InvalidType, ShapeError
 from ..core.handle import Handle
+from ..core.mode import MODE
 from ..core.op import Op, Sample, apply, apply_view, public
 from ..core.spec import Spec, normalize_axis
+from .creation import finish
 from .movement import (
     Movement,
     assert_tensor,
@@ -251,8 +254,12 @@ class Unbind(Movement):
         return tuple(np.take(x, i, self.axis) for i in range(self.count))
 
 
-def _joined(gradients: tuple[Any, ...], specs: tuple[Spec, ...], join: Op) -> Any:
+def _joined(gradients: tuple[Any, ...], specs: tuple[Spec, ...], join: Cat | Stack) -> Any:
     """The cotangents of all parts joined, zeros where one is missing."""
+    if not MODE.get().grad:
+        whole = _whole(gradients, join)
+        if whole is not None:
+            return finish(whole, CPU)
     some = next(g for g in gradients if g is not None)
     return apply(
         join,
@@ -261,6 +268,37 @@ def _joined(gradients: tuple[Any, ...], specs: tuple[Spec, ...], join: Op) -> An
             for g, spec in zip(gradients, specs, strict=True)
         ),
     )
+
+
+def _whole(tensors: tuple[Any, ...], join: Cat | Stack) -> Any:
+    """What joining would make, where it is there already: the parts lie one after another, and
+    there is nothing else in their memory.
+    """
+    axis = join.axis
+    arrays: list[Any] = []
+    for x in tensors:
+        if x is None or type(x._data) is not np.ndarray:
+            return None
+        arrays.append(np.expand_dims(x._data, axis) if type(join) is Stack else x._data)
+    first, base = arrays[0], arrays[0].base
+    if type(base) is not np.ndarray or not base.flags.carray:
+        return None
+    starts = [x.__array_interface__["data"][0] for x in (base, *arrays)]
+    sizes, strides = list(first.shape), list(first.strides)
+    sizes[axis] = sum(x.shape[axis] for x in arrays)
+    strides[axis] = (starts[2] - starts[1]) // max(first.shape[axis], 1)
+    dense = first.itemsize
+    for stride, size in sorted(zip(strides, sizes, strict=True)):
+        if size != 1 and stride != dense:
+            return None
+        dense *= size
+    at = starts[0]
+    for x, start in zip(arrays, starts[1:], strict=True):
+        alike = all(n == 1 or s == t for n, s, t in zip(x.shape, x.strides, strides, strict=True))
+        if x.base is not base or start != at or not alike:
+            return None
+        at += x.shape[axis] * strides[axis]
+    return np.ndarray(sizes, first.dtype, base, 0, strides) if dense == base.nbytes else None
 
 
 # ---- joining -------------------------------------------------------------------------------------

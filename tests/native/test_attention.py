@@ -17,11 +17,13 @@ pytest.importorskip("llvmlite")
 
 import adjoint as ad
 import adjoint.nn.functional as nf
+from adjoint.autograd import tape
 from adjoint.backends import native
 from adjoint.backends.native import attention, attention_code, pool
 from adjoint.backends.native.tracing import NotTraceable
 from adjoint.compiler import target
 from adjoint.core import fused as core_fused
+from adjoint.ops import joining
 
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason=str(native.reason_off()))
 
@@ -231,6 +233,64 @@ def test_grads_of_any_strides(routines: list[str]) -> None:
     for x, y in zip(*found, strict=True):
         assert np.array_equal(x, y)
     assert routines == ["forward", "backward"] * 2
+
+
+def _split(kind: str, x: Any) -> Any:
+    """Queries, keys and values of 2 heads, all from one tensor, as models split it."""
+    if kind == "unbind":
+        return x.view(2, 64, 3, 2, 16).permute(2, 0, 3, 1, 4).unbind(0)
+    first, second, third = (p.view(2, 64, 2, 16).transpose(1, 2) for p in x.chunk(3, dim=-1))
+    return {"chunk": (first, second, third), "turned": (third, first, second)}.get(
+        kind, (first, first, third)
+    )
+
+
+@pytest.mark.parametrize("kind", ["chunk", "unbind", "turned", "shared"])
+@pytest.mark.parametrize("hooked", [False, True])
+def test_gradients_of_parts_of_one_tensor(
+    kind: str, hooked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joins = []
+
+    def gradients(native: bool) -> list[Any]:
+        leaf = ad.tensor(values((2, 64, 96)), requires_grad=True)
+        x = leaf * 1.0
+        x.retain_grad()
+        parts = _split(kind, x)
+        seen = []
+        if hooked:
+            x.register_hook(lambda g: seen.append(g) or g.mul_(2))
+            parts[0].register_hook(seen.append)
+        y = nf.scaled_dot_product_attention(*parts, is_causal=True)
+        y.backward(ad.tensor(values(y.shape, 1)))
+        if native:
+            joins.append(any("cat" in name or "stack" in name for name in ran))
+        return [g.numpy() for g in (leaf.grad, x.grad, *seen)]
+
+    ran: list[str] = []
+    compute = tape.compute
+    monkeypatch.setattr(
+        tape, "compute", lambda op, arrays: ran.append(op.name) or compute(op, arrays)
+    )
+    found = gradients(True)
+    monkeypatch.setattr(attention, "_like", lambda *arrays: None)
+    monkeypatch.setattr(joining, "_whole", lambda tensors, join: None)
+    for one, other in zip(found, gradients(False), strict=True):
+        assert np.array_equal(one, other)
+    assert joins == [hooked or kind == "shared"]
+
+
+def test_gradients_of_parts_have_memory_of_their_own_where_they_are_kept() -> None:
+    leaf = ad.tensor(values((2, 64, 96)), requires_grad=True)
+    parts = _split("chunk", leaf)
+    kept: list[Any] = []
+    parts[1].register_hook(kept.append)
+    parts[2].retain_grad()
+    nf.scaled_dot_product_attention(*parts).sum().backward()
+    kept += [parts[2].grad]
+    before = [g.numpy().copy() for g in kept]
+    leaf.grad.zero_()
+    assert all(np.array_equal(g.numpy(), b) for g, b in zip(kept, before, strict=True))
 
 
 @pytest.mark.parametrize("shared", [1, 2])

@@ -124,8 +124,7 @@ class Attention:
         """Gradients of the query, the key and the value."""
         query, key, value, output, grad = map(self._rows, (*arrays[:3], outputs[0], gs[0]))
         mask = self._mask(arrays[3]) if self.mask else query
-        query_grad = _empty(query.shape, query)
-        parts = [self._parts(x) for x in (key, value)]
+        query_grad, *parts = self._beside(query, key, value)
         found = [query, key, value, mask, output, kept[0], grad, query_grad, *parts]
         self.run(self.code.backward, self.chunks[1], found)
         grads = [
@@ -152,6 +151,19 @@ class Attention:
         """A result, of the dtype of the inputs."""
         return x if self.narrow is None else x.astype(self.narrow)
 
+    def _beside(self, query: Any, key: Any, value: Any) -> list[Any]:
+        """Memory for the gradients: in one piece, where the inputs are what there is in one, so
+        that nobody has to join them again.
+        """
+        if (
+            self.groups == 1
+            and self.features % machine.FILLED == 0 == self.columns % machine.FILLED
+        ):
+            found = _like(query, key, value)
+            if found is not None:
+                return [found[0], found[1][None], found[2][None]]
+        return [_empty(query.shape, query), self._parts(key), self._parts(value)]
+
     def _parts(self, x: Any) -> Any:
         """For the gradients of keys or values: one for each group of queries, rows of vectors."""
         width = -(-x.shape[-1] // machine.FILLED) * machine.FILLED
@@ -174,6 +186,30 @@ def _empty(shape: Shape, like: Any, inside: bool = False) -> Any:
     """
     sizes, axes = _order(shape, like.strides, inside)
     return np.empty(sizes, FLOAT32).transpose(axes) if axes else np.empty(sizes, FLOAT32)
+
+
+def _like(*arrays: Any) -> list[Any] | None:
+    """Empty arrays that lie in one piece of memory as `arrays` do, if these are all of one."""
+    base = arrays[0].base
+    if type(base) is not np.ndarray or any(x.base is not base for x in arrays):
+        return None
+    start = base.__array_interface__["data"][0]
+    places = tuple((x.shape, x.strides, x.__array_interface__["data"][0] - start) for x in arrays)
+    if not base.flags.c_contiguous or not _fills(places, base.nbytes):
+        return None
+    memory = np.empty(base.nbytes // FLOAT32.itemsize, FLOAT32)
+    return [np.ndarray(shape, FLOAT32, memory, at, strides) for shape, strides, at in places]
+
+
+@functools.lru_cache(maxsize=1024)
+def _fills(places: tuple[tuple[Shape, Shape, int], ...], size: int) -> bool:
+    """Whether arrays of float32 with these shapes, strides and starts share out so many bytes."""
+    if sum(math.prod(shape) for shape, *_ in places) * FLOAT32.itemsize != size:
+        return False
+    taken = np.zeros(size // FLOAT32.itemsize, FLOAT32)
+    for shape, strides, at in places:
+        np.ndarray(shape, FLOAT32, taken, at, strides)[...] = 1
+    return bool(taken.all())
 
 
 @functools.lru_cache(maxsize=1024)
