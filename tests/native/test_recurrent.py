@@ -17,6 +17,7 @@ from adjoint.backends import native
 from adjoint.backends.native import recurrent, recurrent_loop
 from adjoint.backends.native.composite import NotTraceable
 from adjoint.backends.native.pool import default_pool
+from adjoint.backends.native.products import matmul
 from adjoint.compiler import target
 from adjoint.core import fused as core_fused
 from adjoint.core.errors import AutogradError
@@ -43,14 +44,18 @@ def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Which loops have run."""
     names: list[str] = []
-    for name in ("forward", "backward"):
-        method = getattr(recurrent.Recurrent, name)
+    for routine, name in (
+        (recurrent.Recurrent, "forward"),
+        (recurrent.SingleCell, "forward"),
+        (recurrent.Recurrent, "backward"),
+    ):
+        method = getattr(routine, name)
 
         def counted(self: Any, *args: Any, name: str = name, method: Any = method) -> Any:
             names.append(name)
             return method(self, *args)
 
-        monkeypatch.setattr(recurrent.Recurrent, name, counted)
+        monkeypatch.setattr(routine, name, counted)
     return names
 
 
@@ -136,17 +141,17 @@ def test_the_products_with_large_weights_are_made_before(
     kind: str, batch: int, monkeypatch: pytest.MonkeyPatch, runs: list[str]
 ) -> None:
     made = []
-    method = recurrent.Recurrent._linear
 
-    def spying(self: Any, *args: Any) -> Any:
-        made.append(args)
-        return method(self, *args)
+    def spying(a: Any, b: Any) -> Any:
+        made.append((a.shape, b.shape))
+        return matmul(a, b)
 
-    monkeypatch.setattr(recurrent.Recurrent, "_linear", spying)
+    monkeypatch.setattr(recurrent, "matmul", spying)
     monkeypatch.setattr(recurrent, "LARGE", 1000)
     tensors = arguments(kind, (5, batch, 29, 23))
     found = results(recurrent_layer, tensors, kind, False, None)
-    assert runs == ["forward", "backward"] and len(made) == (batch == 9)
+    before = ((5 * batch, 29), (29, 23 * STEPS[kind][1]))
+    assert runs == ["forward", "backward"] and (before in made) == (batch == 9)
     assert_close(found, results(BODY, tensors, kind, False, None), 1e-11)
 
 
@@ -186,6 +191,32 @@ def test_cell(kind: str, sizes: tuple[int, int, int], runs: list[str]) -> None:
     found = results(recurrent_cell, tensors, kind)
     assert runs == ["forward", "backward"]
     assert_close(found, results(CELL_BODY, tensors, kind), 1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("sizes", [(3, 4, 6), (600, 7, 33)])
+@pytest.mark.parametrize("missing", [(5,), (5, 6), (3,), (4,), (3, 4, 5)])
+def test_cell_without_a_state_or_biases(
+    kind: str, sizes: tuple[int, int, int], missing: tuple[int, ...], runs: list[str]
+) -> None:
+    batch, features, hidden = sizes
+    tensors = arguments(kind, (1, batch, features, hidden), lengths=(batch,))
+    del tensors[5]
+    for n in missing:
+        tensors[n] = None
+    found = results(recurrent_cell, tensors, kind)
+    assert runs == ["forward", "backward"]
+    assert_close(found, results(CELL_BODY, tensors, kind), 1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("missing", [3, 4])
+def test_layer_with_one_of_the_biases(kind: str, missing: int, runs: list[str]) -> None:
+    tensors = arguments(kind, (4, 5, 3, 18))
+    tensors[missing] = None
+    found = results(recurrent_layer, tensors, kind, False, None)
+    assert runs == ["forward", "backward"]
+    assert_close(found, results(BODY, tensors, kind, False, None), 1e-11)
 
 
 @pytest.mark.parametrize("kind", KINDS)

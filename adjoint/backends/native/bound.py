@@ -20,7 +20,7 @@ from ...core.compute import quietly
 from . import products
 from .composite import Composite, NotTraceable
 from .pool import default_pool
-from .recurrent import Recurrent
+from .recurrent import Recurrent, biases
 
 Call = Callable[[], object]
 
@@ -114,11 +114,6 @@ class _KeptWeights(Recurrent):
             self.made[key] = super()._pack(weight, gates, width)
         return self.made[key]
 
-    def _bias(self, given: dict[str, Any]) -> Any:
-        if "bias" not in self.made:
-            self.made["bias"] = super()._bias(given)
-        return self.made["bias"]
-
     def bind(self, arrays: Sequence[Any], outs: Sequence[Any]) -> Call | None:
         """What runs the layer on these arrays, which stay where they are; None where they would
         have to be copied first.
@@ -138,15 +133,13 @@ class _KeptWeights(Recurrent):
                 return None
             x = np.empty((order.total, len(given["weight_ih"])), self.dtype)
             first.append(functools.partial(quietly, np.matmul, rows, given["weight_ih"].T, x))
-            if "bias_ih" in given:
-                first.append(functools.partial(np.add, x, given["bias_ih"], x))
         else:
             if x.strides[-1] != x.itemsize:
                 return None
             weight = self._pack(given["weight_ih"], cell.gates, self.width)
         state = np.empty_like(outs[2]) if cell.has_c else None
         operands = (
-            x, weight, self._pack(given["weight_hh"], cell.gates, self.width), self._bias(given),
+            x, weight, self._pack(given["weight_hh"], cell.gates, self.width), *biases(given),
             h, state, output, None, None, None,
         )  # fmt: skip
         table = order.forward

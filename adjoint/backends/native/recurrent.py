@@ -22,12 +22,12 @@ from ...core.errors import Unsupported
 from ...core.spec import Spec
 from .composite import NotTraceable
 from .pool import default_pool
-from .products import matmul
+from .products import SMALL, matmul
 from .recurrent_cells import CELLS, Cell
 from .recurrent_loop import Layer, backward, forward
 from .recurrent_tiles import Format
 
-__all__ = ["Recurrent", "plan"]
+__all__ = ["Recurrent", "SingleCell", "biases", "plan"]
 
 LAYER = ("x", "weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr", "h", "c")  # arguments
 CELL = ("x", "weight_ih", "weight_hh", "bias_ih", "bias_hh", "h", "c")
@@ -55,10 +55,17 @@ def plan(specs: Sequence[Spec], statics: Sequence[Any], wants: Sequence[bool]) -
     dtypes = {spec.dtype.name for spec in specs}
     if len(dtypes) > 1 or not dtypes <= set(DTYPES):
         raise NotTraceable(f"a recurrent layer of {', '.join(sorted(dtypes))}")
-    sizes = options[1] if options else given["x"].shape[:1]
-    _check_shapes({name: spec.shape for name, spec in given.items()}, CELLS[kind], sizes)
+    wanted = dict(zip(places, wants, strict=True))
+    shapes = {name: spec.shape for name, spec in given.items()}
     try:
-        return Recurrent(given, dict(zip(places, wants, strict=True)), kind, *options)
+        if options:
+            _check_shapes(shapes, CELLS[kind], options[1])
+            return Recurrent(given, wanted, kind, *options)
+        batch, hidden = shapes["x"][:1], shapes["weight_hh"][1:]
+        for name in ("h", "c") if CELLS[kind].has_c else ("h",):
+            shapes.setdefault(name, batch + hidden)  # of zeros
+        _check_shapes(shapes, CELLS[kind], batch)
+        return SingleCell(given, wanted, kind)
     except Unsupported as error:
         raise NotTraceable(str(error)) from None
 
@@ -148,19 +155,15 @@ class Recurrent:
         specs: dict[str, Spec],
         wants: dict[str, bool],
         kind: str,
-        reverse: bool | None = None,
-        sizes: tuple[int, ...] | None = None,
+        reverse: bool,
+        sizes: tuple[int, ...] | None,
     ) -> None:
-        """`reverse` is None for a cell, which has no outputs besides its state."""
         self.names, self.wants = tuple(specs), wants
-        x, h = specs["x"], specs["h"]
+        x = specs["x"]
         self.cell = CELLS[kind]
-        self.alone = reverse is None
-        if self.alone:
-            sizes = (x.shape[0],)
         self.packed = sizes is not None
-        self.order = _order(sizes or (x.shape[1],) * x.shape[0], bool(reverse))
-        self.output, self.inputs = h.shape[-1], x.shape[-1]
+        self.order = _order(sizes or (x.shape[1],) * x.shape[0], reverse)
+        self.output, self.inputs = specs["weight_hh"].shape[1], x.shape[-1]
         self.hidden = specs["weight_hh"].shape[0] // self.cell.gates
         projected = self.output if "weight_hr" in specs else 0
         self.dtype = x.dtype.numpy
@@ -169,22 +172,19 @@ class Recurrent:
         large = specs["weight_ih"].shape[0] * self.inputs * self.dtype.itemsize > LARGE
         self.early = not loops or self.order.batch <= (FEW_LARGE if large else FEW)
         inputs = 0 if self.early else self.inputs
-        self.layer = Layer(kind, x.dtype.name, inputs, self.hidden, projected, grad, loops)
+        biases = "bias_ih" in specs, "bias_hh" in specs
+        self.layer = Layer(kind, x.dtype.name, inputs, self.hidden, projected, grad, loops, biases)
         form = Format(x.dtype.name)
         self.lanes = form.lanes
         self.width = form.width(self.hidden, self.cell.sums)  # of tiles: cells, forward
         self.width_back = form.width(self.hidden, 1)  # cells, backward
         self.width_out = form.width(self.output, 1)  # outputs
-        places = {"bias_ih": self.cell.from_input, "bias_hh": self.cell.from_state}
-        later = ("bias_ih",) * (not self.early) + ("bias_hh",) * loops
-        self.added = [(name, _places(places[name])) for name in later if name in specs]
-        zeros = np.zeros((self.cell.sums * self.hidden, 1), self.dtype)
-        self.no_bias = self._pack(zeros, self.cell.sums, self.width)
         self.loop = forward(self.layer)
         self.back = backward(self.layer) if grad else 0
-        finals = (h, specs["c"]) if self.cell.has_c else (h,)
         output = Spec((*x.shape[:-1], self.output), x.dtype, x.device)
-        self.outputs = finals if self.alone else (output, *finals)
+        final = output.with_(shape=(self.order.batch, self.output))
+        c = final.with_(shape=(self.order.batch, self.hidden))
+        self.outputs: tuple[Spec, ...] = (output, final, c) if self.cell.has_c else (output, final)
         self.differentiable = tuple(range(len(self.outputs))) if grad else ()
         self.chunk = max(CHUNK, -(-self.order.batch // 64))
         self.chunks = -(-self.order.batch // self.chunk)
@@ -197,7 +197,7 @@ class Recurrent:
         layer, cell, order = self.layer, self.cell, self.order
         x, weight = given["x"], None
         if self.early:
-            x = self._linear(x.reshape(order.total, self.inputs), given, "ih")
+            x = matmul(x.reshape(order.total, self.inputs), given["weight_ih"].T)
         else:
             x = _rows(x)
             weight = self._pack(given["weight_ih"], cell.gates, self.width)
@@ -218,8 +218,8 @@ class Recurrent:
             weight,
             self._pack(given["weight_hh"], cell.gates, self.width)
             if layer.loops
-            else self._linear(h, given, "hh"),
-            self._bias(given),
+            else matmul(h, given["weight_hh"].T),
+            *biases(given),
             h,
             c,
             output,
@@ -227,30 +227,11 @@ class Recurrent:
             cells,
             weight_out,
         )
-        if self.alone:
-            outputs = [output]
-        else:
-            last = output[order.last] if self.packed else output[order.last_step].copy()
-            outputs = [output.reshape(self.outputs[0].shape), last]
+        last = output[order.last] if self.packed else output[order.last_step].copy()
+        outputs = [output.reshape(self.outputs[0].shape), last]
         if c is not None:
             outputs.append(c)
         return outputs, [x for x in (saved, cells) if x is not None and layer.saves]
-
-    def _linear(self, x: Array, given: Arrays, suffix: str) -> Array:
-        """All products with the input, or with the state, before the loop."""
-        y: Array = matmul(x, given[f"weight_{suffix}"].T)
-        if f"bias_{suffix}" in given:
-            y += given[f"bias_{suffix}"]
-        return y
-
-    def _bias(self, given: Arrays) -> Array:
-        """What the sums begin with, packed: the biases that `_linear` has not added."""
-        if not self.added:
-            return self.no_bias
-        total = np.zeros((self.cell.sums, self.hidden), self.dtype)
-        for name, places in self.added:
-            total[places] += given[name].reshape(self.cell.gates, self.hidden)
-        return self._pack(total.reshape(-1, 1), self.cell.sums, self.width)
 
     # Backward ------------------------------------------------------------------------------------
 
@@ -264,7 +245,7 @@ class Recurrent:
         """The gradients of the inputs that want one."""
         given = dict(zip(self.names, arrays, strict=True))
         cell, order = self.cell, self.order
-        g, last, *g_c = [None, *gs] if self.alone else gs
+        g, last, *g_c = gs
         nothing = np.zeros((1, self.output), self.dtype)
         strides = (0, 0, 0)
         if g is not None:
@@ -320,35 +301,36 @@ class Recurrent:
         Of many rows, in one product: biases are the weights of a one. It is made transposed, which
         is quicker by more than it takes to put it right.
         """
-        order = self.order
+        total = self.order.total
         sizes = {"weight_ih": self.inputs, "weight_hh": self.output}
         weights = [name for name in sizes if name in names]
         biases = [name for name in names if name not in sizes]
-        many = order.total >= MANY
+        many = total >= MANY
         width = sum(sizes[name] for name in weights)
-        factors = np.empty((order.total, width + (many and bool(biases))), self.dtype)
-        places = {}
-        end = 0
+        factors = np.empty((total, width + bool(biases)) if many else 0, self.dtype)
+        found, places, end = {}, {}, 0
         for name in weights:
             start, end = end, end + sizes[name]
             places[name] = slice(start, end)
-            part = factors[:, start:end]
+            part = factors[:, start:end] if many else np.empty((total, sizes[name]), self.dtype)
             if name == "weight_hh":
-                self._put_before(given["h"], output, part)
+                self._put_before(given.get("h"), output, part)
             elif self.packed:
                 part[...] = given["x"]
             else:  # it may have any strides
                 part.reshape(given["x"].shape)[...] = given["x"]
+            if not many:
+                found[name] = matmul(of_sums.T, part)
         if not many:
-            found = {name: matmul(of_sums.T, factors[:, at]) for name, at in places.items()}
             return found | {name: of_sums.sum(0) for name in biases}
         factors[:, width:] = 1
         product = matmul(factors.T, of_sums)
         found = {name: np.ascontiguousarray(product[at].T) for name, at in places.items()}
         return found | {name: product[width].copy() for name in biases}
 
-    def _put_before(self, h: Array, output: Array, to: Array) -> None:
+    def _put_before(self, h: Array | None, output: Array, to: Array) -> None:
         """Write the state before each row of each step."""
+        assert h is not None
         order = self.order
         batch = order.batch
         output = output.reshape(order.total, self.output)
@@ -396,15 +378,71 @@ class Recurrent:
         default_pool().run(loop, id(argument) + PAYLOAD, self.chunks)
 
 
+class SingleCell(Recurrent):
+    """One step, which gives nothing but the state after it. The state before it is zeros where it
+    is not given.
+    """
+
+    def __init__(self, specs: dict[str, Spec], wants: dict[str, bool], kind: str) -> None:
+        super().__init__(specs, wants, kind, False, specs["x"].shape[:1])
+        self.outputs, self.differentiable = self.outputs[1:], self.differentiable[:-1]
+        self.shape = self.order.batch, self.hidden
+        rows = self.cell.gates * self.hidden
+        work = self.order.batch * rows * max(self.inputs, self.hidden)
+        self.multiply = np.matmul if work <= SMALL else matmul  # which would ask that each time
+        self.stride = rows * self.dtype.itemsize
+
+    def forward(self, arrays: list[Array]) -> tuple[list[Array], list[Array]]:
+        """The state; and what the gradient reads."""
+        given = dict(zip(self.names, arrays, strict=True))
+        h, c, saved = given.get("h"), None, None
+        h = np.zeros(self.shape, self.dtype) if h is None else np.ascontiguousarray(h)
+        if self.cell.has_c:
+            c = given["c"].copy() if "c" in given else np.zeros(self.shape, self.dtype)
+        if self.layer.saves and self.cell.saved:
+            saved = np.empty((self.shape[0], self.cell.saved, self.hidden), self.dtype)
+        output = np.empty(self.shape, self.dtype)
+        self._run(
+            self.loop,
+            (0, self.stride, self.stride, 0),
+            self.order.forward,
+            self.multiply(given["x"], given["weight_ih"].T),
+            None,
+            self.multiply(h, given["weight_hh"].T),
+            *biases(given),
+            h,
+            c,
+            output,
+            saved,
+            None,
+            None,
+        )
+        return [output] if c is None else [output, c], [] if saved is None else [saved]
+
+    def backward(
+        self,
+        arrays: list[Array],
+        outputs: list[Array],
+        kept: list[Array],
+        gs: list[Array | None],
+    ) -> list[Array | None]:
+        """The gradients of the inputs that want one."""
+        return super().backward(arrays, outputs, kept, [None, *gs])
+
+    def _put_before(self, h: Array | None, output: Array, to: Array) -> None:
+        """Write the state before."""
+        to[...] = 0 if h is None else h
+
+
 @functools.lru_cache(maxsize=256)
 def _order(sizes: tuple[int, ...], reverse: bool) -> _Order:
     return _Order(sizes, reverse)
 
 
-def _places(numbers: Sequence[int]) -> slice | list[int]:
-    """The same as an index, if possible one that copies nothing."""
-    first, last = numbers[0], numbers[-1]
-    return slice(first, last + 1) if last - first + 1 == len(numbers) else list(numbers)
+def biases(given: Arrays) -> list[Array | None]:
+    """Those of the input's and of the state's products, as far as there are some."""
+    found = [given.get(name) for name in ("bias_ih", "bias_hh")]
+    return [x if x is None else np.ascontiguousarray(x) for x in found]
 
 
 def _rows(x: Array) -> Array:

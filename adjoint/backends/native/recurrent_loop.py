@@ -31,8 +31,8 @@ __all__ = ["Layer", "backward", "forward"]
 TABLE = ("rows", "before", "start", "start_before", "time")
 NUMBERS = ("steps", "chunk", "time", "start", "row", "last_row")
 FORWARD = (
-    *NUMBERS, "table", "x", "weight", "weight_state", "bias", "h", "c", "output", "saved", "cells",
-    "weight_out",
+    *NUMBERS, "table", "x", "weight", "weight_state", "bias_ih", "bias_hh", "h", "c", "output",
+    "saved", "cells", "weight_out",
 )  # fmt: skip
 BACKWARD = (
     *NUMBERS, "table", "g", "weight_state", "last", "carry", "saved", "of_inputs", "of_state",
@@ -55,6 +55,7 @@ class Layer(NamedTuple):
     projected: int  # elements of the output where they are projections; else 0
     saves: bool  # what the gradient reads
     loops: bool = True  # False: one step, whose products with the state are given as its weights
+    biases: tuple[bool, bool] = (False, False)  # of the input's products, of the state's
 
     @property
     def output(self) -> int:
@@ -175,24 +176,41 @@ class _Forward(_Loop):
         if layer.loops:
             weights = word["weight_state"]
             products.append(self._factors(h, layer.output, weights, cell.from_state))
-        with tiles.each(count) as (group, row, rows):
-            tiles.add(group, row, rows, products, word["bias"])
-            with tiles.cells(group, rows) as (r, at, unit):
-                sums = [tiles.sum(at, k) for k in range(cell.sums)]
-                n = row + r
-                if not layer.inputs:
-                    self._add_given(sums, cell.from_input, b.at(x, n * word["row"]), unit)
-                if not layer.loops:
-                    given = tiles.row(word["weight_state"], first + n, cell.gates)
-                    self._add_given(sums, cell.from_state, given, unit)
-                self._cell(sums, tiles.row(h, n), step["start"] + first + n, first + n, unit)
+        if products:
+            with tiles.each(count) as (group, row, rows):
+                tiles.add(group, row, rows, products)
+                with tiles.cells(group, rows) as (r, at, unit):
+                    sums = [tiles.sum(at, k) for k in range(cell.sums)]
+                    self._unit(step, x, h, first, row + r, unit, sums)
+        else:
+            units = b.const("i64", layer.hidden)
+            zero = b.const(tiles.elem, 0.0, tiles.lanes)
+            with b.loop(0, count) as row, b.loop(0, units, tiles.lanes) as unit:
+                self._unit(step, x, h, first, row, unit, [zero] * cell.sums)
         if layer.projected:
             self._project(step["start"] + first, count)
 
-    def _add_given(self, sums: list[Reg], places: Sequence[int], given: Reg, unit: Reg) -> None:
-        """Add the products that a row has already."""
-        for k, place in enumerate(places):
-            sums[place] = sums[place] + self.tiles.load(given, unit, k)
+    def _unit(
+        self, step: dict[str, Reg], x: Reg, h: Reg, first: Reg, row: Reg, unit: Reg, sums: list[Reg]
+    ) -> None:
+        """A vector of units of a row (counted from `first`), whose sums are known but for the
+        products that are given, and the biases.
+        """
+        word, layer, cell, tiles = self.word, self.layer, self.cell, self.tiles
+        by_input, by_state = [], []
+        if not layer.inputs:
+            by_input.append(self.b.at(x, row * word["row"]))
+        if not layer.loops:
+            by_state.append(tiles.row(word["weight_state"], first + row, cell.gates))
+        if layer.biases[0]:
+            by_input.append(word["bias_ih"])
+        if layer.biases[1]:
+            by_state.append(word["bias_hh"])
+        for places, rows in ((cell.from_input, by_input), (cell.from_state, by_state)):
+            for given in rows:
+                for k, place in enumerate(places):
+                    sums[place] = sums[place] + tiles.load(given, unit, k)
+        self._cell(sums, tiles.row(h, row), step["start"] + first + row, first + row, unit)
 
     def _cell(self, sums: Sequence[Reg], h: Reg, place: Reg, row: Reg, unit: Reg) -> None:
         """Compute a vector of units and store it; `place` is its row in arrays of all steps."""

@@ -18,6 +18,7 @@ from ...compiler.emit import LLVM_TYPES, Body, Reg, type_name
 __all__ = ["Factors", "Format", "Tiles"]
 
 MOST_ROWS = 12  # of a tile
+LINE = 64  # bytes that memory brings at once
 
 
 class Format(NamedTuple):
@@ -71,6 +72,7 @@ class Tiles:
         registers = 32 if host.vector_bytes == 64 or host.has("neon") else 16
         self.rows = max(1, min(MOST_ROWS, (registers - self.columns - 2) // self.columns))
         self.vectors = -(-units // self.lanes)
+        self.groups = -(-self.vectors // self.width)
         self.scratch = self._room(self.rows * self.columns)
 
     def _room(self, vectors: int) -> Reg:
@@ -90,7 +92,7 @@ class Tiles:
         b = self.b
         blocks = b.binary("udiv", count + (self.rows - 1), self.rows)
         size, larger = b.binary("udiv", count, blocks), b.binary("urem", count, blocks)
-        with b.loop(0, b.const("i64", -(-self.vectors // self.width))) as group:
+        with b.loop(0, b.const("i64", self.groups)) as group:
             first = b.alloca("i64", 0, 0)
             with b.loop(0, blocks) as block:
                 rows = size + b.convert("zext", block < larger, "i64")
@@ -113,27 +115,26 @@ class Tiles:
 
     # Sums ----------------------------------------------------------------------------------------
 
-    def add(
-        self, group: Reg, row: Reg, rows: Reg, products: Sequence[Factors], start: Reg | None = None
-    ) -> None:
-        """Compute the sums of a tile; those of each row begin with the packed ones at `start`."""
+    def add(self, group: Reg, row: Reg, rows: Reg, products: Sequence[Factors]) -> None:
+        """Compute the sums of a tile."""
         b = self.b
         part = self.width * self.bytes
         arguments = [self.scratch]
-        if start is not None:
-            arguments.append(b.at(start, group * (self.columns * self.bytes)))
         for product in products:
             size = part * len(product.sums) * product.depth
             arguments.append(b.at(product.rows, row * product.stride))
             arguments.append(product.stride)
             arguments.append(b.at(product.weights, group * size))
+            following = b.select(b.compare("eq", group, self.groups - 1), 0, group + 1)
+            near = following * size + row * (product.depth * LINE // self.rows)
+            arguments.append(b.at(product.weights, near))
         text = ", ".join(f"{x.type} {x.ref}" for x in arguments)
         done = b.label()
         for n in range(1, self.rows + 1):
             here, other = b.label(), b.label()
             b.branch(b.compare("eq", rows, n), here, other)
             b.start(here)
-            b.line(f"call void @{self._function(n, products, start is not None)}({text})")
+            b.line(f"call void @{self._function(n, products)}({text})")
             b.line(f"br label %{done}")
             b.start(other)
         b.start(done)
@@ -142,34 +143,34 @@ class Tiles:
         """One of the sums of a vector of units."""
         return self._get(self.b, self.b.at(at, number * self.width * self.bytes))
 
-    def _function(self, rows: int, products: Sequence[Factors], starts: bool) -> str:
+    def _function(self, rows: int, products: Sequence[Factors]) -> str:
         """The name of the function for so many rows and these products."""
         what = [(p.depth, p.sums, "" if p.stride.ref[0] == "%" else p.stride.ref) for p in products]
         key = "-".join(f"{d}x{'.'.join(map(str, sums))}x{stride}" for d, sums, stride in what)
-        name = f'"tile-{self.columns}x{rows}-{key}{"-from" * starts}"'
+        name = f'"tile-{self.columns}x{rows}-{key}"'
         functions = self.b.module.functions
         if name not in functions:
-            functions[name] = self._text(name, rows, products, starts)
+            functions[name] = self._text(name, rows, products)
         return name
 
-    def _text(self, name: str, rows: int, products: Sequence[Factors], starts: bool) -> str:
+    def _text(self, name: str, rows: int, products: Sequence[Factors]) -> str:
         b = Body(self.b.module)
-        scratch, start = Reg(b, "ptr", 0, "%scratch"), Reg(b, "ptr", 0, "%start")
-        parameters = [scratch, start] if starts else [scratch]
-        first = [b.const(self.elem, 0.0, self.lanes)] * self.columns
-        if starts:
-            first = [self._get(b, b.at(start, n * self.bytes)) for n in range(self.columns)]
-        slots = [[b.alloca(self.elem, self.lanes, x) for x in first] for _ in range(rows)]
+        scratch = Reg(b, "ptr", 0, "%scratch")
+        parameters = [scratch]
+        slots = [
+            [b.alloca(self.elem, self.lanes, 0.0) for _ in range(self.columns)] for _ in range(rows)
+        ]
         for n, product in enumerate(products):
             pointer = Reg(b, "ptr", 0, f"%rows{n}")
             stride, weights = Reg(b, "i64", 0, f"%stride{n}"), Reg(b, "ptr", 0, f"%weights{n}")
-            parameters += [pointer, stride, weights]
+            near = Reg(b, "ptr", 0, f"%near{n}")
+            parameters += [pointer, stride, weights, near]
             if product.stride.ref[0] != "%":  # one register less for each row
                 stride = Reg(b, "i64", 0, product.stride.ref)
                 pointers = [b.at(pointer, int(stride.ref) * r) for r in range(rows)]
             else:
                 pointers = [b.at(pointer, stride * r) for r in range(rows)]
-            self._multiply(b, pointers, weights, product, slots)
+            self._multiply(b, pointers, weights, near, product, slots)
         for r, row in enumerate(slots):
             for n, slot in enumerate(row):
                 at = b.at(scratch, (r * self.columns + n) * self.bytes)
@@ -178,13 +179,24 @@ class Tiles:
         return b.function(f"internal void @{name}({header})", attributes="noinline nounwind")
 
     def _multiply(
-        self, b: Body, rows: list[Reg], weights: Reg, product: Factors, slots: list[list[Reg]]
+        self,
+        b: Body,
+        rows: list[Reg],
+        weights: Reg,
+        near: Reg,
+        product: Factors,
+        slots: list[list[Reg]],
     ) -> None:
-        """The loop over the elements of the rows."""
+        """The loop over the elements of the rows. A line for each, from `near` on, is brought into
+        the second level of the cache: weights that are needed soon.
+        """
         columns = [s * self.width + v for s in product.sums for v in range(self.width)]
         with b.loop(0, b.const("i64", product.depth)) as k:
             place = b.at(weights, k * (len(columns) * self.bytes))
             vectors = [self._get(b, b.at(place, n * self.bytes)) for n in range(len(columns))]
+            b.module.declare("llvm.prefetch.p0", "void", ["ptr", "i32", "i32", "i32"])
+            line = b.at(near, k * LINE)
+            b.line(f"call void @llvm.prefetch.p0(ptr {line.ref}, i32 0, i32 2, i32 1)")
             for row, sums in zip(rows, slots, strict=True):
                 at = b.at(row, k, self.elem)
                 x = b.splat(b.emit(self.elem, 0, f"load {self.elem}, ptr {at.ref}"), self.lanes)

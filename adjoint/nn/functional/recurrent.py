@@ -108,6 +108,8 @@ def recurrent_cell(
     c: Any,
     kind: str,
 ) -> State:
-    """The state after (h, c) and one step's input; c is for an LSTM."""
-    state = (h,) if c is None else (h, c)
+    """The state after (h, c) and one step's input; c is for an LSTM. Zeros where they are None."""
+    size = (*x.shape[:-1], weight_hh.shape[1])
+    given = (h, c) if kind == "LSTM" else (h,)
+    state = tuple(x.new_zeros(size) if s is None else s for s in given)
     return STEPS[kind][0](linear(x, weight_ih, bias_ih), state, weight_hh, bias_hh, None)

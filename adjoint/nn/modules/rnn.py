@@ -280,8 +280,6 @@ class RNNCellBase(Module):
     adjoint.Size([12, 2])
     """
 
-    mode = "RNN_TANH"
-
     def __init__(
         self,
         input_size: int,
@@ -312,26 +310,33 @@ class RNNCellBase(Module):
         for parameter in self.parameters():
             init.uniform_(parameter, -bound, bound)
 
-    def _step(self, input: Any, state: Any, count: int) -> State:
+    def _step(self, input: Any, h: Any, c: Any, mode: str) -> State:
         name = type(self).__name__
-        if input.ndim not in (1, 2):
+        *batch, features = input.shape
+        if len(batch) > 1:
             raise ShapeError(f"{name}: Expected input to be 1D or 2D, got {input.ndim}D instead")
-        if input.shape[-1] != self.input_size:
+        if features != self.input_size:
             raise ShapeError(
-                f"{name}: input has inconsistent input_size: got {input.shape[-1]} expected "
+                f"{name}: input has inconsistent input_size: got {features} expected "
                 f"{self.input_size}"
             )
-        shape = (*input.shape[:-1], self.hidden_size)
-        if state is None:
-            state = tuple(input.new_zeros(shape) for _ in range(count))
-        for h in state:
-            if tuple(h.shape) != shape:
+        for state in (h, c):
+            if state is not None and state.shape != (*batch, self.hidden_size):
                 raise ShapeError(
-                    f"{name}: hidden state has shape {tuple(h.shape)}, expected {shape}"
+                    f"{name}: hidden state has shape {tuple(state.shape)}, expected "
+                    f"{(*batch, self.hidden_size)}"
                 )
-        weights = self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh
-        h, c = (*state, None)[:2]
-        return recurrent_cell(input, *weights, h, c, self.mode)
+        take = self._parameters
+        return recurrent_cell(
+            input,
+            take["weight_ih"],
+            take["weight_hh"],
+            take["bias_ih"],
+            take["bias_hh"],
+            h,
+            c,
+            mode,
+        )
 
     def extra_repr(self) -> str:
         """The sizes, and what differs from the defaults."""
@@ -369,8 +374,7 @@ class RNNCell(RNNCellBase):
         """The next state."""
         if self.nonlinearity not in ("tanh", "relu"):
             raise InvalidArgument(f"RNNCell: Unknown nonlinearity: {self.nonlinearity}")
-        self.mode = f"RNN_{self.nonlinearity.upper()}"
-        return self._step(input, None if hx is None else (hx,), 1)[0]
+        return self._step(input, hx, None, f"RNN_{self.nonlinearity.upper()}")[0]
 
 
 class LSTMCell(RNNCellBase):
@@ -385,8 +389,6 @@ class LSTMCell(RNNCellBase):
     adjoint.Size([3, 8])
     """
 
-    mode = "LSTM"
-
     def __init__(
         self,
         input_size: int,
@@ -399,7 +401,8 @@ class LSTMCell(RNNCellBase):
 
     def forward(self, input: Any, hx: Any = None) -> Any:
         """The next (h, c)."""
-        return self._step(input, hx, 2)
+        h, c = (None, None) if hx is None else hx
+        return self._step(input, h, c, "LSTM")
 
 
 class GRUCell(RNNCellBase):
@@ -413,8 +416,6 @@ class GRUCell(RNNCellBase):
     adjoint.Size([3, 8])
     """
 
-    mode = "GRU"
-
     def __init__(
         self,
         input_size: int,
@@ -427,4 +428,4 @@ class GRUCell(RNNCellBase):
 
     def forward(self, input: Any, hx: Any = None) -> Any:
         """The next state."""
-        return self._step(input, None if hx is None else (hx,), 1)[0]
+        return self._step(input, hx, None, "GRU")[0]
