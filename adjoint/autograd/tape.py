@@ -36,7 +36,7 @@ def connect(tensor_class: type) -> None:
     """Make eager execution the default and `tensor_class` what it returns."""
     global Tensor
     Tensor = tensor_class
-    connect_eager(execute)
+    connect_eager(execute, launched)
     core_op.connect_view(apply_view)
 
 
@@ -103,9 +103,13 @@ def execute(op: Op, inputs: tuple[Any, ...]) -> Any:
         result = compute(op, arrays)
     if op.view or op.n_outputs != 1:
         return finish(op, inputs, result, parents_of(inputs), wants)
-    if type(result) is not ndarray:  # what `finish` does, written out flat
+    return _made(op, inputs, result, wants, get_mode())
+
+
+def _made(op: Op, inputs: tuple[Any, ...], result: Any, wants: bool, mode: Mode) -> Any:
+    """What `finish` does for an array of its own, written out flat."""
+    if type(result) is not ndarray:
         result = _as_array(result)
-    mode = get_mode()
     y = new(Tensor)
     y._data = result
     y._leaf = y._view = y._node = None
@@ -113,6 +117,42 @@ def execute(op: Op, inputs: tuple[Any, ...]) -> Any:
     if wants and mode.grad and op.differentiable and result.dtype.kind in "fcV":
         y._node = record(op, inputs, parents_of(inputs), y, mode)
     return y
+
+
+def launched(op: Op, *inputs: Any) -> Any:
+    """What `apply(op, *inputs)` gives, where `op` was computed before for such arrays and numbers
+    (checked and converted as it takes them), else None. Not for views and several outputs.
+    """
+    mode = get_mode()
+    if not mode.plain:
+        return None
+    arrays: list[Any] = []
+    key: list[Any] = [id(op)]
+    wants = numbers = False
+    for x in inputs:
+        if isinstance(x, Handle):
+            data = x._data
+            if type(data) is not ndarray:
+                return None
+            arrays.append(data)
+            key.append(data.shape)
+            if x._node is not None:
+                wants = True
+        elif type(x) is float or type(x) is int:
+            numbers = True
+            arrays.append(x)
+            key.append(x or repr(x))
+        else:
+            return None
+    launch = launchers.get(tuple(key))
+    if launch is None or core_compute.accelerate is None or (result := launch(*arrays)) is None:
+        return None
+    if numbers and result.dtype not in _WIDE:
+        return None  # integers, say, beside which a float counts as another dtype
+    return _made(op, inputs, result, wants, mode)
+
+
+_WIDE = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 def parents_of(inputs: tuple[Any, ...]) -> tuple[Any, ...]:

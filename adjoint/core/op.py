@@ -6,6 +6,7 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Iterable, Sequence
+from math import copysign
 from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
 from .device import CPU, device
@@ -31,15 +32,15 @@ class _Interned(type):
     """
 
     made: dict[Any, Any]  # by their fields; of classes whose fields 1, 1.0 and True mean the same
-    interned: str  # "" for classes whose ops are not; "typed" where those differ, and so do zeros
+    interned: str  # "" for classes whose ops are not; "typed" where those differ, and -0.0 does
 
     def __call__(cls, *fields: Any, **named: Any) -> Any:
         if named or not cls.interned:
             return super().__call__(*fields, **named)
         try:
             if cls.interned == "typed":
-                if 0.0 in fields and any(type(f) is float and not f for f in fields):
-                    return super().__call__(*fields)  # 0.0 and -0.0 are equal
+                if 0.0 in fields and -1.0 in [copysign(1.0, f) for f in fields if f == 0.0]:
+                    return super().__call__(*fields)  # which equals 0.0
                 return _typed(cls, *fields)
             op = cls.made.get(fields)
         except (TypeError, ValueError):  # an array among the fields, or a wrong number of them
@@ -231,10 +232,22 @@ def _not_connected(op: Op, inputs: tuple[Any, ...]) -> Any:
 _eager: Callable[[Op, tuple[Any, ...]], Any] = _not_connected
 
 
-def connect_eager(execute: Callable[[Op, tuple[Any, ...]], Any]) -> None:
+def _never(op: Op, *inputs: Any) -> Any:
+    return None
+
+
+# (op, *inputs) -> what `apply` gives, where eager execution has a launcher for such inputs, as they
+# are; else None. A public function may ask before it checks and converts its arguments: what was
+# launched before was checked then. For ops of one output that are no views.
+launched: Callable[..., Any] = _never
+
+
+def connect_eager(
+    execute: Callable[[Op, tuple[Any, ...]], Any], launch: Callable[..., Any]
+) -> None:
     """Set what runs ops eagerly (called once, where the layers are wired together)."""
-    global _eager
-    _eager = execute
+    global _eager, launched
+    _eager, launched = execute, launch
 
 
 # How eager execution runs a public function of one op on the usual inputs: (op, general, kinds,
@@ -282,6 +295,8 @@ def _with_numpy_names(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def accepting(*args: Any, **kwargs: Any) -> Any:
+        if not kwargs:
+            return function(*args)
         if "axis" in kwargs:
             kwargs["dim"] = kwargs.pop("axis")
         if "keepdims" in kwargs:
@@ -300,7 +315,7 @@ def with_out(function: F) -> F:
     @functools.wraps(function)
     def writing_out(*args: Any, out: Any = None, **kwargs: Any) -> Any:
         if out is None:
-            return accepting(*args, **kwargs)
+            return accepting(*args, **kwargs) if kwargs else accepting(*args)
         return write_out(without_autocast(accepting, *args, **kwargs), out, function.__name__)
 
     return cast(F, writing_out)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core import dtype as dt
+from ..core import op as core_op
 from ..core.errors import DTypeError, InvalidArgument
 from ..core.handle import Handle
 from ..core.op import Sample, apply, public
@@ -587,10 +588,12 @@ def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor
     >>> ad.addcmul(ad.tensor([1.]), ad.tensor([2.]), ad.tensor([3.]), value=0.5)
     tensor([4.])
     """
-    common, values = promote("addcmul", input, tensor1, tensor2)
-    assert_kind("addcmul", common, NUMBERS)
-    result: Tensor = apply(ADDCMUL, *values, number(value, common))
-    return result
+    result: Any = core_op.launched(ADDCMUL, input, tensor1, tensor2, value)
+    if result is None:
+        common, values = promote("addcmul", input, tensor1, tensor2)
+        assert_kind("addcmul", common, NUMBERS)
+        result = apply(ADDCMUL, *values, number(value, common))
+    return result  # type: ignore[no-any-return]
 
 
 @public(inplace=True, out=True)
@@ -605,14 +608,16 @@ def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor
     >>> ad.addcdiv(ad.tensor([1.]), ad.tensor([2.]), ad.tensor([4.]), value=2)
     tensor([2.])
     """
+    result: Any = core_op.launched(ADDCDIV, input, tensor1, tensor2, value)
+    if result is not None:
+        return result  # type: ignore[no-any-return]
     if common_dtype((tensor1, tensor2), "addcdiv").category < 2:
         raise DTypeError(
             "addcdiv: Integer division with addcdiv is no longer supported; use "
             "input + value * ad.true_divide(tensor1, tensor2), or rounding_mode='trunc' in ad.div"
         )
     common, values = promote("addcdiv", input, tensor1, tensor2)
-    result: Tensor = apply(ADDCDIV, *values, number(value, common))
-    return result
+    return apply(ADDCDIV, *values, number(value, common))  # type: ignore[no-any-return]
 
 
 @public(inplace=True, out=True)
@@ -628,6 +633,9 @@ def lerp(input: Any, end: Any, weight: Any) -> Tensor:
     >>> ad.lerp(ad.tensor([1., 2.]), ad.tensor([3., 4.]), 0.5)
     tensor([2., 3.])
     """
+    result: Any = core_op.launched(LERP, input, end, weight)
+    if result is not None:
+        return result  # type: ignore[no-any-return]
     assert_tensor("lerp", input)
     assert_tensor("lerp", end, "end")
     found = input.dtype
@@ -646,5 +654,4 @@ def lerp(input: Any, end: Any, weight: Any) -> Tensor:
             weight = cast(weight, found)  # type: ignore[arg-type]
     else:
         weight = number(weight, found)
-    result: Tensor = apply(LERP, input, end, weight)
-    return result
+    return apply(LERP, input, end, weight)  # type: ignore[no-any-return]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core import dtype as dt
+from ..core import op as core_op
 from ..core.errors import DTypeError, InvalidArgument, InvalidType
 from ..core.handle import Handle
 from ..core.op import Sample, apply, public
@@ -302,6 +303,9 @@ def where(condition: Any, input: Any = None, other: Any = None, *, out: Any = No
     if input is None and other is None:
         assert_tensor("where", condition, "condition")
         return condition.nonzero(as_tuple=True)
+    result = core_op.launched(WHERE, condition, input, other)
+    if result is not None:
+        return to_out(result, out, "where")
     if input is None or other is None:
         raise InvalidType("where: needs both `input` and `other`, or neither")
     if not isinstance(condition, Handle) or condition.dtype is not dt.bool_:
@@ -535,10 +539,12 @@ def clamp(input: Any, min: Any = None, max: Any = None, *, out: Any = None) -> T
         if max is not None:
             return clamp_max(input, max, out=out)  # type: ignore[no-any-return]
         raise InvalidArgument("clamp: At least one of 'min' or 'max' must not be None")
-    if not isinstance(input, Handle):
-        assert_tensor("clamp", input)
-    result: Tensor = apply(CLAMP, *promoted("clamp", CLAMP, (input, min, max), kinds=ORDERED))
-    return result if out is None else to_out(result, out, "clamp")  # type: ignore[no-any-return]
+    result: Any = core_op.launched(CLAMP, input, min, max)
+    if result is None:
+        if not isinstance(input, Handle):
+            assert_tensor("clamp", input)
+        result = apply(CLAMP, *promoted("clamp", CLAMP, (input, min, max), kinds=ORDERED))
+    return to_out(result, out, "clamp")  # type: ignore[no-any-return]
 
 
 clip = alias(clamp, "clip")

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ..core import dtype as dt
+from ..core import op as core_op
 from ..core.errors import DTypeError, ShapeError
 from ..core.handle import Handle
-from ..core.op import METHODS, Op, Sample, apply, public
+from ..core.op import METHODS, Op, Sample, apply, apply_view, public
 from ..core.spec import Spec, broadcast_shapes
 from .comparison import eq, where
 from .functions import square
@@ -137,9 +138,12 @@ def real(input: Any) -> Tensor:
     >>> ad.real(ad.tensor([1 + 2j]))
     tensor([1.])
     """
-    assert_tensor("real", input)
-    result: Tensor = apply(_REAL, input) if input.dtype.is_complex else input
-    return result
+    if not isinstance(input, Handle):
+        assert_tensor("real", input)
+    result: Any = input
+    if input._data.dtype.kind == "c":
+        result = apply_view(_REAL, input)
+    return result  # type: ignore[no-any-return]
 
 
 @public(method=False)
@@ -201,8 +205,12 @@ def conj(input: Any) -> Tensor:
     >>> ad.conj(ad.tensor([1 + 2j]))
     tensor([1.-2.j])
     """
-    result: Tensor = conj_physical(input)
-    return result
+    if not isinstance(input, Handle):
+        assert_tensor("conj", input)
+    result: Any = input
+    if input._data.dtype.kind == "c":
+        result = apply(_CONJ, input)
+    return result  # type: ignore[no-any-return]
 
 
 @public()
@@ -271,6 +279,9 @@ def complex(real: Any, imag: Any, *, out: Any = None) -> Tensor:
     >>> ad.complex(ad.tensor([1., 2.]), ad.tensor([3., 4.]))
     tensor([1.+3.j, 2.+4.j])
     """
+    result: Any = core_op.launched(COMPLEX_OP, real, imag)
+    if result is not None:
+        return to_out(result, out, "complex")  # type: ignore[no-any-return]
     assert_tensor("complex", real, "real")
     assert_tensor("complex", imag, "imag")
     if not (real.dtype.is_floating_point and imag.dtype.is_floating_point):
@@ -283,8 +294,7 @@ def complex(real: Any, imag: Any, *, out: Any = None) -> Tensor:
             f"complex: Expected object of scalar type {real.dtype} but got scalar type "
             f"{imag.dtype} for second argument; convert one with .to()"
         )
-    result: Tensor = to_out(apply(COMPLEX_OP, real, imag), out, "complex")
-    return result
+    return to_out(apply(COMPLEX_OP, real, imag), out, "complex")  # type: ignore[no-any-return]
 
 
 @public(method=False)
@@ -344,6 +354,9 @@ class Angle(Elementwise):
         return value if x.dtype.kind == "c" else np.where(wide == 0, 0, value)
 
 
+_ANGLE = Angle()
+
+
 @public(out=True)
 def angle(input: Any) -> Tensor:
     """The angle of each element in the complex plane; pi for negative real numbers.
@@ -354,12 +367,14 @@ def angle(input: Any) -> Tensor:
     >>> ad.angle(ad.tensor([1j, -1 + 0j]))
     tensor([1.5708, 3.1416])
     """
-    assert_tensor("angle", input)
-    x: Any = input
-    if x.dtype.category < 2:
-        x = cast(x, dt.get_default_dtype())
-    result: Tensor = apply(Angle(), x)
-    return result
+    result: Any = core_op.launched(_ANGLE, input)
+    if result is None:
+        assert_tensor("angle", input)
+        x: Any = input
+        if x.dtype.category < 2:
+            x = cast(x, dt.get_default_dtype())
+        result = apply(_ANGLE, x)
+    return result  # type: ignore[no-any-return]
 
 
 # ---- tensors seen as the other kind --------------------------------------------------------------

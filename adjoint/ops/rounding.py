@@ -231,6 +231,9 @@ class NanToNum(Elementwise):
         yield Sample(op, (np.zeros((0, 3)),), "empty")
 
 
+_limits = functools.cache(dt.finfo)
+
+
 @public(inplace=True, out=True)
 def nan_to_num(
     input: Tensor, nan: float | None = 0.0, posinf: float | None = None, neginf: float | None = None
@@ -244,24 +247,17 @@ def nan_to_num(
     tensor([0., 5., 1.])
     """
     assert_tensor("nan_to_num", input)
-    if input.dtype.category < 2:
+    found = input.dtype
+    if found.category < 2:
         result: Tensor = input.clone()
         return result
-    wanted = [0.0 if nan is None else nan, posinf, neginf]
-    signs = [0.0 if x is None else math.copysign(1, x) for x in wanted]
-    op = _nan_to_num(input.dtype, *wanted, *signs)
-    return apply(op, input)  # type: ignore[no-any-return]
-
-
-@functools.lru_cache(maxsize=1024)
-def _nan_to_num(d: dt.dtype, nan: float, posinf: Any, neginf: Any, *signs: float) -> NanToNum:
-    """The op; 0.0 and -0.0 are equal, so the key has signs too."""
-    limits = dt.finfo(d)
-    return NanToNum(
-        float(nan),
+    limits = _limits(found)
+    op = NanToNum(
+        0.0 if nan is None else float(nan),
         limits.max if posinf is None else float(posinf),
         limits.min if neginf is None else float(neginf),
     )
+    return apply(op, input)  # type: ignore[no-any-return]
 
 
 # ---- signs and neighbours ------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ..core import dtype as dt
+from ..core import op as core_op
 from ..core.errors import InvalidArgument
 from ..core.op import INPLACE, Sample, apply, public
 from .comparison import eq, gt, le, lt, tensors, where
@@ -184,12 +185,14 @@ def digamma(input: Tensor) -> Tensor:
 
 
 def _floating(name: str, op: Elementwise, x: Any) -> Tensor:
-    assert_tensor(name, x)
-    if x.dtype.category < 2:
-        x = cast(x, dt.get_default_dtype())
-    assert_kind(name, x.dtype, FLOATING)
-    result: Tensor = apply(op, x)
-    return result
+    result: Any = core_op.launched(op, x)
+    if result is None:
+        assert_tensor(name, x)
+        if x.dtype.category < 2:
+            x = cast(x, dt.get_default_dtype())
+        assert_kind(name, x.dtype, FLOATING)
+        result = apply(op, x)
+    return result  # type: ignore[no-any-return]
 
 
 @public(method=False, out=True)
@@ -375,10 +378,15 @@ class Sinc(Elementwise):
     tensor([1.0000, 0.6366])
     """
 
-    ufunc = "sinc"
     kinds = ANALYTIC
     needs = "x"
     samples = unary_samples(0.2, 3, FLOATS + COMPLEX)
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """By the definition."""
+        angle = x * math.pi
+        zero = angle == 0
+        return xp.where(zero, 1, xp.sin(angle) / xp.where(zero, 1, angle))
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
         """g (cos(pi x) - sinc(x)) / x, whose limit at 0 is 0."""
