@@ -148,6 +148,24 @@ def _(e: Exporter, v: Value, x: Any) -> str:
     return e.emit("Slice", [e.name(x), *map(e.constant, ends)])
 
 
+@lowers("Roll")
+def _(e: Exporter, v: Value, x: Any) -> str:
+    """What comes in at the start, and the rest behind it."""
+    axis, cut = v.attribute("axis"), ints([-v.attribute("shift")])
+    name = e.name(x)
+    ends = (cut, ints([_LAST])), (ints([0]), cut)
+    parts = [
+        e.emit("Slice", [name, e.constant(low), e.constant(high), e.constant(ints([axis]))])
+        for low, high in ends
+    ]
+    return e.emit("Concat", parts, axis=axis)
+
+
+@lowers("Tile")
+def _(e: Exporter, v: Value, x: Any) -> str:
+    return e.emit("Tile", [e.name(x), e.sizes(v.field_sizes("times"))])
+
+
 @lowers("Triangle")
 def _(e: Exporter, v: Value, x: Any) -> str:
     diagonal = e.constant(np.int64(v.attribute("diagonal")))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core import dtype as dt
+from ..core.device import is_device_array
 from ..core.errors import InvalidArgument, InvalidType, ShapeError, Unsupported
 from ..core.handle import Handle
 from ..core.op import Sample, apply, apply_view, public
@@ -41,6 +43,7 @@ class Flip(Movement):
 
     axes: tuple[int, ...]
     needs = ""
+    library = "moves"
 
     def infer(self, spec: Spec) -> Spec:
         """The same spec."""
@@ -48,7 +51,8 @@ class Flip(Movement):
 
     def compute(self, xp: Any, x: Any) -> Any:
         """A copy: strides are never negative."""
-        return xp.flip(x, axis=self.axes).copy()
+        turned = xp.flip(x, axis=self.axes)
+        return turned if not is_device_array(x) and xp.moves else turned.copy()
 
     def gradient(self, g: Tensor) -> tuple[Any, ...]:
         """g flipped back."""
@@ -67,6 +71,84 @@ class Flip(Movement):
         """By index."""
         for axis in self.axes:
             x = np.take(x, range(x.shape[axis] - 1, -1, -1), axis)
+        return x
+
+
+@dataclass(eq=False, repr=False)
+class Roll(Movement):
+    """The elements shifted along `axis`, by less than its size; those that are pushed over an end
+    come in at the other.
+    """
+
+    shift: int
+    axis: int
+    needs = ""
+    library = "moves"
+
+    def infer(self, spec: Spec) -> Spec:
+        """The same spec."""
+        return spec
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """The backend's roll."""
+        return xp.roll(x, self.shift, self.axis)
+
+    def gradient(self, g: Tensor) -> tuple[Any, ...]:
+        """g shifted back."""
+        return (apply(Roll(-self.shift, self.axis), g),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """Both directions, dtypes, strided, empty."""
+        for dtype in (dt.float64, dt.bfloat16, dt.int32, dt.bool_, dt.complex128):
+            yield Sample(cls(1, 0), (array((3, 2), dtype),), dtype.name)
+        yield Sample(cls(-2, 1), (array((2, 5)),), "back")
+        yield Sample(cls(1, 1), (strided(array((2, 3))),), "strided")
+        yield Sample(cls(1, 0), (array((2, 0)),), "empty")
+
+    def reference(self, x: Any) -> Any:
+        """By index."""
+        n = x.shape[self.axis]
+        return np.take(x, [(i - self.shift) % n for i in range(n)], self.axis)
+
+
+@dataclass(eq=False, repr=False)
+class Tile(Movement):
+    """Copies of the tensor side by side: as many along each dimension as `times` says."""
+
+    times: tuple[int, ...]
+    needs = "spec"
+    library = "moves"
+
+    def infer(self, spec: Spec) -> Spec:
+        """Each size that many times."""
+        if len(self.times) != len(spec.shape):
+            raise ShapeError(f"repeat: {len(self.times)} numbers for a tensor of {spec.shape}")
+        return spec.with_(shape=tuple(n * m for n, m in zip(self.times, spec.shape, strict=True)))
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """The backend's tile."""
+        return xp.tile(x, self.times)
+
+    def gradient(self, g: Tensor, spec: Spec) -> tuple[Any, ...]:
+        """The sum over the copies."""
+        wide = [n for pair in zip(self.times, spec.shape, strict=True) for n in pair]
+        copies = tuple(range(0, len(wide), 2))
+        return (g.reshape(wide).sum(copies) if copies else g,)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """Each dimension, none, dtypes, strided, empty."""
+        for dtype in (dt.float64, dt.bfloat16, dt.int32, dt.complex128):
+            yield Sample(cls((2, 3)), (array((3, 2), dtype),), dtype.name)
+        yield Sample(cls((1, 2, 2)), (strided(array((2, 3, 4))),), "strided")
+        yield Sample(cls((0, 2)), (array((2, 3)),), "no copy")
+        yield Sample(cls(()), (array(()),), "0-d")
+
+    def reference(self, x: Any) -> Any:
+        """By index, one dimension after the other."""
+        for axis, n in enumerate(self.times):
+            x = np.take(x, list(range(x.shape[axis])) * n, axis)
         return x
 
 
@@ -201,10 +283,9 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
 
 def _rolled(x: Any, shift: int, axis: int) -> Any:
     size = x._data.shape[axis] if x._data.ndim else 0
-    shift = shift % size if size else 0
-    if not shift:
+    if not size or shift % size == 0:
         return x.clone()
-    return cat((part(x, axis, size - shift, size), part(x, axis, 0, size - shift)), axis)
+    return apply(Roll(shift % size if shift > 0 else -(-shift % size), axis), x)
 
 
 @public()
@@ -354,10 +435,7 @@ def repeat(input: Tensor, *repeats: Any) -> Tensor:
     if prod(times) == 1:
         same: Tensor = input.reshape(padded).clone()
         return same
-    spread = [size for pair in zip((1,) * len(times), padded, strict=True) for size in pair]
-    wide = [size for pair in zip(times, padded, strict=True) for size in pair]
-    total = tuple(n * size for n, size in zip(times, padded, strict=True))
-    result: Tensor = input.reshape(spread).expand(wide).reshape(total)
+    result: Tensor = apply(Tile(times), input if not lead else input.reshape(padded))
     return result
 
 
@@ -518,7 +596,10 @@ def _pad_constant(x: Any, by_axis: Sequence[tuple[int, int, int]], value: Any) -
         x = apply_view(basic_index(tuple(crop)), x)
     if tuple(whole) == tuple(x._data.shape):
         return x.clone()
-    return apply(Place(tuple(room), tuple(whole), convert_number(value, x.dtype, "pad")), x)
+    filled = convert_number(value, x.dtype, "pad")
+    if type(filled) is float and not filled and math.copysign(1, filled) > 0:
+        filled = 0  # of equal ops with an int there is one object, and a launcher
+    return apply(Place(tuple(room), tuple(whole), filled), x)
 
 
 def _pad_axis(x: Any, axis: int, before: int, after: int, mode: str) -> Any:

@@ -45,6 +45,7 @@ class Cat(Movement):
 
     axis: int
     needs = "specs"
+    library = "moves"
 
     def infer(self, *specs: Spec) -> Spec:
         """The sizes along the axis add up; the others agree."""
@@ -109,6 +110,7 @@ class Stack(Movement):
 
     axis: int
     needs = "specs"
+    library = "moves"
 
     def infer(self, *specs: Spec) -> Spec:
         """All shapes agree."""

@@ -462,6 +462,58 @@ class MaskedFill(Op):
         return np.where(mask, value, x.astype(np.complex128 if x.dtype.kind == "c" else float))
 
 
+@dataclass(eq=False, repr=False)
+class OneHot(Op):
+    """Along a new last dimension of size `count`, a one at the place that each entry names, zeros
+    elsewhere.
+    """
+
+    count: int
+    differentiable = False
+    library = "moves"
+
+    def infer(self, spec: Spec) -> Spec:
+        """int64, with the new dimension."""
+        if spec.dtype is not dt.int64:
+            raise DTypeError(
+                "one_hot: one_hot is only applicable to index tensor of type LongTensor, got "
+                f"{spec.dtype}; use .long()"
+            )
+        return spec.with_(shape=(*spec.shape, self.count))
+
+    def compute(self, xp: Any, index: Any) -> Any:
+        """Zeros, and one written for each entry."""
+        if not is_device_array(index) and xp.moves:
+            found = xp.one_hot(index, self.count)
+            if found is not NotImplemented:
+                return found
+        low, high = (int(index.min()), int(index.max())) if index.size else (0, -1)
+        if low < 0:
+            raise InvalidArgument(f"one_hot: Class values must be non-negative, got {low}")
+        if high >= self.count:
+            raise InvalidArgument(
+                f"one_hot: Class values must be smaller than num_classes ({self.count}), got {high}"
+            )
+        result = xp.zeros((*index.shape, self.count), dtype=np.int64)
+        if is_device_array(index):
+            xp.scatter(result, index.ndim, index[..., None], 1, False)
+        else:
+            result.reshape(-1)[np.arange(index.size) * self.count + index.reshape(-1)] = 1
+        return result
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """Several shapes, a place left out, empty."""
+        yield Sample(cls(3), (np.array([[0, 2], [1, 1]]),))
+        yield Sample(cls(5), (np.array([4, 0, 0])[::2],), "strided")
+        yield Sample(cls(2), (np.array(1),), "0-d")
+        yield Sample(cls(2), (np.zeros((0, 3), np.int64),), "empty")
+
+    def reference(self, index: Any) -> Any:
+        """By comparison with every place."""
+        return (index[..., None] == np.arange(self.count)).astype(np.int64)
+
+
 # ---- public functions ----------------------------------------------------------------------------
 
 
@@ -740,22 +792,14 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     tensor([[1, 0, 0],
             [0, 0, 1]])
     """
-    if tensor.dtype is not dt.int64:
-        raise DTypeError(
-            f"one_hot: one_hot is only applicable to index tensor of type LongTensor, got "
-            f"{tensor.dtype}; use .long()"
-        )
     data = tensor._data
     if not data.size and num_classes <= 0:
         raise InvalidArgument(
             "one_hot: Can not infer total number of classes from empty tensor; pass num_classes"
         )
-    if data.size and data.min() < 0:
-        raise InvalidArgument(f"one_hot: Class values must be non-negative, got {data.min()}")
-    count = int(data.max()) + 1 if num_classes == -1 else num_classes
-    if data.size and data.max() >= count:
-        raise InvalidArgument(
-            f"one_hot: Class values must be smaller than num_classes ({count}), got {data.max()}"
-        )
-    zeros = tensor.new_zeros((*data.shape, count))
-    return scatter(zeros, -1, tensor.unsqueeze(-1), 1)  # type: ignore[no-any-return]
+    if num_classes < -1:
+        raise InvalidArgument(f"one_hot: num_classes should be positive, got {num_classes}")
+    if num_classes == -1:
+        num_classes = max(int(data.max()) + 1, 0)
+    result: Tensor = apply(OneHot(num_classes), tensor)
+    return result

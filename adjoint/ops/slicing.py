@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core import dtype as dt
+from ..core.device import is_device_array
 from ..core.errors import IndexingError, ShapeError, Unsupported
 from ..core.op import Op, Sample, apply, apply_view, public, rebinding
 from ..core.spec import Spec, normalize_axis, prod
@@ -109,6 +110,7 @@ class Place(Movement):
     shape: tuple[int, ...]
     value: Any = 0
     needs = ""
+    library = "moves"
 
     def infer(self, spec: Spec) -> Spec:
         """The shape, which must have room for the input."""
@@ -118,7 +120,14 @@ class Place(Movement):
         return spec.with_(shape=self.shape)
 
     def compute(self, xp: Any, x: Any) -> Any:
-        """Fill, then write."""
+        """Fill, then write; native code does both at once, where the input is in a frame."""
+        if not is_device_array(x) and xp.moves and len(self.items) == x.ndim:
+            starts = [i[0] for i in self.items if type(i) is tuple and i[2] == 1]
+            found = NotImplemented
+            if len(starts) == x.ndim:
+                found = xp.framed(x, tuple(starts), self.shape, self.value)
+            if found is not NotImplemented:
+                return found
         make = xp.zeros if type(self.value) is int and self.value == 0 else xp.full
         result = make(self.shape, *(() if make is xp.zeros else (self.value,)), dtype=x.dtype)
         result[basic_index(self.items).key] = x

@@ -8,6 +8,12 @@ from .. import numpy as reference
 from .convolution import conv as conv
 from .convolution import conv_input as conv_input
 from .convolution import conv_weight as conv_weight
+from .copies import concat as concat
+from .copies import flip as flip
+from .copies import framed as framed
+from .copies import roll as roll
+from .copies import stack as stack
+from .copies import tile as tile
 from .movement import accumulate_sum as accumulate_sum
 from .movement import gather as gather
 from .movement import one_hot as one_hot
@@ -19,7 +25,7 @@ from .pooling import sum_pool as sum_pool
 from .pooling import sum_pool_input as sum_pool_input
 from .products import matmul as matmul
 
-moves = True  # the functions of `movement` are here
+moves = True  # the functions of `copies` and `movement` are here
 
 
 def linear(rows: Any, w: Any, bias: Any) -> Any:

@@ -1,8 +1,8 @@
 """Routines: machine code for what no kernel says, such as elements that are moved by an index.
 
 A routine is `void(int64 begin, int64 end, int64 *words)` and does the units from begin * group to
-end * group. Its words are the addresses of its operands' elements, numbers, the count of units, and
-the group; the one behind them it sets to refuse its operands (an index out of range). What it has
+end * group. Its words are the count of units, the group, the addresses of its operands' elements,
+and numbers; the one behind them it sets to refuse its operands (an index out of range). What it has
 written is then thrown away, and NumPy says what is wrong.
 
 An op whose result is what one routine gave for its own inputs is launched (`launch.py`) from its
@@ -44,7 +44,7 @@ class Function:
     def __init__(self, operands: str, numbers: str) -> None:
         self.b = Body(Module())
         self.words = Reg(self.b, "ptr", 0, "%words")
-        names = [*operands.split(), *numbers.split(), "units", "group"]
+        names = ["units", "group", *operands.split(), *numbers.split()]
         self.places = {name: k for k, name in enumerate(names)}
         self._status = len(names)
         self._wrong = {lanes: self.b.alloca("i1", lanes, 0) for lanes in (0, LANES)}
@@ -69,7 +69,7 @@ class Function:
         kind = type_name(elem, lanes)
         return self.b.emit(elem, lanes, f"load {kind}, ptr {address.ref}, align 1")
 
-    def store(self, pointer: Reg, at: Reg, value: Reg) -> None:
+    def store(self, pointer: Reg, at: Reg | int, value: Reg) -> None:
         """Writes it there."""
         address = self.b.at(pointer, at, value.elem)
         self.b.line(f"store {value.type} {value.ref}, ptr {address.ref}, align 1")
@@ -140,7 +140,7 @@ class _Call(NamedTuple):
     inputs: tuple[Any, ...]
     outputs: tuple[Any, ...]
     before: bytes
-    after: bytes
+    numbers: bytes
     chunks: int
     quick: bool
 
@@ -148,7 +148,7 @@ class _Call(NamedTuple):
         """What runs it on such inputs."""
         outputs = [(y.shape, y.dtype) for y in self.outputs]
         found = launch.bare(
-            self.address, self.chunks, self.inputs, outputs, self.before, self.after,
+            self.address, self.chunks, self.inputs, outputs, self.before, self.numbers,
             not self.quick, self.quick,
         )  # fmt: skip
         if any(y.nbytes >= block_cache.SMALLEST // 2 for y in self.outputs):
@@ -172,24 +172,24 @@ def run(
     work: int,
     before: bytes = b"",
 ) -> bool:
-    """Run a routine, the function that writes it and its options, with numbers in words, over
-    units of about `work` elements; whether it has not refused.
+    """Run a routine, the function that writes it and its options, over units of about `work`
+    elements; whether it has not refused. `before` are numbers before the operands.
     """
     address = _address(*routine)
     group = max(1, GRAIN // max(work, 1))
     chunks = -(-units // group)
-    after = numbers + struct.pack("2q", units, group)
+    before = struct.pack("2q", units, group) + before
     operands = (*inputs, *outputs)
     places = [x.__array_interface__["data"][0] for x in operands]
     words = np.frombuffer(
-        bytearray(before + struct.pack(f"{len(places)}Q", *places) + after + bytes(8)), np.int64
+        bytearray(before + struct.pack(f"{len(places)}Q", *places) + numbers + bytes(8)), np.int64
     )
     default_pool().run(address, words.__array_interface__["data"][0], chunks)
     if words[-1]:
         return False
     if _watched.calls is not None:
         quick = units * work < QUICK
-        call = _Call(address, tuple(inputs), tuple(outputs), before, after, chunks, quick)
+        call = _Call(address, tuple(inputs), tuple(outputs), before, numbers, chunks, quick)
         _watched.calls.append(call)
     return True
 
