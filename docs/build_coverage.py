@@ -166,6 +166,8 @@ def by_torch(cls: type[Op]) -> bool:
 
 
 def _registry() -> list[str]:
+    from adjoint.backends.torch.execution import DRAWN_HERE
+
     ops = _ops()
     traced = {name for name, cls in ops.items() if is_traced(cls)}
     libraries = {name for name, cls in ops.items() if cls.library}
@@ -187,8 +189,9 @@ def _registry() -> list[str]:
         f"The native backend leaves {len(rest)} to NumPy, or to code written for them: what "
         f"gathers, sorts, scans, draws, solves, or has complex numbers. They are {_listed(rest)}."
         "\n",
-        f"On PyTorch's tensors the host draws the random numbers of {_listed(drawn)}, so that they "
-        "are the same everywhere.\n",
+        "Random numbers are the same on every device. On PyTorch's tensors large draws of "
+        f"{_listed(DRAWN_HERE)} are computed on the device; those of "
+        f"{_listed(drawn - set(DRAWN_HERE))} on the host, and copied.\n",
     ]
     if missing := set(ops) - torch:
         rows.append(f"PyTorch's backend lacks {_listed(missing)}.\n")

@@ -61,8 +61,8 @@ def _on_host(xp: Any, op: Any, arrays: list[Any]) -> Any:
     """Random numbers come from the host's generator, so that they are the same everywhere: the
     parameters of a distribution are read, and what is drawn is sent to the device.
     """
-    if type(op).__name__ in _DRAWN_HERE and math.prod(op.shape) >= philox.LARGE:
-        return Array(_DRAWN_HERE[type(op).__name__](op, xp.device))
+    if type(op).__name__ in DRAWN_HERE and math.prod(op.shape) >= philox.LARGE:
+        return Array(DRAWN_HERE[type(op).__name__](op, xp.device))
     inputs = [to_host(x) if type(x) is Array else x for x in arrays]
     return from_host(np.asarray(op.compute(reference, *inputs)), xp.device, share=True)
 
@@ -91,7 +91,7 @@ def _mask(op: Any, device: Any) -> Any:
 
 
 # What is drawn on the device where it is much: the same numbers as on the host.
-_DRAWN_HERE = {"Uniform": _uniform, "Mask": _mask}
+DRAWN_HERE = {"Uniform": _uniform, "Mask": _mask}
 
 
 def _is_one_function(op: Any) -> bool:
