@@ -30,7 +30,6 @@ class Format(NamedTuple):
     mantissa: int
     integer: str
     ln2: tuple[float, float]  # a head whose product with an exponent is exact, and the rest
-    log10_2: tuple[float, float]
     half_pi: tuple[float, float, float]
     exp_low: float  # below it exp gives 0
     exp_high: float  # above it infinity, yet 2**(n - 1) is finite
@@ -43,13 +42,11 @@ class Format(NamedTuple):
 FORMATS = {
     "float": Format(
         32, 23, "i32", (0.693359375, -0.00021219444005469057),
-        (0.301025390625, 4.605039066518657e-06),
         (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15),
         -104.0, 89.0, 10.0, 2.0**-126, 40000.0, 1.5 * 2.0**23,
     ),
     "double": Format(
         64, 52, "i64", (0.6931471803691238, 1.9082149292705877e-10),
-        (0.3010299955494702, 1.1451100898021838e-10),
         (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33),
         -746.0, 710.0, 20.0, 2.0**-1022, 1e6, 1.5 * 2.0**52,
     ),
@@ -59,7 +56,7 @@ LIBM = {
     "double": {"erf", "erfc", "asinh", "acosh", "atanh", "pow"},
     "float": set(),
 }
-WIDE = {"tan", "erfc", "asinh", "acosh", "atanh", "pow", "atan2"}  # float32 in float64
+WIDE = {"asinh", "acosh"}  # float32 in float64
 NAMES = [*MATHS, "pow", "atan2"]
 
 
@@ -98,7 +95,7 @@ def _define(module: Module, symbol: str, name: str, types: list[tuple[str, int]]
             result = libm(b, name, args)
         elif elem == "float" and name in WIDE:
             wide = [b.convert("fpext", a, "double") for a in args]
-            result = b.convert("fptrunc", WIDE_FUNCTIONS[name](b, *wide), "float")
+            result = b.convert("fptrunc", FUNCTIONS[name](b, *wide), "float")
         else:
             result = FUNCTIONS[name](b, *args)
         parameters = ", ".join(f"{a.type} {a.ref}" for a in args)
@@ -140,9 +137,9 @@ def libm(
 # Pieces ------------------------------------------------------------------------------------------
 
 
-def poly(b: Body, x: Reg, name: str) -> Reg:
-    """Horner's scheme with the coefficients of that name for x's format."""
-    c = getattr(coefficients, f"{name}_{FORMATS[x.elem].bits}")
+def poly(b: Body, x: Reg, name: str, start: int = 0) -> Reg:
+    """Horner's scheme with the coefficients of that name for x's format, from the one on."""
+    c = getattr(coefficients, f"{name}_{FORMATS[x.elem].bits}")[start:]
     y = b.const(x.elem, c[-1], x.lanes)
     for term in reversed(c[:-1]):
         y = b.fma(y, x, term)
@@ -155,12 +152,7 @@ def scale(b: Body, y: Reg, n: Reg) -> Reg:
     """
     form = FORMATS[y.elem]
     if b.module.scalef and y.lanes * form.bits == 512:
-        short, mask = ("ps", "i16") if y.elem == "float" else ("pd", "i8")
-        name = f"llvm.x86.avx512.mask.scalef.{short}.512"
-        b.module.declare(name, y.type, [y.type, y.type, y.type, mask, "i32"])
-        args = f"{y.type} {y.ref}, {y.type} {n.ref}, {y.type} {y.ref}, {mask} -1, i32 4"
-        text = f"call {y.type} @{name}({args})"
-        return b.emit(y.elem, y.lanes, text)
+        return _avx512(b, "scalef", y, n)
     if b.module.scalef and y.lanes * form.bits == 1024:
         low, high = (scale(b, *pair) for pair in zip(b.halves(y), b.halves(n), strict=True))
         return b.join(low, high)
@@ -172,16 +164,16 @@ def scale(b: Body, y: Reg, n: Reg) -> Reg:
     return y
 
 
-def inverse(b: Body, x: Reg) -> Reg:
-    """1 / x to about one unit, for x well inside the range; quicker than a division."""
+def inverse(b: Body, x: Reg, rest: Reg | None = None) -> Reg:
+    """1 / (x + rest) to about one unit, for x well inside the range; quicker than a division."""
     if not (b.module.scalef and x.elem == "float" and x.lanes == 16):
-        return 1.0 / x
+        y = 1.0 / x
+        return y if rest is None else b.fma(y * rest, -y, y)
     name = "llvm.x86.avx512.rcp14.ps.512"
     b.module.declare(name, x.type, [x.type, x.type, "i16"])
-    y = b.emit(
-        x.elem, x.lanes, f"call {x.type} @{name}({x.type} {x.ref}, {x.type} {x.ref}, i16 -1)"
-    )
-    return b.fma(y, b.fma(-x, y, 1.0), y)
+    y = b.call(name, x.elem, x.lanes, [x, x, b.const("i16", -1)])
+    error = b.fma(-x, y, 1.0)
+    return b.fma(y, error if rest is None else b.fma(-rest, y, error), y)
 
 
 def fabs(b: Body, x: Reg) -> Reg:
@@ -226,21 +218,39 @@ def short_expm1(b: Body, r: Reg) -> Reg:
 
 
 def split(b: Body, x: Reg) -> tuple[Reg, Reg]:
-    """n and f with x = 2**n * (1 + f), 1 + f from sqrt(1/2) to sqrt(2), for positive finite x."""
+    """n and f with x = 2**n * (1 + f), 1 + f from 3/4 to 3/2. Where x is 0 or infinite, n is
+    -inf or inf; where it is negative or NaN, f is NaN.
+    """
     form = FORMATS[x.elem]
+    if b.module.scalef and x.lanes * form.bits in (512, 1024):
+        one = _avx512(b, "getmant", x, b.const("i32", 15))
+        return _avx512(b, "getexp", x) - _avx512(b, "getexp", one), one - 1.0
     small = x < form.smallest_normal
     shift = form.mantissa + 2
     bits = b.convert("bitcast", b.select(small, x * 2.0**shift, x), form.integer)
-    root = 0x3F3504F3 if form.bits == 32 else 0x3FE6A09E667F3BCD
-    n = b.binary("ashr", bits - root, form.mantissa)
-    f = b.convert("bitcast", bits - b.binary("shl", n, form.mantissa), x.elem) - 1.0
-    return b.convert("sitofp", n, x.elem) - b.select(small, b.const(x.elem, shift, x.lanes), 0.0), f
+    low = 0x3F400000 if form.bits == 32 else 0x3FE8000000000000  # 3/4
+    whole = b.binary("ashr", bits - low, form.mantissa)
+    f = b.convert("bitcast", bits - b.binary("shl", whole, form.mantissa), x.elem) - 1.0
+    n = b.convert("sitofp", whole, x.elem)
+    n = n - b.select(small, b.const(x.elem, shift, x.lanes), 0.0)
+    n = b.select(b.compare("eq", x, 0.0), -math.inf, b.select(x < math.inf, n, math.inf))
+    return n, b.select(x >= 0.0, f, math.nan)
+
+
+def _avx512(b: Body, name: str, x: Reg, *more: Reg) -> Reg:
+    """One of x86's masked vector instructions with a rounding operand, in all lanes."""
+    if x.lanes * FORMATS[x.elem].bits == 1024:
+        low, high = (_avx512(b, name, half, *more) for half in b.halves(x))
+        return b.join(low, high)
+    short, mask = ("ps", "i16") if x.elem == "float" else ("pd", "i8")
+    full = f"llvm.x86.avx512.mask.{name}.{short}.512"
+    args = [x, *more, x, b.const(mask, -1), b.const("i32", 4)]
+    b.module.declare(full, x.type, [a.type for a in args])
+    return b.call(full, x.elem, x.lanes, args)
 
 
 def log_tail(b: Body, f: Reg, half_square: Reg) -> Reg:
-    """t with log(1 + f) = f - half_square + t, half_square being f**2 / 2."""
-    if f.elem == "float":
-        return f * f * f * poly(b, f, "LOG")
+    """t with log(1 + f) = f - half_square + t, half_square being f**2 / 2, in float64."""
     s = f / (f + 2.0)
     z = s * s
     return s * b.fma(z, poly(b, z, "LOG"), half_square)
@@ -319,12 +329,15 @@ def expm1(b: Body, x: Reg) -> Reg:
 
 
 def log(b: Body, x: Reg) -> Reg:
-    n, f = split(b, x)
-    return log_domain(b, x, _log(b, n, f, None))
+    return _log(b, *split(b, x), None)
 
 
 def _log(b: Body, n: Reg, f: Reg, c: Reg | None) -> Reg:
     """n log 2 + log(1 + f) + c."""
+    if f.elem == "float":  # whose log(2) is better by chance than a format half as long again
+        square, p = f * f, poly(b, f, "LOG")
+        rest = b.fma(square, p, f) if c is None else b.fma(square, p, c) + f
+        return b.fma(n, math.log(2), rest)
     head, tail = FORMATS[f.elem].ln2
     half_square = f * f * 0.5
     low = b.fma(n, tail, log_tail(b, f, half_square))
@@ -343,7 +356,7 @@ def log1p(b: Body, x: Reg) -> Reg:
 
 
 def _log_base(b: Body, x: Reg, factor: tuple[float, float], power: tuple[float, float]) -> Reg:
-    """log(x) * factor, for log(2) * factor = power; both given as head and tail."""
+    """log(x) * factor, for log(2) * factor = power; both given as head and tail, in float64."""
     n, f = split(b, x)
     half_square = f * f * 0.5
     lost = b.fma(f * 0.5, f, -half_square)
@@ -358,17 +371,25 @@ def _log_base(b: Body, x: Reg, factor: tuple[float, float], power: tuple[float, 
 
 
 def log2(b: Body, x: Reg) -> Reg:
-    factor = (1.4426950216293335, 1.925963033500011e-08)
-    if x.elem == "double":
-        factor = (1.4426950408889634, 2.0355273740931033e-17)
+    if x.elem == "float":
+        n, f = split(b, x)
+        return b.fma(b.fma(f * f, poly(b, f, "LOG"), f), 1 / math.log(2), n)
+    factor = (1.4426950408889634, 2.0355273740931033e-17)
     return _log_base(b, x, factor, (1.0, 0.0))
 
 
 def log10(b: Body, x: Reg) -> Reg:
-    factor = (0.4342944920063019, -1.0103049952192578e-08)
-    if x.elem == "double":
-        factor = (0.4342944819032518, 1.098319650216765e-17)
-    return _log_base(b, x, factor, FORMATS[x.elem].log10_2)
+    if x.elem == "float":
+        n, f = split(b, x)
+        square, p = f * f, poly(b, f, "LOG")
+        near = b.fma(square, p, f)
+        product = near * 0.4342944920063019
+        low = b.fma(near, 0.4342944920063019, -product)
+        low = b.fma(b.fma(square, p, f - near), 0.4342944920063019, low)
+        low = b.fma(n, 4.605039066518657e-06, b.fma(near, -1.0103049952192578e-08, low))
+        return b.fma(n, 0.301025390625, product) + low
+    factor = (0.4342944819032518, 1.098319650216765e-17)
+    return _log_base(b, x, factor, (0.3010299955494702, 1.1451100898021838e-10))
 
 
 def tanh(b: Body, x: Reg) -> Reg:
@@ -384,25 +405,16 @@ def tanh(b: Body, x: Reg) -> Reg:
 
 
 def sigmoid(b: Body, x: Reg) -> Reg:
-    """exp(a) / (1 + exp(a)) or its complement, for a = -|x|, with two rounding errors made good."""
+    """2**-n / (2**-n + exp(r)), where exp(-x) = 2**n exp(r)."""
     form = FORMATS[x.elem]
-    head, tail = form.ln2
-    a = -fabs(b, x)
-    none = a < form.exp_low
-    a = b.select(none, 0.0, a)
-    n = whole_part(b, a, 1 / math.log(2))
-    above = b.fma(n, -head, a)
-    r = b.fma(n, -tail, above)
-    lost = b.fma(n, -tail, above - r)
-    whole = r + 1.0
-    rest = b.fma(r * r, poly(b, r, "EXP"), (r - (whole - 1.0)) + lost)
-    e = b.select(none, 0.0, scale(b, whole + rest, n))
-    below = e + 1.0
-    lost = e - (below - 1.0)
-    above = b.select(x < 0.0, e, b.const(x.elem, 1.0, x.lanes))
-    factor = inverse(b, below)
-    y = above * factor
-    return b.fma(b.fma(-y, lost, b.fma(-y, below, above)), factor, y)
+    none = x < form.exp_low
+    a = at_least(b, b.select(none, 0.0, -x), -2 * form.tanh_high)
+    n, r = reduced_exp(b, a)
+    power = scale(b, b.const(x.elem, 1.0, x.lanes), -n)
+    small = b.fma(r * r, poly(b, r, "EXP"), r) + at_most(b, power, 1.0)
+    large = at_least(b, power, 1.0)
+    below = small + large
+    return b.select(none, 0.0, scale(b, inverse(b, below, small - (below - large)), -n))
 
 
 def erf(b: Body, x: Reg) -> Reg:
@@ -417,10 +429,39 @@ def erf(b: Body, x: Reg) -> Reg:
 
 
 def erfc(b: Body, x: Reg) -> Reg:
-    a = at_most(b, fabs(b, x), 10.5)
-    t = (a - 3.0) / (a + 3.0)
-    y = evaluate(b, "exp", -(a * a)) * poly(b, t, "ERFC") / b.fma(a, 2.0, 1.0)
+    """1 - erf(x) in float32: by a polynomial near 0, else (in vectors that need it) by erfc_far."""
+    a = fabs(b, x)
+    near = b.fma(-a, poly(b, a * a, "ERF_SMALL"), 1.0 - a)
+    far = a > 0.9
+    result = b.alloca(x.elem, x.lanes, near)
+    with b.when(b.any(far)):
+        b.put(result, b.select(far, erfc_far(b, at_most(b, a, 10.5)), near))
+    y = b.get(result)
     return b.select(x < 0.0, 2.0 - y, y)
+
+
+def erfc_far(b: Body, a: Reg) -> Reg:
+    """exp(-a**2) times a polynomial in (a - 2) / (a + 2), over a + 2; all rounding errors but those
+    of a few hundredths are made good.
+    """
+    head, tail = FORMATS[a.elem].ln2
+    below = a + 2.0
+    u = inverse(b, below)
+    error = b.fma(-u, a - (below - 2.0), b.fma(-u, below, 1.0))
+    t = (a - 2.0) * b.fma(u, error, u)
+    q, first = poly(b, t, "ERFC", 1), coefficients.ERFC_32[0]
+    p = b.fma(q, t, first)
+    y = p * u
+    rest = b.fma(b.fma(q, t, first - p), u, b.fma(y, error, b.fma(p, u, -y)))
+    square = a * a
+    n = whole_part(b, square, -1 / math.log(2))
+    above = b.fma(n, -head, -square)
+    below = b.fma(n, -tail, b.fma(-a, a, square))
+    r = above + below
+    m = r + b.fma(r * r, poly(b, r, "EXP"), below - (r - above))  # exp(-a**2) / 2**n - 1
+    y = y + b.fma(m, y, b.fma(m, rest, rest))
+    none = a > 10.06
+    return b.select(none, 0.0, scale(b, y, b.select(none, 0.0, n)))
 
 
 def sin(b: Body, x: Reg) -> Reg:
@@ -436,10 +477,33 @@ def cos(b: Body, x: Reg) -> Reg:
 
 
 def tan(b: Body, x: Reg) -> Reg:
-    s, c, q = sine_cosine(b, x)
-    odd = b.compare("ne", q & 1, 0)
-    y = b.select(odd, -c, s) / b.select(odd, s, c)
+    if x.elem == "float":
+        y, odd = short_tan(b, x)
+        y = b.select(odd, -inverse(b, y), y)
+    else:
+        s, c, q = sine_cosine(b, x)
+        odd = b.compare("ne", q & 1, 0)
+        y = b.select(odd, -c, s) / b.select(odd, s, c)
     return with_huge(b, "tan", x, b.select(b.compare("eq", x, 0.0), x, y))
+
+
+def short_tan(b: Body, x: Reg) -> tuple[Reg, Reg]:
+    """tan of x less q quarter turns, and whether q is odd, in float32."""
+    first, second, third = FORMATS[x.elem].half_pi
+    shifted = b.fma(x, 2 / math.pi, b.const(x.elem, FORMATS[x.elem].magic, x.lanes))
+    n = shifted - FORMATS[x.elem].magic
+    above = b.fma(n, -first, x)
+    product = n * second
+    r = above - product
+    moved = r - above
+    lost = (above - (r - moved)) - (product + moved) - b.fma(n, second, -product)
+    lost = b.fma(n, -third, lost)
+    z = r * r
+    tail = r * z * poly(b, z, "TAN")
+    y = r + tail
+    return r + (tail + b.fma(y * y, lost, lost)), b.compare(
+        "ne", b.convert("bitcast", shifted, "i32") & 1, 0
+    )
 
 
 def atan(b: Body, x: Reg) -> Reg:
@@ -463,17 +527,23 @@ def atan(b: Body, x: Reg) -> Reg:
 
 
 def atan2(b: Body, y: Reg, x: Reg) -> Reg:
-    head, tail = FORMATS[x.elem].half_pi[:2]
+    form = FORMATS[x.elem]
+    head, tail = form.half_pi[:2]
     a, c = fabs(b, y), fabs(b, x)
-    same = b.compare("eq", a, c)
+    same = b.compare("eq", a, c)  # of which the quotient may be NaN
     zero = b.compare("eq", a, 0.0)
-    quotient = b.select(same, b.select(zero, a, b.const(x.elem, 1.0, x.lanes)), a / c)
-    angle = evaluate(b, "atan", quotient)
-    integer = FORMATS[x.elem].integer
-    negative = b.convert("bitcast", x, integer) < 0
+    one = b.select(zero, a, b.const(x.elem, 1.0, x.lanes))
+    if x.elem == "float":
+        steep = a > c
+        t = b.select(same, one, b.select(steep, c, a) / b.select(steep, a, c))
+        z = t * t
+        angle = b.fma(t * z, poly(b, z, "ATAN"), t)
+        angle = b.select(steep, head - (angle - tail), angle)
+    else:
+        angle = evaluate(b, "atan", b.select(same, one, a / c))
+    negative = b.convert("bitcast", x, form.integer) < 0
     angle = b.select(negative, 2 * head - (angle - 2 * tail), angle)
-    unknown = b.compare("uno", x, y)
-    return b.select(unknown, math.nan, copysign(b, angle, y))
+    return b.select(b.compare("uno", x, y), math.nan, copysign(b, angle, y))
 
 
 def _arc(b: Body, a: Reg) -> tuple[Reg, Reg]:
@@ -531,14 +601,20 @@ def acosh(b: Body, x: Reg) -> Reg:
 
 def atanh(b: Body, x: Reg) -> Reg:
     a = fabs(b, x)
+    z = a * a
+    near = b.fma(a * z, poly(b, z, "ATANH"), a)
     far = evaluate(b, "log", (a + 1.0) / (1.0 - a)) * 0.5
-    near = b.fma(a * a * a, 1 / 3, a)
-    return copysign(b, b.select(a < 2.0**-8, near, far), x)
+    return copysign(b, b.select(a < 0.5, near, far), x)
 
 
 def power(b: Body, x: Reg, y: Reg) -> Reg:
+    """2**(y log2(|x|)), which float64 holds to more digits than float32 results have."""
     a = fabs(b, x)
-    z = evaluate(b, "exp2", evaluate(b, "log2", a) * y)
+    n, f = split(b, b.convert("fpext", a, "double"))
+    exponent = b.fma(f, poly(b, f, "POW_LOG2"), n) * b.convert("fpext", y, "double")
+    exponent = at_most(b, at_least(b, exponent, -160.0), 160.0)
+    n = b.intrinsic("rint", exponent)
+    z = b.convert("fptrunc", scale(b, poly(b, exponent - n, "POW_EXP2"), n), "float")
     half = y * 0.5
     whole = b.compare("eq", b.intrinsic("rint", y), y)
     odd = whole & b.compare("ne", b.intrinsic("rint", half), half)
@@ -551,11 +627,7 @@ def power(b: Body, x: Reg, y: Reg) -> Reg:
 
 FUNCTIONS: dict[str, Callable[..., Reg]] = {
     "exp": exp, "exp2": exp2, "expm1": expm1, "log": log, "log2": log2, "log10": log10,
-    "log1p": log1p, "tanh": tanh, "sigmoid": sigmoid, "erf": erf, "sin": sin, "cos": cos,
-    "tan": tan, "asin": asin, "acos": acos, "atan": atan, "atan2": atan2, "sinh": sinh,
-    "cosh": cosh,
-}  # fmt: skip
-WIDE_FUNCTIONS: dict[str, Callable[..., Reg]] = {
-    "tan": tan, "erfc": erfc, "asinh": asinh, "acosh": acosh, "atanh": atanh, "pow": power,
-    "atan2": atan2,
+    "log1p": log1p, "tanh": tanh, "sigmoid": sigmoid, "erf": erf, "erfc": erfc, "sin": sin,
+    "cos": cos, "tan": tan, "asin": asin, "acos": acos, "atan": atan, "atan2": atan2,
+    "sinh": sinh, "cosh": cosh, "asinh": asinh, "acosh": acosh, "atanh": atanh, "pow": power,
 }  # fmt: skip

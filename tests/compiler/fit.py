@@ -1,16 +1,17 @@
 """How adjoint/compiler/coefficients.py was made: `python tests/compiler/fit.py > coefficients.py`.
 
 Each polynomial is the best one in the sense of the greatest relative error (Remez's exchange, in 60
-digits), after which its coefficients are rounded.
+digits), after which its coefficients are rounded; those of float32 so that together they are near.
 """
 
 from __future__ import annotations
 
-import struct
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 import mpmath as mp
+import numpy as np
 
 mp.mp.dps = 60
 Function = Callable[[Any], Any]
@@ -74,10 +75,12 @@ Q2 = (mp.pi / 4) ** 2
 R = mp.sqrt
 
 
-def log_tail(x: Any) -> Any:  # log(1 + x) = x - x**2/2 + x**3 tail(x)
-    return at_zero("0.33333333333333333333333333", lambda x: (mp.log1p(x) - x + x * x / 2) / x**3)(
-        x
-    )
+def log_tail(x: Any) -> Any:  # log(1 + x) = x + x**2 tail(x)
+    return at_zero("-0.5", lambda x: (mp.log1p(x) - x) / x**2)(x)
+
+
+def log2_quotient(x: Any) -> Any:  # log2(1 + x) = x quotient(x)
+    return at_zero(1 / mp.log(2), lambda x: mp.log1p(x) / x / mp.log(2))(x)
 
 
 def odd(f: Function, third: Any) -> Function:
@@ -86,7 +89,6 @@ def odd(f: Function, third: Any) -> Function:
 
 
 TINY = mp.mpf(10) ** -12
-SPLIT = R(mp.mpf(2))
 FITS: list[tuple[str, str, Function, Function, Any, Any, int]] = []
 
 
@@ -102,16 +104,13 @@ def exp_tail(x: Any) -> Any:  # exp(x) = 1 + x + x**2 tail(x)
 
 for dtype, terms in (("float32", 5), ("float64", 10)):
     fit("EXP", dtype, exp_tail, lambda x: x * x / mp.exp(x), -H, H, terms)
-for dtype, terms in (("float32", 8),):
-    fit(
-        "LOG",
-        dtype,
-        log_tail,
-        lambda x: at_zero(0, lambda x: abs(x**3 / mp.log1p(x)))(x),
-        1 / SPLIT - 1,
-        SPLIT - 1,
-        terms,
-    )
+fit(
+    "LOG", "float32",
+    log_tail,
+    lambda x: at_zero(0, lambda x: abs(x**2 / mp.log1p(x)))(x),
+    "-0.25", "0.5", 9,
+)  # fmt: skip
+fit("POW_LOG2", "float64", log2_quotient, over(log2_quotient), "-0.25", "0.5", 13)
 
 
 def atanh_tail(z: Any) -> Any:  # log((1 + s) / (1 - s)) = 2 s + s z tail(z), z = s**2
@@ -120,8 +119,7 @@ def atanh_tail(z: Any) -> Any:  # log((1 + s) / (1 - s)) = 2 s + s z tail(z), z 
     )(z)
 
 
-S = (SPLIT - 1) / (SPLIT + 1)
-fit("LOG", "float64", atanh_tail, lambda z: z / 2, 0, S**2, 7)
+fit("LOG", "float64", atanh_tail, lambda z: z / 2, 0, "0.04", 8)
 for dtype, terms in (("float32", 3), ("float64", 6)):
     fit("SIN", dtype, odd(mp.sin, -mp.mpf(1) / 6), lambda z: z, 0, Q2, terms)
     fit(
@@ -129,6 +127,8 @@ for dtype, terms in (("float32", 3), ("float64", 6)):
         at_zero(mp.mpf(1) / 24, lambda z: (mp.cos(R(z)) - 1 + z / 2) / z**2),
         lambda z: z * z, 0, Q2, terms,
     )  # fmt: skip
+fit("TAN", "float32", odd(mp.tan, mp.mpf(1) / 3), lambda z: z, 0, Q2, 7)
+fit("ATANH", "float32", odd(mp.atanh, mp.mpf(1) / 3), lambda z: z, 0, "0.25", 6)
 fit("ATAN", "float32", odd(mp.atan, -mp.mpf(1) / 3), lambda z: z, 0, 1, 9)
 fit(
     "ATAN",
@@ -156,7 +156,7 @@ for dtype, near, far in (("float32", 4, 5), ("float64", 11, 10)):
 fit(
     "ERF_SMALL", "float32",
     at_zero(2 / R(mp.pi) - 1, lambda z: mp.erf(R(z)) / R(z) - 1),
-    lambda z: 1 / (1 + z), 0, "0.87", 6,
+    lambda z: 1 / (1 + z), 0, "0.87", 7,
 )  # fmt: skip
 fit(
     "ERF_LARGE",
@@ -170,18 +170,46 @@ fit(
 fit("EXP2", "float32", lambda r: mp.power(2, r), lambda r: mp.power(2, -r), "-0.5", "0.5", 6)
 
 
-def erfc_scaled(t: Any) -> Any:  # t = (x - 3) / (x + 3)
-    x = 3 * (1 + t) / (1 - t)
-    return (1 + 2 * x) * mp.exp(x * x) * mp.erfc(x)
+fit("POW_EXP2", "float64", lambda r: mp.power(2, r), lambda r: mp.power(2, -r), "-0.5", "0.5", 7)
 
 
-fit("ERFC", "float64", erfc_scaled, over(erfc_scaled), -1, mp.mpf("7.5") / mp.mpf("13.5"), 14)
+def erfc_scaled(t: Any) -> Any:  # t = (x - 2) / (x + 2)
+    x = 2 * (1 + t) / (1 - t)
+    return (x + 2) * mp.exp(x * x) * mp.erfc(x)
 
 
-def rounded(c: Any, dtype: str) -> float:
-    if dtype == "float32":
-        return struct.unpack("f", struct.pack("f", float(c)))[0]
-    return float(c)
+fit(
+    "ERFC", "float32",
+    erfc_scaled, over(erfc_scaled),
+    mp.mpf("-1.15") / mp.mpf("2.85"), mp.mpf("8.1") / mp.mpf("12.1"), 9,
+)  # fmt: skip
+
+
+def nearest(c: list[Any], f: Function, weight: Function, low: Any, high: Any) -> tuple[float, ...]:
+    """float32 coefficients near c: rounded, then moved by units, alone and in pairs, as long as
+    the greatest error gets smaller.
+    """
+    points = [low + (high - low) * (1 - mp.cos(mp.pi * i / 300)) / 2 for i in range(301)]
+    x, y, w = (np.array([float(g(p)) for p in points]) for g in (lambda p: p, f, weight))
+    powers = w * x ** np.arange(len(c))[:, None]
+    best = np.array([float(v) for v in c], np.float32)
+
+    def error(d: Any) -> float:
+        return float(np.abs(d.astype(np.float64) @ powers - w * y).max())
+
+    least = error(best)
+    moves = [(i, j) for i in range(len(c)) for j in range(i, len(c))]
+    improved = True
+    while improved:
+        improved = False
+        for (i, j), up, down in itertools.product(moves, (-np.inf, np.inf), (-np.inf, np.inf)):
+            tried = best.copy()
+            tried[i] = np.nextafter(tried[i], np.float32(up))
+            if i != j:
+                tried[j] = np.nextafter(tried[j], np.float32(down))
+            if error(tried) < least:
+                best, least, improved = tried, error(tried), True
+    return tuple(best.tolist())
 
 
 def main() -> None:
@@ -195,8 +223,9 @@ def main() -> None:
         width = 32 if dtype == "float32" else 64
         print(f"# relative error 2**{float(mp.log(error, 2)):.1f}")
         print(f"{name}_{width} = (")
-        for x in c:
-            print(f"    {rounded(x, dtype)!r},")
+        narrow = dtype == "float32"
+        for x in nearest(c, f, weight, low, high) if narrow else map(float, c):
+            print(f"    {x!r},")
         print(")")
 
 
