@@ -35,6 +35,8 @@ SMALL_BY_ROWS = 1 << 18  # the same where the right operand is stored by rows
 FEW_COLUMNS = 1 << 20  # the same for less than 16 columns
 FEW_ROWS = 32  # rows, of so many columns at least, below which oneDNN is faster for float32
 LARGE_DOUBLE = 1 << 26  # multiply-adds from which NumPy's BLAS is faster for float64
+SMALL_OUTER = 1 << 12  # elements of an outer product up to which NumPy is faster
+OUTER = 1 << 16  # elements of a part of an outer product
 GRAIN = 1 << 19  # multiply-adds that a part should have at least
 A, B, C, D = range(4)  # slots: the operands, the result, the bias
 
@@ -281,11 +283,10 @@ def _build(p: Product) -> Any:
     work, vector = p.m * p.k * p.n, 1 in (p.m, p.n)
     wide = p.dtype == FLOAT64
     if p.activation is None and (wide or workers == 1 or p.k == 1):
-        vector = vector or p.k == 1  # what memory can do, NumPy does
         few = p.n < 16 and work <= FEW_COLUMNS
         if vector or few or (wide and workers == 1 and work >= LARGE_DOUBLE):
             raise Unsupported(f"{p}: left to NumPy")
-    few_rows = p.m < FEW_ROWS and p.n >= FEW_ROWS and (p.m < 8 or p.k * p.n >= 1 << 16)
+    few_rows = p.m < FEW_ROWS and p.k > 1 and p.n >= FEW_ROWS and (p.m < 8 or p.k * p.n >= 1 << 16)
     library = few_rows and not p.batch and not wide and onednn.unavailable() is None
     if p.activation is None and not (vector or library) and gemm.is_available(p.dtype):
         return _build_generated(p, workers)
@@ -310,6 +311,8 @@ def _build_generated(p: Product, workers: int) -> gemm.Plan:
     few = 2 * workers if workers > 1 and count * work >> 26 else workers
     parts = max(1, min(-(-few // count), work // GRAIN))
     rows, columns = _grid(p.m, p.n, parts)
+    if p.k == 1:  # the time is that of writing: a few whole rows at a time
+        rows, columns = max(parts, work // OUTER), 1
     shapes: list[gemm.Shape] = []
     places: list[tuple[int, ...]] = []  # of a part: its shape, offsets in elements
     for row, m in pieces(p.m, rows, 8):
@@ -502,6 +505,8 @@ def _remember(a: Any, b: Any, bias: Any, run: Any, shape: Sizes) -> None:
 
 def _pays(work: int, b: Any) -> bool:
     """Whether one product of `work` multiply-adds is large enough for a plan."""
+    if b.shape[-2] == 1:
+        return work > SMALL_OUTER
     return work > SMALL and (work > SMALL_BY_ROWS or b.strides[-1] != b.itemsize or threads() > 1)
 
 
