@@ -166,28 +166,32 @@ def write(name: str, op: Op, x: Any, *given: Any) -> Any:
     """`x` becomes `op(x, *inputs)`, where `op.write` changes x's memory and nothing else."""
     inputs: Sequence[Any] = given
     mode = MODE.get()
-    if mode.executor is not None or type(op).write is Op.write or _some_recorded(x, *inputs):
+    data = x._data
+    kind = type(data)
+    arrays, wants, alike = [data], x._node is not None, kind is ndarray
+    for each in given:
+        if isinstance(each, Handle):
+            arrays.append(each._data)
+            wants = wants or each._node is not None
+            alike = alike and type(each._data) is kind
+        else:
+            arrays.append(each)
+    recorded = not alike and any(isinstance(each, Recorded) for each in arrays)
+    if mode.executor is not None or recorded or type(op).write is Op.write:
         return change(x, name, lambda old: apply(op, old, *inputs))
     tape.assert_writable(x, name)
-    data = x._data
     if not data.flags.writeable:
         raise AutogradError(f"{name}: the tensor's memory is read-only; clone it first")
-    if any(isinstance(each, Handle) and type(each._data) is not type(data) for each in inputs):
+    if not alike:
         _, *inputs = together(op, (x, *inputs))
-    everything = (x, *inputs)
-    parents = tuple(each._node if isinstance(each, Handle) else None for each in everything)
+        arrays = [data, *(each._data if isinstance(each, Handle) else each for each in inputs)]
     node = None
-    if mode.grad and data.dtype.kind in "fcV" and any(p is not None for p in parents):
-        node = tape.record(op, everything, parents, x, mode)
-    arrays = [data, *(each._data if isinstance(each, Handle) else each for each in inputs)]
+    if wants and mode.grad and data.dtype.kind in "fcV":
+        node = tape.record(op, (x, *inputs), tape.parents_of((x, *inputs)), x, mode)
     if data.size <= LARGE or not written_by_op(op, arrays):
         write_arrays(op, arrays)
     tape.rebase(x, node, name)
     return x
-
-
-def _some_recorded(*values: Any) -> bool:
-    return any(isinstance(each, Handle) and isinstance(each._data, Recorded) for each in values)
 
 
 def rebind(name: str, x: Any, function: Callable[[Any], Any]) -> Any:

@@ -147,7 +147,7 @@ class Index(Advanced):
 
     def gradient(self, g: Tensor, index: Tensor, spec: Spec) -> tuple[Any, ...]:
         """g added where the elements came from."""
-        return (apply(IndexSum.of(self.axes, spec.shape), g, index), None)
+        return (apply(IndexSum(self.axes, spec.shape), g, index), None)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -208,7 +208,7 @@ class IndexSum(Advanced):
 
     def gradient(self, g: Tensor, index: Tensor) -> tuple[Any, ...]:
         """The same elements of g."""
-        return (apply(Index.of(self.axes), g, index), None)
+        return (apply(Index(self.axes), g, index), None)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -305,9 +305,9 @@ class IndexPut(Advanced):
     def gradient(self, g: Tensor, index: Tensor) -> tuple[Any, ...]:
         """g where it was kept; the selected part of g for the values."""
         return (
-            g if self.accumulate else lambda: apply(IndexPut.of(self.axes), g, index, 0),
+            g if self.accumulate else lambda: apply(IndexPut(self.axes), g, index, 0),
             None,
-            lambda: apply(Index.of(self.axes), g, index),
+            lambda: apply(Index(self.axes), g, index),
         )
 
     @classmethod
@@ -372,7 +372,7 @@ class Overwrite(Movement):
         """Assign."""
         if x.dtype.kind != "c" and getattr(value, "dtype", x.dtype).kind == "c":
             value = value.real
-        x[basic_index(self.items).key] = value
+        x[basic_index(self.items).key if self.items else ...] = value
 
     def gradient(self, g: Tensor) -> tuple[Any, ...]:
         """Nothing of the old values remains in the part: zeros there, and the part of g."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import operator
@@ -208,9 +209,13 @@ def flip(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
     tensor([3, 2, 1])
     """
     wanted = sizes_of(axes if dims is None else (dims,), "flip")
-    found = normalize_axes(wanted, input._data.ndim, "flip") if wanted else ()
-    result: Tensor = apply(Flip.of(found), input)
+    result: Tensor = apply(_flipping(wanted, input._data.ndim), input)
     return result
+
+
+@functools.lru_cache(maxsize=1024)
+def _flipping(dims: tuple[int, ...], ndim: int) -> Flip:
+    return Flip(normalize_axes(dims, ndim, "flip") if dims else ())
 
 
 @public()

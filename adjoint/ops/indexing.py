@@ -36,7 +36,9 @@ __all__ = [
 
 
 def _simple(shape: tuple[int, ...], index: Any) -> Any:
-    """What `_parse` gives, for the commonest indices alone: an int, a slice, an int64 tensor."""
+    """What `_parse` gives, for the commonest indices alone: an int, a slice, an int64 tensor, a
+    mask.
+    """
     if not shape:
         return None
     kind = type(index)
@@ -50,12 +52,14 @@ def _simple(shape: tuple[int, ...], index: Any) -> Any:
         if step is None or (type(step) is int and step > 0):
             start, stop, step = index.indices(size)
             return ((start, stop if stop > start else start, step),), ()
-    elif isinstance(index, Handle) and index._data.dtype == _INT64 and index._data.ndim:
-        return (), ((0, index),)
+    elif isinstance(index, Handle) and (ndim := index._data.ndim):
+        dtype = index._data.dtype
+        if dtype == _INT64 or (dtype == _BOOL and index._data.shape == shape[:ndim]):
+            return (), ((0, index),)
     return None
 
 
-_INT64 = np.dtype(np.int64)
+_INT64, _BOOL = np.dtype(np.int64), np.dtype(np.bool_)
 
 
 def _parse(x: Any, index: Any) -> tuple[tuple[Item, ...], list[tuple[int, Any]]]:
@@ -230,10 +234,6 @@ def _gathered(x: Any, advanced: Sequence[tuple[int, Any]]) -> tuple[tuple[int, .
 _MASKS = (np.dtype(np.bool_), np.dtype(np.uint8))
 
 
-def _index(axis: int) -> Any:
-    return Index.of((axis,))
-
-
 @public(method="__getitem__")
 def getitem(input: Tensor, index: Any) -> Tensor:
     """`input[index]`: a view for integers, slices, None and `...`, a copy for tensors, lists and
@@ -265,9 +265,9 @@ def getitem(input: Tensor, index: Any) -> Tensor:
             if each._data.ndim > 1:
                 part = part.flatten(place, place + each._data.ndim - 1)
             each = creation.wrap(np.flatnonzero(each._data))
-        return apply(_index(place), part, each)  # type: ignore[no-any-return]
+        return apply(Index((place,)), part, each)  # type: ignore[no-any-return]
     axes, packed = _gathered(part, advanced)
-    return apply(Index.of(axes), part, packed)  # type: ignore[no-any-return]
+    return apply(Index(axes), part, packed)  # type: ignore[no-any-return]
 
 
 @public(method="__setitem__")
@@ -313,7 +313,7 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
             part = part.flatten(place, place + mask._data.ndim - 1)
             advanced = ((place, mask.reshape(-1)),)
     axes, packed = _gathered(part, advanced)
-    op = IndexPut.of(axes)
+    op = IndexPut(axes)
     if isinstance(value, Handle):
         assert_same_dtype(input, value)
         value = _strip(value, len(op.result_shape(part._data.shape, packed._data.shape)))
@@ -454,13 +454,13 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """
     axis, index = _along(input, dim, index, "index_select")
     x = input if input._data.ndim else input.reshape(1)
-    result: Tensor = apply(Index.of((axis,), False), x, index)
+    result: Tensor = apply(Index((axis,), False), x, index)
     return result if input._data.ndim else result.reshape(())
 
 
 def rows_at(x: Any, index: Any) -> Any:
     """The rows of `x` at an index of any shape, which may not be negative."""
-    return apply(Index.of((0,), False), x, index)
+    return apply(Index((0,), False), x, index)
 
 
 @writing
@@ -487,7 +487,7 @@ def _put(input: Any, axis: int, index: Any, value: Any, accumulate: bool, name: 
             return Overwrite(), input, input
         value = value.reshape(()) if isinstance(value, Handle) else value  # type: ignore[attr-defined]
         return Overwrite(), input, input + value if accumulate else value
-    return IndexPut.of((axis,), accumulate, name == "index_fill"), input, index, value
+    return IndexPut((axis,), accumulate, name == "index_fill"), input, index, value
 
 
 def _assert_source(input: Any, axis: int, index: Any, source: Any, name: str) -> None:
@@ -560,12 +560,13 @@ def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
     """
     assert_tensor(values, "index_put")
     key = tuple(slice(None) if each is None else each for each in indices)
-    _, advanced = _parse(input, key)
+    simple = _simple(input._data.shape, key[0]) if len(key) == 1 else None
+    _, advanced = simple or _parse(input, key)
     if not advanced:
         raise IndexingError("index_put: needs at least one index tensor")
     assert_same_dtype(input, values)
     axes, packed = _gathered(input, advanced)
-    return IndexPut.of(axes, accumulate), input, packed, values
+    return IndexPut(axes, accumulate), input, packed, values
 
 
 # ---- flat positions ------------------------------------------------------------------------------

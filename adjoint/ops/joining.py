@@ -306,6 +306,23 @@ def _whole(tensors: tuple[Any, ...], join: Cat | Stack) -> Any:
 # ---- joining -------------------------------------------------------------------------------------
 
 
+def _common_rank(tensors: Any) -> int:
+    """How many dimensions tensors of one dtype have; 0 where they are not alike, or no tensors."""
+    if type(tensors) not in (list, tuple) or not tensors:
+        return 0
+    first = getattr(tensors[0], "_data", None)
+    if first is None:
+        return 0
+    dtype, ndim = first.dtype, first.ndim
+    for each in tensors:
+        if not isinstance(each, Handle):
+            return 0
+        data = each._data
+        if data.dtype is not dtype or data.ndim != ndim:
+            return 0
+    return int(ndim)
+
+
 def _promoted(tensors: Any, name: str) -> list[Any]:
     """The tensors of a sequence, brought to their common dtype."""
     if not isinstance(tensors, (tuple, list)):
@@ -342,6 +359,10 @@ def cat(tensors: Any, dim: int = 0) -> Tensor:
     >>> ad.cat([ad.tensor([1, 2]), ad.tensor([3])])
     tensor([1, 2, 3])
     """
+    ndim = _common_rank(tensors)
+    if ndim:
+        joined: Tensor = apply(Cat(normalize_axis(dim, ndim, "cat")), *tensors)
+        return joined
     several = _promoted(tensors, "cat")
     shapes = [x._data.shape for x in several]
     shape = shapes[0]
@@ -351,7 +372,7 @@ def cat(tensors: Any, dim: int = 0) -> Tensor:
     if len(shape) > 1 and (0,) in shapes:  # joins anything, as a tensor of no extent
         none = (*shape[:axis], 0, *shape[axis + 1 :])
         several = [x.reshape(none) if x._data.shape == (0,) else x for x in several]
-    result: Tensor = apply(Cat.of(axis), *several)
+    result: Tensor = apply(Cat(axis), *several)
     return result
 
 
@@ -393,9 +414,9 @@ def stack(tensors: Any, dim: int = 0) -> Tensor:
     tensor([[1, 2],
             [3, 4]])
     """
-    several = _promoted(tensors, "stack")
+    several = tensors if _common_rank(tensors) else _promoted(tensors, "stack")
     axis = normalize_axis(dim, several[0]._data.ndim + 1, "stack")
-    result: Tensor = apply(Stack.of(axis), *several)
+    result: Tensor = apply(Stack(axis), *several)
     return result
 
 

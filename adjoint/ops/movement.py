@@ -99,7 +99,7 @@ class Permute(Movement):
 
     def compute(self, xp: Any, x: Any) -> Any:
         """A view."""
-        return xp.permute_dims(x, self.axes)
+        return x.transpose(self.axes) if type(x) is np.ndarray else xp.permute_dims(x, self.axes)
 
     def gradient(self, g: Tensor) -> tuple[Any, ...]:
         """The inverse order."""
@@ -269,7 +269,7 @@ def sizes_of(sizes: tuple[Any, ...], name: str) -> tuple[int, ...]:
         with contextlib.suppress(TypeError):
             sizes = tuple(sizes[0])
     try:
-        return tuple(operator.index(size) for size in sizes)
+        return tuple(map(operator.index, sizes))
     except TypeError:
         raise InvalidType(f"{name}: sizes must be ints, got {sizes!r}") from None
 
@@ -482,11 +482,17 @@ def permute(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
     wanted = sizes_of(axes if dims is None else (dims,), "permute")
     if len(wanted) != input._data.ndim:
         Permute(wanted).infer(input.spec)
-    order = tuple(normalize_axis(d, input._data.ndim, "permute") for d in wanted)
-    if len(set(order)) != len(order):
-        raise ShapeError(f"permute: duplicate dims are not allowed, got {list(wanted)}")
-    result: Tensor = apply_view(to_order(order), input)
+    result: Tensor = apply_view(_permuting(wanted), input)
     return result
+
+
+@functools.lru_cache(maxsize=1024)
+def _permuting(dims: tuple[int, ...]) -> Permute:
+    """The permutation that `dims` say, all of them."""
+    order = tuple(normalize_axis(d, len(dims), "permute") for d in dims)
+    if len(set(order)) != len(order):
+        raise ShapeError(f"permute: duplicate dims are not allowed, got {list(dims)}")
+    return to_order(order)
 
 
 @rebinding
@@ -500,14 +506,19 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     >>> ad.transpose(ad.zeros(2, 3), 0, 1).shape
     adjoint.Size([3, 2])
     """
-    ndim = input._data.ndim
+    result: Tensor = apply_view(_swapping(dim0, dim1, input._data.ndim), input)
+    return result
+
+
+@functools.lru_cache(maxsize=1024, typed=True)
+def _swapping(dim0: int, dim1: int, ndim: int) -> Permute:
+    """The permutation of two of so many dimensions."""
     first = normalize_axis(dim0, ndim, "transpose")
     second = normalize_axis(dim1, ndim, "transpose")
     order = list(range(ndim))
     if ndim:
         order[first], order[second] = second, first
-    result: Tensor = apply_view(to_order(tuple(order)), input)
-    return result
+    return to_order(tuple(order))
 
 
 @rebinding

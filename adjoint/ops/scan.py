@@ -109,7 +109,7 @@ class CumSum(Scan):
 
     def gradient(self, g: Tensor) -> tuple[Any, ...]:
         """The running sum from the other end."""
-        return (apply(CumSum.of(self.axis, not self.reverse), g),)
+        return (apply(CumSum(self.axis, not self.reverse), g),)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

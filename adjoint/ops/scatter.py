@@ -108,7 +108,7 @@ class Gather(_Along):
 
     def gradient(self, g: Tensor, index: Tensor, spec: Spec) -> tuple[Any, ...]:
         """g added where the elements came from."""
-        return (apply(GatherSum.of(self.axis, spec.shape, self.negative), g, index), None)
+        return (apply(GatherSum(self.axis, spec.shape, self.negative), g, index), None)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -167,7 +167,7 @@ class GatherSum(_Along):
 
     def gradient(self, g: Tensor, index: Tensor) -> tuple[Any, ...]:
         """The same elements of g."""
-        return (apply(Gather.of(self.axis, self.negative), g, index), None)
+        return (apply(Gather(self.axis, self.negative), g, index), None)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -245,7 +245,7 @@ class Scatter(_Along):
         """g where it was kept; for the values, the part of g that they went to."""
 
         def values() -> Any:
-            part = apply(Gather.of(self.axis), g, index)
+            part = apply(Gather(self.axis), g, index)
             if part._data.shape == spec.shape:
                 return part
             items = tuple((0, size, 1) for size in part._data.shape)
@@ -548,7 +548,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
     if not input._data.ndim or not index._data.ndim:
         one = apply(Gather(axis), _as_1d(input), _as_1d(index))
         return one.reshape(index._data.shape)  # type: ignore[no-any-return]
-    return apply(Gather.of(axis), input, index)  # type: ignore[no-any-return]
+    return apply(Gather(axis), input, index)  # type: ignore[no-any-return]
 
 
 @public(out=True)
@@ -583,7 +583,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
         common = list(broadcast_shapes(shape, index_shape, op="take_along_dim"))
         input = input.expand(*common[:axis], length, *common[axis + 1 :])
         indices = indices.expand(*common[:axis], count, *common[axis + 1 :])
-    return apply(Gather.of(axis, True), input, indices)  # type: ignore[no-any-return]
+    return apply(Gather(axis, True), input, indices)  # type: ignore[no-any-return]
 
 
 def _scatter_inputs(input: Any, axis: int, index: Any, src: Any, accumulate: bool) -> Any:
@@ -597,7 +597,7 @@ def _scatter_inputs(input: Any, axis: int, index: Any, src: Any, accumulate: boo
         wrapped(index._data, 1, 0, negative=False)
         value = src.reshape(()) if isinstance(src, Handle) else src  # type: ignore[attr-defined]
         return Overwrite(), input, value + input if accumulate else value
-    return Scatter.of(axis, accumulate), input, _as_1d(index), _as_1d(src)
+    return Scatter(axis, accumulate), input, _as_1d(index), _as_1d(src)
 
 
 @writing
@@ -680,7 +680,7 @@ def scatter_reduce(
     x, where, values = _as_1d(input), _as_1d(index), _as_1d(src)
     if reduce == "sum":
         base = x if include_self else scatter(x, axis, where, 0)
-        result: Tensor = apply(Scatter.of(axis, True), base, where, values)
+        result: Tensor = apply(Scatter(axis, True), base, where, values)
     else:
         result = apply(ScatterReduce(axis, reduce, include_self), x, where, values)
     return result if input._data.ndim else result.reshape(())
