@@ -76,7 +76,6 @@ SMALL = min(32, LARGE)  # the same for ops that have no short cut to a function 
 # gives the result, or None for other dtypes or strides. Used while the native backend is on.
 launchers: dict[Any, Callable[..., Any]] = {}
 _launched: dict[int, Op] = {}  # what has launchers: kept, so that no other op gets its id
-unknown: set[type[Op]] = set()  # ops that it has no kernels for: asked only for large arrays
 
 _ndarray = np.ndarray
 _ASKED = frozenset(("", "moves"))
@@ -88,7 +87,7 @@ def compute(op: Op, arrays: list[Any]) -> Any:
     xp = None
     low = False
     large = op.library in _ALWAYS
-    enough = SMALL if op.library in _ASKED and type(op) not in unknown else LARGE
+    enough = SMALL if op.library in _ASKED and not op.view else LARGE
     for array in arrays:
         if type(array) is _ndarray or hasattr(array, "dtype"):
             if xp is None:
@@ -111,7 +110,9 @@ def compute(op: Op, arrays: list[Any]) -> Any:
         if low and not op.exact:
             return _compute_low(op, xp, arrays)
         result = quiet.run(op.compute, xp, *arrays)
-        again = op.kept and not large and not op.view and accelerate is not None
+        again = op.kept and not op.view and accelerate is not None
+        if large and op.library:  # which decides by strides and values too
+            again = False
         if again and all(type(a) is _ndarray for a in arrays):
             remember(op, arrays, launcher_of(op, xp, arrays))
         return result

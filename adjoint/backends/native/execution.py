@@ -28,14 +28,12 @@ from .tracing import NotTraceable, Traced
 
 ndarray = np.ndarray
 PARALLEL = 32768  # elements from which threads share the work
-PATIENCE = 8  # calls of an op without a kernel, until it is left to NumPy where arrays are small
 _REMEMBERED = 4096
 
 _FLOAT32 = np.dtype(np.float32)
 _programs: dict[Any, Program | None] = {}  # None: NumPy's
 _families: dict[Any, _Family] = {}
 _VARIANTS = 8  # programs of a family
-_failures: dict[type[Op], float] = {}  # calls of ops of which no kernel was ever made
 
 
 class Program:
@@ -182,17 +180,7 @@ def accelerate(op: Op, arrays: Sequence[Any]) -> Any:
         _programs[key] = program
     if program is not None:
         return quietly(program, op, arrays)
-    _note_failure(type(op))
     return NotImplemented
-
-
-def _note_failure(kind: type[Op]) -> None:
-    """An op was asked for in vain; after a while, of which no kernel was ever made no more."""
-    failures = _failures.get(kind)
-    if failures is not None:
-        _failures[kind] = failures + 1
-        if failures > PATIENCE:
-            core_compute.unknown.add(kind)
 
 
 class _Family:
@@ -270,19 +258,12 @@ _NOT_KNOWN = (
 
 
 def _prepare(op: Op, arrays: Sequence[Any]) -> Program | None:
-    if op.view or hasattr(op, "draw"):
-        core_compute.unknown.add(type(op))
+    if op.view or hasattr(op, "draw") or not all(map(_is_usable, arrays)):
         return None
-    if not all(map(_is_usable, arrays)):
-        return None
-    kind = type(op)
     try:
-        program = _made(op, arrays)
+        return _made(op, arrays)
     except _NOT_KNOWN:
-        _failures.setdefault(kind, 0)
         return None  # it does what the tracer does not know
-    _failures[kind] = -math.inf
-    return program
 
 
 def _is_usable(x: Any) -> bool:
