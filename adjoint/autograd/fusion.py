@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -35,6 +35,7 @@ ndarray = np.ndarray
 _REMEMBERED = 1024  # plans that a composite keeps
 _CAPTURING = mode_with(DEFAULT, executor=execute_lazily)
 _UNKNOWN: Any = object()
+_Steps: TypeAlias = "tuple[list[Any], list[Any]]"  # a graph: its steps, and where outputs are
 
 
 def execute(
@@ -125,7 +126,7 @@ class Fused(Op, abstract=True):
 
     def _prepare(self) -> None:
         """Make the kernels, of what the body and the reverse walk over it record."""
-        from ..backends.native.composite import Composite
+        from ..backends.native.composite import NotTraceable
 
         inputs = list(map(_symbol, self.specs))
         leaves = []
@@ -158,14 +159,15 @@ class Fused(Op, abstract=True):
         self.reached = [leaf is not None and leaf in gradients for leaf in leaves]
         reached = [gradients[leaf] for leaf in leaves if leaf in gradients]
         drawn = _drawn(ys) if reached else []
-        self.forward = Composite(self.specs, *_flat(inputs, [*ys, *drawn]))
-        self.backward = None
+        ahead = _flat(inputs, [*ys, *drawn])
         count = len(inputs)
-        if reached:
-            inputs += [*drawn, *gs]
-            like = [self.forward.dims[i] for i in self.differentiable_outputs]
-            like = [*self.forward.dims[len(ys) :], *like]
-            self.backward = Composite([x.spec for x in inputs], *_flat(inputs, reached), like)
+        inputs += [*drawn, *gs]
+        back = _flat(inputs, reached) if reached else None
+        specs = [x.spec for x in inputs]
+        try:
+            self._make(ahead, back, specs, False)
+        except (NotTraceable, AdjointError):
+            self._make(ahead, back, specs, True)
         reads = set() if self.backward is None else set(self.backward.reads)
         reads |= {
             n for n, x in enumerate(inputs[:count]) for y in drawn if x._data in y._data.inputs
@@ -175,6 +177,19 @@ class Fused(Op, abstract=True):
             *(f"x{n + 1}" for n in self.reads),
             *(f"drawn{i + 1}" for i in range(len(drawn))),
         )
+
+    def _make(
+        self, ahead: _Steps, back: _Steps | None, specs: Sequence[Spec], reshaped: bool
+    ) -> None:
+        """The kernels of both graphs, in one space."""
+        from ..backends.native.composite import Composite
+
+        self.forward = forward = Composite(self.specs, *ahead, reshaped=reshaped)
+        self.backward = None
+        if back is not None:
+            like = [forward.dims[i] for i in self.differentiable_outputs]
+            like = [*forward.dims[len(self.outputs) :], *like]
+            self.backward = Composite(specs, *back, like, space=forward.space, reshaped=reshaped)
 
     def infer(self, *specs: Spec) -> Any:
         """Those of the outputs."""
@@ -427,7 +442,7 @@ def _drawn(outputs: Sequence[Any]) -> list[Any]:
     return list(found.values())
 
 
-def _flat(inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+def _flat(inputs: Sequence[Any], outputs: Sequence[Any]) -> _Steps:
     """The steps that lead from `inputs` to `outputs`, and where the outputs are."""
     from ..backends.native.composite import NotTraceable, Ref, Step
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..core.dtype import float32, float64
 from ..core.errors import CheckpointError, Unsupported
+from ..core.fused import fused
 from ..ops.creation import tensor
 from ..ops.joining import cat
 
@@ -48,7 +49,9 @@ class Rotary:
         return _KINDS[self.kind](self, length)  # type: ignore[no-any-return]
 
     def waves(self, positions: Any, dtype: Any) -> tuple[Any, Any]:
-        """Cosines and sines (..., 1, length, size) for positions (..., length)."""
+        """Cosines and sines (..., 1, length, 2, size/2) for positions (..., length): for each half
+        of the dimensions; sines of the first half are subtracted.
+        """
         varies = self.kind in ("dynamic", "longrope")
         length = int(positions.max()) + 1 if varies else self.length
         frequencies, factor = self.frequencies(length)
@@ -56,8 +59,9 @@ class Rotary:
         angles = positions[..., None].to(wide) * tensor(
             frequencies, dtype=wide, device=positions.device
         )
-        angles = cat([angles, angles], -1).unsqueeze(-3)
-        return (angles.cos() * factor).to(dtype), (angles.sin() * factor).to(dtype)
+        angles = angles.unsqueeze(-3).unsqueeze(-2)
+        cos, sin = angles.cos() * factor, angles.sin() * factor
+        return cat([cos, cos], -2).to(dtype), cat([-sin, sin], -2).to(dtype)
 
     def base_frequencies(self, base: float | None = None) -> list[float]:
         """theta^(-2i/size) for each pair i."""
@@ -67,9 +71,13 @@ class Rotary:
 
 def turn(x: Any, waves: tuple[Any, Any]) -> Any:
     """Queries or keys (batch, heads, length, size), turned; pairs lie half the size apart."""
-    cos, sin = waves
-    low, high = x.chunk(2, -1)
-    return x * cos + cat([-high, low], -1) * sin
+    return _turned(x, *waves)
+
+
+@fused
+def _turned(x: Any, cos: Any, sin: Any) -> Any:
+    halves = x.unflatten(-1, (2, -1))
+    return (halves * cos + halves.flip(-2) * sin).flatten(-2)
 
 
 # ---- the kinds -----------------------------------------------------------------------------------

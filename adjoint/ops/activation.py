@@ -699,13 +699,13 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
             f"glu: Halving dimension must be even, but dimension {axis} is size {size} (shape "
             f"{tuple(input.shape)}); pad it or choose another dim"
         )
-    half = size // 2
-    return _gated(input.narrow(axis, 0, half), input.narrow(axis, half, half))
+    return _gated(input, axis)
 
 
 @fused
-def _gated(input: Tensor, gate: Tensor) -> Tensor:
-    result: Tensor = input * sigmoid(gate)
+def _gated(input: Any, axis: int) -> Tensor:
+    halves = input.unflatten(axis, (2, input.shape[axis] // 2))
+    result: Tensor = halves.select(axis, 0) * sigmoid(halves.select(axis, 1))
     return result
 
 

@@ -21,6 +21,7 @@ from adjoint.compiler.schedule import plan
 from adjoint.core import fused as core_fused
 from adjoint.core.errors import AutogradError, IndexingError, ShapeError
 from adjoint.core.fused import fused
+from adjoint.models.rotary import Rotary, turn
 
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason=str(native.reason_off()))
 
@@ -85,6 +86,15 @@ def _batch_norm(x: Any, w: Any, b: Any) -> Any:
     return nf.batch_norm(x, ad.zeros(n, dtype=x.dtype), ad.ones(n, dtype=x.dtype), w, b, True)
 
 
+def _rotary(x: Any) -> Any:
+    rotary = Rotary(x.shape[-1], 16, {"rope_theta": 100.0})
+    return turn(x, rotary.waves(ad.arange(x.shape[-2])[None], x.dtype))
+
+
+def _nll(**options: Any) -> Callable[..., Any]:
+    return lambda x: nf.nll_loss(x, classes((x.shape[0], *x.shape[2:]), x.shape[1]), **options)
+
+
 def _entropy(**options: Any) -> Callable[..., Any]:
     def loss(x: Any, *weight: Any) -> Any:
         target = classes((x.shape[0], *x.shape[2:]), x.shape[1])
@@ -145,6 +155,18 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]], int, int]] = {
     "cross_entropy-soft": (
         lambda x, t: nf.cross_entropy(x, t.softmax(1).detach()), [(6, 5), (6, 5)], 2, 1
     ),
+    "group_norm-square": (lambda x, w, b: nf.group_norm(x, 4, w, b), [(4, 4, 4), (4,), (4,)], 1, 2),
+    "instance_norm": (nf.instance_norm, [(3, 4, 5)], 1, 1),
+    "glu": (nf.glu, [(5, 8)], 1, 1),
+    "glu-first": (lambda x: nf.glu(x, 0), [(6, 6)], 1, 1),
+    "glu-middle": (lambda x: nf.glu(x, 1), [(2, 6, 5)], 1, 1),
+    "glu-pairs": (nf.glu, [(4, 2)], 1, 1),
+    "glu-one": (nf.glu, [(2,)], 1, 1),
+    "rotary": (_rotary, [(2, 3, 5, 8)], 1, 1),
+    "rotary-strided": (lambda x: _rotary(x.transpose(1, 2)), [(2, 3, 5, 8)], 1, 1),
+    "nll": (_nll(), [(6, 5)], 1, 1),
+    "nll-square": (_nll(), [(5, 5)], 1, 1),
+    "nll-images": (_nll(reduction="sum"), [(3, 4, 3, 3)], 1, 1),
 }  # fmt: skip
 TOLERANCES = {ad.float64: 1e-12, ad.float32: 2e-6, ad.bfloat16: 0.02}
 
@@ -180,7 +202,11 @@ def test_number_of_kernels(name: str) -> None:
     assert (forward.count, backward.count) == CASES[name][2:]
 
 
-@pytest.mark.parametrize("name", ["layer_norm", "batch_norm", "mse", "cross_entropy", "softmax"])
+@pytest.mark.parametrize(
+    "name",
+    ["layer_norm", "batch_norm", "group_norm", "mse", "cross_entropy", "nll", "softmax", "glu",
+     "rotary"],
+)  # fmt: skip
 def test_any_strides(name: str, monkeypatch: Any) -> None:
     function, inputs = inputs_of(name, ad.float64)
     whole = inputs[0].detach()
@@ -210,8 +236,8 @@ def test_frozen_inputs_get_no_gradient(wants: tuple[int, ...], monkeypatch: Any)
 
 @pytest.mark.parametrize(
     "name",
-    ["layer_norm", "rms_norm", "batch_norm", "softmax", "gelu", "silu", "mse", "cross_entropy",
-     "cross_entropy-all", "bce_with_logits"],
+    ["layer_norm", "rms_norm", "batch_norm", "group_norm", "softmax", "gelu", "silu", "glu",
+     "rotary", "mse", "cross_entropy", "cross_entropy-all", "bce_with_logits"],
 )  # fmt: skip
 def test_higher_orders(name: str) -> None:
     function, inputs = inputs_of(name, ad.float64)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -52,6 +52,76 @@ class Step(NamedTuple):
     args: tuple[Any, ...]
 
 
+class _Picked(NamedTuple):
+    """A further input: what `op` picks from the input `source` by the input `by`."""
+
+    op: Any
+    source: int
+    by: int
+
+    @property
+    def sources(self) -> tuple[int, ...]:
+        """The inputs that it needs."""
+        return (self.source, self.by)
+
+    def shape(self, inputs: Sequence[Spec]) -> tuple[int, ...]:
+        """Its sizes."""
+        found: Spec = self.op.infer(inputs[self.source], inputs[self.by])
+        return found.shape
+
+    def array(self, arrays: Sequence[Any]) -> Any:
+        """What it is in a call."""
+        return self.op.compute(native_names, arrays[self.source], arrays[self.by])
+
+
+class _Part(NamedTuple):
+    """A further input: a view of the input `source`."""
+
+    source: int
+    before: int  # dimensions before the one that is indexed
+    item: Any  # a position there, or the steps of a slice
+
+    @property
+    def sources(self) -> tuple[int, ...]:
+        """The inputs that it needs."""
+        return (self.source,)
+
+    @property
+    def key(self) -> Any:
+        """The index that NumPy takes."""
+        item = slice(*self.item) if type(self.item) is tuple else self.item
+        return (*[slice(None)] * self.before, item, Ellipsis)
+
+    def shape(self, inputs: Sequence[Spec]) -> tuple[int, ...]:
+        """Its sizes."""
+        shape: tuple[int, ...] = np.broadcast_to(0, inputs[self.source].shape)[self.key].shape
+        return shape
+
+    def array(self, arrays: Sequence[Any]) -> Any:
+        """What it is in a call."""
+        return arrays[self.source][self.key]
+
+
+class _Shaped(NamedTuple):
+    """A further input: the input `source` in another shape."""
+
+    source: int
+    sizes: tuple[int, ...]
+
+    @property
+    def sources(self) -> tuple[int, ...]:
+        """The inputs that it needs."""
+        return (self.source,)
+
+    def shape(self, inputs: Sequence[Spec]) -> tuple[int, ...]:
+        """Its sizes."""
+        return self.sizes
+
+    def array(self, arrays: Sequence[Any]) -> Any:
+        """What it is in a call."""
+        return arrays[self.source].reshape(self.sizes)
+
+
 class _Wanted(NamedTuple):
     """An output of a computation: its value, the axes along which it has more than one element."""
 
@@ -73,24 +143,45 @@ class Composite:
         steps: Sequence[Step],
         outputs: Sequence[tuple[Ref, Spec]],
         like: Sequence[Dims | None] = (),
+        *,
+        space: tuple[int, ...] | None = None,
+        reshaped: bool = False,
     ) -> None:
         """`like`: the dims that the last inputs have in the index space that the others span, where
-        they are not those of broadcasting.
+        they are not those of broadcasting. `space`: that space, where it is another's.
+
+        With `reshaped`, inputs that are reshaped at once are further inputs, and reshapes that give
+        outputs are not computed; the space is that of the inputs that are left.
         """
-        first = len(inputs) - len(like)
-        space = broadcast_shapes(*(spec.shape for spec in inputs[:first]))
+        places = [None] * (len(inputs) - len(like)) + list(like)
+        graph = _Graph(list(inputs), steps, outputs, [])
+        if reshaped:
+            graph = _reshaped(graph)
+        inputs, steps, outputs, shaped = graph
+        every = [*inputs, *(inputs[x.source].with_(shape=x.sizes) for x in shaped)]
+        unused = graph.unused() if reshaped else set()
+        if space is None:
+            known = len(inputs) - len(like)
+            spanning = [x for n, x in enumerate(every[:known]) if n not in unused]
+            spanning += every[len(inputs) :]
+            space = broadcast_shapes(*(spec.shape for spec in spanning))
         if 0 in space:
             raise NotTraceable("nothing to compute")
+        self.space = space
         tracer = Tracer(space)
-        names = _Names(tracer, inputs)
-        wanted, self.dims = _trace(names, inputs, [None] * first + list(like), steps, outputs)
+        names = _Names(tracer, every)
+        wanted, self.dims = _trace(names, graph, [*places, *[None] * len(shaped)], unused)
         self.gathers = list(names.gathers)
-        self.guards = _guards(inputs, steps, {op for op, *_ in self.gathers})
+        picking = {x.op for x in self.gathers if type(x) is _Picked}
+        self.guards = [
+            (guard, spec, n if n < len(inputs) else shaped[n - len(inputs)].source)
+            for guard, spec, n in _guards(every, steps, picking)
+        ]
         drafts = _split(wanted, space)
         self.stages = [_Stage(draft, tracer, space) for draft in drafts]
         used = sorted({n for d in drafts for kind, n in d.loads if kind == "input"})
-        sources = {n for _, *pair in self.gathers for n in pair}
-        self.reads = tuple(sorted({n for n in used if n < len(inputs)} | sources))
+        sources = {n for x in self.gathers for n in x.sources}
+        self.reads = tuple(sorted(n for n in {*used, *sources} if n < len(inputs)))
         place = {("input", n): n for n in used}  # where a kernel's argument is among the arrays
         count = len(inputs) + len(self.gathers)
         for draft, stage in zip(drafts, self.stages, strict=True):
@@ -116,9 +207,8 @@ class Composite:
         self.direct: Launcher | None = None  # the only one, where it takes all inputs as they are
         self.count = len(inputs)
         self.remembered: dict[Any, list[tuple[Launcher, tuple[int, ...]]]] = {}  # by strides
-        self.gathered = [  # what `gathers` give, without dimensions of size 1
-            tuple(n for n in op.infer(inputs[source], inputs[index]).shape if n != 1)
-            for op, source, index in self.gathers
+        self.sizes = [  # of what is further, without dimensions of size 1
+            tuple(n for n in x.shape(every) if n != 1) for x in self.gathers
         ]
 
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:
@@ -137,7 +227,7 @@ class Composite:
         """The outputs by the launchers of the last call; None for arrays that lie otherwise."""
         known = list(arrays)
         if self.gathers:
-            known += self._gathered(arrays)
+            known += self._taken(arrays)
         for launch, places in self.launchers:
             found = launch(*[known[n] for n in places])
             if type(found) is ndarray:
@@ -199,17 +289,19 @@ class Composite:
         for guard, spec, n in self.guards:
             guard(spec, arrays[n])
 
-    def _gathered(self, arrays: Sequence[Any]) -> list[Any]:
-        """The inputs that are picked from others."""
-        pairs = zip(self.gathers, self.gathered, strict=True)
+    def _taken(self, arrays: Sequence[Any]) -> list[Any]:
+        """The inputs that are taken from others."""
+        known = list(arrays)
+        for x in self.gathers:  # also from each other
+            known.append(x.array(known))
         return [
-            op.compute(native_names, arrays[source], arrays[index]).reshape(shape)
-            for (op, source, index), shape in pairs
+            y if y.shape == shape else y.reshape(shape)
+            for y, shape in zip(known[len(arrays) :], self.sizes, strict=True)
         ]
 
     def _run(self, arrays: list[Any]) -> tuple[list[Any], list[Any]]:
         """The outputs by general calls, and all arrays, the inputs squeezed."""
-        further = self._gathered(arrays)
+        further = self._taken(arrays)
         for n, shape in self.squeezed:
             arrays[n] = arrays[n].reshape(shape)
         arrays += further
@@ -239,12 +331,17 @@ class Composite:
 class _Names(Names):
     """What `op.compute` finds, when several ops are one kernel: also what would not pay for one."""
 
+    moves = True  # what is moved need not be copied
+
     def __init__(self, tracer: Tracer, inputs: Sequence[Spec]) -> None:
         super().__init__(tracer)
+        tracer.names = self
         self.inputs = inputs
-        self.gathers: dict[tuple[Any, int, int], Value] = {}  # (op, input, index): further inputs
+        self.places: list[Dims] = []  # the dims of each input
+        self.gathers: dict[_Picked | _Part | _Shaped, Value] = {}  # further inputs
         self.placed: dict[int, tuple[int, Traced]] = {}  # what `place_at` made: its axis, from what
         self.add = _Sum(self)
+        self.zeros = self._zeros  # type: ignore[method-assign]  # always the same object
 
     def pick(self, op: Any, x: Any, index: Any) -> Any:
         """The entry of `x` at each index along an axis: what `x` is computed from is gathered, and
@@ -252,35 +349,92 @@ class _Names(Names):
         """
         axis = op.axis
         dim = x.dims[axis]
-        if index.value.op != "input" or x.ndim != index.ndim:
+        given = self.inputs[index.value.attr[0]] if index.value.op == "input" else None
+        if given is None or given.shape != index.shape or x.ndim != index.ndim:
             raise NotTraceable("an index that is computed")
-        copies: dict[int, Value] = {}
-        for v in _cone([x.value], lambda v: dim not in v.axes):
-            if dim not in v.axes:
-                copies[v.number] = v
-            elif v.op == "input":
-                copies[v.number] = self._gathered(op, v, x, index)
-            elif v.op in REDUCTIONS or v.op == "index":
-                raise NotTraceable("an index into a reduction")
-            else:
-                copies[v.number] = split.copied(self.tracer.kernel, v, copies)
+        value = self._elsewhere(x, dim, lambda v: self._gathered(op, v, x, index))
         shape = broadcast_shapes(index.shape, tuple(1 if i == axis else n for i, n in
                                                     enumerate(x.shape)))  # fmt: skip
         dims = tuple(
             a if n == 1 else b for n, a, b in zip(index.shape, x.dims, index.dims, strict=True)
         )
-        picked = Traced(self.tracer, copies[x.value.number], shape, dims, x.dtype)
+        picked = Traced(self.tracer, value, shape, dims, x.dtype)
         return self.where(elementwise("ne", index, op.ignore), picked, 0)
+
+    def _elsewhere(self, x: Any, dim: int, taken: Callable[[Value], Value]) -> Value:
+        """The value of `x` at other positions along `dim`: computed again from inputs that are
+        taken there.
+        """
+        copies: dict[int, Value] = {}
+        for v in _cone([x.value], lambda v: dim not in v.axes):
+            if dim not in v.axes:
+                copies[v.number] = v
+            elif v.op == "input":
+                copies[v.number] = taken(v)
+            elif v.op in REDUCTIONS or v.op in ("index", "random"):
+                raise NotTraceable("an index into a reduction")
+            else:
+                copies[v.number] = split.copied(self.tracer.kernel, v, copies)
+        return copies[x.value.number]
+
+    def flip(self, x: Any, axis: tuple[int, ...]) -> Any:
+        """The elements in reverse order."""
+        if not isinstance(x, Traced) or len(axis) != 1:
+            raise NotTraceable("flip")
+        dim = x.dims[axis[0]]
+        value = self._elsewhere(x, dim, lambda v: self._part(v, dim, (None, None, -1)))
+        return Traced(self.tracer, value, x.shape, x.dims, x.dtype)
+
+    def part(self, x: Traced, key: Any) -> Traced:
+        """`x[key]`, where that is one position along a dimension."""
+        axis, item = _position_in(key, x.shape)
+        dim = x.dims[axis]
+        value = self._elsewhere(x, dim, lambda v: self._part(v, dim, item))
+        shape, dims = (
+            tuple(n for i, n in enumerate(sizes) if i != axis) for sizes in (x.shape, x.dims)
+        )
+        return Traced(self.tracer, value, shape, dims, x.dtype)
+
+    def _part(self, v: Value, dim: int, item: Any) -> Value:
+        """A further input: a view of the input `v`."""
+        source = v.attr[0]
+        if source >= len(self.places):
+            raise NotTraceable("a view of what is no input")
+        dims = self.places[source]
+        part = _Part(source, dims.index(dim), item)
+        found = self.gathers.get(part)
+        if found is None:
+            axes = [d for d in v.axes if d != dim or type(item) is tuple]
+            found = self.gathers[part] = self.tracer.kernel.input(v.attr[1], axes)
+        return found
+
+    def _zeros(self, shape: tuple[int, ...], dtype: Any = None) -> Any:
+        """The number 0; zeros over the whole space, to be written into."""
+        if not shape:
+            return 0
+        space = self.tracer.space
+        value = self.tracer.number(0, np.dtype(dtype))
+        whole = Traced(self.tracer, value, space, tuple(range(len(space))), np.dtype(dtype))
+        return whole.reshape(shape)
+
+    def put(self, x: Traced, key: Any, part: Traced) -> None:
+        """`x[key] = part`, where that is one position along a dimension."""
+        axis, item = _position_in(key, x.shape)
+        here = elementwise("eq", self._position(x, axis), item)
+        shape = tuple(1 if i == axis else n for i, n in enumerate(x.shape))
+        dims = [*part.dims[:axis], x.dims[axis], *part.dims[axis:]]
+        wide = Traced(self.tracer, part.value, shape, tuple(dims), part.dtype)
+        x.value = self.where(here, wide, x).value
 
     def _gathered(self, op: Any, v: Value, x: Any, index: Any) -> Value:
         """A further input: what `op` picks from the input `v`, which lies as `x` does."""
         source, where = v.attr[0], index.value.attr[0]
-        key = (op, source, where)
+        key = _Picked(op, source, where)
         found = self.gathers.get(key)
         if found is None:
             if source >= len(self.inputs) or len(self.inputs[source].shape) != x.ndim:
                 raise NotTraceable("an index into a broadcast tensor")
-            shape = op.infer(self.inputs[source], self.inputs[where]).shape
+            shape = key.shape(self.inputs)
             axes = [d for d, n in zip(index.dims, shape, strict=True) if n != 1]
             found = self.gathers[key] = self.tracer.kernel.input(v.attr[1], axes)
         return found
@@ -325,6 +479,19 @@ class _Names(Names):
         return elementwise("eq", position, index)
 
 
+def _position_in(key: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[int, int]:
+    """The dimension and the position that an index selects, if it is one along one dimension."""
+    found = []
+    for axis, item in enumerate(key):
+        if type(item) is int:
+            found.append((axis, item))
+        elif item is not Ellipsis and item != slice(0, shape[axis], 1):
+            raise NotTraceable("a part")
+    if len(found) != 1:
+        raise NotTraceable("a part")
+    return found[0]
+
+
 class _Sum(_Reducer):
     """`xp.add`, which knows what `place_at` has placed in each row."""
 
@@ -364,32 +531,89 @@ def _guards(
     return list(guards.values())
 
 
+class _Graph(NamedTuple):
+    """What is to be computed."""
+
+    inputs: list[Spec]
+    steps: Sequence[Step]
+    outputs: Sequence[tuple[Ref, Spec]]
+    shaped: list[_Shaped]  # further inputs: their numbers follow those of the others
+
+    def unused(self) -> set[int]:
+        """The inputs that nothing is computed from."""
+        refs = [ref for ref, _ in self.outputs]
+        refs += [x for step in self.steps for x in step.args if isinstance(x, Ref)]
+        return set(range(len(self.inputs))).difference(ref.number for ref in refs)
+
+
+def _reshaped(graph: _Graph) -> _Graph:
+    """The same computation without reshapes of inputs and of what becomes outputs, which lie in
+    memory the same way.
+    """
+    inputs, steps, outputs, _ = graph
+    first = len(inputs)
+    found: dict[int, _Shaped] = {}  # steps that reshape inputs
+    last: dict[int, Ref] = {}  # steps that reshape what was computed, and what that is
+    for number, (op, args) in enumerate(steps, first):
+        if op.name != "reshape":
+            continue
+        x, sizes = args[0], op.shape  # type: ignore[attr-defined]
+        if x.number < first:
+            found[number] = _Shaped(x.number, sizes)
+        elif x.number in found:
+            found[number] = _Shaped(found[x.number].source, sizes)
+        else:
+            last[number] = last.get(x.number, x)
+    shaped = list(dict.fromkeys(found.values()))
+    outputs = [(last.get(ref.number, ref), spec) for ref, spec in outputs]
+    needed = {ref.number for ref, _ in outputs}
+    for number in reversed(range(first, first + len(steps))):
+        if number in needed and number not in found:
+            needed.update(x.number for x in steps[number - first].args if isinstance(x, Ref))
+    kept = [n for n in range(first, first + len(steps)) if n in needed and n not in found]
+    place = {n: first + len(shaped) + k for k, n in enumerate(kept)}
+    place |= {n: first + shaped.index(x) for n, x in found.items()}
+
+    def moved(x: Any) -> Any:
+        return Ref(place.get(x.number, x.number), x.item) if isinstance(x, Ref) else x
+
+    renumbered = [Step(steps[n - first].op, tuple(map(moved, steps[n - first].args))) for n in kept]
+    return _Graph(inputs, renumbered, [(moved(ref), spec) for ref, spec in outputs], shaped)
+
+
 def _trace(
-    names: _Names,
-    inputs: Sequence[Spec],
-    places: Sequence[Dims | None],
-    steps: Sequence[Step],
-    outputs: Sequence[tuple[Ref, Spec]],
-) -> tuple[list[_Wanted], list[Dims]]:
+    names: _Names, graph: _Graph, places: Sequence[Dims | None], unused: set[int]
+) -> tuple[list[_Wanted], list[Dims | None]]:
     """Write all steps into the tracer's kernel, which may then reduce over several sets of axes;
-    the outputs, and the dims of each.
+    the outputs, and the dims of each where it has some.
     """
     tracer = names.tracer
     kernel, rank = tracer.kernel, len(tracer.space)
     values: list[Any] = []
-    for spec, place in zip(inputs, places, strict=True):
+    for n, (spec, place) in enumerate(zip(names.inputs, places, strict=True)):
+        if n in unused:
+            kernel.input(name_of(spec.dtype.numpy), ())
+            values.append(None)
+            names.places.append(())
+            continue
         dims = tuple(range(rank - len(spec.shape), rank)) if place is None else place
         axes = [d for d, n in zip(dims, spec.shape, strict=True) if n != 1]
         value = kernel.input(name_of(spec.dtype.numpy), axes)
         values.append(Traced(tracer, value, spec.shape, dims, _wide(spec.dtype.numpy)))
-    for step in steps:
+        names.places.append(dims)
+        if n >= len(graph.inputs):
+            names.gathers[graph.shaped[n - len(graph.inputs)]] = value
+    for step in graph.steps:
         kernel.reduced = ()  # each step may reduce over other axes; `_split` sorts them
         values.append(traced(names, step, values))
-    wanted, all_dims = [], []
-    for ref, spec in outputs:
+    wanted: list[_Wanted] = []
+    all_dims: list[Dims | None] = []
+    for ref, spec in graph.outputs:
         y = _at(values, ref)
-        if not isinstance(y, Traced) or y.shape != spec.shape:
+        if not isinstance(y, Traced) or prod(y.shape) != prod(spec.shape):
             raise NotTraceable("a result that is no array")
+        if [n for n in y.shape if n != 1] != [n for n in spec.shape if n != 1]:
+            tracer.ordered = True  # it will be reshaped
         sized = [(n, d) for n, d in zip(y.shape, y.dims, strict=True) if n != 1]
         axes = [d for _, d in sized]
         if axes != sorted(axes) or any(n != tracer.space[d] for n, d in sized):
@@ -398,7 +622,7 @@ def _trace(
         if _wide(spec.dtype.numpy) != y.dtype:
             raise NotTraceable(f"{y.dtype} for {name}")
         wanted.append(_Wanted(y.value, tuple(axes), name, spec.shape))
-        all_dims.append(y.dims)
+        all_dims.append(y.dims if y.shape == spec.shape else None)
     return wanted, all_dims
 
 

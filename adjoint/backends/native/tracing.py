@@ -174,6 +174,12 @@ class Traced:
             self.dtype,
         )
 
+    def __getitem__(self, key: Any) -> Traced:
+        return self.tracer.names.part(self, key)
+
+    def __setitem__(self, key: Any, part: Traced) -> None:
+        self.tracer.names.put(self, key, part)
+
     def __bool__(self) -> bool:
         raise NotTraceable("a decision on values")
 
@@ -437,6 +443,14 @@ class Names:
         dims = [-1] * (len(shape) - x.ndim) + varies
         found = _placed(dims, tuple(shape), self.tracer.space)
         return Traced(self.tracer, x.value, tuple(shape), found, x.dtype)
+
+    def part(self, x: Traced, key: Any) -> Traced:
+        """`x[key]`: not here."""
+        raise NotTraceable("a part")
+
+    def put(self, x: Traced, key: Any, part: Traced) -> None:
+        """`x[key] = part`: not here."""
+        raise NotTraceable("a part")
 
     def tril(self, x: Any, k: int = 0) -> Any:
         """The elements on and below a diagonal of the last two dimensions, 0 elsewhere."""

@@ -47,49 +47,47 @@ def _standardize(x: Any, weight: Any, bias: Any, axes: tuple[int, ...], eps: flo
     first = x.ndim - len(axes)
     shape = tuple(x.shape[first:])
     trailing = axes == tuple(range(first, x.ndim))
-    if trailing and all(t is None or tuple(t.shape) == shape for t in (weight, bias)):
-        return F.layer_norm(x, shape, weight, bias, eps)
-    if not _is_batch_norm(x, weight, bias, axes):
+    if not trailing or any(t is not None and tuple(t.shape) != shape for t in (weight, bias)):
         raise NoKernel
-    return F.batch_norm(x, None, None, _vector(weight), _vector(bias), True, 0.0, eps)
+    return F.layer_norm(x, shape, weight, bias, eps)
 
 
-def _standardize_and_tell(x: Any, weight: Any, bias: Any, axes: tuple[int, ...], eps: float) -> Any:
-    _assert_one_dtype(x, weight, bias)
-    if not _is_batch_norm(x, weight, bias, axes) or x.dtype not in (torch.float32, torch.float64):
+def _standardize_channels(x: Any, weight: Any, bias: Any, eps: float, tell: bool) -> Any:
+    _assert_batch_norm(x, weight, bias)
+    if not tell:
+        return F.batch_norm(x, None, None, weight, bias, True, 0.0, eps)
+    if x.dtype not in (torch.float32, torch.float64):
         raise NoKernel
     channels = x.shape[1]
     mean, variance = (torch.zeros(channels, dtype=x.dtype, device=x.device) for _ in range(2))
-    y = F.batch_norm(x, mean, variance, _vector(weight), _vector(bias), True, 1.0, eps)
+    y = F.batch_norm(x, mean, variance, weight, bias, True, 1.0, eps)
     count = x.numel() // channels
-    shape = tuple(1 if axis in axes else n for axis, n in enumerate(x.shape))
-    return y, mean.reshape(shape), (variance * ((count - 1) / count)).reshape(shape)
+    return y, mean, variance * ((count - 1) / count)
 
 
-def _standardize_by(x: Any, mean: Any, variance: Any, weight: Any, bias: Any, eps: float) -> Any:
-    _assert_one_dtype(x, mean, variance, weight, bias)
-    axes = (0, *range(2, x.ndim))
-    if not _is_batch_norm(x, weight, bias, axes) or mean.requires_grad or variance.requires_grad:
+def _standardize_channels_by(
+    x: Any, mean: Any, variance: Any, weight: Any, bias: Any, eps: float
+) -> Any:
+    _assert_batch_norm(x, mean, variance, weight, bias)
+    if mean.requires_grad or variance.requires_grad:
         raise NoKernel
-    if mean.numel() != x.shape[1] or variance.numel() != x.shape[1]:
+    return F.batch_norm(x, mean, variance, weight, bias, False, 0.0, eps)
+
+
+def _assert_batch_norm(x: Any, *parameters: Any) -> None:
+    """Refuse channels of one value, and what is no number for each."""
+    _assert_one_dtype(x, *parameters)
+    if x.ndim < 2 or not x.numel() > x.shape[1] > 0:
         raise NoKernel
-    return F.batch_norm(
-        x, _vector(mean), _vector(variance), _vector(weight), _vector(bias), False, 0.0, eps
-    )
+    if any(t is not None and tuple(t.shape) != (x.shape[1],) for t in parameters):
+        raise NoKernel
 
 
-def _is_batch_norm(x: Any, weight: Any, bias: Any, axes: tuple[int, ...]) -> bool:
-    """Whether channels are standardized over all other dimensions, of more than one value each."""
-    return (
-        x.ndim >= 2
-        and axes == (0, *range(2, x.ndim))
-        and x.numel() > x.shape[1] > 0
-        and all(t is None or t.numel() == x.shape[1] for t in (weight, bias))
-    )
-
-
-def _vector(t: Any) -> Any:
-    return None if t is None else t.reshape(-1)
+def _standardize_groups(x: Any, weight: Any, bias: Any, groups: int, eps: float) -> Any:
+    _assert_one_dtype(x, weight, bias)
+    if not x.numel() > x.shape[0] * groups > 0:
+        raise NoKernel
+    return F.group_norm(x, groups, weight, bias, eps)
 
 
 def _assert_one_dtype(*tensors: Any) -> None:
@@ -116,14 +114,12 @@ def attention(query: Any, key: Any, value: Any, mask: Any, causal: bool, factor:
 
 
 def _cross_entropy(
-    logits: Any, index: Any, weight: Any, dim: int, ignore: int, reduction: str, smoothing: float
+    logits: Any, target: Any, weight: Any, dim: int, ignore: int, reduction: str, smoothing: float
 ) -> Any:
     if dim != 1 or logits.ndim < 2 or not logits.numel():
         raise NoKernel
     try:
-        return F.cross_entropy(
-            logits, index.squeeze(1), _vector(weight), None, ignore, None, reduction, smoothing
-        )
+        return F.cross_entropy(logits, target, weight, None, ignore, None, reduction, smoothing)
     except IndexError as error:
         raise IndexingError(f"cross_entropy: {error}") from None
 
@@ -159,8 +155,9 @@ def _real(function: Callable[..., Any], further: bool = True) -> Callable[..., A
 # By the name of the composite: the same function of tensors; NoKernel where it does not apply.
 COMPOSITES: dict[str, Callable[..., Any]] = {
     "_standardize": _standardize,
-    "_standardize_and_tell": _standardize_and_tell,
-    "_standardize_by": _standardize_by,
+    "_standardize_channels": _standardize_channels,
+    "_standardize_channels_by": _standardize_channels_by,
+    "_standardize_groups": _standardize_groups,
     "_scale_by_root": _scale_by_root,
     "attention": attention,
     "_cross_entropy": _cross_entropy,

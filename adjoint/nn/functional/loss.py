@@ -239,8 +239,15 @@ def nll_loss(
     dim = _class_dim(input, "nll_loss")
     _assert_target_shape(input, target, dim, "nll_loss")
     _assert_class_weights(weight, input.shape[dim], "nll_loss")
-    weights = None if weight is None else weight.reshape(_along(dim, input.ndim))
-    return _fused_nll(input, _index(target, dim), weights, dim, ignore_index, reduction)
+    return _fused_nll(input, target.long(), weight, dim, ignore_index, reduction)
+
+
+@fused
+def _fused_nll(
+    input: Any, target: Any, weight: Any, dim: int, ignore_index: int, reduction: str
+) -> Tensor:
+    weight = _along(dim, input.ndim, weight)
+    return _nll(input, target.unsqueeze(dim), weight, dim, ignore_index, reduction)
 
 
 def _nll(logs: Any, index: Any, weight: Any, dim: int, ignore_index: int, reduction: str) -> Tensor:
@@ -255,18 +262,11 @@ def _nll(logs: Any, index: Any, weight: Any, dim: int, ignore_index: int, reduct
     return _reduced(loss, reduction, "nll_loss")
 
 
-_fused_nll = fused(_nll)
-
-
 def _kept(logs: Any, index: Any, weight: Any, dim: int, ignore_index: int) -> Any:
     """The weight of each target: 0 where it is ignored."""
     if weight is None:
         return (index != ignore_index).to(logs.dtype).squeeze(dim)
     return apply(Pick(dim, ignore_index), weight, index).squeeze(dim)
-
-
-def _index(target: Tensor, dim: int) -> Any:
-    return target.long().unsqueeze(dim)
 
 
 def _assert_target_shape(input: Tensor, target: Tensor, dim: int, name: str) -> None:
@@ -322,29 +322,30 @@ def cross_entropy(
     dim = _class_dim(input, "cross_entropy")
     classes = input.shape[dim]
     _assert_class_weights(weight, classes, "cross_entropy")
-    weights = None if weight is None else weight.reshape(_along(dim, input.ndim))
     if target.shape == input.shape and (target.is_floating_point() or input.ndim == 1):
         if not target.is_floating_point():
             raise ShapeError(
                 "cross_entropy: Expected floating point type for target with class probabilities, "
                 f"got {target.dtype}"
             )
-        return _soft_cross_entropy(input, target, weights, dim, reduction, label_smoothing)
+        return _soft_cross_entropy(input, target, weight, dim, reduction, label_smoothing)
     _assert_target_shape(input, target, dim, "cross_entropy")
-    index = _index(target, dim)
-    return _cross_entropy(input, index, weights, dim, ignore_index, reduction, label_smoothing)
+    return _cross_entropy(
+        input, target.long(), weight, dim, ignore_index, reduction, label_smoothing
+    )
 
 
 @fused
 def _cross_entropy(
     input: Any,
-    index: Any,
+    target: Any,
     weight: Any,
     dim: int,
     ignore_index: int,
     reduction: str,
     label_smoothing: float,
 ) -> Tensor:
+    weight, index = _along(dim, input.ndim, weight), target.unsqueeze(dim)
     logs = input.log_softmax(dim)
     loss = _nll(logs, index, weight, dim, ignore_index, reduction)
     if not label_smoothing:
@@ -360,15 +361,16 @@ def _cross_entropy(
     return (1 - label_smoothing) * loss + share * smooth  # type: ignore[no-any-return]
 
 
-def _along(dim: int, ndim: int) -> tuple[int, ...]:
-    """The shape that broadcasts a vector along `dim`."""
-    return tuple(-1 if i == dim else 1 for i in range(ndim))
+def _along(dim: int, ndim: int, x: Any) -> Any:
+    """A vector so that it broadcasts along `dim`."""
+    return None if x is None else x.reshape(tuple(-1 if i == dim else 1 for i in range(ndim)))
 
 
 @fused
 def _soft_cross_entropy(
     input: Any, target: Any, weight: Any, dim: int, reduction: str, label_smoothing: float
 ) -> Tensor:
+    weight = _along(dim, input.ndim, weight)
     logs = input.log_softmax(dim)
     classes = logs.shape[dim]
     if label_smoothing:

@@ -47,18 +47,32 @@ def _standardize(input: Tensor, weight: Any, bias: Any, axes: tuple[int, ...], e
 
 
 @fused
-def _standardize_and_tell(
-    input: Tensor, weight: Any, bias: Any, axes: tuple[int, ...], eps: float
-) -> Any:
+def _standardize_channels(input: Tensor, weight: Any, bias: Any, eps: float, tell: bool) -> Any:
+    """With `tell`, both statistics too."""
+    axes = (0, *range(2, input.ndim))
+    weight, bias = _along_channels(input, weight), _along_channels(input, bias)
     result, mean, variance = _standard(input, weight, bias, axes, eps)
-    return result, mean.detach(), variance.detach()
+    if not tell:
+        return result
+    return result, mean.detach().reshape(-1), variance.detach().reshape(-1)
 
 
 @fused
-def _standardize_by(
+def _standardize_channels_by(
     input: Tensor, mean: Any, variance: Any, weight: Any, bias: Any, eps: float
 ) -> Any:
+    mean, variance, weight, bias = (
+        _along_channels(input, x) for x in (mean, variance, weight, bias)
+    )
     return _affine(_wide(input) - mean, variance, weight, bias, eps).to(input.dtype)
+
+
+@fused
+def _standardize_groups(input: Any, weight: Any, bias: Any, groups: int, eps: float) -> Any:
+    grouped = (groups, input.shape[1] // groups)
+    x = input.reshape(input.shape[0], *grouped, math.prod(input.shape[2:]))
+    weight, bias = _reshaped(weight, (*grouped, 1)), _reshaped(bias, (*grouped, 1))
+    return _standard(x, weight, bias, (2, 3), eps)[0].reshape(input.shape)
 
 
 @fused
@@ -70,6 +84,12 @@ def _scale_by_root(input: Tensor, weight: Any, axes: tuple[int, ...], eps: float
 
 def _reshaped(x: Any, shape: tuple[int, ...]) -> Any:
     return None if x is None else x.reshape(shape)
+
+
+def _along_channels(input: Any, x: Any) -> Any:
+    """A value of each channel so that it broadcasts."""
+    rest = input.ndim - 2
+    return _reshaped(x, (-1, *(1,) * rest)) if rest else x
 
 
 def batch_norm(
@@ -97,32 +117,23 @@ def batch_norm(
         raise ShapeError(
             f"batch_norm: expected an input of 2 or more dimensions, got {tuple(input.shape)}"
         )
-    rest = (1,) * (input.ndim - 2)
-    if rest:  # parameters that broadcast
-        weight, bias = (_reshaped(x, (-1, *rest)) for x in (weight, bias))
     if not training:
         if running_mean is None or running_var is None:
             raise InvalidArgument(
                 "batch_norm: Expected running_mean and running_var to be defined when "
                 "training=False"
             )
-        mean, variance = running_mean, running_var
-        if rest:
-            mean, variance = mean.reshape((-1, *rest)), variance.reshape((-1, *rest))
-        return _standardize_by(input, mean, variance, weight, bias, eps)  # type: ignore[no-any-return]
+        return _standardize_channels_by(input, running_mean, running_var, weight, bias, eps)  # type: ignore[no-any-return]
     count = input.numel() // max(input.shape[1], 1)
     if count == 1:
         raise InvalidArgument(
             "batch_norm: Expected more than 1 value per channel when training, got input size "
             f"{input.shape}"
         )
-    axes = (0, *range(2, input.ndim))
     if running_mean is None and running_var is None:
-        return _standardize(input, weight, bias, axes, eps)  # type: ignore[no-any-return]
-    result, mean, variance = _standardize_and_tell(input, weight, bias, axes, eps)
-    _update_running(
-        running_mean, running_var, mean.reshape(-1), variance.reshape(-1), momentum, count
-    )
+        return _standardize_channels(input, weight, bias, eps, False)  # type: ignore[no-any-return]
+    result, mean, variance = _standardize_channels(input, weight, bias, eps, True)
+    _update_running(running_mean, running_var, mean, variance, momentum, count)
     return result  # type: ignore[no-any-return]
 
 
@@ -223,16 +234,13 @@ def group_norm(
     """
     if input.ndim < 2:
         raise ShapeError(f"group_norm: Expected at least 2 dimensions, got {tuple(input.shape)}")
-    batch, channels = input.shape[:2]
+    channels = input.shape[1]
     if num_groups <= 0 or channels % num_groups:
         raise ShapeError(
             f"group_norm: Expected number of channels in input to be divisible by num_groups, but "
             f"got input of shape {list(input.shape)} and num_groups={num_groups}"
         )
-    grouped = (num_groups, channels // num_groups)
-    x = input.reshape(batch, *grouped, math.prod(input.shape[2:]))
-    scale, shift = _reshaped(weight, (1, *grouped, 1)), _reshaped(bias, (1, *grouped, 1))
-    return _standardize(x, scale, shift, (2, 3), eps).reshape(input.shape)  # type: ignore[no-any-return]
+    return _standardize_groups(input, weight, bias, num_groups, eps)  # type: ignore[no-any-return]
 
 
 def instance_norm(
