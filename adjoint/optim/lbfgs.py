@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from ..autograd.modes import enable_grad, no_grad
 from ..core.errors import InvalidArgument
+from ..core.fused import fused
 from ..ops.complex import view_as_real
 from ..ops.creation import zeros_like
 from ..ops.joining import cat
@@ -23,6 +24,11 @@ class _Trial(NamedTuple):
     f: Any
     g: Any
     slope: Any
+
+
+@fused
+def _largest(x: Any) -> Any:
+    return x.abs().max()
 
 
 class LBFGS(Optimizer):
@@ -139,7 +145,7 @@ class LBFGS(Optimizer):
         evaluations = 1
         state["func_evals"] += 1
         g = self._gradient()
-        if g.abs().max() <= group["tolerance_grad"]:
+        if _largest(g) <= group["tolerance_grad"]:
             return first_loss
 
         memory = _Memory(state, group["history_size"])
@@ -158,7 +164,7 @@ class LBFGS(Optimizer):
                     raise InvalidArgument(f"only 'strong_wolfe' is supported, got {search!r}")
                 found, used = strong_wolfe(
                     partial(self._look, evaluate, d),
-                    t, _Trial(0, loss, g, slope), d.abs().max(), max_eval - evaluations,
+                    t, _Trial(0, loss, g, slope), _largest(d), max_eval - evaluations,
                 )  # fmt: skip
                 t, loss, g, _ = found
                 memory.t = t
@@ -174,8 +180,8 @@ class LBFGS(Optimizer):
             if (
                 n == max_iter
                 or evaluations >= max_eval
-                or g.abs().max() <= group["tolerance_grad"]
-                or (d * t).abs().max() <= group["tolerance_change"]
+                or _largest(g) <= group["tolerance_grad"]
+                or _largest(d) * abs(t) <= group["tolerance_change"]
                 or abs(loss - loss_before) < group["tolerance_change"]
             ):
                 break
@@ -214,11 +220,7 @@ class _Memory:
 
     def remember(self, g: Any, loss: float) -> float:
         """Keep this gradient and loss for the next iteration; the loss again."""
-        if self.g is None:
-            self.g = g.clone()
-        else:
-            self.g.copy_(g)
-        self.loss = loss
+        self.g, self.loss = g, loss
         return loss
 
     def direction(self, g: Any, first: bool) -> Any:
@@ -242,11 +244,11 @@ class _Memory:
         count = len(self.moves)
         for i in reversed(range(count)):
             self.factors[i] = self.moves[i].dot(d) * self.inverse_products[i]
-            d.sub_(self.gradient_changes[i] * self.factors[i])
-        d = d * self.scale
+            d.addcmul_(self.gradient_changes[i], self.factors[i], value=-1)
+        d.mul_(self.scale)
         for i in range(count):
             other = self.gradient_changes[i].dot(d) * self.inverse_products[i]
-            d.add_(self.moves[i] * (self.factors[i] - other))
+            d.addcmul_(self.moves[i], self.factors[i] - other)
         self.d = d
         return d
 

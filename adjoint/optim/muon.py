@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from ..core.errors import DTypeError, InvalidArgument
+from ..core.fused import fused
 from ..ops.creation import zeros_like
 from ..ops.matmul import addmm
 from .optimizer import Optimizer, as_float, assert_options
@@ -96,7 +97,24 @@ class Muon(Optimizer):
             else:
                 rate = lr * math.sqrt(max(1, rows / columns))
             p.mul_(1 - lr * group["weight_decay"])
-            p.add_(change, alpha=-rate)
+            p.add_(change.to(p.dtype), alpha=-rate)
+
+
+@fused
+def _unit(x: Any, eps: float) -> Any:
+    """`x` in bfloat16, over its norm, so that no singular value is above 1."""
+    y = x.bfloat16().float()
+    norm = y.norm().bfloat16().float()
+    return (y / norm.clamp(min=eps)).bfloat16()
+
+
+@fused(native="newton_schulz")
+def _iterated(y: Any, a: float, b: float, c: float, steps: int) -> Any:
+    """`steps` times y = a y + (b gram + c gram gram) y with gram = y y', in bfloat16."""
+    for _ in range(steps):
+        gram = y @ y.t()
+        y = _rounded_once(y, _rounded_once(gram, gram, gram, b, c), y, a, 1)
+    return y
 
 
 def _rounded_once(z: Any, x: Any, y: Any, beta: float, alpha: float) -> Any:
@@ -108,13 +126,7 @@ def _orthogonalized(
     x: Any, coefficients: tuple[float, float, float], steps: int, eps: float
 ) -> Any:
     """About the orthogonal factor of `x`, by a Newton-Schulz iteration in bfloat16."""
-    a, b, c = coefficients
-    y = x.bfloat16()
+    y = _unit(x, eps)
     is_tall = x.size(0) > x.size(1)
-    if is_tall:
-        y = y.t()
-    y = y / y.norm().clamp(min=eps)  # a spectral norm of at most 1
-    for _ in range(steps):
-        gram = y @ y.t()
-        y = _rounded_once(y, _rounded_once(gram, gram, gram, b, c), y, a, 1)
+    y = _iterated(y.t() if is_tall else y, *coefficients, steps)
     return y.t() if is_tall else y
