@@ -220,9 +220,7 @@ class Linear(Op):
         """Products over all rows; the engine sums the bias's."""
 
         def input() -> Any:
-            if g.ndim == 1:
-                return apply(self, g, conj_transposed(x2))
-            return product("linear", g, conj(x2))
+            return apply(self, g, conj_transposed(x2))
 
         def weight() -> Any:
             rows, inputs = (
