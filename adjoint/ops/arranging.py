@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
 import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -338,7 +337,7 @@ def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     tensor([[1, 0],
             [3, 4]])
     """
-    result: Tensor = apply(Triangle.of(False, operator.index(diagonal)), input)
+    result: Tensor = apply(Triangle(False, operator.index(diagonal)), input)
     return result
 
 
@@ -353,7 +352,7 @@ def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     tensor([[1, 2],
             [0, 4]])
     """
-    result: Tensor = apply(Triangle.of(True, operator.index(diagonal)), input)
+    result: Tensor = apply(Triangle(True, operator.index(diagonal)), input)
     return result
 
 
@@ -582,7 +581,22 @@ def constant_pad_nd(input: Tensor, pad: Any, value: float = 0) -> Tensor:
 
 
 def _pad_constant(x: Any, by_axis: Sequence[tuple[int, int, int]], value: Any) -> Any:
-    shape = x._data.shape
+    crop, room, whole = _frame(x._data.shape, tuple(by_axis))
+    if crop:
+        x = apply_view(basic_index(crop), x)
+    if whole == x._data.shape:
+        return x.clone()
+    return apply(Place(room, whole, convert_number(value, x.dtype, "pad")), x)
+
+
+_Items = tuple[Item, ...]
+
+
+@functools.lru_cache(maxsize=1024)
+def _frame(
+    shape: tuple[int, ...], by_axis: tuple[tuple[int, int, int], ...]
+) -> tuple[_Items, _Items, tuple[int, ...]]:
+    """What is left of a tensor (nothing: all of it), where that goes, and the size of it all."""
     crop: list[Item] = [(0, size, 1) for size in shape]
     room: list[Item] = list(crop)
     whole = list(shape)
@@ -597,14 +611,8 @@ def _pad_constant(x: Any, by_axis: Sequence[tuple[int, int, int]], value: Any) -
         crop[axis] = (max(-before, 0), size - max(-after, 0), 1)
         kept = size - max(-before, 0) - max(-after, 0)
         room[axis] = (max(before, 0), max(before, 0) + kept, 1)
-    if any(before < 0 or after < 0 for _, before, after in by_axis):
-        x = apply_view(basic_index(tuple(crop)), x)
-    if tuple(whole) == tuple(x._data.shape):
-        return x.clone()
-    filled = convert_number(value, x.dtype, "pad")
-    if type(filled) is float and not filled and math.copysign(1, filled) > 0:
-        filled = 0  # of equal ops with an int there is one object, and a launcher
-    return apply(Place(tuple(room), tuple(whole), filled), x)
+    less = any(before < 0 or after < 0 for _, before, after in by_axis)
+    return tuple(crop) if less else (), tuple(room), tuple(whole)
 
 
 def _pad_axis(x: Any, axis: int, before: int, after: int, mode: str) -> Any:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core import dtype as dt
+from ..core import op as core_op
 from ..core.errors import DTypeError, IndexingError, InvalidType, ShapeError
 from ..core.handle import Handle
 from ..core.op import FUNCTIONS, apply, apply_view, public, write_in_place, writing
@@ -422,6 +423,8 @@ def one_value(x: Any, value: Any, name: str) -> Any:
 
 def assert_index_dtype(index: Any, name: str) -> None:
     """Refuse an index that is not a tensor of int32 or int64."""
+    if isinstance(index, Handle) and index._data.dtype == _INT64:
+        return
     assert_tensor(index, name)
     if index.dtype not in (dt.int64, dt.int32) and index._data.size:
         raise DTypeError(
@@ -452,10 +455,19 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     tensor([[3, 4],
             [3, 4]])
     """
+    if isinstance(index, Handle) and index._data.ndim == 1:  # more are an error
+        found: Tensor | None = core_op.launched(_selecting(dim, input._data.ndim), input, index)
+        if found is not None:
+            return found
     axis, index = _along(input, dim, index, "index_select")
     x = input if input._data.ndim else input.reshape(1)
     result: Tensor = apply(Index((axis,), False), x, index)
     return result if input._data.ndim else result.reshape(())
+
+
+@functools.lru_cache(maxsize=256, typed=True)
+def _selecting(dim: int, ndim: int) -> Index:
+    return Index((normalize_axis(dim, ndim, "index_select"),), False)
 
 
 def rows_at(x: Any, index: Any) -> Any:

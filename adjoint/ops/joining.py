@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import operator
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..core import dtype as dt
+from ..core import op as core_op
 from ..core.device import CPU
 from ..core.errors import IndexingError, InvalidArgument, InvalidType, ShapeError
 from ..core.handle import Handle
@@ -306,21 +308,11 @@ def _whole(tensors: tuple[Any, ...], join: Cat | Stack) -> Any:
 # ---- joining -------------------------------------------------------------------------------------
 
 
-def _common_rank(tensors: Any) -> int:
-    """How many dimensions tensors of one dtype have; 0 where they are not alike, or no tensors."""
-    if type(tensors) not in (list, tuple) or not tensors:
-        return 0
-    first = getattr(tensors[0], "_data", None)
-    if first is None:
-        return 0
-    dtype, ndim = first.dtype, first.ndim
-    for each in tensors:
-        if not isinstance(each, Handle):
-            return 0
-        data = each._data
-        if data.dtype is not dtype or data.ndim != ndim:
-            return 0
-    return int(ndim)
+def _launched(joining: Callable[[Any, int], Op], tensors: Any, dim: Any) -> Any:
+    """The tensors joined as such ones were before, else None."""
+    if type(tensors) not in (list, tuple) or not tensors or not isinstance(tensors[0], Handle):
+        return None
+    return core_op.launched(joining(dim, tensors[0]._data.ndim), *tensors)
 
 
 def _promoted(tensors: Any, name: str) -> list[Any]:
@@ -359,10 +351,9 @@ def cat(tensors: Any, dim: int = 0) -> Tensor:
     >>> ad.cat([ad.tensor([1, 2]), ad.tensor([3])])
     tensor([1, 2, 3])
     """
-    ndim = _common_rank(tensors)
-    if ndim:
-        joined: Tensor = apply(Cat(normalize_axis(dim, ndim, "cat")), *tensors)
-        return joined
+    result: Tensor | None = _launched(_joining, tensors, dim)
+    if result is not None:
+        return result
     several = _promoted(tensors, "cat")
     shapes = [x._data.shape for x in several]
     shape = shapes[0]
@@ -372,8 +363,13 @@ def cat(tensors: Any, dim: int = 0) -> Tensor:
     if len(shape) > 1 and (0,) in shapes:  # joins anything, as a tensor of no extent
         none = (*shape[:axis], 0, *shape[axis + 1 :])
         several = [x.reshape(none) if x._data.shape == (0,) else x for x in several]
-    result: Tensor = apply(Cat(axis), *several)
-    return result
+    joined: Tensor = apply(Cat(axis), *several)
+    return joined
+
+
+@functools.lru_cache(maxsize=256, typed=True)
+def _joining(dim: int, ndim: int) -> Cat:
+    return Cat(normalize_axis(dim, ndim, "cat"))
 
 
 @public(method=False, out=True)
@@ -414,10 +410,17 @@ def stack(tensors: Any, dim: int = 0) -> Tensor:
     tensor([[1, 2],
             [3, 4]])
     """
-    several = tensors if _common_rank(tensors) else _promoted(tensors, "stack")
-    axis = normalize_axis(dim, several[0]._data.ndim + 1, "stack")
-    result: Tensor = apply(Stack(axis), *several)
-    return result
+    result: Tensor | None = _launched(_stacking, tensors, dim)
+    if result is not None:
+        return result
+    several = _promoted(tensors, "stack")
+    stacked: Tensor = apply(_stacking(dim, several[0]._data.ndim), *several)
+    return stacked
+
+
+@functools.lru_cache(maxsize=256, typed=True)
+def _stacking(dim: int, ndim: int) -> Stack:
+    return Stack(normalize_axis(dim, ndim + 1, "stack"))
 
 
 @public(method=False, out=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ..core import dtype as dt
+from ..core import op as core_op
 from ..core.device import is_device_array
 from ..core.errors import DTypeError, InvalidArgument, ShapeError
 from ..core.handle import Handle
@@ -279,7 +281,7 @@ def along(op: Any, input: Any, dim: Any, name: str) -> Any:
     """`op(axis)` applied to `input`, of which 0 dimensions count as one."""
     axis = normalize_axis(dim, input._data.ndim, name)
     if input._data.ndim:
-        return apply(op.of(axis), input)
+        return apply(op(axis), input)
     return apply(op(axis), input.reshape((1,))).reshape(())
 
 
@@ -294,8 +296,15 @@ def cumsum(input: Tensor, dim: int, *, dtype: dt.dtype | None = None) -> Tensor:
     >>> ad.cumsum(ad.tensor([1., 2., 3.]), 0)
     tensor([1., 3., 6.])
     """
-    result: Tensor = along(CumSum, _accumulated(input, dtype), dim, "cumsum")
-    return result
+    result: Tensor | None = None
+    if dtype is None and input._data.dtype.kind in "fc":
+        result = core_op.launched(_summing(dim, input._data.ndim), input)
+    return along(CumSum, _accumulated(input, dtype), dim, "cumsum") if result is None else result  # type: ignore[no-any-return]
+
+
+@functools.lru_cache(maxsize=256, typed=True)
+def _summing(dim: int, ndim: int) -> CumSum:
+    return CumSum(normalize_axis(dim, ndim, "cumsum"))
 
 
 @public(inplace=True, out=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core import dtype as dt
+from ..core import op as core_op
 from ..core.device import is_device_array
 from ..core.errors import DTypeError, IndexingError, InvalidArgument, ShapeError
 from ..core.handle import Handle
@@ -487,6 +489,12 @@ class OneHot(Op):
             found = xp.one_hot(index, self.count)
             if found is not NotImplemented:
                 return found
+        if not is_device_array(index):  # as unsigned numbers, negative ones are the largest
+            unsigned = index.view(np.uint64)
+            if not index.size or unsigned.max() < self.count:
+                result = np.zeros((*index.shape, self.count), np.int64)
+                result.reshape(-1)[np.arange(index.size) * self.count + index.reshape(-1)] = 1
+                return result
         low, high = (int(index.min()), int(index.max())) if index.size else (0, -1)
         if low < 0:
             raise InvalidArgument(f"one_hot: Class values must be non-negative, got {low}")
@@ -495,10 +503,7 @@ class OneHot(Op):
                 f"one_hot: Class values must be smaller than num_classes ({self.count}), got {high}"
             )
         result = xp.zeros((*index.shape, self.count), dtype=np.int64)
-        if is_device_array(index):
-            xp.scatter(result, index.ndim, index[..., None], 1, False)
-        else:
-            result.reshape(-1)[np.arange(index.size) * self.count + index.reshape(-1)] = 1
+        xp.scatter(result, index.ndim, index[..., None], 1, False)
         return result
 
     @classmethod
@@ -541,6 +546,10 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
     tensor([[1, 1],
             [4, 3]])
     """
+    if isinstance(input, Handle):
+        found = core_op.launched(_gathering(dim, input._data.ndim), input, index)
+        if found is not None:
+            return found  # type: ignore[no-any-return]
     axis = _prepare(input, dim, index, "gather")
     if not index._data.size:
         nothing = creation.finish(np.zeros(index._data.shape, np.int64), index.device)
@@ -548,7 +557,12 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
     if not input._data.ndim or not index._data.ndim:
         one = apply(Gather(axis), _as_1d(input), _as_1d(index))
         return one.reshape(index._data.shape)  # type: ignore[no-any-return]
-    return apply(Gather(axis), input, index)  # type: ignore[no-any-return]
+    return apply(_gathering(dim, input._data.ndim), input, index)  # type: ignore[no-any-return]
+
+
+@functools.lru_cache(maxsize=256, typed=True)
+def _gathering(dim: int, ndim: int, negative: bool = False) -> Gather:
+    return Gather(normalize_axis(dim, ndim, "gather"), negative)
 
 
 @public(out=True)
@@ -563,9 +577,13 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
     tensor([[1],
             [2]])
     """
-    assert_index_dtype(indices, "take_along_dim")
     if dim is None:
+        assert_index_dtype(indices, "take_along_dim")
         return gather(input.reshape(-1), 0, indices.reshape(-1))  # type: ignore[no-any-return]
+    found = core_op.launched(_gathering(dim, input._data.ndim, True), input, indices)
+    if found is not None:
+        return found  # type: ignore[no-any-return]
+    assert_index_dtype(indices, "take_along_dim")
     if input._data.ndim != indices._data.ndim:
         raise ShapeError(
             f"take_along_dim: input and indices should have the same "
@@ -583,7 +601,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
         common = list(broadcast_shapes(shape, index_shape, op="take_along_dim"))
         input = input.expand(*common[:axis], length, *common[axis + 1 :])
         indices = indices.expand(*common[:axis], count, *common[axis + 1 :])
-    return apply(Gather(axis, True), input, indices)  # type: ignore[no-any-return]
+    return apply(_gathering(dim, input._data.ndim, True), input, indices)  # type: ignore[no-any-return]
 
 
 def _scatter_inputs(input: Any, axis: int, index: Any, src: Any, accumulate: bool) -> Any:

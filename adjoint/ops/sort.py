@@ -119,9 +119,14 @@ class ArgSort(Ranking):
 
     axis: int
     descending: bool = False
+    library = "moves"
 
     def compute(self, xp: Any, x: Any) -> Any:
         """By integer keys."""
+        if not is_device_array(x) and xp.moves:
+            found = xp.ranked(x, self.axis, x.shape[self.axis], self.descending)
+            if found is not NotImplemented:
+                return found
         return ranked_places(x, self.axis, self.descending)
 
     @classmethod
@@ -155,6 +160,7 @@ class TopPlaces(Ranking):
     axis: int
     k: int = 2
     largest: bool = True
+    library = "moves"
 
     def length(self, size: int) -> int:
         """k."""
@@ -162,6 +168,10 @@ class TopPlaces(Ranking):
 
     def compute(self, xp: Any, x: Any) -> Any:
         """A partition, then a sort of the part."""
+        if not is_device_array(x) and xp.moves:
+            found = xp.ranked(x, self.axis, self.k, self.largest)
+            if found is not NotImplemented:
+                return found
         k, n = self.k, x.shape[self.axis]
         if k == 0 or x.size <= 1024 or k * 4 > n or is_device_array(x):
             places = ranked_places(x, self.axis, self.largest)
@@ -385,7 +395,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
     """
     assert_sortable(input, "topk")
     axis = normalize_axis(dim, input._data.ndim, "topk")
-    size = input.shape[axis] if input._data.ndim else 1
+    size = input._data.shape[axis] if input._data.ndim else 1
     if not 0 <= k <= size:
         raise InvalidArgument(
             f"topk: selected index k out of range: k is {k}, dimension {axis} has size {size}"

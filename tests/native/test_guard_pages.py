@@ -37,6 +37,11 @@ RUNS: dict[str, list[str]] = {
     ],
     "in place": ["tests/native/test_inplace_kernels.py"],
     "numbers": ["tests/native/test_scalars.py"],
+    "moves": [
+        "tests/native/test_movement_kernels.py",
+        "tests/native/test_copies.py",
+        "tests/native/test_ranking.py",
+    ],
 }
 
 

@@ -24,6 +24,7 @@ from .pooling import max_pool_input as max_pool_input
 from .pooling import sum_pool as sum_pool
 from .pooling import sum_pool_input as sum_pool_input
 from .products import matmul as matmul
+from .ranking import ranked as ranked
 
 moves = True  # the functions of `copies` and `movement` are here
 
