@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from . import ir
 from .ir import Kernel, Value
 
@@ -14,6 +16,7 @@ COSTS = {
     **dict.fromkeys(("div", "sqrt", "rsqrt", "reciprocal"), 8),
     "random": 100,
 }
+MUCH = 40  # more work than looking whether any lane of a vector wants it
 
 
 def cost(kernel: Kernel) -> float:
@@ -81,12 +84,54 @@ class Analysis:
 
     def needed(self, stage: int, spills: dict[int, tuple[int, int]]) -> list[Value]:
         """The full values that a loop computes or loads, in order."""
-        reductions, outputs = self.stages[stage]
-        wanted = {r.inputs[0].number for r in reductions}
-        wanted |= {self.kernel.outputs[k].value.number for k in outputs}
-        wanted |= {n for n, (s, _) in spills.items() if s == stage}
+        wanted = self._results(stage, spills)
         for v in reversed(self.live):
             loaded = v.number in spills and spills[v.number][0] < stage
             if v.number in wanted and v.op not in ir.REDUCTIONS and not loaded:
                 wanted.update(x.number for x in v.inputs if self.full[x.number])
         return [v for v in self.live if v.number in wanted and self.full[v.number]]
+
+    def _results(self, stage: int, spills: dict[int, tuple[int, int]]) -> set[int]:
+        """What a loop reduces, writes or keeps."""
+        reductions, outputs = self.stages[stage]
+        results = {r.inputs[0].number for r in reductions}
+        results |= {self.kernel.outputs[k].value.number for k in outputs}
+        return results | {n for n, (s, _) in spills.items() if s == stage}
+
+    def branches(
+        self, stage: int, spills: dict[int, tuple[int, int]]
+    ) -> dict[tuple[int, int], list[Value]]:
+        """What a loop computes for one choice of a `where` alone, if that is much: vectors in which
+        no lane takes it can do without. Keys: the number of the `where`, and which operand.
+        """
+        needed = self.needed(stage, spills)
+        paths: dict[int, tuple[tuple[int, int], ...]]  # the choices on the way to all uses
+        paths = dict.fromkeys(self._results(stage, spills), ())
+        for v in reversed(needed):
+            if not v.inputs or v.op == "random" or (v.number in spills):
+                paths[v.number] = ()
+            for side, x in enumerate(v.inputs):
+                chosen = ((v.number, side),) if v.op == "where" and side else ()
+                path = paths[v.number] + chosen
+                paths[x.number] = _common(paths.get(x.number, path), path)
+        work: dict[tuple[tuple[int, int], ...], int] = {}
+        for v in needed:
+            path = paths[v.number]
+            for k in range(1, len(path) + 1):
+                work[path[:k]] = work.get(path[:k], 0) + COSTS.get(v.op, 1)
+        found: dict[tuple[int, int], list[Value]] = {}
+        for v in needed:
+            path = paths[v.number]
+            while path and work[path] < MUCH:
+                path = path[:-1]
+            if path:
+                found.setdefault(path[-1], []).append(v)
+        return found
+
+
+def _common(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What two sequences begin with."""
+    k = 0
+    while k < min(len(a), len(b)) and a[k] == b[k]:
+        k += 1
+    return a[:k]

@@ -62,6 +62,7 @@ class _Lowering(Analysis):
         self.dtypes = [v.attr[1] for v in kernel.inputs] + [o.dtype for o in kernel.outputs]
         self.steady = self._steady()
         self.spills = {n: s for n, s in self.spills.items() if n not in self.steady}
+        self.rare = [self.branches(stage, self.spills) for stage in range(len(self.stages))]
 
     def _itemsize(self) -> int:
         """Of the dtype that fills a vector register: the narrowest float, or the widest integer."""
@@ -450,20 +451,48 @@ class _Lowering(Analysis):
         """Computes a loop's values for one vector, and stores its outputs."""
         env = dict(known)
         inputs = len(self.kernel.inputs)
+        branches = self.rare[stage]
+        later = {v.number for values in branches.values() for v in values}
         for v in self.needed(stage, self.spills):
-            if v.number in env:
+            if v.number in env or v.number in later:
                 continue
             spill = self.spills.get(v.number)
             if spill and spill[0] < stage:
                 env[v.number] = self._load(inputs + spill[1], pointers, at, mask)
                 continue
-            env[v.number] = self._emit(v, env, pointers, where, at, mask)
+            env[v.number] = self._computed(v, env, branches, pointers, where, at, mask)
             if spill and spill[0] == stage:
                 self._store(inputs + spill[1], pointers, env[v.number], at, mask)
         for k in self.stages[stage][1]:
             x = self._value(self.kernel.outputs[k].value, env)
             self._store(inputs + k, pointers, x, at, mask)
         return env
+
+    def _computed(
+        self, v: Value, env: dict[int, Reg], branches: dict[tuple[int, int], list[Value]],
+        pointers: list[Reg], where: dict[str, Reg], at: Reg, mask: Reg | None,
+    ) -> Reg:  # fmt: skip
+        """A value; what only one choice needs, if any lane takes it."""
+        sides = [branches.get((v.number, side)) for side in (1, 2)]
+        if sides == [None, None]:
+            return self._emit(v, env, pointers, where, at, mask)
+        b, condition = self.b, self._value(v.inputs[0], env)
+        choices = []
+        for x, values, wanted in zip(v.inputs[1:], sides, (condition, ~condition), strict=True):
+            if values is None:
+                choices.append(self._value(x, env))
+                continue
+            slot = b.alloca(LLVM_TYPES[v.dtype], self.lanes, 0)
+            with b.when(b.any(wanted)):
+                inside = dict(env)
+                for y in values:
+                    if y.number not in inside:
+                        inside[y.number] = self._computed(
+                            y, inside, branches, pointers, where, at, mask
+                        )
+                b.put(slot, inside[x.number])
+            choices.append(b.get(slot))
+        return b.select(condition, *choices)
 
     def _value(self, v: Value, env: dict[int, Reg]) -> Reg:
         if v.op == "const":

@@ -431,7 +431,7 @@ def erf(b: Body, x: Reg) -> Reg:
 def erfc(b: Body, x: Reg) -> Reg:
     """1 - erf(x) in float32: by a polynomial near 0, else (in vectors that need it) by erfc_far."""
     a = fabs(b, x)
-    near = b.fma(-a, poly(b, a * a, "ERF_SMALL"), 1.0 - a)
+    near = b.fma(-a, poly(b, a * a, "ERFC_SMALL"), 1.0 - a)
     far = a > 0.9
     result = b.alloca(x.elem, x.lanes, near)
     with b.when(b.any(far)):

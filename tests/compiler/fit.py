@@ -153,11 +153,12 @@ for dtype, near, far in (("float32", 4, 5), ("float64", 11, 10)):
     fit("TANH", dtype, odd(mp.tanh, -mp.mpf(1) / 3), lambda z: z, 0, "0.314", near)
     weight = lambda r: r * r / mp.exp(2 * r)  # noqa: E731 - as in the other fits
     fit("TANH_EXP", dtype, exp_of_double_tail, weight, -H / 2, H / 2, far)
-fit(
-    "ERF_SMALL", "float32",
-    at_zero(2 / R(mp.pi) - 1, lambda z: mp.erf(R(z)) / R(z) - 1),
-    lambda z: 1 / (1 + z), 0, "0.87", 7,
-)  # fmt: skip
+for name, terms in (("ERF_SMALL", 6), ("ERFC_SMALL", 7)):
+    fit(
+        name, "float32",
+        at_zero(2 / R(mp.pi) - 1, lambda z: mp.erf(R(z)) / R(z) - 1),
+        lambda z: 1 / (1 + z), 0, "0.87", terms,
+    )  # fmt: skip
 fit(
     "ERF_LARGE",
     "float32",

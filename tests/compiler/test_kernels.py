@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from adjoint.compiler import Compiled, Kernel
+from adjoint.compiler.analysis import Analysis
 from adjoint.core.errors import DTypeError, InvalidArgument, ShapeError
 
 from .reference import assert_same, compare, random_kernel
@@ -24,6 +25,46 @@ def one(f, dtype="float32", rank=1, inputs=1):
     k = Kernel(rank)
     k.output(f(k, *(k.input(dtype) for _ in range(inputs))))
     return Compiled(k)
+
+
+def choosing(k, x):
+    """Costly choices, one inside another, that share a value with each other and the outside."""
+    shared = k.exp(x)
+    inner = k.where(x < -2.0, k.pow(k.abs(x), shared), k.tan(x) * k.sin(k.cos(x)))
+    return k.where(x > 0.0, k.log(x) + k.erf(shared) * k.tan(x), inner) + shared
+
+
+def test_a_result_does_not_depend_on_what_its_neighbours_choose():
+    f = one(choosing)
+    x = np.random.default_rng(0).normal(-1, 2, 1001).astype(np.float32)
+    for values in (x, np.abs(x), -np.abs(x), np.abs(x) - 9, x[:5]):
+        alone = [f(np.full(3, v, np.float32))[1] for v in values[:40]]
+        np.testing.assert_array_equal(f(values)[:40], alone)
+    strided = np.repeat(x, 3)[::3]
+    np.testing.assert_array_equal(f(strided), f(x))
+
+
+def test_what_one_choice_alone_needs_is_a_branch():
+    k = Kernel(rank=1)
+    x = k.input("float32")
+    k.output(choosing(k, x))
+    branches = Analysis(k).branches(0, {})
+    values = [v for branch in branches.values() for v in branch]
+    assert [len(branches), len({v.number for v in values})] == [4, len(values)]
+    assert {v.op for v in values} >= {"pow", "sin", "cos", "log", "erf"}
+    assert not {"exp", "tan"} & {v.op for v in values}
+    k = Kernel(rank=1)
+    x = k.input("float32")
+    k.output(k.where(x > 0.0, x, k.expm1(x)))  # too little for a branch
+    assert not Analysis(k).branches(0, {})
+
+
+def test_branches_within_reductions():
+    x = np.random.default_rng(0).normal(0, 2, (7, 130)).astype(np.float32)
+    f = one(choosing, rank=2)(x)
+    for axes in ((0,), (1,), (0, 1)):
+        got = one(lambda k, v, axes=axes: k.max(choosing(k, v), axes=axes), rank=2)(x)
+        np.testing.assert_array_equal(got, f.max(axes))
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint32", "int64", "uint64"])
