@@ -60,7 +60,7 @@ def execute(
     plan = plans.get(tuple(key), _UNKNOWN)
     if plan is _UNKNOWN:
         wants = [grad and x._node is not None for x in inputs]
-        plan = _plan(function, native, args, inputs, wants)
+        plan = plan_for(function, native, args, inputs, wants)
         if len(plans) >= _REMEMBERED:
             plans.clear()
         plans[tuple(key)] = plan
@@ -73,7 +73,7 @@ def execute(
     return found
 
 
-def _plan(
+def plan_for(
     function: Callable[..., Any],
     native: str,
     args: tuple[Any, ...],

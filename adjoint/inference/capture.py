@@ -89,7 +89,7 @@ class _Recorder:
         if not fused.pays(args):
             return NotImplemented
         inputs = tuple(x for x in args if isinstance(x, Handle))
-        op = fusion._plan(function, native, args, inputs, [False] * len(inputs))
+        op = fusion.plan_for(function, native, args, inputs, [False] * len(inputs))
         return NotImplemented if op is None else execute_lazily(op, inputs)
 
 

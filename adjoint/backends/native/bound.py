@@ -37,7 +37,7 @@ def bound_kernel(
 
     Errors: as for a call of the kernel.
     """
-    entry: Any = compiled._prepare(arrays, outs, shape)
+    entry: Any = compiled.entry(arrays, shape, outs)
     if hasattr(entry, "resolve"):
         words = entry.head + entry.pack(*map(id, arrays), *map(id, outs), *scalars)
         if not entry.resolve(words):  # it has put the pointers into `words`, for good

@@ -195,7 +195,7 @@ class _Builder:
         return staged, [self.copy(staged, plain, (primitive, number))]
 
 
-def _grouped(g: Geometry, outputs: int, inputs: int) -> Sizes:
+def grouped(g: Geometry, outputs: int, inputs: int) -> Sizes:
     """The shape of weights for oneDNN: with groups first where there are several."""
     if g.groups == 1:
         return (outputs, inputs, *g.kernel)
@@ -216,7 +216,7 @@ class _Weights:
         if (start, shape) in self.known:
             return self.known[start, shape]
         g = self.builder.geometry
-        whole = _grouped(g, g.outputs, g.inputs)
+        whole = grouped(g, g.outputs, g.inputs)
         place = _Place(self.slot, whole, start, shape)
         plain = place.argument(g.dtype)
         if onednn.same_layout(plain.memory, wanted):
@@ -290,7 +290,7 @@ def _cut(g: Geometry, channels: int, by_rows: bool) -> Cut:
     return Cut(g.batch)
 
 
-def _rows(g: Geometry, parts: int) -> list[tuple[int, int, int, int, tuple[int, int]]]:
+def line_parts(g: Geometry, parts: int) -> list[tuple[int, int, int, int, tuple[int, int]]]:
     """Parts of the first spatial dimension: result's start and length, images' ones, padding."""
     if parts == 1:
         return [(0, g.count[0], 0, g.size[0], g.padding[0])]
@@ -303,7 +303,7 @@ def _rows(g: Geometry, parts: int) -> list[tuple[int, int, int, int, tuple[int, 
         above, below = max(0, -first), max(0, last - n)
         begin, end = max(0, first), min(n, last)
         if end <= begin:
-            return _rows(g, 1)
+            return line_parts(g, 1)
         if start + length == g.count[0]:
             end = n  # what the last window does not reach counts as oneDNN wants it
         found.append((start, length, begin, end - begin, (above, below)))
@@ -317,10 +317,10 @@ def _assert_supported(g: Geometry) -> None:
     """Refuse what oneDNN does not have, what is too small for it to pay, what does not fit."""
     if g.work <= SMALL:
         raise Unsupported(f"{g}: left to NumPy")
-    _assert_possible(g)
+    assert_possible(g)
 
 
-def _assert_possible(g: Geometry) -> None:
+def assert_possible(g: Geometry) -> None:
     """Refuse what oneDNN does not have, and what does not fit."""
     if not g.work or len(g.size) > 3 or g.dtype not in (FLOAT32, BFLOAT16):
         raise Unsupported(f"{g}: left to NumPy")
@@ -343,10 +343,10 @@ def forward(g: Geometry, bias: bool, cut: Cut | None = None) -> ConvolutionPlan:
     zeros = (0,) * (len(g.size) - 1)
     chunks = []
     for o, outputs in pieces(g.outputs, cut.channels, BLOCK):
-        w_shape = _grouped(g, outputs, g.inputs)
+        w_shape = grouped(g, outputs, g.inputs)
         w_start = (o, *(0,) * (len(w_shape) - 1)) if g.groups == 1 else (0,) * len(w_shape)
         for n, batch in pieces(g.batch, cut.batch):
-            for y0, rows, x0, lines, pads in _rows(g, cut.rows):
+            for y0, rows, x0, lines, pads in line_parts(g, cut.rows):
                 part = replace(
                     g, batch=batch, outputs=outputs, size=(lines, *g.size[1:]),
                     count=(rows, *g.count[1:]), padding=(pads, *g.padding[1:]),
@@ -404,7 +404,7 @@ def backward_data(g: Geometry, cut: Cut | None = None) -> ConvolutionPlan:
     zeros = (0,) * len(g.size)
     chunks = []
     for i, inputs in pieces(g.inputs, cut.channels, BLOCK):
-        w_shape = _grouped(g, g.outputs, inputs)
+        w_shape = grouped(g, g.outputs, inputs)
         w_start = (0, i, *zeros) if g.groups == 1 else (0,) * len(w_shape)
         for n, batch in pieces(g.batch, cut.batch):
             part = replace(g, batch=batch, inputs=inputs)
@@ -495,7 +495,7 @@ def _weights_by_channels(g: Geometry, parts: int) -> ConvolutionPlan:
     x_shared: Argument | None = None
     for o, outputs in pieces(g.outputs, parts, BLOCK):
         part = replace(g, outputs=outputs)
-        w_shape = _grouped(g, outputs, g.inputs)
+        w_shape = grouped(g, outputs, g.inputs)
         main = builder.once(part, functools.partial(_backward_weights_primitive, part, w_shape))
         chunk = builder.chunk()
         wanted = main.memory(SRC)
@@ -508,7 +508,7 @@ def _weights_by_channels(g: Geometry, parts: int) -> ConvolutionPlan:
                 shared += aligned(wanted.size)
                 copies += _image_copies(builder, plain, x_shared)
         y_part = _Place(Y, y_whole, (0, o, *zeros), (g.batch, outputs, *g.count))
-        w_part = _Place(W, _grouped(g, g.outputs, g.inputs), (o, 0, *zeros), w_shape)
+        w_part = _Place(W, grouped(g, g.outputs, g.inputs), (o, 0, *zeros), w_shape)
         y = builder.read(chunk, y_part, main, DIFF_DST)
         result, after = builder.write(w_part, main, DIFF_WEIGHTS)
         step = Step(main, {SRC: x_shared, DIFF_DST: y, DIFF_WEIGHTS: result})
@@ -545,7 +545,7 @@ def _weights_by_batch(g: Geometry, parts: int) -> ConvolutionPlan:
     builder = _Builder(g)
     x_whole, y_whole = (g.batch, g.inputs, *g.size), (g.batch, g.outputs, *g.count)
     zeros = (0,) * (len(g.size) + 1)
-    w_shape = _grouped(g, g.outputs, g.inputs)
+    w_shape = grouped(g, g.outputs, g.inputs)
     chunks = []
     w_place = _Place(W, w_shape, (0,) * len(w_shape), w_shape)
     sums: list[Argument] = []

@@ -18,7 +18,7 @@ import numpy as np
 from ...core.errors import Unsupported
 from . import onednn
 from .onednn import BIAS, DST, SRC, WEIGHTS, Activation, Descriptor, Primitive
-from .onednn_convolution import GRAIN, Geometry, _assert_possible, _grouped, _rows
+from .onednn_convolution import GRAIN, Geometry, assert_possible, grouped, line_parts
 from .onednn_plan import Argument, Plan, Step, aligned, aligned_bytes, threads
 from .pooling import Geometry as Windows
 from .products import FLOAT32, pieces
@@ -142,11 +142,11 @@ def convolution(
 
     Errors: Unsupported for what oneDNN has no fast primitive for.
     """
-    _assert_possible(g)
+    assert_possible(g)
     if g.dtype != FLOAT32:
         raise Unsupported(f"{g}: layers are float32")
     following_ = Following(following)
-    w_shape = _grouped(g, g.outputs, g.inputs)
+    w_shape = grouped(g, g.outputs, g.inputs)
     plain = onednn.contiguous(w_shape, FLOAT32)
     w = np.ascontiguousarray(w) if not w.flags.c_contiguous else w
     x_steps = channels_last((g.batch, g.inputs, *g.size))
@@ -157,7 +157,7 @@ def convolution(
     packed: dict[str, Any] = {}
     wanted: Descriptor | None = None
     for n, batch in pieces(g.batch, batches):
-        for y0, height, x0, lines, pads in _rows(g, rows):
+        for y0, height, x0, lines, pads in line_parts(g, rows):
             part = replace(
                 g, batch=batch, size=(lines, *g.size[1:]), count=(height, *g.count[1:]),
                 padding=(pads, *g.padding[1:]),
@@ -262,7 +262,7 @@ def deconvolution(
 
     What is read plays the role x, what is written y.
     """
-    _assert_possible(g)
+    assert_possible(g)
     if g.dtype != FLOAT32:
         raise Unsupported(f"{g}: layers are float32")
     following_ = Following(following)
