@@ -109,7 +109,20 @@ class MultiTensor:
         `numbers` are the scalars' values for the next so many rows.
         """
         count = len(columns[0])
-        table = self._tables.get(count) or self._new_table(count)
+        # Nobody else's while it is in use: calls of other threads make tables of their own.
+        table = self._tables.pop(count, None) or self._new_table(count)
+        left = self._run(table, count, columns, numbers)
+        self._tables[count] = table
+        return left
+
+    def _run(
+        self,
+        table: _Table,
+        count: int,
+        columns: Sequence[list[Any]],
+        numbers: list[tuple[int, Sequence[float]]],
+    ) -> list[int]:
+        """The same with a table for so many rows."""
         if self.scalars and table.numbers != numbers:
             begin, place = 0, self._first_scalar
             for rows, values in numbers:
@@ -136,10 +149,7 @@ class MultiTensor:
     def _new_table(self, count: int) -> _Table:
         if len(self._tables) >= _TABLES:
             self._tables.clear()
-        table = self._tables[count] = _Table(
-            self._words, self._template, count, self._columns, len(self._sources)
-        )
-        return table
+        return _Table(self._words, self._template, count, self._columns, len(self._sources))
 
     def _sort(self, table: _Table) -> None:
         """Put the order right in which the arrays lie in memory."""
