@@ -19,7 +19,7 @@ from . import creation
 from .advanced import Index, IndexPut, Overwrite, assert_same_dtype, wrapped
 from .backward_slices import straightened
 from .creation import names_on
-from .movement import assert_tensor
+from .movement import assert_tensor, to_shape
 from .promotion import cast
 from .slicing import Item, basic_index
 from .values import convert_number
@@ -263,9 +263,12 @@ def getitem(input: Tensor, index: Any) -> Tensor:
     if len(advanced) == 1:
         place, each = advanced[0]
         if each._data.dtype in _MASKS:
-            if each._data.ndim > 1:
-                part = part.flatten(place, place + each._data.ndim - 1)
-            each = creation.wrap(np.flatnonzero(each._data))
+            mask = each._data
+            if mask.ndim > 1:
+                shape = part._data.shape
+                rest = shape[place + mask.ndim :]
+                part = apply_view(to_shape((*shape[:place], mask.size, *rest)), part)
+            each = creation.wrap(mask.reshape(-1).nonzero()[0])
         return apply(Index((place,)), part, each)  # type: ignore[no-any-return]
     axes, packed = _gathered(part, advanced)
     return apply(Index(axes), part, packed)  # type: ignore[no-any-return]
@@ -369,9 +372,10 @@ def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     >>> ad.zeros(2).copy_(ad.tensor([1, 2]))
     tensor([1., 2.])
     """
-    assert_tensor(src, "copy_")
-    if type(src._data) is not type(input._data) and src.device != input.device:
-        src = FUNCTIONS["to"](src, input.device, non_blocking=non_blocking)
+    if not isinstance(src, Handle) or type(src._data) is not type(input._data):
+        assert_tensor(src, "copy_")
+        if src.device != input.device:
+            src = FUNCTIONS["to"](src, input.device, non_blocking=non_blocking)
     result: Tensor = write_in_place("copy_", _OVERWRITE, input, src)
     return result
 
@@ -504,12 +508,12 @@ def _put(input: Any, axis: int, index: Any, value: Any, accumulate: bool, name: 
 
 def _assert_source(input: Any, axis: int, index: Any, source: Any, name: str) -> None:
     assert_tensor(source, name)
-    if source.dtype is not input.dtype:
+    if source._data.dtype is not input._data.dtype and source.dtype is not input.dtype:
         raise DTypeError(
             f"{name}: {name}(): self ({input.dtype}) and source ({source.dtype}) must have the "
             "same dtype; convert one with .to()"
         )
-    shape, have = list(input._data.shape), tuple(source._data.shape)
+    shape, have = list(input._data.shape), source._data.shape
     count = index._data.shape[0]
     if shape:
         shape[axis] = count

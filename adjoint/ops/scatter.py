@@ -605,6 +605,8 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
 
 
 def _scatter_inputs(input: Any, axis: int, index: Any, src: Any, accumulate: bool) -> Any:
+    if index._data.size and input._data.ndim and index._data.ndim:
+        return Scatter(axis, accumulate), input, index, _as_1d(src)
     if not index._data.size:  # nothing is written, whatever the shapes
         return Overwrite(), input, input
     if not input._data.ndim:
