@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import traceback
@@ -215,7 +216,10 @@ def item(node: Node, index: int, data: Any) -> Node | None:
     """The node of one output, `data`, of a node with several; None where it has no gradient."""
     if data.dtype.kind not in "fcV":
         return None
-    return Node(Item(index), (node,), (), None, data.shape, data.dtype)
+    return Node(_item(index), (node,), (), None, data.shape, data.dtype)
+
+
+_item = functools.cache(Item)
 
 
 def record(op: Op, inputs: tuple[Any, ...], parents: tuple[Any, ...], y: Any, mode: Mode) -> Node:
@@ -223,19 +227,21 @@ def record(op: Op, inputs: tuple[Any, ...], parents: tuple[Any, ...], y: Any, mo
     saved: list[Any] = []
     versions: tuple[int, ...] | None = None
     if op.tokens:
-        wanted: Any = None
-        if op.wanted_by is not None:
-            wanted = set().union(
-                *(w for w, p in zip(op.wanted_by, parents, strict=False) if p is not None)
+        counts: list[Any] = []
+        for token, index, wanting in _saving(op.tokens, op.wanted_by):
+            value: Any = None
+            for place in wanting:
+                if place < len(parents) and parents[place] is not None:
+                    value = _saved(token, index, inputs, y)
+                    break
+            saved.append(value)
+            version = getattr(value, "_version", None)
+            usual = version is not INFERENCE and type(value) is not tuple
+            counts.append(
+                (0 if version is None else version.count) if usual else version_count(value)
             )
-        for token in op.tokens:
-            if wanted is not None and token not in wanted:
-                saved.append(None)
-            elif token == "y":
-                saved.append(_save_output(y))
-            else:
-                saved.append(_save_input(token, inputs))
-        versions = _versions(saved)
+        if any(counts):
+            versions = tuple(counts)
         if mode.saved_hooks is not None:
             saved = [pack(value, mode.saved_hooks) for value in saved]
     if isinstance(y, tuple):
@@ -308,16 +314,35 @@ def _save_output(y: Any) -> Any:
     return wrap(y._data, None, y._version)
 
 
-def _save_input(token: str, inputs: tuple[Any, ...]) -> Any:
+def _saved(token: str, index: int, inputs: tuple[Any, ...], y: Any) -> Any:
+    """What a token (without its number) stands for."""
     if token == "x":
-        return inputs[0]
-    if token == "xs":
-        return inputs
-    if token == "specs":
-        return tuple(spec_of(x) for x in inputs)
-    if token.startswith("spec"):
-        return spec_of(inputs[int(token[4:] or 1) - 1])
-    return inputs[int(token[1:]) - 1]
+        return inputs[index]
+    if token == "y":
+        return _save_output(y)
+    if token == "spec":
+        return spec_of(inputs[index])
+    return inputs if token == "xs" else tuple(map(spec_of, inputs))
+
+
+_ANY = range(1 << 16)
+
+
+@functools.cache
+def _saving(
+    tokens: tuple[str, ...], wanted_by: tuple[frozenset[str], ...] | None
+) -> tuple[tuple[str, int, Sequence[int]], ...]:
+    """What the nodes of an op save: for each token its kind, the input's place, and the places of
+    the inputs of which one must want a gradient.
+    """
+    found = []
+    for token in tokens:
+        name = token.rstrip("0123456789")
+        place = int(token[len(name) :] or 1) - 1
+        each = enumerate(wanted_by or ())
+        wanting = _ANY if wanted_by is None else tuple([i for i, t in each if token in t])
+        found.append((name, place, wanting))
+    return tuple(found)
 
 
 def spec_of(x: Any) -> Any:

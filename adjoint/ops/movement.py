@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import operator
 from collections.abc import Callable, Iterable
@@ -265,9 +264,16 @@ def assert_tensor(value: Any, name: str) -> None:
 
 def sizes_of(sizes: tuple[Any, ...], name: str) -> tuple[int, ...]:
     """Sizes given as `f(2, 3)` or `f((2, 3))`, as a tuple of ints."""
-    if len(sizes) == 1 and not isinstance(sizes[0], int):
-        with contextlib.suppress(TypeError):
+    if len(sizes) == 1 and type(sizes[0]) is not int:
+        try:
             sizes = tuple(sizes[0])
+        except TypeError:
+            sizes = tuple(sizes)  # a number of another type
+    for size in sizes:
+        if type(size) is not int:
+            break
+    else:
+        return sizes
     try:
         return tuple(map(operator.index, sizes))
     except TypeError:
@@ -326,7 +332,9 @@ def view(input: Tensor, *sizes: Any, size: Any = None, dtype: dt.dtype | None = 
         return result
     wanted = sizes_of(sizes if size is None else (size,), "view")
     result = apply_view(to_shape(infer_size(wanted, input._data.size, "view")), input)
-    if input._data.size and not np.may_share_memory(result._data, input._data):
+    data, found = input._data, result._data
+    known = type(data) is np.ndarray and (found.base is data or found.base is data.base is not None)
+    if not known and data.size and not np.may_share_memory(found, data):
         raise ShapeError(
             f"view: view size {list(wanted)} is not compatible with input tensor's size "
             f"{list(input.shape)} and stride {input.stride()} (at least one dimension spans across "
@@ -506,11 +514,12 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     >>> ad.transpose(ad.zeros(2, 3), 0, 1).shape
     adjoint.Size([3, 2])
     """
-    result: Tensor = apply_view(_swapping(dim0, dim1, input._data.ndim), input)
+    swapping = _swapping if type(dim0) is int is type(dim1) else _swapping.__wrapped__
+    result: Tensor = apply_view(swapping(dim0, dim1, input._data.ndim), input)
     return result
 
 
-@functools.lru_cache(maxsize=1024, typed=True)
+@functools.lru_cache(maxsize=1024)
 def _swapping(dim0: int, dim1: int, ndim: int) -> Permute:
     """The permutation of two of so many dimensions."""
     first = normalize_axis(dim0, ndim, "transpose")

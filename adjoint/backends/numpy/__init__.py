@@ -25,10 +25,17 @@ def extra(function: Any) -> Any:
 
 @extra
 def broadcast_to(x: Any, shape: tuple[int, ...]) -> Any:
-    """NumPy's `broadcast_to`; one value (a loss's cotangent) is repeated in a fifth of its time."""
-    if x.ndim or x.dtype.kind not in "fiuc":
-        return np.broadcast_to(x, shape)
-    return np.ndarray(shape, x.dtype, x, 0, (0,) * len(shape))
+    """NumPy's `broadcast_to`, for the usual arrays in a fifth of its time."""
+    lead = len(shape) - x.ndim
+    if lead >= 0 and x.size and x.flags.c_contiguous and x.dtype.kind in "fiuc":
+        strides = [0] * lead
+        for have, size, stride in zip(x.shape, shape[lead:], x.strides, strict=True):
+            if have != size and have != 1:
+                break
+            strides.append(stride if have == size else 0)
+        else:
+            return np.ndarray(shape, x.dtype, x, 0, strides)
+    return np.broadcast_to(x, shape)
 
 
 extra(np.lib.stride_tricks.as_strided)
