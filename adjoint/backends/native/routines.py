@@ -12,6 +12,7 @@ third computation on.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import struct
 import threading
@@ -163,6 +164,11 @@ class _Watched(threading.local):
 _watched = _Watched()
 
 
+def start_of(x: np.ndarray) -> int:
+    """Where the memory of an array begins: its field, which costs a tenth of asking for it."""
+    return ctypes.c_uint64.from_address(id(x) + object.__basicsize__).value
+
+
 def run(
     routine: tuple[Any, ...],
     inputs: Sequence[Any],
@@ -180,11 +186,11 @@ def run(
     chunks = -(-units // group)
     before = struct.pack("2q", units, group) + before
     operands = (*inputs, *outputs)
-    places = [x.__array_interface__["data"][0] for x in operands]
+    places = [start_of(x) for x in operands]
     words = np.frombuffer(
         bytearray(before + struct.pack(f"{len(places)}Q", *places) + numbers + bytes(8)), np.int64
     )
-    default_pool().run(address, words.__array_interface__["data"][0], chunks)
+    default_pool().run(address, start_of(words), chunks)
     if words[-1]:
         return False
     if _watched.calls is not None:
