@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from ..core.dtype import finfo
 from ..core.errors import DTypeError, InvalidArgument
-from ..ops.creation import zeros, zeros_like
+from ..core.fused import fused
+from ..ops.creation import tensor, zeros, zeros_like
 from ..ops.norms import vector_norm
 from .elementwise import advance, new_scalar
 from .optimizer import Optimizer, as_float, assert_options
@@ -85,28 +87,57 @@ class Adafactor(Optimizer):
                 )
             eps1, eps2 = group["eps"]
             if eps1 is None:
-                eps1 = finfo(p.dtype).eps
-            g = -p.grad if group["maximize"] else p.grad
+                eps1 = _eps(p.dtype)
+            g = p.grad
             state = self.state[p]
             if not state:
                 state.update(self._begin(p))
             step = advance(state)
-            share = step ** group["beta2_decay"]
-            rate = max(eps2, _root_mean_square(p)) * min(lr, step**-0.5)
+            share = tensor(step ** group["beta2_decay"], dtype=g.dtype, device=g.device)
+            if g.ndim < 2:
+                variance, change = _change(g, state["variance"], share, eps1 * eps1)
+                state["variance"].copy_(variance)
+            else:
+                row = state["row_var"].copy_(_mean(g, state["row_var"], share, -1))
+                column = state["col_var"].copy_(_mean(g, state["col_var"], share, -2))
+                change = _change_of_matrix(g, _over_mean(row, eps1), column, eps1 * eps1)
+            if not p.numel():
+                continue
+            size, length = (float(x.item()) / p.numel() ** 0.5 for x in _norms(p, change))
+            rate = max(eps2, size) * min(lr, step**-0.5) / max(1.0, length / d)
             if group["weight_decay"]:
                 p.mul_(1 - lr * group["weight_decay"])
-            if g.ndim < 2:
-                variance = state["variance"]
-                variance.lerp_(g * g, share)
-            else:
-                row, column = state["row_var"], state["col_var"]
-                squares = g * g
-                row.lerp_(squares.mean(-1, keepdim=True), share)
-                column.lerp_(squares.mean(-2, keepdim=True), share)
-                variance = (row @ column) / row.mean(-2, keepdim=True).clamp(min=eps1)
-            change = variance.clamp(min=eps1 * eps1).rsqrt() * g
-            p.add_(change, alpha=-rate / max(1.0, _root_mean_square(change) / d))
+            p.add_(change, alpha=rate if group["maximize"] else -rate)
 
 
-def _root_mean_square(x: Any) -> float:
-    return float(vector_norm(x).item()) / x.numel() ** 0.5 if x.numel() else 0.0
+@functools.cache
+def _eps(dtype: Any) -> float:
+    return finfo(dtype).eps
+
+
+@fused
+def _change(g: Any, variance: Any, share: Any, least: float) -> Any:
+    """The mean of squared gradients, and the gradient over its root."""
+    variance = variance + share * (g * g - variance)
+    return variance, variance.clamp(min=least).rsqrt() * g
+
+
+@fused
+def _mean(g: Any, mean: Any, share: Any, dim: int) -> Any:
+    """The mean of squared gradients over `dim`."""
+    return mean + share * ((g * g).mean(dim, keepdim=True) - mean)
+
+
+@fused
+def _over_mean(row: Any, eps: float) -> Any:
+    return row / row.mean(-2, keepdim=True).clamp(min=eps)
+
+
+@fused
+def _change_of_matrix(g: Any, row: Any, column: Any, least: float) -> Any:
+    return (row * column).clamp(min=least).rsqrt() * g
+
+
+@fused
+def _norms(p: Any, change: Any) -> Any:
+    return vector_norm(p), vector_norm(change)
