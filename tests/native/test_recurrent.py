@@ -14,7 +14,7 @@ pytest.importorskip("llvmlite")
 
 import adjoint as ad
 from adjoint.backends import native
-from adjoint.backends.native import recurrent, recurrent_loop
+from adjoint.backends.native import recurrent, recurrent_loop, recurrent_packing
 from adjoint.backends.native.composite import NotTraceable
 from adjoint.backends.native.pool import default_pool
 from adjoint.backends.native.products import matmul
@@ -546,7 +546,7 @@ def test_code_for_avx2(kind: str, dtype: Any, monkeypatch: pytest.MonkeyPatch) -
     statics += [kind, False, lengths]
     specs = [ad.tensor(x).spec for x in given]
     monkeypatch.setattr(target, "host", lambda: AVX2)
-    for make in (recurrent_loop.forward, recurrent_loop.backward):
+    for make in (recurrent_loop.forward, recurrent_loop.backward, recurrent_packing.packing):
         monkeypatch.setattr(recurrent, make.__name__, make.__wrapped__)  # what it made is not kept
     routine = recurrent.plan(specs, statics, [True] * len(specs))
     assert routine.lanes == 32 // np.dtype(dtype).itemsize

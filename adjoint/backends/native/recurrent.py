@@ -25,6 +25,7 @@ from .pool import default_pool
 from .products import SMALL, matmul
 from .recurrent_cells import CELLS, Cell
 from .recurrent_loop import Layer, backward, forward
+from .recurrent_packing import packing
 from .recurrent_tiles import Format
 
 __all__ = ["Recurrent", "SingleCell", "biases", "plan"]
@@ -362,12 +363,18 @@ class Recurrent:
         tile = width * self.lanes
         groups, rest = divmod(units, tile)
         found = _aligned((groups + (rest > 0), depth, gates, tile), self.dtype)
+        if rest:
+            found[groups, :, :, rest:] = 0
+        if self.dtype == np.float32 and weight.strides[1] == weight.itemsize:
+            words = weight.strides[0], units, depth, gates, tile, id(weight), id(found)
+            argument = struct.pack(f"{len(words)}q", *words)
+            default_pool().run(packing(), id(argument) + PAYLOAD, len(found))
+            return found
         split = weight.reshape(gates, units, depth)
         main = split[:, : groups * tile].reshape(gates, groups, tile, depth)
         found[:groups] = main.transpose(1, 3, 0, 2)
         if rest:
             found[groups, :, :, :rest] = split[:, groups * tile :].transpose(2, 0, 1)
-            found[groups, :, :, rest:] = 0
         return found
 
     def _run(self, loop: int, strides: Sequence[int], table: Array, *arrays: Array | None) -> None:
