@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import inspect
 import math
 import weakref
 from typing import Any
@@ -18,7 +19,7 @@ from adjoint.backends import native
 from adjoint.backends.native import multi_tensor, pool
 from adjoint.core import compute
 from adjoint.core.errors import AutogradError
-from adjoint.optim import elementwise, kernels
+from adjoint.optim import adafactor, elementwise, kernels
 from adjoint.optim.elementwise import ElementwiseOptimizer
 
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason=str(native.reason_off()))
@@ -351,6 +352,64 @@ def test_complex_parameters_run_op_by_op(by_ops: Any) -> None:
         found = train()
     assert run.count == 1  # of the others
     assert_same(found, by_ops(train))
+
+
+# ---- matrices, reductions, directions ------------------------------------------------------------
+
+MATRICES = [(3, 4), (40, 50), (130, 70)]
+OTHERS: dict[str, tuple[dict[str, Any], Any]] = {
+    "Adafactor": ({"lr": 0.1, "weight_decay": 0.1}, [*SHAPES, (2, 30, 40)]),
+    "Adafactor-maximize": ({"lr": 0.1, "maximize": True, "eps": (1e-5, 1e-2)}, SHAPES),
+    "Muon": ({"lr": 0.1}, MATRICES),
+    "Muon-plain": ({"lr": 0.1, "nesterov": False, "adjust_lr_fn": "match_rms_adamw"}, MATRICES),
+    "LBFGS": ({"lr": 0.1, "max_iter": 4, "history_size": 3}, SHAPES),
+    "LBFGS-search": ({"max_iter": 4, "line_search_fn": "strong_wolfe"}, SHAPES),
+}
+
+
+@pytest.mark.parametrize("dtype", [ad.float32, ad.float64], ids=lambda d: d.name)
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_is_not_elementwise_is_what_the_ops_give(name: str, dtype: Any, by_ops: Any) -> None:
+    options, shapes = OTHERS[name]
+
+    def train() -> Any:
+        params = parameters(dtype, shapes)
+        rng = np.random.default_rng(7)
+        targets = [values(rng, tuple(p.shape), dtype) for p in params]
+        optimizer = getattr(ad.optim, name.split("-")[0])(params, **options)
+
+        def closure() -> Any:
+            optimizer.zero_grad()
+            pairs = zip(params, targets, strict=True)
+            loss = sum(((p - t) * (p - t)).sum() for p, t in pairs)
+            loss.backward()
+            return loss
+
+        for _ in range(4):
+            optimizer.step(closure)
+        return [p.detach().numpy() for p in params]
+
+    # Muon rounds to bfloat16 what is summed in another order.
+    tolerance = 1e-2 if "Muon" in name else 1e-5 if dtype is ad.float32 else 1e-12
+    for x, y in zip(train(), by_ops(train), strict=True):
+        np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance)
+
+
+def test_adafactors_numbers_that_change_need_no_other_kernel() -> None:
+    params = parameters(shapes=[(30, 40), (700,)])
+    optimizer = ad.optim.Adafactor(params, lr=0.1)
+    steps(optimizer, params, 2)
+    known = kernel_cache_sizes()
+    for n in range(5):
+        optimizer.param_groups[0]["lr"] = 0.1 / (n + 2)
+        steps(optimizer, params, 1)
+    assert kernel_cache_sizes() == known
+
+
+def kernel_cache_sizes() -> list[int]:
+    """How many plans Adafactor's composites have."""
+    composites = [adafactor._change, adafactor._mean, adafactor._norms, adafactor._over_mean]
+    return [len(inspect.getclosurevars(each).nonlocals["plans"]) for each in composites]
 
 
 # ---- memory --------------------------------------------------------------------------------------
