@@ -180,6 +180,7 @@ class Clone(Movement):
 
     order: str = "K"
     needs = ""
+    library = "moves"
 
     def infer(self, spec: Spec) -> Spec:
         """The same spec."""
@@ -187,6 +188,10 @@ class Clone(Movement):
 
     def compute(self, xp: Any, x: Any) -> Any:
         """A copy of the array."""
+        if type(x) is np.ndarray and xp.moves:
+            found = xp.copied(x, self.order)
+            if found is not NotImplemented:
+                return found
         return x.copy(order=self.order)
 
     def gradient(self, g: Tensor) -> tuple[Any, ...]:

@@ -99,7 +99,25 @@ def test_long_blocks_are_cut(shape):
     assert_is(copies.roll(x, 5, last), np.roll(x, 5, last))
 
 
+@pytest.mark.parametrize("dtype", [*DTYPES, "int64"])
+def test_copies_are_row_major(dtype, monkeypatch):
+    turned = []
+    general = copies._turned
+    monkeypatch.setattr(copies, "_turned", lambda *a: turned.append(general(*a)) or turned[-1])
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        ndim = int(rng.integers(2, 5))
+        shape = tuple(int(k) for k in rng.integers(1, (400, 40, 14)[ndim - 2], ndim))
+        x = array(rng, shape, dtype).transpose(rng.permutation(ndim))
+        found = copies.copied(x, "C")
+        assert_is(found, x)
+        assert not np.may_share_memory(found, x)
+    assert any(each is not NotImplemented for each in turned) == (x.itemsize in (4, 8))
+    assert copies.copied(np.ones((3, 4), dtype).T, "K") is NotImplemented
+
+
 CALLS = {
+    "contiguous": lambda x, y: x.t().contiguous(),
     "cat": lambda x, y: ad.cat([x, y, x], 1),
     "stack": lambda x, y: ad.stack([x, y], -1),
     "flip": lambda x, y: ad.flip(x, 0),

@@ -17,10 +17,12 @@ from ...compiler.emit import Reg
 from .. import numpy as reference
 from .routines import MOVED, Function, compute
 
-__all__ = ["concat", "flip", "framed", "roll", "stack", "tile"]
+__all__ = ["concat", "copied", "flip", "framed", "roll", "stack", "tile"]
 
 LOOPS = 4
 BLOCK = 1 << 16  # bytes that are one unit of work, at most
+LINE = 64  # bytes of a row of a tile that is transposed in registers
+TILES = 8  # by as many are a unit of work: what it touches stays in the processor's page table
 _WORDS = 5 + 3 * LOOPS  # of a part
 _BLOCKS, _REVERSED, _SINGLE = range(3)  # how the innermost loop goes
 Loop: TypeAlias = tuple[int, int, int]  # how often; bytes from one to the next in source and result
@@ -82,6 +84,59 @@ def _reversed(f: Function, a: Reg, c: Reg, n: Reg, elem: str, size: int) -> None
         f.store(b.at(c, i * size), 0, b.emit(elem, lanes, text))
     with b.loop(whole, n) as i:
         f.store(c, i, f.load(b.at(a, i * -size), 0, elem))
+
+
+def _write_turned(elem: str, size: int) -> Function:
+    """out[..., b] = x[..., a], where a goes through x one by one, and b through out. A unit is a
+    block of a and b, for one turn of two outer loops.
+    """
+    f = Function("x out", "na nb xb oa n1 x0 o0 x1 o1")
+    b = f.b
+    tile = LINE // size
+    block = tile * TILES
+    blocks_a, blocks_b = (b.binary("udiv", n + (block - 1), block) for n in (f.na, f.nb))
+    with f.parts(blocks_a) as (rest, block_a):
+        rest, block_b = b.binary("udiv", rest, blocks_b), b.binary("urem", rest, blocks_b)
+        i0, i1 = b.binary("udiv", rest, f.n1), b.binary("urem", rest, f.n1)
+        x, y = b.at(f.x, i0 * f.x0 + i1 * f.x1), b.at(f.out, i0 * f.o0 + i1 * f.o1)
+        low_a, low_b = block_a * block, block_b * block
+        high_a, high_b = (
+            b.intrinsic("smin", low + block, n) for low, n in ((low_a, f.na), (low_b, f.nb))
+        )
+        whole_a = low_a + ((high_a - low_a) & -tile)
+        whole_b = low_b + ((high_b - low_b) & -tile)
+
+        def single(k_a: Reg, k_b: Reg) -> None:
+            value = f.load(b.at(x, k_b * f.xb), k_a, elem)
+            f.store(b.at(y, k_a * f.oa), k_b, value)
+
+        with b.loop(low_b, whole_b, tile) as k_b:
+            with b.loop(low_a, whole_a, tile) as k_a:
+                rows = [f.load(b.at(x, (k_b + r) * f.xb), k_a, elem, tile) for r in range(tile)]
+                for r, row in enumerate(_transposed(f, rows)):
+                    f.store(b.at(y, (k_a + r) * f.oa), k_b, row)
+            with b.loop(whole_a, high_a) as k_a, b.loop(k_b, k_b + tile) as one:
+                single(k_a, one)
+        with b.loop(whole_b, high_b) as k_b, b.loop(low_a, high_a) as k_a:
+            single(k_a, k_b)
+    return f
+
+
+def _transposed(f: Function, rows: list[Reg]) -> list[Reg]:
+    """A square of as many rows as they have lanes: those of the first half are interleaved with
+    those of the second, as often as halving leads to one.
+    """
+    n = len(rows)
+    turns = n.bit_length() - 1
+    for _ in range(turns):
+        mixed = []
+        for low, high in zip(rows[: n // 2], rows[n // 2 :], strict=True):
+            for first in (0, n // 2):
+                picks = ", ".join(f"i32 {k}, i32 {n + k}" for k in range(first, first + n // 2))
+                text = f"shufflevector {low.type} {low.ref}, {high.type} {high.ref}, "
+                mixed.append(f.b.emit(low.elem, n, f"{text}<{n} x i32> <{picks}>"))
+        rows = mixed
+    return rows
 
 
 def _pieces(part: Part, size: int) -> list[Part]:
@@ -241,3 +296,37 @@ def framed(x: Any, starts: tuple[int, ...], shape: tuple[int, ...], value: Any) 
         corner += at * steps[axis]
         left[axis] = n
     return _assembled([x], shape, parts, constant)
+
+
+def copied(x: Any, order: str) -> Any:
+    """A row-major copy; NotImplemented for one in another order."""
+    if order == "K" and not x.flags.c_contiguous:
+        return NotImplemented
+    loops = _loops(x, _steps(x.shape, x.itemsize))
+    found = NotImplemented
+    if x.size:
+        found = _turned(x, loops)
+        if found is NotImplemented:
+            found = _assembled([x], x.shape, [Part(0, 0, 0, loops)])
+    return x.copy() if found is NotImplemented else found
+
+
+def _turned(x: Any, loops: tuple[Loop, ...]) -> Any:
+    """A row-major copy of an array of which another axis than the last lies in memory element by
+    element; NotImplemented for others.
+    """
+    size = x.itemsize
+    pieces = _pieces(Part(0, 0, 0, loops), size)
+    if len(pieces) != 1 or size not in (4, 8):
+        return NotImplemented
+    *rest, (nb, xb, ob) = pieces[0].loops
+    inner = [loop for loop in rest if loop[1] == size]
+    if xb == size or ob != size or len(inner) != 1 or len(rest) > 3:
+        return NotImplemented
+    rest.remove(inner[0])
+    (na, _, oa), ((n0, x0, o0), (n1, x1, o1)) = inner[0], [(1, 0, 0)] * (2 - len(rest)) + rest
+    block = LINE // size * TILES
+    units = -(-na // block) * -(-nb // block) * n0 * n1
+    numbers = (na, nb, xb, oa, n1, x0, o0, x1, o1)
+    routine = (_write_turned, MOVED[size], size)
+    return compute(routine, [x], x.shape, x.dtype, numbers, units, -(-x.size // units))

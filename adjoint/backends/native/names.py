@@ -9,6 +9,7 @@ from .convolution import conv as conv
 from .convolution import conv_input as conv_input
 from .convolution import conv_weight as conv_weight
 from .copies import concat as concat
+from .copies import copied as copied
 from .copies import flip as flip
 from .copies import framed as framed
 from .copies import roll as roll
