@@ -19,7 +19,7 @@ from adjoint.backends.native import composite
 from adjoint.compiler import Kernel
 from adjoint.compiler.schedule import plan
 from adjoint.core import fused as core_fused
-from adjoint.core.errors import AutogradError, IndexingError, ShapeError
+from adjoint.core.errors import AutogradError, IndexingError, InvalidArgument, ShapeError
 from adjoint.core.fused import fused
 from adjoint.models.rotary import Rotary, turn
 
@@ -164,6 +164,21 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]], int, int]] = {
     "glu-one": (nf.glu, [(2,)], 1, 1),
     "rotary": (_rotary, [(2, 3, 5, 8)], 1, 1),
     "rotary-strided": (lambda x: _rotary(x.transpose(1, 2)), [(2, 3, 5, 8)], 1, 1),
+    "cosine_similarity": (nf.cosine_similarity, [(5, 9), (5, 9)], 1, 1),
+    "cosine_similarity-broadcast": (
+        lambda x, y: nf.cosine_similarity(x, y, 0), [(5, 9), (5, 1)], 1, 1,
+    ),
+    "normalize": (nf.normalize, [(5, 9)], 1, 1),
+    "normalize-columns": (lambda x: nf.normalize(x, 1.0, 0), [(5, 9)], 1, 1),
+    "bce": (
+        lambda x, t: nf.binary_cross_entropy(x.sigmoid(), t.sigmoid()), [(5, 9), (5, 9)], 1, 1
+    ),
+    "bce-weighted": (
+        lambda x, w: nf.binary_cross_entropy(
+            x.sigmoid(), (x.detach() > 0).to(x.dtype), w.detach().abs()
+        ),
+        [(5, 9), (5, 9)], 1, 1,
+    ),
     "nll": (_nll(), [(6, 5)], 1, 1),
     "nll-square": (_nll(), [(5, 5)], 1, 1),
     "nll-images": (_nll(reduction="sum"), [(3, 4, 3, 3)], 1, 1),
@@ -334,6 +349,13 @@ def test_wrong_targets_are_refused() -> None:
     assert nf.cross_entropy(x, ad.tensor([0, 1, -1, 2]), ignore_index=-1).item() > 0
 
 
+def test_wrong_probabilities_are_refused() -> None:
+    for wrong in (-0.1, 1.1):
+        x = ad.tensor([0.1, 0.5, wrong]).requires_grad_()
+        with pytest.raises(InvalidArgument, match="between 0 and 1"):
+            nf.binary_cross_entropy(x, ad.ones(3))
+
+
 def test_lazy_and_graph_modes_record_the_ops() -> None:
     x, w, b = inputs_of("layer_norm", ad.float64)[1]
     expected = _layer_norm(x, w, b).detach().numpy()
@@ -378,8 +400,8 @@ def test_small_tensors_are_left_alone(monkeypatch: Any) -> None:
 
 def test_what_has_no_kernel_runs_op_by_op_and_is_remembered(monkeypatch: Any) -> None:
     captures = []
-    original = fusion._plan
-    monkeypatch.setattr(fusion, "_plan", lambda *args: captures.append(original(*args)))
+    original = fusion.plan_for
+    monkeypatch.setattr(fusion, "plan_for", lambda *args: captures.append(original(*args)))
 
     @fused
     def sorts(x: Any) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core.errors import InvalidArgument
+from ...core.fused import fused
 from ...ops import activation as ops
 from ...ops.activation import (
     celu_,
@@ -209,6 +210,11 @@ def gumbel_softmax(
     return result
 
 
+@fused
+def _normalized(input: Any, p: float, dim: int, eps: float) -> Tensor:
+    return input / input.norm(p, dim, keepdim=True).clamp_min(eps)  # type: ignore[no-any-return]
+
+
 def normalize(
     input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Any = None
 ) -> Tensor:
@@ -220,6 +226,5 @@ def normalize(
     >>> ad.nn.functional.normalize(ad.tensor([[3., 4.]]))
     tensor([[0.6000, 0.8000]])
     """
-    norm = input.norm(p, dim, keepdim=True).clamp_min(eps)
-    result: Tensor = input / norm
+    result = _normalized(input, p, dim, eps)
     return result if out is None else out.copy_(result)  # type: ignore[no-any-return]

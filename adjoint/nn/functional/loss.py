@@ -270,8 +270,9 @@ def _kept(logs: Any, index: Any, weight: Any, dim: int, ignore_index: int) -> An
 
 
 def _assert_target_shape(input: Tensor, target: Tensor, dim: int, name: str) -> None:
-    expected = tuple(input.shape[:dim]) + tuple(input.shape[dim + 1 :])
-    if tuple(target.shape) == expected:
+    sizes = input._data.shape
+    expected = sizes[:dim] + sizes[dim + 1 :]
+    if target._data.shape == expected:
         return
     if input.ndim > 1 and target.ndim and input.shape[0] != target.shape[0]:
         raise ShapeError(
@@ -451,14 +452,23 @@ def binary_cross_entropy(
             f"binary_cross_entropy: Using a target size ({target.shape}) that is different to the "
             f"input size ({input.shape}) is deprecated. Please ensure they have the same size."
         )
-    values = input.detach()
-    if bool(((values < 0) | (values > 1)).any()):
+    loss, wrong = _binary_cross_entropy(input, target, weight, reduction)
+    if bool(wrong):
         raise InvalidArgument(
             "binary_cross_entropy: all elements of input should be between 0 and 1; for logits use "
             "binary_cross_entropy_with_logits"
         )
+    return loss  # type: ignore[no-any-return]
+
+
+@fused
+def _binary_cross_entropy(input: Any, target: Any, weight: Any, reduction: str) -> Any:
+    """The loss, and whether a probability is none."""
+    values = input.detach()
+    wrong = ((values < 0) | (values > 1)).any()
     loss = apply(_BCE, input, target.to(input.dtype))
-    return _reduced(loss if weight is None else loss * weight, reduction, "binary_cross_entropy")
+    loss = loss if weight is None else loss * weight
+    return _reduced(loss, reduction, "binary_cross_entropy"), wrong
 
 
 def binary_cross_entropy_with_logits(

@@ -7,6 +7,7 @@ from typing import Any
 from ...autograd.modes import no_grad
 from ...core.dtype import int32, int64
 from ...core.errors import DTypeError, InvalidArgument, Unsupported
+from ...core.fused import fused
 from ...ops.comparison import where
 from ...ops.contraction import einsum
 from ...ops.indexing import rows_at
@@ -96,8 +97,14 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     >>> round(ad.nn.functional.cosine_similarity(x, x).item(), 4)
     1.0
     """
-    x1, x2 = broadcast_tensors(x1, x2)  # `dim` counts dimensions of the result
-    products: Any = (x1 * x2).sum(dim)
+    if x1.shape != x2.shape:
+        x1, x2 = broadcast_tensors(x1, x2)  # `dim` counts dimensions of the result
+    return _cosine(x1, x2, dim, eps)
+
+
+@fused
+def _cosine(x1: Any, x2: Any, dim: int, eps: float) -> Tensor:
+    products = (x1 * x2).sum(dim)
     sizes = (x1 * x1).sum(dim).sqrt().clamp_min(eps) * (x2 * x2).sum(dim).sqrt().clamp_min(eps)
     return products / sizes  # type: ignore[no-any-return]
 
