@@ -198,7 +198,7 @@ def _steps(shape: Sequence[int], size: int) -> list[int]:
     steps = [size]
     for n in reversed(shape[1:]):
         steps.append(steps[-1] * n)
-    return steps[::-1]
+    return steps[::-1] if shape else []
 
 
 def _loops(x: Any, to: Sequence[int]) -> tuple[Loop, ...]:
