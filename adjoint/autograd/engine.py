@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush, heappushpop
@@ -16,8 +17,10 @@ from ..core.dtype import from_numpy_dtype
 from ..core.errors import AutogradError, DTypeError, InvalidType, ShapeError
 from ..core.handle import Handle
 from ..core.mode import MODE, Mode, mode_with
+from ..core.op import apply
 from ..graph.node import Item, Leaf, Node, Version
 from ..graph.recorded import Recorded, concrete
+from ..ops.reduction import Sum
 from .tape import ALONE, before_change, item, overwrite, references, wrap
 
 ndarray = np.ndarray
@@ -336,23 +339,29 @@ def conform(g: Any, target: Any, source: Any = None, index: int = 0) -> Any:
 def sum_to_shape(g: Any, shape: tuple[int, ...], source: Any = None, index: int = 0) -> Any:
     """`g` summed over the dimensions along which `shape` was broadcast to `g.shape`."""
     have = g._data.shape
-    lead = len(have) - len(shape)
-    axes = tuple(range(lead)) + tuple(
-        i + lead
-        for i, size in enumerate(shape)
-        if size == 1 and have[i + lead : i + lead + 1] != (1,)
-    )
-    if lead < 0 or any(n not in (1, m) for n, m in zip(shape, have[lead:], strict=True)):
+    axes = _broadcast_axes(shape, have)
+    if axes is None:
         name = "backward" if source is None else source.name()
         raise ShapeError(
             f"{name}: Function {name} returned an invalid gradient at index {index} - got "
             f"{list(have)} but expected shape compatible with {list(shape)}; a gradient has the "
             "shape of its input"
         )
+    lead = len(have) - len(shape)
     if lead == len(axes):
-        return g.sum(dim=axes)
-    g = g.sum(dim=axes, keepdim=True)
+        return apply(Sum(axes, False), g)
+    g = apply(Sum(axes, True), g)
     return g.reshape(shape) if lead else g
+
+
+@functools.lru_cache(maxsize=1024)
+def _broadcast_axes(shape: tuple[int, ...], have: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The dimensions of `have` along which `shape` was broadcast; None where it was not."""
+    lead = len(have) - len(shape)
+    if lead < 0 or any(n not in (1, m) for n, m in zip(shape, have[lead:], strict=True)):
+        return None
+    grown = [i for i, n in enumerate(shape, lead) if n == 1 != have[i]]
+    return (*range(lead), *grown)
 
 
 def _not_a_tensor(node: Node, value: Any) -> Exception:
