@@ -31,6 +31,11 @@ def _largest(x: Any) -> Any:
     return x.abs().max()
 
 
+@fused
+def _dot(x: Any, y: Any) -> Any:
+    return (x * y).sum()
+
+
 class LBFGS(Optimizer):
     """L-BFGS (Nocedal, 1980): Newton's steps by what the last gradients say of the curvature.
 
@@ -112,7 +117,7 @@ class LBFGS(Optimizer):
         g = self._gradient()
         for p, value in zip(self._params, before, strict=True):
             p.copy_(value)
-        return _Trial(t, loss, g, g.dot(direction))
+        return _Trial(t, loss, g, _dot(g, direction))
 
     # ---- the step ----------------------------------------------------------------------------
 
@@ -155,7 +160,7 @@ class LBFGS(Optimizer):
             loss_before = memory.remember(g, loss)
             t = min(1.0, 1.0 / g.abs().sum()) * lr if state["n_iter"] == 1 else lr
             memory.t = t
-            slope = g.dot(d)
+            slope = _dot(g, d)
             if slope > -group["tolerance_change"]:
                 break
             used = 0
@@ -231,7 +236,7 @@ class _Memory:
             self.d = -g
             return self.d
         change, move = g - self.g, self.d * self.t
-        product = change.dot(move)
+        product = _dot(change, move)
         if product > 1e-10:
             if len(self.gradient_changes) == self.size:
                 for kept in (self.gradient_changes, self.moves, self.inverse_products):
@@ -239,15 +244,15 @@ class _Memory:
             self.gradient_changes.append(change)
             self.moves.append(move)
             self.inverse_products.append(1.0 / product)
-            self.scale = product / change.dot(change)
+            self.scale = product / _dot(change, change)
         d = -g
         count = len(self.moves)
         for i in reversed(range(count)):
-            self.factors[i] = self.moves[i].dot(d) * self.inverse_products[i]
+            self.factors[i] = _dot(self.moves[i], d) * self.inverse_products[i]
             d.addcmul_(self.gradient_changes[i], self.factors[i], value=-1)
         d.mul_(self.scale)
         for i in range(count):
-            other = self.gradient_changes[i].dot(d) * self.inverse_products[i]
+            other = _dot(self.gradient_changes[i], d) * self.inverse_products[i]
             d.addcmul_(self.moves[i], self.factors[i] - other)
         self.d = d
         return d
