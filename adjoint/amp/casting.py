@@ -67,6 +67,10 @@ class Casting:
         cache = {} if self.cache is None else self.cache
         return Casting({**self.targets, device: target}, cache_enabled, cache)
 
+    def without_cache(self) -> Casting:
+        """This combination, keeping nothing."""
+        return Casting(self.targets, False)
+
     # ---- one operation ---------------------------------------------------------------------------
 
     def __call__(self, op: Op, inputs: tuple[Any, ...]) -> Any:

@@ -44,13 +44,16 @@ def execute(
     """`function(*args)`, by its kernels where it has some: what `core.fused` calls."""
     mode = tape.get_mode()
     grad = mode.grad
-    key: list[Any] = []
+    casting = None if mode.run is mode.executor else mode.autocast
+    if casting is not None and native:
+        return function(*args)
+    key: list[Any] = [casting and casting.signature]
     inputs = []
     for x in args:
         if isinstance(x, Handle):
             data = x._data
             if type(data) is not ndarray:
-                if not is_device_array(data):
+                if casting is not None or not is_device_array(data):
                     return function(*args)
                 key.append(x.device)
             inputs.append(x)
@@ -60,7 +63,7 @@ def execute(
     plan = plans.get(tuple(key), _UNKNOWN)
     if plan is _UNKNOWN:
         wants = [grad and x._node is not None for x in inputs]
-        plan = plan_for(function, native, args, inputs, wants)
+        plan = plan_for(function, native, args, inputs, wants, casting)
         if len(plans) >= _REMEMBERED:
             plans.clear()
         plans[tuple(key)] = plan
@@ -79,8 +82,11 @@ def plan_for(
     args: tuple[Any, ...],
     inputs: Sequence[Any],
     wants: Sequence[bool],
+    casting: Any = None,
 ) -> Fused | None:
-    """The composite as one op for inputs like these; None where there are no kernels for it."""
+    """The composite as one op for inputs like these, its own ops converted by `casting` (autocast);
+    None where there are no kernels for it.
+    """
     if is_device_array(inputs[0]._data):
         return _plan_elsewhere(function, args, inputs, wants)
     try:
@@ -89,7 +95,7 @@ def plan_for(
         return None
     kind = _kind(function, Written if native else Fused, native)
     try:
-        return kind(function, args, inputs, wants)
+        return kind(function, args, inputs, wants, casting and casting.without_cache())
     except (NotTraceable, AdjointError):
         return None  # and what is wrong with the arguments, the body itself will say
 
@@ -115,8 +121,10 @@ class Fused(Op, abstract=True):
         args: tuple[Any, ...],
         inputs: Sequence[Any],
         wants: Sequence[bool],
+        casting: Any = None,
     ) -> None:
         self.function = function
+        self.casting = casting
         self.specs = tuple(x.spec for x in inputs)
         self.statics = tuple(_UNKNOWN if isinstance(x, Handle) else x for x in args)
         self.wants = tuple(wants)
@@ -134,9 +142,10 @@ class Fused(Op, abstract=True):
             leaf = Leaf(x) if wants else None
             x._node = x._leaf = leaf
             leaves.append(leaf)
-        token = MODE.set(_CAPTURING)
+        token = MODE.set(mode_with(_CAPTURING, autocast=self.casting))
         try:
             found = self.function(*self._filled(inputs))
+            MODE.set(_CAPTURING)
             self.several = type(found) is tuple
             ys = found if self.several else (found,)
             self.outputs = tuple(y.spec for y in ys)
@@ -255,7 +264,7 @@ class Fused(Op, abstract=True):
             node = Node(_Passing(), (x._node,), (), None, data.shape, data.dtype) if wants else None
             targets.append(node)
             inputs.append(tape.wrap(data, node, x._version))
-        MODE.set(mode_with(mode, grad=True))
+        MODE.set(mode_with(mode, grad=True, autocast=self.casting))
         try:
             ys = self.function(*self._filled(inputs))
         finally:

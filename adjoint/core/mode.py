@@ -46,9 +46,8 @@ class Mode:
         casts = autocast is not None and autocast.active
         self.run = autocast if casts else executor
         self.lasting = executor is None and saved_hooks is None and autocast is None
-        unwatched = executor is None and saved_hooks is None and not casts
-        self.fuses = unwatched and not anomaly
-        self.plain = self.fuses and not inference
+        self.fuses = executor is None and saved_hooks is None and not anomaly
+        self.plain = self.fuses and not inference and not casts
 
 
 _derived: dict[Any, Mode] = {}  # (mode, changes) -> mode

@@ -589,3 +589,53 @@ def test_numbers_beside_narrow_floats_are_no_tensors() -> None:
         y = fused(lambda x: (1 - x) * (x + 0.3))(x)
     assert run.count == 1
     assert y.dtype is ad.bfloat16
+
+
+@pytest.mark.filterwarnings("ignore:Using a target size")
+@pytest.mark.parametrize(
+    "name",
+    ["batch_norm", "group_norm", "layer_norm", "gelu", "silu", "mish", "softplus", "glu", "rotary",
+     "normalize", "cosine_similarity", "cross_entropy", "mse", "expanded"],
+)  # fmt: skip
+@pytest.mark.parametrize("dtype", [ad.float32, ad.bfloat16], ids=lambda d: d.name)
+def test_autocast_converts_inside_composites(name: str, dtype: Any, monkeypatch: Any) -> None:
+    others: dict[str, Any] = {
+        "mish": (nf.mish, [(5, 9)]),
+        "softplus": (nf.softplus, [(5, 9)]),
+        "expanded": (fused(lambda x: ((x * 2).exp() + x * x).log() * x), [(5, 9)]),
+    }
+    function, shapes = others.get(name) or CASES[name][:2]
+    inputs = [values(shape, dtype, i) for i, shape in enumerate(shapes)]
+
+    def run(*given: Any) -> Any:
+        with ad.autocast("cpu", dtype=ad.bfloat16):
+            return function(*given)
+
+    expected_dtype = one_by_one(lambda: run(*inputs).dtype, monkeypatch)
+    expected = one_by_one(lambda: results(run, inputs), monkeypatch)
+    assert run(*inputs).dtype is expected_dtype
+    tolerance = TOLERANCES[ad.bfloat16 if dtype is ad.bfloat16 else expected_dtype]
+    for y, z in zip(results(run, inputs), expected, strict=True):
+        scale = max(np.abs(z).max(), 1.0)
+        np.testing.assert_allclose(y, z, rtol=tolerance, atol=tolerance * scale)
+
+
+def test_autocast_runs_composites_as_kernels_and_plans_apart() -> None:
+    @fused
+    def body(x: Any, w: Any) -> Any:
+        return (x * 0.1).exp().sum(0) * w
+
+    x, w = values((6, 7), ad.bfloat16), values((7,), ad.bfloat16)
+    found = []
+    with Kernels() as run:
+        for enabled in (True, False, True):
+            with ad.autocast("cpu", dtype=ad.bfloat16, enabled=enabled):
+                found.append(body(x, w))
+            found[-1].sum().backward()
+    assert run.count == 6
+    plain = [y.dtype for y in found]
+    assert plain[0] is plain[2]
+    assert x.grad.dtype is ad.bfloat16
+    double = values((4, 5), ad.float64)
+    with ad.autocast("cpu", dtype=ad.bfloat16):
+        assert ad.autograd.gradgradcheck(lambda x: body(x, double[0]), [double])
