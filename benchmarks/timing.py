@@ -19,11 +19,13 @@ class Ratio(NamedTuple):
     high: float
 
 
-def _time(function: Callable[[], object], calls: int) -> float:
-    begin = time.perf_counter()
+def _time(
+    function: Callable[[], object], calls: int, clock: Callable[[], float] = time.perf_counter
+) -> float:
+    begin = clock()
     for _ in range(calls):
         function()
-    return (time.perf_counter() - begin) / calls * 1e6
+    return (clock() - begin) / calls * 1e6
 
 
 def compare(
@@ -31,15 +33,18 @@ def compare(
     theirs: Callable[[], object],
     rounds: int = 15,
     seconds: float = 0.03,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> Ratio:
     """Compare two functions of no arguments over `rounds` rounds of about `seconds` each."""
     for function in (ours, theirs):
         function()
-    calls = [max(1, int(seconds * 1e6 / max(_time(f, 3), 0.1))) for f in (ours, theirs)]
+    calls = [max(1, int(seconds * 1e6 / max(_time(f, 3, clock), 0.1))) for f in (ours, theirs)]
     gc.collect()
     gc.disable()
     try:
-        times = [(_time(ours, calls[0]), _time(theirs, calls[1])) for _ in range(rounds)]
+        times = [
+            (_time(ours, calls[0], clock), _time(theirs, calls[1], clock)) for _ in range(rounds)
+        ]
     finally:
         gc.enable()
     ratios = sorted(t / o for o, t in times)

@@ -13,6 +13,8 @@ from .graph import Value
 from .schedule import Schedule, dense
 from .steps import LibraryStep
 
+FEW = 4  # channels
+
 
 class Workspace:
     """What one run at a time needs: memory, and the steps as calls without arguments."""
@@ -90,7 +92,19 @@ class Workspace:
     def run(self, given: Sequence[Any]) -> list[Any]:
         """The outputs, in memory of their own."""
         for target, source in zip(self.inputs, given, strict=True):
-            target[...] = source
+            _copy(target, source)
         for call in self.calls:
             call()
         return [y.copy() for y in self.outputs]
+
+
+def _copy(target: Any, source: Any) -> None:
+    """Images of a few channels, which lie last in `target`, a channel at a time: NumPy's innermost
+    loop would go over those few.
+    """
+    channels = target.shape[1] if target.ndim > 2 else 0
+    if 1 < channels <= FEW and target.strides[1] == target.itemsize:
+        for c in range(channels):
+            target[:, c] = source[:, c]
+    else:
+        target[...] = source

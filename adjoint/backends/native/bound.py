@@ -132,7 +132,7 @@ class _KeptWeights(Recurrent):
             if not np.may_share_memory(rows, x):
                 return None
             x = np.empty((order.total, len(given["weight_ih"])), self.dtype)
-            first.append(functools.partial(quietly, np.matmul, rows, given["weight_ih"].T, x))
+            first.append(bound_product(rows, given["weight_ih"].T, x))
         else:
             if x.strides[-1] != x.itemsize:
                 return None
