@@ -71,7 +71,7 @@ def closure(t: Any, params: list[Any]) -> Callable[[], Any]:
     loss, calls = t.tensor(1.0), itertools.count(1)
 
     def evaluate() -> Any:
-        scale = 1 + 1 / next(calls)
+        scale = t.tensor(1 + 1 / next(calls))
         for p, g in zip(params, first, strict=True):
             t.mul(g, scale, out=p.grad)
         return loss

@@ -102,12 +102,10 @@ class LBFGS(Optimizer):
 
     def _move(self, t: Any, direction: Any) -> None:
         """Add `t` times `direction` to the parameters."""
-        begin = 0
-        for p in self._params:
-            real = view_as_real(p) if p.is_complex() else p
-            part = direction[begin : begin + real.numel()]
+        reals = [view_as_real(p) if p.is_complex() else p for p in self._params]
+        parts = direction.split([real.numel() for real in reals])
+        for real, part in zip(reals, parts, strict=True):
             real.add_(part.reshape(real.shape), alpha=as_float(t))
-            begin += real.numel()
 
     def _look(self, closure: Any, direction: Any, t: Any) -> _Trial:
         """Loss and gradient at `t` along `direction`; the parameters stay where they are."""
