@@ -88,6 +88,26 @@ def test_arrays_get_a_frame():
     assert framed > 100
 
 
+def test_arguments_are_those_of_numpy():
+    x = np.arange(24.0).reshape(2, 3, 4)
+    for axis in (-1, 1, 0):
+        assert_is(copies.concat([x, x], axis), np.concatenate([x, x], axis))
+        assert_is(copies.stack([x, x], axis), np.stack([x, x], axis))
+        assert_is(copies.flip(x, axis), np.flip(x, axis).copy())
+        assert_is(copies.roll(x, 2, axis), np.roll(x, 2, axis))
+    assert_is(copies.concat([x, x]), np.concatenate([x, x]))
+    assert_is(copies.flip(x), np.flip(x).copy())
+    assert_is(copies.flip(x, (0, -1)), np.flip(x, (0, -1)).copy())
+    assert_is(copies.roll(x, 5), np.roll(x, 5))
+    assert_is(copies.roll(x, (1, 2), (0, 1)), np.roll(x, (1, 2), (0, 1)))
+    for times in (2, (2, 1), (1, 2, 1, 2)):
+        assert_is(copies.tile(x, times), np.tile(x, times))
+    for axis in (3, -4):
+        for function in (copies.concat, copies.stack):
+            with pytest.raises(IndexError):
+                function([x, x], axis + (function is copies.stack) * (1 if axis > 0 else -1))
+
+
 @pytest.mark.parametrize("shape", [(300, 1000), (1, 250_000), (70_000, 3), (90, 60, 50)])
 def test_long_blocks_are_cut(shape):
     x = np.random.default_rng(7).standard_normal(shape).astype("f4")

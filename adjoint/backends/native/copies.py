@@ -205,9 +205,10 @@ def _loops(x: Any, to: Sequence[int]) -> tuple[Loop, ...]:
     return tuple(zip(x.shape, x.strides, to, strict=True))
 
 
-def concat(xs: Sequence[Any], axis: int) -> Any:
+def concat(xs: Sequence[Any], axis: int = 0) -> Any:
     """The arrays joined along an axis."""
     first = xs[0].shape
+    axis = range(len(first))[axis]
     rest = (first[:axis], first[axis + 1 :])
     if not _alike(xs) or any((x.shape[:axis], x.shape[axis + 1 :]) != rest for x in xs):
         return reference.concat(xs, axis=axis)
@@ -221,9 +222,10 @@ def concat(xs: Sequence[Any], axis: int) -> Any:
     return reference.concat(xs, axis=axis) if found is NotImplemented else found
 
 
-def stack(xs: Sequence[Any], axis: int) -> Any:
+def stack(xs: Sequence[Any], axis: int = 0) -> Any:
     """The arrays joined along a new axis."""
     first = xs[0].shape
+    axis = range(len(first) + 1)[axis]
     if not _alike(xs) or any(x.shape != first for x in xs):
         return reference.stack(xs, axis=axis)
     shape = (*first[:axis], len(xs), *first[axis:])
@@ -234,9 +236,11 @@ def stack(xs: Sequence[Any], axis: int) -> Any:
     return reference.stack(xs, axis=axis) if found is NotImplemented else found
 
 
-def flip(x: Any, axis: tuple[int, ...]) -> Any:
+def flip(x: Any, axis: tuple[int, ...] | int | None = None) -> Any:
     """A copy with the elements in reverse order along axes."""
     found = NotImplemented
+    axes = range(x.ndim)
+    axis = tuple(axes[k] for k in (axes if axis is None else np.atleast_1d(axis)))
     if x.size:
         turned = reference.flip(x, axis)
         start = sum((x.shape[k] - 1) * x.strides[k] for k in axis)
@@ -245,8 +249,11 @@ def flip(x: Any, axis: tuple[int, ...]) -> Any:
     return reference.flip(x, axis).copy() if found is NotImplemented else found
 
 
-def roll(x: Any, shift: int, axis: int) -> Any:
+def roll(x: Any, shift: Any, axis: Any = None) -> Any:
     """The elements shifted along an axis, those from the end coming in at the start."""
+    if type(shift) is not int or type(axis) is not int:
+        return reference.roll(x, shift, axis)
+    axis = range(x.ndim)[axis]
     n = x.shape[axis]
     shift %= max(n, 1)
     steps = _steps(x.shape, x.itemsize)
@@ -266,7 +273,9 @@ def roll(x: Any, shift: int, axis: int) -> Any:
 
 
 def tile(x: Any, times: tuple[int, ...]) -> Any:
-    """Copies of x side by side; as many `times` as x has dimensions, or more."""
+    """Copies of x side by side, the last `times` along its last dimension."""
+    if type(times) is not tuple or len(times) < x.ndim:
+        return reference.tile(x, times)
     have = (*(1,) * (len(times) - x.ndim), *x.shape)
     strides = (*(0,) * (len(times) - x.ndim), *x.strides)
     shape = tuple(n * m for n, m in zip(times, have, strict=True))
