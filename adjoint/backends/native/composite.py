@@ -52,6 +52,9 @@ class Step(NamedTuple):
     args: tuple[Any, ...]
 
 
+_Taker: TypeAlias = "Callable[[Sequence[Any]], Any]"  # from all arrays that there are so far
+
+
 class _Picked(NamedTuple):
     """A further input: what `op` picks from the input `source` by the input `by`."""
 
@@ -69,12 +72,17 @@ class _Picked(NamedTuple):
         found: Spec = self.op.infer(inputs[self.source], inputs[self.by])
         return found.shape
 
-    def array(self, arrays: Sequence[Any]) -> Any:
-        """What it is in a call."""
-        given = arrays[self.source], arrays[self.by]
-        launch = core_compute.launchers.get((id(self.op), given[0].shape, given[1].shape))
-        found = None if launch is None else launch(*given)
-        return core_compute.compute(self.op, list(given)) if found is None else found
+    def taker(self) -> _Taker:
+        """What gives it in a call."""
+        op, source, by = self
+
+        def take(arrays: Sequence[Any]) -> Any:
+            x, index = arrays[source], arrays[by]
+            launch = core_compute.launchers.get((id(op), x.shape, index.shape))
+            found = None if launch is None else launch(x, index)
+            return core_compute.compute(op, [x, index]) if found is None else found
+
+        return take
 
 
 class _Part(NamedTuple):
@@ -89,20 +97,20 @@ class _Part(NamedTuple):
         """The inputs that it needs."""
         return (self.source,)
 
-    @property
-    def key(self) -> Any:
+    def _key(self) -> Any:
         """The index that NumPy takes."""
         item = slice(*self.item) if type(self.item) is tuple else self.item
         return (*[slice(None)] * self.before, item, Ellipsis)
 
     def shape(self, inputs: Sequence[Spec]) -> tuple[int, ...]:
         """Its sizes."""
-        shape: tuple[int, ...] = np.broadcast_to(0, inputs[self.source].shape)[self.key].shape
+        shape: tuple[int, ...] = np.broadcast_to(0, inputs[self.source].shape)[self._key()].shape
         return shape
 
-    def array(self, arrays: Sequence[Any]) -> Any:
-        """What it is in a call."""
-        return arrays[self.source][self.key]
+    def taker(self) -> _Taker:
+        """What gives it in a call."""
+        source, key = self.source, self._key()
+        return lambda arrays: arrays[source][key]
 
 
 class _Shaped(NamedTuple):
@@ -120,9 +128,10 @@ class _Shaped(NamedTuple):
         """Its sizes."""
         return self.sizes
 
-    def array(self, arrays: Sequence[Any]) -> Any:
-        """What it is in a call."""
-        return arrays[self.source].reshape(self.sizes)
+    def taker(self) -> _Taker:
+        """What gives it in a call."""
+        source, sizes = self
+        return lambda arrays: arrays[source].reshape(sizes)
 
 
 class _Wanted(NamedTuple):
@@ -175,6 +184,7 @@ class Composite:
         names = _Names(tracer, every)
         wanted, self.dims = _trace(names, graph, [*places, *[None] * len(shaped)], unused)
         self.gathers = list(names.gathers)
+        self.takers = [x.taker() for x in self.gathers]
         picking = {x.op for x in self.gathers if type(x) is _Picked}
         self.guards = [
             (guard, spec, n if n < len(inputs) else shaped[n - len(inputs)].source)
@@ -295,8 +305,8 @@ class Composite:
     def _taken(self, arrays: Sequence[Any]) -> list[Any]:
         """The inputs that are taken from others."""
         known = list(arrays)
-        for x in self.gathers:  # also from each other
-            known.append(x.array(known))
+        for take in self.takers:  # also from each other
+            known.append(take(known))
         return [
             y if y.shape == shape else y.reshape(shape)
             for y, shape in zip(known[len(arrays) :], self.sizes, strict=True)

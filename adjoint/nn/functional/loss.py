@@ -238,7 +238,7 @@ def nll_loss(
     reduction = reduction_of(reduction, size_average, reduce)
     dim = _class_dim(input, "nll_loss")
     _assert_target_shape(input, target, dim, "nll_loss")
-    _assert_class_weights(weight, input.shape[dim], "nll_loss")
+    _assert_class_weights(weight, input._data.shape[dim], "nll_loss")
     return _fused_nll(input, target.long(), weight, dim, ignore_index, reduction)
 
 
@@ -321,9 +321,9 @@ def cross_entropy(
             f"cross_entropy: label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}"
         )
     dim = _class_dim(input, "cross_entropy")
-    classes = input.shape[dim]
-    _assert_class_weights(weight, classes, "cross_entropy")
-    if target.shape == input.shape and (target.is_floating_point() or input.ndim == 1):
+    sizes = input._data.shape
+    _assert_class_weights(weight, sizes[dim], "cross_entropy")
+    if target._data.shape == sizes and (target.is_floating_point() or input.ndim == 1):
         if not target.is_floating_point():
             raise ShapeError(
                 "cross_entropy: Expected floating point type for target with class probabilities, "
