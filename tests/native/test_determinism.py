@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason=str(nati
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 THREADS = 3
-RUNS = 4
+RUNS = 3
 
 
 @pytest.fixture(autouse=True)

@@ -42,16 +42,22 @@ RUNS: dict[str, list[str]] = {
         "tests/native/test_copies.py",
         "tests/native/test_ranking.py",
     ],
+    "registry": ["tests/native/test_fuzz.py"],
+    "routines": ["tests/native/test_determinism.py", "-k", "every_run"],
+    "pooling": ["tests/native/test_max_pooling.py"],
+    "products": ["tests/native/test_gemm.py", "-k", "tile or bias or nothing"],
+    "recurrent": ["tests/native/test_recurrent.py", "-k", "strided or cell"],
+    "attention": ["tests/native/test_attention.py", "-k", "values or masks or strides"],
 }
 
 
-def child(arguments: list[str], **environment: str) -> Any:
+def child(arguments: list[str]) -> Any:
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=ROOT,
         capture_output=True,
         text=True,
-        env={**os.environ, "ADJOINT_NUM_THREADS": "3", **environment},
+        env={**os.environ, "ADJOINT_NUM_THREADS": "3", "FUZZ_CASES": "100"},
     )
 
 
