@@ -88,6 +88,15 @@ def test_arrays_get_a_frame():
     assert framed > 100
 
 
+def test_arrays_without_dimensions():
+    x = np.array(3, "f4")
+    assert_is(copies.copied(x, "C"), x)
+    assert_is(copies.stack([x, x], 0), np.stack([x, x]))
+    assert_is(copies.tile(x, ()), x)
+    assert_is(copies.tile(x, (2, 3)), np.tile(x, (2, 3)))
+    assert_is(copies.flip(x, ()), x)
+
+
 def test_arguments_are_those_of_numpy():
     x = np.arange(24.0).reshape(2, 3, 4)
     for axis in (-1, 1, 0):
