@@ -73,6 +73,43 @@ def test_zeta():
     np.testing.assert_array_equal(ours("zeta", *edges), [np.inf, np.nan, np.inf, np.nan])
 
 
+def test_zeta_of_negative_arguments_is_the_sum():
+    rng = np.random.default_rng(0)
+    s, q = np.repeat(np.arange(2.0, 8.0), 40), rng.uniform(-12, 0, 240)
+    first = ((q + np.arange(14)[:, None]) ** -s).sum(0)
+    expected = first + scipy_special.zeta(s, q + 14)
+    np.testing.assert_allclose(ours("zeta", s, q), expected, rtol=1e-11)
+    found = ours("zeta", s.astype(np.float32), q.astype(np.float32))
+    q = q.astype(np.float32).astype(np.float64)
+    expected = ((q + np.arange(14)[:, None]) ** -s).sum(0) + scipy_special.zeta(s, q + 14)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("n", [1, 2, 4])
+def test_polygamma_in_both_precisions(n):
+    x = np.concatenate([np.logspace(-3, 6, 2000), np.linspace(0.1, 30, 2000)])
+    for dtype, rtol in ((np.float64, 5e-15), (np.float32, 1.2e-7)):
+        given = x.astype(dtype)
+        expected = scipy_special.polygamma(n, given.astype(np.float64))
+        usual = np.abs(expected) > 1e-30
+        found = ad.polygamma(n, ad.from_numpy(given)).numpy()
+        np.testing.assert_allclose(found[usual], expected[usual], rtol=rtol)
+
+
+def test_erfinv_in_float32_up_to_the_ends():
+    rng = np.random.default_rng(0)
+    x = np.concatenate([rng.uniform(-1, 1, 100_000), 1 - 10 ** rng.uniform(-7, 0, 100_000)])
+    x = x.astype(np.float32)
+    x = np.concatenate([x[np.abs(x) < 1], np.float32([0, -0.0, 1e-40, 1e-20])])
+    found = ad.erfinv(ad.from_numpy(x)).numpy()
+    expected = scipy_special.erfinv(x.astype(np.float64))
+    unit = np.spacing(np.abs(expected).astype(np.float32))
+    assert (np.abs(found - expected) <= 4 * unit).all()
+    ends = np.tile(np.float32([1, -1, 1.5, -2, np.nan, np.inf]), 20)
+    expected = np.tile([np.inf, -np.inf, np.nan, np.nan, np.nan, np.nan], 20)
+    np.testing.assert_array_equal(ad.erfinv(ad.from_numpy(ends)).numpy(), expected)
+
+
 def test_an_order_for_each_element():
     x, n = np.linspace(-3, 3, 13)[:, None], np.arange(-1.0, 12.0)
     found = ours("chebyshev_polynomial_t", x, n)

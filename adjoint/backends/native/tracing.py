@@ -291,7 +291,7 @@ class Names:
         found = _FUNCTIONS.get(name)
         function = None if found else getattr(reference, name, None)
         if hasattr(function, "kernels"):
-            return lambda x: self._in_float64(kernel_for(function, x.dtype), x)
+            return lambda x: self._in(*kernel_for(function, x.dtype), x)
         if found is None and name in _BOOLEAN:
             return lambda *operands: elementwise(_BOOLEAN[name], *map(_truth, operands))
         if found is None:
@@ -299,13 +299,19 @@ class Names:
 
         return lambda *operands, out=None: _written(elementwise(found, *operands), out)
 
-    def _in_float64(self, kernel: Callable[..., Any], x: Any) -> Any:
+    def _in(self, kernel: Callable[..., Any], dtype: Any, x: Any) -> Any:
         """A function of `backends.numpy.blocks`."""
-        return kernel(self, x.astype(np.float64)).astype(x.dtype)
+        return kernel(self, x.astype(dtype)).astype(x.dtype)
 
     def polygamma(self, n: int, x: Any) -> Any:
         """The derivative of order n of the digamma function."""
-        return self._in_float64(special.polygamma_kernel(n), x)
+        return self._in(special.polygamma_kernels(n)[x.dtype.itemsize < 8], np.float64, x)
+
+    def zeta(self, s: Any, q: Any) -> Any:
+        """Hurwitz's zeta function."""
+        dtype = next(v.dtype for v in (s, q) if isinstance(v, Traced))
+        s, q = (v.astype(np.float64) if isinstance(v, Traced) else v for v in (s, q))
+        return special.zeta_kernel(self, s, q, dtype.itemsize < 8).astype(dtype)
 
     def horner(self, coefficients: tuple[float, ...], t: Any) -> Any:
         """The polynomial with these coefficients, lowest power first; a long one as several in a

@@ -1,10 +1,10 @@
 """Functions that are cut into intervals: written once, for NumPy's blocks and for kernels.
 
-Such a function is `kernel(xp, x)` in float64, where `xp` is a namespace with NumPy's names and
-three more: `horner(coefficients, t)`, a polynomial with its lowest power first; `some(mask)`,
-whether it holds anywhere (True where that is not known); and `split(mask, then, otherwise, x)`,
-which is then(x) where the mask holds and otherwise(x) elsewhere.
-Here NumPy computes either only where it is wanted; the native backend computes both, in registers.
+Such a function is `kernel(xp, x)`, in float64 as a rule, where `xp` is a namespace with NumPy's
+names and three more: `horner(coefficients, t)`, a polynomial with its lowest power first;
+`some(mask)`, whether it holds anywhere (True where that is not known); and `split(mask, then,
+otherwise, x)`, which is then(x) where the mask holds and otherwise(x) elsewhere.
+Here NumPy computes either only where it is wanted; the native backend for vectors that want it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any, overload
 
 import numpy as np
 
-__all__ = ["NAMES", "blocked", "kernel_for", "on"]
+__all__ = ["BLOCK", "NAMES", "blocked", "kernel_for", "on"]
 
-_BLOCK = 8192  # elements: NumPy goes over memory once for each operation, so they stay in the cache
+BLOCK = 8192  # elements: NumPy goes over memory once for each operation, so they stay in the cache
 
 
 class _Names:
@@ -65,31 +65,38 @@ NAMES: Any = _Names()
 def blocked(kernel: Callable[..., Any]) -> Callable[[Any], Any]: ...
 @overload
 def blocked(
-    *, short: Callable[..., Any]
+    *, short: Callable[..., Any] | None = None, single: Callable[..., Any] | None = None
 ) -> Callable[[Callable[..., Any]], Callable[[Any], Any]]: ...
-def blocked(kernel: Any = None, *, short: Callable[..., Any] | None = None) -> Any:
-    """A function of arrays of any shape from a kernel; float32 is computed in float64 too, by
-    `short` where that is given: a kernel that is right to float32's digits.
+def blocked(
+    kernel: Any = None,
+    *,
+    short: Callable[..., Any] | None = None,
+    single: Callable[..., Any] | None = None,
+) -> Any:
+    """A function of arrays of any shape from a kernel. float32 is computed by `single` in float32,
+    or else in float64: by `short` where that is given, a kernel that is right to float32's digits.
     """
     if kernel is None:
-        return functools.partial(blocked, short=short)
+        return functools.partial(blocked, short=short, single=single)
 
     @functools.wraps(kernel)
     def function(x: Any) -> Any:
         flat = np.ascontiguousarray(x).reshape(-1)
         result = np.empty_like(flat)
-        chosen = kernel_for(function, flat.dtype)
-        for i in range(0, flat.size, _BLOCK):
-            result[i : i + _BLOCK] = chosen(NAMES, flat[i : i + _BLOCK].astype(np.float64))
+        chosen, dtype = kernel_for(function, flat.dtype)
+        for i in range(0, flat.size, BLOCK):
+            result[i : i + BLOCK] = chosen(NAMES, flat[i : i + BLOCK].astype(dtype))
         return result.reshape(np.shape(x))
 
-    function.kernels = (kernel, short or kernel)  # type: ignore[attr-defined]
+    narrow = (single, np.float32) if single else (short or kernel, np.float64)
+    function.kernels = ((kernel, np.float64), narrow)  # type: ignore[attr-defined]
     return function
 
 
-def kernel_for(function: Any, dtype: Any) -> Any:
-    """The kernel of a `blocked` function for arrays of a dtype."""
-    return function.kernels[dtype.itemsize < 8]
+def kernel_for(function: Any, dtype: Any) -> tuple[Any, Any]:
+    """The kernel of a `blocked` function for arrays of a dtype, and the dtype it computes in."""
+    found: tuple[Any, Any] = function.kernels[dtype.itemsize < 8]
+    return found
 
 
 def on(x: Any, low: float, high: float) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from . import extra
-from .blocks import NAMES, blocked, on
+from .blocks import BLOCK, NAMES, blocked, on
 
 _BLOCK = 16384
 
@@ -145,9 +145,10 @@ def _erfinv_near(xp: Any, x: Any, rest: Any) -> Any:
     return xp.where(x < 0.8, centre, tail)
 
 
-def _with_ends(xp: Any, y: Any, size: Any) -> Any:
-    """y where size < 1, infinity at 1, NaN beyond."""
-    return xp.where(size < 1, y, xp.where(size == 1, math.inf, math.nan * size))
+def _with_ends(xp: Any, y: Any, x: Any) -> Any:
+    """y where |x| < 1, infinity of x's sign at 1, NaN beyond."""
+    size = xp.abs(x)
+    return xp.where(size < 1, y, xp.where(size == 1, math.inf * x, math.nan * x))
 
 
 def _erfinv(xp: Any, x: Any) -> Any:
@@ -157,16 +158,31 @@ def _erfinv(xp: Any, x: Any) -> Any:
     erf, erfc = _erf_positive(xp, y), _erfc_positive(xp, y)
     error = xp.where(size < 0.5, erf - size, rest - erfc)
     step = error * xp.exp(y * y) * (math.sqrt(math.pi) / 2)
-    return xp.copysign(_with_ends(xp, y - step / (1 + y * step), size), x)
+    return _with_ends(xp, xp.copysign(y - step / (1 + y * step), x), x)
 
 
-def _erfinv_short(xp: Any, x: Any) -> Any:
-    size = xp.abs(x)
-    return xp.copysign(_with_ends(xp, _erfinv_near(xp, size, 1 - size), size), x)
+# erfinv(x) / x in float32: for w = -log(1 - x^2) up to 5 in powers of w, and beyond in its root's
+_ERFINV32_NEAR = (
+    0.8862268924713135, 0.23201382160186768, 0.011548653244972229, -0.0023342957720160484,
+    -0.00012748228618875146, 4.456564784049988e-05, 3.983071565016871e-06, -1.976424755412154e-06,
+    2.2102629770870408e-07, -8.790816963255565e-09,
+)  # fmt: skip
+_ERFINV32_FAR = (
+    2.9482836723327637, 0.8821434378623962, 0.005570983048528433, -0.0037047641817480326,
+    0.0023341516498476267, -0.0013642077101394534, 0.000614372082054615, -0.00012561219045892358,
+    -6.584863876923919e-05, 4.068503403686918e-05,
+)  # fmt: skip
+
+
+def _erfinv_single(xp: Any, x: Any) -> Any:
+    w = -xp.log((1 - x) * (1 + x))
+    near = xp.horner(_ERFINV32_NEAR, w)
+    far = xp.horner(_ERFINV32_FAR, on(xp.sqrt(w), 2.236, 3.994))
+    return _with_ends(xp, x * xp.where(w < 5, near, far), x)
 
 
 @extra
-@blocked(short=_erfinv_short)
+@blocked(single=_erfinv_single)
 def erfinv(xp: Any, x: Any) -> Any:
     """The inverse of the error function."""
     return _erfinv(xp, x)
@@ -298,20 +314,20 @@ def _power(x: Any, n: int) -> Any:
     return result
 
 
-def _zeta(xp: Any, s: int, x: Any) -> Any:
+def _zeta(xp: Any, s: int, x: Any, steps: int, terms: int) -> Any:
     """Hurwitz's zeta function for x > 0, by the formula of Euler and Maclaurin."""
-    steps = 10 + s
     total = 1 / _power(x, s)
     for k in range(1, steps):
         total = total + 1 / _power(x + k, s)
     end = x + steps
-    last = 1 / _power(end, s)
-    total = total + (last * end / (s - 1) + last / 2)
-    factor = last * s / end
-    square = end * end
-    for j, b in enumerate(_BERNOULLI, 1):
-        total = total + b / math.factorial(2 * j) * factor
-        factor = factor * ((s + 2 * j - 1) * (s + 2 * j)) / square
+    inverse = 1 / end
+    series = []
+    for j, b in enumerate(_BERNOULLI[:terms], 1):
+        rising = math.prod(range(s, s + 2 * j - 1))
+        series.append(b * rising / math.factorial(2 * j))
+    last = _power(inverse, s)
+    rest = inverse * xp.horner(tuple(series), inverse * inverse)
+    total = total + last * (end / (s - 1) + 0.5 + rest)
     return xp.where(x == math.inf, 0.0, total)
 
 
@@ -326,14 +342,14 @@ def _cotangent_derivative(n: int) -> tuple[float, ...]:
 
 
 @functools.lru_cache(maxsize=64)
-def polygamma_kernel(n: int) -> Any:
-    """The kernel of polygamma of order n, as `blocks` has them."""
+def polygamma_kernels(n: int) -> tuple[Any, Any]:
+    """The kernels of polygamma of order n, as `blocks` has them: for float64 and for float32."""
     sign = float((-1) ** (n + 1))
     factor = sign * math.gamma(n + 1)
 
-    def kernel(xp: Any, x: Any) -> Any:
+    def kernel(xp: Any, x: Any, steps: int = 11 + n, terms: int = 12) -> Any:
         below = x < 0
-        value = factor * _zeta(xp, n + 1, xp.where(below, 1 - x, x))
+        value = factor * _zeta(xp, n + 1, xp.where(below, 1 - x, x), steps, terms)
         if xp.some(below):
             rest = x - xp.rint(x)
             reflected = -sign * value - xp.horner(
@@ -343,13 +359,14 @@ def polygamma_kernel(n: int) -> Any:
             value = xp.where(below, xp.where(xp.isinf(x), math.nan, reflected), value)
         return value
 
-    return kernel
+    return kernel, functools.partial(kernel, steps=4 + n, terms=6)
 
 
 @extra
 def polygamma(n: int, x: Any) -> Any:
     """The derivative of order n >= 1 of the digamma function."""
-    return blocked(polygamma_kernel(n))(x)
+    kernel, short = polygamma_kernels(n)
+    return blocked(short=short)(kernel)(x)
 
 
 # ---- Bessel functions ----------------------------------------------------------------------------
@@ -521,36 +538,55 @@ def ndtri(xp: Any, p: Any) -> Any:
 # ---- zeta ----------------------------------------------------------------------------------------
 
 
+def zeta_kernel(xp: Any, s: Any, q: Any, short: bool) -> Any:
+    """Hurwitz's zeta function in float64; `short`: to float32's digits."""
+    whole, below = q == xp.floor(q), q <= 0
+    # Only a whole exponent has real powers of negative numbers.
+    real = (s > 1) & ~(below & (whole | (s != xp.floor(s)))) & (q == q)
+    if xp.some(real):
+        value = _hurwitz(xp, s, xp.where(below, 1 - q, q), short)
+        if xp.some(below & real):  # a sum over all whole numbers, less what does not belong
+            right, left = (_hurwitz(xp, s, d, short) for d in (q - xp.floor(q), xp.ceil(q) - q))
+            even = xp.rint(s * 0.5) == s * 0.5
+            value = xp.where(below, right + xp.where(even, left - value, value - left), value)
+        value = xp.where(real, value, math.nan)
+    else:
+        value = math.nan * q
+    return xp.where((s == 1) | ((s > 1) & below & whole), math.inf, value)
+
+
+def _hurwitz(xp: Any, s: Any, q: Any, short: bool) -> Any:
+    """The first terms one by one, the rest by the formula of Euler and Maclaurin, for q > 0."""
+
+    def power(x: Any) -> Any:
+        return xp.exp(-s * xp.log(x)) if short else xp.power(x, -s)
+
+    steps = 6 if short else 12
+    total = power(q)
+    for k in range(1, steps):
+        total = total + power(q + k)
+    x = q + steps
+    inverse = 1 / x
+    last = power(x)
+    total = total + last * (x / (s - 1) + 0.5)
+    factor = last * s * inverse
+    for j, b in enumerate(_BERNOULLI[: 6 if short else 12], 1):
+        total = total + b / math.factorial(2 * j) * factor
+        factor = factor * ((s + (2 * j - 1)) * (s + 2 * j)) * (inverse * inverse)
+    endless = xp.where(q > 1, 0.0, xp.where(q == 1, 1.0, math.inf + 0 * q))
+    return xp.where(s == math.inf, endless, xp.where(q == math.inf, 0.0, total))
+
+
 @extra
 def zeta(s: Any, q: Any) -> Any:
     """Hurwitz's zeta function: the sum of (q + k)^-s over all k >= 0."""
-    dtype = np.result_type(s, q) if hasattr(s, "dtype") or hasattr(q, "dtype") else np.float64
+    dtype: Any = np.dtype(float)
+    if hasattr(s, "dtype") or hasattr(q, "dtype"):
+        dtype = np.result_type(s, q)
     s, q = np.broadcast_arrays(np.asarray(s, np.float64), np.asarray(q, np.float64))
-    result = np.full(s.shape, np.nan)
-    whole, below = q == np.floor(q), q <= 0
-    # Only a whole exponent has real powers of negative numbers.
-    usable = (s > 1) & ~(below & (whole | (s != np.floor(s)))) & ~np.isnan(q)
-    result[(s == 1) | ((s > 1) & below & whole)] = np.inf
-    result[usable] = _hurwitz(s[usable], q[usable])
-    return result.astype(dtype)
-
-
-def _hurwitz(s: Any, q: Any) -> Any:
-    """Term by term up to where the formula of Euler and Maclaurin converges."""
-    total, x = np.zeros_like(s), q.copy()
-    end = np.minimum(10 + s, 1000)
-    while (more := x < end).any():
-        total[more] += x[more] ** -s[more]
-        x[more] += 1
-    last = x**-s
-    total += last * x / (s - 1) + last / 2
-    factor = last * s / x
-    for j, b in enumerate(_BERNOULLI, 1):
-        total += b / math.factorial(2 * j) * factor
-        factor *= (s + 2 * j - 1) * (s + 2 * j) / (x * x)
-    return np.where(np.isinf(q) | np.isinf(s), np.where(np.isinf(s), _at_infinity(q), 0.0), total)
-
-
-def _at_infinity(q: Any) -> Any:
-    """The limit for s to infinity: 0, 1 or infinity as q is above, at or below 1."""
-    return np.where(q > 1, 0.0, np.where(q == 1, 1.0, np.inf))
+    result = np.empty(s.shape, dtype)
+    flat, short = result.reshape(-1), dtype.itemsize < 8
+    s, q = s.reshape(-1), q.reshape(-1)
+    for i in range(0, flat.size, BLOCK):
+        flat[i : i + BLOCK] = zeta_kernel(NAMES, s[i : i + BLOCK], q[i : i + BLOCK], short)
+    return result

@@ -42,7 +42,7 @@ class _Names:
 
 
 def _function(name: str) -> None:
-    kernel = getattr(formulas, name).kernels[0]
+    kernel = getattr(formulas, name).kernels[0][0]
 
     def compute(x: Array) -> Array:
         wide: Any = x.astype(np.float64)
