@@ -26,6 +26,14 @@ class Sample(NamedTuple):
     reference: bool = True  # False where no reference computes this sample
 
 
+_WORD = re.compile(r"\w+")
+# What is said of fields whose values mean the same where they are equal.
+_EXACT = {
+    "None", "bool", "int", "str", "tuple", "class", "adjoint", "core", "dt", "dtype", "device",
+    "Device", "Sizes", "Pairs", "Item",
+}  # fmt: skip
+
+
 class _Interned(type):
     """What makes classes of ops: one object for equal fields, so that what was worked out for it
     (kernels, launchers) is found by its identity.
@@ -47,7 +55,7 @@ class _Interned(type):
             return super().__call__(*fields)
         if op is None:
             op = super().__call__(*fields)
-            op.kept = True
+            vars(op)["kept"] = True  # a frozen dataclass too
             if len(cls.made) >= 1024:
                 cls.made.clear()
             op = cls.made.setdefault(fields, op)
@@ -57,7 +65,7 @@ class _Interned(type):
 @functools.lru_cache(maxsize=4096, typed=True)
 def _typed(cls: Any, *fields: Any) -> Any:
     op = type.__call__(cls, *fields)
-    op.kept = True
+    vars(op)["kept"] = True  # a frozen dataclass too
     return op
 
 
@@ -98,7 +106,7 @@ class Op(metaclass=_Interned):
     drawn: ClassVar[bool] = False  # random: its numbers are those that the host draws
 
     # Derived from the fields, and from `needs`, when the class is made.
-    numbers: ClassVar[bool] = False  # among the fields are numbers of any type
+    numbers: ClassVar[bool] = False  # among the fields may be numbers of any type
     tokens: ClassVar[tuple[str, ...]] = ()
     wanted_by: ClassVar[tuple[frozenset[str], ...] | None] = None  # per input; None: all alike
     keeps_values: ClassVar[bool] = False  # a token other than a spec
@@ -189,10 +197,16 @@ class Op(metaclass=_Interned):
                 )
         if "differentiable" not in cls.__dict__:
             cls.differentiable = cls.gradient is not Op.gradient
-        fields = [t for t in inspect.get_annotations(cls).values() if "ClassVar" not in t]
         cls.made = {}
-        cls.numbers = cls.numbers or any("float" in t or t == "Any" for t in fields)
-        cls.interned = "" if abstract or cls.drawn else "typed" if cls.numbers else "plain"
+        for annotation in map(str, inspect.get_annotations(cls).values()):
+            if "ClassVar" not in annotation and not _EXACT.issuperset(_WORD.findall(annotation)):
+                cls.numbers = True
+        made_by_hand = any(
+            "__init__" in vars(c) and "__dataclass_fields__" not in vars(c)
+            for c in cls.__mro__[:-1]
+        )  # so that there may be state that is no field
+        shared = not (abstract or cls.drawn or made_by_hand)
+        cls.interned = ("typed" if cls.numbers else "plain") if shared else ""
         if not abstract:
             REGISTRY[f"{cls.__module__}.{cls.__qualname__}"] = cls
 
