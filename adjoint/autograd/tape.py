@@ -195,7 +195,7 @@ def _as_array(result: Any) -> Any:
 def _wrap_several(
     op: Op, inputs: tuple[Any, ...], results: Any, parents: Sequence[Any], wants: bool, mode: Mode
 ) -> tuple[Any, ...]:
-    ys = tuple(wrap(_as_array(r)) for r in results)
+    ys = tuple([wrap(_as_array(r)) for r in results])
     if op.view:
         singles = op.output_views(inputs[0]._data.shape)
         for y, single in zip(ys, singles, strict=True):

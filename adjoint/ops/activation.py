@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core import dtype as dt
-from ..core import op as core_op
 from ..core.errors import DTypeError, InvalidArgument, ShapeError
 from ..core.fused import fused
 from ..core.op import Sample, apply, public
 from ..core.spec import Spec, normalize_axis
 from .comparison import clamp, ge, gt, le, where
 from .functions import abs, exp, sigmoid, tanh
-from .pointwise import ANALYTIC, FLOATING, NUMBERS, REAL, Elementwise, assert_tensor, conj
+from .pointwise import ANALYTIC, FLOATING, NUMBERS, REAL, Elementwise, assert_tensor, conj, unary
 from .promotion import cast
 from .random import rand_like
 from .samples import FLOATS, array, binary_samples, unary_samples
@@ -305,7 +304,8 @@ def _mish_gradient(g: Tensor, input: Tensor) -> Tensor:
     return cast(g * (t + x * sigmoid(x) * (1 - t * t)), input.dtype)
 
 
-_RELU, _RELU_GRADIENT, _SILU, _MISH, _SOFTPLUS = Relu(), ReluGradient(), Silu(), Mish(), Softplus()
+_RELU_GRADIENT, _SILU, _MISH, _SOFTPLUS = ReluGradient(), Silu(), Mish(), Softplus()
+_relu = unary(Relu(), floating=False, method=False)
 _LOG_SIGMOID = Softplus(1.0, float("inf"))
 
 
@@ -324,11 +324,7 @@ def relu(input: Tensor) -> Tensor:
     >>> ad.relu(ad.tensor([-1., 2.]))
     tensor([0., 2.])
     """
-    result: Any = core_op.launched(_RELU, input)
-    if result is None:
-        assert_dtype("relu", input, REAL)
-        result = apply(_RELU, input)
-    return result  # type: ignore[no-any-return]
+    return _relu(input)  # type: ignore[no-any-return]
 
 
 @public(method=False, inplace=True)

@@ -163,15 +163,9 @@ class Split(Movement):
         """One for each size."""
         return len(self.sizes)
 
-    def output_views(self, shape: tuple[int, ...]) -> list[Op]:
+    def output_views(self, shape: tuple[int, ...]) -> tuple[Op, ...]:
         """One part each."""
-        lead = tuple((0, size, 1) for size in shape[: self.axis])
-        ops: list[Op] = []
-        start = 0
-        for size in self.sizes:
-            ops.append(basic_index((*lead, (start, start + size, 1))))
-            start += size
-        return ops
+        return _split_views(self.sizes, shape[: self.axis])
 
     def infer(self, spec: Spec) -> tuple[Spec, ...]:
         """The parts' shapes; the sizes must add up."""
@@ -185,7 +179,7 @@ class Split(Movement):
 
     def compute(self, xp: Any, x: Any) -> tuple[Any, ...]:
         """Views."""
-        return tuple(op.compute(xp, x) for op in self.output_views(x.shape))
+        return tuple([op.compute(xp, x) for op in self.output_views(x.shape)])
 
     def gradient(self, g: tuple[Any, ...], spec: Spec) -> tuple[Any, ...]:
         """The parts joined again."""
@@ -206,6 +200,18 @@ class Split(Movement):
     def reference(self, x: Any) -> Any:
         """NumPy's split."""
         return tuple(np.split(x, np.cumsum(self.sizes)[:-1], self.axis))
+
+
+@functools.lru_cache(maxsize=1024)
+def _split_views(sizes: tuple[int, ...], before: tuple[int, ...]) -> tuple[Op, ...]:
+    """The parts of these sizes along the dimension that comes after those `before`."""
+    lead = tuple((0, size, 1) for size in before)
+    ops: list[Op] = []
+    start = 0
+    for size in sizes:
+        ops.append(basic_index((*lead, (start, start + size, 1))))
+        start += size
+    return tuple(ops)
 
 
 @dataclass(eq=False, repr=False)
