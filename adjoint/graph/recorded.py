@@ -25,9 +25,10 @@ from ..core.device import (
 from ..core.device import device as Device  # noqa: N812 - recorded values have a field of that name
 from ..core.dtype import from_numpy_dtype
 from ..core.errors import AutogradError
+from ..core.facts import ArrayFacts
 from ..core.handle import Handle
 from ..core.op import Op
-from ..core.spec import Spec, prod
+from ..core.spec import Spec
 from .node import Item, Version
 
 ndarray = np.ndarray
@@ -43,7 +44,7 @@ class _Flags:
     writeable = True
 
 
-class Recorded:
+class Recorded(ArrayFacts):
     """The value of `op` on `inputs`, which are recorded values and Python numbers."""
 
     __slots__ = ("__weakref__", "array", "device", "dtype", "inputs", "memory", "op", "shape")
@@ -77,26 +78,6 @@ class Recorded:
         self.memory = None
 
     # ---- what an array says of itself ------------------------------------------------------------
-
-    @property
-    def ndim(self) -> int:
-        """The number of dimensions."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """The number of elements."""
-        return prod(self.shape)
-
-    @property
-    def itemsize(self) -> int:
-        """The bytes that one element takes."""
-        return int(self.dtype.itemsize)
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes that the elements take."""
-        return self.size * self.itemsize
 
     @property
     def strides(self) -> tuple[int, ...]:

@@ -17,6 +17,7 @@ import numpy as np
 from ...compiler import Kernel, Value
 from ...compiler.ir import STORAGE
 from ...core.errors import AdjointError
+from ...core.facts import ArrayFacts
 from ...core.spec import broadcast_shapes
 from .. import numpy as reference
 from ..numpy import special
@@ -97,7 +98,7 @@ class _Flags:
     writeable = False
 
 
-class Traced:
+class Traced(ArrayFacts):
     """A symbol for an array: a value of the kernel, and which axes of the space its dims are."""
 
     __slots__ = ("dims", "dtype", "shape", "tracer", "value")
@@ -123,16 +124,6 @@ class Traced:
         self.shape = shape
         self.dims = dims
         self.dtype = dtype
-
-    @property
-    def ndim(self) -> int:
-        """The number of dimensions."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """The number of elements."""
-        return math.prod(self.shape)
 
     @property
     def real(self) -> Traced:

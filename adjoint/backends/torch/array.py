@@ -17,6 +17,7 @@ import torch
 
 from ...core import dtype as dt
 from ...core.errors import BackendGap, DeviceError, InvalidType
+from ...core.facts import ArrayFacts
 
 NUMPY: dict[Any, Any] = {getattr(torch, d.name): d.numpy for d in dt.BY_NUMPY.values()}
 TORCH: dict[Any, Any] = {numpy: kind for kind, numpy in NUMPY.items()}
@@ -63,7 +64,7 @@ class _Address:
         self.data = data
 
 
-class Array:
+class Array(ArrayFacts):
     """See the module. `base` keeps the array whose memory this one shows (None: its own)."""
 
     __slots__ = ("__weakref__", "base", "dtype", "shape", "tensor")
@@ -80,26 +81,6 @@ class Array:
         self.dtype = NUMPY[tensor.dtype]
 
     # ---- facts -----------------------------------------------------------------------------------
-
-    @property
-    def ndim(self) -> int:
-        """The number of dimensions."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """The number of elements."""
-        return math.prod(self.shape)
-
-    @property
-    def itemsize(self) -> int:
-        """The bytes of one element."""
-        return int(self.dtype.itemsize)
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes of all elements."""
-        return self.size * self.itemsize
 
     @property
     def strides(self) -> tuple[int, ...]:

@@ -1,0 +1,35 @@
+"""What arrays of every kind say of themselves, by their shape and dtype."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+
+class ArrayFacts:
+    """Base of what stands for a NumPy array: the facts that follow from `shape` and `dtype`."""
+
+    __slots__ = ()
+
+    shape: tuple[int, ...]
+    dtype: Any  # NumPy's
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        """The bytes that one element takes."""
+        return int(self.dtype.itemsize)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that all elements take."""
+        return self.size * self.itemsize
