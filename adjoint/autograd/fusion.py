@@ -35,6 +35,8 @@ ndarray = np.ndarray
 _REMEMBERED = 1024  # plans that a composite keeps
 _CAPTURING = mode_with(DEFAULT, executor=execute_lazily)
 _UNKNOWN: Any = object()
+_LARGE = 1 << 14  # elements from which an input is large
+_SHARE = 16  # how many times as many elements it has as what is small
 _Steps: TypeAlias = "tuple[list[Any], list[Any]]"  # a graph: its steps, and where outputs are
 
 
@@ -168,26 +170,43 @@ class Fused(Op, abstract=True):
         self.reached = [leaf is not None and leaf in gradients for leaf in leaves]
         reached = [gradients[leaf] for leaf in leaves if leaf in gradients]
         drawn = _drawn(ys) if reached else []
-        ahead = _flat(inputs, [*ys, *drawn])
-        count = len(inputs)
-        inputs += [*drawn, *gs]
-        back = _flat(inputs, reached) if reached else None
-        specs = [x.spec for x in inputs]
+        small = _small(inputs, ys, reached)
         try:
-            self._make(ahead, back, specs, False)
+            self._make(inputs, ys, [*drawn, *small], gs, reached)
         except (NotTraceable, AdjointError):
-            self._make(ahead, back, specs, True)
-        reads = set() if self.backward is None else set(self.backward.reads)
-        reads |= {
-            n for n, x in enumerate(inputs[:count]) for y in drawn if x._data in y._data.inputs
-        }
-        self.reads = tuple(sorted(n for n in reads if n < count))
-        self.tokens = (  # type: ignore[misc]
-            *(f"x{n + 1}" for n in self.reads),
-            *(f"drawn{i + 1}" for i in range(len(drawn))),
-        )
+            if not small:
+                raise
+            self._make(inputs, ys, drawn, gs, reached)
 
     def _make(
+        self,
+        inputs: Sequence[Any],
+        ys: Sequence[Any],
+        kept: Sequence[Any],
+        gs: Sequence[Any],
+        reached: Sequence[Any],
+    ) -> None:
+        """The kernels, where the forward ones also give what is `kept` for the backward ones."""
+        from ..backends.native.composite import NotTraceable
+
+        ahead = _flat(inputs, [*ys, *kept])
+        given = [*inputs, *kept, *gs]
+        back = _flat(given, reached) if reached else None
+        specs = [x.spec for x in given]
+        try:
+            self._compile(ahead, back, specs, False)
+        except (NotTraceable, AdjointError):
+            self._compile(ahead, back, specs, True)
+        reads = set() if self.backward is None else set(self.backward.reads)
+        cone = _cone(kept)  # the body makes it again
+        reads |= {n for n, x in enumerate(inputs) if id(x._data) in cone}
+        self.reads = tuple(sorted(n for n in reads if n < len(inputs)))
+        self.tokens = (  # type: ignore[misc]
+            *(f"x{n + 1}" for n in self.reads),
+            *(f"kept{i + 1}" for i in range(len(kept))),
+        )
+
+    def _compile(
         self, ahead: _Steps, back: _Steps | None, specs: Sequence[Spec], reshaped: bool
     ) -> None:
         """The kernels of both graphs, in one space."""
@@ -433,21 +452,52 @@ def _symbol(spec: Spec) -> Any:
     return tape.wrap(Recorded(None, (), spec.shape, spec.dtype.numpy))
 
 
+def _cone(tensors: Sequence[Any]) -> dict[int, Recorded]:
+    """What `tensors` are computed from, they among it, by identity."""
+    found: dict[int, Recorded] = {}
+    stack = [x._data for x in tensors]
+    while stack:
+        value = stack.pop()
+        if type(value) is Recorded and id(value) not in found:
+            found[id(value)] = value
+            stack.extend(value.inputs)
+    return found
+
+
 def _drawn(outputs: Sequence[Any]) -> list[Any]:
     """What is drawn at random on the way to `outputs`: kept for the gradient, since to draw it
     again would take longer than to read it.
     """
+    cone = _cone(outputs).values()
+    return [tape.wrap(value) for value in cone if value.op is not None and value.op.drawn]
+
+
+def _small(inputs: Sequence[Any], outputs: Sequence[Any], reached: Sequence[Any]) -> list[Any]:
+    """What is kept, too, where inputs are large: small values that come from them on the way to
+    `outputs`, such as statistics of rows, and that the gradients need.
+    """
+    ahead = _cone(outputs)
+    largest = max((x._data.size for x in inputs), default=0)
+    if largest < _LARGE:
+        return []
+
+    def is_small(value: Recorded) -> bool:
+        return value.size * _SHARE <= largest
+
     found: dict[int, Any] = {}
     seen: set[int] = set()
-    stack = [y._data for y in outputs]
+    stack = [x._data for x in reached]
     while stack:
         value = stack.pop()
         if type(value) is not Recorded or id(value) in seen:
             continue
         seen.add(id(value))
-        if value.op is not None and value.op.drawn:
-            found[id(value)] = tape.wrap(value)
-        stack.extend(value.inputs)
+        y = tape.wrap(value)
+        known = id(value) in ahead and value.op is not None and value.op.n_outputs == 1
+        if known and is_small(value) and not all(map(is_small, _cone([y]).values())):
+            found[id(value)] = y
+        else:
+            stack.extend(value.inputs)
     return list(found.values())
 
 

@@ -137,7 +137,8 @@ def plan(
     elif kernel.reduced:
         vector, inner = over.pop() if over else [], over
     else:
-        best = max(range(len(kept)), key=lambda k: (space.fitness(kept[k]), k), default=None)
+        whole = [k for k, s in enumerate(strides) if all(s[a] for a in many)]
+        best = max(range(len(kept)), key=lambda k: (space.fitness(kept[k], whole), k), default=None)
         vector, inner = [] if best is None else kept.pop(best), []
     named = {f"o{k}": group for k, group in enumerate(kept)}
     named |= {f"i{k}": group for k, group in enumerate(inner)} | {"v": vector}

@@ -206,6 +206,43 @@ def test_kernels_give_what_the_ops_give(name: str, dtype: Any, monkeypatch: Any)
         np.testing.assert_allclose(y, z, rtol=TOLERANCES[dtype], atol=TOLERANCES[dtype] * scale)
 
 
+@pytest.fixture
+def all_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small values of the forward kernels are kept whatever the size of the inputs."""
+    monkeypatch.setattr(fusion, "_LARGE", 0)
+    monkeypatch.setattr(fusion, "_SHARE", 2)
+    monkeypatch.setattr(
+        core_fused, "_execute", lambda f, native, plans, args: fusion.execute(f, native, {}, args)
+    )
+
+
+@pytest.mark.filterwarnings("ignore:Using a target size")
+@pytest.mark.parametrize("dtype", TOLERANCES, ids=lambda d: d.name)
+@pytest.mark.parametrize("name", CASES)
+def test_kernels_that_keep_small_values_give_the_same(
+    name: str, dtype: Any, monkeypatch: Any, request: Any
+) -> None:
+    function, inputs = inputs_of(name, dtype)
+    expected = results(function, inputs)
+    request.getfixturevalue("all_kept")
+    for y, z in zip(results(function, inputs), expected, strict=True):
+        scale = max(np.abs(z).max(), 1.0)
+        np.testing.assert_allclose(y, z, rtol=TOLERANCES[dtype], atol=TOLERANCES[dtype] * scale)
+
+
+def test_statistics_of_rows_are_kept(all_kept: None, monkeypatch: Any) -> None:
+    x, w, b = inputs_of("layer_norm", ad.float64)[1]
+
+    def second_order() -> Any:
+        y = _layer_norm(x, w, b)
+        (g,) = ad.autograd.grad((y**3).sum(), x, create_graph=True)
+        return ad.autograd.grad((g**2).sum(), x)[0].numpy()
+
+    saved = _layer_norm(x, w, b)._node.saved
+    assert sorted(tuple(s.shape) for s in saved) == [(6, 1), (6, 1), (6, 10), (10,)]
+    np.testing.assert_allclose(second_order(), one_by_one(second_order, monkeypatch), rtol=1e-9)
+
+
 @pytest.mark.filterwarnings("ignore:Using a target size")
 @pytest.mark.parametrize("name", CASES)
 def test_number_of_kernels(name: str) -> None:
