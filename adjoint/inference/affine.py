@@ -25,8 +25,7 @@ def fold_affine(graph: StaticGraph, folds: Folds) -> int:
     changes: dict[Value, Value] = {}
     nodes: list[Node] = []
     found = 0
-    for node in graph.nodes:
-        node.inputs = tuple(changes.get(x, x) if isinstance(x, Value) else x for x in node.inputs)
+    for node in graph.renewed(changes):
         made = _absorbed(node, folds)
         if made is not None:
             layer, x = made

@@ -117,6 +117,12 @@ class StaticGraph:
                 seen.add(x)
                 yield x
 
+    def renewed(self, changes: Mapping[Value, Value]) -> Iterator[Node]:
+        """The nodes in order; each reads what `changes` has by then in the place of its inputs."""
+        for node in self.nodes:
+            node.inputs = tuple([changes.get(x, x) if type(x) is Value else x for x in node.inputs])
+            yield node
+
     def replace(self, changes: Mapping[Value, Value]) -> None:
         """Let whatever reads a key read its value instead; chains of replacements are followed."""
         if not changes:

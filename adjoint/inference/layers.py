@@ -146,8 +146,7 @@ def fuse_epilogues(graph: StaticGraph) -> int:
     gone: set[Node] = set()
     nodes: list[Node] = []
     found = 0
-    for node in graph.nodes:
-        node.inputs = tuple(changes.get(x, x) if isinstance(x, Value) else x for x in node.inputs)
+    for node in graph.renewed(changes):
         nodes.append(node)
         merged = _merged(node, users, outputs)
         if merged is None:

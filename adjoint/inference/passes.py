@@ -134,8 +134,7 @@ def drop_identities(graph: StaticGraph) -> int:
     """
     changes: dict[Value, Value] = {}
     joined = 0
-    for node in graph.nodes:
-        node.inputs = tuple(changes.get(x, x) if isinstance(x, Value) else x for x in node.inputs)
+    for node in graph.renewed(changes):
         x = node.inputs[0] if node.inputs else None
         if not isinstance(x, Value):
             continue

@@ -23,13 +23,11 @@ def hoist_through_views(graph: StaticGraph) -> int:
     """Compute with a layer's output before it is reshaped or permuted, instead of afterwards: there
     the layer can take factors, biases, activations and additions along.
     """
-    users = graph.users()
-    outputs = set(graph.outputs)
+    users, outputs = graph.users(), set(graph.outputs)
     found = 0
     nodes: list[Node] = []
     changes: dict[Value, Value] = {}
-    for node in graph.nodes:
-        node.inputs = tuple(changes.get(x, x) if isinstance(x, Value) else x for x in node.inputs)
+    for node in graph.renewed(changes):
         match = _hoisted(node, users, outputs)
         if match is None:
             nodes.append(node)
@@ -114,13 +112,11 @@ def flatten_products(graph: StaticGraph, folds: Folds) -> int:
     """Let products with a constant matrix work on rows in any number of dimensions: as Linear,
     without the reshapes around them.
     """
-    users = graph.users()
-    outputs = set(graph.outputs)
+    users, outputs = graph.users(), set(graph.outputs)
     found = 0
     nodes: list[Node] = []
     changes: dict[Value, Value] = {}
-    for node in graph.nodes:
-        node.inputs = tuple(changes.get(x, x) if isinstance(x, Value) else x for x in node.inputs)
+    for node in graph.renewed(changes):
         nodes.append(node)
         if isinstance(node.op, MatMul):
             x, w = node.inputs
