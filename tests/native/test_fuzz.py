@@ -51,8 +51,9 @@ TERMS = 128  # times the sum of sizes: NumPy adds up one after the other, where 
 # Modules and classes of ops
 # ... that are exact beside 1 only: terms cancel
 CANCELLING = ("adjoint.ops.bessel", "Gelu", "Lgamma", "LogSoftmax", "Logaddexp", "Logaddexp2")
-# ... that take as many steps as an input says
-COUNTED = ("adjoint.ops.polynomials",)
+# ... that take as many steps as an input says, or as LAPACK takes for infinities: no end of them
+COUNTED = ("adjoint.ops.polynomials", "adjoint.ops.decomposition", "adjoint.ops.householder",
+           "adjoint.ops.solving")  # fmt: skip
 # ... where zeros of padding may meet infinities, and next to poles infinities each other
 FINITE = ("Convolution", "ConvolutionInput", "ConvolutionWeight", "SumPool", "SumPoolInput",
           "Polygamma")  # fmt: skip
