@@ -143,6 +143,7 @@ CALLS = {
     "row_stack": (lambda m, x: m.row_stack((x, x)), V),
     "repeat": (lambda m, x: x.repeat(2, 1, 3), S),
     "repeat-zero": (lambda m, x: x.repeat(0, 2), S),
+    "repeat-zero-many": (lambda m, x: x.repeat(1 << 48, 0), S),
     "repeat-once": (lambda m, x: x.repeat(1, 1, 1), S),
     "tile": (lambda m, x: m.tile(x, (2,)), S),
     "repeat_interleave": (lambda m, x: m.repeat_interleave(x, 2), S),

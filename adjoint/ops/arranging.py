@@ -127,7 +127,9 @@ class Tile(Movement):
         return spec.with_(shape=tuple(n * m for n, m in zip(self.times, spec.shape, strict=True)))
 
     def compute(self, xp: Any, x: Any) -> Any:
-        """The backend's tile."""
+        """The backend's tile; of no copies, the other dimensions are not repeated on the way."""
+        if 0 in self.times:
+            x = x[tuple(slice(0 if n == 0 else None) for n in self.times)]
         return xp.tile(x, self.times)
 
     def gradient(self, g: Tensor, spec: Spec) -> tuple[Any, ...]:

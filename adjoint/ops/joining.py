@@ -318,7 +318,10 @@ def _launched(joining: Callable[[Any, int], Op], tensors: Any, dim: Any) -> Any:
     """The tensors joined as such ones were before, else None."""
     if type(tensors) not in (list, tuple) or not tensors or not isinstance(tensors[0], Handle):
         return None
-    return core_op.launched(joining(dim, tensors[0]._data.ndim), *tensors)
+    shape = tensors[0]._data.shape
+    if shape == (0,):  # joins anything: the others say how many dimensions there are
+        return None
+    return core_op.launched(joining(dim, len(shape)), *tensors)
 
 
 def _promoted(tensors: Any, name: str) -> list[Any]:
