@@ -222,13 +222,7 @@ class Linear(Op):
         def input() -> Any:
             return apply(self, g, conj_transposed(x2))
 
-        def weight() -> Any:
-            rows, inputs = (
-                t if t.ndim == 2 else t.reshape(prod(t.shape[:-1]), t.shape[-1]) for t in (g, x1)
-            )
-            return _matrices(transposed(rows), conj(inputs))
-
-        return (input, weight, g)
+        return (input, lambda: apply(LINEAR_WEIGHT, g, x1), g)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -255,6 +249,48 @@ class Linear(Op):
 
 
 LINEAR = Linear()
+
+
+class LinearWeight(Op):
+    """The gradient of a linear layer's weight: g^T conj(x), over all rows."""
+
+    library = "linear_weight"
+    needs = ("x2", "x1")
+
+    def infer(self, g: Spec, x: Spec) -> Spec:
+        """(..., out) and (..., in) give (out, in)."""
+        if not g.shape or g.shape[:-1] != x.shape[:-1] or g.dtype is not x.dtype:
+            raise ShapeError(f"linear_weight: {g} and {x} are no rows of one layer")
+        return g.with_(shape=(g.shape[-1], x.shape[-1]))
+
+    def compute(self, xp: Any, g: Any, x: Any) -> Any:
+        """One matmul over all rows."""
+        rows = g.reshape(prod(g.shape[:-1]), g.shape[-1]) if g.ndim != 2 else g
+        inputs = x.reshape(prod(x.shape[:-1]), x.shape[-1]) if x.ndim != 2 else x
+        return xp.matmul(rows.T, xp.conjugate(inputs) if x.dtype.kind == "c" else inputs)
+
+    def gradient(self, g: Tensor, x1: Tensor, x2: Tensor) -> tuple[Any, ...]:
+        """Linear layers of the rows."""
+        return (lambda: apply(LINEAR, x2, g), lambda: apply(LINEAR, x1, conj_transposed(g)))
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """Rows, vectors, batches, empty."""
+        for dtype in (dt.float64, dt.float32, dt.bfloat16, dt.float16, dt.complex128):
+            yield Sample(cls(), (array((2, 4), dtype), array((2, 3), dtype)), dtype.name)
+        yield Sample(cls(), (array((4,)), array((3,))), "vector")
+        yield Sample(cls(), (array((2, 5, 4)), array((2, 5, 3))), "batch")
+        yield Sample(cls(), (array((0, 4)), array((0, 3))), "empty")
+        yield Sample(cls(), (strided(array((2, 4))), strided(array((2, 3)))), "strided")
+
+    def reference(self, g: Any, x: Any) -> Any:
+        """By einsum, over all rows."""
+        wide = [v.astype(np.float64) if v.dtype.kind in "fV" else v for v in (g, x)]
+        rows, inputs = (v.reshape(prod(v.shape[:-1]), v.shape[-1]) for v in wide)
+        return np.einsum("rn,rk->nk", rows, inputs.conj())
+
+
+LINEAR_WEIGHT = LinearWeight()
 
 
 @public(method=False)

@@ -447,8 +447,20 @@ def launch_linear(x: Any, w: Any, bias: Any = None) -> Any:
     return y if x.ndim == 2 else y.reshape(*x.shape[:-1], len(w))
 
 
+def launch_linear_weight(g: Any, x: Any) -> Any:
+    """The rows of g, transposed, @ those of x; else None."""
+    if type(g) is not np.ndarray or type(x) is not np.ndarray:
+        return None
+    if g.ndim != 2:
+        g = g.reshape(math.prod(g.shape[:-1]), g.shape[-1])
+        x = x.reshape(len(g), x.shape[-1])
+    return launch(g.T, x)
+
+
 # By what an op says as its `library`.
-LAUNCHERS: dict[str, Any] = {"product": launch, "linear": launch_linear}
+LAUNCHERS: dict[str, Any] = {
+    "product": launch, "linear": launch_linear, "linear_weight": launch_linear_weight,
+}  # fmt: skip
 _launched: dict[int, Op] = {}  # the ops of which launchers are known, which stay
 
 
