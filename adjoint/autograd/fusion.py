@@ -28,6 +28,7 @@ from ..core.spec import Spec
 from ..graph.node import Item, Leaf, Node
 from ..graph.recorded import Recorded
 from . import tape
+from .calls import keep, key_of
 from .engine import run_backward
 from .recording import execute_lazily
 
@@ -40,42 +41,41 @@ _SHARE = 16  # how many times as many elements it has as what is small
 _Steps: TypeAlias = "tuple[list[Any], list[Any]]"  # a graph: its steps, and where outputs are
 
 
-def execute(
-    function: Callable[..., Any], native: str, plans: dict[Any, Any], args: tuple[Any, ...]
-) -> Any:
-    """`function(*args)`, by its kernels where it has some: what `core.fused` calls."""
+def execute(declared: fused.Declared, args: tuple[Any, ...]) -> Any:
+    """The composite of `args`, by its kernels where it has some: what `core.fused` calls."""
+    function = declared.function
     mode = tape.get_mode()
-    grad = mode.grad
     casting = None if mode.run is mode.executor else mode.autocast
-    if casting is not None and native:
+    if casting is not None and declared.native:
         return function(*args)
-    key: list[Any] = [casting and casting.signature]
-    inputs = []
-    for x in args:
-        if isinstance(x, Handle):
-            data = x._data
-            if type(data) is not ndarray:
-                if casting is not None or not is_device_array(data):
-                    return function(*args)
-                key.append(x.device)
-            inputs.append(x)
-            key += (data.shape, data.dtype, grad and x._node is not None)
-        else:
-            key.append(x)
-    plan = plans.get(tuple(key), _UNKNOWN)
+    inputs = [x for x in args if isinstance(x, Handle)]
+    places: tuple[Any, ...] = ()
+    if any(type(x._data) is not ndarray for x in inputs):
+        if casting is not None or not all(_is_array(x._data) for x in inputs):
+            return function(*args)
+        places = tuple([x.device for x in inputs])
+    call = key_of(args)
+    key = (places, casting and casting.signature, call)
+    plan = declared.plans.get(key, _UNKNOWN)
     if plan is _UNKNOWN:
-        wants = [grad and x._node is not None for x in inputs]
-        plan = plan_for(function, native, args, inputs, wants, casting)
-        if len(plans) >= _REMEMBERED:
-            plans.clear()
-        plans[tuple(key)] = plan
+        wants = [mode.grad and x._node is not None for x in inputs]
+        plan = plan_for(function, declared.native, args, inputs, wants, casting)
+        if len(declared.plans) >= _REMEMBERED:
+            declared.plans.clear()
+        declared.plans[key] = plan
     if plan is None:
         return function(*args)
     found = plan.run(inputs)
+    if mode.plain and plan.launch is not None:
+        keep(declared.known, call, plan.launch, plan)
     if mode.inference:
         for y in found if type(found) is tuple else (found,):
             y._version = tape.INFERENCE
     return found
+
+
+def _is_array(data: Any) -> bool:
+    return type(data) is ndarray or is_device_array(data)
 
 
 def plan_for(
@@ -116,6 +116,9 @@ class Fused(Op, abstract=True):
     """A composite on inputs of given shapes and dtypes, as one op."""
 
     needs = "xs"  # of each plan: those inputs that its backward kernels read
+
+    # (*arrays) -> what `run` computes, for arrays like the last ones, else None.
+    launch: Callable[..., Any] | None = None
 
     def __init__(
         self,
@@ -218,6 +221,7 @@ class Fused(Op, abstract=True):
             like = [forward.dims[i] for i in self.differentiable_outputs]
             like = [*forward.dims[len(self.outputs) :], *like]
             self.backward = Composite(specs, *back, like, space=forward.space, reshaped=reshaped)
+        self.differentiable = back is not None  # type: ignore[misc]
 
     def infer(self, *specs: Spec) -> Any:
         """Those of the outputs."""
@@ -235,6 +239,11 @@ class Fused(Op, abstract=True):
         if self.forward.guards:
             self.forward.check(arrays)
         results = self.forward(arrays)
+        self.launch = self.forward.launch
+        return self.finished(inputs, results)
+
+    def finished(self, inputs: list[Any], results: Sequence[Any]) -> Any:
+        """The tensors of what the kernels gave for `inputs`."""
         if self.backward is None and not self.several:
             return tape.wrap(results[0])
         ys = [tape.wrap(y) for y in results]

@@ -137,10 +137,22 @@ def remember(op: Op, arrays: list[Any], launch: Callable[..., Any]) -> None:
     launchers[key] = launch
 
 
+def forgettable() -> dict[Any, Any]:
+    """A dictionary that is emptied where launchers are dropped."""
+    found: dict[Any, Any] = {}
+    _forgettable.append(found)
+    return found
+
+
+_forgettable: list[dict[Any, Any]] = []
+
+
 def forget() -> None:
     """Drop all launchers."""
     launchers.clear()
     _launched.clear()
+    for known in _forgettable:
+        known.clear()
 
 
 def launcher_of(op: Op, xp: Any, arrays: list[Any]) -> Callable[..., Any]:
@@ -230,6 +242,7 @@ __all__ = [
     "compute",
     "compute_elsewhere",
     "forget",
+    "forgettable",
     "launcher_of",
     "launchers",
     "prepare_contexts",

@@ -1,18 +1,22 @@
-"""`@fused`: a composite that eager execution may run as a few kernels instead of op by op."""
+"""`@fused`: a composite that eager execution may run as a few kernels instead of op by op.
+`@checking`: a function that need not check again what was launched before.
+"""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, TypeAlias, TypeVar, cast, overload
+from itertools import chain
+from typing import Any, TypeVar, cast, overload
 
 import numpy as np
 
 from . import compute
 from .device import is_device_array
 from .mode import MODE
+from .op import Op, _with_numpy_names, apply
 
-__all__ = ["fused"]
+__all__ = ["checking", "fused"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -41,23 +45,73 @@ def fused(function: Any = None, *, native: str = "", always: bool = False) -> An
     return _declare(function, native, always)
 
 
+class Declared:
+    """A composite, and what was worked out for calls of it."""
+
+    __slots__ = ("always", "function", "known", "native", "plans")
+
+    known: dict[Any, Any]  # (what launches it, the op that it then is), by what calls are alike
+    plans: dict[Any, Any]  # the op that it is, or None; by that, and what it is cast to
+
+    def __init__(self, function: Callable[..., Any], native: str, always: bool) -> None:
+        self.function = function
+        self.native = native
+        self.always = always
+        self.known = compute.forgettable()
+        self.plans = {}
+
+
 def _declare(function: F, native: str, always: bool) -> F:
-    plans: dict[Any, Any] = {}
+    declared = Declared(function, native, always)
+    known = declared.known
 
     @functools.wraps(function)
     def run(*args: Any) -> Any:
+        y = launched(known, args)
+        if y is not None:
+            return y
         mode = MODE.get()
         if mode.fuses:
             data = args[0]._data
             few = compute.accelerate is None or (data.size < SMALLEST and not always)
             if few and not is_device_array(data):
                 return function(*args)
-            return _execute(function, native, plans, args)
+            return _execute(declared, args)
         whole = getattr(mode.executor, "composite", None) if native else None
         found = NotImplemented if whole is None else whole(function, native, args)
         return function(*args) if found is NotImplemented else found
 
+    run.declared = declared  # type: ignore[attr-defined]
     return cast(F, run)
+
+
+def checking(function: F) -> F:
+    """Declare a public function that checks its arguments and returns (op or composite, *inputs):
+    what it is to apply. It does nothing else; where it must (warn, say), it returns a tensor.
+
+    Called again with arguments like those of a call that was launched, it need not check.
+    """
+    known = compute.forgettable()
+    accepting = _with_numpy_names(function)
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        given = (*args, _NAMED, *chain.from_iterable(kwargs.items())) if kwargs else args
+        y = launched(known, given)
+        if y is not None:
+            return y
+        found = accepting(*args, **kwargs)
+        if type(found) is not tuple:
+            return found
+        what, *inputs = found
+        y = apply(what, *inputs) if isinstance(what, Op) else what(*inputs)
+        _learn(known, given, what, inputs)
+        return y
+
+    return cast(F, run)
+
+
+_NAMED: Any = object()  # before arguments by name
 
 
 def is_fusing(x: Any) -> bool:
@@ -70,19 +124,37 @@ def pays(args: tuple[Any, ...]) -> bool:
     return compute.accelerate is not None and args[0]._data.size >= SMALLEST
 
 
-Executor: TypeAlias = "Callable[[Callable[..., Any], str, dict[Any, Any], tuple[Any, ...]], Any]"
+def _one_by_one(declared: Declared, args: tuple[Any, ...]) -> Any:
+    return declared.function(*args)
 
 
-def _one_by_one(
-    function: Callable[..., Any], native: str, plans: dict[Any, Any], args: tuple[Any, ...]
-) -> Any:
-    return function(*args)
+_execute: Callable[[Declared, tuple[Any, ...]], Any] = _one_by_one
 
 
-_execute: Executor = _one_by_one
-
-
-def connect(execute: Executor) -> None:
+def connect(execute: Callable[[Declared, tuple[Any, ...]], Any]) -> None:
     """Set what runs fused composites (called once, where the layers are wired together)."""
     global _execute
     _execute = execute
+
+
+def _never(known: dict[Any, Any], args: tuple[Any, ...]) -> Any:
+    return None
+
+
+def _nothing(known: dict[Any, Any], args: tuple[Any, ...], what: Any, inputs: list[Any]) -> None:
+    return None
+
+
+# (known, args) -> what the function that knows these calls gives, where it was launched before for
+# arguments like these, else None.
+launched: Callable[[dict[Any, Any], tuple[Any, ...]], Any] = _never
+_learn: Callable[[dict[Any, Any], tuple[Any, ...], Any, list[Any]], None] = _nothing
+
+
+def connect_calls(
+    launch: Callable[[dict[Any, Any], tuple[Any, ...]], Any],
+    learn: Callable[[dict[Any, Any], tuple[Any, ...], Any, list[Any]], None],
+) -> None:
+    """Set what launches calls that are known, and learns them (called once, too)."""
+    global launched, _learn
+    launched, _learn = launch, learn

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..core import dtype as dt
 from ..core.errors import DTypeError, InvalidArgument, ShapeError
-from ..core.fused import fused
+from ..core.fused import checking, fused
 from ..core.op import Sample, apply, public
 from ..core.spec import Spec, normalize_axis
 from .comparison import clamp, ge, gt, le, where
@@ -328,7 +328,8 @@ def relu(input: Tensor) -> Tensor:
 
 
 @public(method=False, inplace=True)
-def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+@checking
+def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Any:
     """input limited to [min_val, max_val]; the gradient is 0 at and beyond both ends.
 
     Shape: any; the result has the shape of `input`.
@@ -347,7 +348,7 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tens
         )
     if input._data.dtype.kind in "iu":
         min_val, max_val = int(min_val), int(max_val)
-    return _hardtanh(input, min_val, max_val)
+    return _hardtanh, input, min_val, max_val
 
 
 @fused
@@ -373,7 +374,8 @@ def relu6(input: Tensor) -> Tensor:
 
 
 @public(method=False, inplace=True)
-def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
+@checking
+def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Any:
     """input where it is positive, otherwise negative_slope * input.
 
     Shape: any; the result has the shape of `input`.
@@ -385,7 +387,7 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
     tensor([-0.1000,  2.0000])
     """
     assert_dtype("leaky_relu", input)
-    return _leaky_relu(input, negative_slope)
+    return _leaky_relu, input, negative_slope
 
 
 @fused
@@ -464,7 +466,8 @@ def rrelu(
 
 
 @public(method=False, inplace=True)
-def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
+@checking
+def threshold(input: Tensor, threshold: float, value: float) -> Any:
     """input where it is above `threshold`, otherwise `value`.
 
     Shape: any; the result has the shape of `input`.
@@ -478,7 +481,7 @@ def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
     assert_dtype("threshold", input, REAL)
     if input._data.dtype.kind in "iu":
         threshold, value = int(threshold), int(value)
-    return _threshold(input, threshold, value)
+    return _threshold, input, threshold, value
 
 
 @fused
@@ -491,7 +494,8 @@ def _threshold(input: Tensor, threshold: float, value: float) -> Tensor:
 
 
 @public(method=False, inplace=True)
-def elu(input: Tensor, alpha: float = 1.0) -> Tensor:
+@checking
+def elu(input: Tensor, alpha: float = 1.0) -> Any:
     """input where it is positive, otherwise alpha * (exp(input) - 1).
 
     Shape: any; the result has the shape of `input`.
@@ -503,12 +507,12 @@ def elu(input: Tensor, alpha: float = 1.0) -> Tensor:
     tensor([-0.6321,  2.0000])
     """
     assert_dtype("elu", input)
-    result: Tensor = apply(Elu.of(float(alpha)), input)
-    return result
+    return Elu.of(float(alpha)), input
 
 
 @public(method=False, inplace=True)
-def selu(input: Tensor) -> Tensor:
+@checking
+def selu(input: Tensor) -> Any:
     """elu scaled so that layers keep mean 0 and variance 1 (Klambauer et al., 2017).
 
     Shape: any; the result has the shape of `input`.
@@ -520,12 +524,12 @@ def selu(input: Tensor) -> Tensor:
     tensor([-1.1113,  2.1014])
     """
     assert_dtype("selu", input)
-    result: Tensor = apply(Elu.of(SELU_ALPHA, SELU_SCALE), input)
-    return result
+    return Elu.of(SELU_ALPHA, SELU_SCALE), input
 
 
 @public(method=False, inplace=True)
-def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
+@checking
+def celu(input: Tensor, alpha: float = 1.0) -> Any:
     """input where it is positive, otherwise alpha * (exp(input / alpha) - 1).
 
     Shape: any; the result has the shape of `input`.
@@ -539,12 +543,12 @@ def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
     assert_dtype("celu", input)
     if alpha == 0:
         raise InvalidArgument(f"celu: alpha cannot be 0, got {alpha}; use relu")
-    result: Tensor = apply(Elu.of(float(alpha), 1.0, 1.0 / alpha), input)
-    return result
+    return Elu.of(float(alpha), 1.0, 1.0 / alpha), input
 
 
 @public(method=False)
-def gelu(input: Tensor, approximate: str = "none") -> Tensor:
+@checking
+def gelu(input: Tensor, approximate: str = "none") -> Any:
     """input * Phi(input), Phi the normal distribution function, or its approximation by "tanh".
 
     Shape: any; the result has the shape of `input`.
@@ -560,12 +564,12 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
         raise InvalidArgument(
             f"gelu: approximate argument must be either none or tanh, got {approximate!r}"
         )
-    result: Tensor = apply(Gelu.of(approximate == "tanh"), input)
-    return result
+    return Gelu.of(approximate == "tanh"), input
 
 
 @public(method=False, inplace=True)
-def silu(input: Tensor) -> Tensor:
+@checking
+def silu(input: Tensor) -> Any:
     """input * sigmoid(input), also called swish.
 
     Shape: any; the result has the shape of `input`.
@@ -577,12 +581,12 @@ def silu(input: Tensor) -> Tensor:
     tensor([-0.2689,  1.7616])
     """
     assert_dtype("silu", input, ANALYTIC)
-    result: Tensor = apply(_SILU, input)
-    return result
+    return _SILU, input
 
 
 @public(method=False, inplace=True)
-def mish(input: Tensor) -> Tensor:
+@checking
+def mish(input: Tensor) -> Any:
     """input * tanh(softplus(input)).
 
     Shape: any; the result has the shape of `input`.
@@ -594,12 +598,12 @@ def mish(input: Tensor) -> Tensor:
     tensor([-0.3034,  1.9440])
     """
     assert_dtype("mish", input)
-    result: Tensor = apply(_MISH, input)
-    return result
+    return _MISH, input
 
 
 @public(method=False)
-def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+@checking
+def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Any:
     """log(1 + exp(beta * input)) / beta; input itself where beta * input > threshold.
 
     Shape: any; the result has the shape of `input`.
@@ -611,8 +615,7 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tenso
     tensor([0.3133, 2.1269])
     """
     assert_dtype("softplus", input)
-    result: Tensor = apply(Softplus.of(float(beta), float(threshold)), input)
-    return result
+    return Softplus.of(float(beta), float(threshold)), input
 
 
 @public(method=False)
@@ -633,7 +636,8 @@ def logsigmoid(input: Tensor) -> Tensor:
 
 
 @public(method=False)
-def softsign(input: Tensor) -> Tensor:
+@checking
+def softsign(input: Tensor) -> Any:
     """input / (1 + |input|).
 
     Shape: any; the result has the shape of `input`.
@@ -645,7 +649,7 @@ def softsign(input: Tensor) -> Tensor:
     tensor([-0.5000,  0.7500])
     """
     assert_dtype("softsign", input, NUMBERS)
-    return _softsign(input)
+    return _softsign, input
 
 
 @fused
@@ -655,7 +659,8 @@ def _softsign(input: Tensor) -> Tensor:
 
 
 @public(method=False)
-def tanhshrink(input: Tensor) -> Tensor:
+@checking
+def tanhshrink(input: Tensor) -> Any:
     """input - tanh(input).
 
     Shape: any; the result has the shape of `input`.
@@ -667,7 +672,7 @@ def tanhshrink(input: Tensor) -> Tensor:
     tensor([-0.2384,  1.0360])
     """
     assert_dtype("tanhshrink", input, NUMBERS)
-    return _tanhshrink(input)
+    return _tanhshrink, input
 
 
 @fused
@@ -677,7 +682,8 @@ def _tanhshrink(input: Tensor) -> Tensor:
 
 
 @public(method=False)
-def glu(input: Tensor, dim: int = -1) -> Tensor:
+@checking
+def glu(input: Tensor, dim: int = -1) -> Any:
     """a * sigmoid(b), where a and b are the halves of input along `dim`.
 
     Shapes: (..., 2 n, ...) -> (..., n, ...).
@@ -698,7 +704,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
             f"glu: Halving dimension must be even, but dimension {axis} is size {size} (shape "
             f"{tuple(input.shape)}); pad it or choose another dim"
         )
-    return _gated(input, axis)
+    return _gated, input, axis
 
 
 @fused
@@ -712,7 +718,8 @@ def _gated(input: Any, axis: int) -> Tensor:
 
 
 @public(method=False, inplace=True)
-def hardsigmoid(input: Tensor) -> Tensor:
+@checking
+def hardsigmoid(input: Tensor) -> Any:
     """relu6(input + 3) / 6.
 
     Shape: any; the result has the shape of `input`.
@@ -724,7 +731,7 @@ def hardsigmoid(input: Tensor) -> Tensor:
     tensor([0.0000, 0.5000, 1.0000])
     """
     assert_dtype("hardsigmoid", input)
-    return _hardsigmoid(input)
+    return _hardsigmoid, input
 
 
 @fused
@@ -734,7 +741,8 @@ def _hardsigmoid(input: Tensor) -> Tensor:
 
 
 @public(method=False, inplace=True)
-def hardswish(input: Tensor) -> Tensor:
+@checking
+def hardswish(input: Tensor) -> Any:
     """input * relu6(input + 3) / 6.
 
     Shape: any; the result has the shape of `input`.
@@ -746,7 +754,7 @@ def hardswish(input: Tensor) -> Tensor:
     tensor([-0.0000,  0.6667,  4.0000])
     """
     assert_dtype("hardswish", input)
-    return _hardswish(input)
+    return _hardswish, input
 
 
 @fused
@@ -756,7 +764,8 @@ def _hardswish(input: Tensor) -> Tensor:
 
 
 @public()
-def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+@checking
+def hardshrink(input: Tensor, lambd: float = 0.5) -> Any:
     """input where |input| > lambd, otherwise 0.
 
     Shape: any; the result has the shape of `input`.
@@ -768,7 +777,7 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     tensor([-1.,  0.])
     """
     assert_dtype("hardshrink", input)
-    return _hardshrink(input, lambd)
+    return _hardshrink, input, lambd
 
 
 @fused
@@ -778,7 +787,8 @@ def _hardshrink(input: Tensor, lambd: float) -> Tensor:
 
 
 @public(method=False)
-def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+@checking
+def softshrink(input: Tensor, lambd: float = 0.5) -> Any:
     """input moved towards 0 by lambd; 0 where |input| <= lambd.
 
     Shape: any; the result has the shape of `input`.
@@ -792,7 +802,7 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     assert_dtype("softshrink", input)
     if not lambd >= 0:
         raise InvalidArgument(f"softshrink: lambda must not be negative, got {lambd}; use {-lambd}")
-    return _softshrink(input, lambd)
+    return _softshrink, input, lambd
 
 
 @fused

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core import dtype as dt
-from ..core.fused import fused
-from ..core.op import Op, Sample, apply, public
+from ..core.fused import checking, fused
+from ..core.op import Op, Sample, public
 from ..core.spec import Spec, normalize_axis
 from .functions import exp
 from .pointwise import FLOATING, assert_kind, assert_tensor
@@ -145,18 +145,19 @@ def _shifted(xp: Any, x: Any, axes: tuple[int, ...]) -> Any:
     return xp.asarray(x - xp.max(x, axis=axes, keepdims=True))
 
 
-def _normalised(op: Any, name: str, input: Tensor, dim: int, dtype: dt.dtype | None) -> Tensor:
+def normalised(op: Any, name: str, input: Tensor, dim: int, dtype: dt.dtype | None) -> Any:
+    """Check the arguments of a function; the op and its input."""
     assert_tensor(name, input)
     if dtype is not None:
         input = cast(input, dt.as_dtype(dtype))
     assert_dtype(name, input)
     axis = normalize_axis(dim, input._data.ndim, name)
-    result: Tensor = apply(op.of((axis,) if input._data.ndim else ()), input)
-    return result
+    return op.of((axis,) if input._data.ndim else ()), input
 
 
 @public(out=True)
-def softmax(input: Tensor, dim: int, dtype: dt.dtype | None = None) -> Tensor:
+@checking
+def softmax(input: Tensor, dim: int, dtype: dt.dtype | None = None) -> Any:
     """exp(input) / sum of exp(input) over `dim`: positive numbers that sum to 1.
 
     Shape: any; the result has the shape of `input`.
@@ -167,11 +168,12 @@ def softmax(input: Tensor, dim: int, dtype: dt.dtype | None = None) -> Tensor:
     >>> ad.softmax(ad.tensor([0., 1.]), dim=0)
     tensor([0.2689, 0.7311])
     """
-    return _normalised(Softmax, "softmax", input, dim, dtype)
+    return normalised(Softmax, "softmax", input, dim, dtype)
 
 
 @public(out=True)
-def log_softmax(input: Tensor, dim: int, dtype: dt.dtype | None = None) -> Tensor:
+@checking
+def log_softmax(input: Tensor, dim: int, dtype: dt.dtype | None = None) -> Any:
     """log(softmax(input)), without underflow.
 
     Shape: any; the result has the shape of `input`.
@@ -182,11 +184,12 @@ def log_softmax(input: Tensor, dim: int, dtype: dt.dtype | None = None) -> Tenso
     >>> ad.log_softmax(ad.tensor([0., 1.]), dim=0)
     tensor([-1.3133, -0.3133])
     """
-    return _normalised(LogSoftmax, "log_softmax", input, dim, dtype)
+    return normalised(LogSoftmax, "log_softmax", input, dim, dtype)
 
 
 @public(method=False)
-def softmin(input: Tensor, dim: int, dtype: dt.dtype | None = None) -> Tensor:
+@checking
+def softmin(input: Tensor, dim: int, dtype: dt.dtype | None = None) -> Any:
     """softmax(-input).
 
     Shape: any; the result has the shape of `input`.
@@ -198,4 +201,4 @@ def softmin(input: Tensor, dim: int, dtype: dt.dtype | None = None) -> Tensor:
     tensor([0.7311, 0.2689])
     """
     assert_tensor("softmin", input)
-    return _normalised(Softmax, "softmin", -input, dim, dtype)
+    return normalised(Softmax, "softmin", -input, dim, dtype)

@@ -218,6 +218,9 @@ class Composite:
         )
         self.launchers: list[tuple[Launcher, tuple[int, ...]]] = []  # of each stage, with arguments
         self.direct: Launcher | None = None  # the only one, where it takes all inputs as they are
+        # (*inputs) -> the outputs by the launchers, checked: an array from `direct`, else a list;
+        # None for inputs that lie otherwise.
+        self.launch: Callable[..., Any] | None = None
         self.count = len(inputs)
         self.remembered: dict[Any, list[tuple[Launcher, tuple[int, ...]]]] = {}  # by strides
         self.sizes = [  # of what is further, without dimensions of size 1
@@ -251,6 +254,12 @@ class Composite:
                 known.extend(found)
         launches[0] += len(self.launchers)
         return [known[n] for n, _ in self.outputs] if self.launchers else None
+
+    def _launch_checked(self, *arrays: Any) -> list[Any] | None:
+        """The same, of all inputs, which are looked at first."""
+        if self.guards:
+            self.check(arrays)
+        return self._launch(arrays) if self.small else quietly(self._launch, arrays)
 
     def _first(self, arrays: Sequence[Any]) -> list[Any]:
         """The outputs for arrays that lie as none did lately, and launchers for the next ones."""
@@ -292,10 +301,13 @@ class Composite:
     def _use(self, steps: list[tuple[Launcher, tuple[int, ...]]]) -> None:
         """Let the next call try these first."""
         self.launchers, self.direct = steps, None
+        self.launch = self._launch_checked if steps else None
         if len(steps) == len(self.outputs) == 1 and not self.gathers:
             launch, places = steps[0]
             if places == tuple(range(self.count)):
                 self.direct = launch if self.small else functools.partial(quietly, launch)
+                if not self.guards:
+                    self.launch = self.direct
 
     def check(self, arrays: Sequence[Any]) -> None:
         """Raise what the ops raise for values that they refuse: kernels do not look."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core.errors import InvalidArgument
-from ...core.fused import fused
+from ...core.fused import checking, fused
 from ...ops import activation as ops
 from ...ops.activation import (
     celu_,
@@ -28,6 +28,7 @@ from ...ops.activation import (
     tanhshrink,
     threshold_,
 )
+from ...ops.softmax import LogSoftmax, Softmax, normalised
 from ...tensor import Tensor
 
 __all__ = [
@@ -43,9 +44,12 @@ def _with_inplace(name: str, example: str) -> Callable[..., Any]:
     """The activation `name` with a last argument `inplace`."""
     compute = getattr(ops, name)
 
-    def function(input: Tensor, *args: Any, inplace: bool = False, **kwargs: Any) -> Any:
+    def function(*args: Any, inplace: bool = False, **kwargs: Any) -> Any:
         if not inplace:
-            return compute(input, *args, **kwargs)
+            return compute(*args, **kwargs)
+        return in_place(*args, **kwargs)
+
+    def in_place(input: Tensor, *args: Any, **kwargs: Any) -> Any:
         change = getattr(input, f"{name}_", None)
         if change is not None:
             return change(*args, **kwargs)
@@ -134,14 +138,13 @@ def _implicit_dim(name: str, ndim: int) -> int:
     warnings.warn(
         f"Implicit dimension choice for {name} has been deprecated. Change the call to include "
         "dim=X as an argument.",
-        stacklevel=3,
+        stacklevel=4,
     )
     return 0 if ndim in (0, 1, 3) else 1
 
 
-def softmax(
-    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
-) -> Tensor:
+@checking
+def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
     """exp(x) / sum(exp(x)) along `dim`.
 
     Shape: any.
@@ -151,13 +154,15 @@ def softmax(
     >>> ad.nn.functional.softmax(ad.zeros(2), dim=0).tolist()
     [0.5, 0.5]
     """
-    where = _implicit_dim("softmax", input.ndim) if dim is None else dim
-    return ops.softmax(input, where, dtype)  # type: ignore[no-any-return]
+    if dim is None:
+        return ops.softmax(input, _implicit_dim("softmax", input.ndim), dtype)
+    return normalised(Softmax, "softmax", input, dim, dtype)
 
 
+@checking
 def log_softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
-) -> Tensor:
+) -> Any:
     """log(softmax(x)) along `dim`, computed without overflow.
 
     Shape: any.
@@ -167,13 +172,13 @@ def log_softmax(
     >>> ad.nn.functional.log_softmax(ad.zeros(1), dim=0).tolist()
     [0.0]
     """
-    where = _implicit_dim("log_softmax", input.ndim) if dim is None else dim
-    return ops.log_softmax(input, where, dtype)  # type: ignore[no-any-return]
+    if dim is None:
+        return ops.log_softmax(input, _implicit_dim("log_softmax", input.ndim), dtype)
+    return normalised(LogSoftmax, "log_softmax", input, dim, dtype)
 
 
-def softmin(
-    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
-) -> Tensor:
+@checking
+def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
     """softmax(-x) along `dim`.
 
     Shape: any.
@@ -184,7 +189,7 @@ def softmin(
     [0.5, 0.5]
     """
     where = _implicit_dim("softmin", input.ndim) if dim is None else dim
-    return ops.softmin(input, where, dtype)  # type: ignore[no-any-return]
+    return ops.softmin(input, where, dtype)
 
 
 def gumbel_softmax(

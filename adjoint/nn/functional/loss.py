@@ -11,7 +11,7 @@ import numpy as np
 from ...autograd.modes import no_grad
 from ...core import dtype as dt
 from ...core.errors import InvalidArgument, ShapeError
-from ...core.fused import fused
+from ...core.fused import checking, fused
 from ...core.op import Sample, apply
 from ...ops.activation import logsigmoid
 from ...ops.comparison import minimum, where
@@ -31,7 +31,9 @@ __all__ = [
 ]  # fmt: skip
 
 
-def reduction_of(reduction: str, size_average: bool | None, reduce: bool | None) -> str:
+def reduction_of(
+    reduction: str, size_average: bool | None, reduce: bool | None, stacklevel: int = 3
+) -> str:
     """`reduction`, or what the deprecated two flags mean."""
     if size_average is not None or reduce is not None:
         whole = reduce is None or reduce
@@ -40,7 +42,7 @@ def reduction_of(reduction: str, size_average: bool | None, reduce: bool | None)
         warnings.warn(
             f"size_average and reduce args will be deprecated, please use reduction='{reduction}' "
             "instead.",
-            stacklevel=3,
+            stacklevel=stacklevel,
         )
     return reduction
 
@@ -216,6 +218,7 @@ def _class_dim(input: Tensor, name: str) -> int:
     return 0 if input.ndim == 1 else 1
 
 
+@checking
 def nll_loss(
     input: Tensor,
     target: Tensor,
@@ -224,7 +227,7 @@ def nll_loss(
     ignore_index: int = -100,
     reduce: bool | None = None,
     reduction: str = "mean",
-) -> Tensor:
+) -> Any:
     """Minus the log-probability `input` of each target class.
 
     Shapes: input (classes,), (batch, classes) or (batch, classes, ...); target without classes.
@@ -235,11 +238,13 @@ def nll_loss(
     >>> ad.nn.functional.nll_loss(ad.tensor([[-1., -2.]]), ad.tensor([1])).item()
     2.0
     """
-    reduction = reduction_of(reduction, size_average, reduce)
+    if size_average is not None or reduce is not None:
+        reduction = reduction_of(reduction, size_average, reduce, 4)
+        return nll_loss(input, target, weight, None, ignore_index, None, reduction)
     dim = _class_dim(input, "nll_loss")
     _assert_target_shape(input, target, dim, "nll_loss")
     _assert_class_weights(weight, input._data.shape[dim], "nll_loss")
-    return _fused_nll(input, target.long(), weight, dim, ignore_index, reduction)
+    return _fused_nll, input, target.long(), weight, dim, ignore_index, reduction
 
 
 @fused
@@ -293,6 +298,7 @@ def _assert_class_weights(weight: Tensor | None, classes: int, name: str) -> Non
         )
 
 
+@checking
 def cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -302,7 +308,7 @@ def cross_entropy(
     reduce: bool | None = None,
     reduction: str = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor:
+) -> Any:
     """The cross entropy between logits and target classes, or target probabilities.
 
     Shapes: input (classes,), (batch, classes) or (batch, classes, ...); target the same without
@@ -315,7 +321,11 @@ def cross_entropy(
     >>> ad.nn.functional.cross_entropy(ad.zeros(3, 2), ad.tensor([0, 1, 1]))
     tensor(0.6931)
     """
-    reduction = reduction_of(reduction, size_average, reduce)
+    if size_average is not None or reduce is not None:
+        reduction = reduction_of(reduction, size_average, reduce, 4)
+        return cross_entropy(
+            input, target, weight, None, ignore_index, None, reduction, label_smoothing
+        )
     if not 0.0 <= label_smoothing <= 1.0:
         raise InvalidArgument(
             f"cross_entropy: label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}"
@@ -329,11 +339,10 @@ def cross_entropy(
                 "cross_entropy: Expected floating point type for target with class probabilities, "
                 f"got {target.dtype}"
             )
-        return _soft_cross_entropy(input, target, weight, dim, reduction, label_smoothing)
+        return _soft_cross_entropy, input, target, weight, dim, reduction, label_smoothing
     _assert_target_shape(input, target, dim, "cross_entropy")
-    return _cross_entropy(
-        input, target.long(), weight, dim, ignore_index, reduction, label_smoothing
-    )
+    given = input, target.long(), weight
+    return _cross_entropy, *given, dim, ignore_index, reduction, label_smoothing
 
 
 @fused

@@ -9,7 +9,7 @@ from typing import Any
 from ...autograd.modes import no_grad
 from ...core.dtype import LOW_PRECISION, finfo, float32
 from ...core.errors import InvalidArgument, ShapeError
-from ...core.fused import fused
+from ...core.fused import checking, fused
 from ...tensor import Tensor
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm"]
@@ -92,6 +92,7 @@ def _along_channels(input: Any, x: Any) -> Any:
     return _reshaped(x, (-1, *(1,) * rest)) if rest else x
 
 
+@checking
 def batch_norm(
     input: Tensor,
     running_mean: Tensor | None,
@@ -101,7 +102,7 @@ def batch_norm(
     training: bool = False,
     momentum: float = 0.1,
     eps: float = 1e-05,
-) -> Tensor:
+) -> Any:
     """Each channel (dimension 1) with mean 0 and variance 1 over the batch, then scaled and
     shifted; by the running statistics unless `training`, which updates them.
 
@@ -123,7 +124,7 @@ def batch_norm(
                 "batch_norm: Expected running_mean and running_var to be defined when "
                 "training=False"
             )
-        return _standardize_channels_by(input, running_mean, running_var, weight, bias, eps)  # type: ignore[no-any-return]
+        return _standardize_channels_by, input, running_mean, running_var, weight, bias, eps
     count = input.numel() // max(input.shape[1], 1)
     if count == 1:
         raise InvalidArgument(
@@ -131,10 +132,10 @@ def batch_norm(
             f"{input.shape}"
         )
     if running_mean is None and running_var is None:
-        return _standardize_channels(input, weight, bias, eps, False)  # type: ignore[no-any-return]
+        return _standardize_channels, input, weight, bias, eps, False
     result, mean, variance = _standardize_channels(input, weight, bias, eps, True)
     _update_running(running_mean, running_var, mean, variance, momentum, count)
-    return result  # type: ignore[no-any-return]
+    return result
 
 
 def _update_running(
@@ -156,13 +157,14 @@ def _update_running(
             running_var.mul_(1 - momentum).add_(variance.to(running_var.dtype), alpha=unbiased)
 
 
+@checking
 def layer_norm(
     input: Tensor,
     normalized_shape: Sequence[int],
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     eps: float = 1e-05,
-) -> Tensor:
+) -> Any:
     """The trailing dimensions `normalized_shape` with mean 0 and variance 1, scaled and shifted.
 
     Shapes: (..., *normalized_shape); `weight` and `bias` have shape normalized_shape.
@@ -173,15 +175,16 @@ def layer_norm(
     tensor([-1.,  1.])
     """
     axes = _trailing(input, normalized_shape, "layer_norm", weight, bias)
-    return _standardize(input, weight, bias, axes, eps)  # type: ignore[no-any-return]
+    return _standardize, input, weight, bias, axes, eps
 
 
+@checking
 def rms_norm(
     input: Tensor,
     normalized_shape: Sequence[int],
     weight: Tensor | None = None,
     eps: float | None = None,
-) -> Tensor:
+) -> Any:
     """The trailing dimensions `normalized_shape` divided by their root mean square, then scaled.
 
     Shapes: (..., *normalized_shape); `weight` has shape normalized_shape.
@@ -194,7 +197,7 @@ def rms_norm(
     axes = _trailing(input, normalized_shape, "rms_norm", weight, None)
     if eps is None:
         eps = finfo(float32 if input.dtype in LOW_PRECISION else input.dtype).eps
-    return _scale_by_root(input, weight, axes, eps)  # type: ignore[no-any-return]
+    return _scale_by_root, input, weight, axes, eps
 
 
 def _trailing(
@@ -216,13 +219,14 @@ def _trailing(
     return tuple(range(input.ndim - len(shape), input.ndim))
 
 
+@checking
 def group_norm(
     input: Tensor,
     num_groups: int,
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     eps: float = 1e-05,
-) -> Tensor:
+) -> Any:
     """Groups of channels with mean 0 and variance 1 within each sample, scaled and shifted.
 
     Shapes: (batch, channels, ...); `weight` and `bias` (channels,).
@@ -240,7 +244,7 @@ def group_norm(
             f"group_norm: Expected number of channels in input to be divisible by num_groups, but "
             f"got input of shape {list(input.shape)} and num_groups={num_groups}"
         )
-    return _standardize_groups(input, weight, bias, num_groups, eps)  # type: ignore[no-any-return]
+    return _standardize_groups, input, weight, bias, num_groups, eps
 
 
 def instance_norm(
@@ -263,7 +267,7 @@ def instance_norm(
     tensor([[[-1.,  1.]]])
     """
     if not use_input_stats:
-        return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+        return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)  # type: ignore[no-any-return]
     channels = input.shape[1]
     count = math.prod(input.shape[2:])
     if count == 1:
@@ -277,4 +281,4 @@ def instance_norm(
         mean = x.mean(axes)
         variance = x.var(axes, correction=0)
         _update_running(running_mean, running_var, mean.mean(0), variance.mean(0), momentum, count)
-    return group_norm(input, channels, weight, bias, eps)
+    return group_norm(input, channels, weight, bias, eps)  # type: ignore[no-any-return]
