@@ -37,7 +37,7 @@ def connect(tensor_class: type) -> None:
     """Make eager execution the default and `tensor_class` what it returns."""
     global Tensor
     Tensor = tensor_class
-    connect_eager(execute, launched)
+    connect_eager(execute, launched, tensor_class, _finish_launched)
     core_op.connect_view(apply_view)
 
 
@@ -84,6 +84,11 @@ INFERENCE = Version()  # stands for "no version is kept": a value that autograd 
 
 def execute(op: Op, inputs: tuple[Any, ...]) -> Any:
     """Run `op` now; make a Node where an input wants a gradient."""
+    several = op.view or op.n_outputs != 1
+    if not several:
+        y = core_op.launched(op, *inputs)
+        if y is not None:
+            return y
     arrays = []
     wants = False
     key: list[Any] = [id(op)]
@@ -102,7 +107,7 @@ def execute(op: Op, inputs: tuple[Any, ...]) -> Any:
     launch = launchers.get(tuple(key))
     if launch is None or core_compute.accelerate is None or (result := launch(*arrays)) is None:
         result = compute(op, arrays)
-    if op.view or op.n_outputs != 1:
+    if several:
         return finish(op, inputs, result, parents_of(inputs), wants)
     return _made(op, inputs, result, wants, get_mode())
 
@@ -154,6 +159,12 @@ def launched(op: Op, *inputs: Any) -> Any:
 
 
 _WIDE = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+def _finish_launched(op: Op, result: Any, *inputs: Any) -> Any:
+    """The tensor of what was launched."""
+    wants = any(isinstance(x, Handle) and x._node is not None for x in inputs)
+    return _made(op, inputs, result, wants, get_mode())
 
 
 def parents_of(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -525,6 +536,11 @@ def binary_operator(
         return general(input, other) if y is None else y
 
     def operator(input: Any, other: Any, *, out: Any = None) -> Any:
+        deciding = other if isinstance(other, Handle) else input
+        if out is None and isinstance(deciding, Handle) and deciding._data.size > large:
+            y = core_op.launched(op, input, other)
+            if y is not None:
+                return y
         mode = get_mode()
         if out is not None or not mode.plain:
             result = recorded(input, other)
@@ -558,16 +574,11 @@ def binary_operator(
         if type(a) is not ndarray and not isinstance(a, (int, float)):
             return recorded(input, other)
         if size > large:
-            key1 = a.shape if type(a) is ndarray else a or repr(a)
-            key2 = b.shape if type(b) is ndarray else b or repr(b)
-            launch = launchers.get((id(op), key1, key2))
-            if launch is None or core_compute.accelerate is None or (data := launch(a, b)) is None:
-                return general(input, other)
-        else:
-            try:
-                data = quiet.run(function, a, b)
-            except (ValueError, RuntimeError):  # the general way says what is wrong
-                return general(input, other)
+            return general(input, other)
+        try:
+            data = quiet.run(function, a, b)
+        except (ValueError, RuntimeError):  # the general way says what is wrong
+            return general(input, other)
         if type(data) is not ndarray:
             data = np.asarray(data)
         y = new(Tensor)
@@ -639,6 +650,10 @@ def unary_operator(
         return general(input) if y is None else y
 
     def operator(input: Any, *, out: Any = None) -> Any:
+        if out is None and isinstance(input, Handle) and input._data.size > large:
+            y = core_op.launched(op, input)
+            if y is not None:
+                return y
         mode = get_mode()
         if out is not None or not mode.plain:
             result = recorded(input)
@@ -649,14 +664,11 @@ def unary_operator(
         if type(data) is not ndarray or data.dtype not in dtypes:
             return recorded(input)
         if data.size > large:
-            launch = launchers.get((id(op), data.shape))
-            if launch is None or core_compute.accelerate is None or (data := launch(data)) is None:
-                return general(input)
-        else:
-            try:
-                data = quiet.run(function, data)
-            except RuntimeError:
-                return general(input)
+            return general(input)
+        try:
+            data = quiet.run(function, data)
+        except RuntimeError:
+            return general(input)
         if type(data) is not ndarray:
             data = np.asarray(data)
         y = new(Tensor)

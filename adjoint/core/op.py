@@ -97,8 +97,8 @@ class Op(metaclass=_Interned):
     view: ClassVar[bool] = False  # compute may return a view of its first input
     exact: ClassVar[bool] = False  # moves or compares values: float16/bfloat16 need no float32
     strict: ClassVar[bool] = False  # infer must run first: compute accepts what it should refuse
-    # A library may compute it: "large" arrays only, or "always"; "product" and "linear": matrix
-    # products; "moves": native code for indices.
+    # A library may compute it: "large" arrays only, or "always"; "product", "linear" and
+    # "linear_weight": matrix products; "moves": native code for indices.
     library: ClassVar[str] = ""
     differentiable: ClassVar[bool] = True  # False: the output never requires grad
     kept: ClassVar[bool] = False  # the one object with its fields, which is used again
@@ -257,11 +257,24 @@ launched: Callable[..., Any] = _never
 
 
 def connect_eager(
-    execute: Callable[[Op, tuple[Any, ...]], Any], launch: Callable[..., Any]
+    execute: Callable[[Op, tuple[Any, ...]], Any],
+    launch: Callable[..., Any],
+    tensor_class: type,
+    finish: Callable[..., Any],
 ) -> None:
-    """Set what runs ops eagerly (called once, where the layers are wired together)."""
-    global _eager, launched
-    _eager, launched = execute, launch
+    """Set what runs ops eagerly (called once, where the layers are wired together): `finish(op,
+    array, *inputs)` is the tensor of what was launched, where there is more to it than the array.
+    """
+    global _eager, launched, _parts
+    _eager, launched, _parts = execute, launch, (tensor_class, finish)
+
+
+def eager_parts() -> tuple[Any, ...]:
+    """The class of tensors and `finish`, for who makes `launched` anew."""
+    return _parts
+
+
+_parts: tuple[Any, ...] = ()
 
 
 # How eager execution runs a public function of one op on the usual inputs: (op, general, kinds,
@@ -292,7 +305,7 @@ def public(
             METHODS[method if isinstance(method, str) else name] = accepting
         if inplace:
             INPLACE[f"{name}_"] = accepting
-        return with_out(accepting) if out else accepting
+        return with_out(function) if out else accepting
 
     return declare
 
@@ -329,7 +342,7 @@ def with_out(function: F) -> F:
     @functools.wraps(function)
     def writing_out(*args: Any, out: Any = None, **kwargs: Any) -> Any:
         if out is None:
-            return accepting(*args, **kwargs) if kwargs else accepting(*args)
+            return accepting(*args, **kwargs) if kwargs else function(*args)
         return write_out(without_autocast(accepting, *args, **kwargs), out, function.__name__)
 
     return cast(F, writing_out)

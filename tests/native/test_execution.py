@@ -9,6 +9,7 @@ import adjoint as ad
 from adjoint.autograd import tape
 from adjoint.backends import native
 from adjoint.core import compute as core_compute
+from adjoint.core import op as core_op
 from adjoint.core.op import apply
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
@@ -36,6 +37,7 @@ def always(monkeypatch):
     for name in ("SMALL", "LARGE", "CHEAP"):
         monkeypatch.setattr(core_compute, name, -1)
     monkeypatch.setattr(tape, "launchers", {})
+    monkeypatch.setattr(core_op, "launched", tape.launched)
     monkeypatch.setattr(execution, "_programs", {})
     monkeypatch.setattr(core_compute, "accelerate", accelerate)
     return ran

@@ -45,6 +45,7 @@ def _first(op: Any, arrays: list[Any]) -> Any:
     """The first large op: from now on `execution.accelerate` is asked."""
     global _reason
     try:
+        from . import eager
         from .execution import accelerate
         from .memory import use_in
     except (ImportError, OSError) as error:
@@ -52,6 +53,7 @@ def _first(op: Any, arrays: list[Any]) -> Any:
         compute.accelerate = None
         return NotImplemented
     compute.prepare_contexts(use_in)
+    eager.serve()
     if compute.accelerate is _first:
         compute.accelerate = accelerate
     return accelerate(op, arrays)

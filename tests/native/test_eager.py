@@ -1,0 +1,138 @@
+"""Launching on tensors in machine code is what `tape.launched` says."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from adjoint.autograd import tape
+from adjoint.core import compute as core_compute
+from adjoint.core import op as core_op
+from adjoint.ops.arithmetic import ADDCMUL
+from adjoint.ops.comparison import CLAMP
+from adjoint.ops.joining import Cat
+
+pytest.importorskip("llvmlite", reason="llvmlite is not installed")
+
+from adjoint.backends.native import eager
+
+pytestmark = pytest.mark.skipif(
+    core_compute.accelerate is None, reason="the native backend is switched off"
+)
+
+
+@pytest.fixture
+def x():
+    x = ad.arange(64.0).reshape(8, 8)
+    for _ in range(4):
+        ad.cat([x, x])
+        ad.addcmul(x, x, x)
+        ad.addcmul(x, x, x, value=0.5)
+        ad.clamp(x, -0.0, 2.0)
+        x.exp()
+    eager.serve()
+    assert core_op.launched is not tape.launched
+    return x
+
+
+def test_it_gives_what_python_gives(x):
+    other = ad.ones(8, 8)
+    for op, *inputs in (
+        (Cat(0), x, other),
+        (ADDCMUL, x, other, x, 1),
+        (ADDCMUL, x, other, x, 1.0),
+        (ADDCMUL, x, other, x, 0.5),
+        (CLAMP, x, -0.0, 2.0),
+        (Cat(0), ad.nn.Parameter(x), other),
+        (Cat(0), x.t(), other),
+    ):
+        found, expected = core_op.launched(op, *inputs), tape.launched(op, *inputs)
+        if expected is None:
+            assert found is None
+        else:
+            assert type(found) is type(expected)
+            assert found.equal(expected)
+            assert found.requires_grad == expected.requires_grad
+            assert (found._leaf, found._version, found._view) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        lambda x: (Cat(0), x, x, x),
+        lambda x: (Cat(0), x, x.double()),
+        lambda x: (Cat(0), x, x.int()),
+        lambda x: (Cat(0), x, [1.0]),
+        lambda x: (Cat(0), x, None),
+        lambda x: (ADDCMUL, x, x, x, True),
+        lambda x: (ADDCMUL, x, x, x, 0.0),
+        lambda x: (CLAMP, x, 0.0, 2.0),
+        lambda x: (Cat(0), x, object.__new__(ad.Tensor)),
+        lambda x: (Cat(0),),
+    ],
+)
+def test_it_refuses_what_was_not_launched(inputs, x):
+    assert core_op.launched(*inputs(x)) is None
+
+
+def test_it_refuses_where_something_watches(x, monkeypatch):
+    with ad.lazy():
+        assert core_op.launched(Cat(0), x, x) is None
+    with ad.inference_mode():
+        assert core_op.launched(Cat(0), x, x) is None
+    with ad.lazy():
+        lazy = x + 1
+    assert core_op.launched(Cat(0), x, lazy) is None
+    monkeypatch.setattr(core_compute, "accelerate", None)
+    assert core_op.launched(Cat(0), x, x) is None
+
+
+def test_gradients(x):
+    leaf = x.clone().requires_grad_()
+    y = core_op.launched(Cat(0), leaf, x)
+    assert y.requires_grad
+    y[:8].sum().backward()
+    assert leaf.grad.equal(ad.ones(8, 8))
+    with ad.no_grad():
+        assert not core_op.launched(Cat(0), leaf, x).requires_grad
+
+
+def test_an_error_of_a_launcher_is_raised(x, monkeypatch):
+    def launch(*arrays):
+        raise ValueError("as it happens")
+
+    monkeypatch.setitem(core_compute.launchers, (id(ADDCMUL), (8, 8), (1,)), launch)
+    with pytest.raises(ValueError, match="as it happens"):
+        core_op.launched(ADDCMUL, x, ad.ones(1))
+
+
+def test_no_reference_is_lost_or_kept(x):
+    cases = [
+        (Cat(0), x, x),
+        (ADDCMUL, x, x, x, 0.5),
+        (CLAMP, x, -0.0, 2.0),
+        (Cat(0), x, None),
+        (Cat(0), ad.nn.Parameter(x), x),
+        (Cat(0), x, x.double()),
+    ]
+    cat = next(v for k, v in core_compute.launchers.items() if k == (id(Cat(0)), (8, 8), (8, 8)))
+    watched = [x, x._data, x._data.dtype, cat, ad.Tensor, cases[0][0]]
+    counts = []
+    for _ in range(3):
+        for case in cases:
+            for _ in range(100):
+                core_op.launched(*case)
+        counts.append([sys.getrefcount(it) for it in watched])
+    assert np.ptp(counts[1:], axis=0).max() <= 2
+
+
+def test_shapes_of_all_ranks(x):
+    for shape in ((), (1,), (0, 3), (40, 1), (2, 3, 4, 5), (300, 1, 2)):
+        y = ad.rand(shape)
+        for _ in range(4):
+            z = ad.addcmul(y, y, y)
+        assert z.equal(y + y * y) or z.allclose(y + y * y)
+        assert z.shape == y.shape
