@@ -13,6 +13,7 @@ import numpy as np
 from ..core import compute as core_compute
 from ..core import fused
 from ..core.compute import launchers
+from ..core.fused import WANTED
 from ..core.handle import Handle
 from ..core.op import Op
 from .tape import _made, get_mode
@@ -20,7 +21,6 @@ from .tape import _made, get_mode
 __all__ = ["key_of", "learn"]
 
 ndarray = np.ndarray
-_WANTED: Any = object()  # in a key, behind a tensor that wants a gradient
 _MOST = 1024  # calls of one function that are known
 
 
@@ -45,7 +45,7 @@ def launched(known: dict[Any, Any], args: tuple[Any, ...]) -> Any:
             key.append(data.dtype)
             if grad and x._node is not None:
                 wants = True
-                key.append(_WANTED)
+                key.append(WANTED)
         elif x is None:
             key.append(None)
         else:
@@ -73,7 +73,7 @@ def key_of(args: Any) -> Any:
         if isinstance(x, Handle):
             key += (x._data.shape, x._data.dtype)
             if grad and x._node is not None:
-                key.append(_WANTED)
+                key.append(WANTED)
         elif x is None:
             key.append(None)
         else:

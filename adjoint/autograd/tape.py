@@ -37,7 +37,7 @@ def connect(tensor_class: type) -> None:
     """Make eager execution the default and `tensor_class` what it returns."""
     global Tensor
     Tensor = tensor_class
-    connect_eager(execute, launched, tensor_class, _finish_launched)
+    connect_eager(execute, launched, tensor_class, finish_launched)
     core_op.connect_view(apply_view)
 
 
@@ -161,8 +161,10 @@ def launched(op: Op, *inputs: Any) -> Any:
 _WIDE = (np.dtype(np.float32), np.dtype(np.float64))
 
 
-def _finish_launched(op: Op, result: Any, *inputs: Any) -> Any:
-    """The tensor of what was launched."""
+def finish_launched(op: Any, result: Any, *inputs: Any) -> Any:
+    """The tensor of what was launched: the result of an op, or the results of a composite."""
+    if isinstance(result, (tuple, list)):
+        return op.finished(inputs, result)
     wants = any(isinstance(x, Handle) and x._node is not None for x in inputs)
     return _made(op, inputs, result, wants, get_mode())
 

@@ -137,6 +137,9 @@ def connect(execute: Callable[[Declared, tuple[Any, ...]], Any]) -> None:
     _execute = execute
 
 
+WANTED: Any = object()  # in the key of a call, behind a tensor that wants a gradient
+
+
 def _never(known: dict[Any, Any], args: tuple[Any, ...]) -> Any:
     return None
 

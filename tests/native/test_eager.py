@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.autograd import tape
+from adjoint.autograd import calls, tape
 from adjoint.core import compute as core_compute
+from adjoint.core import fused
 from adjoint.core import op as core_op
 from adjoint.ops.arithmetic import ADDCMUL
 from adjoint.ops.comparison import CLAMP
@@ -136,3 +137,62 @@ def test_shapes_of_all_ranks(x):
             z = ad.addcmul(y, y, y)
         assert z.equal(y + y * y) or z.allclose(y + y * y)
         assert z.shape == y.shape
+
+
+def test_calls_are_what_python_gives(monkeypatch):
+    x = ad.arange(64.0).reshape(8, 8) / 9
+    leaf = x.clone().requires_grad_()
+    labels = ad.arange(8)
+    functional = ad.nn.functional
+    cases = [
+        lambda x: functional.softmax(x, -1),
+        lambda x: functional.elu(x, alpha=0.5),
+        lambda x: functional.leaky_relu(x, -0.0),
+        lambda x: functional.leaky_relu(x, 0.0),
+        lambda x: functional.softplus(x, 2),
+        lambda x: functional.cross_entropy(x, labels),
+        lambda x: functional.cross_entropy(x, labels, None),
+        lambda x: functional.layer_norm(x, (8,)),
+        lambda x: functional.layer_norm(x, (8,), x[0].detach(), None),
+    ]
+    tensors = [x, x.double(), x.t(), leaf, ad.nn.Parameter(x), x.flip(0)[:, :]]
+    for _ in range(4):
+        found = [case(y) for case in cases for y in tensors]
+    with monkeypatch.context() as patch:
+        patch.setattr(fused, "launched", calls.launched)
+        expected = [case(y) for case in cases for y in tensors]
+    for a, b in zip(found, expected, strict=True):
+        assert a.spec == b.spec
+        assert a.allclose(b, rtol=0, atol=0, equal_nan=True)
+        assert a.requires_grad == b.requires_grad
+        if a.requires_grad:
+            g = [leaf for leaf in tensors if leaf.requires_grad]
+            for one, other in zip(
+                ad.autograd.grad(a.sum(), g, allow_unused=True),
+                ad.autograd.grad(b.sum(), g, allow_unused=True),
+                strict=True,
+            ):
+                assert (one is None) == (other is None)
+                assert one is None or one.allclose(other)
+
+
+def test_calls_that_cannot_be_known_are_not_launched(x):
+    known = {}
+    for args in ((x, [1]), (x, {}), ([x],), (), (None,), (x, 1, "a", None, (2, 0.0))):
+        assert fused.launched(known, args) is None
+    assert known == {}
+    op = ADDCMUL
+    key = (x.shape, x._data.dtype, float, "-0.0", None)
+    fused_known = {key: (lambda y: y + 1, op)}
+    assert fused.launched(fused_known, (x, -0.0, None)).equal(x + 1)
+    assert fused.launched(fused_known, (x, 0.0, None)) is None
+    assert fused.launched(fused_known, (x, -0.0)) is None
+    assert fused.launched({key: (lambda y: None, op)}, (x, -0.0, None)) is None
+    counts = []
+    for _ in range(3):
+        for _ in range(100):
+            fused.launched(fused_known, (x, -0.0, None))
+            fused.launched(fused_known, (x, [1], -0.0, None))
+            fused.launched(fused_known, (x, x, None))
+        counts.append([sys.getrefcount(it) for it in (x, x._data, x._data.dtype, op)])
+    assert np.ptp(counts[1:], axis=0).max() <= 2

@@ -1,9 +1,9 @@
-"""`core.op.launched` as machine code: what was computed before, for tensors, as one builtin.
+"""What was launched before, launched for tensors as they are, by builtins of machine code.
 
-It does what its counterpart in Python does (`autograd.tape.launched`), which stays the definition:
-looks at the mode and the inputs, finds what launches the op for their shapes, calls it and makes
-the tensor. Where an input wants a gradient, or the result is no array, `connect_eager`'s `finish`
-makes the tensor.
+They do what their counterparts in Python do, which stay the definition: `autograd.tape.launched`
+for an op and its inputs, `autograd.calls.launched` for a function and its arguments. Each looks at
+the mode and the inputs, finds what launches them, calls it and makes the tensor; where an input
+wants a gradient, or the result is no array, `tape.finish_launched` makes it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...core import compute as core_compute
+from ...core import fused
 from ...core import op as core_op
 from ...core.handle import Handle
 from ...core.mode import DEFAULT, MODE
@@ -24,7 +25,14 @@ __all__ = ["serve"]
 
 _HEADER = object.__basicsize__
 _TP_NEW = 65  # the number of a type's slot, fixed by Python's stable ABI
-_TYPE, _ND, _DIMS, _DESCR = (_HEADER + at for at in (-8, 8, 16, 40))
+_PLACES = {  # in a NumPy array object, any object, and a tuple; fixed by NumPy's and Python's ABI
+    "type": _HEADER - 8,
+    "nd": _HEADER + 8,
+    "dims": _HEADER + 16,
+    "descr": _HEADER + 40,
+    "items": tuple.__basicsize__,
+    "length": _HEADER,
+}
 
 _CODE = Template(r"""
 declare void @Py_IncRef(ptr)
@@ -33,247 +41,457 @@ declare i32 @PyContextVar_Get(ptr, ptr, ptr)
 declare ptr @PyTuple_New(i64)
 declare ptr @PyLong_FromVoidPtr(ptr)
 declare ptr @PyLong_FromLongLong(i64)
+declare i64 @PyLong_AsLongLong(ptr)
 declare i32 @PyObject_IsTrue(ptr)
 declare ptr @PyObject_Repr(ptr)
 declare i32 @PyType_IsSubtype(ptr, ptr)
 declare ptr @PyDict_GetItemWithError(ptr, ptr)
-declare ptr @PyErr_Occurred()
+declare void @PyErr_Clear()
 declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
-declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
-define ptr @launched(ptr %own, ptr %args, i64 %count) {
-entry:
+define internal ptr @type_of(ptr %x) alwaysinline {
+  %at = getelementptr i8, ptr %x, i64 $type
+  %type = load ptr, ptr %at
+  ret ptr %type
+}
+
+define internal ptr @kept(ptr %x) alwaysinline {
+  call void @Py_IncRef(ptr %x)
+  ret ptr %x
+}
+
+define internal ptr @plain_mode() {  ; null where something watches, or nothing is launched
   %found = alloca ptr
-  %arrays = alloca ptr, i64 %count  ; the inputs: arrays, and numbers
-  %room = add i64 %count, 2
-  %given = alloca ptr, i64 %room
-  %got = call i32 @PyContextVar_Get(ptr $mode, ptr null, ptr %found)
-  %failed = icmp ne i32 %got, 0
-  br i1 %failed, label %error, label %look
-look:
+  store ptr $none, ptr %found
+  %status = call i32 @PyContextVar_Get(ptr $mode, ptr null, ptr %found)
   %mode = load ptr, ptr %found
   call void @Py_DecRef(ptr %mode)  ; the context holds it
   %plain.at = getelementptr i8, ptr %mode, i64 $plain
   %plain = load ptr, ptr %plain.at
+  %accelerate = call ptr @PyDict_GetItemWithError(ptr $compute, ptr $accelerate)
   %is.plain = icmp eq ptr %plain, $true
-  br i1 %is.plain, label %serving, label %none
-serving:
-  %accelerate = call ptr @PyDict_GetItemWithError(ptr $names, ptr $accelerate)
-  %off = icmp eq ptr %accelerate, $none
-  br i1 %off, label %none, label %start
-start:
-  %op = load ptr, ptr %args
-  %key = call ptr @PyTuple_New(i64 %count)
-  %items = getelementptr i8, ptr %key, i64 $items
-  %id = call ptr @PyLong_FromVoidPtr(ptr %op)
-  store ptr %id, ptr %items
-  br label %head
+  %is.on = icmp ne ptr %accelerate, $none
+  %both = and i1 %is.plain, %is.on
+  %result = select i1 %both, ptr %mode, ptr null
+  ret ptr %result
+}
 
-head:
-  %i = phi i64 [1, %start], [%i.next, %next]
-  %wants = phi i1 [false, %start], [%wants.next, %next]
-  %numbers = phi i1 [false, %start], [%numbers.next, %next]
-  %more = icmp slt i64 %i, %count
-  br i1 %more, label %input, label %find
-input:
-  %x.at = getelementptr ptr, ptr %args, i64 %i
-  %x = load ptr, ptr %x.at
-  %type.at = getelementptr i8, ptr %x, i64 $type
-  %type = load ptr, ptr %type.at
-  %array.at = getelementptr ptr, ptr %arrays, i64 %i
-  %part.at = getelementptr ptr, ptr %items, i64 %i
+define internal i1 @is_recording(ptr %mode) alwaysinline {
+  %grad.at = getelementptr i8, ptr %mode, i64 $grad
+  %grad = load ptr, ptr %grad.at
+  %result = icmp eq ptr %grad, $true
+  ret i1 %result
+}
+
+define internal i1 @is_tensor(ptr %type) alwaysinline {
+entry:
   %usual = icmp eq ptr %type, $tensor
-  br i1 %usual, label %tensor, label %unusual
-unusual:
-  %is.float = icmp eq ptr %type, $float
-  %is.int = icmp eq ptr %type, $int
-  %is.number = or i1 %is.float, %is.int
-  br i1 %is.number, label %number, label %perhaps
+  br i1 %usual, label %yes, label %perhaps
 perhaps:
   %derived = call i32 @PyType_IsSubtype(ptr %type, ptr $handle)
-  %is.tensor = icmp ne i32 %derived, 0
-  br i1 %is.tensor, label %tensor, label %refuse
-number:
-  store ptr %x, ptr %array.at
-  %true = call i32 @PyObject_IsTrue(ptr %x)
-  %is.zero = icmp eq i32 %true, 0
-  br i1 %is.zero, label %zero, label %itself
-zero:  ; 0.0 and -0.0 are equal
-  %text = call ptr @PyObject_Repr(ptr %x)
-  br label %named
-itself:
-  call void @Py_IncRef(ptr %x)
-  br label %named
-named:
-  %name = phi ptr [%text, %zero], [%x, %itself]
-  store ptr %name, ptr %part.at
-  br label %next
-tensor:
-  %data.at = getelementptr i8, ptr %x, i64 $data
-  %array = load ptr, ptr %data.at
-  %unset = icmp eq ptr %array, null
-  br i1 %unset, label %refuse, label %whole
-whole:
-  %array.type.at = getelementptr i8, ptr %array, i64 $type
-  %array.type = load ptr, ptr %array.type.at
-  %is.array = icmp eq ptr %array.type, $ndarray
-  br i1 %is.array, label %shape, label %refuse
-shape:
-  store ptr %array, ptr %array.at
-  %node.at = getelementptr i8, ptr %x, i64 $node
-  %node = load ptr, ptr %node.at
-  %has.node = icmp ne ptr %node, $none
+  %result = icmp ne i32 %derived, 0
+  ret i1 %result
+yes:
+  ret i1 true
+}
+
+define internal ptr @array_of(ptr %x) alwaysinline {  ; null for a tensor of other data
+entry:
+  %at = getelementptr i8, ptr %x, i64 $data
+  %data = load ptr, ptr %at
+  %unset = icmp eq ptr %data, null
+  br i1 %unset, label %other, label %look
+look:
+  %type = call ptr @type_of(ptr %data)
+  %is.array = icmp eq ptr %type, $ndarray
+  br i1 %is.array, label %array, label %other
+array:
+  ret ptr %data
+other:
+  ret ptr null
+}
+
+define internal i1 @has_node(ptr %x) alwaysinline {
+  %at = getelementptr i8, ptr %x, i64 $node
+  %node = load ptr, ptr %at
+  %result = icmp ne ptr %node, $none
+  ret i1 %result
+}
+
+define internal ptr @shape_of(ptr %array) {
+entry:
   %nd.at = getelementptr i8, ptr %array, i64 $nd
   %nd.short = load i32, ptr %nd.at
   %nd = zext i32 %nd.short to i64
   %dims.at = getelementptr i8, ptr %array, i64 $dims
   %dims = load ptr, ptr %dims.at
-  %sizes = call ptr @PyTuple_New(i64 %nd)
-  store ptr %sizes, ptr %part.at
-  %sizes.items = getelementptr i8, ptr %sizes, i64 $items
-  br label %axis.head
-axis.head:
-  %axis = phi i64 [0, %shape], [%axis.next, %axis.one]
-  %axis.more = icmp ult i64 %axis, %nd
-  br i1 %axis.more, label %axis.one, label %next
-axis.one:
+  %shape = call ptr @PyTuple_New(i64 %nd)
+  %items = getelementptr i8, ptr %shape, i64 $items
+  br label %head
+head:
+  %axis = phi i64 [0, %entry], [%next, %one]
+  %more = icmp ult i64 %axis, %nd
+  br i1 %more, label %one, label %over
+one:
   %size.at = getelementptr i64, ptr %dims, i64 %axis
   %size = load i64, ptr %size.at
-  %size.object = call ptr @PyLong_FromLongLong(i64 %size)
-  %size.to = getelementptr ptr, ptr %sizes.items, i64 %axis
-  store ptr %size.object, ptr %size.to
-  %axis.next = add i64 %axis, 1
-  br label %axis.head
-next:
-  %wanted = phi i1 [false, %named], [%has.node, %axis.head]
-  %numbered = phi i1 [true, %named], [false, %axis.head]
-  %wants.next = or i1 %wants, %wanted
-  %numbers.next = or i1 %numbers, %numbered
+  %number = call ptr @PyLong_FromLongLong(i64 %size)
+  %to = getelementptr ptr, ptr %items, i64 %axis
+  store ptr %number, ptr %to
+  %next = add i64 %axis, 1
+  br label %head
+over:
+  ret ptr %shape
+}
+
+define internal i64 @size_of(ptr %array) {
+entry:
+  %nd.at = getelementptr i8, ptr %array, i64 $nd
+  %nd.short = load i32, ptr %nd.at
+  %nd = zext i32 %nd.short to i64
+  %dims.at = getelementptr i8, ptr %array, i64 $dims
+  %dims = load ptr, ptr %dims.at
+  br label %head
+head:
+  %axis = phi i64 [0, %entry], [%next, %one]
+  %size = phi i64 [1, %entry], [%product, %one]
+  %more = icmp ult i64 %axis, %nd
+  br i1 %more, label %one, label %over
+one:
+  %length.at = getelementptr i64, ptr %dims, i64 %axis
+  %length = load i64, ptr %length.at
+  %product = mul i64 %size, %length
+  %next = add i64 %axis, 1
+  br label %head
+over:
+  ret i64 %size
+}
+
+define internal ptr @number_key(ptr %x) {  ; 0.0 and -0.0 are equal
+  %true = call i32 @PyObject_IsTrue(ptr %x)
+  %is.zero = icmp eq i32 %true, 0
+  br i1 %is.zero, label %zero, label %itself
+zero:
+  %text = call ptr @PyObject_Repr(ptr %x)
+  ret ptr %text
+itself:
+  %kept = call ptr @kept(ptr %x)
+  ret ptr %kept
+}
+
+define internal void @count(ptr %objects, i64 %count, i1 %up) {
+entry:
+  br label %head
+head:
+  %i = phi i64 [0, %entry], [%next, %counted]
+  %more = icmp slt i64 %i, %count
+  br i1 %more, label %one, label %over
+one:
+  %at = getelementptr ptr, ptr %objects, i64 %i
+  %object = load ptr, ptr %at
+  br i1 %up, label %more.of.it, label %less.of.it
+more.of.it:
+  call void @Py_IncRef(ptr %object)
+  br label %counted
+less.of.it:
+  call void @Py_DecRef(ptr %object)
+  br label %counted
+counted:
+  %next = add i64 %i, 1
+  br label %head
+over:
+  ret void
+}
+
+define internal ptr @found_in(ptr %known, ptr %key) {  ; null, and no error, where there is none
+entry:
+  %value = call ptr @PyDict_GetItemWithError(ptr %known, ptr %key)
+  call void @Py_DecRef(ptr %key)
+  %missing = icmp eq ptr %value, null
+  br i1 %missing, label %none, label %some
+none:
+  call void @PyErr_Clear()
+  ret ptr null
+some:
+  ret ptr %value
+}
+
+define internal ptr @called(ptr %launch, ptr %arrays, i64 %count) {
+  call void @Py_IncRef(ptr %launch)  ; others may let go of all these meanwhile
+  call void @count(ptr %arrays, i64 %count, i1 true)
+  %result = call ptr @PyObject_Vectorcall(ptr %launch, ptr %arrays, i64 %count, ptr null)
+  call void @count(ptr %arrays, i64 %count, i1 false)
+  call void @Py_DecRef(ptr %launch)
+  ret ptr %result
+}
+
+; The tensor of a launcher's result: null and None as they are. given: op, room, *inputs.
+define internal ptr @tensor_of(ptr %result, ptr %given, i64 %count, i1 %wants) {
+entry:
+  %failed = icmp eq ptr %result, null
+  %refused = icmp eq ptr %result, $none
+  %nothing = or i1 %failed, %refused
+  br i1 %nothing, label %pass, label %look
+look:
+  %type = call ptr @type_of(ptr %result)
+  %is.array = icmp eq ptr %type, $ndarray
+  %unwanted = xor i1 %wants, true
+  %usual = and i1 %is.array, %unwanted
+  br i1 %usual, label %make, label %finish
+make:
+  %y = call ptr $new(ptr $tensor, ptr $empty, ptr null)
+  %null = icmp eq ptr %y, null
+  br i1 %null, label %drop, label %fill
+fill:
+  %data.at = getelementptr i8, ptr %y, i64 $data
+  store ptr %result, ptr %data.at
+$empty_fields
+  ret ptr %y
+finish:
+  %at = getelementptr ptr, ptr %given, i64 1
+  store ptr %result, ptr %at
+  %all = add i64 %count, 2
+  %made = call ptr @PyObject_Vectorcall(ptr $finish, ptr %given, i64 %all, ptr null)
+  br label %drop
+drop:
+  %tensor = phi ptr [null, %make], [%made, %finish]
+  call void @Py_DecRef(ptr %result)
+  ret ptr %tensor
+pass:
+  ret ptr %result
+}
+
+define ptr @launched(ptr %own, ptr %args, i64 %count) {  ; (op, *inputs)
+entry:
+  %arrays = alloca ptr, i64 %count  ; the inputs: arrays, and numbers
+  %room = add i64 %count, 2
+  %given = alloca ptr, i64 %room
+  %mode = call ptr @plain_mode()
+  %watched = icmp eq ptr %mode, null
+  br i1 %watched, label %none, label %start
+start:
+  %op = load ptr, ptr %args
+  store ptr %op, ptr %given
+  %inputs = getelementptr ptr, ptr %given, i64 2
+  %key = call ptr @PyTuple_New(i64 %count)
+  %parts = getelementptr i8, ptr %key, i64 $items
+  %id = call ptr @PyLong_FromVoidPtr(ptr %op)
+  store ptr %id, ptr %parts
+  %fewer = sub i64 %count, 1
+  br label %head
+head:
+  %i = phi i64 [0, %start], [%i.next, %next]
+  %wants = phi i1 [false, %start], [%wants.next, %next]
+  %numbers = phi i1 [false, %start], [%numbers.next, %next]
   %i.next = add i64 %i, 1
+  %more = icmp slt i64 %i, %fewer
+  br i1 %more, label %input, label %find
+input:
+  %x.at = getelementptr ptr, ptr %args, i64 %i.next
+  %x = load ptr, ptr %x.at
+  %given.at = getelementptr ptr, ptr %inputs, i64 %i
+  store ptr %x, ptr %given.at
+  %array.at = getelementptr ptr, ptr %arrays, i64 %i
+  %part.at = getelementptr ptr, ptr %parts, i64 %i.next
+  %type = call ptr @type_of(ptr %x)
+  %is.float = icmp eq ptr %type, $float
+  %is.int = icmp eq ptr %type, $int
+  %is.number = or i1 %is.float, %is.int
+  br i1 %is.number, label %number, label %other
+number:
+  store ptr %x, ptr %array.at
+  %number.key = call ptr @number_key(ptr %x)
+  store ptr %number.key, ptr %part.at
+  br label %next
+other:
+  %is.tensor = call i1 @is_tensor(ptr %type)
+  br i1 %is.tensor, label %tensor, label %refuse
+tensor:
+  %array = call ptr @array_of(ptr %x)
+  %elsewhere = icmp eq ptr %array, null
+  br i1 %elsewhere, label %refuse, label %shape
+shape:
+  store ptr %array, ptr %array.at
+  %wanted = call i1 @has_node(ptr %x)
+  %shape.key = call ptr @shape_of(ptr %array)
+  store ptr %shape.key, ptr %part.at
+  br label %next
+next:
+  %wants.too = phi i1 [false, %number], [%wanted, %shape]
+  %wants.next = or i1 %wants, %wants.too
+  %numbers.next = or i1 %numbers, %is.number
   br label %head
 
 find:
-  %launch = call ptr @PyDict_GetItemWithError(ptr $launchers, ptr %key)
-  call void @Py_DecRef(ptr %key)
+  %launch = call ptr @found_in(ptr $launchers, ptr %key)
   %unknown = icmp eq ptr %launch, null
-  br i1 %unknown, label %missing, label %hold
-hold:  ; what others may let go of meanwhile
-  store ptr %launch, ptr %arrays
-  br label %hold.head
-hold.head:
-  %h = phi i64 [0, %hold], [%h.next, %hold.one]
-  %h.more = icmp slt i64 %h, %count
-  br i1 %h.more, label %hold.one, label %call
-hold.one:
-  %h.at = getelementptr ptr, ptr %arrays, i64 %h
-  %h.object = load ptr, ptr %h.at
-  call void @Py_IncRef(ptr %h.object)
-  %h.next = add i64 %h, 1
-  br label %hold.head
-call:
-  %operands = getelementptr ptr, ptr %arrays, i64 1
-  %fewer = sub i64 %count, 1
-  %result = call ptr @PyObject_Vectorcall(ptr %launch, ptr %operands, i64 %fewer, ptr null)
-  br label %free.head
-free.head:
-  %f = phi i64 [0, %call], [%f.next, %free.one]
-  %f.more = icmp slt i64 %f, %count
-  br i1 %f.more, label %free.one, label %freed
-free.one:
-  %f.at = getelementptr ptr, ptr %arrays, i64 %f
-  %f.object = load ptr, ptr %f.at
-  call void @Py_DecRef(ptr %f.object)
-  %f.next = add i64 %f, 1
-  br label %free.head
-freed:
-  %null = icmp eq ptr %result, null
-  br i1 %null, label %error, label %judge
+  br i1 %unknown, label %none, label %known
+known:
+  %result = call ptr @called(ptr %launch, ptr %arrays, i64 %fewer)
+  %failed = icmp eq ptr %result, null
+  %alone = xor i1 %numbers, true
+  %simple = or i1 %failed, %alone
+  br i1 %simple, label %deliver, label %beside
+beside:  ; a number beside integers, say, counts as another dtype
+  %y.type = call ptr @type_of(ptr %result)
+  %is.array = icmp eq ptr %y.type, $ndarray
+  br i1 %is.array, label %judge, label %deliver
 judge:
-  %other = icmp eq ptr %result, $none
-  br i1 %other, label %pass, label %kind
-kind:
-  %y.type.at = getelementptr i8, ptr %result, i64 $type
-  %y.type = load ptr, ptr %y.type.at
-  %y.is.array = icmp eq ptr %y.type, $ndarray
-  br i1 %y.is.array, label %beside, label %finish
-beside:  ; integers, say, beside which a float counts as another dtype
   %descr.at = getelementptr i8, ptr %result, i64 $descr
   %descr = load ptr, ptr %descr.at
   %is.single = icmp eq ptr %descr, $float32
   %is.double = icmp eq ptr %descr, $float64
   %is.wide = or i1 %is.single, %is.double
-  %none.among = xor i1 %numbers, true
-  %fine = or i1 %is.wide, %none.among
-  br i1 %fine, label %history, label %drop
+  br i1 %is.wide, label %deliver, label %drop
+deliver:
+  %recording = call i1 @is_recording(ptr %mode)
+  %recorded = and i1 %recording, %wants
+  %y = call ptr @tensor_of(ptr %result, ptr %given, i64 %fewer, i1 %recorded)
+  ret ptr %y
 drop:
   call void @Py_DecRef(ptr %result)
   br label %none
-history:
-  %grad.at = getelementptr i8, ptr %mode, i64 $grad
-  %grad = load ptr, ptr %grad.at
-  %recording = icmp eq ptr %grad, $true
-  %recorded = and i1 %recording, %wants
-  br i1 %recorded, label %finish, label %make
-make:
-  %y = call ptr $new(ptr $tensor, ptr $empty, ptr null)
-  %y.null = icmp eq ptr %y, null
-  br i1 %y.null, label %undo, label %fill
-undo:
-  call void @Py_DecRef(ptr %result)
-  br label %error
-fill:
-  %y.data = getelementptr i8, ptr %y, i64 $data
-  store ptr %result, ptr %y.data
-  %y.node = getelementptr i8, ptr %y, i64 $node
-  store ptr $none, ptr %y.node
-  call void @Py_IncRef(ptr $none)
-  %y.leaf = getelementptr i8, ptr %y, i64 $leaf
-  store ptr $none, ptr %y.leaf
-  call void @Py_IncRef(ptr $none)
-  %y.version = getelementptr i8, ptr %y, i64 $version
-  store ptr $none, ptr %y.version
-  call void @Py_IncRef(ptr $none)
-  %y.view = getelementptr i8, ptr %y, i64 $view
-  store ptr $none, ptr %y.view
-  call void @Py_IncRef(ptr $none)
-  ret ptr %y
-
-finish:  ; (op, result, *inputs)
-  store ptr %op, ptr %given
-  %result.at = getelementptr ptr, ptr %given, i64 1
-  store ptr %result, ptr %result.at
-  br label %give.head
-give.head:
-  %g = phi i64 [1, %finish], [%g.next, %give.one]
-  %g.more = icmp slt i64 %g, %count
-  br i1 %g.more, label %give.one, label %given.all
-give.one:
-  %g.from = getelementptr ptr, ptr %args, i64 %g
-  %g.object = load ptr, ptr %g.from
-  %g.next = add i64 %g, 1
-  %g.to = getelementptr ptr, ptr %given, i64 %g.next
-  store ptr %g.object, ptr %g.to
-  br label %give.head
-given.all:
-  %given.count = add i64 %count, 1
-  %made = call ptr @PyObject_Vectorcall(ptr $finish, ptr %given, i64 %given.count, ptr null)
-  call void @Py_DecRef(ptr %result)
-  ret ptr %made
-
 refuse:
   call void @Py_DecRef(ptr %key)
   br label %none
-missing:
-  %trouble = call ptr @PyErr_Occurred()
-  %is.trouble = icmp ne ptr %trouble, null
-  br i1 %is.trouble, label %error, label %none
 none:
-  call void @Py_IncRef(ptr $none)
-  ret ptr $none
-pass:
-  ret ptr %result
-error:
-  ret ptr null
+  %nothing = call ptr @kept(ptr $none)
+  ret ptr %nothing
+}
+
+define ptr @call_launched(ptr %own, ptr %args.of, i64 %two) {  ; (known, args)
+entry:
+  %dict = load ptr, ptr %args.of
+  %tuple.at = getelementptr ptr, ptr %args.of, i64 1
+  %tuple = load ptr, ptr %tuple.at
+  %count.at = getelementptr i8, ptr %tuple, i64 $length
+  %count = load i64, ptr %count.at
+  %args = getelementptr i8, ptr %tuple, i64 $items
+  %arrays = alloca ptr, i64 %count
+  %most = mul i64 %count, 3
+  %parts = alloca ptr, i64 %most
+  %room = add i64 %count, 2
+  %given = alloca ptr, i64 %room
+  %inputs = getelementptr ptr, ptr %given, i64 2
+  %mode = call ptr @plain_mode()
+  %watched = icmp eq ptr %mode, null
+  br i1 %watched, label %none, label %start
+start:
+  %recording = call i1 @is_recording(ptr %mode)
+  br label %head
+head:
+  %i = phi i64 [0, %start], [%i.next, %next]
+  %n = phi i64 [0, %start], [%n.next, %next]
+  %tensors = phi i64 [0, %start], [%tensors.next, %next]
+  %wants = phi i1 [false, %start], [%wants.next, %next]
+  %more = icmp slt i64 %i, %count
+  br i1 %more, label %input, label %find
+input:
+  %x.at = getelementptr ptr, ptr %args, i64 %i
+  %x = load ptr, ptr %x.at
+  %part.at = getelementptr ptr, ptr %parts, i64 %n
+  %part2.at = getelementptr ptr, ptr %part.at, i64 1
+  %part3.at = getelementptr ptr, ptr %part.at, i64 2
+  %type = call ptr @type_of(ptr %x)
+  %is.tensor = call i1 @is_tensor(ptr %type)
+  br i1 %is.tensor, label %tensor, label %other
+tensor:
+  %array = call ptr @array_of(ptr %x)
+  %elsewhere = icmp eq ptr %array, null
+  br i1 %elsewhere, label %refuse, label %shape
+shape:
+  %array.at = getelementptr ptr, ptr %arrays, i64 %tensors
+  store ptr %array, ptr %array.at
+  %given.at = getelementptr ptr, ptr %inputs, i64 %tensors
+  store ptr %x, ptr %given.at
+  %tensors.more = add i64 %tensors, 1
+  %shape.key = call ptr @shape_of(ptr %array)
+  store ptr %shape.key, ptr %part.at
+  %descr.at = getelementptr i8, ptr %array, i64 $descr
+  %descr = load ptr, ptr %descr.at
+  %descr.key = call ptr @kept(ptr %descr)
+  store ptr %descr.key, ptr %part2.at
+  %node = call i1 @has_node(ptr %x)
+  %wanted = and i1 %node, %recording
+  br i1 %wanted, label %mark, label %two.parts
+mark:
+  %mark.key = call ptr @kept(ptr $wanted)
+  store ptr %mark.key, ptr %part3.at
+  br label %three.parts
+other:
+  %is.none = icmp eq ptr %x, $none
+  br i1 %is.none, label %nothing.given, label %value
+nothing.given:
+  %none.key = call ptr @kept(ptr $none)
+  store ptr %none.key, ptr %part.at
+  br label %one.part
+value:
+  %type.key = call ptr @kept(ptr %type)
+  store ptr %type.key, ptr %part.at
+  %is.float = icmp eq ptr %type, $float
+  br i1 %is.float, label %number, label %anything
+number:
+  %number.key = call ptr @number_key(ptr %x)
+  br label %valued
+anything:
+  %itself = call ptr @kept(ptr %x)
+  br label %valued
+valued:
+  %value.key = phi ptr [%number.key, %number], [%itself, %anything]
+  store ptr %value.key, ptr %part2.at
+  br label %two.parts
+one.part:
+  br label %next
+two.parts:
+  %tensors.two = phi i64 [%tensors.more, %shape], [%tensors, %valued]
+  br label %next
+three.parts:
+  br label %next
+next:
+  %used = phi i64 [1, %one.part], [2, %two.parts], [3, %three.parts]
+  %wants.too = phi i1 [false, %one.part], [false, %two.parts], [true, %three.parts]
+  %tensors.next = phi i64 [%tensors, %one.part], [%tensors.two, %two.parts],
+                          [%tensors.more, %three.parts]
+  %wants.next = or i1 %wants, %wants.too
+  %n.next = add i64 %n, %used
+  %i.next = add i64 %i, 1
+  br label %head
+
+find:
+  %key = call ptr @PyTuple_New(i64 %n)
+  %items = getelementptr i8, ptr %key, i64 $items
+  %bytes = shl i64 %n, 3
+  call void @llvm.memcpy.p0.p0.i64(ptr %items, ptr %parts, i64 %bytes, i1 0)
+  %entry.found = call ptr @found_in(ptr %dict, ptr %key)
+  %unknown = icmp eq ptr %entry.found, null
+  %alone = icmp eq i64 %tensors, 0
+  %never = or i1 %unknown, %alone
+  br i1 %never, label %none, label %known
+known:
+  %least.object = call ptr @PyDict_GetItemWithError(ptr $fused, ptr $least)
+  %least = call i64 @PyLong_AsLongLong(ptr %least.object)
+  %first = load ptr, ptr %arrays
+  %size = call i64 @size_of(ptr %first)
+  %small = icmp slt i64 %size, %least
+  br i1 %small, label %none, label %call
+call:
+  call void @Py_IncRef(ptr %entry.found)
+  %launch.at = getelementptr i8, ptr %entry.found, i64 $items
+  %launch = load ptr, ptr %launch.at
+  %op.at = getelementptr ptr, ptr %launch.at, i64 1
+  %op = load ptr, ptr %op.at
+  store ptr %op, ptr %given
+  %result = call ptr @called(ptr %launch, ptr %arrays, i64 %tensors)
+  %y = call ptr @tensor_of(ptr %result, ptr %given, i64 %tensors, i1 %wants)
+  call void @Py_DecRef(ptr %entry.found)
+  ret ptr %y
+refuse:
+  call void @count(ptr %parts, i64 %n, i1 false)
+  br label %none
+none:
+  %nothing = call ptr @kept(ptr $none)
+  ret ptr %nothing
 }
 """)
 
@@ -294,29 +512,37 @@ def _pointer(it: object) -> str:
 
 
 def serve() -> None:
-    """Let `core.op.launched` be this from now on."""
+    """Let `core.op.launched` and `core.fused.launched` be these from now on."""
     tensor, finish = core_op.eager_parts()
     get_slot = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_int)(
         ("PyType_GetSlot", ctypes.pythonapi)
     )
     objects: dict[str, Any] = {
-        "mode": MODE, "true": True, "none": None, "names": vars(core_compute),
+        "mode": MODE, "true": True, "none": None, "compute": vars(core_compute),
         "accelerate": "accelerate", "launchers": core_compute.launchers, "tensor": tensor,
         "handle": Handle, "float": float, "int": int, "ndarray": np.ndarray, "empty": (),
         "float32": np.dtype(np.float32), "float64": np.dtype(np.float64), "finish": finish,
+        "wanted": fused.WANTED, "fused": vars(fused), "least": "SMALLEST",
     }  # fmt: skip
-    places = {name: _place(Handle, f"_{name}") for name in ("node", "leaf", "version", "view")}
-    places |= {name: _place(type(DEFAULT), name) for name in ("plain", "grad")}
+    unused = [_place(Handle, name) for name in ("_node", "_leaf", "_version", "_view")]
     text = _CODE.substitute(
         {name: _pointer(it) for name, it in objects.items()},
-        **places,
+        **_PLACES,
         data=_place(Handle, "_data"),
-        type=_TYPE,
-        nd=_ND,
-        dims=_DIMS,
-        descr=_DESCR,
-        items=tuple.__basicsize__,
+        node=_place(Handle, "_node"),
+        plain=_place(type(DEFAULT), "plain"),
+        grad=_place(type(DEFAULT), "grad"),
         new=f"inttoptr (i64 {get_slot(object, _TP_NEW)} to ptr)",
+        empty_fields="\n".join(
+            f"  %field{k} = getelementptr i8, ptr %y, i64 {place}\n"
+            f"  %none{k} = call ptr @kept(ptr {_pointer(None)})\n"
+            f"  store ptr %none{k}, ptr %field{k}"
+            for k, place in enumerate(unused)
+        ),
     )
-    [address] = machine_code.load(text, ["launched"])
-    core_op.launched = machine_code.builtin(address, "launched", None)
+    names = ["launched", "call_launched"]
+    one, other = (
+        machine_code.builtin(address, name, None)
+        for name, address in zip(names, machine_code.load(text, names), strict=True)
+    )
+    core_op.launched, fused.launched = one, other
