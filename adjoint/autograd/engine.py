@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush, heappushpop
 from itertools import repeat
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from .tape import ALONE, before_change, item, overwrite, references, wrap
 
 ndarray = np.ndarray
 _FUNCTION: Any = type(lambda: None)
+_NONE = repeat(None)
 _modes: dict[tuple[Mode, bool], Mode] = {}  # the mode in which backward runs, by the caller's
 
 
@@ -48,20 +50,36 @@ def run_backward(
         inside = mode_with(mode, grad=create_graph, inference=False)
         if mode.lasting:
             _modes[mode, create_graph] = inside
+    goals = _NO_GOALS if targets is None else frozenset(targets)
     MODE.set(inside)
     try:
-        if targets is None:
-            return _walk(roots, None, frozenset(), retain_graph, create_graph, True, mode.anomaly)
-        goals = frozenset(targets)
-        useful = _useful(roots, goals)
-        return _walk(roots, useful, goals, retain_graph, create_graph, accumulate, mode.anomaly)
+        awaited = _awaited(roots) if targets is None else _awaited_between(roots, goals)
+        return _walk(roots, awaited, goals, retain_graph, create_graph, accumulate, mode.anomaly)
     finally:
         MODE.set(mode)
 
 
-def _useful(roots: Sequence[tuple[Any, Any]], goals: frozenset[Any]) -> set[Any]:
-    """The nodes from which a goal can be reached."""
-    oldest = min((node.order for node in goals), default=0)
+_NO_GOALS: frozenset[Any] = frozenset()
+
+
+def _awaited(roots: Sequence[tuple[Any, Any]]) -> dict[Any, int]:
+    """For each node that a root leads to: how many gradients it will get."""
+    awaited = {node: 0 for node, _ in roots}
+    stack = list(awaited)
+    while stack:
+        for parent in stack.pop().parents:
+            if parent in awaited:
+                awaited[parent] += 1
+            elif parent is not None:
+                awaited[parent] = 1
+                if type(parent) is not Leaf:
+                    stack.append(parent)
+    return awaited
+
+
+def _awaited_between(roots: Sequence[tuple[Any, Any]], goals: frozenset[Any]) -> dict[Any, int]:
+    """The same for the nodes through which a root leads to a goal."""
+    oldest = min([node.order for node in goals], default=0)
     seen = {node for node, _ in roots}
     stack = list(seen)
     while stack:
@@ -69,33 +87,24 @@ def _useful(roots: Sequence[tuple[Any, Any]], goals: frozenset[Any]) -> set[Any]
             if parent is not None and parent not in seen and parent.order >= oldest:
                 seen.add(parent)
                 stack.append(parent)
-    useful = set(goals)
-    for node in sorted(seen, key=lambda n: n.order):
+    awaited: dict[Any, int] = {}
+    for node in sorted(seen, key=_order):  # parents first
+        leads = node in goals
         for parent in node.parents:
-            if parent in useful:
-                useful.add(node)
-                break
-    return useful
-
-
-def _awaited(pending: dict[Any, Any], useful: set[Any] | None) -> dict[Any, int]:
-    """For each node that a root in `pending` leads to: how many gradients it will get."""
-    awaited = dict.fromkeys(pending, 0)
-    stack = list(pending)
-    while stack:
-        for parent in stack.pop().parents:
             if parent in awaited:
                 awaited[parent] += 1
-            elif parent is not None and (useful is None or parent in useful):
-                awaited[parent] = 1
-                if type(parent) is not Leaf:
-                    stack.append(parent)
+                leads = True
+        if leads:
+            awaited[node] = 0
     return awaited
+
+
+_order = attrgetter("order")
 
 
 def _walk(
     roots: Sequence[tuple[Any, Any]],
-    useful: set[Any] | None,
+    awaited: dict[Any, int],
     goals: frozenset[Any],
     retain_graph: bool,
     create_graph: bool,
@@ -108,9 +117,8 @@ def _walk(
     """
     pending: dict[Any, Any] = {}  # node -> cotangent summed so far; a list for several outputs
     for node, g in roots:
-        if useful is None or node in useful:
+        if node in awaited:
             pending[node] = pending[node] + g if node in pending else g
-    awaited = _awaited(pending, useful)
     owned: set[Any] = set()  # nodes whose pending cotangent is a sum that nobody else holds
     reached: dict[Any, Any] = {}
     leaves: list[Any] = []  # complete, to be finished before the next node runs
@@ -147,12 +155,12 @@ def _walk(
             reached[node] = g
         parents = node.parents
         op = node.op
-        gradients: Any = repeat(None)
+        gradients: Any = _NONE
         if type(op) is Item:
             if g is not None:
                 _put(pending, parents[0], op.index, g)
         elif (g is None and not node.runs_undefined) or (
-            useful is not None and not any(parent in awaited for parent in parents)
+            goals and node in goals and awaited.keys().isdisjoint(parents)
         ):
             pass
         else:
@@ -188,7 +196,10 @@ def _walk(
                     data = value._data
                 except AttributeError:
                     raise _not_a_tensor(node, value) from None
-                if data.shape != parent.shape or data.dtype != parent.data_type:
+                dtype = data.dtype
+                if data.shape != parent.shape or (
+                    dtype is not parent.data_type and dtype != parent.data_type
+                ):
                     value = conform(value, parent, node)
                 before = pending.get(parent)
                 if before is None:
