@@ -1,5 +1,6 @@
 """`@fused`: a composite that eager execution may run as a few kernels instead of op by op.
-`@checking`: a function that need not check again what was launched before.
+`@checking`: a function that need not check again what was launched before; `@writing`: one that has
+a form in place too.
 """
 
 from __future__ import annotations
@@ -14,9 +15,18 @@ import numpy as np
 from . import compute
 from .device import is_device_array
 from .mode import MODE
-from .op import Op, _with_numpy_names, apply
+from .op import (
+    FUNCTIONS,
+    METHODS,
+    Op,
+    _with_numpy_names,
+    apply,
+    in_place_doc,
+    with_out,
+    write_in_place,
+)
 
-__all__ = ["checking", "fused"]
+__all__ = ["checking", "fused", "writing"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -112,6 +122,28 @@ def checking(function: F) -> F:
 
 
 _NAMED: Any = object()  # before arguments by name
+
+
+def writing(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Declare two public functions from one that checks its arguments and returns (op, tensor,
+    *inputs).
+
+    The function itself applies the op; the method with a trailing underscore lets `op.write` change
+    the tensor's own memory, which costs what is written and not the size of the tensor.
+    """
+    name = function.__name__
+    apart = checking(function)
+
+    @functools.wraps(function)
+    def in_place(*args: Any, **kwargs: Any) -> Any:
+        op, tensor, *inputs = function(*args, **kwargs)
+        return write_in_place(f"{name}_", op, tensor, *inputs)
+
+    in_place.__name__ = in_place.__qualname__ = f"{name}_"
+    in_place.__doc__ = in_place_doc(name)
+    FUNCTIONS[name] = METHODS[name] = apart
+    METHODS[f"{name}_"] = in_place
+    return with_out(apart)
 
 
 def is_fusing(x: Any) -> bool:

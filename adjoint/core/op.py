@@ -361,32 +361,8 @@ def connect_out(write: Callable[[Any, Any, str], Any]) -> None:
     write_out = write
 
 
-def writing(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Declare two public functions from one that returns (op, tensor, *inputs).
-
-    The function itself applies the op; the method with a trailing underscore lets `op.write` change
-    the tensor's own memory, which costs what is written and not the size of the tensor.
-    """
-    name = function.__name__
-
-    @functools.wraps(function)
-    def apart(*args: Any, **kwargs: Any) -> Any:
-        op, *inputs = function(*args, **kwargs)
-        return apply(op, *inputs)
-
-    @functools.wraps(function)
-    def in_place(*args: Any, **kwargs: Any) -> Any:
-        op, tensor, *inputs = function(*args, **kwargs)
-        return write_in_place(f"{name}_", op, tensor, *inputs)
-
-    in_place.__name__ = in_place.__qualname__ = f"{name}_"
-    in_place.__doc__ = _in_place_doc(name)
-    FUNCTIONS[name] = METHODS[name] = apart
-    METHODS[f"{name}_"] = in_place
-    return with_out(apart)
-
-
-def _in_place_doc(name: str) -> str:
+def in_place_doc(name: str) -> str:
+    """The docstring of the method with a trailing underscore."""
     return (
         f"In-place version of `{name}`: writes into this tensor's memory and returns it.\n\n"
         f"    Errors: those of `{name}`; AutogradError for a leaf that requires grad.\n"
@@ -404,7 +380,7 @@ def rebinding(function: Callable[..., Any]) -> Callable[..., Any]:
         return rebind(name, input, lambda old: function(old, *args, **kwargs))
 
     in_place.__name__ = in_place.__qualname__ = name
-    in_place.__doc__ = _in_place_doc(function.__name__)
+    in_place.__doc__ = in_place_doc(function.__name__)
     METHODS[name] = in_place
     return function
 

@@ -14,6 +14,7 @@ import numpy as np
 from ..core import dtype as dt
 from ..core.device import is_device_array
 from ..core.errors import InvalidArgument, InvalidType, ShapeError, Unsupported
+from ..core.fused import checking
 from ..core.handle import Handle
 from ..core.op import Sample, apply, apply_view, public
 from ..core.spec import Spec, normalize_axes, normalize_axis, prod
@@ -329,7 +330,8 @@ def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
 
 
 @public(inplace=True, out=True)
-def tril(input: Tensor, diagonal: int = 0) -> Tensor:
+@checking
+def tril(input: Tensor, diagonal: int = 0) -> Any:
     """The lower triangle of the last two dimensions, up to a diagonal; zeros elsewhere.
 
     Errors: ShapeError for fewer than 2 dimensions.
@@ -339,12 +341,12 @@ def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     tensor([[1, 0],
             [3, 4]])
     """
-    result: Tensor = apply(Triangle(False, operator.index(diagonal)), input)
-    return result
+    return Triangle(False, operator.index(diagonal)), input
 
 
 @public(inplace=True, out=True)
-def triu(input: Tensor, diagonal: int = 0) -> Tensor:
+@checking
+def triu(input: Tensor, diagonal: int = 0) -> Any:
     """The upper triangle of the last two dimensions, from a diagonal; zeros elsewhere.
 
     Errors: ShapeError for fewer than 2 dimensions.
@@ -354,8 +356,7 @@ def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     tensor([[1, 2],
             [0, 4]])
     """
-    result: Tensor = apply(Triangle(True, operator.index(diagonal)), input)
-    return result
+    return Triangle(True, operator.index(diagonal)), input
 
 
 def _triangle_indices(row: int, col: int, offset: int, dtype: Any, upper: bool, name: str) -> Any:
@@ -517,7 +518,8 @@ def _assert_counts(counts: Any) -> None:
 # ---- padding -------------------------------------------------------------------------------------
 
 
-def pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> Tensor:
+@checking
+def pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> Any:
     """The tensor made larger (or, where negative, smaller) at both ends of its last dimensions.
 
     Shapes: `pad` is (left, right) of the last dimension, then of the one before, and so on.
@@ -542,7 +544,7 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> T
         )
     by_axis = [(ndim - 1 - i, before, after) for i, (before, after) in enumerate(pairs)]
     if mode == "constant":
-        return _pad_constant(input, by_axis, 0 if value is None else value)  # type: ignore[no-any-return]
+        return _pad_constant(input, by_axis, 0 if value is None else value)
     if value is not None and value != 0:
         raise InvalidArgument(f"pad: Padding mode {mode!r} doesn't take in value argument")
     if mode not in _PAD_MODES:
@@ -559,7 +561,7 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> T
     result: Tensor = input
     for axis, before, after in by_axis:
         result = _pad_axis(result, axis, before, after, mode)
-    return input.clone() if result is input else result  # type: ignore[no-any-return]
+    return input.clone() if result is input else result
 
 
 _PAD_MODES = ("reflect", "replicate", "circular")
@@ -588,7 +590,7 @@ def _pad_constant(x: Any, by_axis: Sequence[tuple[int, int, int]], value: Any) -
         x = apply_view(basic_index(crop), x)
     if whole == x._data.shape:
         return x.clone()
-    return apply(Place(room, whole, convert_number(value, x.dtype, "pad")), x)
+    return Place(room, whole, convert_number(value, x.dtype, "pad")), x
 
 
 _Items = tuple[Item, ...]

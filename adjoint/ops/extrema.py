@@ -9,6 +9,7 @@ import numpy as np
 
 from ..core import dtype as dt
 from ..core.errors import DTypeError, IndexingError, InvalidType, ShapeError
+from ..core.fused import checking
 from ..core.handle import Handle
 from ..core.op import apply, public
 from ..core.spec import Spec, normalize_axes, normalize_axis, reduced_shape
@@ -193,7 +194,8 @@ def value_at(input: Any, place: Any, axis: int, keepdim: bool, result: Any) -> A
 
 
 @public(out=True)
-def amax(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
+@checking
+def amax(input: Tensor, dim: Any = (), keepdim: bool = False) -> Any:
     """The largest element over `dim` (an int, several, or all where empty).
 
     Equal extreme elements share the gradient evenly.
@@ -204,12 +206,12 @@ def amax(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
     >>> ad.amax(ad.tensor([[1., 5.], [7., 2.]]), dim=1)
     tensor([5., 7.])
     """
-    result: Tensor = _extremum(Amax, "amax", input, dim, keepdim)
-    return result
+    return _extremum(Amax, "amax", input, dim, keepdim)
 
 
 @public(out=True)
-def amin(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
+@checking
+def amin(input: Tensor, dim: Any = (), keepdim: bool = False) -> Any:
     """The smallest element over `dim` (an int, several, or all where empty).
 
     Equal extreme elements share the gradient evenly.
@@ -220,8 +222,7 @@ def amin(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
     >>> ad.amin(ad.tensor([[1., 5.], [7., 2.]]), dim=1)
     tensor([1., 2.])
     """
-    result: Tensor = _extremum(Amin, "amin", input, dim, keepdim)
-    return result
+    return _extremum(Amin, "amin", input, dim, keepdim)
 
 
 def _extremum(cls: Any, name: str, input: Any, dim: Any, keepdim: bool) -> Any:
@@ -230,11 +231,12 @@ def _extremum(cls: Any, name: str, input: Any, dim: Any, keepdim: bool) -> Any:
     data = input._data
     if data.dtype.kind == "c" or data.size == 0:
         assert_comparable(input, name, dim)
-    return apply(reduction(cls, dim, data.ndim, keepdim), input)
+    return reduction(cls, dim, data.ndim, keepdim), input
 
 
 @public(out=True)
-def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+@checking
+def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """Where the largest element is along `dim`, or in the flattened tensor: the first of several.
 
     Errors: IndexingError for no elements; DTypeError for bool and complex.
@@ -243,12 +245,12 @@ def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tens
     >>> ad.argmax(ad.tensor([[1., 5.], [7., 2.]]), dim=1)
     tensor([1, 0])
     """
-    result: Tensor = _place(Argmax, "argmax", input, dim, keepdim)
-    return result
+    return _place(Argmax, "argmax", input, dim, keepdim)
 
 
 @public(out=True)
-def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+@checking
+def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """Where the smallest element is along `dim`, or in the flattened tensor: the first of several.
 
     Errors: IndexingError for no elements; DTypeError for bool and complex.
@@ -257,8 +259,7 @@ def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tens
     >>> ad.argmin(ad.tensor([[1., 5.], [7., 2.]]), dim=1)
     tensor([0, 1])
     """
-    result: Tensor = _place(Argmin, "argmin", input, dim, keepdim)
-    return result
+    return _place(Argmin, "argmin", input, dim, keepdim)
 
 
 def _place(cls: Any, name: str, input: Any, dim: Any, keepdim: bool) -> Any:
@@ -267,7 +268,7 @@ def _place(cls: Any, name: str, input: Any, dim: Any, keepdim: bool) -> Any:
     assert_comparable(input, name, dim)
     if dim is not None:
         normalize_axis(dim, input._data.ndim, name)
-    return apply(reduction(cls, dim, input._data.ndim, keepdim), input)
+    return reduction(cls, dim, input._data.ndim, keepdim), input
 
 
 @public(out=True)
@@ -342,5 +343,5 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> 
             "aminmax(): cannot compute aminmax over an empty dimension as the operation has no "
             f"identity (shape {data.shape})"
         )
-    low: Tensor = _extremum(Amin, "aminmax", input, dim, keepdim)
-    return return_types.aminmax(low, _extremum(Amax, "aminmax", input, dim, keepdim))
+    low: Tensor = apply(*_extremum(Amin, "aminmax", input, dim, keepdim))
+    return return_types.aminmax(low, apply(*_extremum(Amax, "aminmax", input, dim, keepdim)))

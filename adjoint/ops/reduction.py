@@ -11,6 +11,7 @@ import numpy as np
 
 from ..core import dtype as dt
 from ..core.errors import DTypeError, ShapeError
+from ..core.fused import checking
 from ..core.op import FUNCTIONS, Op, Sample, apply, apply_view, public, snake_case
 from ..core.spec import Spec, normalize_axes, normalize_axis, reduced_shape
 from ..core.spec import prod as count
@@ -321,9 +322,10 @@ def mean(
 
 
 @public(out=True)
+@checking
 def prod(
     input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: dt.dtype | None = None
-) -> Tensor:
+) -> Any:
     """The product of the elements over `dim` (an int, or all where None).
 
     Shapes: any; the reduced dimension is dropped, or kept with size 1 where `keepdim`.
@@ -342,8 +344,7 @@ def prod(
         input = cast(input, dt.int64)
     if dim is not None:
         normalize_axis(dim, input._data.ndim, "prod")
-    result: Tensor = apply(reduction(Prod, dim, input._data.ndim, keepdim), input)
-    return result
+    return reduction(Prod, dim, input._data.ndim, keepdim), input
 
 
 def _logical(cls: Any) -> Callable[..., Any]:

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ..core import dtype as dt
+from ..core import op as core_op
 from ..core.errors import DTypeError
+from ..core.fused import checking
 from ..core.handle import Handle
 from ..core.op import Op, Sample, apply, public
 from ..core.spec import Spec
@@ -235,9 +237,10 @@ _limits = functools.cache(dt.finfo)
 
 
 @public(inplace=True, out=True)
+@checking
 def nan_to_num(
     input: Tensor, nan: float | None = 0.0, posinf: float | None = None, neginf: float | None = None
-) -> Tensor:
+) -> Any:
     """Each element, with `nan` for NaN and `posinf`, `neginf` for the infinities.
 
     Dtypes: any; None for an infinity takes the greatest finite number of the dtype.
@@ -257,7 +260,7 @@ def nan_to_num(
         limits.max if posinf is None else float(posinf),
         limits.min if neginf is None else float(neginf),
     )
-    return apply(op, input)  # type: ignore[no-any-return]
+    return op, input
 
 
 # ---- signs and neighbours ------------------------------------------------------------------------
@@ -385,7 +388,8 @@ class Heaviside(Elementwise):
 
 copysign = binary(Copysign(), floating=True)
 nextafter = binary(Nextafter())
-_heaviside = binary(Heaviside(), name="heaviside")
+_HEAVISIDE = Heaviside()
+_heaviside = binary(_HEAVISIDE, name="heaviside")
 
 
 @public(inplace=True, out=True)
@@ -400,11 +404,13 @@ def heaviside(input: Any, values: Any) -> Tensor:
     >>> ad.heaviside(ad.tensor([-1., 0., 2.]), ad.tensor(0.5))
     tensor([0.0000, 0.5000, 1.0000])
     """
+    result: Any = core_op.launched(_HEAVISIDE, input, values)
+    if result is not None:
+        return result  # type: ignore[no-any-return]
     assert_tensor("heaviside", input)
     if isinstance(values, Handle) and input.dtype is not values.dtype:
         raise DTypeError(
             "heaviside: is not yet implemented for tensors with different dtypes, "
             f"{input.dtype} and {values.dtype}; convert one with .to()"
         )
-    result: Tensor = _heaviside(input, values)
-    return result
+    return _heaviside(input, values)  # type: ignore[no-any-return]

@@ -13,8 +13,9 @@ from ..core import dtype as dt
 from ..core import op as core_op
 from ..core.device import is_device_array
 from ..core.errors import DTypeError, IndexingError, InvalidArgument, ShapeError
+from ..core.fused import checking, writing
 from ..core.handle import Handle
-from ..core.op import Op, Sample, apply, public, writing
+from ..core.op import Op, Sample, apply, public
 from ..core.spec import Spec, broadcast_shapes, normalize_axis, prod
 from . import creation
 from .advanced import Index, IndexPut, Overwrite, add_at, wrapped
@@ -800,7 +801,8 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 
 
 @public(method=False)
-def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
+@checking
+def one_hot(tensor: Tensor, num_classes: int = -1) -> Any:
     """Vectors of zeros with a one at the place that each entry names.
 
     Shapes: (...) -> (..., num_classes); -1 takes one more than the largest entry.
@@ -819,7 +821,6 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         )
     if num_classes < -1:
         raise InvalidArgument(f"one_hot: num_classes should be positive, got {num_classes}")
-    if num_classes == -1:
-        num_classes = max(int(data.max()) + 1, 0)
-    result: Tensor = apply(OneHot(num_classes), tensor)
-    return result
+    if num_classes == -1:  # which the values decide
+        return apply(OneHot(max(int(data.max()) + 1, 0)), tensor)
+    return OneHot(num_classes), tensor
