@@ -312,7 +312,7 @@ class Tensor(Handle):
                     create_graph=False,
                 )
                 return
-        autograd_backward(self, gradient, retain_graph, create_graph, inputs)
+        autograd_backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
     def retain_grad(self) -> None:
         """Keep the gradient of this computed tensor in `.grad` too.

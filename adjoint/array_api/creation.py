@@ -87,10 +87,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     """
     if not hasattr(x, "__dlpack__") or not hasattr(x, "__dlpack_device__"):
         raise AttributeError(f"from_dlpack: {type(x).__name__} has no __dlpack__")
-    result = ad.from_dlpack(x)
-    if device is not None and ad.device(device).type != result.device.type and copy is False:
-        raise InvalidArgument(f"from_dlpack: data on {result.device} reaches {device} by a copy")
-    return result.to(device=device, copy=bool(copy))
+    return ad.from_dlpack(x, device=device, copy=copy)
 
 
 # ---- of a value ----------------------------------------------------------------------------------

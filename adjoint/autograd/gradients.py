@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,11 +33,13 @@ def backward(
     grad_tensors: Any = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
+    grad_variables: Any = None,
     inputs: Any = None,
 ) -> None:
     """Add the gradients of `tensors` to the `.grad` of the leaves they depend on.
 
-    Shapes: each of `grad_tensors` has the shape of its tensor; ones where None.
+    Shapes: each of `grad_tensors` has the shape of its tensor; ones where None. `grad_variables`
+    is its older name.
     Errors: AutogradError for tensors without history, a second backward without `retain_graph`,
     or saved tensors that were changed in place.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.autograd.backward.html
@@ -46,6 +49,11 @@ def backward(
     >>> x.grad
     tensor(6.)
     """
+    if grad_variables is not None:
+        if grad_tensors is not None:
+            raise AutogradError("backward: got grad_tensors and grad_variables, its older name")
+        warnings.warn("backward: grad_variables is now grad_tensors", FutureWarning, stacklevel=2)
+        grad_tensors = grad_variables
     outputs = _sequence(tensors)
     if any(map(is_of_graph, outputs)):
         retain = create_graph if retain_graph is None else retain_graph
@@ -88,6 +96,7 @@ def grad(
     grad_outputs: Any = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
+    only_inputs: bool = True,
     allow_unused: bool | None = None,
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
@@ -95,7 +104,8 @@ def grad(
     """The gradients of the sum of `outputs` with respect to `inputs`; `.grad` is not touched.
 
     Shapes: one result per input, of its shape; None for one that the outputs do not depend on,
-    where `allow_unused` (zeros where `materialize_grads`).
+    where `allow_unused` (zeros where `materialize_grads`). `only_inputs` is an older switch,
+    which can only be on.
     Errors: AutogradError for tensors without history, or an unused input without `allow_unused`.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.autograd.grad.html
 
@@ -104,6 +114,13 @@ def grad(
     >>> g.item(), ad.autograd.grad(g, x)[0].item()
     (27.0, 18.0)
     """
+    if not only_inputs:
+        warnings.warn(
+            "grad: only_inputs=False has no effect; autograd.backward adds the gradients of all "
+            "leaves to their .grad",
+            FutureWarning,
+            stacklevel=2,
+        )
     if allow_unused is None:
         allow_unused = materialize_grads
     elif materialize_grads and not allow_unused:

@@ -56,7 +56,9 @@ def save(obj: Any, f: Any) -> None:
         checkpoint.save(obj, f)
 
 
-def load(f: Any, map_location: Any = None, *, weights_only: bool = True) -> Any:
+def load(
+    f: Any, map_location: Any = None, *, weights_only: bool = True, mmap: bool | None = None
+) -> Any:
     """Read a model file of any format: what it holds says which, not its name.
 
     What `save` wrote comes back as it was. PyTorch's files (`.pt`, `.pth`) are read without
@@ -64,7 +66,8 @@ def load(f: Any, map_location: Any = None, *, weights_only: bool = True) -> Any:
     other tools give a dict of tensors, and so does a directory of shards, or its
     `model.safetensors.index.json`; so does `.npz`.
 
-    Loading runs no code from the file, whatever `weights_only` says. `map_location` says where the
+    Loading runs no code from the file, whatever `weights_only` says; it is read as a whole,
+    whatever `mmap` says. `map_location` says where the
     tensors go: a device, a dict of names of devices, a function of a tensor and the name of its
     device; without it, to where they were saved from (PyTorch's and other tools' files: the CPU).
 

@@ -172,16 +172,28 @@ class _Writable:
 
 
 @public(method=False)
-def from_dlpack(ext_tensor: Any) -> Tensor:
-    """A tensor that shares the memory of any object with `__dlpack__` (NumPy, PyTorch, JAX, ...).
+def from_dlpack(
+    ext_tensor: Any, *, device: device | str | None = None, copy: bool | None = None
+) -> Tensor:
+    """A tensor that shares the memory of any object with `__dlpack__` (NumPy, PyTorch, JAX, ...);
+    on another `device`, or with `copy`, one that has a copy.
 
     Errors: DeviceError where the data is not in the CPU's memory; DTypeError for a dtype that has
-    no counterpart here.
+    no counterpart here; InvalidArgument for another device without a copy.
     Source: https://docs.pytorch.org/docs/stable/dlpack.html
 
     >>> ad.from_dlpack(np.array([1., 2.]))
     tensor([1., 2.], dtype=adjoint.float64)
     """
+    result = _shared(ext_tensor)
+    if device is None and not copy:
+        return result
+    if device is not None and as_device(device).type != result.device.type and copy is False:
+        raise InvalidArgument(f"from_dlpack: data on {result.device} reaches {device} by a copy")
+    return to(result, device=device, copy=bool(copy))  # type: ignore[no-any-return]
+
+
+def _shared(ext_tensor: Any) -> Tensor:
     if not hasattr(ext_tensor, "__dlpack__"):
         raise InvalidType(
             f"from_dlpack: {type(ext_tensor).__name__} has no __dlpack__; pass the tensor itself, "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -43,8 +44,12 @@ __all__ = [
 def _with_inplace(name: str, example: str) -> Callable[..., Any]:
     """The activation `name` with a last argument `inplace`."""
     compute = getattr(ops, name)
+    parameters = list(inspect.signature(compute).parameters.values())
+    place = len(parameters)  # of `inplace`
 
     def function(*args: Any, inplace: bool = False, **kwargs: Any) -> Any:
+        if len(args) == place + 1:
+            *args, inplace = args  # type: ignore[assignment]
         if not inplace:
             return compute(*args, **kwargs)
         return in_place(*args, **kwargs)
@@ -55,6 +60,8 @@ def _with_inplace(name: str, example: str) -> Callable[..., Any]:
             return change(*args, **kwargs)
         return input.copy_(compute(input.clone(), *args, **kwargs))
 
+    last = inspect.Parameter("inplace", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=False)
+    function.__signature__ = inspect.Signature([*parameters, last])  # type: ignore[attr-defined]
     function.__name__ = function.__qualname__ = name
     summary = (compute.__doc__ or name).split("\n", 1)[0]
     function.__doc__ = f"""{summary}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from typing import Any
 
@@ -27,10 +28,14 @@ __all__ = [
 def _with_indices(rank: int, kind: str, pool: Any) -> Any:
     """`pool` that always returns indices."""
 
-    def function(input: Tensor, *args: Any, **kwargs: Any) -> Any:
-        kwargs.pop("return_indices", None)
-        return pool(input, *args, **kwargs, return_indices=True)
+    signature = inspect.signature(pool)
 
+    def function(*args: Any, **kwargs: Any) -> Any:
+        call = signature.bind(*args, **kwargs)
+        call.arguments["return_indices"] = True
+        return pool(*call.args, **call.kwargs)
+
+    function.__signature__ = signature  # type: ignore[attr-defined]
     function.__name__ = function.__qualname__ = f"{kind}{rank}d_with_indices"
     example = ", ".join(["1"] + ["4"] * rank)
     function.__doc__ = f"""`{kind}{rank}d` and the places of the maxima.

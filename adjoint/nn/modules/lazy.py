@@ -105,7 +105,7 @@ class _LazyConv(LazyModuleMixin):
         self, out_channels: int, kernel_size: Any, *args: Any, bias: bool = True, **kwargs: Any
     ) -> None:
         where: dict[str, Any] = {name: kwargs.get(name) for name in ("device", "dtype")}
-        place = 5 if self.transposed else 4  # of `bias` among the arguments after kernel_size
+        place = 4  # of `bias` among the arguments after kernel_size
         if len(args) > place:
             bias, args = args[place], (*args[:place], False, *args[place + 1 :])
         else:
