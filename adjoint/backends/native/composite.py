@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter, methodcaller
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -84,6 +85,12 @@ class _Picked(NamedTuple):
 
         return take
 
+    def alone(self, given: Sequence[Any]) -> Launcher:
+        """What gives it for its own sources, when these are like the `given` ones."""
+        x, index = given[self.source], given[self.by]
+        launch = core_compute.launchers.get((id(self.op), x.shape, index.shape))
+        return launch or (lambda x, index: core_compute.compute(self.op, [x, index]))
+
 
 class _Part(NamedTuple):
     """A further input: a view of the input `source`."""
@@ -112,6 +119,10 @@ class _Part(NamedTuple):
         source, key = self.source, self._key()
         return lambda arrays: arrays[source][key]
 
+    def alone(self, given: Sequence[Any]) -> Launcher:
+        """What gives it for its own source."""
+        return itemgetter(self._key())
+
 
 class _Shaped(NamedTuple):
     """A further input: the input `source` in another shape."""
@@ -132,6 +143,15 @@ class _Shaped(NamedTuple):
         """What gives it in a call."""
         source, sizes = self
         return lambda arrays: arrays[source].reshape(sizes)
+
+    def alone(self, given: Sequence[Any]) -> Launcher:
+        """What gives it for its own source."""
+        return methodcaller("reshape", self.sizes)
+
+
+# Launchers, each with the places of its arguments, and the places of the outputs: the inputs come
+# first, then what each launcher gives.
+_Launching: TypeAlias = "tuple[list[tuple[Launcher, Dims]], Dims]"
 
 
 class _Wanted(NamedTuple):
@@ -216,34 +236,31 @@ class Composite:
             spec.dtype.itemsize * prod(spec.shape) < block_cache.SMALLEST // 2
             for _, spec in outputs
         )
-        self.launchers: list[tuple[Launcher, tuple[int, ...]]] = []  # of each stage, with arguments
+        self.launchers: list[tuple[Launcher, Dims]] = []  # each with the places of its arguments
+        self.results: Dims = ()  # the places of the outputs
         self.direct: Launcher | None = None  # the only one, where it takes all inputs as they are
         # (*inputs) -> the outputs by the launchers, checked: an array from `direct`, else a list;
         # None for inputs that lie otherwise.
         self.launch: Callable[..., Any] | None = None
         self.count = len(inputs)
-        self.remembered: dict[Any, list[tuple[Launcher, tuple[int, ...]]]] = {}  # by strides
+        self.remembered: dict[Any, _Launching] = {}  # by strides
         self.sizes = [  # of what is further, without dimensions of size 1
             tuple(n for n in x.shape(every) if n != 1) for x in self.gathers
         ]
 
-    def __call__(self, arrays: Sequence[Any]) -> list[Any]:
+    def __call__(self, arrays: Sequence[Any]) -> Sequence[Any]:
         """The outputs. Of the inputs those of `reads` are needed, the others may be None."""
-        if self.direct is not None:
-            y = self.direct(*arrays)
-            if y is not None:
-                launches[0] += 1
-                return [y]
-        found = self._launch(arrays) if self.small else quietly(self._launch, arrays)
-        if found is None:
-            found = quietly(self._first, arrays)
-        return found  # type: ignore[no-any-return]
+        found = None if self.direct is None else self.direct(*arrays)
+        if found is not None:
+            launches[0] += 1
+            return [found] if type(found) is ndarray else found  # type: ignore[no-any-return]
+        if self.launchers:
+            found = self._launch(arrays) if self.small else quietly(self._launch, arrays)
+        return quietly(self._first, arrays) if found is None else found  # type: ignore[no-any-return]
 
     def _launch(self, arrays: Sequence[Any]) -> list[Any] | None:
         """The outputs by the launchers of the last call; None for arrays that lie otherwise."""
         known = list(arrays)
-        if self.gathers:
-            known += self._taken(arrays)
         for launch, places in self.launchers:
             found = launch(*[known[n] for n in places])
             if type(found) is ndarray:
@@ -252,13 +269,12 @@ class Composite:
                 return None
             else:
                 known.extend(found)
-        launches[0] += len(self.launchers)
-        return [known[n] for n, _ in self.outputs] if self.launchers else None
+        launches[0] += len(self.stages)
+        return [known[n] for n in self.results]
 
     def _launch_checked(self, *arrays: Any) -> list[Any] | None:
         """The same, of all inputs, which are looked at first."""
-        if self.guards:
-            self.check(arrays)
+        self.check(arrays)
         return self._launch(arrays) if self.small else quietly(self._launch, arrays)
 
     def _first(self, arrays: Sequence[Any]) -> list[Any]:
@@ -266,47 +282,76 @@ class Composite:
         key = tuple([a.strides for n, a in enumerate(arrays) if n in self.read])
         known = self.remembered.get(key)
         if known is not None:
-            self._use(known)
-            found = self._launch(arrays) if known else None
+            self._use(*known)
+            found = self._launch(arrays) if known[0] else None
             return self._run(list(arrays))[0] if found is None else found
         results, made = self._run(list(arrays))
-        given = list(made)
-        given[: len(arrays)] = arrays
+        if len(self.remembered) >= _REMEMBERED:
+            self.remembered.clear()
+        known = self.remembered[key] = self._prepared(arrays, made)
+        self._use(*known)
+        return results
+
+    def _prepared(self, arrays: Sequence[Any], made: list[Any]) -> _Launching:
+        """What does for arrays like these what `_run` has done, which had all of `made`."""
+        given = list(arrays)  # what launchers get: not squeezed
+        for take in self.takers:
+            given.append(take(given))
+        first = len(arrays)
+        views = {n: (n, 0) for n in range(first)}  # of inputs: need not be made
+        for n, further in enumerate(self.gathers, first):
+            if type(further) is not _Picked and further.source in views:
+                source, view = given[further.source], given[n]
+                if view.base is source or (view.base is not None and view.base is source.base):
+                    root, offset = views[further.source]
+                    views[n] = root, offset + view.ctypes.data - source.ctypes.data
+        needed = {n for stage in self.stages for n in stage.arguments} - views.keys()
+        for n, further in reversed(list(enumerate(self.gathers, first))):
+            if n in needed:
+                needed.update(further.sources)
+        steps: list[tuple[Launcher, Dims]] = []
+        place = {n: n for n in range(first)}  # where a launcher finds things
+        for n, further in enumerate(self.gathers, first):
+            if n in needed:
+                place[n] = first + len(steps)
+                steps.append((further.alone(given), tuple(place[x] for x in further.sources)))
+        count = len(given)
+        filled = first + len(steps)
         shapes = dict(self.outputs)
-        count = len(arrays) + len(self.gathers)
-        steps: list[tuple[Launcher, tuple[int, ...]]] = []
         for stage in self.stages:
+            roots = [views.get(n, (n, 0)) for n in stage.arguments]
+            sources = sorted({n for n, _ in roots})
             several = len(stage.compiled.kernel.outputs)
             launch = launcher(
                 stage.compiled,
-                [given[n] for n in stage.arguments],
+                [given[n] if n < len(given) else made[n] for n in sources],
                 [shapes.get(n, made[n].shape) for n in range(count, count + several)],
                 arrays=[made[n] for n in stage.arguments],
+                views=[(sources.index(n), offset) for n, offset in roots],
                 scalars=stage.numbers,
                 shape=stage.shape,
                 parallel=stage.run is not None,
                 outs=stage.outs(),
             )
             if launch is None:
-                steps = []
-                break
-            steps.append((launch, stage.arguments))
+                return [], ()
+            steps.append((launch, tuple(place[n] for n in sources)))
+            for n in range(count, count + several):
+                place[n] = filled
+                filled += 1
             count += several
-        if len(self.remembered) >= _REMEMBERED:
-            self.remembered.clear()
-        self.remembered[key] = steps
-        self._use(steps)
-        return results
+        return steps, tuple(place[n] for n, _ in self.outputs)
 
-    def _use(self, steps: list[tuple[Launcher, tuple[int, ...]]]) -> None:
+    def _use(self, steps: list[tuple[Launcher, Dims]], results: Dims) -> None:
         """Let the next call try these first."""
-        self.launchers, self.direct = steps, None
+        self.launchers, self.results = steps, results
+        self.direct = None
         self.launch = self._launch_checked if steps else None
-        if len(steps) == len(self.outputs) == 1 and not self.gathers:
+        if len(steps) == 1 and results == tuple(range(self.count, self.count + len(results))):
             launch, places = steps[0]
-            if places == tuple(range(self.count)):
+            if places == self.reads:
                 self.direct = launch if self.small else functools.partial(quietly, launch)
-                if not self.guards:
+                if not self.guards and len(self.reads) == self.count:
                     self.launch = self.direct
 
     def check(self, arrays: Sequence[Any]) -> None:

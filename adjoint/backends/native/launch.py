@@ -25,9 +25,10 @@ from ...core.errors import Unsupported
 from . import machine_code
 from .pool import default_pool
 
-__all__ = ["MOST", "Launcher", "bare", "launcher"]
+__all__ = ["MOST", "Launcher", "View", "bare", "launcher"]
 
 Launcher: TypeAlias = Callable[..., Any]  # (*arrays) -> array, tuple of arrays, or None
+View: TypeAlias = "tuple[int, int]"  # of which input, and how many bytes from its first element
 
 MOST = 16  # outputs of a kernel that is launched so
 _HEADER = object.__basicsize__
@@ -43,10 +44,11 @@ _FIELDS = {  # of a NumPy array object, and of a bytes object; fixed by NumPy's 
 _EMPTY = 184  # the place of PyArray_Empty in NumPy's table of C functions, fixed by its ABI
 
 # The record, in words of 64 bits: counts of inputs, outputs, words before the pointers, words after
-# them; the kernel, its chunks; the pool's run and state, or 0; 1 where the GIL is kept. For each
-# input: dtype, number of dimensions, sizes, strides. For each output: dtype, number of dimensions,
-# sizes. Then the words. Behind them is one more, 0: code that sets it refuses the inputs, as if
-# they were others.
+# them; the kernel, its chunks; the pool's run and state, or 0; 1 where the GIL is kept; how many
+# arrays the kernel reads. For each input: dtype, number of dimensions, sizes, strides. For each
+# output: dtype, number of dimensions, sizes. For each array that the kernel reads: the input that
+# it is a view of, and how many bytes from its first element. Then the words. Behind them is one
+# more, 0: code that sets it refuses the inputs, as if they were others.
 _CODE = Template(r"""
 @_Py_NoneStruct = external global i8
 declare ptr @PyEval_SaveThread()
@@ -69,7 +71,9 @@ entry:
   %before = load i64, ptr %before.at
   %after.at = getelementptr i64, ptr %record, i64 3
   %after = load i64, ptr %after.at
-  %first = getelementptr i64, ptr %record, i64 9
+  %reads.at = getelementptr i64, ptr %record, i64 9
+  %reads = load i64, ptr %reads.at
+  %first = getelementptr i64, ptr %record, i64 10
   br label %args.head
 
 args.head:  ; numbers among the arguments are known to the caller
@@ -190,7 +194,9 @@ failed:
   ret ptr null
 
 prepare:
-  %operands = add i64 %inputs, %outputs
+  %views.words = shl i64 %reads, 1
+  %words.from = getelementptr i64, ptr %place, i64 %views.words
+  %operands = add i64 %reads, %outputs
   %fixed = add i64 %before, %after
   %total = add i64 %operands, %fixed
   %with.status = add i64 %total, 1
@@ -198,28 +204,42 @@ prepare:
   %status.at = getelementptr i64, ptr %words, i64 %total
   store i64 0, ptr %status.at
   %before.bytes = shl i64 %before, 3
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %words, ptr align 8 %place, i64 %before.bytes, i1 0)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %words, ptr align 8 %words.from,
+                                   i64 %before.bytes, i1 0)
   %pointers = getelementptr i64, ptr %words, i64 %before
   br label %pointers.head
 pointers.head:
-  %k = phi i64 [0, %prepare], [%k.next, %pointer]
+  %k = phi i64 [0, %prepare], [%k.next, %address]
   %k.more = icmp ult i64 %k, %operands
   br i1 %k.more, label %pointer, label %rest
 pointer:
-  %k.is.input = icmp ult i64 %k, %inputs
-  %k.output = sub i64 %k, %inputs
-  %k.index = select i1 %k.is.input, i64 %k, i64 %k.output
-  %k.from = select i1 %k.is.input, ptr %arrays, ptr %results
-  %k.at = getelementptr ptr, ptr %k.from, i64 %k.index
+  %k.is.view = icmp ult i64 %k, %reads
+  br i1 %k.is.view, label %view, label %new
+view:
+  %view.number = shl i64 %k, 1
+  %view.at = getelementptr i64, ptr %place, i64 %view.number
+  %view.input = load i64, ptr %view.at
+  %view.input.at = getelementptr ptr, ptr %arrays, i64 %view.input
+  %view.offset.at = getelementptr i64, ptr %view.at, i64 1
+  %view.offset = load i64, ptr %view.offset.at
+  br label %address
+new:
+  %new.number = sub i64 %k, %reads
+  %new.at = getelementptr ptr, ptr %results, i64 %new.number
+  br label %address
+address:
+  %k.at = phi ptr [%view.input.at, %view], [%new.at, %new]
+  %k.offset = phi i64 [%view.offset, %view], [0, %new]
   %operand = load ptr, ptr %k.at
   %data.at = getelementptr i8, ptr %operand, i64 $data
-  %data = load i64, ptr %data.at
+  %data.first = load i64, ptr %data.at
+  %data = add i64 %data.first, %k.offset
   %k.to = getelementptr i64, ptr %pointers, i64 %k
   store i64 %data, ptr %k.to
   %k.next = add i64 %k, 1
   br label %pointers.head
 rest:
-  %after.from = getelementptr i64, ptr %place, i64 %before
+  %after.from = getelementptr i64, ptr %words.from, i64 %before
   %after.to = getelementptr i64, ptr %pointers, i64 %operands
   %after.bytes = shl i64 %after, 3
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %after.to, ptr align 8 %after.from,
@@ -314,6 +334,7 @@ def launcher(
     shapes: Sequence[tuple[int, ...]],
     *,
     arrays: Sequence[np.ndarray] | None = None,
+    views: Sequence[View] | None = None,
     scalars: Sequence[float] = (),
     shape: Sequence[int] | None = None,
     parallel: bool = False,
@@ -322,31 +343,35 @@ def launcher(
     """A launcher of `compiled` for arrays like `given`; None where there can be none.
 
     `shapes` are those of the outputs, which may have more or fewer dimensions of size 1 than the
-    kernel's own. `arrays` are what the kernel gets: views of `given` from their first element on.
-    `outs` are row-major outputs, where the kernel is to write such ones however its inputs lie.
+    kernel's own. `arrays` are what the kernel gets: of each `views` says what it is a view of; else
+    they are views of `given`, in order, from their first element on. `outs` are row-major outputs,
+    where the kernel is to write such ones however its inputs lie.
     """
     arrays = given if arrays is None else arrays
+    views = [(n, 0) for n in range(len(given))] if views is None else views
     entry = compiled.entry(arrays, shape, outs)
     if isinstance(entry, Pair):
-        return _pair(entry, given, arrays, shapes, scalars, parallel)
+        return _pair(entry, given, arrays, views, shapes, scalars, parallel)
     dtypes = [compiled.dtype(k) for k in range(len(shapes))]
-    return _single(entry, given, list(zip(shapes, dtypes, strict=True)), scalars, parallel)
+    outputs = list(zip(shapes, dtypes, strict=True))
+    return _single(entry, given, views, outputs, scalars, parallel)
 
 
 def _single(
     entry: Entry,
     given: Sequence[np.ndarray],
+    views: Sequence[View],
     outputs: Sequence[tuple[tuple[int, ...], np.dtype[Any]]],
     scalars: Sequence[float],
     parallel: bool,
 ) -> Launcher | None:
     if not entry.row_major or not 1 <= len(outputs) <= MOST:
         return None
-    operands = len(given) + len(outputs)
+    operands = len(views) + len(outputs)
     after = entry.pack(*[0] * operands, *scalars)[8 * operands :]
     chunks = entry.chunks
     return bare(
-        entry.address, chunks, given, outputs, entry.head, after, parallel, quick=entry.quick
+        entry.address, chunks, given, outputs, entry.head, after, parallel, entry.quick, views
     )
 
 
@@ -359,17 +384,21 @@ def bare(
     after: bytes,
     parallel: bool,
     quick: bool,
+    views: Sequence[View] | None = None,
 ) -> Launcher:
-    """A launcher of machine code whose words are `before`, the addresses of the inputs' and the
-    outputs' elements, `after`, and one in which it refuses the inputs.
+    """A launcher of machine code whose words are `before`, the addresses of the elements of `views`
+    (None: the inputs) and of the outputs, `after`, and one in which it refuses the inputs.
     """
+    views = [(n, 0) for n in range(len(given))] if views is None else views
     run, state = default_pool().entry() if parallel and chunks > 1 else (0, 0)
     words = [len(given), len(outputs), len(before) // 8, len(after) // 8]
-    words += [address, chunks, run, state, int(quick)]
+    words += [address, chunks, run, state, int(quick), len(views)]
     for x in given:
         words += [_dtype(x.dtype), x.ndim, *x.shape, *x.strides]
     for shape, dtype in outputs:
         words += [_dtype(dtype), len(shape), *shape]
+    for view in views:
+        words += view
     record = struct.pack(f"={len(words)}q", *words) + before + after
     return machine_code.builtin(_address(), "launch", record)  # type: ignore[no-any-return]
 
@@ -378,19 +407,28 @@ def _pair(
     pair: Pair,
     given: Sequence[np.ndarray],
     arrays: Sequence[np.ndarray],
+    views: Sequence[View],
     shapes: Sequence[tuple[int, ...]],
     scalars: Sequence[float],
     parallel: bool,
 ) -> Launcher | None:
     """Of a reduction in two steps."""
     parts = pair.first.allocate()
-    first = _single(pair.first, given, [(x.shape, x.dtype) for x in parts], scalars, parallel)
-    further = pair.positions
+    outputs = [(x.shape, x.dtype) for x in parts]
+    first = _single(pair.first, given, views, outputs, scalars, parallel)
+    further = [views[k] for k in pair.positions]
     second = launcher(
         pair.second,
-        [*parts, *(given[k] for k in further)],
+        [*parts, *(given[n] for n, _ in further)],
         shapes,
-        arrays=[*(x.transpose(pair.order) for x in parts), *(arrays[k] for k in further)],
+        arrays=[
+            *(x.transpose(pair.order) for x in parts),
+            *(arrays[k] for k in pair.positions),
+        ],
+        views=[
+            *((k, 0) for k in range(len(parts))),
+            *((k, offset) for k, (_, offset) in enumerate(further, len(parts))),
+        ],
         scalars=(*scalars, *pair.sizes),
         parallel=parallel,
     )
@@ -404,6 +442,6 @@ def _pair(
         if found is None:
             return None
         found = found if several else (found,)
-        return second(*found, *[arrays[k] for k in further])
+        return second(*found, *[arrays[n] for n, _ in further])
 
     return launch
