@@ -575,6 +575,11 @@ def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
     >>> ad.index_put(ad.zeros(3), (ad.tensor([0, 0]),), ad.tensor(1.), accumulate=True)
     tensor([2., 0., 0.])
     """
+    if type(indices) is tuple and len(indices) == 1 and isinstance(values, Handle):
+        op, index = IndexPut((0,), accumulate), indices[0]
+        if isinstance(index, Handle) and index._data.dtype is _INT64 and input._data.ndim:
+            assert_same_dtype(input, values)
+            return op, input, index, values
     assert_tensor(values, "index_put")
     key = tuple(slice(None) if each is None else each for each in indices)
     simple = _simple(input._data.shape, key[0]) if len(key) == 1 else None

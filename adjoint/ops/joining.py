@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..core import dtype as dt
-from ..core import op as core_op
 from ..core.device import CPU
 from ..core.errors import IndexingError, InvalidArgument, InvalidType, ShapeError
+from ..core.fused import checking
 from ..core.handle import Handle
 from ..core.mode import MODE
 from ..core.op import Op, Sample, apply, apply_view, public
@@ -314,16 +314,6 @@ def _whole(tensors: tuple[Any, ...], join: Cat | Stack) -> Any:
 # ---- joining -------------------------------------------------------------------------------------
 
 
-def _launched(joining: Callable[[Any, int], Op], tensors: Any, dim: Any) -> Any:
-    """The tensors joined as such ones were before, else None."""
-    if type(tensors) not in (list, tuple) or not tensors or not isinstance(tensors[0], Handle):
-        return None
-    shape = tensors[0]._data.shape
-    if shape == (0,):  # joins anything: the others say how many dimensions there are
-        return None
-    return core_op.launched(joining(dim, len(shape)), *tensors)
-
-
 def _promoted(tensors: Any, name: str) -> list[Any]:
     """The tensors of a sequence, brought to their common dtype."""
     if not isinstance(tensors, (tuple, list)):
@@ -349,7 +339,8 @@ def _promoted(tensors: Any, name: str) -> list[Any]:
 
 
 @public(method=False, out=True)
-def cat(tensors: Any, dim: int = 0) -> Tensor:
+@checking
+def cat(tensors: Any, dim: int = 0) -> Any:
     """Tensors joined along an existing dimension.
 
     Shapes: equal but for `dim`; empty 1-d tensors join anything.
@@ -360,9 +351,6 @@ def cat(tensors: Any, dim: int = 0) -> Tensor:
     >>> ad.cat([ad.tensor([1, 2]), ad.tensor([3])])
     tensor([1, 2, 3])
     """
-    result: Tensor | None = _launched(_joining, tensors, dim)
-    if result is not None:
-        return result
     several = _promoted(tensors, "cat")
     shapes = [x._data.shape for x in several]
     shape = shapes[0]
@@ -372,13 +360,7 @@ def cat(tensors: Any, dim: int = 0) -> Tensor:
     if len(shape) > 1 and (0,) in shapes:  # joins anything, as a tensor of no extent
         none = (*shape[:axis], 0, *shape[axis + 1 :])
         several = [x.reshape(none) if x._data.shape == (0,) else x for x in several]
-    joined: Tensor = apply(Cat(axis), *several)
-    return joined
-
-
-@functools.lru_cache(maxsize=256, typed=True)
-def _joining(dim: int, ndim: int) -> Cat:
-    return Cat(normalize_axis(dim, ndim, "cat"))
+    return Cat(axis), *several
 
 
 @public(method=False, out=True)
@@ -408,7 +390,8 @@ def concatenate(tensors: Any, dim: int = 0, *, axis: int | None = None) -> Tenso
 
 
 @public(method=False, out=True)
-def stack(tensors: Any, dim: int = 0) -> Tensor:
+@checking
+def stack(tensors: Any, dim: int = 0) -> Any:
     """Tensors of one shape joined along a new dimension.
 
     Dtypes: promoted to a common one.
@@ -419,17 +402,8 @@ def stack(tensors: Any, dim: int = 0) -> Tensor:
     tensor([[1, 2],
             [3, 4]])
     """
-    result: Tensor | None = _launched(_stacking, tensors, dim)
-    if result is not None:
-        return result
     several = _promoted(tensors, "stack")
-    stacked: Tensor = apply(_stacking(dim, several[0]._data.ndim), *several)
-    return stacked
-
-
-@functools.lru_cache(maxsize=256, typed=True)
-def _stacking(dim: int, ndim: int) -> Stack:
-    return Stack(normalize_axis(dim, ndim + 1, "stack"))
+    return Stack(normalize_axis(dim, several[0]._data.ndim + 1, "stack")), *several
 
 
 @public(method=False, out=True)

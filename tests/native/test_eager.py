@@ -150,6 +150,16 @@ def test_calls_are_what_python_gives(monkeypatch):
         lambda x: functional.leaky_relu(x, -0.0),
         lambda x: functional.leaky_relu(x, 0.0),
         lambda x: functional.softplus(x, 2),
+        lambda x: ad.cat([x, x], 1),
+        lambda x: ad.cat((x, x), -1),
+        lambda x: ad.stack([x, x.detach(), x]),
+        lambda x: ad.index_put(x, (labels,), x),
+        lambda x: ad.index_add(x, 0, labels, x),
+        lambda x: ad.masked_fill(x, x > 1, 0.5),
+        lambda x: functional.pad(x, (1, 2), value=3),
+        lambda x: functional.pad(x, [1, 2]),
+        lambda x: ad.nan_to_num(x, posinf=2.0),
+        lambda x: x.argmax(-1).double(),
         lambda x: functional.cross_entropy(x, labels),
         lambda x: functional.cross_entropy(x, labels, None),
         lambda x: functional.layer_norm(x, (8,)),
@@ -178,16 +188,24 @@ def test_calls_are_what_python_gives(monkeypatch):
 
 def test_calls_that_cannot_be_known_are_not_launched(x):
     known = {}
-    for args in ((x, [1]), (x, {}), ([x],), (), (None,), (x, 1, "a", None, (2, 0.0))):
+    for args in (
+        (x, [1]),
+        (x, {}),
+        ([x],),
+        (),
+        (None,),
+        (x, 1, "a", None, (2, 0.0)),
+        ([[x], (1,)],),
+    ):
         assert fused.launched(known, args) is None
     assert known == {}
     op = ADDCMUL
     key = (x.shape, x._data.dtype, float, "-0.0", None)
-    fused_known = {key: (lambda y: y + 1, op)}
+    fused_known = {key: (lambda y: y + 1, op, False)}
     assert fused.launched(fused_known, (x, -0.0, None)).equal(x + 1)
     assert fused.launched(fused_known, (x, 0.0, None)) is None
     assert fused.launched(fused_known, (x, -0.0)) is None
-    assert fused.launched({key: (lambda y: None, op)}, (x, -0.0, None)) is None
+    assert fused.launched({key: (lambda y: None, op, False)}, (x, -0.0, None)) is None
     counts = []
     for _ in range(3):
         for _ in range(100):

@@ -32,6 +32,7 @@ _PLACES = {  # in a NumPy array object, any object, and a tuple; fixed by NumPy'
     "descr": _HEADER + 40,
     "items": tuple.__basicsize__,
     "length": _HEADER,
+    "list_items": _HEADER + 8,
 }
 
 _CODE = Template(r"""
@@ -360,14 +361,75 @@ none:
   ret ptr %nothing
 }
 
+define internal i1 @is_sequence(ptr %x) alwaysinline {
+  %type = call ptr @type_of(ptr %x)
+  %is.tuple = icmp eq ptr %type, $tuple
+  %is.list = icmp eq ptr %type, $list
+  %result = or i1 %is.tuple, %is.list
+  ret i1 %result
+}
+
+define internal i64 @length_of(ptr %sequence) alwaysinline {
+  %at = getelementptr i8, ptr %sequence, i64 $length
+  %length = load i64, ptr %at
+  ret i64 %length
+}
+
+; The arguments into `flat`, of tuples and lists the items behind them; how many, also without flat.
+define internal i64 @flattened(ptr %args, i64 %count, ptr %flat) {
+entry:
+  %fill = icmp ne ptr %flat, null
+  br label %head
+head:
+  %i = phi i64 [0, %entry], [%i.next, %next]
+  %n = phi i64 [0, %entry], [%n.after, %next]
+  %more = icmp slt i64 %i, %count
+  br i1 %more, label %one, label %over
+one:
+  %x.at = getelementptr ptr, ptr %args, i64 %i
+  %x = load ptr, ptr %x.at
+  %n.next = add i64 %n, 1
+  %to = getelementptr ptr, ptr %flat, i64 %n
+  br i1 %fill, label %put, label %look
+put:
+  store ptr %x, ptr %to
+  br label %look
+look:
+  %sequence = call i1 @is_sequence(ptr %x)
+  br i1 %sequence, label %inside, label %next
+inside:
+  %length = call i64 @length_of(ptr %x)
+  %n.inside = add i64 %n.next, %length
+  br i1 %fill, label %items, label %next
+items:
+  %type = call ptr @type_of(ptr %x)
+  %is.tuple = icmp eq ptr %type, $tuple
+  %own.items = getelementptr i8, ptr %x, i64 $items
+  %list.items.at = getelementptr i8, ptr %x, i64 $list_items
+  %list.items = load ptr, ptr %list.items.at
+  %from = select i1 %is.tuple, ptr %own.items, ptr %list.items
+  %behind = getelementptr ptr, ptr %flat, i64 %n.next
+  %bytes = shl i64 %length, 3
+  call void @llvm.memcpy.p0.p0.i64(ptr %behind, ptr %from, i64 %bytes, i1 0)
+  br label %next
+next:
+  %n.after = phi i64 [%n.next, %look], [%n.inside, %inside], [%n.inside, %items]
+  %i.next = add i64 %i, 1
+  br label %head
+over:
+  ret i64 %n
+}
+
 define ptr @call_launched(ptr %own, ptr %args.of, i64 %two) {  ; (known, args)
 entry:
   %dict = load ptr, ptr %args.of
   %tuple.at = getelementptr ptr, ptr %args.of, i64 1
   %tuple = load ptr, ptr %tuple.at
-  %count.at = getelementptr i8, ptr %tuple, i64 $length
-  %count = load i64, ptr %count.at
-  %args = getelementptr i8, ptr %tuple, i64 $items
+  %whole = call i64 @length_of(ptr %tuple)
+  %own.args = getelementptr i8, ptr %tuple, i64 $items
+  %count = call i64 @flattened(ptr %own.args, i64 %whole, ptr null)
+  %args = alloca ptr, i64 %count
+  call i64 @flattened(ptr %own.args, i64 %whole, ptr %args)
   %arrays = alloca ptr, i64 %count
   %most = mul i64 %count, 3
   %parts = alloca ptr, i64 %most
@@ -429,6 +491,13 @@ nothing.given:
 value:
   %type.key = call ptr @kept(ptr %type)
   store ptr %type.key, ptr %part.at
+  %sequence = call i1 @is_sequence(ptr %x)
+  br i1 %sequence, label %several, label %single
+several:
+  %length = call i64 @length_of(ptr %x)
+  %length.key = call ptr @PyLong_FromLongLong(i64 %length)
+  br label %valued
+single:
   %is.float = icmp eq ptr %type, $float
   br i1 %is.float, label %number, label %anything
 number:
@@ -438,7 +507,7 @@ anything:
   %itself = call ptr @kept(ptr %x)
   br label %valued
 valued:
-  %value.key = phi ptr [%number.key, %number], [%itself, %anything]
+  %value.key = phi ptr [%number.key, %number], [%itself, %anything], [%length.key, %several]
   store ptr %value.key, ptr %part2.at
   br label %two.parts
 one.part:
@@ -469,11 +538,17 @@ find:
   %never = or i1 %unknown, %alone
   br i1 %never, label %none, label %known
 known:
+  %always.at = getelementptr i8, ptr %entry.found, i64 $items
+  %always.item = getelementptr ptr, ptr %always.at, i64 2
+  %always.object = load ptr, ptr %always.item
+  %always = icmp eq ptr %always.object, $true
   %least.object = call ptr @PyDict_GetItemWithError(ptr $fused, ptr $least)
   %least = call i64 @PyLong_AsLongLong(ptr %least.object)
   %first = load ptr, ptr %arrays
   %size = call i64 @size_of(ptr %first)
-  %small = icmp slt i64 %size, %least
+  %is.small = icmp slt i64 %size, %least
+  %often = xor i1 %always, true
+  %small = and i1 %is.small, %often
   br i1 %small, label %none, label %call
 call:
   call void @Py_IncRef(ptr %entry.found)
@@ -482,8 +557,10 @@ call:
   %op.at = getelementptr ptr, ptr %launch.at, i64 1
   %op = load ptr, ptr %op.at
   store ptr %op, ptr %given
+  call void @count(ptr %inputs, i64 %tensors, i1 true)  ; a list might let go of them
   %result = call ptr @called(ptr %launch, ptr %arrays, i64 %tensors)
   %y = call ptr @tensor_of(ptr %result, ptr %given, i64 %tensors, i1 %wants)
+  call void @count(ptr %inputs, i64 %tensors, i1 false)
   call void @Py_DecRef(ptr %entry.found)
   ret ptr %y
 refuse:
@@ -520,7 +597,8 @@ def serve() -> None:
     objects: dict[str, Any] = {
         "mode": MODE, "true": True, "none": None, "compute": vars(core_compute),
         "accelerate": "accelerate", "launchers": core_compute.launchers, "tensor": tensor,
-        "handle": Handle, "float": float, "int": int, "ndarray": np.ndarray, "empty": (),
+        "handle": Handle, "float": float, "int": int, "tuple": tuple, "list": list,
+        "ndarray": np.ndarray, "empty": (),
         "float32": np.dtype(np.float32), "float64": np.dtype(np.float64), "finish": finish,
         "wanted": fused.WANTED, "fused": vars(fused), "least": "SMALLEST",
     }  # fmt: skip
