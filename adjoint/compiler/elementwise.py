@@ -6,11 +6,11 @@ import math
 
 from . import ir
 from .emit import BITS, LLVM_TYPES, Body, Reg
-from .maths import evaluate, libm
+from .maths import evaluate, inverse_root, libm, root
 
 __all__ = ["apply", "cast", "from_memory", "memory_type", "to_memory"]
 
-INTRINSICS = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "round": "rint", "trunc": "trunc"}
+INTRINSICS = {"floor": "floor", "ceil": "ceil", "round": "rint", "trunc": "trunc"}
 COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 
 
@@ -21,6 +21,12 @@ def apply(b: Body, op: str, dtype: str, args: list[Reg]) -> Reg:
     floating = dtype in ir.FLOATS
     if op in ir.MATHS or op in ("pow", "atan2"):
         return evaluate(b, op, *args)
+    if op == "sqrt":
+        return root(b, x)
+    if op == "rsqrt":
+        return inverse_root(b, x)
+    if op == "reciprocal":
+        return 1.0 / x
     if op in INTRINSICS:
         return b.intrinsic(INTRINSICS[op], x)
     if op in COMPARISONS:
@@ -31,7 +37,7 @@ def apply(b: Body, op: str, dtype: str, args: list[Reg]) -> Reg:
         return b.binary(op, x, args[1])
     if op in ("maximum", "minimum"):
         if floating:
-            return b.intrinsic(op, x, args[1])
+            return _extremum(b, op, x, args[1])
         return b.minmax(op[:3], x, args[1], unsigned)
     if op in ("floor_div", "mod", "fmod"):
         return (_float_division if floating else _integer_division)(b, op, x, args[1], unsigned)
@@ -43,10 +49,6 @@ def apply(b: Body, op: str, dtype: str, args: list[Reg]) -> Reg:
         return b.intrinsic("copysign", x, args[1])
     if op == "nextafter":
         return _nextafter(b, x, args[1])
-    if op == "rsqrt":
-        return 1.0 / b.intrinsic("sqrt", x)
-    if op == "reciprocal":
-        return 1.0 / x
     if op == "isnan":
         return b.compare("uno", x, x)
     if op == "isinf":
@@ -66,6 +68,16 @@ def apply(b: Body, op: str, dtype: str, args: list[Reg]) -> Reg:
     if unsigned:
         return b.select(b.compare("eq", x, 0), x, one)
     return b.select(x > 0, one, b.select(x < 0, -1, x))
+
+
+def _extremum(b: Body, op: str, x: Reg, y: Reg) -> Reg:
+    """The greater or smaller one, or NaN if either is. The intrinsic, which also says which of the
+    zeros is greater, is several instructions on x86 if neither operand is a known number.
+    """
+    if not (b.module.scalef and x.ref[0] == y.ref[0] == "%"):
+        return b.intrinsic(op, x, y)
+    chosen = b.select(x > y if op == "maximum" else x < y, x, y)
+    return b.select(b.compare("uno", x, x), x, chosen)
 
 
 def _integer_division(b: Body, op: str, x: Reg, y: Reg, unsigned: bool) -> Reg:
@@ -156,7 +168,7 @@ def cast(b: Body, x: Reg, source: str, to: str) -> Reg:
     if to == "bool":
         return b.compare("ne", x, 0.0 if source in ir.FLOATS else 0)
     if source == "bool":
-        return b.convert("uitofp" if to in ir.FLOATS else "zext", x, elem)
+        return b.select(x, b.const(elem, 1, x.lanes), 0)
     if source in ir.FLOATS and to in ir.FLOATS:
         return b.convert("fpext" if to == "float64" else "fptrunc", x, elem)
     if source in ir.FLOATS:

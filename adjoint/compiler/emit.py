@@ -196,10 +196,12 @@ class Body:
         return self.emit(a.elem, a.lanes, f"{name} {a.type} {a.ref}, {b.ref}")
 
     def compare(self, how: str, a: Reg, b: Operand, unsigned: bool = False) -> Reg:
-        """lt, le, gt, ge, eq, ne; false for NaN, except ne. Floats: also `uno`."""
+        """lt, le, gt, ge, eq, ne; false for NaN, except ne. Floats: also `uno`, and `uge` and
+        `ule`, which are true for NaN.
+        """
         b = self.like(a, b)
         if a.elem in FLOAT_TYPES:
-            word = "fcmp " + {"ne": "une", "uno": "uno"}.get(how, "o" + how)
+            word = "fcmp " + (how if how[0] == "u" else "une" if how == "ne" else "o" + how)
         elif how in ("eq", "ne"):
             word = "icmp " + how
         else:

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from . import elementwise, ir, philox
+from . import columns, elementwise, ir, philox
 from .analysis import COSTS, Analysis
 from .emit import LLVM_TYPES, Body, Module, Reg, type_name
 from .ir import Kernel, Value
-from .reduce import Accumulator
-from .schedule import Layout
+from .reduce import Accumulator, fold
+from .schedule import WIDE, Layout
 from .target import Target
 
 __all__ = ["lower", "word_names"]
@@ -49,13 +49,14 @@ def word_names(kernel: Kernel, layout: Layout) -> list[str]:
 
 def lower(kernel: Kernel, layout: Layout, target: Target, symbol: str) -> str:
     """The text of the module: functions `symbol` and `symbol`.launch."""
-    return _Lowering(kernel, layout, target).text(symbol)
+    return Lowering(kernel, layout, target).text(symbol)
 
 
-class _Lowering(Analysis):
+class Lowering(Analysis):
     def __init__(self, kernel: Kernel, layout: Layout, target: Target) -> None:
         super().__init__(kernel)
         self.layout = layout
+        self.inner = [f"i{k}" for k in range(layout.inner)]
         self.names = word_names(kernel, layout)
         self.module = Module(scalef=target.has("avx512f") and target.vector_bytes == 64)
         self.lanes = target.vector_bytes // self._itemsize()
@@ -70,7 +71,7 @@ class _Lowering(Analysis):
         others = [ir.ITEMSIZE[v.dtype] for v in self.live]
         return min(floats) if floats else max(others, default=8)
 
-    def _copies(self, stage: int) -> int:
+    def copies(self, stage: int) -> int:
         """How many vectors a turn of a loop handles: a power of two."""
         work = sum(1 + COSTS.get(v.op, 1) for v in self.needed(stage, self.spills))
         if self.stages[stage][0]:
@@ -168,13 +169,22 @@ class _Lowering(Analysis):
                     rest = b.binary("udiv", rest, size)
                 else:
                     b.put(digits[k], rest)
-            with b.loop(first, last):
+            together = self._together()
+            with b.loop(first, last, together) as unit:
                 self.digits = [b.get(d) for d in digits]
                 pointers = [self._outer_pointer(k) for k in range(len(self.dtypes))]
-                self._unit(pointers, b.get(part))
-                self._advance(digits, part)
+                self._unit(pointers, b.get(part), b.intrinsic("smin", last - unit, together))
+                self._advance(digits, part, together)
 
-    def _advance(self, digits: list[Reg], part: Reg) -> None:
+    def _together(self) -> Reg:
+        """How many units are done as one: tiles side by side, up to the greatest width."""
+        b, one = self.b, self.b.const("i64", 1)
+        if not self.layout.tall or self.layout.split:
+            return one
+        few = b.intrinsic("smax", b.binary("udiv", b.const("i64", WIDE), self.words["length"]), one)
+        return b.select(b.compare("eq", self.words["rows"], 1), few, one)
+
+    def _advance(self, digits: list[Reg], part: Reg, units: Reg) -> None:
         b = self.b
         end = b.label()
         for k in reversed(range(len(digits))):
@@ -184,7 +194,7 @@ class _Lowering(Analysis):
             b.branch(more < self.words[f"o{k}"], end, carry)
             b.start(carry)
             b.put(digits[k], 0)
-        b.put(part, b.get(part) + 1)
+        b.put(part, b.get(part) + units)
         b.start(end)
 
     def _outer_pointer(self, k: int) -> Reg:
@@ -193,7 +203,8 @@ class _Lowering(Analysis):
             p = self.b.at(p, digit * self.words[f"s{k}.o{o}"])
         return p
 
-    def _unit(self, pointers: list[Reg], part: Reg) -> None:
+    def _unit(self, pointers: list[Reg], part: Reg, units: Reg) -> None:
+        """A unit, or some of consecutive parts."""
         b, words, layout = self.b, self.words, self.layout
         which = part
         if layout.columns and layout.split:
@@ -201,7 +212,7 @@ class _Lowering(Analysis):
             part = b.binary("udiv", part, words["parts2"])
         low = part * words["length"]
         split_loop = "i0" if layout.inner and not layout.columns else "v"
-        high = b.intrinsic("smin", low + words["length"], words[split_loop])
+        high = b.intrinsic("smin", low + words["length"] * units, words[split_loop])
         self.range = {split_loop: (low, high)}
         if layout.split:
             for k in range(len(self.kernel.inputs), len(pointers)):
@@ -211,11 +222,11 @@ class _Lowering(Analysis):
                 high2 = b.intrinsic("smin", low2 + words["length2"], words["i0"])
                 self.range["i0"] = (low2, high2)
         if layout.columns:
-            self._columns(pointers)
+            columns.tiles(self, pointers) if layout.tall else columns.blocks(self, pointers)
         else:
             self._rows(pointers)
 
-    def _limits(self, loop: str) -> tuple[Reg, Reg]:
+    def limits(self, loop: str) -> tuple[Reg, Reg]:
         return self.range.get(loop) or (self.b.const("i64", 0), self.words[loop])
 
     # Rows: reducing along the vector axis, or not at all -----------------------------------------
@@ -225,17 +236,17 @@ class _Lowering(Analysis):
         known: dict[int, Reg] = {}
         for stage, (reductions, _) in enumerate(self.stages):
             self._per_row(known, pointers, stage)
-            copies = self._copies(stage)
-            sums = self._accumulators(reductions, copies, columns=False)
+            copies = self.copies(stage)
+            sums = self.accumulators(reductions, copies, columns=False)
             count = b.alloca("i64", 0, 0) if self.layout.inner else None
-            with _nest(self, pointers, self.layout.inner) as (inside, where):
+            with columns.nest(self, pointers, self.inner) as (inside, where):
                 self._vector_loop(stage, inside, {**known}, where, sums, copies, count)
             for v, accumulator in zip(reductions, sums, strict=True):
                 (known[v.number],) = accumulator.finish()
         self._per_row(known, pointers, len(self.stages))
         for k, output in enumerate(self.kernel.outputs):
             if not self.full_output(k):
-                x = b.lane(self._value(output.value, known), 0)
+                x = b.lane(self.value(output.value, known), 0)
                 x = elementwise.to_memory(b, x, output.dtype)
                 p = pointers[len(self.kernel.inputs) + k]
                 b.line(f"store {x.type} {x.ref}, ptr {p.ref}, align 1")
@@ -246,9 +257,9 @@ class _Lowering(Analysis):
             if self.full[v.number] or v.op in ir.REDUCTIONS or v.number in known:
                 continue
             if self.depth[v.number] <= stage:
-                known[v.number] = self._emit(v, known, pointers, {}, None, None)
+                known[v.number] = self.emit(v, known, pointers, {}, None, None)
 
-    def _accumulators(
+    def accumulators(
         self, reductions: Sequence[Value], copies: int, columns: bool
     ) -> list[Accumulator]:
         made = [Accumulator(self.b, v.op, v.dtype, self.lanes, copies, columns) for v in reductions]
@@ -261,25 +272,20 @@ class _Lowering(Analysis):
         sums: list[Accumulator], copies: int, count: Reg | None,
     ) -> None:  # fmt: skip
         b, lanes = self.b, self.lanes
-        low, high = self._limits("v")
+        low, high = self.limits("v")
         step = lanes * copies
         for v in self.needed(stage, self.spills):
             if v.number in self.steady:
-                known[v.number] = self._emit(v, known, pointers, where, None, None)
+                known[v.number] = self.emit(v, known, pointers, where, None, None)
         whole = low + ((high - low) & -step)
 
         def body(i: Reg, number: int, mask: Reg | None, early: Sequence[dict[int, Reg]]) -> None:
             for copy in range(number):
                 at = i + copy * lanes if copy else i
                 given = known | early[copy] if early else known
-                env = self._instance(stage, given, pointers, where, at, mask)
+                env = self.instance(stage, given, pointers, where, at, mask)
                 for v, accumulator in zip(self.stages[stage][0], sums, strict=True):
-                    accumulator.step(copy, self._value(v.inputs[0], env), mask)
-
-        def fold() -> None:
-            for accumulator in sums:
-                if accumulator.blocks:
-                    accumulator.fold()
+                    accumulator.step(copy, self.value(v.inputs[0], env), mask)
 
         if any(accumulator.blocks for accumulator in sums):
             with b.loop(low, whole, step * FOLD) as start:
@@ -287,9 +293,9 @@ class _Lowering(Analysis):
                 self._main_loop(stage, pointers, start, stop, copies, body)
                 if count is None:
                     with b.when(stop < whole):
-                        fold()
+                        fold(sums)
                 else:
-                    self._fold_after(count, stop - start, step * FOLD, fold)
+                    self.fold_after(count, stop - start, step * FOLD, sums)
         elif not sums and (anchor := self._anchor(stage)) is not None:
             start = low + self._to_alignment(anchor, pointers, low, high - low, step)
             whole = start + ((high - start) & -step)
@@ -298,16 +304,16 @@ class _Lowering(Analysis):
                 last = b.compare("ne", turn, 0)
                 stop = b.select(last, high, start)
                 with b.loop(b.select(last, whole, low), stop, lanes) as i:
-                    body(i, 1, self._mask(stop - i), ())
+                    body(i, 1, self.mask(stop - i), ())
                 first = b.select(last, whole, start)
                 self._main_loop(stage, pointers, first, whole, copies, body)
             return
         else:
             self._main_loop(stage, pointers, low, whole, copies, body)
         with b.loop(whole, high, lanes) as i:
-            body(i, 1, self._mask(high - i), ())
+            body(i, 1, self.mask(high - i), ())
         if count is not None:
-            self._fold_after(count, b.const("i64", step), step * FOLD, fold)
+            self.fold_after(count, b.const("i64", step), step * FOLD, sums)
 
     def _main_loop(
         self, stage: int, pointers: list[Reg], start: Reg, end: Reg, copies: int,
@@ -321,12 +327,11 @@ class _Lowering(Analysis):
         """
         b = self.b
         step = self.lanes * copies
-        stores = self.stages[stage][1] or any(s == stage for s, _ in self.spills.values())
         early = [
             v for v in self.needed(stage, self.spills)
             if v.op == "input" and self.layout.classes[v.attr[0]] == "c"
         ]  # fmt: skip
-        if not stores or not early:
+        if not self.stores(stage) or not early:
             with b.loop(start, end, step) as i:
                 body(i, copies, None, ())
             return
@@ -374,77 +379,27 @@ class _Lowering(Analysis):
         missing = b.binary("udiv", -at & (min(64, size * self.lanes) - 1), size)
         return b.select(length > 4 * step, missing, 0)
 
-    def _fold_after(self, count: Reg, more: Reg, limit: int, fold: Callable[[], None]) -> None:
+    def fold_after(self, count: Reg, more: Reg, limit: int, sums: Sequence[Accumulator]) -> None:
+        """Ends the blocks of float sums when `count` has got to a limit."""
         b = self.b
         b.put(count, b.get(count) + more)
         with b.when(b.get(count) >= limit):
-            fold()
+            fold(sums)
             b.put(count, 0)
 
-    def _mask(self, rest: Reg) -> Reg:
+    def stores(self, stage: int) -> bool:
+        """Whether a loop writes anything in each turn."""
+        return bool(self.stages[stage][1]) or any(s == stage for s, _ in self.spills.values())
+
+    def mask(self, rest: Reg) -> Reg:
         """The first `rest` lanes."""
         b = self.b
         few = b.convert("trunc", b.intrinsic("smin", rest, self.lanes), "i32")
         return b.iota("i32", self.lanes) < b.splat(few, self.lanes)
 
-    # Columns: reducing along other axes than the vector one --------------------------------------
-
-    def _columns(self, pointers: list[Reg]) -> None:
-        b, lanes = self.b, self.lanes
-        copies = 2 * min(self._copies(stage) for stage in range(len(self.stages)))
-        low, high = self._limits("v")
-        step = lanes * copies
-        whole = low + ((high - low) & -step)
-        with b.loop(low, whole, step) as i:
-            self._column_block(pointers, i, copies, None)
-        with b.loop(whole, high, lanes) as i:
-            self._column_block(pointers, i, 1, self._mask(high - i))
-
-    def _column_block(self, pointers: list[Reg], i: Reg, copies: int, mask: Reg | None) -> None:
-        b = self.b
-        at = [i + copy * self.lanes if copy else i for copy in range(copies)]
-        known: list[dict[int, Reg]] = [{} for _ in range(copies)]
-        for stage, (reductions, _) in enumerate(self.stages):
-            self._per_column(known, pointers, stage, at, mask)
-            sums = self._accumulators(reductions, copies, columns=True)
-            folding = [accumulator for accumulator in sums if accumulator.blocks]
-            count = b.alloca("i64", 0, 0)
-            with _nest(self, pointers, self.layout.inner) as (inside, where):
-                for copy in range(copies):
-                    env = self._instance(stage, known[copy], inside, where, at[copy], mask)
-                    for v, accumulator in zip(reductions, sums, strict=True):
-                        accumulator.step(copy, self._value(v.inputs[0], env), None)
-                if folding:
-
-                    def fold(folding: list[Accumulator] = folding) -> None:
-                        for accumulator in folding:
-                            accumulator.fold()
-
-                    self._fold_after(count, b.const("i64", 1), 4 * FOLD, fold)
-            for v, accumulator in zip(reductions, sums, strict=True):
-                for env, result in zip(known, accumulator.finish(), strict=True):
-                    env[v.number] = result
-        self._per_column(known, pointers, len(self.stages), at, mask)
-        for k, output in enumerate(self.kernel.outputs):
-            if not self.full_output(k):
-                for env, j in zip(known, at, strict=True):
-                    x = self._value(output.value, env)
-                    self._store(len(self.kernel.inputs) + k, pointers, x, j, mask)
-
-    def _per_column(
-        self, known: list[dict[int, Reg]], pointers: list[Reg], stage: int, at: list[Reg],
-        mask: Reg | None,
-    ) -> None:  # fmt: skip
-        for env, j in zip(known, at, strict=True):
-            for v in self.live:
-                if self.full[v.number] or v.op in ir.REDUCTIONS or v.number in env:
-                    continue
-                if self.depth[v.number] <= stage:
-                    env[v.number] = self._emit(v, env, pointers, {}, j, mask)
-
     # One vector ----------------------------------------------------------------------------------
 
-    def _instance(
+    def instance(
         self, stage: int, known: dict[int, Reg], pointers: list[Reg], where: dict[str, Reg],
         at: Reg, mask: Reg | None,
     ) -> dict[int, Reg]:  # fmt: skip
@@ -462,10 +417,10 @@ class _Lowering(Analysis):
                 continue
             env[v.number] = self._computed(v, env, branches, pointers, where, at, mask)
             if spill and spill[0] == stage:
-                self._store(inputs + spill[1], pointers, env[v.number], at, mask)
+                self.store(inputs + spill[1], pointers, env[v.number], at, mask)
         for k in self.stages[stage][1]:
-            x = self._value(self.kernel.outputs[k].value, env)
-            self._store(inputs + k, pointers, x, at, mask)
+            x = self.value(self.kernel.outputs[k].value, env)
+            self.store(inputs + k, pointers, x, at, mask)
         return env
 
     def _computed(
@@ -475,12 +430,12 @@ class _Lowering(Analysis):
         """A value; what only one choice needs, if any lane takes it."""
         sides = [branches.get((v.number, side)) for side in (1, 2)]
         if sides == [None, None]:
-            return self._emit(v, env, pointers, where, at, mask)
-        b, condition = self.b, self._value(v.inputs[0], env)
+            return self.emit(v, env, pointers, where, at, mask)
+        b, condition = self.b, self.value(v.inputs[0], env)
         choices = []
         for x, values, wanted in zip(v.inputs[1:], sides, (condition, ~condition), strict=True):
             if values is None:
-                choices.append(self._value(x, env))
+                choices.append(self.value(x, env))
                 continue
             slot = b.alloca(LLVM_TYPES[v.dtype], self.lanes, 0)
             with b.when(b.any(wanted)):
@@ -494,12 +449,12 @@ class _Lowering(Analysis):
             choices.append(b.get(slot))
         return b.select(condition, *choices)
 
-    def _value(self, v: Value, env: dict[int, Reg]) -> Reg:
+    def value(self, v: Value, env: dict[int, Reg]) -> Reg:
         if v.op == "const":
             return self.b.const(LLVM_TYPES[v.dtype], v.attr, self.lanes)
         return env[v.number]
 
-    def _emit(
+    def emit(
         self, v: Value, env: dict[int, Reg], pointers: list[Reg], where: dict[str, Reg],
         at: Reg | None, mask: Reg | None,
     ) -> Reg:  # fmt: skip
@@ -528,7 +483,7 @@ class _Lowering(Analysis):
             if not loop:
                 return b.const("i64", 0, lanes)
             return b.splat(where[loop] if loop[0] == "i" else self.digits[int(loop[1:])], lanes)
-        args = [self._value(x, env) for x in v.inputs]
+        args = [self.value(x, env) for x in v.inputs]
         if v.op == "random":
             return self._random(args, pointers, at, often=mask is None)
         if v.op == "cast":
@@ -585,7 +540,7 @@ class _Lowering(Analysis):
             x = self._masked("load" if kind == "c" else "gather", k, address, mask, None)
         return elementwise.from_memory(b, x, dtype)
 
-    def _store(self, k: int, pointers: list[Reg], x: Reg, at: Reg | None, mask: Reg | None) -> None:
+    def store(self, k: int, pointers: list[Reg], x: Reg, at: Reg | None, mask: Reg | None) -> None:
         b, dtype = self.b, self.dtypes[k]
         memory = elementwise.memory_type(dtype)
         x = elementwise.to_memory(b, x, dtype)
@@ -619,27 +574,3 @@ class _Lowering(Analysis):
         text = f"{vector} {x.ref}, {place.type} {place.ref}, i32 1, {masks} {bits}"
         b.line(f"call void @{name}({text})")
         return x
-
-
-class _nest:  # noqa: N801 - reads as a statement
-    """The inner loops; gives the pointers inside and the position of each loop."""
-
-    def __init__(self, lowering: _Lowering, pointers: list[Reg], depth: int) -> None:
-        self.lowering, self.pointers, self.depth = lowering, pointers, depth
-        self.open: list = []
-
-    def __enter__(self) -> tuple[list[Reg], dict[str, Reg]]:
-        where: dict[str, Reg] = {}
-        pointers, b = list(self.pointers), self.lowering.b
-        for d in range(self.depth):
-            loop = b.loop(*self.lowering._limits(f"i{d}"))
-            where[f"i{d}"] = i = loop.__enter__()
-            self.open.append(loop)
-            pointers = [
-                b.at(p, i * self.lowering.words[f"s{k}.i{d}"]) for k, p in enumerate(pointers)
-            ]
-        return pointers, where
-
-    def __exit__(self, *error: object) -> None:
-        for loop in reversed(self.open):
-            loop.__exit__(None, None, None)

@@ -20,7 +20,7 @@ from . import coefficients
 from .emit import Body, Module, Reg, suffix, type_name
 from .ir import MATHS
 
-__all__ = ["HOW", "evaluate", "libm"]
+__all__ = ["HOW", "evaluate", "inverse_root", "libm", "root"]
 
 
 class Format(NamedTuple):
@@ -164,14 +164,64 @@ def scale(b: Body, y: Reg, n: Reg) -> Reg:
     return y
 
 
+def wanted(b: Body, some: Reg, x: Reg) -> Reg:
+    """x where its result is wanted, else something harmless. AVX-512 scales in those lanes alone,
+    if the select comes right after.
+    """
+    return x if b.module.scalef else b.select(some, x, 0.0)
+
+
+def _short(b: Body, name: str, x: Reg) -> Reg:
+    """x86's reciprocals (of the root) to 14 bits."""
+    full = f"llvm.x86.avx512.{name}14.ps.512"
+    b.module.declare(full, x.type, [x.type, x.type, "i16"])
+    return b.call(full, x.elem, x.lanes, [x, x, b.const("i16", -1)])
+
+
+def _has_short(b: Body, x: Reg) -> bool:
+    return b.module.scalef and x.elem == "float" and x.lanes == 16
+
+
+def root(b: Body, x: Reg) -> Reg:
+    """The square root, correctly rounded: x86's instruction takes longer than its approximation,
+    one step towards the root and half its inverse, and one towards the root with an exact residual.
+    """
+    if not _has_short(b, x):
+        return b.intrinsic("sqrt", x)
+    y = _short(b, "rsqrt", x)
+    g, h = x * y, y * 0.5
+    error = b.fma(-g, h, 0.5)
+    g, h = b.fma(g, error, g), b.fma(h, error, h)
+    return _usual_root(b, x, b.fma(b.fma(-g, g, x), h, g), lambda: b.intrinsic("sqrt", x))
+
+
+def inverse_root(b: Body, x: Reg) -> Reg:
+    """1 / sqrt(x) to about one unit."""
+    if not _has_short(b, x):
+        return 1.0 / b.intrinsic("sqrt", x)
+    y = _short(b, "rsqrt", x)
+    g = x * y
+    error = b.fma(-g, y, 1.0)
+    error = b.fma(-y, b.fma(x, y, -g), error)
+    y = b.fma(y * error, b.fma(error, 0.375, 0.5), y)
+    return _usual_root(b, x, y, lambda: 1.0 / b.intrinsic("sqrt", x))
+
+
+def _usual_root(b: Body, x: Reg, y: Reg, exact: Callable[[], Reg]) -> Reg:
+    """y, or what is right also where x is negative, tiny or infinite, if such lanes are there."""
+    usual = (x >= 2.0**-100) & (x < math.inf)
+    result = b.alloca(x.elem, x.lanes, y)
+    with b.when(b.any(~usual)):
+        b.put(result, b.select(usual, y, exact()))
+    return b.get(result)
+
+
 def inverse(b: Body, x: Reg, rest: Reg | None = None) -> Reg:
     """1 / (x + rest) to about one unit, for x well inside the range; quicker than a division."""
-    if not (b.module.scalef and x.elem == "float" and x.lanes == 16):
+    if not _has_short(b, x):
         y = 1.0 / x
         return y if rest is None else b.fma(y * rest, -y, y)
-    name = "llvm.x86.avx512.rcp14.ps.512"
-    b.module.declare(name, x.type, [x.type, x.type, "i16"])
-    y = b.call(name, x.elem, x.lanes, [x, x, b.const("i16", -1)])
+    y = _short(b, "rcp", x)
     error = b.fma(-x, y, 1.0)
     return b.fma(y, error if rest is None else b.fma(-rest, y, error), y)
 
@@ -306,17 +356,17 @@ def with_huge(b: Body, name: str, x: Reg, y: Reg) -> Reg:
 
 def exp(b: Body, x: Reg) -> Reg:
     form = FORMATS[x.elem]
-    none = x < form.exp_low
-    n, r = reduced_exp(b, at_most(b, b.select(none, 0.0, x), form.exp_high))
-    return b.select(none, 0.0, scale(b, short_exp(b, r), n))
+    some = b.compare("uge", x, form.exp_low)
+    n, r = reduced_exp(b, at_most(b, wanted(b, some, x), form.exp_high))
+    return b.select(some, scale(b, short_exp(b, r), n), 0.0)
 
 
 def exp2(b: Body, x: Reg) -> Reg:
     form = FORMATS[x.elem]
-    none = x < form.exp_low * 1.5
-    x = at_most(b, b.select(none, 0.0, x), form.exp_high * 1.5)
+    some = b.compare("uge", x, form.exp_low * 1.5)
+    x = at_most(b, wanted(b, some, x), form.exp_high * 1.5)
     n = b.intrinsic("rint", x)
-    return b.select(none, 0.0, scale(b, short_exp(b, (x - n) * math.log(2)), n))
+    return b.select(some, scale(b, short_exp(b, (x - n) * math.log(2)), n), 0.0)
 
 
 def expm1(b: Body, x: Reg) -> Reg:
@@ -429,22 +479,11 @@ def erf(b: Body, x: Reg) -> Reg:
 
 
 def erfc(b: Body, x: Reg) -> Reg:
-    """1 - erf(x) in float32: by a polynomial near 0, else (in vectors that need it) by erfc_far."""
-    a = fabs(b, x)
-    near = b.fma(-a, poly(b, a * a, "ERFC_SMALL"), 1.0 - a)
-    far = a > 0.9
-    result = b.alloca(x.elem, x.lanes, near)
-    with b.when(b.any(far)):
-        b.put(result, b.select(far, erfc_far(b, at_most(b, a, 10.5)), near))
-    y = b.get(result)
-    return b.select(x < 0.0, 2.0 - y, y)
-
-
-def erfc_far(b: Body, a: Reg) -> Reg:
-    """exp(-a**2) times a polynomial in (a - 2) / (a + 2), over a + 2; all rounding errors but those
-    of a few hundredths are made good.
+    """1 - erf(x) in float32: for a = |x|, exp(-a**2) times a polynomial in (a - 2) / (a + 2), over
+    a + 2; all rounding errors but those of a few hundredths are made good.
     """
-    head, tail = FORMATS[a.elem].ln2
+    head, tail = FORMATS[x.elem].ln2
+    a = at_most(b, fabs(b, x), 10.5)
     below = a + 2.0
     u = inverse(b, below)
     error = b.fma(-u, a - (below - 2.0), b.fma(-u, below, 1.0))
@@ -460,8 +499,9 @@ def erfc_far(b: Body, a: Reg) -> Reg:
     r = above + below
     m = r + b.fma(r * r, poly(b, r, "EXP"), below - (r - above))  # exp(-a**2) / 2**n - 1
     y = y + b.fma(m, y, b.fma(m, rest, rest))
-    none = a > 10.06
-    return b.select(none, 0.0, scale(b, y, b.select(none, 0.0, n)))
+    some = b.compare("ule", a, 10.06)
+    y = b.select(some, scale(b, y, wanted(b, some, n)), 0.0)
+    return b.select(x < 0.0, 2.0 - y, y)
 
 
 def sin(b: Body, x: Reg) -> Reg:

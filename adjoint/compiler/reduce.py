@@ -8,11 +8,12 @@ the error does not grow with the number of elements. The order of the additions 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from . import ir
 from .emit import LLVM_TYPES, Body, Reg
 
-__all__ = ["Accumulator"]
+__all__ = ["Accumulator", "fold"]
 
 
 class Accumulator:
@@ -50,6 +51,11 @@ class Accumulator:
                 return 0 if low else (1 << bits) - 1
             return -(1 << bits - 1) if low else (1 << bits - 1) - 1
         return 1 if self.op in ("prod", "all") else 0
+
+    @property
+    def state(self) -> list[Reg]:
+        """The variables that hold what was taken in, after a fold."""
+        return self.totals + self.errors if self.blocks else self.slots + self.flags
 
     def reset(self) -> None:
         """Before the first element."""
@@ -146,3 +152,10 @@ class Accumulator:
                 seen = seen | b.get(flag)
             result = b.select(b.any(seen), math.nan, result)
         return [b.splat(result, self.lanes)]
+
+
+def fold(accumulators: Iterable[Accumulator]) -> None:
+    """Ends the block of those that sum floats."""
+    for accumulator in accumulators:
+        if accumulator.blocks:
+            accumulator.fold()

@@ -20,7 +20,7 @@ import numpy as np
 
 from adjoint.core.errors import DTypeError, InvalidArgument, ShapeError
 
-from . import cache, ir, split, target
+from . import cache, ir, linear, split, target
 from .analysis import cost, in_place
 from .ir import ITEMSIZE, Kernel, Output, verify
 from .lower import lower, word_names
@@ -212,7 +212,7 @@ class Compiled:
 
     def __init__(self, kernel: Kernel) -> None:
         verify(kernel)
-        self.kernel = kernel
+        self.kernel = kernel = linear.flattened(kernel)
         self._entries: dict[tuple, Entry | Pair] = {}
         self.cost = cost(kernel)  # of one element, in additions
         self._in_place = in_place(kernel)

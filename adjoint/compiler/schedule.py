@@ -11,7 +11,7 @@ loops and a part of a split loop; then
 - reducing along the vector axis ("rows"): the inner loops and the vector loop, all over reduced
   axes;
 - reducing along others ("columns"): the vector loop over a kept axis, inside it inner loops over
-  reduced ones.
+  reduced ones; of many rows and columns ("tall") the rows are outside, some at a time.
 
 Nothing here depends on the number of threads, so neither do the results.
 """
@@ -30,6 +30,10 @@ GRAIN = 16384  # additions that one chunk should have, at least: some microsecon
 PIECE = 32768  # elements of one part of a reduction that is split, at least
 PIECES = 64  # at most
 SHARE = 16  # elements per result that a part has, at least
+WIDE = 1024  # columns of a tile whose partial results are in memory, at most
+NARROW = 128  # columns that are done with registers alone
+MANY = 16  # tiles that are enough to share among threads
+TALL = 8  # rows of it that are read together
 TILE = 256  # elements of a row that are done before the next row's, where strides are across
 
 Group = list[int]  # axes that are one loop, outermost first
@@ -45,6 +49,7 @@ class Layout:
     classes: str  # for each operand along the vector axis: contiguous, broadcast, strided
     index: tuple[str, ...]  # for each axis of the kernel whose index is used, its loop, or ""
     split: bool  # a reduction whose parts are outputs
+    tall: bool = False  # columns: by tiles with partial results in memory
 
 
 @dataclass(frozen=True)
@@ -150,7 +155,8 @@ def plan(
         classes += "b" if step == 0 else "c" if step == space.itemsizes[k] else "s"
     loop_of = {axis: name for name, group in named.items() for axis in group}
     index = tuple(loop_of.get(a, "") if a in space.indexed else "" for a in range(kernel.rank))
-    layout = Layout(columns, len(kept), len(inner), classes, index, split)
+    tall = columns and space.count(vector) > NARROW and space.count(inner[-1]) >= 2 * TALL
+    layout = Layout(columns, len(kept), len(inner), classes, index, split, tall)
 
     rows, along = space.count(*kept), space.count(vector)
     depth = space.count(*inner)
@@ -161,6 +167,8 @@ def plan(
         length = min(along, TILE if "s" in classes and "c" in classes and kept else grain)
     elif columns:
         length = min(along, max(grain // max(depth, 1) // 64 * 64, TILE))
+        if tall and (split or rows * (along // WIDE) >= MANY):
+            length = min(along, WIDE)
         reach = space.count(inner[0])
     pieces = 1
     if split:

@@ -46,6 +46,14 @@ def test_float32_is_within_two_units(name):
     assert errors(compiled(name, "float32")(x), truth(name, x)).max() <= 2
 
 
+def test_square_roots_are_correctly_rounded():
+    mantissas = np.arange(0x3F800000, 0x40800000, dtype=np.uint32).view(np.float32)  # 1 to 4
+    numbers = np.abs(samples32()[~np.isnan(samples32())])
+    for x in (mantissas, mantissas * np.float32(2.0**-101), numbers):
+        assert compiled("sqrt", "float32")(x).tobytes() == np.sqrt(x).tobytes()
+    assert np.isnan(compiled("sqrt", "float32")(np.float32([-1, -1e-45, -np.inf]))).all()
+
+
 @pytest.mark.parametrize("name", UNARY)
 def test_float64_is_within_four_units(name):
     x = samples64()
