@@ -19,11 +19,19 @@ from ..core.mode import DEFAULT, MODE, mode_with
 from ..core.op import Op
 from ..core.scalar import Arithmetic
 from ..graph.recorded import Recorded
+from ..ops.random import Generator
 from . import tape
 from .recording import execute_lazily
 
 ndarray = np.ndarray
-_CAPTURING = mode_with(DEFAULT, executor=execute_lazily, grad=False)
+
+
+def _record(op: Op, inputs: tuple[Any, ...]) -> Any:
+    return execute_lazily(op, inputs)
+
+
+vars(_record)["generator"] = Generator()  # a method that draws does not count while it is captured
+_CAPTURING = mode_with(DEFAULT, executor=_record, grad=False)
 _REMEMBERED = 1024  # combinations of arguments
 _VARIANTS = 8  # kernels for one of them, between which its numbers decide
 _NARROW = frozenset(d.numpy for d in LOW_PRECISION)
