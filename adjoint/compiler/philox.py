@@ -1,16 +1,16 @@
 """The numbers of NumPy's Philox generator, by their places in its stream.
 
 Block n of a stream is four words of 64 bits, a function of (seed, draw, n) alone (Salmon et al.,
-2011, "Parallel random numbers: as easy as 1, 2, 3"; Philox4x64 with ten rounds). Processors
-multiply words of 64 bits to 128 one by one, not in vectors, so blocks are computed one by one too;
-each gives eight numbers of 32 bits.
+2011, "Parallel random numbers: as easy as 1, 2, 3"; Philox4x64 with ten rounds), and eight numbers
+of 32 bits. Where a few blocks are wanted, they are computed one by one, since processors multiply
+words of 64 bits to 128 one by one; many are computed in vectors, from products of 32 bits.
 """
 
 from __future__ import annotations
 
 from .emit import Body, Reg
 
-__all__ = ["numbers"]
+__all__ = ["numbers", "write"]
 
 _FACTORS = 0xD2E7470EE14C6C93, 0xCA5A826395121157
 _STEPS = 0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B
@@ -29,8 +29,8 @@ def numbers(
     inside = place & (min(lanes, 8) - 1)  # of a block, or of the part that is wanted
     with b.when(b.compare("eq", inside, 0)):
         first = b.binary("lshr", place, 3)
-        blocks = [first + k for k in range(max(lanes // 8, 1))]
-        words = _blocks(b, seed, draw, blocks, often)
+        wanted = [first + k for k in range(max(lanes // 8, 1))]
+        words = _blocks(b, seed, draw, wanted, often)
         _put(b, found, words, place & 7)
     with b.when(b.compare("ne", inside, 0)):
         _each(b, seed, draw, place, b.const("i64", 1), found)
@@ -69,7 +69,7 @@ def _each(b: Body, seed: Reg, draw: Reg, place: Reg, step: Reg, found: Reg) -> N
 
 
 def _blocks(b: Body, seed: Reg, draw: Reg, numbers: list[Reg], often: bool) -> list[Reg]:
-    """The four words of each block; NumPy counts before it draws."""
+    """The four words of each block that is numbered; NumPy counts before it draws."""
     zero = b.const("i64", 0)
     keys = b.alloca("i64", 0, seed), b.alloca("i64", 0, 0)
     slots = [b.alloca("i64", 0, x) for n in numbers for x in (n + 1, zero, draw, zero)]
@@ -87,6 +87,61 @@ def _blocks(b: Body, seed: Reg, draw: Reg, numbers: list[Reg], often: bool) -> l
         for slot, word in zip((*keys, *slots), (first, second, *words), strict=True):
             b.put(slot, word)
     return list(map(b.get, slots))
+
+
+def write(b: Body, seed: Reg, draw: Reg, first: Reg, count: int, lanes: int, to: Reg) -> None:
+    """The words of `count` blocks from number `first` on, to memory: vectors of `lanes` words."""
+    step = lanes if lanes > 2 else 2
+    with b.loop(b.const("i64", 0), b.const("i64", count), step) as k:
+        if lanes > 2:
+            numbers = b.splat(first + k, lanes) + b.iota("i64", lanes) + 1
+            words = _interleaved(b, _vectors(b, seed, draw, numbers))
+        else:
+            words = _blocks(b, seed, draw, [first + k, first + k + 1], True)
+        for place, word in enumerate(words):
+            where = b.at(to, k * 4 + place * max(word.lanes, 1), "i64")
+            b.line(f"store {word.type} {word.ref}, ptr {where.ref}, align 8")
+
+
+def _vectors(b: Body, seed: Reg, draw: Reg, numbers: Reg) -> list[Reg]:
+    """Word 0 of each block, word 1, ...; `numbers` as NumPy counts."""
+    zero = b.like(numbers, 0)
+    words = [numbers, zero, b.like(numbers, draw), zero]
+    first, second = seed, b.const("i64", 0)
+    for _ in range(10):
+        high0, low0 = _wide_product(b, words[0], _FACTORS[0])
+        high2, low2 = _wide_product(b, words[2], _FACTORS[1])
+        one, two = high2 ^ words[1] ^ first, high0 ^ words[3] ^ second
+        words = [one, low2, two, low0]
+        first, second = first + _signed(_STEPS[0]), second + _signed(_STEPS[1])
+    return words
+
+
+def _wide_product(b: Body, x: Reg, factor: int) -> tuple[Reg, Reg]:
+    """The upper and the lower 64 bits of products, from those of halves."""
+    half = (1 << 32) - 1
+    low, high = x & half, b.binary("lshr", x, 32)
+    below = low * (factor & half)
+    first = low * (factor >> 32) + b.binary("lshr", below, 32)
+    second = high * (factor & half) + (first & half)
+    upper = high * (factor >> 32) + b.binary("lshr", first, 32) + b.binary("lshr", second, 32)
+    return upper, b.binary("shl", second, 32) | (below & half)
+
+
+def _interleaved(b: Body, words: list[Reg]) -> list[Reg]:
+    """The elements of four vectors in turn."""
+    n = words[0].lanes
+
+    def zipped(x: Reg, y: Reg) -> list[Reg]:
+        found = []
+        for start in (0, n // 2):
+            picks = ", ".join(f"i32 {k}, i32 {n + k}" for k in range(start, start + n // 2))
+            text = f"shufflevector {x.type} {x.ref}, {y.type} {y.ref}, <{n} x i32> <{picks}>"
+            found.append(b.emit(x.elem, n, text))
+        return found
+
+    even, odd = zipped(words[0], words[2]), zipped(words[1], words[3])
+    return [part for x, y in zip(even, odd, strict=True) for part in zipped(x, y)]
 
 
 def _product(b: Body, x: Reg, factor: int) -> tuple[Reg, Reg]:

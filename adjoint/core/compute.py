@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import math
 import threading
 from collections.abc import Callable
 from types import ModuleType
@@ -78,7 +79,7 @@ launchers: dict[Any, Callable[..., Any]] = {}
 _launched: dict[int, Op] = {}  # what has launchers: kept, so that no other op gets its id
 
 _ndarray = np.ndarray
-_ASKED = frozenset(("", "moves"))
+_ASKED = frozenset(("", "moves", "draws"))
 _ALWAYS = frozenset(("always", "product", "linear"))
 
 
@@ -98,6 +99,7 @@ def compute(op: Op, arrays: list[Any]) -> Any:
                 large = True
     if xp is None:
         xp = space(op.device)
+        large = op.library == "draws" and math.prod(op.shape) > SMALL  # type: ignore[attr-defined]
     if type(xp) is not ModuleType:
         return compute_elsewhere(op, xp, arrays)
     if op.strict:
@@ -147,9 +149,23 @@ def forgettable() -> dict[Any, Any]:
 _forgettable: list[dict[Any, Any]] = []
 
 
+# The same for random draws: (class, fields behind seed and draw but the device) -> the function of
+# seed and draw that gives the array.
+draws: dict[Any, Callable[[int, int], Any]] = {}
+
+
+def remember_draw(op: Op, draw: Callable[[int, int], Any]) -> None:
+    """Let eager execution call `draw` for such an op without inputs on the CPU."""
+    if len(draws) >= 4096:
+        draws.clear()
+    _, _, *fields, _ = op._attributes()
+    draws[type(op), tuple(fields)] = draw
+
+
 def forget() -> None:
     """Drop all launchers."""
     launchers.clear()
+    draws.clear()
     _launched.clear()
     for known in _forgettable:
         known.clear()

@@ -126,7 +126,7 @@ def sizes_from(sizes: tuple[Any, ...], size: Any, name: str) -> tuple[int, ...]:
     elif not sizes:
         raise InvalidType(f'{name}: missing 1 required positional argument: "size"')
     try:
-        shape = tuple(operator.index(s) for s in sizes)
+        shape = tuple(map(operator.index, sizes))
     except TypeError:
         raise InvalidType(
             f"{name}: argument 'size' must be tuple of ints, got {sizes!r:.60}"

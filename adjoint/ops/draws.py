@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import math
-import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -22,41 +20,19 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
-class _Stream(threading.local):
-    """One Philox per thread, moved from draw to draw: four times as fast as making one for each."""
-
-    def __init__(self) -> None:
-        self.bits = np.random.Philox(key=0)
-        self.generator = np.random.Generator(self.bits)
-        self.state: Any = dict(self.bits.state)
-        self.counter, self.key = self.state["state"]["counter"], self.state["state"]["key"]
-        self.state["buffer_pos"] = 4  # the buffer is used up
-        self.state["has_uint32"] = 0
-
-    def at(self, seed: int, draw: int) -> Any:
-        self.counter[2] = draw  # the other words stay 0: reading the stream counts elsewhere
-        self.key[0] = seed
-        self.bits.state = self.state
-        return self.generator
-
-
-@functools.cache
-def _stream() -> _Stream:
-    """Made with the first draw: NumPy's random numbers take a while to import."""
-    return _Stream()
-
-
 class Draw(Op, abstract=True):
     """Base of random draws: `seed` and `draw` say which numbers, so the op is a pure function."""
 
     seed: int
     draw: int
+    shape: Any  # of the result, where there are no inputs
     differentiable = False
     drawn = True
+    library = "draws"
 
-    def rng(self) -> Any:
+    def rng(self, xp: Any) -> Any:
         """NumPy's generator at the start of this draw's stream."""
-        return _stream().at(self.seed, self.draw)
+        return xp.generator(self.seed, self.draw)
 
     def fresh(self) -> Any:
         """The same stream from a generator made for it, for the references."""
@@ -102,7 +78,7 @@ class Uniform(Draw):
 
     def compute(self, xp: Any) -> Any:
         """Narrow dtypes are rounded down, so that 1 is never drawn."""
-        return self.narrow(self.rng().random(self.shape, _low(self.dtype)))
+        return self.narrow(xp.drawn_uniform(self.seed, self.draw, self.shape, _low(self.dtype)))
 
     def narrow(self, values: Any) -> Any:
         """`values` in [0, 1) in this draw's dtype."""
@@ -139,13 +115,13 @@ class Normal(Draw):
         return Spec(self.shape, self.dtype, self.device)
 
     def compute(self, xp: Any) -> Any:
-        """By NumPy's ziggurat."""
+        """Complex numbers have their parts side by side."""
+        shape = (*self.shape, 2) if self.dtype.is_complex else self.shape
+        values = xp.drawn_normal(self.seed, self.draw, shape, _low(self.dtype))
         if self.dtype.is_complex:
-            pairs = self.rng().standard_normal((*self.shape, 2), _low(self.dtype))
-            pairs *= pairs.dtype.type(math.sqrt(0.5))
-            return pairs.view(self.dtype.numpy)[..., 0]
-        values = self.rng().standard_normal(self.shape, _low(self.dtype))
-        return np.asarray(values).astype(self.dtype.numpy, copy=False)
+            values *= values.dtype.type(math.sqrt(0.5))
+            return values.view(self.dtype.numpy)[..., 0]
+        return values.astype(self.dtype.numpy, copy=False)
 
     def reference(self) -> Any:
         """One by one, in order."""
@@ -173,9 +149,9 @@ class Exponential(Draw):
         return Spec(self.shape, self.dtype, self.device)
 
     def compute(self, xp: Any) -> Any:
-        """By NumPy's ziggurat."""
-        values = self.rng().standard_exponential(self.shape, _low(self.dtype))
-        return np.asarray(values).astype(self.dtype.numpy, copy=False)
+        """Drawn in float32 or float64."""
+        values = xp.drawn_exponential(self.seed, self.draw, self.shape, _low(self.dtype))
+        return values.astype(self.dtype.numpy, copy=False)
 
     def reference(self) -> Any:
         """One by one, in order."""
@@ -205,8 +181,8 @@ class RandInt(Draw):
 
     def compute(self, xp: Any) -> Any:
         """Drawn in int64."""
-        values = self.rng().integers(self.low, self.high, self.shape)
-        return np.asarray(values).astype(self.dtype.numpy, copy=False)
+        values = xp.drawn_integers(self.seed, self.draw, self.low, self.high, self.shape)
+        return values.astype(self.dtype.numpy, copy=False)
 
     def reference(self) -> Any:
         """NumPy's, from a generator made for it."""
@@ -227,13 +203,18 @@ class Permutation(Draw):
     dtype: dt.dtype
     device: Device = CPU
 
+    @property
+    def shape(self) -> tuple[int]:  # type: ignore[override]
+        """Of the result."""
+        return (self.n,)
+
     def infer(self) -> Spec:
         """n numbers."""
-        return Spec((self.n,), self.dtype, self.device)
+        return Spec(self.shape, self.dtype, self.device)
 
     def compute(self, xp: Any) -> Any:
         """By shuffling."""
-        return self.rng().permutation(self.n).astype(self.dtype.numpy, copy=False)
+        return self.rng(xp).permutation(self.n).astype(self.dtype.numpy, copy=False)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -267,14 +248,10 @@ class Mask(Draw):
         return Spec(self.shape, self.dtype, self.device)
 
     def compute(self, xp: Any) -> Any:
-        """32 bits for each place: a third of the time that floating-point numbers take."""
-        count = math.prod(self.shape)
-        bits = self.rng().bit_generator.random_raw((count + 1) // 2).view(np.uint32)[:count]
-        chosen = (bits < self.keep * 2.0**32).reshape(self.shape)
-        if self.dtype is dt.bool_:
-            return chosen
-        result = chosen.astype(self.dtype.numpy)
-        return result if self.value == 1.0 else result * result.dtype.type(self.value)
+        """By 32 bits for each place."""
+        return xp.drawn_mask(
+            self.seed, self.draw, self.keep, self.value, self.shape, self.dtype.numpy
+        )
 
     def reference(self) -> Any:
         """Bit by bit."""
@@ -359,7 +336,7 @@ class Bernoulli(ZeroGradient):
                 f"bernoulli: Expected p_in >= 0 && p_in <= 1, got values from {x.min()} to "
                 f"{x.max()}"
             )
-        return (self.rng().random(x.shape) < x).astype(x.dtype)
+        return (xp.drawn_uniform(self.seed, self.draw, x.shape, np.float64) < x).astype(x.dtype)
 
     def reference(self, x: Any) -> Any:
         """One by one."""
@@ -381,7 +358,7 @@ class Poisson(ZeroGradient):
             raise InvalidArgument(
                 f"poisson: invalid Poisson rate, expected rate to be non-negative, got {x.min()}"
             )
-        return np.asarray(self.rng().poisson(x)).astype(x.dtype)
+        return np.asarray(self.rng(xp).poisson(x)).astype(x.dtype)
 
     def reference(self, x: Any) -> Any:
         """One by one."""
@@ -416,7 +393,7 @@ class Multinomial(Draw):
         if self.replacement:
             totals = np.cumsum(rows, axis=1)
             totals /= totals[:, -1:]
-            points = self.rng().random((len(rows), self.count))
+            points = xp.drawn_uniform(self.seed, self.draw, (len(rows), self.count), np.float64)
             found = [np.searchsorted(t, p, "right") for t, p in zip(totals, points, strict=True)]
             result = np.array(found, np.int64).reshape(len(rows), self.count)
         else:
@@ -425,7 +402,7 @@ class Multinomial(Draw):
                     "multinomial: invalid multinomial distribution (with replacement=False, not "
                     f"enough non-negative category to sample {self.count})"
                 )
-            clocks = self.rng().standard_exponential(rows.shape)
+            clocks = xp.drawn_exponential(self.seed, self.draw, rows.shape, np.float64)
             with np.errstate(divide="ignore"):
                 clocks /= rows
             result = np.argsort(clocks, axis=1, kind="stable")[:, : self.count].astype(np.int64)

@@ -61,7 +61,7 @@ class StandardGamma(Draw):
     def compute(self, xp: Any, x: Any) -> Any:
         """NumPy's sampler."""
         _assert_positive("standard_gamma", x)
-        return _as_positive(self.rng().standard_gamma(x.astype(np.float64)), x)
+        return _as_positive(self.rng(xp).standard_gamma(x.astype(np.float64)), x)
 
     def gradient(self, g: Tensor, x: Tensor, y: Tensor) -> tuple[Any, ...]:
         """g times the implicit derivative."""
@@ -93,7 +93,7 @@ class StandardDirichlet(Draw):
         _assert_positive("dirichlet", x)
         if not x.size:
             return x.copy()
-        wide, rng = x.astype(np.float64), self.rng()
+        wide, rng = x.astype(np.float64), self.rng(xp)
         logs = np.log(rng.standard_gamma(wide + 1)) - rng.standard_exponential(x.shape) / wide
         shares = np.exp(logs - logs.max(-1, keepdims=True))
         return _as_positive(shares / shares.sum(-1, keepdims=True), x)
@@ -141,7 +141,7 @@ class Binomial(Draw):
             raise InvalidArgument(
                 f"binomial: probabilities must lie in [0, 1], got {x2.min()} to {x2.max()}"
             )
-        return np.asarray(self.rng().binomial(x1.astype(np.int64), x2)).astype(x1.dtype)
+        return np.asarray(self.rng(xp).binomial(x1.astype(np.int64), x2)).astype(x1.dtype)
 
     def gradient(self, g: Tensor) -> tuple[Any, ...]:
         """Zero: the value jumps or stays."""

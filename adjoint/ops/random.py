@@ -12,11 +12,12 @@ import operator
 import os
 import struct
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from ..core import compute as core_compute
 from ..core import dtype as dt
 from ..core.device import CPU, as_device, device
 from ..core.device import device as Device  # noqa: N812 - the parameters here are called device
@@ -24,9 +25,11 @@ from ..core.errors import DTypeError, InvalidArgument, InvalidType, ShapeError
 from ..core.handle import Handle
 from ..core.mode import MODE
 from ..core.op import INPLACE, apply, public
+from . import creation
 from .creation import assert_row_major, finish, into, sizes_from
 from .draws import (
     Bernoulli,
+    Draw,
     Exponential,
     Mask,
     Multinomial,
@@ -229,13 +232,28 @@ def set_rng_state(new_state: Tensor) -> None:
 def next_draw(generator: Generator | None) -> tuple[int, int]:
     """Seed and number of a new draw from `generator`, or from the default one."""
     if generator is None:
-        own = getattr(MODE.get().executor, "generator", None)  # a Graph may have one
+        executor = MODE.get().executor
+        own = None if executor is None else getattr(executor, "generator", None)  # a Graph's
         return (own or default_generator).next_draw()
     if not isinstance(generator, Generator):
         raise InvalidType(
             f"generator: expected an adjoint.Generator, got {type(generator).__name__}"
         )
     return generator.next_draw()
+
+
+def drawn(
+    kind: Callable[..., Draw], generator: Generator | None, place: Device, *fields: Any
+) -> Tensor:
+    """What `kind` gives for a new seed and draw, these fields, and a device."""
+    plain = MODE.get().plain
+    number = default_generator.next_draw() if plain and generator is None else next_draw(generator)
+    if plain and place is CPU and core_compute.accelerate is not None:
+        known = core_compute.draws.get((kind, fields))
+        found = None if known is None else known(*number)
+        if found is not None:
+            return creation.wrap(found)  # type: ignore[no-any-return]
+    return apply(kind(*number, *fields, place))  # type: ignore[no-any-return]
 
 
 # ---- public functions ----------------------------------------------------------------------------
@@ -249,14 +267,12 @@ def draw_uniform(
     shape: tuple[int, ...], d: dt.dtype, generator: Generator | None, place: Device = CPU
 ) -> Tensor:
     """Uniform numbers of [0, 1); complex dtypes have them in both parts."""
-    key, draw = next_draw(generator)
     if d.is_complex:
-        pairs = apply(Uniform(key, draw, (*shape, 2), d.to_real(), place))
+        pairs = drawn(Uniform, generator, place, (*shape, 2), d.to_real())
         return finish(pairs._data.view(d.numpy)[..., 0], place)
     if d.category != 2:
         _refuse("uniform", d)
-    result: Tensor = apply(Uniform(key, draw, shape, d, place))
-    return result
+    return drawn(Uniform, generator, place, shape, d)
 
 
 def draw_normal(
@@ -265,8 +281,7 @@ def draw_normal(
     """Standard normal numbers."""
     if d.category < 2:
         _refuse("normal_kernel_cpu", d)
-    result: Tensor = apply(Normal(*next_draw(generator), shape, d, place))
-    return result
+    return drawn(Normal, generator, place, shape, d)
 
 
 def _finished(
@@ -385,8 +400,7 @@ def _draw_integers(
             f"random_: from={low} and to - 1={high - 1} must lie within [{least}, {most}], the "
             f"range of {d}"
         )
-    result: Tensor = apply(RandInt(*next_draw(generator), low, high, shape, d, place))
-    return result
+    return drawn(RandInt, generator, place, low, high, shape, d)
 
 
 def _whole_numbers(d: dt.dtype) -> tuple[int, int]:
@@ -423,7 +437,7 @@ def randperm(
     if n < 0:
         raise InvalidArgument(f"randperm: n must be non-negative, got {n}")
     d = (target(dtype) or dt.int64) if out is None else out.dtype
-    result: Tensor = apply(Permutation(*next_draw(generator), int(n), d, _place(device, out)))
+    result = drawn(Permutation, generator, _place(device, out), int(n), d)
     return _finished(result, out, dtype, device, requires_grad, "randperm")
 
 
@@ -592,8 +606,7 @@ def _assert_probability(p: Any, name: str) -> None:
 def _mask(
     shape: tuple[int, ...], d: dt.dtype, keep: float, value: float, generator: Any, place: Device
 ) -> Tensor:
-    result: Tensor = apply(Mask(*next_draw(generator), float(keep), value, shape, d, place))
-    return result
+    return drawn(Mask, generator, place, float(keep), value, shape, d)
 
 
 def dropout_mask(
@@ -736,8 +749,7 @@ def _exponential(self: Tensor, lambd: float = 1.0, *, generator: Any = None) -> 
         raise InvalidArgument(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
     if self.dtype.category != 2:
         _refuse("exponential_", self.dtype)
-    draw = Exponential(*next_draw(generator), tuple(self.shape), self.dtype, self.device)
-    values: Tensor = apply(draw)
+    values = drawn(Exponential, generator, self.device, tuple(self.shape), self.dtype)
     return values if lambd == 1.0 else values / lambd
 
 

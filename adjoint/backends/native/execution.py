@@ -20,7 +20,7 @@ from ...core.errors import AdjointError
 from ...core.op import Op
 from ...core.scalar import Arithmetic
 from ...core.spec import Spec, broadcast_shapes
-from . import block_cache, names, onednn, products, routines
+from . import block_cache, draws, names, onednn, products, routines
 from .launch import Launcher, launcher
 from .pool import default_pool
 from .scalars import ScalarTracer, has_lost_numbers, values_of
@@ -158,6 +158,10 @@ def accelerate(op: Op, arrays: Sequence[Any]) -> Any:
         if not op.exact and arrays[0].itemsize == 2:
             return NotImplemented
         return routines.computed(op, names, arrays)
+    if op.library == "draws":
+        if arrays and arrays[0].itemsize == 2:
+            return NotImplemented
+        return draws.computed(op, names, arrays)
     if op.library in products.LAUNCHERS:
         return products.accelerate(op, arrays, names)
     if op.library:

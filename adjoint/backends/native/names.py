@@ -15,6 +15,11 @@ from .copies import framed as framed
 from .copies import roll as roll
 from .copies import stack as stack
 from .copies import tile as tile
+from .draws import drawn_exponential as drawn_exponential
+from .draws import drawn_integers as drawn_integers
+from .draws import drawn_mask as drawn_mask
+from .draws import drawn_normal as drawn_normal
+from .draws import drawn_uniform as drawn_uniform
 from .movement import accumulate_sum as accumulate_sum
 from .movement import gather as gather
 from .movement import one_hot as one_hot

@@ -64,6 +64,7 @@ register_backend(np.ndarray, sys.modules[__name__])
 
 from .bessel import bessel_j0  # noqa: E402, F401 - adds its functions, which need `extra`
 from .convolution import conv  # noqa: E402, F401 - adds its kernels, which need `extra`
+from .draws import generator  # noqa: E402, F401 - likewise
 from .factorization import lu_factor  # noqa: E402, F401 - likewise
 from .selection import where  # noqa: E402, F401 - likewise
 from .special import erf  # noqa: E402, F401 - likewise
