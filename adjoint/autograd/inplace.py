@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ..backends import numpy as backend
+from ..core import compute as core_compute
 from ..core.compute import quiet, write_arrays
 from ..core.device import is_device_array
 from ..core.dtype import bfloat16
@@ -15,7 +17,7 @@ from ..core.errors import AutogradError, InvalidType, ShapeError
 from ..core.handle import Handle
 from ..core.mode import MODE, without_autocast
 from ..core.op import INPLACE, Op, apply, connect_in_place, connect_out
-from ..graph.node import Node
+from ..graph.node import Node, Version
 from ..graph.recorded import Recorded, concrete
 from ..ops.promotion import assert_can_store, cast
 from . import tape
@@ -164,6 +166,8 @@ def _save_written_output(x: Any, y: Any) -> None:
 
 def write(name: str, op: Op, x: Any, *given: Any) -> Any:
     """`x` becomes `op(x, *inputs)`, where `op.write` changes x's memory and nothing else."""
+    if _write_plainly(name, op, x, given):
+        return x
     inputs: Sequence[Any] = given
     mode = MODE.get()
     data = x._data
@@ -192,6 +196,48 @@ def write(name: str, op: Op, x: Any, *given: Any) -> Any:
         write_arrays(op, arrays)
     tape.rebase(x, node, name)
     return x
+
+
+def _write_plainly(name: str, op: Op, x: Any, given: tuple[Any, ...]) -> bool:
+    """What `write` does where nothing is recorded, watched or wanted, and `x` is whole and small,
+    written out flat; elsewhere do nothing and return False.
+    """
+    mode = MODE.get()
+    data = x._data
+    version = x._version
+    if not mode.plain or type(data) is not ndarray or x._node is not None or x._view is not None:
+        return False
+    if version is not None and (version is tape.INFERENCE or version.watchers is not None):
+        return False
+    if data.size > LARGE or not data.flags.carray:  # row-major, and writable
+        return False
+    arrays = [data]
+    alike = op.exact and not op.strict
+    for each in given:
+        if isinstance(each, Handle):
+            other = each._data
+            if type(other) is not ndarray or (mode.grad and each._node is not None):
+                return False
+            arrays.append(other)
+            alike = alike and other.dtype is data.dtype
+        else:
+            arrays.append(each)
+            alike = False
+    if type(op).write is Op.write:
+        return False
+    if alike:  # NumPy has nothing to warn of
+        try:
+            op.write(backend, *arrays)
+        except Exception:
+            op.infer(*map(core_compute.spec_of, arrays))
+            raise
+    else:
+        write_arrays(op, arrays)
+    if version is None:
+        version = x._version = Version()
+    version.count += 1
+    version.changed_by = name
+    return True
 
 
 def rebind(name: str, x: Any, function: Callable[[Any], Any]) -> Any:

@@ -37,7 +37,7 @@ def connect(tensor_class: type) -> None:
     """Make eager execution the default and `tensor_class` what it returns."""
     global Tensor
     Tensor = tensor_class
-    connect_eager(execute, launched, tensor_class, finish_launched)
+    connect_eager(execute, launched, tensor_class, finish_launched, INFERENCE)
     core_op.connect_view(apply_view)
 
 

@@ -256,21 +256,32 @@ def _never(op: Op, *inputs: Any) -> Any:
 launched: Callable[..., Any] = _never
 
 
+def _nowhere(x: Any, y: Any, name: str) -> bool:
+    return False
+
+
+# (x, y, name) -> whether y's elements, or zeros where it is None, were written into x by `name`: a
+# copy of memory, where both are plain and lie alike. Else nothing has happened.
+copied: Callable[[Any, Any, str], bool] = _nowhere
+
+
 def connect_eager(
     execute: Callable[[Op, tuple[Any, ...]], Any],
     launch: Callable[..., Any],
     tensor_class: type,
     finish: Callable[..., Any],
+    inference: object,
 ) -> None:
     """Set what runs ops eagerly (called once, where the layers are wired together): `finish(op,
-    array, *inputs)` is the tensor of what was launched, where there is more to it than the array.
+    array, *inputs)` is the tensor of what was launched, where there is more to it than the array;
+    `inference` is the version of tensors that have none.
     """
     global _eager, launched, _parts
-    _eager, launched, _parts = execute, launch, (tensor_class, finish)
+    _eager, launched, _parts = execute, launch, (tensor_class, finish, inference)
 
 
 def eager_parts() -> tuple[Any, ...]:
-    """The class of tensors and `finish`, for who makes `launched` anew."""
+    """The class of tensors, `finish` and `inference`, for who makes `launched` anew."""
     return _parts
 
 

@@ -370,7 +370,8 @@ class Overwrite(Movement):
 
     def write(self, xp: Any, x: Any, value: Any) -> None:
         """Assign."""
-        if x.dtype.kind != "c" and getattr(value, "dtype", x.dtype).kind == "c":
+        dtype = getattr(value, "dtype", None)
+        if dtype is not None and dtype.kind == "c" and x.dtype.kind != "c":
             value = value.real
         x[basic_index(self.items).key if self.items else ...] = value
 

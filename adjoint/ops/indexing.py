@@ -373,6 +373,8 @@ def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     >>> ad.zeros(2).copy_(ad.tensor([1, 2]))
     tensor([1., 2.])
     """
+    if core_op.copied(input, src, "copy_"):
+        return input
     if not isinstance(src, Handle) or type(src._data) is not type(input._data):
         assert_tensor(src, "copy_")
         if src.device != input.device:
@@ -403,6 +405,8 @@ def zero_(input: Tensor) -> Tensor:
     >>> ad.ones(2).zero_()
     tensor([0., 0.])
     """
+    if core_op.copied(input, None, "zero_"):
+        return input
     result: Tensor = write_in_place("zero_", _OVERWRITE, input, 0)
     return result
 

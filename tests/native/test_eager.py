@@ -214,3 +214,58 @@ def test_calls_that_cannot_be_known_are_not_launched(x):
             fused.launched(fused_known, (x, x, None))
         counts.append([sys.getrefcount(it) for it in (x, x._data, x._data.dtype, op)])
     assert np.ptp(counts[1:], axis=0).max() <= 2
+
+
+@pytest.mark.parametrize("dtype", ad.core.dtype.ALL, ids=str)
+def test_copies_in_place(dtype):
+    source = ad.arange(12).reshape(3, 4).to(dtype)
+    x = source.new_zeros(3, 4)
+    for _ in range(3):
+        count = x._version.count if x._version is not None else 0
+        assert x.copy_(source) is x
+        assert x.equal(source)
+        assert x._version.count == count + 1
+        assert x._version.changed_by == "copy_"
+        assert x.zero_() is x
+        assert x.equal(source.new_zeros(3, 4))
+    assert core_op.copied(x, source, "copy_") is True
+    assert core_op.copied(x, source.reshape(4, 3), "copy_") is False
+    assert core_op.copied(x, source.reshape(4, 3).t(), "copy_") is False
+    assert core_op.copied(x.t(), source.t(), "copy_") is False
+    assert core_op.copied(x[:2], source[:2], "copy_") is False  # a view
+    assert core_op.copied(x, 1, "copy_") is False
+    assert core_op.copied(x, source[0], "copy_") is False
+    other = ad.int32 if dtype is not ad.int32 else ad.int64
+    assert core_op.copied(x, source.to(other), "copy_") is False
+    assert x.equal(source)
+
+
+def test_copies_in_place_are_seen_and_refused():
+    source = ad.ones(8, 8)
+    x, leaf = ad.zeros(8, 8), ad.ones(8, 8).requires_grad_()
+    x.zero_()
+    view = x[1]
+    x.copy_(source)
+    assert view.equal(ad.ones(8))
+    y = leaf * x
+    x.copy_(source)
+    with pytest.raises(ad.AutogradError, match="copy_"):
+        y.sum().backward()
+    with pytest.raises(ad.AutogradError):
+        leaf.copy_(source)
+    x.copy_(leaf)
+    assert x.requires_grad
+    x.detach_()
+    with ad.inference_mode():
+        inner = ad.zeros(8, 8)
+    with pytest.raises(ad.AutogradError):
+        inner.copy_(source)
+    array = np.zeros((8, 8), np.float32)
+    fixed = ad.from_numpy(array)
+    fixed.zero_()
+    array.flags.writeable = False
+    assert core_op.copied(fixed, source, "copy_") is False
+    with ad.lazy():
+        lazy = x + 1
+    x.copy_(source * 5)
+    assert lazy.equal(ad.full((8, 8), 2.0))

@@ -1,9 +1,11 @@
-"""What was launched before, launched for tensors as they are, by builtins of machine code.
+"""What was launched before, launched for tensors as they are, by builtins of machine code; and
+copies of memory.
 
 They do what their counterparts in Python do, which stay the definition: `autograd.tape.launched`
 for an op and its inputs, `autograd.calls.launched` for a function and its arguments. Each looks at
 the mode and the inputs, finds what launches them, calls it and makes the tensor; where an input
-wants a gradient, or the result is no array, `tape.finish_launched` makes it.
+wants a gradient, or the result is no array, `tape.finish_launched` makes it. `core.op.copied` is
+what `autograd.inplace.write` does for plain tensors whose elements lie alike.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ...core import compute as core_compute
+from ...core import dtype as dt
 from ...core import fused
 from ...core import op as core_op
 from ...core.handle import Handle
@@ -30,6 +33,8 @@ _PLACES = {  # in a NumPy array object, any object, and a tuple; fixed by NumPy'
     "nd": _HEADER + 8,
     "dims": _HEADER + 16,
     "descr": _HEADER + 40,
+    "elements": _HEADER,
+    "flags": _HEADER + 48,
     "items": tuple.__basicsize__,
     "length": _HEADER,
     "list_items": _HEADER + 8,
@@ -50,6 +55,11 @@ declare ptr @PyDict_GetItemWithError(ptr, ptr)
 declare void @PyErr_Clear()
 declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+
+@dtypes = internal constant [$dtypes x ptr] [$dtype_list]
+@sizes = internal constant [$dtypes x i64] [$size_list]
 
 define internal ptr @type_of(ptr %x) alwaysinline {
   %at = getelementptr i8, ptr %x, i64 $type
@@ -570,7 +580,173 @@ none:
   %nothing = call ptr @kept(ptr $none)
   ret ptr %nothing
 }
+
+define internal i64 @bytes_of(ptr %array) {  ; of a row-major one; -1 for other dtypes than ours
+entry:
+  %descr.at = getelementptr i8, ptr %array, i64 $descr
+  %descr = load ptr, ptr %descr.at
+  br label %head
+head:
+  %i = phi i64 [0, %entry], [%next, %look]
+  %more = icmp ult i64 %i, $dtypes
+  br i1 %more, label %look, label %none
+look:
+  %dtype.at = getelementptr [$dtypes x ptr], ptr @dtypes, i64 0, i64 %i
+  %dtype = load ptr, ptr %dtype.at
+  %next = add i64 %i, 1
+  %same = icmp eq ptr %dtype, %descr
+  br i1 %same, label %found, label %head
+found:
+  %bytes.at = getelementptr [$dtypes x i64], ptr @sizes, i64 0, i64 %i
+  %bytes = load i64, ptr %bytes.at
+  %size = call i64 @size_of(ptr %array)
+  %all = mul i64 %size, %bytes
+  ret i64 %all
+none:
+  ret i64 -1
+}
+
+define internal i1 @has_flags(ptr %array, i32 %wanted) alwaysinline {
+  %at = getelementptr i8, ptr %array, i64 $flags
+  %flags = load i32, ptr %at
+  %these = and i32 %flags, %wanted
+  %result = icmp eq i32 %these, %wanted
+  ret i1 %result
+}
+
+define internal i1 @lies_alike(ptr %x, ptr %y) {  ; a row-major y, of x's shape and dtype
+entry:
+  %row.major = call i1 @has_flags(ptr %y, i32 1)
+  %descr.at = getelementptr i8, ptr %x, i64 $descr
+  %descr = load ptr, ptr %descr.at
+  %y.descr.at = getelementptr i8, ptr %y, i64 $descr
+  %y.descr = load ptr, ptr %y.descr.at
+  %same.dtype = icmp eq ptr %descr, %y.descr
+  %nd.at = getelementptr i8, ptr %x, i64 $nd
+  %nd.short = load i32, ptr %nd.at
+  %y.nd.at = getelementptr i8, ptr %y, i64 $nd
+  %y.nd = load i32, ptr %y.nd.at
+  %same.nd = icmp eq i32 %nd.short, %y.nd
+  %both = and i1 %row.major, %same.dtype
+  %like = and i1 %both, %same.nd
+  br i1 %like, label %sizes, label %no
+sizes:
+  %nd = zext i32 %nd.short to i64
+  %dims.at = getelementptr i8, ptr %x, i64 $dims
+  %dims = load ptr, ptr %dims.at
+  %y.dims.at = getelementptr i8, ptr %y, i64 $dims
+  %y.dims = load ptr, ptr %y.dims.at
+  br label %head
+head:
+  %axis = phi i64 [0, %sizes], [%next, %one]
+  %more = icmp ult i64 %axis, %nd
+  br i1 %more, label %one, label %yes
+one:
+  %size.at = getelementptr i64, ptr %dims, i64 %axis
+  %size = load i64, ptr %size.at
+  %y.size.at = getelementptr i64, ptr %y.dims, i64 %axis
+  %y.size = load i64, ptr %y.size.at
+  %next = add i64 %axis, 1
+  %same = icmp eq i64 %size, %y.size
+  br i1 %same, label %head, label %no
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}
+
+; (x, y, name): y's elements, or zeros where it is None, into x; False, and nothing, elsewhere.
+define ptr @copied(ptr %own, ptr %args, i64 %count) {
+entry:
+  %x = load ptr, ptr %args
+  %y.at = getelementptr ptr, ptr %args, i64 1
+  %y = load ptr, ptr %y.at
+  %name.at = getelementptr ptr, ptr %args, i64 2
+  %name = load ptr, ptr %name.at
+  %mode = call ptr @plain_mode()
+  %watched = icmp eq ptr %mode, null
+  br i1 %watched, label %no, label %target
+target:
+  %x.type = call ptr @type_of(ptr %x)
+  %x.is.tensor = call i1 @is_tensor(ptr %x.type)
+  br i1 %x.is.tensor, label %whole, label %no
+whole:
+  %to = call ptr @array_of(ptr %x)
+  %x.elsewhere = icmp eq ptr %to, null
+  %x.wants = call i1 @has_node(ptr %x)
+  %view.at = getelementptr i8, ptr %x, i64 $view
+  %view = load ptr, ptr %view.at
+  %is.view = icmp ne ptr %view, $none
+  %bound = or i1 %x.wants, %is.view
+  %unusual = or i1 %x.elsewhere, %bound
+  br i1 %unusual, label %no, label %memory
+memory:
+  %writable = call i1 @has_flags(ptr %to, i32 1281)  ; row-major, aligned
+  %bytes = call i64 @bytes_of(ptr %to)
+  %few = icmp ule i64 %bytes, $most
+  %version.at = getelementptr i8, ptr %x, i64 $version
+  %version = load ptr, ptr %version.at
+  %is.inference = icmp eq ptr %version, $inference
+  %no.version = icmp eq ptr %version, $none
+  %never = or i1 %is.inference, %no.version
+  %known = xor i1 %never, true
+  %fits = and i1 %writable, %few
+  %fine = and i1 %fits, %known
+  br i1 %fine, label %listeners, label %no
+listeners:
+  %watchers.at = getelementptr i8, ptr %version, i64 $watchers
+  %watchers = load ptr, ptr %watchers.at
+  %unwatched = icmp eq ptr %watchers, $none
+  br i1 %unwatched, label %source, label %no
+source:
+  %to.data.at = getelementptr i8, ptr %to, i64 $elements
+  %to.data = load ptr, ptr %to.data.at
+  %is.none = icmp eq ptr %y, $none
+  br i1 %is.none, label %clear, label %given
+clear:
+  call void @llvm.memset.p0.i64(ptr %to.data, i8 0, i64 %bytes, i1 0)
+  br label %bump
+given:
+  %y.type = call ptr @type_of(ptr %y)
+  %y.is.tensor = call i1 @is_tensor(ptr %y.type)
+  br i1 %y.is.tensor, label %array, label %no
+array:
+  %from = call ptr @array_of(ptr %y)
+  %y.elsewhere = icmp eq ptr %from, null
+  %recording = call i1 @is_recording(ptr %mode)
+  %node = call i1 @has_node(ptr %y)
+  %wants = and i1 %node, %recording
+  %y.unusual = or i1 %y.elsewhere, %wants
+  br i1 %y.unusual, label %no, label %compare
+compare:
+  %alike = call i1 @lies_alike(ptr %to, ptr %from)
+  br i1 %alike, label %copy, label %no
+copy:
+  %from.data.at = getelementptr i8, ptr %from, i64 $elements
+  %from.data = load ptr, ptr %from.data.at
+  call void @llvm.memmove.p0.p0.i64(ptr %to.data, ptr %from.data, i64 %bytes, i1 0)
+  br label %bump
+bump:
+  %count.at = getelementptr i8, ptr %version, i64 $count
+  %old = load ptr, ptr %count.at
+  %number = call i64 @PyLong_AsLongLong(ptr %old)
+  %number.next = add i64 %number, 1
+  %new = call ptr @PyLong_FromLongLong(i64 %number.next)
+  store ptr %new, ptr %count.at
+  call void @Py_DecRef(ptr %old)
+  %by.at = getelementptr i8, ptr %version, i64 $changed_by
+  %by.old = load ptr, ptr %by.at
+  %by = call ptr @kept(ptr %name)
+  store ptr %by, ptr %by.at
+  call void @Py_DecRef(ptr %by.old)
+  %yes = call ptr @kept(ptr $true)
+  ret ptr %yes
+no:
+  %false = call ptr @kept(ptr $false)
+  ret ptr %false
+}
 """)
+_MOST = 1 << 18  # bytes that are copied so: few enough that no thread waits long for the GIL
 
 
 def _place(kind: type, name: str) -> int:
@@ -589,13 +765,14 @@ def _pointer(it: object) -> str:
 
 
 def serve() -> None:
-    """Let `core.op.launched` and `core.fused.launched` be these from now on."""
-    tensor, finish = core_op.eager_parts()
+    """Let `core.op.launched`, `core.op.copied` and `core.fused.launched` be these from now on."""
+    tensor, finish, inference = core_op.eager_parts()
     get_slot = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_int)(
         ("PyType_GetSlot", ctypes.pythonapi)
     )
     objects: dict[str, Any] = {
-        "mode": MODE, "true": True, "none": None, "compute": vars(core_compute),
+        "mode": MODE, "true": True, "false": False, "none": None, "inference": inference,
+        "compute": vars(core_compute),
         "accelerate": "accelerate", "launchers": core_compute.launchers, "tensor": tensor,
         "handle": Handle, "float": float, "int": int, "tuple": tuple, "list": list,
         "ndarray": np.ndarray, "empty": (),
@@ -610,6 +787,15 @@ def serve() -> None:
         node=_place(Handle, "_node"),
         plain=_place(type(DEFAULT), "plain"),
         grad=_place(type(DEFAULT), "grad"),
+        version=_place(Handle, "_version"),
+        view=_place(Handle, "_view"),
+        count=_place(type(inference), "count"),
+        changed_by=_place(type(inference), "changed_by"),
+        watchers=_place(type(inference), "watchers"),
+        most=_MOST,
+        dtypes=len(dt.ALL),
+        dtype_list=", ".join(f"ptr {_pointer(d.numpy)}" for d in dt.ALL),
+        size_list=", ".join(f"i64 {d.itemsize}" for d in dt.ALL),
         new=f"inttoptr (i64 {get_slot(object, _TP_NEW)} to ptr)",
         empty_fields="\n".join(
             f"  %field{k} = getelementptr i8, ptr %y, i64 {place}\n"
@@ -618,9 +804,8 @@ def serve() -> None:
             for k, place in enumerate(unused)
         ),
     )
-    names = ["launched", "call_launched"]
-    one, other = (
+    names = ["launched", "call_launched", "copied"]
+    core_op.launched, fused.launched, core_op.copied = (
         machine_code.builtin(address, name, None)
         for name, address in zip(names, machine_code.load(text, names), strict=True)
     )
-    core_op.launched, fused.launched = one, other
