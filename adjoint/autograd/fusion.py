@@ -208,6 +208,8 @@ class Fused(Op, abstract=True):
             *(f"x{n + 1}" for n in self.reads),
             *(f"kept{i + 1}" for i in range(len(kept))),
         )
+        # Of what is saved, and of cotangents, among the inputs of the backward kernels.
+        self.places = (*self.reads, *range(len(self.specs), len(given)))
 
     def _compile(
         self, ahead: _Steps, back: _Steps | None, specs: Sequence[Spec], reshaped: bool
@@ -269,16 +271,19 @@ class Fused(Op, abstract=True):
         """By the backward kernels; where its own graph is wanted, by the body."""
         gs = [g[i] for i in self.differentiable_outputs] if self.several else [g]
         mode = tape.get_mode()
-        if not _is_plain(mode, (*saved, *gs)):
+        given = (*saved, *gs)
+        arrays: list[Any] = [None] * (len(self.specs) - len(self.reads) + len(given))
+        plain = not mode.grad and mode.executor is None
+        for place, x in zip(self.places, given, strict=True):
+            data = arrays[place] = None if x is None else x._data
+            plain = plain and type(data) is ndarray
+        if not plain:
             return self._by_body(gs, saved[: len(self.reads)], mode)
-        arrays: list[Any] = [None] * len(self.specs)
-        for n, x in zip(self.reads, saved, strict=False):
-            arrays[n] = x._data
-        arrays.extend([x._data for x in saved[len(self.reads) :]])
-        arrays.extend([x._data for x in gs])
-        assert self.backward is not None
-        found = iter(self.backward(arrays))
-        return tuple([tape.wrap(next(found)) if has else None for has in self.reached])
+        found = self.backward(arrays)  # type: ignore[misc]
+        if len(found) < len(self.reached):
+            each = iter(found)
+            return tuple([tape.wrap(next(each)) if has else None for has in self.reached])
+        return tuple(map(tape.wrap, found))
 
     def _by_body(self, gs: Sequence[Any], saved: Sequence[Any], mode: Mode) -> tuple[Any, ...]:
         """The gradient of the composite's ops, run again; on the tape in a mode that wants it."""
@@ -435,7 +440,10 @@ def _is_plain(mode: Mode, tensors: Sequence[Any]) -> bool:
     """Whether kernels may compute with `tensors`: nothing is recorded, all are arrays."""
     if mode.grad or mode.executor is not None:
         return False
-    return not any(x is None or isinstance(x._data, Recorded) for x in tensors)
+    for x in tensors:
+        if x is None or (type(x._data) is not ndarray and isinstance(x._data, Recorded)):
+            return False
+    return True
 
 
 # One class a composite: grad_fn shows its name.

@@ -245,7 +245,7 @@ def record(op: Op, inputs: tuple[Any, ...], parents: tuple[Any, ...], y: Any, mo
             value: Any = None
             for place in wanting:
                 if place < len(parents) and parents[place] is not None:
-                    value = _saved(token, index, inputs, y)
+                    value = inputs[index] if token == "x" else _saved(token, index, inputs, y)
                     break
             saved.append(value)
             version = getattr(value, "_version", None)
