@@ -214,7 +214,8 @@ class Permutation(Draw):
 
     def compute(self, xp: Any) -> Any:
         """By shuffling."""
-        return self.rng(xp).permutation(self.n).astype(self.dtype.numpy, copy=False)
+        values = xp.drawn_permutation(self.seed, self.draw, self.n)
+        return values.astype(self.dtype.numpy, copy=False)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

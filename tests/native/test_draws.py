@@ -18,7 +18,16 @@ from adjoint.backends import native
 from adjoint.backends import numpy as reference
 from adjoint.backends.native import draws, draws_code, names, ziggurat
 from adjoint.core import compute
-from adjoint.ops.draws import Bernoulli, Exponential, Mask, Multinomial, Normal, RandInt, Uniform
+from adjoint.ops.draws import (
+    Bernoulli,
+    Exponential,
+    Mask,
+    Multinomial,
+    Normal,
+    Permutation,
+    RandInt,
+    Uniform,
+)
 
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason=str(native.reason_off()))
 
@@ -68,6 +77,11 @@ def test_integers(count: int, low: int) -> None:
         assert_same_bits(*both("integers", *stream, low, low + count, (n,)))
 
 
+def test_permutations() -> None:
+    for n, stream in itertools.product((0, *COUNTS, 300_000), STREAMS):
+        assert_same_bits(*both("permutation", *stream, n))
+
+
 @pytest.mark.parametrize("dtype", [*"?bhilefd", ad.bfloat16.numpy, "F", "D"], ids=str)
 @pytest.mark.parametrize(("keep", "value"), [(0.0, 1.0), (0.3, 1 / 0.3), (1.0, 1.0)])
 def test_masks(dtype: Any, keep: float, value: float) -> None:
@@ -86,6 +100,8 @@ OPS = [
     RandInt(1, 2, -3, 90, (2000,), ad.int64),
     RandInt(1, 2, 0, 2, (2000,), ad.bool_),
     Mask(1, 2, 0.6, 2.5, (2000,), ad.float32),
+    Permutation(1, 2, 2000, ad.int64),
+    Permutation(1, 2, 2000, ad.float32),
 ]
 WITH_INPUTS = [
     (Bernoulli(1, 2), np.linspace(0, 1, 2000, dtype=np.float32)),

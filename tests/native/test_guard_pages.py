@@ -42,7 +42,7 @@ RUNS: dict[str, list[str]] = {
         "tests/native/test_copies.py",
         "tests/native/test_ranking.py",
     ],
-    "draws": ["tests/native/test_draws.py", "-k", "bits or integers or masks or segments"],
+    "draws": ["tests/native/test_draws.py", "-k", "bits or integers or masks or perm"],
     "registry": ["tests/native/test_fuzz.py"],
     "routines": ["tests/native/test_determinism.py", "-k", "every_run"],
     "pooling": ["tests/native/test_max_pooling.py"],

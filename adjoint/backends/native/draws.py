@@ -28,7 +28,7 @@ from .draws_code import SEGMENT, Kind
 
 __all__ = [
     "computed", "drawn_exponential", "drawn_integers", "drawn_mask", "drawn_normal",
-    "drawn_uniform",
+    "drawn_permutation", "drawn_uniform",
 ]  # fmt: skip
 
 QUICK = 16384  # numbers below which the GIL is kept
@@ -148,6 +148,14 @@ def drawn_integers(seed: int, draw: int, low: int, high: int, shape: tuple[int, 
     if found is NotImplemented:
         return reference.drawn_integers(seed, draw, low, high, shape)
     return found
+
+
+def drawn_permutation(seed: int, draw: int, n: int) -> Any:
+    """0 to n - 1 in random order, as int64."""
+    found = NotImplemented
+    if n <= 1 << 32:
+        found = _drawn(Kind("permutation", "i64"), seed, draw, (n,), np.int64)
+    return reference.drawn_permutation(seed, draw, n) if found is NotImplemented else found
 
 
 def drawn_mask(

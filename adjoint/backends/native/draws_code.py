@@ -27,8 +27,8 @@ _HEADER = 64
 
 
 class Kind(NamedTuple):
-    """What is drawn: "uniform", "normal" or "exponential" as float32 or float64; "integers", which
-    are i64; "mask": a number of 1, 2, 4 or 8 bytes or zeros, as i8, i16, i32 or i64.
+    """What is drawn: "uniform", "normal" or "exponential" as float32 or float64; "integers" or a
+    "permutation", which are i64; "mask": a number of 1, 2, 4 or 8 bytes or zeros, as i8 to i64.
     """
 
     name: str
@@ -257,24 +257,63 @@ class _Code:
 
     # ---- the routine -----------------------------------------------------------------------------
 
-    def draw(self) -> None:
-        """void(begin, end, words): segments of the result. The words: how many numbers in all and
-        in a segment; the addresses of seed and draw, and of the result; the kind's own numbers.
+    def _open(self) -> tuple[Body, Reg, Reg]:
+        """The body of a routine, its source, and its words: how many numbers in all and in a
+        segment; the addresses of seed and draw, and of the result; the kind's own numbers.
         """
         b = Body(self.module)
-        load, store = self._load, self._store
-        words, begin, finish = (
-            Reg(b, e, 0, n) for e, n in (("ptr", "%words"), ("i64", "%begin"), ("i64", "%end"))
-        )
-        lanes, source = self.lanes, Reg(b, "ptr", 0, "%source")
+        words, source = Reg(b, "ptr", 0, "%words"), Reg(b, "ptr", 0, "%source")
         room = _HEADER + self.room + BLOCKS * 32
         b.allocas.append(f"%source = alloca [{room} x i8], align 64")
-        buffer = b.at(source, _HEADER + self.room)
+        state = self._load(b, words, 16, "ptr")
+        self._store(b, source, _SEED, self._load(b, state, 0, "i64"))
+        self._store(b, source, _DRAW, self._load(b, state, 8, "i64"))
+        self._store(b, source, _NUMBERS, b.at(words, 32))
+        return b, source, words
+
+    def _close(self, b: Body) -> None:
+        header = f"void @{self.symbol}.draw(i64 %begin, i64 %end, ptr %words)"
+        self.module.functions["draw"] = b.function(header)
+
+    def shuffle(self) -> None:
+        """0, 1, ... in random order: from the last place on, each changes with one up to itself,
+        which as many bits of a word give as the place has, unless they give one behind it.
+        """
+        b, source, words = self._open()
+        load, store = self._load, self._store
+        count, out = load(b, words, 0, "i64"), load(b, words, 24, "ptr")
+        with b.loop(0, count) as k:
+            store(b, out, k, k)
+        store(b, source, _BLOCK, b.const("i64", 0))
+        store(b, source, _POSITION, b.const("i64", self.words))
+        place = b.alloca("i64", 0, count - 1)
+        head, body, over = b.label(), b.label(), b.label()
+        b.start(head)
+        last = b.get(place)
+        b.branch(last > 0, body, over)
+        b.start(body)
+        zeros = b.intrinsic("ctlz", last, b.const("i1", 1))
+        given = b.convert("zext", self._next(b), "i64") & b.binary(
+            "lshr", b.const("i64", -1), zeros
+        )
+        accepted = given <= last
+        other = b.select(accepted, given, last)  # no jump, which could not be foreseen
+        here, there = load(b, out, last, "i64"), load(b, out, other, "i64")
+        store(b, out, last, there)
+        store(b, out, other, here)
+        b.put(place, last - b.convert("zext", accepted, "i64"))
+        b.line(f"br label %{head}")
+        b.start(over)
+        self._close(b)
+
+    def draw(self) -> None:
+        """void(begin, end, words): segments of the result."""
+        b, source, words = self._open()
+        load, store, lanes = self._load, self._store, self.lanes
+        begin, finish = (Reg(b, "i64", 0, name) for name in ("%begin", "%end"))
         count, segment = (load(b, words, at, "i64") for at in (0, 8))
-        state, out = (load(b, words, at, "ptr") for at in (16, 24))
-        store(b, source, _SEED, load(b, state, 0, "i64"))
-        store(b, source, _DRAW, load(b, state, 8, "i64"))
-        store(b, source, _NUMBERS, b.at(words, 32))
+        out = load(b, words, 24, "ptr")
+        buffer = b.at(source, _HEADER + self.room)
         spare = b.alloca(self.element, lanes)
         at, position = b.alloca("i64"), b.alloca("i64")
 
@@ -332,8 +371,7 @@ class _Code:
                     b.put(at, b.get(at) + 1)
                 b.line(f"br label %{head}")
             b.start(over)
-        header = f"void @{self.symbol}.draw(i64 %begin, i64 %end, ptr %words)"
-        self.module.functions["draw"] = b.function(header)
+        self._close(b)
 
 
 def text(target: Target, symbol: str, kind: Kind) -> str:
@@ -342,6 +380,10 @@ def text(target: Target, symbol: str, kind: Kind) -> str:
     code.refill()
     if kind.serial:
         code.next()
+    if kind.name == "permutation":
+        code.shuffle()
+        return str(code.module)
+    if kind.serial:
         code.one()
     code.draw()
     return str(code.module)

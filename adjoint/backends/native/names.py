@@ -12,6 +12,7 @@ from .copies import concat as concat
 from .copies import copied as copied
 from .copies import flip as flip
 from .copies import framed as framed
+from .copies import paired as paired
 from .copies import roll as roll
 from .copies import stack as stack
 from .copies import tile as tile
@@ -19,6 +20,7 @@ from .draws import drawn_exponential as drawn_exponential
 from .draws import drawn_integers as drawn_integers
 from .draws import drawn_mask as drawn_mask
 from .draws import drawn_normal as drawn_normal
+from .draws import drawn_permutation as drawn_permutation
 from .draws import drawn_uniform as drawn_uniform
 from .movement import accumulate_sum as accumulate_sum
 from .movement import gather as gather

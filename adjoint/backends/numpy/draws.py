@@ -72,6 +72,12 @@ def drawn_integers(seed: int, draw: int, low: int, high: int, shape: _Shape) -> 
 
 
 @extra
+def drawn_permutation(seed: int, draw: int, n: int) -> Any:
+    """0 to n - 1 in random order, as int64, by shuffling."""
+    return generator(seed, draw).permutation(n)
+
+
+@extra
 def drawn_mask(
     seed: int, draw: int, keep: float, value: float, shape: _Shape, dtype: np.dtype[Any]
 ) -> Any:
