@@ -87,7 +87,7 @@ def compute(op: Op, arrays: list[Any]) -> Any:
     """`op.compute` on `arrays`; where it fails, `op.infer` gets the chance to say why."""
     xp = None
     low = False
-    large = op.library in _ALWAYS
+    large = op.library in _ALWAYS or op.grows
     enough = SMALL if op.library in _ASKED and not op.view else LARGE
     for array in arrays:
         if type(array) is _ndarray or hasattr(array, "dtype"):

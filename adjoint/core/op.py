@@ -98,8 +98,10 @@ class Op(metaclass=_Interned):
     exact: ClassVar[bool] = False  # moves or compares values: float16/bfloat16 need no float32
     strict: ClassVar[bool] = False  # infer must run first: compute accepts what it should refuse
     # A library may compute it: "large" arrays only, or "always"; "product", "linear" and
-    # "linear_weight": matrix products; "moves": native code for indices.
+    # "linear_weight": matrix products; "moves": native code for indices; "draws": for random
+    # numbers.
     library: ClassVar[str] = ""
+    grows: ClassVar[bool] = False  # what it gives is larger than its inputs: small ones too
     differentiable: ClassVar[bool] = True  # False: the output never requires grad
     kept: ClassVar[bool] = False  # the one object with its fields, which is used again
     device: device = CPU  # where an op without inputs computes

@@ -474,6 +474,7 @@ class OneHot(Op):
     count: int
     differentiable = False
     library = "moves"
+    grows = True
 
     def infer(self, spec: Spec) -> Spec:
         """int64, with the new dimension."""

@@ -145,6 +145,20 @@ def test_copies_are_row_major(dtype, monkeypatch):
     assert copies.copied(np.ones((3, 4), dtype).T, "K") is NotImplemented
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("size", [1, 7, 8, 9, 63, 40000])
+def test_complex_numbers(dtype, size):
+    rng = np.random.default_rng(size)
+    real, imag = (rng.standard_normal(size).astype(dtype) for _ in range(2))
+    real[0], imag[-1] = np.nan, -0.0
+    found = copies.paired(real, imag)
+    assert found.dtype == np.result_type(dtype, np.complex64)
+    np.testing.assert_array_equal(found.view(dtype), np.stack([real, imag], -1).reshape(-1))
+    assert copies.paired(real, imag[:0]) is NotImplemented
+    assert copies.paired(real[::2], imag[::2]) is NotImplemented or size == 1
+    assert copies.paired(real, imag.astype("float16")) is NotImplemented
+
+
 CALLS = {
     "contiguous": lambda x, y: x.t().contiguous(),
     "cat": lambda x, y: ad.cat([x, y, x], 1),
@@ -153,6 +167,7 @@ CALLS = {
     "roll": lambda x, y: ad.roll(x, 3, 1),
     "repeat": lambda x, y: x.repeat(2, 3),
     "pad": lambda x, y: ad.nn.functional.pad(x, (1, 2, 3, 0)),
+    "complex": lambda x, y: ad.complex(x, y),
     "pad with a value": lambda x, y: ad.nn.functional.pad(x, (1, 2, 3, 0), value=1.5),
 }
 

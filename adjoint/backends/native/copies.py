@@ -15,9 +15,9 @@ import numpy as np
 
 from ...compiler.emit import Reg
 from .. import numpy as reference
-from .routines import MOVED, Function, compute
+from .routines import LANES, MOVED, Function, compute
 
-__all__ = ["concat", "copied", "flip", "framed", "roll", "stack", "tile"]
+__all__ = ["concat", "copied", "flip", "framed", "paired", "roll", "stack", "tile"]
 
 LOOPS = 4
 BLOCK = 1 << 16  # bytes that are one unit of work, at most
@@ -305,6 +305,38 @@ def framed(x: Any, starts: tuple[int, ...], shape: tuple[int, ...], value: Any) 
         corner += at * steps[axis]
         left[axis] = n
     return _assembled([x], shape, parts, constant)
+
+
+def _write_paired(elem: str) -> Function:
+    """out[2 i] = x[i], out[2 i + 1] = y[i]; a unit is one i."""
+    f = Function("x y out", "")
+    b = f.b
+    picks = ", ".join(f"i32 {i}, i32 {LANES + i}" for i in range(LANES))
+
+    def step(c: Reg, lanes: int) -> None:
+        x, y = f.load(f.x, c, elem, lanes), f.load(f.y, c, elem, lanes)
+        if lanes:
+            text = (
+                f"shufflevector {x.type} {x.ref}, {y.type} {y.ref}, <{2 * lanes} x i32> <{picks}>"
+            )
+            f.store(f.out, c * 2, b.emit(elem, 2 * lanes, text))
+        else:
+            f.store(f.out, c * 2, x)
+            f.store(f.out, c * 2 + 1, y)
+
+    f.columns(f.first, f.last, step)
+    return f
+
+
+def paired(real: Any, imag: Any) -> Any:
+    """Complex numbers of their parts; NotImplemented where these do not lie alike."""
+    elem = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}.get(real.dtype)
+    usual = elem is not None and _alike((real, imag)) and real.shape == imag.shape
+    if not usual or not (real.size and real.flags.c_contiguous and imag.flags.c_contiguous):
+        return NotImplemented
+    dtype = np.complex64 if elem == "float" else np.complex128
+    inputs = (real, imag)
+    return compute((_write_paired, elem), inputs, real.shape, dtype, (), real.size, 1)
 
 
 def copied(x: Any, order: str) -> Any:
