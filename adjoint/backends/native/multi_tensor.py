@@ -23,11 +23,11 @@ from ...compiler.lower import DATA_OFFSET, word_names
 from ...compiler.run import _Quick, code_of
 from ...compiler.schedule import plan
 from ...core.errors import Unsupported
-from .composite import NotTraceable, Ref, Step, _at, traced
+from .composite_tracing import Ref, Step, traced, value_at
 from .execution import PARALLEL
 from .pool import default_pool
 from .scalars import ScalarTracer, has_lost_numbers, place_of
-from .tracing import Names, Traced, name_of
+from .tracing import Names, NotTraceable, Traced, name_of
 
 __all__ = [
     "MultiTensor", "NotTraceable", "Ref", "Step", "WritingNames", "launches"
@@ -56,7 +56,7 @@ class MultiTensor:
             values.append(traced(names, step, values))
         kernel = tracer.kernel
         for column, ref in outputs.items():
-            y = _at(values, ref)
+            y = value_at(values, ref)
             if not isinstance(y, Traced) or y.shape != (_LENGTH,):
                 raise NotTraceable("a result that is not like its parameter")
             if y.dtype != values[column].dtype:

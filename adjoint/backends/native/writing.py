@@ -14,7 +14,7 @@ from ...compiler import Compiled
 from ...compiler.run import Entry
 from ...core.compute import quietly
 from ...core.scalar import Arithmetic
-from .composite import Ref, Step, _at, traced
+from .composite_tracing import Ref, Step, traced, value_at
 from .execution import PARALLEL
 from .multi_tensor import NotTraceable, WritingNames
 from .pool import default_pool
@@ -49,7 +49,7 @@ class Writer:
             values.append(tracer.input(x.shape, x.dtype))
         for step in steps:
             values.append(traced(names, step, values))
-        y, kernel = _at(values, result), tracer.kernel
+        y, kernel = value_at(values, result), tracer.kernel
         if not isinstance(y, Traced) or y.shape != out.shape or y.dtype != values[0].dtype:
             raise NotTraceable("a result that the array does not take as it is")
         if kernel.reduced or list(y.dims) != sorted(y.dims):
