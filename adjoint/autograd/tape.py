@@ -539,8 +539,11 @@ def binary_operator(
 
     def operator(input: Any, other: Any, *, out: Any = None) -> Any:
         deciding = other if isinstance(other, Handle) else input
-        if out is None and isinstance(deciding, Handle) and deciding._data.size > large:
-            y = core_op.launched(op, input, other)
+        if out is None and isinstance(deciding, Handle):
+            if deciding._data.size > large:
+                y = core_op.launched(op, input, other)
+            else:
+                y = core_op.computed(function, dtypes, input, other)
             if y is not None:
                 return y
         mode = get_mode()
@@ -652,8 +655,11 @@ def unary_operator(
         return general(input) if y is None else y
 
     def operator(input: Any, *, out: Any = None) -> Any:
-        if out is None and isinstance(input, Handle) and input._data.size > large:
-            y = core_op.launched(op, input)
+        if out is None and isinstance(input, Handle):
+            if input._data.size > large:
+                y = core_op.launched(op, input)
+            else:
+                y = core_op.computed(function, dtypes, input)
             if y is not None:
                 return y
         mode = get_mode()

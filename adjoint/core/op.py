@@ -258,6 +258,11 @@ def _never(op: Op, *inputs: Any) -> Any:
 launched: Callable[..., Any] = _never
 
 
+# (function, dtypes, *tensors) -> the tensor of NumPy's function of plain tensors, all of one of the
+# dtypes, of which no gradient is wanted; else None.
+computed: Callable[..., Any] = _never
+
+
 def _nowhere(x: Any, y: Any, name: str) -> bool:
     return False
 

@@ -269,3 +269,31 @@ def test_copies_in_place_are_seen_and_refused():
         lazy = x + 1
     x.copy_(source * 5)
     assert lazy.equal(ad.full((8, 8), 2.0))
+
+
+def test_numpys_functions_of_small_tensors(x):
+    for a, b in ((ad.ones(3), ad.ones(3)), (ad.ones(2, 1), ad.ones(3)), (ad.ones(3), ad.arange(3))):
+        assert (a + b).equal(ad.from_numpy(np.add(a.numpy(), b.numpy()).astype("f4")))
+    dtypes = tape.plain_dtypes(np.add, "f")
+    one = ad.ones(3)
+    assert core_op.computed(np.add, dtypes, one, one).equal(one * 2)
+    assert core_op.computed(np.add, dtypes, ad.ones(()), ad.ones(())) is None  # a scalar
+    assert core_op.computed(np.add, dtypes, one, one.double()) is None
+    assert core_op.computed(np.add, dtypes, one.int(), one.int()) is None
+    assert core_op.computed(np.add, dtypes, one, 2) is None
+    assert core_op.computed(np.add, dtypes, one, ad.ones(2)) is None
+    assert core_op.computed(np.add, dtypes, one, ad.nn.Parameter(one)) is None
+    with ad.no_grad():
+        assert core_op.computed(np.add, dtypes, one, ad.nn.Parameter(one)).equal(one * 2)
+    with pytest.raises(ad.ShapeError):
+        ad.add(one, ad.ones(2))
+    with pytest.raises(TypeError):
+        core_op.computed(lambda y: None + y, dtypes, one)
+    assert (one / ad.zeros(3)).isinf().all()  # and no warning
+    counts = []
+    for _ in range(3):
+        for _ in range(100):
+            core_op.computed(np.add, dtypes, one, one)
+            core_op.computed(np.add, dtypes, one, ad.ones(2))
+        counts.append([sys.getrefcount(it) for it in (one, one._data, np.add, one._data.dtype)])
+    assert np.ptp(counts[1:], axis=0).max() <= 2

@@ -5,7 +5,8 @@ They do what their counterparts in Python do, which stay the definition: `autogr
 for an op and its inputs, `autograd.calls.launched` for a function and its arguments. Each looks at
 the mode and the inputs, finds what launches them, calls it and makes the tensor; where an input
 wants a gradient, or the result is no array, `tape.finish_launched` makes it. `core.op.copied` is
-what `autograd.inplace.write` does for plain tensors whose elements lie alike.
+what `autograd.inplace.write` does for plain tensors whose elements lie alike, `core.op.computed`
+what the short cuts of `tape` do with NumPy's functions.
 """
 
 from __future__ import annotations
@@ -53,6 +54,8 @@ declare ptr @PyObject_Repr(ptr)
 declare i32 @PyType_IsSubtype(ptr, ptr)
 declare ptr @PyDict_GetItemWithError(ptr, ptr)
 declare void @PyErr_Clear()
+declare i32 @PyErr_ExceptionMatches(ptr)
+declare ptr @PyObject_GetAttr(ptr, ptr)
 declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)
@@ -655,6 +658,94 @@ no:
   ret i1 false
 }
 
+; (function, dtypes, *inputs): NumPy's function of tensors of one of the dtypes, in the context in
+; which ops compute; None where a gradient is wanted, and in all other cases.
+define ptr @computed(ptr %own, ptr %args, i64 %count) {
+entry:
+  %function = load ptr, ptr %args
+  %known.at = getelementptr ptr, ptr %args, i64 1
+  %known = load ptr, ptr %known.at
+  %arrays = alloca ptr, i64 %count  ; room, function, the arrays
+  %room = add i64 %count, 2
+  %given = alloca ptr, i64 %room
+  %function.at = getelementptr ptr, ptr %arrays, i64 1
+  store ptr %function, ptr %function.at
+  %mode = call ptr @plain_mode()
+  %watched = icmp eq ptr %mode, null
+  br i1 %watched, label %none, label %start
+start:
+  %recording = call i1 @is_recording(ptr %mode)
+  br label %head
+head:
+  %i = phi i64 [2, %start], [%next, %alike]
+  %before = phi ptr [null, %start], [%descr, %alike]
+  %more = icmp slt i64 %i, %count
+  br i1 %more, label %input, label %call
+input:
+  %x.at = getelementptr ptr, ptr %args, i64 %i
+  %x = load ptr, ptr %x.at
+  %type = call ptr @type_of(ptr %x)
+  %is.tensor = call i1 @is_tensor(ptr %type)
+  br i1 %is.tensor, label %tensor, label %none
+tensor:
+  %array = call ptr @array_of(ptr %x)
+  %elsewhere = icmp eq ptr %array, null
+  %node = call i1 @has_node(ptr %x)
+  %wants = and i1 %node, %recording
+  %unusual = or i1 %elsewhere, %wants
+  br i1 %unusual, label %none, label %dtype
+dtype:
+  %array.at = getelementptr ptr, ptr %arrays, i64 %i
+  store ptr %array, ptr %array.at
+  %descr.at = getelementptr i8, ptr %array, i64 $descr
+  %descr = load ptr, ptr %descr.at
+  %first = icmp eq ptr %before, null
+  %same = icmp eq ptr %before, %descr
+  %fine = or i1 %first, %same
+  br i1 %fine, label %alike, label %none
+alike:
+  %next = add i64 %i, 1
+  br label %head
+call:
+  %found = call ptr @PyDict_GetItemWithError(ptr %known, ptr %before)
+  %other = icmp eq ptr %found, null
+  br i1 %other, label %none, label %run
+run:
+  %run.of = call ptr @PyObject_GetAttr(ptr $quiet, ptr $run)
+  %run.null = icmp eq ptr %run.of, null
+  br i1 %run.null, label %error, label %go
+go:
+  %fewer = sub i64 %count, 1
+  %result = call ptr @called(ptr %run.of, ptr %function.at, i64 %fewer)
+  call void @Py_DecRef(ptr %run.of)
+  %failed = icmp eq ptr %result, null
+  br i1 %failed, label %judge, label %look
+judge:  ; the general way says what is wrong
+  %value = call i32 @PyErr_ExceptionMatches(ptr $value_error)
+  %runtime = call i32 @PyErr_ExceptionMatches(ptr $runtime_error)
+  %either = or i32 %value, %runtime
+  %expected = icmp ne i32 %either, 0
+  br i1 %expected, label %clear, label %error
+clear:
+  call void @PyErr_Clear()
+  br label %none
+look:
+  %result.type = call ptr @type_of(ptr %result)
+  %is.array = icmp eq ptr %result.type, $ndarray
+  br i1 %is.array, label %make, label %drop
+make:
+  %y = call ptr @tensor_of(ptr %result, ptr %given, i64 0, i1 false)
+  ret ptr %y
+drop:  ; a scalar
+  call void @Py_DecRef(ptr %result)
+  br label %none
+error:
+  ret ptr null
+none:
+  %nothing = call ptr @kept(ptr $none)
+  ret ptr %nothing
+}
+
 ; (x, y, name): y's elements, or zeros where it is None, into x; False, and nothing, elsewhere.
 define ptr @copied(ptr %own, ptr %args, i64 %count) {
 entry:
@@ -765,7 +856,7 @@ def _pointer(it: object) -> str:
 
 
 def serve() -> None:
-    """Let `core.op.launched`, `core.op.copied` and `core.fused.launched` be these from now on."""
+    """Let the functions of `core.op` and `core.fused` be these from now on."""
     tensor, finish, inference = core_op.eager_parts()
     get_slot = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_int)(
         ("PyType_GetSlot", ctypes.pythonapi)
@@ -778,6 +869,8 @@ def serve() -> None:
         "ndarray": np.ndarray, "empty": (),
         "float32": np.dtype(np.float32), "float64": np.dtype(np.float64), "finish": finish,
         "wanted": fused.WANTED, "fused": vars(fused), "least": "SMALLEST",
+        "quiet": core_compute.quiet, "run": "run", "value_error": ValueError,
+        "runtime_error": RuntimeError,
     }  # fmt: skip
     unused = [_place(Handle, name) for name in ("_node", "_leaf", "_version", "_view")]
     text = _CODE.substitute(
@@ -804,8 +897,8 @@ def serve() -> None:
             for k, place in enumerate(unused)
         ),
     )
-    names = ["launched", "call_launched", "copied"]
-    core_op.launched, fused.launched, core_op.copied = (
+    names = ["launched", "call_launched", "copied", "computed"]
+    core_op.launched, fused.launched, core_op.copied, core_op.computed = (
         machine_code.builtin(address, name, None)
         for name, address in zip(names, machine_code.load(text, names), strict=True)
     )
