@@ -63,7 +63,7 @@ def computed(op: Op, names: Any, arrays: Sequence[Any]) -> Any:
 def _draw(kind: Kind, shape: tuple[int, ...], dtype: np.dtype[Any], numbers: bytes) -> Draw | None:
     """What draws such an array; None where NumPy is to."""
     count = math.prod(shape)
-    if not count or platform.machine() not in ("x86_64", "AMD64"):
+    if not count or (kind.layered and platform.machine() not in ("x86_64", "AMD64")):
         return None  # elsewhere NumPy's compiler may have joined products and sums
     try:
         [address] = object_code.load(

@@ -39,6 +39,11 @@ class Kind(NamedTuple):
         """Whether words may be rejected."""
         return self.name not in ("uniform", "mask")
 
+    @property
+    def layered(self) -> bool:
+        """Whether a ziggurat gives it."""
+        return self.name in ("normal", "exponential")
+
 
 class _Code:
     """The functions for one kind.
@@ -60,7 +65,7 @@ class _Code:
         self.room = self.lanes * self.bits // 8
         self.words = BLOCKS * 256 // self.bits
         self.tables: Tables | None = None
-        if kind.name in ("normal", "exponential"):
+        if kind.layered:
             self.tables = ziggurat.tables(kind.name, kind.element)
             self._constant("limits", self.word, self.tables.limits)
             self._constant("widths", self.element, self.tables.widths)
