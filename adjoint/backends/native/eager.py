@@ -12,6 +12,7 @@ what the short cuts of `tape` do with NumPy's functions.
 from __future__ import annotations
 
 import ctypes
+import functools
 from string import Template
 from typing import Any
 
@@ -855,6 +856,7 @@ def _pointer(it: object) -> str:
     return f"inttoptr (i64 {id(it)} to ptr)"
 
 
+@functools.cache
 def serve() -> None:
     """Let the functions of `core.op` and `core.fused` be these from now on."""
     tensor, finish, inference = core_op.eager_parts()
@@ -900,5 +902,5 @@ def serve() -> None:
     names = ["launched", "call_launched", "copied", "computed"]
     core_op.launched, fused.launched, core_op.copied, core_op.computed = (
         machine_code.builtin(address, name, None)
-        for name, address in zip(names, machine_code.load(text, names), strict=True)
+        for name, address in zip(names, machine_code.load(text, names, opt=0), strict=True)
     )
