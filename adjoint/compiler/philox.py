@@ -3,7 +3,8 @@
 Block n of a stream is four words of 64 bits, a function of (seed, draw, n) alone (Salmon et al.,
 2011, "Parallel random numbers: as easy as 1, 2, 3"; Philox4x64 with ten rounds), and eight numbers
 of 32 bits. Where a few blocks are wanted, they are computed one by one, since processors multiply
-words of 64 bits to 128 one by one; many are computed in vectors, from products of 32 bits.
+words of 64 bits to 128 one by one; many are computed in vectors of eight words, from products of
+32 bits.
 """
 
 from __future__ import annotations
@@ -90,10 +91,10 @@ def _blocks(b: Body, seed: Reg, draw: Reg, numbers: list[Reg], often: bool) -> l
 
 
 def write(b: Body, seed: Reg, draw: Reg, first: Reg, count: int, lanes: int, to: Reg) -> None:
-    """The words of `count` blocks from number `first` on, to memory: vectors of `lanes` words."""
-    step = lanes if lanes > 2 else 2
-    with b.loop(b.const("i64", 0), b.const("i64", count), step) as k:
-        if lanes > 2:
+    """The words of `count` blocks from number `first` on, to memory; a vector has `lanes` words."""
+    wide = lanes >= 8  # with fewer, vectors are slower
+    with b.loop(b.const("i64", 0), b.const("i64", count), lanes if wide else 2) as k:
+        if wide:
             numbers = b.splat(first + k, lanes) + b.iota("i64", lanes) + 1
             words = _interleaved(b, _vectors(b, seed, draw, numbers))
         else:
