@@ -264,6 +264,9 @@ class Kernel:
         rule = OPS.get(name)
         if rule is None:
             raise Unsupported(f"kernel op {name!r}; there are {', '.join(sorted(OPS))}")
+        over_root = name == "div" and values[1].op == "sqrt" and values[0].op == "const"
+        if over_root and values[0].attr == 1:
+            name, values = "rsqrt", values[1].inputs  # quicker, and no less accurate
         return self._append(name, values, rule.result or values[0].dtype, _union(values))
 
     def __getattr__(self, name: str) -> Any:

@@ -13,7 +13,7 @@ coefficients.py.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from . import coefficients
@@ -79,6 +79,7 @@ def evaluate(b: Body, name: str, *args: Reg) -> Reg:
     return b.call(symbol, x.elem, x.lanes, list(args))
 
 
+LONG = 7  # terms of a polynomial from which even and odd powers are summed apart
 _texts: dict[tuple[str, bool], tuple[dict[str, str], dict[str, str]]] = {}
 
 
@@ -138,8 +139,17 @@ def libm(
 
 
 def poly(b: Body, x: Reg, name: str, start: int = 0) -> Reg:
-    """Horner's scheme with the coefficients of that name for x's format, from the one on."""
+    """The polynomial with the coefficients of that name for x's format, from the one on: even and
+    odd powers apart if they are many, so that instructions wait for half as many others.
+    """
     c = getattr(coefficients, f"{name}_{FORMATS[x.elem].bits}")[start:]
+    if len(c) < LONG:
+        return _horner(b, x, c)
+    square = x * x
+    return b.fma(_horner(b, square, c[1::2]), x, _horner(b, square, c[::2]))
+
+
+def _horner(b: Body, x: Reg, c: Sequence[float]) -> Reg:
     y = b.const(x.elem, c[-1], x.lanes)
     for term in reversed(c[:-1]):
         y = b.fma(y, x, term)

@@ -167,8 +167,9 @@ def plan(
         length = min(along, TILE if "s" in classes and "c" in classes and kept else grain)
     elif columns:
         length = min(along, max(grain // max(depth, 1) // 64 * 64, TILE))
-        if tall and (split or rows * (along // WIDE) >= MANY):
-            length = min(along, WIDE)
+        if tall:
+            enough = split or rows * (along // WIDE) >= MANY
+            length = min(along if enough else length, WIDE)
         reach = space.count(inner[0])
     pieces = 1
     if split:
