@@ -241,7 +241,7 @@ class Fused(Op, abstract=True):
         if self.forward.guards:
             self.forward.check(arrays)
         results = self.forward(arrays)
-        self.launch = self.forward.launch
+        self.launch = None if self.several and len(results) == 1 else self.forward.launch
         return self.finished(inputs, results)
 
     def finished(self, inputs: list[Any], results: Sequence[Any]) -> Any:

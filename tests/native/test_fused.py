@@ -19,7 +19,13 @@ from adjoint.backends.native import composite
 from adjoint.compiler import Kernel
 from adjoint.compiler.schedule import plan
 from adjoint.core import fused as core_fused
-from adjoint.core.errors import AutogradError, IndexingError, InvalidArgument, ShapeError
+from adjoint.core.errors import (
+    AutogradError,
+    DTypeError,
+    IndexingError,
+    InvalidArgument,
+    ShapeError,
+)
 from adjoint.core.fused import Declared, fused
 from adjoint.models.rotary import Rotary, turn
 
@@ -682,3 +688,89 @@ def test_autocast_runs_composites_as_kernels_and_plans_apart() -> None:
     double = values((4, 5), ad.float64)
     with ad.autocast("cpu", dtype=ad.bfloat16):
         assert ad.autograd.gradgradcheck(lambda x: body(x, double[0]), [double])
+
+
+# ---- calls that are known ------------------------------------------------------------------------
+
+
+KNOWN: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
+    "leaky_relu": (lambda x: nf.leaky_relu(x, negative_slope=0.1), [(8, 6)]),
+    "glu": (nf.glu, [(8, 6)]),
+    "glu-first": (lambda x: nf.glu(x, 0), [(8, 6)]),
+    "softmax": (lambda x: nf.softmax(x, dim=-1), [(8, 6)]),
+    "layer_norm": (_layer_norm, [(8, 6), (6,), (6,)]),
+    "group_norm": (lambda x, w, b: nf.group_norm(x, 2, w, b), [(3, 4, 5), (4,), (4,)]),
+    "batch_norm": (lambda x, w: nf.batch_norm(x, None, None, w, training=True), [(6, 4, 5), (4,)]),
+    "nll": (_nll(), [(6, 4)]),
+    "cross_entropy": (_entropy(ignore_index=1), [(6, 4, 5)]),
+}
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_known_calls_give_what_first_ones_give(name: str) -> None:
+    """Also for another dtype, for tensors that lie otherwise, and with fewer wanted gradients."""
+    function, shapes = KNOWN[name]
+    for dtype in (ad.float64, ad.float32, ad.float64):
+        for turned in (False, True):
+            for wanted in (len(shapes), 1):
+                inputs = [values(shape, dtype, seed) for seed, shape in enumerate(shapes)]
+                for x in inputs[wanted:]:
+                    x.requires_grad_(False)
+                if turned:
+                    leaf = inputs[0].detach().transpose(0, 1).contiguous().transpose(0, 1)
+                    inputs[0] = leaf.requires_grad_()
+                with Kernels():  # no call is known
+                    expected = results(function, inputs)
+                for _ in range(3):
+                    found = results(function, inputs)
+                    for y, z in zip(found, expected, strict=True):
+                        np.testing.assert_array_equal(y, z)
+
+
+def test_known_calls_refuse_what_first_ones_refuse() -> None:
+    x, targets = values((8, 6), ad.float32, grad=False), classes((8,), 6)
+    for _ in range(3):
+        nf.nll_loss(x, targets)
+        nf.softmax(x, 1)
+        nf.leaky_relu(x, 0.5)
+    for _ in range(2):
+        with pytest.raises(IndexingError, match="out of bounds"):
+            nf.nll_loss(x, targets.index_fill(0, ad.tensor([2]), 6))
+    with pytest.raises(ShapeError):
+        nf.nll_loss(x, targets[:7])
+    with pytest.raises(TypeError):
+        nf.softmax(x, 1.0)
+    with pytest.raises(DTypeError):
+        nf.leaky_relu(x.long(), 0.5)
+    with pytest.raises(TypeError):
+        nf.leaky_relu(x._data, 0.5)
+    with pytest.raises(ShapeError):
+        nf.layer_norm(x, [5])
+    assert nf.nll_loss(x, targets).isfinite()
+
+
+def test_known_calls_tell_zeros_of_either_sign_apart() -> None:
+    x = -values((8, 8), ad.float32, grad=False).abs() - 1
+    for _ in range(3):
+        assert not bool(nf.leaky_relu(x, -0.0).signbit().any())
+        assert bool(nf.leaky_relu(x, 0.0).signbit().all())
+
+
+def test_known_calls_warn_each_time() -> None:
+    x, targets = values((8, 6), ad.float32, grad=False), classes((8,), 6)
+    for _ in range(3):
+        with pytest.warns(UserWarning, match="Implicit dimension"):
+            nf.log_softmax(x)
+        with pytest.warns(UserWarning, match="size_average"):
+            nf.nll_loss(x, targets, size_average=False)
+
+
+def test_one_output_in_a_tuple_stays_one() -> None:
+    @fused
+    def halved(x: Any) -> Any:
+        return (x * 0.5,)
+
+    x = values((8, 6), ad.float32)
+    for _ in range(3):
+        found = halved(x)
+        assert type(found) is tuple and len(found) == 1

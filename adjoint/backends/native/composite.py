@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -33,7 +34,7 @@ from .composite_tracing import (
     without_reshapes,
 )  # fmt: skip
 from .execution import PARALLEL
-from .launch import Launcher, launcher
+from .launch import Launcher, launcher, rebased
 from .pool import default_pool
 from .tracing import NotTraceable, Tracer
 
@@ -44,9 +45,14 @@ _REMEMBERED = 256  # combinations of strides that a composite keeps launchers fo
 launches: list[int] = [0]  # kernels that composites have run, for the tests that count them
 
 
-# Launchers, each with the places of its arguments, and the places of the outputs: the inputs come
-# first, then what each launcher gives.
-_Launching: TypeAlias = "tuple[list[tuple[Launcher, Dims]], Dims]"
+# A launcher, and where its arguments are: the place of the only one, or what takes several of them.
+_Step: TypeAlias = "tuple[Launcher, int, Callable[[Sequence[Any]], Any] | None]"
+# Launchers, and the places of the outputs: the inputs come first, then what each launcher gives.
+_Launching: TypeAlias = "tuple[list[_Step], Dims]"
+
+
+def _step(launch: Launcher, places: Sequence[int]) -> _Step:
+    return launch, places[0], itemgetter(*places) if len(places) > 1 else None
 
 
 class Composite:
@@ -122,7 +128,7 @@ class Composite:
             spec.dtype.itemsize * prod(spec.shape) < block_cache.SMALLEST // 2
             for _, spec in outputs
         )
-        self.launchers: list[tuple[Launcher, Dims]] = []  # each with the places of its arguments
+        self.launchers: list[_Step] = []
         self.results: Dims = ()  # the places of the outputs
         self.direct: Launcher | None = None  # the only one, where it takes all inputs as they are
         # (*inputs) -> the outputs by the launchers, checked: an array from `direct`, else a list;
@@ -147,8 +153,8 @@ class Composite:
     def _launch(self, arrays: Sequence[Any]) -> list[Any] | None:
         """The outputs by the launchers of the last call; None for arrays that lie otherwise."""
         known = list(arrays)
-        for launch, places in self.launchers:
-            found = launch(*[known[n] for n in places])
+        for launch, place, taking in self.launchers:
+            found = launch(known[place]) if taking is None else launch(*taking(known))
             if type(found) is ndarray:
                 known.append(found)
             elif found is None:
@@ -158,10 +164,12 @@ class Composite:
         launches[0] += len(self.stages)
         return [known[n] for n in self.results]
 
-    def _launch_checked(self, *arrays: Any) -> list[Any] | None:
-        """The same, of all inputs, which are looked at first."""
-        self.check(arrays)
-        return self._launch(arrays) if self.small else quietly(self._launch, arrays)
+    def _launch_checked(self, *arrays: Any) -> Any:
+        """The same, of all inputs, which are looked at first; of one output, itself."""
+        if self.guards:
+            self.check(arrays)
+        found = self._launch(arrays) if self.small else quietly(self._launch, arrays)
+        return found if found is None or len(found) > 1 else found[0]
 
     def _first(self, arrays: Sequence[Any]) -> list[Any]:
         """The outputs for arrays that lie as none did lately, and launchers for the next ones."""
@@ -192,15 +200,26 @@ class Composite:
                     root, offset = views[further.source]
                     views[n] = root, offset + view.ctypes.data - source.ctypes.data
         needed = {n for stage in self.stages for n in stage.arguments} - views.keys()
+        based: dict[int, tuple[Launcher, Dims]] = {}
         for n, further in reversed(list(enumerate(self.gathers, first))):
-            if n in needed:
-                needed.update(further.sources)
-        steps: list[tuple[Launcher, Dims]] = []
+            if n not in needed:
+                continue
+            launch, sources = further.alone(given), further.sources
+            if views.keys() >= set(sources):
+                roots = [views[x] for x in sources]
+                inputs = tuple(sorted({x for x, _ in roots}))
+                placed = [(inputs.index(x), offset) for x, offset in roots]
+                whole = rebased(launch, [given[x] for x in inputs], placed)
+                if whole is not None:
+                    launch, sources = whole, inputs
+            based[n] = launch, sources
+            needed.update(sources)
+        steps: list[_Step] = []
         place = {n: n for n in range(first)}  # where a launcher finds things
-        for n, further in enumerate(self.gathers, first):
-            if n in needed:
-                place[n] = first + len(steps)
-                steps.append((further.alone(given), tuple(place[x] for x in further.sources)))
+        for n in sorted(based):
+            launch, sources = based[n]
+            steps.append(_step(launch, [place[x] for x in sources]))
+            place[n] = first + len(steps) - 1
         count = len(given)
         filled = first + len(steps)
         shapes = dict(self.outputs)
@@ -221,21 +240,21 @@ class Composite:
             )
             if launch is None:
                 return [], ()
-            steps.append((launch, tuple(place[n] for n in sources)))
+            steps.append(_step(launch, [place[n] for n in sources]))
             for n in range(count, count + several):
                 place[n] = filled
                 filled += 1
             count += several
         return steps, tuple(place[n] for n, _ in self.outputs)
 
-    def _use(self, steps: list[tuple[Launcher, Dims]], results: Dims) -> None:
+    def _use(self, steps: list[_Step], results: Dims) -> None:
         """Let the next call try these first."""
         self.launchers, self.results = steps, results
         self.direct = None
         self.launch = self._launch_checked if steps else None
         if len(steps) == 1 and results == tuple(range(self.count, self.count + len(results))):
-            launch, places = steps[0]
-            if places == self.reads:
+            launch, place, taking = steps[0]
+            if (taking(range(self.count)) if taking else (place,)) == self.reads:
                 self.direct = launch if self.small else functools.partial(quietly, launch)
                 if not self.guards and len(self.reads) == self.count:
                     self.launch = self.direct

@@ -13,7 +13,7 @@ import ctypes
 import functools
 import struct
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from string import Template
 from typing import Any, TypeAlias
 
@@ -25,11 +25,12 @@ from ...core.errors import Unsupported
 from . import machine_code
 from .pool import default_pool
 
-__all__ = ["MOST", "Launcher", "View", "bare", "launcher"]
+__all__ = ["MOST", "Launcher", "View", "bare", "launcher", "rebased"]
 
 Launcher: TypeAlias = Callable[..., Any]  # (*arrays) -> array, tuple of arrays, or None
 View: TypeAlias = "tuple[int, int]"  # of which input, and how many bytes from its first element
 
+_COUNTS = 10  # words of a record before the inputs
 MOST = 16  # outputs of a kernel that is launched so
 _HEADER = object.__basicsize__
 _FIELDS = {  # of a NumPy array object, and of a bytes object; fixed by NumPy's and Python's ABI
@@ -393,14 +394,49 @@ def bare(
     run, state = default_pool().entry() if parallel and chunks > 1 else (0, 0)
     words = [len(given), len(outputs), len(before) // 8, len(after) // 8]
     words += [address, chunks, run, state, int(quick), len(views)]
-    for x in given:
-        words += [_dtype(x.dtype), x.ndim, *x.shape, *x.strides]
+    words += _inputs(given)
     for shape, dtype in outputs:
         words += [_dtype(dtype), len(shape), *shape]
-    for view in views:
-        words += view
+    words += _flat(views)
     record = struct.pack(f"={len(words)}q", *words) + before + after
     return machine_code.builtin(_address(), "launch", record)  # type: ignore[no-any-return]
+
+
+def _inputs(given: Sequence[np.ndarray]) -> list[int]:
+    """What a record says of inputs."""
+    words = []
+    for x in given:
+        words += [_dtype(x.dtype), x.ndim, *x.shape, *x.strides]
+    return words
+
+
+def rebased(
+    launch: Launcher, given: Sequence[np.ndarray], views: Sequence[View]
+) -> Launcher | None:
+    """The launcher that takes arrays like `given`, and gives `launch` these `views` of them; None
+    where `launch` is no machine code, or takes views itself.
+    """
+    record = getattr(launch, "__self__", None)
+    if type(record) is not bytes:
+        return None
+    words = list(struct.unpack(f"={len(record) // 8}q", record))
+    inputs, outputs, reads = words[0], words[1], words[_COUNTS - 1]
+    at = _COUNTS
+    for _ in range(inputs):
+        at += 2 + 2 * words[at + 1]
+    rest = at
+    for _ in range(outputs):
+        at += 2 + words[at + 1]
+    if reads != len(views) or words[at : at + 2 * reads] != _flat((n, 0) for n in range(reads)):
+        return None
+    words[at : at + 2 * reads] = _flat(views)
+    words = [len(given), *words[1:_COUNTS], *_inputs(given), *words[rest:]]
+    record = struct.pack(f"={len(words)}q", *words)
+    return machine_code.builtin(_address(), "launch", record)  # type: ignore[no-any-return]
+
+
+def _flat(views: Iterable[View]) -> list[int]:
+    return [word for view in views for word in view]
 
 
 def _pair(
