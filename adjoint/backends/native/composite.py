@@ -128,8 +128,7 @@ class Composite:
             spec.dtype.itemsize * prod(spec.shape) < block_cache.SMALLEST // 2
             for _, spec in outputs
         )
-        self.launchers: list[_Step] = []
-        self.results: Dims = ()  # the places of the outputs
+        self.latest: _Launching = [], ()  # one object: another thread may put another in its place
         self.direct: Launcher | None = None  # the only one, where it takes all inputs as they are
         # (*inputs) -> the outputs by the launchers, checked: an array from `direct`, else a list;
         # None for inputs that lie otherwise.
@@ -142,18 +141,21 @@ class Composite:
 
     def __call__(self, arrays: Sequence[Any]) -> Sequence[Any]:
         """The outputs. Of the inputs those of `reads` are needed, the others may be None."""
-        found = None if self.direct is None else self.direct(*arrays)
+        direct = self.direct
+        found = None if direct is None else direct(*arrays)
         if found is not None:
             launches[0] += 1
             return [found] if type(found) is ndarray else found  # type: ignore[no-any-return]
-        if self.launchers:
-            found = self._launch(arrays) if self.small else quietly(self._launch, arrays)
+        found = self._launch(arrays) if self.small else quietly(self._launch, arrays)
         return quietly(self._first, arrays) if found is None else found  # type: ignore[no-any-return]
 
     def _launch(self, arrays: Sequence[Any]) -> list[Any] | None:
         """The outputs by the launchers of the last call; None for arrays that lie otherwise."""
+        steps, results = self.latest
+        if not steps:
+            return None
         known = list(arrays)
-        for launch, place, taking in self.launchers:
+        for launch, place, taking in steps:
             found = launch(known[place]) if taking is None else launch(*taking(known))
             if type(found) is ndarray:
                 known.append(found)
@@ -162,7 +164,7 @@ class Composite:
             else:
                 known.extend(found)
         launches[0] += len(self.stages)
-        return [known[n] for n in self.results]
+        return [known[n] for n in results]
 
     def _launch_checked(self, *arrays: Any) -> Any:
         """The same, of all inputs, which are looked at first; of one output, itself."""
@@ -177,7 +179,7 @@ class Composite:
         known = self.remembered.get(key)
         if known is not None:
             self._use(*known)
-            found = self._launch(arrays) if known[0] else None
+            found = self._launch(arrays)
             return self._run(list(arrays))[0] if found is None else found
         results, made = self._run(list(arrays))
         if len(self.remembered) >= _REMEMBERED:
@@ -249,7 +251,7 @@ class Composite:
 
     def _use(self, steps: list[_Step], results: Dims) -> None:
         """Let the next call try these first."""
-        self.launchers, self.results = steps, results
+        self.latest = steps, results
         self.direct = None
         self.launch = self._launch_checked if steps else None
         if len(steps) == 1 and results == tuple(range(self.count, self.count + len(results))):
