@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import gc
-import inspect
 import math
 import weakref
 from typing import Any
@@ -409,7 +408,7 @@ def test_adafactors_numbers_that_change_need_no_other_kernel() -> None:
 def kernel_cache_sizes() -> list[int]:
     """How many plans Adafactor's composites have."""
     composites = [adafactor._change, adafactor._mean, adafactor._norms, adafactor._over_mean]
-    return [len(inspect.getclosurevars(each).nonlocals["plans"]) for each in composites]
+    return [len(each.declared.plans) for each in composites]
 
 
 # ---- memory --------------------------------------------------------------------------------------
