@@ -38,8 +38,8 @@ NOT_WRITTEN: Reasons = (
     ("AsStrided Diagonal Unfold Fold", "strided views: compose with gathers"),
     (
         r"\w+Input \w+Weight \w+Gradient \w+Sum SumStrided SumWindows Place\w+ KthPlace Pick "
-        r"Mask(At)? \w+Select MaxPoolIndices Transfer Recurrence Cofactors \w+Moment PermutationMatrix "
-        "BinaryCrossEntropy",
+        r"Mask(At)? \w+Select MaxPoolIndices Transfer Recurrence Cofactors \w+Moment "
+        "PermutationMatrix BinaryCrossEntropy",
         "of gradients, losses and distributions: export inference, not a training step",
     ),
     (
