@@ -363,3 +363,11 @@ def test_ops_of_equal_arguments_are_made_once():
 
     assert reduction(Sum, None, 2, False) is reduction(Sum, None, 2, False)
     assert reduction(Sum, [0, 1], 2, False) == reduction(Sum, None, 2, False)
+
+
+@pytest.mark.parametrize("name", ["argmax", "argmin", "amax", "amin", "sum", "prod"])
+def test_scalars_are_reduced_again_and_again(name):
+    x = ad.tensor(5)
+    results = [getattr(x, name)(0) for _ in range(4)]
+    assert {y.item() for y in results} == {0 if name.startswith("arg") else 5}
+    assert all(y.shape == () for y in results)

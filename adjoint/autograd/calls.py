@@ -66,9 +66,11 @@ def launched(known: dict[Any, Any], args: tuple[Any, ...]) -> Any:
     if arrays[0].size < fused.SMALLEST and not always:
         return None
     result = launch(*arrays)
-    if type(result) is ndarray:
-        return _made(op, tuple(inputs), result, wants, mode)
-    return None if result is None else op.finished(inputs, result)
+    if result is None:
+        return None
+    if isinstance(result, (tuple, list)):
+        return op.finished(inputs, result)
+    return _made(op, tuple(inputs), result, wants, mode)
 
 
 def key_of(args: Any) -> Any:
