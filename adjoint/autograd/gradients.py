@@ -172,7 +172,7 @@ def _batched(
 
     batches = _matching(grad_outputs, len(ys), "grad")
     rows = [
-        grad(ys, xs, [b[i] for b in batches], True, create_graph, allow_unused)
+        grad(ys, xs, [b[i] for b in batches], True, create_graph, allow_unused=allow_unused)
         for i in range(len(batches[0]))
     ]
     return tuple(
