@@ -42,7 +42,7 @@ class State(ctypes.Structure):
         ("hand", ctypes.c_int64),  # the class at which eviction goes on
         ("count", ctypes.c_int32 * CLASSES),  # about how many slots are full: 0 where surely none
         ("recent", ctypes.c_int8 * CLASSES),  # 1: reused since eviction last came by
-        ("given_up", ctypes.c_int8 * CLASSES),  # 1: a block was evicted, and may be missed
+        ("given_up", ctypes.c_int8 * CLASSES),  # 1: evicted; 2: and missed; 3: again
         ("slots", ctypes.c_int64 * SLOTS * CLASSES),
     )
 
@@ -204,7 +204,7 @@ give:
   call void @free(ptr %block)
   %given_ups = getelementptr i8, ptr %state, i64 $given_up
   %given_up.at = getelementptr i8, ptr %given_ups, i64 %class
-  store atomic i8 1, ptr %given_up.at monotonic, align 1
+  %given_up = atomicrmw or ptr %given_up.at, i8 1 monotonic
   ret i1 true
 none:
   ret i1 false
@@ -258,17 +258,24 @@ return:
 ; Before a new block of %class: evicts what would take `allocated` and `cached` together beyond the
 ; peak of what was allocated. So a program that never repeats itself holds no more than it needs.
 ; But where sizes alternate, evicting one for the other would miss each time: a class that is asked
-; for again after blocks of it were evicted evicts no others, and all stay.
+; for again after blocks of it were evicted, for the second time, evicts no others, and all stay.
+; (The first time may be a step after one of another batch size, which does not come back.)
 define internal void @make_way(ptr %state, i64 %class, i64 %size) {
 entry:
   %given_ups = getelementptr i8, ptr %state, i64 $given_up
   %given_up.at = getelementptr i8, ptr %given_ups, i64 %class
   %given_up = load atomic i8, ptr %given_up.at monotonic, align 1
-  %missed = icmp ne i8 %given_up, 0
   %cached.at = getelementptr i8, ptr %state, i64 $cached
   %allocated.at = getelementptr i8, ptr %state, i64 $allocated
   %peak.at = getelementptr i8, ptr %state, i64 $peak
-  br i1 %missed, label %return, label %look
+  %missed.again = icmp eq i8 %given_up, 3
+  br i1 %missed.again, label %return, label %first
+first:
+  %missed = icmp eq i8 %given_up, 1
+  br i1 %missed, label %note, label %look
+note:
+  store atomic i8 2, ptr %given_up.at monotonic, align 1
+  br label %look
 look:
   %cached = load atomic i64, ptr %cached.at monotonic, align 8
   %allocated = load atomic i64, ptr %allocated.at monotonic, align 8
