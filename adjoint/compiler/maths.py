@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from . import coefficients
-from .emit import Body, Module, Reg, suffix, type_name
+from .emit import Body, Module, Operand, Reg, literal, suffix, type_name
 from .ir import MATHS
 
 __all__ = ["HOW", "evaluate", "inverse_root", "libm", "root"]
@@ -149,8 +149,8 @@ def poly(b: Body, x: Reg, name: str, start: int = 0) -> Reg:
     return b.fma(_horner(b, square, c[1::2]), x, _horner(b, square, c[::2]))
 
 
-def _horner(b: Body, x: Reg, c: Sequence[float]) -> Reg:
-    y = b.const(x.elem, c[-1], x.lanes)
+def _horner(b: Body, x: Reg, c: Sequence[Operand]) -> Reg:
+    y = b.like(x, c[-1])
     for term in reversed(c[:-1]):
         y = b.fma(y, x, term)
     return y
@@ -309,6 +309,27 @@ def _avx512(b: Body, name: str, x: Reg, *more: Reg) -> Reg:
     return b.call(full, x.elem, x.lanes, args)
 
 
+def can_look_up(b: Body, x: Reg) -> bool:
+    """Whether `lookup` is at hand for float32 vectors like x."""
+    return b.module.scalef and x.elem == "float" and x.lanes in (16, 32)
+
+
+def lookup(b: Body, place: Reg, table: Sequence[float]) -> Reg:
+    """The numbers at places in a table of 32, which two AVX-512 registers hold; of a place, the
+    lowest five bits count.
+    """
+    if place.lanes == 32:
+        low, high = (lookup(b, half, table) for half in b.halves(place))
+        return b.join(low, high)
+    parts = []
+    for part in (table[:16], table[16:]):
+        numbers = ", ".join(f"float {literal('float', v)}" for v in part)
+        parts.append(Reg(b, "float", 16, f"<{numbers}>"))
+    name = "llvm.x86.avx512.vpermi2var.ps.512"
+    b.module.declare(name, parts[0].type, [parts[0].type, place.type, parts[0].type])
+    return b.call(name, "float", 16, [parts[0], place, parts[1]])
+
+
 def log_tail(b: Body, f: Reg, half_square: Reg) -> Reg:
     """t with log(1 + f) = f - half_square + t, half_square being f**2 / 2, in float64."""
     s = f / (f + 2.0)
@@ -453,7 +474,17 @@ def log10(b: Body, x: Reg) -> Reg:
 
 
 def tanh(b: Body, x: Reg) -> Reg:
-    """A polynomial near 0, else 1 - 2 / (exp(2|x|) + 1), where errors of exp matter less."""
+    """A polynomial near the middle of a quarter of an octave, where registers hold the coefficients
+    of all; else one near 0, or 1 - 2 / (exp(2|x|) + 1), where errors of exp matter less.
+    """
+    if can_look_up(b, x):
+        a = at_most(b, fabs(b, x), 9.5)  # of which tanh is 1
+        bits = b.convert("bitcast", at_least(b, a, 0.0625), "i32")
+        quarter = b.binary("lshr", bits, 21)
+        middle, first, *others = [lookup(b, quarter, c) for c in coefficients.TANH_TABLE_32]
+        t = a - middle
+        first = b.select(a < 0.078125, t, first)
+        return copysign(b, b.fma(_horner(b, t, others), t, first), x)
     a = at_most(b, fabs(b, x), FORMATS[x.elem].tanh_high)
     n = whole_part(b, a, 2 / math.log(2))
     r = b.fma(n, -math.log(2) / 2, a)
@@ -478,8 +509,18 @@ def sigmoid(b: Body, x: Reg) -> Reg:
 
 
 def erf(b: Body, x: Reg) -> Reg:
-    """A polynomial near 0, else 1 - erfc(|x|), of whose logarithm to base 2 there is one."""
+    """A polynomial near a multiple of 1/8, where registers hold the coefficients of all; else one
+    near 0, or 1 - erfc(|x|), of whose logarithm to base 2 there is one.
+    """
     magic = FORMATS[x.elem].magic
+    if can_look_up(b, x):
+        a = at_most(b, fabs(b, x), 3.93)  # of which erf is 1
+        shifted = b.fma(a, 8.0, magic)
+        t = b.fma(shifted - magic, -0.125, a)
+        eighths = b.convert("bitcast", shifted, "i32")
+        first, *others = [lookup(b, eighths, c) for c in coefficients.ERF_TABLE_32]
+        first = b.select(a <= 0.0625, t, first)
+        return copysign(b, b.fma(_horner(b, t, others), t, first), x)
     a = at_most(b, fabs(b, x), 4.0)
     near = b.fma(a, poly(b, a * a, "ERF_SMALL"), a)
     power = poly(b, a, "ERF_LARGE")

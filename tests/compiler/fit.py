@@ -212,6 +212,49 @@ def nearest(c: list[Any], f: Function, weight: Function, low: Any, high: Any) ->
     return tuple(best.tolist())
 
 
+def erf_near_eighths() -> list[tuple[float, ...]]:
+    """For each eighth below 4 the coefficients of erf around it; less x itself around 0, where
+    rounding them would cost most.
+    """
+    half, end = mp.mpf(1) / 16, mp.mpf("3.93")
+    slope = at_zero(2 / R(mp.pi) - 1, lambda t: mp.erf(t) / t - 1)
+    weight = lambda t: 1 / (1 + slope(t))  # noqa: E731 - as in the other fits
+    c, _ = remez(slope, weight, mp.mpf(0), half, 4)
+    rows = [(0.0, *nearest(c, slope, weight, mp.mpf(0), half))]
+    for i in range(1, 31):
+        near = lambda t, i=i: mp.erf(mp.mpf(i) / 8 + t)  # noqa: E731
+        c, _ = remez(near, over(near), -half, half, 5)
+        rows.append(nearest(c, near, over(near), -half, half))
+    first = 1 - mp.mpf(2) ** -24  # the last one right at its ends, so that erf gets to 1
+    ends = [(t, mp.erf(mp.mpf(31) / 8 + t) - first) for t in (-half, end - mp.mpf(31) / 8)]
+    c = mp.lu_solve(mp.matrix([[t, t * t] for t, _ in ends]), mp.matrix([y for _, y in ends]))
+    rows.append((float(first), *(float(np.float32(float(x))) for x in c), 0.0, 0.0))
+    return rows
+
+
+def tanh_near_quarters() -> list[tuple[float, ...]]:
+    """For each quarter of an octave from 2**-4 to 2**4, by the bits of a float32 from the 21st on:
+    its middle, and the coefficients of tanh around it. The first quarter is for all below it, too:
+    around 0, and less x itself. From 8 on tanh gets to 1.
+    """
+    rows: list[tuple[float, ...]] = [()] * 32
+    for i in range(32):
+        width = mp.mpf(2) ** (i // 4 - 6)
+        low, middle = (4 + i % 4) * width, (4 + i % 4) * width + width / 2
+        if i == 0:
+            slope = at_zero(0, lambda t: mp.tanh(t) / t - 1)
+            c, _ = remez(slope, lambda t, f=slope: 1 / (1 + f(t)), mp.mpf(0), low + width, 5)
+            middle, c = mp.mpf(0), [mp.mpf(0), *c]
+        elif low <= 8:
+            near = lambda t, m=middle: mp.tanh(m + t)  # noqa: E731 - as in the other fits
+            c, _ = remez(near, over(near), -width / 2, width / 2, 6)
+            c[0] = 1 if low == 8 else c[0]
+        else:
+            c = [1, 0, 0, 0, 0, 0]
+        rows[(i + 12) % 32] = tuple(float(np.float32(float(x))) for x in (middle, *c))
+    return rows
+
+
 def main() -> None:
     what = (
         "Coefficients of the polynomials in maths.py, lowest power first (tests/compiler/fit.py)."
@@ -226,6 +269,12 @@ def main() -> None:
         narrow = dtype == "float32"
         for x in nearest(c, f, weight, low, high) if narrow else map(float, c):
             print(f"    {x!r},")
+        print(")")
+    tables = {"ERF": erf_near_eighths(), "TANH": tanh_near_quarters()}
+    for name, rows in tables.items():
+        print(f"{name}_TABLE_32 = (  # a column for each place that lookup() takes")
+        for column in zip(*rows, strict=True):
+            print("    (", *(f"        {x!r}," for x in column), "    ),", sep="\n")
         print(")")
 
 

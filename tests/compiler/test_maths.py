@@ -46,6 +46,14 @@ def test_float32_is_within_two_units(name):
     assert errors(compiled(name, "float32")(x), truth(name, x)).max() <= 2
 
 
+@pytest.mark.parametrize(("name", "end"), [("erf", 3.93), ("tanh", 9.02)])
+def test_get_to_one_and_no_further(name, end):
+    x = np.linspace(0, end, 1_000_000, dtype=np.float32)
+    y = compiled(name, "float32")(np.concatenate([x, np.float32([end, 50, 3e38, np.inf])]))
+    assert y.max() == 1 and (y[-4:] == 1).all()
+    np.testing.assert_array_equal(compiled(name, "float32")(-x), -y[:-4])
+
+
 def test_square_roots_are_correctly_rounded():
     mantissas = np.arange(0x3F800000, 0x40800000, dtype=np.uint32).view(np.float32)  # 1 to 4
     numbers = np.abs(samples32()[~np.isnan(samples32())])
