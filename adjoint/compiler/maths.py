@@ -330,6 +330,18 @@ def lookup(b: Body, place: Reg, table: Sequence[float]) -> Reg:
     return b.call(name, "float", 16, [parts[0], place, parts[1]])
 
 
+def near_quarter(
+    b: Body, a: Reg, table: Sequence[Sequence[float]]
+) -> tuple[Reg, Reg, Sequence[Reg]]:
+    """a less the middle of its quarter of an octave, or all of a below 5/64; and the coefficients
+    there: the first, and the others. For a below 16.
+    """
+    bits = b.convert("bitcast", at_least(b, a, 0.0625), "i32")
+    quarter = b.binary("lshr", bits, 21)
+    middle, first, *others = [lookup(b, quarter, numbers) for numbers in table]
+    return a - middle, first, others
+
+
 def log_tail(b: Body, f: Reg, half_square: Reg) -> Reg:
     """t with log(1 + f) = f - half_square + t, half_square being f**2 / 2, in float64."""
     s = f / (f + 2.0)
@@ -479,10 +491,7 @@ def tanh(b: Body, x: Reg) -> Reg:
     """
     if can_look_up(b, x):
         a = at_most(b, fabs(b, x), 9.5)  # of which tanh is 1
-        bits = b.convert("bitcast", at_least(b, a, 0.0625), "i32")
-        quarter = b.binary("lshr", bits, 21)
-        middle, first, *others = [lookup(b, quarter, c) for c in coefficients.TANH_TABLE_32]
-        t = a - middle
+        t, first, others = near_quarter(b, a, coefficients.TANH_TABLE_32)
         first = b.select(a < 0.078125, t, first)
         return copysign(b, b.fma(_horner(b, t, others), t, first), x)
     a = at_most(b, fabs(b, x), FORMATS[x.elem].tanh_high)
@@ -530,19 +539,25 @@ def erf(b: Body, x: Reg) -> Reg:
 
 
 def erfc(b: Body, x: Reg) -> Reg:
-    """1 - erf(x) in float32: for a = |x|, exp(-a**2) times a polynomial in (a - 2) / (a + 2), over
-    a + 2; all rounding errors but those of a few hundredths are made good.
+    """1 - erf(x) in float32: for a = |x|, exp(-a**2) times a polynomial near the middle of a quarter
+    of an octave, or one in (a - 2) / (a + 2), over a + 2; most rounding errors are made good.
     """
     head, tail = FORMATS[x.elem].ln2
     a = at_most(b, fabs(b, x), 10.5)
-    below = a + 2.0
-    u = inverse(b, below)
-    error = b.fma(-u, a - (below - 2.0), b.fma(-u, below, 1.0))
-    t = (a - 2.0) * b.fma(u, error, u)
-    q, first = poly(b, t, "ERFC", 1), coefficients.ERFC_32[0]
-    p = b.fma(q, t, first)
-    y = p * u
-    rest = b.fma(b.fma(q, t, first - p), u, b.fma(y, error, b.fma(p, u, -y)))
+    if can_look_up(b, x):
+        t, c, others = near_quarter(b, a, coefficients.ERFCX_TABLE_32)
+        q = _horner(b, t, others)
+        y = b.fma(q, t, c)
+        rest = b.fma(q, t, c - y)
+    else:
+        below = a + 2.0
+        u = inverse(b, below)
+        error = b.fma(-u, a - (below - 2.0), b.fma(-u, below, 1.0))
+        t = (a - 2.0) * b.fma(u, error, u)
+        q, first = poly(b, t, "ERFC", 1), coefficients.ERFC_32[0]
+        p = b.fma(q, t, first)
+        y = p * u
+        rest = b.fma(b.fma(q, t, first - p), u, b.fma(y, error, b.fma(p, u, -y)))
     square = a * a
     n = whole_part(b, square, -1 / math.log(2))
     above = b.fma(n, -head, -square)

@@ -232,27 +232,37 @@ def erf_near_eighths() -> list[tuple[float, ...]]:
     return rows
 
 
-def tanh_near_quarters() -> list[tuple[float, ...]]:
-    """For each quarter of an octave from 2**-4 to 2**4, by the bits of a float32 from the 21st on:
-    its middle, and the coefficients of tanh around it. The first quarter is for all below it, too:
-    around 0, and less x itself. From 8 on tanh gets to 1.
+def near_quarters(f: Function) -> list[tuple[Any, list[Any]]]:
+    """For each quarter of an octave from 2**-4 to 2**4: its middle, and the coefficients of f
+    around it; the first quarter is for all below it, too, and around 0.
     """
-    rows: list[tuple[float, ...]] = [()] * 32
+    found = []
     for i in range(32):
         width = mp.mpf(2) ** (i // 4 - 6)
-        low, middle = (4 + i % 4) * width, (4 + i % 4) * width + width / 2
-        if i == 0:
-            slope = at_zero(0, lambda t: mp.tanh(t) / t - 1)
-            c, _ = remez(slope, lambda t, f=slope: 1 / (1 + f(t)), mp.mpf(0), low + width, 5)
-            middle, c = mp.mpf(0), [mp.mpf(0), *c]
-        elif low <= 8:
-            near = lambda t, m=middle: mp.tanh(m + t)  # noqa: E731 - as in the other fits
-            c, _ = remez(near, over(near), -width / 2, width / 2, 6)
-            c[0] = 1 if low == 8 else c[0]
-        else:
-            c = [1, 0, 0, 0, 0, 0]
-        rows[(i + 12) % 32] = tuple(float(np.float32(float(x))) for x in (middle, *c))
-    return rows
+        low = (4 + i % 4) * width
+        start, middle = (low, low + width / 2) if i else (mp.mpf(0), mp.mpf(0))
+        near = lambda t, m=middle: f(m + t)  # noqa: E731 - as in the other fits
+        weight = over(near) if i else one
+        c, _ = remez(near, weight, start - middle, low + width - middle, 6)
+        found.append((middle, c))
+    return found
+
+
+def by_bits(rows: list[tuple[Any, list[Any]]]) -> list[tuple[float, ...]]:
+    """`near_quarters` in the order of the bits of a float32 from the 21st on."""
+    rows = rows[20:] + rows[:20]
+    return [tuple(float(np.float32(float(x))) for x in (middle, *c)) for middle, c in rows]
+
+
+def tanh_near_quarters() -> list[tuple[float, ...]]:
+    """Around 0 less x itself; from 8 on it gets to 1."""
+    rows = near_quarters(mp.tanh)
+    slope = at_zero(0, lambda t: mp.tanh(t) / t - 1)
+    c, _ = remez(slope, lambda t: 1 / (1 + slope(t)), mp.mpf(0), mp.mpf("0.078125"), 5)
+    rows[0] = rows[0][0], [0, *c]
+    rows[28][1][0] = 1
+    rows[29:] = [(middle, [1, 0, 0, 0, 0, 0]) for middle, _ in rows[29:]]
+    return by_bits(rows)
 
 
 def main() -> None:
@@ -270,7 +280,11 @@ def main() -> None:
         for x in nearest(c, f, weight, low, high) if narrow else map(float, c):
             print(f"    {x!r},")
         print(")")
-    tables = {"ERF": erf_near_eighths(), "TANH": tanh_near_quarters()}
+    tables = {
+        "ERF": erf_near_eighths(),
+        "ERFCX": by_bits(near_quarters(lambda x: mp.exp(x * x) * mp.erfc(x))),
+        "TANH": tanh_near_quarters(),
+    }
     for name, rows in tables.items():
         print(f"{name}_TABLE_32 = (  # a column for each place that lookup() takes")
         for column in zip(*rows, strict=True):
