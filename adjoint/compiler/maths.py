@@ -539,8 +539,9 @@ def erf(b: Body, x: Reg) -> Reg:
 
 
 def erfc(b: Body, x: Reg) -> Reg:
-    """1 - erf(x) in float32: for a = |x|, exp(-a**2) times a polynomial near the middle of a quarter
-    of an octave, or one in (a - 2) / (a + 2), over a + 2; most rounding errors are made good.
+    """1 - erf(x) in float32: for a = |x|, exp(-a**2) times a polynomial near the middle of a
+    quarter of an octave, or one in (a - 2) / (a + 2), over a + 2; most rounding errors are made
+    good.
     """
     head, tail = FORMATS[x.elem].ln2
     a = at_most(b, fabs(b, x), 10.5)
