@@ -338,8 +338,8 @@ def near_quarter(
     """
     bits = b.convert("bitcast", at_least(b, a, 0.0625), "i32")
     quarter = b.binary("lshr", bits, 21)
-    middle, first, *others = [lookup(b, quarter, numbers) for numbers in table]
-    return a - middle, first, others
+    first, *others = [lookup(b, quarter, numbers) for numbers in table]
+    return a - lookup(b, quarter, coefficients.QUARTERS_32), first, others
 
 
 def log_tail(b: Body, f: Reg, half_square: Reg) -> Reg:

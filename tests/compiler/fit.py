@@ -232,26 +232,32 @@ def erf_near_eighths() -> list[tuple[float, ...]]:
     return rows
 
 
-def near_quarters(f: Function) -> list[tuple[Any, list[Any]]]:
-    """For each quarter of an octave from 2**-4 to 2**4: its middle, and the coefficients of f
-    around it; the first quarter is for all below it, too, and around 0.
+def quarters() -> list[tuple[Any, Any, Any]]:
+    """Start, middle and end of each quarter of an octave from 2**-4 to 2**4. The first is for all
+    below it, too, and has 0 for its middle.
     """
     found = []
     for i in range(32):
         width = mp.mpf(2) ** (i // 4 - 6)
         low = (4 + i % 4) * width
         start, middle = (low, low + width / 2) if i else (mp.mpf(0), mp.mpf(0))
-        near = lambda t, m=middle: f(m + t)  # noqa: E731 - as in the other fits
-        weight = over(near) if i else one
-        c, _ = remez(near, weight, start - middle, low + width - middle, 6)
-        found.append((middle, c))
+        found.append((start, middle, low + width))
     return found
 
 
-def by_bits(rows: list[tuple[Any, list[Any]]]) -> list[tuple[float, ...]]:
-    """`near_quarters` in the order of the bits of a float32 from the 21st on."""
-    rows = rows[20:] + rows[:20]
-    return [tuple(float(np.float32(float(x))) for x in (middle, *c)) for middle, c in rows]
+def near_quarters(f: Function) -> list[list[Any]]:
+    """The coefficients of f around the middle of each."""
+    found = []
+    for start, middle, end in quarters():
+        near = lambda t, m=middle: f(m + t)  # noqa: E731 - as in the other fits
+        weight = over(near) if start else one
+        found.append(remez(near, weight, start - middle, end - middle, 6)[0])
+    return found
+
+
+def by_bits(rows: list[list[Any]]) -> list[tuple[float, ...]]:
+    """What belongs to quarters, in the order of the bits of a float32 from the 21st on."""
+    return [tuple(float(np.float32(float(x))) for x in c) for c in rows[20:] + rows[:20]]
 
 
 def tanh_near_quarters() -> list[tuple[float, ...]]:
@@ -259,9 +265,9 @@ def tanh_near_quarters() -> list[tuple[float, ...]]:
     rows = near_quarters(mp.tanh)
     slope = at_zero(0, lambda t: mp.tanh(t) / t - 1)
     c, _ = remez(slope, lambda t: 1 / (1 + slope(t)), mp.mpf(0), mp.mpf("0.078125"), 5)
-    rows[0] = rows[0][0], [0, *c]
-    rows[28][1][0] = 1
-    rows[29:] = [(middle, [1, 0, 0, 0, 0, 0]) for middle, _ in rows[29:]]
+    rows[0] = [0, *c]
+    rows[28][0] = 1
+    rows[29:] = [[1, 0, 0, 0, 0, 0]] * 3
     return by_bits(rows)
 
 
@@ -285,6 +291,10 @@ def main() -> None:
         "ERFCX": by_bits(near_quarters(lambda x: mp.exp(x * x) * mp.erfc(x))),
         "TANH": tanh_near_quarters(),
     }
+    what = "the middles of quarters of an octave, by a float32's bits from the 21st on"
+    print(f"QUARTERS_32 = (  # {what}")
+    print(*(f"    {x!r}," for (x,) in by_bits([[middle] for _, middle, _ in quarters()])), sep="\n")
+    print(")")
     for name, rows in tables.items():
         print(f"{name}_TABLE_32 = (  # a column for each place that lookup() takes")
         for column in zip(*rows, strict=True):
