@@ -71,6 +71,25 @@ define internal ptr @type_of(ptr %x) alwaysinline {
   ret ptr %type
 }
 
+define internal i64 @nd_of(ptr %array) alwaysinline {
+  %at = getelementptr i8, ptr %array, i64 $nd
+  %short = load i32, ptr %at
+  %nd = zext i32 %short to i64
+  ret i64 %nd
+}
+
+define internal ptr @dims_of(ptr %array) alwaysinline {
+  %at = getelementptr i8, ptr %array, i64 $dims
+  %dims = load ptr, ptr %at
+  ret ptr %dims
+}
+
+define internal ptr @descr_of(ptr %array) alwaysinline {
+  %at = getelementptr i8, ptr %array, i64 $descr
+  %descr = load ptr, ptr %at
+  ret ptr %descr
+}
+
 define internal ptr @kept(ptr %x) alwaysinline {
   call void @Py_IncRef(ptr %x)
   ret ptr %x
@@ -136,11 +155,8 @@ define internal i1 @has_node(ptr %x) alwaysinline {
 
 define internal ptr @shape_of(ptr %array) {
 entry:
-  %nd.at = getelementptr i8, ptr %array, i64 $nd
-  %nd.short = load i32, ptr %nd.at
-  %nd = zext i32 %nd.short to i64
-  %dims.at = getelementptr i8, ptr %array, i64 $dims
-  %dims = load ptr, ptr %dims.at
+  %nd = call i64 @nd_of(ptr %array)
+  %dims = call ptr @dims_of(ptr %array)
   %shape = call ptr @PyTuple_New(i64 %nd)
   %items = getelementptr i8, ptr %shape, i64 $items
   br label %head
@@ -162,11 +178,8 @@ over:
 
 define internal i64 @size_of(ptr %array) {
 entry:
-  %nd.at = getelementptr i8, ptr %array, i64 $nd
-  %nd.short = load i32, ptr %nd.at
-  %nd = zext i32 %nd.short to i64
-  %dims.at = getelementptr i8, ptr %array, i64 $dims
-  %dims = load ptr, ptr %dims.at
+  %nd = call i64 @nd_of(ptr %array)
+  %dims = call ptr @dims_of(ptr %array)
   br label %head
 head:
   %axis = phi i64 [0, %entry], [%next, %one]
@@ -353,8 +366,7 @@ beside:  ; a number beside integers, say, counts as another dtype
   %is.array = icmp eq ptr %y.type, $ndarray
   br i1 %is.array, label %judge, label %deliver
 judge:
-  %descr.at = getelementptr i8, ptr %result, i64 $descr
-  %descr = load ptr, ptr %descr.at
+  %descr = call ptr @descr_of(ptr %result)
   %is.single = icmp eq ptr %descr, $float32
   %is.double = icmp eq ptr %descr, $float64
   %is.wide = or i1 %is.single, %is.double
@@ -484,8 +496,7 @@ shape:
   %tensors.more = add i64 %tensors, 1
   %shape.key = call ptr @shape_of(ptr %array)
   store ptr %shape.key, ptr %part.at
-  %descr.at = getelementptr i8, ptr %array, i64 $descr
-  %descr = load ptr, ptr %descr.at
+  %descr = call ptr @descr_of(ptr %array)
   %descr.key = call ptr @kept(ptr %descr)
   store ptr %descr.key, ptr %part2.at
   %node = call i1 @has_node(ptr %x)
@@ -587,8 +598,7 @@ none:
 
 define internal i64 @bytes_of(ptr %array) {  ; of a row-major one; -1 for other dtypes than ours
 entry:
-  %descr.at = getelementptr i8, ptr %array, i64 $descr
-  %descr = load ptr, ptr %descr.at
+  %descr = call ptr @descr_of(ptr %array)
   br label %head
 head:
   %i = phi i64 [0, %entry], [%next, %look]
@@ -621,25 +631,18 @@ define internal i1 @has_flags(ptr %array, i32 %wanted) alwaysinline {
 define internal i1 @lies_alike(ptr %x, ptr %y) {  ; a row-major y, of x's shape and dtype
 entry:
   %row.major = call i1 @has_flags(ptr %y, i32 1)
-  %descr.at = getelementptr i8, ptr %x, i64 $descr
-  %descr = load ptr, ptr %descr.at
-  %y.descr.at = getelementptr i8, ptr %y, i64 $descr
-  %y.descr = load ptr, ptr %y.descr.at
+  %descr = call ptr @descr_of(ptr %x)
+  %y.descr = call ptr @descr_of(ptr %y)
   %same.dtype = icmp eq ptr %descr, %y.descr
-  %nd.at = getelementptr i8, ptr %x, i64 $nd
-  %nd.short = load i32, ptr %nd.at
-  %y.nd.at = getelementptr i8, ptr %y, i64 $nd
-  %y.nd = load i32, ptr %y.nd.at
-  %same.nd = icmp eq i32 %nd.short, %y.nd
+  %nd = call i64 @nd_of(ptr %x)
+  %y.nd = call i64 @nd_of(ptr %y)
+  %same.nd = icmp eq i64 %nd, %y.nd
   %both = and i1 %row.major, %same.dtype
   %like = and i1 %both, %same.nd
   br i1 %like, label %sizes, label %no
 sizes:
-  %nd = zext i32 %nd.short to i64
-  %dims.at = getelementptr i8, ptr %x, i64 $dims
-  %dims = load ptr, ptr %dims.at
-  %y.dims.at = getelementptr i8, ptr %y, i64 $dims
-  %y.dims = load ptr, ptr %y.dims.at
+  %dims = call ptr @dims_of(ptr %x)
+  %y.dims = call ptr @dims_of(ptr %y)
   br label %head
 head:
   %axis = phi i64 [0, %sizes], [%next, %one]
@@ -698,8 +701,7 @@ tensor:
 dtype:
   %array.at = getelementptr ptr, ptr %arrays, i64 %i
   store ptr %array, ptr %array.at
-  %descr.at = getelementptr i8, ptr %array, i64 $descr
-  %descr = load ptr, ptr %descr.at
+  %descr = call ptr @descr_of(ptr %array)
   %first = icmp eq ptr %before, null
   %same = icmp eq ptr %before, %descr
   %fine = or i1 %first, %same
@@ -773,7 +775,7 @@ whole:
   %unusual = or i1 %x.elsewhere, %bound
   br i1 %unusual, label %no, label %memory
 memory:
-  %writable = call i1 @has_flags(ptr %to, i32 1281)  ; row-major, aligned
+  %writable = call i1 @has_flags(ptr %to, i32 1281)  ; row-major, aligned, writeable
   %bytes = call i64 @bytes_of(ptr %to)
   %few = icmp ule i64 %bytes, $most
   %version.at = getelementptr i8, ptr %x, i64 $version
