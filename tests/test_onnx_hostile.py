@@ -203,6 +203,14 @@ def test_shapes_beyond_their_data(dims):
     refuse(model_of([("Mul", ["x", "w"], ["y"])], [weight]), "shape")
 
 
+@pytest.mark.parametrize("field", ["raw_data", "float_data"])
+def test_no_elements_of_a_shape_without_end(field):
+    weight = onnx.TensorProto(name="w", data_type=1, dims=[0, 2**40, 2**40])
+    if field == "raw_data":
+        weight.raw_data = b""
+    refuse(model_of([("Mul", ["x", "w"], ["y"])], [weight]), "malformed shape")
+
+
 BOMBS = {
     "ConstantOfShape": ([("ConstantOfShape", ["n"], ["y"])], {"n": [2**31, 2**31]}),
     "Expand": ([("Expand", ["o", "n"], ["y"])], {"o": [1], "n": [2**40]}),

@@ -67,7 +67,8 @@ def array_of(tensor: Any, directory: Path | None) -> Any:
     dtype = DTYPES.get(tensor.data_type)
     if dtype is None:
         raise Unsupported(f"{name}: element type {tensor.data_type} is not supported")
-    if any(size < 0 for size in shape) or len(shape) > 64:
+    reach = math.prod(size for size in shape if size)  # an empty array's strides have to fit, too
+    if any(size < 0 for size in shape) or len(shape) > 64 or reach * dtype.itemsize >= 2**63:
         raise CheckpointError(f"{name}: malformed shape {shape[:8]}")
     count = math.prod(shape)
     if tensor.data_location == 1:
