@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import statistics
+import subprocess
+import sys
+
 import torch
 
 import adjoint as ad
@@ -45,8 +49,18 @@ def function(expression: str, t: object) -> object:
     return eval(f"lambda: {expression}", scope)
 
 
+def import_seconds(name: str) -> float:
+    """Processor time of the import in a fresh process, the interpreter's own start excluded."""
+    program = f"from time import process_time as t; a = t(); import {name}; print(t() - a)"
+    command = [sys.executable, "-c", program]
+    times = [float(subprocess.run(command, capture_output=True, check=True).stdout) for _ in range(8)]
+    return statistics.median(times[1:])
+
+
 def main() -> None:
     """Print the table."""
+    seconds = (f"{name} {import_seconds(name):.2f}" for name in ("numpy", "adjoint", "torch"))
+    print("Import, seconds of processor time:", *seconds)
     torch.set_num_threads(1)
     header("Overhead per operation (4x4 float32, one thread; gradients accumulate)")
     for label, expression in EXPRESSIONS.items():
