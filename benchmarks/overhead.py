@@ -53,7 +53,9 @@ def import_seconds(name: str) -> float:
     """Processor time of the import in a fresh process, the interpreter's own start excluded."""
     program = f"from time import process_time as t; a = t(); import {name}; print(t() - a)"
     command = [sys.executable, "-c", program]
-    times = [float(subprocess.run(command, capture_output=True, check=True).stdout) for _ in range(8)]
+    times = [
+        float(subprocess.run(command, capture_output=True, check=True).stdout) for _ in range(8)
+    ]
     return statistics.median(times[1:])
 
 
