@@ -18,7 +18,7 @@ from ..core.compute import launchers
 from ..core.fused import WANTED
 from ..core.handle import Handle
 from ..core.op import Op
-from .tape import _made, get_mode
+from .tape import _made, get_mode, parents_of
 
 __all__ = ["key_of", "learn"]
 
@@ -70,7 +70,7 @@ def launched(known: dict[Any, Any], args: tuple[Any, ...]) -> Any:
         return None
     if isinstance(result, (tuple, list)):
         return op.finished(inputs, result)
-    return _made(op, tuple(inputs), result, wants, mode)
+    return _made(op, tuple(inputs), result, parents_of(tuple(inputs)) if wants else None, mode)
 
 
 def key_of(args: Any) -> Any:

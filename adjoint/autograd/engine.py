@@ -165,8 +165,10 @@ def _walk(
             pass
         else:
             saved = node.values()
-            over = op.gradient_over
-            if over is not None and not create_graph and references(g) in ALONE:
+            over, view = op.gradient_over, op.gradient_view
+            if view is not None and not create_graph and type(g._data) is ndarray:
+                gradients = (wrap(view(g._data, *saved)),)
+            elif over is not None and not create_graph and references(g) in ALONE:
                 data = g._data
                 arrays = [value._data for value in saved]
                 quiet.run(over, namespace_of(data), data, *arrays)

@@ -109,19 +109,21 @@ def execute(op: Op, inputs: tuple[Any, ...]) -> Any:
         result = compute(op, arrays)
     if several:
         return finish(op, inputs, result, parents_of(inputs), wants)
-    return _made(op, inputs, result, wants, get_mode())
+    return _made(op, inputs, result, parents_of(inputs) if wants else None, get_mode())
 
 
-def _made(op: Op, inputs: tuple[Any, ...], result: Any, wants: bool, mode: Mode) -> Any:
-    """What `finish` does for an array of its own, written out flat."""
+def _made(op: Op, inputs: tuple[Any, ...], result: Any, parents: Any, mode: Mode) -> Any:
+    """What `finish` does for an array of its own, written out flat; `parents`: None where no input
+    wants a gradient.
+    """
     if type(result) is not ndarray:
         result = _as_array(result)
     y = new(Tensor)
     y._data = result
     y._leaf = y._view = y._node = None
     y._version = INFERENCE if mode.inference else None
-    if wants and mode.grad and op.differentiable and result.dtype.kind in "fcV":
-        y._node = record(op, inputs, parents_of(inputs), y, mode)
+    if parents is not None and mode.grad and op.differentiable and result.dtype.kind in "fcV":
+        y._node = record(op, inputs, parents, y, mode)
     return y
 
 
@@ -155,7 +157,7 @@ def launched(op: Op, *inputs: Any) -> Any:
         return None
     if numbers and result.dtype not in _WIDE:
         return None  # integers, say, beside which a float counts as another dtype
-    return _made(op, inputs, result, wants, mode)
+    return _made(op, inputs, result, parents_of(inputs) if wants else None, mode)
 
 
 _WIDE = (np.dtype(np.float32), np.dtype(np.float64))
@@ -165,8 +167,8 @@ def finish_launched(op: Any, result: Any, *inputs: Any) -> Any:
     """The tensor of what was launched: the result of an op, or the results of a composite."""
     if isinstance(result, (tuple, list)):
         return op.finished(inputs, result)
-    wants = any(isinstance(x, Handle) and x._node is not None for x in inputs)
-    return _made(op, inputs, result, wants, get_mode())
+    parents = parents_of(inputs)
+    return _made(op, inputs, result, parents if any(parents) else None, get_mode())
 
 
 def parents_of(inputs: tuple[Any, ...]) -> tuple[Any, ...]:

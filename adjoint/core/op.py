@@ -97,9 +97,9 @@ class Op(metaclass=_Interned):
     view: ClassVar[bool] = False  # compute may return a view of its first input
     exact: ClassVar[bool] = False  # moves or compares values: float16/bfloat16 need no float32
     strict: ClassVar[bool] = False  # infer must run first: compute accepts what it should refuse
-    # A library may compute it: "large" arrays only, or "always"; "product", "linear" and
-    # "linear_weight": matrix products; "moves": native code for indices; "draws": for random
-    # numbers.
+    # A library may compute it: "large" arrays only, or "always"; "product", "linear",
+    # "linear_input" and "linear_weight": matrix products; "moves": native code for indices;
+    # "draws": for random numbers.
     library: ClassVar[str] = ""
     grows: ClassVar[bool] = False  # what it gives is larger than its inputs: small ones too
     differentiable: ClassVar[bool] = True  # False: the output never requires grad
@@ -145,6 +145,10 @@ class Op(metaclass=_Interned):
     # gradient_over(xp, g, *needed arrays): writes into the array g what `gradient` returns for the
     # only input. The engine calls it, where it is defined, when nobody else holds g.
     gradient_over: ClassVar[Callable[..., None] | None] = None
+
+    # gradient_view(g, *needed): what `gradient` returns for the only input, as a view of the NumPy
+    # array g, or a copy. The engine calls it, where it is defined, when no graph is to be created.
+    gradient_view: ClassVar[Callable[..., Any] | None] = None
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

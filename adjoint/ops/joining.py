@@ -517,9 +517,13 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
             f"split: split expects split_size be non-negative, and 0 only if dimension size is 0, "
             f"but got split_size={size} for dimension size of {length}"
         )
+    return _parts(tensor, _equal_sizes(length, size), axis)
+
+
+def _equal_sizes(length: int, size: int) -> tuple[int, ...]:
+    """The sizes of parts of `size`, and of the rest, of so many elements."""
     count = max(1, -(-length // size)) if size else 1
-    sizes = (*(size,) * (count - 1), length - size * (count - 1))
-    return _parts(tensor, sizes, axis)
+    return (*(size,) * (count - 1), length - size * (count - 1))
 
 
 @public()
@@ -559,7 +563,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     length = input._data.shape[axis]
     if not length:
         return _parts(input, (0,) * chunks, axis)
-    return split(input, -(-length // chunks), axis)  # type: ignore[no-any-return]
+    return _parts(input, _equal_sizes(length, -(-length // chunks)), axis)
 
 
 @public()

@@ -212,17 +212,16 @@ class Linear(Op):
         """One matmul over all rows."""
         if x.dtype != w.dtype or (bias is not None and bias.dtype != w.dtype):
             self.infer(*(spec_of(a) for a in (x, w, bias) if a is not None))
-        rows = x.reshape(prod(x.shape[:-1]), x.shape[-1]) if x.ndim > 2 else x
-        y = xp.linear(rows, w, bias)
+        y = xp.linear(_rows(x) if x.ndim > 2 else x, w, bias)
         return y.reshape(*x.shape[:-1], w.shape[0]) if x.ndim > 2 else y
 
     def gradient(self, g: Tensor, x1: Tensor, x2: Tensor) -> tuple[Any, ...]:
         """Products over all rows; the engine sums the bias's."""
-
-        def input() -> Any:
-            return apply(self, g, conj_transposed(x2))
-
-        return (input, lambda: apply(LINEAR_WEIGHT, g, x1), g)
+        return (
+            lambda: apply(LINEAR_INPUT, g, x2),
+            lambda: apply(LINEAR_WEIGHT, g, x1),
+            g,
+        )
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -251,6 +250,56 @@ class Linear(Op):
 LINEAR = Linear()
 
 
+def _rows(x: Any) -> Any:
+    """An array as a matrix: its last dimension, and all others."""
+    return x if x.ndim == 2 else x.reshape(prod(x.shape[:-1]), x.shape[-1])
+
+
+def _conjugate(xp: Any, x: Any) -> Any:
+    return xp.conjugate(x) if x.dtype.kind == "c" else x
+
+
+class LinearInput(Op):
+    """The gradient of a linear layer's input: g conj(weight), over all rows."""
+
+    library = "linear_input"
+    needs = ("x2", "x1")
+
+    def infer(self, g: Spec, w: Spec) -> Spec:
+        """(..., out) and (out, in) give (..., in)."""
+        if len(w.shape) != 2 or not g.shape or g.shape[-1] != w.shape[0] or g.dtype is not w.dtype:
+            raise ShapeError(f"linear_input: {g} is no gradient of a layer with weight {w}")
+        return g.with_(shape=(*g.shape[:-1], w.shape[1]))
+
+    def compute(self, xp: Any, g: Any, w: Any) -> Any:
+        """One matmul over all rows."""
+        x = xp.matmul(_rows(g), _conjugate(xp, w))
+        return x if g.ndim == 2 else x.reshape(*g.shape[:-1], w.shape[1])
+
+    def gradient(self, g: Tensor, x1: Tensor, x2: Tensor) -> tuple[Any, ...]:
+        """The layer of `g`, and the gradient of its weight."""
+        return (lambda: apply(LINEAR, g, x2), lambda: apply(LINEAR_WEIGHT, x1, g))
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """Rows, vectors, batches, empty."""
+        for dtype in (dt.float64, dt.float32, dt.bfloat16, dt.float16, dt.complex128):
+            yield Sample(cls(), (array((2, 4), dtype), array((4, 3), dtype)), dtype.name)
+        w = array((4, 3))
+        yield Sample(cls(), (array((4,)), w), "vector")
+        yield Sample(cls(), (array((2, 5, 4)), w), "batch")
+        yield Sample(cls(), (array((0, 4)), w), "empty")
+        yield Sample(cls(), (strided(array((2, 4))), strided(w)), "strided")
+
+    def reference(self, g: Any, w: Any) -> Any:
+        """By einsum."""
+        wide = [v.astype(np.float64) if v.dtype.kind in "fV" else v for v in (g, w)]
+        return np.einsum("...n,nk->...k", wide[0], wide[1].conj())
+
+
+LINEAR_INPUT = LinearInput()
+
+
 class LinearWeight(Op):
     """The gradient of a linear layer's weight: g^T conj(x), over all rows."""
 
@@ -265,13 +314,11 @@ class LinearWeight(Op):
 
     def compute(self, xp: Any, g: Any, x: Any) -> Any:
         """One matmul over all rows."""
-        rows = g.reshape(prod(g.shape[:-1]), g.shape[-1]) if g.ndim != 2 else g
-        inputs = x.reshape(prod(x.shape[:-1]), x.shape[-1]) if x.ndim != 2 else x
-        return xp.matmul(rows.T, xp.conjugate(inputs) if x.dtype.kind == "c" else inputs)
+        return xp.matmul(_rows(g).T, _conjugate(xp, _rows(x)))
 
     def gradient(self, g: Tensor, x1: Tensor, x2: Tensor) -> tuple[Any, ...]:
-        """Linear layers of the rows."""
-        return (lambda: apply(LINEAR, x2, g), lambda: apply(LINEAR, x1, conj_transposed(g)))
+        """A layer of the rows, and the gradient of its input."""
+        return (lambda: apply(LINEAR, x2, g), lambda: apply(LINEAR_INPUT, x1, g))
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

@@ -59,6 +59,10 @@ class Reshape(Movement):
         """Back to the old shape."""
         return (g.reshape(spec.shape),)
 
+    def gradient_view(self, g: Any, spec: Spec) -> Any:
+        """The same."""
+        return g.reshape(spec.shape)
+
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         """Contiguous, strided, empty, 0-d."""
@@ -102,10 +106,11 @@ class Permute(Movement):
 
     def gradient(self, g: Tensor) -> tuple[Any, ...]:
         """The inverse order."""
-        inverse = [0] * len(self.axes)
-        for i, axis in enumerate(self.axes):
-            inverse[axis] = i
-        return (apply_view(to_order(tuple(inverse)), g),)
+        return (apply_view(to_order(_inverse(self.axes)), g),)
+
+    def gradient_view(self, g: Any) -> Any:
+        """The same."""
+        return g.transpose(_inverse(self.axes))
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -119,6 +124,11 @@ class Permute(Movement):
         """By einsum."""
         letters = "abcdefgh"[: x.ndim]
         return np.einsum(f"{letters}->{''.join(letters[a] for a in self.axes)}", x).copy()
+
+
+@functools.lru_cache(maxsize=1024)
+def _inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(sorted(range(len(axes)), key=axes.__getitem__))
 
 
 @functools.lru_cache(maxsize=1024)

@@ -10,7 +10,7 @@ from typing import Any
 from ..core.op import Op
 from ..core.spec import prod
 from ..ops.convolution import Convolution, ConvolutionInput, ConvolutionWeight
-from ..ops.matmul import Linear, LinearWeight, MatMul
+from ..ops.matmul import Linear, LinearInput, LinearWeight, MatMul
 
 
 def multiply_adds(op: Op, inputs: tuple[Any, ...], output: Any) -> int:
@@ -19,6 +19,8 @@ def multiply_adds(op: Op, inputs: tuple[Any, ...], output: Any) -> int:
         return prod(output.shape) * int(inputs[0].shape[-1])
     if isinstance(op, Linear):
         return prod(output.shape) * int(inputs[1].shape[1])
+    if isinstance(op, LinearInput):
+        return prod(inputs[0].shape) * int(inputs[1].shape[1])
     if isinstance(op, LinearWeight):
         return prod(inputs[0].shape) * int(inputs[1].shape[-1])
     if isinstance(op, Convolution):  # each output reads one window of each channel of its group

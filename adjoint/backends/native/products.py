@@ -7,8 +7,9 @@ holds what was measured); everything else is NumPy's BLAS.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -383,7 +384,7 @@ def matmul(a: Any, b: Any, out: Any = None, bias: Any = None, activation: str | 
 
 
 class _Ready(NamedTuple):
-    """What a call of `matmul` needs to know, where nothing has to be copied."""
+    """What a call needs to know, where nothing has to be copied."""
 
     run: Any  # None: NumPy's
     shape: Sizes
@@ -395,11 +396,11 @@ _ready: dict[Any, _Ready] = {}
 _MOST_READY = 4096
 
 
-def ready_for(a: Any, b: Any, bias: Any = None) -> _Ready | None:
-    """What is known about the product of such arrays, if anything is."""
+def ready_for(a: Any, b: Any, bias: Any = None, library: str = "product") -> _Ready | None:
+    """What is known about a product of such arrays, as an op of that `library` takes them."""
     if type(a) is not np.ndarray or type(b) is not np.ndarray:
         return None
-    ready = _ready.get(_key(a, b, bias))
+    ready = _ready.get(_key(a, b, bias, library))
     if ready is None or (ready.workers and ready.workers != threads()):
         return None
     if bias is not None:
@@ -409,11 +410,13 @@ def ready_for(a: Any, b: Any, bias: Any = None) -> _Ready | None:
     return ready
 
 
-def _computed(ready: _Ready, a: Any, b: Any, bias: Any) -> Any:
+def _computed(ready: _Ready, a: Any, b: Any, bias: Any, library: str = "product") -> Any:
     """The product, as it was computed before."""
     if ready.run is None:
-        c = _by_numpy(a, b)
-        return c if bias is None else np.add(c, bias, out=c)
+        c = _by_numpy(*_OPERANDS[library](a, b))
+        if bias is not None:
+            np.add(c, bias, out=c)
+        return c if c.ndim == len(ready.shape) else c.reshape(ready.shape)
     c = np.empty(ready.shape, ready.dtype)
     if bias is None:
         ready.run(a, b, c)
@@ -427,40 +430,27 @@ def _by_numpy(a: Any, b: Any) -> Any:
     return np.multiply(a, b) if outer else np.matmul(a, b)
 
 
-def launch(a: Any, b: Any) -> Any:
-    """a @ b, as soon as a product of such arrays was computed; else None."""
-    ready = ready_for(a, b)
-    if ready is None:
-        return None
-    return quietly(_computed, ready, a, b, None)
+def _rows(x: Any) -> Any:
+    return x if x.ndim == 2 else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 
-def launch_linear(x: Any, w: Any, bias: Any = None) -> Any:
-    """x @ w.T + bias; else None."""
-    if type(x) is not np.ndarray:
-        return None
-    rows = x if x.ndim == 2 else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
-    ready = ready_for(rows, w.T, bias)
-    if ready is None:
-        return None
-    y = quietly(_computed, ready, rows, w.T, bias)
-    return y if x.ndim == 2 else y.reshape(*x.shape[:-1], len(w))
+# What is multiplied for two inputs of an op, by what that says as its `library`.
+_OPERANDS: dict[str, Callable[[Any, Any], tuple[Any, Any]]] = {
+    "product": lambda a, b: (a, b),
+    "linear": lambda x, w: (_rows(x), w.T),
+    "linear_input": lambda g, w: (_rows(g), w),
+    "linear_weight": lambda g, x: (_rows(g).T, _rows(x)),
+}
 
 
-def launch_linear_weight(g: Any, x: Any) -> Any:
-    """The rows of g, transposed, @ those of x; else None."""
-    if type(g) is not np.ndarray or type(x) is not np.ndarray:
-        return None
-    if g.ndim != 2:
-        g = g.reshape(math.prod(g.shape[:-1]), g.shape[-1])
-        x = x.reshape(len(g), x.shape[-1])
-    return launch(g.T, x)
+def _launch(library: str, a: Any, b: Any, bias: Any = None) -> Any:
+    """What an op gives, as soon as it was computed for such arrays; else None."""
+    ready = ready_for(a, b, bias, library)
+    return None if ready is None else quietly(_computed, ready, a, b, bias, library)
 
 
 # By what an op says as its `library`.
-LAUNCHERS: dict[str, Any] = {
-    "product": launch, "linear": launch_linear, "linear_weight": launch_linear_weight,
-}  # fmt: skip
+LAUNCHERS: dict[str, Any] = {name: functools.partial(_launch, name) for name in _OPERANDS}
 _launched: dict[int, Op] = {}  # the ops of which launchers are known, which stay
 
 
@@ -474,8 +464,29 @@ def accelerate(op: Op, arrays: Sequence[Any], names: Any) -> Any:
     if dtype not in _DTYPES or dtype == BFLOAT16 or any(x.dtype != dtype for x in arrays):
         return NotImplemented
     found = quietly(op.compute, names, *arrays)
+    _remember_operands(op.library, found, *arrays)
     _launch_by(LAUNCHERS[op.library], op, arrays)
     return found
+
+
+def _remember_operands(library: str, c: Any, x: Any, y: Any, bias: Any = None) -> None:
+    """Note for these arrays what is known about the matrices made of them: where that are views, a
+    plan asks for nothing but where the elements are.
+    """
+    if type(x) is not np.ndarray or type(y) is not np.ndarray:
+        return
+    a, b = _OPERANDS[library](x, y)
+    ready = ready_for(a, b, bias)
+    if ready is None:
+        return
+    run = ready.run
+    if run is not None and not (np.may_share_memory(a, x) and np.may_share_memory(b, y)):
+        run = functools.partial(_run_on_operands, library, run)
+    _put(_key(x, y, bias, library), ready._replace(run=run, shape=c.shape))
+
+
+def _run_on_operands(library: str, run: Any, x: Any, y: Any, *others: Any) -> None:
+    run(*_OPERANDS[library](x, y), *others)
 
 
 def computed(op: Op, arrays: Sequence[Any], names: Any) -> Any:
@@ -503,16 +514,20 @@ def _launch_by(launcher: Any, op: Op, arrays: Sequence[Any]) -> None:
     launchers[(id(op), *[x.shape for x in arrays])] = launcher
 
 
-def _key(a: Any, b: Any, bias: Any) -> Any:
+def _key(a: Any, b: Any, bias: Any, library: str = "product") -> Any:
     dtypes = a.dtype.char, b.dtype.char
-    return a.shape, a.strides, b.shape, b.strides, dtypes, bias is None
+    return library, a.shape, a.strides, b.shape, b.strides, dtypes, bias is None
 
 
 def _remember(a: Any, b: Any, bias: Any, run: Any, shape: Sizes) -> None:
+    always = run is None and a.shape[-2] * a.shape[-1] * b.shape[-1] <= SMALL
+    _put(_key(a, b, bias), _Ready(run, shape, a.dtype, 0 if always else threads()))
+
+
+def _put(key: Any, ready: _Ready) -> None:
     if len(_ready) >= _MOST_READY:
         _ready.clear()
-    always = run is None and a.shape[-2] * a.shape[-1] * b.shape[-1] <= SMALL
-    _ready[_key(a, b, bias)] = _Ready(run, shape, a.dtype, 0 if always else threads())
+    _ready[key] = ready
 
 
 def _pays(work: int, b: Any) -> bool:
