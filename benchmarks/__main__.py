@@ -9,7 +9,7 @@ import sys
 
 NAMES = (
     "overhead", "operations", "layers", "attention", "recurrent", "training", "optimizers",
-    "inference", "loading", "graphs", "pool", "libraries",
+    "inference", "loading", "graphs", "pool", "libraries", "compiling",
 )  # fmt: skip
 
 named = list(itertools.takewhile(lambda word: not word.startswith("-"), sys.argv[1:]))

@@ -123,6 +123,7 @@ class Module:
     functions: dict[str, str] = field(default_factory=dict)
     declarations: dict[str, str] = field(default_factory=dict)
     scalef: bool = False  # x86's y * 2**n in one instruction
+    opaque_loops: bool = False  # LLVM shall not know how a loop's number changes
 
     def declare(self, name: str, result: str, parameters: list[str]) -> None:
         """Makes a function from outside known."""
@@ -350,7 +351,10 @@ class Body:
         self.branch(i < end, inside, after)
         self.start(inside)
         yield i
-        self.put(slot, i + step)
+        i = i + step
+        if self.module.opaque_loops:
+            i = self.emit("i64", 0, f'call i64 asm "", "=r,0"(i64 {i.ref})')
+        self.put(slot, i)
         self.line(f"br label %{head}")
         self.start(after)
 

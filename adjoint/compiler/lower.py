@@ -1,12 +1,7 @@
 """A kernel and a layout as LLVM IR: explicit vector code.
 
-The module has three functions. `kernel(begin, end, words)` runs chunks begin to end; threads may
-run different ranges at once. `kernel.resolve(words)` prepares words in which the operands' pointers
-are still the addresses of NumPy array objects: it puts the data pointers there, which is cheaper
-than asking for them in Python, and gives 1 if an output overlaps an input that is read after being
-overwritten. `kernel.launch(words)` resolves and, unless that gave 1, runs all chunks.
-
-`words` are 64 bits each, in the order of `word_names`.
+The module has one function. `kernel(begin, end, words)` runs chunks begin to end; threads may run
+different ranges at once. `words` are 64 bits each, in the order of `word_names`.
 """
 
 from __future__ import annotations
@@ -15,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from . import columns, elementwise, ir, philox
 from .analysis import COSTS, Analysis
+from .calling import CALLED
 from .emit import LLVM_TYPES, Body, Module, Reg, type_name
 from .ir import Kernel, Value
 from .reduce import Accumulator, fold
@@ -23,20 +19,20 @@ from .target import Target
 
 __all__ = ["lower", "word_names"]
 
-DATA_OFFSET = object.__basicsize__  # of a NumPy array object's data pointer: the first field
 FOLD = 8  # vectors that are summed plainly into each accumulator
 
 
 def word_names(kernel: Kernel, layout: Layout) -> list[str]:
-    """What the words are, in order: sizes and strides, pointers from p0 on, and scalars.
+    """What the words are, in order: what `calling` reads, sizes and strides, where operands lie,
+    pointers from p0 on, and scalars.
 
-    Only `resolve` reads where operands begin and end in memory, relative to their pointers (low and
+    Only `calling` reads where operands begin and end in memory, relative to their pointers (low and
     high), and which inputs an output may be the very same memory as (same: a bit for each).
     """
     operands = range(len(kernel.inputs) + len(kernel.outputs))
     loops = [*(f"o{k}" for k in range(layout.outer)), *(f"i{k}" for k in range(layout.inner)), "v"]
     return [
-        "chunks", "rows", "length", "parts2", "length2", "units", "group", *loops,
+        *CALLED, "rows", "length", "parts2", "length2", "units", "group", *loops,
         *(f"s{k}.{name}" for k in operands for name in loops),
         *(f"s{k}.p" for k in operands if layout.split and k >= len(kernel.inputs)),
         *(f"z{v.number}" for v in kernel.values if v.op == "size"),
@@ -47,8 +43,14 @@ def word_names(kernel: Kernel, layout: Layout) -> list[str]:
     ]  # fmt: skip
 
 
+def called_words(kernel: Kernel, layout: Layout, address: int) -> dict[str, int]:
+    """Those of the words of a kernel at that address that say where the others are."""
+    counts = {"inputs": len(kernel.inputs), "outputs": len(kernel.outputs)}
+    return {"kernel": address, "spans": word_names(kernel, layout).index("low0"), **counts}
+
+
 def lower(kernel: Kernel, layout: Layout, target: Target, symbol: str) -> str:
-    """The text of the module: functions `symbol` and `symbol`.launch."""
+    """The text of the module: the function `symbol`."""
     return Lowering(kernel, layout, target).text(symbol)
 
 
@@ -58,7 +60,12 @@ class Lowering(Analysis):
         self.layout = layout
         self.inner = [f"i{k}" for k in range(layout.inner)]
         self.names = word_names(kernel, layout)
-        self.module = Module(scalef=target.has("avx512f") and target.vector_bytes == 64)
+        # What LLVM would find out about loops takes a quarter of the time to compile, and gives
+        # addresses that x86 computes for nothing.
+        self.module = Module(
+            scalef=target.has("avx512f") and target.vector_bytes == 64,
+            opaque_loops=not target.has("neon"),
+        )
         self.lanes = target.vector_bytes // self._itemsize()
         self.dtypes = [v.attr[1] for v in kernel.inputs] + [o.dtype for o in kernel.outputs]
         self.steady = self._steady()
@@ -103,7 +110,7 @@ class Lowering(Analysis):
         words = Reg(b, "ptr", 0, "%words")
         self.words = {}
         for k, name in enumerate(self.names):
-            if name.startswith(("low", "high", "same")):
+            if name in CALLED or name.startswith(("low", "high", "same")):
                 continue
             elem = "ptr" if name[0] == "p" and name[1:].isdigit() else "i64"
             address = b.at(words, k, "i64")
@@ -111,46 +118,7 @@ class Lowering(Analysis):
         self._units()
         header = f"void @{symbol}(i64 %begin, i64 %end, ptr noalias readonly %words)"
         self.module.functions[symbol] = b.function(header)
-        self.module.functions["resolve"] = self._resolve(symbol)
-        self.module.functions["launch"] = self._launch(symbol)
         return str(self.module)
-
-    def _resolve(self, symbol: str) -> str:
-        b = Body(self.module)
-        words = Reg(b, "ptr", 0, "%words")
-
-        def word(name: str) -> Reg:
-            at = b.at(words, self.names.index(name), "i64")
-            return b.emit("i64", 0, f"load i64, ptr {at.ref}, align 8")
-
-        starts, ends = [], []
-        for k in range(len(self.dtypes)):
-            at = b.at(words, self.names.index(f"p{k}"), "i64")
-            array = b.emit("ptr", 0, f"load ptr, ptr {at.ref}, align 8")
-            field = b.at(array, DATA_OFFSET)
-            data = b.emit("i64", 0, f"load i64, ptr {field.ref}, align 8")
-            b.line(f"store i64 {data.ref}, ptr {at.ref}, align 8")
-            starts.append(data + word(f"low{k}"))
-            ends.append(data + word(f"high{k}"))
-        wrong = b.const("i1", 0)
-        inputs = len(self.kernel.inputs)
-        for k in range(inputs, len(self.dtypes)):
-            same = word(f"same{k}")
-            for j in range(inputs):
-                meets = (starts[j] < ends[k]) & (starts[k] < ends[j])
-                allowed = b.compare("eq", starts[j], starts[k])
-                allowed = allowed & b.compare("ne", same & (1 << j), 0) if j < 63 else ~meets
-                wrong = wrong | (meets & ~allowed)
-        return b.function(f"i32 @{symbol}.resolve(ptr %words)", b.convert("zext", wrong, "i32"))
-
-    def _launch(self, symbol: str) -> str:
-        b = Body(self.module)
-        words = Reg(b, "ptr", 0, "%words")
-        wrong = b.call(f"{symbol}.resolve", "i32", 0, [words])
-        with b.when(b.compare("eq", wrong, 0)):
-            chunks = b.emit("i64", 0, f"load i64, ptr {words.ref}, align 8")
-            b.line(f"call void @{symbol}(i64 0, i64 {chunks.ref}, ptr {words.ref})")
-        return b.function(f"i32 @{symbol}.launch(ptr %words)", wrong)
 
     def _units(self) -> None:
         """The loop over units: a position of the outer loops (an odometer) and a part each."""

@@ -13,17 +13,17 @@ import os
 import struct
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import ml_dtypes
 import numpy as np
 
 from adjoint.core.errors import DTypeError, InvalidArgument, ShapeError
 
-from . import cache, ir, linear, split, target
+from . import cache, calling, ir, linear, split, target
 from .analysis import cost, in_place
 from .ir import ITEMSIZE, Kernel, Output, verify
-from .lower import lower, word_names
+from .lower import called_words, lower, word_names
 from .schedule import SHARE, Layout, Plan, plan
 
 __all__ = ["Compiled", "Entry", "Pair", "Runner"]
@@ -56,15 +56,7 @@ class _Long(ctypes._CFuncPtr):  # type: ignore[misc,name-defined]
     _restype_ = ctypes.c_int
 
 
-class _Code(NamedTuple):
-    """Addresses of the functions that lower.py describes."""
-
-    kernel: int
-    resolve: int
-    launch: int
-
-
-_codes: dict[tuple[str, Layout], _Code] = {}
+_codes: dict[tuple[str, Layout], int] = {}
 _compiling = threading.Lock()
 
 
@@ -78,8 +70,8 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def code_of(kernel: Kernel, layout: Layout) -> _Code:
-    """The code of a kernel in a layout: from memory, disk or the compiler."""
+def code_of(kernel: Kernel, layout: Layout) -> int:
+    """The address of a kernel in a layout: from memory, disk or the compiler."""
     key = (kernel.key, layout)
     code = _codes.get(key)
     if code is None:
@@ -90,7 +82,7 @@ def code_of(kernel: Kernel, layout: Layout) -> _Code:
     return code
 
 
-def _load(kernel: Kernel, layout: Layout) -> _Code:
+def _load(kernel: Kernel, layout: Layout) -> int:
     host = target.host()
     name = cache.digest(kernel.key, repr(layout), repr(host))
     symbol = "k" + name
@@ -98,7 +90,14 @@ def _load(kernel: Kernel, layout: Layout) -> _Code:
     if code is None:
         code = host.compile(lower(kernel, layout, host, symbol))
         cache.write(name, code)
-    return _Code(*target.load(code, symbol, f"{symbol}.resolve", f"{symbol}.launch"))
+    return target.load(code, symbol)[0]
+
+
+@functools.cache
+def _functions() -> tuple[_Quick, _Quick, _Long]:
+    """`resolve`, and `launch` with the GIL and without it."""
+    found = calling.functions()
+    return _Quick(found.resolve), _Quick(found.launch), _Long(found.launch)
 
 
 class Entry:
@@ -112,17 +111,17 @@ class Entry:
         same: Sequence[int],
         makers: Sequence[Maker],
     ) -> None:
-        code = code_of(kernel, planned.layout)
+        self.address = code_of(kernel, planned.layout)
         self.quick = work < QUICK
-        kind = _Quick if self.quick else _Long
-        self.address = code.kernel
-        self.resolve: Callable[[bytes], int] = _Quick(code.resolve)
-        self.launch: Callable[[bytes], int] = kind(code.launch)
+        functions = _functions()
+        self.resolve: Callable[[bytes], int] = functions[0]
+        self.launch: Callable[[bytes], int] = functions[1 if self.quick else 2]
         self.chunks, self.makers = planned.chunks, makers
         self.row_major = all(isinstance(make, functools.partial) for make in makers)
         names = word_names(kernel, planned.layout)
         fixed = names[: names.index("p0")] if "p0" in names else names
         words = planned.words | {f"same{len(kernel.inputs) + k}": s for k, s in enumerate(same)}
+        words |= called_words(kernel, planned.layout, self.address)
         self.head = struct.pack(f"{len(fixed)}q", *(words[name] for name in fixed))
         operands = len(kernel.inputs) + len(kernel.outputs)
         codes = {"float32": "f4x", "float64": "d"}

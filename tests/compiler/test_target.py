@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from adjoint.compiler import Kernel
+from adjoint.compiler.calling import functions
 from adjoint.compiler.ir import MATHS
-from adjoint.compiler.lower import lower, word_names
+from adjoint.compiler.lower import called_words, lower, word_names
 from adjoint.compiler.schedule import plan
 from adjoint.compiler.target import Target, host, load
 
@@ -36,12 +37,12 @@ def call(kernel, target, *arrays):
     call.count += 1
     symbol = f"narrow{call.count}"
     code = target.compile(lower(kernel, planned.layout, target, symbol))
-    (launch,) = load(code, f"{symbol}.launch")
+    words = planned.words | called_words(kernel, planned.layout, *load(code, symbol))
     names = word_names(kernel, planned.layout)
     pointers = {f"p{k}": id(x) for k, x in enumerate([*arrays, *outs])}
-    words = {**planned.words, **{f"same{k}": 0 for k in range(9)}, **pointers}
+    words |= {f"same{k}": 0 for k in range(9)} | pointers
     packed = struct.pack(f"{len(names)}q", *(words[name] for name in names))
-    assert ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_char_p)(launch)(packed) == 0
+    assert ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_char_p)(functions().launch)(packed) == 0
     return outs
 
 

@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...compiler import cache, target
+from ...compiler.calling import DATA_OFFSET
 from ...compiler.emit import Body, Module, Reg
 from ...compiler.ir import ITEMSIZE, Kernel
-from ...compiler.lower import DATA_OFFSET, word_names
+from ...compiler.lower import word_names
 from ...compiler.run import _Quick, code_of
 from ...compiler.schedule import plan
 from ...core.errors import Unsupported
@@ -75,7 +76,6 @@ class MultiTensor:
         operands = names + [names[column] for column in outputs]
         strides = [[ITEMSIZE[name]] for name in operands]
         planned = plan(kernel, (1 << 20,), strides, operands)
-        code = code_of(kernel, planned.layout)
         words = planned.words | {"length": CHUNK, "group": 1}
         order = word_names(kernel, planned.layout)
         self._template = np.array([0, *(words.get(name, 0) for name in order)], np.int64)
@@ -85,7 +85,7 @@ class MultiTensor:
         self._dtypes = [np.dtype(dtype) for dtype in dtypes]  # kept: their addresses are compared
         self._sources = [*range(len(dtypes)), *outputs]
         header = {
-            "parallel": PARALLEL, "kernel": code.kernel, "columns": len(dtypes),
+            "parallel": PARALLEL, "kernel": code_of(kernel, planned.layout), "columns": len(dtypes),
             "operands": len(operands), "stride": self._template.nbytes,
             "array_type": id(np.ndarray), "chunk": CHUNK,
             "p0": 8 * (1 + order.index("p0")), "length": 8 * (1 + order.index("v")),

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...compiler import cache, target
+from ...compiler.calling import DATA_OFFSET
 from ...compiler.emit import Body, Module, Reg
-from ...compiler.lower import DATA_OFFSET
 from .recurrent_cells import CELLS
 from .recurrent_tiles import Factors, Tiles
 

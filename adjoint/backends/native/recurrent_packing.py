@@ -6,8 +6,8 @@ import functools
 import inspect
 import sys
 
+from ...compiler.calling import DATA_OFFSET
 from ...compiler.emit import Body, Module, Reg
-from ...compiler.lower import DATA_OFFSET
 from ...compiler.target import Target
 from . import object_code, tiles
 
