@@ -273,3 +273,28 @@ def test_random_programs_like_pytorch(steps):
     if not isinstance(theirs[-1], str):
         for a, b in zip(ours[-1], theirs[-1], strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["relu_", "exp_", "add_", "mul_", "clamp_", "lerp_"])
+def test_small_plain_tensors_are_written_again_like_the_first_time(name):
+    arguments = {"add_": (2.0,), "mul_": (3.0,), "clamp_": (-0.5, 0.5), "lerp_": (ad.ones(4), 0.5)}
+    given = arguments.get(name, ())
+    leaf = ad.ones(4, requires_grad=True)
+    x = ad.tensor([-1.0, 0.5, 2.0, float("nan")])
+    part, expected = x[1:], x.clone()
+    for _ in range(3):
+        expected = getattr(expected, name[:-1])(*given)
+        saving = leaf * x
+        before = x._version.count
+        assert getattr(x, name)(*given) is x
+        assert x._version.count == before + 1
+        np.testing.assert_array_equal(x.numpy(), expected.numpy())
+        np.testing.assert_array_equal(part.numpy(), expected.numpy()[1:])
+        with pytest.raises(ad.AutogradError, match=f"last changed by '{name}'"):
+            saving.sum().backward()
+    with pytest.raises(ad.ShapeError, match="doesn't match the broadcast shape"):
+        x.add_(ad.ones(2, 4))
+    with pytest.raises(RuntimeError, match="can't be cast"):
+        ad.ones(4).long().zero_().add_(0.5)
+    x.mul_(leaf)
+    assert x.requires_grad

@@ -27,6 +27,7 @@ from .tape import ALONE, before_change, item, overwrite, references, wrap
 ndarray = np.ndarray
 _FUNCTION: Any = type(lambda: None)
 _NONE = repeat(None)
+_MANY = 1 << 18  # elements above which sums are worth several threads
 _modes: dict[tuple[Mode, bool], Mode] = {}  # the mode in which backward runs, by the caller's
 
 
@@ -119,7 +120,6 @@ def _walk(
     for node, g in roots:
         if node in awaited:
             pending[node] = pending[node] + g if node in pending else g
-    owned: set[Any] = set()  # nodes whose pending cotangent is a sum that nobody else holds
     reached: dict[Any, Any] = {}
     leaves: list[Any] = []  # complete, to be finished before the next node runs
     heap: list[tuple[int, Any]] = []  # complete; orders are unique, so nodes are never compared
@@ -203,15 +203,13 @@ def _walk(
                     dtype is not parent.data_type and dtype != parent.data_type
                 ):
                     value = conform(value, parent, node)
-                before = pending.get(parent)
+                before = pending.pop(parent, None)
                 if before is None:
                     pending[parent] = value
-                elif parent in owned:
-                    np.add(before._data, value._data, before._data)
+                elif create_graph or references(before) not in ALONE:
+                    pending[parent] = before + value
                 else:
-                    before = pending[parent] = before + value
-                    if not create_graph and not isinstance(before._data, Recorded):
-                        owned.add(parent)
+                    pending[parent] = _sum(before, value)
             left = awaited[parent] = awaited[parent] - 1
             if not left:
                 if type(parent) is Leaf:
@@ -221,6 +219,17 @@ def _walk(
                 else:
                     heappush(heap, (-parent.order, parent))
         data = before = value = gradients = None
+
+
+def _sum(g: Any, other: Any) -> Any:
+    """The sum of two cotangents, in the first one, which nobody else holds, where that can be."""
+    data = g._data
+    if type(data) is not ndarray or not _takes_sums(data):
+        return g + other
+    if data.size > _MANY:
+        return g.add_(other)
+    np.add(data, other._data, data)
+    return g
 
 
 def _with_history(node: Node, saved: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -305,7 +314,7 @@ def keep(leaf: Leaf, g: Any, alone: bool, create_graph: bool = False) -> None:
 
 def _takes_sums(data: Any) -> bool:
     """Whether an array may be added to in place: not where its elements share memory."""
-    return data.base is None or (data.flags.writeable and 0 not in data.strides)
+    return data.flags.writeable and (data.base is None or 0 not in data.strides)
 
 
 _lock = threading.RLock()  # two backwards at once may meet in a leaf
@@ -352,29 +361,31 @@ def conform(g: Any, target: Any, source: Any = None, index: int = 0) -> Any:
 def sum_to_shape(g: Any, shape: tuple[int, ...], source: Any = None, index: int = 0) -> Any:
     """`g` summed over the dimensions along which `shape` was broadcast to `g.shape`."""
     have = g._data.shape
-    axes = _broadcast_axes(shape, have)
-    if axes is None:
+    found = _summing(shape, have)
+    if found is None:
         name = "backward" if source is None else source.name()
         raise ShapeError(
             f"{name}: Function {name} returned an invalid gradient at index {index} - got "
             f"{list(have)} but expected shape compatible with {list(shape)}; a gradient has the "
             "shape of its input"
         )
-    lead = len(have) - len(shape)
-    if lead == len(axes):
-        return apply(Sum(axes, False), g)
-    g = apply(Sum(axes, True), g)
-    return g.reshape(shape) if lead else g
+    op, reshapes = found
+    g = apply(op, g)
+    return g.reshape(shape) if reshapes else g
 
 
 @functools.lru_cache(maxsize=1024)
-def _broadcast_axes(shape: tuple[int, ...], have: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The dimensions of `have` along which `shape` was broadcast; None where it was not."""
+def _summing(shape: tuple[int, ...], have: tuple[int, ...]) -> tuple[Sum, bool] | None:
+    """The sum over the dimensions of `have` along which `shape` was broadcast, and whether what it
+    gives is to be reshaped; None where `shape` was not broadcast to `have`.
+    """
     lead = len(have) - len(shape)
     if lead < 0 or any(n not in (1, m) for n, m in zip(shape, have[lead:], strict=True)):
         return None
     grown = [i for i, n in enumerate(shape, lead) if n == 1 != have[i]]
-    return (*range(lead), *grown)
+    axes = (*range(lead), *grown)
+    keeps = lead < len(axes)
+    return Sum(axes, keeps), keeps and lead > 0
 
 
 def _not_a_tensor(node: Node, value: Any) -> Exception:

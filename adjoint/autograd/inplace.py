@@ -10,6 +10,7 @@ import numpy as np
 
 from ..backends import numpy as backend
 from ..core import compute as core_compute
+from ..core import op as core_op
 from ..core.compute import quiet, write_arrays
 from ..core.device import is_device_array
 from ..core.dtype import bfloat16
@@ -28,6 +29,7 @@ from .recording import Recorder, source_of
 ndarray = np.ndarray
 _BFLOAT16 = bfloat16.numpy
 LARGE = 65535  # elements above which kernels are asked to write
+SMALL = 4096  # elements up to which a result is computed apart and copied
 
 
 def attach(tensor_class: type) -> None:
@@ -44,8 +46,14 @@ def inplace_method(name: str, function: Callable[..., Any]) -> Callable[..., Any
     direct = _DIRECT.get(name)
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if self._data.size > LARGE and write_by_kernel(self, name, function, args, kwargs):
+        size = self._data.size
+        if size > LARGE and write_by_kernel(self, name, function, args, kwargs):
             return self
+        if size <= SMALL and not kwargs and _is_copied_to(self, args):
+            y = function(self, *args)
+            if y is self or core_op.copied(self, y, name):
+                return self
+            return change(self, name, lambda _: y)
         if direct is not None and len(args) == 1 and _write_directly(self, direct, *args, **kwargs):
             tape.rebase(self, None, name)
             return self
@@ -60,6 +68,19 @@ def inplace_method(name: str, function: Callable[..., Any]) -> Callable[..., Any
         f"    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.{name}.html\n"
     )
     return method
+
+
+def _is_copied_to(x: Any, args: tuple[Any, ...]) -> bool:
+    """Whether to compute `x` anew and copy: it is whole, and nothing is recorded or watched."""
+    mode = MODE.get()
+    if not mode.plain or x._node is not None or x._view is not None or x._version is None:
+        return False
+    if not mode.grad:
+        return True
+    for each in args:
+        if isinstance(each, (tuple, list)) or (isinstance(each, Handle) and each._node is not None):
+            return False
+    return True
 
 
 def _arithmetic(ufunc: Any, kinds: str) -> tuple[Any, dict[Any, int]]:
