@@ -49,7 +49,7 @@ def inplace_method(name: str, function: Callable[..., Any]) -> Callable[..., Any
         size = self._data.size
         if size > LARGE and write_by_kernel(self, name, function, args, kwargs):
             return self
-        if size <= SMALL and not kwargs and _is_copied_to(self, args):
+        if direct is None and size <= SMALL and not kwargs and _is_copied_to(self, args):
             y = function(self, *args)
             if y is self or core_op.copied(self, y, name):
                 return self

@@ -413,6 +413,9 @@ class ScatterReduce(_Along):
         return result
 
 
+_FEW = 1024  # elements up to which looking at each costs less than finding those that are meant
+
+
 @dataclass(eq=False, repr=False)
 class MaskedFill(Op):
     """The first input with one value where the mask is True."""
@@ -434,12 +437,17 @@ class MaskedFill(Op):
         return result
 
     def write(self, xp: Any, x: Any, mask: Any, value: Any) -> None:
-        """Assign where the mask is True; by position, which is several times faster than a mask."""
+        """Assign where the mask is True; of many elements by position, which is faster where few
+        are meant.
+        """
         if is_device_array(x) or not x.flags.c_contiguous:
             np.copyto(x, value, where=mask, casting="unsafe")
             return
         wide = mask if mask.shape == x.shape else np.broadcast_to(mask, x.shape)
-        x.reshape(-1)[np.flatnonzero(wide)] = value
+        if x.size <= _FEW:
+            np.putmask(x, wide, value)
+        else:
+            x.reshape(-1)[np.flatnonzero(wide)] = value
 
     def gradient(self, g: Tensor, mask: Tensor) -> tuple[Any, ...]:
         """g where it was kept; the rest of it for the value."""
