@@ -146,6 +146,8 @@ class Node:
                 "it saved were released by the first backward. Pass retain_graph=True to the "
                 "first backward (or compute the forward again)"
             )
+        if not self.op.keeps_values:
+            return saved
         versions = self.versions
         packed = False
         for i, value in enumerate(saved):

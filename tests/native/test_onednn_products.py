@@ -6,8 +6,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import adjoint as ad
 from adjoint.backends.native import onednn_plan, products
 from adjoint.core.errors import InvalidArgument, ShapeError
+from adjoint.core.op import apply
+from adjoint.ops.matmul import LINEAR, LINEAR_INPUT, LINEAR_WEIGHT
 
 from .onednn_cases import assert_near, like, matrices, needs_onednn, workers  # noqa: F401
 
@@ -143,3 +146,32 @@ def test_errors_name_what_does_not_fit():
         products.matmul(a, a.T, bias=np.ones(3, np.float32))
     with pytest.raises(ShapeError, match=r"out \(3,\)"):
         products.matmul(a, a.T, out=np.ones(3, np.float32))
+
+
+def rows_of(kind, shape, seed):
+    """The same numbers, lying in memory in several ways."""
+    x = np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
+    if kind == "turned":  # its rows are no matrix without a copy
+        return np.ascontiguousarray(x.transpose(1, 0, 2)).transpose(1, 0, 2)
+    if kind == "part":
+        return np.concatenate([x, x], -1)[..., : shape[-1]]
+    return x
+
+
+@pytest.mark.parametrize("width", [4, 96])  # NumPy's product, and a plan's
+def test_a_layers_products_are_launched_with_rows_that_lie_in_any_way(width):
+    w = np.random.default_rng(9).standard_normal((width, 64), dtype=np.float32)
+    bias = np.arange(width, dtype=np.float32)
+    for _ in range(3):
+        for kind in ("whole", "turned", "part"):
+            x, g = rows_of(kind, (12, 8, 64), 1), rows_of(kind, (12, 8, width), 2)
+            for op, arrays, expected in (
+                (LINEAR, (x, w), x @ w.T),
+                (LINEAR, (x, w, bias), x @ w.T + bias),
+                (LINEAR_INPUT, (g, w), g @ w),
+                (LINEAR_WEIGHT, (g, x), np.einsum("abn,abk->nk", g, x)),
+            ):
+                found = apply(op, *map(ad.from_numpy, arrays))
+                assert found.shape == expected.shape
+                np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=1e-4)
+    assert any(library == "linear" for library, *_ in products._ready)
