@@ -113,7 +113,7 @@ class ElementwiseOptimizer(Optimizer):
             zip(
                 [p._data.dtype for p in parameters],
                 fresh,
-                *[[_number_in(state, name) for state in states] for name in names],
+                *[_numbers_in(states, name) for name in names],
                 strict=True,
             )
         )
@@ -140,9 +140,7 @@ class ElementwiseOptimizer(Optimizer):
         step = advance(state) if "step" in state else 1.0 if fresh else 2.0
         numbers = self.numbers(group, state, step)
         for name in names if len(states) > 1 else ():
-            value = state[name]._data.item()
-            for other in states[1:]:
-                _assign(other[name], value)
+            _assign([other[name] for other in states[1:]], state[name]._data.item())
         return numbers
 
     def _shares_numbers(self, state: dict[str, Any], p: Any) -> bool:
@@ -361,23 +359,29 @@ def _is_plain(*tensors: Any) -> bool:
     return True
 
 
-def _number_in(state: dict[str, Any], name: str) -> float:
-    """The value of a state that is one number."""
-    value = state[name]
-    if not isinstance(value, Tensor):  # as checkpoints of older versions have it
-        value = state[name] = new_scalar(float(value))
-    return value._data.item()  # type: ignore[no-any-return]
+def _numbers_in(states: list[dict[str, Any]], name: str) -> list[float]:
+    """The values of a state that is one number."""
+    for state in states:
+        value = state[name]
+        if not isinstance(value, Tensor):  # as checkpoints of older versions have it
+            state[name] = new_scalar(float(value))
+    return [state[name]._data.item() for state in states]
 
 
-def _assign(x: Any, value: float) -> None:
-    """Set a state that is one number."""
-    data = x._data
-    if type(data) is np.ndarray and data.flags.writeable and not x._node:
-        for version in announce([x], "step"):
-            version.bump("step")
-        data.fill(value)
-    else:
-        x.fill_(value)
+def _assign(xs: list[Any], value: float) -> None:
+    """Set states that are one number."""
+    plain = []
+    for x in xs:
+        data = x._data
+        if type(data) is np.ndarray and data.flags.writeable and not x._node:
+            plain.append(x)
+        else:
+            x.fill_(value)
+    watched = announce(plain, "step")
+    for x in plain:
+        x._data.fill(value)
+    for version in watched:
+        version.bump("step")
 
 
 def new_scalar(value: float) -> Any:

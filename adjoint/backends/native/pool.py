@@ -41,7 +41,8 @@ class Pool:
     """
 
     def __init__(self, threads: int) -> None:
-        self._wanted = _checked(threads)
+        self.num_threads = _checked(threads)
+        """How many threads compute a loop, the calling one among them."""
         self._state = _aligned_state()
         self._address = ctypes.addressof(self._state)
         self._state.spin = int(_SPIN * 1000)
@@ -53,11 +54,6 @@ class Pool:
         compute alone, piece by piece, until they are free.
         """
         _POOLS.add(self)
-
-    @property
-    def num_threads(self) -> int:
-        """How many threads compute a loop, the calling one among them."""
-        return self._wanted
 
     def entry(self) -> tuple[int, int]:
         """Addresses of `run` and of its first argument, for generated code that starts loops.
@@ -76,7 +72,7 @@ class Pool:
         """
         threads = _checked(threads)
         with _CHANGES:
-            self._wanted = threads
+            self.num_threads = threads
             started = self.run != self._start_and_run
             self._leave(threads)
             self.run = self._start_and_run
@@ -124,7 +120,7 @@ class Pool:
     def _hire(self) -> None:
         """Start the workers that are missing, or as many as the system permits."""
         work = _Work(worker_loop.code().work)
-        while len(self._workers) + 1 < self._wanted:
+        while len(self._workers) + 1 < self.num_threads:
             index = len(self._workers) + 1
             # A worker leaves at once where it is not expected. It keeps the memory.
             self._state.threads = index + 1
