@@ -473,11 +473,13 @@ def _pair(
     several = len(parts) > 1
 
     def launch(*operands: Any) -> Any:
-        arrays = [x for x in operands if type(x) is np.ndarray]
-        found = first(*arrays)
+        found = first(*operands)
         if found is None:
             return None
         found = found if several else (found,)
-        return second(*found, *[arrays[n] for n, _ in further])
+        if further:
+            arrays = [x for x in operands if type(x) is np.ndarray]
+            found = (*found, *[arrays[n] for n, _ in further])
+        return second(*found)
 
     return launch
