@@ -166,7 +166,7 @@ def _walk(
         else:
             saved = node.values()
             over, view = op.gradient_over, op.gradient_view
-            if view is not None and not create_graph and type(g._data) is ndarray:
+            if view is not None and not (create_graph or goals) and type(g._data) is ndarray:
                 gradients = (wrap(view(g._data, *saved)),)
             elif over is not None and not create_graph and references(g) in ALONE:
                 data = g._data

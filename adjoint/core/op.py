@@ -147,7 +147,8 @@ class Op(metaclass=_Interned):
     gradient_over: ClassVar[Callable[..., None] | None] = None
 
     # gradient_view(g, *needed): what `gradient` returns for the only input, as a view of the NumPy
-    # array g, or a copy. The engine calls it, where it is defined, when no graph is to be created.
+    # array g, or a copy. The engine calls it, where it is defined, when cotangents stay inside: no
+    # graph is to be created, and only leaves keep what reaches them, which copy what others hold.
     gradient_view: ClassVar[Callable[..., Any] | None] = None
 
     @classmethod
