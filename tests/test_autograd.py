@@ -439,3 +439,31 @@ def test_anomaly_mode_lets_clean_gradients_pass():
     with ad.autograd.detect_anomaly():
         (x.exp() * x).backward()
     np.testing.assert_allclose(x.grad.item(), 2 * np.e)
+
+
+@pytest.mark.parametrize("turn", [lambda x: x.reshape(6), lambda x: x.permute(1, 0), lambda x: x.t()])
+def test_gradients_that_share_memory_know_of_each_others_changes(turn):
+    x = ad.ones(2, 3, requires_grad=True)
+    y = turn(x)
+    gx, gy = ad.autograd.grad((y * 3).sum(), (x, y))
+    leaf = ad.ones(2, 3, requires_grad=True)
+    saving = (leaf * gx).sum()
+    gy.add_(1)
+    if np.shares_memory(gx.numpy(), gy.numpy()):
+        with pytest.raises(ad.AutogradError, match="modified by an inplace operation"):
+            saving.backward()
+    else:
+        saving.backward()
+        assert leaf.grad.sum() == 18
+
+
+def test_a_hook_may_write_into_the_cotangent_of_a_view():
+    x = ad.arange(6.0).requires_grad_()
+    y = x * 2
+    z = y.reshape(2, 3).t()
+    z.register_hook(lambda g: g.mul_(2))
+    y.register_hook(lambda g: g.add_(1))
+    weights = ad.arange(6.0).reshape(3, 2)
+    (z * weights).sum().backward()
+    assert weights.equal(ad.arange(6.0).reshape(3, 2))
+    assert x.grad.equal((weights.t().reshape(6) * 2 + 1) * 2)
