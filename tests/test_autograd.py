@@ -441,7 +441,7 @@ def test_anomaly_mode_lets_clean_gradients_pass():
     np.testing.assert_allclose(x.grad.item(), 2 * np.e)
 
 
-@pytest.mark.parametrize("turn", [lambda x: x.reshape(6), lambda x: x.permute(1, 0), lambda x: x.t()])
+@pytest.mark.parametrize("turn", [lambda x: x.reshape(6), lambda x: x.t(), lambda x: x.view(3, 2)])
 def test_gradients_that_share_memory_know_of_each_others_changes(turn):
     x = ad.ones(2, 3, requires_grad=True)
     y = turn(x)
