@@ -93,10 +93,10 @@ def _load(kernel: Kernel, layout: Layout) -> int:
     return target.load(code, symbol)[0]
 
 
-@functools.cache
 def _functions() -> tuple[_Quick, _Quick, _Long]:
     """`resolve`, and `launch` with the GIL and without it."""
-    found = calling.functions()
+    with _compiling:  # two threads would load them twice
+        found = calling.functions()
     return _Quick(found.resolve), _Quick(found.launch), _Long(found.launch)
 
 
