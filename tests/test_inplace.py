@@ -298,3 +298,35 @@ def test_small_plain_tensors_are_written_again_like_the_first_time(name):
         ad.ones(4).long().zero_().add_(0.5)
     x.mul_(leaf)
     assert x.requires_grad
+
+
+def test_small_tensors_written_by_index_are_what_the_functions_give():
+    index, values = ad.tensor([2, 0]), ad.tensor([5.0, 7.0])
+    mask = ad.tensor([True, False, True, False])
+    calls = {
+        "scatter": (0, index, values), "scatter_add": (0, index, values),
+        "index_add": (0, index, values), "index_copy": (0, index, values),
+        "index_fill": (0, index, 3.0), "index_put": ((index,), values),
+        "masked_fill": (mask, -1.0), "fill": (2.0,),
+    }  # fmt: skip
+    for name, args in calls.items():
+        x = ad.arange(4.0)
+        part = x[1:]
+        expected = x
+        for _ in range(3):
+            expected = getattr(ad, name)(expected, *args)
+            before = x._version.count
+            assert getattr(x, f"{name}_")(*args) is x
+            assert x._version.count == before + 1
+            np.testing.assert_array_equal(x.numpy(), expected.numpy(), name)
+            np.testing.assert_array_equal(part.numpy(), expected.numpy()[1:], name)
+        changed = ad.zeros(4).add_(0)
+        for _ in range(2):
+            leaf = ad.ones(2, requires_grad=True)
+            if args[-1] is values:
+                result = getattr(changed.detach().clone().add_(0), f"{name}_")(*args[:-1], leaf * 2)
+                result.sum().backward()
+                np.testing.assert_array_equal(leaf.grad.numpy(), [2, 2], name)
+        with pytest.raises((IndexError, RuntimeError, TypeError)):
+            getattr(x, f"{name}_")(ad.tensor([9]), *args[1:])
+        np.testing.assert_array_equal(x.numpy(), expected.numpy(), name)

@@ -49,7 +49,7 @@ def inplace_method(name: str, function: Callable[..., Any]) -> Callable[..., Any
         size = self._data.size
         if size > LARGE and write_by_kernel(self, name, function, args, kwargs):
             return self
-        if direct is None and size <= SMALL and not kwargs and _is_copied_to(self, args):
+        if direct is None and size <= SMALL and not kwargs and core_op.is_copied_to(self, args):
             y = function(self, *args)
             if y is self or core_op.copied(self, y, name):
                 return self
@@ -68,19 +68,6 @@ def inplace_method(name: str, function: Callable[..., Any]) -> Callable[..., Any
         f"    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.{name}.html\n"
     )
     return method
-
-
-def _is_copied_to(x: Any, args: tuple[Any, ...]) -> bool:
-    """Whether to compute `x` anew and copy: it is whole, and nothing is recorded or watched."""
-    mode = MODE.get()
-    if not mode.plain or x._node is not None or x._view is not None or x._version is None:
-        return False
-    if not mode.grad:
-        return True
-    for each in args:
-        if isinstance(each, (tuple, list)) or (isinstance(each, Handle) and each._node is not None):
-            return False
-    return True
 
 
 def _arithmetic(ufunc: Any, kinds: str) -> tuple[Any, dict[Any, int]]:

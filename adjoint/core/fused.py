@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast, overload
 import numpy as np
 
 from . import compute
+from . import op as op_module
 from .device import is_device_array
 from .mode import MODE
 from .op import (
@@ -124,18 +125,23 @@ def checking(function: F) -> F:
 _NAMED: Any = object()  # before arguments by name
 
 
-def writing(function: Callable[..., Any]) -> Callable[..., Any]:
+def writing(function: Callable[..., Any], *, overwrites: bool = False) -> Callable[..., Any]:
     """Declare two public functions from one that checks its arguments and returns (op, tensor,
     *inputs).
 
     The function itself applies the op; the method with a trailing underscore lets `op.write` change
-    the tensor's own memory, which costs what is written and not the size of the tensor.
+    the tensor's own memory, which costs what is written and not the size of the tensor. Of a small
+    tensor it copies what the function gives, if the op does not overwrite all of it anyway.
     """
     name = function.__name__
     apart = checking(function)
 
     @functools.wraps(function)
     def in_place(*args: Any, **kwargs: Any) -> Any:
+        if not (overwrites or kwargs) and _is_few(args) and op_module.is_copied_to(args[0], args):
+            y = apart(*args)
+            if op_module.copied(args[0], y, f"{name}_"):
+                return args[0]
         op, tensor, *inputs = function(*args, **kwargs)
         return write_in_place(f"{name}_", op, tensor, *inputs)
 
@@ -144,6 +150,13 @@ def writing(function: Callable[..., Any]) -> Callable[..., Any]:
     FUNCTIONS[name] = METHODS[name] = apart
     METHODS[f"{name}_"] = in_place
     return with_out(apart)
+
+
+_FEW = 1024  # elements up to which a copy costs less than the checks of a write
+
+
+def _is_few(args: tuple[Any, ...]) -> bool:
+    return compute.accelerate is not None and len(args) > 0 and 0 < args[0]._data.size <= _FEW
 
 
 def is_fusing(x: Any) -> bool:

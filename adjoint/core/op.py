@@ -277,6 +277,24 @@ def _nowhere(x: Any, y: Any, name: str) -> bool:
 copied: Callable[[Any, Any, str], bool] = _nowhere
 
 
+def is_copied_to(x: Any, args: Iterable[Any]) -> bool:
+    """Whether a small tensor that an operation in place changes by `args` may be computed apart and
+    `copied`: it is whole, was changed before, and nothing is recorded or watched.
+    """
+    mode = MODE.get()
+    if not mode.plain or x._node is not None or x._view is not None or x._version is None:
+        return False
+    if not mode.grad:
+        return True
+    for each in args:
+        if type(each) in _SEQUENCES or getattr(each, "_node", None) is not None:
+            return False
+    return True
+
+
+_SEQUENCES = (tuple, list)  # there may be tensors in them
+
+
 def connect_eager(
     execute: Callable[[Op, tuple[Any, ...]], Any],
     launch: Callable[..., Any],

@@ -383,7 +383,7 @@ def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     return result
 
 
-@writing
+@functools.partial(writing, overwrites=True)
 def fill(input: Tensor, value: Any) -> Any:
     """A tensor like `input` filled with one value (a number or a 0-d tensor).
 
