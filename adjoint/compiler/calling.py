@@ -36,14 +36,10 @@ def functions() -> Functions:
 
     Errors: Unsupported without llvmlite.
     """
-    host = target.host()
-    name = cache.digest("calling", repr(host))
+    name = cache.digest("calling", repr(target.host()))
     symbol = "c" + name
-    code = cache.read(name)
-    if code is None:
-        code = host.compile(text(symbol))
-        cache.write(name, code)
-    return Functions(*target.load(code, f"{symbol}.resolve", f"{symbol}.launch"))
+    symbols = [f"{symbol}.{entry}" for entry in Functions._fields]
+    return Functions(*target.kept(name, lambda: text(symbol), *symbols))
 
 
 def text(symbol: str) -> str:

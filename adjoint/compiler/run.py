@@ -86,11 +86,7 @@ def _load(kernel: Kernel, layout: Layout) -> int:
     host = target.host()
     name = cache.digest(kernel.key, repr(layout), repr(host))
     symbol = "k" + name
-    code = cache.read(name)
-    if code is None:
-        code = host.compile(lower(kernel, layout, host, symbol))
-        cache.write(name, code)
-    return target.load(code, symbol)[0]
+    return target.kept(name, lambda: lower(kernel, layout, host, symbol), symbol)[0]
 
 
 def _functions() -> tuple[_Quick, _Quick, _Long]:

@@ -8,10 +8,13 @@ import functools
 import itertools
 import os
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from adjoint.core.errors import Unsupported
+
+from . import cache
 
 __all__ = ["Target", "host", "load"]
 
@@ -126,6 +129,17 @@ def _passes() -> Any:
     passes.add_instruction_combine_pass()
     passes.add_simplify_cfg_pass()
     return passes
+
+
+def kept(name: str, text: Callable[[], str], *symbols: str) -> tuple[int, ...]:
+    """The addresses of symbols of the code of `text()` for this machine: what is on disk under that
+    name (`cache.digest`), or compiled now and put there.
+    """
+    code = cache.read(name)
+    if code is None:
+        code = host().compile(text())
+        cache.write(name, code)
+    return load(code, *symbols)
 
 
 def load(code: bytes, *symbols: str) -> tuple[int, ...]:

@@ -57,14 +57,14 @@ def code() -> Code:
     sources = (Path(str(file)).read_text() for file in (__file__, passes.__file__, tiles.__file__))
     name = cache.digest("attention", *sources, repr(host))
     symbols = [f"a{name}.{short}" for short in Code._fields]
-    found = cache.read(name)
-    if found is None:
+
+    def named() -> str:
         source = text(host)
         for symbol, short in zip(symbols, Code._fields, strict=True):
             source = source.replace(f"@{short}(", f"@{symbol}(")
-        found = host.compile(source)
-        cache.write(name, found)
-    return Code(*target.load(found, *symbols))
+        return source
+
+    return Code(*target.kept(name, named, *symbols))
 
 
 def text(host: target.Target) -> str:

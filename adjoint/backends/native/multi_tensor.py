@@ -250,11 +250,7 @@ def _native() -> _Native:
     name = cache.digest("multi_tensor", text, repr(host))
     for kind in ("start", "drive"):
         text = text.replace(f"@{kind}(", f"@{kind}.{name}(")
-    code = cache.read(name)
-    if code is None:
-        code = host.compile(text)
-        cache.write(name, code)
-    address, drive = target.load(code, f"start.{name}", f"drive.{name}")
+    address, drive = target.kept(name, lambda: text, f"start.{name}", f"drive.{name}")
     start = _Quick(address)
     start.argtypes = (ctypes.c_int64,)
     return _Native(start, drive)

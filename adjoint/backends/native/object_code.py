@@ -33,11 +33,8 @@ def load(
         found = _loaded.get(name)
         if found is None:
             symbol = "o" + name
-            code = cache.read(name)
-            if code is None:
-                code = host.compile(text(host, symbol))
-                cache.write(name, code)
-            found = _loaded[name] = target.load(code, *(f"{symbol}.{entry}" for entry in entries))
+            symbols = [f"{symbol}.{entry}" for entry in entries]
+            found = _loaded[name] = target.kept(name, lambda: text(host, symbol), *symbols)
     return found
 
 

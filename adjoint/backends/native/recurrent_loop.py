@@ -83,11 +83,7 @@ def _load(loop: type[_Loop], layer: Layer) -> int:
     host = target.host()
     name = cache.digest(loop.__name__, repr(layer), repr(host), _sources())
     symbol = "r" + name
-    found = cache.read(name)
-    if found is None:
-        found = host.compile(loop(layer).text(symbol))
-        cache.write(name, found)
-    return target.load(found, symbol)[0]
+    return target.kept(name, lambda: loop(layer).text(symbol), symbol)[0]
 
 
 @functools.cache

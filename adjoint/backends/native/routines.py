@@ -127,11 +127,7 @@ def _address(write: Callable[..., Function], *options: Any) -> int:
     host = target.host()
     name = cache.digest(text, repr(host))
     symbol = "m" + name
-    code = cache.read(name)
-    if code is None:
-        code = host.compile(text.replace("@moves(", f"@{symbol}("))
-        cache.write(name, code)
-    return target.load(code, symbol)[0]
+    return target.kept(name, lambda: text.replace("@moves(", f"@{symbol}("), symbol)[0]
 
 
 class _Call(NamedTuple):
