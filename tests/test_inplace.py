@@ -275,18 +275,23 @@ def test_random_programs_like_pytorch(steps):
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["relu_", "exp_", "add_", "mul_", "clamp_", "lerp_"])
+@pytest.mark.parametrize("name", ["relu_", "exp_", "add_", "mul_", "clamp_", "lerp_", "addcmul_"])
 def test_small_plain_tensors_are_written_again_like_the_first_time(name):
-    arguments = {"add_": (2.0,), "mul_": (3.0,), "clamp_": (-0.5, 0.5), "lerp_": (ad.ones(4), 0.5)}
+    one = ad.ones(4)
+    arguments = {
+        "add_": (2.0,), "mul_": (3.0,), "clamp_": (-0.5, 0.5), "lerp_": (one, 0.5),
+        "addcmul_": (one, one),
+    }  # fmt: skip
     given = arguments.get(name, ())
+    named = {"value": 0.5} if name == "addcmul_" else {}
     leaf = ad.ones(4, requires_grad=True)
     x = ad.tensor([-1.0, 0.5, 2.0, float("nan")])
     part, expected = x[1:], x.clone()
     for _ in range(3):
-        expected = getattr(expected, name[:-1])(*given)
+        expected = getattr(expected, name[:-1])(*given, **named)
         saving = leaf * x
         before = x._version.count
-        assert getattr(x, name)(*given) is x
+        assert getattr(x, name)(*given, **named) is x
         assert x._version.count == before + 1
         np.testing.assert_array_equal(x.numpy(), expected.numpy())
         np.testing.assert_array_equal(part.numpy(), expected.numpy()[1:])
@@ -296,7 +301,7 @@ def test_small_plain_tensors_are_written_again_like_the_first_time(name):
         x.add_(ad.ones(2, 4))
     with pytest.raises(RuntimeError, match="can't be cast"):
         ad.ones(4).long().zero_().add_(0.5)
-    x.mul_(leaf)
+    x.addcmul_(one, one, value=0.5).addcmul_(one, tensor2=leaf, value=2.0)
     assert x.requires_grad
 
 

@@ -49,8 +49,9 @@ def inplace_method(name: str, function: Callable[..., Any]) -> Callable[..., Any
         size = self._data.size
         if size > LARGE and write_by_kernel(self, name, function, args, kwargs):
             return self
-        if direct is None and size <= SMALL and not kwargs and core_op.is_copied_to(self, args):
-            y = function(self, *args)
+        given = (*args, *kwargs.values()) if kwargs else args
+        if direct is None and size <= SMALL and core_op.is_copied_to(self, given):
+            y = function(self, *args, **kwargs)
             if y is self or core_op.copied(self, y, name):
                 return self
             return change(self, name, lambda _: y)
