@@ -467,3 +467,15 @@ def test_a_hook_may_write_into_the_cotangent_of_a_view():
     (z * weights).sum().backward()
     assert weights.equal(ad.arange(6.0).reshape(3, 2))
     assert x.grad.equal((weights.t().reshape(6) * 2 + 1) * 2)
+
+
+def test_sums_of_infinities_are_nan_without_a_warning():
+    x = ad.ones(3, requires_grad=True)
+    inner = x * 1
+    for _ in range(2):  # into the cotangent of `inner`, and into the gradient that is there
+        (inner * float("inf") + inner.neg() * float("inf")).sum().backward(retain_graph=True)
+    assert x.grad.isnan().all()
+    y = ad.ones(3, requires_grad=True)
+    (y * float("inf")).sum().backward()
+    (y * float("-inf")).sum().backward()
+    assert y.grad.isnan().all()

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.compute import quiet
+from ..core.compute import quiet, quietly
 from ..core.device import namespace_of, space
 from ..core.dtype import from_numpy_dtype
 from ..core.errors import AutogradError, DTypeError, InvalidType, ShapeError
@@ -228,7 +228,7 @@ def _sum(g: Any, other: Any) -> Any:
         return g + other
     if data.size > _MANY:
         return g.add_(other)
-    np.add(data, other._data, data)
+    quietly(np.add, data, other._data, data)
     return g
 
 
@@ -302,7 +302,7 @@ def keep(leaf: Leaf, g: Any, alone: bool, create_graph: bool = False) -> None:
             leaf.grad = old + g
         else:
             before_change(old)
-            np.add(old._data, concrete(g), old._data)
+            quietly(np.add, old._data, concrete(g), old._data)
             version = old._version
             if version is None:
                 version = old._version = Version()
