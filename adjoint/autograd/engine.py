@@ -179,7 +179,7 @@ def _walk(
                     saved = _with_history(node, saved)
                 gradients = op.gradient(g, *saved)
             del saved
-            if not retain_graph and op.keeps_values:
+            if not retain_graph:
                 node.release()
             if len(gradients) < len(parents):
                 gradients = (*gradients, *(None,) * len(parents))

@@ -352,11 +352,13 @@ class Body:
         self.start(inside)
         yield i
         i = i + step
-        if self.module.opaque_loops:
-            i = self.emit("i64", 0, f'call i64 asm "", "=r,0"(i64 {i.ref})')
-        self.put(slot, i)
+        self.put(slot, self.opaque(i) if self.module.opaque_loops else i)
         self.line(f"br label %{head}")
         self.start(after)
+
+    def opaque(self, x: Reg) -> Reg:
+        """A scalar integer, of which LLVM shall not know how it was made."""
+        return self.emit(x.elem, 0, f'call {x.type} asm "", "=r,0"({x.type} {x.ref})')
 
     def function(self, header: str, result: Reg | None = None, attributes: str = "nounwind") -> str:
         """The text of a function with this body."""

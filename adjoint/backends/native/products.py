@@ -400,9 +400,7 @@ def ready_for(a: Any, b: Any, bias: Any = None, library: str = "product") -> _Re
     """What is known about a product of such arrays, as an op of that `library` takes them."""
     if type(a) is not np.ndarray or type(b) is not np.ndarray:
         return None
-    dtypes = a.dtype.char, b.dtype.char
-    key = library, a.shape, a.strides, b.shape, b.strides, dtypes, bias is None  # `_key`
-    ready = _ready.get(key)
+    ready = _ready.get(_key(a, b, bias, library))
     if ready is None or (ready.workers and ready.workers != threads()):
         return None
     if bias is not None:

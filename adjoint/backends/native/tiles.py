@@ -125,7 +125,8 @@ class Tiles:
                             b.put(slot, b.get(slot) * factor)
                 numbers = b.alloca("ptr", 0, b.at(left, i * a_row))
                 row = b.alloca("ptr", 0, right)
-                offsets = [_opaque(b, a_row * r) if r > 1 else a_row * r for r in range(count)]
+                # Opaque, or LLVM makes addresses from one another, each waiting for the one before.
+                offsets = [b.opaque(a_row * r) if r > 1 else a_row * r for r in range(count)]
                 with b.loop(0, steps):
                     p, q = b.get(numbers), b.get(row)
                     loaded = [load(b, b.at(q, k * width), lanes) for k in range(columns)]
@@ -250,13 +251,6 @@ def _shuffle(b: Body, x: Reg, y: Reg, picks: tuple[int, ...]) -> Reg:
     listed = ", ".join(f"i32 {n + four}" for four in range(0, x.lanes, 4) for n in picks)
     text = f"shufflevector {x.type} {x.ref}, {y.type} {y.ref}, <{x.lanes} x i32> <{listed}>"
     return b.emit(x.elem, x.lanes, text)
-
-
-def _opaque(b: Body, x: Reg) -> Reg:
-    """x, of which LLVM shall not know how it was made: it would make addresses from one another in
-    a loop, each waiting for the one before.
-    """
-    return b.emit(x.elem, 0, f'call {x.type} asm "", "=r,0"({x.type} {x.ref})')
 
 
 def call(b: Body, name: str, *args: Operand) -> None:
