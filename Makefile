@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: run test check lint bench docs clean
+.PHONY: run test check lint oracle bench docs clean
 
 run: .venv/.demo  ## train on the real digits, save, reload, predict, draw
 	$(BIN)/adjoint demo
@@ -25,6 +25,13 @@ lint: .venv/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/mypy
+
+oracle: .venv/.test  ## the bits, nodes and launches of BASE=<commit>, compared with those of here
+	@test -n "$(BASE)" || { echo "which commit was before? make oracle BASE=<commit>"; exit 2; }
+	git worktree add --force --detach build/oracle/base $(BASE)
+	PYTHONPATH=build/oracle/base $(BIN)/python tests/oracle.py record build/oracle/bits; \
+		status=$$?; git worktree remove --force build/oracle/base; exit $$status
+	$(BIN)/python -m tests.oracle compare build/oracle/bits
 
 bench: .venv/.peers  ## ratios to PyTorch, measured interleaved
 	$(BIN)/python -m benchmarks
