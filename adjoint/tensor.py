@@ -868,7 +868,7 @@ for _dunder, _method in {
 
 def adopt(cls: type, source: Any) -> Any:
     """`source`'s data in a new tensor of class `cls`."""
-    tensor: Any = object.__new__(cls)
+    tensor: Any = Handle.__new__(cls)
     tensor._data = source._data
     tensor._node = tensor._leaf = tensor._view = None
     tensor._version = source._version

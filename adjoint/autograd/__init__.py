@@ -7,7 +7,7 @@ from typing import Any
 
 from . import anomaly_mode, function, functional, grad_mode, graph
 from . import devices as devices  # serves other devices than the host
-from . import fusion as fusion  # connects core.fused
+from . import fusion as fusion  # connects program.fused
 from .function import Function
 from .gradcheck import GradcheckError, gradcheck, gradgradcheck
 from .gradients import backward, grad

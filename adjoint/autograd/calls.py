@@ -6,71 +6,45 @@ other arguments. So for equal ones it is known what to launch, and that nothing 
 
 from __future__ import annotations
 
-import functools
-from types import BuiltinFunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core import compute as core_compute
-from ..core import fused
-from ..core.compute import launchers
-from ..core.fused import WANTED
 from ..core.handle import Handle
 from ..core.op import Op
-from .tape import _made, get_mode, parents_of
+from ..eager.arrays import signature
+from ..program import fused
+from ..program.executable import Executable, find, inputs_of, keep
+from ..program.fused import WANTED
+from .tape import get_mode, made
 
-__all__ = ["key_of", "learn"]
+__all__ = ["keep_call", "key_of", "learn"]
 
 ndarray = np.ndarray
-_MOST = 1024  # calls of one function that are known
 
 
-def launched(known: dict[Any, Any], args: tuple[Any, ...]) -> Any:
-    """What a function gives for `args`, where it is `known` what to launch, else None."""
+def launched(owner: Any, args: tuple[Any, ...]) -> Any:
+    """What the function `owner` gives for `args`, where it is known what to launch, else None."""
     mode = get_mode()
     if not mode.plain:
         return None
-    grad = mode.grad
-    wants = False
-    key: list[Any] = []
-    inputs: list[Any] = []
     arrays: list[Any] = []
-    for x in _flat(args):
-        if isinstance(x, Handle):
-            data = x._data
-            if type(data) is not ndarray:
-                return None
-            inputs.append(x)
-            arrays.append(data)
-            key.append(data.shape)
-            key.append(data.dtype)
-            if grad and x._node is not None:
-                wants = True
-                key.append(WANTED)
-        elif x is None:
-            key.append(None)
-        elif type(x) is _Sequence:
-            key += x
-        else:
-            kind = type(x)
-            key.append(kind)
-            key.append(repr(x) if kind is float and not x else x)  # 0.0 and -0.0 are equal
-    try:
-        found = known.get(tuple(key))
-    except TypeError:  # a list, say
+    tensors: list[Any] = []
+    key = signature(owner, args, mode.grad, arrays, tensors)
+    if key is None:
         return None
-    if found is None or core_compute.accelerate is None:
+    found = find(key)
+    if found is None:
         return None
-    launch, op, always = found
-    if arrays[0].size < fused.SMALLEST and not always:
-        return None
-    result = launch(*arrays)
+    if found.launcher is not None:
+        result = found.launcher.launch(arrays)
+    else:
+        result = found.launch(*arrays)
     if result is None:
         return None
-    if isinstance(result, (tuple, list)):
-        return op.finished(inputs, result)
-    return _made(op, tuple(inputs), result, parents_of(tuple(inputs)) if wants else None, mode)
+    if type(result) is not ndarray:
+        return found.op.finished(tensors, result)
+    return made(found.op, inputs_of(found, tensors), result, found.records, mode)
 
 
 def key_of(args: Any) -> Any:
@@ -110,48 +84,38 @@ def _flat(args: Any) -> list[Any]:
     return flat
 
 
-def keep(known: dict[Any, Any], key: Any, launch: Any, op: Op, always: bool = False) -> None:
-    """Let `launched` call `launch`, which gives what `op` gives; `always`: for small arrays too."""
-    if len(known) >= _MOST:
-        known.clear()
-    known[key] = launch, op, always
+def keep_call(
+    owner: Any, args: tuple[Any, ...], launch: Any, op: Op, records: bool, constants: Any = None
+) -> None:
+    """Let `launched` call `launch` for such arguments, which gives what `op` gives."""
+    key = signature(owner, args, get_mode().grad, [])
+    if key is not None:
+        keep(key, Executable(launch, owner, op, records, constants))
 
 
-def learn(known: dict[Any, Any], args: tuple[Any, ...], what: Any, inputs: list[Any]) -> None:
+def learn(owner: Any, args: tuple[Any, ...], what: Any, inputs: list[Any]) -> None:
     """A function was called with `args`, and applied `what` (an op or a composite) to `inputs`: the
     next time it need not run, if what was applied was launched to just the tensors among `args`.
     """
     tensors = [x for x in inputs if isinstance(x, Handle)]
     if [id(x) for x in _flat(args) if isinstance(x, Handle)] != [id(x) for x in tensors]:
         return
-    if not get_mode().plain or not tensors or any(type(x._data) is not ndarray for x in tensors):
+    mode = get_mode()
+    if not mode.plain or not tensors:
         return
-    try:
-        if isinstance(what, Op):
-            if what.view or what.n_outputs != 1:
-                return
-            shapes = [x._data.shape if isinstance(x, Handle) else x or repr(x) for x in inputs]
-            launch = launchers.get((id(what), *shapes))
-            if len(tensors) < len(inputs) and not (_is_machine_code(launch) and _is_alone(tensors)):
-                return
-            found = launch, what, True
-        else:
-            found = what.declared.known.get(key_of(inputs), (None,))
-        if found[0] is not None:
-            keep(known, key_of(args), *found)
-    except TypeError:  # an argument that cannot be in a key
+    constants = None
+    if isinstance(what, Op):
+        if what.view or what.n_outputs != 1:
+            return
+        key = signature(what, inputs, False, [])
+        if len(tensors) < len(inputs):
+            constants = tuple([None if isinstance(x, Handle) else x for x in inputs])
+    else:
+        key = signature(what.declared, inputs, mode.grad, [])
+    found = None if key is None else find(key)
+    if found is None or (constants is not None and found.launcher is None):
         return
-
-
-def _is_machine_code(launch: Any) -> bool:
-    """Whether it passes over numbers, which it knows."""
-    function = launch.args[0] if type(launch) is functools.partial else launch
-    return type(function) is BuiltinFunctionType
-
-
-def _is_alone(tensors: list[Any]) -> bool:
-    """Whether no gradient is wanted, which would need the numbers too."""
-    return not get_mode().grad or all(x._node is None for x in tensors)
+    keep_call(owner, args, found.launch, found.op, found.records, constants)
 
 
 fused.connect_calls(launched, learn)

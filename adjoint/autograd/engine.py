@@ -6,13 +6,11 @@ import functools
 import threading
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush, heappushpop
-from itertools import repeat
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
-from ..core.compute import quiet, quietly
 from ..core.device import namespace_of, space
 from ..core.dtype import from_numpy_dtype
 from ..core.errors import AutogradError, DTypeError, InvalidType, ShapeError
@@ -22,11 +20,10 @@ from ..core.op import apply
 from ..graph.node import Item, Leaf, Node, Version
 from ..graph.recorded import Recorded, concrete
 from ..ops.reduction import Sum
+from ..program.compute import quiet, quietly
 from .tape import ALONE, before_change, item, overwrite, references, wrap
 
 ndarray = np.ndarray
-_FUNCTION: Any = type(lambda: None)
-_NONE = repeat(None)
 _MANY = 1 << 18  # elements above which sums are worth several threads
 _modes: dict[tuple[Mode, bool], Mode] = {}  # the mode in which backward runs, by the caller's
 
@@ -155,7 +152,7 @@ def _walk(
             reached[node] = g
         parents = node.parents
         op = node.op
-        gradients: Any = _NONE
+        gradients: Any = None
         if type(op) is Item:
             if g is not None:
                 _put(pending, parents[0], op.index, g)
@@ -186,18 +183,20 @@ def _walk(
             if anomaly:
                 _assert_no_nan(node, gradients)
         g = None
-        for parent, value in zip(parents, gradients, strict=False):
+        for place in range(len(parents)):
+            target = parents[place]
+            parent = target
             if parent not in awaited:
                 continue
-            if type(value) is _FUNCTION:
+            value = None if gradients is None else gradients[place]
+            if value is not None and not isinstance(value, Handle) and callable(value):
                 value = value()
                 if anomaly:
                     _assert_no_nan(node, (value,))
             if value is not None:
-                try:
-                    data = value._data
-                except AttributeError:
-                    raise _not_a_tensor(node, value) from None
+                if not isinstance(value, Handle):
+                    raise _not_a_tensor(node, value)
+                data = value._data
                 dtype = data.dtype
                 if data.shape != parent.shape or (
                     dtype is not parent.data_type and dtype != parent.data_type
@@ -397,7 +396,7 @@ def _not_a_tensor(node: Node, value: Any) -> Exception:
 
 def _assert_no_nan(node: Node, gradients: Iterable[Any]) -> None:
     for i, value in enumerate(gradients):
-        if value is None or type(value) is _FUNCTION:
+        if not isinstance(value, Handle):
             continue
         if value.dtype.category >= 2 and bool(value.isnan().any()):
             where = node.extra.traceback if node.extra is not None else None

@@ -16,8 +16,6 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from ..core import fused
-from ..core.compute import quietly
 from ..core.device import is_device_array
 from ..core.dtype import LOW_PRECISION, from_numpy_dtype
 from ..core.errors import AdjointError
@@ -27,8 +25,10 @@ from ..core.op import Op
 from ..core.spec import Spec
 from ..graph.node import Item, Leaf, Node
 from ..graph.recorded import Recorded
+from ..program import fused
+from ..program.compute import quietly
 from . import tape
-from .calls import keep, key_of
+from .calls import keep_call, key_of
 from .engine import run_backward
 from .recording import execute_lazily
 
@@ -42,7 +42,7 @@ _Steps: TypeAlias = "tuple[list[Any], list[Any]]"  # a graph: its steps, and whe
 
 
 def execute(declared: fused.Declared, args: tuple[Any, ...]) -> Any:
-    """The composite of `args`, by its kernels where it has some: what `core.fused` calls."""
+    """The composite of `args`, by its kernels where it has some: what `program.fused` calls."""
     function = declared.function
     mode = tape.get_mode()
     casting = None if mode.run is mode.executor else mode.autocast
@@ -67,7 +67,8 @@ def execute(declared: fused.Declared, args: tuple[Any, ...]) -> Any:
         return function(*args)
     found = plan.run(inputs)
     if mode.plain and plan.launch is not None:
-        keep(declared.known, call, plan.launch, plan)
+        records = plan.differentiable and not plan.several and plan.outputs[0].dtype.category >= 2
+        keep_call(declared, args, plan.launch, plan, records)
     if mode.inference:
         for y in found if type(found) is tuple else (found,):
             y._version = tape.INFERENCE
@@ -116,6 +117,7 @@ class Fused(Op, abstract=True):
     """A composite on inputs of given shapes and dtypes, as one op."""
 
     needs = "xs"  # of each plan: those inputs that its backward kernels read
+    own_tokens = True
 
     # (*arrays) -> what `run` computes, for arrays like the last ones, else None.
     launch: Callable[..., Any] | None = None

@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..backends import numpy as backend
-from ..core import compute as core_compute
 from ..core import op as core_op
-from ..core.compute import quiet, write_arrays
 from ..core.device import is_device_array
 from ..core.dtype import bfloat16
 from ..core.errors import AutogradError, InvalidType, ShapeError
@@ -21,6 +19,8 @@ from ..core.op import INPLACE, Op, apply, connect_in_place, connect_out
 from ..graph.node import Node, Version
 from ..graph.recorded import Recorded, concrete
 from ..ops.promotion import assert_can_store, cast
+from ..program import compute as core_compute
+from ..program.compute import quiet, write_arrays
 from . import tape
 from .devices import together
 from .inplace_kernels import write_by_kernel, written_by_op
@@ -140,7 +140,7 @@ def change(x: Any, name: str, function: Callable[[Any], Any]) -> Any:
         # Something kept a view of the old values, which are about to be overwritten.
         old = tape.wrap(x._data.copy(), x._node)
         y = function(old)
-    elif not followed and tape.references(old)[0] != tape.HELD_ONCE and y is not old:
+    elif not followed and tape.references(old) % (1 << 20) != _HELD_ONCE and y is not old:
         old._data = x._data.copy()  # the node saved `old`: let it keep the old values
     if y is old:
         return x
@@ -171,6 +171,15 @@ def _save_written_output(x: Any, y: Any) -> None:
     versions = list(node.versions or [0] * len(saved))
     versions[place] = count
     node.saved, node.versions = tuple(saved), tuple(versions)
+
+
+def _count_held_once() -> int:
+    """How many references there are to a tensor that only a variable holds, as counted here."""
+    old = tape.wrap(np.zeros(1))
+    return tape.references(old) % (1 << 20)
+
+
+_HELD_ONCE = _count_held_once()
 
 
 def write(name: str, op: Op, x: Any, *given: Any) -> Any:

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from ..core import compute
 from ..core.dtype import LOW_PRECISION
 from ..core.errors import AdjointError
 from ..core.handle import Handle
@@ -20,6 +19,7 @@ from ..core.op import Op
 from ..core.scalar import Arithmetic
 from ..graph.recorded import Recorded
 from ..ops.random import Generator
+from ..program import compute
 from . import tape
 from .recording import execute_lazily
 

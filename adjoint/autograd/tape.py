@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
 import traceback
 import weakref
 from collections.abc import Callable, Sequence
@@ -13,22 +12,23 @@ from typing import Any
 import numpy as np
 
 from ..backends import numpy as backend
-from ..core import compute as core_compute
 from ..core import dtype as dt
 from ..core import op as core_op
-from ..core.compute import compute, launchers, quiet
 from ..core.device import CPU, namespace_of, space
 from ..core.errors import AdjointError, AutogradError
 from ..core.handle import Handle
-from ..core.mode import MODE, Mode, mode_with
-from ..core.op import SHORTCUTS, Op, connect_eager
+from ..core.mode import MODE, Mode, mode_with, without_autocast
+from ..core.op import SHORTCUTS, Op, connect_eager, saving_of
 from ..core.spec import Spec
-from ..graph.node import Item, Node, Packed, Version, View
+from ..eager.arrays import copy_memory, references, signature
+from ..graph.node import Item, Node, Packed, Version, View, new_node
 from ..graph.reactive import Cell
 from ..graph.recorded import Recorded, concrete, shown
+from ..program.compute import compute
+from ..program.executable import find
 
 ndarray = np.ndarray
-new = object.__new__
+new = Handle.__new__
 get_mode = MODE.get
 Tensor: Any = Handle  # the user's class, set by `connect`
 
@@ -37,7 +37,7 @@ def connect(tensor_class: type) -> None:
     """Make eager execution the default and `tensor_class` what it returns."""
     global Tensor
     Tensor = tensor_class
-    connect_eager(execute, launched, tensor_class, finish_launched, INFERENCE)
+    connect_eager(execute, launched, copied)
     core_op.connect_view(apply_view)
 
 
@@ -57,27 +57,15 @@ def zeros(shape: tuple[int, ...], dtype: Any, place: Any) -> Any:
     return wrap((np if place is CPU else space(place)).zeros(shape, dtype))
 
 
-def references(tensor: Any) -> tuple[int, int, int]:
-    """How many references there are to `tensor`, a local of the caller, to its array, and to the
-    array whose memory that shows (0: its own; -1: memory that is no array's).
-    """
-    data = tensor._data
-    base = data.base
-    if base is None:
-        return sys.getrefcount(tensor), sys.getrefcount(data), 0
-    owned = type(base) is type(data) and base.base is None and base.size == data.size
-    return sys.getrefcount(tensor), sys.getrefcount(data), sys.getrefcount(base) if owned else -1
-
-
-def _count_alone(*shape: int) -> tuple[int, int, int]:
+def count_alone(*shape: int) -> int:
+    """`references` of a tensor that nobody else holds, and neither its memory."""
     tensor: Any = Handle()
     tensor._data = np.zeros(4).reshape(*shape) if shape else np.zeros(4)
     return references(tensor)
 
 
-# `references` of a tensor that nobody else holds, and neither its memory: whole, or reshaped.
-ALONE = frozenset((_count_alone(), _count_alone(2, 2)))
-HELD_ONCE = _count_alone()[0]
+# Whole, or reshaped. As counted here: by compiled code, if this is compiled, as its callers are.
+ALONE = frozenset((count_alone(), count_alone(2, 2)))
 
 INFERENCE = Version()  # stands for "no version is kept": a value that autograd may never save
 
@@ -86,89 +74,73 @@ def execute(op: Op, inputs: tuple[Any, ...]) -> Any:
     """Run `op` now; make a Node where an input wants a gradient."""
     several = op.view or op.n_outputs != 1
     if not several:
-        y = core_op.launched(op, *inputs)
+        y = run_known(op, inputs)
         if y is not None:
             return y
     arrays = []
     wants = False
-    key: list[Any] = [id(op)]
     for x in inputs:
         if isinstance(x, Handle):
             data = x._data
             if type(data) is not ndarray and type(data) in EXECUTORS:
                 return EXECUTORS[type(data)](op, inputs)
             arrays.append(data)
-            key.append(data.shape)
             if x._node is not None:
                 wants = True
         else:
             arrays.append(x)
-            key.append(x or repr(x))  # 0.0 and -0.0 are equal
-    launch = launchers.get(tuple(key))
-    if launch is None or core_compute.accelerate is None or (result := launch(*arrays)) is None:
-        result = compute(op, arrays)
+    result = compute(op, arrays)
     if several:
         return finish(op, inputs, result, parents_of(inputs), wants)
-    return _made(op, inputs, result, parents_of(inputs) if wants else None, get_mode())
-
-
-def _made(op: Op, inputs: tuple[Any, ...], result: Any, parents: Any, mode: Mode) -> Any:
-    """What `finish` does for an array of its own, written out flat; `parents`: None where no input
-    wants a gradient.
-    """
+    mode = get_mode()
     if type(result) is not ndarray:
         result = _as_array(result)
+    records = op.differentiable and result.dtype.kind in "fcV"
+    return made(op, inputs, result, records, mode)
+
+
+def made(op: Op, inputs: tuple[Any, ...], result: Any, records: bool, mode: Mode) -> Any:
+    """The tensor of `result`, an array of its own: what `op` gives for `inputs`."""
     y = new(Tensor)
     y._data = result
     y._leaf = y._view = y._node = None
     y._version = INFERENCE if mode.inference else None
-    if parents is not None and mode.grad and op.differentiable and result.dtype.kind in "fcV":
-        y._node = record(op, inputs, parents, y, mode)
+    if records and mode.grad:
+        for x in inputs:
+            if isinstance(x, Handle) and x._node is not None:
+                y._node = record(op, inputs, parents_of(inputs), y, mode)
+                break
     return y
 
 
-def launched(op: Op, *inputs: Any) -> Any:
-    """What `apply(op, *inputs)` gives, where `op` was computed before for such arrays and numbers
-    (checked and converted as it takes them), else None. Not for views and several outputs.
+def run_known(op: Op, inputs: tuple[Any, ...]) -> Any:
+    """What `apply(op, *inputs)` gives, where it is known what computes `op` for such arrays and
+    numbers, else None. Not for views and several outputs.
     """
     mode = get_mode()
     if not mode.plain:
         return None
     arrays: list[Any] = []
-    key: list[Any] = [id(op)]
-    wants = numbers = False
-    for x in inputs:
-        if isinstance(x, Handle):
-            data = x._data
-            if type(data) is not ndarray:
-                return None
-            arrays.append(data)
-            key.append(data.shape)
-            if x._node is not None:
-                wants = True
-        elif type(x) is float or type(x) is int:
-            numbers = True
-            arrays.append(x)
-            key.append(x or repr(x))
-        else:
-            return None
-    launch = launchers.get(tuple(key))
-    if launch is None or core_compute.accelerate is None or (result := launch(*arrays)) is None:
+    key = signature(op, inputs, False, arrays)
+    if key is None:
         return None
-    if numbers and result.dtype not in _WIDE:
-        return None  # integers, say, beside which a float counts as another dtype
-    return _made(op, inputs, result, parents_of(inputs) if wants else None, mode)
+    found = find(key)
+    if found is None:
+        return None
+    if found.launcher is not None:
+        result = found.launcher.launch(arrays)
+    else:
+        result = found.launch(*[x._data if isinstance(x, Handle) else x for x in inputs])
+    if result is None:
+        return None
+    return made(op, inputs, result, found.records, mode)
 
 
-_WIDE = (np.dtype(np.float32), np.dtype(np.float64))
-
-
-def finish_launched(op: Any, result: Any, *inputs: Any) -> Any:
-    """The tensor of what was launched: the result of an op, or the results of a composite."""
-    if isinstance(result, (tuple, list)):
-        return op.finished(inputs, result)
-    parents = parents_of(inputs)
-    return _made(op, inputs, result, parents if any(parents) else None, get_mode())
+def launched(op: Op, *inputs: Any) -> Any:
+    """`run_known` for a function that has not checked and converted its arguments: what was
+    computed before was checked then.
+    """
+    return run_known(op, inputs)
 
 
 def parents_of(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -239,37 +211,38 @@ _item = functools.cache(Item)
 
 def record(op: Op, inputs: tuple[Any, ...], parents: tuple[Any, ...], y: Any, mode: Mode) -> Node:
     """The Node of `y = op(*inputs)`, keeping only what the wanted gradients read."""
+    saving = op.saving
+    if saving is None:
+        saving = _saving(op.tokens, op.wanted_by)
     saved: list[Any] = []
-    versions: tuple[int, ...] | None = None
-    if op.tokens:
-        counts: list[Any] = []
-        for token, index, wanting in _saving(op.tokens, op.wanted_by):
-            value: Any = None
-            for place in wanting:
-                if place < len(parents) and parents[place] is not None:
-                    value = inputs[index] if token == "x" else _saved(token, index, inputs, y)
-                    break
-            saved.append(value)
-            version = getattr(value, "_version", None)
-            usual = version is not INFERENCE and type(value) is not tuple
-            counts.append(
-                (0 if version is None else version.count) if usual else version_count(value)
-            )
-        if any(counts):
-            versions = tuple(counts)
-        if mode.saved_hooks is not None:
-            saved = [pack(value, mode.saved_hooks) for value in saved]
+    changed = False
+    for kind, index, wanting in saving:
+        value: Any = None
+        for place in wanting:
+            if place < len(parents) and parents[place] is not None:
+                value = inputs[index] if kind == "x" else _saved(kind, index, inputs, y)
+                break
+        saved.append(value)
+        if isinstance(value, Handle):
+            version = value._version
+            if version is not None and (version is INFERENCE or version.count != 0):
+                changed = True
+        elif type(value) is tuple:
+            changed = True
+    versions = _versions(saved) if changed else None
+    if mode.saved_hooks is not None:
+        saved = [pack(value, mode.saved_hooks) for value in saved]
     if isinstance(y, tuple):
-        node = Node(op, parents, tuple(saved), versions, (), None)
+        node = new_node(op, parents, tuple(saved), versions, (), None)
     else:
         data = y._data
-        node = Node(op, parents, tuple(saved), versions, data.shape, data.dtype)
+        node = new_node(op, parents, tuple(saved), versions, data.shape, data.dtype)
     if mode.anomaly:
         note_place(node)
     return node
 
 
-def _versions(saved: list[Any]) -> tuple[Any, ...] | None:
+def _versions(saved: Sequence[Any]) -> tuple[Any, ...] | None:
     """The version counts of `saved` (a tuple of them for a tuple); None where all are 0."""
     counts = tuple(map(version_count, saved))
     return counts if any(counts) else None
@@ -340,24 +313,7 @@ def _saved(token: str, index: int, inputs: tuple[Any, ...], y: Any) -> Any:
     return inputs if token == "xs" else tuple(map(spec_of, inputs))
 
 
-_ANY = range(1 << 16)
-
-
-@functools.cache
-def _saving(
-    tokens: tuple[str, ...], wanted_by: tuple[frozenset[str], ...] | None
-) -> tuple[tuple[str, int, Sequence[int]], ...]:
-    """What the nodes of an op save: for each token its kind, the input's place, and the places of
-    the inputs of which one must want a gradient.
-    """
-    found = []
-    for token in tokens:
-        name = token.rstrip("0123456789")
-        place = int(token[len(name) :] or 1) - 1
-        each = enumerate(wanted_by or ())
-        wanting = _ANY if wanted_by is None else tuple([i for i, t in each if token in t])
-        found.append((name, place, wanting))
-    return tuple(found)
+_saving = functools.cache(saving_of)
 
 
 def spec_of(x: Any) -> Any:
@@ -488,10 +444,10 @@ def alias(x: Any) -> Any:
 RECORDERS: dict[int, Callable[..., Any]] = {}
 
 
-# ---- short cuts for one or two plain arrays ------------------------------------------------------
+# ---- functions of one op -------------------------------------------------------------------------
 
-# What a number beside an array of that dtype may be for the short cut: 0 none, 1 int, 2 int or
-# float. (float16 takes numbers in float32, complex dtypes as complex: the general way.)
+# What a number beside an array of that dtype may be, where it is written into the array: 0 none,
+# 1 int, 2 int or float.
 _NUMBERS = {
     d.numpy: (2 if d.itemsize > 2 else 0) if d.numpy.kind == "f" else int(d.numpy.kind == "i")
     for d in dt.ALL
@@ -510,195 +466,53 @@ def plain_dtypes(function: Any, kinds: str) -> dict[Any, int]:
     }
 
 
+def takes_number(numbers: int | None, value: Any) -> bool:
+    """Whether a number may be written into an array that takes `numbers`."""
+    kind = type(value)
+    return (kind is float and numbers == 2) or (kind is int and bool(numbers) and value in _SMALL)
+
+
 def binary_operator(
     op: Op, general: Callable[[Any, Any], Any], kinds: str = "biufc", ufunc: str | None = None
 ) -> Callable[..., Any]:
-    """`general(input, other)` with a short cut for two arrays of one dtype (of `kinds`), or one
-    and a number: to the backend's function `ufunc` (None: the op's own; "": it is none) for small
-    ones, else to what launched the op before.
-
-    The short cut does what `execute` does, written out flat: it runs for every small tensor.
+    """`general(input, other)`, which applies `op`; without its checks and conversions, where the op
+    was computed for such arrays, or where graphs record it. `ufunc`: the backend's function for it
+    (None: the op's own; "": it is none).
     """
     if ufunc is None:
         ufunc = op.ufunc  # type: ignore[attr-defined]
-    function: Any = getattr(backend, ufunc) if ufunc else None
+    result = getattr(op, "result", "") if ufunc else ""
+    function = getattr(backend, ufunc) if ufunc else None
     dtypes = plain_dtypes(function, kinds)
-    each = op.wanted_by or (frozenset(op.tokens),) * 2
-    x1_for_1, x1_for_2 = ("x1" in tokens for tokens in each)
-    x2_for_1, x2_for_2 = ("x2" in tokens for tokens in each)
-    flat = op.tokens in ((), ("x1", "x2"))
-    saves = bool(op.tokens)
-    differentiable = op.differentiable
-
-    large = _large(op, function)
-    result_kind = getattr(op, "result", "")
-
-    def recorded(input: Any, other: Any) -> Any:
-        y = None
-        if ufunc and result_kind in ("same", "bool"):
-            y = RECORDERS[2](op, function, dtypes, result_kind == "bool", input, other)
-        return general(input, other) if y is None else y
 
     def operator(input: Any, other: Any, *, out: Any = None) -> Any:
-        deciding = other if isinstance(other, Handle) else input
-        if out is None and isinstance(deciding, Handle):
-            if deciding._data.size > large:
-                y = core_op.launched(op, input, other)
-            else:
-                y = core_op.computed(function, dtypes, input, other)
-            if y is not None:
-                return y
-        mode = get_mode()
-        if out is not None or not mode.plain:
-            result = recorded(input, other)
-            return result if out is None else core_op.write_out(result, out, op.name)
-        node1 = node2 = None
-        if isinstance(other, Handle):
-            b = other._data
-            dtype = b.dtype
-            node2 = other._node
-            if isinstance(input, Handle):
-                a = input._data
-                if a.dtype is not dtype or dtype not in dtypes:
-                    return general(input, other)
-                node1 = input._node
-            else:
-                a = input
-                if not takes_number(dtypes.get(dtype), a):
-                    return general(input, other)
-            if type(b) is not ndarray:
-                return recorded(input, other)
-            size = b.size
-        elif isinstance(input, Handle):
-            a = input._data
-            node1 = input._node
-            b = other
-            if not takes_number(dtypes.get(a.dtype), b):
-                return general(input, other)
-            size = a.size
-        else:
-            return general(input, other)
-        if type(a) is not ndarray and not isinstance(a, (int, float)):
-            return recorded(input, other)
-        if size > large:
-            return general(input, other)
-        try:
-            data = quiet.run(function, a, b)
-        except (ValueError, RuntimeError):  # the general way says what is wrong
-            return general(input, other)
-        if type(data) is not ndarray:
-            data = np.asarray(data)
-        y = new(Tensor)
-        y._data = data
-        y._leaf = y._version = y._view = y._node = None
-        if (node1 is not None or node2 is not None) and differentiable and mode.grad:
-            if not flat:
-                y._node = record(op, (input, other), (node1, node2), y, mode)
-                return y
-            x1 = x2 = versions = None
-            if (x1_for_1 and node1 is not None) or (x1_for_2 and node2 is not None):
-                x1 = input
-            if (x2_for_1 and node1 is not None) or (x2_for_2 and node2 is not None):
-                x2 = other
-            if getattr(x1, "_version", None) is not None or (
-                getattr(x2, "_version", None) is not None
-            ):
-                versions = _versions([x1, x2])
-            y._node = Node(
-                op, (node1, node2), (x1, x2) if saves else (), versions, data.shape, data.dtype
-            )
-        return y
+        if out is not None:
+            return core_op.write_out(without_autocast(general, input, other), out, op.name)
+        y = run_known(op, (input, other))
+        if y is None and (result == "same" or result == "bool"):
+            y = RECORDERS[2](op, function, dtypes, result == "bool", input, other)
+        return general(input, other) if y is None else y
 
     return operator
-
-
-# What NumPy has no vector code for, or takes several steps to do.
-_SLOW = frozenset(
-    {"copysign", "hypot", "logaddexp2", "nextafter"}
-    | {f"logical_{name}" for name in ("and", "not", "or", "xor")}
-)
-
-
-def _large(op: Op, function: Any) -> int:
-    """The size of arrays above which the general way asks for acceleration, or the short cut for
-    launchers: what NumPy does at the speed of memory gains from several threads only.
-    """
-    if function is None:
-        return -1
-    if not isinstance(function, np.ufunc) or op.name in _SLOW:
-        return core_compute.SMALL
-    cheap = getattr(op, "result", "") == "bool" or op.name in (
-        "add", "sub", "mul", "true_divide", "neg", "abs", "maximum", "minimum",
-    )  # fmt: skip
-    return core_compute.CHEAP if cheap else min(1023, core_compute.LARGE)
-
-
-def takes_number(numbers: int | None, value: Any) -> bool:
-    """Whether the short cut takes this number beside an array that takes `numbers`."""
-    kind = type(value)
-    return (kind is float and numbers == 2) or (kind is int and bool(numbers) and value in _SMALL)
 
 
 def unary_operator(
     op: Op, general: Callable[[Any], Any], kinds: str = "biufc", ufunc: str | None = None
 ) -> Callable[..., Any]:
-    """`general(input)` with a short cut for plain arrays, as `binary_operator`."""
+    """`general(input)`, as `binary_operator`."""
     if ufunc is None:
         ufunc = op.ufunc  # type: ignore[attr-defined]
-    function: Any = getattr(backend, ufunc) if ufunc else None
+    records = bool(ufunc) and getattr(op, "result", "") == "same"
+    function = getattr(backend, ufunc) if ufunc else None
     dtypes = plain_dtypes(function, kinds)
-    tokens = op.tokens
-    differentiable = op.differentiable
-    large = _large(op, function)
-    same = bool(ufunc) and getattr(op, "result", "") == "same"
-
-    def recorded(input: Any) -> Any:
-        y = RECORDERS[1](op, function, dtypes, input) if same else None
-        return general(input) if y is None else y
 
     def operator(input: Any, *, out: Any = None) -> Any:
-        if out is None and isinstance(input, Handle):
-            if input._data.size > large:
-                y = core_op.launched(op, input)
-            else:
-                y = core_op.computed(function, dtypes, input)
-            if y is not None:
-                return y
-        mode = get_mode()
-        if out is not None or not mode.plain:
-            result = recorded(input)
-            return result if out is None else core_op.write_out(result, out, op.name)
-        if not isinstance(input, Handle):
-            return general(input)
-        data = input._data
-        if type(data) is not ndarray or data.dtype not in dtypes:
-            return recorded(input)
-        if data.size > large:
-            return general(input)
-        try:
-            data = quiet.run(function, data)
-        except RuntimeError:
-            return general(input)
-        if type(data) is not ndarray:
-            data = np.asarray(data)
-        y = new(Tensor)
-        y._data = data
-        y._leaf = y._version = y._view = y._node = None
-        node = input._node
-        if node is not None and differentiable and mode.grad:
-            saved: tuple[Any, ...] = ()
-            versions = None
-            if tokens == ("x",):
-                saved = (input,)
-                if input._version is not None:
-                    versions = _versions([input])
-            elif tokens == ("y",):
-                saved = (_save_output(y),)
-            elif tokens:
-                y._node = record(op, (input,), (node,), y, mode)
-                return y
-            y._node = Node(op, (node,), saved, versions, data.shape, data.dtype)
-        return y
+        if out is not None:
+            return core_op.write_out(without_autocast(general, input), out, op.name)
+        y = run_known(op, (input,))
+        if y is None and records:
+            y = RECORDERS[1](op, function, dtypes, input)
+        return general(input) if y is None else y
 
     return operator
 
@@ -823,6 +637,36 @@ def announce(tensors: Sequence[Any], name: str) -> list[Version]:
         version.count += 1
         version.changed_by = name
     return watched
+
+
+_COPIED = 1 << 18  # bytes copied with the GIL held: few enough that no thread waits long
+
+
+def copied(x: Any, y: Any, name: str) -> bool:
+    """Whether the elements of `y`, or zeros where it is None, were written into `x` by `name`: a
+    copy of memory, where both are plain and lie alike, and `x` was changed before. Else nothing has
+    happened.
+    """
+    mode = get_mode()
+    if not mode.plain or not isinstance(x, Handle) or x._node is not None or x._view is not None:
+        return False
+    version = x._version
+    if version is None or version is INFERENCE or version.watchers is not None:
+        return False
+    data = x._data
+    if type(data) is not ndarray or data.nbytes > _COPIED or data.dtype.kind == "O":
+        return False
+    if y is None:
+        if not copy_memory(data, None):
+            return False
+    else:
+        if not isinstance(y, Handle) or (mode.grad and y._node is not None):
+            return False
+        if type(y._data) is not ndarray or not copy_memory(data, y._data):
+            return False
+    version.count += 1
+    version.changed_by = name
+    return True
 
 
 def overwrite(x: Any, y: Any, name: str) -> Any:

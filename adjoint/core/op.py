@@ -112,6 +112,8 @@ class Op(metaclass=_Interned):
     tokens: ClassVar[tuple[str, ...]] = ()
     wanted_by: ClassVar[tuple[frozenset[str], ...] | None] = None  # per input; None: all alike
     keeps_values: ClassVar[bool] = False  # a token other than a spec
+    own_tokens: ClassVar[bool] = False  # each op of the class says its own `tokens`
+    saving: ClassVar[Any] = None  # `saving_of` the tokens; None where each op has its own
 
     @classmethod
     def of(cls, *fields: Any) -> Any:
@@ -194,6 +196,7 @@ class Op(metaclass=_Interned):
         by_input = tuple(frozenset(text.split()) for text in each)
         cls.wanted_by = None if isinstance(needs, str) else by_input
         cls.keeps_values = any(not token.startswith("spec") for token in cls.tokens)
+        cls.saving = None if cls.own_tokens else saving_of(cls.tokens, cls.wanted_by)
         if "gradient" in cls.__dict__:
             code = inspect.unwrap(cls.gradient).__code__
             accepted = code.co_argcount + bool(code.co_flags & inspect.CO_VARARGS) - 2
@@ -216,6 +219,25 @@ class Op(metaclass=_Interned):
         cls.interned = ("typed" if cls.numbers else "plain") if shared else ""
         if not abstract:
             REGISTRY[f"{cls.__module__}.{cls.__qualname__}"] = cls
+
+
+_MOST_INPUTS = 1 << 16
+
+
+def saving_of(tokens: Sequence[str], wanted_by: Any) -> tuple[tuple[str, int, Sequence[int]], ...]:
+    """What the nodes of an op save: for each token its kind, the input's place, and the places of
+    the inputs of which one must want a gradient.
+    """
+    found = []
+    for token in tokens:
+        kind = token.rstrip("0123456789")
+        place = int(token[len(kind) :] or 1) - 1
+        each = enumerate(wanted_by or ())
+        wanting: Sequence[int] = range(_MOST_INPUTS)
+        if wanted_by is not None:
+            wanting = tuple([i for i, t in each if token in t])
+        found.append((kind, place, wanting))
+    return tuple(found)
 
 
 def _token_order(token: str) -> tuple[int, str]:
@@ -263,11 +285,6 @@ def _never(op: Op, *inputs: Any) -> Any:
 launched: Callable[..., Any] = _never
 
 
-# (function, dtypes, *tensors) -> the tensor of NumPy's function of plain tensors, all of one of the
-# dtypes, of which no gradient is wanted; else None.
-computed: Callable[..., Any] = _never
-
-
 def _nowhere(x: Any, y: Any, name: str) -> bool:
     return False
 
@@ -296,26 +313,12 @@ _SEQUENCES = (tuple, list)  # there may be tensors in them
 
 
 def connect_eager(
-    execute: Callable[[Op, tuple[Any, ...]], Any],
-    launch: Callable[..., Any],
-    tensor_class: type,
-    finish: Callable[..., Any],
-    inference: object,
-) -> None:
-    """Set what runs ops eagerly (called once, where the layers are wired together): `finish(op,
-    array, *inputs)` is the tensor of what was launched, where there is more to it than the array;
-    `inference` is the version of tensors that have none.
-    """
-    global _eager, launched, _parts
-    _eager, launched, _parts = execute, launch, (tensor_class, finish, inference)
-
-
-def eager_parts() -> tuple[Any, ...]:
-    """The class of tensors, `finish` and `inference`, for who makes `launched` anew."""
-    return _parts
-
-
-_parts: tuple[Any, ...] = ()
+    execute: Callable[[Op, tuple[Any, ...]], Any], launch: Callable[..., Any],
+    copy: Callable[[Any, Any, str], bool],
+) -> None:  # fmt: skip
+    """Set what runs ops eagerly (called once, where the layers are wired together)."""
+    global _eager, launched, copied
+    _eager, launched, copied = execute, launch, copy
 
 
 # How eager execution runs a public function of one op on the usual inputs: (op, general, kinds,

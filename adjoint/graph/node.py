@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +10,14 @@ from ..core.errors import AutogradError, InvalidType
 from ..core.handle import Handle
 from ..core.op import Op
 
-next_order: Callable[[], int] = itertools.count(1).__next__
+_order = 0
+
+
+def next_order() -> int:
+    """A number greater than all before it."""
+    global _order
+    _order += 1
+    return _order
 
 
 class Version:
@@ -87,12 +93,27 @@ class View:
 RELEASED: Any = ("released",)
 
 
-class Node:
+class Target:
+    """What a gradient flows into: a node, or a leaf."""
+
+    __slots__ = ("__weakref__", "data_type", "extra", "order", "shape")
+
+    shape: tuple[int, ...]  # of the value whose gradient it is; () where there are several outputs
+    data_type: Any  # the dtype of its array
+    order: int  # grows with creation: greater than that of every parent
+    extra: Extra | None
+
+    def get_extra(self) -> Extra:
+        """Its extras, made when first asked for."""
+        if self.extra is None:
+            self.extra = Extra()
+        return self.extra
+
+
+class Node(Target):
     """One recorded op: where its inputs came from and the values that its gradient reads."""
 
-    __slots__ = (
-        "__weakref__", "data_type", "extra", "op", "order", "parents", "saved", "shape", "versions",
-    )  # fmt: skip
+    __slots__ = ("op", "parents", "saved", "versions")
 
     runs_undefined = False  # run even where no gradient reaches it
 
@@ -100,10 +121,6 @@ class Node:
     parents: tuple[Any, ...]  # Node, Leaf or None for each input
     saved: tuple[Any, ...]  # aligned with op.tokens; RELEASED once a backward has used them
     versions: tuple[Any, ...] | None  # of `saved` when it was saved; None: all zero
-    shape: tuple[int, ...]  # of the output; () where there are several outputs
-    data_type: Any  # the output array's dtype
-    order: int  # grows with creation: greater than that of every parent
-    extra: Extra | None
 
     def __init__(
         self,
@@ -151,10 +168,12 @@ class Node:
         versions = self.versions
         packed = False
         for i, value in enumerate(saved):
-            version = getattr(value, "_version", None)
-            if version is not None:
-                if version.count != (0 if versions is None else versions[i]):
-                    assert_unchanged(self.op.name, value, 0 if versions is None else versions[i])
+            if isinstance(value, Handle):
+                version = value._version
+                if version is not None:
+                    expected = 0 if versions is None else versions[i]
+                    if version.count != expected:
+                        assert_unchanged(self.op.name, value, expected)
             elif type(value) is tuple:
                 for j, each in enumerate(value):
                     if type(each) is Packed:
@@ -172,11 +191,21 @@ class Node:
         if self.op.keeps_values:
             self.saved = RELEASED
 
-    def get_extra(self) -> Extra:
-        """The node's extras, made when first asked for."""
-        if self.extra is None:
-            self.extra = Extra()
-        return self.extra
+
+def new_node(
+    op: Any, parents: Any, saved: Any, versions: Any, shape: Any, data_type: Any
+) -> Node:  # the arguments of `Node`, in the shortest way
+    """`Node(...)`."""
+    node = Node.__new__(Node)
+    node.op = op
+    node.parents = parents
+    node.saved = saved
+    node.versions = versions
+    node.shape = shape
+    node.data_type = data_type
+    node.order = next_order()
+    node.extra = None
+    return node
 
 
 def assert_unchanged(name: str, value: Any, expected: int) -> None:
@@ -209,7 +238,7 @@ class Packed:
                 "saved_tensors_hooks: output of saved tensor unpack_hook expected to be a Tensor "
                 f"but got result of type {type(y).__name__}"
             )
-        z = object.__new__(type(y))
+        z = Handle.__new__(type(y))
         z._data, z._version, z._node, z._leaf, z._view = y._data, y._version, self.node, None, None
         return z
 
@@ -226,17 +255,22 @@ class Extra:
 
     __slots__ = ("hooks", "prehooks", "retained", "traceback")
 
+    hooks: dict[int, Callable[..., Any]]  # on the value flowing into the node
+    prehooks: dict[int, Callable[..., Any]]
+    retained: Any  # Leaf of the tensor that asked to keep what flows in
+    traceback: str | None  # where the node was made, in anomaly mode
+
     def __init__(self) -> None:
-        self.hooks: dict[int, Callable[..., Any]] = {}  # on the value flowing into the node
-        self.prehooks: dict[int, Callable[..., Any]] = {}
-        self.retained: Any = None  # Leaf of the tensor that asked to keep what flows in
-        self.traceback: str | None = None  # where the node was made, in anomaly mode
+        self.hooks = {}
+        self.prehooks = {}
+        self.retained = None
+        self.traceback = None
 
 
-class Leaf:
+class Leaf(Target):
     """Where a chain of nodes ends: what flows in is kept here, for the tensor to show."""
 
-    __slots__ = ("__weakref__", "after", "data_type", "extra", "grad", "order", "shape", "tensor")
+    __slots__ = ("after", "grad", "tensor")
 
     grad: Any  # Tensor or None
     tensor: weakref.ref[Any]
@@ -250,7 +284,7 @@ class Leaf:
         self.shape = tuple(data.shape)
         self.data_type = data.dtype
         self.order = next_order()
-        self.extra: Extra | None = None
+        self.extra = None
 
     parents: tuple[Any, ...] = ()
 
@@ -266,7 +300,6 @@ class Leaf:
     def __repr__(self) -> str:
         return f"<AccumulateGrad object at {id(self):#x}>"
 
-    get_extra = Node.get_extra
 
 
 class Item(Op, abstract=True):

@@ -8,8 +8,6 @@ from typing import Any
 
 from ..autograd import fusion, tape
 from ..autograd.recording import execute_lazily
-from ..core import fused
-from ..core.compute import spec_of
 from ..core.device import device_of
 from ..core.errors import AutogradError, DeviceError, InvalidArgument, InvalidType, Unsupported
 from ..core.handle import Handle
@@ -19,6 +17,8 @@ from ..core.spec import Spec
 from ..graph.node import Item
 from ..graph.recorded import Recorded, concrete
 from ..nn import Module
+from ..program import fused
+from ..program.compute import spec_of
 from ..tensor import Tensor
 from .graph import Node, StaticGraph, Value, inferred
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..core.compute import compute
 from ..core.errors import AdjointError
 from ..core.op import Op
 from ..core.spec import Spec, broadcast_shapes
+from ..program.compute import compute
 from .graph import Node, StaticGraph, Value
 
 MOST_OPS = 48  # in one kernel: more would take long to compile and spill registers

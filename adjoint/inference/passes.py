@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.compute import spec_of
 from ..core.op import Op
 from ..core.spec import Spec, prod
 from ..graph.recorded import run
@@ -16,6 +15,7 @@ from ..ops.arithmetic import Add, Mul, Sub, TrueDivide
 from ..ops.comparison import Clamp, ClampMax, ClampMin
 from ..ops.movement import Expand, Permute, Reshape
 from ..ops.promotion import Cast
+from ..program.compute import spec_of
 from .graph import Node, StaticGraph, Value
 
 FOLDED_ELEMENTS = 1 << 26  # of all constants that are computed while freezing

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from ..autograd import tape
-from ..core.compute import spec_of
 from ..core.errors import DeviceError, InvalidArgument, InvalidType
 from ..core.handle import Handle
 from ..core.spec import Spec
 from ..graph.recorded import concrete
+from ..program.compute import spec_of
 from ..utils.progress import progress
 from .capture import Rebuild, Source, capture
 from .execution import Workspace

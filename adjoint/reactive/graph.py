@@ -215,7 +215,7 @@ class Graph:
             raise GraphError(f"{what}: the graph has a node named {label!r} already")
         source = Source(self._state, spec[0], spec[1], array)
         source.note(name=label)
-        tensor: Any = object.__new__(kind)
+        tensor: Any = Handle.__new__(kind)
         tensor._data = source
         tensor._node = tensor._leaf = tensor._view = None
         tensor._version = Version()
@@ -566,7 +566,7 @@ class Graph:
         handle = cell.handle()
         if handle is None or (isinstance(cell, Source) and cell.follows is not None):
             return refreshing.tensor_of(twin)
-        tensor: Any = object.__new__(type(handle))
+        tensor: Any = Handle.__new__(type(handle))
         tensor._data = twin
         tensor._node = tensor._leaf = tensor._view = None
         tensor._version = Version()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adjoint.core import compute
+from adjoint.program import compute
 
 
 @pytest.fixture(autouse=True)

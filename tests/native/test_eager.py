@@ -1,4 +1,4 @@
-"""Launching on tensors in machine code is what `tape.launched` says."""
+"""What was computed before is found by its signature, and launched."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.autograd import calls, tape
-from adjoint.core import compute as core_compute
-from adjoint.core import fused
+from adjoint.autograd import calls
 from adjoint.core import op as core_op
+from adjoint.eager.arrays import signature
 from adjoint.ops.arithmetic import ADDCMUL
 from adjoint.ops.comparison import CLAMP
 from adjoint.ops.joining import Cat
+from adjoint.program import compute as core_compute
+from adjoint.program import executable, fused
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
-
-from adjoint.backends.native import eager
 
 pytestmark = pytest.mark.skipif(
     core_compute.accelerate is None, reason="the native backend is switched off"
@@ -28,36 +27,42 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture
 def x():
     x = ad.arange(64.0).reshape(8, 8)
+    executable.forget()
     for _ in range(4):
         ad.cat([x, x])
+        ad.cat([x.t(), x])
+        ad.cat([ad.nn.Parameter(x), x])
         ad.addcmul(x, x, x)
         ad.addcmul(x, x, x, value=0.5)
         ad.clamp(x, -0.0, 2.0)
         x.exp()
-    eager.serve()
-    assert core_op.launched is not tape.launched
     return x
 
 
-def test_it_gives_what_python_gives(x):
+def known(op, *inputs):
+    """The executable of an op for such inputs."""
+    key = signature(op, inputs, False, [])
+    return None if key is None else executable.find(key)
+
+
+def test_it_gives_what_the_op_gives(x):
     other = ad.ones(8, 8)
     for op, *inputs in (
         (Cat(0), x, other),
-        (ADDCMUL, x, other, x, 1),
         (ADDCMUL, x, other, x, 1.0),
         (ADDCMUL, x, other, x, 0.5),
         (CLAMP, x, -0.0, 2.0),
         (Cat(0), ad.nn.Parameter(x), other),
         (Cat(0), x.t(), other),
     ):
-        found, expected = core_op.launched(op, *inputs), tape.launched(op, *inputs)
-        if expected is None:
-            assert found is None
-        else:
-            assert type(found) is type(expected)
-            assert found.equal(expected)
-            assert found.requires_grad == expected.requires_grad
-            assert (found._leaf, found._version, found._view) == (None, None, None)
+        found = core_op.launched(op, *inputs)
+        assert type(found) is ad.Tensor
+        arrays = [i._data if isinstance(i, ad.Tensor) else i for i in inputs]
+        assert found.equal(ad.from_numpy(op.compute(np, *arrays)))
+        assert found.requires_grad == any(
+            isinstance(i, ad.Tensor) and i.requires_grad for i in inputs
+        )
+        assert (found._leaf, found._version, found._view) == (None, None, None)
 
 
 @pytest.mark.parametrize(
@@ -70,8 +75,9 @@ def test_it_gives_what_python_gives(x):
         lambda x: (Cat(0), x, None),
         lambda x: (ADDCMUL, x, x, x, True),
         lambda x: (ADDCMUL, x, x, x, 0.0),
+        lambda x: (ADDCMUL, x, x, x, 1),
         lambda x: (CLAMP, x, 0.0, 2.0),
-        lambda x: (Cat(0), x, object.__new__(ad.Tensor)),
+        lambda x: (Cat(0), x, ad.core.handle.Handle.__new__(ad.Tensor)),
         lambda x: (Cat(0),),
     ],
 )
@@ -79,7 +85,7 @@ def test_it_refuses_what_was_not_launched(inputs, x):
     assert core_op.launched(*inputs(x)) is None
 
 
-def test_it_refuses_where_something_watches(x, monkeypatch):
+def test_it_refuses_where_something_watches(x):
     with ad.lazy():
         assert core_op.launched(Cat(0), x, x) is None
     with ad.inference_mode():
@@ -87,8 +93,12 @@ def test_it_refuses_where_something_watches(x, monkeypatch):
     with ad.lazy():
         lazy = x + 1
     assert core_op.launched(Cat(0), x, lazy) is None
-    monkeypatch.setattr(core_compute, "accelerate", None)
-    assert core_op.launched(Cat(0), x, x) is None
+    assert core_op.launched(Cat(0), x, x) is not None
+    ad.backends.native.enable(False)
+    try:
+        assert core_op.launched(Cat(0), x, x) is None
+    finally:
+        ad.backends.native.enable()
 
 
 def test_gradients(x):
@@ -101,11 +111,12 @@ def test_gradients(x):
         assert not core_op.launched(Cat(0), leaf, x).requires_grad
 
 
-def test_an_error_of_a_launcher_is_raised(x, monkeypatch):
+def test_an_error_of_a_launcher_is_raised(x):
     def launch(*arrays):
         raise ValueError("as it happens")
 
-    monkeypatch.setitem(core_compute.launchers, (id(ADDCMUL), (8, 8), (1,)), launch)
+    key = signature(ADDCMUL, (x, ad.ones(1)), False, [])
+    executable.keep(key, executable.Executable(launch, ADDCMUL, ADDCMUL, True))
     with pytest.raises(ValueError, match="as it happens"):
         core_op.launched(ADDCMUL, x, ad.ones(1))
 
@@ -119,8 +130,8 @@ def test_no_reference_is_lost_or_kept(x):
         (Cat(0), ad.nn.Parameter(x), x),
         (Cat(0), x, x.double()),
     ]
-    cat = next(v for k, v in core_compute.launchers.items() if k == (id(Cat(0)), (8, 8), (8, 8)))
-    watched = [x, x._data, x._data.dtype, cat, ad.Tensor, cases[0][0]]
+    cat = known(Cat(0), x, x)
+    watched = [x, x._data, x._data.dtype, cat, cat.launch, ad.Tensor, cases[0][0]]
     counts = []
     for _ in range(3):
         for case in cases:
@@ -169,7 +180,7 @@ def test_calls_are_what_python_gives(monkeypatch):
     for _ in range(4):
         found = [case(y) for case in cases for y in tensors]
     with monkeypatch.context() as patch:
-        patch.setattr(fused, "launched", calls.launched)
+        patch.setattr(fused, "launched", lambda owner, args: None)
         expected = [case(y) for case in cases for y in tensors]
     for a, b in zip(found, expected, strict=True):
         assert a.spec == b.spec
@@ -186,34 +197,76 @@ def test_calls_are_what_python_gives(monkeypatch):
                 assert one is None or one.allclose(other)
 
 
+def function(*args):
+    """The owner of the calls below."""
+
+
 def test_calls_that_cannot_be_known_are_not_launched(x):
-    known = {}
     for args in (
-        (x, [1]),
         (x, {}),
-        ([x],),
-        (),
-        (None,),
-        (x, 1, "a", None, (2, 0.0)),
-        ([[x], (1,)],),
+        (x, 1j),
+        (x, np.ones(3)),
+        (x, np.float32(1)),
+        (x, 1 << 64),
+        (x, [[[[[[1]]]]]]),
+        (x, object.__new__(type("Odd", (), {}))),
+        (x,) * 1000,
+        (ad.tensor(np.ones((1,) * 9)),),
+        (x, lambda: None),
     ):
-        assert fused.launched(known, args) is None
-    assert known == {}
-    op = ADDCMUL
-    key = (x.shape, x._data.dtype, float, "-0.0", None)
-    fused_known = {key: (lambda y: y + 1, op, False)}
-    assert fused.launched(fused_known, (x, -0.0, None)).equal(x + 1)
-    assert fused.launched(fused_known, (x, 0.0, None)) is None
-    assert fused.launched(fused_known, (x, -0.0)) is None
-    assert fused.launched({key: (lambda y: None, op, False)}, (x, -0.0, None)) is None
+        assert signature(function, args, True, []) is None
+
+
+def test_signatures_tell_apart_what_differs(x):
+    leaf = ad.nn.Parameter(x)
+    different = [
+        (x,), (leaf,), (x.double(),), (x[:7],), (x.t(),), (x[::2],), (x.reshape(64),), (x, x),
+        ([x],), ((x,),), ([x, x],), ([[x], x],), (x, None), (x, True), (x, 1), (x, 1.0), (x, -1),
+        (x, 0), (x, 0.0), (x, -0.0), (x, False), (x, float("nan")), (x, "1"), (x, "a"), (x, (1,)),
+        (x, [1]), (x, (1.0,)), (x, (1, None)), (x, ((1,), 1)), (x, slice(1)), (x, slice(0, 1)),
+        (x, ...), (x, ad.float32), (x, ad.float64), (x, ad.device("cpu")), ((), x), (x, ()), (),
+    ]  # fmt: skip
+    keys = [signature(function, args, True, []) for args in different]
+    assert None not in keys
+    assert len(set(keys)) == len(keys)
+    assert keys == [signature(function, args, True, []) for args in different]
+    assert signature(ADDCMUL, (x,), True, []) != keys[0]
+    assert signature(function, (leaf,), False, []) == keys[0]
+    assert signature(function, (x.clone(),), True, []) == keys[0]
+    arrays, tensors = [], []
+    signature(function, ([leaf, x], 1, x), True, arrays, tensors)
+    assert [t is u for t, u in zip(tensors, (leaf, x, x), strict=True)] == [True] * 3
+    assert [a is t._data for a, t in zip(arrays, tensors, strict=True)] == [True] * 3
+
+
+def test_known_calls(x):
+    calls.keep_call(function, (x, -0.0, None), lambda y: y + 1, ADDCMUL, False)
+    assert calls.launched(function, (x, -0.0, None)).equal(x + 1)
+    assert calls.launched(function, (x, 0.0, None)) is None
+    assert calls.launched(function, (x, -0.0)) is None
+    calls.keep_call(function, (x, 5), lambda y: None, ADDCMUL, False)
+    assert calls.launched(function, (x, 5)) is None
     counts = []
     for _ in range(3):
         for _ in range(100):
-            fused.launched(fused_known, (x, -0.0, None))
-            fused.launched(fused_known, (x, [1], -0.0, None))
-            fused.launched(fused_known, (x, x, None))
-        counts.append([sys.getrefcount(it) for it in (x, x._data, x._data.dtype, op)])
+            calls.launched(function, (x, -0.0, None))
+            calls.launched(function, (x, [1], -0.0, None))
+            calls.launched(function, (x, x, None))
+        counts.append([sys.getrefcount(it) for it in (x, x._data, x._data.dtype, ADDCMUL)])
     assert np.ptp(counts[1:], axis=0).max() <= 2
+
+
+def test_the_cache_is_bounded_and_forgotten(x, monkeypatch):
+    executable.forget()
+    for n in range(20_000):
+        calls.keep_call(function, (x, n), lambda y: y, ADDCMUL, False)
+        if n % 1000 == 0:
+            calls.launched(function, (x, 0))  # in use: stays
+    assert 8192 <= sum(executable.counts().values()) <= 2 * 8192
+    assert calls.launched(function, (x, 0)) is not None
+    assert calls.launched(function, (x, 1)) is None
+    executable.forget()
+    assert executable.counts() == {}
 
 
 @pytest.mark.parametrize("dtype", ad.core.dtype.ALL, ids=str)
@@ -271,29 +324,27 @@ def test_copies_in_place_are_seen_and_refused():
     assert lazy.equal(ad.full((8, 8), 2.0))
 
 
-def test_numpys_functions_of_small_tensors(x):
+def test_functions_of_small_tensors(x):
     for a, b in ((ad.ones(3), ad.ones(3)), (ad.ones(2, 1), ad.ones(3)), (ad.ones(3), ad.arange(3))):
-        assert (a + b).equal(ad.from_numpy(np.add(a.numpy(), b.numpy()).astype("f4")))
-    dtypes = tape.plain_dtypes(np.add, "f")
+        for _ in range(3):
+            assert (a + b).equal(ad.from_numpy(np.add(a.numpy(), b.numpy()).astype("f4")))
     one = ad.ones(3)
-    assert core_op.computed(np.add, dtypes, one, one).equal(one * 2)
-    assert core_op.computed(np.add, dtypes, ad.ones(()), ad.ones(())) is None  # a scalar
-    assert core_op.computed(np.add, dtypes, one, one.double()) is None
-    assert core_op.computed(np.add, dtypes, one.int(), one.int()) is None
-    assert core_op.computed(np.add, dtypes, one, 2) is None
-    assert core_op.computed(np.add, dtypes, one, ad.ones(2)) is None
-    assert core_op.computed(np.add, dtypes, one, ad.nn.Parameter(one)) is None
-    with ad.no_grad():
-        assert core_op.computed(np.add, dtypes, one, ad.nn.Parameter(one)).equal(one * 2)
-    with pytest.raises(ad.ShapeError):
-        ad.add(one, ad.ones(2))
-    with pytest.raises(TypeError):
-        core_op.computed(lambda y: None + y, dtypes, one)
-    assert (one / ad.zeros(3)).isinf().all()  # and no warning
+    for _ in range(3):
+        assert (ad.ones(()) + ad.ones(())).shape == ()
+        assert (one + one.double()).dtype is ad.float64
+        assert (one.int() + one.int()).dtype is ad.int32
+        assert (one.int() + 2).dtype is ad.int32
+        assert (one.int() + 2.5).dtype is ad.float32
+        assert (one + ad.nn.Parameter(one)).requires_grad
+        with ad.no_grad():
+            assert not (one + ad.nn.Parameter(one)).requires_grad
+        with pytest.raises(ad.ShapeError):
+            ad.add(one, ad.ones(2))
+        assert (one / ad.zeros(3)).isinf().all()  # and no warning
+        assert (one + ad.ones(0, 1)).shape == (0, 3)
     counts = []
     for _ in range(3):
         for _ in range(100):
-            core_op.computed(np.add, dtypes, one, one)
-            core_op.computed(np.add, dtypes, one, ad.ones(2))
-        counts.append([sys.getrefcount(it) for it in (one, one._data, np.add, one._data.dtype)])
+            one + one
+        counts.append([sys.getrefcount(it) for it in (one, one._data, one._data.dtype)])
     assert np.ptp(counts[1:], axis=0).max() <= 2

@@ -9,8 +9,9 @@ from __future__ import annotations
 import importlib.util
 from typing import Any
 
-from ...core import compute, config
+from ...core import config
 from ...core.errors import InvalidArgument
+from ...program import compute
 
 __all__ = ["enable", "reason_off"]
 
@@ -22,6 +23,7 @@ def enable(on: bool = True) -> bool:
     global _reason
     _reason = _unusable() if on else "switched off"
     compute.accelerate = _first if _reason is None else None
+    compute.forget()
     return _reason is None
 
 
@@ -45,7 +47,6 @@ def _first(op: Any, arrays: list[Any]) -> Any:
     """The first large op: from now on `execution.accelerate` is asked."""
     global _reason
     try:
-        from . import eager
         from .execution import accelerate
         from .memory import use_in
     except (ImportError, OSError) as error:
@@ -53,7 +54,6 @@ def _first(op: Any, arrays: list[Any]) -> Any:
         compute.accelerate = None
         return NotImplemented
     compute.prepare_contexts(use_in)
-    eager.serve()
     if compute.accelerate is _first:
         compute.accelerate = accelerate
     return accelerate(op, arrays)

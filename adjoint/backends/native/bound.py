@@ -16,7 +16,7 @@ import numpy as np
 
 from ...compiler import Compiled
 from ...compiler.run import PAYLOAD
-from ...core.compute import quietly
+from ...program.compute import quietly
 from . import products
 from .composite import Composite, NotTraceable
 from .pool import default_pool

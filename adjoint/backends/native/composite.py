@@ -17,8 +17,8 @@ import numpy as np
 
 from ...compiler import Compiled, Kernel, Value, split
 from ...compiler.ir import REDUCTIONS
-from ...core.compute import quietly
 from ...core.spec import Spec, broadcast_shapes, prod
+from ...program.compute import quietly
 from . import block_cache
 from .composite_tracing import (
     CompositeNames,

@@ -15,10 +15,10 @@ import numpy as np
 
 from ...compiler import Value, split
 from ...compiler.ir import REDUCTIONS
-from ...core import compute as core_compute
 from ...core.errors import AdjointError
 from ...core.op import Op
 from ...core.spec import Spec, broadcast_shapes, prod
+from ...program import compute as core_compute
 from .launch import Launcher
 from .tracing import Names, NotTraceable, Traced, Tracer, _Reducer, _wide, elementwise, name_of
 
@@ -70,18 +70,13 @@ class Picked(NamedTuple):
         op, source, by = self
 
         def take(arrays: Sequence[Any]) -> Any:
-            x, index = arrays[source], arrays[by]
-            launch = core_compute.launchers.get((id(op), x.shape, index.shape))
-            found = None if launch is None else launch(x, index)
-            return core_compute.compute(op, [x, index]) if found is None else found
+            return core_compute.compute_again(op, [arrays[source], arrays[by]])
 
         return take
 
     def alone(self, given: Sequence[Any]) -> Launcher:
         """What gives it for its own sources, when these are like the `given` ones."""
-        x, index = given[self.source], given[self.by]
-        launch = core_compute.launchers.get((id(self.op), x.shape, index.shape))
-        return launch or (lambda x, index: core_compute.compute(self.op, [x, index]))
+        return lambda x, index: core_compute.compute_again(self.op, [x, index])
 
 
 class _Part(NamedTuple):

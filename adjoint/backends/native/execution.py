@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from ...compiler import Compiled
-from ...core import compute as core_compute
-from ...core.compute import quietly, spec_of
 from ...core.dtype import bfloat16
 from ...core.errors import AdjointError
 from ...core.op import Op
 from ...core.scalar import Arithmetic
 from ...core.spec import Spec, broadcast_shapes
+from ...program import compute as core_compute
+from ...program.compute import quietly, spec_of
 from . import block_cache, draws, names, onednn, products, routines
 from .launch import Launcher, launcher
 from .pool import default_pool
@@ -144,10 +144,9 @@ def _remember(op: Op, arrays: Sequence[Any], launch: Launcher, found: Any) -> No
     """Let eager execution call the launcher of an op that is kept for good, as those without fields
     are, with arrays of these shapes and the same numbers.
     """
-    outputs = found if type(found) is tuple else (found,)
-    if any(y.nbytes >= block_cache.SMALLEST // 2 for y in outputs):
+    if type(found) is ndarray and found.nbytes >= block_cache.SMALLEST // 2:
         launch = functools.partial(quietly, launch)
-    core_compute.remember(op, list(arrays), launch)
+    core_compute.remember(op, list(arrays), launch, found)
 
 
 def accelerate(op: Op, arrays: Sequence[Any]) -> Any:

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from ...core.compute import launchers, quietly
 from ...core.errors import InvalidArgument, ShapeError, Unsupported
 from ...core.op import Op
+from ...program.compute import launcher_of, quietly, remember
 from . import gemm, onednn
 from .onednn import BIAS, DST, SRC, WEIGHTS, Descriptor, Primitive
 from .onednn_plan import SCRATCH, SHARED, Argument, Plan, Step, aligned, planned, threads
@@ -451,7 +451,6 @@ def _launch(library: str, a: Any, b: Any, bias: Any = None) -> Any:
 
 # By what an op says as its `library`.
 LAUNCHERS: dict[str, Any] = {name: functools.partial(_launch, name) for name in _OPERANDS}
-_launched: dict[int, Op] = {}  # the ops of which launchers are known, which stay
 
 
 def accelerate(op: Op, arrays: Sequence[Any], names: Any) -> Any:
@@ -465,7 +464,7 @@ def accelerate(op: Op, arrays: Sequence[Any], names: Any) -> Any:
         return NotImplemented
     found = quietly(op.compute, names, *arrays)
     _remember_operands(op.library, found, *arrays)
-    _launch_by(LAUNCHERS[op.library], op, arrays)
+    remember(op, list(arrays), LAUNCHERS[op.library], found)
     return found
 
 
@@ -494,24 +493,8 @@ def computed(op: Op, arrays: Sequence[Any], names: Any) -> Any:
     it in the same way from then on, without asking what was found out now.
     """
     found = quietly(op.compute, names, *arrays)
-    dtypes = [x.dtype for x in arrays]
-
-    def again(*arrays: Any) -> Any:
-        for x, dtype in zip(arrays, dtypes, strict=True):
-            if type(x) is not np.ndarray or x.dtype is not dtype:
-                return None
-        return quietly(op.compute, names, *arrays)
-
-    _launch_by(again, op, arrays)
+    remember(op, list(arrays), launcher_of(op, names), found)
     return found
-
-
-def _launch_by(launcher: Any, op: Op, arrays: Sequence[Any]) -> None:
-    if len(_launched) >= _MOST_READY:
-        launchers.clear()
-        _launched.clear()
-    _launched[id(op)] = op
-    launchers[(id(op), *[x.shape for x in arrays])] = launcher
 
 
 def _key(a: Any, b: Any, bias: Any, library: str = "product") -> Any:

@@ -12,7 +12,6 @@ third computation on.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
 import struct
 import threading
@@ -23,9 +22,10 @@ import numpy as np
 
 from ...compiler import cache, target
 from ...compiler.emit import Body, Module, Reg, type_name
-from ...core import compute as core_compute
-from ...core.compute import quietly
 from ...core.op import Op
+from ...eager.arrays import address
+from ...program import compute as core_compute
+from ...program.compute import quietly
 from . import block_cache, launch
 from .pool import default_pool
 
@@ -160,11 +160,6 @@ class _Watched(threading.local):
 _watched = _Watched()
 
 
-def start_of(x: np.ndarray) -> int:
-    """Where the memory of an array begins: its field, which costs a tenth of asking for it."""
-    return ctypes.c_uint64.from_address(id(x) + object.__basicsize__).value
-
-
 def run(
     routine: tuple[Any, ...],
     inputs: Sequence[Any],
@@ -177,21 +172,21 @@ def run(
     """Run a routine, the function that writes it and its options, over units of about `work`
     elements; whether it has not refused. `before` are numbers before the operands.
     """
-    address = _address(*routine)
+    code = _address(*routine)
     group = max(1, GRAIN // max(work, 1))
     chunks = -(-units // group)
     before = struct.pack("2q", units, group) + before
     operands = (*inputs, *outputs)
-    places = [start_of(x) for x in operands]
+    places = [address(x) for x in operands]
     words = np.frombuffer(
         bytearray(before + struct.pack(f"{len(places)}Q", *places) + numbers + bytes(8)), np.int64
     )
-    default_pool().run(address, start_of(words), chunks)
+    default_pool().run(code, address(words), chunks)
     if words[-1]:
         return False
     if _watched.calls is not None:
         quick = units * work < QUICK
-        call = _Call(address, tuple(inputs), tuple(outputs), before, numbers, chunks, quick)
+        call = _Call(code, tuple(inputs), tuple(outputs), before, numbers, chunks, quick)
         _watched.calls.append(call)
     return True
 
@@ -238,9 +233,9 @@ def computed(op: Op, names: Any, arrays: Sequence[Any]) -> Any:
             _computed.clear()
         _computed[key] = op
     elif len(calls) == 1 and _is_all(calls[0], given, found):
-        core_compute.remember(op, list(arrays), calls[0].launcher())
+        core_compute.remember(op, list(arrays), calls[0].launcher(), found)
     elif len(given) == len(arrays):
-        core_compute.remember(op, given, core_compute.launcher_of(op, names, given))
+        core_compute.remember(op, given, core_compute.launcher_of(op, names), found)
     return found
 
 

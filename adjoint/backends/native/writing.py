@@ -12,8 +12,8 @@ from typing import Any
 
 from ...compiler import Compiled
 from ...compiler.run import Entry
-from ...core.compute import quietly
 from ...core.scalar import Arithmetic
+from ...program.compute import quietly
 from .composite_tracing import Ref, Step, traced, value_at
 from .execution import PARALLEL
 from .multi_tensor import NotTraceable, WritingNames

@@ -10,13 +10,13 @@ import numpy as np
 
 from ...autograd.modes import no_grad
 from ...autograd.tape import announce, wrap
-from ...core import compute
 from ...core.errors import AdjointError, InvalidArgument
 from ...core.mode import MODE
 from ...core.scalar import Arithmetic
 from ...ops.arithmetic import MUL
 from ...ops.creation import tensor
 from ...ops.joining import stack
+from ...program import compute
 from ...tensor import Tensor
 
 __all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import functools
 import math
 import threading
 from collections.abc import Callable
@@ -11,12 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from . import config
-from .device import device_of, namespace_of, space
-from .dtype import LOW_PRECISION, from_numpy_dtype
-from .errors import AdjointError
-from .op import Op
-from .spec import Spec
+from ..core import config
+from ..core.device import device_of, namespace_of, space
+from ..core.dtype import LOW_PRECISION, from_numpy_dtype
+from ..core.errors import AdjointError
+from ..core.op import Op
+from ..core.spec import Spec
+from ..eager.arrays import signature
+from . import executable
 
 _LOW_NUMPY = frozenset(d.numpy for d in LOW_PRECISION)
 _FLOAT32 = np.dtype(np.float32)
@@ -69,14 +72,7 @@ def spec_of(array: Any) -> Any:
 # NotImplemented. Set by `backends.native`.
 accelerate: Callable[[Op, list[Any]], Any] | None = None
 LARGE = config.read_count("ADJOINT_NATIVE_SIZE")  # elements above which an array is large
-CHEAP = 16 * LARGE  # the same for ops that NumPy does at the speed of memory
-SMALL = min(32, LARGE)  # the same for ops that have no short cut to a function of NumPy
-
-# What computes ops that were computed before, the short way. Keys: the id of the op, and for each
-# input its shape or, of a number, itself (its text, of zeros). A launcher takes the inputs, and
-# gives the result, or None for other dtypes or strides. Used while the native backend is on.
-launchers: dict[Any, Callable[..., Any]] = {}
-_launched: dict[int, Op] = {}  # what has launchers: kept, so that no other op gets its id
+SMALL = 0  # the same for ops that become kernels, or have routines
 
 _ndarray = np.ndarray
 _ASKED = frozenset(("", "moves", "draws"))
@@ -112,11 +108,11 @@ def compute(op: Op, arrays: list[Any]) -> Any:
         if low and not op.exact:
             return _compute_low(op, xp, arrays)
         result = quiet.run(op.compute, xp, *arrays)
-        again = op.kept and not op.view and accelerate is not None
-        if large and op.library:  # which decides by strides and values too
+        again = op.kept and not op.view and op.n_outputs == 1
+        if large and op.library:  # which decides by values too
             again = False
-        if again and all(type(a) is _ndarray for a in arrays):
-            remember(op, arrays, launcher_of(op, xp, arrays))
+        if again and type(result) is _ndarray and any(type(a) is _ndarray for a in arrays):
+            remember(op, arrays, launcher_of(op, xp), result)
         return result
     except AdjointError:
         raise
@@ -130,28 +126,33 @@ def compute(op: Op, arrays: list[Any]) -> Any:
         raise
 
 
-def remember(op: Op, arrays: list[Any], launch: Callable[..., Any]) -> None:
-    """Let eager execution call `launch` for such inputs of this op, which is used again."""
-    if len(launchers) >= 4096:
-        forget()
-    _launched[id(op)] = op
-    key = (id(op), *[a.shape if type(a) is _ndarray else a or repr(a) for a in arrays])
-    launchers[key] = launch
+def remember(op: Op, arrays: list[Any], launch: Callable[..., Any], result: Any) -> None:
+    """Let eager execution call `launch`, which gave `result`, for such inputs of this op."""
+    if type(result) is not _ndarray:
+        return
+    if result.dtype not in _WIDE and not all(type(a) is _ndarray for a in arrays):
+        return  # integers, say, beside which a float counts as another dtype
+    key = signature(op, arrays, False, [], None, True)
+    if key is not None:
+        records = op.differentiable and result.dtype.kind in "fcV"
+        executable.keep(key, executable.Executable(launch, op, op, records))
 
 
-def forgettable() -> dict[Any, Any]:
-    """A dictionary that is emptied where launchers are dropped."""
-    found: dict[Any, Any] = {}
-    _forgettable.append(found)
-    return found
+def compute_again(op: Op, arrays: list[Any]) -> Any:
+    """`compute`, by what is known to compute the op for such arrays."""
+    key = signature(op, arrays, False, [], None, True)
+    found = None if key is None else executable.find(key)
+    result = None if found is None else found.launch(*arrays)
+    return compute(op, arrays) if result is None else result
 
 
-_forgettable: list[dict[Any, Any]] = []
+_WIDE = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 # The same for random draws: (class, fields behind seed and draw but the device) -> the function of
 # seed and draw that gives the array.
 draws: dict[Any, Callable[[int, int], Any]] = {}
+executable.forgettable(draws.clear)
 
 
 def remember_draw(op: Op, draw: Callable[[int, int], Any]) -> None:
@@ -162,27 +163,12 @@ def remember_draw(op: Op, draw: Callable[[int, int], Any]) -> None:
     draws[type(op), tuple(fields)] = draw
 
 
-def forget() -> None:
-    """Drop all launchers."""
-    launchers.clear()
-    draws.clear()
-    _launched.clear()
-    for known in _forgettable:
-        known.clear()
+forget = executable.forget
 
 
-def launcher_of(op: Op, xp: Any, arrays: list[Any]) -> Callable[..., Any]:
-    """`op.compute` with a namespace, for arrays of these dtypes, which it has computed before."""
-    dtypes = [a.dtype for a in arrays]
-    function = op.compute
-
-    def launch(*given: Any) -> Any:
-        for a, dtype in zip(given, dtypes, strict=True):
-            if type(a) is not _ndarray or a.dtype is not dtype:
-                return None
-        return quietly(function, xp, *given)
-
-    return launch
+def launcher_of(op: Op, xp: Any) -> Callable[..., Any]:
+    """`op.compute` with a namespace, in the context in which ops compute."""
+    return functools.partial(quietly, op.compute, xp)
 
 
 _sound: dict[Any, Op] = {}  # ops, by identity, on arrays that `infer` had nothing against
@@ -258,9 +244,7 @@ __all__ = [
     "compute",
     "compute_elsewhere",
     "forget",
-    "forgettable",
     "launcher_of",
-    "launchers",
     "prepare_contexts",
     "quiet",
     "quietly",

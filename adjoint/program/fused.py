@@ -12,11 +12,10 @@ from typing import Any, TypeVar, cast, overload
 
 import numpy as np
 
-from . import compute
-from . import op as op_module
-from .device import is_device_array
-from .mode import MODE
-from .op import (
+from ..core import op as op_module
+from ..core.device import is_device_array
+from ..core.mode import MODE
+from ..core.op import (
     FUNCTIONS,
     METHODS,
     Op,
@@ -26,12 +25,13 @@ from .op import (
     with_out,
     write_in_place,
 )
+from . import compute
 
 __all__ = ["checking", "fused", "writing"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-SMALLEST = compute.SMALL  # elements of the first argument from which kernels pay
+SMALLEST = compute.SMALL + 1  # elements of the first argument from which kernels pay
 
 
 @overload
@@ -59,26 +59,23 @@ def fused(function: Any = None, *, native: str = "", always: bool = False) -> An
 class Declared:
     """A composite, and what was worked out for calls of it."""
 
-    __slots__ = ("always", "function", "known", "native", "plans")
+    __slots__ = ("always", "function", "native", "plans")
 
-    known: dict[Any, Any]  # (what launches it, the op that it then is), by what calls are alike
     plans: dict[Any, Any]  # the op that it is, or None; by that, and what it is cast to
 
     def __init__(self, function: Callable[..., Any], native: str, always: bool) -> None:
         self.function = function
         self.native = native
         self.always = always
-        self.known = compute.forgettable()
         self.plans = {}
 
 
 def _declare(function: F, native: str, always: bool) -> F:
     declared = Declared(function, native, always)
-    known = declared.known
 
     @functools.wraps(function)
     def run(*args: Any) -> Any:
-        y = launched(known, args)
+        y = launched(declared, args)
         if y is not None:
             return y
         mode = MODE.get()
@@ -102,13 +99,12 @@ def checking(function: F) -> F:
 
     Called again with arguments like those of a call that was launched, it need not check.
     """
-    known = compute.forgettable()
     accepting = _with_numpy_names(function)
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
         given = (*args, _NAMED, *chain.from_iterable(kwargs.items())) if kwargs else args
-        y = launched(known, given)
+        y = launched(function, given)
         if y is not None:
             return y
         found = accepting(*args, **kwargs)
@@ -116,7 +112,7 @@ def checking(function: F) -> F:
             return found
         what, *inputs = found
         y = apply(what, *inputs) if isinstance(what, Op) else what(*inputs)
-        _learn(known, given, what, inputs)
+        _learn(function, given, what, inputs)
         return y
 
     return cast(F, run)
@@ -185,23 +181,23 @@ def connect(execute: Callable[[Declared, tuple[Any, ...]], Any]) -> None:
 WANTED: Any = object()  # in the key of a call, behind a tensor that wants a gradient
 
 
-def _never(known: dict[Any, Any], args: tuple[Any, ...]) -> Any:
+def _never(owner: Any, args: tuple[Any, ...]) -> Any:
     return None
 
 
-def _nothing(known: dict[Any, Any], args: tuple[Any, ...], what: Any, inputs: list[Any]) -> None:
+def _nothing(owner: Any, args: tuple[Any, ...], what: Any, inputs: list[Any]) -> None:
     return None
 
 
-# (known, args) -> what the function that knows these calls gives, where it was launched before for
-# arguments like these, else None.
-launched: Callable[[dict[Any, Any], tuple[Any, ...]], Any] = _never
-_learn: Callable[[dict[Any, Any], tuple[Any, ...], Any, list[Any]], None] = _nothing
+# (function, args) -> what it gives, where it was launched before for arguments like these, else
+# None.
+launched: Callable[[Any, tuple[Any, ...]], Any] = _never
+_learn: Callable[[Any, tuple[Any, ...], Any, list[Any]], None] = _nothing
 
 
 def connect_calls(
-    launch: Callable[[dict[Any, Any], tuple[Any, ...]], Any],
-    learn: Callable[[dict[Any, Any], tuple[Any, ...], Any, list[Any]], None],
+    launch: Callable[[Any, tuple[Any, ...]], Any],
+    learn: Callable[[Any, tuple[Any, ...], Any, list[Any]], None],
 ) -> None:
     """Set what launches calls that are known, and learns them (called once, too)."""
     global launched, _learn

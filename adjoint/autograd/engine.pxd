@@ -1,0 +1,14 @@
+cimport cython
+from ..core.handle cimport Handle
+from ..core.mode cimport Mode
+from ..eager.arrays cimport references
+from ..graph.node cimport Extra, Leaf, Node, Target, Version
+from .tape cimport wrap
+
+@cython.locals(awaited=dict, stack=list, node=Target)
+cdef dict _awaited(object roots)
+@cython.locals(pending=dict, reached=dict, leaves=list, heap=list, node=Node, parents=tuple,
+               extra=Extra, saved=tuple, left=Py_ssize_t, place=Py_ssize_t, count=Py_ssize_t,
+               target=Target)
+cdef dict _walk(object roots, dict awaited, object goals, bint retain_graph, bint create_graph,
+                bint accumulate, bint anomaly)

@@ -1,0 +1,1 @@
+"""Eager execution: each op runs at once, and what gradients need is recorded."""

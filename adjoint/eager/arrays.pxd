@@ -1,0 +1,54 @@
+cimport cython
+from libc.stdint cimport int64_t
+from libc.string cimport memcmp, memcpy, memmove, memset
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.bytearray cimport PyByteArray_AS_STRING
+from cpython.long cimport PyLong_AsLongLongAndOverflow
+from cpython.ref cimport PyObject
+from numpy cimport (
+    NPY_ARRAY_ALIGNED, NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_WRITEABLE, PyArray_BASE, PyArray_Check, PyArray_CheckExact, PyArray_DATA, PyArray_DIMS,
+    PyArray_FLAGS, PyArray_ISBYTESWAPPED, PyArray_NBYTES, PyArray_NDIM, PyArray_SimpleNew,
+    PyArray_STRIDES, PyArray_TYPE, import_array, npy_intp,
+)
+from ..core.handle cimport Handle
+
+cdef extern from "Python.h":
+    Py_ssize_t Py_REFCNT(object)
+
+ctypedef int64_t* p_int64
+ctypedef void (*kernel_t)(int64_t, int64_t, int64_t*) noexcept nogil
+ctypedef void (*run_t)(void*, void*, int64_t*, int64_t) noexcept nogil
+
+@cython.locals(words=int64_t[512], count=Py_ssize_t, values=list)
+cpdef object signature(object owner, object args, bint grad, list arrays, object tensors=*, bint raw=*)
+
+@cython.locals(handle=Handle, number=double, overflow=int, whole=int64_t, wanted=bint)
+cdef Py_ssize_t _write(
+    int64_t* words, Py_ssize_t count, object args, bint grad, list arrays, object tensors,
+    list values, bint raw, int depth) except -2
+
+@cython.locals(nd=int, kind=int, flags=int, row_major=bint, i=int, dims="npy_intp*",
+               strides="npy_intp*")
+cdef Py_ssize_t _write_array(int64_t* words, Py_ssize_t count, object data, bint wanted) except -2
+
+cdef class Launcher:
+    cdef public tuple given, outputs, views, rest
+    cdef int64_t _address, _chunks, _run, _state
+    cdef bint _quick
+    cdef Py_ssize_t _count, _pointers, _outputs, _before, _total
+    cdef bytearray _words
+    cdef bytes _views
+    cdef object _shapes
+    cdef bytes _types
+    cpdef object launch(self, list arrays)
+    @cython.locals(shape=p_int64, types=p_int64, words=p_int64, view=p_int64, at=Py_ssize_t,
+                   k=Py_ssize_t, code=kernel_t, run=run_t, chunks=int64_t, owned=bytearray,
+                   several=list)
+    cdef object _call(self, list arrays)
+
+cpdef object address(object array)
+@cython.locals(wanted=int, size=Py_ssize_t, nd=int)
+cpdef bint copy_memory(object to, object source) except -1
+
+@cython.locals(handle=Handle, below="PyObject *", count=int64_t, owned=bint)
+cpdef int64_t references(object tensor) except -1

@@ -1,0 +1,415 @@
+"""NumPy arrays through NumPy's C API: what a call is known by, kernels called by pointer, who owns
+memory. Each function stands beside its twin of plain Python, which means the same.
+
+`cython.compiled` is True where Cython compiles this file; interpreted, the name is a stand-in.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..core.device import device
+from ..core.dtype import dtype
+from ..core.handle import Handle
+from ..core.interpreted import cython
+
+if TYPE_CHECKING:
+    import cython  # what the compiler sees  # noqa: F811
+
+__all__ = ["Launcher", "address", "copy_memory", "references", "signature"]
+
+ndarray = np.ndarray
+if cython.compiled:
+    import_array()
+
+# ---- what a call is known by ---------------------------------------------------------------------
+
+# Besides tensors and numbers, what may be among the arguments of a call that is known.
+_VALUES = frozenset((str, dtype, device, object, type))
+_SEQUENCES = (tuple, list, slice)
+_MOST = 480  # words of a signature
+_DEEP = 4  # sequences in sequences
+
+
+def signature(
+    owner: Any, args: Any, grad: bool, arrays: list[Any], tensors: Any = None, raw: bool = False
+) -> Any:
+    """What decides how `owner` is computed for `args`: of tensors dtype, shape, strides and whether
+    a gradient is wanted, of all else type and value; None where there is more to it.
+
+    The tensors' arrays are appended to `arrays`, themselves to `tensors`, where that is a list.
+    Where `raw`, arrays may stand for tensors that want no gradient.
+    """
+    values: list[Any] = []
+    if cython.compiled:
+        words[0] = cython.cast(int64_t, cython.cast(cython.p_void, owner))
+        count = _write(words, 1, args, grad, arrays, tensors, values, raw, 0)
+        if count < 0:
+            return None
+        key = PyBytes_FromStringAndSize(cython.cast(cython.p_char, words), 8 * count)
+        return (key, *values) if values else key
+    parts: list[Any] = [id(owner)]
+    if not _describe(parts, args, grad, arrays, tensors, values, raw, 0):
+        return None
+    return (*parts, "values", *values)
+
+
+def _write(  # type: ignore[no-untyped-def]
+    words, count, args, grad, arrays, tensors, values, raw, depth
+):
+    """Write the words of `args` behind `count` others; how many there are then, -1: too much."""
+    if depth > _DEEP:
+        return -1
+    for x in args:
+        if count > _MOST:
+            return -1
+        if isinstance(x, Handle):
+            handle = x
+            data = handle._data
+            if not PyArray_CheckExact(data):
+                return -1
+            wanted = grad and handle._node is not None
+            count = _write_array(words, count, data, wanted)
+            if count < 0:
+                return -1
+            arrays.append(data)
+            if tensors is not None:
+                tensors.append(x)
+        elif raw and PyArray_CheckExact(x):
+            count = _write_array(words, count, x, False)
+            if count < 0:
+                return -1
+            arrays.append(x)
+        elif type(x) is float:
+            words[count] = 1
+            number = x
+            memcpy(cython.address(words[count + 1]), cython.address(number), 8)
+            count += 2
+        elif type(x) is int:
+            whole = PyLong_AsLongLongAndOverflow(x, cython.address(overflow))
+            if overflow:
+                return -1
+            words[count] = 2
+            words[count + 1] = whole
+            count += 2
+        elif x is None or x is True or x is False or x is Ellipsis:
+            words[count] = 3
+            words[count + 1] = cython.cast(int64_t, cython.cast(cython.p_void, x))
+            count += 2
+        elif type(x) is tuple or type(x) is list:
+            words[count] = 4 if type(x) is tuple else 5
+            words[count + 1] = len(x)
+            count = _write(words, count + 2, x, grad, arrays, tensors, values, raw, depth + 1)
+            if count < 0:
+                return -1
+        elif type(x) is slice:
+            words[count] = 6
+            part = (x.start, x.stop, x.step)
+            count = _write(words, count + 1, part, grad, arrays, tensors, values, raw, depth + 1)
+            if count < 0:
+                return -1
+        elif type(x) in _VALUES:
+            words[count] = 7
+            count += 1
+            values.append(x)
+        else:
+            return -1
+    return count
+
+
+def _write_array(words, count, data, wanted):  # type: ignore[no-untyped-def]
+    """Write the words of an array; -1 for one that kernels do not take."""
+    nd = PyArray_NDIM(data)
+    kind = PyArray_TYPE(data)
+    flags = PyArray_FLAGS(data)
+    if nd > 8 or 17 <= kind <= 20 or not flags & NPY_ARRAY_ALIGNED or PyArray_ISBYTESWAPPED(data):
+        return -1
+    row_major = (flags & NPY_ARRAY_C_CONTIGUOUS) != 0
+    words[count] = 8 + 16 * (kind + 4096 * (nd + 16 * (2 * wanted + row_major)))
+    count += 1
+    dims = PyArray_DIMS(data)
+    for i in range(nd):
+        words[count + i] = dims[i]
+    count += nd
+    if not row_major:
+        strides = PyArray_STRIDES(data)
+        for i in range(nd):
+            words[count + i] = strides[i]
+        count += nd
+    return count
+
+
+def _describe(
+    parts: list[Any], args: Any, grad: bool, arrays: list[Any], tensors: Any,
+    values: list[Any], raw: bool, depth: int,
+) -> bool:  # fmt: skip
+    """The twin of `_write`."""
+    if depth > _DEEP:
+        return False
+    for x in args:
+        kind = type(x)
+        if len(parts) > _MOST:
+            return False
+        if isinstance(x, Handle):
+            data = x._data
+            if type(data) is not ndarray or not _is_taken(data):
+                return False
+            flags = data.flags
+            strides = None if flags.c_contiguous else data.strides
+            parts.append((data.dtype.num, data.shape, strides, grad and x._node is not None))
+            arrays.append(data)
+            if tensors is not None:
+                tensors.append(x)
+        elif kind is ndarray and raw:
+            if not _is_taken(x):
+                return False
+            parts.append((x.dtype.num, x.shape, None if x.flags.c_contiguous else x.strides, False))
+            arrays.append(x)
+        elif kind is float:
+            parts += (1, x.hex())
+        elif kind is int:
+            if not -(1 << 63) <= x < 1 << 63:
+                return False
+            parts += (2, x)
+        elif x is None or x is True or x is False or x is Ellipsis:
+            parts += (3, id(x))
+        elif kind in _SEQUENCES:
+            items = (x.start, x.stop, x.step) if kind is slice else x
+            parts += (_SEQUENCES.index(kind), len(items))
+            if not _describe(parts, items, grad, arrays, tensors, values, raw, depth + 1):
+                return False
+        elif kind in _VALUES:
+            parts.append(7)
+            values.append(x)
+        else:
+            return False
+    return True
+
+
+def _is_taken(data: Any) -> bool:
+    numeric = data.dtype.kind not in "OSUV" or data.dtype.num > 100  # those of ml_dtypes
+    return bool(data.ndim <= 8 and numeric and data.flags.aligned and data.dtype.isnative)
+
+
+# ---- kernels called by pointer -------------------------------------------------------------------
+
+_LONG = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+_SHORT = ctypes.PYFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+_RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+
+
+class Launcher:
+    """Machine code, with all that a call of it needs for arrays of certain dtypes, shapes, strides.
+
+    The code is `void(int64 begin, int64 end, int64 *words)` and does the chunks from begin to end.
+    Its words are `before`, the addresses of the elements of `views` and of the outputs, `after`,
+    and one in which it refuses the arrays: then the result is None. A view is an input's number,
+    and how many bytes from its first element. `pool` is the address of what shares the chunks among
+    threads, and that of its state, or None; `quick`: so little that the GIL is kept.
+    """
+
+    __slots__ = (
+        "_address", "_after", "_before", "_chunks", "_count", "_outputs", "_pointers", "_quick",
+        "_run", "_shapes", "_state", "_total", "_types", "_views", "_words", "given", "outputs",
+        "rest", "views",
+    )  # fmt: skip
+
+    given: tuple[Any, ...]  # dtype, shape and strides of each input
+    outputs: tuple[Any, ...]  # shape and dtype of each
+    views: tuple[Any, ...]
+    rest: tuple[Any, ...]  # the other arguments
+
+    def __init__(
+        self, address: int, chunks: int, given: Sequence[Any], outputs: Sequence[Any],
+        before: bytes, after: bytes, pool: Any, quick: bool, views: Sequence[Any],
+    ) -> None:  # fmt: skip
+        self.given = tuple([(x.dtype, x.shape, x.strides) for x in given])
+        self.outputs = tuple([(tuple(shape), np.dtype(kind)) for shape, kind in outputs])
+        self.views = tuple(views)
+        self.rest = address, chunks, before, after, pool, quick
+        self._address = address
+        self._chunks = chunks
+        self._quick = bool(quick)
+        self._run, self._state = pool or (0, 0)
+        self._count = len(self.given)
+        self._pointers = len(self.views)
+        self._outputs = len(self.outputs)
+        self._before = len(before) // 8
+        self._total = (len(before) + len(after)) // 8 + self._pointers + self._outputs
+        self._words = bytearray(
+            before + bytes(8 * (self._pointers + self._outputs)) + after + bytes(8)
+        )
+        self._views = np.array(self.views, np.int64).reshape(-1, 2).tobytes()
+        self._shapes = np.array([n for s, _ in self.outputs for n in (len(s), *s)], np.int64)
+        self._shapes = self._shapes.tobytes()
+        self._types = np.array([kind.num for _, kind in self.outputs], np.int64).tobytes()
+
+    def rebased(self, given: Sequence[Any], views: Sequence[Any]) -> Launcher | None:
+        """The same for arrays like `given`, of which it gets these views; None where it takes views
+        itself.
+        """
+        if self.views != tuple([(n, 0) for n in range(self._count)]) or len(views) != self._count:
+            return None
+        address, chunks, before, after, pool, quick = self.rest
+        return Launcher(
+            address, chunks, given, self.outputs, before, after, pool, quick, views
+        )
+
+    def __call__(self, *operands: Any) -> Any:
+        """The result for arrays, among which numbers are passed over; None for other arrays than
+        it was made for.
+        """
+        arrays = [x for x in operands if type(x) is ndarray]
+        if len(arrays) != self._count:
+            return None
+        for x, (kind, shape, strides) in zip(arrays, self.given):  # noqa: B905
+            if x.dtype is not kind or x.shape != shape or x.strides != strides:
+                return None
+        return self.launch(arrays)
+
+    def launch(self, arrays: list[Any]) -> Any:
+        """The same, where the arrays are known to be like those: an array, or a tuple of several;
+        None where the code refused them.
+        """
+        if cython.compiled:
+            return self._call(arrays)
+        results = tuple([np.empty(shape, kind) for shape, kind in self.outputs])
+        places = [arrays[n].ctypes.data + offset for n, offset in self.views]
+        places += [y.ctypes.data for y in results]
+        code = bytearray(self._words)
+        words = np.frombuffer(code, np.int64)
+        words[self._before : self._before + len(places)] = places
+        start = words.ctypes.data
+        if self._quick:
+            _SHORT(self._address)(0, self._chunks, start)
+        elif self._run:
+            _RUN(self._run)(self._state, self._address, start, self._chunks)
+        else:
+            _LONG(self._address)(0, self._chunks, start)
+        if words[-1]:
+            return None
+        return results[0] if len(results) == 1 else results
+
+    def _call(self, arrays):  # type: ignore[no-untyped-def]
+        """`launch` by NumPy's C API."""
+        shape = cython.cast(p_int64, PyBytes_AS_STRING(self._shapes))
+        types = cython.cast(p_int64, PyBytes_AS_STRING(self._types))
+        result = None
+        several = None
+        if self._outputs == 1:
+            result = PyArray_SimpleNew(shape[0], shape + 1, types[0])
+        else:
+            several = []
+            for k in range(self._outputs):
+                several.append(PyArray_SimpleNew(shape[0], shape + 1, types[k]))
+                shape += 1 + shape[0]
+        owned = self._words if self._quick else bytearray(self._words)
+        # From here on no Python runs until the code has, so that `owned` is nobody else's.
+        words = cython.cast(p_int64, PyByteArray_AS_STRING(owned))
+        view = cython.cast(p_int64, PyBytes_AS_STRING(self._views))
+        at = self._before
+        for k in range(self._pointers):
+            item = arrays[view[2 * k]]
+            words[at] = cython.cast(int64_t, PyArray_DATA(item)) + view[2 * k + 1]
+            at += 1
+        if several is None:
+            words[at] = cython.cast(int64_t, PyArray_DATA(result))
+        else:
+            for k in range(self._outputs):
+                item = several[k]
+                words[at + k] = cython.cast(int64_t, PyArray_DATA(item))
+        words[self._total] = 0
+        code = cython.cast(kernel_t, cython.cast(cython.p_void, self._address))
+        chunks = self._chunks
+        if self._quick:
+            code(0, chunks, words)
+        elif self._run:
+            run = cython.cast(run_t, cython.cast(cython.p_void, self._run))
+            state = cython.cast(cython.p_void, self._state)
+            with cython.nogil:
+                run(state, cython.cast(cython.p_void, code), words, chunks)
+        else:
+            with cython.nogil:
+                code(0, chunks, words)
+        if words[self._total]:
+            return None
+        return result if several is None else tuple(several)
+
+
+def address(array: Any) -> int:
+    """Where the elements of an array begin."""
+    if cython.compiled:
+        return cython.cast(int64_t, PyArray_DATA(array))
+    return int(array.ctypes.data)
+
+
+def copy_memory(to: Any, source: Any) -> bool:
+    """Whether the elements of `source`, or zeros where it is None, were written into `to`: a copy
+    of memory, where both are row-major and alike, and `to` may be written.
+    """
+    if cython.compiled:
+        wanted = NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED | NPY_ARRAY_WRITEABLE
+        if (PyArray_FLAGS(to) & wanted) != wanted:
+            return False
+        size = PyArray_NBYTES(to)
+        if source is None:
+            memset(PyArray_DATA(to), 0, size)
+            return True
+        nd = PyArray_NDIM(to)
+        if (
+            PyArray_TYPE(source) != PyArray_TYPE(to)
+            or PyArray_NDIM(source) != nd
+            or not PyArray_FLAGS(source) & NPY_ARRAY_C_CONTIGUOUS
+            or memcmp(PyArray_DIMS(to), PyArray_DIMS(source), 8 * nd) != 0
+        ):
+            return False
+        memmove(PyArray_DATA(to), PyArray_DATA(source), size)
+        return True
+    if not to.flags.carray:
+        return False
+    if source is None:
+        to.fill(0)
+        return True
+    if source.dtype.num != to.dtype.num or source.shape != to.shape:
+        return False
+    if not source.flags.c_contiguous:
+        return False
+    to[...] = source
+    return True
+
+
+# ---- who owns memory -----------------------------------------------------------------------------
+
+
+def references(tensor: Any) -> int:
+    """How many references there are to `tensor`, a local of the caller, to its array, and to the
+    array whose memory that shows, in one number: equal numbers mean equal counts. Memory that is no
+    array's counts as held by others.
+
+    What is counted where nobody else holds it depends on the caller, and on whether it is compiled:
+    each caller has a function that counts it for one of its own variables.
+    """
+    if cython.compiled:
+        handle = tensor
+        data = handle._data
+        if not PyArray_Check(data):
+            return Py_REFCNT(tensor) + (1 << 20) * Py_REFCNT(data)
+        below = PyArray_BASE(data)
+        count = Py_REFCNT(tensor) + (1 << 20) * Py_REFCNT(data)
+        if below == cython.NULL:
+            return count
+        base = cython.cast(object, below)
+        owned = type(base) is type(data) and base.base is None and base.size == data.size
+        return count + (1 << 40) * (Py_REFCNT(base) if owned else 1000)
+    data = tensor._data
+    count = sys.getrefcount(tensor) + (1 << 20) * sys.getrefcount(data)
+    base = getattr(data, "base", None)
+    if base is None:
+        return count
+    owned = type(base) is type(data) and base.base is None and base.size == data.size
+    return count + (1 << 40) * (sys.getrefcount(base) if owned else 1000)

@@ -1,0 +1,1 @@
+"""Computations: what they are kept as, and how they are run."""

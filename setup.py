@@ -1,0 +1,76 @@
+"""Builds the core's extensions: the same Python files that run interpreted, compiled by Cython.
+
+Where there is no compiler, nothing is built and everything runs interpreted (`adjoint info` says
+which it is). What was built carries the hash of its sources: see adjoint/extensions.py.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+ROOT = Path(__file__).parent
+_spec = importlib.util.spec_from_file_location("extensions", ROOT / "adjoint" / "extensions.py")
+extensions = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(extensions)
+
+
+class Build(build_ext):
+    """Builds the extensions, all or none: they refer to each other's types."""
+
+    def run(self) -> None:
+        """Build, and note what was built from which sources."""
+        super().run()
+        inplace = self.inplace or getattr(self, "editable_mode", False)
+        folder = (ROOT if inplace else Path(self.build_lib)) / "adjoint"
+        note = folder / extensions.NOTE
+        note.unlink(missing_ok=True)
+        if all(Path(self.get_ext_fullpath(each.name)).exists() for each in self.extensions):
+            note.write_text(extensions.source_hash(ROOT / "adjoint") + "\n")
+
+
+def made() -> list[Extension]:
+    """The extensions; none where Cython is missing, or for a free-threaded Python."""
+    if not extensions.is_supported():
+        return []
+    try:
+        import numpy
+        from Cython.Build import cythonize
+    except ImportError:
+        return []
+    each = [
+        Extension(
+            name,
+            [f"{name.replace('.', '/')}.py"],
+            include_dirs=[numpy.get_include()],
+            define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")],
+            extra_compile_args=[] if sys.platform == "win32" else ["-O3", "-fno-strict-aliasing"],
+            optional=True,
+        )
+        for name in extensions.MODULES
+    ]
+    directives = {
+        "language_level": 3,
+        "annotation_typing": False,
+        "auto_pickle": False,
+        "boundscheck": extensions.is_checked(),
+        "wraparound": False,
+        "initializedcheck": False,
+        "cdivision": True,
+        "always_allow_keywords": True,
+        "warn.unreachable": False,
+    }
+    found = cythonize(
+        each, build_dir="build/cython", compiler_directives=directives, quiet=True,
+        include_path=[str(ROOT)],
+    )  # fmt: skip
+    for extension in found:
+        extension.optional = True
+    return list(found)
+
+
+setup(ext_modules=made(), cmdclass={"build_ext": Build})
