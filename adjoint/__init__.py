@@ -3,10 +3,7 @@
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
-from . import extensions as _extensions  # isort: skip
-
-_extensions.choose()  # before any of the core is imported  # isort: skip
-
+from . import extensions as extensions  # first: which of the core's files run  # isort: skip
 from .tensor import *  # first: `tensor` below is the function, not this module  # isort: skip
 
 from . import accelerator, autograd, backends, cuda, fft, linalg, masked, random, signal, special

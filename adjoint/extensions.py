@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["MODULES", "NOTE", "choose", "source_hash", "state"]
+__all__ = ["MODULES", "NOTE", "source_hash", "state"]
 
 MODULES = (
     "adjoint.core.handle",
@@ -27,6 +27,8 @@ MODULES = (
     "adjoint.autograd.tape",
     "adjoint.autograd.calls",
     "adjoint.autograd.engine",
+    "adjoint.ops.arithmetic",
+    "adjoint.ops.pointwise",
 )
 _PACKAGE = Path(__file__).parent
 NOTE = f"extensions.{sys.implementation.cache_tag}.txt"  # beside this file: the sources' hash
@@ -71,8 +73,8 @@ class _Files:
         return importlib.util.spec_from_file_location(name, file, loader=loader)
 
 
-def choose() -> None:
-    """Decide which runs (called once, before any of them is imported)."""
+def _choose() -> None:
+    """Decide which runs, before any of them is imported."""
     global _state
     note = _PACKAGE / NOTE
     if os.environ.get("ADJOINT_COMPILED", "") == "0":
@@ -87,9 +89,13 @@ def choose() -> None:
             "adjoint: the compiled core is older than its sources and is not used; build it again "
             "(make build, or pip install -e .)",
             RuntimeWarning,
-            stacklevel=3,
+            stacklevel=2,
         )
     else:
         _state = "compiled"
         return
     sys.meta_path.insert(0, _Files)  # type: ignore[arg-type]
+
+
+if __name__ == "adjoint.extensions":  # and not loaded by setup.py
+    _choose()

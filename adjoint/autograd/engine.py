@@ -17,11 +17,12 @@ from ..core.errors import AutogradError, DTypeError, InvalidType, ShapeError
 from ..core.handle import Handle
 from ..core.mode import MODE, Mode, mode_with
 from ..core.op import apply
+from ..eager.arrays import references
 from ..graph.node import Item, Leaf, Node, Version
 from ..graph.recorded import Recorded, concrete
 from ..ops.reduction import Sum
 from ..program.compute import quiet, quietly
-from .tape import ALONE, before_change, item, overwrite, references, wrap
+from .tape import ALONE, before_change, item, overwrite, wrap
 
 ndarray = np.ndarray
 _MANY = 1 << 18  # elements above which sums are worth several threads
@@ -162,13 +163,13 @@ def _walk(
             pass
         else:
             saved = node.values()
-            over, view = op.gradient_over, op.gradient_view
+            over, view = op.shortened
             if view is not None and not (create_graph or goals) and type(g._data) is ndarray:
-                gradients = (wrap(view(g._data, *saved)),)
+                gradients = (wrap(view(op, g._data, *saved)),)
             elif over is not None and not create_graph and references(g) in ALONE:
                 data = g._data
                 arrays = [value._data for value in saved]
-                quiet.run(over, namespace_of(data), data, *arrays)
+                quiet.run(over, op, namespace_of(data), data, *arrays)
                 gradients = (g,)
                 del arrays
             else:
@@ -398,7 +399,7 @@ def _assert_no_nan(node: Node, gradients: Iterable[Any]) -> None:
     for i, value in enumerate(gradients):
         if not isinstance(value, Handle):
             continue
-        if value.dtype.category >= 2 and bool(value.isnan().any()):
+        if value.dtype.category >= 2 and bool(value.isnan().any()):  # type: ignore[attr-defined]
             where = node.extra.traceback if node.extra is not None else None
             raise AutogradError(
                 f"Function '{node.name()}' returned nan values in its {i}th output."

@@ -16,6 +16,7 @@ from ..core.errors import AutogradError, InvalidType, ShapeError
 from ..core.handle import Handle
 from ..core.mode import MODE, without_autocast
 from ..core.op import INPLACE, Op, apply, connect_in_place, connect_out
+from ..eager.arrays import references
 from ..graph.node import Node, Version
 from ..graph.recorded import Recorded, concrete
 from ..ops.promotion import assert_can_store, cast
@@ -140,7 +141,7 @@ def change(x: Any, name: str, function: Callable[[Any], Any]) -> Any:
         # Something kept a view of the old values, which are about to be overwritten.
         old = tape.wrap(x._data.copy(), x._node)
         y = function(old)
-    elif not followed and tape.references(old) % (1 << 20) != _HELD_ONCE and y is not old:
+    elif not followed and references(old) % (1 << 20) != _HELD_ONCE and y is not old:
         old._data = x._data.copy()  # the node saved `old`: let it keep the old values
     if y is old:
         return x
@@ -176,7 +177,7 @@ def _save_written_output(x: Any, y: Any) -> None:
 def _count_held_once() -> int:
     """How many references there are to a tensor that only a variable holds, as counted here."""
     old = tape.wrap(np.zeros(1))
-    return tape.references(old) % (1 << 20)
+    return references(old) % (1 << 20)
 
 
 _HELD_ONCE = _count_held_once()

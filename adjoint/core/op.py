@@ -153,6 +153,8 @@ class Op(metaclass=_Interned):
     # graph is to be created, and only leaves keep what reaches them, which copy what others hold.
     gradient_view: ClassVar[Callable[..., Any] | None] = None
 
+    shortened: ClassVar[tuple[Any, Any]] = (None, None)  # these two
+
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         """Inputs for the registry-driven tests; an op without any fails their collection."""
@@ -196,6 +198,7 @@ class Op(metaclass=_Interned):
         by_input = tuple(frozenset(text.split()) for text in each)
         cls.wanted_by = None if isinstance(needs, str) else by_input
         cls.keeps_values = any(not token.startswith("spec") for token in cls.tokens)
+        cls.shortened = cls.gradient_over, cls.gradient_view
         cls.saving = None if cls.own_tokens else saving_of(cls.tokens, cls.wanted_by)
         if "gradient" in cls.__dict__:
             code = inspect.unwrap(cls.gradient).__code__

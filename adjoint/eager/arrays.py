@@ -19,7 +19,7 @@ from ..core.handle import Handle
 from ..core.interpreted import cython
 
 if TYPE_CHECKING:
-    import cython  # what the compiler sees  # noqa: F811
+    import cython  # what the compiler sees
 
 __all__ = ["Launcher", "address", "copy_memory", "references", "signature"]
 
@@ -256,9 +256,7 @@ class Launcher:
         if self.views != tuple([(n, 0) for n in range(self._count)]) or len(views) != self._count:
             return None
         address, chunks, before, after, pool, quick = self.rest
-        return Launcher(
-            address, chunks, given, self.outputs, before, after, pool, quick, views
-        )
+        return Launcher(address, chunks, given, self.outputs, before, after, pool, quick, views)
 
     def __call__(self, *operands: Any) -> Any:
         """The result for arrays, among which numbers are passed over; None for other arrays than

@@ -301,7 +301,6 @@ class Leaf(Target):
         return f"<AccumulateGrad object at {id(self):#x}>"
 
 
-
 class Item(Op, abstract=True):
     """Output number `index` of a node with several outputs (bookkeeping, never computed)."""
 
