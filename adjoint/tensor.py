@@ -818,8 +818,7 @@ class Tensor(Handle):
     def __rtruediv__(self, other: Any) -> Any:
         return ew.div(other, self)
 
-    def __matmul__(self, other: Any) -> Any:
-        return matmul.matmul(self, other)
+    __matmul__ = matmul.matmul
 
     def __rmatmul__(self, other: Any) -> Any:
         return matmul.matmul(other, self)

@@ -33,6 +33,7 @@ cdef Py_ssize_t _write_array(int64_t* words, Py_ssize_t count, object data, bint
 
 cdef class Launcher:
     cdef public tuple given, outputs, views, rest
+    cdef public object keeps
     cdef int64_t _address, _chunks, _run, _state
     cdef bint _quick
     cdef Py_ssize_t _count, _pointers, _outputs, _before, _total
@@ -52,3 +53,6 @@ cpdef bint copy_memory(object to, object source) except -1
 
 @cython.locals(handle=Handle, below="PyObject *", count=int64_t, owned=bint)
 cpdef int64_t references(object tensor) except -1
+
+@cython.locals(place=p_int64, kernel=kernel_t, run=run_t, at=int64_t, state=int64_t)
+cpdef object call(int64_t code, int64_t chunks, bytes words, object pool, bint quick)

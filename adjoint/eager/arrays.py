@@ -215,14 +215,15 @@ class Launcher:
 
     __slots__ = (
         "_address", "_after", "_before", "_chunks", "_count", "_outputs", "_pointers", "_quick",
-        "_run", "_shapes", "_state", "_total", "_types", "_views", "_words", "given", "outputs",
-        "rest", "views",
+        "_run", "_shapes", "_state", "_total", "_types", "_views", "_words", "given", "keeps",
+        "outputs", "rest", "views",
     )  # fmt: skip
 
     given: tuple[Any, ...]  # dtype, shape and strides of each input
     outputs: tuple[Any, ...]  # shape and dtype of each
     views: tuple[Any, ...]
     rest: tuple[Any, ...]  # the other arguments
+    keeps: Any  # what owns memory that the words point to
 
     def __init__(
         self, address: int, chunks: int, given: Sequence[Any], outputs: Sequence[Any],
@@ -232,6 +233,7 @@ class Launcher:
         self.outputs = tuple([(tuple(shape), np.dtype(kind)) for shape, kind in outputs])
         self.views = tuple(views)
         self.rest = address, chunks, before, after, pool, quick
+        self.keeps = None
         self._address = address
         self._chunks = chunks
         self._quick = bool(quick)
@@ -283,12 +285,8 @@ class Launcher:
         words = np.frombuffer(code, np.int64)
         words[self._before : self._before + len(places)] = places
         start = words.ctypes.data
-        if self._quick:
-            _SHORT(self._address)(0, self._chunks, start)
-        elif self._run:
-            _RUN(self._run)(self._state, self._address, start, self._chunks)
-        else:
-            _LONG(self._address)(0, self._chunks, start)
+        pool = (self._run, self._state) if self._run else None
+        _call(self._address, self._chunks, start, pool, self._quick)
         if words[-1]:
             return None
         return results[0] if len(results) == 1 else results
@@ -337,6 +335,37 @@ class Launcher:
         if words[self._total]:
             return None
         return result if several is None else tuple(several)
+
+
+def call(code: int, chunks: int, words: bytes, pool: Any, quick: bool) -> None:
+    """Run machine code as a `Launcher` does, on words of which nobody else knows."""
+    if cython.compiled:
+        place = cython.cast(p_int64, PyBytes_AS_STRING(words))
+        kernel = cython.cast(kernel_t, cython.cast(cython.p_void, code))
+        if quick:
+            kernel(0, chunks, place)
+            return
+        at, state = pool or (0, 0)
+        if at:
+            run = cython.cast(run_t, cython.cast(cython.p_void, at))
+            with cython.nogil:
+                run(cython.cast(cython.p_void, state), cython.cast(cython.p_void, kernel), place, chunks)
+        else:
+            with cython.nogil:
+                kernel(0, chunks, place)
+        return
+    own = np.frombuffer(bytearray(words), np.int64)
+    _call(code, chunks, own.ctypes.data, pool, quick)
+
+
+def _call(code: int, chunks: int, start: int, pool: Any, quick: bool) -> None:
+    """The twin of a call by pointer."""
+    if quick:
+        _SHORT(code)(0, chunks, start)
+    elif pool:
+        _RUN(pool[0])(pool[1], code, start, chunks)
+    else:
+        _LONG(code)(0, chunks, start)
 
 
 def address(array: Any) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from ..core import op as core_op
 from ..core.errors import DTypeError, InvalidType, ShapeError
 from ..core.handle import Handle
 from ..core.mode import is_casting
-from ..core.op import SHORTCUTS, Op, Sample, apply, apply_view, public
+from ..core.op import Op, Sample, apply, apply_view, public
 from ..core.spec import Spec, broadcast_shapes, prod
 from ..program.compute import spec_of
 from .elementwise import conj
@@ -79,8 +78,8 @@ class MatMul(Op):
     def gradient(self, g: Tensor, x1: Tensor, x2: Tensor) -> tuple[Any, ...]:
         """g @ x2^H and x1^H @ g."""
         return (
-            lambda: _matrices(g, conj_transposed(x2)),
-            lambda: _matrices(conj_transposed(x1), g),
+            lambda: apply(MATMUL, g, conj_transposed(x2)),
+            lambda: apply(MATMUL, conj_transposed(x1), g),
         )
 
     @classmethod
@@ -101,30 +100,12 @@ class MatMul(Op):
 
 
 MATMUL = MatMul()
-_SMALL = 4096  # elements of matrices that NumPy multiplies before another way would be found
-
-
-@functools.cache
-def _short_product() -> Any:
-    """The product of two matrices by eager execution's short cut."""
-    return SHORTCUTS[2](MATMUL, lambda x1, x2: apply(MATMUL, x1, x2), "fc")
-
-
-def _matrices(x1: Tensor, x2: Tensor) -> Tensor:
-    """The op on tensors that fit, by the short cut where they are small matrices."""
-    a, b = x1._data, x2._data
-    small = a.size <= _SMALL and b.size <= _SMALL and a.ndim == 2 == b.ndim
-    if small and 2 in SHORTCUTS:
-        return _short_product()(x1, x2)  # type: ignore[no-any-return]
-    return apply(MATMUL, x1, x2)  # type: ignore[no-any-return]
-
-
 def product(name: str, x1: Tensor, x2: Tensor) -> Tensor:
     """The matrix product of tensors of 2 dimensions or more; errors speak of `name`."""
     a, b = x1._data, x2._data
     plain = a.ndim == 2 == b.ndim and a.dtype is b.dtype
     if plain and a.shape[1] == b.shape[0] and a.dtype.kind != "b":
-        return _matrices(x1, x2)
+        return apply(MATMUL, x1, x2)  # type: ignore[no-any-return]
     if a.dtype is not b.dtype or a.shape[-1] != b.shape[-2] or a.dtype.kind == "b":
         if a.dtype.kind == "b":
             raise DTypeError(
@@ -164,6 +145,9 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     >>> ad.matmul(ad.tensor([[1., 2.]]), ad.tensor([[3.], [4.]]))
     tensor([[11.]])
     """
+    known: Tensor | None = core_op.launched(MATMUL, input, other)
+    if known is not None:
+        return known
     if not isinstance(input, Handle) or not isinstance(other, Handle):
         raise InvalidType(
             f"matmul: expected two tensors, got {type(input).__name__} and {type(other).__name__}"

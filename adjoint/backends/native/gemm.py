@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import struct
 from collections.abc import Sequence
 from string import Template
 from typing import Any, NamedTuple
@@ -17,13 +18,14 @@ import numpy as np
 
 from ...compiler import target
 from ...core.errors import Unsupported
+from ...eager.arrays import Launcher, call
+from ...eager.arrays import address as place_of
 from . import gemm_code, machine_code, object_code, onednn
 from .gemm_code import TASK_WORDS, Shape
 
 __all__ = ["TASK_WORDS", "Plan", "Shape", "address", "is_available"]
 
 _ELEMENTS = {"float32": "float", "float64": "double"}
-_HEAD = object.__basicsize__  # NumPy's public C struct: the data pointer comes first
 QUICK = 1 << 19  # multiply-adds below which the GIL is kept
 
 # oneDNN's OpenMP would start threads of its own: it is told, per calling thread, to use one.
@@ -43,7 +45,7 @@ define i32 @sgemm(i8 signext %ta, i8 signext %tb, i64 %m, i64 %n, i64 %k, float 
 
 class _Code(NamedTuple):
     gemm: int  # an address
-    run: Any  # a builtin
+    chunks: int  # another: what runs a plan's tasks
 
 
 def address(dtype: str = "float32") -> int | None:
@@ -75,18 +77,18 @@ def _code(dtype: str) -> _Code | None:
     try:
         if target.host().vector_bytes < 32:
             return None
-        gemm, run, connect = object_code.load(
+        gemm, chunks, connect = object_code.load(
             gemm_code,
             element,
-            lambda host, symbol: gemm_code.text(host, element, symbol, _HEAD),
-            ("gemm", "run", "connect"),
+            lambda host, symbol: gemm_code.text(host, element, symbol),
+            ("gemm", "chunks", "connect"),
         )
     except Unsupported:
         return None
     library = _library() if dtype == "float32" else None
     if library is not None:
         ctypes.CFUNCTYPE(None, ctypes.c_void_p)(connect)(library)
-    return _Code(gemm, machine_code.builtin(run, "run", None))
+    return _Code(gemm, chunks)
 
 
 def _library() -> int | None:
@@ -126,15 +128,30 @@ class Plan:
         self._tasks = np.ascontiguousarray(tasks, np.int64)
         assert self._tasks.shape[1:] == (TASK_WORDS,)
         self._pool = pool if len(tasks) > 1 else None
-        run, state = self._pool.entry() if self._pool is not None else (0, 0)
         work = sum(s.m * s.n * s.k for s in shapes) * len(tasks) // len(shapes)
-        words = (self._shapes.ctypes.data, self._tasks.ctypes.data, len(tasks), work < QUICK)
-        self._context = np.array([*words, run, state], np.int64)
-        self._address = self._context.ctypes.data
-        self._run = code.run
+        self._quick = work < QUICK
+        self._chunks = code.chunks
+
+    def _before(self, biased: bool) -> bytes:
+        return struct.pack("3q", self._shapes.ctypes.data, self._tasks.ctypes.data, biased)
 
     def run(self, a: Any, b: Any, c: Any, *bias: Any) -> None:
         """Compute c from a, b and bias (contiguous, or none)."""
-        if self._pool is not None:
-            self._pool.entry()  # hires workers where a fork or a change has left some missing
-        self._run(self._address, a, b, c, *bias)
+        places = [place_of(x) for x in (a, b, *bias, c)]
+        words = self._before(bool(bias)) + struct.pack(f"{len(places)}q", *places)
+        pool = self._pool.entry() if self._pool is not None else None
+        call(self._chunks, len(self._tasks), words, pool, self._quick)
+
+    def launcher(self, given: Sequence[Any], c: Any) -> Launcher:
+        """What makes arrays like c of arrays like the given ones, which are a, b and perhaps bias,
+        or lie in memory as these do.
+        """
+        pool = self._pool.entry() if self._pool is not None else None
+        views = [(n, 0) for n in range(len(given))]
+        before = self._before(len(given) > 2)
+        made = Launcher(
+            self._chunks, len(self._tasks), given, [(c.shape, c.dtype)], before, b"", pool,
+            self._quick, views,
+        )  # fmt: skip
+        made.keeps = self
+        return made

@@ -49,9 +49,6 @@ class Shape(NamedTuple):
 
 
 TASK_WORDS = 5  # number of the shape, offsets in bytes into a, b, c and bias
-# A context: addresses of the shapes and tasks, the number of tasks, whether to keep the GIL, and
-# the pool's `run` and state.
-_SHAPES, _TASKS, _COUNT, _QUICK, _POOL_RUN, _POOL_STATE = range(6)
 
 
 class _Code:
@@ -599,17 +596,24 @@ class _Code:
         b.line("store ptr %library, ptr @.library")
         self.define(name, "ptr %library", b)
 
-    def chunks(self) -> None:
-        """Tasks `begin` to `end` - 1: what the pool's threads run."""
+    def chunks(self, name: str) -> None:
+        """Tasks `begin` to `end` - 1. The words are the addresses of the shapes and of the tasks, 1
+        with a bias and 0 without; then those of a, b, the bias if there is one, and c.
+        """
         b = Body(self.module)
         begin, end = self.argument(b, "i64", "begin"), self.argument(b, "i64", "end")
-        frame = self.argument(b, "ptr", "frame")
+        words = self.argument(b, "ptr", "words")
 
-        def word(base: Reg, index: int, elem: str = "i64") -> Reg:
+        def word(base: Reg, index: Reg | int, elem: str = "i64") -> Reg:
             at = b.at(base, index, "i64")
             return b.emit(elem, 0, f"load {elem}, ptr {at.ref}")
 
-        shapes, tasks, *arrays = (word(frame, i, "ptr") for i in range(6))
+        shapes, tasks, first, right = (word(words, i, "ptr") for i in (0, 1, 3, 4))
+        biased = word(words, 2)
+        result = word(words, biased + 5, "ptr")
+        given = b.compare("ne", biased, 0)
+        added = b.select(given, word(words, 5, "ptr"), Reg(b, "ptr", 0, "null"))
+        arrays = (first, right, result, added)
         with b.loop(begin, end) as i:
             task = b.at(tasks, i * TASK_WORDS, "i64")
             shape = b.at(shapes, word(task, 0) * len(Shape._fields), "i64")
@@ -625,70 +629,11 @@ class _Code:
                 f"i64 {x['b_row']}, i64 {x['b_column']}, {self.elem} {one}, ptr {c.ref}, "
                 f"i64 {x['c_row']}, i64 {start.ref}, ptr {bias.ref})"
             )
-        self.define(".chunks", "i64 %begin, i64 %end, ptr %frame", b)
-
-    def run(self, name: str, head: int) -> None:
-        """For Python: run(context, a, b, c[, bias]); the caller holds references to the arrays,
-        whose data's address is `head` bytes behind their own.
-        """
-        b = Body(self.module)
-        for function, result, parameters in (
-            ("PyLong_AsVoidPtr", "ptr", ["ptr"]),
-            ("PyLong_FromLongLong", "ptr", ["i64"]),
-            ("PyEval_SaveThread", "ptr", []),
-            ("PyEval_RestoreThread", "void", ["ptr"]),
-        ):
-            self.module.declare(function, result, parameters)
-        args = self.argument(b, "ptr", "args")
-        b.allocas.append("%frame = alloca [6 x ptr], align 8")
-        frame = Reg(b, "ptr", 0, "%frame")
-
-        def read(base: Reg, index: int, elem: str) -> Reg:
-            at = b.at(base, index, "i64")
-            return b.emit(elem, 0, f"load {elem}, ptr {at.ref}")
-
-        number = read(args, 0, "ptr")
-        context = b.emit("ptr", 0, f"call ptr @PyLong_AsVoidPtr(ptr {number.ref})")
-
-        def write(index: int, x: Reg) -> None:
-            at = b.at(frame, index, "i64")
-            b.line(f"store ptr {x.ref}, ptr {at.ref}")
-
-        def data(index: int) -> Reg:
-            place = b.at(read(args, index, "ptr"), head)
-            return b.emit("ptr", 0, f"load ptr, ptr {place.ref}")
-
-        write(0, read(context, _SHAPES, "ptr"))
-        write(1, read(context, _TASKS, "ptr"))
-        for i in range(3):
-            write(2 + i, data(1 + i))
-        write(5, Reg(b, "ptr", 0, "null"))
-        with b.when(self.argument(b, "i64", "count") > 4):
-            write(5, data(4))
-        tasks = read(context, _COUNT, "i64")
-        quick = b.compare("ne", read(context, _QUICK, "i64"), 0)
-        pool = read(context, _POOL_RUN, "ptr")
-        state = read(context, _POOL_STATE, "ptr")
-        thread = b.alloca("ptr")
-        b.put(thread, Reg(b, "ptr", 0, "null"))
-        with b.when(~quick):
-            b.put(thread, b.emit("ptr", 0, "call ptr @PyEval_SaveThread()"))
-        alone = b.emit("i1", 0, f"icmp eq ptr {pool.ref}, null")
-        with b.when(alone):
-            b.line(f"call void @.chunks(i64 0, i64 {tasks.ref}, ptr {frame.ref})")
-        with b.when(~alone):
-            b.line(
-                f"call void {pool.ref}(ptr {state.ref}, ptr @.chunks, ptr {frame.ref}, "
-                f"i64 {tasks.ref})"
-            )
-        with b.when(~quick):
-            b.line(f"call void @PyEval_RestoreThread(ptr {b.get(thread).ref})")
-        nothing = b.emit("ptr", 0, "call ptr @PyLong_FromLongLong(i64 0)")
-        self.define(name, "ptr %own, ptr %args, i64 %count", b, nothing)
+        self.define(name, "i64 %begin, i64 %end, ptr %words", b)
 
 
-def text(target: Target, elem: str, symbol: str, head: int) -> str:
-    """The module with functions `symbol`.gemm and `symbol`.run for `float` or `double`."""
+def text(target: Target, elem: str, symbol: str) -> str:
+    """The module with functions `symbol`.gemm and `symbol`.chunks for `float` or `double`."""
     code = _Code(target, elem)
     for width in range(1, code.width + 1):
         code.copy(width)
@@ -701,6 +646,5 @@ def text(target: Target, elem: str, symbol: str, head: int) -> str:
     code.product()
     code.blas(f"{symbol}.gemm")
     code.connect(f"{symbol}.connect")
-    code.chunks()
-    code.run(f"{symbol}.run", head)
+    code.chunks(f"{symbol}.chunks")
     return str(code.module)

@@ -18,7 +18,7 @@ import numpy as np
 from ...core.errors import InvalidArgument, ShapeError, Unsupported
 from ...core.op import Op
 from ...program.compute import launcher_of, quietly, remember
-from . import gemm, onednn
+from . import block_cache, gemm, onednn
 from .onednn import BIAS, DST, SRC, WEIGHTS, Descriptor, Primitive
 from .onednn_plan import SCRATCH, SHARED, Argument, Plan, Step, aligned, planned, threads
 from .pool import default_pool
@@ -31,6 +31,7 @@ _DTYPES = (FLOAT32, BFLOAT16, FLOAT64)
 Sizes = tuple[int, ...]
 Strides = tuple[int, ...]
 
+LITTLE = 1 << 12  # multiply-adds up to which generated code, called by pointer, is faster than NumPy
 SMALL = 1 << 15  # multiply-adds up to which a call of NumPy's costs less than a plan's
 SMALL_BY_ROWS = 1 << 18  # the same where the right operand is stored by rows
 FEW_COLUMNS = 1 << 20  # the same for less than 16 columns
@@ -464,8 +465,18 @@ def accelerate(op: Op, arrays: Sequence[Any], names: Any) -> Any:
         return NotImplemented
     found = quietly(op.compute, names, *arrays)
     _remember_operands(op.library, found, *arrays)
-    remember(op, list(arrays), LAUNCHERS[op.library], found)
+    remember(op, list(arrays), _launcher(op.library, found, arrays), found)
     return found
+
+
+def _launcher(library: str, c: Any, arrays: Sequence[Any]) -> Any:
+    """What gives `c` for such arrays: the plan, called by pointer, where they are its operands."""
+    ready = ready_for(*arrays, library=library)
+    plan = None if ready is None else getattr(ready.run, "__self__", None)
+    if type(plan) is not gemm.Plan or not all(type(x) is np.ndarray for x in arrays):
+        return LAUNCHERS[library]
+    launch: Any = plan.launcher(arrays, c)
+    return functools.partial(quietly, launch) if c.nbytes >= block_cache.SMALLEST // 2 else launch
 
 
 def _remember_operands(library: str, c: Any, x: Any, y: Any, bias: Any = None) -> None:
@@ -517,6 +528,8 @@ def _pays(work: int, b: Any) -> bool:
     """Whether one product of `work` multiply-adds is large enough for a plan."""
     if b.shape[-2] == 1:
         return work > SMALL_OUTER
+    if work <= LITTLE and gemm.is_available(b.dtype):
+        return True
     return work > SMALL and (work > SMALL_BY_ROWS or b.strides[-1] != b.itemsize or threads() > 1)
 
 
