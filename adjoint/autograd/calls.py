@@ -6,17 +6,20 @@ other arguments. So for equal ones it is known what to launch, and that nothing 
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..backends import numpy as backend
 from ..core.handle import Handle
 from ..core.op import Op
-from ..eager.arrays import signature
+from ..eager.arrays import Viewer, signature
 from ..program import fused
 from ..program.executable import Executable, find, inputs_of, keep
 from ..program.fused import WANTED
-from .tape import get_mode, made
+from . import tape
+from .tape import get_mode, made, viewed
 
 __all__ = ["keep_call", "key_of", "learn"]
 
@@ -38,6 +41,8 @@ def launched(owner: Any, args: tuple[Any, ...]) -> Any:
         return None
     if found.launcher is not None:
         result = found.launcher.launch(arrays)
+    elif found.viewer is not None:
+        return viewed(found.op, tensors[0], found.viewer.view(arrays[0]), mode)
     else:
         result = found.launch(*arrays)
     if result is None:
@@ -118,4 +123,25 @@ def learn(owner: Any, args: tuple[Any, ...], what: Any, inputs: list[Any]) -> No
     keep_call(owner, args, found.launch, found.op, found.records, constants)
 
 
-fused.connect_calls(launched, learn)
+def learn_view(owner: Any, args: tuple[Any, ...], y: Any) -> None:
+    """A function gave `y` for `args`: the next time it need not run, if that is a view of the only
+    tensor among them, by one op.
+    """
+    x = args[0] if args else None
+    if type(y) is not tape.Tensor or not isinstance(x, Handle) or type(x._data) is not ndarray:
+        return
+    view = y._view
+    mode = get_mode()
+    if view is None or y is x or type(y._data) is not ndarray or not mode.plain:
+        return
+    before = x._view
+    if view.base is not (x if before is None else before.base) or view.above is not before:
+        return
+    tensors: list[Any] = []
+    key = signature(owner, args, mode.grad, [], tensors)
+    if key is not None and len(tensors) == 1:
+        viewer = Viewer(y._data, x._data, functools.partial(view.op.compute, backend))
+        keep(key, Executable(viewer, owner, view.op, view.op.differentiable))
+
+
+fused.connect_calls(launched, learn, learn_view)

@@ -376,17 +376,28 @@ def apply_view(op: Op, x: Any) -> Any:
     except Exception:
         op.infer(x.spec)
         raise
+    if result.base is source or shares_storage(result, x, op):
+        return viewed(op, x, result, mode)
+    y = wrap(result)
+    node = x._node
+    if node is not None and mode.grad and op.differentiable:
+        y._node = _view_node(op, x, result)
+    return y
+
+
+def _view_node(op: Op, x: Any, result: Any) -> Node:
+    saved = (x.spec,) if op.tokens else ()
+    return new_node(op, (x._node,), saved, None, result.shape, result.dtype)
+
+
+def viewed(op: Op, x: Any, result: Any, mode: Mode) -> Any:
+    """The tensor of `result`, an array that shows the memory of tensor `x`, as `op` gives it."""
     y = new(Tensor)
     y._data = result
     y._leaf = y._node = None
-    if result.base is source or shares_storage(result, x, op):
-        mark_view(y, x, op, "" if mode.grad else UNRECORDED_VIEW)
-    else:
-        y._version = y._view = None
-    node = x._node
-    if node is not None and mode.grad and op.differentiable:
-        saved = (x.spec,) if op.tokens else ()
-        y._node = Node(op, (node,), saved, None, result.shape, result.dtype)
+    mark_view(y, x, op, "" if mode.grad else UNRECORDED_VIEW)
+    if x._node is not None and mode.grad and op.differentiable:
+        y._node = _view_node(op, x, result)
     return y
 
 

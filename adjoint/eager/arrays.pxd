@@ -4,18 +4,23 @@ from libc.string cimport memcmp, memcpy, memmove, memset
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.long cimport PyLong_AsLongLongAndOverflow
-from cpython.ref cimport PyObject
+from cpython.ref cimport Py_INCREF, PyObject
 from numpy cimport (
-    NPY_ARRAY_ALIGNED, NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_WRITEABLE, PyArray_BASE, PyArray_Check, PyArray_CheckExact, PyArray_DATA, PyArray_DIMS,
+    NPY_ARRAY_ALIGNED, NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_WRITEABLE, PyArray_BASE, PyArray_Check, PyArray_CheckExact, PyArray_DATA, PyArray_DESCR, PyArray_DIMS,
     PyArray_FLAGS, PyArray_ISBYTESWAPPED, PyArray_NBYTES, PyArray_NDIM, PyArray_SimpleNew,
-    PyArray_STRIDES, PyArray_TYPE, import_array, npy_intp,
+    PyArray_STRIDES, PyArray_TYPE, dtype as c_dtype, import_array, ndarray as c_ndarray, npy_intp,
 )
 from ..core.handle cimport Handle
+
+cdef extern from "numpy/arrayobject.h":
+    c_ndarray PyArray_NewFromDescr(type, c_dtype, int, npy_intp*, npy_intp*, void*, int, object)
+    int PyArray_SetBaseObject(c_ndarray, object) except -1
 
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(object)
 
 ctypedef int64_t* p_int64
+ctypedef npy_intp* p_npy_intp
 ctypedef void (*kernel_t)(int64_t, int64_t, int64_t*) noexcept nogil
 ctypedef void (*run_t)(void*, void*, int64_t*, int64_t) noexcept nogil
 
@@ -46,6 +51,14 @@ cdef class Launcher:
                    k=Py_ssize_t, code=kernel_t, run=run_t, chunks=int64_t, owned=bytearray,
                    several=list)
     cdef object _call(self, list arrays)
+
+cdef class Viewer:
+    cdef public object compute
+    cdef int _nd
+    cdef int64_t _offset
+    cdef bytes _layout
+    @cython.locals(layout=p_npy_intp, place=cython.p_char, kind=c_dtype, found=c_ndarray)
+    cpdef object view(self, object array)
 
 cpdef object address(object array)
 @cython.locals(wanted=int, size=Py_ssize_t, nd=int)

@@ -21,7 +21,7 @@ from ..core.interpreted import cython
 if TYPE_CHECKING:
     import cython  # what the compiler sees
 
-__all__ = ["Launcher", "address", "copy_memory", "references", "signature"]
+__all__ = ["Launcher", "Viewer", "address", "copy_memory", "references", "signature"]
 
 ndarray = np.ndarray
 if cython.compiled:
@@ -335,6 +335,38 @@ class Launcher:
         if words[self._total]:
             return None
         return result if several is None else tuple(several)
+
+
+class Viewer:
+    """How to view arrays of a certain dtype, shape and strides: `view`, of an array `of`, shows how.
+
+    `compute` is what made that view: it makes it where this file is interpreted.
+    """
+
+    __slots__ = ("_layout", "_nd", "_offset", "compute")
+
+    def __init__(self, view: Any, of: Any, compute: Any) -> None:
+        self.compute = compute
+        self._nd = view.ndim
+        self._offset = address(view) - address(of)
+        self._layout = np.array([*view.shape, *view.strides], np.int64).tobytes()
+
+    def view(self, array: Any) -> Any:
+        """The view of an array like those."""
+        if cython.compiled:
+            layout = cython.cast(p_npy_intp, PyBytes_AS_STRING(self._layout))
+            kind = cython.cast(c_dtype, PyArray_DESCR(array))
+            Py_INCREF(kind)
+            place = cython.cast(cython.p_char, PyArray_DATA(array)) + self._offset
+            found = PyArray_NewFromDescr(
+                ndarray, kind, self._nd, layout, layout + self._nd,
+                cython.cast(cython.p_void, place), PyArray_FLAGS(array) & NPY_ARRAY_WRITEABLE,
+                None,
+            )  # fmt: skip
+            Py_INCREF(array)
+            PyArray_SetBaseObject(found, array)
+            return found
+        return self.compute(array)
 
 
 def call(code: int, chunks: int, words: bytes, pool: Any, quick: bool) -> None:

@@ -16,6 +16,7 @@ from ..core.handle import Handle
 from ..core.op import Op, Sample, apply, apply_view, public, rebinding
 from ..core.spec import Size, Spec, normalize_axes, normalize_axis, prod
 from ..core.spec import broadcast_shapes as common_shape
+from ..program.fused import viewing
 from .samples import array, strided
 
 if TYPE_CHECKING:
@@ -313,6 +314,7 @@ def infer_size(shape: tuple[int, ...], count: int, name: str) -> tuple[int, ...]
 
 
 @public()
+@viewing
 def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
     """The same elements in another shape; a view where the memory allows one, else a copy.
 
@@ -387,6 +389,7 @@ def reshape_as(input: Tensor, other: Tensor) -> Tensor:
 
 
 @public()
+@viewing
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """The dimensions from `start_dim` to `end_dim` joined into one; a 0-d tensor becomes 1-d.
 
@@ -428,6 +431,7 @@ def ravel(input: Tensor) -> Tensor:
 
 
 @public()
+@viewing
 def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
     """One dimension split into several; one of `sizes` may be -1.
 
@@ -455,6 +459,7 @@ def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
 
 @rebinding
 @public()
+@viewing
 def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     """A view without the dimensions of size 1: all of them, or those among `dim`.
 
@@ -476,6 +481,7 @@ def squeeze(input: Tensor, dim: Any = None) -> Tensor:
 
 @rebinding
 @public()
+@viewing
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """A view with a dimension of size 1 added at `dim`.
 
@@ -492,6 +498,7 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
 
 
 @public()
+@viewing
 def permute(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
     """A view with the dimensions in another order.
 
@@ -520,6 +527,7 @@ def _permuting(dims: tuple[int, ...]) -> Permute:
 
 @rebinding
 @public()
+@viewing
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """A view with two dimensions swapped.
 
@@ -575,6 +583,7 @@ def swapdims(input: Tensor, dim0: int, dim1: int) -> Tensor:
 
 @rebinding
 @public()
+@viewing
 def t(input: Tensor) -> Tensor:
     """The transpose of a matrix; tensors of fewer dimensions as they are.
 
@@ -595,6 +604,7 @@ def t(input: Tensor) -> Tensor:
 
 
 @public()
+@viewing
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     """A view with the dimensions `source` moved to the places `destination`.
 
@@ -693,6 +703,7 @@ PROPERTIES: dict[str, Callable[[Any], Any]] = {
 
 
 @public()
+@viewing
 def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     """A view with dimensions of size 1 repeated; -1 keeps a size.
 

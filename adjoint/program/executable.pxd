@@ -1,8 +1,9 @@
-from ..eager.arrays cimport Launcher
+from ..eager.arrays cimport Launcher, Viewer
 
 cdef class Executable:
     cdef public object launch, owner, op, constants
     cdef public Launcher launcher
+    cdef public Viewer viewer
     cdef public bint records
 
 cdef class _Cache:

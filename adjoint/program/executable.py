@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..eager.arrays import Launcher
+from ..eager.arrays import Launcher, Viewer
 
 __all__ = ["Executable", "find", "forget", "forgettable", "keep"]
 
@@ -20,9 +20,10 @@ class Executable:
     inputs, too.
     """
 
-    __slots__ = ("constants", "launch", "launcher", "op", "owner", "records")
+    __slots__ = ("constants", "launch", "launcher", "op", "owner", "records", "viewer")
 
     launcher: Launcher | None  # what `launch` is, where that is a kernel called by pointer
+    viewer: Viewer | None  # what `launch` is, where the result is a view of the only array
     owner: Any  # what it computes: kept, so that no other gets its address
     op: Any  # what is recorded for it
     records: bool  # whether the result may want a gradient
@@ -33,6 +34,7 @@ class Executable:
     ) -> None:
         self.launch = launch
         self.launcher = launch if type(launch) is Launcher else None
+        self.viewer = launch if type(launch) is Viewer else None
         self.owner = owner
         self.op = op
         self.records = records

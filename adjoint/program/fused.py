@@ -27,7 +27,7 @@ from ..core.op import (
 )
 from . import compute
 
-__all__ = ["checking", "fused", "writing"]
+__all__ = ["checking", "fused", "viewing", "writing"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -118,6 +118,27 @@ def checking(function: F) -> F:
     return cast(F, run)
 
 
+def viewing(function: F) -> F:
+    """Declare a public function that gives a view of its first argument by one op, mostly.
+
+    Called again with arguments like those of a call that did, it need not look at them.
+    """
+
+    accepting = _with_numpy_names(function)
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            return accepting(*args, **kwargs)
+        y = launched(function, args)
+        if y is None:
+            y = function(*args)
+            _learn_view(function, args, y)
+        return y
+
+    return cast(F, run)
+
+
 _NAMED: Any = object()  # before arguments by name
 
 
@@ -189,6 +210,9 @@ def _nothing(owner: Any, args: tuple[Any, ...], what: Any, inputs: list[Any]) ->
     return None
 
 
+_learn_view: Callable[[Any, tuple[Any, ...], Any], None] = lambda owner, args, y: None
+
+
 # (function, args) -> what it gives, where it was launched before for arguments like these, else
 # None.
 launched: Callable[[Any, tuple[Any, ...]], Any] = _never
@@ -198,7 +222,8 @@ _learn: Callable[[Any, tuple[Any, ...], Any, list[Any]], None] = _nothing
 def connect_calls(
     launch: Callable[[Any, tuple[Any, ...]], Any],
     learn: Callable[[Any, tuple[Any, ...], Any, list[Any]], None],
+    learn_view: Callable[[Any, tuple[Any, ...], Any], None],
 ) -> None:
     """Set what launches calls that are known, and learns them (called once, too)."""
-    global launched, _learn
-    launched, _learn = launch, learn
+    global launched, _learn, _learn_view
+    launched, _learn, _learn_view = launch, learn, learn_view
