@@ -33,7 +33,7 @@ from .sweep import few_or_many
 FEW, COUNT = 200, 10_000  # mutated files of each format, in `make test` and in the sweep
 MEMORY = 256 << 20  # bytes that a process may take beyond what it has after its imports
 ROOT = Path(__file__).parent.parent
-TIME = 300  # seconds until a process that reads them counts as hanging
+TIME = 1200  # seconds until a process that reads them counts as hanging
 
 
 # ---- the files to begin with ---------------------------------------------------------------------

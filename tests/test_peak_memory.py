@@ -57,7 +57,7 @@ def peak(framework, kind):
     """Bytes that one step adds at its peak."""
     result = subprocess.run(
         [sys.executable, "-c", PROGRAM, framework, kind],
-        capture_output=True, text=True, check=True, timeout=300,
+        capture_output=True, text=True, check=True, timeout=600,
     )  # fmt: skip
     return int(result.stdout)
 

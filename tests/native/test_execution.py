@@ -65,6 +65,8 @@ def test_most_elementwise_ops_and_reductions_are_kernels(always):
     kernels = set()
     for case in CASES:
         sample = case.values[0]
+        if type(sample.op).__name__ in kernels:
+            continue
         always.clear()
         apply(sample.op, *tensors(sample))
         kernels.update(type(op).__name__ for op in always)

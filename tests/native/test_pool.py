@@ -492,7 +492,7 @@ time.sleep(0.05)
 {ending}
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=600, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
 
