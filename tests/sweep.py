@@ -19,7 +19,8 @@ def one_in(step: int, cases: Iterable[Any]) -> list[Any]:
 
 
 def swept(case: Any) -> Any:
-    """A case of a test that is left to the sweep."""
+    """A case of a test (a tuple for several arguments) that is left to the sweep."""
     if isinstance(case, type(pytest.param())):
         return pytest.param(*case.values, marks=(*case.marks, pytest.mark.sweep), id=case.id)
-    return pytest.param(case, marks=pytest.mark.sweep)
+    values = case if isinstance(case, tuple) else (case,)
+    return pytest.param(*values, marks=pytest.mark.sweep)
