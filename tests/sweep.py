@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -16,6 +17,16 @@ def few_or_many(name: str, few: int, many: int) -> pytest.MarkDecorator:
 def one_in(step: int, cases: Iterable[Any]) -> list[Any]:
     """The cases of a test; all but the first of each `step` are left to the sweep."""
     return [case if number % step == 0 else swept(case) for number, case in enumerate(cases)]
+
+
+def first_of_each(kind: Callable[[Any], Any], cases: Iterable[Any], count: int = 1) -> list[Any]:
+    """The cases of a test; all but the first `count` of each `kind(case)` are left to the sweep."""
+    seen: Counter[Any] = Counter()
+    found = []
+    for case in cases:
+        seen[kind(case)] += 1
+        found.append(case if seen[kind(case)] <= count else swept(case))
+    return found
 
 
 def swept(case: Any) -> Any:

@@ -15,7 +15,7 @@ pytest.importorskip("expecttest")
 
 from torch.testing._internal.common_optimizers import OptimizerErrorEnum, optim_db  # noqa: E402
 
-from ..sweep import swept  # noqa: E402
+from ..sweep import first_of_each, swept  # noqa: E402
 
 torch.set_num_threads(1)  # the tensors are small
 
@@ -29,13 +29,9 @@ CASES = [
 ]
 
 
-def first_of_each(cases):
+def few(cases):
     """The cases; all but each optimizer's first are left to the sweep."""
-    names = [case.values[0].name for case in cases]
-    return [
-        case if names.index(name) == number else swept(case)
-        for number, (case, name) in enumerate(zip(cases, names, strict=True))
-    ]
+    return first_of_each(lambda case: case.values[0].name, cases)
 
 
 def ours(value, seen=None):
@@ -296,7 +292,7 @@ def test_large_and_strided_parameters(info, kwargs, dtype):
         assert all(p._version_count > v for p, v in zip(params, versions, strict=True))
 
 
-@pytest.mark.parametrize(("info", "kwargs"), first_of_each(CASES))
+@pytest.mark.parametrize(("info", "kwargs"), few(CASES))
 def test_state_of_pytorch_goes_on_here(info, kwargs):
     """Steps there, the state loaded here, steps here = as many steps there; and back."""
     make = program if info.name == "LBFGS" else program_for(info)
@@ -329,7 +325,7 @@ def test_state_of_pytorch_goes_on_here(info, kwargs):
 STATEFUL = [c for c in CASES if c.values[0].name != "SGD" or "momentum" in c.values[1]]
 
 
-@pytest.mark.parametrize(("info", "kwargs"), first_of_each(STATEFUL))
+@pytest.mark.parametrize(("info", "kwargs"), few(STATEFUL))
 def test_state_round_trip(info, kwargs):
     """A loaded state goes on bit for bit, and without it the steps are others."""
     options = ours(kwargs)
