@@ -3,19 +3,26 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: run test check lint oracle bench docs clean
+.PHONY: run test test-all check lint oracle bench docs clean
 
 run: .venv/.demo  ## train on the real digits, save, reload, predict, draw
 	$(BIN)/adjoint demo
+
+# Tests start hundreds of processes: what they import is compiled once.
+export PYTHONDONTWRITEBYTECODE :=
+PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 
 # What is run on NumPy alone and with kernels for arrays of every size, besides by default.
 BOTH := $(addprefix tests/test_, $(addsuffix .py, autograd convolution dtypes elementwise functional \
 	indexing inplace movement nn nn_modules ops optim reduction selection sort))
 
-test: .venv/.peers lint  ## all checks
-	$(BIN)/python -m pytest -n auto
-	ADJOINT_BACKEND=numpy $(BIN)/python -m pytest -n auto $(BOTH)
-	ADJOINT_NATIVE_SIZE=0 $(BIN)/python -m pytest -n auto $(BOTH)
+test: .venv/.peers lint  ## every op, every module, every promise once
+	$(PYTEST)
+
+test-all: .venv/.peers  ## what is left: many cases of each, and other ways to compute (docs/testing.md)
+	$(PYTEST) -m sweep
+	ADJOINT_BACKEND=numpy $(PYTEST) -m "" $(BOTH)
+	ADJOINT_NATIVE_SIZE=0 $(PYTEST) -m "" $(BOTH)
 
 check: .venv/.test lint  ## the quick ones, before each commit
 	$(BIN)/python -m pytest -x tests/test_end_to_end.py

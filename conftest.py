@@ -1,5 +1,6 @@
 """For all tests and docstring examples: their names, and nothing left behind for the next one."""
 
+import gc
 import os
 import sys
 
@@ -14,6 +15,11 @@ import adjoint  # noqa: E402
 
 settings.register_profile("adjoint", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("adjoint")
+
+
+def pytest_collection_finish():
+    """Tests that collect garbage need not look through the tens of thousands that there are."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -71,7 +71,7 @@ def convert(directory, module, inputs, **options):
     done = subprocess.run(
         [pnnx.EXEC_PATH, "model.pt", f"inputshape={shapes}",
          *(f"{k}={v}" for k, v in options.items())],
-        cwd=directory, capture_output=True, text=True, timeout=120,
+        cwd=directory, capture_output=True, text=True, timeout=600,
     )  # fmt: skip
     path = directory / "model.pnnx.param"
     assert path.is_file(), done.stderr[-2000:]  # its exit code also tells of ncnn's own files

@@ -17,7 +17,8 @@ import pytest
 import adjoint as ad
 from adjoint import nn
 
-KILLS = 200
+from .sweep import few_or_many
+
 MUTATIONS = 500
 
 
@@ -50,7 +51,8 @@ def fork():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks its victims")
-def test_a_kill_at_any_moment_leaves_the_old_or_the_new_file(tmp_path):
+@few_or_many("kills", 20, 200)
+def test_a_kill_at_any_moment_leaves_the_old_or_the_new_file(kills, tmp_path):
     path = tmp_path / "x.safetensors"
     ad.save(checkpoint(0), path)
     begin = time.perf_counter()
@@ -60,7 +62,7 @@ def test_a_kill_at_any_moment_leaves_the_old_or_the_new_file(tmp_path):
     rng = random.Random(0)
     progress = mmap.mmap(-1, 16)
     interrupted = most_files = before = 0
-    for _ in range(KILLS):
+    for _ in range(kills):
         last = struct.unpack_from("<q", progress, 0)[0]
         struct.pack_into("<q", progress, 8, last)
         child = fork()
@@ -84,7 +86,7 @@ def test_a_kill_at_any_moment_leaves_the_old_or_the_new_file(tmp_path):
         before = found["begin"]
         interrupted += begun != done
         most_files = max(most_files, len(os.listdir(tmp_path)))
-    assert interrupted > KILLS // 4  # the kills do hit saves
+    assert interrupted > kills // 4  # the kills do hit saves
     assert most_files <= 2  # the file and what the last victim left
     ad.save(checkpoint(-1), path)
     assert os.listdir(tmp_path) == [path.name]

@@ -30,7 +30,7 @@ def test_documentation_code_runs(page, tmp_path):
     program = "\n".join(runnable(page))
     result = subprocess.run(
         [sys.executable, "-W", "error", "-c", program],
-        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
+        cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
 

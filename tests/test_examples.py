@@ -35,7 +35,7 @@ def test_example_runs_in_smoke_form(name, tmp_path):
     result = subprocess.run(
         [sys.executable, "-W", "error::UserWarning", str(path)],
         env={**os.environ, "ADJOINT_SMOKE": "1", "PYTHONPATH": source},
-        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
+        cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     if name not in WITHOUT_FIGURE:

@@ -1,4 +1,5 @@
-"""Files made to harm: 10,000 mutated ones of each format, and the attacks that have names.
+"""Files made to harm: mutated ones of each format, 10,000 in the sweep, and the attacks that have
+names.
 
 Each mutated file is read in a process of its own whose memory is limited and which is watched by an
 audit hook: reading it may fail with CheckpointError or succeed, and may do nothing else.
@@ -27,10 +28,12 @@ import adjoint as ad
 from adjoint import serialization
 from adjoint.io.pickle_writer import PickleWriter
 
-COUNT = 10_000  # mutated files of each format
+from .sweep import few_or_many
+
+FEW, COUNT = 200, 10_000  # mutated files of each format, in `make test` and in the sweep
 MEMORY = 256 << 20  # bytes that a process may take beyond what it has after its imports
 ROOT = Path(__file__).parent.parent
-TIME = 300  # seconds until a process that reads them counts as hanging
+TIME = 1200  # seconds until a process that reads them counts as hanging
 
 
 # ---- the files to begin with ---------------------------------------------------------------------
@@ -352,7 +355,7 @@ class Watch:
         self.seen.append((event, repr(arguments)[:200]))
 
 
-def process(name, directory):
+def process(name, directory, count):
     """Read mutated files of one format; prints how many were refused and how many were read."""
     import resource
     import warnings
@@ -377,7 +380,7 @@ def process(name, directory):
     watch = Watch()
     rng = random.Random(name)
     refused = read = 0
-    for number in range(COUNT):
+    for number in range(int(count)):
         data = form.mutated(rng)
         Path(path).write_bytes(data)
         watch.armed = True
@@ -417,17 +420,18 @@ def memory():
         yield path
 
 
+@few_or_many("count", FEW, COUNT)
 @pytest.mark.parametrize("name", FORMATS)
-def test_mutated_files(name, memory):
+def test_mutated_files(name, count, memory):
     pytest.importorskip("resource")  # Windows has no limits
     program = "import sys; from tests.test_hostile_files import process; process(*sys.argv[1:])"
     done = subprocess.run(
-        [sys.executable, "-c", program, name, memory],
+        [sys.executable, "-c", program, name, memory, str(count)],
         cwd=ROOT, capture_output=True, text=True, timeout=TIME,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     refused, read = map(int, done.stdout.split())
-    assert refused + read == COUNT and refused > COUNT / 3
+    assert refused + read == count and refused > count / 3
 
 
 # ---- attacks with names --------------------------------------------------------------------------

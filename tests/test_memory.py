@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import time
 import tracemalloc
 import weakref
 
@@ -13,6 +12,8 @@ import pytest
 import adjoint as ad
 from adjoint.autograd.graph import saved_tensors_hooks
 from adjoint.utils.checkpoint import checkpoint, checkpoint_sequential
+
+from .sweep import swept
 
 MIB = 2**20
 
@@ -38,10 +39,12 @@ def big(count=1):
 # ---- depth ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("step", [lambda y, x: y + x, lambda y, x: y.tanh(), lambda y, x: y * x])
+@pytest.mark.parametrize(
+    "step", [lambda y, x: y + x, *map(swept, (lambda y, x: y.tanh(), lambda y, x: y * x))]
+)
 def test_a_million_nodes_deep(step):
+    """Where a step's cost grew with the depth, there would be no end of it."""
     x = leaf(1)
-    start = time.process_time()
     y = x
     for _ in range(1_000_000):
         y = step(y, x)
@@ -50,7 +53,6 @@ def test_a_million_nodes_deep(step):
     node = weakref.ref(y.grad_fn)
     del y
     assert node() is None
-    assert time.process_time() - start < 60  # some ten times what an idle machine takes
 
 
 def test_long_chain_of_views():

@@ -9,6 +9,8 @@ import pytest
 
 import adjoint as ad
 
+from .sweep import swept
+
 torch = pytest.importorskip("torch")
 
 
@@ -90,6 +92,7 @@ class CNN(Case):
 
 class ResNet18(Case):
     batches = 5
+    width = 64
     optimizer = ("SGD", {"lr": 0.01, "momentum": 0.9, "weight_decay": 1e-4})
     # At that rate batch norm over four images doubles float32's rounding every few steps.
     float32_optimizer = ("SGD", {"lr": 2e-4, "weight_decay": 1e-4})
@@ -118,10 +121,11 @@ class ResNet18(Case):
         def stage(before, after, stride):
             return nn.Sequential(Block(before, after, stride), Block(after, after, 1))
 
+        n = self.width
         return nn.Sequential(
-            nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU(),
-            stage(64, 64, 1), stage(64, 128, 2), stage(128, 256, 2), stage(256, 512, 2),
-            nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10),
+            nn.Conv2d(3, n, 3, 1, 1, bias=False), nn.BatchNorm2d(n), nn.ReLU(),
+            stage(n, n, 1), stage(n, 2 * n, 2), stage(2 * n, 4 * n, 2), stage(4 * n, 8 * n, 2),
+            nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8 * n, 10),
         )  # fmt: skip
 
     def batch(self, rng):
@@ -129,6 +133,11 @@ class ResNet18(Case):
 
     def loss(self, t, model, x, y):
         return t.nn.functional.cross_entropy(model(x), y)
+
+
+class NarrowResNet18(ResNet18):
+    width = 8
+    steps = 15
 
 
 class LSTM(Case):
@@ -309,7 +318,7 @@ class UNet(Case):
         return t.nn.functional.cross_entropy(model(x), y, weight=t.tensor([1.0, 2.0]).to(x.dtype))
 
 
-CASES = [MLP, CNN, ResNet18, LSTM, PackedGRU, Transformer, GAN, VAE, UNet]
+CASES = [MLP, CNN, NarrowResNet18, swept(ResNet18), LSTM, PackedGRU, Transformer, GAN, VAE, UNet]
 
 
 def train(case, t, model, arrays, dtype):

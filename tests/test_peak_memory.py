@@ -23,12 +23,12 @@ def make(kind):
         model = nn.Sequential(
             nn.Linear(512, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(),
             nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))
-        return model, (lambda n: t.randn(n, 512)), 8192
+        return model, (lambda n: t.randn(n, 512)), 4096
     model = nn.Sequential(
         nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 16, 3, padding=1), nn.ReLU(),
         nn.MaxPool2d(2), nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
         nn.Flatten(), nn.Linear(32 * 8 * 8, 10))
-    return model, (lambda n: t.randn(n, 3, 32, 32)), 512
+    return model, (lambda n: t.randn(n, 3, 32, 32)), 256
 
 model, batch, size = make(kind)
 optimizer = t.optim.SGD(model.parameters(), lr=0.1)
@@ -57,7 +57,7 @@ def peak(framework, kind):
     """Bytes that one step adds at its peak."""
     result = subprocess.run(
         [sys.executable, "-c", PROGRAM, framework, kind],
-        capture_output=True, text=True, check=True, timeout=300,
+        capture_output=True, text=True, check=True, timeout=600,
     )  # fmt: skip
     return int(result.stdout)
 

@@ -103,7 +103,7 @@ def test_resumed_training_is_the_same_bit_for_bit(workers, at, tmp_path):
     root = Path(__file__).parents[1]
     code = "import sys; from tests.test_resume import main; main(*sys.argv[1:])"
     arguments = [str(tmp_path / "begun"), str(tmp_path / "end"), str(workers)]
-    subprocess.run([sys.executable, "-c", code, *arguments], cwd=root, check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code, *arguments], cwd=root, check=True, timeout=600)
     assert ad.load(tmp_path / "begun")["losses"] == whole.losses[:at]
     assert_same(ad.load(tmp_path / "end"), ad.load(tmp_path / "whole"))
 

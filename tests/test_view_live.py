@@ -42,7 +42,7 @@ class Chain:
 
 
 def get(server, path, host=None, method="GET"):
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     connection.putrequest(method, path, skip_host=True)
     connection.putheader("Host", f"127.0.0.1:{server.port}" if host is None else host)
     connection.endheaders()
@@ -157,7 +157,7 @@ def test_other_names_of_the_machine_are_refused(server, host):
 @pytest.mark.parametrize("path", ["/", "/graph", "/x/", "/{token}x/", "/x/{token}/", "/é/"])
 def test_without_the_token_nothing_is_found(server, path):
     path = path.format(token=server.token).encode().decode("latin-1")
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     connection._encode_request = lambda text: text.encode("latin-1")
     connection.putrequest("GET", path, skip_host=True)
     connection.putheader("Host", f"localhost:{server.port}")
@@ -175,7 +175,7 @@ def test_a_browser_that_reads_nothing_does_not_hold_up_the_program():
     """The stream's thread is stuck writing; pushing goes on, and closing too."""
     feed = Feed(64)
     with LiveServer(Chain(2000), feed) as server:
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
         connection.request("GET", f"/{server.token}/events")
         for node in range(200_000):
             feed.push("ran", node % 2000)
@@ -184,7 +184,7 @@ def test_a_browser_that_reads_nothing_does_not_hold_up_the_program():
 
 
 def test_events_stream(server):
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     connection.request("GET", f"/{server.token}/events")
     answer = connection.getresponse()
     assert answer.headers["Content-Type"] == "text/event-stream"

@@ -34,7 +34,7 @@ def verdicts():
     result = subprocess.run(
         [sys.executable, "-m", "tests.array_api.libraries"],
         env=os.environ | {"SCIPY_ARRAY_API": "1"}, cwd=root, capture_output=True, text=True,
-        check=False, timeout=300,
+        check=False, timeout=600,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr[-2000:]
     return json.loads(result.stdout)
@@ -82,7 +82,7 @@ def test_jax_takes_and_gives():
     """In a process of its own: JAX's threads make every later fork in this one dangerous."""
     if importlib.util.find_spec("jax") is None:
         pytest.skip("JAX is not installed")
-    done = subprocess.run([sys.executable, "-c", JAX], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, "-c", JAX], capture_output=True, text=True, timeout=600)
     assert done.stdout == "all\n", done.stderr
 
 

@@ -315,7 +315,7 @@ y = [x.exp() for _ in range(20)]
 def child(code: str) -> Any:
     return subprocess.run(
         [sys.executable, "-c", code],
-        cwd=ROOT, capture_output=True, text=True, timeout=120,
+        cwd=ROOT, capture_output=True, text=True, timeout=600,
         env={**os.environ, "ADJOINT_NUM_THREADS": str(THREADS)},
     )  # fmt: skip
 

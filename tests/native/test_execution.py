@@ -15,7 +15,7 @@ pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 from adjoint.backends.native import execution
 from adjoint.backends.native.tracing import NotTraceable, Tracer
 
-from ..test_ops import CASES, outputs, tensors, widen
+from ..test_ops import CASES, few_of_each_op, outputs, tensors, widen
 
 TOLERANCE = {"float64": 1e-12, "float32": 4e-6, "float16": 2e-3, "bfloat16": 1.6e-2}
 
@@ -46,7 +46,7 @@ def never(monkeypatch):
     core_compute.forget()
 
 
-@pytest.mark.parametrize("sample", CASES)
+@pytest.mark.parametrize("sample", few_of_each_op(CASES))
 def test_values_are_numpys(sample, always, monkeypatch):
     found = outputs(apply(sample.op, *tensors(sample)))
     monkeypatch.setattr(core_compute, "accelerate", None)
@@ -63,6 +63,8 @@ def test_most_elementwise_ops_and_reductions_are_kernels(always):
     kernels = set()
     for case in CASES:
         sample = case.values[0]
+        if type(sample.op).__name__ in kernels:
+            continue
         always.clear()
         apply(sample.op, *tensors(sample))
         kernels.update(type(op).__name__ for op in always)

@@ -32,13 +32,15 @@ from adjoint.program import compute
 from adjoint.program import fused as core_fused
 from adjoint.program.compute import spec_of
 
+from ..sweep import few_or_many
 from . import test_fused, test_inplace_kernels
 
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason=str(native.reason_off()))
 
 BLOCKS = 40
-CASES = int(os.environ.get("FUZZ_CASES", "2500"))  # of a block
-VARIANTS = max(2, CASES // 300)  # inputs of the same sizes
+CASES = int(os.environ.get("FUZZ_CASES", "2500"))  # of a block, in the sweep
+FEW = 100  # of one block, in `make test`
+MANY = 300  # cases for which each structure has one more input of the same sizes
 MOST = 3000  # elements of an array ...
 LARGEST = 50_000  # ... and of the few that are large
 SIZES = (0, 1, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65)
@@ -130,7 +132,8 @@ def is_among(op: Op, names: Sequence[str]) -> bool:
 class Fuzzer:
     """Random inputs of ops, and what becomes of them."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, variants: int = 2) -> None:
+        self.variants = variants  # inputs of the same sizes
         self.random = random.Random(seed)
         self.rng = np.random.default_rng(seed)
 
@@ -244,7 +247,7 @@ class Fuzzer:
     def run(self, structure: Structure, count: int) -> int:
         """Some cases of the same sizes."""
         shapes = self.shapes(structure.sample)
-        for number in range(VARIANTS):
+        for number in range(self.variants):
             arrays = self.inputs(structure, shapes)
             wrong = check(structure.sample.op, arrays)
             if wrong:
@@ -253,7 +256,7 @@ class Fuzzer:
                     for x in arrays
                 ]
                 pytest.fail(f"case {count + number}, {structure.sample.op} of {shown}: {wrong}")
-        return VARIANTS
+        return self.variants
 
 
 # ---- results -------------------------------------------------------------------------------------
@@ -414,10 +417,13 @@ def structures(block: int, fuzzer: Fuzzer) -> list[Structure]:
     return found
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
-def test_every_op(block: int, computed: list[Op]) -> None:
-    """CASES cases, of all that is computed natively of a part of the registry."""
-    fuzzer = Fuzzer(block)
+@pytest.mark.parametrize(
+    ("block", "cases"),
+    [(0, FEW), *(pytest.param(n, CASES, marks=pytest.mark.sweep) for n in range(BLOCKS))],
+)
+def test_every_op(block: int, cases: int, computed: list[Op]) -> None:
+    """So many cases, of all that is computed natively of a part of the registry."""
+    fuzzer = Fuzzer(block, max(2, cases // MANY))
     active = structures(block, fuzzer)
     count = 0
     with np.errstate(all="ignore"):
@@ -426,10 +432,10 @@ def test_every_op(block: int, computed: list[Op]) -> None:
             count += fuzzer.run(structure, count)
             if not computed:  # NumPy's
                 active.remove(structure)
-                count -= VARIANTS
-        while count < CASES:
+                count -= fuzzer.variants
+        while count < cases:
             count += fuzzer.run(fuzzer.random.choice(active), count)
-    assert count >= CASES
+    assert count >= cases
 
 
 class Overlapping(NamedTuple):
@@ -469,16 +475,17 @@ def overlapping(fuzzer: Fuzzer, dtype: np.dtype[Any]) -> Overlapping:
 
 WRITERS = {**test_inplace_kernels.EXACT, **test_inplace_kernels.FLOATING}
 del WRITERS["sqrt_"]  # which writes into another tensor
-WRITTEN = 150  # cases of a method
+WRITTEN = 150  # cases of a method, in the sweep
 
 
+@few_or_many("cases", 10, WRITTEN)
 @pytest.mark.parametrize("name", WRITERS)
-def test_in_place(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_place(name: str, cases: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Methods that write into memory that their arguments share, in whatever way."""
     method, fuzzer = WRITERS[name], Fuzzer(zlib.crc32(name.encode()))
     dtypes = ["float32", "float64", *(["int32", "int64", "int8"] if name not in _FLOATS else [])]
     with np.errstate(all="ignore"):
-        for number in range(WRITTEN):
+        for number in range(cases):
             case = overlapping(fuzzer, np.dtype(fuzzer.random.choice(dtypes)))
             expected, tensors = case.tensors()
             with monkeypatch.context() as patch:
@@ -494,19 +501,20 @@ def test_in_place(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 _FLOATS = test_inplace_kernels.FLOATING
-COMPOSED = 8  # cases of a composite
+COMPOSED = 8  # cases of a composite, in the sweep
 NEAR = {"float64": 1e-12, "float32": 1e-5}
 
 
 @pytest.mark.filterwarnings("ignore:Using a target size")
+@few_or_many("cases", 1, COMPOSED)
 @pytest.mark.parametrize("name", test_fused.CASES)
-def test_composites(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_composites(name: str, cases: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Forward and backward, of sizes and strides by chance."""
     function, shapes, *_ = test_fused.CASES[name]
     fuzzer = Fuzzer(zlib.crc32(name.encode()))
     r = fuzzer.random
     monkeypatch.setattr(core_fused, "SMALLEST", 0)
-    for number in range(COMPOSED):
+    for number in range(cases):
         dtype = np.dtype(r.choice(list(NEAR)))
         olds = {n for shape in shapes for n in shape if n > 1}
         new = {n: r.choice((3, 7, 9, 17, 33) if n % 2 else (2, 4, 8, 16, 34)) for n in olds}

@@ -14,6 +14,8 @@ pytest.importorskip("llvmlite")
 
 from adjoint.backends import native
 
+from ..sweep import swept
+
 pytestmark = [
     pytest.mark.skipif(native.reason_off() is not None, reason=str(native.reason_off())),
     pytest.mark.skipif(sys.platform != "linux", reason="mprotect"),
@@ -62,9 +64,9 @@ def child(arguments: list[str]) -> Any:
     )
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", [n if n == "numbers" else swept(n) for n in RUNS])
 def test_nothing_outside_the_arrays_is_touched(name: str) -> None:
-    options = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    options = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", ""]
     ended = child(["-m", "pytest", "-p", "tests.native.guarded_memory", *options, *RUNS[name]])
     assert ended.returncode == 0, ended.stdout[-3000:] + ended.stderr[-3000:]
     assert " passed" in ended.stdout or "100%" in ended.stdout

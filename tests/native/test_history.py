@@ -26,6 +26,8 @@ from adjoint.autograd import tape
 from adjoint.backends import native
 from adjoint.core.op import REGISTRY, Op, apply
 
+from ..sweep import one_in
+
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason=str(native.reason_off()))
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -180,7 +182,7 @@ def in_a_process(kind: str, block: int, backwards: bool) -> dict[str, list[str]]
     return json.loads(ended.stdout.splitlines()[-1])  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
+@pytest.mark.parametrize("block", one_in(BLOCKS, range(BLOCKS)))
 @pytest.mark.parametrize("kind", ["registry", "composites", "optimizers"])
 def test_the_order_of_computations_changes_no_bit(kind: str, block: int) -> None:
     fresh = in_a_process(kind, block, backwards=False)

@@ -26,6 +26,8 @@ from adjoint.backends.native import block_cache, machine_code, memory  # noqa: E
 from adjoint.backends.native.pool import Pool  # noqa: E402
 from adjoint.core.errors import InvalidArgument  # noqa: E402
 
+from ..sweep import few_or_many  # noqa: E402
+
 KIB, MIB = 1 << 10, 1 << 20
 
 
@@ -459,7 +461,8 @@ def test_forked_children_have_copies(stats):
     assert (x == 1).all()
 
 
-def test_forks_while_threads_allocate(stats):
+@few_or_many("forks", 5, 30)
+def test_forks_while_threads_allocate(forks, stats):
     done = threading.Event()
 
     def churn():
@@ -471,7 +474,7 @@ def test_forks_while_threads_allocate(stats):
     for thread in threads:
         thread.start()
     try:
-        for _ in range(30):
+        for _ in range(forks):
             assert in_child(lambda: [block(MIB).fill(1) for _ in range(20)])
     finally:
         done.set()

@@ -26,6 +26,8 @@ from adjoint.backends.native import cores, machine_code, pool, worker_loop  # no
 from adjoint.backends.native.pool import Pool  # noqa: E402
 from adjoint.core.errors import InvalidArgument, InvalidType  # noqa: E402
 
+from ..sweep import few_or_many  # noqa: E402
+
 CODE = """
 declare i32 @sched_yield()
 
@@ -403,11 +405,12 @@ def test_busy_cores(kernels):
             counters.check()
 
 
-def test_forked_children_have_workers_of_their_own(kernels):
+@few_or_many("forks", 10, 100)
+def test_forked_children_have_workers_of_their_own(forks, kernels):
     counters = Counters()
     with Pool(3) as workers:
         address = workers.entry()
-        for i in range(100):
+        for i in range(forks):
             counters.run(workers, kernels.count, 30)
 
             def child(i=i):
@@ -424,7 +427,8 @@ def test_forked_children_have_workers_of_their_own(kernels):
         counters.check()
 
 
-def test_forks_while_other_threads_run_loops(kernels):
+@few_or_many("forks", 10, 100)
+def test_forks_while_other_threads_run_loops(forks, kernels):
     with Pool(4) as workers:
         done = threading.Event()
 
@@ -436,7 +440,7 @@ def test_forks_while_other_threads_run_loops(kernels):
                     counters.check()
                 return
             try:
-                for _ in range(100):
+                for _ in range(forks):
 
                     def child():
                         for _ in range(10):
@@ -450,7 +454,8 @@ def test_forks_while_other_threads_run_loops(kernels):
         in_threads(work, 4)
 
 
-def test_forks_while_threads_come_and_go(kernels):
+@few_or_many("forks", 5, 50)
+def test_forks_while_threads_come_and_go(forks, kernels):
     with Pool(4) as workers:
         done = threading.Event()
 
@@ -463,7 +468,7 @@ def test_forks_while_threads_come_and_go(kernels):
                 counters.check()
                 return
             try:
-                for _ in range(50):
+                for _ in range(forks):
                     assert exit_code_of_child(lambda: counters.run(workers, kernels.count, 9)) == 0
             finally:
                 done.set()
@@ -492,7 +497,7 @@ time.sleep(0.05)
 {ending}
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=600, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -614,7 +614,7 @@ def test_gradients_of_sums_do_not_depend_on_the_threads(monkeypatch: pytest.Monk
 def test_between_guard_pages() -> None:
     """In a child process, which an access outside an array would end."""
     code = "from tests.native.test_recurrent import guarded; guarded(40)"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=600)
 
 
 def guarded(rounds: int) -> None:

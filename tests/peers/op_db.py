@@ -10,8 +10,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import torch
+from torch.testing._internal import common_utils
 
 import adjoint as ad
+
+# It looks for the TestCase that asks for samples through the whole stack, in a tenth of a second.
+common_utils.extract_test_fn = lambda: None
 
 TOLERANCE = {
     "float64": 1e-7, "complex128": 1e-7, "float32": 1e-4, "complex64": 1e-4,

@@ -18,6 +18,7 @@ import torch
 
 import adjoint as ad
 
+from ..sweep import swept
 from . import module_db
 
 GAPS = dict(
@@ -41,14 +42,16 @@ def test_nineteen_of_twenty_entries_pass():
     assert len(GAPS) <= 0.05 * len(module_db.entries())
 
 
-@pytest.mark.parametrize("way", list(module_db.WAYS))
+@pytest.mark.parametrize(
+    ("way", "most"), [("eager", 4), *(swept((way, 1000)) for way in module_db.WAYS)]
+)
 @pytest.mark.parametrize("name", sorted(module_db.entries()))
-def test_entry(name, way, request):
+def test_entry(name, way, most, request):
     if name in GAPS:
         request.applymarker(pytest.mark.xfail(reason=GAPS[name], strict=True))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        module_db.run_entry(module_db.entries()[name], way=way)
+        module_db.run_entry(module_db.entries()[name], most, way)
 
 
 def test_the_comparison_sees_a_wrong_gradient(monkeypatch):
