@@ -3,10 +3,15 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: run test test-all check lint oracle bench docs clean
+.PHONY: run test test-all check lint build wheel pythons oracle bench docs clean
 
 run: .venv/.demo  ## train on the real digits, save, reload, predict, draw
 	$(BIN)/adjoint demo
+
+# What is run interpreted, besides compiled, and on other Pythons: see adjoint/extensions.py.
+CORE := $(addprefix tests/, test_autograd.py test_function.py test_functional.py test_inplace.py test_tensor.py \
+	native/test_eager.py native/test_launch.py native/test_fused.py)
+SOURCES := setup.py adjoint/extensions.py $(foreach each,$(wildcard adjoint/*/*.pxd),$(each) $(each:.pxd=.py))
 
 # Tests start hundreds of processes: what they import is compiled once.
 export PYTHONDONTWRITEBYTECODE :=
@@ -16,16 +21,26 @@ PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 BOTH := $(addprefix tests/test_, $(addsuffix .py, autograd convolution dtypes elementwise functional \
 	indexing inplace movement nn nn_modules ops optim reduction selection sort))
 
-test: .venv/.peers lint  ## every op, every module, every promise once
+test: .venv/.peers .venv/.built lint  ## every op, every module, every promise once
 	$(PYTEST)
 
-test-all: .venv/.peers  ## what is left: many cases of each, and other ways to compute (docs/testing.md)
+test-all: .venv/.peers .venv/.built  ## what is left: many cases of each, and other ways to compute (docs/testing.md)
 	$(PYTEST) -m sweep
 	ADJOINT_BACKEND=numpy $(PYTEST) -m "" $(BOTH)
 	ADJOINT_NATIVE_SIZE=0 $(PYTEST) -m "" $(BOTH)
+	ADJOINT_COMPILED=0 $(PYTEST) $(CORE)
 
 check: .venv/.test lint  ## the quick ones, before each commit
 	$(BIN)/python -m pytest -x tests/test_end_to_end.py
+
+build: .venv/.test  ## the core's extensions, from their sources
+	$(BIN)/python setup.py --quiet build_ext --inplace
+
+wheel: .venv/bin/python  ## a wheel with extensions in dist/, which installs without a compiler
+	$(BIN)/python -m pip --disable-pip-version-check wheel --quiet --no-deps --wheel-dir dist .
+
+pythons: .venv/.test  ## the core's tests on the other Pythons that there are
+	$(BIN)/python tests/pythons.py $(filter-out tests/native/%,$(CORE)) tests/test_end_to_end.py
 
 lint: .venv/.test
 	$(BIN)/ruff check .
@@ -58,6 +73,10 @@ docs: .venv/.docs  ## guide and reference as a web site in site/
 	$(PIP) --editable ".[test]"
 	@touch $@
 
+.venv/.built: .venv/.test $(SOURCES)
+	$(BIN)/python setup.py --quiet build_ext --inplace
+	@touch $@
+
 .venv/.peers: .venv/.test
 	$(PIP) torch==2.13.0
 	$(PIP) --editable ".[peers]"
@@ -68,4 +87,5 @@ docs: .venv/.docs  ## guide and reference as a web site in site/
 	@touch $@
 
 clean:
-	rm -rf .venv site runs build *.egg-info
+	rm -rf .venv site runs build dist *.egg-info adjoint/extensions.*.txt
+	find adjoint -name '*.so' -delete

@@ -1,4 +1,4 @@
-"""Every operation at five sizes against PyTorch, at the same thread count.
+"""Every operation at seven sizes against PyTorch, at the same thread count.
 
 python -m benchmarks operations [--rows PATTERN] [--sizes N ...] [--threads N] [--quick] [--busy]
 
@@ -31,7 +31,9 @@ import adjoint as ad
 from adjoint.core.op import REGISTRY, snake_case
 from adjoint.ops.pointwise import Elementwise
 
-SIZES = {64: "64", 4096: "4 Ki", 65536: "64 Ki", 1 << 20: "1 Mi", 1 << 24: "16 Mi"}
+SIZES = {
+    1: "1", 15: "15", 64: "64", 4096: "4 Ki", 65536: "64 Ki", 1 << 20: "1 Mi", 1 << 24: "16 Mi",
+}  # fmt: skip
 SECONDS = 0.002  # of one round of one framework, at least
 LIMIT = 0.2  # seconds for a cell's rounds, where calls are slow
 
@@ -232,8 +234,9 @@ class Data(dict):
         super().__init__(t=t, n=n, F=t.nn.functional)
         self.label = label
         side = 1 << (n.bit_length() - 1) // 2
-        self.matrix = (side, n // side)
-        self.cube = (side // 4, 16, side // 4) if n > 64 else (4, 4, 4)
+        self.matrix = (3, 5) if n == 15 else (side, n // side)
+        cubes = {1: (1, 1, 1), 15: (3, 1, 5), 64: (4, 4, 4)}
+        self.cube = cubes.get(n) or (side // 4, 16, side // 4)
 
     def __missing__(self, name: str) -> Any:
         found = self[name] = self._made(name)
@@ -355,6 +358,15 @@ def slowdown(row: Row, n: int, rounds: int, other: subprocess.Popen[bytes]) -> C
     return Cell(ours, theirs, statistics.median(b[1] / b[0] for b in busy))
 
 
+def _is_valid(row: Row, n: int) -> bool:
+    """Whether PyTorch takes so few elements: no batch norm of one, say."""
+    try:
+        eval(row.expression, Data(torch, n, row.label))
+    except (IndexError, RuntimeError, ValueError):
+        return False
+    return True
+
+
 def _slow(smaller: Cell | None) -> bool:
     return smaller is not None and max(smaller.ours, smaller.theirs) > LIMIT / 16 * 1e6
 
@@ -377,6 +389,9 @@ def table(chosen: list[Row], sizes: list[int], rounds: int, other: Any) -> None:
         for n in sizes:
             if cells and n > 1 << 20 and _slow(cells.get((row, n // 16))):
                 line += " " * (width - 1) + "-"  # it would take seconds
+                continue
+            if n < 64 and not _is_valid(row, n):
+                line += " " * (width - 1) + "-"
                 continue
             cell = slowdown(row, n, rounds, other) if busy else measure(row, n, rounds)
             cells[row, n] = cell

@@ -1,10 +1,14 @@
-"""Overhead per operation on 4x4 float32, where the arithmetic itself costs nothing."""
+"""Overhead per operation on 4x4 float32, where the arithmetic itself costs nothing: single calls,
+and chains of products, in which a call of backward() counts for little.
+"""
 
 from __future__ import annotations
 
 import statistics
 import subprocess
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -49,6 +53,19 @@ def function(expression: str, t: object) -> object:
     return eval(f"lambda: {expression}", scope)
 
 
+def chain(t: Any, length: int, both: bool) -> Callable[[], object]:
+    """A product of `length` factors with its gradient, or with those of both factors."""
+    first, factor, g = SETUP["p"](t), SETUP["p" if both else "a"](t), SETUP["g"](t)
+
+    def run() -> None:
+        y = first
+        for _ in range(length):
+            y = y * factor
+        y.backward(g)
+
+    return run
+
+
 def import_seconds(name: str) -> float:
     """Processor time of the import in a fresh process, the interpreter's own start excluded."""
     program = f"from time import process_time as t; a = t(); import {name}; print(t() - a)"
@@ -67,3 +84,9 @@ def main() -> None:
     header("Overhead per operation (4x4 float32, one thread; gradients accumulate)")
     for label, expression in EXPRESSIONS.items():
         row(label, compare(function(expression, ad), function(expression, torch)))
+    header("Chains of products with their gradients, a product (4x4 float32, one thread)")
+    for both in (False, True):
+        for length in (1, 10, 100, 1000):
+            result = compare(chain(ad, length, both), chain(torch, length, both))
+            per = result._replace(ours=result.ours / length, theirs=result.theirs / length)
+            row(f"{length} products, {'two gradients' if both else 'one gradient'}", per)

@@ -115,21 +115,21 @@ def _walk(
     dropped before the next one runs.
     """
     pending: dict[Any, Any] = {}  # node -> cotangent summed so far; a list for several outputs
-    for node, g in roots:
-        if node in awaited:
-            pending[node] = pending[node] + g if node in pending else g
+    for target, g in roots:
+        if target in awaited:
+            pending[target] = pending[target] + g if target in pending else g
     reached: dict[Any, Any] = {}
     leaves: list[Any] = []  # complete, to be finished before the next node runs
     heap: list[tuple[int, Any]] = []  # complete; orders are unique, so nodes are never compared
     ready = None  # complete too: saves the way through the heap
-    for node in pending:
-        if not awaited[node]:
-            if type(node) is Leaf:
-                leaves.append(node)
+    for target in pending:
+        if not awaited[target]:
+            if type(target) is Leaf:
+                leaves.append(target)
             elif ready is None:
-                ready = node
+                ready = target
             else:
-                heappush(heap, (-node.order, node))
+                heappush(heap, (-target.order, target))
     g = before = value = None
     while True:
         if leaves:

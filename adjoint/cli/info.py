@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import __version__
+from .. import __version__, extensions
 from ..backends import native
 from ..core import config
 
@@ -54,6 +54,7 @@ def collect() -> dict[str, Any]:
         "adjoint": __version__,
         "python": f"{platform.python_version()} ({sys.executable})",
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "core": extensions.state(),
         "numpy": np.__version__,
         "blas": blas(),
         "backends": {"numpy": "reference, always there", "native": native_backend()},

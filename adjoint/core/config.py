@@ -19,6 +19,7 @@ class Switch(NamedTuple):
 SWITCHES = (
     Switch("ADJOINT_SMOKE", "", "set: examples and demos run a few steps only, to be tested"),
     Switch("ADJOINT_BACKEND", "auto", "auto, native (kernels for large arrays) or numpy (none)"),
+    Switch("ADJOINT_COMPILED", "", "0: the core's files run interpreted, though compiled"),
     Switch("ADJOINT_NATIVE_SIZE", "4096", "elements above which an array is large; 0: all are"),
     Switch("ADJOINT_NUM_THREADS", "", "threads of the native backend; empty: as many as cores"),
     Switch("ADJOINT_MEMORY_CACHE", "", "bytes of freed memory kept; empty: an eighth of all"),

@@ -4,9 +4,9 @@ from libc.string cimport memcmp, memcpy, memmove, memset
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.long cimport PyLong_AsLongLongAndOverflow
-from cpython.ref cimport Py_INCREF, PyObject
+from cpython.ref cimport Py_INCREF
 from numpy cimport (
-    NPY_ARRAY_ALIGNED, NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_WRITEABLE, PyArray_BASE, PyArray_Check, PyArray_CheckExact, PyArray_DATA, PyArray_DESCR, PyArray_DIMS,
+    NPY_ARRAY_ALIGNED, NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_WRITEABLE, PyArray_BASE, PyArray_CheckExact, PyArray_DATA, PyArray_DESCR, PyArray_DIMS,
     PyArray_FLAGS, PyArray_ISBYTESWAPPED, PyArray_NBYTES, PyArray_NDIM, PyArray_SimpleNew,
     PyArray_STRIDES, PyArray_TYPE, dtype as c_dtype, import_array, ndarray as c_ndarray, npy_intp,
 )
@@ -64,7 +64,7 @@ cpdef object address(object array)
 @cython.locals(wanted=int, size=Py_ssize_t, nd=int)
 cpdef bint copy_memory(object to, object source) except -1
 
-@cython.locals(handle=Handle, below="PyObject *", count=int64_t, owned=bint)
+@cython.locals(handle=Handle, count=int64_t, owned=bint)
 cpdef int64_t references(object tensor) except -1
 
 @cython.locals(place=p_int64, kernel=kernel_t, run=run_t, at=int64_t, state=int64_t)

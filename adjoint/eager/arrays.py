@@ -338,7 +338,7 @@ class Launcher:
 
 
 class Viewer:
-    """How to view arrays of a certain dtype, shape and strides: `view`, of an array `of`, shows how.
+    """How to view arrays of a certain dtype, shape and strides: as `view` views the array `of`.
 
     `compute` is what made that view: it makes it where this file is interpreted.
     """
@@ -381,7 +381,10 @@ def call(code: int, chunks: int, words: bytes, pool: Any, quick: bool) -> None:
         if at:
             run = cython.cast(run_t, cython.cast(cython.p_void, at))
             with cython.nogil:
-                run(cython.cast(cython.p_void, state), cython.cast(cython.p_void, kernel), place, chunks)
+                run(
+                    cython.cast(cython.p_void, state), cython.cast(cython.p_void, kernel),
+                    place, chunks,
+                )  # fmt: skip
         else:
             with cython.nogil:
                 kernel(0, chunks, place)
@@ -456,18 +459,17 @@ def references(tensor: Any) -> int:
     if cython.compiled:
         handle = tensor
         data = handle._data
-        if not PyArray_Check(data):
-            return Py_REFCNT(tensor) + (1 << 20) * Py_REFCNT(data)
-        below = PyArray_BASE(data)
         count = Py_REFCNT(tensor) + (1 << 20) * Py_REFCNT(data)
-        if below == cython.NULL:
+        if PyArray_CheckExact(data) and PyArray_BASE(data) == cython.NULL:
             return count
-        base = cython.cast(object, below)
+        base = data.base
+        if base is None:
+            return count
         owned = type(base) is type(data) and base.base is None and base.size == data.size
         return count + (1 << 40) * (Py_REFCNT(base) if owned else 1000)
     data = tensor._data
     count = sys.getrefcount(tensor) + (1 << 20) * sys.getrefcount(data)
-    base = getattr(data, "base", None)
+    base = data.base
     if base is None:
         return count
     owned = type(base) is type(data) and base.base is None and base.size == data.size

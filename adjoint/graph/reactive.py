@@ -28,7 +28,7 @@ from ..core.dtype import LOW_PRECISION
 from ..core.errors import AdjointError, GraphError
 from ..core.op import Op
 from ..program import compute as core_compute
-from ..program.compute import quietly
+from ..program.compute import by_known_kernel, quietly
 from .node import Extra, next_order
 from .recorded import Recorded, as_array, run
 
@@ -446,7 +446,8 @@ def _refresh(state: State, wanted: list[Cell]) -> None:
     observer = state.observer
     namespace = state.namespace
     clock = time.perf_counter_ns
-    large = core_compute.LARGE if core_compute.accelerate is not None else sys.maxsize
+    native = core_compute.accelerate is not None
+    large = core_compute.LARGE if native else sys.maxsize
     stack = list(wanted)
     began = 0
     while stack:
@@ -495,11 +496,14 @@ def _refresh(state: State, wanted: list[Cell]) -> None:
         if observer is not None:
             began = clock()
         try:
-            if not plain:
+            result = NotImplemented
+            if plain and native and not cell.op.view:  # type: ignore[union-attr]
+                result = by_known_kernel(cell.op, arrays)  # type: ignore[arg-type]
+            if result is None or not plain:
                 result = _run(cell, arrays)
-            elif cell.function is not None:
+            elif result is NotImplemented and cell.function is not None:
                 result = cell.function(*arrays)
-            else:
+            elif result is NotImplemented:
                 result = cell.op.compute(namespace, *arrays)  # type: ignore[union-attr]
         except AdjointError:
             raise

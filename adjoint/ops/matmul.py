@@ -100,6 +100,8 @@ class MatMul(Op):
 
 
 MATMUL = MatMul()
+
+
 def product(name: str, x1: Tensor, x2: Tensor) -> Tensor:
     """The matrix product of tensors of 2 dimensions or more; errors speak of `name`."""
     a, b = x1._data, x2._data

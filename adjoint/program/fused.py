@@ -210,13 +210,15 @@ def _nothing(owner: Any, args: tuple[Any, ...], what: Any, inputs: list[Any]) ->
     return None
 
 
-_learn_view: Callable[[Any, tuple[Any, ...], Any], None] = lambda owner, args, y: None
+def _no_view(owner: Any, args: tuple[Any, ...], y: Any) -> None:
+    return None
 
 
 # (function, args) -> what it gives, where it was launched before for arguments like these, else
 # None.
 launched: Callable[[Any, tuple[Any, ...]], Any] = _never
 _learn: Callable[[Any, tuple[Any, ...], Any, list[Any]], None] = _nothing
+_learn_view: Callable[[Any, tuple[Any, ...], Any], None] = _no_view
 
 
 def connect_calls(

@@ -105,20 +105,24 @@ def test_the_same_batch_again_runs_nothing(graph):
 
 
 def test_a_node_a_tensor_and_a_detached_node(graph):
-    model, eager = twins(net)
-    w = graph.parameter(np.ones((5, 4), np.float32))
+    model, eager = (each.double() for each in twins(net))
+    w = graph.parameter(np.ones((5, 4)))
     h = w * 2
     with graph:
-        through, stopped, apart = model(h), model(h.detach()), model(ad.ones(5, 4) * 2)
+        through, stopped, apart = (
+            model(h),
+            model(h.detach()),
+            model(ad.ones(5, 4, dtype=ad.float64) * 2),
+        )
     assert graph.stats()["calls_kept"] == 3
-    expected = eager(ad.ones(5, 4) * 2).detach().numpy()
+    expected = eager(ad.ones(5, 4, dtype=ad.float64) * 2).detach().numpy()
     assert_equal([t.detach().numpy() for t in (through, stopped, apart)], [expected] * 3)
     apart.sum().backward()
     assert w.grad is None
     stopped.sum().backward()
     assert w.grad is None
     through.sum().backward()
-    v = ad.ones(5, 4, requires_grad=True)
+    v = ad.ones(5, 4, dtype=ad.float64, requires_grad=True)
     eager(v * 2).sum().backward()
     assert_equal([w.grad.numpy()], [v.grad.numpy()])
     for own, other in zip(model.parameters(), eager.parameters(), strict=True):
@@ -272,8 +276,8 @@ def test_train_and_eval_on_the_graph(graph):
 
 
 def test_changed_settings_are_another_signature(graph):
-    dropout, norm = nn.Dropout(0.0), nn.LayerNorm(4, eps=1e-5)
-    x = batches(1, 3, 4)[0]
+    dropout, norm = nn.Dropout(0.0), nn.LayerNorm(4, eps=1e-5).double()
+    x = batches(1, 3, 4)[0].double()
     with graph:
         assert dropout(x).tolist() == x.tolist()
         dropout.p = 1.0

@@ -31,7 +31,7 @@ _DTYPES = (FLOAT32, BFLOAT16, FLOAT64)
 Sizes = tuple[int, ...]
 Strides = tuple[int, ...]
 
-LITTLE = 1 << 12  # multiply-adds up to which generated code, called by pointer, is faster than NumPy
+LITTLE = 1 << 12  # multiply-adds up to which generated code beats NumPy: it is called by pointer
 SMALL = 1 << 15  # multiply-adds up to which a call of NumPy's costs less than a plan's
 SMALL_BY_ROWS = 1 << 18  # the same where the right operand is stored by rows
 FEW_COLUMNS = 1 << 20  # the same for less than 16 columns
