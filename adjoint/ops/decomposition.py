@@ -108,6 +108,7 @@ class Cholesky(Op):
     """L (or U) with A = L L^H (or U^H U), of Hermitian positive definite A."""
 
     upper: bool = False
+    library = "moves"
     needs = "y"
 
     def infer(self, a: Spec) -> Spec:
@@ -119,7 +120,7 @@ class Cholesky(Op):
         if self.upper:
             a = xp.conj(xp.swapaxes(a, -1, -2))
         try:
-            lower = xp.linalg.cholesky(a)
+            lower = xp.cholesky(a)
         except np.linalg.LinAlgError:
             where, matrix = where_it_fails(np.linalg.cholesky, a)
             order = 1
@@ -133,12 +134,9 @@ class Cholesky(Op):
         return xp.conj(xp.swapaxes(lower, -1, -2)) if self.upper else lower
 
     def gradient(self, g: Tensor, y: Tensor) -> tuple[Any, ...]:
-        """Murray (2016), "Differentiation of the Cholesky decomposition"."""
+        """An op of its own; of the upper factor, as of the lower one."""
         lower, gl = (conj_transposed(y), conj_transposed(g)) if self.upper else (y, g)
-        inner: Any = matmul(conj_transposed(lower), gl).tril()
-        inner = (inner + conj_transposed(inner.tril(-1))) * 0.5
-        inner = apply(SolveTriangular(True, True, False), conj_transposed(lower), inner)
-        return (apply(SolveTriangular(False, False, False), lower, inner),)
+        return (apply(CholeskyGradient(), lower, gl),)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -170,6 +168,60 @@ def _succeeds(function: Callable[[Any], Any], matrix: Any) -> bool:
     return True
 
 
+class CholeskyGradient(Op):
+    """The gradient G of A from that of its lower factor L, of both of which one triangle is read:
+    G = L^-H S L^-1, where S is half the lower triangle of L^H gL, and that mirrored.
+
+    Source: Murray, "Differentiation of the Cholesky decomposition", 2016.
+    """
+
+    library = "moves"
+    needs = ("x1 x2 y", "x1")
+
+    def infer(self, lower: Spec, g: Spec) -> Spec:
+        """The spec of both."""
+        return lower
+
+    def compute(self, xp: Any, lower: Any, g: Any) -> Any:
+        """The backend's, in blocks."""
+        return xp.cholesky_gradient(lower, g)
+
+    def gradient(self, g: Tensor, x1: Tensor, x2: Any, y: Any) -> tuple[Any, ...]:
+        """Through both factors L^-1, and through S."""
+        solve = SolveTriangular(False, True, False)
+        inner: Any = conj_transposed(apply(solve, x1, g))
+        inner = conj_transposed(apply(solve, x1, inner))  # L^-1 g L^-H
+        inner = (inner.tril() + conj_transposed(inner).tril(-1)) * 0.5
+
+        def lower() -> Any:
+            factors = matmul(g, conj_transposed(y)) + matmul(conj_transposed(g), y)
+            factors = conj_transposed(apply(solve, x1, factors))
+            full: Any = matmul(x2, conj_transposed(inner)) - factors
+            return full.tril()
+
+        return (lower, matmul(x1.tril(), inner))
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """Factors with a positive diagonal; several blocks, for which some rows are left over."""
+        for label, shape in square_shapes():
+            yield Sample(cls(), (np.tril(general_samples(shape)), array(shape)), label)
+        for dtype in NUMERIC:
+            lower = np.tril(general_samples((3, 3), dtype))
+            yield Sample(cls(), (lower, array((3, 3), dtype)), dtype.name)
+        for n in (70, 150):
+            lower = np.tril(array((n, n))) + n * np.eye(n)
+            yield Sample(cls(), (lower, array((n, n))), f"big-{n}", gradients=False)
+
+    def reference(self, lower: Any, g: Any) -> Any:
+        """By the inverse of the factor."""
+        lower = np.tril(lower)
+        inner = np.tril(np.conj(np.swapaxes(lower, -1, -2)) @ g)
+        inner = (inner + np.conj(np.swapaxes(np.tril(inner, -1), -1, -2))) / 2
+        inverse = np.linalg.inv(lower)
+        return np.conj(np.swapaxes(inverse, -1, -2)) @ inner @ inverse
+
+
 @dataclass(eq=False, repr=False)
 class SolveTriangular(Op):
     """X with A X = B (or X A = B), where A is triangular; its other triangle is not read."""
@@ -177,6 +229,7 @@ class SolveTriangular(Op):
     upper: bool
     left: bool
     unitriangular: bool
+    library = "moves"
     needs = ("x1 y", "x1")
 
     def infer(self, a: Spec, b: Spec) -> Spec:

@@ -1,0 +1,147 @@
+"""Triangular systems by generated code, and what is blocked on them: Cholesky and its gradient.
+
+A unit of work is a group of columns of b, which do not depend on each other. Block by block of the
+matrix, what is known is subtracted as one product, and the block itself is solved by substitution:
+its diagonal is divided by, nothing is inverted, so that results are as accurate as LAPACK's.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...compiler.emit import Reg
+from .. import numpy as reference
+from . import gemm
+from .products import matmul
+from .routines import NUMBERS, Function, run
+
+__all__ = ["cholesky", "cholesky_gradient", "solve_triangular"]
+
+BLOCK = 64  # rows that are solved by substitution
+GROUP = 64  # columns of a unit
+LANES = (32, 8, 0)  # of vectors of columns: several registers, so that sums do not wait
+SPEED = 8  # multiply-adds in the time of moving an element
+_SIZES = {"float": 4, "double": 8}
+
+
+def _write_solve(elem: str, upper: bool, unit: bool) -> Function:
+    """x = a^-1 b, for a group of columns of one matrix of the batch. Strides (in elements) of a are
+    those of matrices, rows and columns; of b and x those of matrices and rows.
+    """
+    f = Function("a given x", "product n k groups am ar ac bm br xm xr")
+    b = f.b
+    product = f.word("product", "ptr")
+    by_rows = b.compare("eq", f.ac, 1)
+    letter = b.select(by_rows, b.const("i8", ord("N")), ord("T"))
+    plain = b.const("i8", ord("N"))
+    lda = b.select(by_rows, f.ar, f.ac)
+    blocks = b.binary("udiv", f.n + (BLOCK - 1), BLOCK)
+    with f.parts(f.groups) as (matrix, group):
+        low = group * GROUP
+        width = b.intrinsic("smin", f.k - low, GROUP)
+        a = b.at(f.a, matrix * f.am, elem)
+        given = b.at(f.given, matrix * f.bm + low, elem)
+        x = b.at(f.x, matrix * f.xm + low, elem)
+        with b.when(b.compare("ne", f.given, f.x)), b.loop(0, f.n) as i:
+            size = width * _SIZES[elem]
+            f.copy(b.at(x, i * f.xr, elem), b.at(given, i * f.br, elem), size)
+        with b.loop(0, blocks) as count:
+            start = ((blocks - 1 - count) if upper else count) * BLOCK
+            end = b.intrinsic("smin", start + BLOCK, f.n)
+            rows = b.at(x, start * f.xr, elem)
+            known, depth = (end, f.n - end) if upper else (b.const("i64", 0), start)
+            with b.when(depth > 0):
+                minus, one = b.const(elem, -1.0), b.const(elem, 1.0)
+                left = b.at(a, start * f.ar + known * f.ac, elem)
+                right = b.at(x, known * f.xr, elem)
+                arguments = (
+                    letter, plain, end - start, width, depth,
+                    minus, left, lda, right, f.xr, one, rows, f.xr,
+                )  # fmt: skip
+                text = ", ".join(
+                    f"{r.elem}{' signext' if r.elem == 'i8' else ''} {r.ref}" for r in arguments
+                )
+                b.line(f"call i32 {product.ref}({text})")
+            diagonal = b.at(a, start * (f.ar + f.ac), elem)
+            _substitute(f, diagonal, rows, end - start, width, elem, upper, unit)
+    return f
+
+
+def _substitute(
+    f: Function, a: Reg, x: Reg, n: Reg, width: Reg, elem: str, upper: bool, unit: bool
+) -> None:
+    """x = a^-1 x, row by row, for as many columns at once as a vector has lanes."""
+    b = f.b
+    first = b.const("i64", 0)
+    for lanes in LANES:
+        step = max(lanes, 1)
+        last = first + ((width - first) & -step)
+        with b.loop(first, last, step) as column, b.loop(0, n) as count:
+            i = (n - 1 - count) if upper else count
+            place = i * f.xr + column
+            rest = b.alloca(elem, lanes, f.load(x, place, elem, lanes))
+            known = b.loop(i + 1, n) if upper else b.loop(0, i)
+            with known as j:
+                scale = -f.load(a, i * f.ar + j * f.ac, elem)
+                other = f.load(x, j * f.xr + column, elem, lanes)
+                b.put(rest, b.fma(b.like(other, scale), other, b.get(rest)))
+            found = b.get(rest)
+            if not unit:
+                found = found / f.load(a, i * (f.ar + f.ac), elem)
+            f.store(x, place, found)
+        first = last
+
+
+def solve_triangular(a: Any, b: Any, upper: bool, unit: bool, out: Any = None) -> Any:
+    """x with a @ x = b, where only one triangle of `a` is read; without checks for zeros. `out` has
+    the shape of x and contiguous rows; it may be `b`.
+    """
+    elem = NUMBERS.get(a.dtype)
+    product = gemm.address(a.dtype.name) if elem in _SIZES and a.dtype == b.dtype else None
+    if product is None or not (a.size and b.size):
+        return reference.solve_triangular(a, b, upper, unit, out)
+    n, k = b.shape[-2:]
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    if len(batch) > 1:
+        x = solve_triangular(_flat(a, batch), _flat(b, batch), upper, unit)
+        return x.reshape(*batch, n, k)
+    x = np.empty((*batch, n, k), b.dtype) if out is None else out
+    a, b = _laid_out(a, True), _laid_out(b, False)
+    (am, ar, ac), (bm, br, _), (xm, xr, _) = map(_steps, (a, b, x))
+    groups = -(-k // GROUP)
+    numbers = struct.pack("11q", product, n, k, groups, am, ar, ac, bm, br, xm, xr)
+    work = n * n * min(k, GROUP) // (2 * SPEED)
+    run((_write_solve, elem, upper, unit), (a, b), (x,), numbers, math.prod(batch) * groups, work)
+    return x
+
+
+def _flat(x: Any, batch: tuple[int, ...]) -> Any:
+    """Matrices in one dimension of the batch; a single one as it is."""
+    shape = x.shape[-2:]
+    return x if x.ndim == 2 else np.broadcast_to(x, (*batch, *shape)).reshape(-1, *shape)
+
+
+def _laid_out(x: Any, either: bool) -> Any:
+    """The array, or a copy, in which rows (or, where `either`, columns) are contiguous."""
+    (m, n), (rows, columns) = x.shape[-2:], x.strides[-2:]
+    item = x.itemsize
+    dense = columns == item and rows >= n * item
+    turned = either and rows == item and columns >= m * item
+    fits = (dense or turned) and not any(s % item for s in x.strides)
+    return x if fits else np.ascontiguousarray(x)
+
+
+def _steps(x: Any) -> tuple[int, int, int]:
+    """How many elements lie between matrices, rows and columns."""
+    rows, columns = x.strides[-2:]
+    matrices = x.strides[0] if x.ndim == 3 and x.shape[0] > 1 else 0
+    return matrices // x.itemsize, rows // x.itemsize, columns // x.itemsize
+
+
+cholesky = partial(reference.cholesky, solve=solve_triangular, product=matmul)
+cholesky_gradient = partial(reference.cholesky_gradient, solve=solve_triangular, product=matmul)
