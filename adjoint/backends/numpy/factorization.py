@@ -139,7 +139,7 @@ def _pull(u: Any, w: Any, solve: Any, product: Any) -> None:
 
 def _pulled(u: Any, w: Any, solve: Any, product: Any) -> Any:
     """The same by the formula for the whole, in which gradients need not be Hermitian."""
-    inner = np.tril(product(np.triu(u), _adjoint(w)))
+    inner = np.tril(product(np.triu(u), _adjoint(np.triu(w))))
     inner = inner + _adjoint(np.tril(inner, -1))
     inner = solve(u, inner, True, False)
     return _adjoint(solve(u, _adjoint(inner), True, False))
