@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -57,6 +58,21 @@ def where_it_fails(function: Callable[[Any], Any], x: Any) -> tuple[str, Any]:
         except np.linalg.LinAlgError:
             return ("" if x.ndim == 2 else f"(Batch element {i}): "), matrix
     return "", x
+
+
+def indefinite_minor(matrix: Any) -> int:
+    """The order of the first leading minor that is not positive definite; 0 where all are."""
+
+    def fails(order: int) -> bool:
+        try:
+            np.linalg.cholesky(matrix[:order, :order])
+        except np.linalg.LinAlgError:
+            return True
+        return False
+
+    orders = range(len(matrix) + 1)
+    found = bisect.bisect_left(orders, True, key=fails)
+    return found if found < len(orders) else 0
 
 
 def hermitian_samples(shape: tuple[int, ...], dtype: dt.dtype = dt.float64) -> Any:
@@ -123,13 +139,10 @@ class Cholesky(Op):
             lower = xp.cholesky(a)
         except np.linalg.LinAlgError:
             where, matrix = where_it_fails(np.linalg.cholesky, a)
-            order = 1
-            while order < len(matrix) and _succeeds(np.linalg.cholesky, matrix[:order, :order]):
-                order += 1
             raise LinalgError(
                 f"linalg.cholesky: {where}The factorization could not be completed because the "
-                f"input is not positive-definite (the leading minor of order {order} is not "
-                "positive-definite)."
+                f"input is not positive-definite (the leading minor of order "
+                f"{indefinite_minor(matrix) or len(matrix)} is not positive-definite)."
             ) from None
         return xp.conj(xp.swapaxes(lower, -1, -2)) if self.upper else lower
 
@@ -158,14 +171,6 @@ class Cholesky(Op):
                 result[index][:, j] = column
                 rest -= np.outer(column, column.conj())
         return np.conj(np.swapaxes(result, -1, -2)) if self.upper else result
-
-
-def _succeeds(function: Callable[[Any], Any], matrix: Any) -> bool:
-    try:
-        function(matrix)
-    except np.linalg.LinAlgError:
-        return False
-    return True
 
 
 class CholeskyGradient(Op):

@@ -23,6 +23,7 @@ from .decomposition import (
     PermutationMatrix,
     SolveTriangular,
     assert_matrices,
+    indefinite_minor,
 )
 from .matmul import matmul, zeros_from
 from .norms import inverse_and_info, tolerances
@@ -424,18 +425,15 @@ def cholesky_ex(input: Tensor, *, upper: bool = False, check_errors: bool = Fals
         if check_errors:
             raise
     found = np.zeros(input.shape[:-2], np.int32)
-    data = input._data
+    matrices, n = input.detach(), input.shape[-1]
     for index in np.ndindex(*found.shape):
-        matrix = data[index]
-        for order in range(1, data.shape[-1] + 1):
-            try:
-                np.linalg.cholesky(matrix[:order, :order])
-            except np.linalg.LinAlgError:
-                found[index] = order
-                break
+        try:
+            cholesky(matrices[index], upper)
+        except LinalgError:
+            found[index] = indefinite_minor(matrices[index]._data) or n
     info = input.new_tensor(found, dtype=dt.int32)
     bad = (info != 0).unsqueeze(-1).unsqueeze(-1)
-    eye = FUNCTIONS["eye"](data.shape[-1], dtype=input.dtype, device=input.device)
+    eye = FUNCTIONS["eye"](n, dtype=input.dtype, device=input.device)
     factor = cholesky(FUNCTIONS["where"](bad, eye, input), upper)
     return CholeskyExResult(factor.masked_fill(bad, 0), info)
 
