@@ -159,6 +159,17 @@ def test_special_values_reach_what_depends_on_them(upper, value):
         np.testing.assert_allclose(found[first], expected[first], rtol=1e-12)
 
 
+def test_sizes_that_do_not_fit_are_refused():
+    for a, b in (
+        ((3, 3), (40, 2)),
+        ((40, 40), (3, 2)),
+        ((40, 3), (40, 2)),
+        ((2, 40, 40), (3, 40, 1)),
+    ):
+        with pytest.raises(ValueError):
+            triangular.solve_triangular(np.ones(a), np.ones(b), False, False)
+
+
 def test_zero_on_the_diagonal_is_infinity():
     a = ad.tensor(np.tril(np.ones((40, 40), np.float32)))
     a[0, 0] = 0

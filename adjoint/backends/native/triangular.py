@@ -106,6 +106,8 @@ def solve_triangular(a: Any, b: Any, upper: bool, unit: bool, out: Any = None) -
     if product is None or not (a.size and b.size):
         return reference.solve_triangular(a, b, upper, unit, out)
     n, k = b.shape[-2:]
+    if a.shape[-2:] != (n, n):
+        raise ValueError(f"{a.shape} and {b.shape} do not fit")  # the op says it better
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     if len(batch) > 1:
         x = solve_triangular(_flat(a, batch), _flat(b, batch), upper, unit)
