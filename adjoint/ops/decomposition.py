@@ -574,7 +574,7 @@ class LUFactor(Op):
         inner = inner + matmul(glu.triu(), conj_transposed(upper)).triu()
         inner = apply(SolveTriangular(True, True, True), conj_transposed(unit), inner)
         inner = apply(SolveTriangular(False, False, False), conj_transposed(upper), inner)
-        return (matmul(apply(PermutationMatrix(lu.shape[-2], lu.dtype), pivots), inner),)
+        return (apply(PermutedRows(), pivots, inner),)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -632,3 +632,49 @@ class PermutationMatrix(Op):
                 p[:, [i, j - 1]] = p[:, [j - 1, i]]
             result[index] = p
         return result
+
+
+@dataclass(eq=False, repr=False)
+class PermutedRows(Op):
+    """P B, or P^T B where `back`, of the P of A = P L U that row swaps make up."""
+
+    back: bool = False
+    needs = ("", "x1")
+
+    def infer(self, pivots: Spec, b: Spec) -> Spec:
+        """B's shape, batches broadcast."""
+        batch = np.broadcast_shapes(pivots.shape[:-1], b.shape[:-2])
+        return b.with_(shape=(*batch, *b.shape[-2:]))
+
+    def compute(self, xp: Any, pivots: Any, b: Any) -> Any:
+        """The rows, taken from where they came from, or went to."""
+        rows = xp.pivots_to_rows(pivots, b.shape[-2])
+        if not self.back:
+            rows = xp.argsort(rows, axis=-1)
+        if b.ndim == 2 and rows.ndim == 1:
+            return b[rows]
+        batch = np.broadcast_shapes(rows.shape[:-1], b.shape[:-2])
+        rows = xp.broadcast_to(rows, (*batch, rows.shape[-1]))
+        return xp.take_along_axis(xp.broadcast_to(b, (*batch, *b.shape[-2:])), rows[..., None], -2)
+
+    def gradient(self, g: Tensor, x1: Tensor) -> tuple[Any, ...]:
+        """The rows put back."""
+        return (None, apply(PermutedRows(not self.back), x1, g))
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """One, batches that broadcast, fewer swaps than rows, none."""
+        several = np.array([[2, 2, 3], [3, 3, 3]], np.int32)
+        for back in (False, True):
+            op = cls(back)
+            yield Sample(op, (several[1], array((3, 2))), f"{back}")
+            yield Sample(op, (several, array((2, 3, 2))), f"batch-{back}")
+            yield Sample(op, (several, array((3, 2))), f"pivots-{back}")
+            yield Sample(op, (several[0], array((2, 3, 2))), f"right-{back}")
+            yield Sample(op, (several[1, :2], array((4, 2), dt.complex64)), f"tall-{back}")
+            yield Sample(op, (np.zeros(0, np.int32), np.zeros((0, 2))), f"empty-{back}")
+
+    def reference(self, pivots: Any, b: Any) -> Any:
+        """By the matrix."""
+        p = PermutationMatrix(b.shape[-2], dt.float64).reference(pivots)
+        return (np.swapaxes(p, -1, -2) if self.back else p) @ b

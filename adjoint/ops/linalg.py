@@ -21,6 +21,7 @@ from .decomposition import (
     Eigh,
     LUFactor,
     PermutationMatrix,
+    PermutedRows,
     SolveTriangular,
     assert_matrices,
     indefinite_minor,
@@ -619,9 +620,8 @@ def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:  # noqa: N803 - PyTorch'
         return LUFactorResult(*apply(LUFactor(bool(pivot)), A))
     # The gradient is known for square matrices: the other columns of U, or rows of L, follow.
     pivots = apply(LUFactor(bool(pivot)), A.detach())[1]
-    p = apply(PermutationMatrix(m, A.dtype), pivots)
     k = min(m, n)
-    rows = matmul(p.mT, A)
+    rows = apply(PermutedRows(back=True), pivots, A)
     square = apply(LUFactor(False), rows.narrow(-2, 0, k).narrow(-1, 0, k))[0]
     if n > m:
         rest = apply(SolveTriangular(False, True, True), square, rows.narrow(-1, k, n - k))
@@ -731,12 +731,12 @@ def _lu_solve(
     if not left:  # X A = B is A^H X^H = B^H
         result: Any = _lu_solve(LU, pivots, B.mH, adjoint=not adjoint)
         return result.mH  # type: ignore[no-any-return]
-    p = apply(PermutationMatrix(LU.shape[-1], LU.dtype), pivots)
     if adjoint:
         result = solve_triangular(LU.mH, B, upper=False)
         result = solve_triangular(LU.mH, result, upper=True, unitriangular=True)
-        return matmul(p, result)  # type: ignore[no-any-return]
-    result = solve_triangular(LU, matmul(p.mT, B), upper=False, unitriangular=True)
+        return apply(PermutedRows(), pivots, result)  # type: ignore[no-any-return]
+    rows = apply(PermutedRows(back=True), pivots, B)
+    result = solve_triangular(LU, rows, upper=False, unitriangular=True)
     return solve_triangular(LU, result, upper=True)  # type: ignore[no-any-return]
 
 
