@@ -277,9 +277,7 @@ def solve_triangular(
     """
     assert_matrices("linalg.solve_triangular", A, square=True)
     assert_matrices("linalg.solve_triangular", B)
-    op = SolveTriangular(bool(upper), bool(left), bool(unitriangular))
-    op.infer(A.spec, B.spec)
-    result: Tensor = apply(op, A, B)
+    result: Tensor = apply(SolveTriangular(bool(upper), bool(left), bool(unitriangular)), A, B)
     return result
 
 

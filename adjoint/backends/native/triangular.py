@@ -101,13 +101,10 @@ def solve_triangular(a: Any, b: Any, upper: bool, unit: bool, out: Any = None) -
     """x with a @ x = b, where only one triangle of `a` is read; without checks for zeros. `out` has
     the shape of x and contiguous rows; it may be `b`.
     """
-    elem = NUMBERS.get(a.dtype)
+    elem, (n, k) = NUMBERS.get(a.dtype), b.shape[-2:]
     product = gemm.address(a.dtype.name) if elem in _SIZES and a.dtype == b.dtype else None
-    if product is None or not (a.size and b.size):
+    if product is None or not (a.size and b.size) or a.shape[-2:] != (n, n):
         return reference.solve_triangular(a, b, upper, unit, out)
-    n, k = b.shape[-2:]
-    if a.shape[-2:] != (n, n):
-        raise ValueError(f"{a.shape} and {b.shape} do not fit")  # the op says it better
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     if len(batch) > 1:
         x = solve_triangular(_flat(a, batch), _flat(b, batch), upper, unit)

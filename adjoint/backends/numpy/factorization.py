@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from . import extra
 
 PANEL = 32  # columns worked on one by one; the rest of the matrix gets one product per panel
-LEAF = 64  # rows up to which Cholesky's factor and gradient are not cut into blocks
+LEAF = 128  # rows up to which Cholesky's factor and gradient are not cut into blocks
 
 
 @extra
@@ -59,7 +60,9 @@ def solve_triangular(a: Any, b: Any, upper: bool, unit: bool, out: Any = None) -
     """x with a @ x = b, where only one triangle of `a` is read; without checks for zeros. `out` may
     be `b`.
     """
-    n = a.shape[-1]
+    n = b.shape[-2]
+    if a.shape[-2:] != (n, n):
+        raise ValueError(f"{a.shape} and {b.shape} do not fit")  # the op says it better
     shape = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     x = np.empty((*shape, *b.shape[-2:]), b.dtype) if out is None else out
     x[...] = b
@@ -139,10 +142,17 @@ def _pull(u: Any, w: Any, solve: Any, product: Any) -> None:
 
 def _pulled(u: Any, w: Any, solve: Any, product: Any) -> Any:
     """The same by the formula for the whole, in which gradients need not be Hermitian."""
-    inner = np.tril(product(np.triu(u), _adjoint(np.triu(w))))
-    inner = inner + _adjoint(np.tril(inner, -1))
-    inner = solve(u, inner, True, False)
+    lower = _lower(u.shape[-1])
+    u, w = (np.where(lower.T, x, 0) for x in (u, w))
+    inner = product(u, _adjoint(w))
+    inner = solve(u, np.where(lower, inner, _adjoint(inner)), True, False)
     return _adjoint(solve(u, _adjoint(inner), True, False))
+
+
+@functools.lru_cache(16)
+def _lower(n: int) -> Any:
+    """Where the lower triangle is."""
+    return np.tri(n, dtype=bool)
 
 
 def _flat(x: Any) -> Any:
