@@ -101,6 +101,8 @@ def solve_triangular(a: Any, b: Any, upper: bool, unit: bool, out: Any = None) -
     """x with a @ x = b, where only one triangle of `a` is read; without checks for zeros. `out` has
     the shape of x and contiguous rows; it may be `b`.
     """
+    if a.dtype.kind == "c" and a.dtype == b.dtype and out is None:
+        return _solve_complex(a, b, upper, unit)
     elem, (n, k) = NUMBERS.get(a.dtype), b.shape[-2:]
     product = gemm.address(a.dtype.name) if elem in _SIZES and a.dtype == b.dtype else None
     if product is None or not (a.size and b.size) or a.shape[-2:] != (n, n):
@@ -116,6 +118,28 @@ def solve_triangular(a: Any, b: Any, upper: bool, unit: bool, out: Any = None) -
     numbers = struct.pack("11q", product, n, k, groups, am, ar, ac, bm, br, xm, xr)
     work = n * n * min(k, GROUP) // (2 * SPEED)
     run((_write_solve, elem, upper, unit), (a, b), (x,), numbers, math.prod(batch) * groups, work)
+    return x
+
+
+def _solve_complex(a: Any, b: Any, upper: bool, unit: bool) -> Any:
+    """As a real system of twice the size, in which an element is [[re, -im], [im, re]]: triangular,
+    once rows are divided by their diagonal elements.
+    """
+    n = a.shape[-1]
+    if not unit:
+        diagonal = np.diagonal(a, 0, -2, -1)[..., None]
+        a, b = a / diagonal, b / diagonal
+    parts = np.empty((*a.shape[:-1], 2, n, 2), a.real.dtype).swapaxes(-3, -2)
+    parts[..., 0, 0] = parts[..., 1, 1] = a.real
+    parts[..., 1, 0] = a.imag
+    parts[..., 0, 1] = -a.imag
+    place = np.arange(n)
+    parts[..., place, place, 0, 1] = parts[..., place, place, 1, 0] = 0
+    whole = parts.swapaxes(-3, -2).reshape(*a.shape[:-2], 2 * n, 2 * n)
+    columns = np.stack([b.real, b.imag], -2).reshape(*b.shape[:-2], -1, b.shape[-1])
+    found = solve_triangular(whole, columns, upper, True)
+    x = np.empty((*found.shape[:-2], *b.shape[-2:]), b.dtype)
+    x.real, x.imag = found[..., ::2, :], found[..., 1::2, :]
     return x
 
 
