@@ -7,9 +7,9 @@ its diagonal is divided by, nothing is inverted, so that results are as accurate
 
 from __future__ import annotations
 
+import functools
 import math
 import struct
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -103,11 +103,13 @@ def solve_triangular(a: Any, b: Any, upper: bool, unit: bool, out: Any = None) -
     """
     if a.dtype.kind == "c" and a.dtype == b.dtype and out is None:
         return _solve_complex(a, b, upper, unit)
-    elem, (n, k) = NUMBERS.get(a.dtype), b.shape[-2:]
-    product = gemm.address(a.dtype.name) if elem in _SIZES and a.dtype == b.dtype else None
+    n, k = b.shape[-2:]
+    product = _product(a.dtype) if a.dtype == b.dtype else None
     if product is None or not (a.size and b.size) or a.shape[-2:] != (n, n):
         return reference.solve_triangular(a, b, upper, unit, out)
-    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    batch = a.shape[:-2]
+    if b.shape[:-2] != batch:
+        batch = np.broadcast_shapes(batch, b.shape[:-2])
     if len(batch) > 1:
         x = solve_triangular(_flat(a, batch), _flat(b, batch), upper, unit)
         return x.reshape(*batch, n, k)
@@ -117,8 +119,21 @@ def solve_triangular(a: Any, b: Any, upper: bool, unit: bool, out: Any = None) -
     groups = -(-k // GROUP)
     numbers = struct.pack("11q", product, n, k, groups, am, ar, ac, bm, br, xm, xr)
     work = n * n * min(k, GROUP) // (2 * SPEED)
-    run((_write_solve, elem, upper, unit), (a, b), (x,), numbers, math.prod(batch) * groups, work)
+    run(
+        (_write_solve, NUMBERS[a.dtype], upper, unit),
+        (a, b),
+        (x,),
+        numbers,
+        math.prod(batch) * groups,
+        work,
+    )
     return x
+
+
+@functools.cache
+def _product(dtype: Any) -> int | None:
+    """Where the product of this dtype is; None where there is none."""
+    return gemm.address(dtype.name)
 
 
 def _solve_complex(a: Any, b: Any, upper: bool, unit: bool) -> Any:
@@ -151,6 +166,8 @@ def _flat(x: Any, batch: tuple[int, ...]) -> Any:
 
 def _laid_out(x: Any, either: bool) -> Any:
     """The array, or a copy, in which rows (or, where `either`, columns) are contiguous."""
+    if x.flags.c_contiguous:
+        return x
     (m, n), (rows, columns) = x.shape[-2:], x.strides[-2:]
     item = x.itemsize
     dense = columns == item and rows >= n * item
@@ -166,5 +183,7 @@ def _steps(x: Any) -> tuple[int, int, int]:
     return matrices // x.itemsize, rows // x.itemsize, columns // x.itemsize
 
 
-cholesky = partial(reference.cholesky, solve=solve_triangular, product=matmul)
-cholesky_gradient = partial(reference.cholesky_gradient, solve=solve_triangular, product=matmul)
+cholesky = functools.partial(reference.cholesky, solve=solve_triangular, product=matmul)
+cholesky_gradient = functools.partial(
+    reference.cholesky_gradient, solve=solve_triangular, product=matmul
+)
