@@ -264,7 +264,7 @@ class SolveTriangular(Op):
 
         def matrix() -> Any:
             xh = conj_transposed(y)
-            full: Any = -(matmul(gb, xh) if self.left else matmul(xh, gb))
+            full: Any = matmul(-gb, xh) if self.left else matmul(xh, -gb)
             shift = int(self.unitriangular)
             return full.triu(shift) if self.upper else full.tril(-shift)
 

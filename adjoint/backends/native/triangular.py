@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import math
 import struct
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,68 @@ def _substitute(
         first = last
 
 
+def _write_column(elem: str, upper: bool, unit: bool, by_rows: bool) -> Function:
+    """The same for a single column b, stored without gaps: a row of a times what is known, or what
+    is known times a column of a, whichever lies together. A unit is a matrix of the batch.
+    """
+    f = Function("a given x", "n am ld bm")
+    b = f.b
+    with b.loop(f.first, f.last) as matrix:
+        a, x = b.at(f.a, matrix * f.am, elem), b.at(f.x, matrix * f.n, elem)
+        given = b.at(f.given, matrix * f.bm, elem)
+        f.copy(x, given, f.n * _SIZES[elem])
+        with b.loop(0, f.n) as count:
+            i = (f.n - 1 - count) if upper else count
+            line = b.at(a, i * f.ld, elem)
+            found = f.load(x, i, elem)
+            if by_rows:
+                low, high = (i + 1, f.n) if upper else (b.const("i64", 0), i)
+                found = found - _dot(f, line, x, low, high, elem)
+            if not unit:
+                found = found / f.load(line, i, elem)
+            f.store(x, i, found)
+            if not by_rows:
+                low, high = (b.const("i64", 0), i) if upper else (i + 1, f.n)
+                _add_scaled(f, line, -found, x, low, high, elem)
+    return f
+
+
+def _pieces(f: Function, low: Reg, high: Reg) -> Iterator[tuple[Reg, int]]:
+    """Loops over vectors from `low` to `high`, and over what is left of them."""
+    for lanes in LANES:
+        step = max(lanes, 1)
+        end = low + ((high - low) & -step)
+        with f.b.loop(low, end, step) as at:
+            yield at, lanes
+        low = end
+
+
+def _dot(f: Function, x: Reg, y: Reg, low: Reg, high: Reg, elem: str) -> Reg:
+    """The sum of products from `low` to `high`."""
+    b = f.b
+    sums = {lanes: b.alloca(elem, lanes) for lanes in LANES}
+    for total in sums.values():
+        b.put(total, b.const(elem, 0.0, total.lanes))
+    for at, lanes in _pieces(f, low, high):
+        one, other = (f.load(v, at, elem, lanes) for v in (x, y))
+        b.put(sums[lanes], b.fma(one, other, b.get(sums[lanes])))
+    result = b.get(sums[0])
+    for lanes in LANES[:-1]:
+        total = b.get(sums[lanes])
+        while total.lanes > 2:
+            first, second = b.halves(total)
+            total = first + second
+        result = result + (b.lane(total, 0) + b.lane(total, 1))
+    return result
+
+
+def _add_scaled(f: Function, x: Reg, scale: Reg, y: Reg, low: Reg, high: Reg, elem: str) -> None:
+    """y += scale x, from `low` to `high`."""
+    for at, lanes in _pieces(f, low, high):
+        one, other = (f.load(v, at, elem, lanes) for v in (x, y))
+        f.store(y, at, f.b.fma(f.b.like(one, scale), one, other))
+
+
 def solve_triangular(a: Any, b: Any, upper: bool, unit: bool, out: Any = None) -> Any:
     """x with a @ x = b, where only one triangle of `a` is read; without checks for zeros. `out` has
     the shape of x and contiguous rows; it may be `b`.
@@ -116,17 +179,16 @@ def solve_triangular(a: Any, b: Any, upper: bool, unit: bool, out: Any = None) -
     x = np.empty((*batch, n, k), b.dtype) if out is None else out
     a, b = _laid_out(a, True), _laid_out(b, False)
     (am, ar, ac), (bm, br, _), (xm, xr, _) = map(_steps, (a, b, x))
+    elem, count = NUMBERS[a.dtype], math.prod(batch)
+    if k == 1 == br and out is None:
+        numbers = struct.pack("4q", n, am, ar if ac == 1 else ac, bm)
+        routine: tuple[Any, ...] = (_write_column, elem, upper, unit, ac == 1)
+        run(routine, (a, b), (x,), numbers, count, n * n // SPEED)
+        return x
     groups = -(-k // GROUP)
     numbers = struct.pack("11q", product, n, k, groups, am, ar, ac, bm, br, xm, xr)
     work = n * n * min(k, GROUP) // (2 * SPEED)
-    run(
-        (_write_solve, NUMBERS[a.dtype], upper, unit),
-        (a, b),
-        (x,),
-        numbers,
-        math.prod(batch) * groups,
-        work,
-    )
+    run((_write_solve, elem, upper, unit), (a, b), (x,), numbers, count * groups, work)
     return x
 
 
