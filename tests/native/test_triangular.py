@@ -91,51 +91,67 @@ def backward_error(a, b, x):
     return float((abs(b - a @ x) / (abs(a) @ abs(x) + abs(b))).max())
 
 
+def ill_conditioned(rng, n, kind, upper):
+    """Triangles of which the inverse has elements that are larger by orders of magnitude."""
+    if kind == "kahan":
+        a = np.eye(n) - 0.9 * np.triu(np.ones((n, n)), 1)
+        return a if upper else a.T
+    a = rng.standard_normal((n, n))
+    grading = np.logspace(0, -6, n)
+    return triangle(a * grading[:, None] * grading if kind == "graded" else a, upper, False)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("upper", [False, True])
-def test_ill_conditioned_matrices(dtype, upper):
+@pytest.mark.parametrize("kind", ["random", "graded", "kahan"])
+def test_ill_conditioned_matrices(dtype, upper, kind):
     """Whatever the condition number, as accurate as LAPACK's: the backward error of each element
-    stays below the bound for substitution (Higham, 2002, theorem 8.5), and the solution of a
-    system whose solution is known is as near to it.
+    stays below the bound for substitution (Higham, 2002, theorem 8.5), and where the solution is
+    known, it is missed by as much, in the middle of many draws.
     """
     rng = np.random.default_rng(5)
     eps = float(np.finfo(dtype).eps)
+    compared = 0
     for n, k in itertools.product((15, 64, 100, 200), (1, 8)):
-        grading = np.logspace(0, -6, n)
-        for kind in ("random", "graded", "kahan"):
-            a = rng.standard_normal((n, n))
-            if kind == "graded":
-                a = a * grading[:, None] * grading
-            if kind == "kahan":
-                a = np.eye(n) - 0.9 * np.triu(np.ones((n, n)), 1)
-                a = a if upper else a.T
-            a = triangle(a.astype(dtype), upper, False)
+        ratios = []
+        for _ in range(15):
+            a = ill_conditioned(rng, n, kind, upper).astype(dtype)
             truth = rng.standard_normal((n, k)).astype(dtype)
-            wide = a.astype(np.longdouble) @ truth.astype(np.longdouble)
-            b = wide.astype(dtype)
-            found = triangular.solve_triangular(a, b, upper, False)
-            if not np.isfinite(lapack(a, b, upper, False)).all():
+            b = (a.astype(np.longdouble) @ truth.astype(np.longdouble)).astype(dtype)
+            found, expected = (
+                triangular.solve_triangular(a, b, upper, False),
+                lapack(a, b, upper, False),
+            )
+            if not np.isfinite(expected).all():
                 continue
             assert backward_error(a, b, found) <= n * eps
-            theirs = lapack(a, b, upper, False)
-            ours, theirs = (float(abs(x - truth).max()) for x in (found, theirs))
-            assert ours <= 10 * theirs + 10 * eps
+            ours, theirs = (float(abs(x - truth).max()) + eps for x in (found, expected))
+            ratios.append(ours / theirs)
+        if ratios:
+            compared += 1
+            assert np.median(ratios) <= 3
+    assert compared >= 4
 
 
 def test_against_many_digits():
-    """A matrix with a condition number of 1e17: errors against mpmath are those of LAPACK."""
+    """Of a matrix with a condition number above 1e12, against substitution with 60 digits: in the
+    middle of many columns, errors are LAPACK's.
+    """
     rng = np.random.default_rng(6)
-    a = np.tril(rng.standard_normal((48, 48)))
-    b = rng.standard_normal((48, 1))
-    with mpmath.workdps(60):
-        exact = mpmath.lu_solve(mpmath.matrix(a.tolist()), mpmath.matrix(b.tolist()))
-        exact = np.array([float(v) for v in exact])[:, None]
-    found = triangular.solve_triangular(a, b, False, False)
-    ours, theirs = (
-        (abs(x - exact) / abs(exact)).max() for x in (found, lapack(a, b, False, False))
-    )
+    n, k = 48, 15
+    a, b = np.tril(rng.standard_normal((n, n))), rng.standard_normal((n, k))
     assert np.linalg.cond(a) > 1e12
-    assert ours <= 10 * theirs
+    exact = np.empty((n, k))
+    with mpmath.workdps(60):
+        for column in range(k):
+            x: list = []
+            for i in range(n):
+                rest = mpmath.mpf(b[i, column]) - mpmath.fdot(map(mpmath.mpf, a[i, :i]), x)
+                x.append(rest / mpmath.mpf(a[i, i]))
+            exact[:, column] = [float(v) for v in x]
+    found, theirs = triangular.solve_triangular(a, b, False, False), lapack(a, b, False, False)
+    errors = [(abs(x - exact) / abs(exact)).max(0) for x in (found, theirs)]
+    assert np.median(errors[0] / errors[1]) <= 3
 
 
 @pytest.mark.parametrize("upper", [False, True])
