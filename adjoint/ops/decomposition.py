@@ -214,7 +214,7 @@ class CholeskyGradient(Op):
         for dtype in NUMERIC:
             lower = np.tril(general_samples((3, 3), dtype))
             yield Sample(cls(), (lower, array((3, 3), dtype)), dtype.name)
-        for n in (70, 150):
+        for n in (70, 250):
             lower = np.tril(array((n, n))) + n * np.eye(n)
             yield Sample(cls(), (lower, array((n, n))), f"big-{n}", gradients=False)
 

@@ -11,7 +11,9 @@ import numpy as np
 from . import extra
 
 PANEL = 32  # columns worked on one by one; the rest of the matrix gets one product per panel
-LEAF = 128  # rows up to which Cholesky's factor and gradient are not cut into blocks
+# Rows up to which Cholesky's factor and gradient are not cut into blocks. From 128 on, OpenBLAS
+# wakes other threads for a factor, whose waiting takes milliseconds where processors are busy.
+LEAF = 112
 
 
 @extra
