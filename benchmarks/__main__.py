@@ -8,8 +8,8 @@ import itertools
 import sys
 
 NAMES = (
-    "overhead", "operations", "layers", "attention", "recurrent", "training", "optimizers",
-    "inference", "loading", "graphs", "pool", "libraries", "compiling",
+    "overhead", "operations", "layers", "attention", "recurrent", "training", "workloads",
+    "optimizers", "inference", "loading", "graphs", "pool", "libraries", "compiling",
 )  # fmt: skip
 
 named = list(itertools.takewhile(lambda word: not word.startswith("-"), sys.argv[1:]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 
 import torch
@@ -129,6 +130,43 @@ def resnet(t: object) -> object:
     return step(t, model, t.randn(32, 3, 32, 32), optimizer)
 
 
+def resnet18(t: object) -> object:
+    """ResNet-18 on 4x3x160x160, SGD."""
+    nn = t.nn
+
+    class Block(nn.Module):
+        def __init__(self, before: int, after: int, stride: int) -> None:
+            super().__init__()
+            self.conv1 = nn.Conv2d(before, after, 3, stride, 1, bias=False)
+            self.norm1 = nn.BatchNorm2d(after)
+            self.conv2 = nn.Conv2d(after, after, 3, 1, 1, bias=False)
+            self.norm2 = nn.BatchNorm2d(after)
+            self.relu = nn.ReLU(inplace=True)
+            self.short = nn.Identity()
+            if stride > 1:
+                self.short = nn.Sequential(
+                    nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after)
+                )
+
+        def forward(self, x: object) -> object:
+            h = self.relu(self.norm1(self.conv1(x)))
+            return self.relu(self.norm2(self.conv2(h)) + self.short(x))
+
+    widths = (64, 64, 128, 256, 512)
+    blocks = [
+        block
+        for before, after in itertools.pairwise(widths)
+        for block in (Block(before, after, after // before), Block(after, after, 1))
+    ]
+    model = nn.Sequential(
+        nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True),
+        nn.MaxPool2d(3, 2, 1), *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+        nn.Linear(512, 1000),
+    )  # fmt: skip
+    optimizer = t.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    return step(t, model, t.randn(4, 3, 160, 160), optimizer)
+
+
 def step(t: object, model: object, x: object, optimizer: object, target: object = None) -> object:
     """One training step as a function of no arguments."""
     if target is None:
@@ -149,5 +187,5 @@ def main() -> None:
     threads = os.cpu_count() or 1
     torch.set_num_threads(threads)
     header(f"Training steps (float32, {threads} threads)")
-    for make in (small_mlp, mlp, cnn, lstm, gpt, resnet):
+    for make in (small_mlp, mlp, cnn, lstm, gpt, resnet, resnet18):
         row(make.__doc__.rstrip("."), compare(make(ad), make(torch), rounds=11, seconds=0.3))

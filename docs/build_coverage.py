@@ -39,7 +39,7 @@ NOT_WRITTEN: Reasons = (
     (
         r"\w+Input \w+Weight \w+Gradient \w+Sum SumStrided SumWindows Place\w+ KthPlace Pick "
         r"Mask(At)? \w+Select MaxPoolIndices Transfer Recurrence Cofactors \w+Moment "
-        "PermutationMatrix BinaryCrossEntropy",
+        "PermutationMatrix PermutedRows BinaryCrossEntropy",
         "of gradients, losses and distributions: export inference, not a training step",
     ),
     (

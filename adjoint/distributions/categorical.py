@@ -91,10 +91,13 @@ class Categorical(Distribution):
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Any:
         """Draws without gradient, int64."""
-        shape = Size(sample_shape)
+        count = Size(sample_shape).numel()
         with no_grad():
-            rows = self.probs.reshape(-1, self._num_events)
-            drawn = multinomial(rows, shape.numel(), True).T
+            probs = self.probs
+            rows = probs if probs.ndim <= 2 else probs.reshape(-1, self._num_events)
+            drawn = multinomial(rows, count, True)
+            if drawn.ndim == 2 and count > 1:
+                drawn = drawn.T
             return drawn.reshape(self._extended_shape(sample_shape))
 
     def log_prob(self, value: Any) -> Any:
@@ -102,8 +105,9 @@ class Categorical(Distribution):
         self._validate_sample(value)
         index = value.long().unsqueeze(-1)
         logits = self.logits
-        batch = broadcast_shapes(index.shape[:-1], logits.shape[:-1], op="Categorical.log_prob")
-        index, logits = index.expand((*batch, 1)), logits.expand((*batch, logits.shape[-1]))
+        if index.shape[:-1] != logits.shape[:-1]:
+            batch = broadcast_shapes(index.shape[:-1], logits.shape[:-1], op="Categorical.log_prob")
+            index, logits = index.expand((*batch, 1)), logits.expand((*batch, logits.shape[-1]))
         return logits.gather(-1, index).squeeze(-1)
 
     def entropy(self) -> Any:

@@ -107,7 +107,7 @@ def integer_interval(lower_bound: Any, upper_bound: Any) -> Constraint:
     """
     return Constraint(
         f"IntegerInterval(lower_bound={lower_bound}, upper_bound={upper_bound})",
-        lambda x: (x % 1 == 0) & (x >= lower_bound) & (x <= upper_bound),
+        lambda x: _are_whole(x, (x >= lower_bound) & (x <= upper_bound)),
         is_discrete=True,
     )
 
@@ -148,6 +148,11 @@ def independent(base: Constraint, reinterpreted_batch_ndims: int) -> Constraint:
     )
 
 
+def _are_whole(x: Any, inside: Any) -> Any:
+    """`inside`, where elements are whole numbers; those of integer dtypes are."""
+    return inside & (x % 1 == 0) if x.dtype.is_floating_point else inside
+
+
 def _is_lower_cholesky(x: Any) -> Any:
     lower = (x.tril() == x).all(-1).all(-1)
     return lower & (x.diagonal(dim1=-2, dim2=-1) > 0).all(-1)
@@ -169,10 +174,10 @@ one_hot = Constraint(
     event_dim=1,
 )
 nonnegative_integer = Constraint(
-    "IntegerGreaterThan(lower_bound=0)", lambda x: (x % 1 == 0) & (x >= 0), is_discrete=True
+    "IntegerGreaterThan(lower_bound=0)", lambda x: _are_whole(x, x >= 0), is_discrete=True
 )
 positive_integer = Constraint(
-    "IntegerGreaterThan(lower_bound=1)", lambda x: (x % 1 == 0) & (x >= 1), is_discrete=True
+    "IntegerGreaterThan(lower_bound=1)", lambda x: _are_whole(x, x >= 1), is_discrete=True
 )
 dependent = Constraint("Dependent()", lambda x: x == x)
 real = Constraint("Real()", lambda x: x == x)

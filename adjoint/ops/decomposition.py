@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -59,6 +60,21 @@ def where_it_fails(function: Callable[[Any], Any], x: Any) -> tuple[str, Any]:
     return "", x
 
 
+def indefinite_minor(matrix: Any) -> int:
+    """The order of the first leading minor that is not positive definite; 0 where all are."""
+
+    def fails(order: int) -> bool:
+        try:
+            np.linalg.cholesky(matrix[:order, :order])
+        except np.linalg.LinAlgError:
+            return True
+        return False
+
+    orders = range(len(matrix) + 1)
+    found = bisect.bisect_left(orders, True, key=fails)
+    return found if found < len(orders) else 0
+
+
 def hermitian_samples(shape: tuple[int, ...], dtype: dt.dtype = dt.float64) -> Any:
     """Positive definite matrices with well separated eigenvalues."""
     x = array(shape, dtype)
@@ -108,6 +124,7 @@ class Cholesky(Op):
     """L (or U) with A = L L^H (or U^H U), of Hermitian positive definite A."""
 
     upper: bool = False
+    library = "moves"
     needs = "y"
 
     def infer(self, a: Spec) -> Spec:
@@ -119,26 +136,20 @@ class Cholesky(Op):
         if self.upper:
             a = xp.conj(xp.swapaxes(a, -1, -2))
         try:
-            lower = xp.linalg.cholesky(a)
+            lower = xp.cholesky(a)
         except np.linalg.LinAlgError:
             where, matrix = where_it_fails(np.linalg.cholesky, a)
-            order = 1
-            while order < len(matrix) and _succeeds(np.linalg.cholesky, matrix[:order, :order]):
-                order += 1
             raise LinalgError(
                 f"linalg.cholesky: {where}The factorization could not be completed because the "
-                f"input is not positive-definite (the leading minor of order {order} is not "
-                "positive-definite)."
+                f"input is not positive-definite (the leading minor of order "
+                f"{indefinite_minor(matrix) or len(matrix)} is not positive-definite)."
             ) from None
         return xp.conj(xp.swapaxes(lower, -1, -2)) if self.upper else lower
 
     def gradient(self, g: Tensor, y: Tensor) -> tuple[Any, ...]:
-        """Murray (2016), "Differentiation of the Cholesky decomposition"."""
+        """An op of its own; of the upper factor, as of the lower one."""
         lower, gl = (conj_transposed(y), conj_transposed(g)) if self.upper else (y, g)
-        inner: Any = matmul(conj_transposed(lower), gl).tril()
-        inner = (inner + conj_transposed(inner.tril(-1))) * 0.5
-        inner = apply(SolveTriangular(True, True, False), conj_transposed(lower), inner)
-        return (apply(SolveTriangular(False, False, False), lower, inner),)
+        return (apply(CholeskyGradient(), lower, gl),)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -162,12 +173,58 @@ class Cholesky(Op):
         return np.conj(np.swapaxes(result, -1, -2)) if self.upper else result
 
 
-def _succeeds(function: Callable[[Any], Any], matrix: Any) -> bool:
-    try:
-        function(matrix)
-    except np.linalg.LinAlgError:
-        return False
-    return True
+class CholeskyGradient(Op):
+    """The gradient G of A from that of its lower factor L, of both of which one triangle is read:
+    G = L^-H S L^-1, where S is half the lower triangle of L^H gL, and that mirrored.
+
+    Source: Murray, "Differentiation of the Cholesky decomposition", 2016.
+    """
+
+    library = "moves"
+    needs = ("x1 x2 y", "x1")
+
+    def infer(self, lower: Spec, g: Spec) -> Spec:
+        """The spec of both."""
+        return lower
+
+    def compute(self, xp: Any, lower: Any, g: Any) -> Any:
+        """The backend's, in blocks."""
+        return xp.cholesky_gradient(lower, g)
+
+    def gradient(self, g: Tensor, x1: Tensor, x2: Any, y: Any) -> tuple[Any, ...]:
+        """Through both factors L^-1, and through S."""
+        solve = SolveTriangular(False, True, False)
+        inner: Any = conj_transposed(apply(solve, x1, g))
+        inner = conj_transposed(apply(solve, x1, inner))  # L^-1 g L^-H
+        inner = (inner.tril() + conj_transposed(inner).tril(-1)) * 0.5
+
+        def lower() -> Any:
+            factors = matmul(g, conj_transposed(y)) + matmul(conj_transposed(g), y)
+            factors = conj_transposed(apply(solve, x1, factors))
+            full: Any = matmul(x2, conj_transposed(inner)) - factors
+            return full.tril()
+
+        return (lower, matmul(x1.tril(), inner))
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """Factors with a positive diagonal; several blocks, for which some rows are left over."""
+        for label, shape in square_shapes():
+            yield Sample(cls(), (np.tril(general_samples(shape)), array(shape)), label)
+        for dtype in NUMERIC:
+            lower = np.tril(general_samples((3, 3), dtype))
+            yield Sample(cls(), (lower, array((3, 3), dtype)), dtype.name)
+        for n in (70, 250):
+            lower = np.tril(array((n, n))) + n * np.eye(n)
+            yield Sample(cls(), (lower, array((n, n))), f"big-{n}", gradients=False)
+
+    def reference(self, lower: Any, g: Any) -> Any:
+        """By the inverse of the factor."""
+        lower = np.tril(lower)
+        inner = np.tril(np.conj(np.swapaxes(lower, -1, -2)) @ g)
+        inner = (inner + np.conj(np.swapaxes(np.tril(inner, -1), -1, -2))) / 2
+        inverse = np.linalg.inv(lower)
+        return np.conj(np.swapaxes(inverse, -1, -2)) @ inner @ inverse
 
 
 @dataclass(eq=False, repr=False)
@@ -177,6 +234,7 @@ class SolveTriangular(Op):
     upper: bool
     left: bool
     unitriangular: bool
+    library = "moves"
     needs = ("x1 y", "x1")
 
     def infer(self, a: Spec, b: Spec) -> Spec:
@@ -206,7 +264,7 @@ class SolveTriangular(Op):
 
         def matrix() -> Any:
             xh = conj_transposed(y)
-            full: Any = -(matmul(gb, xh) if self.left else matmul(xh, gb))
+            full: Any = matmul(-gb, xh) if self.left else matmul(xh, -gb)
             shift = int(self.unitriangular)
             return full.triu(shift) if self.upper else full.tril(-shift)
 
@@ -516,7 +574,7 @@ class LUFactor(Op):
         inner = inner + matmul(glu.triu(), conj_transposed(upper)).triu()
         inner = apply(SolveTriangular(True, True, True), conj_transposed(unit), inner)
         inner = apply(SolveTriangular(False, False, False), conj_transposed(upper), inner)
-        return (matmul(apply(PermutationMatrix(lu.shape[-2], lu.dtype), pivots), inner),)
+        return (apply(PermutedRows(), pivots, inner),)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -574,3 +632,49 @@ class PermutationMatrix(Op):
                 p[:, [i, j - 1]] = p[:, [j - 1, i]]
             result[index] = p
         return result
+
+
+@dataclass(eq=False, repr=False)
+class PermutedRows(Op):
+    """P B, or P^T B where `back`, of the P of A = P L U that row swaps make up."""
+
+    back: bool = False
+    needs = ("", "x1")
+
+    def infer(self, pivots: Spec, b: Spec) -> Spec:
+        """B's shape, batches broadcast."""
+        batch = np.broadcast_shapes(pivots.shape[:-1], b.shape[:-2])
+        return b.with_(shape=(*batch, *b.shape[-2:]))
+
+    def compute(self, xp: Any, pivots: Any, b: Any) -> Any:
+        """The rows, taken from where they came from, or went to."""
+        rows = xp.pivots_to_rows(pivots, b.shape[-2])
+        if not self.back:
+            rows = xp.argsort(rows, axis=-1)
+        if b.ndim == 2 and rows.ndim == 1:
+            return b[rows]
+        batch = np.broadcast_shapes(rows.shape[:-1], b.shape[:-2])
+        rows = xp.broadcast_to(rows, (*batch, rows.shape[-1]))
+        return xp.take_along_axis(xp.broadcast_to(b, (*batch, *b.shape[-2:])), rows[..., None], -2)
+
+    def gradient(self, g: Tensor, x1: Tensor) -> tuple[Any, ...]:
+        """The rows put back."""
+        return (None, apply(PermutedRows(not self.back), x1, g))
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """One, batches that broadcast, fewer swaps than rows, none."""
+        several = np.array([[2, 2, 3], [3, 3, 3]], np.int32)
+        for back in (False, True):
+            op = cls(back)
+            yield Sample(op, (several[1], array((3, 2))), f"{back}")
+            yield Sample(op, (several, array((2, 3, 2))), f"batch-{back}")
+            yield Sample(op, (several, array((3, 2))), f"pivots-{back}")
+            yield Sample(op, (several[0], array((2, 3, 2))), f"right-{back}")
+            yield Sample(op, (several[1, :2], array((4, 2), dt.complex64)), f"tall-{back}")
+            yield Sample(op, (np.zeros(0, np.int32), np.zeros((0, 2))), f"empty-{back}")
+
+    def reference(self, pivots: Any, b: Any) -> Any:
+        """By the matrix."""
+        p = PermutationMatrix(b.shape[-2], dt.float64).reference(pivots)
+        return (np.swapaxes(p, -1, -2) if self.back else p) @ b

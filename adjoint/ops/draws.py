@@ -383,20 +383,22 @@ class Multinomial(Draw):
     def compute(self, xp: Any, x: Any) -> Any:
         """With replacement: by the cumulated weights; without: by racing exponential clocks."""
         rows = x.astype(np.float64).reshape(-1, x.shape[-1])
-        if not np.isfinite(rows).all() or (rows < 0).any():
+        totals = rows.cumsum(axis=1)
+        last = totals[:, -1:]
+        if rows.size and not (rows.min() >= 0 and rows.max() < np.inf):
             raise InvalidArgument(
                 "multinomial: probability tensor contains either `inf`, `nan` or element < 0"
             )
-        if (rows.sum(axis=1) <= 0).any():
+        if not (last.size and last.all()) and len(rows):
             raise InvalidArgument(
                 "multinomial: invalid multinomial distribution (sum of probabilities <= 0)"
             )
         if self.replacement:
-            totals = np.cumsum(rows, axis=1)
-            totals /= totals[:, -1:]
+            totals /= last
             points = xp.drawn_uniform(self.seed, self.draw, (len(rows), self.count), np.float64)
-            found = [np.searchsorted(t, p, "right") for t, p in zip(totals, points, strict=True)]
-            result = np.array(found, np.int64).reshape(len(rows), self.count)
+            result = np.empty(points.shape, np.int64)
+            for i, (edges, drawn) in enumerate(zip(totals, points, strict=True)):
+                result[i] = edges.searchsorted(drawn, "right")
         else:
             if ((rows > 0).sum(axis=1) < self.count).any():
                 raise InvalidArgument(

@@ -21,8 +21,10 @@ from .decomposition import (
     Eigh,
     LUFactor,
     PermutationMatrix,
+    PermutedRows,
     SolveTriangular,
     assert_matrices,
+    indefinite_minor,
 )
 from .matmul import matmul, zeros_from
 from .norms import inverse_and_info, tolerances
@@ -275,9 +277,7 @@ def solve_triangular(
     """
     assert_matrices("linalg.solve_triangular", A, square=True)
     assert_matrices("linalg.solve_triangular", B)
-    op = SolveTriangular(bool(upper), bool(left), bool(unitriangular))
-    op.infer(A.spec, B.spec)
-    result: Tensor = apply(op, A, B)
+    result: Tensor = apply(SolveTriangular(bool(upper), bool(left), bool(unitriangular)), A, B)
     return result
 
 
@@ -424,18 +424,15 @@ def cholesky_ex(input: Tensor, *, upper: bool = False, check_errors: bool = Fals
         if check_errors:
             raise
     found = np.zeros(input.shape[:-2], np.int32)
-    data = input._data
+    matrices, n = input.detach(), input.shape[-1]
     for index in np.ndindex(*found.shape):
-        matrix = data[index]
-        for order in range(1, data.shape[-1] + 1):
-            try:
-                np.linalg.cholesky(matrix[:order, :order])
-            except np.linalg.LinAlgError:
-                found[index] = order
-                break
+        try:
+            cholesky(matrices[index], upper)
+        except LinalgError:
+            found[index] = indefinite_minor(matrices[index]._data) or n
     info = input.new_tensor(found, dtype=dt.int32)
     bad = (info != 0).unsqueeze(-1).unsqueeze(-1)
-    eye = FUNCTIONS["eye"](data.shape[-1], dtype=input.dtype, device=input.device)
+    eye = FUNCTIONS["eye"](n, dtype=input.dtype, device=input.device)
     factor = cholesky(FUNCTIONS["where"](bad, eye, input), upper)
     return CholeskyExResult(factor.masked_fill(bad, 0), info)
 
@@ -621,9 +618,8 @@ def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:  # noqa: N803 - PyTorch'
         return LUFactorResult(*apply(LUFactor(bool(pivot)), A))
     # The gradient is known for square matrices: the other columns of U, or rows of L, follow.
     pivots = apply(LUFactor(bool(pivot)), A.detach())[1]
-    p = apply(PermutationMatrix(m, A.dtype), pivots)
     k = min(m, n)
-    rows = matmul(p.mT, A)
+    rows = apply(PermutedRows(back=True), pivots, A)
     square = apply(LUFactor(False), rows.narrow(-2, 0, k).narrow(-1, 0, k))[0]
     if n > m:
         rest = apply(SolveTriangular(False, True, True), square, rows.narrow(-1, k, n - k))
@@ -733,12 +729,12 @@ def _lu_solve(
     if not left:  # X A = B is A^H X^H = B^H
         result: Any = _lu_solve(LU, pivots, B.mH, adjoint=not adjoint)
         return result.mH  # type: ignore[no-any-return]
-    p = apply(PermutationMatrix(LU.shape[-1], LU.dtype), pivots)
     if adjoint:
         result = solve_triangular(LU.mH, B, upper=False)
         result = solve_triangular(LU.mH, result, upper=True, unitriangular=True)
-        return matmul(p, result)  # type: ignore[no-any-return]
-    result = solve_triangular(LU, matmul(p.mT, B), upper=False, unitriangular=True)
+        return apply(PermutedRows(), pivots, result)  # type: ignore[no-any-return]
+    rows = apply(PermutedRows(back=True), pivots, B)
+    result = solve_triangular(LU, rows, upper=False, unitriangular=True)
     return solve_triangular(LU, result, upper=True)  # type: ignore[no-any-return]
 
 

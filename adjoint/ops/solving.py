@@ -160,12 +160,30 @@ class Cofactors(Op):
         return a
 
     def compute(self, xp: Any, a: Any) -> Any:
-        """From the singular values: the product of all others in the place of each."""
+        """By the inverse where that is accurate to half of the digits, so that there is one; else
+        from the singular values: the product of all others in the place of each.
+        """
+        inverse = self._inverse(xp, a)
+        if inverse is not None:
+            scale = xp.conj(xp.linalg.det(a))[..., None, None]
+            return scale * xp.conj(xp.swapaxes(inverse, -1, -2))
         u, s, vh = xp.linalg.svd(a)
         n = s.shape[-1]
         others = xp.where(xp.eye(n, dtype=bool), 1, s[..., None, :]).prod(-1)
         scale = others * (xp.linalg.det(u) * xp.linalg.det(vh))[..., None]
         return ((u * xp.conj(scale)[..., None, :]) @ vh).astype(a.dtype, copy=False)
+
+    def _inverse(self, xp: Any, a: Any) -> Any:
+        """The inverses; None where one of the matrices is too near to a singular one."""
+        if not a.size:
+            return None
+        try:
+            inverse = xp.linalg.inv(a)
+        except np.linalg.LinAlgError:
+            return None
+        first, second = (xp.abs(x).sum(-2).max(-1) for x in (a, inverse))
+        accurate = first * second < np.finfo(a.dtype).eps ** -0.5
+        return inverse if bool(accurate.all()) else None
 
     def gradient(self, g: Tensor, x: Tensor, y: Tensor) -> tuple[Any, ...]:
         """The derivative of conj(det A) A^-H, where A is regular."""

@@ -50,6 +50,7 @@ RUNS: dict[str, list[str]] = {
     "pooling": ["tests/native/test_max_pooling.py"],
     "products": ["tests/native/test_gemm.py", "-k", "tile or bias or nothing"],
     "recurrent": ["tests/native/test_recurrent.py", "-k", "strided or cell"],
+    "triangular": ["tests/native/test_triangular.py", "-k", "layouts or batches or gradient"],
     "attention": ["tests/native/test_attention.py", "-k", "values or masks or strides"],
 }
 

@@ -33,6 +33,9 @@ from .pooling import sum_pool as sum_pool
 from .pooling import sum_pool_input as sum_pool_input
 from .products import matmul as matmul
 from .ranking import ranked as ranked
+from .triangular import cholesky as cholesky
+from .triangular import cholesky_gradient as cholesky_gradient
+from .triangular import solve_triangular as solve_triangular
 
 moves = True  # the functions of `copies` and `movement` are here
 

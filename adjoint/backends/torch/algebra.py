@@ -58,6 +58,7 @@ def _library(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
+@extra
 @_library
 def cholesky(a: Array) -> Array:
     """The lower factor."""
@@ -163,6 +164,16 @@ def solve_triangular(a: Array, b: Array, upper: bool, unit: bool) -> Array:
     right = b.tensor.expand(*shape, *b.shape[-2:])
     found = torch.linalg.solve_triangular(left, right, upper=upper, unitriangular=unit)
     return Array(found.contiguous())
+
+
+@extra
+def cholesky_gradient(lower: Array, g: Array) -> Array:
+    """The gradient of A from that of its lower factor (Murray, 2016)."""
+    upper = lower.tensor.tril().mH
+    inner = (upper @ g.tensor).tril()
+    inner = (inner + inner.tril(-1).mH) * 0.5
+    inner = torch.linalg.solve_triangular(upper, inner, upper=True)
+    return Array(torch.linalg.solve_triangular(upper.mH, inner, upper=False, left=False))
 
 
 # ---- Fourier transforms --------------------------------------------------------------------------
