@@ -22,6 +22,9 @@ __all__ = [
     "register_optimizer_step_pre_hook",
 ]
 
+Group = dict[str, Any]  # parameters, and the options that they have in common
+State = dict[str, Any]  # what an optimizer remembers of one parameter
+
 
 class _Required:
     """Marks a default that the user must give."""
@@ -284,7 +287,7 @@ class Optimizer:
         for group, parameters in groups:
             self.update(group, parameters)
 
-    def update(self, group: dict[str, Any], parameters: list[Any]) -> None:
+    def update(self, group: Group, parameters: list[Any]) -> None:
         """Change the group's parameters that have a gradient; subclasses define it.
 
         >>> optimizer = ad.optim.SGD([ad.nn.Parameter(ad.ones(1))], lr=0.1)
@@ -498,9 +501,33 @@ def _like(value: Any, p: Tensor, key: str = "") -> Any:
     return copy.deepcopy(value)
 
 
-def assert_options(**options: Any) -> None:
+_NOT_NEGATIVE = {
+    "lr", "lr_decay", "eps", "weight_decay", "momentum", "momentum_decay",
+    "initial_accumulator_value",
+}  # fmt: skip
+
+
+def checked(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The options among a constructor's arguments: `locals()`, where it has no other variables yet.
+
+    Errors: InvalidArgument for those that no optimizer takes, whichever of them it has.
+    """
+    options = {k: v for k, v in arguments.items() if k not in ("self", "params", "__class__")}
+    assert_not_negative(**{k: v for k, v in options.items() if k in _NOT_NEGATIVE})
+    for i, beta in enumerate(options.get("betas", ())):
+        if not 0.0 <= float(beta) < 1.0:
+            raise InvalidArgument(f"Invalid beta parameter at index {i}: {beta}")
+    if options.get("fused"):  # what PyTorch refuses, though here one implementation does all
+        if options["differentiable"]:
+            raise InvalidArgument("`fused` does not support `differentiable`; choose one")
+        if options["foreach"]:
+            raise InvalidArgument("`fused` and `foreach` cannot be `True` together; choose one")
+    return options
+
+
+def assert_not_negative(**options: Any) -> None:
     """Refuse a learning rate, epsilon, weight decay, ... below zero."""
-    names = {"lr": "learning rate", "eps": "epsilon value", "weight_decay": "weight_decay value"}
+    names = {"lr": "learning rate", "eps": "epsilon value"}
     for name, value in options.items():
         if isinstance(value, Tensor) and value.numel() != 1:
             raise InvalidArgument(
@@ -510,21 +537,6 @@ def assert_options(**options: Any) -> None:
             raise InvalidArgument(
                 f"Invalid {names.get(name, f'{name} value')}: {value}; {name} must be at least 0"
             )
-
-
-def assert_betas(betas: tuple[float, ...]) -> None:
-    """Refuse a decay rate outside [0, 1)."""
-    for i, beta in enumerate(betas):
-        if not 0.0 <= float(beta) < 1.0:
-            raise InvalidArgument(f"Invalid beta parameter at index {i}: {beta}")
-
-
-def assert_implementation(foreach: Any, fused: Any, differentiable: bool) -> None:
-    """Refuse what PyTorch refuses, though here one implementation does all."""
-    if fused and differentiable:
-        raise InvalidArgument("`fused` does not support `differentiable`; choose one")
-    if fused and foreach:
-        raise InvalidArgument("`fused` and `foreach` cannot be `True` together; choose one")
 
 
 def as_float(value: Any) -> float:
