@@ -18,9 +18,7 @@ tensor([0.5000, 0.2500])
 
 from math import e, inf, nan, pi
 
-from ..core.dtype import (
-    bool_ as bool,
-)
+from ..core.dtype import bool_ as bool
 from ..core.dtype import (
     complex64,
     complex128,

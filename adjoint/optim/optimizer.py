@@ -16,11 +16,7 @@ from ..core.mode import MODE, mode_with
 from ..core.scalar import Scalar
 from ..tensor import RemovableHandle, Tensor
 
-__all__ = [
-    "Optimizer",
-    "register_optimizer_step_post_hook",
-    "register_optimizer_step_pre_hook",
-]
+__all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook"]
 
 Group = dict[str, Any]  # parameters, and the options that they have in common
 State = dict[str, Any]  # what an optimizer remembers of one parameter

@@ -66,10 +66,7 @@ def bessel_j1(xp: Any, x: Any) -> Any:
     """The Bessel function of the first kind, order 1."""
     size = xp.abs(x)
     value = xp.split(
-        size > 8,
-        lambda s: _wave(xp, s, 1, False),
-        lambda s: s * _small(xp, "j1", s),
-        size,
+        size > 8, lambda s: _wave(xp, s, 1, False), lambda s: s * _small(xp, "j1", s), size
     )
     return xp.where(x < 0, -value, value)
 
