@@ -41,6 +41,8 @@ class Linear(Module):
     adjoint.Size([128, 30])
     """
 
+    _repr = "in_features={in_features}, out_features={out_features}, bias={bias}"
+
     def __init__(
         self,
         in_features: int,
@@ -70,13 +72,6 @@ class Linear(Module):
         """The affine map."""
         return F.linear(input, self.weight, self.bias)
 
-    def extra_repr(self) -> str:
-        """The sizes."""
-        return (
-            f"in_features={self.in_features}, out_features={self.out_features}, "
-            f"bias={self.bias is not None}"
-        )
-
 
 class Bilinear(Module):
     """x1^T weight x2 + bias, for each output feature.
@@ -87,6 +82,11 @@ class Bilinear(Module):
     >>> ad.nn.Bilinear(2, 3, 4)(ad.zeros(5, 2), ad.zeros(5, 3)).shape
     adjoint.Size([5, 4])
     """
+
+    _repr = (
+        "in1_features={in1_features}, in2_features={in2_features}, out_features={out_features}, "
+        "bias={bias}"
+    )
 
     def __init__(
         self,
@@ -121,10 +121,3 @@ class Bilinear(Module):
     def forward(self, input1: Any, input2: Any) -> Any:
         """The bilinear form."""
         return F.bilinear(input1, input2, self.weight, self.bias)
-
-    def extra_repr(self) -> str:
-        """The sizes."""
-        return (
-            f"in1_features={self.in1_features}, in2_features={self.in2_features}, "
-            f"out_features={self.out_features}, bias={self.bias is not None}"
-        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from ...autograd.modes import no_grad
 from ...core.device import as_device, device
@@ -62,6 +62,8 @@ class Module:
     _buffers: dict[str, Any]
     _non_persistent_buffers_set: set[str]
     _modules: dict[str, Any]
+    _repr: ClassVar[str] = ""  # what extra_repr says, with the names of attributes in braces
+    _repr_unless: ClassVar[tuple[tuple[str, Any], ...]] = ()  # what it adds if values are not these
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if not self.call_super_init and (args or kwargs):
@@ -919,14 +921,19 @@ class Module:
         return type(self).__name__
 
     def extra_repr(self) -> str:
-        """What `repr` shows of the module's own settings; subclasses define it.
+        """What `repr` shows of the module's own settings; subclasses define it, or `_repr`.
 
         Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.extra_repr
 
         >>> ad.nn.Linear(1, 2).extra_repr()
         'in_features=1, out_features=2, bias=True'
         """
-        return ""
+        settings = _Settings(self)
+        texts = [self._repr.format_map(settings)] if self._repr else []
+        for name, usual in self._repr_unless:
+            if settings[name] != usual:
+                texts.append(f"{name}={settings[name]}")
+        return ", ".join(texts)
 
     def __repr__(self) -> str:
         extra = self.extra_repr()
@@ -936,6 +943,17 @@ class Module:
             return f"{self._get_name()}({extra})"
         inner = "\n  ".join(lines + children)
         return f"{self._get_name()}(\n  {inner}\n)"
+
+
+class _Settings(dict[str, Any]):
+    """A module's attributes by name; of a parameter, whether there is one."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+
+    def __missing__(self, name: str) -> Any:
+        value = getattr(self.module, name)
+        return value is not None if name in self.module._parameters else value
 
 
 def indent(text: str, width: int) -> str:

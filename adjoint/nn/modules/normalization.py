@@ -31,6 +31,8 @@ class LayerNorm(Module):
     adjoint.Size([2, 4])
     """
 
+    _repr = "{normalized_shape}, eps={eps}, elementwise_affine={elementwise_affine}, bias={bias}"
+
     def __init__(
         self,
         normalized_shape: Any,
@@ -68,13 +70,6 @@ class LayerNorm(Module):
         """The normalized input."""
         return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
-    def extra_repr(self) -> str:
-        """The settings."""
-        return (
-            f"{self.normalized_shape}, eps={self.eps}, "
-            f"elementwise_affine={self.elementwise_affine}, bias={self.bias is not None}"
-        )
-
 
 class RMSNorm(Module):
     """The trailing dimensions normalized_shape divided by their root mean square, then scaled.
@@ -86,6 +81,8 @@ class RMSNorm(Module):
     >>> ad.nn.RMSNorm(4)(ad.randn(2, 4)).shape
     adjoint.Size([2, 4])
     """
+
+    _repr = "{normalized_shape}, eps={eps}, elementwise_affine={elementwise_affine}"
 
     def __init__(
         self,
@@ -115,12 +112,6 @@ class RMSNorm(Module):
         """The normalized input."""
         return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
 
-    def extra_repr(self) -> str:
-        """The settings."""
-        return (
-            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
-        )
-
 
 class GroupNorm(Module):
     """Groups of channels with mean 0 and variance 1 within each sample, scaled and shifted.
@@ -132,6 +123,8 @@ class GroupNorm(Module):
     >>> ad.nn.GroupNorm(2, 4)(ad.randn(2, 4, 3)).shape
     adjoint.Size([2, 4, 3])
     """
+
+    _repr = "{num_groups}, {num_channels}, eps={eps}, affine={affine}, bias={bias}"
 
     def __init__(
         self,
@@ -176,10 +169,3 @@ class GroupNorm(Module):
     def forward(self, input: Any) -> Any:
         """The normalized input."""
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
-
-    def extra_repr(self) -> str:
-        """The settings."""
-        return (
-            f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, "
-            f"bias={self.bias is not None}"
-        )

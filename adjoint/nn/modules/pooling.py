@@ -32,6 +32,10 @@ __all__ = [
 
 
 class _MaxPool(Module):
+    _repr = (
+        "kernel_size={kernel_size}, stride={stride}, padding={padding}, dilation={dilation}, "
+        "ceil_mode={ceil_mode}"
+    )
     rank: int
 
     def __init__(
@@ -63,15 +67,9 @@ class _MaxPool(Module):
             return_indices=self.return_indices,
         )
 
-    def extra_repr(self) -> str:
-        """The geometry."""
-        return (
-            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, "
-            f"dilation={self.dilation}, ceil_mode={self.ceil_mode}"
-        )
-
 
 class _AvgPool(Module):
+    _repr = "kernel_size={kernel_size}, stride={stride}, padding={padding}"
     rank: int
 
     def __init__(
@@ -109,12 +107,9 @@ class _AvgPool(Module):
             *options,
         )
 
-    def extra_repr(self) -> str:
-        """The geometry."""
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
-
 
 class _AdaptiveAvgPool(Module):
+    _repr = "output_size={output_size}"
     rank: int
 
     def __init__(self, output_size: Any) -> None:
@@ -124,10 +119,6 @@ class _AdaptiveAvgPool(Module):
     def forward(self, input: Any) -> Any:
         """The means."""
         return getattr(F, f"adaptive_avg_pool{self.rank}d")(input, self.output_size)
-
-    def extra_repr(self) -> str:
-        """The output's size."""
-        return f"output_size={self.output_size}"
 
 
 class MaxPool1d(_MaxPool):
@@ -209,6 +200,7 @@ class AvgPool3d(_AvgPool):
 
 
 class _AdaptiveMaxPool(Module):
+    _repr = "output_size={output_size}"
     rank: int
 
     def __init__(self, output_size: Any, return_indices: bool = False) -> None:
@@ -220,10 +212,6 @@ class _AdaptiveMaxPool(Module):
         """The maxima, and their places where asked."""
         pool = getattr(F, f"adaptive_max_pool{self.rank}d")
         return pool(input, self.output_size, self.return_indices)
-
-    def extra_repr(self) -> str:
-        """The output's size."""
-        return f"output_size={self.output_size}"
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPool):

@@ -29,6 +29,12 @@ class Embedding(Module):
     adjoint.Size([2, 2, 3])
     """
 
+    _repr = "{num_embeddings}, {embedding_dim}"
+    _repr_unless = (
+        ("padding_idx", None), ("max_norm", None), ("norm_type", 2), ("scale_grad_by_freq", False),
+        ("sparse", False),
+    )  # fmt: skip
+
     def __init__(
         self,
         num_embeddings: int,
@@ -119,18 +125,3 @@ class Embedding(Module):
             rows, columns, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse,
             _weight=embeddings, _freeze=freeze,
         )  # fmt: skip
-
-    def extra_repr(self) -> str:
-        """The sizes and the settings that differ from the defaults."""
-        text = f"{self.num_embeddings}, {self.embedding_dim}"
-        if self.padding_idx is not None:
-            text += f", padding_idx={self.padding_idx}"
-        if self.max_norm is not None:
-            text += f", max_norm={self.max_norm}"
-        if self.norm_type != 2:
-            text += f", norm_type={self.norm_type}"
-        if self.scale_grad_by_freq:
-            text += f", scale_grad_by_freq={self.scale_grad_by_freq}"
-        if self.sparse:
-            text += ", sparse=True"
-        return text
