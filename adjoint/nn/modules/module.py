@@ -27,12 +27,9 @@ from ..hooks import (
 from ..parameter import Buffer, Parameter
 
 __all__ = [
-    "Module",
-    "register_module_forward_hook",
-    "register_module_forward_pre_hook",
-    "register_module_full_backward_hook",
-    "register_module_full_backward_pre_hook",
-]
+    "Module", "register_module_forward_hook", "register_module_forward_pre_hook",
+    "register_module_full_backward_hook", "register_module_full_backward_pre_hook",
+]  # fmt: skip
 
 
 class Module:
