@@ -14,6 +14,8 @@ from ..autograd.modes import enable_grad
 from ..core.errors import CheckpointError, InvalidArgument, InvalidType
 from ..core.mode import MODE, mode_with
 from ..core.scalar import Scalar
+from ..nn.hooks import add
+from ..nn.modules.module import clear_gradients
 from ..tensor import RemovableHandle, Tensor
 
 __all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook"]
@@ -35,14 +37,6 @@ _before_any: OrderedDict[int, Callable[..., Any]] = OrderedDict()
 _after_any: OrderedDict[int, Callable[..., Any]] = OrderedDict()
 
 
-def _add(hooks: OrderedDict[int, Any], hook: Any, prepend: bool = False) -> RemovableHandle:
-    handle = RemovableHandle(hooks)
-    hooks[handle.id] = hook
-    if prepend:
-        hooks.move_to_end(handle.id, last=False)
-    return handle
-
-
 def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Call `hook(optimizer, args, kwargs)` before every step of every optimizer.
 
@@ -52,7 +46,7 @@ def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandl
     ...     ad.optim.SGD([ad.nn.Parameter(ad.ones(1))], lr=0.1).step()
     step
     """
-    return _add(_before_any, hook)
+    return add(_before_any, hook)
 
 
 def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHandle:
@@ -64,7 +58,7 @@ def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHand
     ...     ad.optim.SGD([ad.nn.Parameter(ad.ones(1))], lr=0.1).step()
     done
     """
-    return _add(_after_any, hook)
+    return add(_after_any, hook)
 
 
 class Optimizer:
@@ -229,17 +223,7 @@ class Optimizer:
         >>> p.grad is None
         True
         """
-        for group in self.param_groups:
-            for p in group["params"]:
-                g = p.grad
-                if g is None:
-                    continue
-                if set_to_none:
-                    p.grad = None
-                elif g.grad_fn is not None:
-                    p.grad = g.detach().zero_()
-                else:
-                    g.requires_grad_(False).zero_()
+        clear_gradients(self._parameters(), set_to_none)
 
     # ---- the step ----------------------------------------------------------------------------
 
@@ -301,7 +285,7 @@ class Optimizer:
         >>> optimizer.step()
         before
         """
-        return _add(self._hooks["before_step"], hook)
+        return add(self._hooks["before_step"], hook)
 
     def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(optimizer, args, kwargs)` after each step.
@@ -313,7 +297,7 @@ class Optimizer:
         >>> optimizer.step()
         after
         """
-        return _add(self._hooks["after_step"], hook)
+        return add(self._hooks["after_step"], hook)
 
     # ---- state dict --------------------------------------------------------------------------
 
@@ -408,7 +392,7 @@ class Optimizer:
         >>> _ = optimizer.state_dict()
         saving
         """
-        return _add(self._hooks["before_save"], hook, prepend)
+        return add(self._hooks["before_save"], hook, prepend)
 
     def register_state_dict_post_hook(
         self, hook: Callable[..., Any], prepend: bool = False
@@ -422,7 +406,7 @@ class Optimizer:
         >>> optimizer.state_dict()["version"]
         2
         """
-        return _add(self._hooks["after_save"], hook, prepend)
+        return add(self._hooks["after_save"], hook, prepend)
 
     def register_load_state_dict_pre_hook(
         self, hook: Callable[..., Any], prepend: bool = False
@@ -436,7 +420,7 @@ class Optimizer:
         >>> optimizer.load_state_dict(optimizer.state_dict())
         loading
         """
-        return _add(self._hooks["before_load"], hook, prepend)
+        return add(self._hooks["before_load"], hook, prepend)
 
     def register_load_state_dict_post_hook(
         self, hook: Callable[..., Any], prepend: bool = False
@@ -450,7 +434,7 @@ class Optimizer:
         >>> optimizer.load_state_dict(optimizer.state_dict())
         loaded
         """
-        return _add(self._hooks["after_load"], hook, prepend)
+        return add(self._hooks["after_load"], hook, prepend)
 
 
 def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
