@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 import adjoint
+from adjoint.backends.numpy import coefficients as special
 from adjoint.compiler.coefficients import fitted
 
+from .. import fit_special
 from .fit import FITS, by_bits, found, quarters
 
 PACKAGE = Path(adjoint.__file__).parent
@@ -28,6 +30,14 @@ def test_the_middles_of_quarters_are_what_the_script_writes() -> None:
     assert fitted("QUARTERS_32") == tuple(
         x for (x,) in by_bits([[middle] for _, middle, _ in quarters()])
     )
+
+
+QUICK = ["erf", "erfcx", "lgamma", "digamma", "i0_small", "i1_large", "j0", "j1", "ai"]
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_the_script_of_special_functions_finds_what_the_file_holds(name: str) -> None:
+    assert tuple(fit_special.coefficients(*fit_special.FITS[name])) == special.fitted(name)
 
 
 @pytest.mark.parametrize(

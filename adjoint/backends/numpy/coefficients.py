@@ -1,8 +1,7 @@
 """The coefficients of the polynomials that special functions are made of.
 
 coefficients.json says of each which function it is, where, and in what variable, which `on` brings
-to [-1, 1]. They are Chebyshev interpolants of the function to 60 digits, brought to powers of that
-variable; those for float32 are quotients and polynomials with small relative errors.
+to [-1, 1]. tests/fit_special.py wrote it.
 """
 
 from __future__ import annotations
@@ -12,13 +11,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-__all__ = ["fitted"]
+__all__ = ["FILE", "fitted"]
+
+FILE = Path(__file__).with_name("coefficients.json")
 
 
 @functools.lru_cache(maxsize=1)
 def _contents() -> dict[str, Any]:
-    path = Path(__file__).with_name("coefficients.json")
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    found: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
     return found
 
 
