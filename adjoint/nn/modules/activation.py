@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.errors import ShapeError
-from ...ops.creation import empty
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from ..init import constant_
-from ..parameter import Parameter
 from .attention import MultiheadAttention as MultiheadAttention  # PyTorch has it here too
 from .module import Module
 
@@ -552,7 +550,7 @@ class PReLU(Module):
         super().__init__()
         self.num_parameters = num_parameters
         self.init = init
-        self.weight = Parameter(empty((num_parameters,), device=device, dtype=dtype))
+        self._new_parameter("weight", (num_parameters,), device, dtype)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

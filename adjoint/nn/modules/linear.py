@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ...ops.creation import empty
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .. import init
-from ..parameter import Parameter
 from .module import Module
 
 __all__ = ["Bilinear", "Identity", "Linear"]
@@ -54,9 +52,8 @@ class Linear(Module):
         super().__init__()
         self.in_features = in_features
         self.out_features = out_features
-        self.weight = Parameter(empty((out_features, in_features), device=device, dtype=dtype))
-        shift = Parameter(empty((out_features,), device=device, dtype=dtype)) if bias else None
-        self.register_parameter("bias", shift)
+        self._new_parameter("weight", (out_features, in_features), device, dtype)
+        self._new_parameter("bias", (out_features,), device, dtype, bias)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -101,11 +98,8 @@ class Bilinear(Module):
         self.in1_features = in1_features
         self.in2_features = in2_features
         self.out_features = out_features
-        self.weight = Parameter(
-            empty((out_features, in1_features, in2_features), device=device, dtype=dtype)
-        )
-        shift = Parameter(empty((out_features,), device=device, dtype=dtype)) if bias else None
-        self.register_parameter("bias", shift)
+        self._new_parameter("weight", (out_features, in1_features, in2_features), device, dtype)
+        self._new_parameter("bias", (out_features,), device, dtype, bias)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

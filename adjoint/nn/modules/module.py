@@ -11,6 +11,7 @@ from ...core.device import as_device, device
 from ...core.dtype import as_dtype, bfloat16, dtype, float16, float32, float64
 from ...core.errors import InvalidArgument, InvalidType
 from ...core.mode import MODE
+from ...ops.creation import empty
 from ...tensor import RemovableHandle, Tensor
 from .. import state
 from ..hooks import (
@@ -150,6 +151,13 @@ class Module:
                 "the value in the forward() method."
             )
         registered[name] = param
+
+    def _new_parameter(
+        self, name: str, shape: tuple[int, ...], device: Any, dtype: Any, wanted: bool = True
+    ) -> None:
+        """Register a parameter that has no values yet; None where it is not wanted."""
+        made = Parameter(empty(shape, device=device, dtype=dtype)) if wanted else None
+        self.register_parameter(name, made)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Add a tensor that belongs to the module and is not learned.
@@ -925,12 +933,15 @@ class Module:
         >>> ad.nn.Linear(1, 2).extra_repr()
         'in_features=1, out_features=2, bias=True'
         """
+        return self._shown(self._repr, self._repr_unless)
+
+    def _shown(self, text: str, unless: Iterable[tuple[str, Any]]) -> str:
+        """`text` with attributes in the place of their names in braces, then those attributes that
+        have other values than `unless` says.
+        """
         settings = _Settings(self)
-        texts = [self._repr.format_map(settings)] if self._repr else []
-        for name, usual in self._repr_unless:
-            if settings[name] != usual:
-                texts.append(f"{name}={settings[name]}")
-        return ", ".join(texts)
+        unusual = [f"{name}={settings[name]}" for name, v in unless if settings[name] != v]
+        return ", ".join(filter(None, [text.format_map(settings), *unusual]))
 
     def __repr__(self) -> str:
         extra = self.extra_repr()

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.errors import InvalidArgument
-from ...ops.creation import empty
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .. import init
-from ..parameter import Parameter
 from .module import Module
 from .response_norm import CrossMapLRN2d as CrossMapLRN2d
 from .response_norm import LocalResponseNorm as LocalResponseNorm
@@ -46,14 +44,9 @@ class LayerNorm(Module):
         self.normalized_shape = _shape(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-
-        def parameter(wanted: bool) -> Any:
-            if not wanted:
-                return None
-            return Parameter(empty(self.normalized_shape, device=device, dtype=dtype))
-
-        self.register_parameter("weight", parameter(elementwise_affine))
-        self.register_parameter("bias", parameter(elementwise_affine and bias))
+        shape, shifts = self.normalized_shape, elementwise_affine and bias
+        self._new_parameter("weight", shape, device, dtype, elementwise_affine)
+        self._new_parameter("bias", shape, device, dtype, shifts)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -96,8 +89,7 @@ class RMSNorm(Module):
         self.normalized_shape = _shape(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-        weight = empty(self.normalized_shape, device=device, dtype=dtype)
-        self.register_parameter("weight", Parameter(weight) if elementwise_affine else None)
+        self._new_parameter("weight", self.normalized_shape, device, dtype, elementwise_affine)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -146,14 +138,8 @@ class GroupNorm(Module):
         self.num_channels = num_channels
         self.eps = eps
         self.affine = affine
-
-        def parameter(wanted: bool) -> Any:
-            if not wanted:
-                return None
-            return Parameter(empty((num_channels,), device=device, dtype=dtype))
-
-        self.register_parameter("weight", parameter(affine))
-        self.register_parameter("bias", parameter(affine and bias))
+        self._new_parameter("weight", (num_channels,), device, dtype, affine)
+        self._new_parameter("bias", (num_channels,), device, dtype, affine and bias)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -6,12 +6,10 @@ import math
 from typing import Any, ClassVar
 
 from ...core.errors import InvalidArgument, ShapeError
-from ...ops.creation import empty
 from ...ops.joining import cat, stack
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .. import init
 from ..functional.recurrent import STEPS, State, recurrent_cell, recurrent_layer
-from ..parameter import Parameter
 from ..utils.rnn import PackedSequence
 from .module import Module
 
@@ -86,8 +84,7 @@ class RNNBase(Module):
                 if proj_size:
                     sizes.update(weight_hr=(proj_size, hidden_size))
                 for name, size in sizes.items():
-                    parameter = Parameter(empty(size, device=device, dtype=dtype))
-                    self.register_parameter(f"{name}_{suffix}", parameter)
+                    self._new_parameter(f"{name}_{suffix}", size, device, dtype)
         self.reset_parameters()
 
     @property
@@ -292,14 +289,10 @@ class RNNCellBase(Module):
         self.hidden_size = hidden_size
         self.bias = bias
         rows = num_chunks * hidden_size
-        for name, size in {
-            "weight_ih": (rows, input_size),
-            "weight_hh": (rows, hidden_size),
-            "bias_ih": (rows,) if bias else None,
-            "bias_hh": (rows,) if bias else None,
-        }.items():
-            made = None if size is None else Parameter(empty(size, device=device, dtype=dtype))
-            self.register_parameter(name, made)
+        self._new_parameter("weight_ih", (rows, input_size), device, dtype)
+        self._new_parameter("weight_hh", (rows, hidden_size), device, dtype)
+        self._new_parameter("bias_ih", (rows,), device, dtype, bias)
+        self._new_parameter("bias_hh", (rows,), device, dtype, bias)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
