@@ -60,6 +60,11 @@ def _chosen(table: dict[str, Any], value: Any, name: str) -> Any:
     return table[value]
 
 
+def _arguments(variables: dict[str, Any]) -> dict[str, Any]:
+    """A constructor's arguments, from its `locals()` where it has no others yet."""
+    return {k: v for k, v in variables.items() if k not in ("self", "__class__")}
+
+
 class _Estimator(BaseEstimator):  # type: ignore[misc]
     """What both estimators have in common: the module, and the loop that fits it."""
 
@@ -82,21 +87,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
         random_state: Any = None,
         device: Any = None,
     ) -> None:
-        self.module = module
-        self.hidden_sizes = hidden_sizes
-        self.activation = activation
-        self.optimizer = optimizer
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.shuffle = shuffle
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.tol = tol
-        self.random_state = random_state
-        self.device = device
+        self.__dict__.update(_arguments(locals()))
 
     _stream: Any  # the state of this estimator's random numbers after what it did last
 
@@ -386,24 +377,9 @@ class Regressor(RegressorMixin, _Estimator):  # type: ignore[misc]
         random_state: Any = None,
         device: Any = None,
     ) -> None:
-        super().__init__(
-            module,
-            hidden_sizes=hidden_sizes,
-            activation=activation,
-            optimizer=optimizer,
-            learning_rate=learning_rate,
-            weight_decay=weight_decay,
-            epochs=epochs,
-            batch_size=batch_size,
-            shuffle=shuffle,
-            early_stopping=early_stopping,
-            validation_fraction=validation_fraction,
-            patience=patience,
-            tol=tol,
-            random_state=random_state,
-            device=device,
-        )
-        self.loss = loss
+        options = _arguments(locals())
+        self.loss = options.pop("loss")
+        super().__init__(**options)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

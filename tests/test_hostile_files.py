@@ -705,6 +705,55 @@ def test_a_member_inside_of_another():
         ad.load(io.BytesIO(outer[:start] + directory + end))
 
 
+def test_a_member_inside_of_the_directory():
+    data = packed({"archive/data.pkl": ONE, "archive/data/0": b"\0" * 24})
+    start, end = data.find(b"PK\x01\x02"), data.rfind(b"PK\x05\x06")
+    hidden = packed({"archive/data/1": b"\0" * 24})
+    header = hidden[: hidden.find(b"PK\x01\x02")]
+    entry = bytearray(hidden[hidden.find(b"PK\x01\x02") : hidden.rfind(b"PK\x05\x06")])
+    entry[42:46] = struct.pack("<L", end + len(entry))
+    entry[32:34] = struct.pack("<H", len(header))  # its comment, which holds the member
+    directory = data[start:end] + entry + header
+    last = struct.pack("<4s4HLLH", b"PK\x05\x06", 0, 0, 3, 3, len(directory), start, 0)
+    with pytest.raises(ad.CheckpointError, match="overlap"):
+        ad.load(io.BytesIO(data[:start] + directory + last))
+
+
+def test_sizes_of_64_bits_are_read_and_checked():
+    def large(size):
+        text, name, all32 = ONE, b"archive/data.pkl", 2**32 - 1
+        extra = struct.pack("<HHQQQ", 1, 24, size, size, 0)
+        crc = zlib.crc32(text)
+        local = struct.pack("<4s5H3L2H", b"PK\x03\x04", 45, 0, 0, 0, 0, crc, 5, 5, len(name), 0)
+        body = local + name + text
+        numbers = 0, 0, 0, 0, crc, all32, all32, len(name), len(extra), 0, 0, 0, 0, all32
+        entry = struct.pack("<4s6H3L5H2L", b"PK\x01\x02", 45, 45, *numbers) + name + extra
+        end64 = struct.pack(
+            "<4sQ2H2L4Q", b"PK\x06\x06", 44, 45, 45, 0, 0, 1, 1, len(entry), len(body)
+        )
+        locator = struct.pack("<4sLQL", b"PK\x06\x07", 0, len(body) + len(entry), 1)
+        end = struct.pack("<4s4HLLH", b"PK\x05\x06", 0, 0, 1, 1, all32, all32, 0)
+        return io.BytesIO(body + entry + end64 + locator + end)
+
+    assert ad.load(large(len(ONE))) == 1
+    for size in (6, 2**32, 2**63, 2**64 - 1):
+        with pytest.raises(ad.CheckpointError, match=r"outside|overlap"):
+            ad.load(large(size))
+
+
+def test_lists_of_members_are_bounded():
+    entries = b"PK\x01\x02" + b"\0" * (17 << 20)
+    end = struct.pack("<4s4HLLH", b"PK\x05\x06", 0, 0, 1, 1, len(entries), 0, 0)
+    file = io.BytesIO(entries + end)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ad.CheckpointError, match="list of members has 178"):
+            ad.load(file)
+        assert tracemalloc.get_traced_memory()[1] < 24 << 20  # the copy of what the file gave
+    finally:
+        tracemalloc.stop()
+
+
 def test_altered_data_are_noticed(tmp_path):
     ad.save({"a": ad.ones(100)}, tmp_path / "x.pt")
     data = bytearray((tmp_path / "x.pt").read_bytes())

@@ -505,3 +505,26 @@ def test_own_parametrizations():
     np.testing.assert_array_equal(copied.weight.detach().numpy(), 2 * np.eye(3))
     with pytest.raises(ValueError, match="does not have a parameter"):
         ad.nn.utils.parametrize.register_parametrization(layer, "absent", Symmetric())
+
+
+UNUSUAL = [
+    ("ReLU", ()), ("ReLU6", (True,)), ("SELU", (True,)), ("SiLU", (True,)), ("Mish", (True,)),
+    ("Hardsigmoid", (True,)), ("Hardswish", (True,)), ("ELU", (2.0, True)), ("CELU", (2.0,)),
+    ("LeakyReLU", (0.1, True)), ("RReLU", (0.1, 0.2, True)), ("GELU", ("tanh",)),
+    ("Softplus", (2.0, 3.0)), ("Softshrink", (0.2,)), ("Hardshrink", (0.2,)),
+    ("Hardtanh", (0.0, 1.0, True)), ("Threshold", (0.1, 2, True)), ("GLU", (1,)),
+    ("Softmax", (1,)), ("LogSoftmax", (1,)), ("Softmin", (1,)), ("PReLU", (3,)),
+    ("Embedding", (4, 3)), ("Embedding", (4, 3, 1, 2.0, 3.0, True, True)), ("RNN", (2, 3)),
+    ("LSTM", (2, 3, 2, False, True, 0.5, True, 2)), ("RNNCell", (2, 3)),
+    ("RNNCell", (2, 3, False, "relu")), ("GRUCell", (2, 3, False)), ("Linear", (2, 3, False)),
+    ("Bilinear", (2, 3, 4)), ("ZeroPad2d", (1,)), ("ConstantPad1d", (1, 2.0)),
+    ("LayerNorm", ((2, 3),)), ("RMSNorm", ((2, 3),)), ("GroupNorm", (2, 4)),
+    ("LocalResponseNorm", (2,)), ("Dropout", (0.1, True)), ("LazyLinear", (3,)),
+    ("LPPool2d", (2, 3)), ("MaxUnpool2d", (2,)), ("Fold", ((4, 5), (2, 2))), ("Unfold", ((2, 2),)),
+    ("Flatten", (0, 1)), ("Unflatten", (1, (2, 3))), ("ChannelShuffle", (2,)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "settings"), UNUSUAL, ids=str)
+def test_unusual_settings_are_shown_as_pytorch_shows_them(name: str, settings: tuple) -> None:
+    assert repr(getattr(ad.nn, name)(*settings)) == repr(getattr(torch.nn, name)(*settings))

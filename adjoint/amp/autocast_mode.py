@@ -252,10 +252,7 @@ def clear_autocast_cache() -> None:
 
 
 def custom_fwd(
-    fwd: Callable[..., Any] | None = None,
-    *,
-    device_type: str,
-    cast_inputs: dtype | None = None,
+    fwd: Callable[..., Any] | None = None, *, device_type: str, cast_inputs: dtype | None = None
 ) -> Any:
     """Decorate `forward` of a custom autograd Function: it remembers the autocast state for
     `custom_bwd`; with `cast_inputs`, inside autocast, it gets its floating-point tensors in that

@@ -18,9 +18,7 @@ tensor([0.5000, 0.2500])
 
 from math import e, inf, nan, pi
 
-from ..core.dtype import (
-    bool_ as bool,
-)
+from ..core.dtype import bool_ as bool
 from ..core.dtype import (
     complex64,
     complex128,
@@ -72,28 +70,10 @@ __array_api_version__ = "2024.12"
 newaxis = None
 
 __all__ = [
-    "__array_api_version__",
-    "bool",
-    "complex64",
-    "complex128",
-    "e",
-    "fft",
-    "float32",
-    "float64",
-    "inf",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "linalg",
-    "nan",
-    "newaxis",
-    "pi",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-]
+    "__array_api_version__", "bool", "complex64", "complex128", "e", "fft", "float32", "float64",
+    "inf", "int8", "int16", "int32", "int64", "linalg", "nan", "newaxis", "pi", "uint8", "uint16",
+    "uint32", "uint64",
+]  # fmt: skip
 __all__ += creation.__all__
 __all__ += data_types.__all__
 __all__ += indexing.__all__

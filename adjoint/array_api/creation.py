@@ -32,12 +32,7 @@ def _holds(dtype: DType, value: Any) -> bool:
 
 
 def asarray(
-    obj: Any,
-    /,
-    *,
-    dtype: DType | None = None,
-    device: Any = None,
-    copy: bool | None = None,
+    obj: Any, /, *, dtype: DType | None = None, device: Any = None, copy: bool | None = None
 ) -> Array:
     """An array from an array, a scalar, a nested sequence, a buffer, or an object with DLPack.
 

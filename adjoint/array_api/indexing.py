@@ -61,8 +61,7 @@ def take_along_axis(x: Array, indices: Array, /, *, axis: int = -1) -> Array:
     axis = axis_of(axis, x.ndim, "take_along_axis")
     common = list(
         broadcast_shapes(
-            *((*a.shape[:axis], 1, *a.shape[axis + 1 :]) for a in (x, places)),
-            op="take_along_axis",
+            *((*a.shape[:axis], 1, *a.shape[axis + 1 :]) for a in (x, places)), op="take_along_axis"
         )
     )
 

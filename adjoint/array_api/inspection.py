@@ -21,11 +21,7 @@ class NamespaceInfo:
         >>> ad.array_api.__array_namespace_info__().capabilities()["max dimensions"]
         64
         """
-        return {
-            "boolean indexing": True,
-            "data-dependent shapes": True,
-            "max dimensions": 64,
-        }
+        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
     def default_device(self) -> Device:
         """Where arrays are made when no device is named.

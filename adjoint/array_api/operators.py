@@ -7,31 +7,11 @@ from .contract import binary
 from .data_types import ANY, BOOLEAN, FLOATING, INTEGRAL, NUMERIC, REAL, REAL_FLOATING, Array
 
 __all__ = [
-    "add",
-    "bitwise_and",
-    "bitwise_left_shift",
-    "bitwise_or",
-    "bitwise_right_shift",
-    "bitwise_xor",
-    "copysign",
-    "divide",
-    "equal",
-    "floor_divide",
-    "greater",
-    "greater_equal",
-    "less",
-    "less_equal",
-    "logical_and",
-    "logical_or",
-    "logical_xor",
-    "maximum",
-    "minimum",
-    "multiply",
-    "nextafter",
-    "not_equal",
-    "remainder",
-    "subtract",
-]
+    "add", "bitwise_and", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor",
+    "copysign", "divide", "equal", "floor_divide", "greater", "greater_equal", "less", "less_equal",
+    "logical_and", "logical_or", "logical_xor", "maximum", "minimum", "multiply", "nextafter",
+    "not_equal", "remainder", "subtract",
+]  # fmt: skip
 
 
 @binary(NUMERIC)

@@ -22,25 +22,9 @@ from .data_types import (
 )
 
 __all__ = [
-    "bitwise_invert",
-    "ceil",
-    "clip",
-    "conj",
-    "floor",
-    "imag",
-    "isfinite",
-    "isinf",
-    "isnan",
-    "logical_not",
-    "negative",
-    "positive",
-    "real",
-    "round",
-    "sign",
-    "signbit",
-    "square",
-    "trunc",
-]
+    "bitwise_invert", "ceil", "clip", "conj", "floor", "imag", "isfinite", "isinf", "isnan",
+    "logical_not", "negative", "positive", "real", "round", "sign", "signbit", "square", "trunc",
+]  # fmt: skip
 
 
 @unary(INTEGRAL | BOOLEAN)

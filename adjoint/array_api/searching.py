@@ -7,16 +7,7 @@ from typing import Any
 from ..core.errors import InvalidArgument
 from . import functions as ad
 from .axes import reduced
-from .data_types import (
-    ANY,
-    BOOLEAN,
-    REAL,
-    Array,
-    assert_array,
-    assert_kind,
-    common_dtype,
-    operands,
-)
+from .data_types import ANY, BOOLEAN, REAL, Array, assert_array, assert_kind, common_dtype, operands
 
 __all__ = ["argmax", "argmin", "count_nonzero", "nonzero", "searchsorted", "where"]
 

@@ -161,11 +161,7 @@ def var(
 
 
 def _running(
-    name: str,
-    x: Array,
-    axis: int | None,
-    dtype: DType | None,
-    include_initial: bool,
+    name: str, x: Array, axis: int | None, dtype: DType | None, include_initial: bool
 ) -> Array:
     assert_array(name, x)
     assert_kind(name, x.dtype, NUMERIC)

@@ -7,32 +7,10 @@ from .contract import binary, unary
 from .data_types import FLOATING, NUMERIC, REAL_FLOATING, Array
 
 __all__ = [
-    "abs",
-    "acos",
-    "acosh",
-    "asin",
-    "asinh",
-    "atan",
-    "atan2",
-    "atanh",
-    "cos",
-    "cosh",
-    "exp",
-    "expm1",
-    "hypot",
-    "log",
-    "log1p",
-    "log2",
-    "log10",
-    "logaddexp",
-    "pow",
-    "reciprocal",
-    "sin",
-    "sinh",
-    "sqrt",
-    "tan",
-    "tanh",
-]
+    "abs", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "exp",
+    "expm1", "hypot", "log", "log1p", "log2", "log10", "logaddexp", "pow", "reciprocal", "sin",
+    "sinh", "sqrt", "tan", "tanh",
+]  # fmt: skip
 
 
 @unary(NUMERIC)

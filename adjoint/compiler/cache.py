@@ -35,7 +35,8 @@ def _sources() -> str:
     import llvmlite
 
     total = hashlib.sha256(llvmlite.__version__.encode())
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    here = Path(__file__).parent
+    for path in sorted((*here.glob("*.py"), *here.glob("*.json"))):
         total.update(path.read_bytes())
     return total.hexdigest()
 

@@ -7,7 +7,7 @@ the lanes whose arguments are too large for a reduction in three steps.
 
 Sources: Muller, Elementary Functions, 2016 (reductions); Cody and Waite, 1980; fdlibm (the
 correction terms of log1p and the logarithms to other bases); the coefficients are our own, see
-coefficients.py.
+coefficients.json.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from . import coefficients
+from .coefficients import fitted
 from .emit import Body, Module, Operand, Reg, literal, suffix, type_name
 from .ir import MATHS
 
@@ -142,7 +142,7 @@ def poly(b: Body, x: Reg, name: str, start: int = 0) -> Reg:
     """The polynomial with the coefficients of that name for x's format, from the one on: even and
     odd powers apart if they are many, so that instructions wait for half as many others.
     """
-    c = getattr(coefficients, f"{name}_{FORMATS[x.elem].bits}")[start:]
+    c = fitted(f"{name}_{FORMATS[x.elem].bits}")[start:]
     if len(c) < LONG:
         return _horner(b, x, c)
     square = x * x
@@ -339,7 +339,7 @@ def near_quarter(
     bits = b.convert("bitcast", at_least(b, a, 0.0625), "i32")
     quarter = b.binary("lshr", bits, 21)
     first, *others = [lookup(b, quarter, numbers) for numbers in table]
-    return a - lookup(b, quarter, coefficients.QUARTERS_32), first, others
+    return a - lookup(b, quarter, fitted("QUARTERS_32")), first, others
 
 
 def log_tail(b: Body, f: Reg, half_square: Reg) -> Reg:
@@ -491,7 +491,7 @@ def tanh(b: Body, x: Reg) -> Reg:
     """
     if can_look_up(b, x):
         a = at_most(b, fabs(b, x), 9.5)  # of which tanh is 1
-        t, first, others = near_quarter(b, a, coefficients.TANH_TABLE_32)
+        t, first, others = near_quarter(b, a, fitted("TANH_TABLE_32"))
         first = b.select(a < 0.078125, t, first)
         return copysign(b, b.fma(_horner(b, t, others), t, first), x)
     a = at_most(b, fabs(b, x), FORMATS[x.elem].tanh_high)
@@ -527,7 +527,7 @@ def erf(b: Body, x: Reg) -> Reg:
         shifted = b.fma(a, 8.0, magic)
         t = b.fma(shifted - magic, -0.125, a)
         eighths = b.convert("bitcast", shifted, "i32")
-        first, *others = [lookup(b, eighths, c) for c in coefficients.ERF_TABLE_32]
+        first, *others = [lookup(b, eighths, c) for c in fitted("ERF_TABLE_32")]
         first = b.select(a <= 0.0625, t, first)
         return copysign(b, b.fma(_horner(b, t, others), t, first), x)
     a = at_most(b, fabs(b, x), 4.0)
@@ -546,7 +546,7 @@ def erfc(b: Body, x: Reg) -> Reg:
     head, tail = FORMATS[x.elem].ln2
     a = at_most(b, fabs(b, x), 10.5)
     if can_look_up(b, x):
-        t, c, others = near_quarter(b, a, coefficients.ERFCX_TABLE_32)
+        t, c, others = near_quarter(b, a, fitted("ERFCX_TABLE_32"))
         q = _horner(b, t, others)
         y = b.fma(q, t, c)
         rest = b.fma(q, t, c - y)
@@ -555,7 +555,7 @@ def erfc(b: Body, x: Reg) -> Reg:
         u = inverse(b, below)
         error = b.fma(-u, a - (below - 2.0), b.fma(-u, below, 1.0))
         t = (a - 2.0) * b.fma(u, error, u)
-        q, first = poly(b, t, "ERFC", 1), coefficients.ERFC_32[0]
+        q, first = poly(b, t, "ERFC", 1), fitted("ERFC_32")[0]
         p = b.fma(q, t, first)
         y = p * u
         rest = b.fma(b.fma(q, t, first - p), u, b.fma(y, error, b.fma(p, u, -y)))

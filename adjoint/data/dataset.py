@@ -12,15 +12,9 @@ from ..core.errors import IndexingError, InvalidArgument, InvalidType
 from ..ops.random import randperm
 
 __all__ = [
-    "ChainDataset",
-    "ConcatDataset",
-    "Dataset",
-    "IterableDataset",
-    "StackDataset",
-    "Subset",
-    "TensorDataset",
-    "random_split",
-]
+    "ChainDataset", "ConcatDataset", "Dataset", "IterableDataset", "StackDataset", "Subset",
+    "TensorDataset", "random_split",
+]  # fmt: skip
 
 T = TypeVar("T", covariant=True)
 

@@ -12,14 +12,9 @@ from ..ops.creation import tensor
 from ..ops.random import Generator, multinomial, randint, randperm
 
 __all__ = [
-    "BatchSampler",
-    "BucketBatchSampler",
-    "RandomSampler",
-    "Sampler",
-    "SequentialSampler",
-    "SubsetRandomSampler",
-    "WeightedRandomSampler",
-]
+    "BatchSampler", "BucketBatchSampler", "RandomSampler", "Sampler", "SequentialSampler",
+    "SubsetRandomSampler", "WeightedRandomSampler",
+]  # fmt: skip
 
 T = TypeVar("T", covariant=True)
 

@@ -5,11 +5,9 @@ Source: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
 
 from __future__ import annotations
 
-import ast
 import io
 import math
 import os
-import struct
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,6 +24,10 @@ from .zip_archive import STORED, Archive, write_archive
 __all__ = ["load_npz", "read_npz", "save_npz"]
 
 MAX_HEADER = 10_000  # bytes of a member's description, as in NumPy
+_HEADERS: dict[Any, Any] = {  # versions; a third one is for names of fields, which are not read
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
 MAX_UNPACKED = 2 << 30  # bytes of all compressed members together, unless the caller allows more
 
 
@@ -114,44 +116,20 @@ def read_npz(archive: Archive, max_bytes: int = MAX_UNPACKED) -> dict[str, Any]:
 
 
 def _array(name: str, raw: bytes) -> Any:
-    """The array in a `.npy` file."""
-    if raw[:6] != b"\x93NUMPY" or len(raw) < 12:
-        raise CheckpointError(f"member {name!r} is no array of NumPy's")
-    version = raw[6:8]
-    if version == b"\x01\x00":
-        start, (size,) = 10, struct.unpack_from("<H", raw, 8)
-    elif version in (b"\x02\x00", b"\x03\x00"):
-        start, (size,) = 12, struct.unpack_from("<L", raw, 8)
-    else:
-        raise CheckpointError(f"member {name!r} has version {tuple(version)}")
-    if size > MAX_HEADER or start + size > len(raw):
-        raise CheckpointError(f"member {name!r} has a description of {size} bytes")
-    shape, fortran, dtype = _description(name, raw[start : start + size])
-    data = memoryview(raw)[start + size :]
-    if math.prod(shape) * dtype.itemsize != data.nbytes:
+    """The array in a `.npy` file; what its description promises must be there."""
+    file = io.BytesIO(raw)
+    try:
+        read_header = _HEADERS[np.lib.format.read_magic(file)]
+        shape, fortran, dtype = read_header(file, max_header_size=MAX_HEADER)
+    except (ValueError, KeyError, TypeError, MemoryError, RecursionError) as error:
+        raise CheckpointError(f"member {name!r} is no array of NumPy's: {error}") from None
+    if dtype.kind not in "biufc":
+        raise CheckpointError(f"member {name!r} has dtype {dtype}; only arrays of numbers are read")
+    data = memoryview(raw)[file.tell() :]
+    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != data.nbytes:
         raise CheckpointError(
             f"member {name!r} has shape {shape} of {dtype} and {data.nbytes} bytes of data"
         )
     array = np.frombuffer(data, dtype).astype(dtype.newbyteorder("="))  # its own, aligned
     from_numpy_dtype(array.dtype)
     return array.reshape(shape[::-1]).T if fortran else array.reshape(shape)
-
-
-def _description(name: str, text: bytes) -> tuple[tuple[int, ...], bool, Any]:
-    """Shape, order and dtype out of the literal dict that describes an array."""
-    try:
-        described = ast.literal_eval(text.decode("latin1"))
-        code, fortran, shape = (described[k] for k in ("descr", "fortran_order", "shape"))
-    except (ValueError, SyntaxError, TypeError, KeyError, MemoryError, RecursionError) as error:
-        raise CheckpointError(f"member {name!r} has a malformed description: {error}") from None
-    whole = type(shape) is tuple and all(type(n) is int and 0 <= n < 2**62 for n in shape)
-    if not whole or type(fortran) is not bool or len(shape) > 64:
-        raise CheckpointError(f"member {name!r} has shape {shape!r:.60}")
-    if type(code) is not str or code[:1] not in "<>|=" or code[1:2] not in tuple("biufc"):
-        raise CheckpointError(
-            f"member {name!r} has dtype {code!r:.60}; only arrays of numbers are read"
-        )
-    try:
-        return shape, fortran, np.dtype(code)
-    except TypeError:
-        raise CheckpointError(f"member {name!r} has dtype {code!r:.60}") from None

@@ -134,12 +134,6 @@ def _rebuild_parameter_with_state(data: Any, requires_grad: Any, hooks: Any, sta
     return _with_attributes(_rebuild_parameter(data, requires_grad, hooks), state)
 
 
-def _rebuild_buffer(data: Any, requires_grad: Any, persistent: Any) -> Any:
-    if not isinstance(data, Tensor) or type(persistent) is not bool:
-        raise CheckpointError(f"a buffer is made of a {type(data).__name__}")
-    return _with_grad(Buffer(data, persistent=persistent), requires_grad)
-
-
 def _rebuild_from_type_v2(function: Any, kind: Any, arguments: Any, state: Any) -> Any:
     if not isinstance(function, Named) or not function.name.startswith("torch._utils._rebuild"):
         raise CheckpointError("a tensor is rebuilt by something else than PyTorch's functions")

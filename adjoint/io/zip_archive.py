@@ -22,9 +22,9 @@ from .source import Source
 __all__ = ["Archive", "Member", "write_archive"]
 
 MAX_DIRECTORY = 16 << 20  # bytes of the list of members
-STORED, DEFLATED = 0, 8
-_END, _END64, _LOCATOR64 = b"PK\x05\x06", b"PK\x06\x06", b"PK\x06\x07"
-_ENTRY, _LOCAL = b"PK\x01\x02", b"PK\x03\x04"
+STORED, DEFLATED = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED
+_LOCAL = b"PK\x03\x04"  # begins a member's own header
+_UTF8 = 1 << 11  # the flag of names that are not in the code page of old
 _ALIGNMENT = 64  # of each member's data, as PyTorch writes them
 
 
@@ -40,6 +40,22 @@ class Member:
     crc: int
 
 
+class _Directory:
+    """A source's file as zipfile reads it: no more than a list of members at a time."""
+
+    def __init__(self, source: Source) -> None:
+        self.seek, self.tell = source.file.seek, source.file.tell
+        self.source = source
+
+    def read(self, count: int = -1) -> bytes:
+        """The next `count` bytes, or all that are left."""
+        left = max(self.source.size - self.tell(), 0)
+        count = left if count < 0 else min(count, left)
+        if count > MAX_DIRECTORY:
+            raise zipfile.BadZipFile(f"the list of members has {count} bytes")
+        return self.source.file.read(count)
+
+
 class Archive:
     """The members of a zip archive by name, all of them inside the file and apart."""
 
@@ -47,74 +63,39 @@ class Archive:
         self.source = source
         self.members: dict[str, Member] = {}
         try:
-            self._read_directory()
-        except struct.error as error:
-            raise CheckpointError(f"the archive's directory is malformed: {error}") from error
-
-    def _read_directory(self) -> None:
-        start, size, count = self._find_directory()
-        if size > MAX_DIRECTORY or count * 46 > size:
-            raise CheckpointError(f"the archive lists {count} members in {size} bytes")
-        data = self.source.read(start, size)
-        position, spans = 0, []
-        for _ in range(count):
-            if data[position : position + 4] != _ENTRY:
-                raise CheckpointError("the archive's directory is malformed")
-            (flags, method, crc, stored, full, name_size, extra_size, comment_size, offset) = (
-                struct.unpack_from("<8xHH4xLLLHHH8xL", data, position)
-            )
-            position += 46
-            raw = data[position : position + name_size]
-            extra = data[position + name_size : position + name_size + extra_size]
-            position += name_size + extra_size + comment_size
-            if position > size:
-                raise CheckpointError("the archive's directory is cut short")
-            name = _checked_name(raw)
-            full, stored, offset = _large(extra, full, stored, offset)
-            if flags & 1:
+            directory = zipfile.ZipFile(_Directory(source))  # type: ignore[arg-type]
+        except (zipfile.BadZipFile, NotImplementedError, struct.error, ValueError) as error:
+            raise CheckpointError(
+                f"the archive has no directory to be read ({error}); was the file cut short?"
+            ) from error
+        spans = [(directory.start_dir, source.size)]
+        for info in directory.infolist():
+            name = _checked_name(info.orig_filename)
+            if info.flag_bits & 1:
                 raise CheckpointError(f"member {name!r} is encrypted; decrypt the file first")
+            method, stored, size = info.compress_type, info.compress_size, info.file_size
             if method not in (STORED, DEFLATED):
                 raise CheckpointError(f"member {name!r} is compressed by unknown method {method}")
-            if method == STORED and stored != full:
-                raise CheckpointError(f"member {name!r} has two sizes, {stored} and {full}")
-            data_start = self._data_start(raw, offset, stored)
-            spans.append((offset, data_start + stored))
+            if method == STORED and stored != size:
+                raise CheckpointError(f"member {name!r} has two sizes, {stored} and {size}")
+            start = self._data_start(info)
+            spans.append((info.header_offset, start + stored))
             if name in self.members:
                 raise CheckpointError(f"the archive holds {name!r} twice")
-            self.members[name] = Member(name, method, data_start, stored, full, crc)
-        spans.sort()
-        spans.append((start, start))
-        for (_, end), (begin, _) in itertools.pairwise(spans):
+            self.members[name] = Member(name, method, start, stored, size, info.CRC)
+        for (_, end), (begin, _) in itertools.pairwise(sorted(spans)):
             if end > begin:
                 raise CheckpointError("members of the archive overlap")
 
-    def _find_directory(self) -> tuple[int, int, int]:
-        """Place, size and number of entries of the directory."""
-        source = self.source
-        tail_size = min(source.size, 65557)  # the end record and the longest comment
-        tail_start = source.size - tail_size
-        tail = source.read(tail_start, tail_size)
-        found = tail.rfind(_END)
-        if found < 0 or found + 22 > tail_size:
-            raise CheckpointError("the archive has no directory; was the file cut short?")
-        count, size, start = struct.unpack_from("<10xHLL", tail, found)
-        place = tail_start + found - 20
-        if place >= 0 and source.read(place, 4) == _LOCATOR64:
-            (at,) = struct.unpack("<8xQ4x", source.read(place, 20))
-            record = source.read(at, 56)
-            if record[:4] != _END64:
-                raise CheckpointError("the archive's directory is malformed")
-            count, size, start = struct.unpack("<32xQQQ", record)
-        return start, size, count
-
-    def _data_start(self, name: bytes, offset: int, stored: int) -> int:
+    def _data_start(self, info: zipfile.ZipInfo) -> int:
         """Where a member's data begin; its own header must agree with the directory."""
-        header = self.source.read(offset, 30)
-        name_size, extra_size = struct.unpack("<26xHH", header)
-        if header[:4] != _LOCAL or self.source.read(offset + 30, name_size) != name:
+        name = info.orig_filename.encode("utf-8" if info.flag_bits & _UTF8 else "cp437")
+        header = self.source.read(info.header_offset, 30 + len(name))
+        name_size, extra_size = struct.unpack_from("<HH", header, 26)
+        if header[:4] != _LOCAL or name_size != len(name) or header[30:] != name:
             raise CheckpointError(f"the archive has no member {name!r} where it says")
-        start: int = offset + 30 + name_size + extra_size
-        if start + stored > self.source.size:
+        start: int = info.header_offset + 30 + name_size + extra_size
+        if start + info.compress_size > self.source.size:
             raise CheckpointError(f"member {name!r} reaches outside the file; was it cut short?")
         return start
 
@@ -166,31 +147,11 @@ def _assert_whole(member: Member, crc: int) -> None:
         )
 
 
-def _checked_name(raw: bytes) -> str:
+def _checked_name(name: str) -> str:
     """A member's name; one that would lead elsewhere if it were unpacked is refused."""
-    try:
-        name = raw.decode()
-    except UnicodeDecodeError:
-        raise CheckpointError(f"a member's name is not UTF-8: {raw!r:.80}") from None
-    parts = name.split("/")
-    if not name or ".." in parts or name[0] == "/" or any(c in name for c in "\\\0:"):
+    if not name or ".." in name.split("/") or name[0] == "/" or any(c in name for c in "\\\0:"):
         raise CheckpointError(f"a member of the archive is called {name!r:.80}")
     return name
-
-
-def _large(extra: bytes, size: int, stored: int, offset: int) -> tuple[int, int, int]:
-    """The three numbers, those that take more than 32 bits from the zip64 field."""
-    numbers = [size, stored, offset]
-    wanted = [i for i, n in enumerate(numbers) if n == 0xFFFFFFFF]
-    position = 0
-    while wanted and position + 4 <= len(extra):
-        kind, length = struct.unpack_from("<HH", extra, position)
-        if kind == 1:
-            for i, place in enumerate(wanted):
-                (numbers[place],) = struct.unpack_from("<Q", extra, position + 4 + 8 * i)
-            break
-        position += 4 + length
-    return numbers[0], numbers[1], numbers[2]
 
 
 def write_archive(file: Any, members: Iterable[tuple[str, Any]]) -> None:

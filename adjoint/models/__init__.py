@@ -14,23 +14,7 @@ from .resnet import ResNet, resnet18, resnet34
 from .vit import ViT, ViTConfig, ViTForImageClassification
 
 __all__ = [
-    "GPT2",
-    "Bert",
-    "BertConfig",
-    "BertForMaskedLM",
-    "BertForSequenceClassification",
-    "Config",
-    "GPT2Config",
-    "KeyValueCache",
-    "Llama",
-    "LlamaConfig",
-    "MobileNetV2",
-    "Pretrained",
-    "ResNet",
-    "ViT",
-    "ViTConfig",
-    "ViTForImageClassification",
-    "mobilenet_v2",
-    "resnet18",
-    "resnet34",
-]
+    "GPT2", "Bert", "BertConfig", "BertForMaskedLM", "BertForSequenceClassification", "Config",
+    "GPT2Config", "KeyValueCache", "Llama", "LlamaConfig", "MobileNetV2", "Pretrained", "ResNet",
+    "ViT", "ViTConfig", "ViTForImageClassification", "mobilenet_v2", "resnet18", "resnet34",
+]  # fmt: skip

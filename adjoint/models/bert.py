@@ -8,19 +8,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ..nn import Dropout, Embedding, LayerNorm, Linear, Module, ModuleList, Parameter
+from ..nn import Dropout, Embedding, LayerNorm, Linear, Module, Parameter
 from ..nn import functional as F  # noqa: N812 - PyTorch's convention
 from ..ops.creation import zeros, zeros_like
-from ..ops.elementwise import tanh
 from ..ops.ranges import arange
-from .layers import activation, attend, padding_mask, split_heads
-from .pretrained import ClassifierConfig, Pretrained, head_size
+from .layers import Dense, Encoder, SelfAttention, padding_mask
+from .pretrained import EncoderConfig, Pretrained
 
 __all__ = ["Bert", "BertConfig", "BertForMaskedLM", "BertForSequenceClassification"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class BertConfig(ClassifierConfig):
+class BertConfig(EncoderConfig):
     """The sizes of a BERT; the defaults are those of BERT-base.
 
     Source: https://huggingface.co/docs/transformers/model_doc/bert
@@ -36,16 +35,10 @@ class BertConfig(ClassifierConfig):
     }  # fmt: skip
 
     vocab_size: int = 30522
-    hidden_size: int = 768
-    num_hidden_layers: int = 12
-    num_attention_heads: int = 12
-    intermediate_size: int = 3072
-    hidden_act: str = "gelu"
     hidden_dropout_prob: float = 0.1
     attention_probs_dropout_prob: float = 0.1
     max_position_embeddings: int = 512
     type_vocab_size: int = 2
-    layer_norm_eps: float = 1e-12
     pad_token_id: int | None = 0
     classifier_dropout: float | None = None  # hidden_dropout_prob
 
@@ -72,25 +65,6 @@ class BertEmbeddings(Module):
         return self.dropout(self.LayerNorm(x + self.position_embeddings(position_ids)))
 
 
-class BertSelfAttention(Module):
-    """Attention of every token to every token that is no padding."""
-
-    def __init__(self, config: BertConfig) -> None:
-        super().__init__()
-        width = config.hidden_size
-        self.head_size = head_size(width, config.num_attention_heads, "Bert")
-        self.dropout = config.attention_probs_dropout_prob
-        self.query, self.key, self.value = (Linear(width, width) for _ in range(3))
-
-    def forward(self, x: Any, mask: Any) -> Any:
-        """(batch, length, width) -> the same."""
-        query, key, value = (
-            split_heads(project(x), self.head_size)
-            for project in (self.query, self.key, self.value)
-        )
-        return attend(query, key, value, mask, self.dropout if self.training else 0.0)
-
-
 class BertOutput(Module):
     """The end of each half of a layer: a linear layer, added to the half's input, normalized."""
 
@@ -110,7 +84,7 @@ class BertAttention(Module):
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
-        self.self = BertSelfAttention(config)
+        self.self = SelfAttention(config)
         self.output = BertOutput(config, config.hidden_size)
 
     def forward(self, x: Any, mask: Any) -> Any:
@@ -118,21 +92,16 @@ class BertAttention(Module):
         return self.output(self.self(x, mask), x)
 
 
-class BertTransform(Module):
-    """A linear layer and an activation, and a normalization where `normalized`."""
+class BertTransform(Dense):
+    """A linear layer, an activation and a normalization."""
 
-    def __init__(self, config: BertConfig, out_features: int, normalized: bool = False) -> None:
-        super().__init__()
-        self.dense = Linear(config.hidden_size, out_features)
-        self.activation = activation(config.hidden_act)
-        self.LayerNorm: Any = None
-        if normalized:
-            self.LayerNorm = LayerNorm(out_features, eps=config.layer_norm_eps)
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__(config.hidden_size, config.hidden_size, config.hidden_act)
+        self.LayerNorm = LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
 
     def forward(self, x: Any) -> Any:
-        """(..., width) -> (..., out_features)."""
-        x = self.activation(self.dense(x))
-        return x if self.LayerNorm is None else self.LayerNorm(x)
+        """(..., width) -> the same."""
+        return self.LayerNorm(super().forward(x))
 
 
 class BertLayer(Module):
@@ -141,39 +110,14 @@ class BertLayer(Module):
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.attention = BertAttention(config)
-        self.intermediate = BertTransform(config, config.intermediate_size)
-        self.output = BertOutput(config, config.intermediate_size)
+        inner = config.intermediate_size
+        self.intermediate = Dense(config.hidden_size, inner, config.hidden_act)
+        self.output = BertOutput(config, inner)
 
     def forward(self, x: Any, mask: Any) -> Any:
         """(batch, length, width) -> the same."""
         x = self.attention(x, mask)
         return self.output(self.intermediate(x), x)
-
-
-class BertEncoder(Module):
-    """The layers, one after the other."""
-
-    def __init__(self, config: BertConfig) -> None:
-        super().__init__()
-        self.layer = ModuleList(BertLayer(config) for _ in range(config.num_hidden_layers))
-
-    def forward(self, x: Any, mask: Any) -> Any:
-        """(batch, length, width) -> the same."""
-        for layer in self.layer:
-            x = layer(x, mask)
-        return x
-
-
-class BertPooler(Module):
-    """What the first token has gathered about the whole text."""
-
-    def __init__(self, config: BertConfig) -> None:
-        super().__init__()
-        self.dense = Linear(config.hidden_size, config.hidden_size)
-
-    def forward(self, x: Any) -> Any:
-        """(batch, length, width) -> (batch, width)."""
-        return tanh(self.dense(x[:, 0]))
 
 
 class Bert(Pretrained):
@@ -200,8 +144,9 @@ class Bert(Pretrained):
     def __init__(self, config: BertConfig, pooled: bool = True) -> None:
         super().__init__(config)
         self.embeddings = BertEmbeddings(config)
-        self.encoder = BertEncoder(config)
-        self.pooler = BertPooler(config) if pooled else None
+        self.encoder = Encoder(BertLayer(config) for _ in range(config.num_hidden_layers))
+        width = config.hidden_size
+        self.pooler = Dense(width, width, "tanh") if pooled else None
 
     def forward(
         self,
@@ -213,7 +158,7 @@ class Bert(Pretrained):
         """The tokens' states, and the pooled one (None without a pooler)."""
         x = self.embeddings(input_ids, token_type_ids, position_ids)
         x = self.encoder(x, padding_mask(attention_mask))
-        return x, None if self.pooler is None else self.pooler(x)
+        return x, None if self.pooler is None else self.pooler(x[:, 0])
 
 
 class BertPredictions(Module):
@@ -221,7 +166,7 @@ class BertPredictions(Module):
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
-        self.transform = BertTransform(config, config.hidden_size, normalized=True)
+        self.transform = BertTransform(config)
         self.bias = Parameter(zeros(config.vocab_size))
 
     def forward(self, x: Any, embedding: Any) -> Any:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..core.dtype import bool_
 from ..core.errors import Unsupported
+from ..nn import Linear, Module, ModuleList
 from ..nn import functional as F  # noqa: N812 - PyTorch's convention
 from ..ops.activation import gelu, relu, silu
 from ..ops.creation import ones
 from ..ops.elementwise import tanh
+from .pretrained import head_size
 
-__all__ = ["activation", "attend", "causal_mask", "padding_mask", "split_heads"]
+__all__ = [
+    "Dense", "Encoder", "SelfAttention", "activation", "attend", "causal_mask", "padding_mask",
+    "split_heads",
+]  # fmt: skip
 
 _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "gelu": gelu,
@@ -70,3 +75,54 @@ def causal_mask(input_ids: Any, past: int, attention_mask: Any) -> Any:
             return None
     seen = ones(length, past + length, dtype=bool_, device=input_ids.device).tril(past)
     return seen if attention_mask is None else seen & padding_mask(attention_mask)
+
+
+# ---- what BERT and ViT have in common, under the names of their files ----------------------------
+
+
+class SelfAttention(Module):
+    """Attention of every token to every token that the mask lets it see."""
+
+    def __init__(self, config: Any, bias: bool = True) -> None:
+        super().__init__()
+        width = config.hidden_size
+        name = type(config).__name__.removesuffix("Config")
+        self.head_size = head_size(width, config.num_attention_heads, name)
+        self.dropout = config.attention_probs_dropout_prob
+        self.query, self.key, self.value = (Linear(width, width, bias=bias) for _ in range(3))
+
+    def forward(self, x: Any, mask: Any = None) -> Any:
+        """(batch, length, width) -> the same."""
+        query, key, value = (
+            split_heads(project(x), self.head_size)
+            for project in (self.query, self.key, self.value)
+        )
+        return attend(query, key, value, mask, self.dropout if self.training else 0.0)
+
+
+class Dense(Module):
+    """A linear layer under the name `dense`, and an activation where `act` names one."""
+
+    def __init__(self, in_features: int, out_features: int, act: str | None = None) -> None:
+        super().__init__()
+        self.dense = Linear(in_features, out_features)
+        self.activation = None if act is None else activation(act)
+
+    def forward(self, x: Any) -> Any:
+        """(..., in_features) -> (..., out_features)."""
+        x = self.dense(x)
+        return x if self.activation is None else self.activation(x)
+
+
+class Encoder(Module):
+    """Layers, one after the other."""
+
+    def __init__(self, layers: Iterable[Module]) -> None:
+        super().__init__()
+        self.layer = ModuleList(layers)
+
+    def forward(self, x: Any, *others: Any) -> Any:
+        """(batch, length, width) -> the same; every layer gets what else there is."""
+        for layer in self.layer:
+            x = layer(x, *others)
+        return x

@@ -85,6 +85,18 @@ class ClassifierConfig(Config):
         return {**values, "id2label": names, "label2id": {v: k for k, v in names.items()}}
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EncoderConfig(ClassifierConfig):
+    """A config of models that encode; the sizes are those of the base models."""
+
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    hidden_act: str = "gelu"
+    layer_norm_eps: float = 1e-12
+
+
 def _fits(value: Any, field: Any) -> bool:
     """Whether a config.json's `value` is of the field's type."""
     kind = str(field.type)

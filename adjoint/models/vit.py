@@ -9,19 +9,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.errors import ShapeError
-from ..nn import Conv2d, Dropout, LayerNorm, Linear, Module, ModuleList, Parameter
+from ..nn import Conv2d, Dropout, LayerNorm, Linear, Module, Parameter
 from ..nn import functional as F  # noqa: N812 - PyTorch's convention
 from ..ops.creation import zeros
 from ..ops.joining import cat
 from ..ops.random import randn
-from .layers import activation, attend, split_heads
-from .pretrained import ClassifierConfig, Pretrained, head_size
+from .layers import Dense, Encoder, SelfAttention
+from .pretrained import EncoderConfig, Pretrained
 
 __all__ = ["ViT", "ViTConfig", "ViTForImageClassification"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ViTConfig(ClassifierConfig):
+class ViTConfig(EncoderConfig):
     """The sizes of a ViT; the defaults are those of ViT-B/16.
 
     Source: https://huggingface.co/docs/transformers/model_doc/vit
@@ -32,14 +32,8 @@ class ViTConfig(ClassifierConfig):
 
     model_type = "vit"
 
-    hidden_size: int = 768
-    num_hidden_layers: int = 12
-    num_attention_heads: int = 12
-    intermediate_size: int = 3072
-    hidden_act: str = "gelu"
     hidden_dropout_prob: float = 0.0
     attention_probs_dropout_prob: float = 0.0
-    layer_norm_eps: float = 1e-12
     image_size: int = 224
     patch_size: int = 16
     num_channels: int = 3
@@ -106,48 +100,13 @@ class ViTEmbeddings(Module):
         return cat([first, grid.flatten(2).transpose(1, 2)], 1)
 
 
-class ViTSelfAttention(Module):
-    """Attention of every patch to every patch."""
-
-    def __init__(self, config: ViTConfig) -> None:
-        super().__init__()
-        width = config.hidden_size
-        self.head_size = head_size(width, config.num_attention_heads, "ViT")
-        self.dropout = config.attention_probs_dropout_prob
-        self.query, self.key, self.value = (
-            Linear(width, width, bias=config.qkv_bias) for _ in range(3)
-        )
-
-    def forward(self, x: Any) -> Any:
-        """(batch, tokens, width) -> the same."""
-        query, key, value = (
-            split_heads(project(x), self.head_size)
-            for project in (self.query, self.key, self.value)
-        )
-        return attend(query, key, value, None, self.dropout if self.training else 0.0)
-
-
-class ViTDense(Module):
-    """A linear layer under the name `dense`, and an activation where `act` names one."""
-
-    def __init__(self, in_features: int, out_features: int, act: str | None = None) -> None:
-        super().__init__()
-        self.dense = Linear(in_features, out_features)
-        self.activation = None if act is None else activation(act)
-
-    def forward(self, x: Any) -> Any:
-        """(..., in_features) -> (..., out_features)."""
-        x = self.dense(x)
-        return x if self.activation is None else self.activation(x)
-
-
 class ViTAttention(Module):
     """Attention and its last linear layer."""
 
     def __init__(self, config: ViTConfig) -> None:
         super().__init__()
-        self.attention = ViTSelfAttention(config)
-        self.output = ViTDense(config.hidden_size, config.hidden_size)
+        self.attention = SelfAttention(config, config.qkv_bias)
+        self.output = Dense(config.hidden_size, config.hidden_size)
 
     def forward(self, x: Any) -> Any:
         """(batch, tokens, width) -> the same."""
@@ -161,8 +120,8 @@ class ViTLayer(Module):
         super().__init__()
         width, inner = config.hidden_size, config.intermediate_size
         self.attention = ViTAttention(config)
-        self.intermediate = ViTDense(width, inner, config.hidden_act)
-        self.output = ViTDense(inner, width)
+        self.intermediate = Dense(width, inner, config.hidden_act)
+        self.output = Dense(inner, width)
         self.layernorm_before = LayerNorm(width, eps=config.layer_norm_eps)
         self.layernorm_after = LayerNorm(width, eps=config.layer_norm_eps)
         self.dropout = Dropout(config.hidden_dropout_prob)
@@ -171,20 +130,6 @@ class ViTLayer(Module):
         """(batch, tokens, width) -> the same."""
         x = x + self.dropout(self.attention(self.layernorm_before(x)))
         return x + self.dropout(self.output(self.intermediate(self.layernorm_after(x))))
-
-
-class ViTEncoder(Module):
-    """The layers, one after the other."""
-
-    def __init__(self, config: ViTConfig) -> None:
-        super().__init__()
-        self.layer = ModuleList(ViTLayer(config) for _ in range(config.num_hidden_layers))
-
-    def forward(self, x: Any) -> Any:
-        """(batch, tokens, width) -> the same."""
-        for layer in self.layer:
-            x = layer(x)
-        return x
 
 
 class ViT(Pretrained):
@@ -211,12 +156,12 @@ class ViT(Pretrained):
     def __init__(self, config: ViTConfig, pooled: bool = True) -> None:
         super().__init__(config)
         self.embeddings = ViTEmbeddings(config)
-        self.encoder = ViTEncoder(config)
+        self.encoder = Encoder(ViTLayer(config) for _ in range(config.num_hidden_layers))
         self.layernorm = LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.pooler: Any = None
         if pooled:
             size = config.pooler_output_size or config.hidden_size
-            self.pooler = ViTDense(config.hidden_size, size, config.pooler_act)
+            self.pooler = Dense(config.hidden_size, size, config.pooler_act)
 
     def forward(self, image: Any, interpolate_positions: bool = False) -> tuple[Any, Any]:
         """The states, and the pooled one (None without a pooler)."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..core.errors import InvalidArgument
 from .elementwise import ElementwiseOptimizer
-from .optimizer import as_float, assert_options
+from .optimizer import Group, State, as_float, checked
 
 __all__ = ["Adadelta"]
 
@@ -41,25 +41,12 @@ class Adadelta(ElementwiseOptimizer):
         maximize: bool = False,
         differentiable: bool = False,
     ) -> None:
-        assert_options(lr=lr)
+        options = checked(locals())
         if not 0.0 <= rho <= 1.0:
             raise InvalidArgument(f"Invalid rho value: {rho}; it must be between 0 and 1")
-        assert_options(eps=eps, weight_decay=weight_decay)
-        defaults = {
-            "lr": lr,
-            "rho": rho,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "maximize": maximize,
-            "capturable": capturable,
-            "foreach": foreach,
-            "differentiable": differentiable,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, options)
 
-    def change(
-        self, group: dict[str, Any], numbers: Any, state: dict[str, Any], p: Any, g: Any
-    ) -> None:
+    def change(self, group: Group, numbers: Any, state: State, p: Any, g: Any) -> None:
         """d = sqrt(past d^2 + eps) / sqrt(past g^2 + eps) g; p = p - lr d."""
         rho, eps = group["rho"], group["eps"]
         square, past = state["square_avg"], state["acc_delta"]

@@ -11,7 +11,7 @@ from ..ops.creation import tensor, zeros, zeros_like
 from ..ops.norms import vector_norm
 from ..program.fused import fused
 from .elementwise import advance, new_scalar
-from .optimizer import Optimizer, as_float, assert_options
+from .optimizer import Group, Optimizer, State, as_float, checked
 
 __all__ = ["Adafactor"]
 
@@ -44,7 +44,7 @@ class Adafactor(Optimizer):
         foreach: bool | None = None,
         maximize: bool = False,
     ) -> None:
-        assert_options(lr=lr, weight_decay=weight_decay)
+        options = checked(locals())
         if beta2_decay > 0:
             raise InvalidArgument(f"beta2_decay should be <= 0 but is: {beta2_decay}")
         for i, value in enumerate(eps, 1):
@@ -52,18 +52,9 @@ class Adafactor(Optimizer):
                 raise InvalidArgument(f"epsilon{i} should be >= 0 but is: {value}")
         if not d >= 1:
             raise InvalidArgument(f"Clipping threshold d should be >= 1 but is: {d}")
-        defaults = {
-            "lr": lr,
-            "beta2_decay": beta2_decay,
-            "eps": eps,
-            "d": d,
-            "weight_decay": weight_decay,
-            "foreach": foreach,
-            "maximize": maximize,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, options)
 
-    def _begin(self, p: Any) -> dict[str, Any]:
+    def _begin(self, p: Any) -> State:
         state = {"step": new_scalar(0.0)}
         if p.ndim < 2:
             return {**state, "variance": zeros_like(p)}
@@ -72,7 +63,7 @@ class Adafactor(Optimizer):
             state[name] = zeros(size, dtype=p.dtype, device=p.device)
         return state
 
-    def update(self, group: dict[str, Any], parameters: list[Any]) -> None:
+    def update(self, group: Group, parameters: list[Any]) -> None:
         """p = p - rate u, where u is g over its root mean square, clipped to a mean square of d.
 
         >>> optimizer = ad.optim.Adafactor([ad.nn.Parameter(ad.ones(1))])

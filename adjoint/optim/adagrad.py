@@ -7,7 +7,7 @@ from typing import Any
 from ..autograd.modes import no_grad
 from ..ops.creation import full_like
 from .elementwise import ElementwiseOptimizer, new_scalar
-from .optimizer import as_float, assert_implementation, assert_options
+from .optimizer import Group, State, as_float, checked
 
 __all__ = ["Adagrad"]
 
@@ -41,44 +41,23 @@ class Adagrad(ElementwiseOptimizer):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        assert_options(
-            lr=lr,
-            lr_decay=lr_decay,
-            weight_decay=weight_decay,
-            initial_accumulator_value=initial_accumulator_value,
-            eps=eps,
-        )
-        assert_implementation(foreach, fused, differentiable)
-        defaults = {
-            "lr": lr,
-            "lr_decay": lr_decay,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "initial_accumulator_value": initial_accumulator_value,
-            "foreach": foreach,
-            "maximize": maximize,
-            "differentiable": differentiable,
-            "fused": fused,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, checked(locals()))
         for group in self.param_groups:
             for p in group["params"]:
                 self.state[p].update(self.begin(p, group))
 
-    def begin(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
+    def begin(self, p: Any, group: Group) -> State:
         """The sum begins with `initial_accumulator_value`."""
         start = group["initial_accumulator_value"]
         value = complex(start, start) if p.is_complex() else start
         with no_grad():
             return {"step": new_scalar(0.0), "sum": full_like(p, value)}
 
-    def numbers(self, group: dict[str, Any], state: dict[str, Any], step: float) -> Any:
+    def numbers(self, group: Group, state: State, step: float) -> Any:
         """The rate of this step."""
         return as_float(group["lr"]) / (1 + (step - 1) * group["lr_decay"])
 
-    def change(
-        self, group: dict[str, Any], numbers: Any, state: dict[str, Any], p: Any, g: Any
-    ) -> None:
+    def change(self, group: Group, numbers: Any, state: State, p: Any, g: Any) -> None:
         """p = p - lr g / (sqrt(sum of g^2) + eps)."""
         total = state["sum"]
         total.addcmul_(g, g)

@@ -10,7 +10,7 @@ from ..ops.comparison import maximum
 from ..ops.creation import zeros_like
 from ..tensor import Tensor
 from .elementwise import ElementwiseOptimizer
-from .optimizer import as_float, assert_betas, assert_implementation, assert_options
+from .optimizer import Group, State, as_float, checked
 
 __all__ = ["Adam", "AdamW"]
 
@@ -46,54 +46,37 @@ class Adam(ElementwiseOptimizer):
         fused: bool | None = None,
         decoupled_weight_decay: bool = False,
     ) -> None:
+        options = checked(locals())
         if foreach and not capturable:
             _assert_numbers({"lr": lr, "betas[0]": betas[0], "betas[1]": betas[1]})
-        assert_options(lr=lr, eps=eps)
-        assert_betas(betas)
-        assert_options(weight_decay=weight_decay)
-        assert_implementation(foreach, fused, differentiable)
         if isinstance(betas[0], Tensor) != isinstance(betas[1], Tensor):
             raise InvalidArgument(f"betas must be either both floats or both Tensors, got {betas}")
-        defaults = {
-            "lr": lr,
-            "betas": (as_float(betas[0]), as_float(betas[1])),
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "amsgrad": amsgrad,
-            "maximize": maximize,
-            "foreach": foreach,
-            "capturable": capturable,
-            "differentiable": differentiable,
-            "fused": fused,
-            "decoupled_weight_decay": decoupled_weight_decay,
-        }
-        super().__init__(params, defaults)
+        options["betas"] = (as_float(betas[0]), as_float(betas[1]))
+        super().__init__(params, options)
 
     zeros = ("exp_avg", "exp_avg_sq")
 
-    def begin(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
+    def begin(self, p: Any, group: Group) -> State:
         """Also the largest mean square for `amsgrad`."""
         state = super().begin(p, group)
         if group["amsgrad"]:
             state["max_exp_avg_sq"] = zeros_like(p)
         return state
 
-    def complete(self, group: dict[str, Any], states: list[dict[str, Any]]) -> None:
+    def complete(self, group: Group, states: list[State]) -> None:
         """The largest mean square, where `amsgrad` was switched on later."""
         if group["amsgrad"]:
             for state in states:
                 if "max_exp_avg_sq" not in state:
                     state["max_exp_avg_sq"] = zeros_like(state["exp_avg_sq"])
 
-    def numbers(self, group: dict[str, Any], state: dict[str, Any], step: float) -> Any:
+    def numbers(self, group: Group, state: State, step: float) -> Any:
         """The rate, and the root of the mean square's correction for its start at zero."""
         beta1, beta2 = group["betas"]
         rate = as_float(group["lr"]) / (1 - beta1**step)
         return beta1, beta2, rate, math.sqrt(1 - beta2**step)
 
-    def change(
-        self, group: dict[str, Any], numbers: Any, state: dict[str, Any], p: Any, g: Any
-    ) -> None:
+    def change(self, group: Group, numbers: Any, state: State, p: Any, g: Any) -> None:
         """p = p - lr m / (sqrt(v) + eps), with m and v corrected for their start at zero."""
         beta1, beta2, rate, correction = numbers
         mean, square = state["exp_avg"], state["exp_avg_sq"]
@@ -142,17 +125,4 @@ class AdamW(Adam):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        super().__init__(
-            params,
-            lr,
-            betas,
-            eps,
-            weight_decay,
-            amsgrad,
-            foreach=foreach,
-            maximize=maximize,
-            capturable=capturable,
-            differentiable=differentiable,
-            fused=fused,
-            decoupled_weight_decay=True,
-        )
+        super().__init__(params, **checked(locals()), decoupled_weight_decay=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..ops.comparison import maximum
 from .elementwise import ElementwiseOptimizer
-from .optimizer import as_float, assert_betas, assert_options
+from .optimizer import Group, State, as_float, checked
 
 __all__ = ["Adamax"]
 
@@ -41,28 +41,13 @@ class Adamax(ElementwiseOptimizer):
         differentiable: bool = False,
         capturable: bool = False,
     ) -> None:
-        assert_options(lr=lr, eps=eps)
-        assert_betas(betas)
-        assert_options(weight_decay=weight_decay)
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "foreach": foreach,
-            "maximize": maximize,
-            "differentiable": differentiable,
-            "capturable": capturable,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, checked(locals()))
 
-    def numbers(self, group: dict[str, Any], state: dict[str, Any], step: float) -> Any:
+    def numbers(self, group: Group, state: State, step: float) -> Any:
         """The rate, corrected for the mean's start at zero."""
         return as_float(group["lr"]) / (1 - group["betas"][0] ** step)
 
-    def change(
-        self, group: dict[str, Any], numbers: Any, state: dict[str, Any], p: Any, g: Any
-    ) -> None:
+    def change(self, group: Group, numbers: Any, state: State, p: Any, g: Any) -> None:
         """p = p - lr m / max(beta2 u, |g| + eps)."""
         beta1, beta2 = group["betas"]
         mean, largest = state["exp_avg"], state["exp_inf"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .elementwise import ElementwiseOptimizer, new_scalar
-from .optimizer import as_float, assert_options
+from .optimizer import Group, State, as_float, checked
 
 __all__ = ["ASGD"]
 
@@ -38,30 +38,18 @@ class ASGD(ElementwiseOptimizer):
         differentiable: bool = False,
         capturable: bool = False,
     ) -> None:
-        assert_options(lr=lr, weight_decay=weight_decay)
-        defaults = {
-            "lr": lr,
-            "lambd": lambd,
-            "alpha": alpha,
-            "t0": t0,
-            "weight_decay": weight_decay,
-            "foreach": foreach,
-            "maximize": maximize,
-            "differentiable": differentiable,
-            "capturable": capturable,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, checked(locals()))
 
     zeros = ("ax",)
     scalars = ("step", "eta", "mu")
 
-    def begin(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
+    def begin(self, p: Any, group: Group) -> State:
         """The rate begins with `lr`, the average's weight with 1."""
         state = super().begin(p, group)
         rate = new_scalar(as_float(group["lr"]))
         return {"step": state.pop("step"), "eta": rate, "mu": new_scalar(1.0), **state}
 
-    def numbers(self, group: dict[str, Any], state: dict[str, Any], step: float) -> Any:
+    def numbers(self, group: Group, state: State, step: float) -> Any:
         """This step's rate and weight in the average; the next step's go to the state."""
         lr, decay = as_float(group["lr"]), group["lambd"]
         later = {
@@ -74,9 +62,7 @@ class ASGD(ElementwiseOptimizer):
             state[name].fill_(value)
         return now
 
-    def change(
-        self, group: dict[str, Any], numbers: Any, state: dict[str, Any], p: Any, g: Any
-    ) -> None:
+    def change(self, group: Group, numbers: Any, state: State, p: Any, g: Any) -> None:
         """p = p (1 - lambd eta) - eta g; mean = mean + mu (p - mean)."""
         rate, weight = numbers
         mean = state["ax"]

@@ -16,7 +16,7 @@ from ..ops.creation import tensor, zeros_like
 from ..program import compute
 from ..tensor import Tensor
 from .kernels import Formula, Formulas
-from .optimizer import Optimizer, as_float
+from .optimizer import Group, Optimizer, State, as_float
 
 __all__ = ["ElementwiseOptimizer"]
 
@@ -56,23 +56,21 @@ class ElementwiseOptimizer(Optimizer):
     _small_steps = 0
     _many: ClassVar[dict[Any, bool]] = {}  # formulas that run for many tensors at once
 
-    def begin(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
+    def begin(self, p: Any, group: Group) -> State:
         """What the state of `p` is before its first step."""
         return {"step": new_scalar(0.0), **{name: zeros_like(p) for name in self.zeros}}
 
-    def complete(self, group: dict[str, Any], states: list[dict[str, Any]]) -> None:
+    def complete(self, group: Group, states: list[State]) -> None:
         """Add to states that began with other options what the present ones need."""
 
-    def numbers(self, group: dict[str, Any], state: dict[str, Any], step: float) -> Any:
+    def numbers(self, group: Group, state: State, step: float) -> Any:
         """What the formula needs besides the elements, numbers mostly; called once a step for all
         parameters with the same `scalars` in their state. `step` is this step's number; where the
         state does not count steps, 1 for the first and 2 for any other.
         """
         return step
 
-    def change(
-        self, group: dict[str, Any], numbers: Any, state: dict[str, Any], p: Any, g: Any
-    ) -> None:
+    def change(self, group: Group, numbers: Any, state: State, p: Any, g: Any) -> None:
         """The formula: change `p`, and the tensors of `state`, in place.
 
         It says what happens to each element, by its arguments alone: they may be blocks of the
@@ -80,7 +78,7 @@ class ElementwiseOptimizer(Optimizer):
         """
         raise NotImplementedError(f"{type(self).__name__} must define change, or update")
 
-    def update(self, group: dict[str, Any], parameters: list[Any]) -> None:
+    def update(self, group: Group, parameters: list[Any]) -> None:
         """Apply the formula to each parameter."""
         self._change_all(self._batches(group, parameters))
 

@@ -12,7 +12,7 @@ from ..ops.complex import view_as_real
 from ..ops.creation import zeros_like
 from ..ops.joining import cat
 from ..program.fused import fused
-from .optimizer import Optimizer, as_float, assert_options
+from .optimizer import Optimizer, as_float, checked
 
 __all__ = ["LBFGS"]
 
@@ -70,17 +70,8 @@ class LBFGS(Optimizer):
         history_size: int = 100,
         line_search_fn: str | None = None,
     ) -> None:
-        assert_options(lr=lr)
-        defaults = {
-            "lr": lr,
-            "max_iter": max_iter,
-            "max_eval": max_iter * 5 // 4 if max_eval is None else max_eval,
-            "tolerance_grad": tolerance_grad,
-            "tolerance_change": tolerance_change,
-            "history_size": history_size,
-            "line_search_fn": line_search_fn,
-        }
-        super().__init__(params, defaults)
+        max_eval = max_iter * 5 // 4 if max_eval is None else max_eval
+        super().__init__(params, checked(locals()))
         if len(self.param_groups) != 1:
             raise InvalidArgument(
                 f"LBFGS doesn't support per-parameter options (parameter groups), got "

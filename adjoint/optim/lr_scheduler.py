@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..core.errors import InvalidArgument, InvalidType
-from .optimizer import Optimizer
+from .optimizer import Group, Optimizer
 
 __all__ = [
     "ChainedScheduler", "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts",
@@ -40,8 +40,7 @@ class LRScheduler:
     """
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
-        if not isinstance(optimizer, Optimizer):
-            raise InvalidType(f"{type(optimizer).__name__} is not an Optimizer")
+        _assert_optimizer(optimizer)
         self.optimizer = optimizer
         for i, group in enumerate(optimizer.param_groups):
             if last_epoch == -1:
@@ -132,6 +131,11 @@ class LRScheduler:
         >>> schedule.load_state_dict(schedule.state_dict())
         """
         self.__dict__.update(state_dict)
+
+
+def _assert_optimizer(optimizer: Any) -> None:
+    if not isinstance(optimizer, Optimizer):
+        raise InvalidType(f"{type(optimizer).__name__} is not an Optimizer")
 
 
 class _WithFunctions(LRScheduler):
@@ -595,10 +599,8 @@ class OneCycleLR(LRScheduler):
             self.phases = [*rising, (total_steps - 1, "max_lr", "min_lr")]
         groups = optimizer.param_groups
         rates = list(max_lr) if isinstance(max_lr, (list, tuple)) else [max_lr] * len(groups)
-        if cycle_momentum and not {"momentum", "betas"} & set(optimizer.defaults):
-            raise InvalidArgument(
-                "optimizer must support momentum or beta1 with `cycle_momentum` option enabled"
-            )
+        if cycle_momentum:
+            _assert_momentum(optimizer)
         if last_epoch == -1:
             for group, rate in zip(groups, rates, strict=True):
                 group["initial_lr"] = rate / div_factor
@@ -633,11 +635,7 @@ class OneCycleLR(LRScheduler):
             if self.cycle_momentum:
                 low = group[momentum.get(first, "max_momentum")]
                 high = group[momentum.get(last, "max_momentum")]
-                value = self._between(low, high, done)
-                if "betas" in group:
-                    group["betas"] = (value, *group["betas"][1:])
-                else:
-                    group["momentum"] = value
+                _set_momentum(group, self._between(low, high, done))
         return rates
 
 
@@ -670,8 +668,7 @@ class CyclicLR(LRScheduler):
         max_momentum: Any = 0.9,
         last_epoch: int = -1,
     ) -> None:
-        if not isinstance(optimizer, Optimizer):
-            raise InvalidType(f"{type(optimizer).__name__} is not an Optimizer")
+        _assert_optimizer(optimizer)
         self.optimizer = optimizer
         base_lrs = _per_group("base_lr", optimizer, base_lr)
         if last_epoch == -1:
@@ -689,10 +686,7 @@ class CyclicLR(LRScheduler):
         self.scale_mode = scale_mode
         self.cycle_momentum = cycle_momentum
         if cycle_momentum:
-            if not {"momentum", "betas"} & set(optimizer.defaults):
-                raise InvalidArgument(
-                    "optimizer must support momentum or beta1 with `cycle_momentum` option enabled"
-                )
+            _assert_momentum(optimizer)
             self.use_beta1 = "betas" in optimizer.defaults
             self.base_momentums = _per_group("base_momentum", optimizer, base_momentum)
             self.max_momentums = _per_group("max_momentum", optimizer, max_momentum)
@@ -728,11 +722,7 @@ class CyclicLR(LRScheduler):
             for group, low, high in zip(
                 self.optimizer.param_groups, self.base_momentums, self.max_momentums, strict=True
             ):
-                momentum = high - (high - low) * height
-                if self.use_beta1:
-                    group["betas"] = (momentum, *group["betas"][1:])
-                else:
-                    group["momentum"] = momentum
+                _set_momentum(group, high - (high - low) * height)
         return [
             low + (high - low) * height
             for low, high in zip(self.base_lrs, self.max_lrs, strict=True)
@@ -766,6 +756,20 @@ class CyclicLR(LRScheduler):
             self._scale_fn_custom.__dict__.update(saved)
 
 
+def _assert_momentum(optimizer: Optimizer) -> None:
+    if not {"momentum", "betas"} & set(optimizer.defaults):
+        raise InvalidArgument(
+            "optimizer must support momentum or beta1 with `cycle_momentum` option enabled"
+        )
+
+
+def _set_momentum(group: Group, value: float) -> None:
+    if "betas" in group:
+        group["betas"] = (value, *group["betas"][1:])
+    else:
+        group["momentum"] = value
+
+
 def _per_group(name: str, optimizer: Optimizer, value: Any) -> list[Any]:
     """`value` for each of the optimizer's groups, or the values that it lists."""
     count = len(optimizer.param_groups)
@@ -779,7 +783,37 @@ def _per_group(name: str, optimizer: Optimizer, value: Any) -> list[Any]:
     return list(value)
 
 
-class SequentialLR(LRScheduler):
+class _WithParts(LRScheduler):
+    """Base of schedules that are made of others."""
+
+    _schedulers: list[Any]
+
+    def state_dict(self) -> dict[str, Any]:
+        """The place, if there is one, and the schedules' state dicts.
+
+        >>> S = ad.optim.lr_scheduler
+        >>> optimizer = ad.optim.SGD([ad.nn.Parameter(ad.ones(1))], lr=1.0)
+        >>> S.SequentialLR(optimizer, [S.ConstantLR(optimizer)], []).state_dict()["last_epoch"]
+        0
+        """
+        state = {k: v for k, v in super().state_dict().items() if k != "_schedulers"}
+        state["_schedulers"] = [part.state_dict() for part in self._schedulers]
+        return state
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over what `state_dict` gave.
+
+        >>> S = ad.optim.lr_scheduler
+        >>> optimizer = ad.optim.SGD([ad.nn.Parameter(ad.ones(1))], lr=1.0)
+        >>> schedule = S.SequentialLR(optimizer, [S.ConstantLR(optimizer)], [])
+        >>> schedule.load_state_dict(schedule.state_dict())
+        """
+        super().load_state_dict({k: v for k, v in state_dict.items() if k != "_schedulers"})
+        for part, saved in zip(self._schedulers, state_dict["_schedulers"], strict=True):
+            part.load_state_dict(saved)
+
+
+class SequentialLR(_WithParts):
     """Schedules one after the other, each from its milestone on.
 
     Errors: InvalidArgument where there is not one milestone between every two schedules, or the
@@ -841,28 +875,8 @@ class SequentialLR(LRScheduler):
         schedule.step(*((0,) if begins else ()))
         self._last_lr = schedule.get_last_lr()
 
-    def state_dict(self) -> dict[str, Any]:
-        """The place, and the schedules' state dicts.
 
-        >>> S = ad.optim.lr_scheduler
-        >>> optimizer = ad.optim.SGD([ad.nn.Parameter(ad.ones(1))], lr=1.0)
-        >>> S.SequentialLR(optimizer, [S.ConstantLR(optimizer)], []).state_dict()["last_epoch"]
-        0
-        """
-        return _state_of_parts(self)
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over what `state_dict` gave.
-
-        >>> S = ad.optim.lr_scheduler
-        >>> optimizer = ad.optim.SGD([ad.nn.Parameter(ad.ones(1))], lr=1.0)
-        >>> schedule = S.SequentialLR(optimizer, [S.ConstantLR(optimizer)], [])
-        >>> schedule.load_state_dict(schedule.state_dict())
-        """
-        _load_state_of_parts(self, state_dict)
-
-
-class ChainedScheduler(LRScheduler):
+class ChainedScheduler(_WithParts):
     """Schedules that all act at every step.
 
     Errors: InvalidArgument for no schedules, or schedules of different optimizers.
@@ -902,38 +916,6 @@ class ChainedScheduler(LRScheduler):
             schedule.step()
         self._last_lr = self._current
 
-    def state_dict(self) -> dict[str, Any]:
-        """The schedules' state dicts.
-
-        >>> S = ad.optim.lr_scheduler
-        >>> optimizer = ad.optim.SGD([ad.nn.Parameter(ad.ones(1))], lr=1.0)
-        >>> len(S.ChainedScheduler([S.ConstantLR(optimizer)]).state_dict()["_schedulers"])
-        1
-        """
-        return _state_of_parts(self)
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over what `state_dict` gave.
-
-        >>> S = ad.optim.lr_scheduler
-        >>> optimizer = ad.optim.SGD([ad.nn.Parameter(ad.ones(1))], lr=1.0)
-        >>> schedule = S.ChainedScheduler([S.ConstantLR(optimizer)])
-        >>> schedule.load_state_dict(schedule.state_dict())
-        """
-        _load_state_of_parts(self, state_dict)
-
-
-def _state_of_parts(schedule: Any) -> dict[str, Any]:
-    state = {k: v for k, v in schedule.__dict__.items() if k not in ("optimizer", "_schedulers")}
-    state["_schedulers"] = [part.state_dict() for part in schedule._schedulers]
-    return state
-
-
-def _load_state_of_parts(schedule: Any, state: dict[str, Any]) -> None:
-    schedule.__dict__.update({k: v for k, v in state.items() if k != "_schedulers"})
-    for part, saved in zip(schedule._schedulers, state["_schedulers"], strict=True):
-        part.load_state_dict(saved)
-
 
 class ReduceLROnPlateau(LRScheduler):
     """The rate times factor when a metric has not improved for more than patience steps.
@@ -963,8 +945,7 @@ class ReduceLROnPlateau(LRScheduler):
     ) -> None:
         if factor >= 1.0:
             raise InvalidArgument(f"Factor should be < 1.0, got {factor}")
-        if not isinstance(optimizer, Optimizer):
-            raise InvalidType(f"{type(optimizer).__name__} is not an Optimizer")
+        _assert_optimizer(optimizer)
         if mode not in ("min", "max"):
             raise InvalidArgument(f"mode {mode} is unknown!")
         if threshold_mode not in ("rel", "abs"):

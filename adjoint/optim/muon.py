@@ -9,7 +9,7 @@ from ..core.errors import DTypeError, InvalidArgument
 from ..ops.creation import zeros_like
 from ..ops.matmul import addmm
 from ..program.fused import fused
-from .optimizer import Optimizer, as_float, assert_options
+from .optimizer import Group, Optimizer, as_float, checked
 
 __all__ = ["Muon"]
 
@@ -40,7 +40,7 @@ class Muon(Optimizer):
         ns_steps: int = 5,
         adjust_lr_fn: str | None = None,
     ) -> None:
-        assert_options(lr=lr, momentum=momentum, weight_decay=weight_decay)
+        options = checked(locals())
         if adjust_lr_fn not in (None, "original", "match_rms_adamw"):
             raise InvalidArgument(
                 f"Adjust learning rate function {adjust_lr_fn} is not supported; choose "
@@ -52,17 +52,7 @@ class Muon(Optimizer):
             raise InvalidArgument(
                 f"Coefficients must be a tuple of exactly 3 values, got {ns_coefficients}"
             )
-        defaults = {
-            "lr": lr,
-            "weight_decay": weight_decay,
-            "momentum": momentum,
-            "nesterov": nesterov,
-            "ns_coefficients": ns_coefficients,
-            "eps": eps,
-            "ns_steps": ns_steps,
-            "adjust_lr_fn": adjust_lr_fn,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, options)
         for group in self.param_groups:
             for p in group["params"]:
                 if p.ndim != 2:
@@ -71,7 +61,7 @@ class Muon(Optimizer):
                         f"{tuple(p.shape)}; give the others to AdamW"
                     )
 
-    def update(self, group: dict[str, Any], parameters: list[Any]) -> None:
+    def update(self, group: Group, parameters: list[Any]) -> None:
         """p = p - rate orthogonalized(velocity).
 
         >>> optimizer = ad.optim.Muon([ad.nn.Parameter(ad.eye(2))])

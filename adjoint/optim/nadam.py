@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .elementwise import ElementwiseOptimizer, new_scalar
-from .optimizer import as_float, assert_betas, assert_options
+from .optimizer import Group, State, as_float, checked
 
 __all__ = ["NAdam"]
 
@@ -40,32 +40,17 @@ class NAdam(ElementwiseOptimizer):
         capturable: bool = False,
         differentiable: bool = False,
     ) -> None:
-        assert_options(lr=lr, eps=eps)
-        assert_betas(betas)
-        assert_options(weight_decay=weight_decay, momentum_decay=momentum_decay)
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "momentum_decay": momentum_decay,
-            "decoupled_weight_decay": decoupled_weight_decay,
-            "maximize": maximize,
-            "foreach": foreach,
-            "capturable": capturable,
-            "differentiable": differentiable,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, checked(locals()))
 
     zeros = ("exp_avg", "exp_avg_sq")
     scalars = ("step", "mu_product")
 
-    def begin(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
+    def begin(self, p: Any, group: Group) -> State:
         """The product of the momenta begins with 1."""
         state = super().begin(p, group)
         return {"step": state.pop("step"), "mu_product": new_scalar(1.0), **state}
 
-    def numbers(self, group: dict[str, Any], state: dict[str, Any], step: float) -> Any:
+    def numbers(self, group: Group, state: State, step: float) -> Any:
         """The factors of gradient and mean, and the correction of the mean square."""
         beta1, beta2 = group["betas"]
         lr, decay = as_float(group["lr"]), group["momentum_decay"]
@@ -77,9 +62,7 @@ class NAdam(ElementwiseOptimizer):
             1 - beta2**step,
         )
 
-    def change(
-        self, group: dict[str, Any], numbers: Any, state: dict[str, Any], p: Any, g: Any
-    ) -> None:
+    def change(self, group: Group, numbers: Any, state: State, p: Any, g: Any) -> None:
         """p = p - lr (part of g + part of m) / (sqrt(v) + eps)."""
         of_gradient, of_mean, correction = numbers
         beta1, beta2 = group["betas"]

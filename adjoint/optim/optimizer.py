@@ -14,13 +14,14 @@ from ..autograd.modes import enable_grad
 from ..core.errors import CheckpointError, InvalidArgument, InvalidType
 from ..core.mode import MODE, mode_with
 from ..core.scalar import Scalar
+from ..nn.hooks import add
+from ..nn.modules.module import clear_gradients
 from ..tensor import RemovableHandle, Tensor
 
-__all__ = [
-    "Optimizer",
-    "register_optimizer_step_post_hook",
-    "register_optimizer_step_pre_hook",
-]
+__all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook"]
+
+Group = dict[str, Any]  # parameters, and the options that they have in common
+State = dict[str, Any]  # what an optimizer remembers of one parameter
 
 
 class _Required:
@@ -36,14 +37,6 @@ _before_any: OrderedDict[int, Callable[..., Any]] = OrderedDict()
 _after_any: OrderedDict[int, Callable[..., Any]] = OrderedDict()
 
 
-def _add(hooks: OrderedDict[int, Any], hook: Any, prepend: bool = False) -> RemovableHandle:
-    handle = RemovableHandle(hooks)
-    hooks[handle.id] = hook
-    if prepend:
-        hooks.move_to_end(handle.id, last=False)
-    return handle
-
-
 def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Call `hook(optimizer, args, kwargs)` before every step of every optimizer.
 
@@ -53,7 +46,7 @@ def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandl
     ...     ad.optim.SGD([ad.nn.Parameter(ad.ones(1))], lr=0.1).step()
     step
     """
-    return _add(_before_any, hook)
+    return add(_before_any, hook)
 
 
 def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHandle:
@@ -65,7 +58,7 @@ def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHand
     ...     ad.optim.SGD([ad.nn.Parameter(ad.ones(1))], lr=0.1).step()
     done
     """
-    return _add(_after_any, hook)
+    return add(_after_any, hook)
 
 
 class Optimizer:
@@ -230,17 +223,7 @@ class Optimizer:
         >>> p.grad is None
         True
         """
-        for group in self.param_groups:
-            for p in group["params"]:
-                g = p.grad
-                if g is None:
-                    continue
-                if set_to_none:
-                    p.grad = None
-                elif g.grad_fn is not None:
-                    p.grad = g.detach().zero_()
-                else:
-                    g.requires_grad_(False).zero_()
+        clear_gradients(self._parameters(), set_to_none)
 
     # ---- the step ----------------------------------------------------------------------------
 
@@ -284,7 +267,7 @@ class Optimizer:
         for group, parameters in groups:
             self.update(group, parameters)
 
-    def update(self, group: dict[str, Any], parameters: list[Any]) -> None:
+    def update(self, group: Group, parameters: list[Any]) -> None:
         """Change the group's parameters that have a gradient; subclasses define it.
 
         >>> optimizer = ad.optim.SGD([ad.nn.Parameter(ad.ones(1))], lr=0.1)
@@ -302,7 +285,7 @@ class Optimizer:
         >>> optimizer.step()
         before
         """
-        return _add(self._hooks["before_step"], hook)
+        return add(self._hooks["before_step"], hook)
 
     def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(optimizer, args, kwargs)` after each step.
@@ -314,7 +297,7 @@ class Optimizer:
         >>> optimizer.step()
         after
         """
-        return _add(self._hooks["after_step"], hook)
+        return add(self._hooks["after_step"], hook)
 
     # ---- state dict --------------------------------------------------------------------------
 
@@ -409,7 +392,7 @@ class Optimizer:
         >>> _ = optimizer.state_dict()
         saving
         """
-        return _add(self._hooks["before_save"], hook, prepend)
+        return add(self._hooks["before_save"], hook, prepend)
 
     def register_state_dict_post_hook(
         self, hook: Callable[..., Any], prepend: bool = False
@@ -423,7 +406,7 @@ class Optimizer:
         >>> optimizer.state_dict()["version"]
         2
         """
-        return _add(self._hooks["after_save"], hook, prepend)
+        return add(self._hooks["after_save"], hook, prepend)
 
     def register_load_state_dict_pre_hook(
         self, hook: Callable[..., Any], prepend: bool = False
@@ -437,7 +420,7 @@ class Optimizer:
         >>> optimizer.load_state_dict(optimizer.state_dict())
         loading
         """
-        return _add(self._hooks["before_load"], hook, prepend)
+        return add(self._hooks["before_load"], hook, prepend)
 
     def register_load_state_dict_post_hook(
         self, hook: Callable[..., Any], prepend: bool = False
@@ -451,7 +434,7 @@ class Optimizer:
         >>> optimizer.load_state_dict(optimizer.state_dict())
         loaded
         """
-        return _add(self._hooks["after_load"], hook, prepend)
+        return add(self._hooks["after_load"], hook, prepend)
 
 
 def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
@@ -498,9 +481,33 @@ def _like(value: Any, p: Tensor, key: str = "") -> Any:
     return copy.deepcopy(value)
 
 
-def assert_options(**options: Any) -> None:
+_NOT_NEGATIVE = {
+    "lr", "lr_decay", "eps", "weight_decay", "momentum", "momentum_decay",
+    "initial_accumulator_value",
+}  # fmt: skip
+
+
+def checked(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The options among a constructor's arguments: `locals()`, where it has no other variables yet.
+
+    Errors: InvalidArgument for those that no optimizer takes, whichever of them it has.
+    """
+    options = {k: v for k, v in arguments.items() if k not in ("self", "params", "__class__")}
+    assert_not_negative(**{k: v for k, v in options.items() if k in _NOT_NEGATIVE})
+    for i, beta in enumerate(options.get("betas", ())):
+        if not 0.0 <= float(beta) < 1.0:
+            raise InvalidArgument(f"Invalid beta parameter at index {i}: {beta}")
+    if options.get("fused"):  # what PyTorch refuses, though here one implementation does all
+        if options["differentiable"]:
+            raise InvalidArgument("`fused` does not support `differentiable`; choose one")
+        if options["foreach"]:
+            raise InvalidArgument("`fused` and `foreach` cannot be `True` together; choose one")
+    return options
+
+
+def assert_not_negative(**options: Any) -> None:
     """Refuse a learning rate, epsilon, weight decay, ... below zero."""
-    names = {"lr": "learning rate", "eps": "epsilon value", "weight_decay": "weight_decay value"}
+    names = {"lr": "learning rate", "eps": "epsilon value"}
     for name, value in options.items():
         if isinstance(value, Tensor) and value.numel() != 1:
             raise InvalidArgument(
@@ -510,21 +517,6 @@ def assert_options(**options: Any) -> None:
             raise InvalidArgument(
                 f"Invalid {names.get(name, f'{name} value')}: {value}; {name} must be at least 0"
             )
-
-
-def assert_betas(betas: tuple[float, ...]) -> None:
-    """Refuse a decay rate outside [0, 1)."""
-    for i, beta in enumerate(betas):
-        if not 0.0 <= float(beta) < 1.0:
-            raise InvalidArgument(f"Invalid beta parameter at index {i}: {beta}")
-
-
-def assert_implementation(foreach: Any, fused: Any, differentiable: bool) -> None:
-    """Refuse what PyTorch refuses, though here one implementation does all."""
-    if fused and differentiable:
-        raise InvalidArgument("`fused` does not support `differentiable`; choose one")
-    if fused and foreach:
-        raise InvalidArgument("`fused` and `foreach` cannot be `True` together; choose one")
 
 
 def as_float(value: Any) -> float:

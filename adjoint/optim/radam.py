@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .elementwise import ElementwiseOptimizer
-from .optimizer import as_float, assert_betas, assert_options
+from .optimizer import Group, State, as_float, checked
 
 __all__ = ["RAdam"]
 
@@ -41,23 +41,9 @@ class RAdam(ElementwiseOptimizer):
         capturable: bool = False,
         differentiable: bool = False,
     ) -> None:
-        assert_options(lr=lr, eps=eps)
-        assert_betas(betas)
-        assert_options(weight_decay=weight_decay)
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "maximize": maximize,
-            "foreach": foreach,
-            "capturable": capturable,
-            "decoupled_weight_decay": decoupled_weight_decay,
-            "differentiable": differentiable,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, checked(locals()))
 
-    def numbers(self, group: dict[str, Any], state: dict[str, Any], step: float) -> Any:
+    def numbers(self, group: Group, state: State, step: float) -> Any:
         """The rate, and the factor of the adaptive rate: None while that varies too much."""
         beta1, beta2 = group["betas"]
         correction = 1 - beta2**step
@@ -69,9 +55,7 @@ class RAdam(ElementwiseOptimizer):
         certainty = (length - 4) * (length - 2) * most / ((most - 4) * (most - 2) * length)
         return rate, (certainty * correction) ** 0.5
 
-    def change(
-        self, group: dict[str, Any], numbers: Any, state: dict[str, Any], p: Any, g: Any
-    ) -> None:
+    def change(self, group: Group, numbers: Any, state: State, p: Any, g: Any) -> None:
         """p = p - lr m, over (sqrt(v) + eps) once that is certain enough."""
         rate, adaptive = numbers
         beta1, beta2 = group["betas"]

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..ops.creation import zeros_like
 from .elementwise import ElementwiseOptimizer
-from .optimizer import as_float, assert_options
+from .optimizer import Group, State, as_float, assert_not_negative, checked
 
 __all__ = ["RMSprop"]
 
@@ -40,24 +40,13 @@ class RMSprop(ElementwiseOptimizer):
         maximize: bool = False,
         differentiable: bool = False,
     ) -> None:
-        assert_options(lr=lr, eps=eps, momentum=momentum, weight_decay=weight_decay, alpha=alpha)
-        defaults = {
-            "lr": lr,
-            "momentum": momentum,
-            "alpha": alpha,
-            "eps": eps,
-            "centered": centered,
-            "weight_decay": weight_decay,
-            "capturable": capturable,
-            "foreach": foreach,
-            "maximize": maximize,
-            "differentiable": differentiable,
-        }
-        super().__init__(params, defaults)
+        options = checked(locals())
+        assert_not_negative(alpha=alpha)
+        super().__init__(params, options)
 
     zeros = ("square_avg",)
 
-    def begin(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
+    def begin(self, p: Any, group: Group) -> State:
         """Also the velocity and the gradients' mean, where the options ask for them."""
         state = super().begin(p, group)
         if group["momentum"] > 0:
@@ -66,9 +55,7 @@ class RMSprop(ElementwiseOptimizer):
             state["grad_avg"] = zeros_like(p)
         return state
 
-    def change(
-        self, group: dict[str, Any], numbers: Any, state: dict[str, Any], p: Any, g: Any
-    ) -> None:
+    def change(self, group: Group, numbers: Any, state: State, p: Any, g: Any) -> None:
         """p = p - lr g / (sqrt(v) + eps), by way of a velocity where there is momentum."""
         alpha, lr = group["alpha"], as_float(group["lr"])
         square = state["square_avg"]

@@ -8,7 +8,7 @@ from ..core.errors import InvalidArgument
 from ..ops.comparison import where
 from ..ops.creation import full_like
 from .elementwise import ElementwiseOptimizer
-from .optimizer import as_float, assert_options
+from .optimizer import Group, State, as_float, checked
 
 __all__ = ["Rprop"]
 
@@ -40,33 +40,22 @@ class Rprop(ElementwiseOptimizer):
         maximize: bool = False,
         differentiable: bool = False,
     ) -> None:
-        assert_options(lr=lr)
+        options = checked(locals())
         if not 0.0 < etas[0] < 1.0 < etas[1]:
             raise InvalidArgument(
                 f"Invalid eta values: {etas[0]}, {etas[1]}; one below and one above 1 are needed"
             )
-        defaults = {
-            "lr": lr,
-            "etas": etas,
-            "step_sizes": step_sizes,
-            "foreach": foreach,
-            "maximize": maximize,
-            "differentiable": differentiable,
-            "capturable": capturable,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, options)
 
     zeros = ("prev",)
 
-    def begin(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
+    def begin(self, p: Any, group: Group) -> State:
         """The step sizes begin with the learning rate."""
         lr = as_float(group["lr"])
         size = full_like(p.grad, complex(lr, lr) if p.is_complex() else lr)
         return {**super().begin(p, group), "step_size": size}
 
-    def change(
-        self, group: dict[str, Any], numbers: Any, state: dict[str, Any], p: Any, g: Any
-    ) -> None:
+    def change(self, group: Group, numbers: Any, state: State, p: Any, g: Any) -> None:
         """Longer steps where the gradient keeps its sign; where it changes, shorter, none now."""
         (shorter, longer), (smallest, largest) = group["etas"], group["step_sizes"]
         before, size = state["prev"], state["step_size"]

@@ -7,7 +7,7 @@ from typing import Any
 from ..core.errors import InvalidArgument
 from ..ops.creation import zeros_like
 from .elementwise import ElementwiseOptimizer
-from .optimizer import as_float, assert_implementation, assert_options
+from .optimizer import Group, State, as_float, checked
 
 __all__ = ["SGD"]
 
@@ -41,22 +41,10 @@ class SGD(ElementwiseOptimizer):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        assert_options(lr=lr, momentum=momentum, weight_decay=weight_decay)
+        options = checked(locals())
         if nesterov and (momentum <= 0 or dampening != 0):
             raise InvalidArgument("Nesterov momentum requires a momentum and zero dampening")
-        assert_implementation(foreach, fused, differentiable)
-        defaults = {
-            "lr": lr,
-            "momentum": momentum,
-            "dampening": dampening,
-            "weight_decay": weight_decay,
-            "nesterov": nesterov,
-            "maximize": maximize,
-            "foreach": foreach,
-            "differentiable": differentiable,
-            "fused": fused,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, options)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -64,18 +52,16 @@ class SGD(ElementwiseOptimizer):
             if each.get("momentum_buffer", each) is None:
                 del each["momentum_buffer"]
 
-    def begin(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
+    def begin(self, p: Any, group: Group) -> State:
         """The velocity, where there is momentum."""
         return {"momentum_buffer": zeros_like(p)} if group["momentum"] else {}
 
-    def numbers(self, group: dict[str, Any], state: dict[str, Any], step: float) -> Any:
+    def numbers(self, group: Group, state: State, step: float) -> Any:
         """Rate, momentum, and the gradient's share in the velocity: all of it in the beginning."""
         share = 1.0 if step == 1 else 1 - group["dampening"]
         return as_float(group["lr"]), group["momentum"], share, step == 1
 
-    def change(
-        self, group: dict[str, Any], numbers: Any, state: dict[str, Any], p: Any, g: Any
-    ) -> None:
+    def change(self, group: Group, numbers: Any, state: State, p: Any, g: Any) -> None:
         """v = momentum v + (1 - dampening) g; p = p - lr v."""
         lr, momentum, share, is_first = numbers
         if momentum:

@@ -1,17 +1,21 @@
-"""How adjoint/compiler/coefficients.py was made: `python tests/compiler/fit.py > coefficients.py`.
+"""How adjoint/compiler/coefficients.json was made: `python tests/compiler/fit.py` writes it.
 
 Each polynomial is the best one in the sense of the greatest relative error (Remez's exchange, in 60
 digits), after which its coefficients are rounded; those of float32 so that together they are near.
+How near is found with NumPy's products, so the last bits of ERF_TABLE_32 differ between machines.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable
 from typing import Any
 
 import mpmath as mp
 import numpy as np
+
+from adjoint.compiler.coefficients import FILE
 
 mp.mp.dps = 60
 Function = Callable[[Any], Any]
@@ -271,35 +275,38 @@ def tanh_near_quarters() -> list[tuple[float, ...]]:
     return by_bits(rows)
 
 
+def found(
+    dtype: str, f: Function, weight: Function, low: Any, high: Any, terms: int
+) -> tuple[tuple[float, ...], Any]:
+    """The rounded coefficients of a fit, and its error before they were rounded."""
+    c, error = remez(f, weight, low, high, terms)
+    if dtype == "float32":
+        return nearest(c, f, weight, low, high), error
+    return tuple(map(float, c)), error
+
+
 def main() -> None:
-    what = (
-        "Coefficients of the polynomials in maths.py, lowest power first (tests/compiler/fit.py)."
-    )
-    print(f'"""{what}"""\n')
-    print("# fmt: off")
-    for name, dtype, f, weight, low, high, terms in FITS:
-        c, error = remez(f, weight, low, high, terms)
-        width = 32 if dtype == "float32" else 64
-        print(f"# relative error 2**{float(mp.log(error, 2)):.1f}")
-        print(f"{name}_{width} = (")
-        narrow = dtype == "float32"
-        for x in nearest(c, f, weight, low, high) if narrow else map(float, c):
-            print(f"    {x!r},")
-        print(")")
+    entries: dict[str, dict[str, Any]] = {}
+    for name, dtype, *how in FITS:
+        numbers, error = found(dtype, *how)
+        error = f"2**{float(mp.log(error, 2)):.1f}"
+        entries[f"{name}_{dtype[-2:]}"] = {"error": error, "numbers": numbers}
+    entries["QUARTERS_32"] = {
+        "what": "the middles of quarters of an octave, by a float32's bits from the 21st on",
+        "numbers": [x for (x,) in by_bits([[middle] for _, middle, _ in quarters()])],
+    }
     tables = {
         "ERF": erf_near_eighths(),
         "ERFCX": by_bits(near_quarters(lambda x: mp.exp(x * x) * mp.erfc(x))),
         "TANH": tanh_near_quarters(),
     }
-    what = "the middles of quarters of an octave, by a float32's bits from the 21st on"
-    print(f"QUARTERS_32 = (  # {what}")
-    print(*(f"    {x!r}," for (x,) in by_bits([[middle] for _, middle, _ in quarters()])), sep="\n")
-    print(")")
     for name, rows in tables.items():
-        print(f"{name}_TABLE_32 = (  # a column for each place that lookup() takes")
-        for column in zip(*rows, strict=True):
-            print("    (", *(f"        {x!r}," for x in column), "    ),", sep="\n")
-        print(")")
+        entries[f"{name}_TABLE_32"] = {
+            "what": "a column for each place that lookup() takes",
+            "numbers": list(zip(*rows, strict=True)),
+        }
+    lines = (f"{json.dumps(name)}: {json.dumps(entry)}" for name, entry in entries.items())
+    FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -176,13 +176,7 @@ def conv(
 
 @extra
 def conv_input(
-    y: Any,
-    w: Any,
-    stride: Sizes,
-    padding: Pairs,
-    dilation: Sizes,
-    groups: int,
-    size: Sizes,
+    y: Any, w: Any, stride: Sizes, padding: Pairs, dilation: Sizes, groups: int, size: Sizes
 ) -> Any:
     """The transpose of `conv` in x: images of `size` from values y of conv's output shape."""
     batch, kernel = len(y), w.shape[2:]
@@ -205,13 +199,7 @@ def conv_input(
 
 @extra
 def conv_weight(
-    x: Any,
-    y: Any,
-    stride: Sizes,
-    padding: Pairs,
-    dilation: Sizes,
-    groups: int,
-    kernel: Sizes,
+    x: Any, y: Any, stride: Sizes, padding: Pairs, dilation: Sizes, groups: int, kernel: Sizes
 ) -> Any:
     """The transpose of `conv` in w: a kernel from images x and values y of conv's output shape."""
     batch, channels = x.shape[:2]

@@ -1,8 +1,7 @@
 """Special functions in NumPy, accurate to a few units in the last place.
 
-Each is cut into intervals where it is a short polynomial times something simple. The coefficients
-(lowest power first) are Chebyshev interpolants of the function to 60 digits, brought to powers of
-the interval's own variable in [-1, 1].
+Each is cut into intervals where it is a short polynomial, which coefficients.json has, times
+something simple.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ import numpy as np
 
 from . import extra
 from .blocks import BLOCK, NAMES, blocked, on
+from .coefficients import fitted
 
 _BLOCK = 16384
 
@@ -32,37 +32,9 @@ def sigmoid(x: Any) -> Any:
 
 # ---- error functions -----------------------------------------------------------------------------
 
-# erf(x) / x for |x| <= 1, in x^2
-_ERF = (
-    0.9654687386698673, -0.1405360890227171, 0.019852496688983708, -0.0022854855611441132,
-    0.00021751715604160108, -1.7537169441124826e-05, 1.223382738352401e-06, -7.51156928660089e-08,
-    4.11580059766496e-09, -2.035228404899467e-10, 9.167606746069445e-12, -3.8078827395263415e-13,
-    1.454817075960679e-14,
-)  # fmt: skip
-# exp(x^2) erfc(x) (1 + 2x) for x >= 1/2, in (x - 3.75) / (x + 3.75)
-_ERFCX = (
-    1.2375967764699427, -0.10720313439307824, 0.0020083123914439124, 0.0368652370760325,
-    -0.03724195425250078, 0.024144568616917488, -0.011732608675122998, 0.004332134938922094,
-    -0.0011372073925357375, 0.0001562717541530282, 2.0135159661297532e-05,
-    -1.5125558095467096e-05, 2.0485124778638184e-06, 6.838662574867553e-07,
-    -2.659192596615482e-07, -1.7607554319900093e-08, 2.3809809311519135e-08,
-    -5.577217496251079e-10, -2.050790205634971e-09, 1.3134928677759447e-10, 1.730529995287862e-10,
-    -9.744327992197583e-12, -1.0635288015045474e-11,
-)  # fmt: skip
-
-# erf(x) / x for |x| <= 4 in float32: the quotient of two polynomials in (x / 4)^2
-_ERF32_P = (
-    1.128379225730896, 2.9633114337921143, 13.90524673461914, 15.768623352050781,
-    24.87812042236328, 4.912269592285156, -0.22149403393268585,
-)  # fmt: skip
-_ERF32_Q = (
-    1.0, 7.959500789642334, 29.17374038696289, 63.33395767211914, 85.69503021240234,
-    66.17559814453125,
-)  # fmt: skip
-
 
 def _erf_centre(xp: Any, x: Any) -> Any:
-    return x * xp.horner(_ERF, on(x * x, 0.0, 1.0))
+    return x * xp.horner(fitted("erf"), on(x * x, 0.0, 1.0))
 
 
 def _short(x: Any) -> Any:
@@ -72,7 +44,7 @@ def _short(x: Any) -> Any:
 
 def _erfc_tail(xp: Any, x: Any) -> Any:
     """erfc(x) for x >= 1/2."""
-    scaled = xp.horner(_ERFCX, on((x - 3.75) / (x + 3.75), -0.765, 0.7638)) / (1 + 2 * x)
+    scaled = xp.horner(fitted("erfcx"), on((x - 3.75) / (x + 3.75), -0.765, 0.7638)) / (1 + 2 * x)
     high = _short(x)  # exp(-x^2) loses the digits that x^2 has before the point
     return scaled * xp.exp(-high * high) * xp.exp((high - x) * (high + x))
 
@@ -102,8 +74,8 @@ def erf(x: Any) -> Any:
     for i in range(0, flat.size, _BLOCK):
         part = np.clip(flat[i : i + _BLOCK], -4, 4)
         t = np.square(part * np.float32(0.25))
-        part *= NAMES.horner(_ERF32_P, t)
-        part /= NAMES.horner(_ERF32_Q, t)
+        part *= NAMES.horner(fitted("erf32_p"), t)
+        part /= NAMES.horner(fitted("erf32_q"), t)
         part[np.abs(part) > 1 - 1e-7] *= np.float32(2)  # what rounds to 1 becomes exactly 1
         np.clip(part, -1, 1, out=result[i : i + _BLOCK])
     return result.reshape(x.shape)
@@ -121,27 +93,11 @@ def erfc(xp: Any, x: Any) -> Any:
     return _erfc(xp, x)
 
 
-# erfinv(x) / x for |x| <= 0.8, in x^2; erfinv(x) / w for larger ones, in (w - 2) / (w + 2), where
-# w = sqrt(-log(1 - x)) <= 10.4. Right to 3e-9: enough for float32, and one step from float64.
-_ERFINV_CENTRE = (
-    0.9772873121160265, 0.11287334905229988, 0.028498662851808937, 0.008988664090289648,
-    0.003149899975630145, 0.0011741931264400516, 0.0004640880297606151, 0.00018719955429556556,
-    6.099000597634597e-05, 2.3590718573325794e-05, 2.3633765950114693e-05,
-    1.0666679985746476e-05,
-)  # fmt: skip
-_ERFINV_TAIL = (
-    0.9119918622596525, 0.12202735165402931, -0.060470819329657824, 0.015564345982458356,
-    -0.002548404470645072, -0.00026299040004530987, 0.0003477611554901994,
-    -0.00015836011105834914, 4.430030778114559e-05, -6.013935762334001e-06,
-    -4.691494383692673e-06, 2.094752381159352e-06,
-)  # fmt: skip
-
-
 def _erfinv_near(xp: Any, x: Any, rest: Any) -> Any:
     """erfinv(x) to 3e-9 for x from 0 to 1; `rest` is 1 - x."""
     w = xp.sqrt(-xp.log(rest))
-    centre = x * xp.horner(_ERFINV_CENTRE, on(x * x, 0.0, 0.64))
-    tail = w * xp.horner(_ERFINV_TAIL, on((w - 2) / (w + 2), -0.227, 0.678))
+    centre = x * xp.horner(fitted("erfinv_centre"), on(x * x, 0.0, 0.64))
+    tail = w * xp.horner(fitted("erfinv_tail"), on((w - 2) / (w + 2), -0.227, 0.678))
     return xp.where(x < 0.8, centre, tail)
 
 
@@ -161,23 +117,10 @@ def _erfinv(xp: Any, x: Any) -> Any:
     return _with_ends(xp, xp.copysign(y - step / (1 + y * step), x), x)
 
 
-# erfinv(x) / x in float32: for w = -log(1 - x^2) up to 5 in powers of w, and beyond in its root's
-_ERFINV32_NEAR = (
-    0.8862268924713135, 0.23201382160186768, 0.011548653244972229, -0.0023342957720160484,
-    -0.00012748228618875146, 4.456564784049988e-05, 3.983071565016871e-06, -1.976424755412154e-06,
-    2.2102629770870408e-07, -8.790816963255565e-09,
-)  # fmt: skip
-_ERFINV32_FAR = (
-    2.9482836723327637, 0.8821434378623962, 0.005570983048528433, -0.0037047641817480326,
-    0.0023341516498476267, -0.0013642077101394534, 0.000614372082054615, -0.00012561219045892358,
-    -6.584863876923919e-05, 4.068503403686918e-05,
-)  # fmt: skip
-
-
 def _erfinv_single(xp: Any, x: Any) -> Any:
     w = -xp.log((1 - x) * (1 + x))
-    near = xp.horner(_ERFINV32_NEAR, w)
-    far = xp.horner(_ERFINV32_FAR, on(xp.sqrt(w), 2.236, 3.994))
+    near = xp.horner(fitted("erfinv32_near"), w)
+    far = xp.horner(fitted("erfinv32_far"), on(xp.sqrt(w), 2.236, 3.994))
     return _with_ends(xp, x * xp.where(w < 5, near, far), x)
 
 
@@ -190,28 +133,6 @@ def erfinv(xp: Any, x: Any) -> Any:
 
 # ---- gamma functions -----------------------------------------------------------------------------
 
-# lgamma(x) / ((x - 1) (x - 2)) for 1 <= x <= 3
-_LGAMMA = (
-    0.42278433509846713, -0.10031730167435392, 0.03296500062115574, -0.012384192193371025,
-    0.004998641164703877, -0.00210813083396774, 0.0009153769220606788, -0.00040570739724578336,
-    0.0001825526419770573, -8.309512956943704e-05, 3.816886281372433e-05, -1.7661650808739293e-05,
-    8.22234752455359e-06, -3.847458853109349e-06, 1.8074596187759183e-06, -8.524589422854706e-07,
-    4.055632887824375e-07, -1.9297722928131087e-07, 8.745972665553556e-08, -4.0989550123056e-08,
-    2.6247261052647615e-08, -1.3413634707816507e-08, -7.603161817337265e-10,
-    1.0302382218738562e-09, 4.927878685807231e-09, -2.7213519871256995e-09, -1.38994451662441e-09,
-    7.781579910182537e-10, 4.2453673576593125e-10, -2.2029817508598198e-10,
-)  # fmt: skip
-
-# digamma(x) / (x - root) for 1 <= x <= 2
-_DIGAMMA = (
-    0.9510558760318328, -0.21181371064073024, 0.06013562106019684, -0.01855061538173984,
-    0.005936795278301761, -0.001935066664735652, 0.0006368880303865817, -0.00021074841288961643,
-    6.995018825112794e-05, -2.3258232466707952e-05, 7.741234508636364e-06, -2.578134894751126e-06,
-    8.589060721930695e-07, -2.8620904099739414e-07, 9.543298288278275e-08, -3.181266980138485e-08,
-    1.0527692435026686e-08, -3.5032218996509724e-09, 1.2469984616707403e-09,
-    -4.197772636734229e-10, 8.734528429142953e-11, -2.7468150389464952e-11, 2.918622732168261e-11,
-    -1.0015117602062808e-11,
-)  # fmt: skip
 
 _ROOT, _ROOT_REST = 1.4616321449683622, 9.549995429965697e-17  # of digamma, in two parts
 _HALF_LOG_TWO_PI = 0.9189385332046727
@@ -243,7 +164,7 @@ def _lgamma_middle(xp: Any, x: Any) -> Any:
         factor = xp.where(large, factor * x, factor)
         minus_one = xp.where(large, minus_one - 1, minus_one)
         minus_two = xp.where(large, minus_two - 1, minus_two)
-    value = minus_one * minus_two * xp.horner(_LGAMMA, on(x, 1.0, 3.0))
+    value = minus_one * minus_two * xp.horner(fitted("lgamma"), on(x, 1.0, 3.0))
     return value + xp.log(factor) - xp.log(below)
 
 
@@ -281,7 +202,7 @@ def _digamma_middle(xp: Any, x: Any) -> Any:
         large = x >= 2
         x = xp.where(large, x - 1, x)
         terms = xp.where(large, terms + 1 / x, terms)
-    return (x - _ROOT - _ROOT_REST) * xp.horner(_DIGAMMA, on(x, 1.0, 2.0)) + terms
+    return (x - _ROOT - _ROOT_REST) * xp.horner(fitted("digamma"), on(x, 1.0, 2.0)) + terms
 
 
 def _digamma_positive(xp: Any, x: Any) -> Any:
@@ -371,59 +292,14 @@ def polygamma(n: int, x: Any) -> Any:
 
 # ---- Bessel functions ----------------------------------------------------------------------------
 
-# exp(-x) I0(x) for 0 <= x <= 8; exp(-x) sqrt(x) I0(x) for x >= 8, in 1 / x
-_I0_SMALL = (
-    0.2070019212239867, -0.11300432688620549, 0.09451562853995128, -0.08904344136075962,
-    0.08734341617550408, -0.08496338091616305, 0.07927522590772476, -0.06954119561719381,
-    0.056777032011256987, -0.04298594945479612, 0.0301779121034198, -0.01968265469059234,
-    0.011960077419502311, -0.0067923998730731695, 0.003617128473996364, -0.001811886793937724,
-    0.0008563093345358882, -0.00038290209550065975, 0.00016241792341840366,
-    -6.550861389620851e-05, 2.5183377189964778e-05, -9.251680584432654e-06,
-    3.2498478284328534e-06, -1.0883393970072518e-06, 3.5212842626130005e-07,
-    -1.1384114641747256e-07, 3.39695180931004e-08, -7.723094556846333e-09, 2.1878041523620257e-09,
-    -1.1852342482684723e-09, 3.043616766866286e-10,
-)  # fmt: skip
-_I0_LARGE = (
-    0.4021765094450081, 0.0033605519836678865, 0.00013621607439233397, 1.1143033788352455e-05,
-    1.4838475432345007e-06, 2.9735993830791437e-07, 8.87226944343699e-08, 3.9324708328742363e-08,
-    2.1542697342456025e-08, 7.56377201554603e-09, -6.709029656225637e-09, -1.3453822931523271e-08,
-    -5.573331421610012e-09, 7.697662019062485e-09, 7.92317806979789e-09, -3.82099512308995e-09,
-    -6.93899627720982e-09, 1.983359036878627e-09, 4.9905012775902334e-09, -1.0267340552488217e-09,
-    -2.871865993820918e-09, 4.388861044991905e-10, 1.2061857017231527e-09,
-    -1.2429481430536811e-10, -3.210161204221311e-10, 1.6645473602872717e-11,
-    4.005227764863093e-11,
-)  # fmt: skip
-# exp(-x) I1(x) / x for 0 <= x <= 8; exp(-x) sqrt(x) I1(x) for x >= 8, in 1 / x
-_I1_SMALL = (
-    0.044687709875608835, -0.06112433802966629, 0.0680575999095116, -0.06848260620582547,
-    0.06376740371340721, -0.055280039227051464, 0.04467457262125467, -0.03367135551992323,
-    0.023686016957729535, -0.015571309256763564, 0.009583962150731578, -0.00553456775924123,
-    0.0030057624197775295, -0.0015388749696724586, 0.0007445123445061157, -0.00034117472445271377,
-    0.0001484212433475852, -6.142655719704761e-05, 2.4233753149624307e-05, -9.131775730568571e-06,
-    3.293899139003749e-06, -1.1381566323785447e-06, 3.759367306404118e-07,
-    -1.1993980285486188e-07, 3.802984785138283e-08, -1.1224475126135595e-08,
-    2.603206542331157e-09, -7.277033556073836e-10, 3.7284532079392345e-10, -9.506861180736366e-11,
-)  # fmt: skip
-_I1_LARGE = (
-    0.38939845902587233, -0.00974957719323576, -0.00021923576383430914, -1.503854719814553e-05,
-    -1.8349101091858603e-06, -3.4838565069237384e-07, -1.0001340021780371e-07,
-    -4.312811174972107e-08, -2.3368016560658254e-08, -8.436290430234562e-09,
-    6.694265612407784e-09, 1.4076395500755014e-08, 6.14985231157688e-09, -7.778592763970399e-09,
-    -8.401102179738338e-09, 3.7219797447255018e-09, 7.268242563538968e-09,
-    -1.8736450470066097e-09, -5.2022217601823894e-09, 9.568523624905203e-10,
-    2.9887350377570034e-09, -4.086984233473255e-10, -1.2547972491973786e-09,
-    1.161813630287145e-10, 3.339867355634982e-10, -1.5626599071977848e-11,
-    -4.1681089783384256e-11,
-)  # fmt: skip
 
-
-def bessel(xp: Any, x: Any, small: tuple[float, ...], large: tuple[float, ...], odd: bool) -> Any:
-    """exp(-|x|) times the function, for the absolute value of x."""
+def bessel(xp: Any, x: Any, order: int) -> Any:
+    """exp(-|x|) times I0 or I1 of the absolute value of x."""
     size = xp.abs(x)
     near = xp.minimum(size, 8.0)
-    centre = xp.horner(small, on(near, 0.0, 8.0)) * (near if odd else 1.0)
+    centre = xp.horner(fitted(f"i{order}_small"), on(near, 0.0, 8.0)) * (near if order else 1.0)
     far = xp.maximum(size, 8.0)
-    tail = xp.horner(large, on(1 / far, 0.0, 0.125)) / xp.sqrt(far)
+    tail = xp.horner(fitted(f"i{order}_large"), on(1 / far, 0.0, 0.125)) / xp.sqrt(far)
     return xp.where(size <= 8, centre, tail)
 
 
@@ -431,14 +307,14 @@ def bessel(xp: Any, x: Any, small: tuple[float, ...], large: tuple[float, ...], 
 @blocked
 def i0(xp: Any, x: Any) -> Any:
     """The modified Bessel function of the first kind, order 0."""
-    return bessel(xp, x, _I0_SMALL, _I0_LARGE, False) * xp.exp(xp.abs(x))
+    return bessel(xp, x, 0) * xp.exp(xp.abs(x))
 
 
 @extra
 @blocked
 def i1(xp: Any, x: Any) -> Any:
     """The modified Bessel function of the first kind, order 1."""
-    return xp.copysign(bessel(xp, x, _I1_SMALL, _I1_LARGE, True) * xp.exp(xp.abs(x)), x)
+    return xp.copysign(bessel(xp, x, 1) * xp.exp(xp.abs(x)), x)
 
 
 # ---- the normal distribution ---------------------------------------------------------------------
@@ -461,7 +337,7 @@ def erfcx(xp: Any, x: Any) -> Any:
 def _erfcx_far(xp: Any, x: Any) -> Any:
     """exp(x^2) erfc(x) for x >= 1/2."""
     ratio = xp.where(xp.isinf(x), 1.0, (x - 3.75) / (x + 3.75))
-    value = xp.horner(_ERFCX, on(xp.minimum(ratio, 1.0), -0.765, 0.7638)) / (1 + 2 * x)
+    value = xp.horner(fitted("erfcx"), on(xp.minimum(ratio, 1.0), -0.765, 0.7638)) / (1 + 2 * x)
     # The polynomial ends where erfc(x) does; from there on, the asymptotic series.
     inverse = 1 / (x * x)
     series = 1 - 5.5 * inverse

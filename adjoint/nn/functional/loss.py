@@ -509,11 +509,7 @@ def binary_cross_entropy_with_logits(
 
 @fused
 def _bce_with_logits(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    pos_weight: Tensor | None,
-    reduction: str,
+    input: Tensor, target: Tensor, weight: Tensor | None, pos_weight: Tensor | None, reduction: str
 ) -> Tensor:
     log_sigmoid: Any = logsigmoid(input)
     if pos_weight is not None:

@@ -99,14 +99,7 @@ def recurrent_layer(
 
 @fused(native="recurrent", always=True)
 def recurrent_cell(
-    x: Any,
-    weight_ih: Any,
-    weight_hh: Any,
-    bias_ih: Any,
-    bias_hh: Any,
-    h: Any,
-    c: Any,
-    kind: str,
+    x: Any, weight_ih: Any, weight_hh: Any, bias_ih: Any, bias_hh: Any, h: Any, c: Any, kind: str
 ) -> State:
     """The state after (h, c) and one step's input; c is for an LSTM. Zeros where they are None."""
     size = (*x.shape[:-1], weight_hh.shape[1])

@@ -5,46 +5,60 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.errors import ShapeError
-from ...ops.creation import empty
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from ..init import constant_
-from ..parameter import Parameter
 from .attention import MultiheadAttention as MultiheadAttention  # PyTorch has it here too
 from .module import Module
 
 __all__ = [
-    "CELU",
-    "ELU",
-    "GELU",
-    "GLU",
-    "SELU",
-    "Hardshrink",
-    "Hardsigmoid",
-    "Hardswish",
-    "Hardtanh",
-    "LeakyReLU",
-    "LogSigmoid",
-    "LogSoftmax",
-    "Mish",
-    "PReLU",
-    "RReLU",
-    "ReLU",
-    "ReLU6",
-    "SiLU",
-    "Sigmoid",
-    "Softmax",
-    "Softmax2d",
-    "Softmin",
-    "Softplus",
-    "Softshrink",
-    "Softsign",
-    "Tanh",
-    "Tanhshrink",
-    "Threshold",
-]
+    "CELU", "ELU", "GELU", "GLU", "SELU", "Hardshrink", "Hardsigmoid", "Hardswish", "Hardtanh",
+    "LeakyReLU", "LogSigmoid", "LogSoftmax", "Mish", "PReLU", "RReLU", "ReLU", "ReLU6", "SiLU",
+    "Sigmoid", "Softmax", "Softmax2d", "Softmin", "Softplus", "Softshrink", "Softsign", "Tanh",
+    "Tanhshrink", "Threshold",
+]  # fmt: skip
 
 
-class ReLU(Module):
+class _MayOverwrite(Module):
+    """The base of activations whose one option is whether they overwrite their input."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        self.inplace = inplace
+
+
+class _WithAlpha(Module):
+    """The base of the two that are linear above 0 and approach -alpha below."""
+
+    _repr = "alpha={alpha}"
+    _repr_unless = (("inplace", False),)
+
+    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
+        super().__init__()
+        self.alpha = alpha
+        self.inplace = inplace
+
+
+class _Shrinks(Module):
+    """The base of the two for which what lies within lambd of 0 is 0."""
+
+    _repr = "{lambd}"
+
+    def __init__(self, lambd: float = 0.5) -> None:
+        super().__init__()
+        self.lambd = lambd
+
+
+class _Along(Module):
+    """The base of those that normalise along one dimension."""
+
+    _repr = "dim={dim}"
+
+    def __init__(self, dim: int | None = None) -> None:
+        super().__init__()
+        self.dim = dim
+
+
+class ReLU(_MayOverwrite):
     """max(0, x).
 
     Shape: any; the result has the shape of the input.
@@ -54,20 +68,14 @@ class ReLU(Module):
     [0.0, 2.0]
     """
 
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
+    _repr_unless = (("inplace", False),)
 
     def forward(self, input: Any) -> Any:
         """The activation, elementwise."""
         return F.relu(input, inplace=self.inplace)
 
-    def extra_repr(self) -> str:
-        """The settings."""
-        return "inplace=True" if self.inplace else ""
 
-
-class ReLU6(Module):
+class ReLU6(_MayOverwrite):
     """min(max(0, x), 6).
 
     Shape: any; the result has the shape of the input.
@@ -77,17 +85,11 @@ class ReLU6(Module):
     [0.0, 6.0]
     """
 
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
+    _repr_unless = (("inplace", False),)
 
     def forward(self, input: Any) -> Any:
         """The activation, elementwise."""
         return F.relu6(input, inplace=self.inplace)
-
-    def extra_repr(self) -> str:
-        """The settings."""
-        return "inplace=True" if self.inplace else ""
 
 
 class LeakyReLU(Module):
@@ -100,6 +102,9 @@ class LeakyReLU(Module):
     [-0.5, 2.0]
     """
 
+    _repr = "negative_slope={negative_slope}"
+    _repr_unless = (("inplace", False),)
+
     def __init__(self, negative_slope: float = 1e-2, inplace: bool = False) -> None:
         super().__init__()
         self.negative_slope = negative_slope
@@ -108,10 +113,6 @@ class LeakyReLU(Module):
     def forward(self, input: Any) -> Any:
         """The activation, elementwise."""
         return F.leaky_relu(input, self.negative_slope, inplace=self.inplace)
-
-    def extra_repr(self) -> str:
-        """The settings."""
-        return f"negative_slope={self.negative_slope}" + (", inplace=True" if self.inplace else "")
 
 
 class RReLU(Module):
@@ -123,6 +124,9 @@ class RReLU(Module):
     >>> ad.nn.RReLU()(ad.ones(1)).tolist()
     [1.0]
     """
+
+    _repr = "lower={lower}, upper={upper}"
+    _repr_unless = (("inplace", False),)
 
     def __init__(
         self, lower: float = 1.0 / 8, upper: float = 1.0 / 3, inplace: bool = False
@@ -136,14 +140,8 @@ class RReLU(Module):
         """The activation, elementwise."""
         return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
 
-    def extra_repr(self) -> str:
-        """The settings."""
-        return f"lower={self.lower}, upper={self.upper}" + (
-            ", inplace=True" if self.inplace else ""
-        )
 
-
-class ELU(Module):
+class ELU(_WithAlpha):
     """x where it is positive, alpha * (exp(x) - 1) elsewhere.
 
     Shape: any; the result has the shape of the input.
@@ -153,21 +151,12 @@ class ELU(Module):
     [0.0]
     """
 
-    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
-        super().__init__()
-        self.alpha = alpha
-        self.inplace = inplace
-
     def forward(self, input: Any) -> Any:
         """The activation, elementwise."""
         return F.elu(input, self.alpha, inplace=self.inplace)
 
-    def extra_repr(self) -> str:
-        """The settings."""
-        return f"alpha={self.alpha}" + (", inplace=True" if self.inplace else "")
 
-
-class SELU(Module):
+class SELU(_MayOverwrite):
     """ELU with the constants that keep mean 0 and variance 1.
 
     Shape: any; the result has the shape of the input.
@@ -177,20 +166,14 @@ class SELU(Module):
     [0.0]
     """
 
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
+    _repr_unless = (("inplace", False),)
 
     def forward(self, input: Any) -> Any:
         """The activation, elementwise."""
         return F.selu(input, inplace=self.inplace)
 
-    def extra_repr(self) -> str:
-        """The settings."""
-        return "inplace=True" if self.inplace else ""
 
-
-class CELU(Module):
+class CELU(_WithAlpha):
     """max(0, x) + min(0, alpha * (exp(x / alpha) - 1)).
 
     Shape: any; the result has the shape of the input.
@@ -200,18 +183,9 @@ class CELU(Module):
     [0.0]
     """
 
-    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
-        super().__init__()
-        self.alpha = alpha
-        self.inplace = inplace
-
     def forward(self, input: Any) -> Any:
         """The activation, elementwise."""
         return F.celu(input, self.alpha, inplace=self.inplace)
-
-    def extra_repr(self) -> str:
-        """The settings."""
-        return f"alpha={self.alpha}" + (", inplace=True" if self.inplace else "")
 
 
 class GELU(Module):
@@ -224,6 +198,8 @@ class GELU(Module):
     [0.0]
     """
 
+    _repr = "approximate={approximate!r}"
+
     def __init__(self, approximate: str = "none") -> None:
         super().__init__()
         self.approximate = approximate
@@ -232,12 +208,8 @@ class GELU(Module):
         """The activation, elementwise."""
         return F.gelu(input, approximate=self.approximate)
 
-    def extra_repr(self) -> str:
-        """The settings."""
-        return f"approximate={self.approximate!r}"
 
-
-class SiLU(Module):
+class SiLU(_MayOverwrite):
     """x * sigmoid(x).
 
     Shape: any; the result has the shape of the input.
@@ -247,20 +219,14 @@ class SiLU(Module):
     [0.0]
     """
 
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
+    _repr_unless = (("inplace", False),)
 
     def forward(self, input: Any) -> Any:
         """The activation, elementwise."""
         return F.silu(input, inplace=self.inplace)
 
-    def extra_repr(self) -> str:
-        """The settings."""
-        return "inplace=True" if self.inplace else ""
 
-
-class Mish(Module):
+class Mish(_MayOverwrite):
     """x * tanh(softplus(x)).
 
     Shape: any; the result has the shape of the input.
@@ -270,17 +236,11 @@ class Mish(Module):
     [0.0]
     """
 
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
+    _repr_unless = (("inplace", False),)
 
     def forward(self, input: Any) -> Any:
         """The activation, elementwise."""
         return F.mish(input, inplace=self.inplace)
-
-    def extra_repr(self) -> str:
-        """The settings."""
-        return "inplace=True" if self.inplace else ""
 
 
 class Tanh(Module):
@@ -338,6 +298,8 @@ class Softplus(Module):
     tensor([0.6931])
     """
 
+    _repr = "beta={beta}, threshold={threshold}"
+
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
         super().__init__()
         self.beta = beta
@@ -346,10 +308,6 @@ class Softplus(Module):
     def forward(self, input: Any) -> Any:
         """The activation, elementwise."""
         return F.softplus(input, self.beta, self.threshold)
-
-    def extra_repr(self) -> str:
-        """The settings."""
-        return f"beta={self.beta}, threshold={self.threshold}"
 
 
 class Softsign(Module):
@@ -367,7 +325,7 @@ class Softsign(Module):
         return F.softsign(input)
 
 
-class Softshrink(Module):
+class Softshrink(_Shrinks):
     """x moved towards 0 by lambd.
 
     Shape: any; the result has the shape of the input.
@@ -377,20 +335,12 @@ class Softshrink(Module):
     [0.0]
     """
 
-    def __init__(self, lambd: float = 0.5) -> None:
-        super().__init__()
-        self.lambd = lambd
-
     def forward(self, input: Any) -> Any:
         """The activation, elementwise."""
         return F.softshrink(input, self.lambd)
 
-    def extra_repr(self) -> str:
-        """The settings."""
-        return str(self.lambd)
 
-
-class Hardshrink(Module):
+class Hardshrink(_Shrinks):
     """x, or 0 within lambd of it.
 
     Shape: any; the result has the shape of the input.
@@ -400,17 +350,9 @@ class Hardshrink(Module):
     [0.0]
     """
 
-    def __init__(self, lambd: float = 0.5) -> None:
-        super().__init__()
-        self.lambd = lambd
-
     def forward(self, input: Any) -> Any:
         """The activation, elementwise."""
         return F.hardshrink(input, self.lambd)
-
-    def extra_repr(self) -> str:
-        """The settings."""
-        return str(self.lambd)
 
 
 class Tanhshrink(Module):
@@ -438,6 +380,9 @@ class Hardtanh(Module):
     [-1.0, 1.0]
     """
 
+    _repr = "min_val={min_val}, max_val={max_val}"
+    _repr_unless = (("inplace", False),)
+
     def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
         super().__init__()
         self.min_val = min_val
@@ -448,14 +393,8 @@ class Hardtanh(Module):
         """The activation, elementwise."""
         return F.hardtanh(input, self.min_val, self.max_val, inplace=self.inplace)
 
-    def extra_repr(self) -> str:
-        """The settings."""
-        return f"min_val={self.min_val}, max_val={self.max_val}" + (
-            ", inplace=True" if self.inplace else ""
-        )
 
-
-class Hardsigmoid(Module):
+class Hardsigmoid(_MayOverwrite):
     """x / 6 + 1/2 bounded to [0, 1].
 
     Shape: any; the result has the shape of the input.
@@ -465,16 +404,12 @@ class Hardsigmoid(Module):
     [0.5]
     """
 
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
-
     def forward(self, input: Any) -> Any:
         """The activation, elementwise."""
         return F.hardsigmoid(input, inplace=self.inplace)
 
 
-class Hardswish(Module):
+class Hardswish(_MayOverwrite):
     """x * hardsigmoid(x).
 
     Shape: any; the result has the shape of the input.
@@ -483,10 +418,6 @@ class Hardswish(Module):
     >>> ad.nn.Hardswish()(ad.zeros(1)).tolist()
     [0.0]
     """
-
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
 
     def forward(self, input: Any) -> Any:
         """The activation, elementwise."""
@@ -503,6 +434,9 @@ class Threshold(Module):
     [7.0]
     """
 
+    _repr = "threshold={threshold}, value={value}"
+    _repr_unless = (("inplace", False),)
+
     def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
         super().__init__()
         self.threshold = threshold
@@ -512,12 +446,6 @@ class Threshold(Module):
     def forward(self, input: Any) -> Any:
         """The activation, elementwise."""
         return F.threshold(input, self.threshold, self.value, inplace=self.inplace)
-
-    def extra_repr(self) -> str:
-        """The settings."""
-        return f"threshold={self.threshold}, value={self.value}" + (
-            ", inplace=True" if self.inplace else ""
-        )
 
 
 class GLU(Module):
@@ -530,6 +458,8 @@ class GLU(Module):
     [0.0]
     """
 
+    _repr = "dim={dim}"
+
     def __init__(self, dim: int = -1) -> None:
         super().__init__()
         self.dim = dim
@@ -538,12 +468,8 @@ class GLU(Module):
         """The activation, elementwise."""
         return F.glu(input, self.dim)
 
-    def extra_repr(self) -> str:
-        """The settings."""
-        return f"dim={self.dim}"
 
-
-class Softmax(Module):
+class Softmax(_Along):
     """exp(x) / sum(exp(x)) along dim.
 
     Shape: any; the result has the shape of the input.
@@ -553,20 +479,12 @@ class Softmax(Module):
     [1.0]
     """
 
-    def __init__(self, dim: int | None = None) -> None:
-        super().__init__()
-        self.dim = dim
-
     def forward(self, input: Any) -> Any:
         """The activation, elementwise."""
         return F.softmax(input, self.dim)
 
-    def extra_repr(self) -> str:
-        """The settings."""
-        return f"dim={self.dim}"
 
-
-class LogSoftmax(Module):
+class LogSoftmax(_Along):
     """log(softmax(x)) along dim.
 
     Shape: any; the result has the shape of the input.
@@ -576,20 +494,12 @@ class LogSoftmax(Module):
     [0.0]
     """
 
-    def __init__(self, dim: int | None = None) -> None:
-        super().__init__()
-        self.dim = dim
-
     def forward(self, input: Any) -> Any:
         """The activation, elementwise."""
         return F.log_softmax(input, self.dim)
 
-    def extra_repr(self) -> str:
-        """The settings."""
-        return f"dim={self.dim}"
 
-
-class Softmin(Module):
+class Softmin(_Along):
     """softmax(-x) along dim.
 
     Shape: any; the result has the shape of the input.
@@ -599,17 +509,9 @@ class Softmin(Module):
     [1.0]
     """
 
-    def __init__(self, dim: int | None = None) -> None:
-        super().__init__()
-        self.dim = dim
-
     def forward(self, input: Any) -> Any:
         """The activation, elementwise."""
         return F.softmin(input, self.dim)
-
-    def extra_repr(self) -> str:
-        """The settings."""
-        return f"dim={self.dim}"
 
 
 class Softmax2d(Module):
@@ -640,13 +542,15 @@ class PReLU(Module):
     [-0.25, 2.0]
     """
 
+    _repr = "num_parameters={num_parameters}"
+
     def __init__(
         self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None
     ) -> None:
         super().__init__()
         self.num_parameters = num_parameters
         self.init = init
-        self.weight = Parameter(empty((num_parameters,), device=device, dtype=dtype))
+        self._new_parameter("weight", (num_parameters,), device, dtype)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -659,7 +563,3 @@ class PReLU(Module):
     def forward(self, input: Any) -> Any:
         """The activation, elementwise."""
         return F.prelu(input, self.weight)
-
-    def extra_repr(self) -> str:
-        """The number of weights."""
-        return f"num_parameters={self.num_parameters}"

@@ -21,6 +21,8 @@ class ChannelShuffle(Module):
     tensor([0., 2., 1., 3.])
     """
 
+    _repr = "groups={groups}"
+
     def __init__(self, groups: int) -> None:
         super().__init__()
         self.groups = groups
@@ -28,7 +30,3 @@ class ChannelShuffle(Module):
     def forward(self, input: Any) -> Any:
         """The input with its channels in another order."""
         return F.channel_shuffle(input, self.groups)
-
-    def extra_repr(self) -> str:
-        """The number of groups."""
-        return f"groups={self.groups}"

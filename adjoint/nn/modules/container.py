@@ -144,19 +144,11 @@ class Sequential(_Listed):
         return type(self)(OrderedDict(list(self._modules.items())[index]))
 
     def __add__(self, other: Any) -> Any:
-        if not isinstance(other, Sequential):
-            raise InvalidArgument(
-                "add operator supports only objects of Sequential class, but "
-                f"{type(other)} is given"
-            )
+        _assert_sequential(other)
         return Sequential(*self, *other)
 
     def __iadd__(self, other: Any) -> Any:
-        if not isinstance(other, Sequential):
-            raise InvalidArgument(
-                "add operator supports only objects of Sequential class, but "
-                f"{type(other)} is given"
-            )
+        _assert_sequential(other)
         return self.extend(other)
 
     def __mul__(self, times: int) -> Any:
@@ -171,6 +163,13 @@ class Sequential(_Listed):
     def __imul__(self, times: int) -> Any:
         self._renumber((self * times)._modules.values())
         return self
+
+
+def _assert_sequential(other: Any) -> None:
+    if not isinstance(other, Sequential):
+        raise InvalidArgument(
+            f"add operator supports only objects of Sequential class, but {type(other)} is given"
+        )
 
 
 class ModuleList(_Listed):

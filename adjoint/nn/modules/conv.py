@@ -6,10 +6,8 @@ import math
 from typing import Any
 
 from ...core.errors import InvalidArgument
-from ...ops.creation import empty
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .. import init
-from ..parameter import Parameter
 from .module import Module
 
 __all__ = [
@@ -57,9 +55,8 @@ class _ConvNd(Module):
         channels = (out_channels, in_channels // groups)
         if self.transposed:
             channels = (in_channels, out_channels // groups)
-        self.weight = Parameter(empty((*channels, *self.kernel_size), device=device, dtype=dtype))
-        shift = Parameter(empty((out_channels,), device=device, dtype=dtype)) if bias else None
-        self.register_parameter("bias", shift)
+        self._new_parameter("weight", (*channels, *self.kernel_size), device, dtype)
+        self._new_parameter("bias", (out_channels,), device, dtype, bias)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -73,23 +70,12 @@ class _ConvNd(Module):
 
     def extra_repr(self) -> str:
         """The settings that differ from the defaults."""
-        text = (
-            f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, "
-            f"stride={self.stride}"
-        )
-        if self.padding != (0,) * self.rank:
-            text += f", padding={self.padding}"
-        if self.dilation != (1,) * self.rank:
-            text += f", dilation={self.dilation}"
-        if self.output_padding != (0,) * self.rank:
-            text += f", output_padding={self.output_padding}"
-        if self.groups != 1:
-            text += f", groups={self.groups}"
-        if self.bias is None:
-            text += ", bias=False"
-        if self.padding_mode != "zeros":
-            text += f", padding_mode={self.padding_mode}"
-        return text
+        none, one = (0,) * self.rank, (1,) * self.rank
+        return self._shown(
+            "{in_channels}, {out_channels}, kernel_size={kernel_size}, stride={stride}",
+            [("padding", none), ("dilation", one), ("output_padding", none), ("groups", 1),
+             ("bias", True), ("padding_mode", "zeros")],
+        )  # fmt: skip
 
 
 def _assert_options(

@@ -8,27 +8,18 @@ from ...core.errors import InvalidArgument
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .module import Module
 
-__all__ = [
-    "AlphaDropout",
-    "Dropout",
-    "Dropout1d",
-    "Dropout2d",
-    "Dropout3d",
-    "FeatureAlphaDropout",
-]
+__all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout"]
 
 
 class _Dropout(Module):
+    _repr = "p={p}, inplace={inplace}"
+
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         super().__init__()
         if not 0 <= p <= 1:
             raise InvalidArgument(f"dropout probability has to be between 0 and 1, but got {p}")
         self.p = p
         self.inplace = inplace
-
-    def extra_repr(self) -> str:
-        """The settings."""
-        return f"p={self.p}, inplace={self.inplace}"
 
 
 class Dropout(_Dropout):

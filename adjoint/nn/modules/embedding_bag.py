@@ -6,13 +6,30 @@ from typing import Any
 
 from ...autograd.modes import no_grad
 from ...core.errors import InvalidArgument, ShapeError
-from ...ops.creation import empty
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .. import init
 from ..parameter import Parameter
 from .module import Module
 
 __all__ = ["EmbeddingBag"]
+
+
+def sizes_of(embeddings: Any) -> Any:
+    """Rows and columns of a matrix; ShapeError for anything else."""
+    if embeddings.ndim != 2:
+        raise ShapeError(
+            f"Embeddings parameter is expected to be 2-dimensional, got {tuple(embeddings.shape)}"
+        )
+    return embeddings.shape
+
+
+def assert_weight_shape(weight: Any, rows: int, columns: int) -> None:
+    """Refuse a weight that is given in another shape."""
+    if tuple(weight.shape) != (rows, columns):
+        raise ShapeError(
+            f"Shape of weight {tuple(weight.shape)} does not match num_embeddings={rows} and "
+            f"embedding_dim={columns}"
+        )
 
 
 class EmbeddingBag(Module):
@@ -55,15 +72,10 @@ class EmbeddingBag(Module):
             padding_idx %= num_embeddings
         self.padding_idx = padding_idx
         if _weight is None:
-            weight = empty((num_embeddings, embedding_dim), device=device, dtype=dtype)
-            self.weight = Parameter(weight)
+            self._new_parameter("weight", (num_embeddings, embedding_dim), device, dtype)
             self.reset_parameters()
-        elif tuple(_weight.shape) != (num_embeddings, embedding_dim):
-            raise ShapeError(
-                f"Shape of weight {tuple(_weight.shape)} does not match num_embeddings="
-                f"{num_embeddings} and embedding_dim={embedding_dim}"
-            )
         else:
+            assert_weight_shape(_weight, num_embeddings, embedding_dim)
             self.weight = Parameter(_weight)
         self.mode = mode
         self.sparse = sparse
@@ -106,12 +118,7 @@ class EmbeddingBag(Module):
         >>> ad.nn.EmbeddingBag.from_pretrained(ad.ones(2, 3)).weight.requires_grad
         False
         """
-        if embeddings.ndim != 2:
-            raise ShapeError(
-                f"Embeddings parameter is expected to be 2-dimensional, got "
-                f"{tuple(embeddings.shape)}"
-            )
-        rows, columns = embeddings.shape
+        rows, columns = sizes_of(embeddings)
         made = cls(
             rows, columns, max_norm, norm_type, scale_grad_by_freq, mode, sparse,
             _weight=embeddings, include_last_offset=include_last_offset, padding_idx=padding_idx,
@@ -121,14 +128,6 @@ class EmbeddingBag(Module):
 
     def extra_repr(self) -> str:
         """The sizes, the mode and the settings that differ from the defaults."""
-        text = f"{self.num_embeddings}, {self.embedding_dim}"
-        if self.max_norm is not None:
-            text += f", max_norm={self.max_norm}"
-        if self.norm_type != 2:
-            text += f", norm_type={self.norm_type}"
-        if self.scale_grad_by_freq:
-            text += f", scale_grad_by_freq={self.scale_grad_by_freq}"
-        text += f", mode={self.mode!r}"
-        if self.padding_idx is not None:
-            text += f", padding_idx={self.padding_idx}"
-        return text
+        usual = [("max_norm", None), ("norm_type", 2), ("scale_grad_by_freq", False)]
+        text = self._shown("{num_embeddings}, {embedding_dim}", usual)
+        return f"{text}, " + self._shown("mode={mode!r}", [("padding_idx", None)])

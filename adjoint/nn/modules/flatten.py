@@ -20,6 +20,8 @@ class Flatten(Module):
     adjoint.Size([2, 12])
     """
 
+    _repr = "start_dim={start_dim}, end_dim={end_dim}"
+
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
         super().__init__()
         self.start_dim = start_dim
@@ -28,10 +30,6 @@ class Flatten(Module):
     def forward(self, input: Any) -> Any:
         """The flattened input."""
         return input.flatten(self.start_dim, self.end_dim)
-
-    def extra_repr(self) -> str:
-        """The dimensions."""
-        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
 
 
 class Unflatten(Module):
@@ -44,6 +42,8 @@ class Unflatten(Module):
     >>> ad.nn.Unflatten(1, (3, 4))(ad.zeros(2, 12)).shape
     adjoint.Size([2, 3, 4])
     """
+
+    _repr = "dim={dim}, unflattened_size={unflattened_size}"
 
     def __init__(self, dim: int, unflattened_size: Any) -> None:
         super().__init__()
@@ -61,7 +61,3 @@ class Unflatten(Module):
     def forward(self, input: Any) -> Any:
         """The input with the dimension split."""
         return input.unflatten(self.dim, self.unflattened_size)
-
-    def extra_repr(self) -> str:
-        """The dimension and its new sizes."""
-        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"

@@ -21,6 +21,11 @@ class Fold(Module):
     adjoint.Size([1, 3, 4, 5])
     """
 
+    _repr = (
+        "output_size={output_size}, kernel_size={kernel_size}, dilation={dilation}, "
+        "padding={padding}, stride={stride}"
+    )
+
     def __init__(
         self,
         output_size: Any,
@@ -42,13 +47,6 @@ class Fold(Module):
             input, self.output_size, self.kernel_size, self.dilation, self.padding, self.stride
         )
 
-    def extra_repr(self) -> str:
-        """The geometry."""
-        return (
-            f"output_size={self.output_size}, kernel_size={self.kernel_size}, "
-            f"dilation={self.dilation}, padding={self.padding}, stride={self.stride}"
-        )
-
 
 class Unfold(Module):
     """The windows of images, one column each.
@@ -60,6 +58,8 @@ class Unfold(Module):
     >>> ad.nn.Unfold((2, 3))(ad.zeros(2, 5, 3, 4)).shape
     adjoint.Size([2, 30, 4])
     """
+
+    _repr = "kernel_size={kernel_size}, dilation={dilation}, padding={padding}, stride={stride}"
 
     def __init__(
         self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
@@ -73,10 +73,3 @@ class Unfold(Module):
     def forward(self, input: Any) -> Any:
         """The windows."""
         return F.unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)
-
-    def extra_repr(self) -> str:
-        """The geometry."""
-        return (
-            f"kernel_size={self.kernel_size}, dilation={self.dilation}, padding={self.padding}, "
-            f"stride={self.stride}"
-        )

@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ...ops.creation import empty
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .. import init
-from ..parameter import Parameter
 from .module import Module
 
 __all__ = ["Bilinear", "Identity", "Linear"]
@@ -41,6 +39,8 @@ class Linear(Module):
     adjoint.Size([128, 30])
     """
 
+    _repr = "in_features={in_features}, out_features={out_features}, bias={bias}"
+
     def __init__(
         self,
         in_features: int,
@@ -52,9 +52,8 @@ class Linear(Module):
         super().__init__()
         self.in_features = in_features
         self.out_features = out_features
-        self.weight = Parameter(empty((out_features, in_features), device=device, dtype=dtype))
-        shift = Parameter(empty((out_features,), device=device, dtype=dtype)) if bias else None
-        self.register_parameter("bias", shift)
+        self._new_parameter("weight", (out_features, in_features), device, dtype)
+        self._new_parameter("bias", (out_features,), device, dtype, bias)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -70,13 +69,6 @@ class Linear(Module):
         """The affine map."""
         return F.linear(input, self.weight, self.bias)
 
-    def extra_repr(self) -> str:
-        """The sizes."""
-        return (
-            f"in_features={self.in_features}, out_features={self.out_features}, "
-            f"bias={self.bias is not None}"
-        )
-
 
 class Bilinear(Module):
     """x1^T weight x2 + bias, for each output feature.
@@ -87,6 +79,11 @@ class Bilinear(Module):
     >>> ad.nn.Bilinear(2, 3, 4)(ad.zeros(5, 2), ad.zeros(5, 3)).shape
     adjoint.Size([5, 4])
     """
+
+    _repr = (
+        "in1_features={in1_features}, in2_features={in2_features}, out_features={out_features}, "
+        "bias={bias}"
+    )
 
     def __init__(
         self,
@@ -101,11 +98,8 @@ class Bilinear(Module):
         self.in1_features = in1_features
         self.in2_features = in2_features
         self.out_features = out_features
-        self.weight = Parameter(
-            empty((out_features, in1_features, in2_features), device=device, dtype=dtype)
-        )
-        shift = Parameter(empty((out_features,), device=device, dtype=dtype)) if bias else None
-        self.register_parameter("bias", shift)
+        self._new_parameter("weight", (out_features, in1_features, in2_features), device, dtype)
+        self._new_parameter("bias", (out_features,), device, dtype, bias)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -121,10 +115,3 @@ class Bilinear(Module):
     def forward(self, input1: Any, input2: Any) -> Any:
         """The bilinear form."""
         return F.bilinear(input1, input2, self.weight, self.bias)
-
-    def extra_repr(self) -> str:
-        """The sizes."""
-        return (
-            f"in1_features={self.in1_features}, in2_features={self.in2_features}, "
-            f"out_features={self.out_features}, bias={self.bias is not None}"
-        )

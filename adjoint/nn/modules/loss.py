@@ -13,35 +13,18 @@ from .margin import TripletMarginWithDistanceLoss as TripletMarginWithDistanceLo
 from .module import Module
 
 __all__ = [
-    "BCELoss",
-    "BCEWithLogitsLoss",
-    "CosineEmbeddingLoss",
-    "CrossEntropyLoss",
-    "GaussianNLLLoss",
-    "HingeEmbeddingLoss",
-    "HuberLoss",
-    "KLDivLoss",
-    "L1Loss",
-    "MSELoss",
-    "MarginRankingLoss",
-    "MultiLabelSoftMarginLoss",
-    "MultiMarginLoss",
-    "NLLLoss",
-    "PoissonNLLLoss",
-    "SmoothL1Loss",
-    "SoftMarginLoss",
-    "TripletMarginLoss",
-]
+    "BCELoss", "BCEWithLogitsLoss", "CosineEmbeddingLoss", "CrossEntropyLoss", "GaussianNLLLoss",
+    "HingeEmbeddingLoss", "HuberLoss", "KLDivLoss", "L1Loss", "MSELoss", "MarginRankingLoss",
+    "MultiLabelSoftMarginLoss", "MultiMarginLoss", "NLLLoss", "PoissonNLLLoss", "SmoothL1Loss",
+    "SoftMarginLoss", "TripletMarginLoss",
+]  # fmt: skip
 
 
 class _Loss(Module):
     """The base of losses: how the elements' losses are reduced."""
 
     def __init__(
-        self,
-        size_average: bool | None = None,
-        reduce: bool | None = None,
-        reduction: str = "mean",
+        self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
     ) -> None:
         super().__init__()
         self.reduction = reduction_of(reduction, size_average, reduce)
@@ -72,14 +55,6 @@ class MSELoss(_Loss):
     1.0
     """
 
-    def __init__(
-        self,
-        size_average: bool | None = None,
-        reduce: bool | None = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-
     def forward(self, input: Any, target: Any) -> Any:
         """The loss."""
         return F.mse_loss(input, target, reduction=self.reduction)
@@ -95,14 +70,6 @@ class L1Loss(_Loss):
     >>> ad.nn.L1Loss()(ad.zeros(2), ad.ones(2)).item()
     1.0
     """
-
-    def __init__(
-        self,
-        size_average: bool | None = None,
-        reduce: bool | None = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
 
     def forward(self, input: Any, target: Any) -> Any:
         """The loss."""
@@ -146,11 +113,7 @@ class HuberLoss(_Loss):
     0.5
     """
 
-    def __init__(
-        self,
-        reduction: str = "mean",
-        delta: float = 1.0,
-    ) -> None:
+    def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
         super().__init__(reduction=reduction)
         self.delta = delta
 
@@ -169,15 +132,6 @@ class BCELoss(_WeightedLoss):
     >>> ad.nn.BCELoss()(ad.tensor([0.5]), ad.ones(1))
     tensor(0.6931)
     """
-
-    def __init__(
-        self,
-        weight: Any = None,
-        size_average: bool | None = None,
-        reduce: bool | None = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(weight, size_average, reduce, reduction)
 
     def forward(self, input: Any, target: Any) -> Any:
         """The loss."""
@@ -379,14 +333,6 @@ class SoftMarginLoss(_Loss):
     tensor(0.6931)
     """
 
-    def __init__(
-        self,
-        size_average: bool | None = None,
-        reduce: bool | None = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-
     def forward(self, input: Any, target: Any) -> Any:
         """The loss."""
         return F.soft_margin_loss(input, target, reduction=self.reduction)
@@ -402,15 +348,6 @@ class MultiLabelSoftMarginLoss(_WeightedLoss):
     >>> ad.nn.MultiLabelSoftMarginLoss()(ad.zeros(1, 2), ad.ones(1, 2))
     tensor(0.6931)
     """
-
-    def __init__(
-        self,
-        weight: Any = None,
-        size_average: bool | None = None,
-        reduce: bool | None = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(weight, size_average, reduce, reduction)
 
     def forward(self, input: Any, target: Any) -> Any:
         """The loss."""
@@ -563,12 +500,7 @@ class GaussianNLLLoss(_Loss):
     0.5
     """
 
-    def __init__(
-        self,
-        full: bool = False,
-        eps: float = 1e-6,
-        reduction: str = "mean",
-    ) -> None:
+    def __init__(self, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
         super().__init__(reduction=reduction)
         self.full = full
         self.eps = eps

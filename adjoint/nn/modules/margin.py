@@ -60,10 +60,7 @@ class MultiLabelMarginLoss(Module):
     """
 
     def __init__(
-        self,
-        size_average: bool | None = None,
-        reduce: bool | None = None,
-        reduction: str = "mean",
+        self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
     ) -> None:
         super().__init__()
         self.reduction = reduction_of(reduction, size_average, reduce)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from ...autograd.modes import no_grad
 from ...core.device import as_device, device
 from ...core.dtype import as_dtype, bfloat16, dtype, float16, float32, float64
 from ...core.errors import InvalidArgument, InvalidType
 from ...core.mode import MODE
+from ...ops.creation import empty
 from ...tensor import RemovableHandle, Tensor
 from .. import state
 from ..hooks import (
@@ -27,12 +28,9 @@ from ..hooks import (
 from ..parameter import Buffer, Parameter
 
 __all__ = [
-    "Module",
-    "register_module_forward_hook",
-    "register_module_forward_pre_hook",
-    "register_module_full_backward_hook",
-    "register_module_full_backward_pre_hook",
-]
+    "Module", "register_module_forward_hook", "register_module_forward_pre_hook",
+    "register_module_full_backward_hook", "register_module_full_backward_pre_hook",
+]  # fmt: skip
 
 
 class Module:
@@ -62,6 +60,8 @@ class Module:
     _buffers: dict[str, Any]
     _non_persistent_buffers_set: set[str]
     _modules: dict[str, Any]
+    _repr: ClassVar[str] = ""  # what extra_repr says, with the names of attributes in braces
+    _repr_unless: ClassVar[tuple[tuple[str, Any], ...]] = ()  # what it adds if values are not these
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if not self.call_super_init and (args or kwargs):
@@ -151,6 +151,13 @@ class Module:
                 "the value in the forward() method."
             )
         registered[name] = param
+
+    def _new_parameter(
+        self, name: str, shape: tuple[int, ...], device: Any, dtype: Any, wanted: bool = True
+    ) -> None:
+        """Register a parameter that has no values yet; None where it is not wanted."""
+        made = Parameter(empty(shape, device=device, dtype=dtype)) if wanted else None
+        self.register_parameter(name, made)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Add a tensor that belongs to the module and is not learned.
@@ -919,14 +926,22 @@ class Module:
         return type(self).__name__
 
     def extra_repr(self) -> str:
-        """What `repr` shows of the module's own settings; subclasses define it.
+        """What `repr` shows of the module's own settings; subclasses define it, or `_repr`.
 
         Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.extra_repr
 
         >>> ad.nn.Linear(1, 2).extra_repr()
         'in_features=1, out_features=2, bias=True'
         """
-        return ""
+        return self._shown(self._repr, self._repr_unless)
+
+    def _shown(self, text: str, unless: Iterable[tuple[str, Any]]) -> str:
+        """`text` with attributes in the place of their names in braces, then those attributes that
+        have other values than `unless` says.
+        """
+        settings = _Settings(self)
+        unusual = [f"{name}={settings[name]}" for name, v in unless if settings[name] != v]
+        return ", ".join(filter(None, [text.format_map(settings), *unusual]))
 
     def __repr__(self) -> str:
         extra = self.extra_repr()
@@ -936,6 +951,17 @@ class Module:
             return f"{self._get_name()}({extra})"
         inner = "\n  ".join(lines + children)
         return f"{self._get_name()}(\n  {inner}\n)"
+
+
+class _Settings(dict[str, Any]):
+    """A module's attributes by name; of a parameter, whether there is one."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+
+    def __missing__(self, name: str) -> Any:
+        value = getattr(self.module, name)
+        return value is not None if name in self.module._parameters else value
 
 
 def indent(text: str, width: int) -> str:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.errors import InvalidArgument
-from ...ops.creation import empty
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .. import init
-from ..parameter import Parameter
 from .module import Module
 from .response_norm import CrossMapLRN2d as CrossMapLRN2d
 from .response_norm import LocalResponseNorm as LocalResponseNorm
@@ -31,6 +29,8 @@ class LayerNorm(Module):
     adjoint.Size([2, 4])
     """
 
+    _repr = "{normalized_shape}, eps={eps}, elementwise_affine={elementwise_affine}, bias={bias}"
+
     def __init__(
         self,
         normalized_shape: Any,
@@ -44,14 +44,9 @@ class LayerNorm(Module):
         self.normalized_shape = _shape(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-
-        def parameter(wanted: bool) -> Any:
-            if not wanted:
-                return None
-            return Parameter(empty(self.normalized_shape, device=device, dtype=dtype))
-
-        self.register_parameter("weight", parameter(elementwise_affine))
-        self.register_parameter("bias", parameter(elementwise_affine and bias))
+        shape, shifts = self.normalized_shape, elementwise_affine and bias
+        self._new_parameter("weight", shape, device, dtype, elementwise_affine)
+        self._new_parameter("bias", shape, device, dtype, shifts)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -68,13 +63,6 @@ class LayerNorm(Module):
         """The normalized input."""
         return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
-    def extra_repr(self) -> str:
-        """The settings."""
-        return (
-            f"{self.normalized_shape}, eps={self.eps}, "
-            f"elementwise_affine={self.elementwise_affine}, bias={self.bias is not None}"
-        )
-
 
 class RMSNorm(Module):
     """The trailing dimensions normalized_shape divided by their root mean square, then scaled.
@@ -86,6 +74,8 @@ class RMSNorm(Module):
     >>> ad.nn.RMSNorm(4)(ad.randn(2, 4)).shape
     adjoint.Size([2, 4])
     """
+
+    _repr = "{normalized_shape}, eps={eps}, elementwise_affine={elementwise_affine}"
 
     def __init__(
         self,
@@ -99,8 +89,7 @@ class RMSNorm(Module):
         self.normalized_shape = _shape(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-        weight = empty(self.normalized_shape, device=device, dtype=dtype)
-        self.register_parameter("weight", Parameter(weight) if elementwise_affine else None)
+        self._new_parameter("weight", self.normalized_shape, device, dtype, elementwise_affine)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -115,12 +104,6 @@ class RMSNorm(Module):
         """The normalized input."""
         return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
 
-    def extra_repr(self) -> str:
-        """The settings."""
-        return (
-            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
-        )
-
 
 class GroupNorm(Module):
     """Groups of channels with mean 0 and variance 1 within each sample, scaled and shifted.
@@ -132,6 +115,8 @@ class GroupNorm(Module):
     >>> ad.nn.GroupNorm(2, 4)(ad.randn(2, 4, 3)).shape
     adjoint.Size([2, 4, 3])
     """
+
+    _repr = "{num_groups}, {num_channels}, eps={eps}, affine={affine}, bias={bias}"
 
     def __init__(
         self,
@@ -153,14 +138,8 @@ class GroupNorm(Module):
         self.num_channels = num_channels
         self.eps = eps
         self.affine = affine
-
-        def parameter(wanted: bool) -> Any:
-            if not wanted:
-                return None
-            return Parameter(empty((num_channels,), device=device, dtype=dtype))
-
-        self.register_parameter("weight", parameter(affine))
-        self.register_parameter("bias", parameter(affine and bias))
+        self._new_parameter("weight", (num_channels,), device, dtype, affine)
+        self._new_parameter("bias", (num_channels,), device, dtype, affine and bias)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -176,10 +155,3 @@ class GroupNorm(Module):
     def forward(self, input: Any) -> Any:
         """The normalized input."""
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
-
-    def extra_repr(self) -> str:
-        """The settings."""
-        return (
-            f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, "
-            f"bias={self.bias is not None}"
-        )

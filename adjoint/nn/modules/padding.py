@@ -18,6 +18,8 @@ __all__ = [
 class _Pad(Module):
     """What all have in common: the widths, from the last dimension to the first."""
 
+    _repr = "{padding}"
+
     rank: int
     mode: str
 
@@ -28,10 +30,6 @@ class _Pad(Module):
     def forward(self, input: Any) -> Any:
         """The padded input."""
         return F.pad(input, self.padding, self.mode)
-
-    def extra_repr(self) -> str:
-        """The widths."""
-        return f"{self.padding}"
 
 
 class _ReflectionPad(_Pad):
@@ -56,6 +54,7 @@ class _CircularPad(_Pad):
 
 
 class _ConstantPad(_Pad):
+    _repr = "padding={padding}, value={value}"
     mode = "constant"
 
     def __init__(self, padding: Any, value: float) -> None:
@@ -66,18 +65,12 @@ class _ConstantPad(_Pad):
         """The padded input."""
         return F.pad(input, self.padding, self.mode, self.value)
 
-    def extra_repr(self) -> str:
-        """The widths and the value."""
-        return f"padding={self.padding}, value={self.value}"
-
 
 class _ZeroPad(_ConstantPad):
+    _repr = "{padding}"
+
     def __init__(self, padding: Any) -> None:
         super().__init__(padding, 0.0)
-
-    def extra_repr(self) -> str:
-        """The widths."""
-        return f"{self.padding}"
 
 
 class CircularPad1d(_CircularPad):

@@ -21,6 +21,8 @@ class PixelShuffle(Module):
     adjoint.Size([1, 1, 12, 12])
     """
 
+    _repr = "upscale_factor={upscale_factor}"
+
     def __init__(self, upscale_factor: int) -> None:
         super().__init__()
         self.upscale_factor = upscale_factor
@@ -28,10 +30,6 @@ class PixelShuffle(Module):
     def forward(self, input: Any) -> Any:
         """The larger image."""
         return F.pixel_shuffle(input, self.upscale_factor)
-
-    def extra_repr(self) -> str:
-        """The factor."""
-        return f"upscale_factor={self.upscale_factor}"
 
 
 class PixelUnshuffle(Module):
@@ -45,6 +43,8 @@ class PixelUnshuffle(Module):
     adjoint.Size([1, 9, 4, 4])
     """
 
+    _repr = "downscale_factor={downscale_factor}"
+
     def __init__(self, downscale_factor: int) -> None:
         super().__init__()
         self.downscale_factor = downscale_factor
@@ -52,7 +52,3 @@ class PixelUnshuffle(Module):
     def forward(self, input: Any) -> Any:
         """The smaller image."""
         return F.pixel_unshuffle(input, self.downscale_factor)
-
-    def extra_repr(self) -> str:
-        """The factor."""
-        return f"downscale_factor={self.downscale_factor}"

@@ -16,22 +16,17 @@ from .unpooling import MaxUnpool2d as MaxUnpool2d
 from .unpooling import MaxUnpool3d as MaxUnpool3d
 
 __all__ = [
-    "AdaptiveAvgPool1d",
-    "AdaptiveAvgPool2d",
-    "AdaptiveAvgPool3d",
-    "AdaptiveMaxPool1d",
-    "AdaptiveMaxPool2d",
-    "AdaptiveMaxPool3d",
-    "AvgPool1d",
-    "AvgPool2d",
-    "AvgPool3d",
-    "MaxPool1d",
-    "MaxPool2d",
-    "MaxPool3d",
-]
+    "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d",
+    "AdaptiveMaxPool2d", "AdaptiveMaxPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "MaxPool1d",
+    "MaxPool2d", "MaxPool3d",
+]  # fmt: skip
 
 
 class _MaxPool(Module):
+    _repr = (
+        "kernel_size={kernel_size}, stride={stride}, padding={padding}, dilation={dilation}, "
+        "ceil_mode={ceil_mode}"
+    )
     rank: int
 
     def __init__(
@@ -63,15 +58,9 @@ class _MaxPool(Module):
             return_indices=self.return_indices,
         )
 
-    def extra_repr(self) -> str:
-        """The geometry."""
-        return (
-            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, "
-            f"dilation={self.dilation}, ceil_mode={self.ceil_mode}"
-        )
-
 
 class _AvgPool(Module):
+    _repr = "kernel_size={kernel_size}, stride={stride}, padding={padding}"
     rank: int
 
     def __init__(
@@ -109,12 +98,9 @@ class _AvgPool(Module):
             *options,
         )
 
-    def extra_repr(self) -> str:
-        """The geometry."""
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
-
 
 class _AdaptiveAvgPool(Module):
+    _repr = "output_size={output_size}"
     rank: int
 
     def __init__(self, output_size: Any) -> None:
@@ -124,10 +110,6 @@ class _AdaptiveAvgPool(Module):
     def forward(self, input: Any) -> Any:
         """The means."""
         return getattr(F, f"adaptive_avg_pool{self.rank}d")(input, self.output_size)
-
-    def extra_repr(self) -> str:
-        """The output's size."""
-        return f"output_size={self.output_size}"
 
 
 class MaxPool1d(_MaxPool):
@@ -209,6 +191,7 @@ class AvgPool3d(_AvgPool):
 
 
 class _AdaptiveMaxPool(Module):
+    _repr = "output_size={output_size}"
     rank: int
 
     def __init__(self, output_size: Any, return_indices: bool = False) -> None:
@@ -220,10 +203,6 @@ class _AdaptiveMaxPool(Module):
         """The maxima, and their places where asked."""
         pool = getattr(F, f"adaptive_max_pool{self.rank}d")
         return pool(input, self.output_size, self.return_indices)
-
-    def extra_repr(self) -> str:
-        """The output's size."""
-        return f"output_size={self.output_size}"
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPool):

@@ -22,6 +22,8 @@ class LocalResponseNorm(Module):
     adjoint.Size([1, 5, 7])
     """
 
+    _repr = "{size}, alpha={alpha}, beta={beta}, k={k}"
+
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
         super().__init__()
         self.size = size
@@ -32,10 +34,6 @@ class LocalResponseNorm(Module):
     def forward(self, input: Any) -> Any:
         """The normalized input."""
         return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
-
-    def extra_repr(self) -> str:
-        """The settings."""
-        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
 
 
 class CrossMapLRN2d(LocalResponseNorm):

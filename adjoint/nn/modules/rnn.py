@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 from ...core.errors import InvalidArgument, ShapeError
-from ...ops.creation import empty
 from ...ops.joining import cat, stack
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .. import init
 from ..functional.recurrent import STEPS, State, recurrent_cell, recurrent_layer
-from ..parameter import Parameter
 from ..utils.rnn import PackedSequence
 from .module import Module
 
@@ -26,6 +24,12 @@ class RNNBase(Module):
     >>> ad.nn.RNNBase("GRU", 2, 3).weight_ih_l0.shape
     adjoint.Size([9, 2])
     """
+
+    _repr = "{input_size}, {hidden_size}"
+    _repr_unless = (
+        ("proj_size", 0), ("num_layers", 1), ("bias", True), ("batch_first", False),
+        ("dropout", 0.0), ("bidirectional", False),
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -80,8 +84,7 @@ class RNNBase(Module):
                 if proj_size:
                     sizes.update(weight_hr=(proj_size, hidden_size))
                 for name, size in sizes.items():
-                    parameter = Parameter(empty(size, device=device, dtype=dtype))
-                    self.register_parameter(f"{name}_{suffix}", parameter)
+                    self._new_parameter(f"{name}_{suffix}", size, device, dtype)
         self.reset_parameters()
 
     @property
@@ -204,17 +207,6 @@ class RNNBase(Module):
             sizes,
         )
 
-    def extra_repr(self) -> str:
-        """The sizes, and what differs from the defaults."""
-        text = f"{self.input_size}, {self.hidden_size}"
-        for name, default in (
-            ("proj_size", 0), ("num_layers", 1), ("bias", True), ("batch_first", False),
-            ("dropout", 0.0), ("bidirectional", False),
-        ):  # fmt: skip
-            if getattr(self, name) != default:
-                text += f", {name}={getattr(self, name)}"
-        return text
-
 
 class RNN(RNNBase):
     """Elman's recurrent layers: h' = tanh(W x + b + W' h + b') (or relu).
@@ -280,6 +272,9 @@ class RNNCellBase(Module):
     adjoint.Size([12, 2])
     """
 
+    _repr = "{input_size}, {hidden_size}"
+    _repr_unless: ClassVar[tuple[tuple[str, Any], ...]] = (("bias", True),)
+
     def __init__(
         self,
         input_size: int,
@@ -294,14 +289,10 @@ class RNNCellBase(Module):
         self.hidden_size = hidden_size
         self.bias = bias
         rows = num_chunks * hidden_size
-        for name, size in {
-            "weight_ih": (rows, input_size),
-            "weight_hh": (rows, hidden_size),
-            "bias_ih": (rows,) if bias else None,
-            "bias_hh": (rows,) if bias else None,
-        }.items():
-            made = None if size is None else Parameter(empty(size, device=device, dtype=dtype))
-            self.register_parameter(name, made)
+        self._new_parameter("weight_ih", (rows, input_size), device, dtype)
+        self._new_parameter("weight_hh", (rows, hidden_size), device, dtype)
+        self._new_parameter("bias_ih", (rows,), device, dtype, bias)
+        self._new_parameter("bias_hh", (rows,), device, dtype, bias)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -326,25 +317,10 @@ class RNNCellBase(Module):
                     f"{name}: hidden state has shape {tuple(state.shape)}, expected "
                     f"{(*batch, self.hidden_size)}"
                 )
-        take = self._parameters
+        own = self._parameters
         return recurrent_cell(
-            input,
-            take["weight_ih"],
-            take["weight_hh"],
-            take["bias_ih"],
-            take["bias_hh"],
-            h,
-            c,
-            mode,
+            input, own["weight_ih"], own["weight_hh"], own["bias_ih"], own["bias_hh"], h, c, mode
         )
-
-    def extra_repr(self) -> str:
-        """The sizes, and what differs from the defaults."""
-        text = f"{self.input_size}, {self.hidden_size}"
-        if not self.bias:
-            text += ", bias=False"
-        nonlinearity = getattr(self, "nonlinearity", "tanh")
-        return text if nonlinearity == "tanh" else f"{text}, nonlinearity={nonlinearity}"
 
 
 class RNNCell(RNNCellBase):
@@ -357,6 +333,8 @@ class RNNCell(RNNCellBase):
     >>> ad.nn.RNNCell(4, 8)(ad.zeros(3, 4)).shape
     adjoint.Size([3, 8])
     """
+
+    _repr_unless = (("bias", True), ("nonlinearity", "tanh"))
 
     def __init__(
         self,

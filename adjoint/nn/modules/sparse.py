@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from ...autograd.modes import no_grad
-from ...core.errors import InvalidArgument, ShapeError
+from ...core.errors import InvalidArgument
 from ...ops.creation import empty
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .. import init
 from ..parameter import Parameter
 from .embedding_bag import EmbeddingBag as EmbeddingBag
+from .embedding_bag import assert_weight_shape, sizes_of
 from .module import Module
 
 __all__ = ["Embedding"]
@@ -28,6 +29,12 @@ class Embedding(Module):
     >>> ad.nn.Embedding(10, 3)(ad.tensor([[1, 2], [4, 5]])).shape
     adjoint.Size([2, 2, 3])
     """
+
+    _repr = "{num_embeddings}, {embedding_dim}"
+    _repr_unless = (
+        ("padding_idx", None), ("max_norm", None), ("norm_type", 2), ("scale_grad_by_freq", False),
+        ("sparse", False),
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -62,11 +69,7 @@ class Embedding(Module):
             self.weight = Parameter(weight, requires_grad=not _freeze)
             self.reset_parameters()
         else:
-            if tuple(_weight.shape) != (num_embeddings, embedding_dim):
-                raise ShapeError(
-                    f"Shape of weight {tuple(_weight.shape)} does not match num_embeddings="
-                    f"{num_embeddings} and embedding_dim={embedding_dim}"
-                )
+            assert_weight_shape(_weight, num_embeddings, embedding_dim)
             self.weight = Parameter(_weight, requires_grad=not _freeze)
 
     def reset_parameters(self) -> None:
@@ -109,28 +112,8 @@ class Embedding(Module):
         >>> ad.nn.Embedding.from_pretrained(ad.ones(2, 3)).weight.requires_grad
         False
         """
-        if embeddings.ndim != 2:
-            raise ShapeError(
-                f"Embeddings parameter is expected to be 2-dimensional, got "
-                f"{tuple(embeddings.shape)}"
-            )
-        rows, columns = embeddings.shape
+        rows, columns = sizes_of(embeddings)
         return cls(
             rows, columns, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse,
             _weight=embeddings, _freeze=freeze,
         )  # fmt: skip
-
-    def extra_repr(self) -> str:
-        """The sizes and the settings that differ from the defaults."""
-        text = f"{self.num_embeddings}, {self.embedding_dim}"
-        if self.padding_idx is not None:
-            text += f", padding_idx={self.padding_idx}"
-        if self.max_norm is not None:
-            text += f", max_norm={self.max_norm}"
-        if self.norm_type != 2:
-            text += f", norm_type={self.norm_type}"
-        if self.scale_grad_by_freq:
-            text += f", scale_grad_by_freq={self.scale_grad_by_freq}"
-        if self.sparse:
-            text += ", sparse=True"
-        return text

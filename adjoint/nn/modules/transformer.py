@@ -36,24 +36,25 @@ def _activation(activation: Any) -> Callable[[Any], Any]:
 class _Layer(Module):
     """What encoder and decoder layers share: the feed-forward block and how blocks are joined."""
 
+    attentions: tuple[str, ...]  # their names
+
     def __init__(
         self,
         d_model: int,
         nhead: int,
-        attentions: tuple[str, ...],
-        dim_feedforward: int,
-        dropout: float,
-        activation: Any,
-        layer_norm_eps: float,
-        batch_first: bool,
-        norm_first: bool,
-        bias: bool,
-        device: Any,
-        dtype: Any,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Any = "relu",
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
     ) -> None:
         super().__init__()
         options: dict[str, Any] = {"bias": bias, "device": device, "dtype": dtype}
-        for name in attentions:
+        for name in self.attentions:
             attention = MultiheadAttention(
                 d_model, nhead, dropout, batch_first=batch_first, **options
             )
@@ -62,9 +63,9 @@ class _Layer(Module):
         self.dropout = Dropout(dropout)
         self.linear2 = Linear(dim_feedforward, d_model, **options)
         self.norm_first = norm_first
-        for i in range(1, len(attentions) + 2):
+        for i in range(1, len(self.attentions) + 2):
             self.add_module(f"norm{i}", LayerNorm(d_model, eps=layer_norm_eps, **options))
-        for i in range(1, len(attentions) + 2):
+        for i in range(1, len(self.attentions) + 2):
             self.add_module(f"dropout{i}", Dropout(dropout))
         self.activation = _activation(activation)
 
@@ -89,24 +90,7 @@ class TransformerEncoderLayer(_Layer):
     adjoint.Size([5, 3, 8])
     """
 
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: Any = "relu",
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(
-            d_model, nhead, ("self_attn",), dim_feedforward, dropout, activation, layer_norm_eps,
-            batch_first, norm_first, bias, device, dtype,
-        )  # fmt: skip
+    attentions = ("self_attn",)
 
     def forward(
         self, src: Any, src_mask: Any = None, src_key_padding_mask: Any = None,
@@ -133,24 +117,7 @@ class TransformerDecoderLayer(_Layer):
     adjoint.Size([5, 3, 8])
     """
 
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: Any = "relu",
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(
-            d_model, nhead, ("self_attn", "multihead_attn"), dim_feedforward, dropout, activation,
-            layer_norm_eps, batch_first, norm_first, bias, device, dtype,
-        )  # fmt: skip
+    attentions = ("self_attn", "multihead_attn")
 
     def forward(
         self,

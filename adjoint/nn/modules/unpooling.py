@@ -16,6 +16,9 @@ __all__ = [
 
 
 class _LPPool(Module):
+    _repr = (
+        "norm_type={norm_type}, kernel_size={kernel_size}, stride={stride}, ceil_mode={ceil_mode}"
+    )
     rank: int
 
     def __init__(
@@ -31,13 +34,6 @@ class _LPPool(Module):
         """The roots of the sums of powers."""
         return getattr(F, f"lp_pool{self.rank}d")(
             input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode
-        )
-
-    def extra_repr(self) -> str:
-        """The settings."""
-        return (
-            f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, "
-            f"ceil_mode={self.ceil_mode}"
         )
 
 
@@ -81,6 +77,7 @@ class LPPool3d(_LPPool):
 
 
 class _MaxUnpool(Module):
+    _repr = "kernel_size={kernel_size}, stride={stride}, padding={padding}"
     rank: int
 
     def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
@@ -94,10 +91,6 @@ class _MaxUnpool(Module):
         return getattr(F, f"max_unpool{self.rank}d")(
             input, indices, self.kernel_size, self.stride, self.padding, output_size
         )
-
-    def extra_repr(self) -> str:
-        """The geometry."""
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
 class MaxUnpool1d(_MaxUnpool):
