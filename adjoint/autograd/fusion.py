@@ -16,11 +16,12 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from ..core import fused
+from ..backends import native as native_backend
+from ..core import dispatch_log, fused
 from ..core.compute import quietly
 from ..core.device import is_device_array
 from ..core.dtype import LOW_PRECISION, from_numpy_dtype
-from ..core.errors import AdjointError
+from ..core.errors import AdjointError, NotTraceable
 from ..core.handle import Handle
 from ..core.mode import DEFAULT, MODE, Mode, mode_with
 from ..core.op import Op
@@ -56,15 +57,22 @@ def execute(declared: fused.Declared, args: tuple[Any, ...]) -> Any:
         places = tuple([x.device for x in inputs])
     call = key_of(args)
     key = (places, casting and casting.signature, call)
-    plan = declared.plans.get(key, _UNKNOWN)
-    if plan is _UNKNOWN:
+    plan = declared.plans.get(key)
+    if plan is None:
         wants = [mode.grad and x._node is not None for x in inputs]
         plan = plan_for(function, declared.native, args, inputs, wants, casting)
         if len(declared.plans) >= _REMEMBERED:
             declared.plans.clear()
         declared.plans[key] = plan
-    if plan is None:
-        return function(*args)
+        if dispatch_log.on and not isinstance(plan, str):
+            dispatch_log.said(_named(function, inputs), plan.way)
+    if isinstance(plan, str):
+        found = function(*args)  # or an error, which comes first
+        if dispatch_log.on or dispatch_log.strict:
+            ordinary = not declared.native and not places and all(x._data.size for x in inputs)
+            tell = dispatch_log.fell_back if ordinary else dispatch_log.said
+            tell(_named(function, inputs), "its ops one by one", plan)
+        return found
     found = plan.run(inputs)
     if mode.plain and plan.launch is not None:
         keep(declared.known, call, plan.launch, plan)
@@ -72,6 +80,10 @@ def execute(declared: fused.Declared, args: tuple[Any, ...]) -> Any:
         for y in found if type(found) is tuple else (found,):
             y._version = tape.INFERENCE
     return found
+
+
+def _named(function: Callable[..., Any], inputs: Sequence[Any]) -> str:
+    return dispatch_log.named(function.__name__, [x._data for x in inputs])
 
 
 def _is_array(data: Any) -> bool:
@@ -85,21 +97,23 @@ def plan_for(
     inputs: Sequence[Any],
     wants: Sequence[bool],
     casting: Any = None,
-) -> Fused | None:
+) -> Fused | str:
     """The composite as one op for inputs like these, its own ops converted by `casting` (autocast);
-    None where there are no kernels for it.
+    the reason, where there are no kernels for it.
     """
     if is_device_array(inputs[0]._data):
-        return _plan_elsewhere(function, args, inputs, wants)
-    try:
-        from ..backends.native.composite import NotTraceable
-    except (ImportError, OSError):
-        return None
-    kind = _kind(function, Written if native else Fused, native)
+        base: type[Fused] = Elsewhere
+        if len({x.device for x in inputs}) != 1:
+            return "inputs on several devices"
+    else:
+        base = Written if native else Fused
+        if not native_backend.load():
+            return "the native backend is off"
+    kind = _kind(function, base, native)
     try:
         return kind(function, args, inputs, wants, casting and casting.without_cache())
-    except (NotTraceable, AdjointError):
-        return None  # and what is wrong with the arguments, the body itself will say
+    except Exception as error:
+        return dispatch_log.reason_of(error, function)
 
 
 def _kind(function: Callable[..., Any], base: type[Fused], native: str = "") -> type[Fused]:
@@ -120,6 +134,8 @@ class Fused(Op, abstract=True):
     # (*arrays) -> what `run` computes, for arrays like the last ones, else None.
     launch: Callable[..., Any] | None = None
 
+    way = "kernels"  # as the dispatch log says it
+
     def __init__(
         self,
         function: Callable[..., Any],
@@ -139,8 +155,6 @@ class Fused(Op, abstract=True):
 
     def _prepare(self) -> None:
         """Make the kernels, of what the body and the reverse walk over it record."""
-        from ..backends.native.composite import NotTraceable
-
         inputs = list(map(_symbol, self.specs))
         leaves = []
         for x, wants in zip(inputs, self.wants, strict=True):
@@ -190,8 +204,6 @@ class Fused(Op, abstract=True):
         reached: Sequence[Any],
     ) -> None:
         """The kernels, where the forward ones also give what is `kept` for the backward ones."""
-        from ..backends.native.composite import NotTraceable
-
         ahead = _flat(inputs, [*ys, *kept])
         given = [*inputs, *kept, *gs]
         back = _flat(given, reached) if reached else None
@@ -352,6 +364,8 @@ class Written(Fused, abstract=True):
 
     routine: Routine
 
+    way = "routine"
+
     def _ask(self, statics: tuple[Any, ...]) -> Any:
         """The routine."""
         module = importlib.import_module(f"adjoint.backends.native.{self.native}")
@@ -405,10 +419,6 @@ class Written(Fused, abstract=True):
         return tuple([None if each is None else tape.wrap(each) for each in found])
 
 
-class _NoRoutine(Exception):  # noqa: N818 - says what there is not
-    """The library of a device has no kernel for a composite."""
-
-
 class Elsewhere(Written, abstract=True):
     """A composite on another device than the host, of which its library has a kernel."""
 
@@ -418,22 +428,8 @@ class Elsewhere(Written, abstract=True):
 
         found = plan(self.function.__name__, self.specs, statics, self.wants)
         if found is None:
-            raise _NoRoutine
+            raise NotTraceable("the device's library has no kernel for it")
         return found
-
-
-def _plan_elsewhere(
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    inputs: Sequence[Any],
-    wants: Sequence[bool],
-) -> Fused | None:
-    if len({x.device for x in inputs}) != 1:
-        return None
-    try:
-        return _kind(function, Elsewhere)(function, args, inputs, wants)
-    except _NoRoutine:
-        return None
 
 
 def _is_plain(mode: Mode, tensors: Sequence[Any]) -> bool:
@@ -520,7 +516,7 @@ def _small(inputs: Sequence[Any], outputs: Sequence[Any], reached: Sequence[Any]
 
 def _flat(inputs: Sequence[Any], outputs: Sequence[Any]) -> _Steps:
     """The steps that lead from `inputs` to `outputs`, and where the outputs are."""
-    from ..backends.native.composite import NotTraceable, Ref, Step
+    from ..backends.native.composite import Ref, Step
 
     refs = {id(x._data): Ref(n) for n, x in enumerate(inputs)}
     steps: list[Any] = []

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from ..core import compute
+from ..backends import native
+from ..core import compute, dispatch_log
 from ..core.dtype import LOW_PRECISION
-from ..core.errors import AdjointError
+from ..core.errors import NotTraceable
 from ..core.handle import Handle
 from ..core.mode import DEFAULT, MODE, mode_with
 from ..core.op import Op
@@ -37,8 +38,7 @@ _VARIANTS = 8  # kernels for one of them, between which its numbers decide
 _NARROW = frozenset(d.numpy for d in LOW_PRECISION)
 _BY_NUMPY = frozenset(("add_", "sub_", "mul_", "div_"))  # as fast on one thread, if all is plain
 _MEMBERS = (int, bool, str, type(None))  # arguments that are part of the kernel
-_writers: dict[Any, list[Any] | None] = {}  # None: there is no kernel
-_UNKNOWN: Any = object()
+_writers: dict[Any, list[Any] | str] = {}  # or the reason why there is no kernel
 
 
 def write_by_kernel(
@@ -110,10 +110,10 @@ def written_by_op(op: Op, arrays: Sequence[Any]) -> bool:
 
 
 def _has_threads() -> bool:
-    try:
-        from ..backends.native.writing import has_threads
-    except (ImportError, OSError):
+    if not native.load():
         return False
+    from ..backends.native.writing import has_threads
+
     return has_threads()
 
 
@@ -128,10 +128,10 @@ def _run(
     """Let a kernel of `key` write, one that is made now if need be; `x` is then seen to have been
     changed by `name`.
     """
-    writers = _writers.get(key, _UNKNOWN)
-    if writers is None:
+    writers = _writers.get(key)
+    if isinstance(writers, str):
         return False
-    if writers is _UNKNOWN:
+    if writers is None:
         if len(_writers) >= _REMEMBERED:
             _writers.clear()
         writers = _writers[key] = []
@@ -141,9 +141,15 @@ def _run(
         if writer(arrays, numbers):
             break
     else:
-        writer = _made(make) if len(writers) < _VARIANTS else None
-        if writer is None or not writer(arrays, numbers):
-            _writers[key] = None
+        writer = _made(make) if len(writers) < _VARIANTS else "numbers that decide too much"
+        if not isinstance(writer, str) and not writer(arrays, numbers):
+            writer = "numbers of which it has no value"
+        if dispatch_log.on:
+            what = dispatch_log.named(name or f"write of {key[0].name}", arrays)
+            way = "a new array, copied" if isinstance(writer, str) else "kernel, in place"
+            dispatch_log.said(what, way, writer if isinstance(writer, str) else "")
+        if isinstance(writer, str):
+            _writers[key] = writer
             return False
         writers.insert(0, writer)
     if x is not None:
@@ -152,18 +158,13 @@ def _run(
 
 
 def _made(make: Callable[[], Any]) -> Any:
-    """What `make` gives; None where there is no kernel."""
-    try:
-        from ..backends.native.writing import NotTraceable
-    except (ImportError, OSError):
-        return None
+    """What `make` gives; the reason, where there is no kernel."""
+    if not native.load():
+        return "the native backend is off"
     try:
         return make()
-    except (
-        NotTraceable, AdjointError, ArithmeticError, AttributeError, LookupError, TypeError,
-        ValueError,
-    ):  # fmt: skip
-        return None  # and what is wrong with the arguments, the function itself will say
+    except Exception as error:
+        return dispatch_log.reason_of(error, _made)
 
 
 def _writer_of(
@@ -173,7 +174,7 @@ def _writer_of(
     kwargs: dict[str, Any],
 ) -> Any:
     """The kernel of a function of the first array and these arguments."""
-    from ..backends.native.writing import NotTraceable, Writer
+    from ..backends.native.writing import Writer
     from .fusion import _flat
 
     arithmetic = Arithmetic()

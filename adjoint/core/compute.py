@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from . import config
+from . import config, dispatch_log
 from .device import device_of, namespace_of, space
 from .dtype import LOW_PRECISION, from_numpy_dtype
 from .errors import AdjointError
@@ -109,6 +109,9 @@ def compute(op: Op, arrays: list[Any]) -> Any:
             result = accelerate(op, arrays)
             if result is not NotImplemented:
                 return result
+        elif dispatch_log.on:
+            why = f"at most {enough} elements" if accelerate else "no native backend"
+            dispatch_log.said(dispatch_log.named(op.name, arrays), "NumPy", why)
         if low and not op.exact:
             return _compute_low(op, xp, arrays)
         result = quiet.run(op.compute, xp, *arrays)

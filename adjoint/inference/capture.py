@@ -90,7 +90,7 @@ class _Recorder:
             return NotImplemented
         inputs = tuple(x for x in args if isinstance(x, Handle))
         op = fusion.plan_for(function, native, args, inputs, [False] * len(inputs))
-        return NotImplemented if op is None else execute_lazily(op, inputs)
+        return NotImplemented if isinstance(op, str) else execute_lazily(op, inputs)
 
 
 def capture(

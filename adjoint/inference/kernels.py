@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..backends import native
+from ..core import dispatch_log
 from ..core.compute import compute
-from ..core.errors import AdjointError
+from ..core.errors import AdjointError, NotTraceable
 from ..core.op import Op
 from ..core.spec import Spec, broadcast_shapes
 from .graph import Node, StaticGraph, Value
@@ -43,7 +45,7 @@ class Kernel(Op, abstract=True):
         results = [(places[y], y.spec) for y in outputs]
         self.composite = Composite([x.spec for x in inputs], self.steps, results)
         if self.composite.guards or self.composite.gathers:
-            raise NotImplementedError
+            raise NotTraceable("what an index picks")
 
     @property
     def name(self) -> str:
@@ -81,13 +83,7 @@ def _traceable(node: Node) -> bool:
 
 def fuse_kernels(graph: StaticGraph) -> int:
     """Let groups of elementwise ops and reductions run as kernels; returns how many there are."""
-    try:
-        from ..backends.native.composite import NotTraceable
-    except (ImportError, OSError):
-        return 0
-    from ..backends import native
-
-    if native.reason_off() is not None:
+    if not native.load():
         return 0
     groups = _grouped(graph)
     made = 0
@@ -108,7 +104,11 @@ def fuse_kernels(graph: StaticGraph) -> int:
         ]  # fmt: skip
         try:
             op = Kernel(nodes, inputs, results)
-        except (NotTraceable, AdjointError, NotImplementedError, TypeError, ValueError):
+        except (NotTraceable, AdjointError) as error:
+            if dispatch_log.on:
+                names = "_".join(node.op.name for node in nodes)
+                what = dispatch_log.named(names, [x.spec for x in inputs])
+                dispatch_log.said(what, "several kernels" if nodes[1:] else "its op", error)
             if len(nodes) > 1:
                 half = len(nodes) // 2
                 stack += [nodes[half:], nodes[:half]]

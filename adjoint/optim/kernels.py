@@ -16,8 +16,10 @@ import numpy as np
 from ..autograd import tape
 from ..autograd.fusion import _flat
 from ..autograd.recording import execute_lazily
+from ..backends import native
+from ..core import dispatch_log
 from ..core.dtype import LOW_PRECISION
-from ..core.errors import AdjointError
+from ..core.errors import NotTraceable
 from ..core.mode import DEFAULT, MODE, mode_with
 from ..core.scalar import Arithmetic
 from ..graph.recorded import Recorded
@@ -47,7 +49,7 @@ class Formula:
         names: Sequence[str],
         dtypes: Sequence[Any],
     ) -> None:
-        from ..backends.native.multi_tensor import MultiTensor, NotTraceable
+        from ..backends.native.multi_tensor import MultiTensor
 
         self.arithmetic = Arithmetic()
         options = _Options(group, self.arithmetic)
@@ -97,7 +99,7 @@ class Formulas:
     """The formula of one optimizer as kernels, made as they are needed."""
 
     def __init__(self) -> None:
-        self.known: dict[Any, list[Formula] | None] = {}
+        self.known: dict[Any, list[Formula] | str] = {}  # or the reason why there are none
 
     def find(
         self,
@@ -110,18 +112,24 @@ class Formulas:
         """The kernel for these options, and its scalars' values; None where there is none."""
         key = (names, dtypes)
         known = self.known.setdefault(key, [])
-        if known is None:
+        if isinstance(known, str):
             return None
         for formula in known:
             values = formula.values(group, numbers)
             if values is not None:
                 return formula, values
-        made = None
+        made: Formula | str = "numbers that decide too much"
         if len(known) < _VARIANTS:
             made = _made(change, group, numbers, names, dtypes)
-        values = None if made is None else made.values(group, numbers)
-        if made is None or values is None:
-            self.known[key] = None
+        values = None if isinstance(made, str) else made.values(group, numbers)
+        if not isinstance(made, str) and values is None:
+            made = "numbers of which it has no value"
+        if dispatch_log.on:
+            what = f"{type(change.__self__).__name__}.step of {', '.join(map(str, dtypes))}"  # type: ignore[attr-defined]
+            way = "op by op" if isinstance(made, str) else "one kernel for all parameters"
+            dispatch_log.said(what, way, made if isinstance(made, str) else "")
+        if isinstance(made, str) or values is None:
+            self.known[key] = str(made)
             return None
         known.insert(0, made)  # the first steps may differ, the last options will come again
         return made, values
@@ -133,21 +141,17 @@ def _made(
     numbers: Any,
     names: tuple[str, ...],
     dtypes: tuple[Any, ...],
-) -> Formula | None:
-    """The formula's kernel; None where it has none."""
-    if any(dtype not in _FLOATS for dtype in dtypes):
-        return None
-    try:
-        from ..backends.native.multi_tensor import NotTraceable
-    except (ImportError, OSError):
-        return None
+) -> Formula | str:
+    """The formula's kernel; the reason, where it has none."""
+    strange = [dtype for dtype in dtypes if dtype not in _FLOATS]
+    if strange:
+        return f"no kernel computes {strange[0]}"
+    if not native.load():
+        return "the native backend is off"
     try:
         return Formula(change, group, numbers, names, dtypes)
-    except (
-        NotTraceable, AdjointError, ArithmeticError, AttributeError, LookupError, TypeError,
-        ValueError,
-    ):  # fmt: skip
-        return None  # and if the formula is wrong, running it will say so
+    except Exception as error:
+        return dispatch_log.reason_of(error, change)
 
 
 class _Options:

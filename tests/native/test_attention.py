@@ -20,9 +20,9 @@ import adjoint.nn.functional as nf
 from adjoint.autograd import tape
 from adjoint.backends import native
 from adjoint.backends.native import attention, attention_code, pool
-from adjoint.backends.native.tracing import NotTraceable
 from adjoint.compiler import target
 from adjoint.core import fused as core_fused
+from adjoint.core.errors import NotTraceable
 from adjoint.ops import joining
 
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason=str(native.reason_off()))

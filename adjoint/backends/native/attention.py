@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
-from ...core.errors import Unsupported
+from ...core.errors import NotTraceable, Unsupported
 from ...core.spec import Spec
 from . import attention_code as machine
 from .pool import default_pool
-from .tracing import NotTraceable
 
 FLOAT32 = np.dtype(np.float32)
 FEW = 8  # queries below which a product with each of them alone is faster

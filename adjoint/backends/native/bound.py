@@ -17,8 +17,9 @@ import numpy as np
 from ...compiler import Compiled
 from ...compiler.run import PAYLOAD
 from ...core.compute import quietly
+from ...core.errors import NotTraceable
 from . import products
-from .composite import Composite, NotTraceable
+from .composite import Composite
 from .pool import default_pool
 from .recurrent import Recurrent, biases
 

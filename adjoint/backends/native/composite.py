@@ -18,6 +18,7 @@ import numpy as np
 from ...compiler import Compiled, Kernel, Value, split
 from ...compiler.ir import REDUCTIONS
 from ...core.compute import quietly
+from ...core.errors import NotTraceable
 from ...core.spec import Spec, broadcast_shapes, prod
 from . import block_cache
 from .composite_tracing import (
@@ -36,9 +37,9 @@ from .composite_tracing import (
 from .execution import PARALLEL
 from .launch import Launcher, launcher, rebased
 from .pool import default_pool
-from .tracing import NotTraceable, Tracer
+from .tracing import Tracer
 
-__all__ = ["Composite", "NotTraceable", "Ref", "Step", "launches"]
+__all__ = ["Composite", "Ref", "Step", "launches"]
 
 ndarray = np.ndarray
 _REMEMBERED = 256  # combinations of strides that a composite keeps launchers for

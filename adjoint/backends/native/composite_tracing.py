@@ -16,11 +16,12 @@ import numpy as np
 from ...compiler import Value, split
 from ...compiler.ir import REDUCTIONS
 from ...core import compute as core_compute
-from ...core.errors import AdjointError
+from ...core.dispatch_log import reason_of
+from ...core.errors import NotTraceable
 from ...core.op import Op
 from ...core.spec import Spec, broadcast_shapes, prod
 from .launch import Launcher
-from .tracing import Names, NotTraceable, Traced, Tracer, _Reducer, _wide, elementwise, name_of
+from .tracing import Names, Traced, Tracer, _Function, _wide, elementwise, name_of
 
 __all__ = [
     "CompositeNames", "Dims", "Graph", "Picked", "Ref", "Step", "Wanted", "cone", "guards_of",
@@ -314,22 +315,28 @@ def _position_in(key: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[int, int
     return found[0]
 
 
-class _Sum(_Reducer):
+class _Sum(_Function):
     """`xp.add`, which knows what `place_at` has placed in each row."""
 
     def __init__(self, names: CompositeNames) -> None:
-        super().__init__("add", "sum")
+        super().__init__("add", "add", "sum")
         self.names = names
 
     def reduce(
-        self, x: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False
+        self,
+        x: Any,
+        axis: Any = 0,
+        dtype: Any = None,
+        out: Any = None,
+        keepdims: bool = False,
+        **options: Any,
     ) -> Any:
         """The sum over `axis`."""
         placed = self.names.placed.get(x.value.number) if isinstance(x, Traced) else None
         if placed is not None and axis == (placed[0],):
             small = placed[1]
             return small if keepdims else self.names.squeeze(small, axis)
-        return super().reduce(x, axis, dtype, out, keepdims)
+        return super().reduce(x, axis, dtype, out, keepdims, **options)
 
 
 def guards_of(
@@ -456,8 +463,8 @@ def traced(names: Names, step: Step, values: list[Any]) -> Any:
     given = [value_at(values, x) if isinstance(x, Ref) else x for x in step.args]
     try:
         return step.op.compute(names, *given)
-    except (AdjointError, TypeError, AttributeError, ValueError, IndexError) as error:
-        raise NotTraceable(f"{step.op.name}: {error}") from None
+    except Exception as error:
+        raise NotTraceable(f"{step.op.name}: {reason_of(error, step.op)}") from None
 
 
 def value_at(values: list[Any], ref: Ref) -> Any:

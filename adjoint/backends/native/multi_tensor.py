@@ -23,16 +23,14 @@ from ...compiler.ir import ITEMSIZE, Kernel
 from ...compiler.lower import word_names
 from ...compiler.run import _Quick, code_of
 from ...compiler.schedule import plan
-from ...core.errors import Unsupported
+from ...core.errors import NotTraceable, Unsupported
 from .composite_tracing import Ref, Step, traced, value_at
 from .execution import PARALLEL
 from .pool import default_pool
 from .scalars import ScalarTracer, has_lost_numbers, place_of
-from .tracing import Names, NotTraceable, Traced, name_of
+from .tracing import Names, Traced, name_of
 
-__all__ = [
-    "MultiTensor", "NotTraceable", "Ref", "Step", "WritingNames", "launches"
-]  # fmt: skip
+__all__ = ["MultiTensor", "Ref", "Step", "WritingNames", "launches"]
 
 CHUNK = 8192  # elements: some microseconds' work
 launches: list[int] = [0]  # loops that were run, for the tests that count them

@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...core import dtype as dt
-from ...core.errors import Unsupported
+from ...core.errors import NotTraceable, Unsupported
 from ...core.spec import Spec
 from . import onednn
-from .composite import NotTraceable
 from .onednn import DST, POST_OPERAND, POST_OPERANDS, SRC, WEIGHTS, Activation, Descriptor
 from .onednn_plan import SHARED, Argument, Plan, Step, aligned, planned, threads
 from .products import BFLOAT16, GRAIN, pieces

@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 
 from ...compiler.run import PAYLOAD
-from ...core.errors import Unsupported
+from ...core.errors import NotTraceable, Unsupported
 from ...core.spec import Spec
-from .composite import NotTraceable
 from .pool import default_pool
 from .products import SMALL, matmul
 from .recurrent_cells import CELLS, Cell

@@ -13,15 +13,16 @@ from typing import Any
 from ...compiler import Compiled
 from ...compiler.run import Entry
 from ...core.compute import quietly
+from ...core.errors import NotTraceable
 from ...core.scalar import Arithmetic
 from .composite_tracing import Ref, Step, traced, value_at
 from .execution import PARALLEL
-from .multi_tensor import NotTraceable, WritingNames
+from .multi_tensor import WritingNames
 from .pool import default_pool
 from .scalars import ScalarTracer, has_lost_numbers, values_of
 from .tracing import Traced, name_of
 
-__all__ = ["NotTraceable", "Ref", "Step", "Writer", "has_threads", "launches"]
+__all__ = ["Ref", "Step", "Writer", "has_threads", "launches"]
 
 launches: list[int] = [0]  # kernels that were run, for the tests that count them
 

@@ -10,8 +10,9 @@ import numpy as np
 
 from ...autograd.modes import no_grad
 from ...autograd.tape import announce, wrap
+from ...backends import native
 from ...core import compute
-from ...core.errors import AdjointError, InvalidArgument
+from ...core.errors import InvalidArgument, NotTraceable
 from ...core.mode import MODE
 from ...core.scalar import Arithmetic
 from ...ops.arithmetic import MUL
@@ -118,14 +119,14 @@ def _scaled_together(gradients: list[Any], factor: Any) -> list[Any]:
 @functools.cache
 def _scaling(dtype: Any) -> Any:
     """The kernel that multiplies tensors by a number; None where there is none."""
-    try:
-        from ...backends.native.multi_tensor import MultiTensor, NotTraceable, Ref, Step
-    except (ImportError, OSError):
+    if not native.load():
         return None
+    from ...backends.native.multi_tensor import MultiTensor, Ref, Step
+
     times = Step(MUL, (Ref(0), Arithmetic().scalar(1.0)))
     try:
         return MultiTensor([dtype], [times], {0: Ref(1)})
-    except (NotTraceable, AdjointError):
+    except NotTraceable:
         return None
 
 
