@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -20,26 +20,25 @@ from ..backends import native as native_backend
 from ..core import dispatch_log, fused
 from ..core.compute import quietly
 from ..core.device import is_device_array
-from ..core.dtype import LOW_PRECISION, from_numpy_dtype
 from ..core.errors import AdjointError, NotTraceable
 from ..core.handle import Handle
-from ..core.mode import DEFAULT, MODE, Mode, mode_with
+from ..core.mode import MODE, Mode, mode_with
 from ..core.op import Op
 from ..core.spec import Spec
-from ..graph.node import Item, Leaf, Node
+from ..graph.node import Leaf, Node
 from ..graph.recorded import Recorded
+from ..program.capture import program_of, recording, symbol
+from ..program.passes import drawn, small
+from ..program.program import Program, Value
 from . import tape
 from .calls import keep, key_of
 from .engine import run_backward
-from .recording import execute_lazily
 
 ndarray = np.ndarray
 _REMEMBERED = 1024  # plans that a composite keeps
-_CAPTURING = mode_with(DEFAULT, executor=execute_lazily)
 _UNKNOWN: Any = object()
 _LARGE = 1 << 14  # elements from which an input is large
 _SHARE = 16  # how many times as many elements it has as what is small
-_Steps: TypeAlias = "tuple[list[Any], list[Any]]"  # a graph: its steps, and where outputs are
 
 
 def execute(declared: fused.Declared, args: tuple[Any, ...]) -> Any:
@@ -155,23 +154,22 @@ class Fused(Op, abstract=True):
 
     def _prepare(self) -> None:
         """Make the kernels, of what the body and the reverse walk over it record."""
-        inputs = list(map(_symbol, self.specs))
+        inputs = list(map(symbol, self.specs))
         leaves = []
         for x, wants in zip(inputs, self.wants, strict=True):
             leaf = Leaf(x) if wants else None
             x._node = x._leaf = leaf
             leaves.append(leaf)
-        token = MODE.set(mode_with(_CAPTURING, autocast=self.casting))
-        try:
+        with recording(grad=True, autocast=self.casting):
             found = self.function(*self._filled(inputs))
-            MODE.set(_CAPTURING)
-            self.several = type(found) is tuple
-            ys = found if self.several else (found,)
-            self.outputs = tuple(y.spec for y in ys)
-            self.differentiable_outputs = [i for i, y in enumerate(ys) if y._node is not None]
-            gs = [_symbol(self.outputs[i]) for i in self.differentiable_outputs]
-            gradients = {}
-            if gs:
+        self.several = type(found) is tuple
+        ys = found if self.several else (found,)
+        self.outputs = tuple(y.spec for y in ys)
+        self.differentiable_outputs = [i for i, y in enumerate(ys) if y._node is not None]
+        gs = [symbol(self.outputs[i]) for i in self.differentiable_outputs]
+        gradients = {}
+        if gs:
+            with recording(grad=True):
                 gradients = run_backward(
                     [
                         (ys[i]._node, g)
@@ -182,59 +180,53 @@ class Fused(Op, abstract=True):
                     targets=[leaf for leaf in leaves if leaf is not None],
                     accumulate=False,
                 )
-        finally:
-            MODE.reset(token)
         self.reached = [leaf is not None and leaf in gradients for leaf in leaves]
         reached = [gradients[leaf] for leaf in leaves if leaf in gradients]
-        drawn = _drawn(ys) if reached else []
-        small = _small(inputs, ys, reached)
+        joint = program_of([x._data for x in (*inputs, *gs)], [y._data for y in (*ys, *reached)])
+        ahead = joint.between(joint.inputs[: len(inputs)], joint.outputs[: len(ys)])
+        results = joint.outputs[len(ys) :]
+        kept = drawn(ahead) if reached else []
+        further = small(ahead, results, _SHARE, _LARGE)
         try:
-            self._make(inputs, ys, [*drawn, *small], gs, reached)
+            self._make(joint, ahead, [*kept, *further], results)
         except (NotTraceable, AdjointError):
-            if not small:
+            if not further:
                 raise
-            self._make(inputs, ys, drawn, gs, reached)
+            self._make(joint, ahead, kept, results)
 
     def _make(
-        self,
-        inputs: Sequence[Any],
-        ys: Sequence[Any],
-        kept: Sequence[Any],
-        gs: Sequence[Any],
-        reached: Sequence[Any],
+        self, joint: Program, ahead: Program, kept: Sequence[Value], results: Sequence[Value]
     ) -> None:
         """The kernels, where the forward ones also give what is `kept` for the backward ones."""
-        ahead = _flat(inputs, [*ys, *kept])
-        given = [*inputs, *kept, *gs]
-        back = _flat(given, reached) if reached else None
-        specs = [x.spec for x in given]
+        count = len(ahead.inputs)
+        given = [*ahead.inputs, *kept, *joint.inputs[count:]]
+        forward = joint.between(ahead.inputs, [*ahead.outputs, *kept])
+        back = joint.between(given, results) if results else None
         try:
-            self._compile(ahead, back, specs, False)
+            self._compile(forward, back, False)
         except (NotTraceable, AdjointError):
-            self._compile(ahead, back, specs, True)
+            self._compile(forward, back, True)
         reads = set() if self.backward is None else set(self.backward.reads)
-        cone = _cone(kept)  # the body makes it again
-        reads |= {n for n, x in enumerate(inputs) if id(x._data) in cone}
-        self.reads = tuple(sorted(n for n in reads if n < len(inputs)))
+        again = ahead.needed(kept)  # the body makes it again
+        reads |= {n for n, x in enumerate(ahead.inputs) if x in again}
+        self.reads = tuple(sorted(n for n in reads if n < count))
         self.tokens = (  # type: ignore[misc]
             *(f"x{n + 1}" for n in self.reads),
             *(f"kept{i + 1}" for i in range(len(kept))),
         )
         # Of what is saved, and of cotangents, among the inputs of the backward kernels.
-        self.places = (*self.reads, *range(len(self.specs), len(given)))
+        self.places = (*self.reads, *range(count, len(given)))
 
-    def _compile(
-        self, ahead: _Steps, back: _Steps | None, specs: Sequence[Spec], reshaped: bool
-    ) -> None:
-        """The kernels of both graphs, in one space."""
+    def _compile(self, ahead: Program, back: Program | None, reshaped: bool) -> None:
+        """The kernels of both programs, in one space."""
         from ..backends.native.composite import Composite
 
-        self.forward = forward = Composite(self.specs, *ahead, reshaped=reshaped)
+        self.forward = forward = Composite(ahead, reshaped=reshaped)
         self.backward = None
         if back is not None:
             like = [forward.dims[i] for i in self.differentiable_outputs]
             like = [*forward.dims[len(self.outputs) :], *like]
-            self.backward = Composite(specs, *back, like, space=forward.space, reshaped=reshaped)
+            self.backward = Composite(back, like, space=forward.space, reshaped=reshaped)
         self.differentiable = back is not None  # type: ignore[misc]
 
     def infer(self, *specs: Spec) -> Any:
@@ -458,98 +450,6 @@ class _Passing(Op, abstract=True):
     def gradient(self, g: Any) -> tuple[Any, ...]:
         """All of it."""
         return (g,)
-
-
-def _symbol(spec: Spec) -> Any:
-    """A tensor of which only shape and dtype are known."""
-    return tape.wrap(Recorded(None, (), spec.shape, spec.dtype.numpy))
-
-
-def _cone(tensors: Sequence[Any]) -> dict[int, Recorded]:
-    """What `tensors` are computed from, they among it, by identity."""
-    found: dict[int, Recorded] = {}
-    stack = [x._data for x in tensors]
-    while stack:
-        value = stack.pop()
-        if type(value) is Recorded and id(value) not in found:
-            found[id(value)] = value
-            stack.extend(value.inputs)
-    return found
-
-
-def _drawn(outputs: Sequence[Any]) -> list[Any]:
-    """What is drawn at random on the way to `outputs`: kept for the gradient, since to draw it
-    again would take longer than to read it.
-    """
-    cone = _cone(outputs).values()
-    return [tape.wrap(value) for value in cone if value.op is not None and value.op.drawn]
-
-
-def _small(inputs: Sequence[Any], outputs: Sequence[Any], reached: Sequence[Any]) -> list[Any]:
-    """What is kept, too, where inputs are large: small values that come from them on the way to
-    `outputs`, such as statistics of rows, and that the gradients need.
-    """
-    ahead = _cone(outputs)
-    largest = max((x._data.size for x in inputs), default=0)
-    if largest < _LARGE:
-        return []
-
-    def is_small(value: Recorded) -> bool:
-        return value.size * _SHARE <= largest
-
-    found: dict[int, Any] = {}
-    seen: set[int] = set()
-    stack = [x._data for x in reached]
-    while stack:
-        value = stack.pop()
-        if type(value) is not Recorded or id(value) in seen:
-            continue
-        seen.add(id(value))
-        y = tape.wrap(value)
-        known = id(value) in ahead and value.op is not None and value.op.n_outputs == 1
-        if known and is_small(value) and not all(map(is_small, _cone([y]).values())):
-            found[id(value)] = y
-        else:
-            stack.extend(value.inputs)
-    return list(found.values())
-
-
-def _flat(inputs: Sequence[Any], outputs: Sequence[Any]) -> _Steps:
-    """The steps that lead from `inputs` to `outputs`, and where the outputs are."""
-    from ..backends.native.composite import Ref, Step
-
-    refs = {id(x._data): Ref(n) for n, x in enumerate(inputs)}
-    steps: list[Any] = []
-    stack = [y._data for y in outputs]
-    while stack:
-        value = stack[-1]
-        if type(value) is not Recorded:
-            raise NotTraceable("a result that was not recorded")
-        if id(value) in refs:
-            stack.pop()
-            continue
-        op = value.op
-        if op is None:
-            raise NotTraceable("a tensor that is no argument")
-        given = [_number(x) for x in value.inputs]
-        waiting = [x for x in given if isinstance(x, Recorded) and id(x) not in refs]
-        if waiting:
-            stack.extend(waiting)
-            continue
-        stack.pop()
-        if type(op) is Item:
-            refs[id(value)] = Ref(refs[id(value.inputs[0])].number, op.index)
-            continue
-        args = tuple([refs[id(x)] if isinstance(x, Recorded) else x for x in given])
-        refs[id(value)] = Ref(len(inputs) + len(steps))
-        steps.append(Step(op, args))
-    return steps, [(refs[id(y._data)], y.spec) for y in outputs]
-
-
-def _number(x: Any) -> Any:
-    """A number that was made an array, as numbers beside narrow floats are."""
-    is_one = isinstance(x, Recorded) and x.op is None and x.shape == () and x.array is not None
-    return float(x.array) if is_one and from_numpy_dtype(x.dtype) in LOW_PRECISION else x
 
 
 fused.connect(execute)

@@ -16,11 +16,13 @@ from ..core import compute, dispatch_log
 from ..core.dtype import LOW_PRECISION
 from ..core.errors import NotTraceable
 from ..core.handle import Handle
-from ..core.mode import DEFAULT, MODE, mode_with
+from ..core.mode import MODE
 from ..core.op import Op
 from ..core.scalar import Arithmetic
-from ..graph.recorded import Recorded
 from ..ops.random import Generator
+from ..program.capture import program_of, recording, symbol
+from ..program.program import Program, Value
+from ..program.program import make as make_node
 from . import tape
 from .recording import execute_lazily
 
@@ -32,7 +34,6 @@ def _record(op: Op, inputs: tuple[Any, ...]) -> Any:
 
 
 vars(_record)["generator"] = Generator()  # a method that draws does not count while it is captured
-_CAPTURING = mode_with(DEFAULT, executor=_record, grad=False)
 _REMEMBERED = 1024  # combinations of arguments
 _VARIANTS = 8  # kernels for one of them, between which its numbers decide
 _NARROW = frozenset(d.numpy for d in LOW_PRECISION)
@@ -99,12 +100,15 @@ def written_by_op(op: Op, arrays: Sequence[Any]) -> bool:
         return False
 
     def make() -> Any:
-        from ..backends.native.writing import Ref, Step, Writer
+        from ..backends.native.writing import Writer
 
         arithmetic = Arithmetic()
-        places = iter(range(len(given)))
-        args = [Ref(next(places)) if type(x) is ndarray else arithmetic.scalar(x) for x in arrays]
-        return Writer(given, [Step(op, tuple(args))], Ref(len(given)), arithmetic)
+        args = [
+            Value(compute.spec_of(x)) if type(x) is ndarray else arithmetic.scalar(x)
+            for x in arrays
+        ]
+        node = make_node(op, *args)
+        return Writer(given, Program(node.values, [node], node.outputs), arithmetic)
 
     return _run(tuple(key), given, numbers, make)
 
@@ -175,29 +179,25 @@ def _writer_of(
 ) -> Any:
     """The kernel of a function of the first array and these arguments."""
     from ..backends.native.writing import Writer
-    from .fusion import _flat
 
     arithmetic = Arithmetic()
-    symbols = [tape.wrap(Recorded(None, (), x.shape, x.dtype)) for x in arrays]
+    symbols = [symbol(compute.spec_of(x)) for x in arrays]
     tensors = iter(symbols[1:])
 
-    def symbol(y: Any) -> Any:
+    def known(y: Any) -> Any:
         if isinstance(y, Handle):
             return next(tensors)
         return arithmetic.scalar(y) if type(y) is float else y
 
-    given = [tape.wrap(x._data) for x in symbols]
-    known = [symbol(y) for y in args]
-    named = {key: symbol(y) for key, y in kwargs.items()}
-    token = MODE.set(_CAPTURING)
-    try:
-        y = function(symbols[0], *known, **named)
-    finally:
-        MODE.reset(token)
+    given = [x._data for x in symbols]
+    positional = list(map(known, args))
+    named = {key: known(y) for key, y in kwargs.items()}
+    with recording(executor=_record):
+        y = function(symbols[0], *positional, **named)
     out = arrays[0]
     if not isinstance(y, Handle) or y._data.dtype != out.dtype or y._data.shape != out.shape:
         raise NotTraceable("a result that the tensor does not take as it is")
-    steps, outputs = _flat(given, [y])
-    if len(steps) > 1 and any(x.dtype in _NARROW for x in arrays):
+    program = program_of(given, [y._data])
+    if len(program.nodes) > 1 and any(x.dtype in _NARROW for x in arrays):
         raise NotTraceable("several ops, each of which rounds its result")
-    return Writer(arrays, steps, outputs[0][0], arithmetic)
+    return Writer(arrays, program, arithmetic)

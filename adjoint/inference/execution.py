@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..graph.recorded import run
+from ..program.program import Value
 from .buffers import ALIGNMENT
-from .graph import Value
 from .schedule import Schedule, dense
 from .steps import LibraryStep
 

@@ -11,7 +11,7 @@ from ..core.compute import compute
 from ..core.errors import AdjointError, NotTraceable
 from ..core.op import Op
 from ..core.spec import Spec, broadcast_shapes
-from .graph import Node, StaticGraph, Value
+from ..program.program import Node, Program, Value
 
 MOST_OPS = 48  # in one kernel: more would take long to compile and spill registers
 COSTLY = {
@@ -30,20 +30,13 @@ class Kernel(Op, abstract=True):
     library = "always"
 
     def __init__(self, nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value]):
-        from ..backends.native.composite import Composite, Ref, Step
+        from ..backends.native.composite import Composite
 
         self.name_ = "_".join(node.op.name for node in nodes[:3]) + ("_..." if nodes[3:] else "")
-        places: dict[Value, Any] = {x: Ref(i) for i, x in enumerate(inputs)}
-        self.steps = []
-        for i, node in enumerate(nodes):
-            args = tuple(places[x] if isinstance(x, Value) else x for x in node.inputs)
-            self.steps.append(Step(node.op, args))
-            places[node.output] = Ref(len(inputs) + i)
-        self.wanted = [places[y].number for y in outputs]
+        self.program = Program(inputs, nodes, outputs)
         self.specs = tuple(y.spec for y in outputs)
         self.n_outputs = len(outputs)  # type: ignore[misc]
-        results = [(places[y], y.spec) for y in outputs]
-        self.composite = Composite([x.spec for x in inputs], self.steps, results)
+        self.composite = Composite(self.program)
         if self.composite.guards or self.composite.gathers:
             raise NotTraceable("what an index picks")
 
@@ -58,11 +51,11 @@ class Kernel(Op, abstract=True):
 
     def compute(self, xp: Any, *arrays: Any) -> Any:
         """One op after another."""
-        values = list(arrays)
-        for step in self.steps:
-            args = [x if not hasattr(x, "number") else values[x.number] for x in step.args]
-            values.append(compute(step.op, args))
-        found = tuple(values[n] for n in self.wanted)
+        values = dict(zip(self.program.inputs, arrays, strict=True))
+        for node in self.program.nodes:
+            args = [values[x] if isinstance(x, Value) else x for x in node.inputs]
+            values[node.output] = compute(node.op, args)
+        found = tuple(values[y] for y in self.program.outputs)
         return found if len(found) > 1 else found[0]
 
 
@@ -81,7 +74,7 @@ def _traceable(node: Node) -> bool:
     return all(s.dtype.category != 3 and 0 not in s.shape for s in specs)
 
 
-def fuse_kernels(graph: StaticGraph) -> int:
+def fuse_kernels(graph: Program) -> int:
     """Let groups of elementwise ops and reductions run as kernels; returns how many there are."""
     if not native.load():
         return 0
@@ -231,7 +224,7 @@ class _Grouping:
         del self.groups[other]
 
 
-def _grouped(graph: StaticGraph) -> list[list[Node]]:
+def _grouped(graph: Program) -> list[list[Node]]:
     """The groups, each in an order in which nodes follow their inputs."""
     grouping = _Grouping()
     for node in graph.nodes:
@@ -240,7 +233,7 @@ def _grouped(graph: StaticGraph) -> list[list[Node]]:
     return [sorted(group.nodes, key=place.__getitem__) for group in grouping.groups.values()]
 
 
-def _sort(graph: StaticGraph) -> None:
+def _sort(graph: Program) -> None:
     """Bring the nodes into an order in which each follows its inputs, changing as little as it
     takes.
     """

@@ -17,10 +17,11 @@ from ..core.errors import DeviceError, InvalidArgument, InvalidType
 from ..core.handle import Handle
 from ..core.spec import Spec
 from ..graph.recorded import concrete
+from ..program import program as form
+from ..program.capture import Rebuild
 from ..utils.progress import progress
-from .capture import Rebuild, Source, capture
+from .capture import Source, capture
 from .execution import Workspace
-from .graph import StaticGraph
 from .kernels import fuse_kernels
 from .layers import fuse_epilogues
 from .passes import Folds, drop_dead
@@ -152,7 +153,7 @@ class Program:
 
     def _simplified(
         self, specs: tuple[Spec, ...], whole: bool = False
-    ) -> tuple[StaticGraph, Rebuild]:
+    ) -> tuple[form.Program, Rebuild]:
         """The graph for inputs like these, in the registry's ops; with `whole`, and in composites
         that have routines.
         """
@@ -163,7 +164,7 @@ class Program:
     # ---- looking at it ---------------------------------------------------------------------------
 
     @property
-    def graph(self) -> StaticGraph:
+    def graph(self) -> form.Program:
         """The graph that runs for inputs like the examples."""
         return self._first.graph
 

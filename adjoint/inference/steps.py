@@ -11,7 +11,7 @@ from ..autograd.fusion import Written
 from ..core.compute import compute
 from ..core.op import Op
 from ..ops.joining import Stack
-from .graph import Value
+from ..program.program import Value
 from .kernels import Kernel
 
 Calls = list[Callable[[], object]]

@@ -13,21 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd import tape
-from ..autograd.fusion import _flat
-from ..autograd.recording import execute_lazily
 from ..backends import native
 from ..core import dispatch_log
-from ..core.dtype import LOW_PRECISION
+from ..core.dtype import LOW_PRECISION, from_numpy_dtype
 from ..core.errors import NotTraceable
-from ..core.mode import DEFAULT, MODE, mode_with
 from ..core.scalar import Arithmetic
-from ..graph.recorded import Recorded
+from ..core.spec import Spec
+from ..program.capture import program_of, recording, symbol
 from ..tensor import Tensor
 
 __all__ = ["Formula", "Formulas"]
 
-_CAPTURING = mode_with(DEFAULT, executor=execute_lazily, grad=False)
 _VARIANTS = 16  # kernels that one formula may become
 _NUMBER: Any = object()  # in a pattern: any number
 _ABSENT: Any = object()
@@ -55,25 +51,21 @@ class Formula:
         options = _Options(group, self.arithmetic)
         self.options = options.read
         wide = [np.dtype(np.float32) if dtype in _NARROW else dtype for dtype in dtypes]
-        symbols = [tape.wrap(Recorded(None, (), (2,), dtype)) for dtype in wide]
-        given = [tape.wrap(x._data) for x in symbols]
+        symbols = [symbol(Spec((2,), from_numpy_dtype(dtype))) for dtype in wide]
+        given = [x._data for x in symbols]
         p, g, *states = symbols
         self.numbers, known = _pattern(numbers, self.arithmetic)
-        token = MODE.set(_CAPTURING)
-        try:
+        with recording():
             change(options, known, dict(zip(names, states, strict=True)), p, g)
-        finally:
-            MODE.reset(token)
         self.written = [
             n
             for n, (x, before) in enumerate(zip(symbols, given, strict=True))
-            if x._data is not before._data
+            if x._data is not before
         ]
         if 1 in self.written:
             raise NotTraceable("a formula that changes the gradient")
-        steps, outputs = _flat(given, [symbols[n] for n in self.written])
-        refs = {n: ref for n, (ref, _) in zip(self.written, outputs, strict=True)}
-        self.run = MultiTensor(dtypes, steps, refs)
+        program = program_of(given, [symbols[n]._data for n in self.written])
+        self.run = MultiTensor(dtypes, program, self.written)
 
     def values(self, group: dict[str, Any], numbers: Any) -> list[float] | None:
         """The kernel's scalars for these options and numbers; None where it is not their formula.

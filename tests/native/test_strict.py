@@ -117,7 +117,7 @@ def test_a_mistake_in_a_composite_of_ours_is_raised(
     def broken(*args: Any) -> Any:
         raise LookupError("a mistake")
 
-    monkeypatch.setattr(fusion, "_small", broken)
+    monkeypatch.setattr(fusion, "small", broken)
 
     @fused
     def doubled(x: Any) -> Any:

@@ -378,6 +378,9 @@ class Names:
         self.logical_and = _Function("logical_and", "and", "all", truth=True)
         self.logical_or = _Function("logical_or", "or", "any", truth=True)
 
+    def next_op(self) -> None:
+        """Called before each op of several."""
+
     def __getattr__(self, name: str) -> Any:
         found = _FUNCTIONS.get(name)
         function = None if found else getattr(reference, name, None)

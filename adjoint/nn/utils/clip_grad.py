@@ -12,12 +12,15 @@ from ...autograd.modes import no_grad
 from ...autograd.tape import announce, wrap
 from ...backends import native
 from ...core import compute
+from ...core.dtype import from_numpy_dtype
 from ...core.errors import InvalidArgument, NotTraceable
 from ...core.mode import MODE
 from ...core.scalar import Arithmetic
+from ...core.spec import Spec
 from ...ops.arithmetic import MUL
 from ...ops.creation import tensor
 from ...ops.joining import stack
+from ...program.program import Program, Value, make
 from ...tensor import Tensor
 
 __all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
@@ -121,11 +124,12 @@ def _scaling(dtype: Any) -> Any:
     """The kernel that multiplies tensors by a number; None where there is none."""
     if not native.load():
         return None
-    from ...backends.native.multi_tensor import MultiTensor, Ref, Step
+    from ...backends.native.multi_tensor import MultiTensor
 
-    times = Step(MUL, (Ref(0), Arithmetic().scalar(1.0)))
+    x = Value(Spec((2,), from_numpy_dtype(dtype)))
+    times = make(MUL, x, Arithmetic().scalar(1.0))
     try:
-        return MultiTensor([dtype], [times], {0: Ref(1)})
+        return MultiTensor([dtype], Program([x], [times], times.outputs), [0])
     except NotTraceable:
         return None
 
