@@ -29,12 +29,15 @@ def without_reshapes(program: Program) -> tuple[Program, list[Reshaped]]:
             found[y] = found[x][0], sizes
         else:
             last[y] = last.get(x, x)
+    outputs = [last.get(y, y) for y in program.outputs]
+    read = {x for node in program.nodes if node.outputs[0] not in found for x in node.values}
+    read.update(outputs)
+    found = {y: reshaped for y, reshaped in found.items() if y in read}
     further = {
         (source, sizes): Value(program.inputs[source].spec.with_(shape=sizes))
         for source, sizes in found.values()
     }
     changes = {y: further[reshaped] for y, reshaped in found.items()}
-    outputs = [last.get(y, y) for y in program.outputs]
     bare = Program(program.inputs, program.nodes, outputs)
     return bare.with_inputs(further.values(), changes), list(further)
 

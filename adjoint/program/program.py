@@ -193,6 +193,7 @@ class Program:
         Errors: GraphError names the node.
         """
         known = set(self.inputs)
+        made: set[Value] = set()
         for node in self.nodes:
             for x in node.values:
                 if x.array is None and x not in known:
@@ -201,8 +202,9 @@ class Program:
             if inferred(node.op, node.inputs) != specs:
                 raise GraphError(f"{node!r} gives {inferred(node.op, node.inputs)}, not {specs}")
             for i, y in enumerate(node.outputs):
-                if y.node is not node or y.index != i or y in known:
+                if y.node is not node or y.index != i or y in made:
                     raise GraphError(f"{node!r}: output {i} is not its own")
+            made.update(node.outputs)
             known.update(node.outputs)
         for y in self.outputs:
             if y.array is None and y not in known:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from adjoint.autograd import fusion, inplace_kernels
 from adjoint.core import compute, dispatch_log
+from adjoint.optim import kernels
+from adjoint.program.program import Program
 
 
 @pytest.fixture(autouse=True)
@@ -29,3 +32,21 @@ def _strictly(request):
         return
     with dispatch_log.strictly():
         yield
+
+
+@pytest.fixture(autouse=True)
+def _verified(monkeypatch):
+    """Every program that is captured, or made from another, is checked."""
+
+    def checking(function):
+        def checked(*args):
+            program = function(*args)
+            program.verify()
+            return program
+
+        return checked
+
+    for module in (fusion, inplace_kernels, kernels):
+        monkeypatch.setattr(module, "program_of", checking(module.program_of))
+    for name in ("between", "with_inputs"):
+        monkeypatch.setattr(Program, name, checking(getattr(Program, name)))
