@@ -8,6 +8,7 @@ import pytest
 import adjoint as ad
 from adjoint import nn
 from adjoint.backends import native
+from adjoint.core import policy
 from adjoint.core.errors import GraphError
 from adjoint.graph.recorded import run
 from adjoint.inference import (
@@ -89,7 +90,7 @@ def test_folds_are_shared_and_bounded(monkeypatch):
         passes.fold_constants(graph, folds)
     one, two = (graph.nodes[0].inputs[1] for graph in graphs)
     assert one is two and one.array is not None
-    monkeypatch.setattr(passes, "FOLDED_ELEMENTS", 10)
+    monkeypatch.setattr(policy, "FOLDED_ELEMENTS", 10)
     graph = capture(source, [X.spec])[0]
     assert passes.fold_constants(graph, passes.Folds()) == 0
     assert names(graph) == ["exp", "sum", "add"]

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..backends import native as native_backend
-from ..core import dispatch_log, fused
+from ..core import dispatch_log, fused, policy
 from ..core.compute import quietly
 from ..core.device import is_device_array
 from ..core.errors import AdjointError, NotTraceable
@@ -35,10 +35,7 @@ from .calls import keep, key_of
 from .engine import run_backward
 
 ndarray = np.ndarray
-_REMEMBERED = 1024  # plans that a composite keeps
 _UNKNOWN: Any = object()
-_LARGE = 1 << 14  # elements from which an input is large
-_SHARE = 16  # how many times as many elements it has as what is small
 
 
 def execute(declared: fused.Declared, args: tuple[Any, ...]) -> Any:
@@ -60,7 +57,7 @@ def execute(declared: fused.Declared, args: tuple[Any, ...]) -> Any:
     if plan is None:
         wants = [mode.grad and x._node is not None for x in inputs]
         plan = plan_for(function, declared.native, args, inputs, wants, casting)
-        if len(declared.plans) >= _REMEMBERED:
+        if len(declared.plans) >= policy.COMPOSITES:
             declared.plans.clear()
         declared.plans[key] = plan
         if dispatch_log.on and not isinstance(plan, str):
@@ -186,7 +183,7 @@ class Fused(Op, abstract=True):
         ahead = joint.between(joint.inputs[: len(inputs)], joint.outputs[: len(ys)])
         results = joint.outputs[len(ys) :]
         kept = drawn(ahead) if reached else []
-        further = small(ahead, results, _SHARE, _LARGE)
+        further = small(ahead, results, policy.KEPT_SHARE, policy.KEPT_LARGE)
         try:
             self._make(joint, ahead, [*kept, *further], results)
         except (NotTraceable, AdjointError):

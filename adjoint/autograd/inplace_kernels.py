@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..backends import native
-from ..core import compute, dispatch_log
+from ..core import compute, dispatch_log, policy
 from ..core.dtype import LOW_PRECISION
 from ..core.errors import NotTraceable
 from ..core.handle import Handle
@@ -34,8 +34,6 @@ def _record(op: Op, inputs: tuple[Any, ...]) -> Any:
 
 
 vars(_record)["generator"] = Generator()  # a method that draws does not count while it is captured
-_REMEMBERED = 1024  # combinations of arguments
-_VARIANTS = 8  # kernels for one of them, between which its numbers decide
 _NARROW = frozenset(d.numpy for d in LOW_PRECISION)
 _BY_NUMPY = frozenset(("add_", "sub_", "mul_", "div_"))  # as fast on one thread, if all is plain
 _MEMBERS = (int, bool, str, type(None))  # arguments that are part of the kernel
@@ -136,7 +134,7 @@ def _run(
     if isinstance(writers, str):
         return False
     if writers is None:
-        if len(_writers) >= _REMEMBERED:
+        if len(_writers) >= policy.WRITERS:
             _writers.clear()
         writers = _writers[key] = []
     if x is not None:
@@ -145,7 +143,7 @@ def _run(
         if writer(arrays, numbers):
             break
     else:
-        writer = _made(make) if len(writers) < _VARIANTS else "numbers that decide too much"
+        writer = _made(make) if len(writers) < policy.VARIANTS else "numbers that decide too much"
         if not isinstance(writer, str) and not writer(arrays, numbers):
             writer = "numbers of which it has no value"
         if dispatch_log.on:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from . import config, dispatch_log
+from . import dispatch_log, policy
 from .device import device_of, namespace_of, space
 from .dtype import LOW_PRECISION, from_numpy_dtype
 from .errors import AdjointError
@@ -68,9 +68,7 @@ def spec_of(array: Any) -> Any:
 # What may compute an op on large NumPy arrays instead of NumPy: (op, arrays) -> the result, or
 # NotImplemented. Set by `backends.native`.
 accelerate: Callable[[Op, list[Any]], Any] | None = None
-LARGE = config.read_count("ADJOINT_NATIVE_SIZE")  # elements above which an array is large
-CHEAP = 16 * LARGE  # the same for ops that NumPy does at the speed of memory
-SMALL = min(32, LARGE)  # the same for ops that have no short cut to a function of NumPy
+LARGE, CHEAP, SMALL = policy.LARGE, policy.CHEAP, policy.SMALL
 
 # What computes ops that were computed before, the short way. Keys: the id of the op, and for each
 # input its shape or, of a number, itself (its text, of zeros). A launcher takes the inputs, and
@@ -135,7 +133,7 @@ def compute(op: Op, arrays: list[Any]) -> Any:
 
 def remember(op: Op, arrays: list[Any], launch: Callable[..., Any]) -> None:
     """Let eager execution call `launch` for such inputs of this op, which is used again."""
-    if len(launchers) >= 4096:
+    if len(launchers) >= policy.LAUNCHERS:
         forget()
     _launched[id(op)] = op
     key = (id(op), *[a.shape if type(a) is _ndarray else a or repr(a) for a in arrays])
@@ -159,7 +157,7 @@ draws: dict[Any, Callable[[int, int], Any]] = {}
 
 def remember_draw(op: Op, draw: Callable[[int, int], Any]) -> None:
     """Let eager execution call `draw` for such an op without inputs on the CPU."""
-    if len(draws) >= 4096:
+    if len(draws) >= policy.LAUNCHERS:
         draws.clear()
     _, _, *fields, _ = op._attributes()
     draws[type(op), tuple(fields)] = draw
@@ -199,7 +197,7 @@ def _assert_sound(op: Op, arrays: list[Any]) -> None:
     key = (id(op), *[(a.shape, a.dtype) for a in arrays])
     if key not in _sound:
         op.infer(*map(spec_of, arrays))
-        if len(_sound) >= 1024:
+        if len(_sound) >= policy.SOUND:
             _sound.clear()
         _sound[key] = op
 

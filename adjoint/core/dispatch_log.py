@@ -16,13 +16,12 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from . import config
+from . import config, policy
 from .errors import AdjointError, FallbackError, InvalidArgument, NotTraceable
 
 __all__ = ["fell_back", "is_ours", "named", "reason_of", "said", "strictly"]
 
 _WAYS = ("", "dispatch")
-_MOST = 1 << 14  # different lines that are remembered, so that each is said once
 on = config.read("ADJOINT_DEBUG") == "dispatch"
 strict = config.read("ADJOINT_STRICT") == "1"
 _lines: set[str] = set()
@@ -50,7 +49,7 @@ def said(what: str, way: str, reason: object = "") -> None:
         return
     line = f"{what}: {way}: {reason}" if str(reason) else f"{what}: {way}"
     if line not in _lines:
-        if len(_lines) >= _MOST:
+        if len(_lines) >= policy.DISPATCH_LINES:
             _lines.clear()
         _lines.add(line)
         print(line, file=sys.stderr)

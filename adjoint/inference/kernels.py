@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..backends import native
-from ..core import dispatch_log
+from ..core import dispatch_log, policy
 from ..core.compute import compute
 from ..core.errors import AdjointError, NotTraceable
 from ..core.op import Op
 from ..core.spec import Spec, broadcast_shapes
 from ..program.program import Node, Program, Value
 
-MOST_OPS = 48  # in one kernel: more would take long to compile and spill registers
 COSTLY = {
     "Exp", "Log", "Tanh", "Sigmoid", "Gelu", "Silu", "Erf", "Softplus", "Mish", "Softmax", "Power",
     "Sin", "Cos", "Elu", "LogSoftmax",
@@ -188,7 +187,7 @@ class _Grouping:
         chosen: int | None = None
         for parent in sorted(parents & self.groups.keys(), reverse=True):
             group = self.groups[parent]
-            if len(group.nodes) >= MOST_OPS or not group.takes(space, kind in REDUCING):
+            if len(group.nodes) >= policy.PROGRAM_OPS or not group.takes(space, kind in REDUCING):
                 continue
             if not self.reaches(parents - {parent}, parent):
                 chosen = parent
@@ -209,7 +208,7 @@ class _Grouping:
     def merge(self, into: int, other: int) -> None:
         """Join two groups, of which the first depends on the second, if they fit."""
         first, second = self.groups[into], self.groups[other]
-        if len(first.nodes) + len(second.nodes) > MOST_OPS or first.space != second.space:
+        if len(first.nodes) + len(second.nodes) > policy.PROGRAM_OPS or first.space != second.space:
             return
         if first.reducing and second.costly:
             return

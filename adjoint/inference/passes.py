@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core import policy
 from ..core.compute import spec_of
 from ..core.op import Op
 from ..core.spec import Spec, prod
@@ -18,7 +19,6 @@ from ..ops.movement import Expand, Permute, Reshape
 from ..ops.promotion import Cast
 from ..program.program import Node, Program, Value
 
-FOLDED_ELEMENTS = 1 << 26  # of all constants that are computed while freezing
 EXACT = ("float32", "float64")  # dtypes of layers into whose weights scales are multiplied
 
 
@@ -39,7 +39,7 @@ class Folds:
         if found is None:
             specs = _specs(op, inputs)
             size = 0 if op.view else sum(prod(spec.shape) for spec in specs)
-            if self.elements + size > FOLDED_ELEMENTS:
+            if self.elements + size > policy.FOLDED_ELEMENTS:
                 return None
             arrays = run(op, [x.array if isinstance(x, Value) else x for x in inputs])
             arrays = arrays if type(arrays) is tuple else (arrays,)

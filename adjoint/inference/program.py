@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..autograd import tape
+from ..core import policy
 from ..core.compute import spec_of
 from ..core.errors import DeviceError, InvalidArgument, InvalidType
 from ..core.handle import Handle
@@ -29,7 +30,6 @@ from .patterns import name_activations
 from .schedule import Schedule
 from .simplify import simplify
 
-REMEMBERED = 16  # combinations of input shapes for which a program keeps its plan
 LONG = 150  # nodes from which a progress bar shows, on a terminal
 
 
@@ -146,7 +146,7 @@ class Program:
             found = self._plans.get(name)
             if found is None:
                 found = self._plans[name] = _Planned(self, specs)
-                while len(self._plans) > REMEMBERED:
+                while len(self._plans) > policy.FROZEN_PLANS:
                     self._plans.popitem(last=False)
             self._plans.move_to_end(name)
         return found

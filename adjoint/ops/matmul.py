@@ -10,6 +10,7 @@ import numpy as np
 
 from ..core import dtype as dt
 from ..core import op as core_op
+from ..core import policy
 from ..core.compute import spec_of
 from ..core.errors import DTypeError, InvalidType, ShapeError
 from ..core.handle import Handle
@@ -101,7 +102,6 @@ class MatMul(Op):
 
 
 MATMUL = MatMul()
-_SMALL = 4096  # elements of matrices that NumPy multiplies before another way would be found
 
 
 @functools.cache
@@ -113,7 +113,9 @@ def _short_product() -> Any:
 def _matrices(x1: Tensor, x2: Tensor) -> Tensor:
     """The op on tensors that fit, by the short cut where they are small matrices."""
     a, b = x1._data, x2._data
-    small = a.size <= _SMALL and b.size <= _SMALL and a.ndim == 2 == b.ndim
+    small = (
+        a.size <= policy.MATMUL_SMALL and b.size <= policy.MATMUL_SMALL and a.ndim == 2 == b.ndim
+    )
     if small and 2 in SHORTCUTS:
         return _short_product()(x1, x2)  # type: ignore[no-any-return]
     return apply(MATMUL, x1, x2)  # type: ignore[no-any-return]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..backends import native
-from ..core import dispatch_log
+from ..core import dispatch_log, policy
 from ..core.dtype import LOW_PRECISION, from_numpy_dtype
 from ..core.errors import NotTraceable
 from ..core.scalar import Arithmetic
@@ -24,7 +24,6 @@ from ..tensor import Tensor
 
 __all__ = ["Formula", "Formulas"]
 
-_VARIANTS = 16  # kernels that one formula may become
 _NUMBER: Any = object()  # in a pattern: any number
 _ABSENT: Any = object()
 _NARROW = frozenset(d.numpy for d in LOW_PRECISION)
@@ -111,7 +110,7 @@ class Formulas:
             if values is not None:
                 return formula, values
         made: Formula | str = "numbers that decide too much"
-        if len(known) < _VARIANTS:
+        if len(known) < policy.FORMULAS:
             made = _made(change, group, numbers, names, dtypes)
         values = None if isinstance(made, str) else made.values(group, numbers)
         if not isinstance(made, str) and values is None:

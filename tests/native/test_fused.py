@@ -19,6 +19,7 @@ from adjoint.backends.native import composite
 from adjoint.compiler import Kernel
 from adjoint.compiler.schedule import plan
 from adjoint.core import fused as core_fused
+from adjoint.core import policy
 from adjoint.core.errors import (
     AutogradError,
     DTypeError,
@@ -218,8 +219,8 @@ def test_kernels_give_what_the_ops_give(name: str, dtype: Any, monkeypatch: Any)
 @pytest.fixture
 def all_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small values of the forward kernels are kept whatever the size of the inputs."""
-    monkeypatch.setattr(fusion, "_LARGE", 0)
-    monkeypatch.setattr(fusion, "_SHARE", 2)
+    monkeypatch.setattr(policy, "KEPT_LARGE", 0)
+    monkeypatch.setattr(policy, "KEPT_SHARE", 2)
     monkeypatch.setattr(
         core_fused,
         "_execute",

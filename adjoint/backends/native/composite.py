@@ -17,6 +17,7 @@ import numpy as np
 
 from ...compiler import Compiled, Kernel, Value, split
 from ...compiler.ir import REDUCTIONS
+from ...core import policy
 from ...core.compute import quietly
 from ...core.errors import NotTraceable
 from ...core.spec import prod
@@ -33,7 +34,6 @@ from .composite_tracing import (
     guards_of,
     trace,
 )  # fmt: skip
-from .execution import PARALLEL
 from .launch import Launcher, launcher, rebased
 from .pool import default_pool
 from .tracing import Tracer, common_shape
@@ -41,7 +41,6 @@ from .tracing import Tracer, common_shape
 __all__ = ["Composite", "launches"]
 
 ndarray = np.ndarray
-_REMEMBERED = 256  # combinations of strides that a composite keeps launchers for
 launches: list[int] = [0]  # kernels that composites have run, for the tests that count them
 
 
@@ -183,7 +182,7 @@ class Composite:
             found = self._launch(arrays)
             return self._run(list(arrays))[0] if found is None else found
         results, made = self._run(list(arrays))
-        if len(self.remembered) >= _REMEMBERED:
+        if len(self.remembered) >= policy.COMPOSITE_STRIDES:
             self.remembered.clear()
         known = self.remembered[key] = self._prepared(arrays, made)
         self._use(*known)
@@ -442,7 +441,7 @@ class _Stage:
         known = {a for v in kernel.inputs for a in v.axes}
         self.sizes = sizes = tuple(space[d] for d in place)
         self.shape = None if known.issuperset(place[d] for d in everywhere) else sizes
-        self.run = default_pool().run if prod(sizes) >= PARALLEL else None
+        self.run = default_pool().run if prod(sizes) >= policy.PARALLEL else None
 
     def outs(self) -> list[Any] | None:
         """Arrays for the outputs, where their order matters."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...compiler import Compiled
 from ...core import compute as core_compute
-from ...core import dispatch_log
+from ...core import dispatch_log, policy
 from ...core.compute import quietly, spec_of
 from ...core.device import CPU
 from ...core.dtype import bfloat16
@@ -29,13 +29,10 @@ from .scalars import ScalarTracer, has_lost_numbers, values_of
 from .tracing import Traced, common_shape
 
 ndarray = np.ndarray
-PARALLEL = 32768  # elements from which threads share the work
-_REMEMBERED = 4096
 
 _FLOAT32 = np.dtype(np.float32)
 _programs: dict[Any, Program | str] = {}  # or the reason why there is none
 _families: dict[Any, _Family] = {}
-_VARIANTS = 8  # programs of a family
 
 
 class Program:
@@ -92,7 +89,7 @@ class Program:
         self.numbers = values_of(self.sources, self.arithmetic.values)
         self.ordered = tracer.ordered
         self.compiled = Compiled(tracer.kernel)
-        self.parallel = math.prod(tracer.space) >= PARALLEL
+        self.parallel = math.prod(tracer.space) >= policy.PARALLEL
         self.launchers: dict[Any, Launcher | None] = {}  # by the arrays' strides
 
     def with_numbers(self, floats: Sequence[float]) -> Program | None:
@@ -111,7 +108,7 @@ class Program:
         key = tuple([a.strides for a in given])
         launch = self.launchers.get(key, _UNKNOWN)
         if launch is _UNKNOWN:
-            if len(self.launchers) >= _REMEMBERED:
+            if len(self.launchers) >= policy.PROGRAMS:
                 self.launchers.clear()
             launch = self.launchers[key] = launcher(
                 self.compiled,
@@ -177,7 +174,7 @@ def accelerate(op: Op, arrays: Sequence[Any]) -> Any:
         if found is not NotImplemented:
             return found
         program = _prepare(op, arrays)
-        if len(_programs) >= _REMEMBERED:
+        if len(_programs) >= policy.PROGRAMS:
             _programs.clear()
         _programs[key] = program
         if dispatch_log.on:
@@ -241,7 +238,7 @@ def _family(op: Op, arrays: Sequence[Any]) -> _Family:
     )
     found = _families.get(key)
     if found is None:
-        if len(_families) >= _REMEMBERED:
+        if len(_families) >= policy.PROGRAMS:
             _families.clear()
         found = _families[key] = _Family()
     return found
@@ -271,7 +268,7 @@ def _made(op: Op, arrays: Sequence[Any]) -> Program:
     """A program; if it can be, for any floats."""
     if any(type(a) is float for a in arrays):
         family = _family(op, arrays)
-        if len(family.programs) < _VARIANTS:
+        if len(family.programs) < policy.VARIANTS:
             try:
                 program = Program(op, arrays)
                 family.programs.append(program)

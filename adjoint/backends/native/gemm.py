@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...compiler import target
+from ...core import policy
 from ...core.errors import Unsupported
 from . import gemm_code, machine_code, object_code, onednn
 from .gemm_code import TASK_WORDS, Shape
@@ -24,7 +25,6 @@ __all__ = ["TASK_WORDS", "Plan", "Shape", "address", "is_available"]
 
 _ELEMENTS = {"float32": "float", "float64": "double"}
 _HEAD = object.__basicsize__  # NumPy's public C struct: the data pointer comes first
-QUICK = 1 << 19  # multiply-adds below which the GIL is kept
 
 # oneDNN's OpenMP would start threads of its own: it is told, per calling thread, to use one.
 _LIMITED = Template("""
@@ -128,7 +128,12 @@ class Plan:
         self._pool = pool if len(tasks) > 1 else None
         run, state = self._pool.entry() if self._pool is not None else (0, 0)
         work = sum(s.m * s.n * s.k for s in shapes) * len(tasks) // len(shapes)
-        words = (self._shapes.ctypes.data, self._tasks.ctypes.data, len(tasks), work < QUICK)
+        words = (
+            self._shapes.ctypes.data,
+            self._tasks.ctypes.data,
+            len(tasks),
+            work < policy.GEMM_QUICK,
+        )
         self._context = np.array([*words, run, state], np.int64)
         self._address = self._context.ctypes.data
         self._run = code.run

@@ -23,10 +23,10 @@ from ...compiler.ir import ITEMSIZE, Kernel
 from ...compiler.lower import word_names
 from ...compiler.run import _Quick, code_of
 from ...compiler.schedule import plan
+from ...core import policy
 from ...core.errors import NotTraceable, Unsupported
 from ...program.program import Program
 from .composite_tracing import traced
-from .execution import PARALLEL
 from .pool import default_pool
 from .scalars import ScalarTracer, has_lost_numbers, place_of
 from .tracing import Names, Traced, name_of
@@ -81,7 +81,8 @@ class MultiTensor:
         self._dtypes = [np.dtype(dtype) for dtype in dtypes]  # kept: their addresses are compared
         self._sources = [*range(len(dtypes)), *outputs]
         header = {
-            "parallel": PARALLEL, "kernel": code_of(kernel, planned.layout), "columns": len(dtypes),
+            "parallel": policy.PARALLEL, "kernel": code_of(kernel, planned.layout),
+            "columns": len(dtypes),
             "operands": len(operands), "stride": self._template.nbytes,
             "array_type": id(np.ndarray), "chunk": CHUNK,
             "p0": 8 * (1 + order.index("p0")), "length": 8 * (1 + order.index("v")),

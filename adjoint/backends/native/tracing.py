@@ -17,6 +17,7 @@ import numpy as np
 
 from ...compiler import Kernel, Value
 from ...compiler.ir import OPS, REDUCTIONS, STORAGE
+from ...core import policy
 from ...core.errors import AdjointError, NotTraceable
 from ...core.facts import ArrayFacts
 from ...core.scalar import Scalar
@@ -25,7 +26,6 @@ from .. import numpy as reference
 from ..numpy import special
 from ..numpy.blocks import kernel_for
 
-_LONG = 4096  # elements up to which a kernel finds places quicker than NumPy
 _NARROW = {"float16", "bfloat16"}
 _FUNCTIONS = {
     "negative": "neg", "abs": "abs", "absolute": "abs", "sqrt": "sqrt", "reciprocal": "reciprocal",
@@ -595,7 +595,7 @@ class Names:
         return self._place("min", x, axis, keepdims)
 
     def _place(self, name: str, x: Any, axis: Any, keepdims: bool) -> Any:
-        if x.size > _LONG or 1 in x.shape:
+        if x.size > policy.PLACES or 1 in x.shape:
             raise NotTraceable("places in a large array, which NumPy finds as fast")
         axes = tuple(range(x.ndim)) if axis is None else (axis,)
         best = elementwise("eq", x, _reduced(name, x, axes, True))

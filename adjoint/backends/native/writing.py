@@ -12,12 +12,12 @@ from typing import Any
 
 from ...compiler import Compiled
 from ...compiler.run import Entry
+from ...core import policy
 from ...core.compute import quietly
 from ...core.errors import NotTraceable
 from ...core.scalar import Arithmetic
 from ...program.program import Program
 from .composite_tracing import traced
-from .execution import PARALLEL
 from .multi_tensor import WritingNames
 from .pool import default_pool
 from .scalars import ScalarTracer, has_lost_numbers, values_of
@@ -62,7 +62,7 @@ class Writer:
         if not isinstance(entry, Entry):
             raise NotTraceable("a reduction")
         self._entry = entry
-        self._run = default_pool().run if out.size >= PARALLEL else None
+        self._run = default_pool().run if out.size >= policy.PARALLEL else None
 
     def __call__(self, arrays: Sequence[Any], numbers: Sequence[float]) -> bool:
         """Compute and write; False, and nothing is done, where the kernel is that of other numbers.

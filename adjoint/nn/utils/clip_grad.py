@@ -11,7 +11,7 @@ import numpy as np
 from ...autograd.modes import no_grad
 from ...autograd.tape import announce, wrap
 from ...backends import native
-from ...core import compute
+from ...core import compute, policy
 from ...core.dtype import from_numpy_dtype
 from ...core.errors import InvalidArgument, NotTraceable
 from ...core.mode import MODE
@@ -24,8 +24,6 @@ from ...program.program import Program, Value, make
 from ...tensor import Tensor
 
 __all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
-
-_SMALL = 4096  # elements of a tensor whose norm is not worth a call of its own
 
 
 def _listed(parameters: Any) -> list[Any]:
@@ -48,10 +46,10 @@ def _joined(values: list[Any], p: float) -> list[Any]:
     """`values` with the small ones as one vector, which takes one norm instead of many."""
     if p == 0 or not _plain(values):  # the norm of norms is the norm of all, but for p = 0
         return values
-    small = [x._data.reshape(-1) for x in values if x._data.size <= _SMALL]
+    small = [x._data.reshape(-1) for x in values if x._data.size <= policy.CLIP_SMALL]
     if len(small) < 2:
         return values
-    return [*(x for x in values if x._data.size > _SMALL), wrap(np.concatenate(small))]
+    return [*(x for x in values if x._data.size > policy.CLIP_SMALL), wrap(np.concatenate(small))]
 
 
 @no_grad()
