@@ -596,7 +596,7 @@ class Names:
 
     def _place(self, name: str, x: Any, axis: Any, keepdims: bool) -> Any:
         if x.size > policy.PLACES or 1 in x.shape:
-            raise NotTraceable("places in a large array, which NumPy finds as fast")
+            raise NotTraceable("NumPy is as fast: places in a large array")
         axes = tuple(range(x.ndim)) if axis is None else (axis,)
         best = elementwise("eq", x, _reduced(name, x, axes, True))
         if x.dtype.kind == "f":
