@@ -154,7 +154,7 @@ def by_torch(cls: type[Op]) -> bool:
     import torch
 
     from adjoint.backends.torch import from_host
-    from adjoint.core.compute import compute
+    from adjoint.program.compute import compute
 
     sample = next(iter(cls.samples()))
     where = torch.device("cpu")

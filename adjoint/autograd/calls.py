@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core import compute as core_compute
-from ..core import fused
-from ..core.compute import launchers
-from ..core.fused import WANTED
 from ..core.handle import Handle
 from ..core.op import Op
+from ..program import compute as core_compute
+from ..program import fused
+from ..program.compute import launchers
+from ..program.fused import WANTED
 from .tape import _made, get_mode, parents_of
 
 __all__ = ["key_of", "learn"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.compute import compute_elsewhere
 from ..core.device import CPU, is_device_array, namespace_of, watch_backends
 from ..core.errors import DeviceError
 from ..core.handle import Handle
@@ -13,6 +12,7 @@ from ..ops.advanced import Advanced, Overwrite
 from ..ops.conversion import Transfer
 from ..ops.pointwise import Elementwise
 from ..ops.scatter import MaskedFill
+from ..program.compute import compute_elsewhere
 from . import tape
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from ..core.compute import quiet, quietly
 from ..core.device import namespace_of, space
 from ..core.dtype import from_numpy_dtype
 from ..core.errors import AutogradError, DTypeError, InvalidType, ShapeError
@@ -22,6 +21,7 @@ from ..core.op import apply
 from ..graph.node import Item, Leaf, Node, Version
 from ..graph.recorded import Recorded, concrete
 from ..ops.reduction import Sum
+from ..program.compute import quiet, quietly
 from .tape import ALONE, before_change, item, overwrite, references, wrap
 
 ndarray = np.ndarray

@@ -17,8 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..backends import native as native_backend
-from ..core import dispatch_log, fused, policy
-from ..core.compute import quietly
+from ..core import dispatch_log, policy
 from ..core.device import is_device_array
 from ..core.errors import AdjointError, NotTraceable
 from ..core.handle import Handle
@@ -27,7 +26,9 @@ from ..core.op import Op
 from ..core.spec import Spec
 from ..graph.node import Leaf, Node
 from ..graph.recorded import Recorded
+from ..program import fused
 from ..program.capture import program_of, recording, symbol
+from ..program.compute import quietly
 from ..program.passes import drawn, small
 from ..program.program import Program, Value
 from . import tape

@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..backends import numpy as backend
-from ..core import compute as core_compute
 from ..core import op as core_op
-from ..core.compute import quiet, write_arrays
 from ..core.device import is_device_array
 from ..core.dtype import bfloat16
 from ..core.errors import AutogradError, InvalidType, ShapeError
@@ -21,6 +19,8 @@ from ..core.op import INPLACE, Op, apply, connect_in_place, connect_out
 from ..graph.node import Node, Version
 from ..graph.recorded import Recorded, concrete
 from ..ops.promotion import assert_can_store, cast
+from ..program import compute as core_compute
+from ..program.compute import quiet, write_arrays
 from . import tape
 from .devices import together
 from .inplace_kernels import write_by_kernel, written_by_op

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..backends import native
-from ..core import compute, dispatch_log, policy
+from ..core import dispatch_log, policy
 from ..core.dtype import LOW_PRECISION
 from ..core.errors import NotTraceable
 from ..core.handle import Handle
@@ -20,6 +20,7 @@ from ..core.mode import MODE
 from ..core.op import Op
 from ..core.scalar import Arithmetic
 from ..ops.random import Generator
+from ..program import compute
 from ..program.capture import program_of, recording, symbol
 from ..program.program import Program, Value
 from ..program.program import make as make_node

@@ -13,10 +13,8 @@ from typing import Any
 import numpy as np
 
 from ..backends import numpy as backend
-from ..core import compute as core_compute
 from ..core import dtype as dt
 from ..core import op as core_op
-from ..core.compute import compute, launchers, quiet
 from ..core.device import CPU, namespace_of, space
 from ..core.errors import AdjointError, AutogradError
 from ..core.handle import Handle
@@ -26,6 +24,8 @@ from ..core.spec import Spec
 from ..graph.node import Item, Node, Packed, Version, View
 from ..graph.reactive import Cell
 from ..graph.recorded import Recorded, concrete, shown
+from ..program import compute as core_compute
+from ..program.compute import compute, launchers, quiet
 
 ndarray = np.ndarray
 new = object.__new__

@@ -23,12 +23,12 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from ..core import compute as core_compute
-from ..core.compute import quietly
 from ..core.device import CPU, device, device_of, namespace_of, register_backend
 from ..core.dtype import LOW_PRECISION
 from ..core.errors import AdjointError, GraphError
 from ..core.op import Op
+from ..program import compute as core_compute
+from ..program.compute import quietly
 from .node import Extra, next_order
 from .recorded import Recorded, as_array, run
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from ..core.compute import compute
 from ..core.device import (
     CPU,
     device_of,
@@ -29,6 +28,7 @@ from ..core.facts import ArrayFacts
 from ..core.handle import Handle
 from ..core.op import Op
 from ..core.spec import Spec
+from ..program.compute import compute
 from .node import Item, Version
 
 ndarray = np.ndarray

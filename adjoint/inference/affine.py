@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ..core.compute import spec_of
 from ..core.op import Op
 from ..ops.arithmetic import Add, Mul, Sub, TrueDivide
 from ..ops.convolution import Convolution
 from ..ops.matmul import Linear
+from ..program.compute import spec_of
 from ..program.program import Node, Program, Value, make
 from .passes import EXACT, Folds, is_constant
 

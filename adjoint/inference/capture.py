@@ -8,8 +8,6 @@ from typing import Any
 
 from ..autograd import fusion
 from ..autograd.recording import execute_lazily
-from ..core import fused
-from ..core.compute import spec_of
 from ..core.device import device_of
 from ..core.errors import DeviceError, InvalidArgument, InvalidType, Unsupported
 from ..core.handle import Handle
@@ -17,7 +15,9 @@ from ..core.op import Op
 from ..core.spec import Spec
 from ..graph.recorded import Recorded, concrete
 from ..nn import Module
+from ..program import fused
 from ..program.capture import Rebuild, Recorder, program_of, recording, symbol, taken
+from ..program.compute import spec_of
 from ..program.program import Program, Value
 
 

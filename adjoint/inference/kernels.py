@@ -7,10 +7,10 @@ from typing import Any
 
 from ..backends import native
 from ..core import dispatch_log, policy
-from ..core.compute import compute
 from ..core.errors import AdjointError, NotTraceable
 from ..core.op import Op
 from ..core.spec import Spec, broadcast_shapes
+from ..program.compute import compute
 from ..program.program import Node, Program, Value
 
 COSTLY = {

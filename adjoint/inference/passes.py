@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from ..core import policy
-from ..core.compute import spec_of
 from ..core.op import Op
 from ..core.spec import Spec, prod
 from ..graph.recorded import run
@@ -17,6 +16,7 @@ from ..ops.arithmetic import Add, Mul, Sub, TrueDivide
 from ..ops.comparison import Clamp, ClampMax, ClampMin
 from ..ops.movement import Expand, Permute, Reshape
 from ..ops.promotion import Cast
+from ..program.compute import spec_of
 from ..program.program import Node, Program, Value
 
 EXACT = ("float32", "float64")  # dtypes of layers into whose weights scales are multiplied

@@ -13,13 +13,13 @@ import numpy as np
 
 from ..autograd import tape
 from ..core import policy
-from ..core.compute import spec_of
 from ..core.errors import DeviceError, InvalidArgument, InvalidType
 from ..core.handle import Handle
 from ..core.spec import Spec
 from ..graph.recorded import concrete
 from ..program import program as form
 from ..program.capture import Rebuild
+from ..program.compute import spec_of
 from ..utils.progress import progress
 from .capture import Source, capture
 from .execution import Workspace

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..autograd.fusion import Written
-from ..core.compute import compute
 from ..core.op import Op
 from ..ops.joining import Stack
+from ..program.compute import compute
 from ..program.program import Value
 from .kernels import Kernel
 

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core.compute import spec_of
 from ..core.errors import InvalidArgument, InvalidType
 from ..core.handle import Handle
 from ..core.op import Op
@@ -21,6 +20,7 @@ from ..graph.recorded import Recorded, concrete
 from ..nn import Module
 from ..program import program as form
 from ..program.capture import Recorder, program_of, recording, symbol, taken
+from ..program.compute import spec_of
 
 Axes = Mapping[str, Mapping[int, str]]
 

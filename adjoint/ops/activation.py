@@ -12,9 +12,9 @@ import numpy as np
 
 from ..core import dtype as dt
 from ..core.errors import DTypeError, InvalidArgument, ShapeError
-from ..core.fused import checking, fused
 from ..core.op import Sample, apply, public
 from ..core.spec import Spec, normalize_axis
+from ..program.fused import checking, fused
 from .comparison import clamp, ge, gt, le, where
 from .functions import abs, exp, sigmoid, tanh
 from .pointwise import ANALYTIC, FLOATING, NUMBERS, REAL, Elementwise, assert_tensor, conj, unary

@@ -14,10 +14,10 @@ import numpy as np
 from ..core import dtype as dt
 from ..core.device import is_device_array
 from ..core.errors import InvalidArgument, InvalidType, ShapeError, Unsupported
-from ..core.fused import checking
 from ..core.handle import Handle
 from ..core.op import Sample, apply, apply_view, public
 from ..core.spec import Spec, normalize_axes, normalize_axis, prod
+from ..program.fused import checking
 from . import creation
 from .advanced import Index
 from .creation import names_on

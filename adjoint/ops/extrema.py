@@ -9,10 +9,10 @@ import numpy as np
 
 from ..core import dtype as dt
 from ..core.errors import DTypeError, IndexingError, InvalidType, ShapeError
-from ..core.fused import checking
 from ..core.handle import Handle
 from ..core.op import apply, public
 from ..core.spec import Spec, normalize_axes, normalize_axis, reduced_shape
+from ..program.fused import checking
 from . import return_types
 from .reduction import Reduction, reduction, reduction_samples, wide
 from .samples import FLOATS, INTS

@@ -12,10 +12,10 @@ import numpy as np
 from ..core import dtype as dt
 from ..core import op as core_op
 from ..core.errors import DTypeError, IndexingError, InvalidType, ShapeError
-from ..core.fused import writing
 from ..core.handle import Handle
 from ..core.op import FUNCTIONS, apply, apply_view, public, write_in_place
 from ..core.spec import broadcast_shapes, normalize_axis, prod
+from ..program.fused import writing
 from . import creation
 from .advanced import Index, IndexPut, Overwrite, assert_same_dtype, wrapped
 from .backward_slices import straightened

@@ -13,11 +13,11 @@ import numpy as np
 from ..core import dtype as dt
 from ..core.device import CPU
 from ..core.errors import IndexingError, InvalidArgument, InvalidType, ShapeError
-from ..core.fused import checking
 from ..core.handle import Handle
 from ..core.mode import MODE
 from ..core.op import Op, Sample, apply, apply_view, public
 from ..core.spec import Spec, normalize_axis
+from ..program.fused import checking
 from .creation import finish
 from .movement import (
     Movement,

@@ -11,12 +11,12 @@ import numpy as np
 from ..core import dtype as dt
 from ..core import op as core_op
 from ..core import policy
-from ..core.compute import spec_of
 from ..core.errors import DTypeError, InvalidType, ShapeError
 from ..core.handle import Handle
 from ..core.mode import is_casting
 from ..core.op import SHORTCUTS, Op, Sample, apply, apply_view, public
 from ..core.spec import Spec, broadcast_shapes, prod
+from ..program.compute import spec_of
 from .elementwise import conj
 from .movement import Permute
 from .promotion import cast

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from ..core import compute as core_compute
 from ..core import dtype as dt
 from ..core.device import CPU, as_device, device
 from ..core.device import device as Device  # noqa: N812 - the parameters here are called device
@@ -25,6 +24,7 @@ from ..core.errors import DTypeError, InvalidArgument, InvalidType, ShapeError
 from ..core.handle import Handle
 from ..core.mode import MODE
 from ..core.op import INPLACE, apply, public
+from ..program import compute as core_compute
 from . import creation
 from .creation import assert_row_major, finish, into, sizes_from
 from .draws import (

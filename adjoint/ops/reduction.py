@@ -11,10 +11,10 @@ import numpy as np
 
 from ..core import dtype as dt
 from ..core.errors import DTypeError, ShapeError
-from ..core.fused import checking
 from ..core.op import FUNCTIONS, Op, Sample, apply, apply_view, public, snake_case
 from ..core.spec import Spec, normalize_axes, normalize_axis, reduced_shape
 from ..core.spec import prod as count
+from ..program.fused import checking
 from .movement import Expand
 from .pointwise import conj
 from .promotion import cast

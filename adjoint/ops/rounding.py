@@ -14,10 +14,10 @@ import numpy as np
 from ..core import dtype as dt
 from ..core import op as core_op
 from ..core.errors import DTypeError
-from ..core.fused import checking
 from ..core.handle import Handle
 from ..core.op import Op, Sample, apply, public
 from ..core.spec import Spec
+from ..program.fused import checking
 from . import return_types
 from .comparison import eq, isfinite, tensors, where
 from .functions import exp2

@@ -14,10 +14,10 @@ from ..core import op as core_op
 from ..core import policy
 from ..core.device import is_device_array
 from ..core.errors import DTypeError, IndexingError, InvalidArgument, ShapeError
-from ..core.fused import checking, writing
 from ..core.handle import Handle
 from ..core.op import Op, Sample, apply, public
 from ..core.spec import Spec, broadcast_shapes, normalize_axis, prod
+from ..program.fused import checking, writing
 from . import creation
 from .advanced import Index, IndexPut, Overwrite, add_at, wrapped
 from .indexing import assert_index_dtype, one_value

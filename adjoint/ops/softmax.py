@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core import dtype as dt
-from ..core.fused import checking, fused
 from ..core.op import Op, Sample, public
 from ..core.spec import Spec, normalize_axis
+from ..program.fused import checking, fused
 from .functions import exp
 from .pointwise import FLOATING, assert_kind, assert_tensor
 from .promotion import cast

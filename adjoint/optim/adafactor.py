@@ -7,9 +7,9 @@ from typing import Any
 
 from ..core.dtype import finfo
 from ..core.errors import DTypeError, InvalidArgument
-from ..core.fused import fused
 from ..ops.creation import tensor, zeros, zeros_like
 from ..ops.norms import vector_norm
+from ..program.fused import fused
 from .elementwise import advance, new_scalar
 from .optimizer import Optimizer, as_float, assert_options
 

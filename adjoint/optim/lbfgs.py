@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from ..autograd.modes import enable_grad, no_grad
 from ..core.errors import InvalidArgument
-from ..core.fused import fused
 from ..ops.complex import view_as_real
 from ..ops.creation import zeros_like
 from ..ops.joining import cat
+from ..program.fused import fused
 from .optimizer import Optimizer, as_float, assert_options
 
 __all__ = ["LBFGS"]

@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 from ..core.errors import DTypeError, InvalidArgument
-from ..core.fused import fused
 from ..ops.creation import zeros_like
 from ..ops.matmul import addmm
+from ..program.fused import fused
 from .optimizer import Optimizer, as_float, assert_options
 
 __all__ = ["Muon"]

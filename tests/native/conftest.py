@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from adjoint.autograd import fusion, inplace_kernels
-from adjoint.core import compute, dispatch_log
+from adjoint.core import dispatch_log
 from adjoint.optim import kernels
+from adjoint.program import compute
 from adjoint.program.program import Program
 
 

@@ -21,10 +21,10 @@ from adjoint.autograd import tape
 from adjoint.backends import native
 from adjoint.backends.native import attention, attention_code, pool
 from adjoint.compiler import target
-from adjoint.core import fused as core_fused
 from adjoint.core import policy
 from adjoint.core.errors import NotTraceable
 from adjoint.ops import joining
+from adjoint.program import fused as core_fused
 
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason=str(native.reason_off()))
 

@@ -17,7 +17,6 @@ import adjoint as ad
 from adjoint.backends import native
 from adjoint.backends import numpy as reference
 from adjoint.backends.native import draws, draws_code, names, ziggurat
-from adjoint.core import compute
 from adjoint.ops.draws import (
     Bernoulli,
     Exponential,
@@ -28,6 +27,7 @@ from adjoint.ops.draws import (
     RandInt,
     Uniform,
 )
+from adjoint.program import compute
 
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason=str(native.reason_off()))
 

@@ -9,12 +9,12 @@ import pytest
 
 import adjoint as ad
 from adjoint.autograd import calls, tape
-from adjoint.core import compute as core_compute
-from adjoint.core import fused
 from adjoint.core import op as core_op
 from adjoint.ops.arithmetic import ADDCMUL
 from adjoint.ops.comparison import CLAMP
 from adjoint.ops.joining import Cat
+from adjoint.program import compute as core_compute
+from adjoint.program import fused
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 

@@ -8,9 +8,9 @@ import pytest
 import adjoint as ad
 from adjoint.autograd import tape
 from adjoint.backends import native
-from adjoint.core import compute as core_compute
 from adjoint.core import op as core_op
 from adjoint.core.op import apply
+from adjoint.program import compute as core_compute
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 

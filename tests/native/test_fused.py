@@ -18,7 +18,6 @@ from adjoint.backends import native
 from adjoint.backends.native import composite
 from adjoint.compiler import Kernel
 from adjoint.compiler.schedule import plan
-from adjoint.core import fused as core_fused
 from adjoint.core import policy
 from adjoint.core.errors import (
     AutogradError,
@@ -27,8 +26,9 @@ from adjoint.core.errors import (
     InvalidArgument,
     ShapeError,
 )
-from adjoint.core.fused import Declared, fused
 from adjoint.models.rotary import Rotary, turn
+from adjoint.program import fused as core_fused
+from adjoint.program.fused import Declared, fused
 
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason=str(native.reason_off()))
 

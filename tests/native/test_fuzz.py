@@ -25,12 +25,12 @@ pytest.importorskip("llvmlite")
 import adjoint as ad
 from adjoint.autograd import inplace, inplace_kernels, tape
 from adjoint.backends import native
-from adjoint.core import compute
-from adjoint.core import fused as core_fused
-from adjoint.core.compute import spec_of
 from adjoint.core.op import REGISTRY, Op, Sample, apply
 from adjoint.core.spec import Spec
 from adjoint.ops.pointwise import Elementwise
+from adjoint.program import compute
+from adjoint.program import fused as core_fused
+from adjoint.program.compute import spec_of
 
 from . import test_fused, test_inplace_kernels
 

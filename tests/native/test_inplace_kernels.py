@@ -15,8 +15,8 @@ from adjoint.autograd import inplace, inplace_kernels
 from adjoint.backends import native
 from adjoint.backends.native import pool, writing
 from adjoint.compiler import run as compiler_run
-from adjoint.core import compute
 from adjoint.core.errors import AutogradError, DTypeError, ShapeError
+from adjoint.program import compute
 
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason=str(native.reason_off()))
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.core import compute as core_compute
+from adjoint.program import compute as core_compute
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 

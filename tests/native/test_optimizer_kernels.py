@@ -16,10 +16,11 @@ pytest.importorskip("llvmlite")
 import adjoint as ad
 from adjoint.backends import native
 from adjoint.backends.native import multi_tensor, pool
-from adjoint.core import compute, policy
+from adjoint.core import policy
 from adjoint.core.errors import AutogradError
 from adjoint.optim import adafactor, kernels
 from adjoint.optim.elementwise import ElementwiseOptimizer
+from adjoint.program import compute
 
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason=str(native.reason_off()))
 

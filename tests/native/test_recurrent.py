@@ -18,10 +18,10 @@ from adjoint.backends.native import recurrent, recurrent_loop, recurrent_packing
 from adjoint.backends.native.pool import default_pool
 from adjoint.backends.native.products import matmul
 from adjoint.compiler import target
-from adjoint.core import fused as core_fused
 from adjoint.core import policy
 from adjoint.core.errors import AutogradError, NotTraceable
 from adjoint.nn.functional.recurrent import STEPS, recurrent_cell, recurrent_layer
+from adjoint.program import fused as core_fused
 
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason=str(native.reason_off()))
 

@@ -14,7 +14,7 @@ import adjoint as ad
 from adjoint.backends import native
 from adjoint.backends.native import execution
 from adjoint.compiler import run as compiler_run
-from adjoint.core import compute
+from adjoint.program import compute
 
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason=str(native.reason_off()))
 

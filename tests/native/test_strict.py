@@ -14,11 +14,12 @@ import pytest
 
 import adjoint as ad
 from adjoint.autograd import fusion
-from adjoint.core import compute, dispatch_log
+from adjoint.core import dispatch_log
 from adjoint.core.errors import FallbackError
-from adjoint.core.fused import fused
 from adjoint.core.op import Op, apply
 from adjoint.core.spec import Spec
+from adjoint.program import compute
+from adjoint.program.fused import fused
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import importlib.util
 from typing import Any
 
-from ...core import compute, config, dispatch_log
+from ...core import config, dispatch_log
 from ...core.errors import InvalidArgument
+from ...program import compute
 
 __all__ = ["enable", "load", "reason_off"]
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from ...compiler import Compiled
 from ...compiler.run import PAYLOAD
-from ...core.compute import quietly
 from ...core.errors import NotTraceable
+from ...program.compute import quietly
 from . import products
 from .composite import Composite
 from .pool import default_pool

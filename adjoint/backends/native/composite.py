@@ -18,9 +18,9 @@ import numpy as np
 from ...compiler import Compiled, Kernel, Value, split
 from ...compiler.ir import REDUCTIONS
 from ...core import policy
-from ...core.compute import quietly
 from ...core.errors import NotTraceable
 from ...core.spec import prod
+from ...program.compute import quietly
 from ...program.passes import unused_inputs, without_reshapes
 from ...program.program import Program
 from . import block_cache

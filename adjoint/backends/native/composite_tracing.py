@@ -15,11 +15,11 @@ import numpy as np
 
 from ...compiler import Value, split
 from ...compiler.ir import REDUCTIONS
-from ...core import compute as core_compute
 from ...core.dispatch_log import reason_of
 from ...core.errors import NotTraceable
 from ...core.op import Op
 from ...core.spec import Spec, broadcast_shapes, prod
+from ...program import compute as core_compute
 from ...program import program as form
 from .launch import Launcher
 from .tracing import Names, Traced, Tracer, _Function, _wide, elementwise, name_of

@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from ...core import compute as core_compute
 from ...core import policy
-from ...core.compute import quietly
 from ...core.errors import Unsupported
 from ...core.op import Op
+from ...program import compute as core_compute
+from ...program.compute import quietly
 from .. import numpy as reference
 from . import block_cache, draws_code, launch, object_code, ziggurat
 from .draws_code import SEGMENT, Kind

@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from ...core import compute as core_compute
 from ...core import dtype as dt
-from ...core import fused
 from ...core import op as core_op
 from ...core.handle import Handle
 from ...core.mode import DEFAULT, MODE
+from ...program import compute as core_compute
+from ...program import fused
 from . import machine_code
 
 __all__ = ["serve"]

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 
 from ...compiler import Compiled
-from ...core import compute as core_compute
 from ...core import dispatch_log, policy
-from ...core.compute import quietly, spec_of
 from ...core.device import CPU
 from ...core.dtype import bfloat16
 from ...core.errors import AdjointError, NotTraceable
 from ...core.op import Op
 from ...core.scalar import Arithmetic
 from ...core.spec import Spec
+from ...program import compute as core_compute
+from ...program.compute import quietly, spec_of
 from . import block_cache, draws, names, onednn, products, routines
 from .kernel_table import KERNELS
 from .launch import Launcher, launcher

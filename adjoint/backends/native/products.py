@@ -16,9 +16,9 @@ import ml_dtypes
 import numpy as np
 
 from ...core import policy
-from ...core.compute import launchers, quietly
 from ...core.errors import InvalidArgument, ShapeError, Unsupported
 from ...core.op import Op
+from ...program.compute import launchers, quietly
 from . import gemm, onednn
 from .onednn import BIAS, DST, SRC, WEIGHTS, Descriptor, Primitive
 from .onednn_plan import SCRATCH, SHARED, Argument, Plan, Step, aligned, planned, threads

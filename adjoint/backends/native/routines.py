@@ -23,9 +23,9 @@ import numpy as np
 
 from ...compiler import cache, target
 from ...compiler.emit import Body, Module, Reg, type_name
-from ...core import compute as core_compute
-from ...core.compute import quietly
 from ...core.op import Op
+from ...program import compute as core_compute
+from ...program.compute import quietly
 from . import block_cache, launch
 from .pool import default_pool
 

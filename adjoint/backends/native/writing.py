@@ -13,9 +13,9 @@ from typing import Any
 from ...compiler import Compiled
 from ...compiler.run import Entry
 from ...core import policy
-from ...core.compute import quietly
 from ...core.errors import NotTraceable
 from ...core.scalar import Arithmetic
+from ...program.compute import quietly
 from ...program.program import Program
 from .composite_tracing import traced
 from .multi_tensor import WritingNames

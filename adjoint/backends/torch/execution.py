@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...core.compute import spec_of
 from ...core.device import device_of
 from ...core.dtype import LOW_PRECISION
 from ...core.errors import DeviceError
 from ...core.spec import Spec
+from ...program.compute import spec_of
 from .. import numpy as reference
 from . import philox
 from .array import Array, from_host, to_host, torch_dtype

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core.errors import InvalidArgument
-from ...core.fused import checking, fused
 from ...ops import activation as ops
 from ...ops.activation import (
     celu_,
@@ -30,6 +29,7 @@ from ...ops.activation import (
     threshold_,
 )
 from ...ops.softmax import LogSoftmax, Softmax, normalised
+from ...program.fused import checking, fused
 from ...tensor import Tensor
 
 __all__ = [

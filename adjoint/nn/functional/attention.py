@@ -9,10 +9,10 @@ from typing import Any
 
 from ...core import dtype as dt
 from ...core.errors import InvalidArgument, ShapeError
-from ...core.fused import fused
 from ...ops.activation import softmax
 from ...ops.joining import cat
 from ...ops.matmul import linear
+from ...program.fused import fused
 from ...tensor import Tensor
 from .dropout import dropout
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import InvalidArgument, ShapeError
-from ...core.fused import fused, is_fusing
 from ...core.op import apply
 from ...ops.creation import finish
 from ...ops.draws import MaskAt
 from ...ops.random import dropout_mask, next_draw
+from ...program.fused import fused, is_fusing
 from ...tensor import Tensor
 
 __all__ = [

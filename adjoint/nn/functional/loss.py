@@ -11,7 +11,6 @@ import numpy as np
 from ...autograd.modes import no_grad
 from ...core import dtype as dt
 from ...core.errors import InvalidArgument, ShapeError
-from ...core.fused import checking, fused
 from ...core.op import Sample, apply
 from ...ops.activation import logsigmoid
 from ...ops.comparison import minimum, where
@@ -20,6 +19,7 @@ from ...ops.elementwise import Elementwise
 from ...ops.pick import Pick
 from ...ops.samples import array
 from ...ops.special import xlogy
+from ...program.fused import checking, fused
 from ...tensor import Tensor
 
 __all__ = [

@@ -11,7 +11,7 @@ import numpy as np
 from ...autograd.modes import no_grad
 from ...autograd.tape import announce, wrap
 from ...backends import native
-from ...core import compute, policy
+from ...core import policy
 from ...core.dtype import from_numpy_dtype
 from ...core.errors import InvalidArgument, NotTraceable
 from ...core.mode import MODE
@@ -20,6 +20,7 @@ from ...core.spec import Spec
 from ...ops.arithmetic import MUL
 from ...ops.creation import tensor
 from ...ops.joining import stack
+from ...program import compute
 from ...program.program import Program, Value, make
 from ...tensor import Tensor
 

@@ -12,11 +12,10 @@ from typing import Any, TypeVar, cast, overload
 
 import numpy as np
 
-from . import compute
-from . import op as op_module
-from .device import is_device_array
-from .mode import MODE
-from .op import (
+from ..core import op as op_module
+from ..core.device import is_device_array
+from ..core.mode import MODE
+from ..core.op import (
     FUNCTIONS,
     METHODS,
     Op,
@@ -26,6 +25,7 @@ from .op import (
     with_out,
     write_in_place,
 )
+from . import compute
 
 __all__ = ["checking", "fused", "writing"]
 

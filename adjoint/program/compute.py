@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from . import dispatch_log, policy
-from .device import device_of, namespace_of, space
-from .dtype import LOW_PRECISION, from_numpy_dtype
-from .errors import AdjointError
-from .op import Op
-from .spec import Spec
+from ..core import dispatch_log, policy
+from ..core.device import device_of, namespace_of, space
+from ..core.dtype import LOW_PRECISION, from_numpy_dtype
+from ..core.errors import AdjointError
+from ..core.op import Op
+from ..core.spec import Spec
 
 _LOW_NUMPY = frozenset(d.numpy for d in LOW_PRECISION)
 _FLOAT32 = np.dtype(np.float32)
