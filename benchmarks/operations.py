@@ -115,6 +115,11 @@ MOVEMENT = {
     "to(float64)": "x.to(t.float64)",
     "to(bfloat16)": "x.to(t.bfloat16)",
 }
+BESIDE = {  # measured where they are named only: limits of core/policy.py were chosen by them
+    "add_": "copied.add_(y)",
+    "index_add_": "copied.index_add_(0, labels, y)",
+    "outer": "t.outer(w, b)",
+}
 
 
 class Row(NamedTuple):
@@ -154,6 +159,12 @@ def rows() -> Iterator[Row]:
             yield Row("reduction", f"{name} over all", f"{what}.{name}()")
     for label, expression in MOVEMENT.items():
         yield Row("movement", label, expression)
+
+
+def beside() -> Iterator[Row]:
+    """What is measured only where `--rows beside` or a label names it."""
+    for label, expression in BESIDE.items():
+        yield Row("beside the table", label, expression)
 
 
 def _elementwise() -> Iterator[Row]:
@@ -449,7 +460,8 @@ def main() -> None:
     warnings.simplefilter("ignore")
     print(f"PyTorch {torch.__version__} time / our time, {options.threads} threads")
     try:
-        chosen = [row for row in rows() if pattern.search(f"{row.family}: {row.label}")]
+        every = [*rows(), *(beside() if options.rows else ())]
+        chosen = [row for row in every if pattern.search(f"{row.family}: {row.label}")]
         table(chosen, sizes, 3 if options.quick else 7, other)
     finally:
         if other is not None:

@@ -8,6 +8,7 @@ import pytest
 import adjoint as ad
 from adjoint import nn
 from adjoint.backends import native
+from adjoint.core import policy
 from adjoint.core.errors import GraphError
 from adjoint.graph.recorded import run
 from adjoint.inference import (
@@ -21,10 +22,10 @@ from adjoint.inference import (
     views,
 )  # fmt: skip
 from adjoint.inference.capture import Source, capture
-from adjoint.inference.graph import Node, StaticGraph, Value, make
 from adjoint.ops.activation import Gelu
 from adjoint.ops.arithmetic import Add
 from adjoint.ops.functions import Tanh
+from adjoint.program.program import Node, Program, Value, make
 
 F = nn.functional
 
@@ -89,7 +90,7 @@ def test_folds_are_shared_and_bounded(monkeypatch):
         passes.fold_constants(graph, folds)
     one, two = (graph.nodes[0].inputs[1] for graph in graphs)
     assert one is two and one.array is not None
-    monkeypatch.setattr(passes, "FOLDED_ELEMENTS", 10)
+    monkeypatch.setattr(policy, "FOLDED_ELEMENTS", 10)
     graph = capture(source, [X.spec])[0]
     assert passes.fold_constants(graph, passes.Folds()) == 0
     assert names(graph) == ["exp", "sum", "add"]
@@ -98,7 +99,7 @@ def test_folds_are_shared_and_bounded(monkeypatch):
 def test_drop_dead():
     x, y = Value(X.spec, name="x"), Value(X.spec, name="y")
     used, dead = make(Tanh(), x), make(Add(), x, y)
-    graph = StaticGraph([x, y], [used, dead], [used.output])
+    graph = Program([x, y], [used, dead], [used.output])
     assert passes.drop_dead(graph) == 1
     assert graph.nodes == [used] and graph.inputs == [x, y]
 
@@ -279,14 +280,14 @@ def test_the_verifier_refuses_wrong_graphs():
     x = Value(X.spec, name="x")
     tanh = make(Tanh(), x)
     after = make(Gelu(False), tanh.output)
-    StaticGraph([x], [tanh, after], [after.output]).verify()
+    Program([x], [tanh, after], [after.output]).verify()
     with pytest.raises(GraphError, match="before it is computed"):
-        StaticGraph([x], [after, tanh], [after.output]).verify()
+        Program([x], [after, tanh], [after.output]).verify()
     with pytest.raises(GraphError, match="not computed"):
-        StaticGraph([x], [], [tanh.output]).verify()
+        Program([x], [], [tanh.output]).verify()
     wrong = Node(Tanh(), [x], [IMAGE.spec])
     with pytest.raises(GraphError, match="gives"):
-        StaticGraph([x], [wrong], [wrong.output]).verify()
+        Program([x], [wrong], [wrong.output]).verify()
 
 
 # ---- buffers -------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core import policy
 from ..core.device import namespace_of, space
 from ..core.dtype import from_numpy_dtype
 from ..core.errors import AutogradError, DTypeError, InvalidType, ShapeError
@@ -25,7 +26,6 @@ from ..program.compute import quiet, quietly
 from .tape import ALONE, before_change, item, overwrite, wrap
 
 ndarray = np.ndarray
-_MANY = 1 << 18  # elements above which sums are worth several threads
 _modes: dict[tuple[Mode, bool], Mode] = {}  # the mode in which backward runs, by the caller's
 
 
@@ -226,7 +226,7 @@ def _sum(g: Any, other: Any) -> Any:
     data = g._data
     if type(data) is not ndarray or not _takes_sums(data):
         return g + other
-    if data.size > _MANY:
+    if data.size > policy.ENGINE_MANY:
         return g.add_(other)
     quietly(np.add, data, other._data, data)
     return g

@@ -12,37 +12,35 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
 
+from ..backends import native as native_backend
+from ..core import dispatch_log, policy
 from ..core.device import is_device_array
-from ..core.dtype import LOW_PRECISION, from_numpy_dtype
-from ..core.errors import AdjointError
+from ..core.errors import AdjointError, NotTraceable
 from ..core.handle import Handle
-from ..core.mode import DEFAULT, MODE, Mode, mode_with
+from ..core.mode import MODE, Mode, mode_with
 from ..core.op import Op
 from ..core.spec import Spec
-from ..graph.node import Item, Leaf, Node
+from ..graph.node import Leaf, Node
 from ..graph.recorded import Recorded
 from ..program import fused
+from ..program.capture import program_of, recording, symbol
 from ..program.compute import quietly
+from ..program.passes import drawn, small
+from ..program.program import Program, Value
 from . import tape
 from .calls import keep_call, key_of
 from .engine import run_backward
-from .recording import execute_lazily
 
 ndarray = np.ndarray
-_REMEMBERED = 1024  # plans that a composite keeps
-_CAPTURING = mode_with(DEFAULT, executor=execute_lazily)
 _UNKNOWN: Any = object()
-_LARGE = 1 << 14  # elements from which an input is large
-_SHARE = 16  # how many times as many elements it has as what is small
-_Steps: TypeAlias = "tuple[list[Any], list[Any]]"  # a graph: its steps, and where outputs are
 
 
 def execute(declared: fused.Declared, args: tuple[Any, ...]) -> Any:
-    """The composite of `args`, by its kernels where it has some: what `program.fused` calls."""
+    """The composite of `args`, by its kernels where it has some: what `core.fused` calls."""
     function = declared.function
     mode = tape.get_mode()
     casting = None if mode.run is mode.executor else mode.autocast
@@ -56,15 +54,22 @@ def execute(declared: fused.Declared, args: tuple[Any, ...]) -> Any:
         places = tuple([x.device for x in inputs])
     call = key_of(args)
     key = (places, casting and casting.signature, call)
-    plan = declared.plans.get(key, _UNKNOWN)
-    if plan is _UNKNOWN:
+    plan = declared.plans.get(key)
+    if plan is None:
         wants = [mode.grad and x._node is not None for x in inputs]
         plan = plan_for(function, declared.native, args, inputs, wants, casting)
-        if len(declared.plans) >= _REMEMBERED:
+        if len(declared.plans) >= policy.COMPOSITES:
             declared.plans.clear()
         declared.plans[key] = plan
-    if plan is None:
-        return function(*args)
+        if dispatch_log.on and not isinstance(plan, str):
+            dispatch_log.said(_named(function, inputs), plan.way)
+    if isinstance(plan, str):
+        found = function(*args)  # or an error, which comes first
+        if dispatch_log.on or dispatch_log.strict:
+            ordinary = not declared.native and not places and all(x._data.size for x in inputs)
+            tell = dispatch_log.fell_back if ordinary else dispatch_log.said
+            tell(_named(function, inputs), "its ops one by one", plan)
+        return found
     found = plan.run(inputs)
     if mode.plain and plan.launch is not None:
         records = plan.differentiable and not plan.several and plan.outputs[0].dtype.category >= 2
@@ -73,6 +78,10 @@ def execute(declared: fused.Declared, args: tuple[Any, ...]) -> Any:
         for y in found if type(found) is tuple else (found,):
             y._version = tape.INFERENCE
     return found
+
+
+def _named(function: Callable[..., Any], inputs: Sequence[Any]) -> str:
+    return dispatch_log.named(function.__name__, [x._data for x in inputs])
 
 
 def _is_array(data: Any) -> bool:
@@ -86,21 +95,23 @@ def plan_for(
     inputs: Sequence[Any],
     wants: Sequence[bool],
     casting: Any = None,
-) -> Fused | None:
+) -> Fused | str:
     """The composite as one op for inputs like these, its own ops converted by `casting` (autocast);
-    None where there are no kernels for it.
+    the reason, where there are no kernels for it.
     """
     if is_device_array(inputs[0]._data):
-        return _plan_elsewhere(function, args, inputs, wants)
-    try:
-        from ..backends.native.composite import NotTraceable
-    except (ImportError, OSError):
-        return None
-    kind = _kind(function, Written if native else Fused, native)
+        base: type[Fused] = Elsewhere
+        if len({x.device for x in inputs}) != 1:
+            return "inputs on several devices"
+    else:
+        base = Written if native else Fused
+        if not native_backend.load():
+            return "the native backend is off"
+    kind = _kind(function, base, native)
     try:
         return kind(function, args, inputs, wants, casting and casting.without_cache())
-    except (NotTraceable, AdjointError):
-        return None  # and what is wrong with the arguments, the body itself will say
+    except Exception as error:
+        return dispatch_log.reason_of(error, function)
 
 
 def _kind(function: Callable[..., Any], base: type[Fused], native: str = "") -> type[Fused]:
@@ -122,6 +133,8 @@ class Fused(Op, abstract=True):
     # (*arrays) -> what `run` computes, for arrays like the last ones, else None.
     launch: Callable[..., Any] | None = None
 
+    way = "kernels"  # as the dispatch log says it
+
     def __init__(
         self,
         function: Callable[..., Any],
@@ -141,25 +154,22 @@ class Fused(Op, abstract=True):
 
     def _prepare(self) -> None:
         """Make the kernels, of what the body and the reverse walk over it record."""
-        from ..backends.native.composite import NotTraceable
-
-        inputs = list(map(_symbol, self.specs))
+        inputs = list(map(symbol, self.specs))
         leaves = []
         for x, wants in zip(inputs, self.wants, strict=True):
             leaf = Leaf(x) if wants else None
             x._node = x._leaf = leaf
             leaves.append(leaf)
-        token = MODE.set(mode_with(_CAPTURING, autocast=self.casting))
-        try:
+        with recording(grad=True, autocast=self.casting):
             found = self.function(*self._filled(inputs))
-            MODE.set(_CAPTURING)
-            self.several = type(found) is tuple
-            ys = found if self.several else (found,)
-            self.outputs = tuple(y.spec for y in ys)
-            self.differentiable_outputs = [i for i, y in enumerate(ys) if y._node is not None]
-            gs = [_symbol(self.outputs[i]) for i in self.differentiable_outputs]
-            gradients = {}
-            if gs:
+        self.several = type(found) is tuple
+        ys = found if self.several else (found,)
+        self.outputs = tuple(y.spec for y in ys)
+        self.differentiable_outputs = [i for i, y in enumerate(ys) if y._node is not None]
+        gs = [symbol(self.outputs[i]) for i in self.differentiable_outputs]
+        gradients = {}
+        if gs:
+            with recording(grad=True):
                 gradients = run_backward(
                     [
                         (ys[i]._node, g)
@@ -170,61 +180,53 @@ class Fused(Op, abstract=True):
                     targets=[leaf for leaf in leaves if leaf is not None],
                     accumulate=False,
                 )
-        finally:
-            MODE.reset(token)
         self.reached = [leaf is not None and leaf in gradients for leaf in leaves]
         reached = [gradients[leaf] for leaf in leaves if leaf in gradients]
-        drawn = _drawn(ys) if reached else []
-        small = _small(inputs, ys, reached)
+        joint = program_of([x._data for x in (*inputs, *gs)], [y._data for y in (*ys, *reached)])
+        ahead = joint.between(joint.inputs[: len(inputs)], joint.outputs[: len(ys)])
+        results = joint.outputs[len(ys) :]
+        kept = drawn(ahead) if reached else []
+        further = small(ahead, results, policy.KEPT_SHARE, policy.KEPT_LARGE)
         try:
-            self._make(inputs, ys, [*drawn, *small], gs, reached)
+            self._make(joint, ahead, [*kept, *further], results)
         except (NotTraceable, AdjointError):
-            if not small:
+            if not further:
                 raise
-            self._make(inputs, ys, drawn, gs, reached)
+            self._make(joint, ahead, kept, results)
 
     def _make(
-        self,
-        inputs: Sequence[Any],
-        ys: Sequence[Any],
-        kept: Sequence[Any],
-        gs: Sequence[Any],
-        reached: Sequence[Any],
+        self, joint: Program, ahead: Program, kept: Sequence[Value], results: Sequence[Value]
     ) -> None:
         """The kernels, where the forward ones also give what is `kept` for the backward ones."""
-        from ..backends.native.composite import NotTraceable
-
-        ahead = _flat(inputs, [*ys, *kept])
-        given = [*inputs, *kept, *gs]
-        back = _flat(given, reached) if reached else None
-        specs = [x.spec for x in given]
+        count = len(ahead.inputs)
+        given = [*ahead.inputs, *kept, *joint.inputs[count:]]
+        forward = joint.between(ahead.inputs, [*ahead.outputs, *kept])
+        back = joint.between(given, results) if results else None
         try:
-            self._compile(ahead, back, specs, False)
+            self._compile(forward, back, False)
         except (NotTraceable, AdjointError):
-            self._compile(ahead, back, specs, True)
+            self._compile(forward, back, True)
         reads = set() if self.backward is None else set(self.backward.reads)
-        cone = _cone(kept)  # the body makes it again
-        reads |= {n for n, x in enumerate(inputs) if id(x._data) in cone}
-        self.reads = tuple(sorted(n for n in reads if n < len(inputs)))
+        again = ahead.needed(kept)  # the body makes it again
+        reads |= {n for n, x in enumerate(ahead.inputs) if x in again}
+        self.reads = tuple(sorted(n for n in reads if n < count))
         self.tokens = (  # type: ignore[misc]
             *(f"x{n + 1}" for n in self.reads),
             *(f"kept{i + 1}" for i in range(len(kept))),
         )
         # Of what is saved, and of cotangents, among the inputs of the backward kernels.
-        self.places = (*self.reads, *range(len(self.specs), len(given)))
+        self.places = (*self.reads, *range(count, len(given)))
 
-    def _compile(
-        self, ahead: _Steps, back: _Steps | None, specs: Sequence[Spec], reshaped: bool
-    ) -> None:
-        """The kernels of both graphs, in one space."""
+    def _compile(self, ahead: Program, back: Program | None, reshaped: bool) -> None:
+        """The kernels of both programs, in one space."""
         from ..backends.native.composite import Composite
 
-        self.forward = forward = Composite(self.specs, *ahead, reshaped=reshaped)
+        self.forward = forward = Composite(ahead, reshaped=reshaped)
         self.backward = None
         if back is not None:
             like = [forward.dims[i] for i in self.differentiable_outputs]
             like = [*forward.dims[len(self.outputs) :], *like]
-            self.backward = Composite(specs, *back, like, space=forward.space, reshaped=reshaped)
+            self.backward = Composite(back, like, space=forward.space, reshaped=reshaped)
         self.differentiable = back is not None  # type: ignore[misc]
 
     def infer(self, *specs: Spec) -> Any:
@@ -354,6 +356,8 @@ class Written(Fused, abstract=True):
 
     routine: Routine
 
+    way = "routine"
+
     def _ask(self, statics: tuple[Any, ...]) -> Any:
         """The routine."""
         module = importlib.import_module(f"adjoint.backends.native.{self.native}")
@@ -407,10 +411,6 @@ class Written(Fused, abstract=True):
         return tuple([None if each is None else tape.wrap(each) for each in found])
 
 
-class _NoRoutine(Exception):  # noqa: N818 - says what there is not
-    """The library of a device has no kernel for a composite."""
-
-
 class Elsewhere(Written, abstract=True):
     """A composite on another device than the host, of which its library has a kernel."""
 
@@ -420,22 +420,8 @@ class Elsewhere(Written, abstract=True):
 
         found = plan(self.function.__name__, self.specs, statics, self.wants)
         if found is None:
-            raise _NoRoutine
+            raise NotTraceable("the device's library has no kernel for it")
         return found
-
-
-def _plan_elsewhere(
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    inputs: Sequence[Any],
-    wants: Sequence[bool],
-) -> Fused | None:
-    if len({x.device for x in inputs}) != 1:
-        return None
-    try:
-        return _kind(function, Elsewhere)(function, args, inputs, wants)
-    except _NoRoutine:
-        return None
 
 
 def _is_plain(mode: Mode, tensors: Sequence[Any]) -> bool:
@@ -464,98 +450,6 @@ class _Passing(Op, abstract=True):
     def gradient(self, g: Any) -> tuple[Any, ...]:
         """All of it."""
         return (g,)
-
-
-def _symbol(spec: Spec) -> Any:
-    """A tensor of which only shape and dtype are known."""
-    return tape.wrap(Recorded(None, (), spec.shape, spec.dtype.numpy))
-
-
-def _cone(tensors: Sequence[Any]) -> dict[int, Recorded]:
-    """What `tensors` are computed from, they among it, by identity."""
-    found: dict[int, Recorded] = {}
-    stack = [x._data for x in tensors]
-    while stack:
-        value = stack.pop()
-        if type(value) is Recorded and id(value) not in found:
-            found[id(value)] = value
-            stack.extend(value.inputs)
-    return found
-
-
-def _drawn(outputs: Sequence[Any]) -> list[Any]:
-    """What is drawn at random on the way to `outputs`: kept for the gradient, since to draw it
-    again would take longer than to read it.
-    """
-    cone = _cone(outputs).values()
-    return [tape.wrap(value) for value in cone if value.op is not None and value.op.drawn]
-
-
-def _small(inputs: Sequence[Any], outputs: Sequence[Any], reached: Sequence[Any]) -> list[Any]:
-    """What is kept, too, where inputs are large: small values that come from them on the way to
-    `outputs`, such as statistics of rows, and that the gradients need.
-    """
-    ahead = _cone(outputs)
-    largest = max((x._data.size for x in inputs), default=0)
-    if largest < _LARGE:
-        return []
-
-    def is_small(value: Recorded) -> bool:
-        return value.size * _SHARE <= largest
-
-    found: dict[int, Any] = {}
-    seen: set[int] = set()
-    stack = [x._data for x in reached]
-    while stack:
-        value = stack.pop()
-        if type(value) is not Recorded or id(value) in seen:
-            continue
-        seen.add(id(value))
-        y = tape.wrap(value)
-        known = id(value) in ahead and value.op is not None and value.op.n_outputs == 1
-        if known and is_small(value) and not all(map(is_small, _cone([y]).values())):
-            found[id(value)] = y
-        else:
-            stack.extend(value.inputs)
-    return list(found.values())
-
-
-def _flat(inputs: Sequence[Any], outputs: Sequence[Any]) -> _Steps:
-    """The steps that lead from `inputs` to `outputs`, and where the outputs are."""
-    from ..backends.native.composite import NotTraceable, Ref, Step
-
-    refs = {id(x._data): Ref(n) for n, x in enumerate(inputs)}
-    steps: list[Any] = []
-    stack = [y._data for y in outputs]
-    while stack:
-        value = stack[-1]
-        if type(value) is not Recorded:
-            raise NotTraceable("a result that was not recorded")
-        if id(value) in refs:
-            stack.pop()
-            continue
-        op = value.op
-        if op is None:
-            raise NotTraceable("a tensor that is no argument")
-        given = [_number(x) for x in value.inputs]
-        waiting = [x for x in given if isinstance(x, Recorded) and id(x) not in refs]
-        if waiting:
-            stack.extend(waiting)
-            continue
-        stack.pop()
-        if type(op) is Item:
-            refs[id(value)] = Ref(refs[id(value.inputs[0])].number, op.index)
-            continue
-        args = tuple([refs[id(x)] if isinstance(x, Recorded) else x for x in given])
-        refs[id(value)] = Ref(len(inputs) + len(steps))
-        steps.append(Step(op, args))
-    return steps, [(refs[id(y._data)], y.spec) for y in outputs]
-
-
-def _number(x: Any) -> Any:
-    """A number that was made an array, as numbers beside narrow floats are."""
-    is_one = isinstance(x, Recorded) and x.op is None and x.shape == () and x.array is not None
-    return float(x.array) if is_one and from_numpy_dtype(x.dtype) in LOW_PRECISION else x
 
 
 fused.connect(execute)

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..backends import numpy as backend
 from ..core import op as core_op
+from ..core import policy
 from ..core.device import is_device_array
 from ..core.dtype import bfloat16
 from ..core.errors import AutogradError, InvalidType, ShapeError
@@ -29,8 +30,6 @@ from .recording import Recorder, source_of
 
 ndarray = np.ndarray
 _BFLOAT16 = bfloat16.numpy
-LARGE = 65535  # elements above which kernels are asked to write
-SMALL = 4096  # elements up to which a result is computed apart and copied
 
 
 def attach(tensor_class: type) -> None:
@@ -48,10 +47,10 @@ def inplace_method(name: str, function: Callable[..., Any]) -> Callable[..., Any
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         size = self._data.size
-        if size > LARGE and write_by_kernel(self, name, function, args, kwargs):
+        if size > policy.WRITE_LARGE and write_by_kernel(self, name, function, args, kwargs):
             return self
         given = (*args, *kwargs.values()) if kwargs else args
-        if direct is None and size <= SMALL and core_op.is_copied_to(self, given):
+        if direct is None and size <= policy.WRITE_SMALL and core_op.is_copied_to(self, given):
             y = function(self, *args, **kwargs)
             if y is self or core_op.copied(self, y, name):
                 return self
@@ -211,7 +210,7 @@ def write(name: str, op: Op, x: Any, *given: Any) -> Any:
     node = None
     if wants and mode.grad and data.dtype.kind in "fcV":
         node = tape.record(op, (x, *inputs), tape.parents_of((x, *inputs)), x, mode)
-    if data.size <= LARGE or not written_by_op(op, arrays):
+    if data.size <= policy.WRITE_LARGE or not written_by_op(op, arrays):
         write_arrays(op, arrays)
     tape.rebase(x, node, name)
     return x
@@ -228,7 +227,7 @@ def _write_plainly(name: str, op: Op, x: Any, given: tuple[Any, ...]) -> bool:
         return False
     if version is not None and (version is tape.INFERENCE or version.watchers is not None):
         return False
-    if data.size > LARGE or not data.flags.carray:  # row-major, and writable
+    if data.size > policy.WRITE_LARGE or not data.flags.carray:  # row-major, and writable
         return False
     arrays = [data]
     alike = op.exact and not op.strict

@@ -11,15 +11,19 @@ from typing import Any
 
 import numpy as np
 
+from ..backends import native
+from ..core import dispatch_log, policy
 from ..core.dtype import LOW_PRECISION
-from ..core.errors import AdjointError
+from ..core.errors import NotTraceable
 from ..core.handle import Handle
-from ..core.mode import DEFAULT, MODE, mode_with
+from ..core.mode import MODE
 from ..core.op import Op
 from ..core.scalar import Arithmetic
-from ..graph.recorded import Recorded
 from ..ops.random import Generator
 from ..program import compute
+from ..program.capture import program_of, recording, symbol
+from ..program.program import Program, Value
+from ..program.program import make as make_node
 from . import tape
 from .recording import execute_lazily
 
@@ -31,14 +35,10 @@ def _record(op: Op, inputs: tuple[Any, ...]) -> Any:
 
 
 vars(_record)["generator"] = Generator()  # a method that draws does not count while it is captured
-_CAPTURING = mode_with(DEFAULT, executor=_record, grad=False)
-_REMEMBERED = 1024  # combinations of arguments
-_VARIANTS = 8  # kernels for one of them, between which its numbers decide
 _NARROW = frozenset(d.numpy for d in LOW_PRECISION)
 _BY_NUMPY = frozenset(("add_", "sub_", "mul_", "div_"))  # as fast on one thread, if all is plain
 _MEMBERS = (int, bool, str, type(None))  # arguments that are part of the kernel
-_writers: dict[Any, list[Any] | None] = {}  # None: there is no kernel
-_UNKNOWN: Any = object()
+_writers: dict[Any, list[Any] | str] = {}  # or the reason why there is no kernel
 
 
 def write_by_kernel(
@@ -99,21 +99,24 @@ def written_by_op(op: Op, arrays: Sequence[Any]) -> bool:
         return False
 
     def make() -> Any:
-        from ..backends.native.writing import Ref, Step, Writer
+        from ..backends.native.writing import Writer
 
         arithmetic = Arithmetic()
-        places = iter(range(len(given)))
-        args = [Ref(next(places)) if type(x) is ndarray else arithmetic.scalar(x) for x in arrays]
-        return Writer(given, [Step(op, tuple(args))], Ref(len(given)), arithmetic)
+        args = [
+            Value(compute.spec_of(x)) if type(x) is ndarray else arithmetic.scalar(x)
+            for x in arrays
+        ]
+        node = make_node(op, *args)
+        return Writer(given, Program(node.values, [node], node.outputs), arithmetic)
 
     return _run(tuple(key), given, numbers, make)
 
 
 def _has_threads() -> bool:
-    try:
-        from ..backends.native.writing import has_threads
-    except (ImportError, OSError):
+    if not native.load():
         return False
+    from ..backends.native.writing import has_threads
+
     return has_threads()
 
 
@@ -128,11 +131,11 @@ def _run(
     """Let a kernel of `key` write, one that is made now if need be; `x` is then seen to have been
     changed by `name`.
     """
-    writers = _writers.get(key, _UNKNOWN)
-    if writers is None:
+    writers = _writers.get(key)
+    if isinstance(writers, str):
         return False
-    if writers is _UNKNOWN:
-        if len(_writers) >= _REMEMBERED:
+    if writers is None:
+        if len(_writers) >= policy.WRITERS:
             _writers.clear()
         writers = _writers[key] = []
     if x is not None:
@@ -141,9 +144,15 @@ def _run(
         if writer(arrays, numbers):
             break
     else:
-        writer = _made(make) if len(writers) < _VARIANTS else None
-        if writer is None or not writer(arrays, numbers):
-            _writers[key] = None
+        writer = _made(make) if len(writers) < policy.VARIANTS else "numbers that decide too much"
+        if not isinstance(writer, str) and not writer(arrays, numbers):
+            writer = "numbers of which it has no value"
+        if dispatch_log.on:
+            what = dispatch_log.named(name or f"write of {key[0].name}", arrays)
+            way = "a new array, copied" if isinstance(writer, str) else "kernel, in place"
+            dispatch_log.said(what, way, writer if isinstance(writer, str) else "")
+        if isinstance(writer, str):
+            _writers[key] = writer
             return False
         writers.insert(0, writer)
     if x is not None:
@@ -152,18 +161,13 @@ def _run(
 
 
 def _made(make: Callable[[], Any]) -> Any:
-    """What `make` gives; None where there is no kernel."""
-    try:
-        from ..backends.native.writing import NotTraceable
-    except (ImportError, OSError):
-        return None
+    """What `make` gives; the reason, where there is no kernel."""
+    if not native.load():
+        return "the native backend is off"
     try:
         return make()
-    except (
-        NotTraceable, AdjointError, ArithmeticError, AttributeError, LookupError, TypeError,
-        ValueError,
-    ):  # fmt: skip
-        return None  # and what is wrong with the arguments, the function itself will say
+    except Exception as error:
+        return dispatch_log.reason_of(error, _made)
 
 
 def _writer_of(
@@ -173,30 +177,26 @@ def _writer_of(
     kwargs: dict[str, Any],
 ) -> Any:
     """The kernel of a function of the first array and these arguments."""
-    from ..backends.native.writing import NotTraceable, Writer
-    from .fusion import _flat
+    from ..backends.native.writing import Writer
 
     arithmetic = Arithmetic()
-    symbols = [tape.wrap(Recorded(None, (), x.shape, x.dtype)) for x in arrays]
+    symbols = [symbol(compute.spec_of(x)) for x in arrays]
     tensors = iter(symbols[1:])
 
-    def symbol(y: Any) -> Any:
+    def known(y: Any) -> Any:
         if isinstance(y, Handle):
             return next(tensors)
         return arithmetic.scalar(y) if type(y) is float else y
 
-    given = [tape.wrap(x._data) for x in symbols]
-    known = [symbol(y) for y in args]
-    named = {key: symbol(y) for key, y in kwargs.items()}
-    token = MODE.set(_CAPTURING)
-    try:
-        y = function(symbols[0], *known, **named)
-    finally:
-        MODE.reset(token)
+    given = [x._data for x in symbols]
+    positional = list(map(known, args))
+    named = {key: known(y) for key, y in kwargs.items()}
+    with recording(executor=_record):
+        y = function(symbols[0], *positional, **named)
     out = arrays[0]
     if not isinstance(y, Handle) or y._data.dtype != out.dtype or y._data.shape != out.shape:
         raise NotTraceable("a result that the tensor does not take as it is")
-    steps, outputs = _flat(given, [y])
-    if len(steps) > 1 and any(x.dtype in _NARROW for x in arrays):
+    program = program_of(given, [y._data])
+    if len(program.nodes) > 1 and any(x.dtype in _NARROW for x in arrays):
         raise NotTraceable("several ops, each of which rounds its result")
-    return Writer(arrays, steps, outputs[0][0], arithmetic)
+    return Writer(arrays, program, arithmetic)

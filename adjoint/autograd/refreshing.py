@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
+from ..core import policy
 from ..core.errors import AutogradError
 from ..core.handle import Handle
 from ..core.mode import DEFAULT, MODE, mode_with
@@ -22,8 +23,6 @@ from ..graph.recorded import concrete, specs_of
 from . import tape
 from .engine import keep, run_backward, seed
 from .recording import Recorder, Same, record_cell, source_of
-
-_PLANS = 32  # backward passes that a graph remembers
 
 
 class _Leaves:
@@ -327,7 +326,7 @@ def plan_of(y: Any, gradient: Any) -> Plan:
         if not plan.repeatable:
             return plan  # type: ignore[no-any-return]
         owner.drop_plans(cell)
-        while len(plans) >= _PLANS:
+        while len(plans) >= policy.BACKWARD_PLANS:
             del plans[next(iter(plans))]
     plan.result = weakref.ref(y)
     plans[key] = plan

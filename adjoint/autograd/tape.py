@@ -14,6 +14,7 @@ import numpy as np
 from ..backends import numpy as backend
 from ..core import dtype as dt
 from ..core import op as core_op
+from ..core import policy
 from ..core.device import CPU, namespace_of, space
 from ..core.errors import AdjointError, AutogradError
 from ..core.handle import Handle
@@ -650,9 +651,6 @@ def announce(tensors: Sequence[Any], name: str) -> list[Version]:
     return watched
 
 
-_COPIED = 1 << 18  # bytes copied with the GIL held: few enough that no thread waits long
-
-
 def copied(x: Any, y: Any, name: str) -> bool:
     """Whether the elements of `y`, or zeros where it is None, were written into `x` by `name`: a
     copy of memory, where both are plain and lie alike, and `x` was changed before. Else nothing has
@@ -665,7 +663,7 @@ def copied(x: Any, y: Any, name: str) -> bool:
     if version is None or version is INFERENCE or version.watchers is not None:
         return False
     data = x._data
-    if type(data) is not ndarray or data.nbytes > _COPIED or data.dtype.kind == "O":
+    if type(data) is not ndarray or data.nbytes > policy.COPY_HELD or data.dtype.kind == "O":
         return False
     if y is None:
         if not copy_memory(data, None):

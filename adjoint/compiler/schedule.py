@@ -22,19 +22,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..core import policy
 from .ir import ITEMSIZE, Kernel
 
 __all__ = ["Layout", "Plan", "plan"]
 
-GRAIN = 16384  # additions that one chunk should have, at least: some microseconds' work
-PIECE = 32768  # elements of one part of a reduction that is split, at least
-PIECES = 64  # at most
-SHARE = 16  # elements per result that a part has, at least
+SHARE = policy.REDUCTION_SHARE
 WIDE = 1024  # columns of a tile whose partial results are in memory, at most
-NARROW = 128  # columns that are done with registers alone
-MANY = 16  # tiles that are enough to share among threads
 TALL = 8  # rows of it that are read together
-TILE = 256  # elements of a row that are done before the next row's, where strides are across
 
 Group = list[int]  # axes that are one loop, outermost first
 
@@ -155,28 +150,34 @@ def plan(
         classes += "b" if step == 0 else "c" if step == space.itemsizes[k] else "s"
     loop_of = {axis: name for name, group in named.items() for axis in group}
     index = tuple(loop_of.get(a, "") if a in space.indexed else "" for a in range(kernel.rank))
-    tall = columns and space.count(vector) > NARROW and space.count(inner[-1]) >= 2 * TALL
+    tall = (
+        columns
+        and space.count(vector) > policy.REDUCTION_NARROW
+        and space.count(inner[-1]) >= 2 * TALL
+    )
     layout = Layout(columns, len(kept), len(inner), classes, index, split, tall)
 
     rows, along = space.count(*kept), space.count(vector)
     depth = space.count(*inner)
     total = rows * along * depth
-    grain = max(int(GRAIN / cost) // 256, 1) * 256  # whole vectors and cache lines
+    grain = max(int(policy.LOOP_GRAIN / cost) // 256, 1) * 256  # whole vectors and cache lines
     length = reach = max(along if columns or not inner else space.count(inner[0]), 1)
     if not kernel.reduced:
-        length = min(along, TILE if "s" in classes and "c" in classes and kept else grain)
+        length = min(
+            along, policy.LOOP_TILE if "s" in classes and "c" in classes and kept else grain
+        )
     elif columns:
-        length = min(along, max(grain // max(depth, 1) // 64 * 64, TILE))
+        length = min(along, max(grain // max(depth, 1) // 64 * 64, policy.LOOP_TILE))
         if tall:
-            enough = split or rows * (along // WIDE) >= MANY
+            enough = split or rows * (along // WIDE) >= policy.REDUCTION_TILES
             length = min(along if enough else length, WIDE)
         reach = space.count(inner[0])
     pieces = 1
     if split:
         units = rows * (-(-along // length) if columns else 1)
         depth = space.count(*over, vector) if not columns else space.count(*inner)
-        most = min(total // PIECE, depth // SHARE, reach)
-        pieces = max(1, min(PIECES // max(units, 1), most))
+        most = min(total // policy.REDUCTION_PIECE, depth // SHARE, reach)
+        pieces = max(1, min(policy.REDUCTION_PIECES // max(units, 1), most))
         reach = -(-reach // pieces)
         if not inner:
             reach = -(-reach // 64) * 64

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from .errors import DeviceError
+from .errors import DeviceError, Unsupported
 
 __all__ = ["device", "get_default_device", "set_default_device"]
 
@@ -136,7 +136,11 @@ def namespace_of(array: Any) -> Any:
 
 def device_of(array: Any) -> device:
     """The device on which `array` lives."""
-    return _devices[type(array)](array)
+    try:
+        find = _devices[type(array)]
+    except KeyError:
+        raise Unsupported(f"the device of a {type(array).__name__}, which is no array") from None
+    return find(array)
 
 
 def as_device(value: Any) -> device:

@@ -9,11 +9,13 @@ __all__ = [
     "CheckpointError",
     "DTypeError",
     "DeviceError",
+    "FallbackError",
     "GraphError",
     "IndexingError",
     "InvalidArgument",
     "InvalidType",
     "LinalgError",
+    "NotTraceable",
     "ShapeError",
     "Unsupported",
 ]
@@ -69,3 +71,16 @@ class Unsupported(AdjointError, NotImplementedError):  # noqa: N818 - reads as w
 
 class BackendGap(Unsupported, AttributeError):  # noqa: N818 - likewise
     """A backend's namespace lacks a function (so `hasattr` answers as it should)."""
+
+
+class NotTraceable(Exception):  # noqa: N818 - never reaches a user
+    """What a computation does is no kernel; the message says what that is, as one reads it behind
+    "NumPy, because of ...".
+
+    Raised on purpose only: nothing else, but an AdjointError of a capture (which the plain way then
+    raises again), leads to a slower way.
+    """
+
+
+class FallbackError(RuntimeError):
+    """A slower way was taken where a kernel is expected (`ADJOINT_STRICT=1`, for tests)."""

@@ -20,7 +20,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .errors import Unsupported
+from .errors import NotTraceable, Unsupported
 
 __all__ = ["Arithmetic", "Scalar"]
 
@@ -70,7 +70,10 @@ class Arithmetic:
     def compute(self, function: Callable[[Any, Any], Any], x: Any, y: Any) -> Scalar:
         """`function(x, y)`, written down."""
         a, b = self._place_of(x), self._place_of(y)
-        made = self._new(function(self.values[a], self.values[b]))
+        try:
+            made = self._new(function(self.values[a], self.values[b]))
+        except ArithmeticError as error:
+            raise NotTraceable(f"a number that has no value: {error}") from None
         self.steps.append((function, a, b, made.place))
         return made
 

@@ -12,11 +12,11 @@ from ..ops.arithmetic import Add, Mul, Sub, TrueDivide
 from ..ops.convolution import Convolution
 from ..ops.matmul import Linear
 from ..program.compute import spec_of
-from .graph import Node, StaticGraph, Value, make
+from ..program.program import Node, Program, Value, make
 from .passes import EXACT, Folds, is_constant
 
 
-def fold_affine(graph: StaticGraph, folds: Folds) -> int:
+def fold_affine(graph: Program, folds: Folds) -> int:
     """Multiply scales and shifts of channels into the convolution or the linear layer before them:
     batch normalization in eval mode, biases that are added apart, factors.
     """

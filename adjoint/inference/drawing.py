@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import InvalidArgument
+from ..program.program import Value
 from ..view.snapshot import Edge, NodeInfo, Snapshot
-from .graph import Value
 from .schedule import Schedule
 
 

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from ..core import policy
 from ..graph.recorded import run
+from ..program.program import Value
 from .buffers import ALIGNMENT
-from .graph import Value
 from .schedule import Schedule, dense
 from .steps import LibraryStep
-
-FEW = 4  # channels
 
 
 class Workspace:
@@ -103,7 +102,7 @@ def _copy(target: Any, source: Any) -> None:
     loop would go over those few.
     """
     channels = target.shape[1] if target.ndim > 2 else 0
-    if 1 < channels <= FEW and target.strides[1] == target.itemsize:
+    if 1 < channels <= policy.LAYER_FEW_CHANNELS and target.strides[1] == target.itemsize:
         for c in range(channels):
             target[:, c] = source[:, c]
     else:

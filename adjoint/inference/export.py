@@ -11,7 +11,7 @@ from ..core.op import apply
 from ..nn import Module, Parameter
 from ..ops.creation import empty
 from ..ops.memory import from_numpy
-from .graph import Value
+from ..program.program import Value
 from .program import Program
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..core.errors import AdjointError
+from ..backends import native
+from ..core import dispatch_log, policy
+from ..core.errors import AdjointError, NotTraceable
 from ..core.op import Op
 from ..core.spec import Spec, broadcast_shapes
 from ..program.compute import compute
-from .graph import Node, StaticGraph, Value
+from ..program.program import Node, Program, Value
 
-MOST_OPS = 48  # in one kernel: more would take long to compile and spill registers
 COSTLY = {
     "Exp", "Log", "Tanh", "Sigmoid", "Gelu", "Silu", "Erf", "Softplus", "Mish", "Softmax", "Power",
     "Sin", "Cos", "Elu", "LogSoftmax",
@@ -28,22 +29,15 @@ class Kernel(Op, abstract=True):
     library = "always"
 
     def __init__(self, nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value]):
-        from ..backends.native.composite import Composite, Ref, Step
+        from ..backends.native.composite import Composite
 
         self.name_ = "_".join(node.op.name for node in nodes[:3]) + ("_..." if nodes[3:] else "")
-        places: dict[Value, Any] = {x: Ref(i) for i, x in enumerate(inputs)}
-        self.steps = []
-        for i, node in enumerate(nodes):
-            args = tuple(places[x] if isinstance(x, Value) else x for x in node.inputs)
-            self.steps.append(Step(node.op, args))
-            places[node.output] = Ref(len(inputs) + i)
-        self.wanted = [places[y].number for y in outputs]
+        self.program = Program(inputs, nodes, outputs)
         self.specs = tuple(y.spec for y in outputs)
         self.n_outputs = len(outputs)  # type: ignore[misc]
-        results = [(places[y], y.spec) for y in outputs]
-        self.composite = Composite([x.spec for x in inputs], self.steps, results)
+        self.composite = Composite(self.program)
         if self.composite.guards or self.composite.gathers:
-            raise NotImplementedError
+            raise NotTraceable("what an index picks")
 
     @property
     def name(self) -> str:
@@ -56,11 +50,11 @@ class Kernel(Op, abstract=True):
 
     def compute(self, xp: Any, *arrays: Any) -> Any:
         """One op after another."""
-        values = list(arrays)
-        for step in self.steps:
-            args = [x if not hasattr(x, "number") else values[x.number] for x in step.args]
-            values.append(compute(step.op, args))
-        found = tuple(values[n] for n in self.wanted)
+        values = dict(zip(self.program.inputs, arrays, strict=True))
+        for node in self.program.nodes:
+            args = [values[x] if isinstance(x, Value) else x for x in node.inputs]
+            values[node.output] = compute(node.op, args)
+        found = tuple(values[y] for y in self.program.outputs)
         return found if len(found) > 1 else found[0]
 
 
@@ -79,15 +73,9 @@ def _traceable(node: Node) -> bool:
     return all(s.dtype.category != 3 and 0 not in s.shape for s in specs)
 
 
-def fuse_kernels(graph: StaticGraph) -> int:
+def fuse_kernels(graph: Program) -> int:
     """Let groups of elementwise ops and reductions run as kernels; returns how many there are."""
-    try:
-        from ..backends.native.composite import NotTraceable
-    except (ImportError, OSError):
-        return 0
-    from ..backends import native
-
-    if native.reason_off() is not None:
+    if not native.load():
         return 0
     groups = _grouped(graph)
     made = 0
@@ -108,7 +96,11 @@ def fuse_kernels(graph: StaticGraph) -> int:
         ]  # fmt: skip
         try:
             op = Kernel(nodes, inputs, results)
-        except (NotTraceable, AdjointError, NotImplementedError, TypeError, ValueError):
+        except (NotTraceable, AdjointError) as error:
+            if dispatch_log.on:
+                names = "_".join(node.op.name for node in nodes)
+                what = dispatch_log.named(names, [x.spec for x in inputs])
+                dispatch_log.said(what, "several kernels" if nodes[1:] else "its op", error)
             if len(nodes) > 1:
                 half = len(nodes) // 2
                 stack += [nodes[half:], nodes[:half]]
@@ -195,7 +187,7 @@ class _Grouping:
         chosen: int | None = None
         for parent in sorted(parents & self.groups.keys(), reverse=True):
             group = self.groups[parent]
-            if len(group.nodes) >= MOST_OPS or not group.takes(space, kind in REDUCING):
+            if len(group.nodes) >= policy.PROGRAM_OPS or not group.takes(space, kind in REDUCING):
                 continue
             if not self.reaches(parents - {parent}, parent):
                 chosen = parent
@@ -216,7 +208,7 @@ class _Grouping:
     def merge(self, into: int, other: int) -> None:
         """Join two groups, of which the first depends on the second, if they fit."""
         first, second = self.groups[into], self.groups[other]
-        if len(first.nodes) + len(second.nodes) > MOST_OPS or first.space != second.space:
+        if len(first.nodes) + len(second.nodes) > policy.PROGRAM_OPS or first.space != second.space:
             return
         if first.reducing and second.costly:
             return
@@ -231,7 +223,7 @@ class _Grouping:
         del self.groups[other]
 
 
-def _grouped(graph: StaticGraph) -> list[list[Node]]:
+def _grouped(graph: Program) -> list[list[Node]]:
     """The groups, each in an order in which nodes follow their inputs."""
     grouping = _Grouping()
     for node in graph.nodes:
@@ -240,7 +232,7 @@ def _grouped(graph: StaticGraph) -> list[list[Node]]:
     return [sorted(group.nodes, key=place.__getitem__) for group in grouping.groups.values()]
 
 
-def _sort(graph: StaticGraph) -> None:
+def _sort(graph: Program) -> None:
     """Bring the nodes into an order in which each follows its inputs, changing as little as it
     takes.
     """

@@ -21,7 +21,7 @@ from ..ops.convolution import Convolution, ConvolutionInput
 from ..ops.functions import Sigmoid, Tanh
 from ..ops.matmul import Linear
 from ..ops.pooling import MaxPool
-from .graph import Node, StaticGraph, Value, make
+from ..program.program import Node, Program, Value, make
 
 ADD = "add"  # among what follows a layer: an operand
 BIAS = "bias"  # first among what follows a transposed convolution: an operand, of channels
@@ -136,7 +136,7 @@ def _start(node: Node) -> Layer | None:
     return None
 
 
-def fuse_epilogues(graph: StaticGraph) -> int:
+def fuse_epilogues(graph: Program) -> int:
     """Let activations, and additions of values of the same shape, follow the layer that they are
     computed from, where nothing else reads that.
     """

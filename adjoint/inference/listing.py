@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .graph import Value
+from ..program.program import Value
 from .schedule import Schedule
 
 

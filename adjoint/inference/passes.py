@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core import policy
 from ..core.op import Op
 from ..core.spec import Spec, prod
 from ..graph.recorded import run
@@ -16,9 +17,8 @@ from ..ops.comparison import Clamp, ClampMax, ClampMin
 from ..ops.movement import Expand, Permute, Reshape
 from ..ops.promotion import Cast
 from ..program.compute import spec_of
-from .graph import Node, StaticGraph, Value
+from ..program.program import Node, Program, Value
 
-FOLDED_ELEMENTS = 1 << 26  # of all constants that are computed while freezing
 EXACT = ("float32", "float64")  # dtypes of layers into whose weights scales are multiplied
 
 
@@ -39,7 +39,7 @@ class Folds:
         if found is None:
             specs = _specs(op, inputs)
             size = 0 if op.view else sum(prod(spec.shape) for spec in specs)
-            if self.elements + size > FOLDED_ELEMENTS:
+            if self.elements + size > policy.FOLDED_ELEMENTS:
                 return None
             arrays = run(op, [x.array if isinstance(x, Value) else x for x in inputs])
             arrays = arrays if type(arrays) is tuple else (arrays,)
@@ -66,7 +66,7 @@ def is_constant(x: Any) -> bool:
     return not isinstance(x, Value) or x.array is not None
 
 
-def fold_constants(graph: StaticGraph, folds: Folds) -> int:
+def fold_constants(graph: Program, folds: Folds) -> int:
     """Compute what depends on constants only."""
     changes: dict[Value, Value] = {}
     kept = []
@@ -82,7 +82,7 @@ def fold_constants(graph: StaticGraph, folds: Folds) -> int:
     return len(changes)
 
 
-def drop_dead(graph: StaticGraph) -> int:
+def drop_dead(graph: Program) -> int:
     """Drop nodes that no output needs."""
     needed = set(graph.outputs)
     kept = []
@@ -95,7 +95,7 @@ def drop_dead(graph: StaticGraph) -> int:
     return dropped
 
 
-def merge_equal(graph: StaticGraph) -> int:
+def merge_equal(graph: Program) -> int:
     """Compute only once what has equal ops and the same inputs (common subexpressions)."""
     changes: dict[Value, Value] = {}
     seen: dict[Any, Node] = {}
@@ -127,7 +127,7 @@ def _identity_of(op: Op) -> Any:
     return op
 
 
-def drop_identities(graph: StaticGraph) -> int:
+def drop_identities(graph: Program) -> int:
     """Drop ops that give their input: casts to the same dtype, reshapes to the same shape,
     permutations that change nothing, products and quotients with 1; join reshapes of reshapes and
     permutations of permutations.
@@ -166,7 +166,7 @@ def _is_identity(node: Node) -> bool:
     return False
 
 
-def inline_numbers(graph: StaticGraph) -> int:
+def inline_numbers(graph: Program) -> int:
     """Write constants without dimensions as numbers, where the other operand has their dtype."""
     found = 0
     for node in graph.nodes:

@@ -10,12 +10,12 @@ from ..ops.activation import Gelu, Relu
 from ..ops.arithmetic import Add, Mul, TrueDivide
 from ..ops.comparison import Clamp, ClampMin, Ge, Gt, Le, Where
 from ..ops.special import Erf
-from .graph import Node, StaticGraph, Value, make
+from ..program.program import Node, Program, Value, make
 from .layers import Activation
 from .passes import drop_dead
 
 
-def name_activations(graph: StaticGraph) -> int:
+def name_activations(graph: Program) -> int:
     """Clamps, leaky ReLU, hard sigmoid, hard swish and GELU as one op each."""
     found = 0
     changes: dict[Value, Value] = {}

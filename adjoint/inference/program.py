@@ -12,15 +12,17 @@ from typing import Any
 import numpy as np
 
 from ..autograd import tape
+from ..core import policy
 from ..core.errors import DeviceError, InvalidArgument, InvalidType
 from ..core.handle import Handle
 from ..core.spec import Spec
 from ..graph.recorded import concrete
+from ..program import program as form
+from ..program.capture import Rebuild
 from ..program.compute import spec_of
 from ..utils.progress import progress
-from .capture import Rebuild, Source, capture
+from .capture import Source, capture
 from .execution import Workspace
-from .graph import StaticGraph
 from .kernels import fuse_kernels
 from .layers import fuse_epilogues
 from .passes import Folds, drop_dead
@@ -28,7 +30,6 @@ from .patterns import name_activations
 from .schedule import Schedule
 from .simplify import simplify
 
-REMEMBERED = 16  # combinations of input shapes for which a program keeps its plan
 LONG = 150  # nodes from which a progress bar shows, on a terminal
 
 
@@ -145,14 +146,14 @@ class Program:
             found = self._plans.get(name)
             if found is None:
                 found = self._plans[name] = _Planned(self, specs)
-                while len(self._plans) > REMEMBERED:
+                while len(self._plans) > policy.FROZEN_PLANS:
                     self._plans.popitem(last=False)
             self._plans.move_to_end(name)
         return found
 
     def _simplified(
         self, specs: tuple[Spec, ...], whole: bool = False
-    ) -> tuple[StaticGraph, Rebuild]:
+    ) -> tuple[form.Program, Rebuild]:
         """The graph for inputs like these, in the registry's ops; with `whole`, and in composites
         that have routines.
         """
@@ -163,7 +164,7 @@ class Program:
     # ---- looking at it ---------------------------------------------------------------------------
 
     @property
-    def graph(self) -> StaticGraph:
+    def graph(self) -> form.Program:
         """The graph that runs for inputs like the examples."""
         return self._first.graph
 

@@ -20,8 +20,8 @@ from ..ops.joining import Cat, Stack
 from ..ops.matmul import Linear, MatMul
 from ..ops.movement import Reshape
 from ..ops.pooling import MaxPool
+from ..program.program import Node, Program, Value
 from . import buffers
-from .graph import Node, StaticGraph, Value
 from .kernels import Kernel
 from .layers import BIAS, Layer, as_library
 from .steps import (
@@ -43,7 +43,7 @@ _LAYERS = (Layer, Convolution, ConvolutionInput, Linear, MaxPool, SumPool)
 class Schedule:
     """The steps and buffers of a graph."""
 
-    def __init__(self, graph: StaticGraph, packing: Any, tell: Callable[[], object]) -> None:
+    def __init__(self, graph: Program, packing: Any, tell: Callable[[], object]) -> None:
         self.graph = graph
         self.packing = packing  # None without oneDNN
         self.steps: list[Step] = []

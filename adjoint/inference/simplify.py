@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..program.program import Program
 from .affine import fold_affine
-from .graph import StaticGraph
 from .passes import (
     Folds,
     drop_dead,
@@ -15,7 +15,7 @@ from .passes import (
 from .views import flatten_products, hoist_through_views
 
 
-def simplify(graph: StaticGraph, folds: Folds) -> StaticGraph:
+def simplify(graph: Program, folds: Folds) -> Program:
     """The passes that keep to the registry's ops, until none of them changes anything."""
     while True:
         changed = fold_constants(graph, folds)

@@ -11,7 +11,7 @@ from ..autograd.fusion import Written
 from ..core.op import Op
 from ..ops.joining import Stack
 from ..program.compute import compute
-from .graph import Value
+from ..program.program import Value
 from .kernels import Kernel
 
 Calls = list[Callable[[], object]]

@@ -12,14 +12,14 @@ from ..ops.convolution import Convolution
 from ..ops.functions import Sigmoid, Tanh
 from ..ops.matmul import Linear, MatMul
 from ..ops.movement import Permute, Reshape
-from .graph import Node, StaticGraph, Value, make
+from ..program.program import Node, Program, Value, make
 from .passes import Folds
 
 _UNARY = (Relu, Gelu, Silu, Sigmoid, Tanh, Elu)
 _BINARY = (Add, Sub, Mul, TrueDivide)
 
 
-def hoist_through_views(graph: StaticGraph) -> int:
+def hoist_through_views(graph: Program) -> int:
     """Compute with a layer's output before it is reshaped or permuted, instead of afterwards: there
     the layer can take factors, biases, activations and additions along.
     """
@@ -108,7 +108,7 @@ def _leads_to_layer(view: Node, users: dict[Value, list[Node]], outputs: set[Val
     return False
 
 
-def flatten_products(graph: StaticGraph, folds: Folds) -> int:
+def flatten_products(graph: Program, folds: Folds) -> int:
     """Let products with a constant matrix work on rows in any number of dimensions: as Linear,
     without the reshapes around them.
     """

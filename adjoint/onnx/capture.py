@@ -12,16 +12,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..autograd import tape
-from ..autograd.recording import execute_lazily
-from ..core.errors import AutogradError, InvalidArgument, InvalidType, Unsupported
+from ..core.errors import InvalidArgument, InvalidType
 from ..core.handle import Handle
-from ..core.mode import DEFAULT, MODE, mode_with
 from ..core.op import Op
 from ..core.spec import Spec
 from ..graph.recorded import Recorded, concrete
 from ..nn import Module
-from ..tensor import Tensor
+from ..program import program as form
+from ..program.capture import Recorder, program_of, recording, symbol, taken
+from ..program.compute import spec_of
 
 Axes = Mapping[str, Mapping[int, str]]
 
@@ -46,9 +45,9 @@ Size = int | Dim
 
 
 class Value(NamedTuple):
-    """One recorded value, in the captures of all sizes."""
+    """One value, in the captures of all sizes."""
 
-    each: tuple[Recorded, ...]  # the first has the sizes that the other fields are stated in
+    each: tuple[form.Value, ...]  # the first has the sizes that the other fields are stated in
     symbols: tuple[str, ...]
 
     @property
@@ -59,7 +58,7 @@ class Value(NamedTuple):
     @property
     def dtype(self) -> Any:
         """NumPy's dtype."""
-        return self.each[0].dtype
+        return self.each[0].spec.dtype.numpy
 
     @property
     def shape(self) -> tuple[Size, ...]:
@@ -103,13 +102,32 @@ FURTHER = 9  # how much larger all of them are in the last, which tells what is 
 class Captured(NamedTuple):
     """A module's computation."""
 
-    order: list[Value]  # inputs before what uses them
-    sources: dict[int, tuple[Any, ...]]  # by id of a first recorded value: the inputs of its op
+    programs: list[form.Program]  # the same nodes, for the captures of all sizes
     inputs: list[Value]
     outputs: list[Value]
     names: dict[int, str]  # of parameters and buffers, by the id of their array
     buffers: list[str]
     symbols: tuple[str, ...]
+
+    def nodes(self) -> list[tuple[Value, ...]]:
+        """The outputs of each node, in an order in which nodes follow their inputs."""
+        each = zip(*(program.nodes for program in self.programs), strict=True)
+        return [
+            tuple(self.value(*ys) for ys in zip(*(node.outputs for node in nodes), strict=True))
+            for nodes in each
+        ]
+
+    def value(self, *each: form.Value) -> Value:
+        """That of one capture each."""
+        return Value(each, self.symbols)
+
+    def sources(self, value: Value) -> tuple[Any, ...]:
+        """The inputs of a value's op: values and numbers."""
+        rows = [y.node.inputs for y in value.each if y.node is not None]
+        return tuple(
+            self.value(*column) if isinstance(column[0], form.Value) else _number(value, column)
+            for column in zip(*rows, strict=True)
+        )
 
 
 def capture(module: Module, args: Sequence[Any], names: Sequence[str], axes: Axes) -> Captured:
@@ -128,43 +146,32 @@ def capture(module: Module, args: Sequence[Any], names: Sequence[str], axes: Axe
     if symbols:
         variants += [{**bases, s: n + 1} for s, n in bases.items()]
         variants.append({s: n + FURTHER for s, n in bases.items()})
-    runs = []
+    programs = []
     for sizes in variants:
-        given = []
+        specs = []
         for x, name in zip(args, names, strict=True):
             shape = list(x.shape)
-            for axis, symbol in axes.get(name, {}).items():
+            for axis, label in axes.get(name, {}).items():
                 if not -len(shape) <= axis < len(shape):
                     raise InvalidArgument(
                         f"onnx.export: dynamic_axes: {name} has no dimension {axis}"
                     )
-                shape[axis] = sizes[symbol]
-            given.append(Recorded(None, (), tuple(shape), x._data.dtype))
-        runs.append((given, _record(module, given)))
-    orders = [_ordered(given, outputs) for given, outputs in runs]
-    first = orders[0]
-    wiring = _wiring(first)
-    for other in orders[1:]:
+                shape[axis] = sizes[label]
+            specs.append(Spec(tuple(shape), x.dtype))
+        programs.append(_program(module, specs))
+    wiring = _wiring(programs[0])
+    for other in programs[1:]:
         if _wiring(other) != wiring:
             raise InvalidArgument(
                 f"onnx.export: which operations run depends on the sizes that dynamic_axes lets "
                 f"vary ({', '.join(symbols)}); export with fixed sizes (a loop over a dimension, "
                 "as in recurrent layers, is such a case)"
             )
-    place = {id(x): i for i, x in enumerate(first)}
-    order = [Value(each, symbols) for each in zip(*orders, strict=True)]
     state = {**dict(module.named_buffers()), **dict(module.named_parameters())}
     return Captured(
-        order,
-        {
-            id(x): tuple(
-                order[place[id(v)]] if isinstance(v, Recorded) else _number(order[n], j)
-                for j, v in enumerate(x.inputs)
-            )
-            for n, x in enumerate(first)
-        },
-        [order[place[id(x)]] for x in runs[0][0]],
-        [order[place[id(x)]] for x in runs[0][1]],
+        programs,
+        [Value(each, symbols) for each in zip(*(p.inputs for p in programs), strict=True)],
+        [Value(each, symbols) for each in zip(*(p.outputs for p in programs), strict=True)],
         {id(concrete(x)): name for name, x in state.items()},
         [name for name, _ in module.named_buffers()],
         symbols,
@@ -189,37 +196,34 @@ class RecurrentLayer(Op, abstract=True):
         return (x.with_(shape=(*x.shape[:2], hidden)), *[state] * (self.n_outputs - 1))
 
 
-class _Recorder:
-    """Records ops; layers that ONNX has operators for, as one op."""
-
-    def __call__(self, op: Op, inputs: tuple[Any, ...]) -> Any:
-        """The recorded result."""
-        return execute_lazily(op, inputs)
-
-    def composite(self, function: Callable[..., Any], native: str, args: tuple[Any, ...]) -> Any:
-        """The recorded result of a composite; NotImplemented where it is to be opened."""
-        if function.__name__ != "recurrent_layer":
-            return NotImplemented
-        *tensors, kind, reverse, sizes = args
-        bias_ih, bias_hh, projection = tensors[3:6]
-        if sizes is not None or projection is not None or (bias_ih is None) != (bias_hh is None):
-            return NotImplemented
-        op = RecurrentLayer(kind, reverse, bias_ih is not None)
-        return execute_lazily(op, tuple(each for each in tensors if each is not None))
+def _whole(
+    function: Callable[..., Any], native: str, args: tuple[Any, ...]
+) -> tuple[Op, tuple[Any, ...]] | None:
+    """A layer that ONNX has an operator for as one op, with its inputs; None for one that is to be
+    opened.
+    """
+    if function.__name__ != "recurrent_layer":
+        return None
+    *tensors, kind, reverse, sizes = args
+    bias_ih, bias_hh, projection = tensors[3:6]
+    if sizes is not None or projection is not None or (bias_ih is None) != (bias_hh is None):
+        return None
+    op = RecurrentLayer(kind, reverse, bias_ih is not None)
+    return op, tuple(each for each in tensors if each is not None)
 
 
-def _wiring(order: list[Recorded]) -> list[tuple[Any, ...]]:
+def _wiring(program: form.Program) -> list[tuple[Any, ...]]:
     """The ops and where their inputs come from, which must not depend on sizes."""
-    place = {id(x): i for i, x in enumerate(order)}
-    return [
-        (type(x.op), *(place[id(v)] if isinstance(v, Recorded) else None for v in x.inputs))
-        for x in order
-    ]
+    place: dict[Any, Any] = {x: i for i, x in enumerate(program.inputs)}
+    found: list[tuple[Any, ...]] = []
+    for n, node in enumerate(program.nodes):
+        found.append((type(node.op), *(place.get(x) for x in node.inputs)))
+        place.update({y: (n, y.index) for y in node.outputs})
+    return [*found, tuple(place.get(y) for y in program.outputs)]
 
 
-def _number(value: Value, place: int) -> Any:
-    """A number among an op's inputs; one that varies with the sizes as `Dim`."""
-    column = [x.inputs[place] for x in value.each]
+def _number(value: Value, column: Sequence[Any]) -> Any:
+    """A number among the inputs of a value's op; one that varies with the sizes as `Dim`."""
     first = column[0]
     if all(number == first or number != number for number in column):
         return first
@@ -232,65 +236,30 @@ def _number(value: Value, place: int) -> Any:
     return size
 
 
-def _record(module: Module, given: list[Recorded]) -> list[Recorded]:
-    """The outputs of `module`, recorded."""
+def _program(module: Module, specs: Sequence[Spec]) -> form.Program:
+    """The computation of `module`, in eval mode, on inputs of these shapes and dtypes."""
+    constants: dict[int, form.Value] = {}  # by the id of their array
+
+    def known(data: Any) -> form.Value:
+        array = data.array if isinstance(data, Recorded) else data
+        return constants.setdefault(id(array), form.Value(spec_of(array), array=array))
+
+    inputs = list(map(symbol, specs))
+    given = [x._data for x in inputs]
     training = [(part, part.training) for part in module.modules()]
     module.eval()
-    token = MODE.set(mode_with(DEFAULT, grad=False, executor=_Recorder()))
+    reads = (
+        "onnx.export: the module reads values of its input (item, bool, int, numpy, or indexing by "
+        "a mask), which a graph cannot hold; use where() and gather() instead"
+    )
     try:
-        found = module(*map(tape.wrap, given))
-    except AutogradError as error:
-        if "was given no value" not in str(error):
-            raise
-        raise Unsupported(
-            "onnx.export: the module reads values of its input (item, bool, int, numpy, or "
-            "indexing by a mask), which a graph cannot hold; use where() and gather() instead"
-        ) from error
+        with recording(reads, executor=Recorder(_whole)):
+            found = module(*inputs)
     finally:
-        MODE.reset(token)
         for part, was in training:
             part.training = was
-    outputs: list[Recorded] = []
-    _flatten(found, outputs)
-    return outputs
-
-
-def _flatten(found: Any, outputs: list[Recorded]) -> None:
-    """Append the tensors in tuples, lists and dicts, in order."""
-    if isinstance(found, Tensor):
-        data = found._data
-        if not isinstance(data, Recorded):
-            value = Recorded(None, (), data.shape, data.dtype)
-            value.array = data
-            data = value
-        outputs.append(data)
-    elif isinstance(found, Mapping):
-        for each in found.values():
-            _flatten(each, outputs)
-    elif isinstance(found, (tuple, list)):
-        for each in found:
-            _flatten(each, outputs)
-    elif found is not None:
-        raise InvalidType(
-            f"onnx.export: the module returns a {type(found).__name__}; outputs are tensors, or "
-            "tuples, lists and dicts of them"
-        )
-
-
-def _ordered(given: list[Recorded], outputs: list[Recorded]) -> list[Recorded]:
-    """What the outputs need, each after its inputs; the given values first."""
-    order = list(given)
-    seen = {id(x) for x in given}
-    stack = [(x, False) for x in reversed(outputs)]
-    while stack:
-        value, done = stack.pop()
-        if done:
-            order.append(value)
-        elif id(value) not in seen:
-            seen.add(id(value))
-            stack.append((value, True))
-            stack.extend((x, False) for x in reversed(value.inputs) if isinstance(x, Recorded))
-    return order
+    results, _ = taken(found, "onnx.export: the module returns")
+    return program_of(given, results, known)
 
 
 def values_of(value: Value) -> list[Any]:

@@ -11,9 +11,9 @@ import numpy as np
 from ..core.dtype import from_numpy_dtype
 from ..core.errors import InvalidArgument, Unsupported
 from ..core.handle import Handle
-from ..graph.node import Item
 from ..io.atomic import replacing
 from ..nn import Module
+from ..program import program as form
 from .capture import Captured, Dim, Size, Value, capture, values_of
 from .require import onnx_package
 
@@ -109,14 +109,10 @@ class Exporter:
         self.opset = opset
         self.nodes: list[Any] = []
         self.initializers: list[Any] = []
-        self.names: dict[int, str] = {}  # by id of a first recorded value
+        self.names: dict[form.Value, str] = {}  # of values in the first capture
         self.by_name: set[str] = set()
         self.constants: dict[Any, str] = {}
         self.symbol_names: dict[str, str] = {}
-        self.parts: dict[int, list[Value]] = {}  # the items of an op with several outputs
-        for value in captured.order:
-            if type(value.op) is Item:
-                self.parts.setdefault(id(self.sources(value)[0].each[0]), []).append(value)
 
     def model(self, inputs: list[str], outputs: list[str], name: str) -> Any:
         """The whole file."""
@@ -127,14 +123,13 @@ class Exporter:
         helper = self.onnx.helper
         self.by_name = {*inputs, *outputs, *self.captured.names.values()}
         for value, each in zip(self.captured.inputs, inputs, strict=True):
-            self.names[id(value.each[0])] = each
-        for value in self.captured.order:
-            key = id(value.each[0])
-            if key in self.names or value.op is None or type(value.op) is Item:
-                continue
+            self.names[value.each[0]] = each
+        for values in self.captured.nodes():
+            value = values[0]
+            assert value.op is not None
             found = normalization(self, value)
             if found is not None:
-                self.names[key] = found
+                self.names[value.each[0]] = found
                 continue
             lower = TABLE.get(type(value.op).__name__)
             if lower is None:
@@ -143,10 +138,9 @@ class Exporter:
                     "express it with other operations, or keep it outside the exported module"
                 )
             made = lower(self, value, *self.sources(value))
-            if isinstance(made, tuple):
-                self.items(value, made)
-            else:
-                self.names[key] = made
+            made = made if isinstance(made, tuple) else (made,)
+            for y, each in zip(values, made, strict=True):
+                self.names[y.each[0]] = each
         for value, each in zip(self.captured.outputs, outputs, strict=True):
             self.emit("Identity", [self.name(value)], output=each)
         self.drop_dead_nodes(outputs)
@@ -172,12 +166,7 @@ class Exporter:
 
     def sources(self, value: Value) -> tuple[Any, ...]:
         """The inputs of a value's op: values and numbers."""
-        return self.captured.sources[id(value.each[0])]
-
-    def items(self, value: Value, made: tuple[str, ...]) -> None:
-        """Name the outputs of an op that has several."""
-        for other in self.parts.get(id(value.each[0]), ()):
-            self.names[id(other.each[0])] = made[other.op.index]  # type: ignore[union-attr]
+        return self.captured.sources(value)
 
     def info(self, name: str, value: Value) -> Any:
         """The type of an input or output."""
@@ -194,7 +183,7 @@ class Exporter:
             return self.emit("Cast", [size], to=element_type(dtype or np.int64))
         if not isinstance(x, Value):
             return self.constant(np.asarray(x, dtype))
-        key = id(x.each[0])
+        key = x.each[0]
         name = self.names.get(key)
         if name is None:
             name = self.names[key] = self._given(x)

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..core import dtype as dt
 from ..core import op as core_op
+from ..core import policy
 from ..core.device import is_device_array
 from ..core.errors import DTypeError, IndexingError, InvalidArgument, ShapeError
 from ..core.handle import Handle
@@ -413,9 +414,6 @@ class ScatterReduce(_Along):
         return result
 
 
-_FEW = 1024  # elements up to which looking at each costs less than finding those that are meant
-
-
 @dataclass(eq=False, repr=False)
 class MaskedFill(Op):
     """The first input with one value where the mask is True."""
@@ -444,7 +442,7 @@ class MaskedFill(Op):
             np.copyto(x, value, where=mask, casting="unsafe")
             return
         wide = mask if mask.shape == x.shape else np.broadcast_to(mask, x.shape)
-        if x.size <= _FEW:
+        if x.size <= policy.SCATTER_FEW:
             np.putmask(x, wide, value)
         else:
             x.reshape(-1)[np.flatnonzero(wide)] = value

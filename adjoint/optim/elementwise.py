@@ -7,6 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from ..autograd.tape import announce, wrap
+from ..core import policy
 from ..core.device import is_device_array
 from ..core.dtype import LOW_PRECISION, float32, float64, get_default_dtype
 from ..core.errors import AdjointError
@@ -20,9 +21,7 @@ from .optimizer import Group, Optimizer, State, as_float
 
 __all__ = ["ElementwiseOptimizer"]
 
-_BLOCK = 1 << 16  # elements: what a step makes on the way stays in the processor's cache
 _PLAIN = (np.dtype(np.float32), np.dtype(np.float64))
-_PATIENCE = 8  # steps that small parameters make before a kernel is compiled for them
 
 
 class _Batch(NamedTuple):
@@ -166,7 +165,7 @@ class ElementwiseOptimizer(Optimizer):
         if self._kernels is not None:
             return True
         self._small_steps += 1
-        if self._small_steps <= _PATIENCE:
+        if self._small_steps <= policy.OPTIMIZER_PATIENCE:
             size = sum(p._data.size for batch in batches for p in batch.parameters)
             if size <= compute.LARGE:
                 return False
@@ -264,7 +263,11 @@ class ElementwiseOptimizer(Optimizer):
         self, plain: bool, group: dict[str, Any], numbers: Any, state: dict[str, Any], p: Any
     ) -> None:
         like = {name: value for name, value in state.items() if self._is_state_of(p, name, value)}
-        if plain and p._data.size >= 2 * _BLOCK and _is_plain(p, p.grad, *like.values()):
+        if (
+            plain
+            and p._data.size >= 2 * policy.OPTIMIZER_BLOCK
+            and _is_plain(p, p.grad, *like.values())
+        ):
             watched = announce([p, *like.values()], "step")
             try:
                 self._change_blocks(group, numbers, like, p)
@@ -323,8 +326,8 @@ class ElementwiseOptimizer(Optimizer):
         """Change large parameters block by block."""
         flat, flat_g = p._data.reshape(-1), p.grad._data.reshape(-1)
         states = {name: value._data.reshape(-1) for name, value in like.items()}
-        for i in range(0, flat.size, _BLOCK):
-            block = slice(i, i + _BLOCK)
+        for i in range(0, flat.size, policy.OPTIMIZER_BLOCK):
+            block = slice(i, i + policy.OPTIMIZER_BLOCK)
             parts = {name: wrap(array[block]) for name, array in states.items()}
             self._decay_and_change(group, numbers, parts, wrap(flat[block]), wrap(flat_g[block]))
 

@@ -13,20 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd import tape
-from ..autograd.fusion import _flat
-from ..autograd.recording import execute_lazily
-from ..core.dtype import LOW_PRECISION
-from ..core.errors import AdjointError
-from ..core.mode import DEFAULT, MODE, mode_with
+from ..backends import native
+from ..core import dispatch_log, policy
+from ..core.dtype import LOW_PRECISION, from_numpy_dtype
+from ..core.errors import NotTraceable
 from ..core.scalar import Arithmetic
-from ..graph.recorded import Recorded
+from ..core.spec import Spec
+from ..program.capture import program_of, recording, symbol
 from ..tensor import Tensor
 
 __all__ = ["Formula", "Formulas"]
 
-_CAPTURING = mode_with(DEFAULT, executor=execute_lazily, grad=False)
-_VARIANTS = 16  # kernels that one formula may become
 _NUMBER: Any = object()  # in a pattern: any number
 _ABSENT: Any = object()
 _NARROW = frozenset(d.numpy for d in LOW_PRECISION)
@@ -47,31 +44,27 @@ class Formula:
         names: Sequence[str],
         dtypes: Sequence[Any],
     ) -> None:
-        from ..backends.native.multi_tensor import MultiTensor, NotTraceable
+        from ..backends.native.multi_tensor import MultiTensor
 
         self.arithmetic = Arithmetic()
         options = _Options(group, self.arithmetic)
         self.options = options.read
         wide = [np.dtype(np.float32) if dtype in _NARROW else dtype for dtype in dtypes]
-        symbols = [tape.wrap(Recorded(None, (), (2,), dtype)) for dtype in wide]
-        given = [tape.wrap(x._data) for x in symbols]
+        symbols = [symbol(Spec((2,), from_numpy_dtype(dtype))) for dtype in wide]
+        given = [x._data for x in symbols]
         p, g, *states = symbols
         self.numbers, known = _pattern(numbers, self.arithmetic)
-        token = MODE.set(_CAPTURING)
-        try:
+        with recording():
             change(options, known, dict(zip(names, states, strict=True)), p, g)
-        finally:
-            MODE.reset(token)
         self.written = [
             n
             for n, (x, before) in enumerate(zip(symbols, given, strict=True))
-            if x._data is not before._data
+            if x._data is not before
         ]
         if 1 in self.written:
             raise NotTraceable("a formula that changes the gradient")
-        steps, outputs = _flat(given, [symbols[n] for n in self.written])
-        refs = {n: ref for n, (ref, _) in zip(self.written, outputs, strict=True)}
-        self.run = MultiTensor(dtypes, steps, refs)
+        program = program_of(given, [symbols[n]._data for n in self.written])
+        self.run = MultiTensor(dtypes, program, self.written)
 
     def values(self, group: dict[str, Any], numbers: Any) -> list[float] | None:
         """The kernel's scalars for these options and numbers; None where it is not their formula.
@@ -97,7 +90,7 @@ class Formulas:
     """The formula of one optimizer as kernels, made as they are needed."""
 
     def __init__(self) -> None:
-        self.known: dict[Any, list[Formula] | None] = {}
+        self.known: dict[Any, list[Formula] | str] = {}  # or the reason why there are none
 
     def find(
         self,
@@ -110,18 +103,24 @@ class Formulas:
         """The kernel for these options, and its scalars' values; None where there is none."""
         key = (names, dtypes)
         known = self.known.setdefault(key, [])
-        if known is None:
+        if isinstance(known, str):
             return None
         for formula in known:
             values = formula.values(group, numbers)
             if values is not None:
                 return formula, values
-        made = None
-        if len(known) < _VARIANTS:
+        made: Formula | str = "numbers that decide too much"
+        if len(known) < policy.FORMULAS:
             made = _made(change, group, numbers, names, dtypes)
-        values = None if made is None else made.values(group, numbers)
-        if made is None or values is None:
-            self.known[key] = None
+        values = None if isinstance(made, str) else made.values(group, numbers)
+        if not isinstance(made, str) and values is None:
+            made = "numbers of which it has no value"
+        if dispatch_log.on:
+            what = f"{type(change.__self__).__name__}.step of {', '.join(map(str, dtypes))}"  # type: ignore[attr-defined]
+            way = "op by op" if isinstance(made, str) else "one kernel for all parameters"
+            dispatch_log.said(what, way, made if isinstance(made, str) else "")
+        if isinstance(made, str) or values is None:
+            self.known[key] = str(made)
             return None
         known.insert(0, made)  # the first steps may differ, the last options will come again
         return made, values
@@ -133,21 +132,17 @@ def _made(
     numbers: Any,
     names: tuple[str, ...],
     dtypes: tuple[Any, ...],
-) -> Formula | None:
-    """The formula's kernel; None where it has none."""
-    if any(dtype not in _FLOATS for dtype in dtypes):
-        return None
-    try:
-        from ..backends.native.multi_tensor import NotTraceable
-    except (ImportError, OSError):
-        return None
+) -> Formula | str:
+    """The formula's kernel; the reason, where it has none."""
+    strange = [dtype for dtype in dtypes if dtype not in _FLOATS]
+    if strange:
+        return f"no kernel computes {strange[0]}"
+    if not native.load():
+        return "the native backend is off"
     try:
         return Formula(change, group, numbers, names, dtypes)
-    except (
-        NotTraceable, AdjointError, ArithmeticError, AttributeError, LookupError, TypeError,
-        ValueError,
-    ):  # fmt: skip
-        return None  # and if the formula is wrong, running it will say so
+    except Exception as error:
+        return dispatch_log.reason_of(error, change)
 
 
 class _Options:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import config
+from ..core import dispatch_log, policy
 from ..core.device import device_of, namespace_of, space
 from ..core.dtype import LOW_PRECISION, from_numpy_dtype
 from ..core.errors import AdjointError
@@ -71,8 +71,7 @@ def spec_of(array: Any) -> Any:
 # What may compute an op on large NumPy arrays instead of NumPy: (op, arrays) -> the result, or
 # NotImplemented. Set by `backends.native`.
 accelerate: Callable[[Op, list[Any]], Any] | None = None
-LARGE = config.read_count("ADJOINT_NATIVE_SIZE")  # elements above which an array is large
-SMALL = 0  # the same for ops that become kernels, or have routines
+LARGE, SMALL = policy.LARGE, policy.SMALL
 
 _ndarray = np.ndarray
 _ASKED = frozenset(("", "moves", "draws"))
@@ -105,6 +104,9 @@ def compute(op: Op, arrays: list[Any]) -> Any:
             result = accelerate(op, arrays)
             if result is not NotImplemented:
                 return result
+        elif dispatch_log.on:
+            why = f"at most {enough} elements" if accelerate else "no native backend"
+            dispatch_log.said(dispatch_log.named(op.name, arrays), "NumPy", why)
         if low and not op.exact:
             return _compute_low(op, xp, arrays)
         result = quiet.run(op.compute, xp, *arrays)
@@ -171,7 +173,7 @@ executable.forgettable(draws.clear)
 
 def remember_draw(op: Op, draw: Callable[[int, int], Any]) -> None:
     """Let eager execution call `draw` for such an op without inputs on the CPU."""
-    if len(draws) >= 4096:
+    if len(draws) >= policy.LAUNCHERS:
         draws.clear()
     _, _, *fields, _ = op._attributes()
     draws[type(op), tuple(fields)] = draw
@@ -196,7 +198,7 @@ def _assert_sound(op: Op, arrays: list[Any]) -> None:
     key = (id(op), *[(a.shape, a.dtype) for a in arrays])
     if key not in _sound:
         op.infer(*map(spec_of, arrays))
-        if len(_sound) >= 1024:
+        if len(_sound) >= policy.SOUND:
             _sound.clear()
         _sound[key] = op
 

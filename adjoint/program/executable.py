@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..core import policy
 from ..eager.arrays import Launcher, Viewer
 
 __all__ = ["Executable", "find", "forget", "forgettable", "keep"]
-
-_MOST = 8192  # of each generation
 
 
 class Executable:
@@ -69,7 +68,7 @@ def find(key: Any) -> Executable | None:
 
 def keep(key: Any, executable: Executable) -> None:
     """Let `find` give it."""
-    if len(_cache.young) >= _MOST:
+    if len(_cache.young) >= policy.EXECUTABLES:
         _cache.old = _cache.young
         _cache.young = {}
     _cache.young[key] = executable

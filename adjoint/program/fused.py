@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast, overload
 import numpy as np
 
 from ..core import op as op_module
+from ..core import policy
 from ..core.device import is_device_array
 from ..core.mode import MODE
 from ..core.op import (
@@ -31,7 +32,7 @@ __all__ = ["checking", "fused", "viewing", "writing"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-SMALLEST = compute.SMALL + 1  # elements of the first argument from which kernels pay
+SMALLEST = policy.COMPOSITE_SMALLEST  # elements of the first argument from which kernels pay
 
 
 @overload
@@ -169,11 +170,12 @@ def writing(function: Callable[..., Any], *, overwrites: bool = False) -> Callab
     return with_out(apart)
 
 
-_FEW = 1024  # elements up to which a copy costs less than the checks of a write
-
-
 def _is_few(args: tuple[Any, ...]) -> bool:
-    return compute.accelerate is not None and len(args) > 0 and 0 < args[0]._data.size <= _FEW
+    return (
+        compute.accelerate is not None
+        and len(args) > 0
+        and 0 < args[0]._data.size <= policy.WRITE_FEW
+    )
 
 
 def is_fusing(x: Any) -> bool:

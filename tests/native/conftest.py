@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from adjoint.autograd import fusion, inplace_kernels
+from adjoint.core import dispatch_log
+from adjoint.optim import kernels
 from adjoint.program import compute
+from adjoint.program.program import Program
 
 
 @pytest.fixture(autouse=True)
@@ -14,3 +18,36 @@ def no_launchers_left():
     """
     yield
     compute.forget()
+
+
+@pytest.fixture
+def falls_back():
+    """For tests of what has no kernel: the slower way is no error."""
+
+
+@pytest.fixture(autouse=True)
+def _strictly(request):
+    """A slower way where a kernel is expected fails a test."""
+    if "falls_back" in request.fixturenames:
+        yield
+        return
+    with dispatch_log.strictly():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _verified(monkeypatch):
+    """Every program that is captured, or made from another, is checked."""
+
+    def checking(function):
+        def checked(*args):
+            program = function(*args)
+            program.verify()
+            return program
+
+        return checked
+
+    for module in (fusion, inplace_kernels, kernels):
+        monkeypatch.setattr(module, "program_of", checking(module.program_of))
+    for name in ("between", "with_inputs"):
+        monkeypatch.setattr(Program, name, checking(getattr(Program, name)))

@@ -20,8 +20,9 @@ import adjoint.nn.functional as nf
 from adjoint.autograd import tape
 from adjoint.backends import native
 from adjoint.backends.native import attention, attention_code, pool
-from adjoint.backends.native.tracing import NotTraceable
 from adjoint.compiler import target
+from adjoint.core import policy
+from adjoint.core.errors import NotTraceable
 from adjoint.ops import joining
 from adjoint.program import fused as core_fused
 
@@ -399,7 +400,7 @@ def test_what_runs_op_by_op(routines: list[str]) -> None:
 def test_narrow_floats_are_widened(
     dtype: Any, routines: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attention, "MANY", 0)
+    monkeypatch.setattr(policy, "ATTENTION_MANY", 0)
     arrays = [ad.tensor(x).to(dtype).float().numpy() for x in inputs((70, 91, 15, 24))]
     mask = ad.tensor(masks(70, 91, (2, 3))["float"]).to(dtype)
     for options in ({"is_causal": True}, {"attn_mask": mask}):

@@ -15,11 +15,11 @@ import pytest
 from adjoint.backends.native import (
     convolution,
     onednn,
-    onednn_convolution,
     onednn_plan,
     pooling,
     products,
 )
+from adjoint.core import policy
 from adjoint.core.errors import Unsupported
 
 from .onednn_cases import needs_onednn, workers  # noqa: F401
@@ -138,7 +138,7 @@ def everything(a, b, x, w):
 
 @needs_onednn
 def test_several_python_threads_at_once(workers, monkeypatch):  # noqa: F811
-    monkeypatch.setattr(onednn_convolution, "GRAIN", 1 << 16)
+    monkeypatch.setattr(policy, "CONVOLUTION_GRAIN", 1 << 16)
     arrays = operands()
     expected = everything(*arrays)
     wrong, done = [], []
@@ -175,7 +175,7 @@ def test_without_generated_code_the_same_steps_run(monkeypatch):
 
 @needs_onednn
 def test_a_forked_child_computes(workers, monkeypatch):  # noqa: F811
-    monkeypatch.setattr(onednn_convolution, "GRAIN", 1 << 16)
+    monkeypatch.setattr(policy, "CONVOLUTION_GRAIN", 1 << 16)
     arrays = operands()
     expected = everything(*arrays)
     child = os.fork()
@@ -255,10 +255,10 @@ def test_memory_does_not_grow(workers):  # noqa: F811
 
 @needs_onednn
 def test_plans_are_bounded_and_the_last_used_stay(monkeypatch):
-    monkeypatch.setattr(onednn_plan, "CACHED_PLANS", 4)
+    monkeypatch.setattr(policy, "ONEDNN_PLANS", 4)
     monkeypatch.setattr(onednn_plan, "_plans", type(onednn_plan._plans)())
-    monkeypatch.setattr(products, "SMALL", 0)
-    monkeypatch.setattr(products, "SMALL_BY_ROWS", 0)
+    monkeypatch.setattr(policy, "PRODUCT_SMALL", 0)
+    monkeypatch.setattr(policy, "PRODUCT_SMALL_BY_ROWS", 0)
 
     def square(n):
         x = np.ones((n, n), np.float32)

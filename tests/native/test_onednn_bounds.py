@@ -13,7 +13,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from adjoint.backends.native import convolution, onednn_convolution, onednn_plan, pooling, products
+from adjoint.backends.native import convolution, onednn_plan, pooling, products
+from adjoint.core import policy
 
 from .onednn_cases import needs_onednn
 from .test_onednn_convolution import count, geometry, ints
@@ -61,14 +62,15 @@ def main(seed: int, rounds: int) -> None:
     guarded = Guarded()
     for module in (convolution, pooling, products):
         module.np = guarded
-    onednn_convolution.SMALL = pooling.SMALL = products.SMALL = products.SMALL_BY_ROWS = 0
-    products.FEW_COLUMNS = 0
+    for name in ("CONVOLUTION", "POOLING", "PRODUCT"):
+        setattr(policy, f"{name}_SMALL", 0)
+    policy.PRODUCT_SMALL_BY_ROWS = policy.PRODUCT_FEW_COLUMNS = 0
     onednn_plan._pool().set_num_threads(4)
     r = np.random.default_rng(seed)
     for i in range(rounds):
         guarded.front = bool(r.random() < 0.3)
-        onednn_convolution.GRAIN = int(r.choice([1, 1 << 10, 1 << 21]))
-        pooling.GRAIN = int(r.choice([1, 1 << 10]))
+        policy.CONVOLUTION_GRAIN = int(r.choice([1, 1 << 10, 1 << 21]))
+        policy.POOLING_GRAIN = int(r.choice([1, 1 << 10]))
         dtype = np.float32 if r.random() < 0.6 else ml_dtypes.bfloat16
         shapes, options = geometry(r)
         if i % 5 == 0:  # a shape that oneDNN has its fastest kernels for

@@ -9,8 +9,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from adjoint.backends.native import convolution, onednn_convolution, onednn_plan, pooling
+from adjoint.backends.native import convolution, onednn_plan, pooling
 from adjoint.backends.numpy import convolution as reference
+from adjoint.core import policy
 
 from .onednn_cases import assert_near, needs_onednn, workers  # noqa: F401
 
@@ -84,8 +85,8 @@ def compare(r, shapes, options, dtype, tolerance):
 @pytest.mark.parametrize("grain", [1, 1 << 10, 1 << 21])
 @pytest.mark.parametrize("seed", range(2))
 def test_convolutions_fuzzed(workers, grain, seed, monkeypatch):  # noqa: F811
-    monkeypatch.setattr(onednn_convolution, "SMALL", 0)
-    monkeypatch.setattr(onednn_convolution, "GRAIN", grain)
+    monkeypatch.setattr(policy, "CONVOLUTION_SMALL", 0)
+    monkeypatch.setattr(policy, "CONVOLUTION_GRAIN", grain)
     monkeypatch.setattr(onednn_plan, "_plans", type(onednn_plan._plans)())
     r = np.random.default_rng(seed)
     for _ in range(80):
@@ -95,8 +96,8 @@ def test_convolutions_fuzzed(workers, grain, seed, monkeypatch):  # noqa: F811
 
 @needs_onednn
 def test_bfloat16_convolutions_fuzzed(workers, monkeypatch):  # noqa: F811
-    monkeypatch.setattr(onednn_convolution, "SMALL", 0)
-    monkeypatch.setattr(onednn_convolution, "GRAIN", 1 << 10)
+    monkeypatch.setattr(policy, "CONVOLUTION_SMALL", 0)
+    monkeypatch.setattr(policy, "CONVOLUTION_GRAIN", 1 << 10)
     r = np.random.default_rng(0)
     for _ in range(60):
         compare(r, *geometry(r), BFLOAT16, 2e-2)
@@ -232,7 +233,7 @@ def test_weights_are_reordered_once_per_token(monkeypatch):
 
 @needs_onednn
 def test_kept_weights_are_bounded(monkeypatch):
-    monkeypatch.setattr(convolution, "KEPT_WEIGHTS", 400_000)
+    monkeypatch.setattr(policy, "WEIGHT_BYTES", 400_000)
     x = np.ones((1, 64, 9, 9), np.float32)
     many = [np.ones((64, 64, 3, 3), np.float32) for _ in range(5)]
     for w in many:
@@ -248,8 +249,8 @@ def test_kept_weights_are_bounded(monkeypatch):
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
 def test_pooling_fuzzed(workers, grain, seed, monkeypatch):  # noqa: F811
-    monkeypatch.setattr(pooling, "SMALL", 0)
-    monkeypatch.setattr(pooling, "GRAIN", grain)
+    monkeypatch.setattr(policy, "POOLING_SMALL", 0)
+    monkeypatch.setattr(policy, "POOLING_GRAIN", grain)
     r = np.random.default_rng(seed)
     for _ in range(120):
         rank = int(r.integers(1, 4))

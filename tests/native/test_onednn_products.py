@@ -8,6 +8,7 @@ import pytest
 
 import adjoint as ad
 from adjoint.backends.native import onednn_plan, products
+from adjoint.core import policy
 from adjoint.core.errors import InvalidArgument, ShapeError
 from adjoint.core.op import apply
 from adjoint.ops.matmul import LINEAR, LINEAR_INPUT, LINEAR_WEIGHT
@@ -41,7 +42,7 @@ def check(r, a, b, dtype, tolerance):
 @needs_onednn
 @pytest.mark.parametrize("seed", range(4))
 def test_products_fuzzed(workers, seed, monkeypatch):  # noqa: F811
-    monkeypatch.setattr(products, "SMALL", 0)
+    monkeypatch.setattr(policy, "PRODUCT_SMALL", 0)
     r = np.random.default_rng(seed)
     for _ in range(250):
         m, k, n = (int(v) for v in r.choice(SIZES, 3))

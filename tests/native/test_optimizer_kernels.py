@@ -16,8 +16,9 @@ pytest.importorskip("llvmlite")
 import adjoint as ad
 from adjoint.backends import native
 from adjoint.backends.native import multi_tensor, pool
+from adjoint.core import policy
 from adjoint.core.errors import AutogradError
-from adjoint.optim import adafactor, elementwise, kernels
+from adjoint.optim import adafactor, kernels
 from adjoint.optim.elementwise import ElementwiseOptimizer
 from adjoint.program import compute
 
@@ -51,7 +52,7 @@ KINDS_OF_STEP = {"SGD-momentum": 2, "SGD-nesterov": 2, "RAdam": 2, "ASGD": 2}  #
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels from the first step on."""
-    monkeypatch.setattr(elementwise, "_PATIENCE", 0)
+    monkeypatch.setattr(policy, "OPTIMIZER_PATIENCE", 0)
 
 
 class Launches:
@@ -587,7 +588,7 @@ def test_an_optimizer_is_freed_at_once() -> None:
 
 
 def test_small_parameters_wait_before_a_kernel_is_compiled(monkeypatch: Any, by_ops: Any) -> None:
-    monkeypatch.setattr(elementwise, "_PATIENCE", 3)
+    monkeypatch.setattr(policy, "OPTIMIZER_PATIENCE", 3)
     monkeypatch.setattr(compute, "LARGE", 4096)
 
     def train() -> Any:

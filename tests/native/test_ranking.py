@@ -9,7 +9,9 @@ import adjoint as ad
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 
-from adjoint.backends.native.ranking import MOST, SORTED, ranked
+from adjoint.backends.native.ranking import ranked
+from adjoint.core.policy import RANK_MOST as MOST
+from adjoint.core.policy import RANK_SORTED as SORTED
 
 
 def rows(rng, dtype, ties):

@@ -15,11 +15,11 @@ pytest.importorskip("llvmlite")
 import adjoint as ad
 from adjoint.backends import native
 from adjoint.backends.native import recurrent, recurrent_loop, recurrent_packing
-from adjoint.backends.native.composite import NotTraceable
 from adjoint.backends.native.pool import default_pool
 from adjoint.backends.native.products import matmul
 from adjoint.compiler import target
-from adjoint.core.errors import AutogradError
+from adjoint.core import policy
+from adjoint.core.errors import AutogradError, NotTraceable
 from adjoint.nn.functional.recurrent import STEPS, recurrent_cell, recurrent_layer
 from adjoint.program import fused as core_fused
 
@@ -147,7 +147,7 @@ def test_the_products_with_large_weights_are_made_before(
         return matmul(a, b)
 
     monkeypatch.setattr(recurrent, "matmul", spying)
-    monkeypatch.setattr(recurrent, "LARGE", 1000)
+    monkeypatch.setattr(policy, "RECURRENT_LARGE", 1000)
     tensors = arguments(kind, (5, batch, 29, 23))
     found = results(recurrent_layer, tensors, kind, False, None)
     before = ((5 * batch, 29), (29, 23 * STEPS[kind][1]))

@@ -9,11 +9,11 @@ from __future__ import annotations
 import importlib.util
 from typing import Any
 
-from ...core import config
+from ...core import config, dispatch_log
 from ...core.errors import InvalidArgument
 from ...program import compute
 
-__all__ = ["enable", "reason_off"]
+__all__ = ["enable", "load", "reason_off"]
 
 _reason: str | None = "not enabled"
 
@@ -43,16 +43,31 @@ def _unusable() -> str | None:
     return None
 
 
-def _first(op: Any, arrays: list[Any]) -> Any:
-    """The first large op: from now on `execution.accelerate` is asked."""
+def load() -> bool:
+    """Import the parts that make kernels; False where that fails, and from then on NumPy computes
+    everything.
+    """
     global _reason
+    if _reason is not None:
+        return False
     try:
-        from .execution import accelerate
-        from .memory import use_in
+        from . import composite, execution, multi_tensor, writing  # noqa: F401
     except (ImportError, OSError) as error:
+        if str(getattr(error, "name", "")).startswith("adjoint."):
+            raise  # a mistake of ours
         _reason = f"{type(error).__name__}: {error}"
         compute.accelerate = None
+        dispatch_log.fell_back("the native backend", "NumPy", _reason)
+    return _reason is None
+
+
+def _first(op: Any, arrays: list[Any]) -> Any:
+    """The first large op: from now on `execution.accelerate` is asked."""
+    if not load():
         return NotImplemented
+    from .execution import accelerate
+    from .memory import use_in
+
     compute.prepare_contexts(use_in)
     if compute.accelerate is _first:
         compute.accelerate = accelerate

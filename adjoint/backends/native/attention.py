@@ -11,19 +11,14 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
-from ...core.errors import Unsupported
+from ...core import policy
+from ...core.errors import NotTraceable, Unsupported
 from ...core.spec import Spec
 from . import attention_code as machine
 from .pool import default_pool
-from .tracing import NotTraceable
 
 FLOAT32 = np.dtype(np.float32)
-FEW = 8  # queries below which a product with each of them alone is faster
 WIDENED = (dt.float32, dt.bfloat16, dt.float16)
-MANY = 1 << 23  # scores from which on narrow floats are widened, rather than the scores be stored
-REMEMBERED = 256  # combinations of strides that a plan keeps
-CHUNKS = 8  # that a pass is at least cut into, where it is long enough
-SPAN = 4  # blocks of queries for which a block of keys is fetched once, at most
 SPAN_FEATURES = 512  # blocks times features: what a kernel has on its stack is proportional to it
 WORDS = bytes.__basicsize__ - 1  # of a bytes object: where its content starts
 
@@ -60,13 +55,13 @@ class Attention:
             raise NotTraceable("attention of another dtype than float32")
         if key.shape[-2:] != (self.source, self.features) or len(query.shape) < 2:
             raise NotTraceable("shapes that do not fit")
-        if min(sizes) < 1 or self.length < FEW or max(sizes[2:]) > machine.LARGEST:
+        if min(sizes) < 1 or self.length < policy.ATTENTION_FEW or max(sizes[2:]) > machine.LARGEST:
             raise NotTraceable("few queries or large heads")
         self.heads = query.shape[:-2]
         if len(self.heads) > 3 or 0 in self.heads:
             raise NotTraceable("dimensions of heads")
         scores = (*self.heads, self.length, self.source)
-        if dtype is not dt.float32 and any(wants) and math.prod(scores) < MANY:
+        if dtype is not dt.float32 and any(wants) and math.prod(scores) < policy.ATTENTION_MANY:
             raise NotTraceable("narrow floats, of which the library's products are faster")
         self.narrow = None if dtype is dt.float32 else dtype.numpy
         if not all(_broadcasts(x, self.heads) for x in (key.shape[:-2], value.shape[:-2])):
@@ -82,10 +77,15 @@ class Attention:
         self.code = machine.code()
         heads = math.prod(self.heads)
         whole = -(-self.length // machine.BLOCK)
-        blocks = min(SPAN, SPAN_FEATURES // max(sizes[2:]), heads * whole // CHUNKS)
+        blocks = min(
+            policy.ATTENTION_SPAN,
+            SPAN_FEATURES // max(sizes[2:]),
+            heads * whole // policy.ATTENTION_CHUNKS,
+        )
         blocks = max(1, min(blocks, whole))
         spans = -(-whole // blocks)
-        self.groups = max(1, min(-(-CHUNKS // heads), CHUNKS // 2, spans))
+        chunks = policy.ATTENTION_CHUNKS
+        self.groups = max(1, min(-(-chunks // heads), chunks // 2, spans))
         self.chunks = (heads * spans, heads * self.groups)
         self.sizes = (
             *(1, 1, 1, *self.heads)[-2:], *sizes, blocks * machine.BLOCK, spans, self.groups,
@@ -98,7 +98,7 @@ class Attention:
         key = tuple([x.strides for x in arrays])
         words = self.words.get(key)
         if words is None:
-            if len(self.words) >= REMEMBERED:
+            if len(self.words) >= policy.ATTENTION_STRIDES:
                 self.words.clear()
             steps = [step for x in arrays for step in _steps(x)]
             if address == self.code.backward:

@@ -18,13 +18,14 @@ import sys
 from string import Template
 from typing import NamedTuple
 
+from ...core import policy
 from ...core.errors import Unsupported
 from . import machine_code
 
-SMALLEST = 1 << 16  # bytes; smaller requests go to NumPy's own handler
+SMALLEST = policy.BLOCK_SMALLEST  # bytes; smaller requests go to NumPy's own handler
 _OCTAVES = 24  # the largest block is below SMALLEST << _OCTAVES: 1 TiB
 CLASSES = 8 * _OCTAVES  # eight sizes an octave: a block is at most an eighth larger than asked for
-SLOTS = 64  # free blocks of one class
+SLOTS = policy.BLOCK_SLOTS  # free blocks of one class
 _MARGIN = 64  # small requests stay so far below SMALLEST that their blocks do, too
 _HUGE = 1 << 22  # bytes from which the system is asked for huge pages, as NumPy does
 

@@ -16,9 +16,10 @@ import numpy as np
 
 from ...compiler import Compiled
 from ...compiler.run import PAYLOAD
+from ...core.errors import NotTraceable
 from ...program.compute import quietly
 from . import products
-from .composite import Composite, NotTraceable
+from .composite import Composite
 from .pool import default_pool
 from .recurrent import Recurrent, biases
 

@@ -17,31 +17,30 @@ import numpy as np
 
 from ...compiler import Compiled, Kernel, Value, split
 from ...compiler.ir import REDUCTIONS
-from ...core.spec import Spec, broadcast_shapes, prod
+from ...core import policy
+from ...core.errors import NotTraceable
+from ...core.spec import prod
 from ...program.compute import quietly
+from ...program.passes import unused_inputs, without_reshapes
+from ...program.program import Program
 from . import block_cache
 from .composite_tracing import (
     CompositeNames,
     Dims,
-    Graph,
     Picked,
-    Ref,
-    Step,
+    Shaped,
     Wanted,
     cone,
     guards_of,
     trace,
-    without_reshapes,
 )  # fmt: skip
-from .execution import PARALLEL
 from .launch import Launcher, launcher, rebased
 from .pool import default_pool
-from .tracing import NotTraceable, Tracer
+from .tracing import Tracer, common_shape
 
-__all__ = ["Composite", "NotTraceable", "Ref", "Step", "launches"]
+__all__ = ["Composite", "launches"]
 
 ndarray = np.ndarray
-_REMEMBERED = 256  # combinations of strides that a composite keeps launchers for
 launches: list[int] = [0]  # kernels that composites have run, for the tests that count them
 
 
@@ -63,9 +62,7 @@ class Composite:
 
     def __init__(
         self,
-        inputs: Sequence[Spec],
-        steps: Sequence[Step],
-        outputs: Sequence[tuple[Ref, Spec]],
+        program: Program,
         like: Sequence[Dims | None] = (),
         *,
         space: tuple[int, ...] | None = None,
@@ -77,30 +74,34 @@ class Composite:
         With `reshaped`, inputs that are reshaped at once are further inputs, and reshapes that give
         outputs are not computed; the space is that of the inputs that are left.
         """
+        inputs = [x.spec for x in program.inputs]
+        specs = [y.spec for y in program.outputs]
         places = [None] * (len(inputs) - len(like)) + list(like)
-        graph = Graph(list(inputs), steps, outputs, [])
+        shaped: list[Shaped] = []
+        unused: set[int] = set()
         if reshaped:
-            graph = without_reshapes(graph)
-        inputs, steps, outputs, shaped = graph
-        every = [*inputs, *(inputs[x.source].with_(shape=x.sizes) for x in shaped)]
-        unused = graph.unused() if reshaped else set()
+            program, further = without_reshapes(program)
+            shaped = [Shaped(*each) for each in further]
+            unused = unused_inputs(program)
+        every = [x.spec for x in program.inputs]
         if space is None:
             known = len(inputs) - len(like)
             spanning = [x for n, x in enumerate(every[:known]) if n not in unused]
             spanning += every[len(inputs) :]
-            space = broadcast_shapes(*(spec.shape for spec in spanning))
+            space = common_shape([spec.shape for spec in spanning])
         if 0 in space:
             raise NotTraceable("nothing to compute")
         self.space = space
         tracer = Tracer(space)
         names = CompositeNames(tracer, every)
-        wanted, self.dims = trace(names, graph, [*places, *[None] * len(shaped)], unused)
+        places += [None] * len(shaped)
+        wanted, self.dims = trace(names, program, specs, shaped, places, unused)
         self.gathers = list(names.gathers)
         self.takers = [x.taker() for x in self.gathers]
         picking = {x.op for x in self.gathers if type(x) is Picked}
         self.guards = [
             (guard, spec, n if n < len(inputs) else shaped[n - len(inputs)].source)
-            for guard, spec, n in guards_of(every, steps, picking)
+            for guard, spec, n in guards_of(program, picking)
         ]
         drafts = _split(wanted, space)
         self.stages = [_Stage(draft, tracer, space) for draft in drafts]
@@ -125,8 +126,7 @@ class Composite:
         ]
         self.read = frozenset(self.reads)
         self.small = all(
-            spec.dtype.itemsize * prod(spec.shape) < block_cache.SMALLEST // 2
-            for _, spec in outputs
+            spec.dtype.itemsize * prod(spec.shape) < block_cache.SMALLEST // 2 for spec in specs
         )
         self.latest: _Launching = [], ()  # one object: another thread may put another in its place
         self.direct: Launcher | None = None  # the only one, where it takes all inputs as they are
@@ -182,7 +182,7 @@ class Composite:
             found = self._launch(arrays)
             return self._run(list(arrays))[0] if found is None else found
         results, made = self._run(list(arrays))
-        if len(self.remembered) >= _REMEMBERED:
+        if len(self.remembered) >= policy.COMPOSITE_STRIDES:
             self.remembered.clear()
         known = self.remembered[key] = self._prepared(arrays, made)
         self._use(*known)
@@ -441,7 +441,7 @@ class _Stage:
         known = {a for v in kernel.inputs for a in v.axes}
         self.sizes = sizes = tuple(space[d] for d in place)
         self.shape = None if known.issuperset(place[d] for d in everywhere) else sizes
-        self.run = default_pool().run if prod(sizes) >= PARALLEL else None
+        self.run = default_pool().run if prod(sizes) >= policy.PARALLEL else None
 
     def outs(self) -> list[Any] | None:
         """Arrays for the outputs, where their order matters."""

@@ -15,34 +15,21 @@ import numpy as np
 
 from ...compiler import Value, split
 from ...compiler.ir import REDUCTIONS
-from ...core.errors import AdjointError
+from ...core.dispatch_log import reason_of
+from ...core.errors import NotTraceable
 from ...core.op import Op
 from ...core.spec import Spec, broadcast_shapes, prod
 from ...program import compute as core_compute
+from ...program import program as form
 from .launch import Launcher
-from .tracing import Names, NotTraceable, Traced, Tracer, _Reducer, _wide, elementwise, name_of
+from .tracing import Names, Traced, Tracer, _Function, _wide, elementwise, name_of
 
 __all__ = [
-    "CompositeNames", "Dims", "Graph", "Picked", "Ref", "Step", "Wanted", "cone", "guards_of",
-    "trace", "traced", "value_at", "without_reshapes",
+    "CompositeNames", "Dims", "Picked", "Shaped", "Wanted", "cone", "guards_of", "trace", "traced",
 ]  # fmt: skip
 
 
-class Ref(NamedTuple):
-    """A value of the computation: an input, or the output of a step (which of them, if several)."""
-
-    number: int  # inputs first, then steps
-    item: int | None = None
-
-
 Dims: TypeAlias = "tuple[int, ...]"  # for each dimension of a value, an axis of the index space
-
-
-class Step(NamedTuple):
-    """One op, on values and Python numbers."""
-
-    op: Op
-    args: tuple[Any, ...]
 
 
 _Taker: TypeAlias = "Callable[[Sequence[Any]], Any]"  # from all arrays that there are so far
@@ -111,7 +98,7 @@ class _Part(NamedTuple):
         return itemgetter(self._key())
 
 
-class _Shaped(NamedTuple):
+class Shaped(NamedTuple):
     """A further input: the input `source` in another shape."""
 
     source: int
@@ -155,10 +142,14 @@ class CompositeNames(Names):
         tracer.names = self
         self.inputs = inputs
         self.places: list[Dims] = []  # the dims of each input
-        self.gathers: dict[Picked | _Part | _Shaped, Value] = {}  # further inputs
+        self.gathers: dict[Picked | _Part | Shaped, Value] = {}  # further inputs
         self.placed: dict[int, tuple[int, Traced]] = {}  # what `place_at` made: its axis, from what
         self.add = _Sum(self)
         self.zeros = self._zeros  # type: ignore[method-assign]  # always the same object
+
+    def next_op(self) -> None:
+        """Each op may reduce over other axes; `_split` sorts them."""
+        self.tracer.kernel.reduced = ()
 
     def pick(self, op: Any, x: Any, index: Any) -> Any:
         """The entry of `x` at each index along an axis: what `x` is computed from is gathered, and
@@ -309,124 +300,79 @@ def _position_in(key: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[int, int
     return found[0]
 
 
-class _Sum(_Reducer):
+class _Sum(_Function):
     """`xp.add`, which knows what `place_at` has placed in each row."""
 
     def __init__(self, names: CompositeNames) -> None:
-        super().__init__("add", "sum")
+        super().__init__("add", "add", "sum")
         self.names = names
 
     def reduce(
-        self, x: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False
+        self,
+        x: Any,
+        axis: Any = 0,
+        dtype: Any = None,
+        out: Any = None,
+        keepdims: bool = False,
+        **options: Any,
     ) -> Any:
         """The sum over `axis`."""
         placed = self.names.placed.get(x.value.number) if isinstance(x, Traced) else None
         if placed is not None and axis == (placed[0],):
             small = placed[1]
             return small if keepdims else self.names.squeeze(small, axis)
-        return super().reduce(x, axis, dtype, out, keepdims)
+        return super().reduce(x, axis, dtype, out, keepdims, **options)
 
 
-def guards_of(
-    inputs: Sequence[Spec], steps: Sequence[Step], gathering: set[Op]
-) -> list[tuple[Any, Spec, int]]:
+def guards_of(program: form.Program, gathering: set[Op]) -> list[tuple[Any, Spec, int]]:
     """What must be checked of input arrays before kernels run: (op.guard, its first input's spec,
     number of the input). Only an input can be checked, and its shape must be known.
     """
+    place = {x: n for n, x in enumerate(program.inputs)}
     guards: dict[Any, tuple[Any, Spec, int]] = {}
-    specs: list[Any] = list(inputs)
-    for step in steps:
-        specs.append(
-            step.op.infer(*[value_at(specs, x) if isinstance(x, Ref) else x for x in step.args])
-        )
-        guard = getattr(step.op, "guard", None)
-        if guard is not None and step.op not in gathering:  # which check by themselves
-            ref = step.args[1]
-            if ref.number >= len(inputs):
+    for node in program.nodes:
+        guard = getattr(node.op, "guard", None)
+        if guard is not None and node.op not in gathering:  # which check by themselves
+            x, index = node.inputs[:2]
+            if index not in place:
                 raise NotTraceable("an index that is computed")
-            guards.setdefault((step.op, ref), (guard, value_at(specs, step.args[0]), ref.number))
+            guards.setdefault((node.op, index), (guard, x.spec, place[index]))
     return list(guards.values())
 
 
-class Graph(NamedTuple):
-    """What is to be computed."""
-
-    inputs: list[Spec]
-    steps: Sequence[Step]
-    outputs: Sequence[tuple[Ref, Spec]]
-    shaped: list[_Shaped]  # further inputs: their numbers follow those of the others
-
-    def unused(self) -> set[int]:
-        """The inputs that nothing is computed from."""
-        refs = [ref for ref, _ in self.outputs]
-        refs += [x for step in self.steps for x in step.args if isinstance(x, Ref)]
-        return set(range(len(self.inputs))).difference(ref.number for ref in refs)
-
-
-def without_reshapes(graph: Graph) -> Graph:
-    """The same computation without reshapes of inputs and of what becomes outputs, which lie in
-    memory the same way.
-    """
-    inputs, steps, outputs, _ = graph
-    first = len(inputs)
-    found: dict[int, _Shaped] = {}  # steps that reshape inputs
-    last: dict[int, Ref] = {}  # steps that reshape what was computed, and what that is
-    for number, (op, args) in enumerate(steps, first):
-        if op.name != "reshape":
-            continue
-        x, sizes = args[0], op.shape  # type: ignore[attr-defined]
-        if x.number < first:
-            found[number] = _Shaped(x.number, sizes)
-        elif x.number in found:
-            found[number] = _Shaped(found[x.number].source, sizes)
-        else:
-            last[number] = last.get(x.number, x)
-    shaped = list(dict.fromkeys(found.values()))
-    outputs = [(last.get(ref.number, ref), spec) for ref, spec in outputs]
-    needed = {ref.number for ref, _ in outputs}
-    for number in reversed(range(first, first + len(steps))):
-        if number in needed and number not in found:
-            needed.update(x.number for x in steps[number - first].args if isinstance(x, Ref))
-    kept = [n for n in range(first, first + len(steps)) if n in needed and n not in found]
-    place = {n: first + len(shaped) + k for k, n in enumerate(kept)}
-    place |= {n: first + shaped.index(x) for n, x in found.items()}
-
-    def moved(x: Any) -> Any:
-        return Ref(place.get(x.number, x.number), x.item) if isinstance(x, Ref) else x
-
-    renumbered = [Step(steps[n - first].op, tuple(map(moved, steps[n - first].args))) for n in kept]
-    return Graph(inputs, renumbered, [(moved(ref), spec) for ref, spec in outputs], shaped)
-
-
 def trace(
-    names: CompositeNames, graph: Graph, places: Sequence[Dims | None], unused: set[int]
+    names: CompositeNames,
+    program: form.Program,
+    specs: Sequence[Spec],
+    shaped: Sequence[Shaped],
+    places: Sequence[Dims | None],
+    unused: set[int],
 ) -> tuple[list[Wanted], list[Dims | None]]:
-    """Write all steps into the tracer's kernel, which may then reduce over several sets of axes;
-    the outputs, and the dims of each where it has some.
+    """Write all nodes into the tracer's kernel, which may then reduce over several sets of axes;
+    the outputs, of these specs, and the dims of each where it has some.
     """
     tracer = names.tracer
     kernel, rank = tracer.kernel, len(tracer.space)
-    values: list[Any] = []
+    given: list[Any] = []
+    first = len(program.inputs) - len(shaped)
     for n, (spec, place) in enumerate(zip(names.inputs, places, strict=True)):
         if n in unused:
             kernel.input(name_of(spec.dtype.numpy), ())
-            values.append(None)
+            given.append(None)
             names.places.append(())
             continue
         dims = tuple(range(rank - len(spec.shape), rank)) if place is None else place
         axes = [d for d, n in zip(dims, spec.shape, strict=True) if n != 1]
         value = kernel.input(name_of(spec.dtype.numpy), axes)
-        values.append(Traced(tracer, value, spec.shape, dims, _wide(spec.dtype.numpy)))
+        given.append(Traced(tracer, value, spec.shape, dims, _wide(spec.dtype.numpy)))
         names.places.append(dims)
-        if n >= len(graph.inputs):
-            names.gathers[graph.shaped[n - len(graph.inputs)]] = value
-    for step in graph.steps:
-        kernel.reduced = ()  # each step may reduce over other axes; `_split` sorts them
-        values.append(traced(names, step, values))
+        if n >= first:
+            names.gathers[shaped[n - first]] = value
+    values = traced(names, program, given)
     wanted: list[Wanted] = []
     all_dims: list[Dims | None] = []
-    for ref, spec in graph.outputs:
-        y = value_at(values, ref)
+    for output, spec in zip(program.outputs, specs, strict=True):
+        y = values[output]
         if not isinstance(y, Traced) or prod(y.shape) != prod(spec.shape):
             raise NotTraceable("a result that is no array")
         if [n for n in y.shape if n != 1] != [n for n in spec.shape if n != 1]:
@@ -443,22 +389,22 @@ def trace(
     return wanted, all_dims
 
 
-def traced(names: Names, step: Step, values: list[Any]) -> Any:
-    """What a step computes from the values so far, written into the tracer's kernel.
+def traced(names: Names, program: form.Program, given: Sequence[Any]) -> dict[form.Value, Any]:
+    """What each value of a program is in the tracer's kernel, where its inputs are `given`.
 
     Errors: NotTraceable for what cannot be written there.
     """
-    given = [value_at(values, x) if isinstance(x, Ref) else x for x in step.args]
-    try:
-        return step.op.compute(names, *given)
-    except (AdjointError, TypeError, AttributeError, ValueError, IndexError) as error:
-        raise NotTraceable(f"{step.op.name}: {error}") from None
-
-
-def value_at(values: list[Any], ref: Ref) -> Any:
-    """The value that `ref` names."""
-    found = values[ref.number]
-    return found if ref.item is None else found[ref.item]
+    values: dict[form.Value, Any] = dict(zip(program.inputs, given, strict=True))
+    for node in program.nodes:
+        names.next_op()
+        args = [values[x] if isinstance(x, form.Value) else x for x in node.inputs]
+        try:
+            found = node.op.compute(names, *args)
+        except Exception as error:
+            raise NotTraceable(f"{node.op.name}: {reason_of(error, node.op)}") from None
+        results = (found,) if len(node.outputs) == 1 else found
+        values.update(zip(node.outputs, results, strict=True))
+    return values
 
 
 def cone(values: Iterable[Value], is_end: Any = None) -> list[Value]:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...core import policy
 from ...core.errors import Unsupported
 from ..numpy import convolution as reference
 from .onednn_convolution import (
@@ -34,7 +35,6 @@ class _Kept(NamedTuple):
     blocked: Any
 
 
-KEPT_WEIGHTS = 256 << 20  # bytes of reordered weights that are kept
 _kept: dict[tuple[int, Any], _Kept] = {}
 
 
@@ -69,11 +69,11 @@ def _keep(name: Any, w: Any, token: Any, blocked: Any) -> None:
     _kept.pop(name, None)
     total = blocked.size + sum(kept.blocked.size for kept in list(_kept.values()))
     for old in list(_kept):
-        if total <= KEPT_WEIGHTS:
+        if total <= policy.WEIGHT_BYTES:
             break
         gone = _kept.pop(old, None)
         total -= gone.blocked.size if gone else 0
-    if blocked.size <= KEPT_WEIGHTS:
+    if blocked.size <= policy.WEIGHT_BYTES:
         _kept[name] = _Kept(weakref.ref(w, forget), token, blocked)
 
 

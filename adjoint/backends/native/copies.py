@@ -14,13 +14,13 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from ...compiler.emit import Reg
+from ...core import policy
 from .. import numpy as reference
 from .routines import LANES, MOVED, Function, compute
 
 __all__ = ["concat", "copied", "flip", "framed", "paired", "roll", "stack", "tile"]
 
 LOOPS = 4
-BLOCK = 1 << 16  # bytes that are one unit of work, at most
 LINE = 64  # bytes of a row of a tile that is transposed in registers
 TILES = 8  # by as many are a unit of work: what it touches stays in the processor's page table
 _WORDS = 5 + 3 * LOOPS  # of a part
@@ -152,7 +152,7 @@ def _pieces(part: Part, size: int) -> list[Part]:
     if not loops:
         loops = [(1, size, size)]
     n, step, to = loops[-1]
-    block = BLOCK // size
+    block = policy.COPY_BLOCK // size
     if n <= block or len(loops) == LOOPS:
         return [part._replace(loops=tuple(loops))]
     many = n // block

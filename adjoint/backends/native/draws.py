@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core import policy
 from ...core.errors import Unsupported
 from ...core.op import Op
 from ...program import compute as core_compute
@@ -31,8 +32,6 @@ __all__ = [
     "drawn_permutation", "drawn_uniform",
 ]  # fmt: skip
 
-QUICK = 16384  # numbers below which the GIL is kept
-PARALLEL = 32768  # numbers from which threads share the work
 _states: list[Any] = [np.empty(2, np.uint64)]  # that no call uses: seed and draw number
 _pack_into = struct.Struct("=2Q").pack_into
 
@@ -73,7 +72,7 @@ def _draw(kind: Kind, shape: tuple[int, ...], dtype: np.dtype[Any], numbers: byt
         before, chunks = struct.pack("2q", count, segment), -(-count // segment)
         run = launch.bare(
             address, chunks, [np.empty(2, np.uint64)], [(shape, dtype)], before, numbers,
-            count >= PARALLEL, count < QUICK,
+            count >= policy.DRAWS_PARALLEL, count < policy.DRAWS_QUICK,
         )  # fmt: skip
     except Unsupported:
         return None

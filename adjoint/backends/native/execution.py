@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import functools
 import math
@@ -13,27 +12,27 @@ from typing import Any
 import numpy as np
 
 from ...compiler import Compiled
+from ...core import dispatch_log, policy
+from ...core.device import CPU
 from ...core.dtype import bfloat16
-from ...core.errors import AdjointError
+from ...core.errors import AdjointError, NotTraceable
 from ...core.op import Op
 from ...core.scalar import Arithmetic
-from ...core.spec import Spec, broadcast_shapes
+from ...core.spec import Spec
 from ...program import compute as core_compute
 from ...program.compute import quietly, spec_of
 from . import block_cache, draws, names, onednn, products, routines
+from .kernel_table import KERNELS
 from .launch import Launcher, launcher
 from .pool import default_pool
 from .scalars import ScalarTracer, has_lost_numbers, values_of
-from .tracing import NotTraceable, Traced
+from .tracing import Traced, common_shape
 
 ndarray = np.ndarray
-PARALLEL = 32768  # elements from which threads share the work
-_REMEMBERED = 4096
 
 _FLOAT32 = np.dtype(np.float32)
-_programs: dict[Any, Program | None] = {}  # None: NumPy's
+_programs: dict[Any, Program | str] = {}  # or the reason why there is none
 _families: dict[Any, _Family] = {}
-_VARIANTS = 8  # programs of a family
 
 
 class Program:
@@ -57,7 +56,7 @@ class Program:
         """`known`: floats among the inputs are part of the kernel; else they come with calls."""
         self.op = op
         shapes = [a.shape for a in arrays if type(a) is ndarray]
-        tracer = ScalarTracer(broadcast_shapes(*shapes))
+        tracer = ScalarTracer(common_shape(shapes))
         self.arithmetic = Arithmetic()
         symbols = [
             tracer.input(a.shape, a.dtype)
@@ -67,12 +66,15 @@ class Program:
             else a
             for a in arrays
         ]
+        inferred = op.infer(*map(spec_of, arrays))
+        self.several = not isinstance(inferred, Spec)
+        specs = inferred if self.several else (inferred,)
+        if any(spec.device != CPU for spec in specs):
+            raise NotTraceable("a result on another device")
         found = op.compute(tracer.names, *symbols)
-        specs = op.infer(*map(spec_of, arrays))
-        self.several = not isinstance(specs, Spec)
         outputs = found if self.several else (found,)
         self.shapes = []
-        for y, spec in zip(outputs, specs if self.several else (specs,), strict=True):
+        for y, spec in zip(outputs, specs, strict=True):
             if not isinstance(y, Traced) or math.prod(y.shape) != math.prod(spec.shape):
                 raise NotTraceable("a result that is no array")
             if tracer.ordered and (y.shape != spec.shape or tracer.space != spec.shape):
@@ -87,7 +89,7 @@ class Program:
         self.numbers = values_of(self.sources, self.arithmetic.values)
         self.ordered = tracer.ordered
         self.compiled = Compiled(tracer.kernel)
-        self.parallel = math.prod(tracer.space) >= PARALLEL
+        self.parallel = math.prod(tracer.space) >= policy.PARALLEL
         self.launchers: dict[Any, Launcher | None] = {}  # by the arrays' strides
 
     def with_numbers(self, floats: Sequence[float]) -> Program | None:
@@ -106,7 +108,7 @@ class Program:
         key = tuple([a.strides for a in given])
         launch = self.launchers.get(key, _UNKNOWN)
         if launch is _UNKNOWN:
-            if len(self.launchers) >= _REMEMBERED:
+            if len(self.launchers) >= policy.PROGRAMS:
                 self.launchers.clear()
             launch = self.launchers[key] = launcher(
                 self.compiled,
@@ -153,6 +155,46 @@ def accelerate(op: Op, arrays: Sequence[Any]) -> Any:
     """What `op` gives for NumPy arrays, by a library or a kernel; NotImplemented for what NumPy is
     to compute.
     """
+    if op.library:
+        result = _by_library(op, arrays)
+        if dispatch_log.on:
+            way, reason = _LIBRARIES.get(op.library, "library"), ""
+            if result is NotImplemented:
+                way, reason = "NumPy", f"not the {way}'s dtypes, sizes or strides"
+            dispatch_log.said(dispatch_log.named(op.name, arrays or [op]), way, reason)
+        return result
+    key = (op, *[(a.shape, a.dtype) if type(a) is ndarray else _number(a) for a in arrays])
+    try:
+        program = _programs.get(key)
+    except TypeError:
+        return NotImplemented  # an array among the op's fields
+    if program is None:
+        found = _with_new_numbers(op, arrays, key)
+        if found is not NotImplemented:
+            return found
+        program = _prepare(op, arrays)
+        if len(_programs) >= policy.PROGRAMS:
+            _programs.clear()
+        _programs[key] = program
+        if dispatch_log.on:
+            what = dispatch_log.named(op.name, arrays)
+            if isinstance(program, Program):
+                dispatch_log.said(what, "kernel")
+            else:
+                dispatch_log.said(what, "NumPy", program)
+    if isinstance(program, Program):
+        return quietly(program, op, arrays)
+    if dispatch_log.strict and _is_expected(op, program):
+        op.infer(*map(spec_of, arrays))  # a user's error comes first
+        dispatch_log.fell_back(dispatch_log.named(op.name, arrays), "NumPy", program)
+    return NotImplemented
+
+
+_LIBRARIES = {"moves": "routine", "draws": "generator"}  # others are called libraries
+
+
+def _by_library(op: Op, arrays: Sequence[Any]) -> Any:
+    """The same for ops that are marked as a library's or a routine's."""
     if op.library == "moves":
         if not op.exact and arrays[0].itemsize == 2:
             return NotImplemented
@@ -163,27 +205,20 @@ def accelerate(op: Op, arrays: Sequence[Any]) -> Any:
         return draws.computed(op, names, arrays)
     if op.library in products.LAUNCHERS:
         return products.accelerate(op, arrays, names)
-    if op.library:
-        dtype = arrays[0].dtype
-        if dtype != _FLOAT32 and (dtype != bfloat16.numpy or not _takes_narrow(op)):
-            return NotImplemented
-        return products.computed(op, arrays, names)
-    try:
-        key = (op, *[(a.shape, a.dtype) if type(a) is ndarray else _number(a) for a in arrays])
-        program = _programs.get(key, _UNKNOWN)
-    except TypeError:
+    dtype = arrays[0].dtype
+    if dtype != _FLOAT32 and (dtype != bfloat16.numpy or not _takes_narrow(op)):
         return NotImplemented
-    if program is _UNKNOWN:
-        found = _with_new_numbers(op, arrays, key)
-        if found is not NotImplemented:
-            return found
-        program = _prepare(op, arrays)
-        if len(_programs) >= _REMEMBERED:
-            _programs.clear()
-        _programs[key] = program
-    if program is not None:
-        return quietly(program, op, arrays)
-    return NotImplemented
+    return products.computed(op, arrays, names)
+
+
+def _is_expected(op: Op, reason: str) -> bool:
+    """Whether a kernel is expected: by `docs/kernels.md` the op is one, but for other reasons."""
+    reasons = KERNELS.get(type(op).__name__) if dispatch_log.is_ours(op) else None
+    return (
+        reasons is not None
+        and reason not in reasons
+        and not reason.startswith((_OF_DTYPES, "NumPy is as fast"))
+    )
 
 
 class _Family:
@@ -206,7 +241,7 @@ def _family(op: Op, arrays: Sequence[Any]) -> _Family:
     )
     found = _families.get(key)
     if found is None:
-        if len(_families) >= _REMEMBERED:
+        if len(_families) >= policy.PROGRAMS:
             _families.clear()
         found = _families[key] = _Family()
     return found
@@ -236,11 +271,13 @@ def _made(op: Op, arrays: Sequence[Any]) -> Program:
     """A program; if it can be, for any floats."""
     if any(type(a) is float for a in arrays):
         family = _family(op, arrays)
-        if len(family.programs) < _VARIANTS:
-            with contextlib.suppress(*_NOT_KNOWN):
+        if len(family.programs) < policy.VARIANTS:
+            try:
                 program = Program(op, arrays)
                 family.programs.append(program)
                 return program
+            except (NotTraceable, AdjointError):
+                pass  # perhaps for these floats, then
     return Program(op, arrays, known=True)
 
 
@@ -255,18 +292,24 @@ def _number(value: Any) -> Any:
 
 
 _UNKNOWN: Any = object()
-_NOT_KNOWN = (
-    NotTraceable, AdjointError, AttributeError, IndexError, KeyError, TypeError, ValueError,
-)  # fmt: skip
+_OF_DTYPES = "no kernel computes"  # how reasons begin that are the same for all ops
 
 
-def _prepare(op: Op, arrays: Sequence[Any]) -> Program | None:
-    if op.view or hasattr(op, "draw") or not all(map(_is_usable, arrays)):
-        return None
+def _prepare(op: Op, arrays: Sequence[Any]) -> Program | str:
+    """The program, or why there is none."""
+    if op.view:
+        return "a view"
+    unusable = [_kind(x) for x in arrays if not _is_usable(x)]
+    if unusable:
+        return f"{_OF_DTYPES} {unusable[0]}"
     try:
         return _made(op, arrays)
-    except _NOT_KNOWN:
-        return None  # it does what the tracer does not know
+    except Exception as error:
+        return dispatch_log.reason_of(error, op)
+
+
+def _kind(x: Any) -> str:
+    return str(x.dtype) if type(x) is ndarray else type(x).__name__
 
 
 def _is_usable(x: Any) -> bool:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...compiler import target
+from ...core import policy
 from ...core.errors import Unsupported
 from ...eager.arrays import Launcher, call
 from ...eager.arrays import address as place_of
@@ -26,7 +27,6 @@ from .gemm_code import TASK_WORDS, Shape
 __all__ = ["TASK_WORDS", "Plan", "Shape", "address", "is_available"]
 
 _ELEMENTS = {"float32": "float", "float64": "double"}
-QUICK = 1 << 19  # multiply-adds below which the GIL is kept
 
 # oneDNN's OpenMP would start threads of its own: it is told, per calling thread, to use one.
 _LIMITED = Template("""
@@ -129,7 +129,7 @@ class Plan:
         assert self._tasks.shape[1:] == (TASK_WORDS,)
         self._pool = pool if len(tasks) > 1 else None
         work = sum(s.m * s.n * s.k for s in shapes) * len(tasks) // len(shapes)
-        self._quick = work < QUICK
+        self._quick = work < policy.GEMM_QUICK
         self._chunks = code.chunks
 
     def _before(self, biased: bool) -> bytes:

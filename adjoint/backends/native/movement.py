@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ...compiler.emit import Body, Reg
+from ...core import policy
 from .routines import LANES, MOVED, NUMBERS, Function, compute, run
 
 __all__ = ["accumulate_sum", "gather", "one_hot", "place", "take_along"]
@@ -23,8 +24,6 @@ __all__ = ["accumulate_sum", "gather", "one_hot", "place", "take_along"]
 UNROLLED = 4  # elements that are written in one turn
 TILE = 64  # columns that are summed together
 SEGMENT = 1024  # entries of an index that are looked up together
-PARTS = 16  # of the rows that are added to, at most: each reads the whole index
-PART_BYTES = 256  # of a row, for each part
 _INT64 = np.dtype(np.int64)
 
 
@@ -328,7 +327,11 @@ def place(
     elif src.dtype != like.dtype or src.shape != wanted or not src.flags.c_contiguous:
         return NotImplemented
     source = (src,) if type(src) is np.ndarray else ()
-    parts = max(1, min(PARTS, n, inner * like.itemsize // PART_BYTES)) if not along else 1
+    parts = (
+        max(1, min(policy.SCATTER_PARTS, n, inner * like.itemsize // policy.SCATTER_PART_BYTES))
+        if not along
+        else 1
+    )
     part = -(-n // parts)
     parts = -(-n // part)
     routine: Any = (along, along and inner == 1, negative, add, elem)

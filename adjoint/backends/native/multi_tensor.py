@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,16 +23,15 @@ from ...compiler.ir import ITEMSIZE, Kernel
 from ...compiler.lower import word_names
 from ...compiler.run import _Quick, code_of
 from ...compiler.schedule import plan
-from ...core.errors import Unsupported
-from .composite_tracing import Ref, Step, traced, value_at
-from .execution import PARALLEL
+from ...core import policy
+from ...core.errors import NotTraceable, Unsupported
+from ...program.program import Program
+from .composite_tracing import traced
 from .pool import default_pool
 from .scalars import ScalarTracer, has_lost_numbers, place_of
-from .tracing import Names, NotTraceable, Traced, name_of
+from .tracing import Names, Traced, name_of
 
-__all__ = [
-    "MultiTensor", "NotTraceable", "Ref", "Step", "WritingNames", "launches"
-]  # fmt: skip
+__all__ = ["MultiTensor", "WritingNames", "launches"]
 
 CHUNK = 8192  # elements: some microseconds' work
 launches: list[int] = [0]  # loops that were run, for the tests that count them
@@ -42,25 +41,22 @@ _LENGTH = 2  # of the symbols that stand for tensors
 
 
 class MultiTensor:
-    """`steps` on columns of tensors of given dtypes; `outputs` says what is written over which.
+    """A program on columns of tensors of given dtypes; `columns` are those that its outputs are
+    written over.
 
     Errors: NotTraceable for what is not elementwise, or not in the kernel IR.
     """
 
-    def __init__(
-        self, dtypes: Sequence[Any], steps: Sequence[Step], outputs: Mapping[int, Ref]
-    ) -> None:
+    def __init__(self, dtypes: Sequence[Any], program: Program, columns: Sequence[int]) -> None:
         tracer = ScalarTracer((_LENGTH,))
-        names = WritingNames(tracer)
-        values: list[Any] = [tracer.input((_LENGTH,), dtype) for dtype in dtypes]
-        for step in steps:
-            values.append(traced(names, step, values))
+        given = [tracer.input((_LENGTH,), dtype) for dtype in dtypes]
+        values = traced(WritingNames(tracer), program, given)
         kernel = tracer.kernel
-        for column, ref in outputs.items():
-            y = value_at(values, ref)
+        for column, output in zip(columns, program.outputs, strict=True):
+            y = values[output]
             if not isinstance(y, Traced) or y.shape != (_LENGTH,):
                 raise NotTraceable("a result that is not like its parameter")
-            if y.dtype != values[column].dtype:
+            if y.dtype != given[column].dtype:
                 raise NotTraceable(f"{y.dtype} for {dtypes[column]}")
             kernel.output(y.value, name_of(dtypes[column]))
         if kernel.reduced or has_lost_numbers(tracer):
@@ -68,7 +64,7 @@ class MultiTensor:
         self.scalars = list(map(place_of, tracer.numbers))
         codes = {"float32": "f4x", "float64": "d"}
         self._pack = struct.Struct("=" + "".join(codes[v.dtype] for v in kernel.scalars)).pack
-        self._lay_out(kernel, dtypes, list(outputs))
+        self._lay_out(kernel, dtypes, list(columns))
 
     def _lay_out(self, kernel: Kernel, dtypes: Sequence[Any], outputs: list[int]) -> None:
         """The code for contiguous arrays, and the words of a row."""
@@ -85,7 +81,8 @@ class MultiTensor:
         self._dtypes = [np.dtype(dtype) for dtype in dtypes]  # kept: their addresses are compared
         self._sources = [*range(len(dtypes)), *outputs]
         header = {
-            "parallel": PARALLEL, "kernel": code_of(kernel, planned.layout), "columns": len(dtypes),
+            "parallel": policy.PARALLEL, "kernel": code_of(kernel, planned.layout),
+            "columns": len(dtypes),
             "operands": len(operands), "stride": self._template.nbytes,
             "array_type": id(np.ndarray), "chunk": CHUNK,
             "p0": 8 * (1 + order.index("p0")), "length": 8 * (1 + order.index("v")),

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...core import dtype as dt
-from ...core.errors import Unsupported
+from ...core import policy
+from ...core.errors import NotTraceable, Unsupported
 from ...core.spec import Spec
 from . import onednn
-from .composite import NotTraceable
 from .onednn import DST, POST_OPERAND, POST_OPERANDS, SRC, WEIGHTS, Activation, Descriptor
 from .onednn_plan import SHARED, Argument, Plan, Step, aligned, planned, threads
-from .products import BFLOAT16, GRAIN, pieces
+from .products import BFLOAT16, pieces
 
 __all__ = ["NewtonSchulz", "plan"]
 
@@ -153,7 +153,7 @@ class _Products:
         """result = x1 @ x2, or its transpose, in parts of the rows."""
         right = x2.whole(transposed)
         work = x1.rows * x1.columns * result.columns
-        parts = min(2 * threads(), work // GRAIN) if threads() > 1 else 1
+        parts = min(2 * threads(), work // policy.PRODUCT_GRAIN) if threads() > 1 else 1
         chunks = []
         for row, rows in pieces(x1.rows, max(1, parts), TILE):
             left, target = x1.part(row, rows), result.part(row, rows)

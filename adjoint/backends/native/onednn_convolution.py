@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from ...core import policy
 from ...core.errors import Unsupported
 from . import onednn
 from .onednn import (
@@ -40,10 +41,6 @@ from .products import BFLOAT16, FLOAT32, pieces
 Sizes = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
 
-SMALL = 1 << 12  # multiply-adds below which NumPy's function costs less than a plan
-GRAIN = 1 << 21  # multiply-adds that a part should have at least
-CACHED = 1 << 20  # bytes of images and values that a part may have, so that copies stay in cache
-MOST = 64  # parts made for the cache's sake
 BLOCK = 16  # channels in one of oneDNN's blocks
 
 
@@ -276,7 +273,7 @@ class Cut(NamedTuple):
 def _cut(g: Geometry, channels: int, by_rows: bool) -> Cut:
     """Parts of the batch; where those are too few, of the rows or of the result's `channels`."""
     workers = threads()
-    parts = max(1, min(4 * workers, g.work // GRAIN))
+    parts = max(1, min(4 * workers, g.work // policy.CONVOLUTION_GRAIN))
     if parts == 1 or (workers == 1 and g.batch == 1):
         return Cut()
     large = math.prod(g.w_shape()) * g.dtype.itemsize > 1 << 20
@@ -285,8 +282,8 @@ def _cut(g: Geometry, channels: int, by_rows: bool) -> Cut:
         return Cut(1, 1, min(workers, -(-channels // BLOCK)))
     if g.batch >= workers:
         places = g.inputs * math.prod(g.size) + g.outputs * math.prod(g.count)
-        cached = g.batch * places * g.dtype.itemsize // CACHED
-        return Cut(min(g.batch, max(parts, min(cached, MOST))))
+        cached = g.batch * places * g.dtype.itemsize // policy.CONVOLUTION_CACHED
+        return Cut(min(g.batch, max(parts, min(cached, policy.CONVOLUTION_MOST))))
     wanted = -(-min(parts, workers) // g.batch)
     if by_rows and g.count[0] >= 4 * wanted:
         return Cut(g.batch, wanted)
@@ -320,7 +317,7 @@ X, W, Y, BIAS_SLOT, BLOCKED = 0, 1, 2, 3, 4
 
 def _assert_supported(g: Geometry) -> None:
     """Refuse what oneDNN does not have, what is too small for it to pay, what does not fit."""
-    if g.work <= SMALL:
+    if g.work <= policy.CONVOLUTION_SMALL:
         raise Unsupported(f"{g}: left to NumPy")
     assert_possible(g)
 
@@ -453,7 +450,7 @@ def backward_weights(g: Geometry) -> ConvolutionPlan:
     workers = threads()
     w_size = math.prod(g.w_shape())
     x_size = g.batch * g.inputs * math.prod(g.size)
-    parts = max(1, min(workers, g.work // GRAIN))
+    parts = max(1, min(workers, g.work // policy.CONVOLUTION_GRAIN))
     can_split = parts > 1 and g.groups == 1 and g.outputs >= 2 * BLOCK
     if can_split and (g.batch < parts or parts * w_size > x_size):
         return _weights_by_channels(g, min(parts, g.outputs // BLOCK))
@@ -488,7 +485,7 @@ def _parts_for_memory(g: Geometry) -> int:
     places = g.inputs * math.prod(g.size) + g.outputs * math.prod(g.count)
     copies = g.batch * places * g.dtype.itemsize
     sums = math.prod(g.w_shape()) * 4
-    return int(max(1, min(copies // (4 << 20), (4 << 20) // sums, MOST)))
+    return int(max(1, min(copies // (4 << 20), (4 << 20) // sums, policy.CONVOLUTION_MOST)))
 
 
 def _weights_by_channels(g: Geometry, parts: int) -> ConvolutionPlan:

@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...core import policy
 from ...core.errors import Unsupported
 from . import onednn
 from .onednn import BIAS, DST, SRC, WEIGHTS, Activation, Descriptor, Primitive
-from .onednn_convolution import GRAIN, Geometry, assert_possible, grouped, line_parts
+from .onednn_convolution import Geometry, assert_possible, grouped, line_parts
 from .onednn_plan import Argument, Plan, Step, aligned, aligned_bytes, threads
 from .pooling import Geometry as Windows
 from .products import FLOAT32, pieces
@@ -26,9 +27,6 @@ from .products import FLOAT32, pieces
 Sizes = tuple[int, ...]
 
 ADDED = "added"  # among what follows a layer: an operand of the shape of its result
-STREAMED_BYTES = 1 << 20  # of weights, from which a few windows are multiplied with them at once
-STREAMED_WINDOWS = 32
-FEWEST_ROWS = 8  # rows of a product from which parts of the rows are better than of the columns
 
 
 class Place(NamedTuple):
@@ -218,8 +216,8 @@ def is_streamed(g: Geometry) -> bool:
     too large for the cache and there are few windows, oneDNN reads them once for each line.
     """
     weights = 4 * math.prod(g.w_shape())
-    few = 1 < g.batch * math.prod(g.count) <= STREAMED_WINDOWS and g.count[0] > 1
-    return g.groups == 1 and max(g.kernel) > 1 and few and weights >= STREAMED_BYTES
+    few = 1 < g.batch * math.prod(g.count) <= policy.LAYER_STREAMED_WINDOWS and g.count[0] > 1
+    return g.groups == 1 and max(g.kernel) > 1 and few and weights >= policy.LAYER_STREAMED_BYTES
 
 
 def window_weights(w: Any) -> Any:
@@ -279,7 +277,7 @@ def deconvolution(
     chunks = []
     known: dict[int, Primitive] = {}
     packed: dict[str, Any] = {}
-    workers = min(threads(), max(1, g.work // GRAIN))
+    workers = min(threads(), max(1, g.work // policy.CONVOLUTION_GRAIN))
     for n, batch in pieces(g.batch, workers):
         source = _images(batch, g.outputs, *g.count)
         result = _images(batch, g.inputs, *g.size)
@@ -310,7 +308,7 @@ def deconvolution(
 def _cut(g: Geometry) -> tuple[int, int]:
     """In how many parts of the batch, and of an image's rows, the threads share the work."""
     workers = threads()
-    parts = max(1, min(2 * workers, g.work // GRAIN))
+    parts = max(1, min(2 * workers, g.work // policy.CONVOLUTION_GRAIN))
     if workers == 1 or parts == 1:
         return 1, 1
     if g.batch >= workers:
@@ -333,8 +331,8 @@ def product(
         strides = (n, 1)
     if not w.size or not m:
         raise Unsupported(f"{what}: left to NumPy")
-    workers = min(threads(), max(1, m * k * n // GRAIN))
-    by_rows = workers == 1 or m >= FEWEST_ROWS * workers
+    workers = min(threads(), max(1, m * k * n // policy.CONVOLUTION_GRAIN))
+    by_rows = workers == 1 or m >= policy.LAYER_FEWEST_ROWS * workers
     chunks: list[Part] = []
     known: dict[Any, Primitive] = {}
     packed: dict[str, Any] = {}

@@ -19,13 +19,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...core import policy
 from ...core.errors import Unsupported
 from . import onednn
 from .onednn import Descriptor, Primitive
 
 SHARED, SCRATCH = -2, -1  # slots: memory of the whole call; memory of the thread at work
-CACHED_PLANS = 512
-KEPT_WORKSPACE = 64 << 20  # bytes of work memory that a thread keeps between calls
 _ALIGNMENT = 64
 
 # NumPy's public C struct: the data pointer is the first field after the object's head.
@@ -285,7 +284,7 @@ class _Work(threading.local):
         if self.array.size >= size:
             return self.array
         array = aligned_bytes(size)
-        if size <= KEPT_WORKSPACE:
+        if size <= policy.WORKSPACE_BYTES:
             self.array = array
         return array
 
@@ -487,6 +486,6 @@ def planned(key: Hashable, build: Callable[..., Any], *arguments: Any) -> Any:
             except Unsupported:
                 plan = None
             _plans[key] = plan
-            while len(_plans) > CACHED_PLANS:
+            while len(_plans) > policy.ONEDNN_PLANS:
                 _plans.popitem(last=False)
     return plan

@@ -15,11 +15,11 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from ...core import policy
 from ...core.errors import InvalidArgument, InvalidType, Unsupported
 from . import machine_code, worker_loop
 from .cores import default_num_threads
 
-_SPIN = 100.0  # microseconds
 _CHANGES = threading.RLock()  # held while threads start or leave, and while the process forks
 _POOLS: weakref.WeakSet[Pool] = weakref.WeakSet()
 _Kernel = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
@@ -45,7 +45,7 @@ class Pool:
         """How many threads compute a loop, the calling one among them."""
         self._state = _aligned_state()
         self._address = ctypes.addressof(self._state)
-        self._state.spin = int(_SPIN * 1000)
+        self._state.spin = int(policy.POOL_SPIN * 1000)
         self._workers: list[threading.Thread] = []
         self.run: Callable[[int, int, int], None] = self._start_and_run
         """`run(address, args_address, n_chunks)`: call a kernel over all chunks; return when done.

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...compiler.run import PAYLOAD
+from ...core import policy
 from ...core.errors import Unsupported
 from ..numpy import convolution as reference
 from . import onednn, pooling_code
@@ -25,9 +26,6 @@ from .products import FLOAT32, pieces
 Sizes = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
 
-SMALL = 1 << 10  # elements of images below which NumPy's function costs less than a plan
-GRAIN = 1 << 16  # elements of images in a part
-NARROW = 4  # elements in a row of maxima below which several planes are computed at once
 BLOCK = 16  # planes that oneDNN computes at once
 X, Y = range(2)  # slots
 
@@ -80,7 +78,7 @@ class _Builder:
 
     def __init__(self, geometry: Geometry, backward: bool) -> None:
         g = geometry
-        few = g.planes * math.prod(g.size) <= max(1, SMALL)
+        few = g.planes * math.prod(g.size) <= max(1, policy.POOLING_SMALL)
         if few or len(g.size) > 3 or not math.prod(g.count):
             raise Unsupported(f"{g}: left to NumPy")
         self.geometry, self.backward = g, backward
@@ -91,7 +89,7 @@ class _Builder:
     def plan(self) -> Plan:
         """All parts as one phase."""
         g = self.geometry
-        parts = min(4 * threads(), max(1, g.planes * math.prod(g.size) // GRAIN))
+        parts = min(4 * threads(), max(1, g.planes * math.prod(g.size) // policy.POOLING_GRAIN))
         chunks = [self.chunk(start, length) for start, length in pieces(g.planes, parts, BLOCK)]
         return Plan(str(g), [chunks], 2, scratch=self.scratch)
 
@@ -228,7 +226,7 @@ class _Windows:
     def forward(self, x: Any) -> tuple[Any, Any]:
         """The largest elements, and which places of their windows they come from."""
         y, places = np.empty(self.shape, FLOAT32), np.empty(self.shape, np.uint8)
-        narrow = self.shape[-1] < NARROW
+        narrow = self.shape[-1] < policy.POOLING_NARROW
         kernel = self.code.forward_across if narrow else self.code.forward
         self.run(kernel, np.ascontiguousarray(x), y, places)
         return y, places
@@ -273,7 +271,7 @@ def _build(
     sizes = []
     for values, alone in zip(groups, (1, 1, 1, 1, 0, 1), strict=True):
         sizes += [alone] * (3 - rank) + list(values)
-    in_chunk = max(1, GRAIN // work)
+    in_chunk = max(1, policy.POOLING_GRAIN // work)
     if in_chunk > BLOCK:
         in_chunk -= in_chunk % BLOCK  # whole vectors of planes
     geometry = pooling_code.Geometry._make([*sizes, planes, in_chunk])

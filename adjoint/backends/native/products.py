@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
+from ...core import policy
 from ...core.errors import InvalidArgument, ShapeError, Unsupported
 from ...core.op import Op
 from ...program.compute import launcher_of, quietly, remember
@@ -31,15 +32,6 @@ _DTYPES = (FLOAT32, BFLOAT16, FLOAT64)
 Sizes = tuple[int, ...]
 Strides = tuple[int, ...]
 
-LITTLE = 1 << 12  # multiply-adds up to which generated code beats NumPy: it is called by pointer
-SMALL = 1 << 15  # multiply-adds up to which a call of NumPy's costs less than a plan's
-SMALL_BY_ROWS = 1 << 18  # the same where the right operand is stored by rows
-FEW_COLUMNS = 1 << 20  # the same for less than 16 columns
-FEW_ROWS = 32  # rows, of so many columns at least, below which oneDNN is faster for float32
-LARGE_DOUBLE = 1 << 26  # multiply-adds from which NumPy's BLAS is faster for float64
-SMALL_OUTER = 1 << 12  # elements of an outer product up to which NumPy is faster
-OUTER = 1 << 16  # elements of a part of an outer product
-GRAIN = 1 << 19  # multiply-adds that a part should have at least
 A, B, C, D = range(4)  # slots: the operands, the result, the bias
 
 
@@ -253,7 +245,7 @@ def _cut(p: Product, workers: int) -> Cut:
     parts = max(1, min(2 * workers if workers > 1 and work >> 26 else workers, work >> 19))
     narrow = p.dtype == BFLOAT16
     by_columns = p.b[-1] != 1
-    if p.m < FEW_ROWS and p.n >= FEW_ROWS:
+    if p.m < policy.PRODUCT_FEW_ROWS and p.n >= policy.PRODUCT_FEW_ROWS:
         enough = 4 if narrow or p.k * p.n >= 1 << 20 else 8
         if p.m >= enough and (by_columns or narrow):
             return Cut(1, parts, "brg", (A, C))
@@ -285,10 +277,15 @@ def _build(p: Product) -> Any:
     work, vector = p.m * p.k * p.n, 1 in (p.m, p.n)
     wide = p.dtype == FLOAT64
     if p.activation is None and (wide or workers == 1 or p.k == 1):
-        few = p.n < 16 and work <= FEW_COLUMNS
-        if vector or few or (wide and workers == 1 and work >= LARGE_DOUBLE):
+        few = p.n < 16 and work <= policy.PRODUCT_FEW_COLUMNS
+        if vector or few or (wide and workers == 1 and work >= policy.PRODUCT_LARGE_DOUBLE):
             raise Unsupported(f"{p}: left to NumPy")
-    few_rows = p.m < FEW_ROWS and p.k > 1 and p.n >= FEW_ROWS and (p.m < 8 or p.k * p.n >= 1 << 16)
+    few_rows = (
+        p.m < policy.PRODUCT_FEW_ROWS
+        and p.k > 1
+        and p.n >= policy.PRODUCT_FEW_ROWS
+        and (p.m < 8 or p.k * p.n >= 1 << 16)
+    )
     library = few_rows and not p.batch and not wide and onednn.unavailable() is None
     if p.activation is None and not (vector or library) and gemm.is_available(p.dtype):
         return _build_generated(p, workers)
@@ -311,10 +308,10 @@ def _build_generated(p: Product, workers: int) -> gemm.Plan:
     count = math.prod(p.batch)
     work = p.m * p.k * p.n
     few = 2 * workers if workers > 1 and count * work >> 26 else workers
-    parts = max(1, min(-(-few // count), work // GRAIN))
+    parts = max(1, min(-(-few // count), work // policy.PRODUCT_GRAIN))
     rows, columns = _grid(p.m, p.n, parts)
     if p.k == 1:  # the time is that of writing: a few whole rows at a time
-        rows, columns = max(parts, work // OUTER), 1
+        rows, columns = max(parts, work // policy.OUTER_PART), 1
     shapes: list[gemm.Shape] = []
     places: list[tuple[int, ...]] = []  # of a part: its shape, offsets in elements
     for row, m in pieces(p.m, rows, 8):
@@ -394,7 +391,6 @@ class _Ready(NamedTuple):
 
 
 _ready: dict[Any, _Ready] = {}
-_MOST_READY = 4096
 
 
 def ready_for(a: Any, b: Any, bias: Any = None, library: str = "product") -> _Ready | None:
@@ -514,12 +510,12 @@ def _key(a: Any, b: Any, bias: Any, library: str = "product") -> Any:
 
 
 def _remember(a: Any, b: Any, bias: Any, run: Any, shape: Sizes) -> None:
-    always = run is None and a.shape[-2] * a.shape[-1] * b.shape[-1] <= SMALL
+    always = run is None and a.shape[-2] * a.shape[-1] * b.shape[-1] <= policy.PRODUCT_SMALL
     _put(_key(a, b, bias), _Ready(run, shape, a.dtype, 0 if always else threads()))
 
 
 def _put(key: Any, ready: _Ready) -> None:
-    if len(_ready) >= _MOST_READY:
+    if len(_ready) >= policy.READY_PRODUCTS:
         _ready.clear()
     _ready[key] = ready
 
@@ -527,10 +523,12 @@ def _put(key: Any, ready: _Ready) -> None:
 def _pays(work: int, b: Any) -> bool:
     """Whether one product of `work` multiply-adds is large enough for a plan."""
     if b.shape[-2] == 1:
-        return work > SMALL_OUTER
-    if work <= LITTLE and gemm.is_available(b.dtype):
+        return work > policy.OUTER_SMALL
+    if work <= policy.PRODUCT_LITTLE and gemm.is_available(b.dtype):
         return True
-    return work > SMALL and (work > SMALL_BY_ROWS or b.strides[-1] != b.itemsize or threads() > 1)
+    return work > policy.PRODUCT_SMALL and (
+        work > policy.PRODUCT_SMALL_BY_ROWS or b.strides[-1] != b.itemsize or threads() > 1
+    )
 
 
 def _assert_fitting(shape: Sizes, a: Any, out: Any, bias: Any, activation: str | None) -> None:

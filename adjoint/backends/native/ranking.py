@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 
 from ...compiler.emit import Reg
+from ...core import policy
 from .routines import NUMBERS, Function, compute
 
 __all__ = ["ranked"]
 
-MOST = 64  # places that are looked for
-SORTED = 16  # elements of a row that is sorted so
 _BITS = {"float": 32, "i32": 32, "double": 64, "i64": 64}
 _INT64 = np.dtype(np.int64)
 
@@ -29,7 +28,7 @@ def _write_ranked(elem: str, largest: bool) -> Function:
     b = f.b
     kind = f"i{_BITS[elem]}"
     best = Reg(b, "ptr", 0, b.name())
-    b.allocas.append(f"{best.ref} = alloca [{MOST} x {kind}], align 64")
+    b.allocas.append(f"{best.ref} = alloca [{policy.RANK_MOST} x {kind}], align 64")
     with b.loop(f.first, f.last) as row:
         start, out = row * f.n, row * f.k
         with b.loop(0, f.k) as j:
@@ -97,7 +96,7 @@ def ranked(x: Any, axis: int, k: int, largest: bool) -> Any:
     if elem is None or axis != x.ndim - 1 or not x.flags.c_contiguous or not x.size:
         return NotImplemented
     n = x.shape[-1]
-    if not 0 < k <= (n if n <= SORTED else min(MOST, n // 4)):
+    if not 0 < k <= (n if n <= policy.RANK_SORTED else min(policy.RANK_MOST, n // 4)):
         return NotImplemented
     rows = math.prod(x.shape[:-1])
     routine, shape = (_write_ranked, elem, largest), (*x.shape[:-1], k)

@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 from ...compiler.run import PAYLOAD
-from ...core.errors import Unsupported
+from ...core import policy
+from ...core.errors import NotTraceable, Unsupported
 from ...core.spec import Spec
-from .composite import NotTraceable
 from .pool import default_pool
-from .products import SMALL, matmul
+from .products import matmul
 from .recurrent_cells import CELLS, Cell
 from .recurrent_loop import Layer, backward, forward
 from .recurrent_packing import packing
@@ -33,11 +33,6 @@ __all__ = ["Recurrent", "SingleCell", "biases", "plan"]
 LAYER = ("x", "weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr", "h", "c")  # arguments
 CELL = ("x", "weight_ih", "weight_hh", "bias_ih", "bias_hh", "h", "c")
 DTYPES = ("float32", "float64")
-FEW = 4  # rows up to which the input's products are made before the loop,
-FEW_LARGE = 32  # the same where its weights have more bytes than
-LARGE = 1 << 20  # this: they would not stay in a core's cache from step to step
-MANY = 512  # rows of all steps from which the weights' gradients are one product
-CHUNK = 8  # rows of a chunk, at least
 
 Array = np.ndarray[Any, Any]
 Arrays = dict[str, Array]
@@ -170,8 +165,12 @@ class Recurrent:
         self.dtype = x.dtype.numpy
         grad = any(wants.values())
         loops = len(self.order.rows) > 1
-        large = specs["weight_ih"].shape[0] * self.inputs * self.dtype.itemsize > LARGE
-        self.early = not loops or self.order.batch <= (FEW_LARGE if large else FEW)
+        large = (
+            specs["weight_ih"].shape[0] * self.inputs * self.dtype.itemsize > policy.RECURRENT_LARGE
+        )
+        self.early = not loops or self.order.batch <= (
+            policy.RECURRENT_FEW_LARGE if large else policy.RECURRENT_FEW
+        )
         inputs = 0 if self.early else self.inputs
         biases = "bias_ih" in specs, "bias_hh" in specs
         self.layer = Layer(kind, x.dtype.name, inputs, self.hidden, projected, grad, loops, biases)
@@ -187,7 +186,7 @@ class Recurrent:
         c = final.with_(shape=(self.order.batch, self.hidden))
         self.outputs: tuple[Spec, ...] = (output, final, c) if self.cell.has_c else (output, final)
         self.differentiable = tuple(range(len(self.outputs))) if grad else ()
-        self.chunk = max(CHUNK, -(-self.order.batch // 64))
+        self.chunk = max(policy.RECURRENT_CHUNK, -(-self.order.batch // 64))
         self.chunks = -(-self.order.batch // self.chunk)
 
     # Forward -------------------------------------------------------------------------------------
@@ -306,7 +305,7 @@ class Recurrent:
         sizes = {"weight_ih": self.inputs, "weight_hh": self.output}
         weights = [name for name in sizes if name in names]
         biases = [name for name in names if name not in sizes]
-        many = total >= MANY
+        many = total >= policy.RECURRENT_MANY
         width = sum(sizes[name] for name in weights)
         factors = np.empty((total, width + bool(biases)) if many else 0, self.dtype)
         found, places, end = {}, {}, 0
@@ -396,7 +395,9 @@ class SingleCell(Recurrent):
         self.shape = self.order.batch, self.hidden
         rows = self.cell.gates * self.hidden
         work = self.order.batch * rows * max(self.inputs, self.hidden)
-        self.multiply = np.matmul if work <= SMALL else matmul  # which would ask that each time
+        self.multiply = (
+            np.matmul if work <= policy.PRODUCT_SMALL else matmul
+        )  # which would ask that each time
         self.stride = rows * self.dtype.itemsize
 
     def forward(self, arrays: list[Array]) -> tuple[list[Array], list[Array]]:

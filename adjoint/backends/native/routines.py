@@ -22,6 +22,7 @@ import numpy as np
 
 from ...compiler import cache, target
 from ...compiler.emit import Body, Module, Reg, type_name
+from ...core import policy
 from ...core.op import Op
 from ...eager.arrays import address
 from ...program import compute as core_compute
@@ -31,8 +32,6 @@ from .pool import default_pool
 
 __all__ = ["LANES", "MOVED", "NUMBERS", "Function", "compute", "computed", "run"]
 
-GRAIN = 16384  # elements of a chunk
-QUICK = 16384  # elements in all below which the GIL is kept
 LANES = 8
 _NAMED = {"float32": "float", "float64": "double", "int32": "i32", "int64": "i64"}
 NUMBERS = {np.dtype(name): elem for name, elem in _NAMED.items()}  # what is added up
@@ -173,7 +172,7 @@ def run(
     elements; whether it has not refused. `before` are numbers before the operands.
     """
     code = _address(*routine)
-    group = max(1, GRAIN // max(work, 1))
+    group = max(1, policy.ROUTINE_GRAIN // max(work, 1))
     chunks = -(-units // group)
     before = struct.pack("2q", units, group) + before
     operands = (*inputs, *outputs)
@@ -185,7 +184,7 @@ def run(
     if words[-1]:
         return False
     if _watched.calls is not None:
-        quick = units * work < QUICK
+        quick = units * work < policy.ROUTINE_QUICK
         call = _Call(code, tuple(inputs), tuple(outputs), before, numbers, chunks, quick)
         _watched.calls.append(call)
     return True
@@ -229,7 +228,7 @@ def computed(op: Op, names: Any, arrays: Sequence[Any]) -> Any:
     key = (id(op), *[a.shape if type(a) is np.ndarray else repr(a) for a in arrays])
     given = [a for a in arrays if type(a) is np.ndarray]
     if _computed.get(key) is not op:
-        if len(_computed) >= 4096:
+        if len(_computed) >= policy.ROUTINES:
             _computed.clear()
         _computed[key] = op
     elif len(calls) == 1 and _is_all(calls[0], given, found):

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...compiler import Value
+from ...core.errors import NotTraceable
 from ...core.scalar import Scalar
-from .tracing import NotTraceable, Tracer, name_of
+from .tracing import Tracer, name_of
 
 __all__ = ["ScalarTracer", "has_lost_numbers", "place_of", "values_of"]
 

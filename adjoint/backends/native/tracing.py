@@ -3,27 +3,29 @@
 A `Traced` stands for an array of known shape and dtype; what is done to it is written down in the
 kernel IR. `Names` stands for NumPy's namespace. So an op says once what it computes. What cannot be
 written down (gathers, sorting, complex numbers, reductions over different axes) raises
-NotTraceable, and NumPy computes it.
+NotTraceable with the reason, and NumPy computes it. Every other error is a mistake of ours.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ...compiler import Kernel, Value
-from ...compiler.ir import STORAGE
-from ...core.errors import AdjointError
+from ...compiler.ir import OPS, REDUCTIONS, STORAGE
+from ...core import policy
+from ...core.errors import AdjointError, NotTraceable
 from ...core.facts import ArrayFacts
+from ...core.scalar import Scalar
 from ...core.spec import broadcast_shapes
 from .. import numpy as reference
 from ..numpy import special
 from ..numpy.blocks import kernel_for
 
-_LONG = 4096  # elements up to which a kernel finds places quicker than NumPy
 _NARROW = {"float16", "bfloat16"}
 _FUNCTIONS = {
     "negative": "neg", "abs": "abs", "absolute": "abs", "sqrt": "sqrt", "reciprocal": "reciprocal",
@@ -40,10 +42,6 @@ _FUNCTIONS = {
     "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor",
 }  # fmt: skip
 _BOOLEAN = {"logical_and": "and", "logical_or": "or", "logical_xor": "xor", "logical_not": "not"}
-
-
-class NotTraceable(Exception):  # noqa: N818 - never leaves the native backend
-    """What a computation does is not in the kernel IR."""
 
 
 class Tracer:
@@ -68,8 +66,8 @@ class Tracer:
         sizes (so that kernels of other sizes are the same).
         """
         name = name_of(dtype)
-        if isinstance(value, (complex, np.complexfloating)):
-            raise NotTraceable("complex")
+        if not isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating)):
+            raise NotTraceable(f"{type(value).__name__} beside {dtype}")
         if type(value) is int and abs(value) > 64 and dtype.kind == "f":
             self.numbers.append(float(value))
             return self.kernel.scalar(name)
@@ -83,7 +81,7 @@ def name_of(dtype: Any) -> str:
     """The dtype's name in the IR."""
     name = str(dtype)
     if name not in STORAGE:
-        raise NotTraceable(name)
+        raise NotTraceable(f"no kernel computes {name}")
     return name
 
 
@@ -150,7 +148,7 @@ class Traced(ArrayFacts):
             wanted = tuple(self.size // rest if n == -1 else n for n in wanted)
         left = [(n, d) for n, d in zip(self.shape, self.dims, strict=True) if n != 1]
         if [n for n, _ in left] != [n for n in wanted if n != 1]:
-            raise NotTraceable("reshape")
+            raise NotTraceable("another shape")
         axes = iter(d for _, d in left)
         dims = [-1 if n == 1 else next(axes) for n in wanted]
         return Traced(self.tracer, self.value, wanted, _filled(dims, self.tracer.space), self.dtype)
@@ -174,10 +172,38 @@ class Traced(ArrayFacts):
     def __bool__(self) -> bool:
         raise NotTraceable("a decision on values")
 
-    __float__ = __int__ = __index__ = __array__ = __iter__ = __bool__  # type: ignore[assignment]
+    __float__ = __int__ = __index__ = __complex__ = __bool__  # type: ignore[assignment]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __iter__(self) -> Any:
+        raise NotTraceable("a loop over values")
+
+    __contains__ = __iter__  # type: ignore[assignment]
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotTraceable("a function that takes arrays only")
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **options: Any) -> Any:
+        """NumPy's functions themselves, which its numbers' operators call too."""
+        function = getattr(self.tracer.names, ufunc.__name__)
+        return (function if method == "__call__" else getattr(function, method))(
+            *operands, **options
+        )
+
+    def __array_function__(self, function: Any, *_: Any) -> Any:
+        raise NotTraceable(f"NumPy's own {function.__name__}")
+
+    def __matmul__(self, other: Any) -> Any:
+        raise NotTraceable("a matrix product")
+
+    __rmatmul__ = __matmul__
 
     def __getattr__(self, name: str) -> Any:
-        raise NotTraceable(name)
+        if name.startswith("__array_"):  # what NumPy asks before `__array__`
+            raise AttributeError(name)
+        raise NotTraceable(f"no kernel does {name}")
 
 
 def _filled(dims: Sequence[int], space: tuple[int, ...]) -> tuple[int, ...]:
@@ -199,7 +225,8 @@ def _operator(name: str, reflected: bool = False) -> Callable[[Any, Any], Any]:
 
 for _dunder, _ir in {
     "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "pow": "pow", "and": "and",
-    "or": "or", "xor": "xor",
+    "or": "or", "xor": "xor", "floordiv": "floor_div", "mod": "mod", "lshift": "shl",
+    "rshift": "shr",
 }.items():  # fmt: skip
     setattr(Traced, f"__{_dunder}__", _operator(_ir))
     setattr(Traced, f"__r{_dunder}__", _operator(_ir, reflected=True))
@@ -207,33 +234,45 @@ for _dunder in ("lt", "le", "gt", "ge", "eq", "ne"):
     setattr(Traced, f"__{_dunder}__", _operator(_dunder))
 Traced.__neg__ = lambda self: elementwise("neg", self)  # type: ignore[attr-defined,operator]
 Traced.__invert__ = lambda self: elementwise("not", self)  # type: ignore[attr-defined,operator]
+Traced.__abs__ = lambda self: elementwise("abs", self)  # type: ignore[attr-defined]
+Traced.__pos__ = lambda self: self  # type: ignore[attr-defined,operator]
 Traced.__hash__ = None  # type: ignore[assignment]
 
 
 def elementwise(name: str, *operands: Any) -> Traced:
     """An op of the IR on symbols and numbers, which broadcast."""
     symbols = [x for x in operands if isinstance(x, Traced)]
+    if not symbols:
+        raise NotTraceable(f"{name} of numbers alone")
     tracer = symbols[0].tracer
     dtype = symbols[0].dtype
-    if any(x.dtype != dtype for x in symbols) or any(isinstance(x, np.ndarray) for x in operands):
-        raise NotTraceable("dtypes")
+    if any(isinstance(x, np.ndarray) for x in operands):
+        raise NotTraceable(f"{name} with an array that is no input")
+    if any(x.dtype != dtype for x in symbols):
+        raise NotTraceable(f"{name} of {' and '.join(str(x.dtype) for x in symbols)}")
+    if str(dtype) not in OPS[name].dtypes:
+        raise NotTraceable(f"{name} of {dtype}")
     values = [x.value if isinstance(x, Traced) else tracer.number(x, dtype) for x in operands]
-    return _made(tracer, symbols, lambda k: k.op(name, *values))
+    return _made(symbols, tracer.kernel.op(name, *values))
 
 
-def _made(tracer: Tracer, symbols: Sequence[Traced], make: Callable[[Kernel], Value]) -> Traced:
+def _made(symbols: Sequence[Traced], value: Value) -> Traced:
     """The symbol of a value made from `symbols`, broadcast."""
-    try:
-        value = make(tracer.kernel)
-    except AdjointError as error:
-        raise NotTraceable(str(error)) from None
     shape, dims = _aligned(symbols)
-    return Traced(tracer, value, shape, dims, np.dtype(value.dtype))
+    return Traced(symbols[0].tracer, value, shape, dims, np.dtype(value.dtype))
+
+
+def common_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """The shape to which arrays broadcast, over which a kernel loops."""
+    try:
+        return broadcast_shapes(*shapes)
+    except AdjointError:
+        raise NotTraceable("shapes that do not broadcast") from None
 
 
 def _aligned(symbols: Sequence[Traced]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The broadcast shape, and the axis of the space for each of its dimensions."""
-    shape = broadcast_shapes(*(x.shape for x in symbols))
+    shape = common_shape([x.shape for x in symbols])
     dims = [-1] * len(shape)
     for x in symbols:
         varies = x.value.axes
@@ -266,17 +305,81 @@ def _placed(dims: list[int], shape: tuple[int, ...], space: tuple[int, ...]) -> 
     return tuple(found)
 
 
+def _truth(x: Any) -> Any:
+    if type(x) is Scalar:
+        raise NotTraceable("the truth of a number that comes with each call")
+    if not isinstance(x, Traced):
+        return bool(x)
+    return x if x.dtype.kind == "b" else elementwise("ne", x, 0)
+
+
+class _Function:
+    """`xp.add` and the like: an op of the IR, and its `reduce` where it has one."""
+
+    def __init__(
+        self,
+        name: str,
+        ir: str | Callable[..., Any],
+        reduction: str = "",
+        truth: bool = False,
+    ) -> None:
+        self.name = name  # NumPy's
+        self.ir = partial(elementwise, ir) if isinstance(ir, str) else ir
+        self.reduction = reduction
+        self.truth = truth  # whether it asks its operands whether they are 0
+
+    def __call__(self, *operands: Any, out: Any = None, **options: Any) -> Any:
+        if options:
+            raise NotTraceable(f"{self.name} with {', '.join(options)}")
+        if not any(isinstance(x, Traced) for x in operands):
+            return self._of_numbers(operands)
+        if self.truth:
+            operands = tuple(map(_truth, operands))
+        return _written(self.ir(*operands), out)
+
+    def _of_numbers(self, operands: Sequence[Any]) -> Any:
+        """The number that it gives for numbers that are part of the kernel."""
+        if any(type(x) is Scalar for x in operands):
+            raise NotTraceable(f"{self.name} of a number that comes with each call")
+        return getattr(reference, self.name)(*operands)
+
+    def reduce(
+        self,
+        x: Any,
+        axis: Any = 0,
+        dtype: Any = None,
+        out: Any = None,
+        keepdims: bool = False,
+        **options: Any,
+    ) -> Any:
+        """The reduction over `axis`."""
+        if not self.reduction or options or (dtype is not None and np.dtype(dtype) != x.dtype):
+            raise NotTraceable(f"{self.name}.reduce of this kind")
+        return _reduced(self.reduction, _truth(x) if self.truth else x, axis, keepdims)
+
+    def __getattr__(self, name: str) -> Any:
+        raise NotTraceable(f"no kernel does {self.name}.{name}")
+
+
+def _ufunc(function: Callable[..., Any]) -> Any:
+    """A method of `Names` that is one of NumPy's functions."""
+    return property(lambda names: _Function(function.__name__, partial(function, names)))
+
+
 class Names:
     """What `op.compute` finds in a namespace."""
 
     def __init__(self, tracer: Tracer) -> None:
         self.tracer = tracer
-        self.maximum = _Reducer("maximum", "max")
-        self.minimum = _Reducer("minimum", "min")
-        self.add = _Reducer("add", "sum")
-        self.multiply = _Reducer("mul", "prod")
-        self.logical_and = _Reducer("and", "all")
-        self.logical_or = _Reducer("or", "any")
+        self.maximum = _Function("maximum", "maximum", "max")
+        self.minimum = _Function("minimum", "minimum", "min")
+        self.add = _Function("add", "add", "sum")
+        self.multiply = _Function("multiply", "mul", "prod")
+        self.logical_and = _Function("logical_and", "and", "all", truth=True)
+        self.logical_or = _Function("logical_or", "or", "any", truth=True)
+
+    def next_op(self) -> None:
+        """Called before each op of several."""
 
     def __getattr__(self, name: str) -> Any:
         found = _FUNCTIONS.get(name)
@@ -284,11 +387,10 @@ class Names:
         if hasattr(function, "kernels"):
             return lambda x: self._in(*kernel_for(function, x.dtype), x)
         if found is None and name in _BOOLEAN:
-            return lambda *operands: elementwise(_BOOLEAN[name], *map(_truth, operands))
+            return _Function(name, _BOOLEAN[name], truth=True)
         if found is None:
-            raise NotTraceable(name)
-
-        return lambda *operands, out=None: _written(elementwise(found, *operands), out)
+            raise NotTraceable(f"no kernel does {name}")
+        return _Function(name, found)
 
     def _in(self, kernel: Callable[..., Any], dtype: Any, x: Any) -> Any:
         """A function of `backends.numpy.blocks`."""
@@ -330,6 +432,7 @@ class Names:
         """then(x) where the mask holds, otherwise(x) elsewhere."""
         return self.where(mask, then(x), otherwise(x))
 
+    @_ufunc
     def hypot(self, x: Any, y: Any) -> Any:
         """The root of x x + y y, of which nothing overflows before the end."""
         x, y = (self.abs(v) if isinstance(v, Traced) else abs(float(v)) for v in (x, y))
@@ -344,10 +447,12 @@ class Names:
         infinite = elementwise("eq", self.fmax(x, y), math.inf)
         return self.where(infinite, math.inf, root)
 
+    @_ufunc
     def fmax(self, x: Any, y: Any) -> Any:
         """The greater of the two; where one is NaN, the other."""
         return self._ordered("maximum", x, y)
 
+    @_ufunc
     def fmin(self, x: Any, y: Any) -> Any:
         """The smaller of the two; where one is NaN, the other."""
         return self._ordered("minimum", x, y)
@@ -361,11 +466,13 @@ class Names:
                 found = self.where(elementwise("isnan", y), x, found)
         return found
 
+    @_ufunc
     def logaddexp(self, x: Any, y: Any) -> Any:
         """log(exp(x) + exp(y)), without overflow."""
         rest = self.log1p(self.exp(-self.abs(elementwise("sub", x, y))))
         return self._added(x, y, rest, math.log(2))
 
+    @_ufunc
     def logaddexp2(self, x: Any, y: Any) -> Any:
         """log2(2**x + 2**y), without overflow."""
         rest = self.log1p(self.exp2(-self.abs(elementwise("sub", x, y)))) * (1 / math.log(2))
@@ -384,14 +491,22 @@ class Names:
         y = self.where(elementwise("eq", x, math.inf), posinf, y)
         return self.where(elementwise("eq", x, -math.inf), neginf, y)
 
+    @_ufunc
     def signbit(self, x: Any) -> Any:
         """Whether x is below 0, or -0."""
         return elementwise("lt", elementwise("copysign", 1.0, x), 0)
+
+    def all(self, x: Any) -> Any:
+        """Whether a number is not 0."""
+        if isinstance(x, (Traced, Scalar)):
+            raise NotTraceable("a decision on values")
+        return bool(x)
 
     def some(self, mask: Any) -> bool:
         """Whether a mask may hold anywhere."""
         return True
 
+    @_ufunc
     def square(self, x: Any) -> Any:
         """x x."""
         return elementwise("mul", x, x)
@@ -400,16 +515,15 @@ class Names:
         """`x` where the condition holds, else `y`."""
         symbols = [v for v in (x, y) if isinstance(v, Traced)]
         if not symbols or not isinstance(condition, Traced) or condition.dtype.kind != "b":
-            raise NotTraceable("where")
+            raise NotTraceable("a choice between numbers, or by a number")
         dtype = symbols[0].dtype
         if any(v.dtype != dtype for v in symbols):
-            raise NotTraceable("dtypes")
+            raise NotTraceable("a choice between dtypes")
         values = [
             v.value if isinstance(v, Traced) else self.tracer.number(v, dtype) for v in (x, y)
         ]
-        return _made(
-            self.tracer, [condition, *symbols], lambda k: k.where(condition.value, *values)
-        )
+        chosen = self.tracer.kernel.where(condition.value, *values)
+        return _made([condition, *symbols], chosen)
 
     def where_not_above_zero(self, y: Any, x: Any, g: Any) -> Any:
         """`x` where y <= 0, else `g` (also where y is NaN)."""
@@ -443,11 +557,11 @@ class Names:
 
     def part(self, x: Traced, key: Any) -> Traced:
         """`x[key]`: not here."""
-        raise NotTraceable("a part")
+        raise NotTraceable("a part of an array")
 
     def put(self, x: Traced, key: Any, part: Traced) -> None:
         """`x[key] = part`: not here."""
-        raise NotTraceable("a part")
+        raise NotTraceable("a part of an array")
 
     def tril(self, x: Any, k: int = 0) -> Any:
         """The elements on and below a diagonal of the last two dimensions, 0 elsewhere."""
@@ -481,8 +595,8 @@ class Names:
         return self._place("min", x, axis, keepdims)
 
     def _place(self, name: str, x: Any, axis: Any, keepdims: bool) -> Any:
-        if x.size > _LONG or 1 in x.shape:
-            raise NotTraceable("places in a large array, which NumPy finds as fast")
+        if x.size > policy.PLACES or 1 in x.shape:
+            raise NotTraceable("NumPy is as fast: places in a large array")
         axes = tuple(range(x.ndim)) if axis is None else (axis,)
         best = elementwise("eq", x, _reduced(name, x, axes, True))
         if x.dtype.kind == "f":
@@ -497,7 +611,7 @@ class Names:
     def zeros(self, shape: tuple[int, ...], dtype: Any = None) -> Any:
         """The number 0, beside which other operands give the dtype."""
         if shape:
-            raise NotTraceable("zeros")
+            raise NotTraceable("zeros to write into")
         return 0
 
     def asarray(self, x: Any, dtype: Any = None) -> Any:
@@ -518,41 +632,14 @@ def _written(result: Traced, out: Any) -> Traced:
     if out is None:
         return result
     if out.shape != result.shape or out.dtype != result.dtype:
-        raise NotTraceable("out")
+        raise NotTraceable("a result of another shape or dtype than `out`")
     out.value, out.dims = result.value, result.dims
     return out  # type: ignore[no-any-return]
 
 
-def _truth(x: Any) -> Any:
-    if not isinstance(x, Traced):
-        raise NotTraceable("a number's truth")
-    return x if x.dtype.kind == "b" else elementwise("ne", x, 0)
-
-
-class _Reducer:
-    """`xp.add` and the like: a function, and its `reduce`."""
-
-    def __init__(self, name: str, reduction: str) -> None:
-        self.name = name
-        self.reduction = reduction
-
-    def __call__(self, *operands: Any, out: Any = None) -> Any:
-        if self.name in ("and", "or"):
-            operands = tuple(map(_truth, operands))
-        return _written(elementwise(self.name, *operands), out)
-
-    def reduce(
-        self, x: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False
-    ) -> Any:
-        """The reduction over `axis`."""
-        if self.name in ("and", "or"):
-            x = _truth(x)
-        return _reduced(self.reduction, x, axis, keepdims)
-
-
 def _reduced(name: str, x: Any, axis: Any, keepdims: bool) -> Traced:
     if not isinstance(x, Traced):
-        raise NotTraceable(name)
+        raise NotTraceable(f"{name} of a number")
     axes = tuple(range(x.ndim)) if axis is None else (axis,) if isinstance(axis, int) else axis
     axes = tuple(a % x.ndim for a in axes) if x.ndim else ()
     kept = [i for i in range(x.ndim) if keepdims or i not in axes]
@@ -564,8 +651,9 @@ def _reduced(name: str, x: Any, axis: Any, keepdims: bool) -> Traced:
     over = tuple(sorted(x.dims[a] for a in axes))
     if any(x.shape[a] != x.tracer.space[x.dims[a]] for a in axes):
         raise NotTraceable("a reduction over a broadcast dimension")
-    try:
-        value = x.tracer.kernel.reduce(name, x.value, over)
-    except AdjointError as error:
-        raise NotTraceable(str(error)) from None
-    return Traced(x.tracer, value, shape, dims, x.dtype)
+    if str(x.dtype) not in REDUCTIONS[name]:
+        raise NotTraceable(f"{name} of {x.dtype}")
+    kernel = x.tracer.kernel
+    if kernel.reduced and kernel.reduced != over:
+        raise NotTraceable("reductions over different dimensions")
+    return Traced(x.tracer, kernel.reduce(name, x.value, over), shape, dims, x.dtype)

@@ -12,45 +12,43 @@ from typing import Any
 
 from ...compiler import Compiled
 from ...compiler.run import Entry
+from ...core import policy
+from ...core.errors import NotTraceable
 from ...core.scalar import Arithmetic
 from ...program.compute import quietly
-from .composite_tracing import Ref, Step, traced, value_at
-from .execution import PARALLEL
-from .multi_tensor import NotTraceable, WritingNames
+from ...program.program import Program
+from .composite_tracing import traced
+from .multi_tensor import WritingNames
 from .pool import default_pool
 from .scalars import ScalarTracer, has_lost_numbers, values_of
 from .tracing import Traced, name_of
 
-__all__ = ["NotTraceable", "Ref", "Step", "Writer", "has_threads", "launches"]
+__all__ = ["Writer", "has_threads", "launches"]
 
 launches: list[int] = [0]  # kernels that were run, for the tests that count them
 
 
 class Writer:
-    """`steps` on arrays that lie in memory as `arrays` do, the result written over the first.
+    """A program on arrays that lie in memory as `arrays` do; its output is written over the first.
 
-    The steps' numbers are of `arithmetic`, or known.
+    Its numbers are of `arithmetic`, or known.
 
     Errors: NotTraceable for what is not elementwise, or not in the kernel IR.
     """
 
-    def __init__(
-        self, arrays: Sequence[Any], steps: Sequence[Step], result: Ref, arithmetic: Arithmetic
-    ) -> None:
+    def __init__(self, arrays: Sequence[Any], program: Program, arithmetic: Arithmetic) -> None:
         out = arrays[0]
         if not _is_apart_in_itself(out):
             raise NotTraceable("an array whose elements may share memory")
         tracer = ScalarTracer(out.shape)
         names = WritingNames(tracer)
-        values: list[Any] = []
+        given: list[Any] = []
         for x in arrays:
             if x.dtype.kind == "c" or not x.dtype.isnative or x.ndim > out.ndim:
                 raise NotTraceable("complex numbers, a foreign byte order, or a larger array")
-            values.append(tracer.input(x.shape, x.dtype))
-        for step in steps:
-            values.append(traced(names, step, values))
-        y, kernel = value_at(values, result), tracer.kernel
-        if not isinstance(y, Traced) or y.shape != out.shape or y.dtype != values[0].dtype:
+            given.append(tracer.input(x.shape, x.dtype))
+        y, kernel = traced(names, program, given)[program.outputs[0]], tracer.kernel
+        if not isinstance(y, Traced) or y.shape != out.shape or y.dtype != given[0].dtype:
             raise NotTraceable("a result that the array does not take as it is")
         if kernel.reduced or list(y.dims) != sorted(y.dims):
             raise NotTraceable("a result that is not elementwise")
@@ -64,7 +62,7 @@ class Writer:
         if not isinstance(entry, Entry):
             raise NotTraceable("a reduction")
         self._entry = entry
-        self._run = default_pool().run if out.size >= PARALLEL else None
+        self._run = default_pool().run if out.size >= policy.PARALLEL else None
 
     def __call__(self, arrays: Sequence[Any], numbers: Sequence[float]) -> bool:
         """Compute and write; False, and nothing is done, where the kernel is that of other numbers.

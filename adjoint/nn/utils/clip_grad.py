@@ -10,18 +10,21 @@ import numpy as np
 
 from ...autograd.modes import no_grad
 from ...autograd.tape import announce, wrap
-from ...core.errors import AdjointError, InvalidArgument
+from ...backends import native
+from ...core import policy
+from ...core.dtype import from_numpy_dtype
+from ...core.errors import InvalidArgument, NotTraceable
 from ...core.mode import MODE
 from ...core.scalar import Arithmetic
+from ...core.spec import Spec
 from ...ops.arithmetic import MUL
 from ...ops.creation import tensor
 from ...ops.joining import stack
 from ...program import compute
+from ...program.program import Program, Value, make
 from ...tensor import Tensor
 
 __all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
-
-_SMALL = 4096  # elements of a tensor whose norm is not worth a call of its own
 
 
 def _listed(parameters: Any) -> list[Any]:
@@ -44,10 +47,10 @@ def _joined(values: list[Any], p: float) -> list[Any]:
     """`values` with the small ones as one vector, which takes one norm instead of many."""
     if p == 0 or not _plain(values):  # the norm of norms is the norm of all, but for p = 0
         return values
-    small = [x._data.reshape(-1) for x in values if x._data.size <= _SMALL]
+    small = [x._data.reshape(-1) for x in values if x._data.size <= policy.CLIP_SMALL]
     if len(small) < 2:
         return values
-    return [*(x for x in values if x._data.size > _SMALL), wrap(np.concatenate(small))]
+    return [*(x for x in values if x._data.size > policy.CLIP_SMALL), wrap(np.concatenate(small))]
 
 
 @no_grad()
@@ -118,14 +121,15 @@ def _scaled_together(gradients: list[Any], factor: Any) -> list[Any]:
 @functools.cache
 def _scaling(dtype: Any) -> Any:
     """The kernel that multiplies tensors by a number; None where there is none."""
-    try:
-        from ...backends.native.multi_tensor import MultiTensor, NotTraceable, Ref, Step
-    except (ImportError, OSError):
+    if not native.load():
         return None
-    times = Step(MUL, (Ref(0), Arithmetic().scalar(1.0)))
+    from ...backends.native.multi_tensor import MultiTensor
+
+    x = Value(Spec((2,), from_numpy_dtype(dtype)))
+    times = make(MUL, x, Arithmetic().scalar(1.0))
     try:
-        return MultiTensor([dtype], [times], {0: Ref(1)})
-    except (NotTraceable, AdjointError):
+        return MultiTensor([dtype], Program([x], [times], times.outputs), [0])
+    except NotTraceable:
         return None
 
 

@@ -1,4 +1,9 @@
-"""The static graph: values, the nodes that compute them, and what must hold of them."""
+"""A computation written down: values, the nodes that compute them, and what must hold of them.
+
+Every capture gives a `Program`; passes change programs or make others of their nodes; kernels are
+written from them. A value or a node may stand in several programs: what one computes another may be
+given.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +21,7 @@ class Value:
     __slots__ = ("array", "index", "name", "node", "spec")
 
     spec: Spec
-    node: Node | None  # None for inputs and constants
+    node: Node | None  # what computes it, in this program or another; None for given ones
     index: int  # which output of the node
     array: Any  # a constant's; None for everything else
     name: str  # of an input or a parameter; "" for others
@@ -89,10 +94,14 @@ def make(op: Op, *inputs: Any) -> Node:
     return Node(op, inputs, inferred(op, inputs))
 
 
-class StaticGraph:
+class Program:
     """A computation without Python: nodes in an order in which each follows its inputs."""
 
     __slots__ = ("inputs", "nodes", "outputs")
+
+    inputs: list[Value]
+    nodes: list[Node]
+    outputs: list[Value]
 
     def __init__(
         self, inputs: Iterable[Value], nodes: Iterable[Node], outputs: Iterable[Value]
@@ -116,6 +125,46 @@ class StaticGraph:
             if x.array is not None and x not in seen:
                 seen.add(x)
                 yield x
+
+    def needed(self, values: Iterable[Value]) -> set[Value]:
+        """`values` and all that they are computed from, up to the inputs."""
+        given = set(self.inputs)
+        found: set[Value] = set()
+        stack = list(values)
+        while stack:
+            x = stack.pop()
+            if x not in found:
+                found.add(x)
+                if x.node is not None and x not in given:
+                    stack.extend(x.node.values)
+        return found
+
+    def between(self, inputs: Iterable[Value], outputs: Iterable[Value]) -> Program:
+        """The part that leads from `inputs` to `outputs`, which are values of this program."""
+        part = Program(inputs, (), outputs)
+        needed = part.needed(part.outputs)
+        given = set(part.inputs)
+        needed -= given
+        part.nodes = [node for node in self.nodes if not needed.isdisjoint(node.outputs)]
+        return part
+
+    def with_inputs(self, further: Iterable[Value], changes: Mapping[Value, Value]) -> Program:
+        """The same computation with further inputs, read in the place of what `changes` says: of
+        copies of the nodes, where they change.
+        """
+        now = dict(changes)
+        nodes = []
+        for node in self.nodes:
+            inputs = [now.get(x, x) if isinstance(x, Value) else x for x in node.inputs]
+            if any(x is not y for x, y in zip(inputs, node.inputs, strict=True)):
+                copy = Node(node.op, inputs, [y.spec for y in node.outputs])
+                for y, other in zip(node.outputs, copy.outputs, strict=True):
+                    now.setdefault(y, other)
+                node = copy
+            nodes.append(node)
+        outputs = [now.get(y, y) for y in self.outputs]
+        inputs = [*self.inputs, *further]
+        return Program(inputs, nodes, outputs).between(inputs, outputs)
 
     def renewed(self, changes: Mapping[Value, Value]) -> Iterator[Node]:
         """The nodes in order; each reads what `changes` has by then in the place of its inputs."""
@@ -144,6 +193,7 @@ class StaticGraph:
         Errors: GraphError names the node.
         """
         known = set(self.inputs)
+        made: set[Value] = set()
         for node in self.nodes:
             for x in node.values:
                 if x.array is None and x not in known:
@@ -152,8 +202,9 @@ class StaticGraph:
             if inferred(node.op, node.inputs) != specs:
                 raise GraphError(f"{node!r} gives {inferred(node.op, node.inputs)}, not {specs}")
             for i, y in enumerate(node.outputs):
-                if y.node is not node or y.index != i or y in known:
+                if y.node is not node or y.index != i or y in made:
                     raise GraphError(f"{node!r}: output {i} is not its own")
+            made.update(node.outputs)
             known.update(node.outputs)
         for y in self.outputs:
             if y.array is None and y not in known:
@@ -161,4 +212,4 @@ class StaticGraph:
 
     def __repr__(self) -> str:
         counts = f"{len(self.inputs)} inputs, {len(self.nodes)} nodes, {len(self.outputs)} outputs"
-        return f"<StaticGraph: {counts}>"
+        return f"<Program: {counts}>"

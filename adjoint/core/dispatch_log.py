@@ -1,0 +1,94 @@
+"""Which way each call went, and why: what `ADJOINT_DEBUG=dispatch` prints and what
+`ADJOINT_STRICT=1` refuses.
+
+    softmax (64, 1000) float32: kernel
+    sort (3, 5) float32: NumPy: at most 32 elements
+    cum_prod (64, 1000) float32: NumPy: multiply.accumulate
+
+A call that is decided says so; those that a cache answers later do not. Whoever decides asks `on`
+before it words anything, so the log costs nothing where it is off.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from . import config, policy
+from .errors import AdjointError, FallbackError, InvalidArgument, NotTraceable
+
+__all__ = ["fell_back", "is_ours", "named", "reason_of", "said", "strictly"]
+
+_WAYS = ("", "dispatch")
+on = config.read("ADJOINT_DEBUG") == "dispatch"
+strict = config.read("ADJOINT_STRICT") == "1"
+_lines: set[str] = set()
+
+if config.read("ADJOINT_DEBUG") not in _WAYS:
+    raise InvalidArgument(
+        f"ADJOINT_DEBUG={config.read('ADJOINT_DEBUG')}: there is only 'dispatch' to debug"
+    )
+
+
+def named(name: str, inputs: Iterable[Any]) -> str:
+    """How a call is spoken of: its name, and the shapes and dtypes of what is computed with.
+
+    >>> import numpy as np
+    >>> named("mul", [np.zeros((2, 3)), 2.0])
+    'mul (2, 3) float64, 2.0'
+    """
+    words = [f"{tuple(x.shape)} {x.dtype}" if hasattr(x, "shape") else repr(x) for x in inputs]
+    return f"{name} {', '.join(words)}".strip()
+
+
+def said(what: str, way: str, reason: object = "") -> None:
+    """Print which way a call went, once for each line, where the log is on."""
+    if not on:
+        return
+    line = f"{what}: {way}: {reason}" if str(reason) else f"{what}: {way}"
+    if line not in _lines:
+        if len(_lines) >= policy.DISPATCH_LINES:
+            _lines.clear()
+        _lines.add(line)
+        print(line, file=sys.stderr)
+
+
+def fell_back(what: str, way: str, reason: object) -> None:
+    """A slower way than the one that was expected is taken: say so, or refuse.
+
+    Errors: FallbackError where `strict`.
+    """
+    said(what, way, reason)
+    if strict:
+        raise FallbackError(f"{what}: expected a kernel, but it is computed by {way}: {reason}")
+
+
+def is_ours(author: object) -> bool:
+    """Whether an op or a function is of this package."""
+    return str(getattr(author, "__module__", "")).startswith("adjoint.")
+
+
+def reason_of(error: Exception, author: object) -> str:
+    """Why a capture ended with `error` and a slower way is taken.
+
+    `author` is the op or function that was captured. Whatever happens in one of a user's may be due
+    to what symbols do not know; if it is a mistake, the slower way raises it. In our own it is a
+    mistake, and raised, unless it was raised on purpose.
+    """
+    on_purpose = isinstance(error, (NotTraceable, AdjointError))
+    if not on_purpose and is_ours(author):
+        raise error
+    return str(error) if on_purpose else f"{type(error).__name__}: {error}"
+
+
+@contextlib.contextmanager
+def strictly() -> Iterator[None]:
+    """Within it, a slower way where a kernel is expected is an error, in all threads."""
+    global strict
+    before, strict = strict, True
+    try:
+        yield
+    finally:
+        strict = before

@@ -1,0 +1,243 @@
+"""Every limit that decides which way something is computed, or bounds what is kept: in one table.
+
+A **threshold** decides between two ways that give the same result. Behind its name stands the
+benchmark whose rows it was chosen by. To measure one again, run that with the threshold moved out
+of the way, and compare the ratios to PyTorch:
+
+    python -m benchmarks operations --rows add --sizes 16384 65536
+    ADJOINT_LIMITS=PARALLEL=0 python -m benchmarks operations --rows add --sizes 16384 65536
+
+A **bound** limits memory: how many things a cache keeps, how large buffers are.
+
+Users read `policy.NAME` when they decide, so tests may set it here. What is laid out in machine
+code (rows of a tile, vectors in a loop) is no policy: it stands beside the code.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from . import config
+from .errors import InvalidArgument
+
+__all__ = ["LIMITS", "Limit"]
+
+
+class Limit(NamedTuple):
+    """One entry: its value here, and what repeats the measurement; "" for a bound of memory."""
+
+    value: int
+    repeat: str
+
+
+LIMITS: dict[str, Limit] = {}
+
+
+def _given() -> dict[str, int]:
+    """What ADJOINT_LIMITS sets."""
+    found = {}
+    for part in filter(None, config.read("ADJOINT_LIMITS").split(",")):
+        name, _, value = part.partition("=")
+        if not value.isdecimal():
+            raise InvalidArgument(f"ADJOINT_LIMITS: {part!r}; write NAME=number,NAME=number")
+        found[name] = int(value)
+    return found
+
+
+_wanted = _given()
+
+
+def _threshold(name: str, value: int, repeat: str) -> int:
+    LIMITS[name] = Limit(_wanted.get(name, value), repeat)
+    return LIMITS[name].value
+
+
+def _bound(name: str, value: int) -> int:
+    return _threshold(name, value, "")
+
+
+# ---- NumPy or kernels ----------------------------------------------------------------------------
+
+# elements above which an array is large: kernels pay for ops that NumPy does in one call
+LARGE = _threshold(
+    "LARGE", config.read_count("ADJOINT_NATIVE_SIZE"), "operations --sizes 1024 4096 16384"
+)
+# the same for ops that become kernels, or have routines: a launch costs less than NumPy's call
+SMALL = _threshold("SMALL", 0, "operations --sizes 1 15 64")
+# elements from which a composite's kernels pay, beside its ops launched one by one
+COMPOSITE_SMALLEST = _threshold(
+    "COMPOSITE_SMALLEST", SMALL + 1, "operations --rows composite --sizes 1 15 64"
+)
+# elements up to which a kernel finds the place of the largest quicker than NumPy
+PLACES = _threshold("PLACES", 4096, "operations --rows argmax --sizes 1024 4096 16384")
+# elements up to which looking at each index costs less than finding those that are meant
+SCATTER_FEW = _threshold("SCATTER_FEW", 1024, "operations --rows scatter --sizes 64 4096")
+
+# ---- threads and the GIL -------------------------------------------------------------------------
+
+# elements from which threads share the work of a kernel
+PARALLEL = _threshold("PARALLEL", 32768, "operations --rows add --sizes 16384 65536")
+# random numbers from which threads share the work
+DRAWS_PARALLEL = _threshold("DRAWS_PARALLEL", 32768, "operations --rows rand --sizes 16384 65536")
+# random numbers below which the GIL is kept: letting it go costs a microsecond
+DRAWS_QUICK = _threshold("DRAWS_QUICK", 16384, "operations --rows rand --sizes 4096 16384")
+# multiply-adds below which a product keeps the GIL
+GEMM_QUICK = _threshold("GEMM_QUICK", 1 << 19, "layers --only matmul")
+# elements above which sums of cotangents are worth several threads
+ENGINE_MANY = _threshold("ENGINE_MANY", 1 << 18, "training")
+# elements of a chunk of a routine; the number of chunks does not depend on the threads
+ROUTINE_GRAIN = _threshold("ROUTINE_GRAIN", 16384, "operations --rows gather")
+# elements in all below which a routine keeps the GIL
+ROUTINE_QUICK = _threshold("ROUTINE_QUICK", 16384, "operations --rows gather --sizes 4096 16384")
+# units of work below which a large reduction is split, and elements from which it is
+REDUCTION_FEW = _threshold("REDUCTION_FEW", 16, "operations --rows sum")
+REDUCTION_SPLIT = _threshold("REDUCTION_SPLIT", 65536, "operations --rows sum")
+# additions below which a kernel keeps the GIL
+KERNEL_QUICK = _threshold("KERNEL_QUICK", 65536, "operations --rows add --sizes 16384 65536")
+# additions that one chunk of a loop should have, at least: some microseconds' work
+LOOP_GRAIN = _threshold("LOOP_GRAIN", 16384, "operations --rows add --sizes 65536 1048576")
+# parts of a reduction that is split: elements at least, how many at most, elements per result
+REDUCTION_PIECE = _threshold("REDUCTION_PIECE", 32768, "operations --rows sum")
+REDUCTION_PIECES = _threshold("REDUCTION_PIECES", 64, "operations --rows sum")
+REDUCTION_SHARE = _threshold("REDUCTION_SHARE", 16, "operations --rows sum")
+# columns of a tile of a reduction over rows that are done with registers alone, at most; tiles that
+# are enough to share among threads
+REDUCTION_NARROW = _threshold("REDUCTION_NARROW", 128, "operations --rows sum")
+REDUCTION_TILES = _threshold("REDUCTION_TILES", 16, "operations --rows sum")
+# elements of a row that are done before the next row's, where strides are across
+LOOP_TILE = _threshold("LOOP_TILE", 256, "operations --rows contiguous")
+# elements that one turn of an optimizer's loop over many tensors does: some microseconds' work
+OPTIMIZER_CHUNK = _threshold("OPTIMIZER_CHUNK", 8192, "optimizers")
+# microseconds that a waiting thread looks for work before it sleeps
+POOL_SPIN = _threshold("POOL_SPIN", 100, "pool")
+
+# ---- writing in place ----------------------------------------------------------------------------
+
+# elements above which kernels are asked to write in place
+WRITE_LARGE = _threshold("WRITE_LARGE", 65535, "operations --rows add_ --sizes 16384 65536 262144")
+# elements up to which a result is computed apart and copied
+WRITE_SMALL = _threshold("WRITE_SMALL", 4096, "operations --rows add_ --sizes 64 4096 16384")
+# elements up to which a copy costs less than the checks of a write
+WRITE_FEW = _threshold("WRITE_FEW", 1024, "operations --rows index_add_ --sizes 64 4096")
+
+# ---- composites ----------------------------------------------------------------------------------
+
+# elements from which a composite's input is large, and how many times as many it has as what is
+# small: statistics of rows are kept for the gradient
+KEPT_LARGE = _threshold("KEPT_LARGE", 1 << 14, "operations --rows layer_norm")
+KEPT_SHARE = _threshold("KEPT_SHARE", 16, "operations --rows layer_norm")
+# ops in one kernel of a frozen module: more would take long to compile, and spill registers
+PROGRAM_OPS = _threshold("PROGRAM_OPS", 48, "inference")
+# small steps of an optimizer before a kernel is compiled for its formula
+OPTIMIZER_PATIENCE = _threshold("OPTIMIZER_PATIENCE", 8, "optimizers")
+# elements of a block of an optimizer's step without kernels: it stays in the processor's cache
+OPTIMIZER_BLOCK = _threshold("OPTIMIZER_BLOCK", 1 << 16, "optimizers")
+# elements of a gradient whose norm is not worth a call of its own
+CLIP_SMALL = _threshold("CLIP_SMALL", 4096, "optimizers")
+
+# ---- matrix products -----------------------------------------------------------------------------
+
+# multiply-adds up to which a call of NumPy's costs less than a plan; where the right operand is
+# stored by rows; for less than 16 columns
+PRODUCT_SMALL = _threshold("PRODUCT_SMALL", 1 << 15, "layers --only matmul linear")
+PRODUCT_SMALL_BY_ROWS = _threshold("PRODUCT_SMALL_BY_ROWS", 1 << 18, "layers --only linear")
+PRODUCT_FEW_COLUMNS = _threshold("PRODUCT_FEW_COLUMNS", 1 << 20, "layers --only matmul linear")
+# multiply-adds up to which generated code beats NumPy: it is called by pointer
+PRODUCT_LITTLE = _threshold("PRODUCT_LITTLE", 1 << 12, "overhead")
+# rows, of so many columns at least, below which oneDNN is faster for float32
+PRODUCT_FEW_ROWS = _threshold("PRODUCT_FEW_ROWS", 32, "layers --only linear --batch 1 32")
+# multiply-adds from which NumPy's BLAS is faster for float64
+PRODUCT_LARGE_DOUBLE = _threshold("PRODUCT_LARGE_DOUBLE", 1 << 26, "layers --only matmul")
+# elements of an outer product up to which NumPy is faster, and of a part of a larger one
+OUTER_SMALL = _threshold("OUTER_SMALL", 1 << 12, "operations --rows outer")
+OUTER_PART = _threshold("OUTER_PART", 1 << 16, "operations --rows outer")
+# multiply-adds that a part of a product should have at least
+PRODUCT_GRAIN = _threshold("PRODUCT_GRAIN", 1 << 19, "layers --only matmul linear")
+# bytes of weights, from which a few windows (so many) are multiplied with them at once; rows of a
+# product from which parts of the rows are better than of the columns: in frozen modules
+LAYER_STREAMED_BYTES = _threshold("LAYER_STREAMED_BYTES", 1 << 20, "inference")
+LAYER_STREAMED_WINDOWS = _threshold("LAYER_STREAMED_WINDOWS", 32, "inference")
+LAYER_FEWEST_ROWS = _threshold("LAYER_FEWEST_ROWS", 8, "inference")
+# channels below which a frozen layer's values stay in plain order
+LAYER_FEW_CHANNELS = _threshold("LAYER_FEW_CHANNELS", 4, "inference")
+
+# ---- convolution, pooling, attention, recurrent layers -------------------------------------------
+
+# multiply-adds below which NumPy's convolution costs less than a plan
+CONVOLUTION_SMALL = _threshold("CONVOLUTION_SMALL", 1 << 12, "layers --only conv")
+# multiply-adds that a part of a convolution should have at least
+CONVOLUTION_GRAIN = _threshold("CONVOLUTION_GRAIN", 1 << 21, "layers --only conv")
+# bytes of images and values that a part may have, so that copies stay in the cache; such parts
+CONVOLUTION_CACHED = _threshold("CONVOLUTION_CACHED", 1 << 20, "layers --only conv --batch 32")
+CONVOLUTION_MOST = _threshold("CONVOLUTION_MOST", 64, "layers --only conv --batch 32")
+# elements of images below which NumPy's pooling costs less than a plan, and in a part
+POOLING_SMALL = _threshold("POOLING_SMALL", 1 << 10, "layers --only pool")
+POOLING_GRAIN = _threshold("POOLING_GRAIN", 1 << 16, "layers --only pool")
+# elements in a row of maxima below which several planes are computed at once
+POOLING_NARROW = _threshold("POOLING_NARROW", 4, "layers --only pool")
+# queries below which a product with each of them alone is faster
+ATTENTION_FEW = _threshold("ATTENTION_FEW", 8, "attention")
+# scores from which on narrow floats are widened, rather than the scores be stored
+ATTENTION_MANY = _threshold("ATTENTION_MANY", 1 << 23, "attention")
+# that a pass is at least cut into, where it is long enough
+ATTENTION_CHUNKS = _threshold("ATTENTION_CHUNKS", 8, "attention")
+# blocks of queries for which a block of keys is fetched once, at most
+ATTENTION_SPAN = _threshold("ATTENTION_SPAN", 4, "attention")
+# rows up to which the input's products are made before the time loop; the same where its weights
+# have more bytes than the third: they would not stay in a core's cache from step to step
+RECURRENT_FEW = _threshold("RECURRENT_FEW", 4, "recurrent")
+RECURRENT_FEW_LARGE = _threshold("RECURRENT_FEW_LARGE", 32, "recurrent")
+RECURRENT_LARGE = _threshold("RECURRENT_LARGE", 1 << 20, "recurrent")
+# rows of all steps from which the weights' gradients are one product
+RECURRENT_MANY = _threshold("RECURRENT_MANY", 512, "recurrent")
+# rows of a chunk, at least
+RECURRENT_CHUNK = _threshold("RECURRENT_CHUNK", 8, "recurrent")
+
+# ---- moving and ranking --------------------------------------------------------------------------
+
+# bytes that are one unit of work of a copy, at most
+COPY_BLOCK = _threshold("COPY_BLOCK", 1 << 16, "operations --rows contiguous")
+# places that are looked for without sorting, and elements of a row that is sorted so
+RANK_MOST = _threshold("RANK_MOST", 64, "operations --rows topk")
+RANK_SORTED = _threshold("RANK_SORTED", 16, "operations --rows sort")
+# of the rows that are added to, at most: each part reads the whole index; and bytes of a row
+SCATTER_PARTS = _threshold("SCATTER_PARTS", 16, "operations --rows index_add")
+SCATTER_PART_BYTES = _threshold("SCATTER_PART_BYTES", 256, "operations --rows index_add")
+
+# ---- what is kept --------------------------------------------------------------------------------
+
+# kernels and launchers, by op or by shapes and strides
+LAUNCHERS = _bound("LAUNCHERS", 4096)
+SOUND = _bound("SOUND", 1024)  # ops on specs that `infer` had nothing against
+PROGRAMS = _bound("PROGRAMS", 4096)
+VARIANTS = _bound("VARIANTS", 8)  # kernels for one key, between which numbers decide
+FORMULAS = _bound("FORMULAS", 16)  # kernels that one optimizer's formula may become
+WRITERS = _bound("WRITERS", 1024)  # in-place methods
+COMPOSITES = _bound("COMPOSITES", 1024)  # plans of one composite
+EXECUTABLES = _bound("EXECUTABLES", 8192)  # of each of two generations: ops, composites, calls
+COMPOSITE_STRIDES = _bound("COMPOSITE_STRIDES", 256)  # launchers of one composite
+KERNEL_STRIDES = _bound("KERNEL_STRIDES", 4096)  # combinations of shapes and strides of a kernel
+ATTENTION_STRIDES = _bound("ATTENTION_STRIDES", 256)
+ROUTINES = _bound("ROUTINES", 4096)  # calls of routines that were seen once
+READY_PRODUCTS = _bound("READY_PRODUCTS", 4096)
+ONEDNN_PLANS = _bound("ONEDNN_PLANS", 512)
+OPTIMIZER_TABLES = _bound("OPTIMIZER_TABLES", 8)  # numbers of rows of one formula
+INTERNED = _bound("INTERNED", 1024)  # ops of one class, by their fields
+INTERNED_TYPED = _bound("INTERNED_TYPED", 4096)  # of all classes where types of fields count
+FROZEN_PLANS = _bound("FROZEN_PLANS", 16)  # shapes of inputs of a frozen module
+BACKWARD_PLANS = _bound("BACKWARD_PLANS", 32)  # that a graph remembers
+DISPATCH_LINES = _bound("DISPATCH_LINES", 1 << 14)  # of the dispatch log, each said once
+# elements of all constants that are computed while freezing
+FOLDED_ELEMENTS = _bound("FOLDED_ELEMENTS", 1 << 26)
+# bytes: work memory that a thread keeps between calls, reordered weights
+WORKSPACE_BYTES = _bound("WORKSPACE_BYTES", 64 << 20)
+WEIGHT_BYTES = _bound("WEIGHT_BYTES", 256 << 20)
+# blocks of freed memory: bytes from which they are kept, blocks of one size
+BLOCK_SMALLEST = _bound("BLOCK_SMALLEST", 1 << 16)
+BLOCK_SLOTS = _bound("BLOCK_SLOTS", 64)
+# bytes that a copy moves while it holds the GIL: few enough that no thread waits long
+COPY_HELD = _bound("COPY_HELD", 1 << 18)
+
+_unknown = _wanted.keys() - LIMITS.keys()
+if _unknown:
+    raise InvalidArgument(f"ADJOINT_LIMITS: {min(_unknown)}; there are {', '.join(LIMITS)}")

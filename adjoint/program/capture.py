@@ -1,0 +1,168 @@
+"""The one capture: a function is run on symbols, and what it recorded is read off as a `Program`.
+
+Symbols are lazy tensors that have no array: shapes, dtypes and errors are known, values are not.
+`@fused` composites, in-place methods, optimizers' formulas, frozen modules and ONNX export call
+this; they differ in what they do about values that were there before, and in the passes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from ..autograd import tape
+from ..autograd.recording import execute_lazily
+from ..core.dtype import LOW_PRECISION, from_numpy_dtype
+from ..core.errors import AutogradError, InvalidType, NotTraceable, Unsupported
+from ..core.handle import Handle
+from ..core.mode import DEFAULT, MODE, mode_with
+from ..core.op import Op
+from ..core.spec import Spec
+from ..graph.node import Item
+from ..graph.recorded import Recorded
+from .program import Node, Program, Value, inferred
+
+__all__ = ["Rebuild", "Recorder", "number_or_refuse", "program_of", "recording", "symbol", "taken"]
+
+# What a value that was there before becomes in a program: a constant, or a number.
+Known: TypeAlias = Callable[[Any], Any]
+Rebuild: TypeAlias = Callable[[Iterator[Any]], Any]  # outputs in the form of what the function gave
+
+
+def symbol(spec: Spec) -> Any:
+    """A tensor of which only shape and dtype are known."""
+    return tape.wrap(Recorded(None, (), spec.shape, spec.dtype.numpy))
+
+
+class Recorder:
+    """Records ops; composites that `whole` gives an op and its inputs for, as one op."""
+
+    def __init__(self, whole: Callable[..., tuple[Op, tuple[Any, ...]] | None]) -> None:
+        self.whole = whole
+
+    def __call__(self, op: Op, inputs: tuple[Any, ...]) -> Any:
+        """The recorded result."""
+        return execute_lazily(op, inputs)
+
+    def composite(self, function: Callable[..., Any], native: str, args: tuple[Any, ...]) -> Any:
+        """The recorded result of a composite; NotImplemented where its own ops are recorded."""
+        found = self.whole(function, native, args)
+        return NotImplemented if found is None else execute_lazily(*found)
+
+
+@contextlib.contextmanager
+def recording(
+    reads: str = "", *, executor: Any = execute_lazily, grad: bool = False, autocast: Any = None
+) -> Iterator[None]:
+    """Within it, ops are recorded by `executor`, whatever mode there is outside.
+
+    Errors: Unsupported with the message `reads` where values of symbols are read, if given.
+    """
+    token = MODE.set(mode_with(DEFAULT, executor=executor, grad=grad, autocast=autocast))
+    try:
+        yield
+    except AutogradError as error:
+        if not reads or "was given no value" not in str(error):
+            raise
+        raise Unsupported(reads) from error
+    finally:
+        MODE.reset(token)
+
+
+def number_or_refuse(data: Any) -> Any:
+    """The `known` of kernels: numbers that were made arrays, as those beside narrow floats are, are
+    numbers again.
+
+    Errors: NotTraceable for everything else.
+    """
+    if not isinstance(data, Recorded):
+        raise NotTraceable("a result that was not recorded")
+    is_number = data.shape == () and data.array is not None
+    if not is_number or from_numpy_dtype(data.dtype) not in LOW_PRECISION:
+        raise NotTraceable("a tensor that is no argument")
+    return float(data.array)
+
+
+def program_of(
+    inputs: Sequence[Any], outputs: Sequence[Any], known: Known = number_or_refuse
+) -> Program:
+    """What leads from `inputs` to `outputs`, recorded values both; what was there before them
+    becomes what `known` says. Nodes come in the order in which a walk from the outputs needs them.
+
+    Errors: those of `known`.
+    """
+    values = {id(x): Value(x.spec, name=f"x{i}") for i, x in enumerate(inputs)}
+    nodes: list[Node] = []
+    several: dict[int, Node] = {}  # by the id of the recorded value of an op with several outputs
+    alive: list[Any] = []  # what `known` was asked about: ids are theirs
+
+    def value(x: Any) -> Any:
+        if id(x) not in values:
+            values[id(x)] = known(x)
+            alive.append(x)
+        return values[id(x)]
+
+    stack = [x for x in reversed(outputs) if isinstance(x, Recorded)]
+    while stack:
+        x = stack[-1]
+        if id(x) in values or id(x) in several:
+            stack.pop()
+        elif x.op is None or x.array is not None:
+            value(x)
+        else:
+            waiting = [
+                v for v in x.inputs
+                if isinstance(v, Recorded) and id(v) not in values and id(v) not in several
+            ]  # fmt: skip
+            if waiting:
+                stack.extend(reversed(waiting))
+                continue
+            stack.pop()
+            if type(x.op) is Item:
+                values[id(x)] = several[id(x.inputs[0])].outputs[x.op.index]
+                continue
+            args = [values[id(v)] if isinstance(v, Recorded) else v for v in x.inputs]
+            specs = inferred(x.op, args) if x.dtype is None else (x.spec,)
+            node = Node(x.op, args, specs)
+            nodes.append(node)
+            if x.dtype is None:
+                several[id(x)] = node
+            else:
+                values[id(x)] = node.output
+    results = [value(y) for y in outputs]
+    if not all(isinstance(y, Value) for y in results):
+        raise NotTraceable("a result that does not depend on the inputs")
+    return Program([values[id(x)] for x in inputs], nodes, results)
+
+
+def taken(found: Any, refused: str) -> tuple[list[Any], Rebuild]:
+    """The data of the tensors in what a function gave, and what gives its form to others.
+
+    Errors: InvalidType for other things than tensors in tuples, lists and dicts; `refused` is how
+    the message begins.
+    """
+    results: list[Any] = []
+
+    def form(found: Any) -> Rebuild:
+        if isinstance(found, Handle):
+            results.append(found._data)
+            return next
+        if found is None:
+            return lambda values: None
+        if isinstance(found, Mapping):
+            parts = {key: form(x) for key, x in found.items()}
+            return lambda values: {key: part(values) for key, part in parts.items()}
+        if isinstance(found, (tuple, list)):
+            kind = type(found)
+            each = [form(x) for x in found]
+            if hasattr(kind, "_fields"):
+                return lambda values: kind(*[part(values) for part in each])
+            plain = list if isinstance(found, list) else tuple
+            return lambda values: plain([part(values) for part in each])
+        raise InvalidType(
+            f"{refused} a {type(found).__name__}; outputs are tensors, or tuples, lists and dicts "
+            "of them"
+        )
+
+    return results, form(found)
