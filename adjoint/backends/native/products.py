@@ -467,7 +467,8 @@ def accelerate(op: Op, arrays: Sequence[Any], names: Any) -> Any:
 
 def _launcher(library: str, c: Any, arrays: Sequence[Any]) -> Any:
     """What gives `c` for such arrays: the plan, called by pointer, where they are its operands."""
-    ready = ready_for(*arrays, library=library)
+    bias = arrays[2] if len(arrays) > 2 else None
+    ready = ready_for(arrays[0], arrays[1], bias, library)
     plan = None if ready is None else getattr(ready.run, "__self__", None)
     if type(plan) is not gemm.Plan or not all(type(x) is np.ndarray for x in arrays):
         return LAUNCHERS[library]
