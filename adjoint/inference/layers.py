@@ -164,6 +164,13 @@ def fuse_epilogues(graph: Program) -> int:
     return found
 
 
+def _is_grouped(op: Op) -> bool:
+    """Whether it is a convolution of groups, to which oneDNN adds nothing where there is no AVX-512
+    (the whole layer would be computed without it).
+    """
+    return isinstance(op, Convolution) and op.groups > 1
+
+
 def _merged(
     node: Node, users: dict[Value, list[Node]], outputs: set[Value]
 ) -> tuple[Node, Node] | None:
@@ -190,7 +197,7 @@ def _merged(
         operand = () if step is not None else (node.inputs[1 - place],)
         if operand and not (isinstance(operand[0], Value) and operand[0].spec == x.spec):
             continue
-        if operand and isinstance(layer.base, (SumPool, MaxPool)):
+        if operand and (isinstance(layer.base, (SumPool, MaxPool)) or _is_grouped(layer.base)):
             continue
         following = (*layer.following, step if step is not None else (ADD, 0.0, 0.0))
         op = Layer(layer.base, layer.own, following)

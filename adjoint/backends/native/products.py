@@ -525,7 +525,7 @@ def _pays(work: int, b: Any) -> bool:
     """Whether one product of `work` multiply-adds is large enough for a plan."""
     if b.shape[-2] == 1:
         return work > policy.OUTER_SMALL
-    if work <= policy.PRODUCT_LITTLE and gemm.is_available(b.dtype):
+    if 0 < work <= policy.PRODUCT_LITTLE and gemm.is_available(b.dtype):
         return True
     return work > policy.PRODUCT_SMALL and (
         work > policy.PRODUCT_SMALL_BY_ROWS or b.strides[-1] != b.itemsize or threads() > 1
