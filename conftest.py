@@ -12,6 +12,14 @@ import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
 import adjoint  # noqa: E402
+from adjoint import extensions  # noqa: E402
+
+# Compiled modules are no Python files: tests/test_extensions.py runs the examples of their docs.
+collect_ignore = (
+    [f"{name.replace('.', '/')}.py" for name in extensions.MODULES]
+    if extensions.state() == "compiled"
+    else []
+)
 
 settings.register_profile("adjoint", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("adjoint")

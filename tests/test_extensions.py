@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import doctest
+import importlib
 import importlib.util
 import json
 import os
@@ -10,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import adjoint as ad
@@ -63,6 +66,14 @@ def test_compiled_and_interpreted_give_the_same_bits_and_keep_the_same():
     assert compiled[0] == "compiled"
     assert interpreted[0] == "interpreted: ADJOINT_COMPILED=0"
     assert compiled[1:] == interpreted[1:]
+
+
+@pytest.mark.parametrize("name", extensions.MODULES)
+def test_the_examples_in_the_docs_of_compiled_files(name):
+    module = importlib.import_module(name)
+    names = {**vars(module), "ad": ad, "np": np}
+    result = doctest.testmod(module, globs=names, optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert result.failed == 0
 
 
 def test_each_compiled_file_has_its_types():

@@ -43,6 +43,7 @@ NOT_POLICY = {
     "backends/native/recurrent_tiles.py": {"LINE", "MOST_ROWS"},
     "backends/native/routines.py": {"LANES"},
     "backends/native/tiles.py": {"ITEM"},
+    "backends/native/triangular.py": {"BLOCK", "GROUP", "SPEED"},
     "backends/native/worker_loop.py": {
         "MAX_THREADS", "_FUTEX_PRIVATE", "_INSIDE", "_OPEN", "_WAITING",
     },

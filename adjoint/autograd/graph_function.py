@@ -41,6 +41,7 @@ class RecordedFunction(Op, abstract=True):
     """The results of forward, given first, with the user's backward as their gradient."""
 
     needs = "y"
+    opaque = True
     exact = True
 
     def __init__(
@@ -106,6 +107,7 @@ class OpaqueForward(Op, abstract=True):
     """A Function whose forward reads values: runs the whole of it."""
 
     needs = "xs"
+    opaque = True
     strict = False
 
     def __init__(self, function: Any, args: Sequence[Any], specs: Sequence[Spec]) -> None:
@@ -155,6 +157,7 @@ class OpaqueBackward(Op, abstract=True):
     """The gradients of an OpaqueForward."""
 
     needs = ""
+    opaque = True
 
     def __init__(self, forward: OpaqueForward) -> None:
         self.forward = forward

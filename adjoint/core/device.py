@@ -131,7 +131,11 @@ def watch_backends(watch: Callable[[type], None]) -> None:
 def namespace_of(array: Any) -> Any:
     """The backend namespace that computes with `array`."""
     kind = type(array)
-    return _namespaces[kind] if kind in _namespaces else _finders[kind](array)
+    if kind in _namespaces:
+        return _namespaces[kind]
+    if kind not in _finders:
+        raise Unsupported(f"computing with a {kind.__name__}, which is no array")
+    return _finders[kind](array)
 
 
 def device_of(array: Any) -> device:

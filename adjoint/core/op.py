@@ -104,6 +104,7 @@ class Op(metaclass=_Interned):
     grows: ClassVar[bool] = False  # what it gives is larger than its inputs: small ones too
     differentiable: ClassVar[bool] = True  # False: the output never requires grad
     kept: ClassVar[bool] = False  # the one object with its fields, which is used again
+    opaque: ClassVar[bool] = False  # runs a user's code, which is not to be traced
     device: device = CPU  # where an op without inputs computes
     drawn: ClassVar[bool] = False  # random: its numbers are those that the host draws
 
@@ -224,9 +225,6 @@ class Op(metaclass=_Interned):
             REGISTRY[f"{cls.__module__}.{cls.__qualname__}"] = cls
 
 
-_MOST_INPUTS = 1 << 16
-
-
 def saving_of(tokens: Sequence[str], wanted_by: Any) -> tuple[tuple[str, int, Sequence[int]], ...]:
     """What the nodes of an op save: for each token its kind, the input's place, and the places of
     the inputs of which one must want a gradient.
@@ -236,7 +234,7 @@ def saving_of(tokens: Sequence[str], wanted_by: Any) -> tuple[tuple[str, int, Se
         kind = token.rstrip("0123456789")
         place = int(token[len(kind) :] or 1) - 1
         each = enumerate(wanted_by or ())
-        wanting: Sequence[int] = range(_MOST_INPUTS)
+        wanting: Sequence[int] = range(1 << 16)
         if wanted_by is not None:
             wanting = tuple([i for i, t in each if token in t])
         found.append((kind, place, wanting))

@@ -23,8 +23,9 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import adjoint as ad
-from adjoint.autograd import inplace, inplace_kernels, tape
+from adjoint.autograd import inplace_kernels, tape
 from adjoint.backends import native
+from adjoint.core import policy
 from adjoint.core.op import REGISTRY, Op, Sample, apply
 from adjoint.core.spec import Spec
 from adjoint.ops.pointwise import Elementwise
@@ -95,7 +96,7 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Op]]:
         return result
 
     compute.forget()
-    for name in ("SMALL", "LARGE", "CHEAP"):
+    for name in ("SMALL", "LARGE"):
         monkeypatch.setattr(compute, name, -1)
     monkeypatch.setattr(compute, "accelerate", accelerate)
     yield found
@@ -493,7 +494,7 @@ def test_in_place(name: str, cases: int, monkeypatch: pytest.MonkeyPatch) -> Non
                 copies = [tape.wrap(x._data.copy()) for x in tensors]
                 tensors[0]._data[...] = method(*copies)._data
             with monkeypatch.context() as patch:
-                patch.setattr(inplace, "LARGE", -1)
+                patch.setattr(policy, "WRITE_LARGE", -1)
                 patch.setattr(inplace_kernels, "_has_threads", lambda: True)
                 found, tensors = case.tensors()
                 method(*tensors)

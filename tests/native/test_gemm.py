@@ -165,7 +165,7 @@ def test_with_the_registers_of_avx2(dtype):
     narrow = target.Target(target.host().triple, "haswell", "+avx,+avx2,+fma")
     symbol = f"haswell.{dtype}"
     element = {"float32": "float", "float64": "double"}[dtype]
-    code = narrow.compile(gemm_code.text(narrow, element, symbol, object.__basicsize__))
+    code = narrow.compile(gemm_code.text(narrow, element, symbol))
     [address] = target.load(code, f"{symbol}.gemm")
     for transposes in ("NN", "NT", "TN", "TT"):
         for sizes in [(1, 1, 1), (13, 21, 30), (70, 400, 300), (300, 20, 33), (530, 270, 260)]:

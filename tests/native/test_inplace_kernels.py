@@ -11,10 +11,11 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import adjoint as ad
-from adjoint.autograd import inplace, inplace_kernels
+from adjoint.autograd import inplace_kernels
 from adjoint.backends import native
 from adjoint.backends.native import pool, writing
 from adjoint.compiler import run as compiler_run
+from adjoint.core import policy
 from adjoint.core.errors import AutogradError, DTypeError, ShapeError
 from adjoint.program import compute
 
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason=str(nati
 @pytest.fixture(autouse=True)
 def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels for arrays of every size, also where NumPy is as fast on one thread."""
-    monkeypatch.setattr(inplace, "LARGE", -1)
+    monkeypatch.setattr(policy, "WRITE_LARGE", -1)
     monkeypatch.setattr(inplace_kernels, "_has_threads", lambda: True)
 
 
@@ -416,7 +417,7 @@ def test_threads_do_not_change_the_bits() -> None:
 
 
 def test_small_tensors_are_left_alone(monkeypatch: Any) -> None:
-    monkeypatch.setattr(inplace, "LARGE", 65535)
+    monkeypatch.setattr(policy, "WRITE_LARGE", 65535)
     with Launches() as launched:
         values((100,)).add_(1.0).exp_()
     assert launched.count == 0

@@ -16,7 +16,6 @@ from adjoint.optim import muon
 from .onednn_cases import needs_onednn, workers  # noqa: F401 - a fixture
 
 
-
 def has_plan() -> bool:
     """Whether oneDNN multiplies bfloat16 with sums behind the products on this processor."""
     y = ad.zeros(8, 8, dtype=ad.bfloat16).spec

@@ -411,6 +411,8 @@ class _Stage:
         copies: dict[int, Value] = {}
         loaded = {n for kind, n in draft.loads if kind == "value"}
         for v in draft.values:
+            if not place.keys() >= set(v.axes):
+                raise NotTraceable("a value along an axis of size 1")
             axes = tuple(place[d] for d in v.axes)
             if v.op == "input":
                 copies[v.number] = kernel.input(v.attr[1], axes)

@@ -299,6 +299,8 @@ def _prepare(op: Op, arrays: Sequence[Any]) -> Program | str:
     """The program, or why there is none."""
     if op.view:
         return "a view"
+    if op.opaque:
+        return "a user's function"
     unusable = [_kind(x) for x in arrays if not _is_usable(x)]
     if unusable:
         return f"{_OF_DTYPES} {unusable[0]}"
