@@ -137,7 +137,7 @@ import adjoint as ad
 x = ad.ones(128, 1000)
 for _ in range(3):
     ad.nn.functional.layer_norm(x, (1000,))
-    x.exp(); x.cumprod(1); x.sort(); x @ x.T; ad.randn(100, 100); ad.ones(2, 3).var()
+    x.exp(); x.cumprod(1); x.sort(); x @ x.T; ad.randn(100, 100); ad.ones(0, 3).exp()
     x.cumprod_(1)
     x.mul_(2.0).exp_()
 """
@@ -149,7 +149,7 @@ arg_sort (128, 1000) float32: routine
 gather (128, 1000) float32, (128, 1000) int64: routine
 mat_mul (128, 1000) float32, (1000, 128) float32: library
 normal (100, 100) adjoint.float32: generator
-var_mean (2, 3) float32: NumPy: at most 32 elements
+exp (0, 3) float32: NumPy: at most 0 elements
 cumprod_ (128, 1000) float32: a new array, copied: cum_prod: NumPy's own moveaxis
 exp_ (128, 1000) float32: kernel, in place
 """

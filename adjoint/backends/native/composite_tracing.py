@@ -290,7 +290,7 @@ class CompositeNames(Names):
 def _position_in(key: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[int, int]:
     """The dimension and the position that an index selects, if it is one along one dimension."""
     found = []
-    for axis, item in enumerate(key):
+    for axis, item in enumerate(key if isinstance(key, tuple) else (key,)):
         if type(item) is int:
             found.append((axis, item))
         elif item is not Ellipsis and item != slice(0, shape[axis], 1):
