@@ -277,7 +277,7 @@ def _build(p: Product) -> Any:
     work, vector = p.m * p.k * p.n, 1 in (p.m, p.n)
     wide = p.dtype == FLOAT64
     if p.activation is None and (wide or workers == 1 or p.k == 1):
-        few = p.n < 16 and work <= policy.PRODUCT_FEW_COLUMNS
+        few = p.n < 16 and policy.PRODUCT_LITTLE < work <= policy.PRODUCT_FEW_COLUMNS
         if vector or few or (wide and workers == 1 and work >= policy.PRODUCT_LARGE_DOUBLE):
             raise Unsupported(f"{p}: left to NumPy")
     few_rows = (
