@@ -130,6 +130,7 @@ def as_text(facts: dict[str, Any]) -> str:
         ("adjoint", facts["adjoint"]),
         ("Python", facts["python"]),
         ("system", facts["system"]),
+        ("core", facts["core"]),
         ("NumPy", f"{facts['numpy']}, matrix products by {facts['blas']}"),
         ("processor", facts["processor"]),
         ("instructions", " ".join(facts["instruction_sets"]) or "unknown"),
