@@ -1,9 +1,6 @@
 cimport cython
 from ..core.handle cimport Handle
 
-cdef Py_ssize_t _order
-cpdef Py_ssize_t next_order()
-
 cdef class Version:
     cdef public Py_ssize_t count
     cdef public object changed_by

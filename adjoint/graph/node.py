@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -10,14 +11,7 @@ from ..core.errors import AutogradError, InvalidType
 from ..core.handle import Handle
 from ..core.op import Op
 
-_order = 0
-
-
-def next_order() -> int:
-    """A number greater than all before it."""
-    global _order
-    _order += 1
-    return _order
+next_order: Callable[[], int] = itertools.count(1).__next__  # atomic, also interpreted
 
 
 class Version:
