@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import adjoint as ad
-from adjoint.core.op import INPLACE, METHODS
+from adjoint.eager.public import INPLACE, METHODS
 
 REFERENCE = pathlib.Path(__file__).parent / "reference"
 

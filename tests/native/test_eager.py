@@ -9,13 +9,15 @@ import pytest
 
 import adjoint as ad
 from adjoint.autograd import calls
-from adjoint.core import op as core_op
+from adjoint.eager import fused
 from adjoint.eager.arrays import signature
+from adjoint.eager.dispatch import run_known
+from adjoint.eager.writes import copied
 from adjoint.ops.elementwise.arithmetic import ADDCMUL
 from adjoint.ops.elementwise.comparison import CLAMP
 from adjoint.ops.shape.joining import Cat
 from adjoint.program import compute as core_compute
-from adjoint.program import executable, fused
+from adjoint.program import executable
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 
@@ -55,7 +57,7 @@ def test_it_gives_what_the_op_gives(x):
         (Cat(0), ad.nn.Parameter(x), other),
         (Cat(0), x.t(), other),
     ):
-        found = core_op.launched(op, *inputs)
+        found = run_known(op, *inputs)
         assert type(found) is ad.Tensor
         arrays = [i._data if isinstance(i, ad.Tensor) else i for i in inputs]
         assert found.equal(ad.from_numpy(op.compute(np, *arrays)))
@@ -82,33 +84,33 @@ def test_it_gives_what_the_op_gives(x):
     ],
 )
 def test_it_refuses_what_was_not_launched(inputs, x):
-    assert core_op.launched(*inputs(x)) is None
+    assert run_known(*inputs(x)) is None
 
 
 def test_it_refuses_where_something_watches(x):
     with ad.lazy():
-        assert core_op.launched(Cat(0), x, x) is None
+        assert run_known(Cat(0), x, x) is None
     with ad.inference_mode():
-        assert core_op.launched(Cat(0), x, x) is None
+        assert run_known(Cat(0), x, x) is None
     with ad.lazy():
         lazy = x + 1
-    assert core_op.launched(Cat(0), x, lazy) is None
-    assert core_op.launched(Cat(0), x, x) is not None
+    assert run_known(Cat(0), x, lazy) is None
+    assert run_known(Cat(0), x, x) is not None
     ad.backends.native.enable(False)
     try:
-        assert core_op.launched(Cat(0), x, x) is None
+        assert run_known(Cat(0), x, x) is None
     finally:
         ad.backends.native.enable()
 
 
 def test_gradients(x):
     leaf = x.clone().requires_grad_()
-    y = core_op.launched(Cat(0), leaf, x)
+    y = run_known(Cat(0), leaf, x)
     assert y.requires_grad
     y[:8].sum().backward()
     assert leaf.grad.equal(ad.ones(8, 8))
     with ad.no_grad():
-        assert not core_op.launched(Cat(0), leaf, x).requires_grad
+        assert not run_known(Cat(0), leaf, x).requires_grad
 
 
 def test_an_error_of_a_launcher_is_raised(x):
@@ -118,7 +120,7 @@ def test_an_error_of_a_launcher_is_raised(x):
     key = signature(ADDCMUL, (x, ad.ones(1)), False, [])
     executable.keep(key, executable.Executable(launch, ADDCMUL, ADDCMUL, True))
     with pytest.raises(ValueError, match="as it happens"):
-        core_op.launched(ADDCMUL, x, ad.ones(1))
+        run_known(ADDCMUL, x, ad.ones(1))
 
 
 def test_no_reference_is_lost_or_kept(x):
@@ -136,7 +138,7 @@ def test_no_reference_is_lost_or_kept(x):
     for _ in range(3):
         for case in cases:
             for _ in range(100):
-                core_op.launched(*case)
+                run_known(*case)
         counts.append([sys.getrefcount(it) for it in watched])
     assert np.ptp(counts[1:], axis=0).max() <= 2
 
@@ -281,15 +283,15 @@ def test_copies_in_place(dtype):
         assert x._version.changed_by == "copy_"
         assert x.zero_() is x
         assert x.equal(source.new_zeros(3, 4))
-    assert core_op.copied(x, source, "copy_") is True
-    assert core_op.copied(x, source.reshape(4, 3), "copy_") is False
-    assert core_op.copied(x, source.reshape(4, 3).t(), "copy_") is False
-    assert core_op.copied(x.t(), source.t(), "copy_") is False
-    assert core_op.copied(x[:2], source[:2], "copy_") is False  # a view
-    assert core_op.copied(x, 1, "copy_") is False
-    assert core_op.copied(x, source[0], "copy_") is False
+    assert copied(x, source, "copy_") is True
+    assert copied(x, source.reshape(4, 3), "copy_") is False
+    assert copied(x, source.reshape(4, 3).t(), "copy_") is False
+    assert copied(x.t(), source.t(), "copy_") is False
+    assert copied(x[:2], source[:2], "copy_") is False  # a view
+    assert copied(x, 1, "copy_") is False
+    assert copied(x, source[0], "copy_") is False
     other = ad.int32 if dtype is not ad.int32 else ad.int64
-    assert core_op.copied(x, source.to(other), "copy_") is False
+    assert copied(x, source.to(other), "copy_") is False
     assert x.equal(source)
 
 
@@ -317,7 +319,7 @@ def test_copies_in_place_are_seen_and_refused():
     fixed = ad.from_numpy(array)
     fixed.zero_()
     array.flags.writeable = False
-    assert core_op.copied(fixed, source, "copy_") is False
+    assert copied(fixed, source, "copy_") is False
     with ad.lazy():
         lazy = x + 1
     x.copy_(source * 5)

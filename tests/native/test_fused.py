@@ -24,11 +24,11 @@ from adjoint.core.errors import (
     InvalidArgument,
     ShapeError,
 )
+from adjoint.eager import fused as core_fused
+from adjoint.eager.fused import Declared, fused
 from adjoint.kernels import Kernel
 from adjoint.kernels.schedule import plan
 from adjoint.models.rotary import Rotary, turn
-from adjoint.program import fused as core_fused
-from adjoint.program.fused import Declared, fused
 
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason=str(native.reason_off()))
 

@@ -20,7 +20,7 @@ from ...core.errors import (
     Unsupported,
 )
 from ...core.handle import Handle
-from ...core.op import public
+from ...eager.public import public
 from .values import array_from, convert_number, converted, fill_number, target
 
 if TYPE_CHECKING:
@@ -232,11 +232,11 @@ def names_on(place: Device) -> Any:
 
 def into(array: Any, out: Any, dtype: Any, name: str) -> Tensor:
     """`array` written into `out`, whose dtype decides; a `dtype` that differs is refused."""
-    from ...core import op
+    from ...eager import public
 
     if dtype is not None and target(dtype) is not out.dtype:
         raise DTypeError(f"{name}: dtype {dtype} does not match dtype of out parameter {out.dtype}")
-    result: Tensor = op.write_out(wrap(moved(array, out.device)), out, name)
+    result: Tensor = public.write_out(wrap(moved(array, out.device)), out, name)
     return result
 
 

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core import dtype as dt
-from ...core import op as core_op
 from ...core.errors import DTypeError, IndexingError, InvalidType, ShapeError
 from ...core.handle import Handle
-from ...core.op import FUNCTIONS, apply, apply_view, public, write_in_place
 from ...core.spec import broadcast_shapes, normalize_axis, prod
-from ...program.fused import writing
+from ...eager.dispatch import apply, apply_view, run_known
+from ...eager.fused import writing
+from ...eager.public import FUNCTIONS, public, write_in_place
+from ...eager.writes import copied
 from ..create import creation
 from ..create.creation import names_on
 from ..create.values import convert_number
@@ -373,7 +374,7 @@ def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     >>> ad.zeros(2).copy_(ad.tensor([1, 2]))
     tensor([1., 2.])
     """
-    if core_op.copied(input, src, "copy_"):
+    if copied(input, src, "copy_"):
         return input
     if not isinstance(src, Handle) or type(src._data) is not type(input._data):
         assert_tensor(src, "copy_")
@@ -405,7 +406,7 @@ def zero_(input: Tensor) -> Tensor:
     >>> ad.ones(2).zero_()
     tensor([0., 0.])
     """
-    if core_op.copied(input, None, "zero_"):
+    if copied(input, None, "zero_"):
         return input
     result: Tensor = write_in_place("zero_", _OVERWRITE, input, 0)
     return result
@@ -465,7 +466,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
             [3, 4]])
     """
     if isinstance(index, Handle) and index._data.ndim == 1:  # more are an error
-        found: Tensor | None = core_op.launched(_selecting(dim, input._data.ndim), input, index)
+        found: Tensor | None = run_known(_selecting(dim, input._data.ndim), (input, index))
         if found is not None:
             return found
     axis, index = _along(input, dim, index, "index_select")

@@ -9,8 +9,9 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.errors import InvalidArgument, LinalgError, ShapeError
 from ...core.handle import Handle
-from ...core.op import FUNCTIONS, apply, public, with_out
 from ...core.spec import normalize_axis, prod
+from ...eager.dispatch import apply
+from ...eager.public import FUNCTIONS, public, with_out
 from ..create import creation
 from ..promotion import cast
 from ..return_types import return_type

@@ -10,8 +10,9 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument, ShapeError
 from ...core.handle import Handle
-from ...core.op import FUNCTIONS, apply, with_out
 from ...core.spec import normalize_axes, normalize_axis
+from ...eager.dispatch import apply
+from ...eager.public import FUNCTIONS, with_out
 from ..create import creation
 from ..promotion import cast
 from ..reduce.statistics import Norm

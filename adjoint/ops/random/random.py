@@ -23,7 +23,8 @@ from ...core.device import device as Device  # noqa: N812 - the parameters here 
 from ...core.errors import DTypeError, InvalidArgument, InvalidType, ShapeError
 from ...core.handle import Handle
 from ...core.mode import MODE
-from ...core.op import INPLACE, apply, public
+from ...eager.dispatch import apply
+from ...eager.public import INPLACE, public
 from ...program import compute as core_compute
 from ..create import creation
 from ..create.creation import assert_row_major, finish, into, sizes_from

@@ -13,8 +13,10 @@ from ...core import dtype as dt
 from ...core.device import is_device_array
 from ...core.errors import DTypeError, InvalidArgument, ShapeError
 from ...core.handle import Handle
-from ...core.op import Op, Sample, apply, public
+from ...core.op import Op, Sample
 from ...core.spec import Spec, normalize_axis, prod
+from ...eager.dispatch import apply
+from ...eager.public import public
 from .. import return_types
 from ..create import creation
 from ..create.creation import names_on

@@ -15,9 +15,11 @@ from ...core import dtype as dt
 from ...core.device import is_device_array
 from ...core.errors import InvalidArgument, InvalidType, ShapeError, Unsupported
 from ...core.handle import Handle
-from ...core.op import Sample, apply, apply_view, public
+from ...core.op import Sample
 from ...core.spec import Spec, normalize_axes, normalize_axis, prod
-from ...program.fused import checking
+from ...eager.dispatch import apply, apply_view
+from ...eager.fused import checking
+from ...eager.public import public
 from ..create import creation
 from ..create.creation import names_on
 from ..create.values import convert_number
