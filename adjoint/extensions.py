@@ -85,7 +85,7 @@ def _choose() -> None:
     elif not is_supported():
         _state = "interpreted: free-threaded Python is not supported"
     elif not note.exists():
-        _state = "interpreted: no extensions were built (was there a C kernels?)"
+        _state = "interpreted: no extensions were built (was there a C compiler?)"
     elif note.read_text().strip() != source_hash():
         _state = "interpreted: the extensions are older than their sources"
         warnings.warn(

@@ -41,7 +41,7 @@ _UNKNOWN: Any = object()
 
 
 def execute(declared: fused.Declared, args: tuple[Any, ...]) -> Any:
-    """The composite of `args`, by its kernels where it has some: what `core.fused` calls."""
+    """The composite of `args`, by its kernels where it has some: what `eager.fused` calls."""
     function = declared.function
     mode = get_mode()
     casting = None if mode.run is mode.executor else mode.autocast
