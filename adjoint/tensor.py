@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .autograd import engine, inplace, refreshing
+from .autograd import engine, refreshing, wiring
 from .autograd.gradients import backward as autograd_backward
 from .autograd.refreshing import wants_gradient
 from .backends import numpy as numpy_backend
@@ -21,7 +21,7 @@ from .core.mode import MODE
 from .core.spec import normalize_axis
 from .eager.operators import binary_operator
 from .eager.public import FUNCTIONS, METHODS
-from .eager.tensors import INFERENCE, connect, wrap
+from .eager.tensors import INFERENCE, wrap
 from .eager.views import alias
 from .graph.node import Item, Leaf
 from .graph.reactive import Cell
@@ -867,20 +867,13 @@ def _rebuild(
     return tensor.requires_grad_(requires_grad)
 
 
-def _fresh(data: Any) -> Any:
-    """A tensor that no op made."""
-    return wrap(data, None, INFERENCE if MODE.get().inference else None)
-
-
 def _owner(array: Any) -> Any:
     while isinstance(array.base, type(array)):
         array = array.base
     return array
 
 
-connect(Tensor)
-inplace.attach(Tensor)
-creation.wrap = _fresh
+wiring.wire(Tensor)
 _FAMILIES = (
     activation, arranging, complex_ops, conversion, convolution, copies, counting, creation, ew,
     extrema, fft, householder, incomplete, indexing, joining, linalg, matmul, memory, movement,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.device import CPU, is_device_array, namespace_of, watch_backends
+from ..core.device import CPU, is_device_array, namespace_of
 from ..core.errors import DeviceError
 from ..core.handle import Handle
 from ..core.op import Op
@@ -89,10 +89,3 @@ def _mixed(op: Op, inputs: tuple[Any, ...]) -> DeviceError:
         f"{op.name}: Expected all tensors to be on the same device, but found at least two "
         f"devices, {' and '.join(found)}; move them to one with .to({found[-1]!r})"
     )
-
-
-def _serve(array_type: type) -> None:
-    EXECUTORS[array_type] = execute_on_device
-
-
-watch_backends(_serve)

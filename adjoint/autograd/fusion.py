@@ -491,6 +491,3 @@ class _Passing(Op, abstract=True):
     def gradient(self, g: Any) -> tuple[Any, ...]:
         """All of it."""
         return (g,)
-
-
-fused.connect(execute)

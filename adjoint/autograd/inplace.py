@@ -19,7 +19,6 @@ from ..core.op import Op
 from ..eager.arrays import references
 from ..eager.dispatch import apply
 from ..eager.operators import plain_dtypes, takes_number
-from ..eager.public import INPLACE, connect_in_place, connect_out
 from ..eager.record import parents_of, record
 from ..eager.tensors import INFERENCE, wrap
 from ..eager.views import register_view
@@ -35,14 +34,6 @@ from .recording import Recorder, source_of
 
 ndarray = np.ndarray
 _BFLOAT16 = bfloat16.numpy
-
-
-def attach(tensor_class: type) -> None:
-    """Give `tensor_class` the in-place methods, and make `out=` work."""
-    connect_out(write_out)
-    connect_in_place(write, rebind)
-    for name, function in INPLACE.items():
-        setattr(tensor_class, name, inplace_method(name, function))
 
 
 def inplace_method(name: str, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -19,10 +19,10 @@ from ..core.mode import MODE, mode_with
 from ..core.op import Op
 from ..core.spec import Spec
 from ..eager.dispatch import EXECUTORS, execute, finish
-from ..eager.operators import RECORDERS, takes_number
+from ..eager.operators import takes_number
 from ..eager.tensors import INFERENCE, wrap
 from ..eager.views import ONE_OF_SEVERAL_VIEWS, UNRECORDED_VIEW, mark_view, shares_storage
-from ..eager.writes import WRITERS, ViewWrite, write_part
+from ..eager.writes import ViewWrite, write_part
 from ..graph.node import Item, Version
 from ..graph.reactive import Cell, Source, State
 from ..graph.recorded import Recorded, concrete, given, realize, record, shown, specs_of
@@ -69,7 +69,7 @@ def _given(x: Any) -> Recorded:
     return given(x, version)
 
 
-def _settle_and_execute(op: Op, inputs: tuple[Any, ...]) -> Any:
+def settle_and_execute(op: Op, inputs: tuple[Any, ...]) -> Any:
     """Run `op` on lazy tensors outside `lazy`: now."""
     executor = MODE.get().executor
     if executor is not None:
@@ -118,7 +118,7 @@ def realize_all(*tensors: Any) -> Any:
     return tensors[0] if len(tensors) == 1 else tensors
 
 
-def _write_lazily(x: Any, y: Any) -> None:
+def write_lazily(x: Any, y: Any) -> None:
     """The lazy tensor `x` takes the value of `y`; its base and views see it."""
     value = y._data if type(y._data) is Recorded else _given(y)
     view = x._view
@@ -170,7 +170,7 @@ class Recorder:
         return record_cell(self.state, op, inputs)
 
 
-def _record_where_inputs_are(op: Op, inputs: tuple[Any, ...]) -> Any:
+def record_where_inputs_are(op: Op, inputs: tuple[Any, ...]) -> Any:
     for x in inputs:
         if isinstance(x, Handle) and isinstance(x._data, Cell):
             return record_cell(x._data.state, op, inputs)
@@ -281,7 +281,6 @@ def record_one(op: Op, function: Any, dtypes: dict[Any, int], input: Any) -> Any
 
 
 _BOOL = np.dtype(bool)
-RECORDERS[1], RECORDERS[2] = record_one, record_pair
 
 
 def _may_have_gradient(cell: Cell, x: Any) -> bool:
@@ -318,7 +317,7 @@ def source_of(state: State, x: Any) -> Source:
     return source
 
 
-def _write_cell(x: Any, y: Any) -> None:
+def write_cell(x: Any, y: Any) -> None:
     """The tensor `x` of a graph takes the value of `y`; its base and views see it.
 
     A source is assigned to now; a computed tensor becomes the node that was written.
@@ -423,10 +422,3 @@ def _with_history_of(old: Any, value: Any) -> Any:
         return record_cell(old._data.state, Overwritten(), (plain, wrap(value._data)))
     finally:
         MODE.set(mode)
-
-
-EXECUTORS[Recorded] = _settle_and_execute
-EXECUTORS[Cell] = EXECUTORS[Source] = _record_where_inputs_are
-WRITERS[Recorded] = _write_lazily
-WRITERS[ndarray] = rewrite
-WRITERS[Cell] = WRITERS[Source] = _write_cell

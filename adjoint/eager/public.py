@@ -85,19 +85,6 @@ def with_out(function: F) -> F:
     return cast(F, writing_out)
 
 
-def _no_out(result: Any, out: Any, name: str) -> Any:
-    raise RuntimeError("adjoint.tensor has not been imported")
-
-
-write_out: Callable[[Any, Any, str], Any] = _no_out
-
-
-def connect_out(write: Callable[[Any, Any, str], Any]) -> None:
-    """Set what copies a result into `out=` (called once, where the layers are wired together)."""
-    global write_out
-    write_out = write
-
-
 def in_place_doc(name: str) -> str:
     """The docstring of the method with a trailing underscore."""
     return (
@@ -122,6 +109,28 @@ def rebinding(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+def _not_connected(*_: Any) -> Any:
+    raise RuntimeError("adjoint.tensor has not been imported")
+
+
+_write_out: Callable[..., Any] = _not_connected
+_write: Callable[..., Any] = _not_connected
+_rebind: Callable[..., Any] = _not_connected
+
+
+def connect(
+    out: Callable[..., Any], write: Callable[..., Any], rebind_to: Callable[..., Any]
+) -> None:
+    """Set what writes results into memory that there is (see autograd/wiring.py)."""
+    global _write_out, _write, _rebind
+    _write_out, _write, _rebind = out, write, rebind_to
+
+
+def write_out(result: Any, out: Any, name: str) -> Any:
+    """Copy `result` (a tensor or a tuple of them) into `out` and return `out`."""
+    return _write_out(result, out, name)
+
+
 def write_in_place(name: str, op: Op, tensor: Any, *inputs: Any) -> Any:
     """Let `op.write` change the memory of `tensor`; `name` is what error messages say."""
     return _write(name, op, tensor, *inputs)
@@ -130,17 +139,3 @@ def write_in_place(name: str, op: Op, tensor: Any, *inputs: Any) -> Any:
 def rebind(name: str, tensor: Any, function: Callable[[Any], Any]) -> Any:
     """Make `tensor` what `function` gives for it, a view of itself."""
     return _rebind(name, tensor, function)
-
-
-def _not_connected(*_: Any) -> Any:
-    raise RuntimeError("adjoint.tensor has not been imported")
-
-
-_write: Callable[..., Any] = _not_connected
-_rebind: Callable[..., Any] = _not_connected
-
-
-def connect_in_place(write: Callable[..., Any], rebind_to: Callable[..., Any]) -> None:
-    """Set what runs ops in place (called once, where the layers are wired together)."""
-    global _write, _rebind
-    _write, _rebind = write, rebind_to

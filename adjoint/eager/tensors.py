@@ -11,7 +11,7 @@ from ..core.handle import Handle
 from ..core.mode import MODE
 from ..graph.node import Version
 
-__all__ = ["INFERENCE", "Tensor", "connect", "get_mode", "spec_of", "wrap", "zeros"]
+__all__ = ["INFERENCE", "Tensor", "connect", "fresh", "get_mode", "spec_of", "wrap", "zeros"]
 
 ndarray = np.ndarray
 
@@ -43,6 +43,11 @@ def wrap(data: Any, node: Any = None, version: Any = None) -> Any:
     tensor._version = version
     tensor._view = None
     return tensor
+
+
+def fresh(data: Any) -> Any:
+    """A tensor around an array that no op gave."""
+    return wrap(data, None, INFERENCE if get_mode().inference else None)
 
 
 def zeros(shape: tuple[int, ...], dtype: Any, place: Any) -> Any:

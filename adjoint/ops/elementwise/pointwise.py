@@ -15,7 +15,7 @@ from ...core.spec import Spec, broadcast_shapes
 from ...eager.dispatch import apply
 from ...eager.operators import binary_operator, unary_operator
 from ...eager.public import FUNCTIONS, INPLACE, METHODS, with_out, write_out
-from ..create import creation
+from ...eager.tensors import fresh
 from ..promotion import cast, number, promote
 
 PYTORCH = "https://docs.pytorch.org/docs/stable/generated/torch."
@@ -124,7 +124,7 @@ def assert_kind(name: str, d: dt.dtype, kinds: str) -> None:
 
 def operand(x: Any) -> Any:
     """A tensor for a NumPy array; anything else as it is."""
-    return creation.wrap(x) if isinstance(x, np.ndarray) else x
+    return fresh(x) if isinstance(x, np.ndarray) else x
 
 
 PLAIN = frozenset((dt.float32.numpy, dt.float64.numpy))
@@ -149,7 +149,7 @@ def promoted(
     if narrow or not any(isinstance(v, Handle) for v in operands):
         with np.errstate(over="ignore"):
             return [
-                v if isinstance(v, Handle) else creation.wrap(np.asarray(v).astype(common.numpy))
+                v if isinstance(v, Handle) else fresh(np.asarray(v).astype(common.numpy))
                 for v in operands
             ]
     return operands

@@ -19,6 +19,7 @@ from ...core.spec import Spec, broadcast_shapes, normalize_axis, prod
 from ...eager.dispatch import apply, run_known
 from ...eager.fused import checking, writing
 from ...eager.public import public
+from ...eager.tensors import fresh
 from ..create import creation
 from ..samples import array
 from ..shape.movement import assert_tensor
@@ -804,7 +805,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
             f"in mask ({places.size})"
         )
     values = source.reshape(-1)[: places.size]
-    flat = apply(IndexPut((0,)), input.expand(shape).reshape(-1), creation.wrap(places), values)
+    flat = apply(IndexPut((0,)), input.expand(shape).reshape(-1), fresh(places), values)
     return flat.reshape(shape)  # type: ignore[no-any-return]
 
 

@@ -12,7 +12,7 @@ from ...core.handle import Handle
 from ...core.spec import normalize_axis, prod
 from ...eager.dispatch import apply
 from ...eager.public import FUNCTIONS, public, with_out
-from ..create import creation
+from ...eager.tensors import fresh
 from ..promotion import cast
 from ..return_types import return_type
 from . import contraction
@@ -654,7 +654,7 @@ def lu_factor_ex(
             "on lu_solve would result in a division by zero."
         )
     info = np.asarray(found) if isinstance(found, np.generic) else found
-    return LUFactorExResult(lu, pivots, cast(creation.wrap(info), dt.int32))
+    return LUFactorExResult(lu, pivots, cast(fresh(info), dt.int32))
 
 
 @with_out
