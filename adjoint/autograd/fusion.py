@@ -62,7 +62,7 @@ def execute(declared: fused.Declared, args: tuple[Any, ...]) -> Any:
             declared.plans.clear()
         declared.plans[key] = plan
         if dispatch_log.on and not isinstance(plan, str):
-            dispatch_log.said(_named(function, inputs), plan.way)
+            dispatch_log.said(_named(function, inputs), plan.way, plan.why)
     if isinstance(plan, str):
         found = function(*args)  # or an error, which comes first
         if dispatch_log.on or dispatch_log.strict:
@@ -134,6 +134,7 @@ class Fused(Op, abstract=True):
     launch: Callable[..., Any] | None = None
 
     way = "kernels"  # as the dispatch log says it
+    why = ""  # several: of the forward ones, of the backward ones
 
     def __init__(
         self,
@@ -227,6 +228,11 @@ class Fused(Op, abstract=True):
             like = [forward.dims[i] for i in self.differentiable_outputs]
             like = [*forward.dims[len(self.outputs) :], *like]
             self.backward = Composite(back, like, space=forward.space, reshaped=reshaped)
+        cuts = [
+            ("forward", forward.cuts),
+            ("backward", self.backward.cuts if self.backward else []),
+        ]
+        self.why = "; ".join(f"{way} cut before {cut}" for way, each in cuts for cut in each)
         self.differentiable = back is not None  # type: ignore[misc]
 
     def infer(self, *specs: Spec) -> Any:

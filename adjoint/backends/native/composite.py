@@ -1,9 +1,5 @@
-"""Several ops as few kernels: their computation is traced as a whole, then split at reductions.
-
-A kernel reduces over one set of axes. So reductions over different axes are different kernels, and
-what passes from one kernel to the next is only what reductions have made small: a row's mean and
-deviation, say. What is as large as the inputs is computed again where it is needed, in registers,
-from those and the inputs; that costs arithmetic, where memory would cost more.
+"""Several ops as few kernels: their computation is traced as a whole, then cut at reductions as
+`program.partition` says.
 """
 
 from __future__ import annotations
@@ -21,6 +17,7 @@ from ...core import policy
 from ...core.errors import NotTraceable
 from ...core.spec import prod
 from ...program.compute import quietly
+from ...program.partition import Part, kernels
 from ...program.passes import unused_inputs, without_reshapes
 from ...program.program import Program
 from . import block_cache
@@ -29,8 +26,6 @@ from .composite_tracing import (
     Dims,
     Picked,
     Shaped,
-    Wanted,
-    cone,
     guards_of,
     trace,
 )  # fmt: skip
@@ -103,19 +98,20 @@ class Composite:
             (guard, spec, n if n < len(inputs) else shaped[n - len(inputs)].source)
             for guard, spec, n in guards_of(program, picking)
         ]
-        drafts = _split(wanted, space)
-        self.stages = [_Stage(draft, tracer, space) for draft in drafts]
-        used = sorted({n for d in drafts for kind, n in d.loads if kind == "input"})
+        parts = kernels(wanted, space, REDUCTIONS)
+        self.cuts = [part.reason for part in parts[1:]]  # why there is more than one kernel
+        self.stages = [_Stage(part, tracer, space) for part in parts]
+        used = sorted({n for part in parts for kind, n in part.loads if kind == "input"})
         sources = {n for x in self.gathers for n in x.sources}
         self.reads = tuple(sorted(n for n in {*used, *sources} if n < len(inputs)))
         place = {("input", n): n for n in used}  # where a kernel's argument is among the arrays
         count = len(inputs) + len(self.gathers)
-        for draft, stage in zip(drafts, self.stages, strict=True):
-            stage.arguments = tuple(place[load] for load in draft.loads)
-            for value in draft.outputs:
+        for part, stage in zip(parts, self.stages, strict=True):
+            stage.arguments = tuple(place[load] for load in part.loads)
+            for value in part.outputs:
                 place["value", value.number] = count
                 count += 1
-            for j, _ in draft.results:
+            for j, _ in part.results:
                 place["output", j] = count
                 count += 1
         self.outputs = [(place["output", j], w.shape) for j, w in enumerate(wanted)]
@@ -302,91 +298,7 @@ class Composite:
         return results, arrays
 
 
-# ---- splitting -----------------------------------------------------------------------------------
-
-
-class _Draft:
-    """A kernel to be: what it reduces over, what it computes, and what it loads."""
-
-    def __init__(self, axes: tuple[int, ...]) -> None:
-        self.axes = axes
-        self.results: list[tuple[int, Wanted]] = []  # outputs of the whole, with their numbers
-        self.outputs: list[Value] = []  # what later kernels load
-        self.loads: list[tuple[str, int]] = []  # ("input", position) or ("value", number)
-        self.values: list[Value] = []  # in order; those that are loaded among them
-
-
-def _split(wanted: Sequence[Wanted], space: tuple[int, ...]) -> list[_Draft]:
-    """The kernels that compute `wanted`, each value as soon as it can be."""
-    values = cone(w.value for w in wanted)
-    needs: dict[int, frozenset[int]] = {}  # reductions that a value depends on, itself among them
-    for v in values:
-        own = {v.number} if v.op in REDUCTIONS else ()
-        needs[v.number] = frozenset(own).union(*(needs[x.number] for x in v.inputs))
-    drafts: list[_Draft] = []
-    stage_of: dict[int, int] = {}
-    remaining = [v for v in values if v.op in REDUCTIONS]
-    while remaining:
-        axes, group = _next_group(remaining, needs, set(stage_of))
-        stage_of |= dict.fromkeys(group, len(drafts))
-        drafts.append(_Draft(axes))
-        remaining = [v for v in remaining if v.number not in group]
-    home = {n: max((stage_of[r] for r in needs[n]), default=-1) for n in needs}
-    whole = tuple(d for d, n in enumerate(space) if n != 1)
-    simple: dict[tuple[int, ...], _Draft] = {}  # kernels without reductions, by what they span
-    for j, w in enumerate(wanted):
-        stage = home[w.value.number]
-        if stage >= 0:
-            draft = drafts[stage]
-        elif drafts and w.axes == whole:
-            draft = drafts[0]
-        else:
-            draft = simple.setdefault(w.axes, _Draft(()))
-        draft.results.append((j, w))
-    for i in reversed(range(len(drafts))):
-        _fill(drafts[i], i, drafts, home)
-    for draft in simple.values():
-        _fill(draft, -1, drafts, home)
-    return [*drafts, *simple.values()]
-
-
-def _next_group(
-    remaining: Sequence[Value], needs: dict[int, frozenset[int]], done: set[int]
-) -> tuple[tuple[int, ...], set[int]]:
-    """The reductions over one set of axes to do next: preferably all that there are of them."""
-    choices = []
-    for axes in dict.fromkeys(v.attr for v in remaining):
-        group: set[int] = set()
-        same = [v.number for v in remaining if v.attr == axes]
-        for n in same:
-            if needs[n] <= done | group | {n}:
-                group.add(n)
-        if group:
-            choices.append((len(group) < len(same), min(group), axes, group))
-    _, _, axes, group = min(choices, key=lambda choice: choice[:2])
-    return axes, group
-
-
-def _fill(draft: _Draft, i: int, drafts: Sequence[_Draft], home: dict[int, int]) -> None:
-    """Decide what kernel number `i` computes and loads; earlier kernels must write the latter."""
-    loaded = set()
-
-    def is_loaded(v: Value) -> bool:
-        if v.op == "input":
-            return True
-        earlier = home[v.number]
-        return earlier >= 0 and earlier != i and not set(v.axes) & set(drafts[earlier].axes)
-
-    for v in cone([*(w.value for _, w in draft.results), *draft.outputs], is_loaded):
-        draft.values.append(v)
-        if v.op == "input":
-            draft.loads.append(("input", v.attr[0]))
-        elif is_loaded(v):
-            loaded.add(v.number)
-            draft.loads.append(("value", v.number))
-            outputs = drafts[home[v.number]].outputs
-            if v not in outputs:
-                outputs.append(v)
+# ---- kernels -------------------------------------------------------------------------------------
 
 
 class _Stage:
@@ -397,20 +309,20 @@ class _Stage:
     arguments: tuple[int, ...]  # positions among inputs and what earlier kernels have written
     ordered: bool  # whether outputs are row-major, however the inputs lie
 
-    def __init__(self, draft: _Draft, tracer: Tracer, space: tuple[int, ...]) -> None:
+    def __init__(self, part: Part, tracer: Tracer, space: tuple[int, ...]) -> None:
         self.ordered = tracer.ordered
-        spanned = set(draft.axes).union(*(v.axes for v in draft.values))
-        spanned.update(*(w.axes for _, w in draft.results))
+        spanned = set(part.axes).union(*(v.axes for v in part.values))
+        spanned.update(*(w.axes for _, w in part.results))
         everywhere = tuple(d for d in sorted(spanned) if space[d] != 1)
-        small = tuple(d for d in everywhere if d not in draft.axes)
+        small = tuple(d for d in everywhere if d not in part.axes)
         # The kernel has the axes that it spans only, so that what it writes has no others.
-        place = {d: k for k, d in enumerate(sorted({*everywhere, *draft.axes}))}
+        place = {d: k for k, d in enumerate(sorted({*everywhere, *part.axes}))}
         kernel = Kernel(len(place))
-        kernel.reduced = tuple(place[d] for d in draft.axes)
+        kernel.reduced = tuple(place[d] for d in part.axes)
         self.numbers: list[float] = []
         copies: dict[int, Value] = {}
-        loaded = {n for kind, n in draft.loads if kind == "value"}
-        for v in draft.values:
+        loaded = {n for kind, n in part.loads if kind == "value"}
+        for v in part.values:
             if not place.keys() >= set(v.axes):
                 raise NotTraceable("a value along an axis of size 1")
             axes = tuple(place[d] for d in v.axes)
@@ -426,16 +338,16 @@ class _Stage:
             elif v.op == "index":
                 copies[v.number] = kernel.index(place[v.attr[0]])
             elif v.op == "random":
-                if v.axes != everywhere or all(w.axes != everywhere for _, w in draft.results):
+                if v.axes != everywhere or all(w.axes != everywhere for _, w in part.results):
                     raise NotTraceable("random numbers without a result of their extent")
                 copies[v.number] = kernel.random(axes, *(copies[x.number] for x in v.inputs))
             else:
                 copies[v.number] = split.copied(kernel, v, copies)
-        for v in draft.outputs:
+        for v in part.outputs:
             if v.axes != small:
                 raise NotTraceable("a small value that varies over fewer axes than its kernel")
             kernel.output(copies[v.number])
-        for _, w in draft.results:
+        for _, w in part.results:
             if w.axes not in (small, everywhere):
                 raise NotTraceable("results of different extent")
             kernel.output(copies[w.value.number], w.dtype, full=w.axes == everywhere)
