@@ -110,7 +110,7 @@ def test_the_log_gives_the_reason_of_each_cut() -> None:
 
 def test_kernels_of_a_composite_are_cut_at_reductions() -> None:
     pytest.importorskip("llvmlite")
-    from adjoint.backends.native.composite import Composite
+    from adjoint.backends.native.lowering.composite import Composite
 
     x = symbol(MATRIX)
     with recording():

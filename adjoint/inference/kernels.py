@@ -30,7 +30,7 @@ class Kernel(Op, abstract=True):
     library = "always"
 
     def __init__(self, nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value]):
-        from ..backends.native.composite import Composite
+        from ..backends.native.lowering.composite import Composite
 
         self.name_ = "_".join(node.op.name for node in nodes[:3]) + ("_..." if nodes[3:] else "")
         self.program = Program(inputs, nodes, outputs)
@@ -61,7 +61,7 @@ class Kernel(Op, abstract=True):
 
 def _role(node: Node) -> Role | str:
     """What the node is in a kernel; the reason, where no kernel computes it or none is worth it."""
-    from ..ops.elementwise import Elementwise
+    from ..ops.elementwise.namespace import Elementwise
 
     op = node.op
     kind = type(op).__name__
