@@ -15,7 +15,7 @@ from ...core.errors import DTypeError, InvalidArgument, InvalidType, ShapeError
 from ...core.op import FUNCTIONS, Sample, apply, public
 from ...core.spec import Spec, normalize_axes, normalize_axis
 from ..elementwise.pointwise import conj
-from ..promotion import cast
+from ..promotion import cast, number
 from ..samples import COMPLEX, FLOATS, array, strided
 from .extrema import share_evenly
 from .reduction import Reduction, wide
@@ -336,7 +336,7 @@ def norm(
         result: Tensor = _nuclear_norm(input, dim, keepdim)
     elif p in (None, "fro") or (isinstance(p, (int, float)) and not isinstance(p, bool)):
         axes = normalize_axes(dim, input._data.ndim, "norm")
-        op = Norm.of(axes, bool(keepdim), 2.0 if p in (None, "fro") else float(p))
+        op = Norm.of(axes, bool(keepdim), 2.0 if p in (None, "fro") else number(p, dt.float64))
         if not input._data.size:
             op.infer(input.spec)
         result = apply(op, input)

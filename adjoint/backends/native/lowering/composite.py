@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable, Sequence
 from operator import itemgetter
@@ -13,6 +14,7 @@ import numpy as np
 
 from ....core import policy
 from ....core.errors import NotTraceable
+from ....core.scalar import Arithmetic, Scalar
 from ....core.spec import prod
 from ....kernels import Compiled, Kernel, Value, split
 from ....kernels.ir import REDUCTIONS
@@ -31,6 +33,7 @@ from .composite_tracing import (
     guards_of,
     trace,
 )  # fmt: skip
+from .scalars import ScalarTracer, has_lost_numbers, values_of
 from .tracing import Tracer, common_shape
 
 __all__ = ["Composite", "launches"]
@@ -62,12 +65,14 @@ class Composite:
         *,
         space: tuple[int, ...] | None = None,
         reshaped: bool = False,
+        arithmetic: Arithmetic | None = None,
     ) -> None:
         """`like`: the dims that the last inputs have in the index space that the others span, where
         they are not those of broadcasting. `space`: that space, where it is another's.
 
         With `reshaped`, inputs that are reshaped at once are further inputs, and reshapes that give
-        outputs are not computed; the space is that of the inputs that are left.
+        outputs are not computed; the space is that of the inputs that are left. The program's
+        numbers are known, or of `arithmetic`.
         """
         inputs = [x.spec for x in program.inputs]
         specs = [y.spec for y in program.outputs]
@@ -87,10 +92,12 @@ class Composite:
         if 0 in space:
             raise NotTraceable("nothing to compute")
         self.space = space
-        tracer = Tracer(space)
+        tracer = ScalarTracer(space)
         names = CompositeNames(tracer, every)
         places += [None] * len(shaped)
         wanted, self.dims = trace(names, program, specs, shaped, places, unused)
+        if arithmetic is not None and has_lost_numbers(tracer):
+            raise NotTraceable("a number that was taken for known")
         self.gathers = list(names.gathers)
         self.takers = [x.taker() for x in self.gathers]
         picking = {x.op for x in self.gathers if type(x) is Picked}
@@ -101,6 +108,9 @@ class Composite:
         parts = kernels(wanted, space, REDUCTIONS)
         self.cuts = [part.reason for part in parts[1:]]  # why there is more than one kernel
         self.stages = [_Stage(part, tracer, space) for part in parts]
+        self.once = False  # whether its numbers may not come again: then nothing is prepared
+        if arithmetic is not None:
+            self._fill(arithmetic.values)
         used = sorted({n for part in parts for kind, n in part.loads if kind == "input"})
         sources = {n for x in self.gathers for n in x.sources}
         self.reads = tuple(sorted(n for n in {*used, *sources} if n < len(inputs)))
@@ -134,6 +144,24 @@ class Composite:
         self.sizes = [  # of what is further, without dimensions of size 1
             tuple(n for n in x.shape(every) if n != 1) for x in self.gathers
         ]
+
+    def _fill(self, values: Sequence[Any]) -> None:
+        for stage in self.stages:
+            stage.numbers = values_of(stage.sources, values)
+
+    def with_numbers(self, values: Sequence[Any]) -> Composite:
+        """The same kernels for other numbers, where `values` are those of their arithmetic; for one
+        call, unless `once` is set to False.
+        """
+        if all(type(x) is not Scalar for stage in self.stages for x in stage.sources):
+            return self
+        other = copy.copy(self)
+        other.stages = list(map(copy.copy, self.stages))
+        other._fill(values)
+        other.once = True
+        other.latest, other.remembered = ([], ()), {}
+        other.direct = other.launch = None
+        return other
 
     def __call__(self, arrays: Sequence[Any]) -> Sequence[Any]:
         """The outputs. Of the inputs those of `reads` are needed, the others may be None."""
@@ -171,6 +199,8 @@ class Composite:
 
     def _first(self, arrays: Sequence[Any]) -> list[Any]:
         """The outputs for arrays that lie as none did lately, and launchers for the next ones."""
+        if self.once:
+            return self._run(list(arrays))[0]
         key = tuple([a.strides for n, a in enumerate(arrays) if n in self.read])
         known = self.remembered.get(key)
         if known is not None:
@@ -304,7 +334,7 @@ class Composite:
 class _Stage:
     """A kernel with what each call of it passes."""
 
-    __slots__ = ("arguments", "compiled", "numbers", "ordered", "run", "shape", "sizes")
+    __slots__ = ("arguments", "compiled", "numbers", "ordered", "run", "shape", "sizes", "sources")
 
     arguments: tuple[int, ...]  # positions among inputs and what earlier kernels have written
     ordered: bool  # whether outputs are row-major, however the inputs lie
@@ -319,7 +349,7 @@ class _Stage:
         place = {d: k for k, d in enumerate(sorted({*everywhere, *part.axes}))}
         kernel = Kernel(len(place))
         kernel.reduced = tuple(place[d] for d in part.axes)
-        self.numbers: list[float] = []
+        self.sources: list[Any] = []  # of its numbers: themselves, or `Scalar`s
         copies: dict[int, Value] = {}
         loaded = {n for kind, n in part.loads if kind == "value"}
         for v in part.values:
@@ -331,7 +361,7 @@ class _Stage:
             elif v.number in loaded:
                 copies[v.number] = kernel.input(v.dtype, axes)
             elif v.op == "scalar":
-                self.numbers.append(tracer.numbers[v.attr[0]])
+                self.sources.append(tracer.numbers[v.attr[0]])
                 copies[v.number] = kernel.scalar(v.dtype)
             elif v.op in REDUCTIONS:
                 copies[v.number] = kernel.reduce(v.op, copies[v.inputs[0].number], kernel.reduced)
@@ -351,6 +381,7 @@ class _Stage:
             if w.axes not in (small, everywhere):
                 raise NotTraceable("results of different extent")
             kernel.output(copies[w.value.number], w.dtype, full=w.axes == everywhere)
+        self.numbers = self.sources
         self.compiled = Compiled(kernel)
         known = {a for v in kernel.inputs for a in v.axes}
         self.sizes = sizes = tuple(space[d] for d in place)
