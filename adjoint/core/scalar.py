@@ -20,7 +20,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .errors import NotTraceable, Unsupported
+from .errors import InvalidType, NotTraceable, Unsupported
 
 __all__ = ["Arithmetic", "Scalar", "as_float32"]
 
@@ -97,6 +97,10 @@ def _ceiling(x: Any, _: Any) -> Any:
     return math.ceil(x)
 
 
+def _rounded(x: Any, dtype: Any) -> Any:
+    return float(dtype.type(x))
+
+
 _FLOAT32_MOST = 2.0**128 - 2.0**103  # from which on float32 has infinity
 
 
@@ -137,6 +141,10 @@ class Scalar(float):
         """Whether its values are ints."""
         return type(self.arithmetic.values[self.place]) is int
 
+    def rounded(self, dtype: Any) -> Scalar:
+        """The number as a NumPy dtype of floats holds it."""
+        return self.arithmetic.compute(_rounded, self, dtype)
+
     def as_float32(self) -> Scalar:
         """The number, infinite where float32 has no nearer value."""
         return self.arithmetic.compute(as_float32, self, 0.0)
@@ -148,7 +156,7 @@ class Scalar(float):
         return self.arithmetic.decide(operator.ne, self, 0.0)
 
     def __hash__(self) -> int:
-        return id(self)
+        raise InvalidType("a number that is not known yet finds nothing in a table")
 
     def __repr__(self) -> str:
         return f"<number {self.place}>"

@@ -12,6 +12,7 @@ from ...core import op as core_op
 from ...core.errors import DTypeError, InvalidType
 from ...core.handle import Handle
 from ...core.op import FUNCTIONS, INPLACE, METHODS, SHORTCUTS, Op, apply, with_out
+from ...core.scalar import Scalar
 from ...core.spec import Spec, broadcast_shapes
 from ..create import creation
 from ..promotion import cast, number, promote
@@ -147,7 +148,11 @@ def promoted(
     if narrow or not any(isinstance(v, Handle) for v in operands):
         with np.errstate(over="ignore"):
             return [
-                v if isinstance(v, Handle) else creation.wrap(np.asarray(v).astype(common.numpy))
+                v
+                if isinstance(v, Handle)
+                else v.rounded(common.numpy)
+                if type(v) is Scalar
+                else creation.wrap(np.asarray(v).astype(common.numpy))
                 for v in operands
             ]
     return operands
@@ -158,6 +163,8 @@ def fitting(value: Any, to: dt.dtype) -> Any:
     value = number(value, to)
     if to in dt.LOW_PRECISION:
         with np.errstate(over="ignore"):
+            if type(value) is Scalar:
+                return value.rounded(to.numpy)
             return float(np.asarray(value).astype(to.numpy))
     return value
 
