@@ -209,3 +209,29 @@ def test_repeated_numbers_are_launched(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(executable.counts().values()) == counted
     monkeypatch.setattr(compute, "accelerate", None)  # nothing is asked but what is known
     assert nf.leaky_relu(x, 0.2).equal(ad.where(x > 0, x, x * 0.2))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, n: x * n,
+        lambda x, n: n - x,
+        lambda x, n: x > n,
+        lambda x, n: x.clamp(-n, n),
+        lambda x, n: ad.where(x > 0, x, n),
+    ],
+    ids=["mul", "rsub", "gt", "clamp", "where"],
+)
+def test_whole_numbers_that_change_make_no_kernel_each(function, dtype):
+    x = ad.tensor([1, 2, 3, 4]).to(getattr(ad, dtype))
+
+    def check(n: int) -> None:
+        found = function(x, n)
+        assert found.tolist() == function(x.double(), float(n)).to(found.dtype).tolist()
+
+    check(1), check(2), check(3)
+    before = len(kernels_run._codes)
+    for n in range(4, 30):
+        check(n)
+    assert len(kernels_run._codes) == before

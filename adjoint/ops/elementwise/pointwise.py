@@ -132,6 +132,11 @@ PLAIN = frozenset((dt.float32.numpy, dt.float64.numpy))
 _NUMBERS = frozenset((int, float))
 
 
+def _as_float(x: Any) -> Any:
+    """A whole number as the float that it is, which kernels take as an argument."""
+    return float(x) if type(x) is int and -(1 << 53) <= x <= 1 << 53 else x
+
+
 def promoted(
     name: str, op: Op, values: tuple[Any, ...], *, floating: bool = False, kinds: str = ""
 ) -> list[Any]:
@@ -142,7 +147,7 @@ def promoted(
             if not (v._data.dtype is d if isinstance(v, Handle) else type(v) in _NUMBERS):
                 break
         else:
-            return list(values)  # the usual case: nothing to convert
+            return [_as_float(v) for v in values]  # the usual case: nothing else to convert
     common, operands = promote(name, *map(operand, values), floating=floating)
     if kinds:
         assert_kind(name, common, kinds)

@@ -181,6 +181,9 @@ def accelerate(op: Op, arrays: Sequence[Any]) -> Any:
         found = _with_new_numbers(op, arrays, key)
         if found is not NotImplemented:
             return found
+        found = _with_other_whole_numbers(op, arrays)
+        if found is not NotImplemented:
+            return found
         program = _prepare(op, arrays)
         if len(_programs) >= policy.PROGRAMS:
             _programs.clear()
@@ -197,6 +200,34 @@ def accelerate(op: Op, arrays: Sequence[Any]) -> Any:
         op.infer(*map(spec_of, arrays))  # a user's error comes first
         dispatch_log.fell_back(dispatch_log.named(op.name, arrays), "NumPy", program)
     return NotImplemented
+
+
+# (op, *shapes and dtypes) -> the program that takes whole numbers as arrays of one element, or why
+# there is none; None where one number has come so far, which is part of its kernel.
+_whole: dict[Any, Program | str | None] = {}
+
+
+def _with_other_whole_numbers(op: Op, arrays: Sequence[Any]) -> Any:
+    """The result beside whole numbers that change: they make no kernel each. NotImplemented for
+    other inputs, and for the first numbers.
+    """
+    kinds = [a.dtype for a in arrays if type(a) is ndarray and a.dtype.kind in "iu"]
+    if not kinds or int not in map(type, arrays):
+        return NotImplemented
+    key = (op, *[(a.shape, a.dtype) if type(a) is ndarray else type(a) for a in arrays])
+    if key not in _whole:
+        if len(_whole) >= policy.PROGRAMS:
+            _whole.clear()
+        _whole[key] = None
+        return NotImplemented
+    try:
+        boxed = [np.asarray(a, kinds[0]) if type(a) is int else a for a in arrays]
+    except OverflowError:
+        return NotImplemented
+    program = _whole[key]
+    if program is None:
+        program = _whole[key] = _prepare(op, boxed)
+    return NotImplemented if isinstance(program, str) else quietly(program, op, boxed)
 
 
 _LIBRARIES = {"moves": "routine", "draws": "generator"}  # others are called libraries
