@@ -44,10 +44,15 @@ quiet = _Quiet()
 
 def prepare_contexts(prepare: Callable[[Any], object]) -> None:
     """Call `prepare(run)` for the context in which this thread's ops compute (`run` runs a function
-    in it), and for those of threads to come. Not while an op computes.
+    in it), and for those of threads to come.
     """
     _preparations.append(prepare)
-    prepare(quiet.run)
+    try:
+        prepare(quiet.run)
+    except RuntimeError as error:
+        if "already entered" not in str(error):
+            raise
+        prepare(lambda function, *args: function(*args))  # a graph's run is in it
 
 
 def quietly(function: Callable[..., Any], *args: Any) -> Any:
