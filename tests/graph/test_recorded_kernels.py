@@ -1,3 +1,9 @@
+"""Graphs compute by the kernels that eager execution has."""
+
+import subprocess
+import sys
+
+
 def test_a_process_that_computes_in_a_graph_first_gets_its_kernels_too():
     program = """
 import subprocess
