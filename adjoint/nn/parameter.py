@@ -19,8 +19,7 @@ def _detached(data: Any, name: str) -> Tensor:
         raise InvalidType(
             f"{name}: expected a Tensor, got {type(data).__name__}; make one with adjoint.tensor"
         )
-    detached: Tensor = data.detach()
-    return detached
+    return data.detach()
 
 
 class Parameter(Tensor):

@@ -353,8 +353,7 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Any:
 
 @fused
 def _hardtanh(input: Tensor, low: float, high: float) -> Tensor:
-    result: Tensor = where(ge(input, high), high, where(le(input, low), low, input))
-    return result
+    return where(ge(input, high), high, where(le(input, low), low, input))
 
 
 @public(method=False, inplace=True)
@@ -392,8 +391,7 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Any:
 
 @fused
 def _leaky_relu(input: Tensor, slope: float) -> Tensor:
-    result: Tensor = where(gt(input, 0), input, input * slope)
-    return result
+    return where(gt(input, 0), input, input * slope)
 
 
 @public()
@@ -433,8 +431,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
         weight = weight.reshape(())
     positive = gt(input, 0)
     # The product sees 0 in place of what is positive: an infinity there would spoil its gradient.
-    result: Tensor = where(positive, input, weight * where(positive, 0, input))
-    return result
+    return where(positive, input, weight * where(positive, 0, input))
 
 
 @public(method=False, inplace=True)
@@ -461,8 +458,7 @@ def rrelu(
     if not training:
         return leaky_relu(input, (lower + upper) / 2)  # type: ignore[no-any-return]
     slope = rand_like(input) * (upper - lower) + lower
-    result: Tensor = where(gt(input, 0), input, input * slope)
-    return result
+    return where(gt(input, 0), input, input * slope)
 
 
 @public(method=False, inplace=True)
@@ -486,8 +482,7 @@ def threshold(input: Tensor, threshold: float, value: float) -> Any:
 
 @fused
 def _threshold(input: Tensor, threshold: float, value: float) -> Tensor:
-    result: Tensor = where(le(input, threshold), value, input)
-    return result
+    return where(le(input, threshold), value, input)
 
 
 # ---- smooth units --------------------------------------------------------------------------------
@@ -631,8 +626,7 @@ def logsigmoid(input: Tensor) -> Tensor:
     tensor([-100.0000,   -0.1269])
     """
     assert_dtype("logsigmoid", input)
-    result: Tensor = -apply(_LOG_SIGMOID, -input)
-    return result
+    return -apply(_LOG_SIGMOID, -input)
 
 
 @public(method=False)
@@ -654,8 +648,7 @@ def softsign(input: Tensor) -> Any:
 
 @fused
 def _softsign(input: Tensor) -> Tensor:
-    result: Tensor = input / (abs(input) + 1)
-    return result
+    return input / (abs(input) + 1)
 
 
 @public(method=False)
@@ -677,8 +670,7 @@ def tanhshrink(input: Tensor) -> Any:
 
 @fused
 def _tanhshrink(input: Tensor) -> Tensor:
-    result: Tensor = input - tanh(input)
-    return result
+    return input - tanh(input)
 
 
 @public(method=False)
@@ -710,8 +702,7 @@ def glu(input: Tensor, dim: int = -1) -> Any:
 @fused
 def _gated(input: Any, axis: int) -> Tensor:
     halves = input.unflatten(axis, (2, input.shape[axis] // 2))
-    result: Tensor = halves.select(axis, 0) * sigmoid(halves.select(axis, 1))
-    return result
+    return halves.select(axis, 0) * sigmoid(halves.select(axis, 1))
 
 
 # ---- piecewise linear ----------------------------------------------------------------------------
@@ -736,8 +727,7 @@ def hardsigmoid(input: Tensor) -> Any:
 
 @fused
 def _hardsigmoid(input: Tensor) -> Tensor:
-    result: Tensor = relu6(input + 3) / 6
-    return result
+    return relu6(input + 3) / 6
 
 
 @public(method=False, inplace=True)
@@ -759,8 +749,7 @@ def hardswish(input: Tensor) -> Any:
 
 @fused
 def _hardswish(input: Tensor) -> Tensor:
-    result: Tensor = input * relu6(input + 3) / 6
-    return result
+    return input * relu6(input + 3) / 6
 
 
 @public()
@@ -782,8 +771,7 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Any:
 
 @fused
 def _hardshrink(input: Tensor, lambd: float) -> Tensor:
-    result: Tensor = where(ge(input, -lambd) & le(input, lambd), 0, input)
-    return result
+    return where(ge(input, -lambd) & le(input, lambd), 0, input)
 
 
 @public(method=False)
@@ -807,8 +795,7 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Any:
 
 @fused
 def _softshrink(input: Tensor, lambd: float) -> Tensor:
-    result: Tensor = input - clamp(input, -lambd, lambd)
-    return result
+    return input - clamp(input, -lambd, lambd)
 
 
 # ---- in place ------------------------------------------------------------------------------------
@@ -820,8 +807,7 @@ def _inplace(function: Any) -> Any:
 
     def change(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         assert_tensor(name, input)
-        result: Tensor = getattr(input, name)(*args, **kwargs)
-        return result
+        return getattr(input, name)(*args, **kwargs)
 
     change.__name__ = change.__qualname__ = name
     change.__doc__ = f"""In-place version of `{function.__name__}`: changes `input` and returns it.

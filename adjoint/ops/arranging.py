@@ -211,8 +211,7 @@ def flip(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
     tensor([3, 2, 1])
     """
     wanted = sizes_of(axes if dims is None else (dims,), "flip")
-    result: Tensor = apply(_flipping(wanted, input._data.ndim), input)
-    return result
+    return apply(_flipping(wanted, input._data.ndim), input)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -233,8 +232,7 @@ def fliplr(input: Tensor) -> Tensor:
     """
     if input._data.ndim < 2:
         raise ShapeError(f"fliplr: Input must be >= 2-d., got shape {tuple(input.shape)}")
-    result: Tensor = apply(Flip((1,)), input)
-    return result
+    return apply(Flip((1,)), input)
 
 
 @public()
@@ -250,8 +248,7 @@ def flipud(input: Tensor) -> Tensor:
     """
     if input._data.ndim < 1:
         raise ShapeError("flipud: Input must be >= 1-d., got a 0-d tensor")
-    result: Tensor = apply(Flip((0,)), input)
-    return result
+    return apply(Flip((0,)), input)
 
 
 def _ints(value: Any, name: str) -> tuple[int, ...]:
@@ -386,8 +383,7 @@ def tril_indices(
     tensor([[0, 1, 1],
             [0, 0, 1]])
     """
-    result: Tensor = _triangle_indices(row, col, offset, dtype, False, "tril_indices")
-    return result
+    return _triangle_indices(row, col, offset, dtype, False, "tril_indices")
 
 
 @public(method=False)
@@ -409,8 +405,7 @@ def triu_indices(
     tensor([[0, 0, 1],
             [0, 1, 1]])
     """
-    result: Tensor = _triangle_indices(row, col, offset, dtype, True, "triu_indices")
-    return result
+    return _triangle_indices(row, col, offset, dtype, True, "triu_indices")
 
 
 # ---- repetition ----------------------------------------------------------------------------------
@@ -440,10 +435,8 @@ def repeat(input: Tensor, *repeats: Any) -> Tensor:
         raise ShapeError(f"repeat: Trying to create tensor with negative dimension: {list(times)}")
     padded = (1,) * lead + tuple(shape)
     if prod(times) == 1:
-        same: Tensor = input.reshape(padded).clone()
-        return same
-    result: Tensor = apply(Tile(times), input if not lead else input.reshape(padded))
-    return result
+        return input.reshape(padded).clone()
+    return apply(Tile(times), input if not lead else input.reshape(padded))
 
 
 @public()
@@ -502,8 +495,7 @@ def repeat_interleave(
             f"repeat_interleave: allocated size {output_size} does not match required size "
             f"{places.size}"
         )
-    result: Tensor = apply(Index((axis,)), x, creation.wrap(places))
-    return result
+    return apply(Index((axis,)), x, creation.wrap(places))
 
 
 def _assert_counts(counts: Any) -> None:
@@ -580,8 +572,7 @@ def constant_pad_nd(input: Tensor, pad: Any, value: float = 0) -> Tensor:
     >>> ad.constant_pad_nd(ad.ones(2), (1, 2))
     tensor([0., 1., 1., 0., 0.])
     """
-    result: Tensor = _padded(input, pad, "constant", value)
-    return result
+    return _padded(input, pad, "constant", value)
 
 
 def _pad_constant(x: Any, by_axis: Sequence[tuple[int, int, int]], value: Any) -> Any:
@@ -739,8 +730,7 @@ def cartesian_prod(*tensors: Any) -> Tensor:
     if len(several) == 1:
         return several[0]  # type: ignore[no-any-return]
     grids = meshgrid(*several)
-    result: Tensor = stack([grid.reshape(-1) for grid in grids], 1)
-    return result
+    return stack([grid.reshape(-1) for grid in grids], 1)
 
 
 @public()
@@ -764,8 +754,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     rows = list(choose(range(input._data.size), r))
     places = np.array(rows, np.int64).reshape(len(rows), r)
-    result: Tensor = apply(Index((0,)), input, creation.finish(places, input.device))
-    return result
+    return apply(Index((0,)), input, creation.finish(places, input.device))
 
 
 @public(method=False)
@@ -801,8 +790,7 @@ def block_diag(*tensors: Any) -> Tensor:
         items: tuple[Item, ...] = ((0, height, 1), (start, start + columns, 1))
         rows.append(apply(Place(items, (height, width)), block))
         start += columns
-    result: Tensor = cat(rows, 0)
-    return result
+    return cat(rows, 0)
 
 
 @public()

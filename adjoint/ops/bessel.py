@@ -239,5 +239,4 @@ def spherical_bessel_j0(input: Tensor) -> Tensor:
         input = cast(input, dt.get_default_dtype())
     zero = eq(input, 0)
     ratio = where(zero, 1.0, sin(input) / where(zero, 1, input))
-    result: Tensor = where(isinf(input), 0.0, ratio)
-    return result
+    return where(isinf(input), 0.0, ratio)

@@ -227,8 +227,7 @@ def _is_infinity(name: str, x: Any, infinity: float) -> Tensor:
     assert_tensor(name, x)
     if x.dtype.is_complex:
         raise DTypeError(f"{name}: does not support complex inputs; use x.real or x.imag")
-    result: Tensor = eq(x, infinity)
-    return result
+    return eq(x, infinity)
 
 
 # ---- selection -----------------------------------------------------------------------------------
@@ -620,8 +619,7 @@ def isclose(
     difference = (input - other).abs()
     allowed = atol + (rtol * other).abs()
     near = logical_and(isfinite(difference), le(difference, allowed))
-    result: Tensor = logical_or(close, near)
-    return result
+    return logical_or(close, near)
 
 
 @public()

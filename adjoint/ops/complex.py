@@ -168,8 +168,7 @@ def imag(input: Any) -> Tensor:
             "imag: is not implemented for tensors with non-complex dtypes, got "
             f"{input.dtype}; the imaginary part of a real tensor is zeros_like(x)"
         )
-    result: Tensor = apply(_IMAG, input)
-    return result
+    return apply(_IMAG, input)
 
 
 def _write_part(part: Any) -> Any:
@@ -195,8 +194,7 @@ def conj_physical(input: Any) -> Tensor:
     tensor([1.-2.j])
     """
     assert_tensor("conj_physical", input)
-    result: Tensor = apply(_CONJ, input) if input.dtype.is_complex else input
-    return result
+    return apply(_CONJ, input) if input.dtype.is_complex else input
 
 
 @public()
@@ -228,8 +226,7 @@ def resolve_conj(input: Any) -> Tensor:
     tensor([1.+2.j])
     """
     assert_tensor("resolve_conj", input)
-    result: Tensor = input
-    return result
+    return input
 
 
 @public()
@@ -242,8 +239,7 @@ def resolve_neg(input: Any) -> Tensor:
     tensor([1.])
     """
     assert_tensor("resolve_neg", input)
-    result: Tensor = input
-    return result
+    return input
 
 
 @public()
@@ -321,8 +317,7 @@ def polar(abs: Any, angle: Any, *, out: Any = None) -> Tensor:
             "polar: Expected both inputs to be floating-point tensors of one dtype, got "
             f"{abs.dtype} and {angle.dtype}; convert one with .to()"
         )
-    result: Tensor = to_out(complex(abs * cos(angle), abs * sin(angle)), out, "polar")
-    return result
+    return to_out(complex(abs * cos(angle), abs * sin(angle)), out, "polar")
 
 
 # ---- angles --------------------------------------------------------------------------------------
@@ -483,8 +478,7 @@ def view_as_real(input: Any) -> Tensor:
     tensor([[1., 2.]])
     """
     assert_tensor("view_as_real", input)
-    result: Tensor = apply(_VIEW_AS_REAL, input)
-    return result
+    return apply(_VIEW_AS_REAL, input)
 
 
 @public(method=False)
@@ -505,8 +499,7 @@ def view_as_complex(input: Any) -> Tensor:
             "view_as_complex: Tensor must have a last dimension with stride 1, got strides "
             f"{input.stride()}; call .contiguous() first"
         )
-    result: Tensor = apply(_VIEW_AS_COMPLEX, input)
-    return result
+    return apply(_VIEW_AS_COMPLEX, input)
 
 
 # ---- kinds of dtype ------------------------------------------------------------------------------
@@ -562,5 +555,4 @@ def isreal(input: Any) -> Tensor:
     tensor([ True, False])
     """
     assert_tensor("isreal", input)
-    result: Tensor = eq(imag(input) if input.dtype.is_complex else input.new_zeros(input.shape), 0)
-    return result
+    return eq(imag(input) if input.dtype.is_complex else input.new_zeros(input.shape), 0)

@@ -224,8 +224,7 @@ def _einsum(operands: list[Any], inputs: list[list[Any]], output: list[Any] | No
             merged = _contract(merged, other, needed)
         terms.append(merged)
     last = terms[0].summed(set(terms[0].labels) - keep)
-    result: Tensor = last.ordered(target)
-    return result
+    return last.ordered(target)
 
 
 def _assert_sizes(terms: list[Term]) -> None:
@@ -321,8 +320,7 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
     b = (1,) * (rank - other.ndim) + tuple(other.shape)
     left = input.reshape(tuple(x for size in a for x in (size, 1)))
     right = other.reshape(tuple(x for size in b for x in (1, size)))
-    result: Tensor = (left * right).reshape(tuple(m * n for m, n in zip(a, b, strict=True)))
-    return result
+    return (left * right).reshape(tuple(m * n for m, n in zip(a, b, strict=True)))
 
 
 @public(out=True)
@@ -355,8 +353,7 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
         )
     _, (a, b) = promote("cross", input, other)
     left = a.roll(-1, axis) * b.roll(-2, axis)
-    result: Tensor = left - a.roll(-2, axis) * b.roll(-1, axis)
-    return result
+    return left - a.roll(-2, axis) * b.roll(-1, axis)
 
 
 @with_out

@@ -136,8 +136,7 @@ def sign(input: Tensor) -> Tensor:
         raise DTypeError(
             "sign: Unlike NumPy, sign is not intended to support complex numbers; use ad.sgn"
         )
-    result: Tensor = sgn(input)
-    return result
+    return sgn(input)
 
 
 # ---- roots and inverses --------------------------------------------------------------------------
@@ -234,8 +233,7 @@ def square(input: Tensor) -> Tensor:
     """
     if isinstance(input, Handle) and input.dtype is dt.bool_:
         input = cast(input, dt.int64)
-    result: Tensor = _square(input)
-    return result
+    return _square(input)
 
 
 # ---- exponentials and logarithms -----------------------------------------------------------------

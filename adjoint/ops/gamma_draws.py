@@ -188,5 +188,4 @@ def binomial(count: Tensor, prob: Tensor, *, generator: Generator | None = None)
     >>> ad.binomial(ad.tensor([10., 10.]), ad.tensor([0., 1.]))
     tensor([ 0., 10.])
     """
-    result: Tensor = apply(Binomial(*next_draw(generator)), count, prob)
-    return result
+    return apply(Binomial(*next_draw(generator)), count, prob)

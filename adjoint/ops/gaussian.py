@@ -129,8 +129,7 @@ def ndtr(input: Tensor) -> Tensor:
     >>> ad.special.ndtr(ad.tensor([0., 1.96]))
     tensor([0.5000, 0.9750])
     """
-    result: Tensor = erfc(input * -_ROOT_HALF) / 2
-    return result
+    return erfc(input * -_ROOT_HALF) / 2
 
 
 class Xlog1py(Elementwise):

@@ -372,8 +372,7 @@ def concat(tensors: Any, dim: int = 0) -> Tensor:
     >>> ad.concat([ad.tensor([1, 2]), ad.tensor([3])])
     tensor([1, 2, 3])
     """
-    result: Tensor = cat(tensors, dim)
-    return result
+    return cat(tensors, dim)
 
 
 @public(method=False, out=True)
@@ -385,8 +384,7 @@ def concatenate(tensors: Any, dim: int = 0, *, axis: int | None = None) -> Tenso
     >>> ad.concatenate([ad.tensor([1, 2]), ad.tensor([3])])
     tensor([1, 2, 3])
     """
-    result: Tensor = cat(tensors, dim if axis is None else axis)
-    return result
+    return cat(tensors, dim if axis is None else axis)
 
 
 @public(method=False, out=True)
@@ -416,8 +414,7 @@ def hstack(tensors: Any) -> Tensor:
     tensor([1, 2, 3])
     """
     several = [atleast_1d(each) for each in _promoted(tensors, "hstack")]
-    result: Tensor = cat(several, 0 if several[0]._data.ndim == 1 else 1)
-    return result
+    return cat(several, 0 if several[0]._data.ndim == 1 else 1)
 
 
 @public(method=False, out=True)
@@ -430,8 +427,7 @@ def vstack(tensors: Any) -> Tensor:
     tensor([[1, 2],
             [3, 4]])
     """
-    result: Tensor = cat([atleast_2d(each) for each in _promoted(tensors, "vstack")], 0)
-    return result
+    return cat([atleast_2d(each) for each in _promoted(tensors, "vstack")], 0)
 
 
 @public(method=False, out=True)
@@ -443,8 +439,7 @@ def row_stack(tensors: Any) -> Tensor:
     >>> ad.row_stack([ad.tensor([1, 2]), ad.tensor([3, 4])]).shape
     adjoint.Size([2, 2])
     """
-    result: Tensor = vstack(tensors)
-    return result
+    return vstack(tensors)
 
 
 @public(method=False, out=True)
@@ -457,8 +452,7 @@ def dstack(tensors: Any) -> Tensor:
     tensor([[[1, 3],
              [2, 4]]])
     """
-    result: Tensor = cat([atleast_3d(each) for each in _promoted(tensors, "dstack")], 2)
-    return result
+    return cat([atleast_3d(each) for each in _promoted(tensors, "dstack")], 2)
 
 
 @public(method=False, out=True)
@@ -475,8 +469,7 @@ def column_stack(tensors: Any) -> Tensor:
         each.reshape(each._data.size, 1) if each._data.ndim <= 1 else each
         for each in _promoted(tensors, "column_stack")
     ]
-    result: Tensor = cat(columns, 1)
-    return result
+    return cat(columns, 1)
 
 
 # ---- splitting -----------------------------------------------------------------------------------
@@ -486,8 +479,7 @@ def _parts(input: Any, sizes: tuple[int, ...], axis: int) -> tuple[Any, ...]:
     """Views of consecutive parts."""
     if len(sizes) == 1 and sizes[0] == input._data.shape[axis]:
         return (part(input, axis, 0, sizes[0]),)
-    found: tuple[Any, ...] = apply(Split(sizes, axis), input)
-    return found
+    return apply(Split(sizes, axis), input)
 
 
 def _axis_to_split(input: Any, dim: int, name: str) -> int:
@@ -674,5 +666,4 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     if shape[axis] == 1:
         lead = ((0, size, 1) for size in shape[:axis])
         return (apply_view(basic_index((*lead, 0)), input),)
-    found: tuple[Tensor, ...] = apply(Unbind(shape[axis], axis), input)
-    return found
+    return apply(Unbind(shape[axis], axis), input)

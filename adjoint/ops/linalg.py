@@ -74,8 +74,7 @@ def det(A: Tensor) -> Tensor:  # noqa: N803 - PyTorch's name
     tensor(-1.)
     """
     assert_matrices("linalg.det", A, square=True)
-    result: Tensor = apply(Determinant(), A)
-    return result
+    return apply(Determinant(), A)
 
 
 @public(out=True)
@@ -125,8 +124,7 @@ def inv(A: Tensor) -> Tensor:  # noqa: N803 - PyTorch's name
             [0.0000, 0.2500]])
     """
     assert_matrices("linalg.inv", A, square=True)
-    result: Tensor = apply(Inverse(), A)
-    return result
+    return apply(Inverse(), A)
 
 
 @public(out=True)
@@ -180,8 +178,7 @@ def pinv(
     if rtol is None and rcond is not None:
         rtol = rcond
     atol, rtol = tolerances(A, atol, rtol)
-    result: Tensor = apply(PseudoInverse(hermitian), A, atol, rtol)
-    return result
+    return apply(PseudoInverse(hermitian), A, atol, rtol)
 
 
 @public()
@@ -277,8 +274,7 @@ def solve_triangular(
     """
     assert_matrices("linalg.solve_triangular", A, square=True)
     assert_matrices("linalg.solve_triangular", B)
-    result: Tensor = apply(SolveTriangular(bool(upper), bool(left), bool(unitriangular)), A, B)
-    return result
+    return apply(SolveTriangular(bool(upper), bool(left), bool(unitriangular)), A, B)
 
 
 @public(out=True)
@@ -402,8 +398,7 @@ def cholesky(input: Tensor, upper: bool = False) -> Tensor:
             [1., 2.]])
     """
     assert_matrices("linalg.cholesky", input, square=True)
-    result: Tensor = apply(Cholesky(bool(upper)), input)
-    return result
+    return apply(Cholesky(bool(upper)), input)
 
 
 @with_out
@@ -534,8 +529,7 @@ def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:  # noqa: N803 - 
     tensor([4., 3.])
     """
     assert_matrices("linalg.svdvals", A)
-    result: Tensor = apply(SVD(), A)[1]
-    return result
+    return apply(SVD(), A)[1]
 
 
 @with_out

@@ -36,14 +36,12 @@ def transposed(x: Tensor) -> Tensor:
     """The last two dimensions swapped."""
     n = x._data.ndim
     swap = _SWAP if n == 2 else Permute((*range(n - 2), n - 1, n - 2))
-    result: Tensor = apply_view(swap, x)
-    return result
+    return apply_view(swap, x)
 
 
 def conj_transposed(x: Tensor) -> Tensor:
     """The conjugate transpose of the last two dimensions."""
-    result: Tensor = conj(transposed(x))
-    return result
+    return conj(transposed(x))
 
 
 class MatMul(Op):
@@ -453,8 +451,7 @@ def vdot(input: Tensor, other: Tensor) -> Tensor:
     tensor(1.+0.j)
     """
     assert_ndim("vdot", input=(input, 1), other=(other, 1))
-    result: Tensor = dot(conj(input), other)
-    return result
+    return dot(conj(input), other)
 
 
 @public(out=True)
@@ -508,8 +505,7 @@ def ger(input: Tensor, vec2: Tensor) -> Tensor:
     tensor([[3, 4],
             [6, 8]])
     """
-    result: Tensor = outer(input, vec2)
-    return result
+    return outer(input, vec2)
 
 
 def _weighted(input: Tensor, beta: Any, added: Tensor, alpha: Any, name: str) -> Tensor:
@@ -530,8 +526,7 @@ def _weighted(input: Tensor, beta: Any, added: Tensor, alpha: Any, name: str) ->
         added = cast(added * alpha, added.dtype)  # bools stay bools
     if beta == 0:
         return added + zeros_from(input) if input._node is not None else added
-    result: Tensor = added + (input if beta == 1 else cast(input * beta, input.dtype))
-    return result
+    return added + (input if beta == 1 else cast(input * beta, input.dtype))
 
 
 def zeros_from(x: Tensor) -> Tensor:

@@ -60,8 +60,7 @@ def vector_norm(
     op = Norm(normalize_axes(dim, x.ndim, "linalg.vector_norm"), bool(keepdim), float(ord))
     if not x._data.size:
         op.infer(x.spec)
-    result: Tensor = apply(op, x)
-    return result
+    return apply(op, x)
 
 
 _MATRIX_ORDERS = ("fro", "nuc", math.inf, -math.inf, 1, -1, 2, -2)

@@ -179,13 +179,12 @@ def float_power(input: Any, exponent: Any) -> Tensor:
     common = common_dtype((input, exponent), "float_power")
     wide = dt.complex128 if common.is_complex else dt.float64
     values: list[Any] = [operand(input), operand(exponent)]
-    result: Tensor = pow(
+    return pow(
         *(
             number(v, wide) if isinstance(v, (int, float, complex)) else cast(v, wide)
             for v in values
         )
     )
-    return result
 
 
 @public(inplace=True, out=True)
@@ -202,5 +201,4 @@ def ldexp(input: Any, other: Any) -> Tensor:
     """
     values = promoted("ldexp", MUL, (input, other), floating=True)
     factor = exp2(values[1]) if isinstance(values[1], Handle) else 2.0 ** values[1]
-    result: Tensor = mul(values[0], factor)
-    return result
+    return mul(values[0], factor)

@@ -188,8 +188,7 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """
     assert_sortable(input, "median")
     if dim is None:
-        result: Tensor = apply(Median(), input)
-        return result
+        return apply(Median(), input)
     return _by_place("median", MedianPlace, input, dim, keepdim)
 
 
@@ -205,8 +204,7 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> A
     """
     assert_sortable(input, "nanmedian")
     if dim is None:
-        result: Tensor = apply(Median(True), input)
-        return result
+        return apply(Median(True), input)
     return _by_place("nanmedian", lambda axis: MedianPlace(axis, True), input, dim, keepdim)
 
 
@@ -245,8 +243,7 @@ def quantile(
     >>> ad.quantile(ad.tensor([1., 2., 3., 4.]), 0.5)
     tensor(2.5000)
     """
-    result: Tensor = _quantile("quantile", input, q, dim, keepdim, interpolation)
-    return result
+    return _quantile("quantile", input, q, dim, keepdim, interpolation)
 
 
 @public(out=True)
@@ -265,8 +262,7 @@ def nanquantile(
     >>> ad.nanquantile(ad.tensor([1., float("nan"), 3.]), 0.5)
     tensor(2.)
     """
-    result: Tensor = _quantile("nanquantile", input, q, dim, keepdim, interpolation)
-    return result
+    return _quantile("nanquantile", input, q, dim, keepdim, interpolation)
 
 
 def _quantile(name: str, input: Any, q: Any, dim: Any, keepdim: bool, interpolation: str) -> Any:

@@ -292,8 +292,7 @@ def sum(
         input = cast(input, dtype)
     elif input._data.dtype.kind in "biu":
         input = cast(input, dt.int64)
-    result: Tensor = apply(reduction(Sum, dim, input._data.ndim, keepdim), input)
-    return result
+    return apply(reduction(Sum, dim, input._data.ndim, keepdim), input)
 
 
 @public(out=True)
@@ -317,8 +316,7 @@ def mean(
             "mean(): could not infer output dtype. Input dtype must be either a floating point or "
             f"complex dtype. Got: {input.dtype}; convert with .float() or pass dtype="
         )
-    result: Tensor = apply(reduction(Mean, dim, input._data.ndim, keepdim), input)
-    return result
+    return apply(reduction(Mean, dim, input._data.ndim, keepdim), input)
 
 
 @public(out=True)
@@ -369,8 +367,7 @@ def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     >>> ad.all(ad.tensor([[True, False], [True, True]]), dim=1)
     tensor([False,  True])
     """
-    result: Tensor = _all(input, dim, keepdim)
-    return result
+    return _all(input, dim, keepdim)
 
 
 @public(out=True)
@@ -384,8 +381,7 @@ def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     >>> ad.any(ad.tensor([[True, False], [False, False]]), dim=1)
     tensor([ True, False])
     """
-    result: Tensor = _any(input, dim, keepdim)
-    return result
+    return _any(input, dim, keepdim)
 
 
 @public()
@@ -399,8 +395,7 @@ def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
     tensor([1, 2])
     """
     x: Any = input
-    result: Tensor = sum(x != 0, dim)
-    return result
+    return sum(x != 0, dim)
 
 
 @public()
@@ -443,8 +438,7 @@ def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """
     if input._data.dtype.kind in "biu":
         input = cast(input, dt.get_default_dtype())
-    result: Tensor = apply(reduction(LogSumExp, dim, input._data.ndim, keepdim), input)
-    return result
+    return apply(reduction(LogSumExp, dim, input._data.ndim, keepdim), input)
 
 
 @public(out=True)
@@ -464,8 +458,7 @@ def nansum(
         input = cast(input, dtype)
     if input._data.dtype.kind in "fcV":
         input = input.masked_fill(input.isnan(), 0)
-    result: Tensor = sum(input, dim, keepdim)
-    return result
+    return sum(input, dim, keepdim)
 
 
 @public(out=True)
@@ -488,5 +481,4 @@ def nanmean(
             f"{input.dtype}; convert with .float()"
         )
     counted = sum(~input.isnan(), dim, keepdim)
-    result: Tensor = nansum(input, dim, keepdim, dtype=dtype) / counted
-    return result
+    return nansum(input, dim, keepdim, dtype=dtype) / counted

@@ -169,8 +169,7 @@ def round(input: Tensor, *, decimals: int = 0) -> Tensor:
     (tensor([ 0.,  2., -3.]), tensor([3.1400]))
     """
     if not decimals:
-        result: Tensor = _round(input)
-        return result
+        return _round(input)
     assert_tensor("round", input)
     assert_kind("round", input.dtype, FLOATING)
     return apply(RoundDecimals(decimals), input)  # type: ignore[no-any-return]
@@ -189,8 +188,7 @@ def frac(input: Tensor) -> Tensor:
     """
     assert_tensor("frac", input)
     assert_kind("frac", input.dtype, FLOATING)
-    result: Tensor = input - trunc(input)
-    return result
+    return input - trunc(input)
 
 
 @dataclass(eq=False, repr=False)
@@ -252,8 +250,7 @@ def nan_to_num(
     assert_tensor("nan_to_num", input)
     found = input.dtype
     if found.category < 2:
-        result: Tensor = input.clone()
-        return result
+        return input.clone()
     limits = _limits(found)
     op = NanToNum(
         0.0 if nan is None else float(nan),

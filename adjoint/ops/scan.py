@@ -318,8 +318,7 @@ def cumprod(input: Tensor, dim: int, *, dtype: dt.dtype | None = None) -> Tensor
     >>> ad.cumprod(ad.tensor([1., 2., 3.]), 0)
     tensor([1., 2., 6.])
     """
-    result: Tensor = along(CumProd, _accumulated(input, dtype), dim, "cumprod")
-    return result
+    return along(CumProd, _accumulated(input, dtype), dim, "cumprod")
 
 
 def _accumulated(input: Any, dtype: dt.dtype | None) -> Any:
@@ -344,8 +343,7 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
             f"logcumsumexp(): expected a floating-point dtype, got {input.dtype}; convert with "
             ".float()"
         )
-    result: Tensor = along(LogCumSumExp, input, dim, "logcumsumexp")
-    return result
+    return along(LogCumSumExp, input, dim, "logcumsumexp")
 
 
 @public(out=True)
@@ -408,8 +406,7 @@ def diff(
         size = x.shape[axis] - 1
         after, before = x.narrow(axis, 1, size), x.narrow(axis, 0, size)
         x = after != before if x.dtype is dt.bool_ else after - before
-    result: Tensor = x
-    return result
+    return x
 
 
 @public(method=False)
@@ -508,8 +505,7 @@ def trapezoid(y: Tensor, x: Any = None, *, dx: Any = None, dim: int = -1) -> Ten
     >>> ad.trapezoid(ad.tensor([1., 5., 10.]))
     tensor(10.5000)
     """
-    result: Tensor = _trapezoids("trapezoid", y, x, dx, dim).sum(dim)
-    return result
+    return _trapezoids("trapezoid", y, x, dx, dim).sum(dim)
 
 
 trapz = trapezoid
@@ -526,8 +522,7 @@ def cumulative_trapezoid(y: Tensor, x: Any = None, *, dx: Any = None, dim: int =
     >>> ad.cumulative_trapezoid(ad.tensor([1., 5., 10.]))
     tensor([ 3.0000, 10.5000])
     """
-    result: Tensor = _trapezoids("cumulative_trapezoid", y, x, dx, dim).cumsum(dim)
-    return result
+    return _trapezoids("cumulative_trapezoid", y, x, dx, dim).cumsum(dim)
 
 
 def _trapezoids(name: str, y: Any, x: Any, dx: Any, dim: int) -> Any:

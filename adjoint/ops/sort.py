@@ -354,8 +354,7 @@ def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool
     >>> ad.argsort(ad.tensor([2., 3., 1.]))
     tensor([2, 0, 1])
     """
-    result: Tensor = _sorted_places("argsort", input, dim, descending)
-    return result
+    return _sorted_places("argsort", input, dim, descending)
 
 
 def _sorted_places(name: str, input: Any, dim: Any, descending: bool) -> Any:
@@ -380,8 +379,7 @@ def msort(input: Tensor) -> Tensor:
     >>> ad.msort(ad.tensor([2., 3., 1.]))
     tensor([1., 2., 3.])
     """
-    result: Tensor = sort(input, 0)[0]
-    return result
+    return sort(input, 0)[0]
 
 
 @public(out=True)
@@ -483,8 +481,7 @@ def searchsorted(
     op = SearchSorted(right or side == "right")
     op.infer(sorted_sequence.spec, values.spec)
     found = apply(op, *promote("searchsorted", sorted_sequence, values)[1])
-    result: Tensor = cast(found, dt.int32) if out_int32 else found
-    return result
+    return cast(found, dt.int32) if out_int32 else found
 
 
 @public(out=True)
@@ -505,8 +502,7 @@ def bucketize(
         raise ShapeError(
             f"bucketize: boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})"
         )
-    result: Tensor = searchsorted(boundaries, input, out_int32=out_int32, right=right)
-    return result
+    return searchsorted(boundaries, input, out_int32=out_int32, right=right)
 
 
 @public(method=False, out=True)
@@ -525,5 +521,4 @@ def isin(
     like: Any = elements if isinstance(elements, Handle) else test_elements
     both = (as_tensor_like(elements, like), as_tensor_like(test_elements, like))
     found: Any = apply(IsIn(), *promote("isin", *both)[1])
-    result: Tensor = ~found if invert else found
-    return result
+    return ~found if invert else found

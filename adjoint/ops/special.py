@@ -221,8 +221,7 @@ def _polygamma_method(input: Tensor, n: int) -> Tensor:
     >>> ad.tensor([1.]).polygamma(1)
     tensor([1.6449])
     """
-    result: Tensor = polygamma(n, input)
-    return result
+    return polygamma(n, input)
 
 
 INPLACE["polygamma_"] = _polygamma_method
@@ -244,8 +243,7 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:
     total = lgamma(input)
     for i in range(1, p):
         total = total + lgamma(input - i / 2)
-    result: Tensor = total + p * (p - 1) / 4 * math.log(math.pi)
-    return result
+    return total + p * (p - 1) / 4 * math.log(math.pi)
 
 
 # ---- Bessel functions ----------------------------------------------------------------------------

@@ -259,8 +259,7 @@ def hann_window(window_length: int, periodic: bool = True, **options: Any) -> Te
     >>> ad.hann_window(4)
     tensor([0.0000, 0.5000, 1.0000, 0.5000])
     """
-    result: Tensor = hann(window_length, sym=not periodic, **options)
-    return result
+    return hann(window_length, sym=not periodic, **options)
 
 
 @public(method=False)
@@ -292,8 +291,7 @@ def blackman_window(window_length: int, periodic: bool = True, **options: Any) -
     >>> ad.blackman_window(4, dtype=ad.float64)[1:]
     tensor([0.3400, 1.0000, 0.3400], dtype=adjoint.float64)
     """
-    result: Tensor = blackman(window_length, sym=not periodic, **options)
-    return result
+    return blackman(window_length, sym=not periodic, **options)
 
 
 @public(method=False)

@@ -213,5 +213,4 @@ def rad2deg(input: Tensor) -> Tensor:
 def _scaled(name: str, x: Any, factor: float) -> Tensor:
     assert_tensor(name, x)
     assert_kind(name, x.dtype, ORDERED)
-    result: Tensor = x * factor
-    return result
+    return x * factor

@@ -61,8 +61,7 @@ def make_tensor(
     result: Any = tensor(array, device=device)
     if wide is not sizes:
         result = result[..., ::2]
-    made: Tensor = result.detach().requires_grad_() if requires_grad else result
-    return made
+    return result.detach().requires_grad_() if requires_grad else result
 
 
 def _bounds(kind: dtype, low: float | None, high: float | None) -> tuple[float, float]:

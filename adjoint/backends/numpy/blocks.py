@@ -95,8 +95,7 @@ def blocked(
 
 def kernel_for(function: Any, dtype: Any) -> tuple[Any, Any]:
     """The kernel of a `blocked` function for arrays of a dtype, and the dtype it computes in."""
-    found: tuple[Any, Any] = function.kernels[dtype.itemsize < 8]
-    return found
+    return function.kernels[dtype.itemsize < 8]
 
 
 def on(x: Any, low: float, high: float) -> Any:
