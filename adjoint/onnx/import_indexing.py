@@ -118,9 +118,7 @@ def _(n: Node, index: Any, depth: Any, values: Any) -> Any:
     return ad.where(places == classes, on, off)
 
 
-@operator("NonZero")
-def _(n: Node, x: Any) -> Any:
-    return ad.nonzero(t(x)).permute(1, 0)
+operator("NonZero")(lambda n, x: ad.nonzero(t(x)).permute(1, 0))
 
 
 @operator("TopK")

@@ -34,9 +34,7 @@ def _(n: Node, a: Any, b: Any, c: Any = None) -> Any:
     return product if c is None else product + (t(c) if beta == 1 else t(c) * beta)
 
 
-@operator("Einsum")
-def _(n: Node, *xs: Any) -> Any:
-    return ad.einsum(n.get("equation"), *map(t, xs))
+operator("Einsum")(lambda n, *xs: ad.einsum(n.get("equation"), *map(t, xs)))
 
 
 # ---- windows ---------------------------------------------------------------------------------
@@ -215,14 +213,8 @@ def _(n: Node, x: Any, places: Any, shape: Any = None) -> Any:
     return F.pad(found, [v for pair in reversed(more) for v in pair])
 
 
-@operator("GlobalAveragePool")
-def _(n: Node, x: Any) -> Any:
-    return t(x).mean(tuple(range(2, x.ndim)), keepdim=True)
-
-
-@operator("GlobalMaxPool")
-def _(n: Node, x: Any) -> Any:
-    return t(x).amax(tuple(range(2, x.ndim)), keepdim=True)
+operator("GlobalAveragePool")(lambda n, x: t(x).mean(tuple(range(2, x.ndim)), keepdim=True))
+operator("GlobalMaxPool")(lambda n, x: t(x).amax(tuple(range(2, x.ndim)), keepdim=True))
 
 
 # ---- normalization ---------------------------------------------------------------------------
