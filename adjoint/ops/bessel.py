@@ -17,6 +17,12 @@ from .trigonometry import sin
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
+__all__ = [
+    "airy_ai", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "i0e", "i1e",
+    "modified_bessel_i0", "modified_bessel_i1", "modified_bessel_k0", "modified_bessel_k1",
+    "scaled_modified_bessel_k0", "scaled_modified_bessel_k1", "spherical_bessel_j0",
+]  # fmt: skip
+
 
 class I0e(Elementwise):
     """exp(-|x|) i0(x) of each element x.

@@ -21,7 +21,12 @@ from .samples import array, strided
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
-__all__: list[str] = []  # no names at the top level: they live in adjoint.fft
+# not names at the top level: they live in adjoint.fft
+__all__ = [
+    "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "hfft2", "hfftn", "ifft", "ifft2",
+    "ifftn", "ifftshift", "ihfft", "ihfft2", "ihfftn", "irfft", "irfft2", "irfftn", "rfft",
+    "rfft2", "rfftfreq", "rfftn",
+]  # fmt: skip
 
 # The adjoint of a transform is the other direction with the same factor, which the other direction
 # calls by this name.

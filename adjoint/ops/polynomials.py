@@ -13,6 +13,14 @@ from .pointwise import FLOATING, Elementwise, binary, widen
 from .promotion import cast
 from .samples import binary_samples
 
+__all__ = [
+    "chebyshev_polynomial_t", "chebyshev_polynomial_u", "chebyshev_polynomial_v",
+    "chebyshev_polynomial_w", "hermite_polynomial_h", "hermite_polynomial_he",
+    "laguerre_polynomial_l", "legendre_polynomial_p", "shifted_chebyshev_polynomial_t",
+    "shifted_chebyshev_polynomial_u", "shifted_chebyshev_polynomial_v",
+    "shifted_chebyshev_polynomial_w",
+]  # fmt: skip
+
 
 class _Polynomial(Elementwise, abstract=True):
     """Base of the families: orders are cut to whole numbers, negative ones give 0.
