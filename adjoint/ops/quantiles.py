@@ -84,7 +84,6 @@ class Median(Op):
 class MedianPlace(Ranking):
     """Place of the lower median along `axis`, which is kept with size 1."""
 
-    axis: int
     ignore_nan: bool = False
 
     def length(self, size: int) -> int:
@@ -124,13 +123,10 @@ class MedianPlace(Ranking):
         return np.argmax(equal, axis=self.axis, keepdims=True)
 
 
-@dataclass(eq=False, repr=False)
 class ModePlace(Ranking):
     """Last place of the most frequent (of several: the smallest) value along `axis`, which is kept
     with size 1.
     """
-
-    axis: int
 
     def length(self, size: int) -> int:
         """One."""

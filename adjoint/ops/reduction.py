@@ -26,11 +26,12 @@ if TYPE_CHECKING:
 __all__ = ["all", "any", "count_nonzero", "logsumexp", "mean", "nanmean", "nansum", "prod", "sum"]
 
 
+@dataclass(eq=False, repr=False)
 class Reduction(Op, abstract=True):
     """Base of ops that reduce `axes` (sorted, not negative)."""
 
     axes: tuple[int, ...]
-    keepdims: bool
+    keepdims: bool = False
 
     def infer(self, spec: Spec) -> Spec:
         """The shape without the reduced axes."""
@@ -86,12 +87,9 @@ def wide(x: Any) -> Any:
     return x.astype(np.complex128) if x.dtype.kind == "c" else x
 
 
-@dataclass(eq=False, repr=False)
 class Sum(Reduction):
     """Sum over `axes`."""
 
-    axes: tuple[int, ...]
-    keepdims: bool = False
     needs = "spec"
     samples = reduction_samples(FLOATS + INTS + COMPLEX)
 
@@ -109,12 +107,9 @@ class Sum(Reduction):
         return np.sum(wide(x), axis=self.axes, keepdims=self.keepdims)
 
 
-@dataclass(eq=False, repr=False)
 class Mean(Reduction):
     """Mean over `axes`."""
 
-    axes: tuple[int, ...]
-    keepdims: bool = False
     needs = "spec"
     samples = reduction_samples(FLOATS + COMPLEX)
 
@@ -139,12 +134,9 @@ class Mean(Reduction):
         return np.sum(wide(x) * weights, axis=self.axes, keepdims=self.keepdims)
 
 
-@dataclass(eq=False, repr=False)
 class Prod(Reduction):
     """Product over `axes`."""
 
-    axes: tuple[int, ...]
-    keepdims: bool = False
     needs = "x"
     samples = reduction_samples(FLOATS + INTS + COMPLEX)
 
@@ -220,34 +212,25 @@ class Logical(Reduction, abstract=True):
         return true > 0 if self.function == "any" else true == self.size(x.shape)
 
 
-@dataclass(eq=False, repr=False)
 class All(Logical):
     """Whether all elements over `axes` are true."""
 
-    axes: tuple[int, ...]
-    keepdims: bool = False
     function = "all"
     ufunc = "logical_and"
     samples = reduction_samples((dt.bool_, *INTS, *FLOATS, *COMPLEX))
 
 
-@dataclass(eq=False, repr=False)
 class Some(Logical):
     """Whether any element over `axes` is true."""
 
-    axes: tuple[int, ...]
-    keepdims: bool = False
     function = "any"
     ufunc = "logical_or"
     samples = reduction_samples((dt.bool_, *INTS, *FLOATS, *COMPLEX))
 
 
-@dataclass(eq=False, repr=False)
 class LogSumExp(Reduction):
     """Logarithm of the sum of exponentials over `axes`, without overflow."""
 
-    axes: tuple[int, ...]
-    keepdims: bool = False
     needs = "x y"
     samples = reduction_samples(FLOATS + COMPLEX)
 

@@ -33,6 +33,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@dataclass(eq=False, repr=False)
 class Scan(Op, abstract=True):
     """Base of ops whose output at each place along `axis` depends on the inputs up to there."""
 
@@ -94,7 +95,6 @@ def reference_scan(function: Callable[[Any], Any], x: Any, axis: int) -> Any:
 class CumSum(Scan):
     """Running sum along `axis`, from the end where `reverse`."""
 
-    axis: int
     reverse: bool = False
     needs = ""
     library = "moves"
@@ -127,11 +127,9 @@ class CumSum(Scan):
         return np.moveaxis(rows @ (ones if self.reverse else ones.T), -1, self.axis)
 
 
-@dataclass(eq=False, repr=False)
 class CumProd(Scan):
     """Running product along `axis`."""
 
-    axis: int
     needs = "x"
     samples = scan_samples((*FLOATS, *INTS, *COMPLEX))
 
@@ -152,11 +150,9 @@ class CumProd(Scan):
         return reference_scan(lambda part: np.prod(part, axis=self.axis), wide(x), self.axis)
 
 
-@dataclass(eq=False, repr=False)
 class Recurrence(Scan):
     """y[k] = a[k] y[k-1] + b[k] along `axis`, starting with y[0] = b[0]."""
 
-    axis: int
     needs = ("x1 y", "x1")
     samples = scan_samples((*FLOATS, *COMPLEX), inputs=2)
 
@@ -200,11 +196,9 @@ def backward_recurrence(a: Any, g: Any, axis: int) -> Any:
     return apply(Recurrence(axis), later, g.flip(axis)).flip(axis)
 
 
-@dataclass(eq=False, repr=False)
 class LogCumSumExp(Scan):
     """Logarithm of the running sum of exponentials along `axis`."""
 
-    axis: int
     needs = "x y"
     samples = scan_samples(FLOATS)
 
@@ -256,20 +250,16 @@ class CumArg(Scan, abstract=True):
         return found.astype(np.int64)
 
 
-@dataclass(eq=False, repr=False)
 class CumArgmax(CumArg):
     """Place of the largest value so far along `axis`."""
 
-    axis: int
     ufunc = "maximum"
     samples = scan_samples((*FLOATS, *INTS, dt.bool_))
 
 
-@dataclass(eq=False, repr=False)
 class CumArgmin(CumArg):
     """Place of the smallest value so far along `axis`."""
 
-    axis: int
     ufunc = "minimum"
     samples = scan_samples((*FLOATS, *INTS, dt.bool_))
 

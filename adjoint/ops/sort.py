@@ -85,6 +85,7 @@ def ranked_places(x: Any, axis: int, descending: bool = False, kth: Any = None) 
     return np.moveaxis(places, -1, axis)
 
 
+@dataclass(eq=False, repr=False)
 class Ranking(Op, abstract=True):
     """Base of ops that give places along `axis`, chosen by rank."""
 
@@ -119,7 +120,6 @@ def ranking_samples(cls: Any, *fields: Any) -> Iterable[Sample]:
 class ArgSort(Ranking):
     """Places of the elements in order along `axis`; equal elements keep theirs."""
 
-    axis: int
     descending: bool = False
     library = "moves"
 
@@ -159,7 +159,6 @@ class ArgSort(Ranking):
 class TopPlaces(Ranking):
     """Places of the `k` largest or smallest elements along `axis`, the most extreme first."""
 
-    axis: int
     k: int = 2
     largest: bool = True
     library = "moves"
@@ -210,7 +209,6 @@ class KthPlace(Ranking):
     last.
     """
 
-    axis: int
     k: int = 1
 
     def length(self, size: int) -> int:

@@ -50,8 +50,6 @@ class OfSquares(Reduction, abstract=True):
 class VarMean(OfSquares):
     """Variance over `axes` (its square root where `root`) and mean."""
 
-    axes: tuple[int, ...]
-    keepdims: bool = False
     correction: float = 1
     root: bool = False
     needs = "x y"
@@ -231,8 +229,6 @@ def std_mean(
 class Norm(OfSquares):
     """The `p`-norm of the elements over `axes`."""
 
-    axes: tuple[int, ...]
-    keepdims: bool = False
     p: float = 2.0
     needs = "x y"
 
