@@ -29,7 +29,7 @@ class Extremum(Reduction, abstract=True):
     with `nan_equal`, and is NaN without, as in PyTorch's `max` and `amax`.
     """
 
-    ufunc: ClassVar[str]
+    ufunc = ""  # of two elements
     nan_equal: bool = False
     needs = "x y"
 
