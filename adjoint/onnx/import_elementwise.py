@@ -7,15 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import nn
 from ..core.dtype import from_numpy_dtype
-from ..core.op import FUNCTIONS
 from ..tensor import Tensor
 from .files import DTYPES
-from .import_node import TABLE, Node, axis_in, host, operator, t
-
-F: Any = nn.functional
-ad: Any = type("functions", (), {name: staticmethod(f) for name, f in FUNCTIONS.items()})
+from .import_node import TABLE, F, Node, ad, axis_in, host, operator, t
 
 
 def _unary(function: Callable[..., Any]) -> Callable[..., Any]:

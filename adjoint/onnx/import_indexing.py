@@ -7,16 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from .. import nn
 from ..core.dtype import from_numpy_dtype
-from ..core.op import FUNCTIONS, apply
+from ..core.op import apply
 from ..ops.advanced import Index, IndexPut
 from ..ops.scatter import Gather, Scatter
 from ..tensor import Tensor
-from .import_node import Node, axis_in, host, ints, operator, t
-
-F: Any = nn.functional
-ad: Any = type("functions", (), {name: staticmethod(f) for name, f in FUNCTIONS.items()})
+from .import_node import Node, ad, axis_in, host, ints, operator, t
 
 
 @operator("Gather")

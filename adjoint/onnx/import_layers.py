@@ -7,16 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from .. import nn
-from ..core.op import FUNCTIONS, apply
+from ..core.op import apply
 from ..ops.averaging import SumPool
 from ..ops.convolution import Convolution, ConvolutionInput
 from ..ops.pooling import MaxPool, MaxPoolIndices
 from ..tensor import Tensor
-from .import_node import Node, axis_in, host, ints, operator, t
+from .import_node import F, Node, ad, axis_in, host, ints, operator, t
 
-F: Any = nn.functional
-ad: Any = type("functions", (), {name: staticmethod(f) for name, f in FUNCTIONS.items()})
 Pairs = tuple[tuple[int, int], ...]
 LARGEST_WINDOW = 1 << 16  # along an axis
 MOST_NEIGHBOURS = 4096  # that an element of a smaller image is the mean of

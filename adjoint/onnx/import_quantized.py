@@ -9,16 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import nn
 from ..core.dtype import float32, float64, from_numpy_dtype, int32
-from ..core.op import FUNCTIONS
 from ..tensor import Tensor
 from .files import DTYPES
 from .import_layers import convolve
-from .import_node import Node, axis_in, operator, t
-
-F: Any = nn.functional
-ad: Any = type("functions", (), {name: staticmethod(f) for name, f in FUNCTIONS.items()})
+from .import_node import Node, ad, axis_in, operator, t
 
 
 def _along(n: Node, value: Tensor, x: Tensor) -> Any:

@@ -8,14 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import nn
-from ..core.op import FUNCTIONS
 from ..ops.creation import full
 from ..tensor import Tensor
-from .import_node import TABLE, Node, axes_of, axis_in, host, operator, t
-
-F: Any = nn.functional
-ad: Any = type("functions", (), {name: staticmethod(f) for name, f in FUNCTIONS.items()})
+from .import_node import TABLE, Node, ad, axes_of, axis_in, host, operator, t
 
 
 def _reduction(function: Callable[[Tensor, tuple[int, ...], bool], Any]) -> Callable[..., Any]:

@@ -7,15 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import nn
 from ..core.dtype import from_numpy_dtype
-from ..core.op import FUNCTIONS
 from ..ops.creation import full
 from .files import DTYPES
-from .import_node import Node, axes_of, axis_in, host, ints, operator, t
-
-F: Any = nn.functional
-ad: Any = type("functions", (), {name: staticmethod(f) for name, f in FUNCTIONS.items()})
+from .import_node import F, Node, ad, axes_of, axis_in, host, ints, operator, t
 
 
 @operator("Constant")
