@@ -386,7 +386,7 @@ def softmax(input: Tensor, dim: int, *, dtype: Any = None, mask: Any = None) -> 
     tensor([0.5000, 0.0000, 0.5000])
     """
     x = _filled(input, mask, _lowest(input.dtype), "softmax")
-    return _softmax(x, dim, dtype=_of(input, dtype))  # type: ignore[no-any-return]
+    return _softmax(x, dim, dtype=_of(input, dtype))
 
 
 def log_softmax(input: Tensor, dim: int, *, dtype: Any = None, mask: Any = None) -> Tensor:
@@ -398,7 +398,7 @@ def log_softmax(input: Tensor, dim: int, *, dtype: Any = None, mask: Any = None)
     tensor([-0.6931,    -inf, -0.6931])
     """
     x = _filled(input, mask, _lowest(input.dtype), "log_softmax")
-    return _log_softmax(x, dim, dtype=_of(input, dtype))  # type: ignore[no-any-return]
+    return _log_softmax(x, dim, dtype=_of(input, dtype))
 
 
 def softmin(input: Tensor, dim: int, *, dtype: Any = None, mask: Any = None) -> Tensor:
@@ -410,7 +410,7 @@ def softmin(input: Tensor, dim: int, *, dtype: Any = None, mask: Any = None) -> 
     tensor([0.5000, 0.0000, 0.5000])
     """
     x = _filled(input, mask, _highest(input.dtype), "softmin")
-    return _softmax(-x, dim, dtype=_of(input, dtype))  # type: ignore[no-any-return]
+    return _softmax(-x, dim, dtype=_of(input, dtype))
 
 
 def normalize(

@@ -95,10 +95,7 @@ def embedding(
     from .nn.functional import embedding as rows
 
     padding = None if padding_idx == -1 else padding_idx
-    result: Any = rows(
-        indices, weight, padding, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse
-    )
-    return result  # type: ignore[no-any-return]
+    return rows(indices, weight, padding, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse)
 
 
 __all__ = [

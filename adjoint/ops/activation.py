@@ -324,7 +324,7 @@ def relu(input: Tensor) -> Tensor:
     >>> ad.relu(ad.tensor([-1., 2.]))
     tensor([0., 2.])
     """
-    return _relu(input)  # type: ignore[no-any-return]
+    return _relu(input)
 
 
 @public(method=False, inplace=True)
@@ -369,7 +369,7 @@ def relu6(input: Tensor) -> Tensor:
     tensor([0., 3., 6.])
     """
     assert_dtype("relu6", input, REAL)
-    return hardtanh(input, 0.0, 6.0)  # type: ignore[no-any-return]
+    return hardtanh(input, 0.0, 6.0)
 
 
 @public(method=False, inplace=True)
@@ -456,7 +456,7 @@ def rrelu(
             f"{upper}; swap them"
         )
     if not training:
-        return leaky_relu(input, (lower + upper) / 2)  # type: ignore[no-any-return]
+        return leaky_relu(input, (lower + upper) / 2)
     slope = rand_like(input) * (upper - lower) + lower
     return where(gt(input, 0), input, input * slope)
 

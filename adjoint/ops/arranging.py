@@ -273,7 +273,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
                 f"roll: shifts and dimensions must align. shifts: {len(moves)}, dims:0"
             )
         flat = _rolled(input.reshape(-1), moves[0], 0)
-        return flat.reshape(input._data.shape)  # type: ignore[no-any-return]
+        return flat.reshape(input._data.shape)
     axes = _ints(dims, "roll")
     if len(axes) != len(moves):
         raise ShapeError(
@@ -450,7 +450,7 @@ def tile(input: Tensor, *repeats: Any, dims: Any = None) -> Tensor:
     """
     times = sizes_of(repeats if dims is None else (dims,), "tile")
     times = (1,) * (input._data.ndim - len(times)) + times
-    return repeat(input, times)  # type: ignore[no-any-return]
+    return repeat(input, times)
 
 
 @public()
@@ -469,7 +469,7 @@ def repeat_interleave(
     if repeats is None:
         counts = input._data
         _assert_counts(counts)
-        return creation.wrap(np.repeat(names_on(input.device).arange(counts.size), counts))  # type: ignore[no-any-return]
+        return creation.wrap(np.repeat(names_on(input.device).arange(counts.size), counts))
     x = input.reshape(-1) if dim is None else input
     axis = normalize_axis(0 if dim is None else dim, x._data.ndim, "repeat_interleave")
     x = x if x._data.ndim else x.reshape(1)
@@ -481,7 +481,7 @@ def repeat_interleave(
         shape = x._data.shape
         wide = (*shape[: axis + 1], times, *shape[axis + 1 :])
         whole = (*shape[:axis], size * times, *shape[axis + 1 :])
-        return x.unsqueeze(axis + 1).expand(wide).reshape(whole)  # type: ignore[no-any-return]
+        return x.unsqueeze(axis + 1).expand(wide).reshape(whole)
     counts = repeats._data
     _assert_counts(counts)
     if counts.size not in (1, size) or counts.ndim > 1:
@@ -728,7 +728,7 @@ def cartesian_prod(*tensors: Any) -> Tensor:
                 f"cartesian_prod: Expect a 1D vector, but got shape {list(each.shape)}"
             )
     if len(several) == 1:
-        return several[0]  # type: ignore[no-any-return]
+        return several[0]
     grids = meshgrid(*several)
     return stack([grid.reshape(-1) for grid in grids], 1)
 
@@ -750,7 +750,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     if r < 0:
         raise InvalidArgument(f"combinations: Expect a non-negative number, but got {r}")
     if r == 0:
-        return input.new_empty((0,))  # type: ignore[no-any-return]
+        return input.new_empty((0,))
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     rows = list(choose(range(input._data.size), r))
     places = np.array(rows, np.int64).reshape(len(rows), r)
@@ -770,7 +770,7 @@ def block_diag(*tensors: Any) -> Tensor:
             [0, 2, 3]])
     """
     if not tensors:
-        return creation.wrap(np.zeros((1, 0), dt.get_default_dtype().numpy))  # type: ignore[no-any-return]
+        return creation.wrap(np.zeros((1, 0), dt.get_default_dtype().numpy))
     for each in tensors:
         assert_tensor(each, "block_diag")
         if each._data.ndim > 2:

@@ -534,16 +534,16 @@ def clamp(input: Any, min: Any = None, max: Any = None, *, out: Any = None) -> T
     """
     if min is None or max is None:
         if min is not None:
-            return clamp_min(input, min, out=out)  # type: ignore[no-any-return]
+            return clamp_min(input, min, out=out)
         if max is not None:
-            return clamp_max(input, max, out=out)  # type: ignore[no-any-return]
+            return clamp_max(input, max, out=out)
         raise InvalidArgument("clamp: At least one of 'min' or 'max' must not be None")
     result: Any = core_op.launched(CLAMP, input, min, max)
     if result is None:
         if not isinstance(input, Handle):
             assert_tensor("clamp", input)
         result = apply(CLAMP, *promoted("clamp", CLAMP, (input, min, max), kinds=ORDERED))
-    return to_out(result, out, "clamp")  # type: ignore[no-any-return]
+    return to_out(result, out, "clamp")
 
 
 clip = alias(clamp, "clip")
@@ -562,7 +562,7 @@ def clamp_min(input: Any, min: Any, *, out: Any = None) -> Tensor:
     >>> ad.clamp_min(ad.tensor([-2., 2.]), 0)
     tensor([0., 2.])
     """
-    return _clamp_min(input, min, out=out)  # type: ignore[no-any-return]
+    return _clamp_min(input, min, out=out)
 
 
 @public(inplace=True)
@@ -577,7 +577,7 @@ def clamp_max(input: Any, max: Any, *, out: Any = None) -> Tensor:
     >>> ad.clamp_max(ad.tensor([-2., 2.]), 0)
     tensor([-2.,  0.])
     """
-    return _clamp_max(input, max, out=out)  # type: ignore[no-any-return]
+    return _clamp_max(input, max, out=out)
 
 
 # ---- whole tensors compared ----------------------------------------------------------------------
@@ -613,7 +613,7 @@ def isclose(
     if equal_nan and input.dtype.category >= 2:
         close = logical_or(close, logical_and(isnan(input), isnan(other)))
     if rtol == 0 and atol == 0:
-        return close  # type: ignore[no-any-return]
+        return close
     if input.dtype.category < 2:
         input, other = input.to(dt.float64), other.to(dt.float64)
     difference = (input - other).abs()

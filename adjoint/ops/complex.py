@@ -148,7 +148,7 @@ def real(input: Any) -> Tensor:
     result: Any = input
     if input._data.dtype.kind == "c":
         result = apply_view(_REAL, input)
-    return result  # type: ignore[no-any-return]
+    return result
 
 
 @public(method=False)
@@ -213,7 +213,7 @@ def conj(input: Any) -> Tensor:
     result: Any = input
     if input._data.dtype.kind == "c":
         result = apply(_CONJ, input)
-    return result  # type: ignore[no-any-return]
+    return result
 
 
 @public()
@@ -282,7 +282,7 @@ def complex(real: Any, imag: Any, *, out: Any = None) -> Tensor:
     """
     result: Any = core_op.launched(COMPLEX_OP, real, imag)
     if result is not None:
-        return to_out(result, out, "complex")  # type: ignore[no-any-return]
+        return to_out(result, out, "complex")
     assert_tensor("complex", real, "real")
     assert_tensor("complex", imag, "imag")
     if not (real.dtype.is_floating_point and imag.dtype.is_floating_point):
@@ -295,7 +295,7 @@ def complex(real: Any, imag: Any, *, out: Any = None) -> Tensor:
             f"complex: Expected object of scalar type {real.dtype} but got scalar type "
             f"{imag.dtype} for second argument; convert one with .to()"
         )
-    return to_out(apply(COMPLEX_OP, real, imag), out, "complex")  # type: ignore[no-any-return]
+    return to_out(apply(COMPLEX_OP, real, imag), out, "complex")
 
 
 @public(method=False)
@@ -374,7 +374,7 @@ def angle(input: Any) -> Tensor:
         if x.dtype.category < 2:
             x = cast(x, dt.get_default_dtype())
         result = apply(_ANGLE, x)
-    return result  # type: ignore[no-any-return]
+    return result
 
 
 # ---- tensors seen as the other kind --------------------------------------------------------------

@@ -300,7 +300,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     paired = {labels_a[i] for i in axes_a}
     keep = {x for x in (*labels_a, *labels_b) if x not in paired}
     terms = Term(a, tuple(labels_a)), Term(b, tuple(labels_b))
-    return _contract(*terms, keep, a.dtype).tensor  # type: ignore[no-any-return]
+    return _contract(*terms, keep, a.dtype).tensor
 
 
 @public(out=True)
@@ -393,7 +393,7 @@ def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
         result = result.squeeze(0)
     if column:
         result = result.squeeze(-1)
-    return result  # type: ignore[no-any-return]
+    return result
 
 
 def _multiply(chain: list[Any]) -> Any:
@@ -432,7 +432,7 @@ def chain_matmul(*matrices: Any) -> Tensor:
     >>> ad.chain_matmul(ad.ones(2, 3), ad.ones(3, 4), ad.ones(4, 1)).flatten()
     tensor([12., 12.])
     """
-    return matrices[0] if len(matrices) == 1 else multi_dot(matrices)  # type: ignore[no-any-return]
+    return matrices[0] if len(matrices) == 1 else multi_dot(matrices)
 
 
 @with_out
@@ -446,4 +446,4 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     >>> ad.linalg.vecdot(ad.tensor([[1., 2.], [3., 4.]]), ad.tensor([1., 1.]))
     tensor([3., 7.])
     """
-    return (conj(x) * y).sum(dim=dim)  # type: ignore[no-any-return]
+    return (conj(x) * y).sum(dim=dim)

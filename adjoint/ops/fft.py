@@ -314,7 +314,7 @@ def fft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = N
     >>> ad.fft.fft(ad.tensor([1., 2., 3., 4.])).real
     tensor([10., -2., -2., -2.])
     """
-    return _complex("fft", input, _one(n), dim, norm, False)  # type: ignore[no-any-return]
+    return _complex("fft", input, _one(n), dim, norm, False)
 
 
 @with_out
@@ -331,7 +331,7 @@ def ifft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = 
     >>> ad.fft.ifft(ad.tensor([4., 0., 0., 0.])).real
     tensor([1., 1., 1., 1.])
     """
-    return _complex("ifft", input, _one(n), dim, norm, True)  # type: ignore[no-any-return]
+    return _complex("ifft", input, _one(n), dim, norm, True)
 
 
 @with_out
@@ -348,7 +348,7 @@ def rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = 
     >>> ad.fft.rfft(ad.tensor([1., 2., 3., 4.])).real
     tensor([10., -2., -2.])
     """
-    return _real("rfft", input, _one(n), dim, norm)  # type: ignore[no-any-return]
+    return _real("rfft", input, _one(n), dim, norm)
 
 
 @with_out
@@ -367,7 +367,7 @@ def irfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None =
     >>> ad.fft.irfft(ad.tensor([4., 0., 0.]))
     tensor([1., 1., 1., 1.])
     """
-    return _inverse_real("irfft", input, _one(n), dim, norm)  # type: ignore[no-any-return]
+    return _inverse_real("irfft", input, _one(n), dim, norm)
 
 
 @with_out
@@ -387,7 +387,7 @@ def hfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = 
     tensor([1., 1., 1., 1.])
     """
     mode = _adjoint_norm("hfft", norm)
-    return _inverse_real("hfft", conj(input), _one(n), dim, mode)  # type: ignore[no-any-return]
+    return _inverse_real("hfft", conj(input), _one(n), dim, mode)
 
 
 @with_out
@@ -405,7 +405,7 @@ def ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None =
     tensor([1., 0., 0.])
     """
     mode = _adjoint_norm("ihfft", norm)
-    return conj(_real("ihfft", input, _one(n), dim, mode))  # type: ignore[no-any-return]
+    return conj(_real("ihfft", input, _one(n), dim, mode))
 
 
 @with_out
@@ -423,7 +423,7 @@ def fft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = N
     tensor([[4., 0.],
             [0., 0.]])
     """
-    return _complex("fft2", input, s, dim, norm, False)  # type: ignore[no-any-return]
+    return _complex("fft2", input, s, dim, norm, False)
 
 
 @with_out
@@ -441,7 +441,7 @@ def ifft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = 
     tensor([[1., 0.],
             [0., 0.]])
     """
-    return _complex("ifft2", input, s, dim, norm, True)  # type: ignore[no-any-return]
+    return _complex("ifft2", input, s, dim, norm, True)
 
 
 @with_out
@@ -459,7 +459,7 @@ def rfft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = 
     tensor([[8., 0., 0.],
             [0., 0., 0.]])
     """
-    return _real("rfft2", input, s, dim, norm)  # type: ignore[no-any-return]
+    return _real("rfft2", input, s, dim, norm)
 
 
 @with_out
@@ -478,7 +478,7 @@ def irfft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None =
     tensor([[1., 1., 1., 1.],
             [1., 1., 1., 1.]])
     """
-    return _inverse_real("irfft2", input, s, dim, norm)  # type: ignore[no-any-return]
+    return _inverse_real("irfft2", input, s, dim, norm)
 
 
 @with_out
@@ -497,7 +497,7 @@ def hfft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = 
     tensor([[2., 0.]])
     """
     mode = _adjoint_norm("hfft2", norm)
-    return _inverse_real("hfft2", conj(input), s, dim, mode)  # type: ignore[no-any-return]
+    return _inverse_real("hfft2", conj(input), s, dim, mode)
 
 
 @with_out
@@ -515,7 +515,7 @@ def ihfft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None =
     tensor([[1., 0.]])
     """
     mode = _adjoint_norm("ihfft2", norm)
-    return conj(_real("ihfft2", input, s, dim, mode))  # type: ignore[no-any-return]
+    return conj(_real("ihfft2", input, s, dim, mode))
 
 
 @with_out
@@ -533,7 +533,7 @@ def fftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None)
     tensor([[4., 0.],
             [0., 0.]])
     """
-    return _complex("fftn", input, s, dim, norm, False)  # type: ignore[no-any-return]
+    return _complex("fftn", input, s, dim, norm, False)
 
 
 @with_out
@@ -551,7 +551,7 @@ def ifftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None
     tensor([[1., 0.],
             [0., 0.]])
     """
-    return _complex("ifftn", input, s, dim, norm, True)  # type: ignore[no-any-return]
+    return _complex("ifftn", input, s, dim, norm, True)
 
 
 @with_out
@@ -569,7 +569,7 @@ def rfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None
     tensor([[8., 0., 0.],
             [0., 0., 0.]])
     """
-    return _real("rfftn", input, s, dim, norm)  # type: ignore[no-any-return]
+    return _real("rfftn", input, s, dim, norm)
 
 
 @with_out
@@ -588,7 +588,7 @@ def irfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = Non
     tensor([[1., 1., 1., 1.],
             [1., 1., 1., 1.]])
     """
-    return _inverse_real("irfftn", input, s, dim, norm)  # type: ignore[no-any-return]
+    return _inverse_real("irfftn", input, s, dim, norm)
 
 
 @with_out
@@ -607,7 +607,7 @@ def hfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None
     tensor([[2., 0.]])
     """
     mode = _adjoint_norm("hfftn", norm)
-    return _inverse_real("hfftn", conj(input), s, dim, mode)  # type: ignore[no-any-return]
+    return _inverse_real("hfftn", conj(input), s, dim, mode)
 
 
 @with_out
@@ -625,7 +625,7 @@ def ihfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = Non
     tensor([[1., 0.]])
     """
     mode = _adjoint_norm("ihfftn", norm)
-    return conj(_real("ihfftn", input, s, dim, mode))  # type: ignore[no-any-return]
+    return conj(_real("ihfftn", input, s, dim, mode))
 
 
 def _frequencies(count: Any, n: int, d: float, options: dict[str, Any]) -> Tensor:
@@ -677,7 +677,7 @@ def _shift(name: str, input: Tensor, dim: Any, back: bool) -> Tensor:
     dims = range(input.ndim) if dim is None else [dim] if isinstance(dim, int) else list(dim)
     axes = tuple(normalize_axis(d, input.ndim, name) for d in dims)
     shifts = tuple((input.shape[a] + int(back)) // 2 for a in axes)
-    return input.roll(shifts, axes) if axes else input.clone()  # type: ignore[no-any-return]
+    return input.roll(shifts, axes) if axes else input.clone()
 
 
 def fftshift(input: Tensor, dim: Any = None) -> Tensor:

@@ -309,7 +309,7 @@ def igamma(input: Tensor, other: Tensor) -> Tensor:
     >>> ad.igamma(ad.tensor([1., 2.]), ad.tensor([1., 2.]))
     tensor([0.6321, 0.5940])
     """
-    return _tails("igamma", input, other, False)  # type: ignore[no-any-return]
+    return _tails("igamma", input, other, False)
 
 
 @public(inplace=True, out=True)
@@ -323,4 +323,4 @@ def igammac(input: Tensor, other: Tensor) -> Tensor:
     >>> ad.igammac(ad.tensor([1., 2.]), ad.tensor([1., 2.]))
     tensor([0.3679, 0.4060])
     """
-    return _tails("igammac", input, other, True)  # type: ignore[no-any-return]
+    return _tails("igammac", input, other, True)

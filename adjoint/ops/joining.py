@@ -502,7 +502,7 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
     axis = _axis_to_split(tensor, dim, "split")
     length = tensor._data.shape[axis]
     if isinstance(split_size_or_sections, (tuple, list)):
-        return split_with_sizes(tensor, split_size_or_sections, dim)  # type: ignore[no-any-return]
+        return split_with_sizes(tensor, split_size_or_sections, dim)
     size = operator.index(split_size_or_sections)
     if size < 0 or (size == 0 and length):
         raise ShapeError(
@@ -592,7 +592,7 @@ def _split_evenly(input: Any, given: Any, axis: int, name: str) -> tuple[Any, ..
             f"{name}: attempted to split along dimension {axis}, but the size of the "
             f"dimension {input._data.shape[axis]} is not divisible by the split_size {given}!"
         )
-    return tensor_split(input, given, axis)  # type: ignore[no-any-return]
+    return tensor_split(input, given, axis)
 
 
 @public()

@@ -135,11 +135,11 @@ def pow(input: Any, exponent: Any, *, out: Any = None) -> Tensor:
     if type(exponent) in (int, float):
         special = _SPECIAL_POWERS.get(exponent)
         if special is not None and isinstance(input, Handle) and input._data.dtype in PLAIN:
-            return special(input, out=out)  # type: ignore[no-any-return]
+            return special(input, out=out)
     result: Any = core_op.launched(POW, input, exponent)
     if result is None:
         result = _pow(operand(input), operand(exponent))
-    return to_out(result, out, "pow")  # type: ignore[no-any-return]
+    return to_out(result, out, "pow")
 
 
 def _pow(input: Any, exponent: Any) -> Any:

@@ -402,7 +402,7 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
             f"sum_to_size: size {list(shape)} is not expandable to size {list(self.shape)}"
         )
     if not shape:
-        return sum(self)  # type: ignore[no-any-return]
+        return sum(self)
     axes = [i for i in range(self.ndim) if i < extra or shape[i - extra] != self.shape[i]]
     result: Tensor = sum(self, axes, keepdim=True) if axes else self
     return result.reshape(shape) if extra else result

@@ -172,7 +172,7 @@ def round(input: Tensor, *, decimals: int = 0) -> Tensor:
         return _round(input)
     assert_tensor("round", input)
     assert_kind("round", input.dtype, FLOATING)
-    return apply(RoundDecimals(decimals), input)  # type: ignore[no-any-return]
+    return apply(RoundDecimals(decimals), input)
 
 
 @public(inplace=True, out=True)
@@ -403,11 +403,11 @@ def heaviside(input: Any, values: Any) -> Tensor:
     """
     result: Any = core_op.launched(_HEAVISIDE, input, values)
     if result is not None:
-        return result  # type: ignore[no-any-return]
+        return result
     assert_tensor("heaviside", input)
     if isinstance(values, Handle) and input.dtype is not values.dtype:
         raise DTypeError(
             "heaviside: is not yet implemented for tensors with different dtypes, "
             f"{input.dtype} and {values.dtype}; convert one with .to()"
         )
-    return _heaviside(input, values)  # type: ignore[no-any-return]
+    return _heaviside(input, values)

@@ -289,7 +289,7 @@ def cumsum(input: Tensor, dim: int, *, dtype: dt.dtype | None = None) -> Tensor:
     result: Tensor | None = None
     if dtype is None and input._data.dtype.kind in "fc":
         result = core_op.launched(_summing(dim, input._data.ndim), input)
-    return along(CumSum, _accumulated(input, dtype), dim, "cumsum") if result is None else result  # type: ignore[no-any-return]
+    return along(CumSum, _accumulated(input, dtype), dim, "cumsum") if result is None else result
 
 
 @functools.lru_cache(maxsize=256, typed=True)

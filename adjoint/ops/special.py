@@ -192,7 +192,7 @@ def _floating(name: str, op: Elementwise, x: Any) -> Tensor:
             x = cast(x, dt.get_default_dtype())
         assert_kind(name, x.dtype, FLOATING)
         result = apply(op, x)
-    return result  # type: ignore[no-any-return]
+    return result
 
 
 @public(method=False, out=True)

@@ -220,7 +220,7 @@ def gumbel_softmax(
 
 @fused
 def _normalized(input: Any, p: float, dim: int, eps: float) -> Tensor:
-    return input / input.norm(p, dim, keepdim=True).clamp_min(eps)  # type: ignore[no-any-return]
+    return input / input.norm(p, dim, keepdim=True).clamp_min(eps)
 
 
 def normalize(
@@ -235,4 +235,4 @@ def normalize(
     tensor([[0.6000, 0.8000]])
     """
     result = _normalized(input, p, dim, eps)
-    return result if out is None else out.copy_(result)  # type: ignore[no-any-return]
+    return result if out is None else out.copy_(result)

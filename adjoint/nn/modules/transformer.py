@@ -26,11 +26,11 @@ __all__ = [
 
 def _activation(activation: Any) -> Callable[[Any], Any]:
     if callable(activation):
-        return activation  # type: ignore[no-any-return]
+        return activation
     found = {"relu": F.relu, "gelu": F.gelu}.get(activation)
     if found is None:
         raise InvalidArgument(f"Transformer: activation should be relu/gelu, not {activation}")
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 class _Layer(Module):
