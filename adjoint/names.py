@@ -5,7 +5,6 @@ tensor as functions (`ad.exp_(x)` is `x.exp_()`), and functions of `adjoint.nn.f
 from __future__ import annotations
 
 from math import e, inf, nan, pi
-from typing import Any
 
 from . import linalg
 from .nn.functional import (

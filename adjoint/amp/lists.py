@@ -23,8 +23,6 @@ from ..ops.softmax import LogSoftmax, Softmax
 from ..ops.special import Erfinv
 from ..ops.trigonometry import Acos, Asin, Tan
 
-__all__ = ["CPU", "CUDA", "LOWER", "PROMOTE", "REFUSE", "SAME", "WIDE", "Lists"]
-
 LOWER = "lower"  # to the context's dtype
 WIDE = "float32"
 PROMOTE = "promote"  # to the widest dtype among the inputs

@@ -10,8 +10,6 @@ from typing import Any
 
 from .. import nn
 
-__all__ = ["ResNet", "resnet18", "resnet34"]
-
 
 class BasicBlock(nn.Module):
     """Two 3 x 3 convolutions, and their input added."""

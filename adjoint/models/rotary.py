@@ -18,8 +18,6 @@ from ..ops.creation import tensor
 from ..ops.joining import cat
 from ..program.fused import fused
 
-__all__ = ["Rotary"]
-
 
 class Rotary:
     """The cosines and sines by which queries and keys of `size` dimensions are turned.

@@ -12,8 +12,6 @@ from ..ops.creation import tensor
 from ..ops.random import rand
 from ..tensor import Tensor
 
-__all__ = ["make_tensor"]
-
 
 def make_tensor(
     *shape: Any,

@@ -15,8 +15,6 @@ from typing import Any, overload
 
 import numpy as np
 
-__all__ = ["BLOCK", "NAMES", "blocked", "kernel_for", "on"]
-
 BLOCK = 8192  # elements: NumPy goes over memory once for each operation, so they stay in the cache
 
 
