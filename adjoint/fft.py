@@ -8,5 +8,5 @@ tensor([1., 1., 1.])
 
 from __future__ import annotations
 
-from .ops.fft import *  # noqa: F403 - its __all__ is the list
-from .ops.fft import __all__ as __all__
+from .ops.signal.fft import *  # noqa: F403 - its __all__ is the list
+from .ops.signal.fft import __all__ as __all__

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.dtype import finfo
-from ..ops.creation import empty
+from ..ops.create.creation import empty
 from .location_scale import LocationScale
 from .utils import euler_constant
 

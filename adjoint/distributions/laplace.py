@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.dtype import finfo
-from ..ops.random import rand
+from ..ops.random.random import rand
 from .location_scale import LocationScale
 
 __all__ = ["Laplace"]

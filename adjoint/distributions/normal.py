@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..ops.random import randn
+from ..ops.random.random import randn
 from .location_scale import LocationScale
 from .utils import HALF_LOG_2PI
 
