@@ -17,7 +17,8 @@ from ..promotion import cast
 from ..samples import COMPLEX, FLOATS, array, binary_samples, strided, unary_samples
 from .comparison import eq, where
 from .functions import square
-from .pointwise import ANALYTIC, COMPLEX_ONLY, FLOATING, Elementwise, assert_tensor, to_out
+from .kinds import Analytic, Floating
+from .pointwise import COMPLEX_ONLY, Elementwise, assert_tensor, to_out
 from .trigonometry import cos, sin
 
 if TYPE_CHECKING:
@@ -93,10 +94,9 @@ class Conj(Elementwise):
         return x.real - 1j * x.imag if x.dtype.kind == "c" else x
 
 
-class Complex(Elementwise):
+class Complex(Floating):
     """Complex numbers from their real and imaginary parts."""
 
-    kinds = FLOATING
     exact = True
     needs = ""
     library = "moves"
@@ -323,10 +323,9 @@ def polar(abs: Any, angle: Any, *, out: Any = None) -> Tensor:
 # ---- angles --------------------------------------------------------------------------------------
 
 
-class Angle(Elementwise):
+class Angle(Analytic):
     """The angle of each complex number in the plane, between -pi and pi."""
 
-    kinds = ANALYTIC
     result = "real"
     needs = "x"
     samples = unary_samples(dtypes=COMPLEX + FLOATS)

@@ -23,6 +23,7 @@ from ..promotion import cast
 from ..samples import COMPLEX, FLOATS, INTS, array, binary_samples, strided, unary_samples
 from .comparison import eq, isfinite, tensors, where
 from .functions import exp2
+from .kinds import Floating
 from .pointwise import (
     ANALYTIC,
     FLOATING,
@@ -263,7 +264,7 @@ def nan_to_num(
 # ---- signs and neighbours ------------------------------------------------------------------------
 
 
-class Copysign(Elementwise):
+class Copysign(Floating):
     """The magnitude of `input` with the sign of `other`; integers become floats.
 
     >>> ad.copysign(ad.tensor([1., -2.]), -1)
@@ -271,7 +272,6 @@ class Copysign(Elementwise):
     """
 
     ufunc = "copysign"
-    kinds = FLOATING
     exact = True
     needs = ("x1 y", "")
     samples = binary_samples()
@@ -281,7 +281,7 @@ class Copysign(Elementwise):
         return (lambda: g * where(eq(x1, 0), 0, y / x1), lambda: g.new_zeros(g.shape))
 
 
-class Nextafter(Elementwise):
+class Nextafter(Floating):
     """The next floating-point number after `input` towards `other`.
 
     >>> ad.nextafter(ad.tensor([1.]), ad.tensor([2.])) > 1
@@ -289,7 +289,6 @@ class Nextafter(Elementwise):
     """
 
     ufunc = "nextafter"
-    kinds = FLOATING
     exact = True
     needs = ("x1 x2", "spec2")
     samples = binary_samples()

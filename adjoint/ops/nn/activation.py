@@ -17,9 +17,9 @@ from ...core.spec import Spec, normalize_axis
 from ...program.fused import checking, fused
 from ..elementwise.comparison import clamp, ge, gt, le, where
 from ..elementwise.functions import abs, exp, sigmoid, tanh
+from ..elementwise.kinds import Analytic, Floating
 from ..elementwise.pointwise import (
     ANALYTIC,
-    FLOATING,
     NUMBERS,
     REAL,
     Elementwise,
@@ -117,7 +117,7 @@ class ReluGradient(Elementwise):
 
 
 @dataclass(eq=False, repr=False)
-class Elu(Elementwise):
+class Elu(Floating):
     """scale x where x > 0, otherwise scale alpha (exp(rate x) - 1).
 
     Serves elu, selu and celu. A primitive because the composition keeps four tensors where one is
@@ -127,7 +127,6 @@ class Elu(Elementwise):
     alpha: float = 1.0
     scale: float = 1.0
     rate: float = 1.0
-    kinds = FLOATING
     needs = "x"
     samples = _with_fields(unary_samples(), (0.5, 1.0, 2.0), (SELU_ALPHA, SELU_SCALE, 1.0))
 
@@ -150,7 +149,7 @@ class Elu(Elementwise):
 
 
 @dataclass(eq=False, repr=False)
-class Gelu(Elementwise):
+class Gelu(Floating):
     """x times the normal distribution function of x, or its approximation by tanh.
 
     A primitive because the composition keeps four (six) tensors of a transformer's widest layer
@@ -158,7 +157,6 @@ class Gelu(Elementwise):
     """
 
     tanh: bool = False
-    kinds = FLOATING
     needs = "x"
     samples = _with_fields(unary_samples(-4, 4), (True,))
 
@@ -206,13 +204,12 @@ def _silu_gradient(g: Tensor, input: Tensor) -> Tensor:
     return cast(g * conj(s * (1 + x * (1 - s))), input.dtype)
 
 
-class Silu(Elementwise):
+class Silu(Analytic):
     """x sigmoid(x).
 
     A primitive because the composition keeps the sigmoid as well as x.
     """
 
-    kinds = ANALYTIC
     needs = "x"
     samples = unary_samples(-5, 5, dtypes=(*FLOATS, dt.complex128))
 
@@ -232,7 +229,7 @@ class Silu(Elementwise):
 
 
 @dataclass(eq=False, repr=False)
-class Softplus(Elementwise):
+class Softplus(Floating):
     """log(1 + exp(beta x)) / beta; x itself where beta x > threshold.
 
     A primitive because the stable composition keeps three tensors where one is enough.
@@ -240,7 +237,6 @@ class Softplus(Elementwise):
 
     beta: float = 1.0
     threshold: float = 20.0
-    kinds = FLOATING
     needs = "x"
     samples = _with_fields(unary_samples(-5, 5), (2.0, 3.0), (0.5, float("inf")))
 
@@ -262,13 +258,12 @@ class Softplus(Elementwise):
         return np.where(x * self.beta > self.threshold, x, y)
 
 
-class Mish(Elementwise):
+class Mish(Floating):
     """x tanh(log(1 + exp(x))).
 
     A primitive because the composition keeps three tensors where one is enough.
     """
 
-    kinds = FLOATING
     needs = "x"
     samples = unary_samples(-5, 5)
 

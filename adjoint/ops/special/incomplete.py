@@ -18,8 +18,9 @@ from ...core.device import is_device_array, namespace_of
 from ...core.op import Sample, apply, public
 from ..elementwise.comparison import eq, gt, isinf, where
 from ..elementwise.functions import exp, log
+from ..elementwise.kinds import Floating
 from ..elementwise.logic import logical_and
-from ..elementwise.pointwise import FLOATING, Elementwise, promoted
+from ..elementwise.pointwise import FLOATING, promoted
 from ..promotion import cast
 from ..samples import array, strided
 from .special import digamma, lgamma
@@ -68,7 +69,7 @@ def _power(base: Any, n: int) -> Any:
 
 
 @dataclass(eq=False, repr=False)
-class GammaMoment(Elementwise):
+class GammaMoment(Floating):
     """With u = t / x2, the integral of log(u)^n (1 - u)^m u^(x1 - 1) e^(x2 (1 - u)) du.
 
     It runs over u in (0, 1) where log(x2) <= digamma(x1); elsewhere it is minus the integral over
@@ -77,7 +78,6 @@ class GammaMoment(Elementwise):
 
     n: int = 0
     m: int = 0
-    kinds = FLOATING
     needs = ("x1 x2", "x1 x2")
 
     def compute(self, xp: Any, x1: Any, x2: Any) -> Any:
@@ -152,7 +152,7 @@ def _quad(integrate: Any, f: Any, points: list[float]) -> float:
 
 
 @dataclass(eq=False, repr=False)
-class BetaMoment(Elementwise):
+class BetaMoment(Floating):
     """The integral of log(t/x)^n log((1-t)/(1-x))^m (t/x)^a ((1-t)/(1-x))^b dt / (t (1-t)).
 
     a, b, x are the inputs. It runs over t in (0, x) where log(x) <= digamma(a) - digamma(a + b);
@@ -161,7 +161,6 @@ class BetaMoment(Elementwise):
 
     n: int = 0
     m: int = 0
-    kinds = FLOATING
     needs = ("x1 x2 x3", "x1 x2 x3", "x1 x2 x3 y")
 
     def compute(self, xp: Any, x1: Any, x2: Any, x3: Any) -> Any:

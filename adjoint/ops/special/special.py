@@ -17,9 +17,9 @@ from ...core.errors import InvalidArgument
 from ...core.op import INPLACE, Sample, apply, public
 from ..elementwise.comparison import eq, gt, le, lt, tensors, where
 from ..elementwise.functions import exp, exp2, log, square
+from ..elementwise.kinds import Analytic, Floating
 from ..elementwise.logic import logical_and, logical_or
 from ..elementwise.pointwise import (
-    ANALYTIC,
     FLOATING,
     Elementwise,
     assert_kind,
@@ -45,7 +45,7 @@ __all__ = [
 # ---- error functions -----------------------------------------------------------------------------
 
 
-class Erf(Elementwise):
+class Erf(Floating):
     """The error function of each element: 2/sqrt(pi) times the integral of exp(-t^2) from 0.
 
     >>> ad.erf(ad.tensor([0., 1.]))
@@ -53,7 +53,6 @@ class Erf(Elementwise):
     """
 
     ufunc = scipy = "erf"
-    kinds = FLOATING
     needs = "x"
     samples = unary_samples(-3, 3)
 
@@ -62,7 +61,7 @@ class Erf(Elementwise):
         return (g * (exp(-square(x)) * _TWO_OVER_SQRT_PI),)
 
 
-class Erfc(Elementwise):
+class Erfc(Floating):
     """1 - erf(x) of each element x, exact where it is small.
 
     >>> ad.erfc(ad.tensor([0., 1.]))
@@ -70,7 +69,6 @@ class Erfc(Elementwise):
     """
 
     ufunc = scipy = "erfc"
-    kinds = FLOATING
     needs = "x"
     samples = unary_samples(-3, 3)
 
@@ -79,7 +77,7 @@ class Erfc(Elementwise):
         return (g * (exp(-square(x)) * -_TWO_OVER_SQRT_PI),)
 
 
-class Erfinv(Elementwise):
+class Erfinv(Floating):
     """The number whose error function is each element.
 
     >>> ad.erfinv(ad.tensor([0., 0.5]))
@@ -87,7 +85,6 @@ class Erfinv(Elementwise):
     """
 
     ufunc = scipy = "erfinv"
-    kinds = FLOATING
     needs = "y"
     samples = unary_samples(-0.95, 0.95)
 
@@ -104,7 +101,7 @@ erf, erfc, erfinv = unary(Erf()), unary(Erfc()), unary(Erfinv())
 # ---- gamma functions -----------------------------------------------------------------------------
 
 
-class Lgamma(Elementwise):
+class Lgamma(Floating):
     """The logarithm of the absolute value of the gamma function of each element.
 
     >>> ad.lgamma(ad.tensor([1., 5.]))
@@ -112,7 +109,6 @@ class Lgamma(Elementwise):
     """
 
     ufunc = "lgamma"
-    kinds = FLOATING
     needs = "x"
     samples = unary_samples(0.2, 9)
 
@@ -249,7 +245,7 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:
 # ---- Bessel functions ----------------------------------------------------------------------------
 
 
-class I0(Elementwise):
+class I0(Floating):
     """The modified Bessel function of the first kind, of order 0, of each element.
 
     >>> ad.i0(ad.tensor([0., 1.]))
@@ -257,7 +253,6 @@ class I0(Elementwise):
     """
 
     ufunc = scipy = "i0"
-    kinds = FLOATING
     needs = "x"
     samples = unary_samples(-9, 9)
 
@@ -266,7 +261,7 @@ class I0(Elementwise):
         return (g * i1(x),)
 
 
-class I1(Elementwise):
+class I1(Floating):
     """The modified Bessel function of the first kind, of order 1, of each element.
 
     >>> ad.tensor([0., 1.]).i1()
@@ -274,7 +269,6 @@ class I1(Elementwise):
     """
 
     ufunc = scipy = "i1"
-    kinds = FLOATING
     needs = "x y"
     samples = unary_samples(-9, 9)
 
@@ -291,7 +285,7 @@ i1 = unary(I1())
 # ---- logarithms and quotients with limits --------------------------------------------------------
 
 
-class Logaddexp(Elementwise):
+class Logaddexp(Analytic):
     """log(exp(input) + exp(other)), without overflow.
 
     >>> ad.logaddexp(ad.tensor([0., 1000.]), ad.tensor([0., 1000.]))
@@ -299,7 +293,6 @@ class Logaddexp(Elementwise):
     """
 
     ufunc = "logaddexp"
-    kinds = ANALYTIC
     needs = ("x1 y", "x2 y")
     samples = binary_samples(dtypes=FLOATS + COMPLEX)
 
@@ -323,7 +316,7 @@ class Logaddexp(Elementwise):
         return np.log(np.exp(x1) + np.exp(x2))
 
 
-class Logaddexp2(Elementwise):
+class Logaddexp2(Floating):
     """log2(2**input + 2**other), without overflow.
 
     >>> ad.logaddexp2(ad.tensor([0., 1.]), ad.tensor([0., 1.]))
@@ -331,7 +324,6 @@ class Logaddexp2(Elementwise):
     """
 
     ufunc = "logaddexp2"
-    kinds = FLOATING
     needs = ("x1 y", "x2 y")
     samples = binary_samples()
 
@@ -340,7 +332,7 @@ class Logaddexp2(Elementwise):
         return (lambda: g * exp2(x1 - y), lambda: g * exp2(x2 - y))
 
 
-class Xlogy(Elementwise):
+class Xlogy(Floating):
     """input * log(other), and 0 where `input` is 0 and `other` is not NaN.
 
     >>> ad.xlogy(ad.tensor([0., 2.]), ad.tensor([0., 1.]))
@@ -348,7 +340,6 @@ class Xlogy(Elementwise):
     """
 
     scipy = "xlogy"
-    kinds = FLOATING
     needs = ("x1 x2", "x1 x2")
     samples = binary_samples(low2=0.3, high2=3)
 
@@ -369,14 +360,13 @@ class Xlogy(Elementwise):
         return (slope, lambda: g * (x1 / x2))
 
 
-class Sinc(Elementwise):
+class Sinc(Analytic):
     """sin(pi x) / (pi x) of each element x, and 1 for 0.
 
     >>> ad.sinc(ad.tensor([0., 0.5]))
     tensor([1.0000, 0.6366])
     """
 
-    kinds = ANALYTIC
     needs = "x"
     samples = unary_samples(0.2, 3, FLOATS + COMPLEX)
 
