@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...core.dtype import from_numpy_dtype
-from ...core.op import apply
+from ...eager.dispatch import apply
 from ...ops.index.advanced import Index, IndexPut
 from ...ops.index.scatter import Gather, Scatter
 from ...tensor import Tensor

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.op import apply
+from ...eager.dispatch import apply
 from ...ops.nn.averaging import SumPool
 from ...ops.nn.convolution import Convolution, ConvolutionInput
 from ...ops.nn.pooling import MaxPool, MaxPoolIndices

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.op import apply
+from ...eager.dispatch import apply
 from ...nn.functional.recurrent import recurrent_layer
 from ...ops.index.scatter import Gather
 from ...tensor import Tensor
