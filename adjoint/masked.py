@@ -55,8 +55,7 @@ def _full_mask(input: Tensor, mask: Tensor, name: str) -> Tensor:
             f"masked.{name}: expected broadcastable mask (got mask dimensionality higher than of "
             f"the input): {tuple(mask.shape)} for {tuple(input.shape)}"
         )
-    result: Tensor = cast(mask, dt.bool_).expand(input.shape)
-    return result
+    return cast(mask, dt.bool_).expand(input.shape)
 
 
 def _filled(input: Tensor, mask: Tensor | None, value: Any, name: str) -> Any:
@@ -95,8 +94,7 @@ def sum(
     tensor(5.)
     """
     x = _filled(input, mask, 0, "sum")
-    result: Tensor = x.sum(_axes(input, dim, "sum"), keepdim, dtype=_sum_dtype(input, dtype))
-    return result
+    return x.sum(_axes(input, dim, "sum"), keepdim, dtype=_sum_dtype(input, dtype))
 
 
 def prod(
@@ -185,8 +183,7 @@ def _count(input: Tensor, dim: Any, keepdim: bool, mask: Any, name: str) -> Tens
     """How many elements take part."""
     if mask is None:
         mask = input.new_ones((), dtype=dt.bool_)
-    result: Tensor = _full_mask(input, mask, name).sum(_axes(input, dim, name), keepdim)
-    return result
+    return _full_mask(input, mask, name).sum(_axes(input, dim, name), keepdim)
 
 
 def mean(
@@ -207,8 +204,7 @@ def mean(
             f"complex dtype. Got: {d}"
         )
     total: Any = sum(input, dim, keepdim=keepdim, dtype=d, mask=mask)
-    result: Tensor = total / _count(input, dim, keepdim, mask, "mean")
-    return result
+    return total / _count(input, dim, keepdim, mask, "mean")
 
 
 def median(
@@ -287,10 +283,7 @@ def norm(
     """
     x = _filled(input, mask, math.inf if ord == -math.inf else 0, "norm")
     order = 2.0 if ord is None else ord
-    result: Tensor = vector_norm(
-        x, order, _axes(input, dim, "norm"), keepdim, dtype=_of(input, dtype)
-    )
-    return result
+    return vector_norm(x, order, _axes(input, dim, "norm"), keepdim, dtype=_of(input, dtype))
 
 
 def var(
@@ -352,8 +345,7 @@ def std(
     variance = var(
         input, dim, unbiased, correction=correction, keepdim=keepdim, dtype=dtype, mask=mask
     )
-    result: Tensor = variance.sqrt()
-    return result
+    return variance.sqrt()
 
 
 # ---- normalizations ------------------------------------------------------------------------------
@@ -394,7 +386,7 @@ def softmax(input: Tensor, dim: int, *, dtype: Any = None, mask: Any = None) -> 
     tensor([0.5000, 0.0000, 0.5000])
     """
     x = _filled(input, mask, _lowest(input.dtype), "softmax")
-    return _softmax(x, dim, dtype=_of(input, dtype))  # type: ignore[no-any-return]
+    return _softmax(x, dim, dtype=_of(input, dtype))
 
 
 def log_softmax(input: Tensor, dim: int, *, dtype: Any = None, mask: Any = None) -> Tensor:
@@ -406,7 +398,7 @@ def log_softmax(input: Tensor, dim: int, *, dtype: Any = None, mask: Any = None)
     tensor([-0.6931,    -inf, -0.6931])
     """
     x = _filled(input, mask, _lowest(input.dtype), "log_softmax")
-    return _log_softmax(x, dim, dtype=_of(input, dtype))  # type: ignore[no-any-return]
+    return _log_softmax(x, dim, dtype=_of(input, dtype))
 
 
 def softmin(input: Tensor, dim: int, *, dtype: Any = None, mask: Any = None) -> Tensor:
@@ -418,7 +410,7 @@ def softmin(input: Tensor, dim: int, *, dtype: Any = None, mask: Any = None) -> 
     tensor([0.5000, 0.0000, 0.5000])
     """
     x = _filled(input, mask, _highest(input.dtype), "softmin")
-    return _softmax(-x, dim, dtype=_of(input, dtype))  # type: ignore[no-any-return]
+    return _softmax(-x, dim, dtype=_of(input, dtype))
 
 
 def normalize(
@@ -432,5 +424,4 @@ def normalize(
     tensor([0.6000, 0.0000, 0.8000])
     """
     size = norm(input, ord, dim, keepdim=True, dtype=dtype, mask=mask)
-    result: Tensor = _filled(input, mask, 0, "normalize") / maximum(size, size.new_full((), eps))
-    return result
+    return _filled(input, mask, 0, "normalize") / maximum(size, size.new_full((), eps))

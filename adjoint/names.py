@@ -5,7 +5,6 @@ tensor as functions (`ad.exp_(x)` is `x.exp_()`), and functions of `adjoint.nn.f
 from __future__ import annotations
 
 from math import e, inf, nan, pi
-from typing import Any
 
 from . import linalg
 from .nn.functional import (
@@ -95,10 +94,7 @@ def embedding(
     from .nn.functional import embedding as rows
 
     padding = None if padding_idx == -1 else padding_idx
-    result: Any = rows(
-        indices, weight, padding, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse
-    )
-    return result  # type: ignore[no-any-return]
+    return rows(indices, weight, padding, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse)
 
 
 __all__ = [

@@ -382,8 +382,7 @@ class Tensor(Handle):
         >>> (ad.ones(1, requires_grad=True) * 2).detach().requires_grad
         False
         """
-        result: Tensor = alias(self)
-        return result
+        return alias(self)
 
     def detach_(self) -> Tensor:
         """Forget this tensor's history, in place.
@@ -409,8 +408,7 @@ class Tensor(Handle):
             concrete(self)
             if self._version is not None and self._version.watchers is not None:
                 version = self._version
-        result: Tensor = wrap(self._data, None, version)
-        return result
+        return wrap(self._data, None, version)
 
     @data.setter
     def data(self, value: Any) -> None:
@@ -686,8 +684,7 @@ class Tensor(Handle):
         >>> ad.ones(1).to_device("cpu")
         tensor([1.])
         """
-        result: Tensor = conversion.to(self, device)
-        return result
+        return conversion.to(self, device)
 
     def __bool__(self) -> bool:
         data = self._read()

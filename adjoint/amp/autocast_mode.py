@@ -29,8 +29,7 @@ _SUPPORTED = (bfloat16, float16)
 
 
 def _here() -> Casting:
-    casting: Casting = MODE.get().autocast or DEFAULT_CASTING
-    return casting
+    return MODE.get().autocast or DEFAULT_CASTING
 
 
 def _assert_device(device_type: Any) -> None:

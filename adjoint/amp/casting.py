@@ -16,8 +16,6 @@ from ..graph.recorded import Recorded
 from ..ops.promotion import Cast
 from .lists import CPU, CUDA, LOWER, PROMOTE, REFUSE, SAME, Lists
 
-__all__ = ["DEFAULT_CASTING", "Casting", "Target"]
-
 
 class Target(NamedTuple):
     """Autocast on one device."""

@@ -34,8 +34,6 @@ from ..ops.reduce.reduction import LogSumExp, Sum
 from ..ops.reduce.scan import CumProd, CumSum
 from ..ops.special.special import Erfinv
 
-__all__ = ["CPU", "CUDA", "LOWER", "PROMOTE", "REFUSE", "SAME", "WIDE", "Lists"]
-
 LOWER = "lower"  # to the context's dtype
 WIDE = "float32"
 PROMOTE = "promote"  # to the widest dtype among the inputs

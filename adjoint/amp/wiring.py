@@ -17,8 +17,6 @@ from ..nn import functional
 from ..tensor import Tensor
 from .lists import CPU, CUDA
 
-__all__ = ["wire"]
-
 
 def wire(top: dict[str, Any]) -> None:
     """Put autocast around the listed functions: those in `top`, the top-level namespace, in

@@ -9,8 +9,6 @@ from ..core.errors import IndexingError, InvalidArgument
 from ..core.spec import normalize_axis
 from .data_types import Array
 
-__all__: list[str] = []
-
 
 def axis_of(axis: int, ndim: int, name: str) -> int:
     """An axis as a number from 0; an array without axes has none (PyTorch lets it have one)."""

@@ -8,47 +8,49 @@ from typing import Any
 
 from .data_types import Array, assert_array, assert_kind, is_array, operands
 
+Function = Callable[..., Any]
 SPECIFICATION = "https://data-apis.org/array-api/2024.12/API_specification/generated/array_api."
 
 
-def unary(kinds: frozenset[str]) -> Callable[[Callable[..., Any]], Any]:
-    """Declare a function of one array, whose dtype must be of one of `kinds`."""
+def unary(kinds: frozenset[str], own: Function | None = None) -> Callable[[Function], Any]:
+    """Declare a function of one array, whose dtype must be of one of `kinds`; `own`, where given,
+    computes it.
+    """
 
-    def declare(function: Callable[[Array], Array]) -> Any:
-        name = function.__name__
+    def declare(function: Function) -> Any:
+        name, compute = function.__name__, own or function
 
         @functools.wraps(function)
         def checked(x: Array, /) -> Array:
-            assert_array(name, x)
-            assert_kind(name, x.dtype, kinds)
-            return function(x)
+            assert_array(name, x, kinds)
+            return compute(x)
 
         return documented(checked, kinds)
 
     return declare
 
 
-def binary(kinds: frozenset[str]) -> Callable[[Callable[..., Any]], Any]:
+def binary(kinds: frozenset[str], own: Function | None = None) -> Callable[[Function], Any]:
     """Declare a function of two arrays (one may be a Python scalar), which are promoted to a dtype
-    of one of `kinds`.
+    of one of `kinds`; `own`, where given, computes it.
     """
 
-    def declare(function: Callable[[Array, Array], Array]) -> Any:
-        name = function.__name__
+    def declare(function: Function) -> Any:
+        name, compute = function.__name__, own or function
 
         @functools.wraps(function)
         def promoting(x1: Any, x2: Any, /) -> Array:
             if is_array(x1) and is_array(x2) and (dtype := x1.dtype) is x2.dtype:
                 assert_kind(name, dtype, kinds)
-                return function(x1, x2)
-            return function(*operands(name, kinds, x1, x2))
+                return compute(x1, x2)
+            return compute(*operands(name, kinds, x1, x2))
 
         return documented(promoting, kinds)
 
     return declare
 
 
-def documented(function: Callable[..., Any], kinds: frozenset[str]) -> Callable[..., Any]:
+def documented(function: Function, kinds: frozenset[str]) -> Function:
     """Complete a docstring: the dtypes that the function takes, and its page in the standard."""
     summary, _, rest = (function.__doc__ or "").partition("\n\n")
     facts = (

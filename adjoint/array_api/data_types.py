@@ -68,13 +68,16 @@ def is_array(value: Any) -> bool:
     return isinstance(value, ad.Tensor)
 
 
-def assert_array(name: str, value: Any) -> None:
-    """Refuse what is no array: this namespace converts nothing but Python scalars beside arrays."""
+def assert_array(name: str, value: Any, kinds: frozenset[str] = ANY) -> None:
+    """Refuse what is no array, or of other kinds: this namespace converts nothing but Python
+    scalars beside arrays.
+    """
     if not is_array(value):
         raise InvalidType(
             f"{name}: expected an adjoint.Tensor, got {type(value).__name__}: {value!r:.40}; "
             "make one with asarray()"
         )
+    assert_kind(name, value.dtype, kinds)
 
 
 # ---- promotion -----------------------------------------------------------------------------------

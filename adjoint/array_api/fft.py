@@ -14,10 +14,11 @@ __all__ = [
     "irfftn", "rfft", "rfftfreq", "rfftn",
 ]  # fmt: skip
 
+Sizes = Sequence[int] | None  # of several axes
+
 
 def _checked(name: str, x: Array, kinds: frozenset[str] = FLOATING) -> Array:
-    assert_array(name, x)
-    assert_kind(name, x.dtype, kinds)
+    assert_array(name, x, kinds)
     return x
 
 
@@ -49,14 +50,7 @@ def ifft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: str = "back
     return ad.fft.ifft(_checked("ifft", x), n, axis, norm)
 
 
-def fftn(
-    x: Array,
-    /,
-    *,
-    s: Sequence[int] | None = None,
-    axes: Sequence[int] | None = None,
-    norm: str = "backward",
-) -> Array:
+def fftn(x: Array, /, *, s: Sizes = None, axes: Sizes = None, norm: str = "backward") -> Array:
     """The Fourier transform along several axes, all of them where None.
 
     Shapes: x is cut or filled up with zeros to the sizes s along the axes.
@@ -70,14 +64,7 @@ def fftn(
     return ad.fft.fftn(_checked("fftn", x), s, axes, norm)
 
 
-def ifftn(
-    x: Array,
-    /,
-    *,
-    s: Sequence[int] | None = None,
-    axes: Sequence[int] | None = None,
-    norm: str = "backward",
-) -> Array:
+def ifftn(x: Array, /, *, s: Sizes = None, axes: Sizes = None, norm: str = "backward") -> Array:
     """The inverse Fourier transform along several axes, all of them where None.
 
     Shapes: x is cut or filled up with zeros to the sizes s along the axes.
@@ -119,14 +106,7 @@ def irfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: str = "bac
     return ad.fft.irfft(_checked("irfft", x), n, axis, norm)
 
 
-def rfftn(
-    x: Array,
-    /,
-    *,
-    s: Sequence[int] | None = None,
-    axes: Sequence[int] | None = None,
-    norm: str = "backward",
-) -> Array:
+def rfftn(x: Array, /, *, s: Sizes = None, axes: Sizes = None, norm: str = "backward") -> Array:
     """`rfft` along the last of several axes, and `fft` along the others.
 
     Shapes: x is cut or filled up with zeros to the sizes s along the axes.
@@ -140,14 +120,7 @@ def rfftn(
     return ad.fft.rfftn(_checked("rfftn", x, REAL_FLOATING), s, axes, norm)
 
 
-def irfftn(
-    x: Array,
-    /,
-    *,
-    s: Sequence[int] | None = None,
-    axes: Sequence[int] | None = None,
-    norm: str = "backward",
-) -> Array:
+def irfftn(x: Array, /, *, s: Sizes = None, axes: Sizes = None, norm: str = "backward") -> Array:
     """The real elements of which x is the transform by `rfftn`.
 
     Shapes: the sizes s along the axes; along the last twice one less than x has unless given.

@@ -6,15 +6,14 @@ from ..core.errors import InvalidArgument, ShapeError
 from ..core.spec import broadcast_shapes
 from . import functions as ad
 from .axes import axis_of
-from .data_types import INTEGRAL, Array, assert_array, assert_kind
+from .data_types import INTEGRAL, Array, assert_array
 
 __all__ = ["take", "take_along_axis"]
 
 
 def _places(name: str, indices: Array) -> Array:
     """Indices in the dtype that indexing takes."""
-    assert_array(name, indices)
-    assert_kind(name, indices.dtype, INTEGRAL)
+    assert_array(name, indices, INTEGRAL)
     return indices.to(ad.int64)
 
 

@@ -9,7 +9,7 @@ from ..core.errors import InvalidArgument, ShapeError
 from ..core.spec import broadcast_shapes
 from . import functions as ad
 from .axes import tuple_of
-from .data_types import FLOATING, NUMERIC, Array, assert_array, assert_kind, operands
+from .data_types import FLOATING, NUMERIC, Array, assert_array, operands
 from .linear_algebra import along_common_axis, matmul, matrix_transpose, tensordot, vecdot
 from .statistical import accumulator
 
@@ -22,8 +22,7 @@ __all__ = [
 
 def _matrices(name: str, x: Array, kinds: frozenset[str] = FLOATING) -> Array:
     """The array, which must hold matrices of one of `kinds`."""
-    assert_array(name, x)
-    assert_kind(name, x.dtype, kinds)
+    assert_array(name, x, kinds)
     if x.ndim < 2:
         raise ShapeError(f"{name}: shape {tuple(x.shape)} holds no matrices")
     return x
@@ -323,8 +322,7 @@ def vector_norm(
     >>> xp.linalg.vector_norm(xp.asarray([3., 4.]))
     tensor(5.)
     """
-    assert_array("vector_norm", x)
-    assert_kind("vector_norm", x.dtype, FLOATING)
+    assert_array("vector_norm", x, FLOATING)
     axes = None if axis is None else tuple_of(axis)
     if axes == () or not x.ndim:  # over a new axis of size 1: each element is a vector
         return ad.linalg.vector_norm(x[None], ord, (0,))

@@ -17,7 +17,6 @@ from .data_types import (
     REAL_FLOATING,
     Array,
     assert_array,
-    assert_kind,
     operands,
 )
 
@@ -27,7 +26,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-@unary(INTEGRAL | BOOLEAN)
+@unary(INTEGRAL | BOOLEAN, ad.bitwise_not)
 def bitwise_invert(x: Array, /) -> Array:
     """Each element with all bits flipped.
 
@@ -35,10 +34,9 @@ def bitwise_invert(x: Array, /) -> Array:
     >>> xp.bitwise_invert(xp.asarray([0, 1]))
     tensor([-1, -2])
     """
-    return ad.bitwise_not(x)
 
 
-@unary(REAL)
+@unary(REAL, ad.ceil)
 def ceil(x: Array, /) -> Array:
     """The smallest integers that are not less than the elements.
 
@@ -46,10 +44,9 @@ def ceil(x: Array, /) -> Array:
     >>> xp.ceil(xp.asarray([1.5, -1.5]))
     tensor([ 2., -1.])
     """
-    return ad.ceil(x)
 
 
-@unary(NUMERIC)
+@unary(NUMERIC, ad.conj_physical)
 def conj(x: Array, /) -> Array:
     """The complex conjugate of each element; a real one is its own.
 
@@ -57,10 +54,9 @@ def conj(x: Array, /) -> Array:
     >>> xp.conj(xp.asarray([1 - 2j]))
     tensor([1.+2.j])
     """
-    return ad.conj_physical(x)
 
 
-@unary(REAL)
+@unary(REAL, ad.floor)
 def floor(x: Array, /) -> Array:
     """The greatest integers that are not greater than the elements.
 
@@ -68,10 +64,9 @@ def floor(x: Array, /) -> Array:
     >>> xp.floor(xp.asarray([1.5, -1.5]))
     tensor([ 1., -2.])
     """
-    return ad.floor(x)
 
 
-@unary(COMPLEX)
+@unary(COMPLEX, ad.imag)
 def imag(x: Array, /) -> Array:
     """The imaginary part of each element.
 
@@ -79,10 +74,9 @@ def imag(x: Array, /) -> Array:
     >>> xp.imag(xp.asarray([1 - 2j]))
     tensor([-2.])
     """
-    return ad.imag(x)
 
 
-@unary(NUMERIC)
+@unary(NUMERIC, ad.isfinite)
 def isfinite(x: Array, /) -> Array:
     """Whether each element is neither infinite nor NaN.
 
@@ -90,10 +84,9 @@ def isfinite(x: Array, /) -> Array:
     >>> xp.isfinite(xp.asarray([1.0, xp.inf]))
     tensor([ True, False])
     """
-    return ad.isfinite(x)
 
 
-@unary(NUMERIC)
+@unary(NUMERIC, ad.isinf)
 def isinf(x: Array, /) -> Array:
     """Whether each element is infinite.
 
@@ -101,10 +94,9 @@ def isinf(x: Array, /) -> Array:
     >>> xp.isinf(xp.asarray([1.0, xp.inf]))
     tensor([False,  True])
     """
-    return ad.isinf(x)
 
 
-@unary(NUMERIC)
+@unary(NUMERIC, ad.isnan)
 def isnan(x: Array, /) -> Array:
     """Whether each element is NaN.
 
@@ -112,10 +104,9 @@ def isnan(x: Array, /) -> Array:
     >>> xp.isnan(xp.asarray([1.0, xp.nan]))
     tensor([False,  True])
     """
-    return ad.isnan(x)
 
 
-@unary(BOOLEAN)
+@unary(BOOLEAN, ad.logical_not)
 def logical_not(x: Array, /) -> Array:
     """Whether each element is False.
 
@@ -123,10 +114,9 @@ def logical_not(x: Array, /) -> Array:
     >>> xp.logical_not(xp.asarray([True, False]))
     tensor([False,  True])
     """
-    return ad.logical_not(x)
 
 
-@unary(NUMERIC)
+@unary(NUMERIC, ad.neg)
 def negative(x: Array, /) -> Array:
     """-x for each element.
 
@@ -134,10 +124,9 @@ def negative(x: Array, /) -> Array:
     >>> xp.negative(xp.asarray([1, -2]))
     tensor([-1,  2])
     """
-    return ad.neg(x)
 
 
-@unary(NUMERIC)
+@unary(NUMERIC, ad.positive)
 def positive(x: Array, /) -> Array:
     """The elements as they are.
 
@@ -145,10 +134,9 @@ def positive(x: Array, /) -> Array:
     >>> xp.positive(xp.asarray([1, -2]))
     tensor([ 1, -2])
     """
-    return ad.positive(x)
 
 
-@unary(NUMERIC)
+@unary(NUMERIC, ad.real)
 def real(x: Array, /) -> Array:
     """The real part of each element.
 
@@ -156,7 +144,6 @@ def real(x: Array, /) -> Array:
     >>> xp.real(xp.asarray([1 - 2j]))
     tensor([1.])
     """
-    return ad.real(x)
 
 
 @unary(NUMERIC)
@@ -186,7 +173,7 @@ def sign(x: Array, /) -> Array:
     return ad.where(ad.isnan(x), nan, ad.sgn(x))  # PyTorch gives 0 for NaN
 
 
-@unary(REAL_FLOATING)
+@unary(REAL_FLOATING, ad.signbit)
 def signbit(x: Array, /) -> Array:
     """Whether the sign bit of each element is set, as it is for -0.0.
 
@@ -194,10 +181,9 @@ def signbit(x: Array, /) -> Array:
     >>> xp.signbit(xp.asarray([-0.0, 1.0]))
     tensor([ True, False])
     """
-    return ad.signbit(x)
 
 
-@unary(NUMERIC)
+@unary(NUMERIC, ad.square)
 def square(x: Array, /) -> Array:
     """x * x for each element.
 
@@ -205,10 +191,9 @@ def square(x: Array, /) -> Array:
     >>> xp.square(xp.asarray([2, -3]))
     tensor([4, 9])
     """
-    return ad.square(x)
 
 
-@unary(REAL)
+@unary(REAL, ad.trunc)
 def trunc(x: Array, /) -> Array:
     """The elements without their fractions.
 
@@ -216,7 +201,6 @@ def trunc(x: Array, /) -> Array:
     >>> xp.trunc(xp.asarray([1.5, -1.5]))
     tensor([ 1., -1.])
     """
-    return ad.trunc(x)
 
 
 def clip(x: Array, /, min: Any = None, max: Any = None) -> Array:
@@ -231,8 +215,7 @@ def clip(x: Array, /, min: Any = None, max: Any = None) -> Array:
     >>> xp.clip(xp.asarray([-2, 0, 7]), min=-1, max=5)
     tensor([-1,  0,  5])
     """
-    assert_array("clip", x)
-    assert_kind("clip", x.dtype, REAL)
+    assert_array("clip", x, REAL)
     bounds = [
         None if bound is None else operands("clip", REAL, x[()], bound)[1] for bound in (min, max)
     ]

@@ -7,14 +7,13 @@ from typing import Any
 from ..core.errors import InvalidArgument
 from . import functions as ad
 from .axes import reduced
-from .data_types import ANY, BOOLEAN, REAL, Array, assert_array, assert_kind, common_dtype, operands
+from .data_types import ANY, BOOLEAN, REAL, Array, assert_array, common_dtype, operands
 
 __all__ = ["argmax", "argmin", "count_nonzero", "nonzero", "searchsorted", "where"]
 
 
 def _extremum(name: str, x: Array, axis: int | None, keepdims: bool) -> Array:
-    assert_array(name, x)
-    assert_kind(name, x.dtype, REAL)
+    assert_array(name, x, REAL)
     if axis is None:
         place = getattr(ad, name)(x)
         return place.reshape((1,) * x.ndim) if keepdims else place
@@ -106,7 +105,6 @@ def where(condition: Array, x1: Any, x2: Any, /) -> Array:
     >>> ad.array_api.where(ad.tensor([True, False]), ad.tensor([1, 2]), 0)
     tensor([1, 0])
     """
-    assert_array("where", condition)
-    assert_kind("where", condition.dtype, BOOLEAN)
+    assert_array("where", condition, BOOLEAN)
     common_dtype("where", (x1, x2))
     return ad.where(condition, *operands("where", ANY, x1, x2))

@@ -11,8 +11,6 @@ from ..core.errors import Unsupported
 from ..ops.create.memory import from_numpy
 from .dataset import TensorDataset
 
-__all__ = ["breast_cancer", "diabetes", "digits", "iris"]
-
 Split = tuple[TensorDataset, TensorDataset]
 
 

@@ -15,8 +15,6 @@ from ..ops.create.memory import as_tensor
 from ..ops.shape.joining import stack
 from ..tensor import Tensor
 
-__all__ = ["default_collate", "default_convert"]
-
 
 def default_convert(data: Any) -> Any:
     """NumPy arrays become tensors, inside mappings, namedtuples and sequences; the rest stays.

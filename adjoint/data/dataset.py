@@ -198,7 +198,7 @@ class Subset(Dataset[Any]):
         """Several items at once; a dataset that can do better itself is asked to."""
         wanted = [self.indices[i] for i in indices]
         if callable(getattr(self.dataset, "__getitems__", None)):
-            return self.dataset.__getitems__(wanted)  # type: ignore[no-any-return]
+            return self.dataset.__getitems__(wanted)
         return [self.dataset[i] for i in wanted]
 
     def __len__(self) -> int:

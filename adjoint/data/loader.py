@@ -19,8 +19,6 @@ from .pool import WorkerIterator
 from .position import Position, set_state, state_of
 from .sampler import BatchSampler, RandomSampler, SequentialSampler, draw_seed
 
-__all__ = ["DataLoader"]
-
 _FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
 
 

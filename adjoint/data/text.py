@@ -7,8 +7,6 @@ from pathlib import Path
 
 from ..core.errors import InvalidArgument, Unsupported
 
-__all__ = ["source_code"]
-
 
 def source_code(size: int | None = None) -> str:
     """The source of the standard library's modules in alphabetical order, about 5 MB of text.

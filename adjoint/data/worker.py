@@ -21,8 +21,6 @@ from ..threads import set_num_threads
 from . import channel
 from .fetch import Exhausted
 
-__all__ = ["WorkerInfo", "get_worker_info"]
-
 
 class WorkerInfo(NamedTuple):
     """What a worker process knows of itself; see `get_worker_info`."""

@@ -18,7 +18,28 @@ from .utils import broadcast_all, lazy_property, logits_to_probs, probs_to_logit
 __all__ = ["Bernoulli"]
 
 
-class Bernoulli(Distribution):
+class Chance(Distribution):
+    """The base of those of trials that succeed with probability `probs`, of log-odds `logits`."""
+
+    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}  # noqa: RUF012
+
+    @lazy_property
+    def logits(self) -> Any:
+        """The log-odds of a success."""
+        return probs_to_logits(self.probs, is_binary=True)
+
+    @lazy_property
+    def probs(self) -> Any:
+        """The probability of a success."""
+        return logits_to_probs(self.logits, is_binary=True)
+
+    @property
+    def param_shape(self) -> Any:
+        """The shape of the parameter."""
+        return self._batch_shape
+
+
+class Bernoulli(Chance):
     """1 with probability `probs` (or of log-odds `logits`), else 0.
 
     Source: https://docs.pytorch.org/docs/stable/distributions.html#torch.distributions.bernoulli.Bernoulli
@@ -27,10 +48,6 @@ class Bernoulli(Distribution):
     tensor(0.1875)
     """
 
-    arg_constraints = {  # noqa: RUF012
-        "probs": constraints.unit_interval,
-        "logits": constraints.real,
-    }
     support = constraints.boolean  # type: ignore[assignment]
     has_enumerate_support = True
 
@@ -40,21 +57,6 @@ class Bernoulli(Distribution):
         given = one_of(type(self).__name__, probs, logits)
         (self.__dict__[given],) = broadcast_all(logits if probs is None else probs)
         super().__init__(self.__dict__[given].shape, (), validate_args)
-
-    @lazy_property
-    def logits(self) -> Any:
-        """The log-odds of 1."""
-        return probs_to_logits(self.probs, is_binary=True)
-
-    @lazy_property
-    def probs(self) -> Any:
-        """The probability of 1."""
-        return logits_to_probs(self.logits, is_binary=True)
-
-    @property
-    def param_shape(self) -> Any:
-        """The shape of the parameter."""
-        return self._batch_shape
 
     @property
     def mean(self) -> Any:
@@ -77,9 +79,8 @@ class Bernoulli(Distribution):
         with no_grad():
             return bernoulli(self.probs.expand(self._extended_shape(sample_shape)))
 
-    def log_prob(self, value: Any) -> Any:
+    def _log_prob(self, value: Any) -> Any:
         """The log probability."""
-        self._validate_sample(value)
         return value * self.logits - softplus(self.logits)
 
     def entropy(self) -> Any:

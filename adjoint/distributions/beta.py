@@ -61,9 +61,8 @@ class Beta(Distribution):
         """Draws with implicit gradients."""
         return self._dirichlet.rsample(sample_shape).select(-1, 0)
 
-    def log_prob(self, value: Any) -> Any:
+    def _log_prob(self, value: Any) -> Any:
         """The log density."""
-        self._validate_sample(value)
         return self._dirichlet.log_prob(stack([value, 1 - value], -1))
 
     def entropy(self) -> Any:

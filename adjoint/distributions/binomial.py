@@ -12,14 +12,13 @@ from ..ops.elementwise.comparison import minimum
 from ..ops.random.gamma_draws import binomial
 from ..ops.special.special import lgamma
 from . import constraints
-from .bernoulli import along_batch, one_of
-from .distribution import Distribution
-from .utils import broadcast_all, lazy_property, logits_to_probs, probs_to_logits, softplus
+from .bernoulli import Chance, along_batch, one_of
+from .utils import broadcast_all, softplus
 
 __all__ = ["Binomial"]
 
 
-class Binomial(Distribution):
+class Binomial(Chance):
     """The number of successes among `total_count` trials.
 
     Source: https://docs.pytorch.org/docs/stable/distributions.html#torch.distributions.binomial.Binomial
@@ -30,8 +29,7 @@ class Binomial(Distribution):
 
     arg_constraints = {  # noqa: RUF012
         "total_count": constraints.nonnegative_integer,
-        "probs": constraints.unit_interval,
-        "logits": constraints.real,
+        **Chance.arg_constraints,
     }
     has_enumerate_support = True
 
@@ -51,21 +49,6 @@ class Binomial(Distribution):
     def support(self) -> Any:
         """Whole numbers up to the count of trials."""
         return constraints.integer_interval(0, self.total_count)
-
-    @lazy_property
-    def logits(self) -> Any:
-        """The log-odds of a success."""
-        return probs_to_logits(self.probs, is_binary=True)
-
-    @lazy_property
-    def probs(self) -> Any:
-        """The probability of a success."""
-        return logits_to_probs(self.logits, is_binary=True)
-
-    @property
-    def param_shape(self) -> Any:
-        """The shape of the parameter."""
-        return self._batch_shape
 
     @property
     def mean(self) -> Any:
@@ -88,9 +71,8 @@ class Binomial(Distribution):
         with no_grad():
             return binomial(self.total_count.expand(shape), self.probs.expand(shape))
 
-    def log_prob(self, value: Any) -> Any:
+    def _log_prob(self, value: Any) -> Any:
         """The log probability."""
-        self._validate_sample(value)
         n = self.total_count
         ways = lgamma(n + 1) - lgamma(value + 1) - lgamma(n - value + 1)
         return ways + value * self.logits - n * softplus(self.logits)

@@ -100,9 +100,8 @@ class Categorical(Distribution):
                 drawn = drawn.T
             return drawn.reshape(self._extended_shape(sample_shape))
 
-    def log_prob(self, value: Any) -> Any:
+    def _log_prob(self, value: Any) -> Any:
         """The log probability."""
-        self._validate_sample(value)
         index = value.long().unsqueeze(-1)
         logits = self.logits
         if index.shape[:-1] != logits.shape[:-1]:

@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..ops.create.creation import empty, full_like
-from . import constraints
-from .distribution import Distribution
-from .utils import broadcast_all
+from .location_scale import LocationScale
 
 __all__ = ["Cauchy"]
 
 
-class Cauchy(Distribution):
+class Cauchy(LocationScale):
     """The Cauchy (Lorentz) distribution.
 
     Source: https://docs.pytorch.org/docs/stable/distributions.html#torch.distributions.cauchy.Cauchy
@@ -23,23 +21,10 @@ class Cauchy(Distribution):
     tensor(0.5000)
     """
 
-    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}  # noqa: RUF012
-    support = constraints.real  # type: ignore[assignment]
-    has_rsample = True
-
-    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        self.loc, self.scale = broadcast_all(loc, scale)
-        super().__init__(self.loc.shape, (), validate_args)
-
     @property
     def mean(self) -> Any:
         """Undefined: NaN."""
         return full_like(self.loc, math.nan)
-
-    @property
-    def mode(self) -> Any:
-        """The location."""
-        return self.loc
 
     @property
     def variance(self) -> Any:
@@ -51,15 +36,13 @@ class Cauchy(Distribution):
         noise = empty(self._extended_shape(sample_shape), dtype=self.loc.dtype).cauchy_()
         return self.loc + noise * self.scale
 
-    def log_prob(self, value: Any) -> Any:
+    def _log_prob(self, value: Any) -> Any:
         """The log density."""
-        self._validate_sample(value)
         z = (value - self.loc) / self.scale
         return -math.log(math.pi) - self.scale.log() - z.square().log1p()
 
-    def cdf(self, value: Any) -> Any:
+    def _cdf(self, value: Any) -> Any:
         """In closed form."""
-        self._validate_sample(value)
         return ((value - self.loc) / self.scale).atan() / math.pi + 0.5
 
     def icdf(self, value: Any) -> Any:

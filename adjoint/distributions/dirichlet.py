@@ -64,9 +64,8 @@ class Dirichlet(Distribution):
         """Draws with implicit gradients."""
         return standard_dirichlet(self.concentration.expand(self._extended_shape(sample_shape)))
 
-    def log_prob(self, value: Any) -> Any:
+    def _log_prob(self, value: Any) -> Any:
         """The log density."""
-        self._validate_sample(value)
         a = self.concentration
         return xlogy(a - 1, value).sum(-1) + lgamma(a.sum(-1)) - lgamma(a).sum(-1)
 

@@ -116,11 +116,19 @@ class Distribution:
         raise Unsupported(f"{type(self).__name__} cannot be reparameterized; use sample()")
 
     def log_prob(self, value: Any) -> Any:
-        """The logarithm of the density (or probability) at `value`."""
+        """The logarithm of the density (or probability) at `value`, which `support` must hold."""
+        self._validate_sample(value)
+        return self._log_prob(value)
+
+    def _log_prob(self, value: Any) -> Any:
         raise Unsupported(f"{type(self).__name__}.log_prob is not defined")
 
     def cdf(self, value: Any) -> Any:
-        """The probability of values up to `value`."""
+        """The probability of values up to `value`, which `support` must hold."""
+        self._validate_sample(value)
+        return self._cdf(value)
+
+    def _cdf(self, value: Any) -> Any:
         raise Unsupported(f"{type(self).__name__}.cdf is not defined; count samples instead")
 
     def icdf(self, value: Any) -> Any:

@@ -52,14 +52,12 @@ class Exponential(Distribution):
         shape = self._extended_shape(sample_shape)
         return empty(shape, dtype=self.rate.dtype).exponential_() / self.rate
 
-    def log_prob(self, value: Any) -> Any:
+    def _log_prob(self, value: Any) -> Any:
         """The log density."""
-        self._validate_sample(value)
         return self.rate.log() - self.rate * value
 
-    def cdf(self, value: Any) -> Any:
+    def _cdf(self, value: Any) -> Any:
         """1 - e^(-rate value)."""
-        self._validate_sample(value)
         return -(-self.rate * value).expm1()
 
     def icdf(self, value: Any) -> Any:

@@ -59,9 +59,8 @@ class Gamma(Distribution):
         value.detach().clamp_(min=least)  # in place, so that the gradient is not cut
         return value
 
-    def log_prob(self, value: Any) -> Any:
+    def _log_prob(self, value: Any) -> Any:
         """The log density."""
-        self._validate_sample(value)
         return (
             xlogy(self.concentration, self.rate)
             + xlogy(self.concentration - 1, value)
@@ -69,9 +68,8 @@ class Gamma(Distribution):
             - lgamma(self.concentration)
         )
 
-    def cdf(self, value: Any) -> Any:
+    def _cdf(self, value: Any) -> Any:
         """The regularized incomplete gamma function."""
-        self._validate_sample(value)
         return igamma(self.concentration, self.rate * value)
 
     def entropy(self) -> Any:

@@ -10,21 +10,17 @@ from ..core.errors import InvalidArgument
 from ..ops.create.creation import zeros_like
 from ..ops.elementwise.comparison import where
 from . import constraints
-from .bernoulli import one_of
-from .distribution import Distribution
+from .bernoulli import Chance, one_of
 from .utils import (
     broadcast_all,
-    lazy_property,
-    logits_to_probs,
     open_uniform,
-    probs_to_logits,
     softplus,
 )
 
 __all__ = ["Geometric"]
 
 
-class Geometric(Distribution):
+class Geometric(Chance):
     """The number of failures before the first success.
 
     Source: https://docs.pytorch.org/docs/stable/distributions.html#torch.distributions.geometric.Geometric
@@ -33,10 +29,6 @@ class Geometric(Distribution):
     tensor(3.)
     """
 
-    arg_constraints = {  # noqa: RUF012
-        "probs": constraints.unit_interval,
-        "logits": constraints.real,
-    }
     support = constraints.nonnegative_integer  # type: ignore[assignment]
 
     def __init__(
@@ -51,16 +43,6 @@ class Geometric(Distribution):
                 f"Expected parameter probs (Tensor of shape {tuple(value.shape)}) of distribution "
                 f"{self!r} to be positive but found invalid values:\n{value}"
             )
-
-    @lazy_property
-    def logits(self) -> Any:
-        """The log-odds of a success."""
-        return probs_to_logits(self.probs, is_binary=True)
-
-    @lazy_property
-    def probs(self) -> Any:
-        """The probability of a success."""
-        return logits_to_probs(self.logits, is_binary=True)
 
     @property
     def mean(self) -> Any:
@@ -83,9 +65,8 @@ class Geometric(Distribution):
             u = open_uniform(self._extended_shape(sample_shape), self.probs.dtype)
             return (u.log() / (-self.probs).log1p()).floor()
 
-    def log_prob(self, value: Any) -> Any:
+    def _log_prob(self, value: Any) -> Any:
         """The log probability."""
-        self._validate_sample(value)
         certain = (self.probs == 1) & (value == 0)
         return value * (-where(certain, 0.0, self.probs)).log1p() + self.probs.log()
 

@@ -8,14 +8,13 @@ from typing import Any
 
 from ..core.dtype import finfo
 from ..ops.create.creation import empty
-from . import constraints
-from .distribution import Distribution
-from .utils import broadcast_all, euler_constant
+from .location_scale import LocationScale
+from .utils import euler_constant
 
 __all__ = ["Gumbel"]
 
 
-class Gumbel(Distribution):
+class Gumbel(LocationScale):
     """The Gumbel distribution: of the greatest of many draws.
 
     Source: https://docs.pytorch.org/docs/stable/distributions.html#torch.distributions.gumbel.Gumbel
@@ -24,23 +23,10 @@ class Gumbel(Distribution):
     tensor(2.1544)
     """
 
-    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}  # noqa: RUF012
-    support = constraints.real  # type: ignore[assignment]
-    has_rsample = True
-
-    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        self.loc, self.scale = broadcast_all(loc, scale)
-        super().__init__(self.loc.shape, (), validate_args)
-
     @property
     def mean(self) -> Any:
         """loc + scale * Euler's constant."""
         return self.loc + self.scale * euler_constant
-
-    @property
-    def mode(self) -> Any:
-        """The location."""
-        return self.loc
 
     @property
     def stddev(self) -> Any:
@@ -57,15 +43,13 @@ class Gumbel(Distribution):
         draws = empty(self._extended_shape(sample_shape), dtype=self.loc.dtype).exponential_()
         return self.loc - self.scale * draws.clamp(min=finfo(draws.dtype).tiny).log()
 
-    def log_prob(self, value: Any) -> Any:
+    def _log_prob(self, value: Any) -> Any:
         """The log density."""
-        self._validate_sample(value)
         y = (self.loc - value) / self.scale
         return (y - y.exp()) - self.scale.log()
 
-    def cdf(self, value: Any) -> Any:
+    def _cdf(self, value: Any) -> Any:
         """In closed form."""
-        self._validate_sample(value)
         return (-((self.loc - value) / self.scale).exp()).exp()
 
     def icdf(self, value: Any) -> Any:

@@ -12,13 +12,12 @@ from ..ops.index.scatter import one_hot
 from ..ops.special.special import lgamma
 from . import constraints
 from .binomial import Binomial
-from .categorical import Categorical
-from .distribution import Distribution
+from .one_hot_categorical import OfCategories
 
 __all__ = ["Multinomial"]
 
 
-class Multinomial(Distribution):
+class Multinomial(OfCategories):
     """How often each category comes among `total_count` draws.
 
     Source: https://docs.pytorch.org/docs/stable/distributions.html#torch.distributions.multinomial.Multinomial
@@ -26,11 +25,6 @@ class Multinomial(Distribution):
     >>> ad.distributions.Multinomial(4, ad.tensor([1., 3.])).mean
     tensor([1., 3.])
     """
-
-    arg_constraints = {  # noqa: RUF012
-        "probs": constraints.simplex,
-        "logits": constraints.real_vector,
-    }
 
     def __init__(
         self,
@@ -45,35 +39,12 @@ class Multinomial(Distribution):
                 "for each count"
             )
         self.total_count = total_count
-        self._categorical = Categorical(probs, logits, validate_args)
-        shape = self._categorical.param_shape
-        super().__init__(self._categorical.batch_shape, shape[-1:], validate_args)
+        super().__init__(probs, logits, validate_args)
 
     @property
     def support(self) -> Any:
         """Counts that sum to `total_count`."""
         return constraints.multinomial(self.total_count)
-
-    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
-        """The same with another batch shape."""
-        new = self._expanding(batch_shape, _instance)
-        new._categorical = self._categorical.expand(batch_shape)
-        return new
-
-    @property
-    def probs(self) -> Any:
-        """The probabilities."""
-        return self._categorical.probs
-
-    @property
-    def logits(self) -> Any:
-        """The logarithms of the probabilities."""
-        return self._categorical.logits
-
-    @property
-    def param_shape(self) -> Any:
-        """The shape of the parameter."""
-        return self._categorical.param_shape
 
     @property
     def mean(self) -> Any:
@@ -91,9 +62,8 @@ class Multinomial(Distribution):
         counts = one_hot(drawn, self._event_shape[0]).sum(0)
         return counts.to(self._categorical._parameter.dtype)
 
-    def log_prob(self, value: Any) -> Any:
+    def _log_prob(self, value: Any) -> Any:
         """The log probability."""
-        self._validate_sample(value)
         impossible = (value == 0) & (self.logits == float("-inf"))
         logits = where(impossible, 0.0, self.logits)
         ways = lgamma(value.sum(-1) + 1) - lgamma(value + 1).sum(-1)

@@ -123,9 +123,8 @@ class MultivariateNormal(Distribution):
             return self.loc + noise @ self._factor.T
         return self.loc + (self._factor @ noise.unsqueeze(-1)).squeeze(-1)
 
-    def log_prob(self, value: Any) -> Any:
+    def _log_prob(self, value: Any) -> Any:
         """The log density."""
-        self._validate_sample(value)
         squares = mahalanobis(self._factor, value - self.loc)
         return -0.5 * squares - half_log_det(self._factor) - self._event_shape[0] * HALF_LOG_2PI
 

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..ops.random.random import randn
-from . import constraints
-from .distribution import Distribution
-from .utils import HALF_LOG_2PI, broadcast_all
+from .location_scale import LocationScale
+from .utils import HALF_LOG_2PI
 
 __all__ = ["Normal"]
 
 
-class Normal(Distribution):
+class Normal(LocationScale):
     """The normal (Gaussian) distribution.
 
     Source: https://docs.pytorch.org/docs/stable/distributions.html#torch.distributions.normal.Normal
@@ -22,21 +21,6 @@ class Normal(Distribution):
     >>> ad.distributions.Normal(0.0, 1.0).log_prob(ad.tensor(0.0))
     tensor(-0.9189)
     """
-
-    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}  # noqa: RUF012
-    support = constraints.real  # type: ignore[assignment]
-    has_rsample = True
-
-    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        self.loc, self.scale = broadcast_all(loc, scale)
-        super().__init__(self.loc.shape, (), validate_args)
-
-    @property
-    def mean(self) -> Any:
-        """The location."""
-        return self.loc
-
-    mode = mean
 
     @property
     def stddev(self) -> Any:
@@ -53,14 +37,12 @@ class Normal(Distribution):
         noise = randn(self._extended_shape(sample_shape), dtype=self.loc.dtype)
         return self.loc + self.scale * noise
 
-    def log_prob(self, value: Any) -> Any:
+    def _log_prob(self, value: Any) -> Any:
         """The log density."""
-        self._validate_sample(value)
         return ((value - self.loc) / self.scale).square() * -0.5 - self.scale.log() - HALF_LOG_2PI
 
-    def cdf(self, value: Any) -> Any:
+    def _cdf(self, value: Any) -> Any:
         """By the error function."""
-        self._validate_sample(value)
         return 0.5 * (1 + ((value - self.loc) / (self.scale * math.sqrt(2))).erf())
 
     def icdf(self, value: Any) -> Any:

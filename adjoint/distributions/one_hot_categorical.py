@@ -14,21 +14,10 @@ from .distribution import Distribution
 __all__ = ["OneHotCategorical", "OneHotCategoricalStraightThrough"]
 
 
-class OneHotCategorical(Distribution):
-    """One-hot vectors with probabilities in proportion to `probs` (or to exp(logits)).
+class OfCategories(Distribution):
+    """The base of those whose events are vectors over the categories of a `Categorical`."""
 
-    Source: https://docs.pytorch.org/docs/stable/distributions.html#torch.distributions.one_hot_categorical.OneHotCategorical
-
-    >>> ad.distributions.OneHotCategorical(ad.tensor([0., 1.])).sample()
-    tensor([0., 1.])
-    """
-
-    arg_constraints = {  # noqa: RUF012
-        "probs": constraints.simplex,
-        "logits": constraints.real_vector,
-    }
-    support = constraints.one_hot  # type: ignore[assignment]
-    has_enumerate_support = True
+    arg_constraints = Categorical.arg_constraints
 
     def __init__(
         self, probs: Any = None, logits: Any = None, validate_args: bool | None = None
@@ -58,6 +47,19 @@ class OneHotCategorical(Distribution):
         """The shape of the parameter."""
         return self._categorical.param_shape
 
+
+class OneHotCategorical(OfCategories):
+    """One-hot vectors with probabilities in proportion to `probs` (or to exp(logits)).
+
+    Source: https://docs.pytorch.org/docs/stable/distributions.html#torch.distributions.one_hot_categorical.OneHotCategorical
+
+    >>> ad.distributions.OneHotCategorical(ad.tensor([0., 1.])).sample()
+    tensor([0., 1.])
+    """
+
+    support = constraints.one_hot  # type: ignore[assignment]
+    has_enumerate_support = True
+
     @property
     def mean(self) -> Any:
         """The probabilities."""
@@ -80,9 +82,8 @@ class OneHotCategorical(Distribution):
         """Draws without gradient."""
         return self._one_hot(self._categorical.sample(sample_shape))
 
-    def log_prob(self, value: Any) -> Any:
+    def _log_prob(self, value: Any) -> Any:
         """The log probability."""
-        self._validate_sample(value)
         return self._categorical.log_prob(value.argmax(-1))
 
     def entropy(self) -> Any:

@@ -51,7 +51,6 @@ class Poisson(Distribution):
         with no_grad():
             return poisson(self.rate.expand(self._extended_shape(sample_shape)))
 
-    def log_prob(self, value: Any) -> Any:
+    def _log_prob(self, value: Any) -> Any:
         """The log probability."""
-        self._validate_sample(value)
         return xlogy(value, self.rate) - self.rate - lgamma(value + 1)

@@ -74,9 +74,8 @@ class StudentT(Distribution):
             - lgamma(half + 0.5)
         )
 
-    def log_prob(self, value: Any) -> Any:
+    def _log_prob(self, value: Any) -> Any:
         """The log density."""
-        self._validate_sample(value)
         y = (value - self.loc) / self.scale
         return -0.5 * (self.df + 1) * (y.square() / self.df).log1p() - self._log_normalizer()
 

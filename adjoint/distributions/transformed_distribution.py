@@ -93,9 +93,8 @@ class TransformedDistribution(Distribution):
             x = transform(x)
         return x
 
-    def log_prob(self, value: Any) -> Any:
+    def _log_prob(self, value: Any) -> Any:
         """The base's log density, less the transforms' log determinants."""
-        self._validate_sample(value)
         events = len(self._event_shape)
         total: Any = 0.0
         y = value
@@ -108,9 +107,8 @@ class TransformedDistribution(Distribution):
         base = self.base_dist.log_prob(y)
         return total + sum_rightmost(base, events - len(self.base_dist.event_shape))
 
-    def cdf(self, value: Any) -> Any:
+    def _cdf(self, value: Any) -> Any:
         """The base's, of the value transformed back; from above where the order is turned."""
-        self._validate_sample(value)
         for transform in reversed(self.transforms):
             value = transform.inv(value)
         return self._turned(self.base_dist.cdf(value))

@@ -66,15 +66,13 @@ class Uniform(Distribution):
         draws = rand(self._extended_shape(sample_shape), dtype=self.low.dtype)
         return self.low + draws * (self.high - self.low)
 
-    def log_prob(self, value: Any) -> Any:
+    def _log_prob(self, value: Any) -> Any:
         """-log(width) inside, -inf outside."""
-        self._validate_sample(value)
         inside = (self.low <= value) & (self.high > value)
         return inside.to(self.low.dtype).log() - (self.high - self.low).log()
 
-    def cdf(self, value: Any) -> Any:
+    def _cdf(self, value: Any) -> Any:
         """The part of the width below `value`."""
-        self._validate_sample(value)
         return ((value - self.low) / (self.high - self.low)).clamp(min=0, max=1)
 
     def icdf(self, value: Any) -> Any:

@@ -21,8 +21,6 @@ try:
 except ImportError:  # Windows: leftovers stay
     fcntl = None
 
-__all__ = ["replacing"]
-
 
 @contextlib.contextmanager
 def replacing(path: Any) -> Iterator[BinaryIO]:

@@ -35,8 +35,6 @@ from .atomic import replacing
 from .placement import Placement, place
 from .structure import decode, encode
 
-__all__ = ["load", "save"]
-
 VERSION = 1
 MAX_HEADER = 100_000_000  # bytes of JSON; safetensors reads no larger one
 

@@ -9,8 +9,6 @@ from ..core.errors import CheckpointError
 from . import checkpoint  # the other formats are imported when first met
 from .placement import place
 
-__all__ = ["load", "save"]
-
 _PYTORCH = (".pt", ".pth")
 
 

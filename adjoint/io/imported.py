@@ -14,10 +14,6 @@ from ..nn import Module, Parameter
 from ..ops.create.memory import from_numpy
 from ..tensor import Tensor
 
-__all__ = [
-    "FAULTS", "ImportedGraph", "Step", "last_uses", "needed", "refuse", "refusing", "several",
-]  # fmt: skip
-
 
 class Step(Protocol):
     """An operator: the names of the values that it takes and gives; "" is one left out."""

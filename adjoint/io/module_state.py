@@ -9,8 +9,6 @@ from ..nn.modules.module import Module
 from ..nn.parameter import Parameter
 from ..tensor import Tensor
 
-__all__ = ["restore_module"]
-
 _REGISTRIES = {"_parameters": Parameter, "_buffers": Tensor, "_modules": Module}
 _HOOKS = frozenset((
     "_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_hooks_always_called",

@@ -21,8 +21,6 @@ from .atomic import replacing
 from .source import named, opened
 from .zip_archive import STORED, Archive, write_archive
 
-__all__ = ["load_npz", "read_npz", "save_npz"]
-
 MAX_HEADER = 10_000  # bytes of a member's description, as in NumPy
 _HEADERS: dict[Any, Any] = {  # versions; a third one is for names of fields, which are not read
     (1, 0): np.lib.format.read_array_header_1_0,

@@ -23,8 +23,6 @@ from ..tensor import Tensor
 from .pytorch_names import STORAGE_NAMES
 from .restricted_pickle import MAX_DEPTH, assert_key
 
-__all__ = ["PickleWriter"]
-
 
 class _Place:
     """Where the numbers of a tensor go, once all tensors of its storage are known."""

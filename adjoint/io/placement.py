@@ -16,8 +16,6 @@ from ..core.errors import DeviceError
 from ..nn.modules.module import Module
 from ..tensor import Tensor
 
-__all__ = ["Placement", "place"]
-
 
 class Placement:
     """Moves the tensors of one file to where `map_location` says: None (back to where they were),

@@ -24,8 +24,6 @@ from .restricted_pickle import MAX_PICKLE, Unpickler, assert_finite
 from .source import Source
 from .zip_archive import Archive, write_archive
 
-__all__ = ["is_legacy", "read_legacy", "read_pytorch", "text_of_archive", "write_pytorch"]
-
 _MAGIC = 0x1950A86A20F9469CFC6C
 _MAGIC_BYTES = _MAGIC.to_bytes(10, "little") + b"."
 _LEGACY_VERSION = 1001

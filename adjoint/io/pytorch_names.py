@@ -25,8 +25,6 @@ from .module_state import restore_module
 from .restricted_pickle import Named, assert_key
 from .safe_globals import find_allowed, get_safe_globals, is_forbidden
 
-__all__ = ["STORAGE_NAMES", "Storage", "StorageType", "build", "find"]
-
 STORAGE_NAMES = {
     "bool": "BoolStorage", "uint8": "ByteStorage", "int8": "CharStorage", "int16": "ShortStorage",
     "int32": "IntStorage", "int64": "LongStorage", "float16": "HalfStorage",

@@ -21,8 +21,6 @@ from ..core.dtype import dtype
 from ..core.errors import AdjointError, CheckpointError
 from ..nn.modules.module import Module
 
-__all__ = ["MAX_PICKLE", "Named", "Unpickler", "assert_finite", "assert_key"]
-
 MAX_PICKLE = 64 << 20  # bytes of one pickle; tensors' data lie outside it
 MAX_OPERATIONS = 5_000_000  # of which the greediest, an empty set, takes 200 bytes of memory
 MAX_DEPTH = 200  # containers inside one another, well inside Python's recursion limit

@@ -19,8 +19,6 @@ from ..tensor import Tensor
 from .atomic import replacing
 from .checkpoint import _bytes, _header, _read
 
-__all__ = ["INDEX_NAME", "SINGLE_NAME", "load_sharded", "save_sharded"]
-
 SINGLE_NAME = "model.safetensors"
 INDEX_NAME = "model.safetensors.index.json"
 MAX_INDEX = 64 << 20  # bytes

@@ -12,8 +12,6 @@ import numpy as np
 
 from ..core.errors import CheckpointError, InvalidType
 
-__all__ = ["Source", "named", "opened"]
-
 
 class Source:
     """A file of known size; `is_copy` where it is one in memory of what a file object gave."""

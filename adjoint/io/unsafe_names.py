@@ -13,8 +13,6 @@ from .restricted_pickle import MAX_PICKLE
 from .source import named, opened
 from .zip_archive import Archive
 
-__all__ = ["get_unsafe_globals_in_checkpoint"]
-
 
 def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:
     """The names in a PyTorch file that `load` would refuse, sorted; empty where it needs none.

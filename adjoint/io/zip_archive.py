@@ -19,8 +19,6 @@ from typing import Any
 from ..core.errors import CheckpointError
 from .source import Source
 
-__all__ = ["Archive", "Member", "write_archive"]
-
 MAX_DIRECTORY = 16 << 20  # bytes of the list of members
 STORED, DEFLATED = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED
 _LOCAL = b"PK\x03\x04"  # begins a member's own header

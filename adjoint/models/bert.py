@@ -15,8 +15,6 @@ from ..ops.create.ranges import arange
 from .layers import Dense, Encoder, SelfAttention, padding_mask
 from .pretrained import EncoderConfig, Pretrained
 
-__all__ = ["Bert", "BertConfig", "BertForMaskedLM", "BertForSequenceClassification"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class BertConfig(EncoderConfig):

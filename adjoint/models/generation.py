@@ -14,8 +14,6 @@ from ..ops.random.random import multinomial
 from ..ops.shape.joining import cat
 from .pretrained import Pretrained
 
-__all__ = ["Generative", "KeyValueCache", "filter_logits", "positions_of"]
-
 
 class KeyValueCache:
     """The keys and values of all tokens so far, so that each token is computed once.

@@ -17,8 +17,6 @@ from .generation import Generative, KeyValueCache
 from .layers import activation, attend, causal_mask, split_heads
 from .pretrained import Config, head_size
 
-__all__ = ["GPT2", "GPT2Config"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class GPT2Config(Config):

@@ -14,11 +14,6 @@ from ..ops.elementwise.namespace import tanh
 from ..ops.nn.activation import gelu, relu, silu
 from .pretrained import head_size
 
-__all__ = [
-    "Dense", "Encoder", "SelfAttention", "activation", "attend", "causal_mask", "padding_mask",
-    "split_heads",
-]  # fmt: skip
-
 _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "gelu": gelu,
     "gelu_new": lambda x: gelu(x, approximate="tanh"),

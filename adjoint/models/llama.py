@@ -20,8 +20,6 @@ from .layers import activation, attend, causal_mask, split_heads
 from .pretrained import Config, head_size
 from .rotary import Rotary, turn
 
-__all__ = ["Llama", "LlamaConfig"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class LlamaConfig(Config):

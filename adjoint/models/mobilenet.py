@@ -9,8 +9,6 @@ from typing import Any
 
 from ..nn import BatchNorm2d, Conv2d, Dropout, Linear, Module, ReLU6, Sequential, init
 
-__all__ = ["MobileNetV2", "mobilenet_v2"]
-
 # expansion, channels, blocks, stride of the first block
 _STAGES = (
     (1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2),

@@ -15,8 +15,6 @@ from ..io.atomic import replacing
 from ..io.sharded import load_sharded, save_sharded
 from ..nn import Module
 
-__all__ = ["Config", "Pretrained"]
-
 MAX_CONFIG = 1 << 20  # bytes of a config.json
 
 

@@ -8,35 +8,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..nn import (
-    AdaptiveAvgPool2d,
-    BatchNorm2d,
-    Conv2d,
-    Linear,
-    MaxPool2d,
-    Module,
-    ReLU,
-    Sequential,
-    init,
-)
-
-__all__ = ["ResNet", "resnet18", "resnet34"]
+from .. import nn
 
 
-class BasicBlock(Module):
+class BasicBlock(nn.Module):
     """Two 3 x 3 convolutions, and their input added."""
 
     def __init__(self, in_channels: int, channels: int, stride: int) -> None:
         super().__init__()
-        self.conv1 = Conv2d(in_channels, channels, 3, stride=stride, padding=1, bias=False)
-        self.bn1 = BatchNorm2d(channels)
-        self.relu = ReLU(inplace=True)
-        self.conv2 = Conv2d(channels, channels, 3, padding=1, bias=False)
-        self.bn2 = BatchNorm2d(channels)
+        self.conv1 = nn.Conv2d(in_channels, channels, 3, stride=stride, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(channels)
+        self.relu = nn.ReLU(inplace=True)
+        self.conv2 = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(channels)
         self.downsample: Any = None
         if stride != 1 or in_channels != channels:
-            self.downsample = Sequential(
-                Conv2d(in_channels, channels, 1, stride=stride, bias=False), BatchNorm2d(channels)
+            self.downsample = nn.Sequential(
+                nn.Conv2d(in_channels, channels, 1, stride=stride, bias=False),
+                nn.BatchNorm2d(channels),
             )
 
     def forward(self, x: Any) -> Any:
@@ -46,7 +35,7 @@ class BasicBlock(Module):
         return self.relu(self.bn2(self.conv2(x)) + kept)
 
 
-class ResNet(Module):
+class ResNet(nn.Module):
     """A ResNet of basic blocks, `blocks` of them at each of four resolutions.
 
     The parameters have the names that torchvision gives them.
@@ -60,19 +49,19 @@ class ResNet(Module):
 
     def __init__(self, blocks: Sequence[int], num_classes: int = 1000) -> None:
         super().__init__()
-        self.conv1 = Conv2d(3, 64, 7, stride=2, padding=3, bias=False)
-        self.bn1 = BatchNorm2d(64)
-        self.relu = ReLU(inplace=True)
-        self.maxpool = MaxPool2d(3, stride=2, padding=1)
+        self.conv1 = nn.Conv2d(3, 64, 7, stride=2, padding=3, bias=False)
+        self.bn1 = nn.BatchNorm2d(64)
+        self.relu = nn.ReLU(inplace=True)
+        self.maxpool = nn.MaxPool2d(3, stride=2, padding=1)
         self.layer1 = _stage(64, 64, blocks[0], stride=1)
         self.layer2 = _stage(64, 128, blocks[1], stride=2)
         self.layer3 = _stage(128, 256, blocks[2], stride=2)
         self.layer4 = _stage(256, 512, blocks[3], stride=2)
-        self.avgpool = AdaptiveAvgPool2d(1)
-        self.fc = Linear(512, num_classes)
+        self.avgpool = nn.AdaptiveAvgPool2d(1)
+        self.fc = nn.Linear(512, num_classes)
         for module in self.modules():
-            if isinstance(module, Conv2d):
-                init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, x: Any) -> Any:
         """The logits of each class."""
@@ -84,7 +73,7 @@ class ResNet(Module):
 
 def _stage(in_channels: int, channels: int, count: int, stride: int) -> Any:
     first = BasicBlock(in_channels, channels, stride)
-    return Sequential(first, *(BasicBlock(channels, channels, 1) for _ in range(count - 1)))
+    return nn.Sequential(first, *(BasicBlock(channels, channels, 1) for _ in range(count - 1)))
 
 
 def resnet18(num_classes: int = 1000) -> ResNet:

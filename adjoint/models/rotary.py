@@ -18,8 +18,6 @@ from ..eager.fused import fused
 from ..ops.create.creation import tensor
 from ..ops.shape.joining import cat
 
-__all__ = ["Rotary"]
-
 
 class Rotary:
     """The cosines and sines by which queries and keys of `size` dimensions are turned.
@@ -46,7 +44,7 @@ class Rotary:
 
     def frequencies(self, length: int) -> tuple[list[float], float]:
         """Radians per position of each pair in a text of `length`; the factor of both waves."""
-        return _KINDS[self.kind](self, length)  # type: ignore[no-any-return]
+        return _KINDS[self.kind](self, length)
 
     def waves(self, positions: Any, dtype: Any) -> tuple[Any, Any]:
         """Cosines and sines (..., 1, length, 2, size/2) for positions (..., length): for each half

@@ -17,8 +17,6 @@ from ..ops.shape.joining import cat
 from .layers import Dense, Encoder, SelfAttention
 from .pretrained import EncoderConfig, Pretrained
 
-__all__ = ["ViT", "ViTConfig", "ViTForImageClassification"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class ViTConfig(EncoderConfig):

@@ -74,7 +74,7 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = No
     >>> bool((ad.nn.init.uniform_(ad.empty(5), 2, 3) >= 2).all())
     True
     """
-    return tensor.uniform_(a, b, generator=generator)  # type: ignore[no-any-return]
+    return tensor.uniform_(a, b, generator=generator)
 
 
 def uniform_bound_(tensor: Tensor, fan_in: int) -> Tensor:
@@ -92,7 +92,7 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any 
     >>> ad.nn.init.normal_(ad.empty(2, 3)).shape
     adjoint.Size([2, 3])
     """
-    return tensor.normal_(mean, std, generator=generator)  # type: ignore[no-any-return]
+    return tensor.normal_(mean, std, generator=generator)
 
 
 @_without_grad
@@ -124,7 +124,7 @@ def trunc_normal_(
     low, high = normal_cdf((a - mean) / std), normal_cdf((b - mean) / std)
     tensor.uniform_(2 * low - 1, 2 * high - 1, generator=generator)
     tensor.erfinv_().mul_(std * math.sqrt(2.0)).add_(mean)
-    return tensor.clamp_(a, b)  # type: ignore[no-any-return]
+    return tensor.clamp_(a, b)
 
 
 @_without_grad
@@ -136,7 +136,7 @@ def constant_(tensor: Tensor, val: float) -> Tensor:
     >>> ad.nn.init.constant_(ad.empty(2), 0.5)
     tensor([0.5000, 0.5000])
     """
-    return tensor.fill_(val)  # type: ignore[no-any-return]
+    return tensor.fill_(val)
 
 
 def ones_(tensor: Tensor) -> Tensor:
@@ -175,7 +175,7 @@ def eye_(tensor: Tensor) -> Tensor:
         raise ShapeError(
             f"eye_: Only tensors with 2 dimensions are supported, got {tuple(tensor.shape)}"
         )
-    return tensor.copy_(eye(*tensor.shape))  # type: ignore[no-any-return]
+    return tensor.copy_(eye(*tensor.shape))
 
 
 @_without_grad
@@ -324,7 +324,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
     q, r = qr(drawn.T if rows < columns else drawn)
     q = q * r.diagonal().sign()  # makes the distribution uniform (Mezzadri, 2006)
     q = q.T if rows < columns else q
-    return tensor.copy_(q.reshape(tensor.shape)).mul_(gain)  # type: ignore[no-any-return]
+    return tensor.copy_(q.reshape(tensor.shape)).mul_(gain)
 
 
 @_without_grad

@@ -14,13 +14,12 @@ __all__ = ["Buffer", "Parameter", "UninitializedParameter", "is_lazy"]
 def _detached(data: Any, name: str) -> Tensor:
     """`data` without history, sharing its storage and its version."""
     if data is None:
-        return Tensor()  # type: ignore[no-any-return]
+        return Tensor()
     if not isinstance(data, Tensor):
         raise InvalidType(
             f"{name}: expected a Tensor, got {type(data).__name__}; make one with adjoint.tensor"
         )
-    detached: Tensor = data.detach()
-    return detached
+    return data.detach()
 
 
 class Parameter(Tensor):

@@ -62,19 +62,9 @@ for _name, _kind in {
     TABLE[_name] = _comparison(_kind)
 
 
-@lowers("Ne")
-def _(e: Exporter, v: Value, a: Any, b: Any) -> str:
-    return e.emit("Not", [TABLE["Eq"](e, v, a, b)])
-
-
-@lowers("Isnan")
-def _(e: Exporter, v: Value, x: Any) -> str:
-    return e.emit("IsNaN", [e.name(x)])
-
-
-@lowers("Isinf")
-def _(e: Exporter, v: Value, x: Any) -> str:
-    return e.emit("IsInf", [e.name(x, np.dtype(np.float32))])
+lowers("Ne")(lambda e, v, a, b: e.emit("Not", [TABLE["Eq"](e, v, a, b)]))
+lowers("Isnan")(lambda e, v, x: e.emit("IsNaN", [e.name(x)]))
+lowers("Isinf")(lambda e, v, x: e.emit("IsInf", [e.name(x, np.dtype(np.float32))]))
 
 
 @lowers("Where")
@@ -95,19 +85,9 @@ def _(e: Exporter, v: Value, x: Any, low: Any, high: Any) -> str:
     return e.emit("Min", [raised, e.name(high, v.dtype)])
 
 
-@lowers("Square")
-def _(e: Exporter, v: Value, x: Any) -> str:
-    return e.emit("Mul", [e.name(x)] * 2)
-
-
-@lowers("Rsqrt")
-def _(e: Exporter, v: Value, x: Any) -> str:
-    return e.emit("Reciprocal", [e.emit("Sqrt", [e.name(x, v.dtype)])])
-
-
-@lowers("Exp2")
-def _(e: Exporter, v: Value, x: Any) -> str:
-    return e.emit("Pow", [e.name(2.0, v.dtype), e.name(x, v.dtype)])
+lowers("Square")(lambda e, v, x: e.emit("Mul", [e.name(x)] * 2))
+lowers("Rsqrt")(lambda e, v, x: e.emit("Reciprocal", [e.emit("Sqrt", [e.name(x, v.dtype)])]))
+lowers("Exp2")(lambda e, v, x: e.emit("Pow", [e.name(2.0, v.dtype), e.name(x, v.dtype)]))
 
 
 @lowers("Expm1")
@@ -221,9 +201,7 @@ def _(e: Exporter, v: Value, a: Any, b: Any) -> str:
     return e.emit("Mul", [e.emit("Sign", [ratio]), e.emit("Floor", [e.emit("Abs", [ratio])])])
 
 
-@lowers("Fmod")
-def _(e: Exporter, v: Value, a: Any, b: Any) -> str:
-    return e.emit("Mod", [e.name(a, v.dtype), e.name(b, v.dtype)], fmod=1)
+lowers("Fmod")(lambda e, v, a, b: e.emit("Mod", [e.name(a, v.dtype), e.name(b, v.dtype)], fmod=1))
 
 
 @lowers("Remainder")
@@ -249,9 +227,7 @@ def _(e: Exporter, v: Value, a: Any, b: Any, weight: Any) -> str:
     return e.emit("Add", [start, e.emit("Mul", [step, e.name(weight, v.dtype)])])
 
 
-@lowers("Cast")
-def _(e: Exporter, v: Value, x: Any) -> str:
-    return e.emit("Cast", [e.name(x)], to=element_type(v.dtype))
+lowers("Cast")(lambda e, v, x: e.emit("Cast", [e.name(x)], to=element_type(v.dtype)))
 
 
 @lowers("BitwiseAnd", "BitwiseOr", "BitwiseXor")

@@ -40,14 +40,8 @@ def _(e: Exporter, v: Value, x: Any) -> str:
     return name if axes == tuple(range(len(axes))) else e.emit("Transpose", [name], perm=axes)
 
 
-@lowers("Expand")
-def _(e: Exporter, v: Value, x: Any) -> str:
-    return e.emit("Expand", [e.name(x), e.sizes(v.shape)])
-
-
-@lowers("Clone")
-def _(e: Exporter, v: Value, x: Any) -> str:
-    return e.name(x)
+lowers("Expand")(lambda e, v, x: e.emit("Expand", [e.name(x), e.sizes(v.shape)]))
+lowers("Clone")(lambda e, v, x: e.name(x))
 
 
 @lowers("BasicIndex")
@@ -161,9 +155,7 @@ def _(e: Exporter, v: Value, x: Any) -> str:
     return e.emit("Concat", parts, axis=axis)
 
 
-@lowers("Tile")
-def _(e: Exporter, v: Value, x: Any) -> str:
-    return e.emit("Tile", [e.name(x), e.sizes(v.field_sizes("times"))])
+lowers("Tile")(lambda e, v, x: e.emit("Tile", [e.name(x), e.sizes(v.field_sizes("times"))]))
 
 
 @lowers("Triangle")
@@ -381,9 +373,7 @@ def _(e: Exporter, v: Value, base: Any, value: Any) -> str:
 # ---- products, convolution, pooling ----------------------------------------------------------
 
 
-@lowers("MatMul")
-def _(e: Exporter, v: Value, a: Any, b: Any) -> str:
-    return e.emit("MatMul", [e.name(a), e.name(b)])
+lowers("MatMul")(lambda e, v, a, b: e.emit("MatMul", [e.name(a), e.name(b)]))
 
 
 @lowers("Linear")

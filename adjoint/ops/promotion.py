@@ -148,8 +148,7 @@ def as_tensor_like(value: Any, like: Tensor) -> Tensor:
     """`value` as a tensor beside `like`; a number becomes 0-d in the dtype it promotes to."""
     if isinstance(value, Handle):
         return value  # type: ignore[return-value]
-    result: Tensor = like.new_tensor(value, dtype=common_dtype((like, value)))
-    return result
+    return like.new_tensor(value, dtype=common_dtype((like, value)))
 
 
 @public(method=False)

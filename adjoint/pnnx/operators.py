@@ -51,14 +51,8 @@ def _(s: Step, *xs: Any) -> Any:
     ]
 
 
-@operator("prim::TupleConstruct", "prim::ListConstruct")
-def _(s: Step, *xs: Any) -> Any:
-    return list(xs)
-
-
-@operator("prim::TupleUnpack", "prim::ListUnpack")
-def _(s: Step, x: Any) -> Any:
-    return tuple(x)
+operator("prim::TupleConstruct", "prim::ListConstruct")(lambda s, *xs: list(xs))
+operator("prim::TupleUnpack", "prim::ListUnpack")(lambda s, x: tuple(x))
 
 
 # ---- shapes --------------------------------------------------------------------------------------
@@ -70,9 +64,7 @@ def _(s: Step, x: Any, *sizes: Any) -> Any:
     return x.reshape([max(n, -1) for n in size])  # pnnx multiplies a size of -1, too
 
 
-@operator("Tensor.expand")
-def _(s: Step, x: Any, *sizes: Any) -> Any:
-    return x.expand(sizes_of(s, sizes, "sizes", "shape"))
+operator("Tensor.expand")(lambda s, x, *sizes: x.expand(sizes_of(s, sizes, "sizes", "shape")))
 
 
 @operator("Tensor.repeat", "torch.tile")
@@ -83,9 +75,7 @@ def _(s: Step, x: Any, *sizes: Any) -> Any:
     return x.repeat(counts) if s.kind == "Tensor.repeat" else FUNCTIONS["tile"](x, counts)
 
 
-@operator("Tensor.unflatten")
-def _(s: Step, x: Any) -> Any:
-    return x.unflatten(s.params["dim"], list(s.params["sizes"]))
+operator("Tensor.unflatten")(lambda s, x: x.unflatten(s.params["dim"], list(s.params["sizes"])))
 
 
 @operator("Tensor.size")
@@ -94,14 +84,8 @@ def _(s: Step, x: Any) -> Any:
     return [int(v) for v in x.shape] if dim is None else int(x.shape[dim])
 
 
-@operator("Tensor.dim")
-def _(s: Step, x: Any) -> Any:
-    return x.ndim
-
-
-@operator("torch.permute")
-def _(s: Step, x: Any) -> Any:
-    return x.permute(*s.params["dims"])
+operator("Tensor.dim")(lambda s, x: x.ndim)
+operator("torch.permute")(lambda s, x: x.permute(*s.params["dims"]))
 
 
 @operator("Tensor.squeeze", "Tensor.unsqueeze", "Tensor.flatten")
@@ -128,9 +112,7 @@ def _(s: Step, *xs: Any) -> Any:
     return FUNCTIONS[s.kind[6:]](parts, s.get("dim", 0))
 
 
-@operator("torch.einsum")
-def _(s: Step, *xs: Any) -> Any:
-    return FUNCTIONS["einsum"](s.params["equation"], *xs)
+operator("torch.einsum")(lambda s, *xs: FUNCTIONS["einsum"](s.params["equation"], *xs))
 
 
 @operator("torch.tensor_split")
@@ -174,9 +156,7 @@ def _named(s: Step, xs: Sequence[Any]) -> dict[str, Any]:
     return {key: x for key, x in zip(s.keys, xs, strict=True) if key}
 
 
-@operator("Tensor.slice")
-def _(s: Step, x: Any, *xs: Any) -> Any:
-    return x[slice_key(s, _named(s, (x, *xs)), x.ndim)]
+operator("Tensor.slice")(lambda s, x, *xs: x[slice_key(s, _named(s, (x, *xs)), x.ndim)])
 
 
 @operator("Tensor.slice_copy")
@@ -186,9 +166,7 @@ def _(s: Step, x: Any, src: Any, *xs: Any) -> Any:
     return result
 
 
-@operator("Tensor.copy")
-def _(s: Step, x: Any, src: Any) -> Any:
-    return src.to(x.dtype).expand(x.shape).clone()
+operator("Tensor.copy")(lambda s, x, src: src.to(x.dtype).expand(x.shape).clone())
 
 
 @operator("Tensor.select")
@@ -277,14 +255,8 @@ def _(s: Step, x: Any, *rest: Any) -> Any:
     return getattr(x, s.kind[6:])(unbiased=rest[0])
 
 
-@operator("aten::prod")
-def _(s: Step, x: Any, dtype: Any = None) -> Any:
-    return x.prod()
-
-
-@operator("aten::one_hot")
-def _(s: Step, x: Any, classes: Any) -> Any:
-    return F.one_hot(x, classes)
+operator("aten::prod")(lambda s, x, dtype=None: x.prod())
+operator("aten::one_hot")(lambda s, x, classes: F.one_hot(x, classes))
 
 
 @operator("aten::linalg_norm", "aten::linalg_vector_norm")
@@ -293,9 +265,7 @@ def _(s: Step, x: Any, ord: Any, dim: Any, keepdim: Any, dtype: Any = None) -> A
     return function(x, 2 if ord is None else ord, dim, keepdim)
 
 
-@operator("aten::unfold")
-def _(s: Step, x: Any, dim: Any, size: Any, step: Any) -> Any:
-    return x.unfold(dim, size, step)
+operator("aten::unfold")(lambda s, x, dim, size, step: x.unfold(dim, size, step))
 
 
 # ---- creation ------------------------------------------------------------------------------------

@@ -57,8 +57,7 @@ def _weight(op: Operator, key: str, name: str, archive: Archive | None) -> Tenso
 
 
 def _tensor(array: Any) -> Tensor:
-    tensor: Tensor = from_numpy(array)
-    return tensor
+    return from_numpy(array)
 
 
 def _empty(name: str, shape: tuple[int, ...], dtype: Any) -> Any:

@@ -12,8 +12,6 @@ from ..core.dtype import from_numpy_dtype
 from ..core.errors import InvalidArgument, InvalidType
 from ..tensor import Tensor
 
-__all__ = ["assert_allclose", "assert_close"]
-
 _TOLERANCES = {  # dtype -> (relative, absolute); all others compare exactly
     "float16": (1e-3, 1e-5),
     "bfloat16": (1.6e-2, 1e-5),

@@ -12,8 +12,6 @@ from ..ops.create.creation import tensor
 from ..ops.random.random import rand
 from ..tensor import Tensor
 
-__all__ = ["make_tensor"]
-
 
 def make_tensor(
     *shape: Any,
@@ -61,8 +59,7 @@ def make_tensor(
     result: Any = tensor(array, device=device)
     if wide is not sizes:
         result = result[..., ::2]
-    made: Tensor = result.detach().requires_grad_() if requires_grad else result
-    return made
+    return result.detach().requires_grad_() if requires_grad else result
 
 
 def _bounds(kind: dtype, low: float | None, high: float | None) -> tuple[float, float]:

@@ -18,8 +18,6 @@ from ..program.compute import quietly
 from ..tensor import Tensor
 from .comparison import assert_close
 
-__all__ = ["check_op", "check_sample", "samples"]
-
 
 def samples(op: type[Op] | None = None) -> Iterator[tuple[type[Op], Sample]]:
     """Every op class with each of its samples; those of one class where `op` is given.

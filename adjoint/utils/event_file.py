@@ -16,9 +16,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["EventFile", "crc32c", "png"]
-
-
 # ---- protocol buffers ----------------------------------------------------------------------------
 
 

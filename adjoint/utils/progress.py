@@ -8,8 +8,6 @@ from typing import Any
 from ..core import config
 from ..core.errors import InvalidArgument
 
-__all__ = ["progress"]
-
 _HIDDEN = {"auto": None, "on": False, "off": True}  # tqdm's `disable`; None: only on a terminal
 
 

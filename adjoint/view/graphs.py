@@ -20,8 +20,6 @@ from .snapshot import Edge, NodeInfo, Snapshot
 from .snapshot import State as NodeState
 from .tape import dtype_name, fields_of, short, tape_snapshot
 
-__all__ = ["Watched", "is_graph", "snapshot_of"]
-
 
 def state_of(value: Any) -> State | None:
     """The state of a Graph, or of the one that a tensor belongs to; None for anything else."""

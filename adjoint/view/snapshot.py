@@ -9,8 +9,6 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-__all__ = ["Edge", "NodeInfo", "Snapshot", "Statistics", "statistics_of"]
-
 Kind = Literal["input", "parameter", "constant", "op", "boundary"]
 State = Literal["fresh", "stale", "released", "never", "none"]
 

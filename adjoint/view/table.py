@@ -16,8 +16,6 @@ from ..random import fork_rng
 from ..tensor import Tensor
 from .cost import multiply_adds
 
-__all__ = ["Row", "Summary", "summarize"]
-
 
 @dataclass
 class Row:

@@ -15,8 +15,6 @@ from typing import Any, overload
 
 import numpy as np
 
-__all__ = ["BLOCK", "NAMES", "blocked", "kernel_for", "on"]
-
 BLOCK = 8192  # elements: NumPy goes over memory once for each operation, so they stay in the cache
 
 
@@ -95,8 +93,7 @@ def blocked(
 
 def kernel_for(function: Any, dtype: Any) -> tuple[Any, Any]:
     """The kernel of a `blocked` function for arrays of a dtype, and the dtype it computes in."""
-    found: tuple[Any, Any] = function.kernels[dtype.itemsize < 8]
-    return found
+    return function.kernels[dtype.itemsize < 8]
 
 
 def on(x: Any, low: float, high: float) -> Any:

@@ -135,7 +135,7 @@ class Array(ArrayFacts):
 
     def ravel(self, order: str = "C") -> Array:
         """One dimension; a view where the memory's order allows it."""
-        return self.namespace.ravel(self, order)  # type: ignore[no-any-return]
+        return self.namespace.ravel(self, order)
 
     def flatten(self) -> Array:
         """One dimension, a copy."""

@@ -46,7 +46,7 @@ def _function(name: str) -> None:
 
     def compute(x: Array) -> Array:
         wide: Any = x.astype(np.float64)
-        return kernel(_Names(x.tensor.device), wide).astype(x.dtype)  # type: ignore[no-any-return]
+        return kernel(_Names(x.tensor.device), wide).astype(x.dtype)
 
     compute.__name__ = name
     extra(compute)

@@ -62,7 +62,7 @@ def finished(found: Any, out: Any = None, where: Any = True) -> Array:
     if where is not True:
         found = torch.where(unwrap(where), found, out.tensor)
     out.tensor.copy_(found)
-    return out  # type: ignore[no-any-return]
+    return out
 
 
 # ---- of one input --------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ class Ufunc:
                 return Array(self.function(a.tensor, b.tensor))
             if a is out and a.shape == b.shape and self.inplace is not None and where is True:
                 self.inplace(a.tensor, b.tensor)
-                return out  # type: ignore[no-any-return]
+                return out
         return finished(self.function(*self.operands(a, b)), out, where)
 
     def reduce(

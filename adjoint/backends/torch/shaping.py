@@ -69,8 +69,7 @@ def squeeze(x: Array, axis: Any = None) -> Array:
     """Without dimensions of size 1."""
     if not x.ndim:
         return x
-    found: Array = x.squeeze(axis)
-    return found
+    return x.squeeze(axis)
 
 
 @extra

@@ -111,8 +111,7 @@ def rrelu(
     [1.0]
     """
     function = rrelu_ if inplace else ops.rrelu
-    result: Tensor = function(input, lower, upper, training)
-    return result
+    return function(input, lower, upper, training)
 
 
 def tanh(input: Tensor) -> Tensor:
@@ -124,8 +123,7 @@ def tanh(input: Tensor) -> Tensor:
     >>> ad.nn.functional.tanh(ad.zeros(1)).tolist()
     [0.0]
     """
-    result: Tensor = input.tanh()
-    return result
+    return input.tanh()
 
 
 def sigmoid(input: Tensor) -> Tensor:
@@ -137,8 +135,7 @@ def sigmoid(input: Tensor) -> Tensor:
     >>> ad.nn.functional.sigmoid(ad.zeros(1)).tolist()
     [0.5]
     """
-    result: Tensor = input.sigmoid()
-    return result
+    return input.sigmoid()
 
 
 def _implicit_dim(name: str, ndim: int) -> int:
@@ -218,13 +215,12 @@ def gumbel_softmax(
         return soft
     index = soft.argmax(dim, keepdim=True)
     chosen = soft.detach().new_zeros(soft.shape).scatter_(dim, index, 1.0)
-    result: Tensor = chosen - soft.detach() + soft
-    return result
+    return chosen - soft.detach() + soft
 
 
 @fused
 def _normalized(input: Any, p: float, dim: int, eps: float) -> Tensor:
-    return input / input.norm(p, dim, keepdim=True).clamp_min(eps)  # type: ignore[no-any-return]
+    return input / input.norm(p, dim, keepdim=True).clamp_min(eps)
 
 
 def normalize(
@@ -239,4 +235,4 @@ def normalize(
     tensor([[0.6000, 0.8000]])
     """
     result = _normalized(input, p, dim, eps)
-    return result if out is None else out.copy_(result)  # type: ignore[no-any-return]
+    return result if out is None else out.copy_(result)

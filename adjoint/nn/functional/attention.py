@@ -47,14 +47,14 @@ def scaled_dot_product_attention(
         )
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     if enable_gqa and key.shape[-3] == value.shape[-3] and not dropout_p:
-        return _grouped(query, key, value, attn_mask, is_causal, factor)  # type: ignore[no-any-return]
+        return _grouped(query, key, value, attn_mask, is_causal, factor)
     if enable_gqa:
         key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
         value = value.repeat_interleave(query.shape[-3] // value.shape[-3], -3)
     if not dropout_p:
-        return attention(query, key, value, attn_mask, is_causal, factor)  # type: ignore[no-any-return]
+        return attention(query, key, value, attn_mask, is_causal, factor)
     weights = _weights(query, key, attn_mask, is_causal, factor)
-    return dropout(weights, dropout_p) @ value  # type: ignore[no-any-return]
+    return dropout(weights, dropout_p) @ value
 
 
 @fused(native="attention.attention")

@@ -80,14 +80,14 @@ def embedding_bag(
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.unsqueeze(-1)
     if mode == "max":
-        return _largest(rows, bags, len(starts))  # type: ignore[no-any-return]
+        return _largest(rows, bags, len(starts))
     result = rows.new_zeros((len(starts), weight.shape[1])).index_add(
         0, from_numpy(bags.astype(np.int64)).to(rows.device), rows
     )
     if mode == "mean":
         counts = np.maximum(np.bincount(bags, minlength=len(starts)), 1)
         result = result / from_numpy(counts[:, None]).to(result)
-    return result  # type: ignore[no-any-return]
+    return result
 
 
 def _starts(input: Tensor, offsets: Tensor | None, include_last: bool) -> Any:

@@ -102,7 +102,7 @@ def ctc_loss(
     loss = loss.to(log_probs.dtype)
     if reduction == "mean":
         counts = np.maximum(np.array(labels), 1)
-        return (loss / from_numpy(counts).to(loss)).mean()  # type: ignore[no-any-return]
+        return (loss / from_numpy(counts).to(loss)).mean()
     return _reduced(loss if batched else loss.squeeze(0), reduction, "ctc_loss")
 
 

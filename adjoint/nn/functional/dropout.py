@@ -46,14 +46,13 @@ def _apply(
     if not inplace and shape == tuple(input.shape) and is_fusing(input):
         return _dropped(input, *_state(), float(p))
     mask = dropout_mask(input, p, shape=shape)
-    result: Any = input.mul_(mask) if inplace else input * mask
-    return result  # type: ignore[no-any-return]
+    return input.mul_(mask) if inplace else input * mask
 
 
 @fused
 def _dropped(input: Any, seed: Any, draw: Any, p: float) -> Tensor:
     kept = apply(MaskAt(1.0 - p, tuple(input.shape)), seed, draw).to(input.dtype)
-    return input * (kept * (1.0 / (1.0 - p)) if p < 1 else kept)  # type: ignore[no-any-return]
+    return input * (kept * (1.0 / (1.0 - p)) if p < 1 else kept)
 
 
 def _state() -> tuple[Tensor, Tensor]:
@@ -125,7 +124,7 @@ def _alpha(input: Tensor, p: float, training: bool, shape: tuple[int, ...]) -> T
     if not training or p == 0 or not input.numel():
         return input
     if p == 1:
-        return input * 0  # type: ignore[no-any-return]
+        return input * 0
     if shape == tuple(input.shape) and is_fusing(input):
         return _alpha_dropped(input, *_state(), float(p))
     return _moved(input, dropout_mask(input, p, scale=False, shape=shape), p)
@@ -140,8 +139,7 @@ def _alpha_dropped(input: Any, seed: Any, draw: Any, p: float) -> Tensor:
 def _moved(input: Any, keep: Any, p: float) -> Tensor:
     """`input` where it is kept, else what selu tends to; both so that the moments stay."""
     a = ((1 - p) * (1 + p * _ALPHA**2)) ** -0.5
-    result: Any = input * (keep * a) + ((1 - keep) * (a * _ALPHA) - a * _ALPHA * p)
-    return result  # type: ignore[no-any-return]
+    return input * (keep * a) + ((1 - keep) * (a * _ALPHA) - a * _ALPHA * p)
 
 
 def alpha_dropout(

@@ -57,7 +57,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     places = np.stack([*reversed(np.meshgrid(*lines, indexing="ij")), np.ones(tuple(size[2:]))], -1)
     base = from_numpy(places.reshape(-1, rank + 1)).to(theta)
     grid = base @ theta.transpose(1, 2)
-    return grid.reshape(size[0], *size[2:], rank)  # type: ignore[no-any-return]
+    return grid.reshape(size[0], *size[2:], rank)
 
 
 def _reflected(x: Any, low: float, high: float) -> Any:
@@ -163,4 +163,4 @@ def grid_sample(
         factor = inside.to(input.dtype) if weight is None else weight * inside.to(input.dtype)
         terms.append(found * factor.reshape(batch, 1, -1))
     total = terms[0] if len(terms) == 1 else stack(terms).sum(0)
-    return total.reshape(batch, channels, *grid.shape[1:-1])  # type: ignore[no-any-return]
+    return total.reshape(batch, channels, *grid.shape[1:-1])

@@ -50,11 +50,11 @@ def reduction_of(
 
 def _reduced(loss: Any, reduction: str, name: str) -> Tensor:
     if reduction == "mean":
-        return loss.mean()  # type: ignore[no-any-return]
+        return loss.mean()
     if reduction == "sum":
-        return loss.sum()  # type: ignore[no-any-return]
+        return loss.sum()
     if reduction == "none":
-        return loss  # type: ignore[no-any-return]
+        return loss
     raise InvalidArgument(
         f"{name}: {reduction} is not a valid value for reduction; use 'none', 'mean' or 'sum'"
     )
@@ -111,7 +111,7 @@ def _weighted(loss: Any, weight: Tensor | None, reduction: str, name: str) -> Te
             f"{tuple(loss.shape)}"
         )
     if reduction == "mean":
-        return (loss * weight).sum() / weight.sum()  # type: ignore[no-any-return]
+        return (loss * weight).sum() / weight.sum()
     return _reduced(loss * weight, reduction, name)
 
 
@@ -264,7 +264,7 @@ def _nll(logs: Any, index: Any, weight: Any, dim: int, ignore_index: int, reduct
     if weight is not None:
         loss = loss * kept
     if reduction == "mean":
-        return loss.sum() / kept.sum()  # type: ignore[no-any-return]
+        return loss.sum() / kept.sum()
     return _reduced(loss, reduction, "nll_loss")
 
 
@@ -369,7 +369,7 @@ def _cross_entropy(
     else:
         smooth = _reduced(smooth, reduction, "cross_entropy")
     share = label_smoothing / input.shape[dim]
-    return (1 - label_smoothing) * loss + share * smooth  # type: ignore[no-any-return]
+    return (1 - label_smoothing) * loss + share * smooth
 
 
 def _along(dim: int, ndim: int, x: Any) -> Any:
@@ -390,7 +390,7 @@ def _soft_cross_entropy(
     if weight is not None:
         terms = terms * weight
     if reduction == "mean":
-        return -terms.sum() / (logs.numel() / classes)  # type: ignore[no-any-return]
+        return -terms.sum() / (logs.numel() / classes)
     return _reduced(-terms.sum(dim), reduction, "cross_entropy")
 
 
@@ -468,7 +468,7 @@ def binary_cross_entropy(
             "binary_cross_entropy: all elements of input should be between 0 and 1; for logits use "
             "binary_cross_entropy_with_logits"
         )
-    return loss  # type: ignore[no-any-return]
+    return loss
 
 
 @fused
@@ -559,7 +559,7 @@ def _kl_div(input: Tensor, target: Tensor, log_target: bool, reduction: str) -> 
     else:
         loss = xlogy(target, target) - target * input  # 0 log 0 counts as 0
     if reduction == "batchmean":
-        return loss.sum() / (input.shape[0] if input.ndim else 1)  # type: ignore[no-any-return]
+        return loss.sum() / (input.shape[0] if input.ndim else 1)
     return _reduced(loss, reduction, "kl_div")
 
 

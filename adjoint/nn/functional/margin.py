@@ -143,7 +143,7 @@ def linear_cross_entropy(
             f"{name}: ignore_index is not supported for target containing class probabilities, "
             f"got {ignore_index}"
         )
-    return cross_entropy(  # type: ignore[no-any-return]
+    return cross_entropy(
         logits, target, weight, None, -100 if ignore_index is None else ignore_index, None,
         reduction, label_smoothing,
     )  # fmt: skip

@@ -10,8 +10,6 @@ from ...ops.linalg.matmul import linear
 from ...ops.shape.joining import cat
 from .activation import relu
 
-__all__ = ["STEPS", "State", "recurrent_cell", "recurrent_layer"]
-
 State: TypeAlias = "tuple[Any, ...]"  # (h,), for an LSTM (h, c)
 
 

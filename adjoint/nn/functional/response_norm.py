@@ -36,4 +36,4 @@ def local_response_norm(
     total = squares.narrow(1, 0, channels)
     for offset in range(1, size):
         total = total + squares.narrow(1, offset, channels)
-    return input / (total * (alpha / size) + k) ** beta  # type: ignore[no-any-return]
+    return input / (total * (alpha / size) + k) ** beta

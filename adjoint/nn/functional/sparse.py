@@ -62,7 +62,7 @@ def embedding(
         # The value stays, the gradient stops.
         padding = (input == padding_idx).unsqueeze(-1)
         found = where(padding, found.detach(), found)
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def _bound_rows(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None:
@@ -84,7 +84,7 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     6.0
     """
     result = einsum("...i,oij,...j->...o", input1, weight, input2)
-    return result if bias is None else result + bias  # type: ignore[no-any-return]
+    return result if bias is None else result + bias
 
 
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
@@ -106,7 +106,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
 def _cosine(x1: Any, x2: Any, dim: int, eps: float) -> Tensor:
     products = (x1 * x2).sum(dim)
     sizes = (x1 * x1).sum(dim).sqrt().clamp_min(eps) * (x2 * x2).sum(dim).sqrt().clamp_min(eps)
-    return products / sizes  # type: ignore[no-any-return]
+    return products / sizes
 
 
 def pairwise_distance(
@@ -121,4 +121,4 @@ def pairwise_distance(
     1.4142
     """
     difference: Any = x1 - x2 + eps
-    return difference.norm(p, -1, keepdim=keepdim)  # type: ignore[no-any-return]
+    return difference.norm(p, -1, keepdim=keepdim)

@@ -46,7 +46,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     n = len(lead)
     split = input.reshape(*lead, channels // (r * r), r, r, height, width)
     mixed = split.permute(*range(n), n, n + 3, n + 1, n + 4, n + 2)
-    return mixed.reshape(*lead, channels // (r * r), height * r, width * r)  # type: ignore[no-any-return]
+    return mixed.reshape(*lead, channels // (r * r), height * r, width * r)
 
 
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
@@ -70,7 +70,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     n = len(lead)
     split = input.reshape(*lead, channels, height // r, r, width // r, r)
     mixed = split.permute(*range(n), n, n + 2, n + 4, n + 1, n + 3)
-    return mixed.reshape(*lead, channels * r * r, height // r, width // r)  # type: ignore[no-any-return]
+    return mixed.reshape(*lead, channels * r * r, height // r, width // r)
 
 
 def _assert_factor(name: str, input: Tensor, factor: int) -> None:
@@ -109,7 +109,7 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
             f"channels and {groups} groups."
         )
     split = input.reshape(batch, groups, channels // groups, *size)
-    return split.transpose(1, 2).reshape(input.shape)  # type: ignore[no-any-return]
+    return split.transpose(1, 2).reshape(input.shape)
 
 
 native_channel_shuffle = channel_shuffle
@@ -312,7 +312,7 @@ def interpolate(
         a = -0.5 if mode == "bicubic" else None
         for axis in reversed(range(2, input.ndim)):
             result = _antialiased(result, axis, counts[axis - 2], factors[axis - 2], align, a)
-        return result  # type: ignore[no-any-return]
+        return result
     wide = np.float64 if input.dtype is dt.float64 else np.float32
     make = _MODES[mode][0]
     for axis in range(2, input.ndim):
@@ -321,7 +321,7 @@ def interpolate(
         if count == n and factor is None:
             continue
         result = _resize(result, axis, make(n, count, factor, align, wide), factor)
-    return result.clone() if result is input else result  # type: ignore[no-any-return]
+    return result.clone() if result is input else result
 
 
 def upsample(

@@ -34,8 +34,7 @@ class _WithAlpha(Module):
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         super().__init__()
-        self.alpha = alpha
-        self.inplace = inplace
+        self._keep(locals(), "alpha inplace")
 
 
 class _Shrinks(Module):
@@ -107,8 +106,7 @@ class LeakyReLU(Module):
 
     def __init__(self, negative_slope: float = 1e-2, inplace: bool = False) -> None:
         super().__init__()
-        self.negative_slope = negative_slope
-        self.inplace = inplace
+        self._keep(locals(), "negative_slope inplace")
 
     def forward(self, input: Any) -> Any:
         """The activation, elementwise."""
@@ -132,9 +130,7 @@ class RReLU(Module):
         self, lower: float = 1.0 / 8, upper: float = 1.0 / 3, inplace: bool = False
     ) -> None:
         super().__init__()
-        self.lower = lower
-        self.upper = upper
-        self.inplace = inplace
+        self._keep(locals(), "lower upper inplace")
 
     def forward(self, input: Any) -> Any:
         """The activation, elementwise."""
@@ -302,8 +298,7 @@ class Softplus(Module):
 
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
         super().__init__()
-        self.beta = beta
-        self.threshold = threshold
+        self._keep(locals(), "beta threshold")
 
     def forward(self, input: Any) -> Any:
         """The activation, elementwise."""
@@ -385,9 +380,7 @@ class Hardtanh(Module):
 
     def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
         super().__init__()
-        self.min_val = min_val
-        self.max_val = max_val
-        self.inplace = inplace
+        self._keep(locals(), "min_val max_val inplace")
 
     def forward(self, input: Any) -> Any:
         """The activation, elementwise."""
@@ -439,9 +432,7 @@ class Threshold(Module):
 
     def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
         super().__init__()
-        self.threshold = threshold
-        self.value = value
-        self.inplace = inplace
+        self._keep(locals(), "threshold value inplace")
 
     def forward(self, input: Any) -> Any:
         """The activation, elementwise."""
@@ -548,8 +539,7 @@ class PReLU(Module):
         self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None
     ) -> None:
         super().__init__()
-        self.num_parameters = num_parameters
-        self.init = init
+        self._keep(locals(), "num_parameters init")
         self._new_parameter("weight", (num_parameters,), device, dtype)
         self.reset_parameters()
 

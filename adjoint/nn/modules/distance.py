@@ -23,8 +23,7 @@ class PairwiseDistance(Module):
     def __init__(self, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> None:
         super().__init__()
         self.norm = p
-        self.eps = eps
-        self.keepdim = keepdim
+        self._keep(locals(), "eps keepdim")
 
     def forward(self, x1: Any, x2: Any) -> Any:
         """The distances."""
@@ -43,8 +42,7 @@ class CosineSimilarity(Module):
 
     def __init__(self, dim: int = 1, eps: float = 1e-8) -> None:
         super().__init__()
-        self.dim = dim
-        self.eps = eps
+        self._keep(locals(), "dim eps")
 
     def forward(self, x1: Any, x2: Any) -> Any:
         """The cosines."""

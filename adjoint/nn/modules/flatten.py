@@ -24,8 +24,7 @@ class Flatten(Module):
 
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
         super().__init__()
-        self.start_dim = start_dim
-        self.end_dim = end_dim
+        self._keep(locals(), "start_dim end_dim")
 
     def forward(self, input: Any) -> Any:
         """The flattened input."""
@@ -55,8 +54,7 @@ class Unflatten(Module):
             raise InvalidType(
                 f"Unflatten: unflattened_size must be tuple of ints, but found {unflattened_size!r}"
             )
-        self.dim = dim
-        self.unflattened_size = unflattened_size
+        self._keep(locals(), "dim unflattened_size")
 
     def forward(self, input: Any) -> Any:
         """The input with the dimension split."""

@@ -35,11 +35,7 @@ class Fold(Module):
         stride: Any = 1,
     ) -> None:
         super().__init__()
-        self.output_size = output_size
-        self.kernel_size = kernel_size
-        self.dilation = dilation
-        self.padding = padding
-        self.stride = stride
+        self._keep(locals(), "output_size kernel_size dilation padding stride")
 
     def forward(self, input: Any) -> Any:
         """The images."""
@@ -65,10 +61,7 @@ class Unfold(Module):
         self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
     ) -> None:
         super().__init__()
-        self.kernel_size = kernel_size
-        self.dilation = dilation
-        self.padding = padding
-        self.stride = stride
+        self._keep(locals(), "kernel_size dilation padding stride")
 
     def forward(self, input: Any) -> Any:
         """The windows."""

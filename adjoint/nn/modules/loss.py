@@ -189,8 +189,7 @@ class CrossEntropyLoss(_WeightedLoss):
         label_smoothing: float = 0.0,
     ) -> None:
         super().__init__(weight, size_average, reduce, reduction)
-        self.ignore_index = ignore_index
-        self.label_smoothing = label_smoothing
+        self._keep(locals(), "ignore_index label_smoothing")
 
     def forward(self, input: Any, target: Any) -> Any:
         """The loss."""
@@ -280,9 +279,7 @@ class PoissonNLLLoss(_Loss):
         reduction: str = "mean",
     ) -> None:
         super().__init__(size_average, reduce, reduction)
-        self.log_input = log_input
-        self.full = full
-        self.eps = eps
+        self._keep(locals(), "log_input full eps")
 
     def forward(self, input: Any, target: Any) -> Any:
         """The loss."""
@@ -375,8 +372,7 @@ class MultiMarginLoss(_WeightedLoss):
         reduction: str = "mean",
     ) -> None:
         super().__init__(weight, size_average, reduce, reduction)
-        self.p = p
-        self.margin = margin
+        self._keep(locals(), "p margin")
 
     def forward(self, input: Any, target: Any) -> Any:
         """The loss."""
@@ -470,10 +466,7 @@ class TripletMarginLoss(_Loss):
         reduction: str = "mean",
     ) -> None:
         super().__init__(size_average, reduce, reduction)
-        self.margin = margin
-        self.p = p
-        self.eps = eps
-        self.swap = swap
+        self._keep(locals(), "margin p eps swap")
 
     def forward(self, anchor: Any, positive: Any, negative: Any) -> Any:
         """The loss."""
@@ -502,8 +495,7 @@ class GaussianNLLLoss(_Loss):
 
     def __init__(self, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
         super().__init__(reduction=reduction)
-        self.full = full
-        self.eps = eps
+        self._keep(locals(), "full eps")
 
     def forward(self, input: Any, target: Any, var: Any) -> Any:
         """The loss."""

@@ -152,6 +152,11 @@ class Module:
             )
         registered[name] = param
 
+    def _keep(self, arguments: Mapping[str, Any], names: str) -> None:
+        """Set attributes to the constructor's arguments of the same names."""
+        for name in names.split():
+            setattr(self, name, arguments[name])
+
     def _new_parameter(
         self, name: str, shape: tuple[int, ...], device: Any, dtype: Any, wanted: bool = True
     ) -> None:
@@ -473,7 +478,7 @@ class Module:
         >>> ad.nn.Linear(3, 2).get_parameter("weight").shape
         adjoint.Size([2, 3])
         """
-        return self._get_member(target, "_parameters", "nn.Parameter")  # type: ignore[no-any-return]
+        return self._get_member(target, "_parameters", "nn.Parameter")
 
     def get_buffer(self, target: str) -> Tensor:
         """The buffer at a path such as "norm.running_mean".
@@ -484,7 +489,7 @@ class Module:
         >>> ad.nn.BatchNorm1d(3).get_buffer("running_mean").shape
         adjoint.Size([3])
         """
-        return self._get_member(target, "_buffers", "buffer")  # type: ignore[no-any-return]
+        return self._get_member(target, "_buffers", "buffer")
 
     def _get_member(self, target: str, registry: str, what: str) -> Any:
         path, _, name = target.rpartition(".")

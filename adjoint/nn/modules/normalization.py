@@ -42,8 +42,7 @@ class LayerNorm(Module):
     ) -> None:
         super().__init__()
         self.normalized_shape = _shape(normalized_shape)
-        self.eps = eps
-        self.elementwise_affine = elementwise_affine
+        self._keep(locals(), "eps elementwise_affine")
         shape, shifts = self.normalized_shape, elementwise_affine and bias
         self._new_parameter("weight", shape, device, dtype, elementwise_affine)
         self._new_parameter("bias", shape, device, dtype, shifts)
@@ -87,8 +86,7 @@ class RMSNorm(Module):
     ) -> None:
         super().__init__()
         self.normalized_shape = _shape(normalized_shape)
-        self.eps = eps
-        self.elementwise_affine = elementwise_affine
+        self._keep(locals(), "eps elementwise_affine")
         self._new_parameter("weight", self.normalized_shape, device, dtype, elementwise_affine)
         self.reset_parameters()
 
@@ -134,10 +132,7 @@ class GroupNorm(Module):
             raise InvalidArgument(
                 f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})"
             )
-        self.num_groups = num_groups
-        self.num_channels = num_channels
-        self.eps = eps
-        self.affine = affine
+        self._keep(locals(), "num_groups num_channels eps affine")
         self._new_parameter("weight", (num_channels,), device, dtype, affine)
         self._new_parameter("bias", (num_channels,), device, dtype, affine and bias)
         self.reset_parameters()

@@ -26,10 +26,7 @@ class LocalResponseNorm(Module):
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
         super().__init__()
-        self.size = size
-        self.alpha = alpha
-        self.beta = beta
-        self.k = k
+        self._keep(locals(), "size alpha beta k")
 
     def forward(self, input: Any) -> Any:
         """The normalized input."""

@@ -26,11 +26,11 @@ __all__ = [
 
 def _activation(activation: Any) -> Callable[[Any], Any]:
     if callable(activation):
-        return activation  # type: ignore[no-any-return]
+        return activation
     found = {"relu": F.relu, "gelu": F.gelu}.get(activation)
     if found is None:
         raise InvalidArgument(f"Transformer: activation should be relu/gelu, not {activation}")
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 class _Layer(Module):
@@ -172,8 +172,7 @@ class TransformerEncoder(Module):
     ) -> None:
         super().__init__()
         self.layers = _copies(encoder_layer, num_layers)
-        self.num_layers = num_layers
-        self.norm = norm
+        self._keep(locals(), "num_layers norm")
 
     def forward(
         self, src: Any, mask: Any = None, src_key_padding_mask: Any = None,
@@ -198,8 +197,7 @@ class TransformerDecoder(Module):
     def __init__(self, decoder_layer: Module, num_layers: int, norm: Any = None) -> None:
         super().__init__()
         self.layers = _copies(decoder_layer, num_layers)
-        self.num_layers = num_layers
-        self.norm = norm
+        self._keep(locals(), "num_layers norm")
 
     def forward(
         self,
@@ -271,9 +269,7 @@ class Transformer(Module):
         for parameter in self.parameters():
             if parameter.ndim > 1:
                 init.xavier_uniform_(parameter)
-        self.d_model = d_model
-        self.nhead = nhead
-        self.batch_first = batch_first
+        self._keep(locals(), "d_model nhead batch_first")
 
     def forward(
         self,

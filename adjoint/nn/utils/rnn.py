@@ -183,7 +183,7 @@ def pad_sequence(
             filler = s.new_full((missing, *s.shape[1:]), padding_value)
             s = cat([s, filler] if padding_side == "right" else [filler, s])
         padded.append(s)
-    return stack(padded, dim=0 if batch_first else 1)  # type: ignore[no-any-return]
+    return stack(padded, dim=0 if batch_first else 1)
 
 
 def unpad_sequence(padded_sequences: Tensor, lengths: Any, batch_first: bool = False) -> list[Any]:

@@ -7,15 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ... import nn
 from ...core.dtype import float32, from_numpy_dtype
-from ...eager.public import FUNCTIONS
 from ...tensor import Tensor
 from ..files import DTYPES
-from .node import Node, host, operator, t
+from .node import F, Node, ad, host, operator, t
 
-F: Any = nn.functional
-ad: Any = type("functions", (), {name: staticmethod(f) for name, f in FUNCTIONS.items()})
 UNBOUNDED = -1
 
 

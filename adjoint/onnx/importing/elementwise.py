@@ -7,15 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ... import nn
 from ...core.dtype import from_numpy_dtype
-from ...eager.public import FUNCTIONS
 from ...tensor import Tensor
 from ..files import DTYPES
-from .node import TABLE, Node, axis_in, host, operator, t
-
-F: Any = nn.functional
-ad: Any = type("functions", (), {name: staticmethod(f) for name, f in FUNCTIONS.items()})
+from .node import TABLE, F, Node, ad, axis_in, host, operator, t
 
 
 def _unary(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -34,9 +29,7 @@ for _kind, _function in {
     TABLE[_kind] = _unary(_function)
 
 
-@operator("Identity")
-def _(n: Node, x: Any) -> Any:
-    return x
+operator("Identity")(lambda n, x: x)
 
 
 def _binary(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -91,9 +84,7 @@ TABLE["Sum"] = _variadic(ad.add)
 TABLE["Mean"] = lambda n, *xs: TABLE["Sum"](n, *xs) / len(xs)
 
 
-@operator("Where")
-def _(n: Node, condition: Any, a: Any, b: Any) -> Any:
-    return ad.where(t(condition), t(a), t(b))
+operator("Where")(lambda n, condition, a, b: ad.where(t(condition), t(a), t(b)))
 
 
 @operator("IsInf")
@@ -116,24 +107,10 @@ def _(n: Node, x: Any, low: Any = None, high: Any = None) -> Any:
     return t(x) if bounds == [None, None] else ad.clamp(t(x), *bounds)
 
 
-@operator("LeakyRelu")
-def _(n: Node, x: Any) -> Any:
-    return F.leaky_relu(t(x), n.get("alpha", 0.01))
-
-
-@operator("PRelu")
-def _(n: Node, x: Any, slope: Any) -> Any:
-    return ad.where(t(x) > 0, t(x), t(x) * t(slope))
-
-
-@operator("Elu")
-def _(n: Node, x: Any) -> Any:
-    return F.elu(t(x), n.get("alpha", 1.0))
-
-
-@operator("Celu")
-def _(n: Node, x: Any) -> Any:
-    return F.celu(t(x), n.get("alpha", 1.0))
+operator("LeakyRelu")(lambda n, x: F.leaky_relu(t(x), n.get("alpha", 0.01)))
+operator("PRelu")(lambda n, x, slope: ad.where(t(x) > 0, t(x), t(x) * t(slope)))
+operator("Elu")(lambda n, x: F.elu(t(x), n.get("alpha", 1.0)))
+operator("Celu")(lambda n, x: F.celu(t(x), n.get("alpha", 1.0)))
 
 
 @operator("Selu")
@@ -142,9 +119,7 @@ def _(n: Node, x: Any) -> Any:
     return F.elu(t(x), n.get("alpha", 1.6732632423543772)) * gamma
 
 
-@operator("ThresholdedRelu")
-def _(n: Node, x: Any) -> Any:
-    return F.threshold(t(x), n.get("alpha", 1.0), 0.0)
+operator("ThresholdedRelu")(lambda n, x: F.threshold(t(x), n.get("alpha", 1.0), 0.0))
 
 
 @operator("HardSigmoid")
@@ -152,14 +127,8 @@ def _(n: Node, x: Any) -> Any:
     return ad.clamp(t(x) * n.get("alpha", 0.2) + n.get("beta", 0.5), 0, 1)
 
 
-@operator("Softplus")
-def _(n: Node, x: Any) -> Any:
-    return F.softplus(t(x))
-
-
-@operator("Gelu")
-def _(n: Node, x: Any) -> Any:
-    return F.gelu(t(x), approximate=n.get("approximate", "none"))
+operator("Softplus")(lambda n, x: F.softplus(t(x)))
+operator("Gelu")(lambda n, x: F.gelu(t(x), approximate=n.get("approximate", "none")))
 
 
 @operator("Softmax", "LogSoftmax")
@@ -190,9 +159,7 @@ def _(n: Node, x: Any) -> Any:
     return t(x).to(from_numpy_dtype(dtype))
 
 
-@operator("CastLike")
-def _(n: Node, x: Any, like: Any) -> Any:
-    return t(x).to(t(like).dtype)
+operator("CastLike")(lambda n, x, like: t(x).to(t(like).dtype))
 
 
 @operator("Swish")

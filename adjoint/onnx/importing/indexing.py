@@ -7,17 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ... import nn
 from ...core.dtype import from_numpy_dtype
 from ...eager.dispatch import apply
-from ...eager.public import FUNCTIONS
 from ...ops.index.advanced import Index, IndexPut
 from ...ops.index.scatter import Gather, Scatter
 from ...tensor import Tensor
-from .node import Node, axis_in, host, ints, operator, t
-
-F: Any = nn.functional
-ad: Any = type("functions", (), {name: staticmethod(f) for name, f in FUNCTIONS.items()})
+from .node import Node, ad, axis_in, host, ints, operator, t
 
 
 @operator("Gather")
@@ -119,9 +114,7 @@ def _(n: Node, index: Any, depth: Any, values: Any) -> Any:
     return ad.where(places == classes, on, off)
 
 
-@operator("NonZero")
-def _(n: Node, x: Any) -> Any:
-    return ad.nonzero(t(x)).permute(1, 0)
+operator("NonZero")(lambda n, x: ad.nonzero(t(x)).permute(1, 0))
 
 
 @operator("TopK")

@@ -7,17 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ... import nn
 from ...eager.dispatch import apply
-from ...eager.public import FUNCTIONS
 from ...ops.nn.averaging import SumPool
 from ...ops.nn.convolution import Convolution, ConvolutionInput
 from ...ops.nn.pooling import MaxPool, MaxPoolIndices
 from ...tensor import Tensor
-from .node import Node, axis_in, host, ints, operator, t
+from .node import F, Node, ad, axis_in, host, ints, operator, t
 
-F: Any = nn.functional
-ad: Any = type("functions", (), {name: staticmethod(f) for name, f in FUNCTIONS.items()})
 Pairs = tuple[tuple[int, int], ...]
 LARGEST_WINDOW = 1 << 16  # along an axis
 MOST_NEIGHBOURS = 4096  # that an element of a smaller image is the mean of
@@ -35,9 +31,7 @@ def _(n: Node, a: Any, b: Any, c: Any = None) -> Any:
     return product if c is None else product + (t(c) if beta == 1 else t(c) * beta)
 
 
-@operator("Einsum")
-def _(n: Node, *xs: Any) -> Any:
-    return ad.einsum(n.get("equation"), *map(t, xs))
+operator("Einsum")(lambda n, *xs: ad.einsum(n.get("equation"), *map(t, xs)))
 
 
 # ---- windows ---------------------------------------------------------------------------------
@@ -216,14 +210,8 @@ def _(n: Node, x: Any, places: Any, shape: Any = None) -> Any:
     return F.pad(found, [v for pair in reversed(more) for v in pair])
 
 
-@operator("GlobalAveragePool")
-def _(n: Node, x: Any) -> Any:
-    return t(x).mean(tuple(range(2, x.ndim)), keepdim=True)
-
-
-@operator("GlobalMaxPool")
-def _(n: Node, x: Any) -> Any:
-    return t(x).amax(tuple(range(2, x.ndim)), keepdim=True)
+operator("GlobalAveragePool")(lambda n, x: t(x).mean(tuple(range(2, x.ndim)), keepdim=True))
+operator("GlobalMaxPool")(lambda n, x: t(x).amax(tuple(range(2, x.ndim)), keepdim=True))
 
 
 # ---- normalization ---------------------------------------------------------------------------

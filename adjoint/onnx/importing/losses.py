@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ... import nn
 from ...core.dtype import int64
 from ...tensor import Tensor
-from .node import Node, operator, t
-
-F: Any = nn.functional
+from .node import F, Node, operator, t
 
 
 def _nll(n: Node, scores: Tensor, target: Any, weight: Any) -> Any:

@@ -13,11 +13,15 @@ from typing import Any
 
 import numpy as np
 
+from ... import nn
 from ...core.errors import CheckpointError, Unsupported
+from ...eager.public import FUNCTIONS
 from ...graph.recorded import concrete
 from ...ops.create.memory import from_numpy
 from ...tensor import Tensor
 
+F: Any = nn.functional
+ad: Any = type("functions", (), {name: staticmethod(f) for name, f in FUNCTIONS.items()})
 MOST = 1 << 31  # elements of a tensor whose size is data
 TABLE: dict[str, Callable[..., Any]] = {}
 LAST = np.iinfo(np.int64).max

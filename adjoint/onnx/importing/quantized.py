@@ -9,16 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from ... import nn
 from ...core.dtype import float32, float64, from_numpy_dtype, int32
-from ...eager.public import FUNCTIONS
 from ...tensor import Tensor
 from ..files import DTYPES
 from .layers import convolve
-from .node import Node, axis_in, operator, t
-
-F: Any = nn.functional
-ad: Any = type("functions", (), {name: staticmethod(f) for name, f in FUNCTIONS.items()})
+from .node import Node, ad, axis_in, operator, t
 
 
 def _along(n: Node, value: Tensor, x: Tensor) -> Any:

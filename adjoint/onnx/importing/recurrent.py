@@ -7,16 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ... import nn
 from ...eager.dispatch import apply
-from ...eager.public import FUNCTIONS
 from ...nn.functional.recurrent import recurrent_layer
 from ...ops.index.scatter import Gather
 from ...tensor import Tensor
-from .node import Node, host, operator, t
+from .node import F, Node, ad, host, operator, t
 
-F: Any = nn.functional
-ad: Any = type("functions", (), {name: staticmethod(f) for name, f in FUNCTIONS.items()})
 Activation = Callable[[Tensor], Tensor]
 
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}

@@ -8,14 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ... import nn
-from ...eager.public import FUNCTIONS
 from ...ops.create.creation import full
 from ...tensor import Tensor
-from .node import TABLE, Node, axes_of, axis_in, host, operator, t
-
-F: Any = nn.functional
-ad: Any = type("functions", (), {name: staticmethod(f) for name, f in FUNCTIONS.items()})
+from .node import TABLE, Node, ad, axes_of, axis_in, host, operator, t
 
 
 def _reduction(function: Callable[[Tensor, tuple[int, ...], bool], Any]) -> Callable[..., Any]:
@@ -101,6 +96,4 @@ def _(n: Node, x: Any) -> Any:
     return ad.zeros_like(flat).scatter(axis, best, 1).reshape(x.shape)
 
 
-@operator("Det")
-def _(n: Node, x: Any) -> Any:
-    return ad.det(t(x))
+operator("Det")(lambda n, x: ad.det(t(x)))

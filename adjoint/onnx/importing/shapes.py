@@ -7,15 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ... import nn
 from ...core.dtype import from_numpy_dtype
-from ...eager.public import FUNCTIONS
 from ...ops.create.creation import full
 from ..files import DTYPES
-from .node import Node, axes_of, axis_in, host, ints, operator, t
-
-F: Any = nn.functional
-ad: Any = type("functions", (), {name: staticmethod(f) for name, f in FUNCTIONS.items()})
+from .node import F, Node, ad, axes_of, axis_in, host, ints, operator, t
 
 
 @operator("Constant")
@@ -44,14 +39,8 @@ def _(n: Node, start: Any, stop: Any, step: Any) -> Any:
     return (first + np.arange(count) * by).astype(first.dtype)
 
 
-@operator("Shape")
-def _(n: Node, x: Any) -> Any:
-    return np.array(x.shape, np.int64)[n.get("start", 0) : n.get("end")]
-
-
-@operator("Size")
-def _(n: Node, x: Any) -> Any:
-    return np.array(math.prod(x.shape), np.int64)
+operator("Shape")(lambda n, x: np.array(x.shape, np.int64)[n.get("start", 0) : n.get("end")])
+operator("Size")(lambda n, x: np.array(math.prod(x.shape), np.int64))
 
 
 @operator("Reshape")
@@ -71,9 +60,7 @@ def _(n: Node, x: Any) -> Any:
     return t(x).reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
 
 
-@operator("Transpose")
-def _(n: Node, x: Any) -> Any:
-    return t(x).permute(n.get("perm", list(range(x.ndim))[::-1]))
+operator("Transpose")(lambda n, x: t(x).permute(n.get("perm", list(range(x.ndim))[::-1])))
 
 
 @operator("Squeeze")
@@ -97,9 +84,7 @@ def _(n: Node, x: Any, axes: Any = None) -> Any:
     return t(x).reshape([1 if i in places else next(rest) for i in range(rank)])
 
 
-@operator("Concat")
-def _(n: Node, *xs: Any) -> Any:
-    return ad.cat([t(x) for x in xs], axis_in(n.get("axis"), xs[0].ndim))
+operator("Concat")(lambda n, *xs: ad.cat([t(x) for x in xs], axis_in(n.get("axis"), xs[0].ndim)))
 
 
 @operator("Split")

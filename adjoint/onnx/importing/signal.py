@@ -7,13 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ...eager.public import FUNCTIONS
 from ...fft import fft, ifft, irfft
 from ...tensor import Tensor
 from ..files import DTYPES
-from .node import Node, axis_in, host, operator, t
-
-ad: Any = type("functions", (), {name: staticmethod(f) for name, f in FUNCTIONS.items()})
+from .node import Node, ad, axis_in, host, operator, t
 
 
 def _complex(x: Tensor) -> Any:

@@ -7,14 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ... import nn
-from ...eager.public import FUNCTIONS
 from ...tensor import Tensor
 from .layers import windows
-from .node import Node, axis_in, host, ints, operator, t
+from .node import F, Node, ad, axis_in, host, ints, operator, t
 
-F: Any = nn.functional
-ad: Any = type("functions", (), {name: staticmethod(f) for name, f in FUNCTIONS.items()})
 MOST_BINS = 1 << 20  # of regions, each taken by itself
 MOST_SAMPLES = 1 << 14  # of a region along an axis
 _MODES = {"linear": "bilinear", "cubic": "bicubic"}  # as operators since opset 20 call them

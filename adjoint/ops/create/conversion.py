@@ -119,7 +119,7 @@ def to(
             moved: Tensor = apply(Transfer(place, bool(non_blocking)), self)
             return moved if wanted is None else cast(moved, wanted)
     if wanted is None or wanted is self.dtype:
-        return FUNCTIONS["clone"](self) if copy else self  # type: ignore[no-any-return]
+        return FUNCTIONS["clone"](self) if copy else self
     return cast(self, wanted)
 
 
@@ -135,7 +135,7 @@ def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
     >>> ad.ones(1).cpu().device
     device(type='cpu')
     """
-    return to(self, "cpu", memory_format=memory_format)  # type: ignore[no-any-return]
+    return to(self, "cpu", memory_format=memory_format)
 
 
 @public()
@@ -154,7 +154,7 @@ def cuda(
     no CUDA here
     """
     where = "cuda" if device is None else device
-    return to(self, where, non_blocking=non_blocking, memory_format=memory_format)  # type: ignore[no-any-return]
+    return to(self, where, non_blocking=non_blocking, memory_format=memory_format)
 
 
 _SHORTHANDS = {

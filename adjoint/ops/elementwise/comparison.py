@@ -228,8 +228,7 @@ def _is_infinity(name: str, x: Any, infinity: float) -> Tensor:
     assert_tensor(name, x)
     if x.dtype.is_complex:
         raise DTypeError(f"{name}: does not support complex inputs; use x.real or x.imag")
-    result: Tensor = eq(x, infinity)
-    return result
+    return eq(x, infinity)
 
 
 # ---- selection -----------------------------------------------------------------------------------
@@ -536,16 +535,16 @@ def clamp(input: Any, min: Any = None, max: Any = None, *, out: Any = None) -> T
     """
     if min is None or max is None:
         if min is not None:
-            return clamp_min(input, min, out=out)  # type: ignore[no-any-return]
+            return clamp_min(input, min, out=out)
         if max is not None:
-            return clamp_max(input, max, out=out)  # type: ignore[no-any-return]
+            return clamp_max(input, max, out=out)
         raise InvalidArgument("clamp: At least one of 'min' or 'max' must not be None")
     result: Any = run_known(CLAMP, (input, min, max))
     if result is None:
         if not isinstance(input, Handle):
             assert_tensor("clamp", input)
         result = apply(CLAMP, *promoted("clamp", CLAMP, (input, min, max), kinds=ORDERED))
-    return to_out(result, out, "clamp")  # type: ignore[no-any-return]
+    return to_out(result, out, "clamp")
 
 
 clip = alias(clamp, "clip")
@@ -564,7 +563,7 @@ def clamp_min(input: Any, min: Any, *, out: Any = None) -> Tensor:
     >>> ad.clamp_min(ad.tensor([-2., 2.]), 0)
     tensor([0., 2.])
     """
-    return _clamp_min(input, min, out=out)  # type: ignore[no-any-return]
+    return _clamp_min(input, min, out=out)
 
 
 @public(inplace=True)
@@ -579,7 +578,7 @@ def clamp_max(input: Any, max: Any, *, out: Any = None) -> Tensor:
     >>> ad.clamp_max(ad.tensor([-2., 2.]), 0)
     tensor([-2.,  0.])
     """
-    return _clamp_max(input, max, out=out)  # type: ignore[no-any-return]
+    return _clamp_max(input, max, out=out)
 
 
 # ---- whole tensors compared ----------------------------------------------------------------------
@@ -615,14 +614,13 @@ def isclose(
     if equal_nan and input.dtype.category >= 2:
         close = logical_or(close, logical_and(isnan(input), isnan(other)))
     if rtol == 0 and atol == 0:
-        return close  # type: ignore[no-any-return]
+        return close
     if input.dtype.category < 2:
         input, other = input.to(dt.float64), other.to(dt.float64)
     difference = (input - other).abs()
     allowed = atol + (rtol * other).abs()
     near = logical_and(isfinite(difference), le(difference, allowed))
-    result: Tensor = logical_or(close, near)
-    return result
+    return logical_or(close, near)
 
 
 @public()

@@ -18,7 +18,8 @@ from ..promotion import cast
 from ..samples import COMPLEX, FLOATS, array, binary_samples, strided, unary_samples
 from .comparison import eq, where
 from .functions import square
-from .pointwise import ANALYTIC, COMPLEX_ONLY, FLOATING, Elementwise, assert_tensor, to_out
+from .kinds import Analytic, Floating
+from .pointwise import COMPLEX_ONLY, Elementwise, assert_tensor, to_out
 from .trigonometry import cos, sin
 
 if TYPE_CHECKING:
@@ -94,10 +95,9 @@ class Conj(Elementwise):
         return x.real - 1j * x.imag if x.dtype.kind == "c" else x
 
 
-class Complex(Elementwise):
+class Complex(Floating):
     """Complex numbers from their real and imaginary parts."""
 
-    kinds = FLOATING
     exact = True
     needs = ""
     library = "moves"
@@ -149,7 +149,7 @@ def real(input: Any) -> Tensor:
     result: Any = input
     if input._data.dtype.kind == "c":
         result = apply_view(_REAL, input)
-    return result  # type: ignore[no-any-return]
+    return result
 
 
 @public(method=False)
@@ -169,8 +169,7 @@ def imag(input: Any) -> Tensor:
             "imag: is not implemented for tensors with non-complex dtypes, got "
             f"{input.dtype}; the imaginary part of a real tensor is zeros_like(x)"
         )
-    result: Tensor = apply(_IMAG, input)
-    return result
+    return apply(_IMAG, input)
 
 
 def _write_part(part: Any) -> Any:
@@ -196,8 +195,7 @@ def conj_physical(input: Any) -> Tensor:
     tensor([1.-2.j])
     """
     assert_tensor("conj_physical", input)
-    result: Tensor = apply(_CONJ, input) if input.dtype.is_complex else input
-    return result
+    return apply(_CONJ, input) if input.dtype.is_complex else input
 
 
 @public()
@@ -216,7 +214,7 @@ def conj(input: Any) -> Tensor:
     result: Any = input
     if input._data.dtype.kind == "c":
         result = apply(_CONJ, input)
-    return result  # type: ignore[no-any-return]
+    return result
 
 
 @public()
@@ -229,8 +227,7 @@ def resolve_conj(input: Any) -> Tensor:
     tensor([1.+2.j])
     """
     assert_tensor("resolve_conj", input)
-    result: Tensor = input
-    return result
+    return input
 
 
 @public()
@@ -243,8 +240,7 @@ def resolve_neg(input: Any) -> Tensor:
     tensor([1.])
     """
     assert_tensor("resolve_neg", input)
-    result: Tensor = input
-    return result
+    return input
 
 
 @public()
@@ -287,7 +283,7 @@ def complex(real: Any, imag: Any, *, out: Any = None) -> Tensor:
     """
     result: Any = run_known(COMPLEX_OP, (real, imag))
     if result is not None:
-        return to_out(result, out, "complex")  # type: ignore[no-any-return]
+        return to_out(result, out, "complex")
     assert_tensor("complex", real, "real")
     assert_tensor("complex", imag, "imag")
     if not (real.dtype.is_floating_point and imag.dtype.is_floating_point):
@@ -300,7 +296,7 @@ def complex(real: Any, imag: Any, *, out: Any = None) -> Tensor:
             f"complex: Expected object of scalar type {real.dtype} but got scalar type "
             f"{imag.dtype} for second argument; convert one with .to()"
         )
-    return to_out(apply(COMPLEX_OP, real, imag), out, "complex")  # type: ignore[no-any-return]
+    return to_out(apply(COMPLEX_OP, real, imag), out, "complex")
 
 
 @public(method=False)
@@ -322,17 +318,15 @@ def polar(abs: Any, angle: Any, *, out: Any = None) -> Tensor:
             "polar: Expected both inputs to be floating-point tensors of one dtype, got "
             f"{abs.dtype} and {angle.dtype}; convert one with .to()"
         )
-    result: Tensor = to_out(complex(abs * cos(angle), abs * sin(angle)), out, "polar")
-    return result
+    return to_out(complex(abs * cos(angle), abs * sin(angle)), out, "polar")
 
 
 # ---- angles --------------------------------------------------------------------------------------
 
 
-class Angle(Elementwise):
+class Angle(Analytic):
     """The angle of each complex number in the plane, between -pi and pi."""
 
-    kinds = ANALYTIC
     result = "real"
     needs = "x"
     samples = unary_samples(dtypes=COMPLEX + FLOATS)
@@ -380,7 +374,7 @@ def angle(input: Any) -> Tensor:
         if x.dtype.category < 2:
             x = cast(x, dt.get_default_dtype())
         result = apply(_ANGLE, x)
-    return result  # type: ignore[no-any-return]
+    return result
 
 
 # ---- tensors seen as the other kind --------------------------------------------------------------
@@ -484,8 +478,7 @@ def view_as_real(input: Any) -> Tensor:
     tensor([[1., 2.]])
     """
     assert_tensor("view_as_real", input)
-    result: Tensor = apply(_VIEW_AS_REAL, input)
-    return result
+    return apply(_VIEW_AS_REAL, input)
 
 
 @public(method=False)
@@ -506,8 +499,7 @@ def view_as_complex(input: Any) -> Tensor:
             "view_as_complex: Tensor must have a last dimension with stride 1, got strides "
             f"{input.stride()}; call .contiguous() first"
         )
-    result: Tensor = apply(_VIEW_AS_COMPLEX, input)
-    return result
+    return apply(_VIEW_AS_COMPLEX, input)
 
 
 # ---- kinds of dtype ------------------------------------------------------------------------------
@@ -563,5 +555,4 @@ def isreal(input: Any) -> Tensor:
     tensor([ True, False])
     """
     assert_tensor("isreal", input)
-    result: Tensor = eq(imag(input) if input.dtype.is_complex else input.new_zeros(input.shape), 0)
-    return result
+    return eq(imag(input) if input.dtype.is_complex else input.new_zeros(input.shape), 0)

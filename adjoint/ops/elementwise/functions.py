@@ -14,8 +14,8 @@ from ...eager.public import public
 from ..promotion import cast
 from ..samples import COMPLEX, FLOATS, INTS, unary_samples
 from .comparison import where
+from .kinds import Analytic
 from .pointwise import (
-    ANALYTIC,
     NUMBERS,
     Elementwise,
     alias,
@@ -136,8 +136,7 @@ def sign(input: Tensor) -> Tensor:
         raise DTypeError(
             "sign: Unlike NumPy, sign is not intended to support complex numbers; use ad.sgn"
         )
-    result: Tensor = sgn(input)
-    return result
+    return sgn(input)
 
 
 # ---- roots and inverses --------------------------------------------------------------------------
@@ -156,7 +155,7 @@ class Square(Elementwise):
         return (g * conj(x * 2),)
 
 
-class Sqrt(Elementwise):
+class Sqrt(Analytic):
     """The square root of each element.
 
     >>> ad.sqrt(ad.tensor([4., 9.]))
@@ -164,7 +163,6 @@ class Sqrt(Elementwise):
     """
 
     ufunc = "sqrt"
-    kinds = ANALYTIC
     needs = "y"
     samples = unary_samples(0.1, 3, ALL_FLOATS)
 
@@ -173,14 +171,13 @@ class Sqrt(Elementwise):
         return (g / conj(y * 2),)
 
 
-class Rsqrt(Elementwise):
+class Rsqrt(Analytic):
     """The inverse of the square root of each element.
 
     >>> ad.rsqrt(ad.tensor([4., 0.25]))
     tensor([0.5000, 2.0000])
     """
 
-    kinds = ANALYTIC
     needs = "y"
     samples = unary_samples(0.1, 3, ALL_FLOATS)
 
@@ -200,7 +197,7 @@ class Rsqrt(Elementwise):
         return np.where(x == 0, np.copysign(np.inf, x.real), value) if x.dtype != complex else value
 
 
-class Reciprocal(Elementwise):
+class Reciprocal(Analytic):
     """The inverse of each element.
 
     >>> ad.reciprocal(ad.tensor([2., 4.]))
@@ -208,7 +205,6 @@ class Reciprocal(Elementwise):
     """
 
     ufunc = "reciprocal"
-    kinds = ANALYTIC
     needs = "y"
     samples = unary_samples(0.3, 3, ALL_FLOATS)
 
@@ -234,14 +230,13 @@ def square(input: Tensor) -> Tensor:
     """
     if isinstance(input, Handle) and input.dtype is dt.bool_:
         input = cast(input, dt.int64)
-    result: Tensor = _square(input)
-    return result
+    return _square(input)
 
 
 # ---- exponentials and logarithms -----------------------------------------------------------------
 
 
-class Exp(Elementwise):
+class Exp(Analytic):
     """e to the power of each element.
 
     >>> ad.exp(ad.tensor([0., 1.]))
@@ -249,7 +244,6 @@ class Exp(Elementwise):
     """
 
     ufunc = "exp"
-    kinds = ANALYTIC
     needs = "y"
     samples = unary_samples(dtypes=ALL_FLOATS)
 
@@ -258,7 +252,7 @@ class Exp(Elementwise):
         return (g * conj(y),)
 
 
-class Exp2(Elementwise):
+class Exp2(Analytic):
     """2 to the power of each element.
 
     >>> ad.exp2(ad.tensor([0., 3.]))
@@ -266,7 +260,6 @@ class Exp2(Elementwise):
     """
 
     ufunc = "exp2"
-    kinds = ANALYTIC
     needs = "y"
     samples = unary_samples(dtypes=ALL_FLOATS)
 
@@ -275,7 +268,7 @@ class Exp2(Elementwise):
         return (g * conj(y * math.log(2)),)
 
 
-class Expm1(Elementwise):
+class Expm1(Analytic):
     """exp(x) - 1 of each element x, exact where x is small.
 
     >>> ad.expm1(ad.tensor([0., 1.]))
@@ -283,7 +276,6 @@ class Expm1(Elementwise):
     """
 
     ufunc = "expm1"
-    kinds = ANALYTIC
     needs = "y"
     samples = unary_samples(dtypes=ALL_FLOATS)
 
@@ -292,7 +284,7 @@ class Expm1(Elementwise):
         return (g * conj(y + 1),)
 
 
-class Log(Elementwise):
+class Log(Analytic):
     """The natural logarithm of each element.
 
     >>> ad.log(ad.tensor([1., 10.]))
@@ -300,7 +292,6 @@ class Log(Elementwise):
     """
 
     ufunc = "log"
-    kinds = ANALYTIC
     needs = "x"
     samples = unary_samples(0.2, 3, ALL_FLOATS)
 
@@ -309,7 +300,7 @@ class Log(Elementwise):
         return (g / conj(x),)
 
 
-class Log2(Elementwise):
+class Log2(Analytic):
     """The logarithm to base 2 of each element.
 
     >>> ad.log2(ad.tensor([1., 8.]))
@@ -317,7 +308,6 @@ class Log2(Elementwise):
     """
 
     ufunc = "log2"
-    kinds = ANALYTIC
     needs = "x"
     samples = unary_samples(0.2, 3, ALL_FLOATS)
 
@@ -326,7 +316,7 @@ class Log2(Elementwise):
         return (g / conj(x * math.log(2)),)
 
 
-class Log10(Elementwise):
+class Log10(Analytic):
     """The logarithm to base 10 of each element.
 
     >>> ad.log10(ad.tensor([1., 10.]))
@@ -334,7 +324,6 @@ class Log10(Elementwise):
     """
 
     ufunc = "log10"
-    kinds = ANALYTIC
     needs = "x"
     samples = unary_samples(0.2, 3, ALL_FLOATS)
 
@@ -343,7 +332,7 @@ class Log10(Elementwise):
         return (g / conj(x * math.log(10)),)
 
 
-class Log1p(Elementwise):
+class Log1p(Analytic):
     """log(1 + x) of each element x, exact where x is small.
 
     >>> ad.log1p(ad.tensor([0., 1.]))
@@ -351,7 +340,6 @@ class Log1p(Elementwise):
     """
 
     ufunc = "log1p"
-    kinds = ANALYTIC
     needs = "x"
     samples = unary_samples(-0.8, 3, ALL_FLOATS)
 
@@ -360,7 +348,7 @@ class Log1p(Elementwise):
         return (g / conj(x + 1),)
 
 
-class Sigmoid(Elementwise):
+class Sigmoid(Analytic):
     """1 / (1 + exp(-x)) of each element x.
 
     >>> ad.sigmoid(ad.tensor([0., 2.]))
@@ -368,7 +356,6 @@ class Sigmoid(Elementwise):
     """
 
     ufunc = "sigmoid"
-    kinds = ANALYTIC
     needs = "y"
     samples = unary_samples(dtypes=ALL_FLOATS)
 
@@ -390,7 +377,7 @@ sigmoid = unary(Sigmoid())
 # ---- hyperbolic functions ------------------------------------------------------------------------
 
 
-class Sinh(Elementwise):
+class Sinh(Analytic):
     """The hyperbolic sine of each element.
 
     >>> ad.sinh(ad.tensor([0., 1.]))
@@ -398,7 +385,6 @@ class Sinh(Elementwise):
     """
 
     ufunc = "sinh"
-    kinds = ANALYTIC
     needs = "x"
     samples = unary_samples(dtypes=ALL_FLOATS)
 
@@ -407,7 +393,7 @@ class Sinh(Elementwise):
         return (g * conj(cosh(x)),)
 
 
-class Cosh(Elementwise):
+class Cosh(Analytic):
     """The hyperbolic cosine of each element.
 
     >>> ad.cosh(ad.tensor([0., 1.]))
@@ -415,7 +401,6 @@ class Cosh(Elementwise):
     """
 
     ufunc = "cosh"
-    kinds = ANALYTIC
     needs = "x"
     samples = unary_samples(dtypes=ALL_FLOATS)
 
@@ -424,7 +409,7 @@ class Cosh(Elementwise):
         return (g * conj(sinh(x)),)
 
 
-class Tanh(Elementwise):
+class Tanh(Analytic):
     """The hyperbolic tangent of each element.
 
     >>> ad.tanh(ad.tensor([0., 1.]))
@@ -432,7 +417,6 @@ class Tanh(Elementwise):
     """
 
     ufunc = "tanh"
-    kinds = ANALYTIC
     needs = "y"
     samples = unary_samples(dtypes=ALL_FLOATS)
 
@@ -441,7 +425,7 @@ class Tanh(Elementwise):
         return (g * conj(1 - y * y),)
 
 
-class Asinh(Elementwise):
+class Asinh(Analytic):
     """The number whose hyperbolic sine is each element.
 
     >>> ad.asinh(ad.tensor([0., 1.]))
@@ -449,7 +433,6 @@ class Asinh(Elementwise):
     """
 
     ufunc = "arcsinh"
-    kinds = ANALYTIC
     needs = "x"
     samples = unary_samples(-0.9, 0.9, ALL_FLOATS)
 
@@ -458,7 +441,7 @@ class Asinh(Elementwise):
         return (g * conj(rsqrt(x * x + 1)),)
 
 
-class Acosh(Elementwise):
+class Acosh(Analytic):
     """The number from 0 up whose hyperbolic cosine is each element.
 
     >>> ad.acosh(ad.tensor([1., 2.]))
@@ -466,7 +449,6 @@ class Acosh(Elementwise):
     """
 
     ufunc = "arccosh"
-    kinds = ANALYTIC
     needs = "x"
     samples = unary_samples(1.2, 4, ALL_FLOATS)
 
@@ -477,7 +459,7 @@ class Acosh(Elementwise):
         return (g * rsqrt(x * x - 1),)
 
 
-class Atanh(Elementwise):
+class Atanh(Analytic):
     """The number whose hyperbolic tangent is each element.
 
     >>> ad.atanh(ad.tensor([0., 0.5]))
@@ -485,7 +467,6 @@ class Atanh(Elementwise):
     """
 
     ufunc = "arctanh"
-    kinds = ANALYTIC
     needs = "x"
     samples = unary_samples(-0.9, 0.9, ALL_FLOATS)
 

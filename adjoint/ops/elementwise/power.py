@@ -136,11 +136,11 @@ def pow(input: Any, exponent: Any, *, out: Any = None) -> Tensor:
     if type(exponent) in (int, float):
         special = _SPECIAL_POWERS.get(exponent)
         if special is not None and isinstance(input, Handle) and input._data.dtype in PLAIN:
-            return special(input, out=out)  # type: ignore[no-any-return]
+            return special(input, out=out)
     result: Any = run_known(POW, (input, exponent))
     if result is None:
         result = _pow(operand(input), operand(exponent))
-    return to_out(result, out, "pow")  # type: ignore[no-any-return]
+    return to_out(result, out, "pow")
 
 
 def _pow(input: Any, exponent: Any) -> Any:
@@ -180,13 +180,12 @@ def float_power(input: Any, exponent: Any) -> Tensor:
     common = common_dtype((input, exponent), "float_power")
     wide = dt.complex128 if common.is_complex else dt.float64
     values: list[Any] = [operand(input), operand(exponent)]
-    result: Tensor = pow(
+    return pow(
         *(
             number(v, wide) if isinstance(v, (int, float, complex)) else cast(v, wide)
             for v in values
         )
     )
-    return result
 
 
 @public(inplace=True, out=True)
@@ -203,5 +202,4 @@ def ldexp(input: Any, other: Any) -> Tensor:
     """
     values = promoted("ldexp", MUL, (input, other), floating=True)
     factor = exp2(values[1]) if isinstance(values[1], Handle) else 2.0 ** values[1]
-    result: Tensor = mul(values[0], factor)
-    return result
+    return mul(values[0], factor)

@@ -24,6 +24,7 @@ from ..promotion import cast
 from ..samples import COMPLEX, FLOATS, INTS, array, binary_samples, strided, unary_samples
 from .comparison import eq, isfinite, tensors, where
 from .functions import exp2
+from .kinds import Floating
 from .pointwise import (
     ANALYTIC,
     FLOATING,
@@ -170,11 +171,10 @@ def round(input: Tensor, *, decimals: int = 0) -> Tensor:
     (tensor([ 0.,  2., -3.]), tensor([3.1400]))
     """
     if not decimals:
-        result: Tensor = _round(input)
-        return result
+        return _round(input)
     assert_tensor("round", input)
     assert_kind("round", input.dtype, FLOATING)
-    return apply(RoundDecimals(decimals), input)  # type: ignore[no-any-return]
+    return apply(RoundDecimals(decimals), input)
 
 
 @public(inplace=True, out=True)
@@ -190,8 +190,7 @@ def frac(input: Tensor) -> Tensor:
     """
     assert_tensor("frac", input)
     assert_kind("frac", input.dtype, FLOATING)
-    result: Tensor = input - trunc(input)
-    return result
+    return input - trunc(input)
 
 
 @dataclass(eq=False, repr=False)
@@ -253,8 +252,7 @@ def nan_to_num(
     assert_tensor("nan_to_num", input)
     found = input.dtype
     if found.category < 2:
-        result: Tensor = input.clone()
-        return result
+        return input.clone()
     limits = _limits(found)
     op = NanToNum(
         0.0 if nan is None else float(nan),
@@ -267,7 +265,7 @@ def nan_to_num(
 # ---- signs and neighbours ------------------------------------------------------------------------
 
 
-class Copysign(Elementwise):
+class Copysign(Floating):
     """The magnitude of `input` with the sign of `other`; integers become floats.
 
     >>> ad.copysign(ad.tensor([1., -2.]), -1)
@@ -275,7 +273,6 @@ class Copysign(Elementwise):
     """
 
     ufunc = "copysign"
-    kinds = FLOATING
     exact = True
     needs = ("x1 y", "")
     samples = binary_samples()
@@ -285,7 +282,7 @@ class Copysign(Elementwise):
         return (lambda: g * where(eq(x1, 0), 0, y / x1), lambda: g.new_zeros(g.shape))
 
 
-class Nextafter(Elementwise):
+class Nextafter(Floating):
     """The next floating-point number after `input` towards `other`.
 
     >>> ad.nextafter(ad.tensor([1.]), ad.tensor([2.])) > 1
@@ -293,7 +290,6 @@ class Nextafter(Elementwise):
     """
 
     ufunc = "nextafter"
-    kinds = FLOATING
     exact = True
     needs = ("x1 x2", "spec2")
     samples = binary_samples()
@@ -407,11 +403,11 @@ def heaviside(input: Any, values: Any) -> Tensor:
     """
     result: Any = run_known(_HEAVISIDE, (input, values))
     if result is not None:
-        return result  # type: ignore[no-any-return]
+        return result
     assert_tensor("heaviside", input)
     if isinstance(values, Handle) and input.dtype is not values.dtype:
         raise DTypeError(
             "heaviside: is not yet implemented for tensors with different dtypes, "
             f"{input.dtype} and {values.dtype}; convert one with .to()"
         )
-    return _heaviside(input, values)  # type: ignore[no-any-return]
+    return _heaviside(input, values)

@@ -9,11 +9,9 @@ from ...eager.public import public
 from ..samples import COMPLEX, FLOATS, binary_samples, unary_samples
 from .comparison import eq, where
 from .functions import reciprocal, rsqrt
+from .kinds import Analytic, Floating
 from .pointwise import (
-    ANALYTIC,
-    FLOATING,
     ORDERED,
-    Elementwise,
     alias,
     assert_kind,
     assert_tensor,
@@ -36,7 +34,7 @@ ALL_FLOATS = FLOATS + COMPLEX
 # ---- angles --------------------------------------------------------------------------------------
 
 
-class Sin(Elementwise):
+class Sin(Analytic):
     """The sine of each element.
 
     >>> ad.sin(ad.tensor([0., 1.]))
@@ -44,7 +42,6 @@ class Sin(Elementwise):
     """
 
     ufunc = "sin"
-    kinds = ANALYTIC
     needs = "x"
     samples = unary_samples(dtypes=ALL_FLOATS)
 
@@ -53,7 +50,7 @@ class Sin(Elementwise):
         return (g * conj(cos(x)),)
 
 
-class Cos(Elementwise):
+class Cos(Analytic):
     """The cosine of each element.
 
     >>> ad.cos(ad.tensor([0., 1.]))
@@ -61,7 +58,6 @@ class Cos(Elementwise):
     """
 
     ufunc = "cos"
-    kinds = ANALYTIC
     needs = "x"
     samples = unary_samples(dtypes=ALL_FLOATS)
 
@@ -70,7 +66,7 @@ class Cos(Elementwise):
         return (g * -conj(sin(x)),)
 
 
-class Tan(Elementwise):
+class Tan(Analytic):
     """The tangent of each element.
 
     >>> ad.tan(ad.tensor([0., 1.]))
@@ -78,7 +74,6 @@ class Tan(Elementwise):
     """
 
     ufunc = "tan"
-    kinds = ANALYTIC
     needs = "y"
     samples = unary_samples(-1.2, 1.2, ALL_FLOATS)
 
@@ -87,7 +82,7 @@ class Tan(Elementwise):
         return (g * conj(1 + y * y),)
 
 
-class Asin(Elementwise):
+class Asin(Analytic):
     """The angle between -pi/2 and pi/2 whose sine is each element.
 
     >>> ad.asin(ad.tensor([0., 1.]))
@@ -95,7 +90,6 @@ class Asin(Elementwise):
     """
 
     ufunc = "arcsin"
-    kinds = ANALYTIC
     needs = "x"
     samples = unary_samples(-0.9, 0.9, ALL_FLOATS)
 
@@ -104,7 +98,7 @@ class Asin(Elementwise):
         return (g * conj(rsqrt(1 - x * x)),)
 
 
-class Acos(Elementwise):
+class Acos(Analytic):
     """The angle between 0 and pi whose cosine is each element.
 
     >>> ad.acos(ad.tensor([0., 1.]))
@@ -112,7 +106,6 @@ class Acos(Elementwise):
     """
 
     ufunc = "arccos"
-    kinds = ANALYTIC
     needs = "x"
     samples = unary_samples(-0.9, 0.9, ALL_FLOATS)
 
@@ -121,7 +114,7 @@ class Acos(Elementwise):
         return (g * -conj(rsqrt(1 - x * x)),)
 
 
-class Atan(Elementwise):
+class Atan(Analytic):
     """The angle between -pi/2 and pi/2 whose tangent is each element.
 
     >>> ad.atan(ad.tensor([0., 1.]))
@@ -129,7 +122,6 @@ class Atan(Elementwise):
     """
 
     ufunc = "arctan"
-    kinds = ANALYTIC
     needs = "x"
     samples = unary_samples(-0.9, 0.9, ALL_FLOATS)
 
@@ -138,7 +130,7 @@ class Atan(Elementwise):
         return (g / conj(x * x + 1),)
 
 
-class Atan2(Elementwise):
+class Atan2(Floating):
     """The angle of the point (other, input), between -pi and pi.
 
     >>> ad.atan2(ad.tensor([1., -1.]), ad.tensor([1., -1.]))
@@ -146,7 +138,6 @@ class Atan2(Elementwise):
     """
 
     ufunc = "arctan2"
-    kinds = FLOATING
     needs = "x1 x2"
     samples = binary_samples()
 
@@ -157,7 +148,7 @@ class Atan2(Elementwise):
         return (lambda: g * (inverse * x2), lambda: g * (inverse * -x1))
 
 
-class Hypot(Elementwise):
+class Hypot(Floating):
     """The length of the hypotenuse of the right triangle with legs `input` and `other`.
 
     >>> ad.hypot(ad.tensor([3.]), ad.tensor([4.]))
@@ -165,7 +156,6 @@ class Hypot(Elementwise):
     """
 
     ufunc = "hypot"
-    kinds = FLOATING
     needs = ("x1 y", "x2 y")
     samples = binary_samples()
 
@@ -213,5 +203,4 @@ def rad2deg(input: Tensor) -> Tensor:
 def _scaled(name: str, x: Any, factor: float) -> Tensor:
     assert_tensor(name, x)
     assert_kind(name, x.dtype, ORDERED)
-    result: Tensor = x * factor
-    return result
+    return x * factor

@@ -54,6 +54,7 @@ def add_at(target: Any, positions: Any, values: Any) -> None:
         np.add.at(flat, positions.reshape(-1), values.astype(flat.dtype, copy=False))
 
 
+@dataclass(eq=False, repr=False)
 class Advanced(Op, abstract=True):
     """Base of ops that index `axes` (sorted) of a tensor.
 
@@ -115,7 +116,6 @@ class Advanced(Op, abstract=True):
 class Index(Advanced):
     """The elements that index tensors select; entries count from the end only where `negative`."""
 
-    axes: tuple[int, ...]
     negative: bool = True
     needs = ("x2 spec1", "")
     exact = True
@@ -172,7 +172,6 @@ class Index(Advanced):
 class IndexSum(Advanced):
     """Zeros of `shape` with the first input added where the index says."""
 
-    axes: tuple[int, ...]
     shape: tuple[int, ...]
     needs = ("x2", "")
     library = "moves"
@@ -248,7 +247,6 @@ class IndexPut(Advanced):
     `accumulate`, with the values added to them. Entries count from the end only where `negative`.
     """
 
-    axes: tuple[int, ...]
     accumulate: bool = False
     negative: bool = True
     needs = ("x2", "", "x2")

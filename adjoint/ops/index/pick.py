@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__: list[str] = []  # losses are made of these
 
 
+@dataclass(eq=False, repr=False)
 class _Picking(Op, abstract=True):
     """Base of ops on an index that has size 1 along `axis`, where `classes` can be picked."""
 
@@ -65,14 +66,11 @@ class _Picking(Op, abstract=True):
         return tuple(places)
 
 
-@dataclass(eq=False, repr=False)
 class Pick(_Picking):
     """The entry of `x` along `axis` at each index, 0 where that is `ignore`; x may broadcast along
     the others.
     """
 
-    axis: int
-    ignore: int
     needs = ("x2 spec1", "")
     library = "moves"
 
@@ -126,8 +124,6 @@ class Pick(_Picking):
 class PlaceAt(_Picking):
     """Zeros with `g` at each index along `axis`, which then has `classes` entries."""
 
-    axis: int
-    ignore: int
     classes: int
     needs = ("x2", "")
 

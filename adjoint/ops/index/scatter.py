@@ -559,15 +559,15 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
     if isinstance(input, Handle):
         found = run_known(_gathering(dim, input._data.ndim), (input, index))
         if found is not None:
-            return found  # type: ignore[no-any-return]
+            return found
     axis = _prepare(input, dim, index, "gather")
     if not index._data.size:
         nothing = creation.finish(np.zeros(index._data.shape, np.int64), index.device)
-        return apply(Index((0,)), input.reshape(-1), nothing)  # type: ignore[no-any-return]
+        return apply(Index((0,)), input.reshape(-1), nothing)
     if not input._data.ndim or not index._data.ndim:
         one = apply(Gather(axis), _as_1d(input), _as_1d(index))
-        return one.reshape(index._data.shape)  # type: ignore[no-any-return]
-    return apply(_gathering(dim, input._data.ndim), input, index)  # type: ignore[no-any-return]
+        return one.reshape(index._data.shape)
+    return apply(_gathering(dim, input._data.ndim), input, index)
 
 
 @functools.lru_cache(maxsize=256, typed=True)
@@ -589,10 +589,10 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
     """
     if dim is None:
         assert_index_dtype(indices, "take_along_dim")
-        return gather(input.reshape(-1), 0, indices.reshape(-1))  # type: ignore[no-any-return]
+        return gather(input.reshape(-1), 0, indices.reshape(-1))
     found = run_known(_gathering(dim, input._data.ndim, True), (input, indices))
     if found is not None:
-        return found  # type: ignore[no-any-return]
+        return found
     assert_index_dtype(indices, "take_along_dim")
     if input._data.ndim != indices._data.ndim:
         raise ShapeError(
@@ -604,14 +604,14 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
     shape, index_shape = list(input._data.shape), list(indices._data.shape)
     if not shape or not indices._data.size:
         wrapped(indices._data, 1, axis)
-        return gather(input, axis, indices * 0)  # type: ignore[no-any-return]
+        return gather(input, axis, indices * 0)
     length, count = shape[axis], index_shape[axis]
     shape[axis] = index_shape[axis] = 1
     if shape != index_shape:
         common = list(broadcast_shapes(shape, index_shape, op="take_along_dim"))
         input = input.expand(*common[:axis], length, *common[axis + 1 :])
         indices = indices.expand(*common[:axis], count, *common[axis + 1 :])
-    return apply(_gathering(dim, input._data.ndim, True), input, indices)  # type: ignore[no-any-return]
+    return apply(_gathering(dim, input._data.ndim, True), input, indices)
 
 
 def _scatter_inputs(input: Any, axis: int, index: Any, src: Any, accumulate: bool) -> Any:
@@ -706,7 +706,7 @@ def scatter_reduce(
             f"{reduce}"
         )
     if not index._data.size:
-        return input.clone()  # type: ignore[no-any-return]
+        return input.clone()
     x, where, values = _as_1d(input), _as_1d(index), _as_1d(src)
     if reduce == "sum":
         base = x if include_self else scatter(x, axis, where, 0)
@@ -748,9 +748,7 @@ def index_reduce(
             f"equal to source.size(dim) of shape {tuple(shape)}, for dim {axis}"
         )
     wide = index.reshape((-1,) + (1,) * (len(shape) - axis - 1)).expand(shape)
-    return scatter_reduce(  # type: ignore[no-any-return]
-        input, axis, wide, source, reduce, include_self=include_self
-    )
+    return scatter_reduce(input, axis, wide, source, reduce, include_self=include_self)
 
 
 @writing
@@ -806,7 +804,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
         )
     values = source.reshape(-1)[: places.size]
     flat = apply(IndexPut((0,)), input.expand(shape).reshape(-1), fresh(places), values)
-    return flat.reshape(shape)  # type: ignore[no-any-return]
+    return flat.reshape(shape)
 
 
 @public(method=False)

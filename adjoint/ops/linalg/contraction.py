@@ -224,8 +224,7 @@ def _einsum(operands: list[Any], inputs: list[list[Any]], output: list[Any] | No
             merged = _contract(merged, other, needed)
         terms.append(merged)
     last = terms[0].summed(set(terms[0].labels) - keep)
-    result: Tensor = last.ordered(target)
-    return result
+    return last.ordered(target)
 
 
 def _assert_sizes(terms: list[Term]) -> None:
@@ -301,7 +300,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     paired = {labels_a[i] for i in axes_a}
     keep = {x for x in (*labels_a, *labels_b) if x not in paired}
     terms = Term(a, tuple(labels_a)), Term(b, tuple(labels_b))
-    return _contract(*terms, keep, a.dtype).tensor  # type: ignore[no-any-return]
+    return _contract(*terms, keep, a.dtype).tensor
 
 
 @public(out=True)
@@ -321,8 +320,7 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
     b = (1,) * (rank - other.ndim) + tuple(other.shape)
     left = input.reshape(tuple(x for size in a for x in (size, 1)))
     right = other.reshape(tuple(x for size in b for x in (1, size)))
-    result: Tensor = (left * right).reshape(tuple(m * n for m, n in zip(a, b, strict=True)))
-    return result
+    return (left * right).reshape(tuple(m * n for m, n in zip(a, b, strict=True)))
 
 
 @public(out=True)
@@ -355,8 +353,7 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
         )
     _, (a, b) = promote("cross", input, other)
     left = a.roll(-1, axis) * b.roll(-2, axis)
-    result: Tensor = left - a.roll(-2, axis) * b.roll(-1, axis)
-    return result
+    return left - a.roll(-2, axis) * b.roll(-1, axis)
 
 
 @with_out
@@ -396,7 +393,7 @@ def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
         result = result.squeeze(0)
     if column:
         result = result.squeeze(-1)
-    return result  # type: ignore[no-any-return]
+    return result
 
 
 def _multiply(chain: list[Any]) -> Any:
@@ -435,7 +432,7 @@ def chain_matmul(*matrices: Any) -> Tensor:
     >>> ad.chain_matmul(ad.ones(2, 3), ad.ones(3, 4), ad.ones(4, 1)).flatten()
     tensor([12., 12.])
     """
-    return matrices[0] if len(matrices) == 1 else multi_dot(matrices)  # type: ignore[no-any-return]
+    return matrices[0] if len(matrices) == 1 else multi_dot(matrices)
 
 
 @with_out
@@ -449,4 +446,4 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     >>> ad.linalg.vecdot(ad.tensor([[1., 2.], [3., 4.]]), ad.tensor([1., 1.]))
     tensor([3., 7.])
     """
-    return (conj(x) * y).sum(dim=dim)  # type: ignore[no-any-return]
+    return (conj(x) * y).sum(dim=dim)

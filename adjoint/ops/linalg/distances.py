@@ -70,9 +70,8 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = Non
         squares = (a * a).sum(-1, keepdim=True) + (b * b).sum(-1).unsqueeze(-2)
         squares = (squares - 2 * matmul(a, b.mT)).clamp_min(0)
         near = squares == 0  # where the square root has no derivative
-        result: Tensor = squares.masked_fill(near, 1).sqrt().masked_fill(near, 0)
-        return result
-    return _distance(a.unsqueeze(-2) - b.unsqueeze(-3), p)  # type: ignore[no-any-return]
+        return squares.masked_fill(near, 1).sqrt().masked_fill(near, 0)
+    return _distance(a.unsqueeze(-2) - b.unsqueeze(-3), p)
 
 
 @public(method=False)
@@ -91,4 +90,4 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     _assert_order("pdist", p, input)
     rows, columns = triu_indices(len(input), len(input), 1)
     x: Any = input
-    return _distance(x[rows] - x[columns], p)  # type: ignore[no-any-return]
+    return _distance(x[rows] - x[columns], p)

@@ -127,7 +127,7 @@ def householder_product(A: Tensor, tau: Tensor) -> Tensor:  # noqa: N803 - PyTor
     for vector, scale in reversed(reflections):
         product = product - scale * matmul(vector, matmul(vector.mH, product))
     # Without reflections the product does not depend on A, and yet has a gradient: zero.
-    return product if reflections else product + A.flatten()[:0].sum()  # type: ignore[no-any-return]
+    return product if reflections else product + A.flatten()[:0].sum()
 
 
 @public(out=True)
@@ -169,7 +169,7 @@ def ormqr(
             result = result - factor * matmul(vector, matmul(vector.mH, result))
         else:
             result = result - matmul(matmul(result, vector), factor * vector.mH)
-    return result  # type: ignore[no-any-return]
+    return result
 
 
 # ---- low rank ------------------------------------------------------------------------------------
@@ -237,4 +237,4 @@ def pca_lowrank(
     if niter < 0:
         raise InvalidArgument(f"pca_lowrank: niter(={niter}) must be non-negative integer")
     x: Any = A - A.mean(-2, keepdim=True) if center else A
-    return svd_lowrank(x, q, niter)  # type: ignore[no-any-return]
+    return svd_lowrank(x, q, niter)

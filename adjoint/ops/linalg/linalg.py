@@ -76,8 +76,7 @@ def det(A: Tensor) -> Tensor:  # noqa: N803 - PyTorch's name
     tensor(-1.)
     """
     assert_matrices("linalg.det", A, square=True)
-    result: Tensor = apply(Determinant(), A)
-    return result
+    return apply(Determinant(), A)
 
 
 @public(out=True)
@@ -110,7 +109,7 @@ def logdet(input: Tensor) -> Tensor:
     """
     assert_matrices("logdet", input, square=True)
     sign, size = apply(SLogDet(), input)
-    return size + (sign if sign.dtype.is_complex else sign.detach()).log()  # type: ignore[no-any-return]
+    return size + (sign if sign.dtype.is_complex else sign.detach()).log()
 
 
 @with_out
@@ -127,8 +126,7 @@ def inv(A: Tensor) -> Tensor:  # noqa: N803 - PyTorch's name
             [0.0000, 0.2500]])
     """
     assert_matrices("linalg.inv", A, square=True)
-    result: Tensor = apply(Inverse(), A)
-    return result
+    return apply(Inverse(), A)
 
 
 @public(out=True)
@@ -140,7 +138,7 @@ def inverse(input: Tensor) -> Tensor:
     >>> ad.inverse(ad.tensor([[2.]]))
     tensor([[0.5000]])
     """
-    return inv(input)  # type: ignore[no-any-return]
+    return inv(input)
 
 
 @with_out
@@ -182,8 +180,7 @@ def pinv(
     if rtol is None and rcond is not None:
         rtol = rcond
     atol, rtol = tolerances(A, atol, rtol)
-    result: Tensor = apply(PseudoInverse(hermitian), A, atol, rtol)
-    return result
+    return apply(PseudoInverse(hermitian), A, atol, rtol)
 
 
 @public()
@@ -195,7 +192,7 @@ def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
     >>> ad.pinverse(ad.tensor([[2.], [0.]]))
     tensor([[0.5000, 0.0000]])
     """
-    return pinv(input, rcond)  # type: ignore[no-any-return]
+    return pinv(input, rcond)
 
 
 # ---- linear systems ------------------------------------------------------------------------------
@@ -225,7 +222,7 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:  # noqa: N803 -
         result: Tensor = apply(Solve(), A, b)
         return result.squeeze(-1) if vector else result
     result = apply(Solve(), A.mT, b.mT)
-    return result.mT  # type: ignore[no-any-return]
+    return result.mT
 
 
 @with_out
@@ -279,8 +276,7 @@ def solve_triangular(
     """
     assert_matrices("linalg.solve_triangular", A, square=True)
     assert_matrices("linalg.solve_triangular", B)
-    result: Tensor = apply(SolveTriangular(bool(upper), bool(left), bool(unitriangular)), A, B)
-    return result
+    return apply(SolveTriangular(bool(upper), bool(left), bool(unitriangular)), A, B)
 
 
 @public(out=True)
@@ -316,7 +312,7 @@ def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:  # noqa
     """
     first, second = (L.mH, L) if upper else (L, L.mH)
     middle = solve_triangular(first, B, upper=False)
-    return solve_triangular(second, middle, upper=True)  # type: ignore[no-any-return]
+    return solve_triangular(second, middle, upper=True)
 
 
 @public(out=True)
@@ -329,7 +325,7 @@ def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:  # noqa: N803 - 
     tensor([[0.2500]])
     """
     eye = FUNCTIONS["eye"](L.shape[-1], dtype=L.dtype, device=L.device)
-    return cholesky_solve(eye, L, upper)  # type: ignore[no-any-return]
+    return cholesky_solve(eye, L, upper)
 
 
 @with_out
@@ -404,8 +400,7 @@ def cholesky(input: Tensor, upper: bool = False) -> Tensor:
             [1., 2.]])
     """
     assert_matrices("linalg.cholesky", input, square=True)
-    result: Tensor = apply(Cholesky(bool(upper)), input)
-    return result
+    return apply(Cholesky(bool(upper)), input)
 
 
 @with_out
@@ -536,8 +531,7 @@ def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:  # noqa: N803 - 
     tensor([4., 3.])
     """
     assert_matrices("linalg.svdvals", A)
-    result: Tensor = apply(SVD(), A)[1]
-    return result
+    return apply(SVD(), A)[1]
 
 
 @with_out
@@ -571,7 +565,7 @@ def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:  # noqa: N803 - PyTorch's na
     >>> ad.linalg.eigvalsh(ad.tensor([[2., 0.], [0., 1.]]))
     tensor([1., 2.])
     """
-    return eigh(A, UPLO).eigenvalues  # type: ignore[no-any-return]
+    return eigh(A, UPLO).eigenvalues
 
 
 @with_out
@@ -600,7 +594,7 @@ def eigvals(A: Tensor) -> Tensor:  # noqa: N803 - PyTorch's name
     >>> ad.linalg.eigvals(ad.tensor([[2., 0.], [0., 1.]]))
     tensor([2.+0.j, 1.+0.j])
     """
-    return eig(A).eigenvalues  # type: ignore[no-any-return]
+    return eig(A).eigenvalues
 
 
 @with_out
@@ -730,14 +724,14 @@ def _lu_solve(
     """
     if not left:  # X A = B is A^H X^H = B^H
         result: Any = _lu_solve(LU, pivots, B.mH, adjoint=not adjoint)
-        return result.mH  # type: ignore[no-any-return]
+        return result.mH
     if adjoint:
         result = solve_triangular(LU.mH, B, upper=False)
         result = solve_triangular(LU.mH, result, upper=True, unitriangular=True)
-        return apply(PermutedRows(), pivots, result)  # type: ignore[no-any-return]
+        return apply(PermutedRows(), pivots, result)
     rows = apply(PermutedRows(back=True), pivots, B)
     result = solve_triangular(LU, rows, upper=False, unitriangular=True)
-    return solve_triangular(LU, result, upper=True)  # type: ignore[no-any-return]
+    return solve_triangular(LU, result, upper=True)
 
 
 linalg_lu_solve = with_out(_lu_solve)
@@ -778,7 +772,7 @@ def matrix_power(input: Tensor, n: int) -> Tensor:
         )
     if n == 0:
         unit: Any = FUNCTIONS["eye"](input.shape[-1], dtype=input.dtype, device=input.device)
-        return unit + zeros_from(input)  # type: ignore[no-any-return]
+        return unit + zeros_from(input)
     square: Any = inv(input) if n < 0 else input
     result: Any = None
     n = abs(n)
@@ -787,7 +781,7 @@ def matrix_power(input: Tensor, n: int) -> Tensor:
             result = square if result is None else matmul(result, square)
         n >>= 1
         if not n:
-            return result.clone() if result is input else result  # type: ignore[no-any-return]
+            return result.clone() if result is input else result
         square = matmul(square, square)
 
 
@@ -812,10 +806,10 @@ def matrix_exp(A: Tensor) -> Tensor:  # noqa: N803 - PyTorch's name
             [0., 1.]])
     """
     if isinstance(A, Handle) and A.dtype in dt.LOW_PRECISION:
-        return cast(matrix_exp(cast(A, dt.float32)), A.dtype)  # type: ignore[no-any-return]
+        return cast(matrix_exp(cast(A, dt.float32)), A.dtype)
     assert_matrices("linalg.matrix_exp", A, square=True)
     if not A._data.size:
-        return A.clone()  # type: ignore[no-any-return]
+        return A.clone()
     size = float(np.abs(A._data).sum(-2).max())
     halvings = max(0, int(np.ceil(np.log2(size / 5.4)))) if 0 < size < np.inf else 0
     x: Any = A * 0.5**halvings
@@ -831,7 +825,7 @@ def matrix_exp(A: Tensor) -> Tensor:  # noqa: N803 - PyTorch's name
     result = apply(Solve(), even - odd, even + odd)
     for _ in range(halvings):
         result = matmul(result, result)
-    return result  # type: ignore[no-any-return]
+    return result
 
 
 @with_out
@@ -851,7 +845,7 @@ def tensorinv(A: Tensor, ind: int = 2) -> Tensor:  # noqa: N803 - PyTorch's name
             f"linalg.tensorinv: Expected self to satisfy the requirement prod(self.shape[ind:]) == "
             f"prod(self.shape[:ind]), but got {prod(last)} != {prod(first)}"
         )
-    return inv(A.reshape(prod(first), prod(last))).reshape((*last, *first))  # type: ignore[no-any-return]
+    return inv(A.reshape(prod(first), prod(last))).reshape((*last, *first))
 
 
 @with_out
@@ -873,7 +867,7 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Any = None) -> Tensor:  # noqa: N803
             f"[other.ndim:]) == prod(self.shape[:other.ndim]), but got {prod(shape)} != "
             f"{prod(B.shape)}"
         )
-    return solve(A.reshape(-1, prod(shape)), B.reshape(-1)).reshape(shape)  # type: ignore[no-any-return]
+    return solve(A.reshape(-1, prod(shape)), B.reshape(-1)).reshape(shape)
 
 
 @with_out
@@ -887,7 +881,7 @@ def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
     >>> ad.linalg.cross(ad.tensor([1., 0., 0.]), ad.tensor([0., 1., 0.]))
     tensor([0., 0., 1.])
     """
-    return contraction.cross(input, other, dim)  # type: ignore[no-any-return]
+    return contraction.cross(input, other, dim)
 
 
 def linalg_diagonal(
@@ -904,7 +898,7 @@ def linalg_diagonal(
     >>> ad.linalg.diagonal(ad.tensor([[1, 2], [3, 4]]))
     tensor([1, 4])
     """
-    return A.diagonal(offset, dim1, dim2)  # type: ignore[no-any-return]
+    return A.diagonal(offset, dim1, dim2)
 
 
 def vander(x: Tensor, N: int | None = None) -> Tensor:  # noqa: N803 - PyTorch's name
@@ -926,4 +920,4 @@ def vander(x: Tensor, N: int | None = None) -> Tensor:  # noqa: N803 - PyTorch's
     powers = [FUNCTIONS["ones_like"](x)]
     for _ in range(n - 1):
         powers.append(powers[-1] * x)
-    return FUNCTIONS["stack"](powers, -1)  # type: ignore[no-any-return]
+    return FUNCTIONS["stack"](powers, -1)

@@ -37,14 +37,12 @@ def transposed(x: Tensor) -> Tensor:
     """The last two dimensions swapped."""
     n = x._data.ndim
     swap = _SWAP if n == 2 else Permute((*range(n - 2), n - 1, n - 2))
-    result: Tensor = apply_view(swap, x)
-    return result
+    return apply_view(swap, x)
 
 
 def conj_transposed(x: Tensor) -> Tensor:
     """The conjugate transpose of the last two dimensions."""
-    result: Tensor = conj(transposed(x))
-    return result
+    return conj(transposed(x))
 
 
 class MatMul(Op):
@@ -108,7 +106,7 @@ def product(name: str, x1: Tensor, x2: Tensor) -> Tensor:
     a, b = x1._data, x2._data
     plain = a.ndim == 2 == b.ndim and a.dtype is b.dtype
     if plain and a.shape[1] == b.shape[0] and a.dtype.kind != "b":
-        return apply(MATMUL, x1, x2)  # type: ignore[no-any-return]
+        return apply(MATMUL, x1, x2)
     if a.dtype is not b.dtype or a.shape[-1] != b.shape[-2] or a.dtype.kind == "b":
         if a.dtype.kind == "b":
             raise DTypeError(
@@ -127,7 +125,7 @@ def product(name: str, x1: Tensor, x2: Tensor) -> Tensor:
     result: Tensor
     if a.ndim > 2 and b.ndim == 2:  # all rows at once: one product, and no batch of gradients
         result = apply(MATMUL, x1.reshape(prod(a.shape[:-1]), a.shape[-1]), x2)
-        return result.reshape(*a.shape[:-1], b.shape[-1])  # type: ignore[no-any-return]
+        return result.reshape(*a.shape[:-1], b.shape[-1])
     result = apply(MATMUL, x1, x2)
     return result
 
@@ -342,10 +340,10 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """
     if weight._data.ndim == 1:
         product = matmul(input, weight)
-        return product if bias is None else product + bias  # type: ignore[no-any-return]
+        return product if bias is None else product + bias
     if bias is None:
-        return _apply_again(LINEAR, input, weight)  # type: ignore[no-any-return]
-    return _apply_again(LINEAR, input, weight, bias)  # type: ignore[no-any-return]
+        return _apply_again(LINEAR, input, weight)
+    return _apply_again(LINEAR, input, weight, bias)
 
 
 def _apply_again(op: Op, *inputs: Any) -> Any:
@@ -417,7 +415,7 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
     tensor([3., 7.])
     """
     assert_ndim("mv", input=(input, 2), vec=(vec, 1))
-    return product("mv", input, vec.unsqueeze(-1)).squeeze(-1)  # type: ignore[no-any-return]
+    return product("mv", input, vec.unsqueeze(-1)).squeeze(-1)
 
 
 @public(out=True)
@@ -438,7 +436,7 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
             f"dot: inconsistent tensor size, expected tensor {list(input.shape)} and src "
             f"{list(tensor.shape)} to have the same number of elements"
         )
-    return product("dot", input.unsqueeze(0), tensor.unsqueeze(-1)).reshape(())  # type: ignore[no-any-return]
+    return product("dot", input.unsqueeze(0), tensor.unsqueeze(-1)).reshape(())
 
 
 @public(out=True)
@@ -454,8 +452,7 @@ def vdot(input: Tensor, other: Tensor) -> Tensor:
     tensor(1.+0.j)
     """
     assert_ndim("vdot", input=(input, 1), other=(other, 1))
-    result: Tensor = dot(conj(input), other)
-    return result
+    return dot(conj(input), other)
 
 
 @public(out=True)
@@ -471,7 +468,7 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
     tensor([3., 7.])
     """
     if not input._data.ndim or not other._data.ndim:
-        return input * other  # type: ignore[no-any-return]
+        return input * other
     if input.shape[-1] != other.shape[-1]:
         raise ShapeError(
             f"inner: the last dimension must match on both input tensors but got shapes "
@@ -479,7 +476,7 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
         )
     rows, columns = (x.reshape(prod(x.shape[:-1]), x.shape[-1]) for x in (input, other))
     result = product("inner", rows, transposed(columns))
-    return result.reshape(*input.shape[:-1], *other.shape[:-1])  # type: ignore[no-any-return]
+    return result.reshape(*input.shape[:-1], *other.shape[:-1])
 
 
 @public(out=True)
@@ -496,7 +493,7 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
             [6, 8]])
     """
     assert_ndim("outer", input=(input, 1), vec2=(vec2, 1))
-    return input.unsqueeze(-1) * vec2  # type: ignore[no-any-return]
+    return input.unsqueeze(-1) * vec2
 
 
 @public(out=True)
@@ -509,8 +506,7 @@ def ger(input: Tensor, vec2: Tensor) -> Tensor:
     tensor([[3, 4],
             [6, 8]])
     """
-    result: Tensor = outer(input, vec2)
-    return result
+    return outer(input, vec2)
 
 
 def _weighted(input: Tensor, beta: Any, added: Tensor, alpha: Any, name: str) -> Tensor:
@@ -531,13 +527,12 @@ def _weighted(input: Tensor, beta: Any, added: Tensor, alpha: Any, name: str) ->
         added = cast(added * alpha, added.dtype)  # bools stay bools
     if beta == 0:
         return added + zeros_from(input) if input._node is not None else added
-    result: Tensor = added + (input if beta == 1 else cast(input * beta, input.dtype))
-    return result
+    return added + (input if beta == 1 else cast(input * beta, input.dtype))
 
 
 def zeros_from(x: Tensor) -> Tensor:
     """Zeros that take part in autograd: NaN in `x` has no effect, its gradient is 0, not None."""
-    return x.masked_fill(x.new_ones((), dtype=dt.bool_), 0)  # type: ignore[no-any-return]
+    return x.masked_fill(x.new_ones((), dtype=dt.bool_), 0)
 
 
 @public(inplace=True, out=True)

@@ -63,8 +63,7 @@ def vector_norm(
     )
     if not x._data.size:
         op.infer(x.spec)
-    result: Tensor = apply(op, x)
-    return result
+    return apply(op, x)
 
 
 _MATRIX_ORDERS = ("fro", "nuc", math.inf, -math.inf, 1, -1, 2, -2)
@@ -118,7 +117,7 @@ def matrix_norm(
     if keepdim:
         for axis in sorted((rows, columns)):
             result = result.unsqueeze(axis)
-    return result  # type: ignore[no-any-return]
+    return result
 
 
 @with_out
@@ -174,12 +173,12 @@ def cond(A: Tensor, p: Any = None) -> Tensor:  # noqa: N803 - PyTorch's name
     if p in (None, 2, -2):
         values = apply(SVD(), A)[1]
         top, bottom = values.narrow(-1, 0, 1), values.narrow(-1, values.shape[-1] - 1, 1)
-        return (bottom / top if p == -2 else top / bottom).squeeze(-1)  # type: ignore[no-any-return]
+        return (bottom / top if p == -2 else top / bottom).squeeze(-1)
     if not A._data.size:
-        return A.new_zeros(A.shape[:-2], dtype=A.dtype.to_real())  # type: ignore[no-any-return]
+        return A.new_zeros(A.shape[:-2], dtype=A.dtype.to_real())
     inverse, info = inverse_and_info(A)
     product = matrix_norm(A, p) * matrix_norm(inverse, p)
-    return product.masked_fill(info != 0, math.inf)  # type: ignore[no-any-return]
+    return product.masked_fill(info != 0, math.inf)
 
 
 def inverse_and_info(A: Tensor) -> tuple[Any, Any]:  # noqa: N803 - PyTorch's name
@@ -226,11 +225,11 @@ def matrix_rank(
         atol, rtol = tol, 0.0
     atol, rtol = tolerances(x, atol, rtol)
     if not x._data.size:
-        return A.new_zeros(A.shape[:-2], dtype=dt.int64)  # type: ignore[no-any-return]
+        return A.new_zeros(A.shape[:-2], dtype=dt.int64)
     size = apply(Eigh(), x)[0].abs() if hermitian else apply(SVD(), x)[1]
     largest = size.amax(-1)
     bound = FUNCTIONS["maximum"](*(_as_tensor(t, largest) for t in (atol, largest * rtol)))
-    return (size > bound.unsqueeze(-1)).sum(-1)  # type: ignore[no-any-return]
+    return (size > bound.unsqueeze(-1)).sum(-1)
 
 
 def _as_tensor(value: Any, like: Any) -> Any:

@@ -19,9 +19,9 @@ from ...eager.fused import checking, fused
 from ...eager.public import public
 from ..elementwise.comparison import clamp, ge, gt, le, where
 from ..elementwise.functions import abs, exp, sigmoid, tanh
+from ..elementwise.kinds import Analytic, Floating
 from ..elementwise.pointwise import (
     ANALYTIC,
-    FLOATING,
     NUMBERS,
     REAL,
     Elementwise,
@@ -119,7 +119,7 @@ class ReluGradient(Elementwise):
 
 
 @dataclass(eq=False, repr=False)
-class Elu(Elementwise):
+class Elu(Floating):
     """scale x where x > 0, otherwise scale alpha (exp(rate x) - 1).
 
     Serves elu, selu and celu. A primitive because the composition keeps four tensors where one is
@@ -129,7 +129,6 @@ class Elu(Elementwise):
     alpha: float = 1.0
     scale: float = 1.0
     rate: float = 1.0
-    kinds = FLOATING
     needs = "x"
     samples = _with_fields(unary_samples(), (0.5, 1.0, 2.0), (SELU_ALPHA, SELU_SCALE, 1.0))
 
@@ -152,7 +151,7 @@ class Elu(Elementwise):
 
 
 @dataclass(eq=False, repr=False)
-class Gelu(Elementwise):
+class Gelu(Floating):
     """x times the normal distribution function of x, or its approximation by tanh.
 
     A primitive because the composition keeps four (six) tensors of a transformer's widest layer
@@ -160,7 +159,6 @@ class Gelu(Elementwise):
     """
 
     tanh: bool = False
-    kinds = FLOATING
     needs = "x"
     samples = _with_fields(unary_samples(-4, 4), (True,))
 
@@ -208,13 +206,12 @@ def _silu_gradient(g: Tensor, input: Tensor) -> Tensor:
     return cast(g * conj(s * (1 + x * (1 - s))), input.dtype)
 
 
-class Silu(Elementwise):
+class Silu(Analytic):
     """x sigmoid(x).
 
     A primitive because the composition keeps the sigmoid as well as x.
     """
 
-    kinds = ANALYTIC
     needs = "x"
     samples = unary_samples(-5, 5, dtypes=(*FLOATS, dt.complex128))
 
@@ -234,7 +231,7 @@ class Silu(Elementwise):
 
 
 @dataclass(eq=False, repr=False)
-class Softplus(Elementwise):
+class Softplus(Floating):
     """log(1 + exp(beta x)) / beta; x itself where beta x > threshold.
 
     A primitive because the stable composition keeps three tensors where one is enough.
@@ -242,7 +239,6 @@ class Softplus(Elementwise):
 
     beta: float = 1.0
     threshold: float = 20.0
-    kinds = FLOATING
     needs = "x"
     samples = _with_fields(unary_samples(-5, 5), (2.0, 3.0), (0.5, float("inf")))
 
@@ -264,13 +260,12 @@ class Softplus(Elementwise):
         return np.where(x * self.beta > self.threshold, x, y)
 
 
-class Mish(Elementwise):
+class Mish(Floating):
     """x tanh(log(1 + exp(x))).
 
     A primitive because the composition keeps three tensors where one is enough.
     """
 
-    kinds = FLOATING
     needs = "x"
     samples = unary_samples(-5, 5)
 
@@ -335,7 +330,7 @@ def relu(input: Tensor) -> Tensor:
     >>> ad.relu(ad.tensor([-1., 2.]))
     tensor([0., 2.])
     """
-    return _relu(input)  # type: ignore[no-any-return]
+    return _relu(input)
 
 
 @public(method=False, inplace=True)
@@ -364,8 +359,7 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Any:
 
 @fused
 def _hardtanh(input: Tensor, low: float, high: float) -> Tensor:
-    result: Tensor = where(ge(input, high), high, where(le(input, low), low, input))
-    return result
+    return where(ge(input, high), high, where(le(input, low), low, input))
 
 
 @public(method=False, inplace=True)
@@ -381,7 +375,7 @@ def relu6(input: Tensor) -> Tensor:
     tensor([0., 3., 6.])
     """
     assert_dtype("relu6", input, REAL)
-    return hardtanh(input, 0.0, 6.0)  # type: ignore[no-any-return]
+    return hardtanh(input, 0.0, 6.0)
 
 
 @public(method=False, inplace=True)
@@ -403,8 +397,7 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Any:
 
 @fused
 def _leaky_relu(input: Tensor, slope: float) -> Tensor:
-    result: Tensor = where(gt(input, 0), input, input * slope)
-    return result
+    return where(gt(input, 0), input, input * slope)
 
 
 @public()
@@ -444,8 +437,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
         weight = weight.reshape(())
     positive = gt(input, 0)
     # The product sees 0 in place of what is positive: an infinity there would spoil its gradient.
-    result: Tensor = where(positive, input, weight * where(positive, 0, input))
-    return result
+    return where(positive, input, weight * where(positive, 0, input))
 
 
 @public(method=False, inplace=True)
@@ -470,10 +462,9 @@ def rrelu(
             f"{upper}; swap them"
         )
     if not training:
-        return leaky_relu(input, (lower + upper) / 2)  # type: ignore[no-any-return]
+        return leaky_relu(input, (lower + upper) / 2)
     slope = rand_like(input) * (upper - lower) + lower
-    result: Tensor = where(gt(input, 0), input, input * slope)
-    return result
+    return where(gt(input, 0), input, input * slope)
 
 
 @public(method=False, inplace=True)
@@ -497,8 +488,7 @@ def threshold(input: Tensor, threshold: float, value: float) -> Any:
 
 @fused
 def _threshold(input: Tensor, threshold: float, value: float) -> Tensor:
-    result: Tensor = where(le(input, threshold), value, input)
-    return result
+    return where(le(input, threshold), value, input)
 
 
 # ---- smooth units --------------------------------------------------------------------------------
@@ -642,8 +632,7 @@ def logsigmoid(input: Tensor) -> Tensor:
     tensor([-100.0000,   -0.1269])
     """
     assert_dtype("logsigmoid", input)
-    result: Tensor = -apply(_LOG_SIGMOID, -input)
-    return result
+    return -apply(_LOG_SIGMOID, -input)
 
 
 @public(method=False)
@@ -665,8 +654,7 @@ def softsign(input: Tensor) -> Any:
 
 @fused
 def _softsign(input: Tensor) -> Tensor:
-    result: Tensor = input / (abs(input) + 1)
-    return result
+    return input / (abs(input) + 1)
 
 
 @public(method=False)
@@ -688,8 +676,7 @@ def tanhshrink(input: Tensor) -> Any:
 
 @fused
 def _tanhshrink(input: Tensor) -> Tensor:
-    result: Tensor = input - tanh(input)
-    return result
+    return input - tanh(input)
 
 
 @public(method=False)
@@ -721,8 +708,7 @@ def glu(input: Tensor, dim: int = -1) -> Any:
 @fused
 def _gated(input: Any, axis: int) -> Tensor:
     halves = input.unflatten(axis, (2, input.shape[axis] // 2))
-    result: Tensor = halves.select(axis, 0) * sigmoid(halves.select(axis, 1))
-    return result
+    return halves.select(axis, 0) * sigmoid(halves.select(axis, 1))
 
 
 # ---- piecewise linear ----------------------------------------------------------------------------
@@ -747,8 +733,7 @@ def hardsigmoid(input: Tensor) -> Any:
 
 @fused
 def _hardsigmoid(input: Tensor) -> Tensor:
-    result: Tensor = relu6(input + 3) / 6
-    return result
+    return relu6(input + 3) / 6
 
 
 @public(method=False, inplace=True)
@@ -770,8 +755,7 @@ def hardswish(input: Tensor) -> Any:
 
 @fused
 def _hardswish(input: Tensor) -> Tensor:
-    result: Tensor = input * relu6(input + 3) / 6
-    return result
+    return input * relu6(input + 3) / 6
 
 
 @public()
@@ -793,8 +777,7 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Any:
 
 @fused
 def _hardshrink(input: Tensor, lambd: float) -> Tensor:
-    result: Tensor = where(ge(input, -lambd) & le(input, lambd), 0, input)
-    return result
+    return where(ge(input, -lambd) & le(input, lambd), 0, input)
 
 
 @public(method=False)
@@ -818,8 +801,7 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Any:
 
 @fused
 def _softshrink(input: Tensor, lambd: float) -> Tensor:
-    result: Tensor = input - clamp(input, -lambd, lambd)
-    return result
+    return input - clamp(input, -lambd, lambd)
 
 
 # ---- in place ------------------------------------------------------------------------------------
@@ -831,8 +813,7 @@ def _inplace(function: Any) -> Any:
 
     def change(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         assert_tensor(name, input)
-        result: Tensor = getattr(input, name)(*args, **kwargs)
-        return result
+        return getattr(input, name)(*args, **kwargs)
 
     change.__name__ = change.__qualname__ = name
     change.__doc__ = f"""In-place version of `{function.__name__}`: changes `input` and returns it.

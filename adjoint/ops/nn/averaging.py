@@ -181,8 +181,8 @@ def _avg_pool(
     if divisor_override is not None or not any(hi > lo or lo for lo, hi in pairs):
         divisor = prod(kernel) if divisor_override is None else divisor_override
         if rounding is None:
-            return sums / divisor  # type: ignore[no-any-return]
-        return sums.div(divisor, rounding_mode=rounding)  # type: ignore[no-any-return]
+            return sums / divisor
+        return sums.div(divisor, rounding_mode=rounding)
     divisors: Any = np.ones(())
     pads = per_dimension(padding, rank, name, "padding", 0)
     for n, k, s, p, c in zip(size, kernel, strides, pads, sums.shape[-rank:], strict=True):
@@ -192,7 +192,7 @@ def _avg_pool(
             start, end = np.maximum(start, 0), np.minimum(end, n)
         divisors = np.multiply.outer(divisors, end - start)
     divisor = sums.new_tensor(divisors, dtype=input.dtype)
-    return sums.div(divisor, rounding_mode=rounding)  # type: ignore[no-any-return]
+    return sums.div(divisor, rounding_mode=rounding)
 
 
 @public(method=False)
@@ -285,11 +285,11 @@ def _bounds(n: int, count: int) -> Iterable[tuple[int, int]]:
 def _adaptive_avg_pool(rank: int, input: Tensor, output_size: Any) -> Tensor:
     size, count = _output_sizes(f"adaptive_avg_pool{rank}d", input, output_size, rank)
     if count == (1,) * rank:
-        return input.mean(tuple(range(-rank, 0)), keepdim=True)  # type: ignore[no-any-return]
+        return input.mean(tuple(range(-rank, 0)), keepdim=True)
     if all(c and n % c == 0 for n, c in zip(size, count, strict=True)):
         kernel = tuple(n // c for n, c in zip(size, count, strict=True))
         sums = apply(SumPool(kernel, kernel, ((0, 0),) * rank), input)
-        return sums / prod(kernel)  # type: ignore[no-any-return]
+        return sums / prod(kernel)
     result: Any = input
     for i, (n, c) in enumerate(zip(size, count, strict=True)):
         weights = np.zeros((n, c))
@@ -299,7 +299,7 @@ def _adaptive_avg_pool(rank: int, input: Tensor, output_size: Any) -> Tensor:
         rows = result.movedim(axis, -1)
         product = matmul(rows, input.new_tensor(weights, dtype=input.dtype))
         result = product.movedim(-1, axis)
-    return result.contiguous()  # type: ignore[no-any-return]
+    return result.contiguous()
 
 
 def _adaptive_max_pool(rank: int, input: Tensor, output_size: Any, return_indices: bool) -> Any:
@@ -428,7 +428,7 @@ def _lp_pool(
     powers: Any = FUNCTIONS["pow"](input, norm_type)
     means = _avg_pool(rank, powers, kernel, stride, 0, ceil_mode, True, None)
     sums: Any = means.sign() * means.abs() * prod(kernel)
-    return sums ** (1.0 / norm_type)  # type: ignore[no-any-return]
+    return sums ** (1.0 / norm_type)
 
 
 def lp_pool1d(
@@ -516,7 +516,7 @@ def _max_unpool(
             "the pooled input"
         )
     zeros = input.new_zeros((*lead, prod(size)))
-    return zeros.scatter(-1, places, values).reshape(*lead, *size)  # type: ignore[no-any-return]
+    return zeros.scatter(-1, places, values).reshape(*lead, *size)
 
 
 def max_unpool1d(

@@ -37,6 +37,7 @@ __all__ = [
 ]
 
 
+@dataclass(eq=False, repr=False)
 class ConvolutionOp(Op, abstract=True):
     """Base of the three ops y(x, w), x(y, w) and w(x, y) of one form, linear in each argument:
     the sum over all windows of y times (window of x) times w. The derivative of one of them is
@@ -134,14 +135,9 @@ def _reference_transpose(
     return (matrix @ y.ravel().astype(matrix.dtype)).reshape(shape)
 
 
-@dataclass(eq=False, repr=False)
 class Convolution(ConvolutionOp):
     """y: the cross-correlation of images x (batch, channels, *size) with w (out, in, *kernel)."""
 
-    stride: Sizes
-    padding: Pairs
-    dilation: Sizes
-    groups: int
     needs = ("x2 spec1", "x1 spec2", "")
 
     def infer(self, x: Spec, w: Spec, bias: Spec | None = None) -> Spec:
@@ -217,10 +213,6 @@ class Convolution(ConvolutionOp):
 class ConvolutionInput(ConvolutionOp):
     """x: the transpose of a convolution in its images, whose spatial shape is `size`."""
 
-    stride: Sizes
-    padding: Pairs
-    dilation: Sizes
-    groups: int
     size: Sizes
     needs = ("x2", "x1 spec2")
 
@@ -281,10 +273,6 @@ class ConvolutionInput(ConvolutionOp):
 class ConvolutionWeight(ConvolutionOp):
     """w: the transpose of a convolution in its weight, whose spatial shape is `kernel`."""
 
-    stride: Sizes
-    padding: Pairs
-    dilation: Sizes
-    groups: int
     kernel: Sizes
     needs = ("x2 spec1", "x1")
 

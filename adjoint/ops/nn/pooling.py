@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["max_pool1d", "max_pool2d", "max_pool3d"]
 
 
+@dataclass(eq=False, repr=False)
 class Pool(Op, abstract=True):
     """Base of ops on windows over the last len(kernel) dimensions."""
 
@@ -82,14 +83,9 @@ def _windows(op: Pool, x: Any, fill: Any) -> Any:
     return result
 
 
-@dataclass(eq=False, repr=False)
 class MaxPool(Pool):
     """The largest element of each window; padding never wins."""
 
-    kernel: Sizes
-    stride: Sizes
-    padding: Pairs
-    dilation: Sizes
     library = "always"
     needs = "x y"
 
@@ -123,14 +119,8 @@ def _to_input(op: MaxPool) -> MaxPoolInput:
     return MaxPoolInput(*op.options)
 
 
-@dataclass(eq=False, repr=False)
 class MaxPoolIndices(Pool):
     """Where in its flattened image each window's maximum is; inputs x and its pooled y."""
-
-    kernel: Sizes
-    stride: Sizes
-    padding: Pairs
-    dilation: Sizes
 
     def infer(self, x: Spec, *rest: Spec) -> Spec:
         """One index per window."""
@@ -156,14 +146,9 @@ class MaxPoolIndices(Pool):
         return np.take_along_axis(_windows(self, at, -1), places, -1)[..., 0]
 
 
-@dataclass(eq=False, repr=False)
 class MaxPoolInput(Pool):
     """Zeros like x with each window's g added at the place of its maximum y."""
 
-    kernel: Sizes
-    stride: Sizes
-    padding: Pairs
-    dilation: Sizes
     library = "always"
     needs = "x1 x2"
 
@@ -199,14 +184,9 @@ class MaxPoolInput(Pool):
         return result.reshape(x.shape)
 
 
-@dataclass(eq=False, repr=False)
 class MaxPoolSelect(Pool):
     """The elements of the third input at the places where x has its windows' maxima y."""
 
-    kernel: Sizes
-    stride: Sizes
-    padding: Pairs
-    dilation: Sizes
     needs = "x1 x2"
 
     def compute(self, xp: Any, x: Any, y: Any, h: Any) -> Any:

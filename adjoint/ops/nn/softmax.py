@@ -21,8 +21,6 @@ from ..samples import FLOATS, array, strided
 if TYPE_CHECKING:
     from ...tensor import Tensor
 
-__all__ = ["log_softmax", "softmax", "softmin"]
-
 
 def assert_dtype(name: str, x: Any, kinds: str = FLOATING) -> None:
     """Refuse what is not a tensor of one of `kinds`."""

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 
+@dataclass(eq=False, repr=False)
 class Draw(Op, abstract=True):
     """Base of random draws: `seed` and `draw` say which numbers, so the op is a pure function."""
 
     seed: int
     draw: int
-    shape: Any  # of the result, where there are no inputs
     differentiable = False
     drawn = True
     library = "draws"
@@ -65,8 +65,6 @@ _MANTISSA = {dt.float16: 11, dt.bfloat16: 8}
 class Uniform(Draw):
     """Numbers spread evenly over [0, 1)."""
 
-    seed: int
-    draw: int
     shape: tuple[int, ...]
     dtype: dt.dtype
     device: Device = CPU
@@ -103,8 +101,6 @@ class Uniform(Draw):
 class Normal(Draw):
     """Numbers with the standard normal distribution; complex ones have variance 1 in all."""
 
-    seed: int
-    draw: int
     shape: tuple[int, ...]
     dtype: dt.dtype
     device: Device = CPU
@@ -137,8 +133,6 @@ class Normal(Draw):
 class Exponential(Draw):
     """Numbers with the standard exponential distribution."""
 
-    seed: int
-    draw: int
     shape: tuple[int, ...]
     dtype: dt.dtype
     device: Device = CPU
@@ -166,8 +160,6 @@ class Exponential(Draw):
 class RandInt(Draw):
     """Whole numbers spread evenly over [low, high)."""
 
-    seed: int
-    draw: int
     low: int
     high: int
     shape: tuple[int, ...]
@@ -197,8 +189,6 @@ class RandInt(Draw):
 class Permutation(Draw):
     """0 to n - 1 in random order."""
 
-    seed: int
-    draw: int
     n: int
     dtype: dt.dtype
     device: Device = CPU
@@ -235,8 +225,6 @@ class Permutation(Draw):
 class Mask(Draw):
     """`value` with probability `keep` in each place, else 0: what dropout multiplies by."""
 
-    seed: int
-    draw: int
     keep: float
     value: float
     shape: tuple[int, ...]
@@ -322,12 +310,9 @@ def _parameter_samples(low: float, high: float) -> Any:
     return classmethod(samples)
 
 
-@dataclass(eq=False, repr=False)
 class Bernoulli(ZeroGradient):
     """1 with the probability that the input gives, else 0."""
 
-    seed: int
-    draw: int
     samples = _parameter_samples(0.1, 0.9)
 
     def compute(self, xp: Any, x: Any) -> Any:
@@ -345,12 +330,9 @@ class Bernoulli(ZeroGradient):
         return np.array([float(rng.random() < p) for p in x.ravel()]).reshape(x.shape)
 
 
-@dataclass(eq=False, repr=False)
 class Poisson(ZeroGradient):
     """A whole number with the Poisson distribution whose rate the input gives."""
 
-    seed: int
-    draw: int
     samples = _parameter_samples(0.5, 20.0)
 
     def compute(self, xp: Any, x: Any) -> Any:
@@ -371,8 +353,6 @@ class Poisson(ZeroGradient):
 class Multinomial(Draw):
     """Indices drawn with probabilities in proportion to the input's rows."""
 
-    seed: int
-    draw: int
     count: int
     replacement: bool
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,15 +42,12 @@ def _concentrations(cls: Any) -> Iterable[Sample]:
     yield Sample(cls(1, 2), (values.T,), "strided", gradients=False)
 
 
-@dataclass(eq=False, repr=False)
 class StandardGamma(Draw):
     """Numbers with the gamma distribution whose concentration the input gives, of rate 1.
 
     The sampler rejects, so its value jumps; its gradient is the draw's at a fixed probability.
     """
 
-    seed: int
-    draw: int
     needs = "x y"
     differentiable = True
     samples = classmethod(_concentrations)
@@ -76,12 +72,9 @@ class StandardGamma(Draw):
         return np.maximum(np.array(values).reshape(x.shape), np.finfo(x.dtype).tiny)
 
 
-@dataclass(eq=False, repr=False)
 class StandardDirichlet(Draw):
     """Shares with the Dirichlet distribution whose concentrations the input's rows give."""
 
-    seed: int
-    draw: int
     needs = "x y"
     differentiable = True
     samples = classmethod(_concentrations)
@@ -116,12 +109,9 @@ class StandardDirichlet(Draw):
         return np.maximum(special.softmax(logs, -1), np.finfo(x.dtype).tiny) if x.size else x
 
 
-@dataclass(eq=False, repr=False)
 class Binomial(Draw):
     """The number of successes among `x1` trials, each of probability `x2`."""
 
-    seed: int
-    draw: int
     differentiable = True
 
     def infer(self, spec1: Spec, spec2: Spec) -> Spec:
@@ -190,5 +180,4 @@ def binomial(count: Tensor, prob: Tensor, *, generator: Generator | None = None)
     >>> ad.binomial(ad.tensor([10., 10.]), ad.tensor([0., 1.]))
     tensor([ 0., 10.])
     """
-    result: Tensor = apply(Binomial(*next_draw(generator)), count, prob)
-    return result
+    return apply(Binomial(*next_draw(generator)), count, prob)

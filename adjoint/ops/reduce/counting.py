@@ -106,8 +106,7 @@ def bincount(input: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
     bins = max(int(data.max()) + 1 if data.size else 0, minlength)
     counted = cast(input, dt.int64)
     if weights is None:
-        result: Tensor = apply(BinCount(bins), counted)
-        return result
+        return apply(BinCount(bins), counted)
     result = apply(BinCount(bins), counted, weights)
     return cast(result, dt.float32) if weights.dtype is dt.float32 else result
 
@@ -147,8 +146,7 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
     place = ((x - low) * (bins / (high - low))).floor()
     place = place.masked_fill(x == high, bins - 1)
     place = place.masked_fill(~((x >= low) & (x <= high)), -1).clamp(max=bins - 1)
-    result: Tensor = cast(apply(BinCount(bins), cast(place, dt.int64)), input.dtype)
-    return result
+    return cast(apply(BinCount(bins), cast(place, dt.int64)), input.dtype)
 
 
 @public(out=True)

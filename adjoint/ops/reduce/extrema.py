@@ -24,13 +24,14 @@ if TYPE_CHECKING:
 __all__ = ["amax", "amin", "aminmax", "argmax", "argmin", "max", "min"]
 
 
+@dataclass(eq=False, repr=False)
 class Extremum(Reduction, abstract=True):
     """Base of the largest and the smallest value; NaN wins. Then the gradient goes to the NaNs
     with `nan_equal`, and is NaN without, as in PyTorch's `max` and `amax`.
     """
 
-    ufunc: ClassVar[str]
-    nan_equal: bool
+    ufunc = ""  # of two elements
+    nan_equal: bool = False
     needs = "x y"
 
     def infer(self, spec: Spec) -> Spec:
@@ -71,24 +72,16 @@ def share_evenly(g: Any, x: Any, y: Any, axes: tuple[int, ...], nan_equal: bool 
 EXTREMA_DTYPES = (*FLOATS, *INTS, dt.bool_)
 
 
-@dataclass(eq=False, repr=False)
 class Amax(Extremum):
     """Largest value over `axes`."""
 
-    axes: tuple[int, ...]
-    keepdims: bool = False
-    nan_equal: bool = False
     ufunc = "maximum"
     samples = reduction_samples(EXTREMA_DTYPES)
 
 
-@dataclass(eq=False, repr=False)
 class Amin(Extremum):
     """Smallest value over `axes`."""
 
-    axes: tuple[int, ...]
-    keepdims: bool = False
-    nan_equal: bool = False
     ufunc = "minimum"
     samples = reduction_samples(EXTREMA_DTYPES)
 
@@ -120,12 +113,9 @@ class ArgExtremum(Reduction, abstract=True):
         return np.reshape(found, reduced_shape(x.shape, self.axes, self.keepdims))
 
 
-@dataclass(eq=False, repr=False)
 class Argmax(ArgExtremum):
     """Place of the largest value along an axis, or in the flattened tensor."""
 
-    axes: tuple[int, ...]
-    keepdims: bool = False
     function = "argmax"
 
     @classmethod
@@ -134,12 +124,9 @@ class Argmax(ArgExtremum):
         return place_samples(cls)
 
 
-@dataclass(eq=False, repr=False)
 class Argmin(ArgExtremum):
     """Place of the smallest value along an axis, or in the flattened tensor."""
 
-    axes: tuple[int, ...]
-    keepdims: bool = False
     function = "argmin"
 
     @classmethod

@@ -86,7 +86,6 @@ class Median(Op):
 class MedianPlace(Ranking):
     """Place of the lower median along `axis`, which is kept with size 1."""
 
-    axis: int
     ignore_nan: bool = False
 
     def length(self, size: int) -> int:
@@ -126,13 +125,10 @@ class MedianPlace(Ranking):
         return np.argmax(equal, axis=self.axis, keepdims=True)
 
 
-@dataclass(eq=False, repr=False)
 class ModePlace(Ranking):
     """Last place of the most frequent (of several: the smallest) value along `axis`, which is kept
     with size 1.
     """
-
-    axis: int
 
     def length(self, size: int) -> int:
         """One."""
@@ -190,8 +186,7 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """
     assert_sortable(input, "median")
     if dim is None:
-        result: Tensor = apply(Median(), input)
-        return result
+        return apply(Median(), input)
     return _by_place("median", MedianPlace, input, dim, keepdim)
 
 
@@ -207,8 +202,7 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> A
     """
     assert_sortable(input, "nanmedian")
     if dim is None:
-        result: Tensor = apply(Median(True), input)
-        return result
+        return apply(Median(True), input)
     return _by_place("nanmedian", lambda axis: MedianPlace(axis, True), input, dim, keepdim)
 
 
@@ -247,8 +241,7 @@ def quantile(
     >>> ad.quantile(ad.tensor([1., 2., 3., 4.]), 0.5)
     tensor(2.5000)
     """
-    result: Tensor = _quantile("quantile", input, q, dim, keepdim, interpolation)
-    return result
+    return _quantile("quantile", input, q, dim, keepdim, interpolation)
 
 
 @public(out=True)
@@ -267,8 +260,7 @@ def nanquantile(
     >>> ad.nanquantile(ad.tensor([1., float("nan"), 3.]), 0.5)
     tensor(2.)
     """
-    result: Tensor = _quantile("nanquantile", input, q, dim, keepdim, interpolation)
-    return result
+    return _quantile("nanquantile", input, q, dim, keepdim, interpolation)
 
 
 def _quantile(name: str, input: Any, q: Any, dim: Any, keepdim: bool, interpolation: str) -> Any:

@@ -28,11 +28,12 @@ if TYPE_CHECKING:
 __all__ = ["all", "any", "count_nonzero", "logsumexp", "mean", "nanmean", "nansum", "prod", "sum"]
 
 
+@dataclass(eq=False, repr=False)
 class Reduction(Op, abstract=True):
     """Base of ops that reduce `axes` (sorted, not negative)."""
 
     axes: tuple[int, ...]
-    keepdims: bool
+    keepdims: bool = False
 
     def infer(self, spec: Spec) -> Spec:
         """The shape without the reduced axes."""
@@ -88,12 +89,9 @@ def wide(x: Any) -> Any:
     return x.astype(np.complex128) if x.dtype.kind == "c" else x
 
 
-@dataclass(eq=False, repr=False)
 class Sum(Reduction):
     """Sum over `axes`."""
 
-    axes: tuple[int, ...]
-    keepdims: bool = False
     needs = "spec"
     samples = reduction_samples(FLOATS + INTS + COMPLEX)
 
@@ -111,12 +109,9 @@ class Sum(Reduction):
         return np.sum(wide(x), axis=self.axes, keepdims=self.keepdims)
 
 
-@dataclass(eq=False, repr=False)
 class Mean(Reduction):
     """Mean over `axes`."""
 
-    axes: tuple[int, ...]
-    keepdims: bool = False
     needs = "spec"
     samples = reduction_samples(FLOATS + COMPLEX)
 
@@ -141,12 +136,9 @@ class Mean(Reduction):
         return np.sum(wide(x) * weights, axis=self.axes, keepdims=self.keepdims)
 
 
-@dataclass(eq=False, repr=False)
 class Prod(Reduction):
     """Product over `axes`."""
 
-    axes: tuple[int, ...]
-    keepdims: bool = False
     needs = "x"
     samples = reduction_samples(FLOATS + INTS + COMPLEX)
 
@@ -222,34 +214,25 @@ class Logical(Reduction, abstract=True):
         return true > 0 if self.function == "any" else true == self.size(x.shape)
 
 
-@dataclass(eq=False, repr=False)
 class All(Logical):
     """Whether all elements over `axes` are true."""
 
-    axes: tuple[int, ...]
-    keepdims: bool = False
     function = "all"
     ufunc = "logical_and"
     samples = reduction_samples((dt.bool_, *INTS, *FLOATS, *COMPLEX))
 
 
-@dataclass(eq=False, repr=False)
 class Some(Logical):
     """Whether any element over `axes` is true."""
 
-    axes: tuple[int, ...]
-    keepdims: bool = False
     function = "any"
     ufunc = "logical_or"
     samples = reduction_samples((dt.bool_, *INTS, *FLOATS, *COMPLEX))
 
 
-@dataclass(eq=False, repr=False)
 class LogSumExp(Reduction):
     """Logarithm of the sum of exponentials over `axes`, without overflow."""
 
-    axes: tuple[int, ...]
-    keepdims: bool = False
     needs = "x y"
     samples = reduction_samples(FLOATS + COMPLEX)
 
@@ -294,8 +277,7 @@ def sum(
         input = cast(input, dtype)
     elif input._data.dtype.kind in "biu":
         input = cast(input, dt.int64)
-    result: Tensor = apply(reduction(Sum, dim, input._data.ndim, keepdim), input)
-    return result
+    return apply(reduction(Sum, dim, input._data.ndim, keepdim), input)
 
 
 @public(out=True)
@@ -319,8 +301,7 @@ def mean(
             "mean(): could not infer output dtype. Input dtype must be either a floating point or "
             f"complex dtype. Got: {input.dtype}; convert with .float() or pass dtype="
         )
-    result: Tensor = apply(reduction(Mean, dim, input._data.ndim, keepdim), input)
-    return result
+    return apply(reduction(Mean, dim, input._data.ndim, keepdim), input)
 
 
 @public(out=True)
@@ -371,8 +352,7 @@ def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     >>> ad.all(ad.tensor([[True, False], [True, True]]), dim=1)
     tensor([False,  True])
     """
-    result: Tensor = _all(input, dim, keepdim)
-    return result
+    return _all(input, dim, keepdim)
 
 
 @public(out=True)
@@ -386,8 +366,7 @@ def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     >>> ad.any(ad.tensor([[True, False], [False, False]]), dim=1)
     tensor([ True, False])
     """
-    result: Tensor = _any(input, dim, keepdim)
-    return result
+    return _any(input, dim, keepdim)
 
 
 @public()
@@ -401,8 +380,7 @@ def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
     tensor([1, 2])
     """
     x: Any = input
-    result: Tensor = sum(x != 0, dim)
-    return result
+    return sum(x != 0, dim)
 
 
 @public()
@@ -426,7 +404,7 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
             f"sum_to_size: size {list(shape)} is not expandable to size {list(self.shape)}"
         )
     if not shape:
-        return sum(self)  # type: ignore[no-any-return]
+        return sum(self)
     axes = [i for i in range(self.ndim) if i < extra or shape[i - extra] != self.shape[i]]
     result: Tensor = sum(self, axes, keepdim=True) if axes else self
     return result.reshape(shape) if extra else result
@@ -445,8 +423,7 @@ def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """
     if input._data.dtype.kind in "biu":
         input = cast(input, dt.get_default_dtype())
-    result: Tensor = apply(reduction(LogSumExp, dim, input._data.ndim, keepdim), input)
-    return result
+    return apply(reduction(LogSumExp, dim, input._data.ndim, keepdim), input)
 
 
 @public(out=True)
@@ -466,8 +443,7 @@ def nansum(
         input = cast(input, dtype)
     if input._data.dtype.kind in "fcV":
         input = input.masked_fill(input.isnan(), 0)
-    result: Tensor = sum(input, dim, keepdim)
-    return result
+    return sum(input, dim, keepdim)
 
 
 @public(out=True)
@@ -490,5 +466,4 @@ def nanmean(
             f"{input.dtype}; convert with .float()"
         )
     counted = sum(~input.isnan(), dim, keepdim)
-    result: Tensor = nansum(input, dim, keepdim, dtype=dtype) / counted
-    return result
+    return nansum(input, dim, keepdim, dtype=dtype) / counted

@@ -34,6 +34,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@dataclass(eq=False, repr=False)
 class Scan(Op, abstract=True):
     """Base of ops whose output at each place along `axis` depends on the inputs up to there."""
 
@@ -95,7 +96,6 @@ def reference_scan(function: Callable[[Any], Any], x: Any, axis: int) -> Any:
 class CumSum(Scan):
     """Running sum along `axis`, from the end where `reverse`."""
 
-    axis: int
     reverse: bool = False
     needs = ""
     library = "moves"
@@ -128,11 +128,9 @@ class CumSum(Scan):
         return np.moveaxis(rows @ (ones if self.reverse else ones.T), -1, self.axis)
 
 
-@dataclass(eq=False, repr=False)
 class CumProd(Scan):
     """Running product along `axis`."""
 
-    axis: int
     needs = "x"
     samples = scan_samples((*FLOATS, *INTS, *COMPLEX))
 
@@ -153,11 +151,9 @@ class CumProd(Scan):
         return reference_scan(lambda part: np.prod(part, axis=self.axis), wide(x), self.axis)
 
 
-@dataclass(eq=False, repr=False)
 class Recurrence(Scan):
     """y[k] = a[k] y[k-1] + b[k] along `axis`, starting with y[0] = b[0]."""
 
-    axis: int
     needs = ("x1 y", "x1")
     samples = scan_samples((*FLOATS, *COMPLEX), inputs=2)
 
@@ -201,11 +197,9 @@ def backward_recurrence(a: Any, g: Any, axis: int) -> Any:
     return apply(Recurrence(axis), later, g.flip(axis)).flip(axis)
 
 
-@dataclass(eq=False, repr=False)
 class LogCumSumExp(Scan):
     """Logarithm of the running sum of exponentials along `axis`."""
 
-    axis: int
     needs = "x y"
     samples = scan_samples(FLOATS)
 
@@ -257,20 +251,16 @@ class CumArg(Scan, abstract=True):
         return found.astype(np.int64)
 
 
-@dataclass(eq=False, repr=False)
 class CumArgmax(CumArg):
     """Place of the largest value so far along `axis`."""
 
-    axis: int
     ufunc = "maximum"
     samples = scan_samples((*FLOATS, *INTS, dt.bool_))
 
 
-@dataclass(eq=False, repr=False)
 class CumArgmin(CumArg):
     """Place of the smallest value so far along `axis`."""
 
-    axis: int
     ufunc = "minimum"
     samples = scan_samples((*FLOATS, *INTS, dt.bool_))
 
@@ -300,7 +290,7 @@ def cumsum(input: Tensor, dim: int, *, dtype: dt.dtype | None = None) -> Tensor:
     result: Tensor | None = None
     if dtype is None and input._data.dtype.kind in "fc":
         result = run_known(_summing(dim, input._data.ndim), (input,))
-    return along(CumSum, _accumulated(input, dtype), dim, "cumsum") if result is None else result  # type: ignore[no-any-return]
+    return along(CumSum, _accumulated(input, dtype), dim, "cumsum") if result is None else result
 
 
 @functools.lru_cache(maxsize=256, typed=True)
@@ -319,8 +309,7 @@ def cumprod(input: Tensor, dim: int, *, dtype: dt.dtype | None = None) -> Tensor
     >>> ad.cumprod(ad.tensor([1., 2., 3.]), 0)
     tensor([1., 2., 6.])
     """
-    result: Tensor = along(CumProd, _accumulated(input, dtype), dim, "cumprod")
-    return result
+    return along(CumProd, _accumulated(input, dtype), dim, "cumprod")
 
 
 def _accumulated(input: Any, dtype: dt.dtype | None) -> Any:
@@ -345,8 +334,7 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
             f"logcumsumexp(): expected a floating-point dtype, got {input.dtype}; convert with "
             ".float()"
         )
-    result: Tensor = along(LogCumSumExp, input, dim, "logcumsumexp")
-    return result
+    return along(LogCumSumExp, input, dim, "logcumsumexp")
 
 
 @public(out=True)
@@ -409,8 +397,7 @@ def diff(
         size = x.shape[axis] - 1
         after, before = x.narrow(axis, 1, size), x.narrow(axis, 0, size)
         x = after != before if x.dtype is dt.bool_ else after - before
-    result: Tensor = x
-    return result
+    return x
 
 
 @public(method=False)
@@ -509,8 +496,7 @@ def trapezoid(y: Tensor, x: Any = None, *, dx: Any = None, dim: int = -1) -> Ten
     >>> ad.trapezoid(ad.tensor([1., 5., 10.]))
     tensor(10.5000)
     """
-    result: Tensor = _trapezoids("trapezoid", y, x, dx, dim).sum(dim)
-    return result
+    return _trapezoids("trapezoid", y, x, dx, dim).sum(dim)
 
 
 trapz = trapezoid
@@ -527,8 +513,7 @@ def cumulative_trapezoid(y: Tensor, x: Any = None, *, dx: Any = None, dim: int =
     >>> ad.cumulative_trapezoid(ad.tensor([1., 5., 10.]))
     tensor([ 3.0000, 10.5000])
     """
-    result: Tensor = _trapezoids("cumulative_trapezoid", y, x, dx, dim).cumsum(dim)
-    return result
+    return _trapezoids("cumulative_trapezoid", y, x, dx, dim).cumsum(dim)
 
 
 def _trapezoids(name: str, y: Any, x: Any, dx: Any, dim: int) -> Any:

@@ -86,6 +86,7 @@ def ranked_places(x: Any, axis: int, descending: bool = False, kth: Any = None) 
     return np.moveaxis(places, -1, axis)
 
 
+@dataclass(eq=False, repr=False)
 class Ranking(Op, abstract=True):
     """Base of ops that give places along `axis`, chosen by rank."""
 
@@ -120,7 +121,6 @@ def ranking_samples(cls: Any, *fields: Any) -> Iterable[Sample]:
 class ArgSort(Ranking):
     """Places of the elements in order along `axis`; equal elements keep theirs."""
 
-    axis: int
     descending: bool = False
     library = "moves"
 
@@ -160,7 +160,6 @@ class ArgSort(Ranking):
 class TopPlaces(Ranking):
     """Places of the `k` largest or smallest elements along `axis`, the most extreme first."""
 
-    axis: int
     k: int = 2
     largest: bool = True
     library = "moves"
@@ -211,7 +210,6 @@ class KthPlace(Ranking):
     last.
     """
 
-    axis: int
     k: int = 1
 
     def length(self, size: int) -> int:
@@ -355,8 +353,7 @@ def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool
     >>> ad.argsort(ad.tensor([2., 3., 1.]))
     tensor([2, 0, 1])
     """
-    result: Tensor = _sorted_places("argsort", input, dim, descending)
-    return result
+    return _sorted_places("argsort", input, dim, descending)
 
 
 def _sorted_places(name: str, input: Any, dim: Any, descending: bool) -> Any:
@@ -381,8 +378,7 @@ def msort(input: Tensor) -> Tensor:
     >>> ad.msort(ad.tensor([2., 3., 1.]))
     tensor([1., 2., 3.])
     """
-    result: Tensor = sort(input, 0)[0]
-    return result
+    return sort(input, 0)[0]
 
 
 @public(out=True)
@@ -484,8 +480,7 @@ def searchsorted(
     op = SearchSorted(right or side == "right")
     op.infer(sorted_sequence.spec, values.spec)
     found = apply(op, *promote("searchsorted", sorted_sequence, values)[1])
-    result: Tensor = cast(found, dt.int32) if out_int32 else found
-    return result
+    return cast(found, dt.int32) if out_int32 else found
 
 
 @public(out=True)
@@ -506,8 +501,7 @@ def bucketize(
         raise ShapeError(
             f"bucketize: boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})"
         )
-    result: Tensor = searchsorted(boundaries, input, out_int32=out_int32, right=right)
-    return result
+    return searchsorted(boundaries, input, out_int32=out_int32, right=right)
 
 
 @public(method=False, out=True)
@@ -526,5 +520,4 @@ def isin(
     like: Any = elements if isinstance(elements, Handle) else test_elements
     both = (as_tensor_like(elements, like), as_tensor_like(test_elements, like))
     found: Any = apply(IsIn(), *promote("isin", *both)[1])
-    result: Tensor = ~found if invert else found
-    return result
+    return ~found if invert else found

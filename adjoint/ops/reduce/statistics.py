@@ -52,8 +52,6 @@ class OfSquares(Reduction, abstract=True):
 class VarMean(OfSquares):
     """Variance over `axes` (its square root where `root`) and mean."""
 
-    axes: tuple[int, ...]
-    keepdims: bool = False
     correction: float = 1
     root: bool = False
     needs = "x y"
@@ -160,8 +158,7 @@ def var(
     >>> ad.var(ad.tensor([1., 2., 3.])), ad.var(ad.tensor([1., 3.]), correction=0)
     (tensor(1.), tensor(1.))
     """
-    result: Tensor = _var_mean("var", input, dim, unbiased, keepdim, correction, False)[0]
-    return result
+    return _var_mean("var", input, dim, unbiased, keepdim, correction, False)[0]
 
 
 @public(out=True)
@@ -184,8 +181,7 @@ def std(
     >>> ad.std(ad.tensor([1., 3., 5.]))
     tensor(2.)
     """
-    result: Tensor = _var_mean("std", input, dim, unbiased, keepdim, correction, True)[0]
-    return result
+    return _var_mean("std", input, dim, unbiased, keepdim, correction, True)[0]
 
 
 @public(method=False, out=True)
@@ -235,8 +231,6 @@ def std_mean(
 class Norm(OfSquares):
     """The `p`-norm of the elements over `axes`."""
 
-    axes: tuple[int, ...]
-    keepdims: bool = False
     p: float = 2.0
     needs = "x y"
 
@@ -247,8 +241,7 @@ class Norm(OfSquares):
                 f"linalg.vector_norm cannot compute the {self.p} norm on an empty tensor because "
                 f"the operation does not have an identity (shape {spec.shape}, dim {self.axes})"
             )
-        result: Spec = super().infer(spec).with_(dtype=spec.dtype.to_real())
-        return result
+        return super().infer(spec).with_(dtype=spec.dtype.to_real())
 
     def compute(self, xp: Any, x: Any) -> Any:
         """By the cheapest formula for each p."""
@@ -372,8 +365,7 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     >>> ad.dist(ad.tensor([1., 2.]), ad.tensor([4., 6.]))
     tensor(5.)
     """
-    result: Tensor = norm(input - other, p)
-    return result
+    return norm(input - other, p)
 
 
 @public(inplace=True, out=True)
@@ -397,8 +389,7 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
         )
     axis = normalize_axis(dim, ndim, "renorm")
     size: Any = norm(input, p, tuple(a for a in range(ndim) if a != axis), True)
-    result: Tensor = input * (maxnorm / (size + 1e-7)).masked_fill(size <= maxnorm, 1)
-    return result
+    return input * (maxnorm / (size + 1e-7)).masked_fill(size <= maxnorm, 1)
 
 
 # ---- covariance ----------------------------------------------------------------------------------
@@ -465,9 +456,7 @@ def corrcoef(input: Tensor) -> Tensor:
     """
     covariance: Any = cov(input)
     if covariance._data.ndim == 0:
-        one: Tensor = covariance / covariance
-        return one
+        return covariance / covariance
     deviation = covariance.diagonal().real.sqrt()
     ratio = covariance / deviation.unsqueeze(1) / deviation.unsqueeze(0)
-    result: Tensor = ratio if ratio.dtype.is_complex else ratio.clamp(-1, 1)
-    return result
+    return ratio if ratio.dtype.is_complex else ratio.clamp(-1, 1)

@@ -214,8 +214,7 @@ def flip(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
     tensor([3, 2, 1])
     """
     wanted = sizes_of(axes if dims is None else (dims,), "flip")
-    result: Tensor = apply(_flipping(wanted, input._data.ndim), input)
-    return result
+    return apply(_flipping(wanted, input._data.ndim), input)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -236,8 +235,7 @@ def fliplr(input: Tensor) -> Tensor:
     """
     if input._data.ndim < 2:
         raise ShapeError(f"fliplr: Input must be >= 2-d., got shape {tuple(input.shape)}")
-    result: Tensor = apply(Flip((1,)), input)
-    return result
+    return apply(Flip((1,)), input)
 
 
 @public()
@@ -253,8 +251,7 @@ def flipud(input: Tensor) -> Tensor:
     """
     if input._data.ndim < 1:
         raise ShapeError("flipud: Input must be >= 1-d., got a 0-d tensor")
-    result: Tensor = apply(Flip((0,)), input)
-    return result
+    return apply(Flip((0,)), input)
 
 
 def _ints(value: Any, name: str) -> tuple[int, ...]:
@@ -279,7 +276,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
                 f"roll: shifts and dimensions must align. shifts: {len(moves)}, dims:0"
             )
         flat = _rolled(input.reshape(-1), moves[0], 0)
-        return flat.reshape(input._data.shape)  # type: ignore[no-any-return]
+        return flat.reshape(input._data.shape)
     axes = _ints(dims, "roll")
     if len(axes) != len(moves):
         raise ShapeError(
@@ -389,8 +386,7 @@ def tril_indices(
     tensor([[0, 1, 1],
             [0, 0, 1]])
     """
-    result: Tensor = _triangle_indices(row, col, offset, dtype, False, "tril_indices")
-    return result
+    return _triangle_indices(row, col, offset, dtype, False, "tril_indices")
 
 
 @public(method=False)
@@ -412,8 +408,7 @@ def triu_indices(
     tensor([[0, 0, 1],
             [0, 1, 1]])
     """
-    result: Tensor = _triangle_indices(row, col, offset, dtype, True, "triu_indices")
-    return result
+    return _triangle_indices(row, col, offset, dtype, True, "triu_indices")
 
 
 # ---- repetition ----------------------------------------------------------------------------------
@@ -443,10 +438,8 @@ def repeat(input: Tensor, *repeats: Any) -> Tensor:
         raise ShapeError(f"repeat: Trying to create tensor with negative dimension: {list(times)}")
     padded = (1,) * lead + tuple(shape)
     if prod(times) == 1:
-        same: Tensor = input.reshape(padded).clone()
-        return same
-    result: Tensor = apply(Tile(times), input if not lead else input.reshape(padded))
-    return result
+        return input.reshape(padded).clone()
+    return apply(Tile(times), input if not lead else input.reshape(padded))
 
 
 @public()
@@ -460,7 +453,7 @@ def tile(input: Tensor, *repeats: Any, dims: Any = None) -> Tensor:
     """
     times = sizes_of(repeats if dims is None else (dims,), "tile")
     times = (1,) * (input._data.ndim - len(times)) + times
-    return repeat(input, times)  # type: ignore[no-any-return]
+    return repeat(input, times)
 
 
 @public()
@@ -479,7 +472,7 @@ def repeat_interleave(
     if repeats is None:
         counts = input._data
         _assert_counts(counts)
-        return fresh(np.repeat(names_on(input.device).arange(counts.size), counts))  # type: ignore[no-any-return]
+        return fresh(np.repeat(names_on(input.device).arange(counts.size), counts))
     x = input.reshape(-1) if dim is None else input
     axis = normalize_axis(0 if dim is None else dim, x._data.ndim, "repeat_interleave")
     x = x if x._data.ndim else x.reshape(1)
@@ -491,7 +484,7 @@ def repeat_interleave(
         shape = x._data.shape
         wide = (*shape[: axis + 1], times, *shape[axis + 1 :])
         whole = (*shape[:axis], size * times, *shape[axis + 1 :])
-        return x.unsqueeze(axis + 1).expand(wide).reshape(whole)  # type: ignore[no-any-return]
+        return x.unsqueeze(axis + 1).expand(wide).reshape(whole)
     counts = repeats._data
     _assert_counts(counts)
     if counts.size not in (1, size) or counts.ndim > 1:
@@ -505,8 +498,7 @@ def repeat_interleave(
             f"repeat_interleave: allocated size {output_size} does not match required size "
             f"{places.size}"
         )
-    result: Tensor = apply(Index((axis,)), x, fresh(places))
-    return result
+    return apply(Index((axis,)), x, fresh(places))
 
 
 def _assert_counts(counts: Any) -> None:
@@ -583,8 +575,7 @@ def constant_pad_nd(input: Tensor, pad: Any, value: float = 0) -> Tensor:
     >>> ad.constant_pad_nd(ad.ones(2), (1, 2))
     tensor([0., 1., 1., 0., 0.])
     """
-    result: Tensor = _padded(input, pad, "constant", value)
-    return result
+    return _padded(input, pad, "constant", value)
 
 
 def _pad_constant(x: Any, by_axis: Sequence[tuple[int, int, int]], value: Any) -> Any:
@@ -740,10 +731,9 @@ def cartesian_prod(*tensors: Any) -> Tensor:
                 f"cartesian_prod: Expect a 1D vector, but got shape {list(each.shape)}"
             )
     if len(several) == 1:
-        return several[0]  # type: ignore[no-any-return]
+        return several[0]
     grids = meshgrid(*several)
-    result: Tensor = stack([grid.reshape(-1) for grid in grids], 1)
-    return result
+    return stack([grid.reshape(-1) for grid in grids], 1)
 
 
 @public()
@@ -763,12 +753,11 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     if r < 0:
         raise InvalidArgument(f"combinations: Expect a non-negative number, but got {r}")
     if r == 0:
-        return input.new_empty((0,))  # type: ignore[no-any-return]
+        return input.new_empty((0,))
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     rows = list(choose(range(input._data.size), r))
     places = np.array(rows, np.int64).reshape(len(rows), r)
-    result: Tensor = apply(Index((0,)), input, creation.finish(places, input.device))
-    return result
+    return apply(Index((0,)), input, creation.finish(places, input.device))
 
 
 @public(method=False)
@@ -784,7 +773,7 @@ def block_diag(*tensors: Any) -> Tensor:
             [0, 2, 3]])
     """
     if not tensors:
-        return fresh(np.zeros((1, 0), dt.get_default_dtype().numpy))  # type: ignore[no-any-return]
+        return fresh(np.zeros((1, 0), dt.get_default_dtype().numpy))
     for each in tensors:
         assert_tensor(each, "block_diag")
         if each._data.ndim > 2:
@@ -804,8 +793,7 @@ def block_diag(*tensors: Any) -> Tensor:
         items: tuple[Item, ...] = ((0, height, 1), (start, start + columns, 1))
         rows.append(apply(Place(items, (height, width)), block))
         start += columns
-    result: Tensor = cat(rows, 0)
-    return result
+    return cat(rows, 0)
 
 
 @public()

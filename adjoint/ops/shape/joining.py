@@ -374,8 +374,7 @@ def concat(tensors: Any, dim: int = 0) -> Tensor:
     >>> ad.concat([ad.tensor([1, 2]), ad.tensor([3])])
     tensor([1, 2, 3])
     """
-    result: Tensor = cat(tensors, dim)
-    return result
+    return cat(tensors, dim)
 
 
 @public(method=False, out=True)
@@ -387,8 +386,7 @@ def concatenate(tensors: Any, dim: int = 0, *, axis: int | None = None) -> Tenso
     >>> ad.concatenate([ad.tensor([1, 2]), ad.tensor([3])])
     tensor([1, 2, 3])
     """
-    result: Tensor = cat(tensors, dim if axis is None else axis)
-    return result
+    return cat(tensors, dim if axis is None else axis)
 
 
 @public(method=False, out=True)
@@ -418,8 +416,7 @@ def hstack(tensors: Any) -> Tensor:
     tensor([1, 2, 3])
     """
     several = [atleast_1d(each) for each in _promoted(tensors, "hstack")]
-    result: Tensor = cat(several, 0 if several[0]._data.ndim == 1 else 1)
-    return result
+    return cat(several, 0 if several[0]._data.ndim == 1 else 1)
 
 
 @public(method=False, out=True)
@@ -432,8 +429,7 @@ def vstack(tensors: Any) -> Tensor:
     tensor([[1, 2],
             [3, 4]])
     """
-    result: Tensor = cat([atleast_2d(each) for each in _promoted(tensors, "vstack")], 0)
-    return result
+    return cat([atleast_2d(each) for each in _promoted(tensors, "vstack")], 0)
 
 
 @public(method=False, out=True)
@@ -445,8 +441,7 @@ def row_stack(tensors: Any) -> Tensor:
     >>> ad.row_stack([ad.tensor([1, 2]), ad.tensor([3, 4])]).shape
     adjoint.Size([2, 2])
     """
-    result: Tensor = vstack(tensors)
-    return result
+    return vstack(tensors)
 
 
 @public(method=False, out=True)
@@ -459,8 +454,7 @@ def dstack(tensors: Any) -> Tensor:
     tensor([[[1, 3],
              [2, 4]]])
     """
-    result: Tensor = cat([atleast_3d(each) for each in _promoted(tensors, "dstack")], 2)
-    return result
+    return cat([atleast_3d(each) for each in _promoted(tensors, "dstack")], 2)
 
 
 @public(method=False, out=True)
@@ -477,8 +471,7 @@ def column_stack(tensors: Any) -> Tensor:
         each.reshape(each._data.size, 1) if each._data.ndim <= 1 else each
         for each in _promoted(tensors, "column_stack")
     ]
-    result: Tensor = cat(columns, 1)
-    return result
+    return cat(columns, 1)
 
 
 # ---- splitting -----------------------------------------------------------------------------------
@@ -488,8 +481,7 @@ def _parts(input: Any, sizes: tuple[int, ...], axis: int) -> tuple[Any, ...]:
     """Views of consecutive parts."""
     if len(sizes) == 1 and sizes[0] == input._data.shape[axis]:
         return (part(input, axis, 0, sizes[0]),)
-    found: tuple[Any, ...] = apply(Split(sizes, axis), input)
-    return found
+    return apply(Split(sizes, axis), input)
 
 
 def _axis_to_split(input: Any, dim: int, name: str) -> int:
@@ -512,7 +504,7 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
     axis = _axis_to_split(tensor, dim, "split")
     length = tensor._data.shape[axis]
     if isinstance(split_size_or_sections, (tuple, list)):
-        return split_with_sizes(tensor, split_size_or_sections, dim)  # type: ignore[no-any-return]
+        return split_with_sizes(tensor, split_size_or_sections, dim)
     size = operator.index(split_size_or_sections)
     if size < 0 or (size == 0 and length):
         raise ShapeError(
@@ -602,7 +594,7 @@ def _split_evenly(input: Any, given: Any, axis: int, name: str) -> tuple[Any, ..
             f"{name}: attempted to split along dimension {axis}, but the size of the "
             f"dimension {input._data.shape[axis]} is not divisible by the split_size {given}!"
         )
-    return tensor_split(input, given, axis)  # type: ignore[no-any-return]
+    return tensor_split(input, given, axis)
 
 
 @public()
@@ -676,5 +668,4 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     if shape[axis] == 1:
         lead = ((0, size, 1) for size in shape[:axis])
         return (apply_view(basic_index((*lead, 0)), input),)
-    found: tuple[Tensor, ...] = apply(Unbind(shape[axis], axis), input)
-    return found
+    return apply(Unbind(shape[axis], axis), input)

@@ -23,7 +23,12 @@ from ..samples import array, strided
 if TYPE_CHECKING:
     from ...tensor import Tensor
 
-__all__: list[str] = []  # no names at the top level: they live in adjoint.fft
+# not names at the top level: they live in adjoint.fft
+__all__ = [
+    "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "hfft2", "hfftn", "ifft", "ifft2",
+    "ifftn", "ifftshift", "ihfft", "ihfft2", "ihfftn", "irfft", "irfft2", "irfftn", "rfft",
+    "rfft2", "rfftfreq", "rfftn",
+]  # fmt: skip
 
 # The adjoint of a transform is the other direction with the same factor, which the other direction
 # calls by this name.
@@ -311,7 +316,7 @@ def fft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = N
     >>> ad.fft.fft(ad.tensor([1., 2., 3., 4.])).real
     tensor([10., -2., -2., -2.])
     """
-    return _complex("fft", input, _one(n), dim, norm, False)  # type: ignore[no-any-return]
+    return _complex("fft", input, _one(n), dim, norm, False)
 
 
 @with_out
@@ -328,7 +333,7 @@ def ifft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = 
     >>> ad.fft.ifft(ad.tensor([4., 0., 0., 0.])).real
     tensor([1., 1., 1., 1.])
     """
-    return _complex("ifft", input, _one(n), dim, norm, True)  # type: ignore[no-any-return]
+    return _complex("ifft", input, _one(n), dim, norm, True)
 
 
 @with_out
@@ -345,7 +350,7 @@ def rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = 
     >>> ad.fft.rfft(ad.tensor([1., 2., 3., 4.])).real
     tensor([10., -2., -2.])
     """
-    return _real("rfft", input, _one(n), dim, norm)  # type: ignore[no-any-return]
+    return _real("rfft", input, _one(n), dim, norm)
 
 
 @with_out
@@ -364,7 +369,7 @@ def irfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None =
     >>> ad.fft.irfft(ad.tensor([4., 0., 0.]))
     tensor([1., 1., 1., 1.])
     """
-    return _inverse_real("irfft", input, _one(n), dim, norm)  # type: ignore[no-any-return]
+    return _inverse_real("irfft", input, _one(n), dim, norm)
 
 
 @with_out
@@ -384,7 +389,7 @@ def hfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = 
     tensor([1., 1., 1., 1.])
     """
     mode = _adjoint_norm("hfft", norm)
-    return _inverse_real("hfft", conj(input), _one(n), dim, mode)  # type: ignore[no-any-return]
+    return _inverse_real("hfft", conj(input), _one(n), dim, mode)
 
 
 @with_out
@@ -402,7 +407,7 @@ def ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None =
     tensor([1., 0., 0.])
     """
     mode = _adjoint_norm("ihfft", norm)
-    return conj(_real("ihfft", input, _one(n), dim, mode))  # type: ignore[no-any-return]
+    return conj(_real("ihfft", input, _one(n), dim, mode))
 
 
 @with_out
@@ -420,7 +425,7 @@ def fft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = N
     tensor([[4., 0.],
             [0., 0.]])
     """
-    return _complex("fft2", input, s, dim, norm, False)  # type: ignore[no-any-return]
+    return _complex("fft2", input, s, dim, norm, False)
 
 
 @with_out
@@ -438,7 +443,7 @@ def ifft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = 
     tensor([[1., 0.],
             [0., 0.]])
     """
-    return _complex("ifft2", input, s, dim, norm, True)  # type: ignore[no-any-return]
+    return _complex("ifft2", input, s, dim, norm, True)
 
 
 @with_out
@@ -456,7 +461,7 @@ def rfft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = 
     tensor([[8., 0., 0.],
             [0., 0., 0.]])
     """
-    return _real("rfft2", input, s, dim, norm)  # type: ignore[no-any-return]
+    return _real("rfft2", input, s, dim, norm)
 
 
 @with_out
@@ -475,7 +480,7 @@ def irfft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None =
     tensor([[1., 1., 1., 1.],
             [1., 1., 1., 1.]])
     """
-    return _inverse_real("irfft2", input, s, dim, norm)  # type: ignore[no-any-return]
+    return _inverse_real("irfft2", input, s, dim, norm)
 
 
 @with_out
@@ -494,7 +499,7 @@ def hfft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = 
     tensor([[2., 0.]])
     """
     mode = _adjoint_norm("hfft2", norm)
-    return _inverse_real("hfft2", conj(input), s, dim, mode)  # type: ignore[no-any-return]
+    return _inverse_real("hfft2", conj(input), s, dim, mode)
 
 
 @with_out
@@ -512,7 +517,7 @@ def ihfft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None =
     tensor([[1., 0.]])
     """
     mode = _adjoint_norm("ihfft2", norm)
-    return conj(_real("ihfft2", input, s, dim, mode))  # type: ignore[no-any-return]
+    return conj(_real("ihfft2", input, s, dim, mode))
 
 
 @with_out
@@ -530,7 +535,7 @@ def fftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None)
     tensor([[4., 0.],
             [0., 0.]])
     """
-    return _complex("fftn", input, s, dim, norm, False)  # type: ignore[no-any-return]
+    return _complex("fftn", input, s, dim, norm, False)
 
 
 @with_out
@@ -548,7 +553,7 @@ def ifftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None
     tensor([[1., 0.],
             [0., 0.]])
     """
-    return _complex("ifftn", input, s, dim, norm, True)  # type: ignore[no-any-return]
+    return _complex("ifftn", input, s, dim, norm, True)
 
 
 @with_out
@@ -566,7 +571,7 @@ def rfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None
     tensor([[8., 0., 0.],
             [0., 0., 0.]])
     """
-    return _real("rfftn", input, s, dim, norm)  # type: ignore[no-any-return]
+    return _real("rfftn", input, s, dim, norm)
 
 
 @with_out
@@ -585,7 +590,7 @@ def irfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = Non
     tensor([[1., 1., 1., 1.],
             [1., 1., 1., 1.]])
     """
-    return _inverse_real("irfftn", input, s, dim, norm)  # type: ignore[no-any-return]
+    return _inverse_real("irfftn", input, s, dim, norm)
 
 
 @with_out
@@ -604,7 +609,7 @@ def hfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None
     tensor([[2., 0.]])
     """
     mode = _adjoint_norm("hfftn", norm)
-    return _inverse_real("hfftn", conj(input), s, dim, mode)  # type: ignore[no-any-return]
+    return _inverse_real("hfftn", conj(input), s, dim, mode)
 
 
 @with_out
@@ -622,7 +627,7 @@ def ihfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = Non
     tensor([[1., 0.]])
     """
     mode = _adjoint_norm("ihfftn", norm)
-    return conj(_real("ihfftn", input, s, dim, mode))  # type: ignore[no-any-return]
+    return conj(_real("ihfftn", input, s, dim, mode))
 
 
 def _frequencies(count: Any, n: int, d: float, options: dict[str, Any]) -> Tensor:
@@ -674,7 +679,7 @@ def _shift(name: str, input: Tensor, dim: Any, back: bool) -> Tensor:
     dims = range(input.ndim) if dim is None else [dim] if isinstance(dim, int) else list(dim)
     axes = tuple(normalize_axis(d, input.ndim, name) for d in dims)
     shifts = tuple((input.shape[a] + int(back)) // 2 for a in axes)
-    return input.roll(shifts, axes) if axes else input.clone()  # type: ignore[no-any-return]
+    return input.roll(shifts, axes) if axes else input.clone()
 
 
 def fftshift(input: Tensor, dim: Any = None) -> Tensor:

@@ -95,8 +95,7 @@ def stft(
     spectra: Any = (rfft if onesided else fft)(frames, norm=norm).transpose(1, 2)
     if input.ndim == 1:
         spectra = spectra.squeeze(0)
-    result: Tensor = spectra if return_complex or return_complex is None else view_as_real(spectra)
-    return result
+    return spectra if return_complex or return_complex is None else view_as_real(spectra)
 
 
 @public()
@@ -170,5 +169,4 @@ def istft(
     signal = signal / envelope
     if length is not None and signal.shape[1] < length:
         signal = pad(signal, (0, length - signal.shape[1]))
-    result: Tensor = signal if input.ndim == 3 else signal.squeeze(0)
-    return result
+    return signal if input.ndim == 3 else signal.squeeze(0)

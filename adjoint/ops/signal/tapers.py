@@ -1,5 +1,7 @@
 """Window functions, which fade a piece of a signal in and out."""
 
+# ruff: noqa: N803 - M is PyTorch's name
+
 from __future__ import annotations
 
 import math
@@ -25,7 +27,8 @@ _DOC = """{summary}
 
     Shapes: 1-d, of size `M`; `sym=False` gives the window for spectra, whose first value would
     follow its last.
-    Dtypes: float32 or float64; the default dtype without `dtype`.
+    Options: `dtype` (float32 or float64; the default dtype without), `layout`, `device` and
+    `requires_grad`.
     Errors: InvalidArgument for a negative `M`, another dtype or a parameter out of range.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.signal.windows.{name}.html
 
@@ -38,10 +41,11 @@ def _window(
     name: str,
     size: int,
     values: Callable[[], Any],
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     d = target(dtype) or dt.get_default_dtype()
     if size < 0:
@@ -60,15 +64,7 @@ def _period(size: int, sym: bool) -> int:
 
 
 def exponential(
-    M: int,  # noqa: N803 - PyTorch's name
-    *,
-    center: float | None = None,
-    tau: float = 1.0,
-    sym: bool = True,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
+    M: int, *, center: float | None = None, tau: float = 1.0, sym: bool = True, **options: Any
 ) -> Tensor:  # documented below
     if tau <= 0:
         raise InvalidArgument(f"exponential: Tau must be positive, got: {tau} instead.")
@@ -76,59 +72,30 @@ def exponential(
         raise InvalidArgument(
             f"exponential: Center must be None for symmetric windows, got {center}"
         )
-    if center is None:
-        center = (M if not sym and M > 1 else M - 1) / 2
-    middle = center
+    middle = (M if not sym and M > 1 else M - 1) / 2 if center is None else center
     return _window(
-        "exponential", M, lambda: np.exp(-np.abs(np.arange(M) - middle) / tau),
-        dtype, layout, device, requires_grad,
-    )  # fmt: skip
+        "exponential", M, lambda: np.exp(-np.abs(np.arange(M) - middle) / tau), **options
+    )
 
 
-def cosine(
-    M: int,  # noqa: N803 - PyTorch's name
-    *,
-    sym: bool = True,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Tensor:  # documented below
+def cosine(M: int, *, sym: bool = True, **options: Any) -> Tensor:  # documented below
     steps = M + 1 if not sym and M > 1 else M
-    return _window(
-        "cosine", M, lambda: np.sin((np.arange(M) + 0.5) * (math.pi / steps)),
-        dtype, layout, device, requires_grad,
-    )  # fmt: skip
+    return _window("cosine", M, lambda: np.sin((np.arange(M) + 0.5) * (math.pi / steps)), **options)
 
 
 def gaussian(
-    M: int,  # noqa: N803 - PyTorch's name
-    *,
-    std: float = 1.0,
-    sym: bool = True,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
+    M: int, *, std: float = 1.0, sym: bool = True, **options: Any
 ) -> Tensor:  # documented below
     if std <= 0:
         raise InvalidArgument(f"gaussian: Standard deviation must be positive, got: {std} instead.")
     middle = (M if not sym and M > 1 else M - 1) / 2
     return _window(
-        "gaussian", M, lambda: np.exp(-((np.arange(M) - middle) ** 2) / (2 * std * std)),
-        dtype, layout, device, requires_grad,
-    )  # fmt: skip
+        "gaussian", M, lambda: np.exp(-((np.arange(M) - middle) ** 2) / (2 * std * std)), **options
+    )
 
 
 def kaiser(
-    M: int,  # noqa: N803 - PyTorch's name
-    *,
-    beta: float = 12.0,
-    sym: bool = True,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
+    M: int, *, beta: float = 12.0, sym: bool = True, **options: Any
 ) -> Tensor:  # documented below
     if beta < 0:
         raise InvalidArgument(f"kaiser: beta must be non-negative, got: {beta} instead.")
@@ -139,33 +106,18 @@ def kaiser(
         place = 2 * np.arange(M) / _period(M, sym) - 1
         return np.i0(beta * np.sqrt(np.maximum(1 - place * place, 0))) / np.i0(beta)
 
-    return _window("kaiser", M, values, dtype, layout, device, requires_grad)
+    return _window("kaiser", M, values, **options)
 
 
-def bartlett(
-    M: int,  # noqa: N803 - PyTorch's name
-    *,
-    sym: bool = True,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Tensor:  # documented below
+def bartlett(M: int, *, sym: bool = True, **options: Any) -> Tensor:  # documented below
     def values() -> Any:
         return np.ones(1) if M == 1 else 1 - np.abs(2 * np.arange(M) / _period(M, sym) - 1)
 
-    return _window("bartlett", M, values, dtype, layout, device, requires_grad)
+    return _window("bartlett", M, values, **options)
 
 
 def general_cosine(
-    M: int,  # noqa: N803 - PyTorch's name
-    *,
-    a: Iterable[float],
-    sym: bool = True,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
+    M: int, *, a: Iterable[float], sym: bool = True, **options: Any
 ) -> Tensor:  # documented below
     if not isinstance(a, Iterable):
         raise InvalidType(f"general_cosine: Coefficients must be a list/tuple, got {a!r}")
@@ -179,45 +131,18 @@ def general_cosine(
         angle = 2 * math.pi * np.arange(M) / _period(M, sym)
         return sum((-1) ** i * w * np.cos(i * angle) for i, w in enumerate(weights))
 
-    return _window("general_cosine", M, values, dtype, layout, device, requires_grad)
+    return _window("general_cosine", M, values, **options)
 
 
 def general_hamming(
-    M: int,  # noqa: N803 - PyTorch's name
-    *,
-    alpha: float = 0.54,
-    sym: bool = True,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
+    M: int, *, alpha: float = 0.54, sym: bool = True, **options: Any
 ) -> Tensor:  # documented below
-    return general_cosine(
-        M, a=(alpha, 1 - alpha), sym=sym, dtype=dtype, layout=layout, device=device,
-        requires_grad=requires_grad,
-    )  # fmt: skip
-
-
-general_hamming.__doc__ = _DOC.format(
-    summary="alpha - (1 - alpha) cos(2 pi n / period).", name="general_hamming", call="3",
-    result="tensor([0.0800, 1.0000, 0.0800])",
-)  # fmt: skip
+    return general_cosine(M, a=(alpha, 1 - alpha), sym=sym, **options)
 
 
 def _sum_of_cosines(name: str, summary: str, *weights: float) -> Any:
-    def window(
-        M: int,  # noqa: N803 - PyTorch's name
-        *,
-        sym: bool = True,
-        dtype: Any = None,
-        layout: Any = None,
-        device: Any = None,
-        requires_grad: bool = False,
-    ) -> Tensor:
-        return general_cosine(
-            M, a=weights, sym=sym, dtype=dtype, layout=layout, device=device,
-            requires_grad=requires_grad,
-        )  # fmt: skip
+    def window(M: int, *, sym: bool = True, **options: Any) -> Tensor:
+        return general_cosine(M, a=weights, sym=sym, **options)
 
     window.__name__ = window.__qualname__ = name
     window.__doc__ = _DOC.format(summary=summary, name=name, call="1", result="tensor([1.])")
@@ -240,6 +165,8 @@ for _function, _summary, _call, _result in (
     (bartlett, "A triangle.", "3", "tensor([0., 1., 0.])"),
     (general_cosine, "The sum of (-1)^i a[i] cos(2 pi i n / period).", "3, a=(0.5, 0.5)",
      "tensor([0., 1., 0.])"),
+    (general_hamming, "alpha - (1 - alpha) cos(2 pi n / period).", "3",
+     "tensor([0.0800, 1.0000, 0.0800])"),
 ):  # fmt: skip
     _function.__doc__ = _DOC.format(
         summary=_summary, name=_function.__name__, call=_call, result=_result
@@ -259,8 +186,7 @@ def hann_window(window_length: int, periodic: bool = True, **options: Any) -> Te
     >>> ad.hann_window(4)
     tensor([0.0000, 0.5000, 1.0000, 0.5000])
     """
-    result: Tensor = hann(window_length, sym=not periodic, **options)
-    return result
+    return hann(window_length, sym=not periodic, **options)
 
 
 @public(method=False)
@@ -292,8 +218,7 @@ def blackman_window(window_length: int, periodic: bool = True, **options: Any) -
     >>> ad.blackman_window(4, dtype=ad.float64)[1:]
     tensor([0.3400, 1.0000, 0.3400], dtype=adjoint.float64)
     """
-    result: Tensor = blackman(window_length, sym=not periodic, **options)
-    return result
+    return blackman(window_length, sym=not periodic, **options)
 
 
 @public(method=False)

@@ -8,7 +8,8 @@ from ...core import dtype as dt
 from ...eager.public import with_out
 from ..elementwise.comparison import eq, isinf, where
 from ..elementwise.functions import sgn
-from ..elementwise.pointwise import FLOATING, Elementwise, unary, widen
+from ..elementwise.kinds import Floating
+from ..elementwise.pointwise import unary, widen
 from ..elementwise.trigonometry import sin
 from ..promotion import cast
 from ..samples import unary_samples
@@ -17,8 +18,14 @@ from .special import i0, i1
 if TYPE_CHECKING:
     from ...tensor import Tensor
 
+__all__ = [
+    "airy_ai", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "i0e", "i1e",
+    "modified_bessel_i0", "modified_bessel_i1", "modified_bessel_k0", "modified_bessel_k1",
+    "scaled_modified_bessel_k0", "scaled_modified_bessel_k1", "spherical_bessel_j0",
+]  # fmt: skip
 
-class I0e(Elementwise):
+
+class I0e(Floating):
     """exp(-|x|) i0(x) of each element x.
 
     >>> ad.special.i0e(ad.tensor([0., 100.]))
@@ -26,7 +33,6 @@ class I0e(Elementwise):
     """
 
     ufunc = scipy = "i0e"
-    kinds = FLOATING
     needs = "x y"
     samples = unary_samples(-9, 9)
 
@@ -35,7 +41,7 @@ class I0e(Elementwise):
         return (g * (i1e(x) - sgn(x) * y),)
 
 
-class I1e(Elementwise):
+class I1e(Floating):
     """exp(-|x|) i1(x) of each element x.
 
     >>> ad.special.i1e(ad.tensor([0., 100.]))
@@ -43,7 +49,6 @@ class I1e(Elementwise):
     """
 
     ufunc = scipy = "i1e"
-    kinds = FLOATING
     needs = "x y"
     samples = unary_samples(-9, 9)
 
@@ -54,7 +59,7 @@ class I1e(Elementwise):
         return (g * where(zero, 0.5, slope),)
 
 
-class BesselJ0(Elementwise):
+class BesselJ0(Floating):
     """The Bessel function of the first kind, of order 0, of each element.
 
     >>> ad.special.bessel_j0(ad.tensor([0., 1.]))
@@ -62,7 +67,6 @@ class BesselJ0(Elementwise):
     """
 
     ufunc, scipy = "bessel_j0", "j0"
-    kinds = FLOATING
     needs = "x"
     samples = unary_samples(-12, 12, special=False)
 
@@ -71,7 +75,7 @@ class BesselJ0(Elementwise):
         return (-g * bessel_j1(x),)
 
 
-class BesselJ1(Elementwise):
+class BesselJ1(Floating):
     """The Bessel function of the first kind, of order 1, of each element.
 
     >>> ad.special.bessel_j1(ad.tensor([0., 1.]))
@@ -79,7 +83,6 @@ class BesselJ1(Elementwise):
     """
 
     ufunc, scipy = "bessel_j1", "j1"
-    kinds = FLOATING
     needs = "x y"
     samples = unary_samples(-12, 12, special=False)
 
@@ -89,7 +92,7 @@ class BesselJ1(Elementwise):
         return (g * where(zero, 0.5, bessel_j0(x) - y / where(zero, 1, x)),)
 
 
-class BesselY0(Elementwise):
+class BesselY0(Floating):
     """The Bessel function of the second kind, of order 0, of each element.
 
     >>> ad.special.bessel_y0(ad.tensor([1., 2.]))
@@ -97,7 +100,6 @@ class BesselY0(Elementwise):
     """
 
     ufunc, scipy = "bessel_y0", "y0"
-    kinds = FLOATING
     needs = "x"
     samples = unary_samples(0.3, 12, special=False)
 
@@ -106,7 +108,7 @@ class BesselY0(Elementwise):
         return (-g * bessel_y1(x),)
 
 
-class BesselY1(Elementwise):
+class BesselY1(Floating):
     """The Bessel function of the second kind, of order 1, of each element.
 
     >>> ad.special.bessel_y1(ad.tensor([1., 2.]))
@@ -114,7 +116,6 @@ class BesselY1(Elementwise):
     """
 
     ufunc, scipy = "bessel_y1", "y1"
-    kinds = FLOATING
     needs = "x y"
     samples = unary_samples(0.3, 12, special=False)
 
@@ -123,7 +124,7 @@ class BesselY1(Elementwise):
         return (g * (bessel_y0(x) - y / x),)
 
 
-class ModifiedBesselK0(Elementwise):
+class ModifiedBesselK0(Floating):
     """The modified Bessel function of the second kind, of order 0, of each element.
 
     >>> ad.special.modified_bessel_k0(ad.tensor([1., 2.]))
@@ -131,7 +132,6 @@ class ModifiedBesselK0(Elementwise):
     """
 
     ufunc, scipy = "bessel_k0", "k0"
-    kinds = FLOATING
     needs = "x"
     samples = unary_samples(0.3, 5)
 
@@ -140,7 +140,7 @@ class ModifiedBesselK0(Elementwise):
         return (-g * modified_bessel_k1(x),)
 
 
-class ModifiedBesselK1(Elementwise):
+class ModifiedBesselK1(Floating):
     """The modified Bessel function of the second kind, of order 1, of each element.
 
     >>> ad.special.modified_bessel_k1(ad.tensor([1., 2.]))
@@ -148,7 +148,6 @@ class ModifiedBesselK1(Elementwise):
     """
 
     ufunc, scipy = "bessel_k1", "k1"
-    kinds = FLOATING
     needs = "x y"
     samples = unary_samples(0.3, 5)
 
@@ -157,7 +156,7 @@ class ModifiedBesselK1(Elementwise):
         return (-g * (modified_bessel_k0(x) + y / x),)
 
 
-class ScaledModifiedBesselK0(Elementwise):
+class ScaledModifiedBesselK0(Floating):
     """exp(x) modified_bessel_k0(x) of each element x.
 
     >>> ad.special.scaled_modified_bessel_k0(ad.tensor([1., 200.]))
@@ -165,7 +164,6 @@ class ScaledModifiedBesselK0(Elementwise):
     """
 
     ufunc, scipy = "bessel_k0e", "k0e"
-    kinds = FLOATING
     needs = "x y"
     samples = unary_samples(0.3, 5)
 
@@ -174,7 +172,7 @@ class ScaledModifiedBesselK0(Elementwise):
         return (g * (y - scaled_modified_bessel_k1(x)),)
 
 
-class ScaledModifiedBesselK1(Elementwise):
+class ScaledModifiedBesselK1(Floating):
     """exp(x) modified_bessel_k1(x) of each element x.
 
     >>> ad.special.scaled_modified_bessel_k1(ad.tensor([1., 200.]))
@@ -182,7 +180,6 @@ class ScaledModifiedBesselK1(Elementwise):
     """
 
     ufunc, scipy = "bessel_k1e", "k1e"
-    kinds = FLOATING
     needs = "x y"
     samples = unary_samples(0.3, 5)
 
@@ -191,7 +188,7 @@ class ScaledModifiedBesselK1(Elementwise):
         return (g * (y - scaled_modified_bessel_k0(x) - y / x),)
 
 
-class AiryAi(Elementwise):
+class AiryAi(Floating):
     """The Airy function Ai of each element; as in PyTorch, without a gradient.
 
     >>> ad.special.airy_ai(ad.tensor([0., 1.]))
@@ -199,7 +196,6 @@ class AiryAi(Elementwise):
     """
 
     ufunc = "airy_ai"
-    kinds = FLOATING
     samples = unary_samples(-12, 8, special=False)
 
     def reference(self, x: Any) -> Any:
@@ -239,5 +235,4 @@ def spherical_bessel_j0(input: Tensor) -> Tensor:
         input = cast(input, dt.get_default_dtype())
     zero = eq(input, 0)
     ratio = where(zero, 1.0, sin(input) / where(zero, 1, input))
-    result: Tensor = where(isinf(input), 0.0, ratio)
-    return result
+    return where(isinf(input), 0.0, ratio)

@@ -11,8 +11,9 @@ from ...core.errors import Unsupported
 from ...eager.public import with_out
 from ..elementwise.comparison import eq, le, tensors, where
 from ..elementwise.functions import exp, log, log1p, square
+from ..elementwise.kinds import Floating
 from ..elementwise.logic import logical_and
-from ..elementwise.pointwise import FLOATING, Elementwise, binary, unary
+from ..elementwise.pointwise import binary, unary
 from ..samples import binary_samples, unary_samples
 from .special import erfc
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 _ROOT_HALF = math.sqrt(0.5)
 
 
-class Erfcx(Elementwise):
+class Erfcx(Floating):
     """exp(x^2) erfc(x) of each element x.
 
     >>> ad.special.erfcx(ad.tensor([0., 30.]))
@@ -30,7 +31,6 @@ class Erfcx(Elementwise):
     """
 
     ufunc = scipy = "erfcx"
-    kinds = FLOATING
     needs = "x y"
     samples = unary_samples(-3, 9)
 
@@ -39,7 +39,7 @@ class Erfcx(Elementwise):
         return (g * (2 * x * y - 2 / math.sqrt(math.pi)),)
 
 
-class LogNdtr(Elementwise):
+class LogNdtr(Floating):
     """The logarithm of `ndtr` of each element.
 
     >>> ad.special.log_ndtr(ad.tensor([0., -30.]))
@@ -47,7 +47,6 @@ class LogNdtr(Elementwise):
     """
 
     ufunc = scipy = "log_ndtr"
-    kinds = FLOATING
     needs = "x"
     samples = unary_samples(-9, 5)
 
@@ -56,7 +55,7 @@ class LogNdtr(Elementwise):
         return (g * (math.sqrt(2 / math.pi) / erfcx(x * -_ROOT_HALF)),)
 
 
-class Ndtri(Elementwise):
+class Ndtri(Floating):
     """The number up to which the standard normal density has the area of each element.
 
     >>> ad.special.ndtri(ad.tensor([0.5, 0.975]))
@@ -64,7 +63,6 @@ class Ndtri(Elementwise):
     """
 
     ufunc = scipy = "ndtri"
-    kinds = FLOATING
     needs = "y"
     samples = unary_samples(0.02, 0.98)
 
@@ -73,7 +71,7 @@ class Ndtri(Elementwise):
         return (g * (exp(square(y) / 2) * math.sqrt(2 * math.pi)),)
 
 
-class Zeta(Elementwise):
+class Zeta(Floating):
     """Hurwitz's zeta function: the sum of (other + k)^-input over k = 0, 1, 2, ...
 
     >>> ad.special.zeta(ad.tensor([2., 4.]), 1)
@@ -81,7 +79,6 @@ class Zeta(Elementwise):
     """
 
     ufunc = scipy = "zeta"
-    kinds = FLOATING
     needs = ""
     samples = binary_samples(1.5, 6, low2=0.3, high2=5, gradients=False)
 
@@ -90,7 +87,7 @@ class Zeta(Elementwise):
         raise Unsupported("zeta: the derivative for 'zeta' is not implemented; detach() its inputs")
 
 
-class Entr(Elementwise):
+class Entr(Floating):
     """-x log(x) of each element x: 0 for 0, -inf for negative numbers.
 
     >>> ad.special.entr(ad.tensor([0., 0.5]))
@@ -98,7 +95,6 @@ class Entr(Elementwise):
     """
 
     ufunc = scipy = "entr"
-    kinds = FLOATING
     needs = "x"
     samples = unary_samples(0.1, 3)
 
@@ -129,11 +125,10 @@ def ndtr(input: Tensor) -> Tensor:
     >>> ad.special.ndtr(ad.tensor([0., 1.96]))
     tensor([0.5000, 0.9750])
     """
-    result: Tensor = erfc(input * -_ROOT_HALF) / 2
-    return result
+    return erfc(input * -_ROOT_HALF) / 2
 
 
-class Xlog1py(Elementwise):
+class Xlog1py(Floating):
     """input * log1p(other), and 0 where `input` is 0 and `other` is not NaN.
 
     >>> ad.special.xlog1py(ad.tensor([0., 2.]), ad.tensor([-1., 0.]))
@@ -141,7 +136,6 @@ class Xlog1py(Elementwise):
     """
 
     scipy = "xlog1py"
-    kinds = FLOATING
     needs = ("x1 x2", "x1 x2")
     samples = binary_samples(low2=-0.7, high2=3)
 

@@ -20,8 +20,9 @@ from ...eager.dispatch import apply
 from ...eager.public import public
 from ..elementwise.comparison import eq, gt, isinf, where
 from ..elementwise.functions import exp, log
+from ..elementwise.kinds import Floating
 from ..elementwise.logic import logical_and
-from ..elementwise.pointwise import FLOATING, Elementwise, promoted
+from ..elementwise.pointwise import FLOATING, promoted
 from ..promotion import cast
 from ..samples import array, strided
 from .special import digamma, lgamma
@@ -70,7 +71,7 @@ def _power(base: Any, n: int) -> Any:
 
 
 @dataclass(eq=False, repr=False)
-class GammaMoment(Elementwise):
+class GammaMoment(Floating):
     """With u = t / x2, the integral of log(u)^n (1 - u)^m u^(x1 - 1) e^(x2 (1 - u)) du.
 
     It runs over u in (0, 1) where log(x2) <= digamma(x1); elsewhere it is minus the integral over
@@ -79,7 +80,6 @@ class GammaMoment(Elementwise):
 
     n: int = 0
     m: int = 0
-    kinds = FLOATING
     needs = ("x1 x2", "x1 x2")
 
     def compute(self, xp: Any, x1: Any, x2: Any) -> Any:
@@ -154,7 +154,7 @@ def _quad(integrate: Any, f: Any, points: list[float]) -> float:
 
 
 @dataclass(eq=False, repr=False)
-class BetaMoment(Elementwise):
+class BetaMoment(Floating):
     """The integral of log(t/x)^n log((1-t)/(1-x))^m (t/x)^a ((1-t)/(1-x))^b dt / (t (1-t)).
 
     a, b, x are the inputs. It runs over t in (0, x) where log(x) <= digamma(a) - digamma(a + b);
@@ -163,7 +163,6 @@ class BetaMoment(Elementwise):
 
     n: int = 0
     m: int = 0
-    kinds = FLOATING
     needs = ("x1 x2 x3", "x1 x2 x3", "x1 x2 x3 y")
 
     def compute(self, xp: Any, x1: Any, x2: Any, x3: Any) -> Any:
@@ -311,7 +310,7 @@ def igamma(input: Tensor, other: Tensor) -> Tensor:
     >>> ad.igamma(ad.tensor([1., 2.]), ad.tensor([1., 2.]))
     tensor([0.6321, 0.5940])
     """
-    return _tails("igamma", input, other, False)  # type: ignore[no-any-return]
+    return _tails("igamma", input, other, False)
 
 
 @public(inplace=True, out=True)
@@ -325,4 +324,4 @@ def igammac(input: Tensor, other: Tensor) -> Tensor:
     >>> ad.igammac(ad.tensor([1., 2.]), ad.tensor([1., 2.]))
     tensor([0.3679, 0.4060])
     """
-    return _tails("igammac", input, other, True)  # type: ignore[no-any-return]
+    return _tails("igammac", input, other, True)

@@ -9,19 +9,27 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.handle import Handle
-from ..elementwise.pointwise import FLOATING, Elementwise, binary, widen
+from ..elementwise.kinds import Floating
+from ..elementwise.pointwise import binary, widen
 from ..promotion import cast
 from ..samples import binary_samples
 
+__all__ = [
+    "chebyshev_polynomial_t", "chebyshev_polynomial_u", "chebyshev_polynomial_v",
+    "chebyshev_polynomial_w", "hermite_polynomial_h", "hermite_polynomial_he",
+    "laguerre_polynomial_l", "legendre_polynomial_p", "shifted_chebyshev_polynomial_t",
+    "shifted_chebyshev_polynomial_u", "shifted_chebyshev_polynomial_v",
+    "shifted_chebyshev_polynomial_w",
+]  # fmt: skip
 
-class _Polynomial(Elementwise, abstract=True):
+
+class _Polynomial(Floating, abstract=True):
     """Base of the families: orders are cut to whole numbers, negative ones give 0.
 
     p0 = 1, `first(x)` is p1, and `step(k, x, p, q)` the polynomial of order k + 1 from those of
     order k - 1 (p) and k (q).
     """
 
-    kinds = FLOATING
     samples = binary_samples(-0.9, 0.9, low2=0, high2=12, gradients=False)
 
     def compute(self, xp: Any, x1: Any, x2: Any) -> Any:

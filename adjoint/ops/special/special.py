@@ -18,9 +18,9 @@ from ...eager.dispatch import apply, run_known
 from ...eager.public import INPLACE, public
 from ..elementwise.comparison import eq, gt, le, lt, tensors, where
 from ..elementwise.functions import exp, exp2, log, square
+from ..elementwise.kinds import Analytic, Floating
 from ..elementwise.logic import logical_and, logical_or
 from ..elementwise.pointwise import (
-    ANALYTIC,
     FLOATING,
     Elementwise,
     assert_kind,
@@ -46,7 +46,7 @@ __all__ = [
 # ---- error functions -----------------------------------------------------------------------------
 
 
-class Erf(Elementwise):
+class Erf(Floating):
     """The error function of each element: 2/sqrt(pi) times the integral of exp(-t^2) from 0.
 
     >>> ad.erf(ad.tensor([0., 1.]))
@@ -54,7 +54,6 @@ class Erf(Elementwise):
     """
 
     ufunc = scipy = "erf"
-    kinds = FLOATING
     needs = "x"
     samples = unary_samples(-3, 3)
 
@@ -63,7 +62,7 @@ class Erf(Elementwise):
         return (g * (exp(-square(x)) * _TWO_OVER_SQRT_PI),)
 
 
-class Erfc(Elementwise):
+class Erfc(Floating):
     """1 - erf(x) of each element x, exact where it is small.
 
     >>> ad.erfc(ad.tensor([0., 1.]))
@@ -71,7 +70,6 @@ class Erfc(Elementwise):
     """
 
     ufunc = scipy = "erfc"
-    kinds = FLOATING
     needs = "x"
     samples = unary_samples(-3, 3)
 
@@ -80,7 +78,7 @@ class Erfc(Elementwise):
         return (g * (exp(-square(x)) * -_TWO_OVER_SQRT_PI),)
 
 
-class Erfinv(Elementwise):
+class Erfinv(Floating):
     """The number whose error function is each element.
 
     >>> ad.erfinv(ad.tensor([0., 0.5]))
@@ -88,7 +86,6 @@ class Erfinv(Elementwise):
     """
 
     ufunc = scipy = "erfinv"
-    kinds = FLOATING
     needs = "y"
     samples = unary_samples(-0.95, 0.95)
 
@@ -105,7 +102,7 @@ erf, erfc, erfinv = unary(Erf()), unary(Erfc()), unary(Erfinv())
 # ---- gamma functions -----------------------------------------------------------------------------
 
 
-class Lgamma(Elementwise):
+class Lgamma(Floating):
     """The logarithm of the absolute value of the gamma function of each element.
 
     >>> ad.lgamma(ad.tensor([1., 5.]))
@@ -113,7 +110,6 @@ class Lgamma(Elementwise):
     """
 
     ufunc = "lgamma"
-    kinds = FLOATING
     needs = "x"
     samples = unary_samples(0.2, 9)
 
@@ -193,7 +189,7 @@ def _floating(name: str, op: Elementwise, x: Any) -> Tensor:
             x = cast(x, dt.get_default_dtype())
         assert_kind(name, x.dtype, FLOATING)
         result = apply(op, x)
-    return result  # type: ignore[no-any-return]
+    return result
 
 
 @public(method=False, out=True)
@@ -222,8 +218,7 @@ def _polygamma_method(input: Tensor, n: int) -> Tensor:
     >>> ad.tensor([1.]).polygamma(1)
     tensor([1.6449])
     """
-    result: Tensor = polygamma(n, input)
-    return result
+    return polygamma(n, input)
 
 
 INPLACE["polygamma_"] = _polygamma_method
@@ -245,14 +240,13 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:
     total = lgamma(input)
     for i in range(1, p):
         total = total + lgamma(input - i / 2)
-    result: Tensor = total + p * (p - 1) / 4 * math.log(math.pi)
-    return result
+    return total + p * (p - 1) / 4 * math.log(math.pi)
 
 
 # ---- Bessel functions ----------------------------------------------------------------------------
 
 
-class I0(Elementwise):
+class I0(Floating):
     """The modified Bessel function of the first kind, of order 0, of each element.
 
     >>> ad.i0(ad.tensor([0., 1.]))
@@ -260,7 +254,6 @@ class I0(Elementwise):
     """
 
     ufunc = scipy = "i0"
-    kinds = FLOATING
     needs = "x"
     samples = unary_samples(-9, 9)
 
@@ -269,7 +262,7 @@ class I0(Elementwise):
         return (g * i1(x),)
 
 
-class I1(Elementwise):
+class I1(Floating):
     """The modified Bessel function of the first kind, of order 1, of each element.
 
     >>> ad.tensor([0., 1.]).i1()
@@ -277,7 +270,6 @@ class I1(Elementwise):
     """
 
     ufunc = scipy = "i1"
-    kinds = FLOATING
     needs = "x y"
     samples = unary_samples(-9, 9)
 
@@ -294,7 +286,7 @@ i1 = unary(I1())
 # ---- logarithms and quotients with limits --------------------------------------------------------
 
 
-class Logaddexp(Elementwise):
+class Logaddexp(Analytic):
     """log(exp(input) + exp(other)), without overflow.
 
     >>> ad.logaddexp(ad.tensor([0., 1000.]), ad.tensor([0., 1000.]))
@@ -302,7 +294,6 @@ class Logaddexp(Elementwise):
     """
 
     ufunc = "logaddexp"
-    kinds = ANALYTIC
     needs = ("x1 y", "x2 y")
     samples = binary_samples(dtypes=FLOATS + COMPLEX)
 
@@ -326,7 +317,7 @@ class Logaddexp(Elementwise):
         return np.log(np.exp(x1) + np.exp(x2))
 
 
-class Logaddexp2(Elementwise):
+class Logaddexp2(Floating):
     """log2(2**input + 2**other), without overflow.
 
     >>> ad.logaddexp2(ad.tensor([0., 1.]), ad.tensor([0., 1.]))
@@ -334,7 +325,6 @@ class Logaddexp2(Elementwise):
     """
 
     ufunc = "logaddexp2"
-    kinds = FLOATING
     needs = ("x1 y", "x2 y")
     samples = binary_samples()
 
@@ -343,7 +333,7 @@ class Logaddexp2(Elementwise):
         return (lambda: g * exp2(x1 - y), lambda: g * exp2(x2 - y))
 
 
-class Xlogy(Elementwise):
+class Xlogy(Floating):
     """input * log(other), and 0 where `input` is 0 and `other` is not NaN.
 
     >>> ad.xlogy(ad.tensor([0., 2.]), ad.tensor([0., 1.]))
@@ -351,7 +341,6 @@ class Xlogy(Elementwise):
     """
 
     scipy = "xlogy"
-    kinds = FLOATING
     needs = ("x1 x2", "x1 x2")
     samples = binary_samples(low2=0.3, high2=3)
 
@@ -372,14 +361,13 @@ class Xlogy(Elementwise):
         return (slope, lambda: g * (x1 / x2))
 
 
-class Sinc(Elementwise):
+class Sinc(Analytic):
     """sin(pi x) / (pi x) of each element x, and 1 for 0.
 
     >>> ad.sinc(ad.tensor([0., 0.5]))
     tensor([1.0000, 0.6366])
     """
 
-    kinds = ANALYTIC
     needs = "x"
     samples = unary_samples(0.2, 3, FLOATS + COMPLEX)
 
