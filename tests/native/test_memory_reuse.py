@@ -25,6 +25,7 @@ from numpy._core.multiarray import get_handler_name  # noqa: E402
 from adjoint.backends.native import block_cache, machine_code, memory  # noqa: E402
 from adjoint.backends.native.pool import Pool  # noqa: E402
 from adjoint.core.errors import InvalidArgument  # noqa: E402
+from adjoint.eager import arrays  # noqa: E402
 
 from ..sweep import few_or_many  # noqa: E402
 
@@ -542,6 +543,6 @@ def test_places_in_numpys_table_are_those_of_its_header():
     with open(header) as file:
         text = file.read()
     place = text.split("#define PyDataMem_SetHandler", 1)[1].split("PyArray_API[", 1)[1]
-    assert int(place.split("]")[0]) == memory._SET_HANDLER
-    place = text.split("#define PyDataMem_DefaultHandler", 1)[1].split("PyArray_API[", 1)[1]
-    assert int(place.split("]")[0]) == memory._DEFAULT_HANDLER
+    assert int(place.split("]")[0]) == arrays._ABI["set"]
+    place = text.split("#define PyDataMem_GetHandler", 1)[1].split("PyArray_API[", 1)[1]
+    assert int(place.split("]")[0]) == arrays._ABI["get"]

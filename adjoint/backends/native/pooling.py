@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...compiler.run import PAYLOAD
 from ...core import policy
 from ...core.errors import Unsupported
+from ...eager.arrays import addresses
 from ..numpy import convolution as reference
 from . import onednn, pooling_code
 from .onednn import DIFF_DST, DIFF_SRC, DST, SRC, Descriptor, Primitive
@@ -220,8 +220,7 @@ class _Windows:
 
     def run(self, kernel: int, *arrays: Any) -> None:
         """Run a kernel on contiguous arrays."""
-        record = struct.pack("3Q", *map(id, arrays)) + self.words
-        default_pool().run(kernel, id(record) + PAYLOAD, self.chunks)
+        default_pool().run(kernel, addresses(arrays) + self.words, self.chunks)
 
     def forward(self, x: Any) -> tuple[Any, Any]:
         """The largest elements, and which places of their windows they come from."""

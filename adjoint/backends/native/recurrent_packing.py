@@ -6,7 +6,6 @@ import functools
 import inspect
 import sys
 
-from ...compiler.calling import DATA_OFFSET
 from ...compiler.emit import Body, Module, Reg
 from ...compiler.target import Target
 from . import object_code, tiles
@@ -14,7 +13,7 @@ from . import object_code, tiles
 __all__ = ["packing", "text"]
 
 WORDS = ("row", "units", "depth", "gates", "tile", "weight", "packed")
-# The words of the argument: numbers (`row` in bytes), then addresses of NumPy's array objects.
+# The words of the argument: numbers (`row` in bytes), then the addresses of arrays.
 
 
 @functools.cache
@@ -39,10 +38,7 @@ def text(host: Target, symbol: str) -> str:
         for n in range(len(WORDS))
     ]
     row, units, depth, gates, tile = words[:5]
-    weight, packed = (
-        b.emit("ptr", 0, f"load ptr, ptr {b.at(b.convert('inttoptr', x, 'ptr'), DATA_OFFSET).ref}")
-        for x in words[5:]
-    )
+    weight, packed = (b.convert("inttoptr", x, "ptr") for x in words[5:])
     bytes_ = tile * tiles.ITEM  # of a vector of units of one gate
     with b.loop(Reg(b, "i64", 0, "%begin"), Reg(b, "i64", 0, "%end")) as group:
         first = group * tile
