@@ -74,6 +74,7 @@ cpdef object call(int64_t code, int64_t chunks, object words, object pool, bint 
 cpdef bytes addresses(object arrays)
 
 @cython.locals(table=p_int64, row=p_int64, width=Py_ssize_t, i=Py_ssize_t, k=Py_ssize_t,
-               count=int64_t, order=int, flags=int, nd=int, dims="npy_intp*", column=tuple)
+               count=Py_ssize_t, size=int64_t, order=int, nd=int, n=Py_ssize_t, dims="npy_intp*",
+               column=tuple, x=c_ndarray)
 cpdef object write_rows(
-    tuple columns, tuple kinds, tuple changed, object rows, Py_ssize_t length, Py_ssize_t first)
+    tuple columns, tuple kinds, tuple written, object rows, Py_ssize_t length, Py_ssize_t first)

@@ -436,14 +436,15 @@ def addresses(arrays: tuple[Any, ...] | list[Any]) -> bytes:
 
 
 def write_rows(
-    columns: tuple[tuple[Any, ...], ...], kinds: tuple[Any, ...], changed: tuple[bool, ...],
+    columns: tuple[tuple[Any, ...], ...], kinds: tuple[Any, ...], written: tuple[int, ...],
     rows: Any, length: int, first: int,
 ) -> None:  # fmt: skip
     """Describe the arrays of each row of `columns` in a row of `rows`, which are int64: how many
-    elements each has, at `length`, and from `first` on where they begin.
+    elements each has, at `length`, and from `first` on where they begin, and then those again that
+    are `written`.
 
     They have -1 elements unless they are of those dtypes, of one shape, all row-major or all
-    column-major, and may be written where they are `changed`.
+    column-major, and may be written if they are to be.
     """
     for column in columns:
         if len(column) != len(columns[0]) or len(column) > len(rows):
@@ -451,49 +452,55 @@ def write_rows(
     if cython.compiled:
         table = cython.cast(p_int64, PyArray_DATA(rows))
         width = PyArray_DIMS(rows)[1]
+        count = len(columns)
         nd = 0
         dims = cython.NULL
         for i in range(len(columns[0])):
             row = table + i * width
-            count = -1
+            size = -1
             order = NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_F_CONTIGUOUS
-            for k in range(len(columns)):
-                x = cython.cast(tuple, columns[k])[i]
+            for k in range(count):
+                x = cython.cast(c_ndarray, cython.cast(tuple, columns[k])[i])
                 if not PyArray_CheckExact(x):
-                    count = -1
+                    size = -1
                     break
-                flags = PyArray_FLAGS(x)
-                order &= flags
-                if (
-                    order == 0
-                    or cython.cast(object, PyArray_DESCR(x)) is not kinds[k]
-                    or (changed[k] is True and not flags & NPY_ARRAY_WRITEABLE)
-                ):
-                    count = -1
+                order &= PyArray_FLAGS(x)
+                if order == 0 or cython.cast(object, PyArray_DESCR(x)) is not kinds[k]:
+                    size = -1
                     break
                 if k == 0:
                     nd = PyArray_NDIM(x)
                     dims = PyArray_DIMS(x)
-                    count = PyArray_SIZE(x)
+                    size = PyArray_SIZE(x)
                 elif PyArray_NDIM(x) != nd or memcmp(dims, PyArray_DIMS(x), 8 * nd) != 0:
-                    count = -1
+                    size = -1
                     break
                 row[first + k] = cython.cast(int64_t, PyArray_DATA(x))
-            row[length] = count
+            if size >= 0:
+                for k in range(len(written)):
+                    n = written[k]
+                    x = cython.cast(c_ndarray, cython.cast(tuple, columns[n])[i])
+                    if not PyArray_FLAGS(x) & NPY_ARRAY_WRITEABLE:
+                        size = -1
+                    row[first + count + k] = cython.cast(int64_t, PyArray_DATA(x))
+            row[length] = size
         return
     for i, arrays in enumerate(zip(*columns)):  # noqa: B905
         rows[i, length] = -1
-        if _are_alike(arrays, kinds, changed):
+        if _are_alike(arrays, kinds) and _may_be_written([arrays[n] for n in written]):
             rows[i, length] = arrays[0].size
-            rows[i, first : first + len(arrays)] = [x.ctypes.data for x in arrays]
+            chosen = [*arrays, *[arrays[n] for n in written]]
+            rows[i, first : first + len(chosen)] = [x.ctypes.data for x in chosen]
 
 
-def _are_alike(arrays: Any, kinds: tuple[Any, ...], changed: tuple[bool, ...]) -> bool:
+def _may_be_written(arrays: Any) -> bool:
+    return all(x.flags.writeable for x in arrays)
+
+
+def _are_alike(arrays: Any, kinds: tuple[Any, ...]) -> bool:
     if any(type(x) is not ndarray or x.shape != arrays[0].shape for x in arrays):
         return False
     if any(x.dtype is not kind for x, kind in zip(arrays, kinds)):  # noqa: B905
-        return False
-    if any(not x.flags.writeable for x, to in zip(arrays, changed) if to):  # noqa: B905
         return False
     return all(x.flags.c_contiguous for x in arrays) or all(x.flags.f_contiguous for x in arrays)
 

@@ -79,9 +79,8 @@ class MultiTensor:
         self._first_scalar = 1 + order.index("c0") if kernel.scalars else 0
         self._native = _native()
         self._columns, self._length = len(dtypes), 1 + order.index("v")
-        self._sources = [*range(len(dtypes)), *outputs]
-        self._kinds = tuple([np.dtype(dtypes[column]) for column in self._sources])
-        self._changed = tuple([column in outputs for column in self._sources])
+        self._kinds = tuple(map(np.dtype, dtypes))
+        self._written = tuple(outputs)
         self._first_pointer = 1 + order.index("p0")
         header = {
             "kernel": code_of(kernel, planned.layout), "columns": len(dtypes),
@@ -103,12 +102,11 @@ class MultiTensor:
 
         `numbers` are the scalars' values for the next so many rows.
         """
-        owned = [tuple(column) for column in columns]
-        operands = tuple([owned[n] for n in self._sources])
-        count = len(operands[0])
+        owned = tuple(map(tuple, columns))
+        count = len(owned[0])
         # Nobody else's while it is in use: calls of other threads make tables of their own.
         table = self._tables.pop(count, None) or self._new_table(count)
-        left = self._run(table, count, operands, numbers)
+        left = self._run(table, count, owned, numbers)
         self._tables[count] = table
         return left
 
@@ -116,7 +114,7 @@ class MultiTensor:
         self,
         table: _Table,
         count: int,
-        operands: tuple[tuple[Any, ...], ...],
+        columns: tuple[tuple[Any, ...], ...],
         numbers: list[tuple[int, Sequence[float]]],
     ) -> list[int]:
         """The same with a table for so many rows."""
@@ -128,7 +126,7 @@ class MultiTensor:
                 begin += rows
             table.numbers = numbers
         write_rows(
-            operands, self._kinds, self._changed, table.rows, self._length, self._first_pointer
+            columns, self._kinds, self._written, table.rows, self._length, self._first_pointer
         )
         found = self._start(table)
         if found == _OVERLAP:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...core import policy
-from ...core.errors import Unsupported
+from ...core.errors import InvalidArgument, Unsupported
 from ...eager.arrays import address, addresses, call
 from . import onednn
 from .onednn import Descriptor, Primitive
@@ -314,7 +314,8 @@ class _Context:
             words[_POOL_RUN], words[_POOL_STATE] = _pool().entry()
         self.kept.append(table)
         self.words = words
-        self.address = ctypes.addressof(words)
+        place, count = ctypes.addressof(words), slots if plan.work else plan.slots
+        self.heads = [struct.pack("3q", place, first, count) for first in range(len(self.phases))]
 
     def __del__(self) -> None:
         dll = onednn.library().dll
@@ -408,6 +409,8 @@ class Plan:
 
     def run(self, *arrays: Any, first: int = 0) -> None:
         """Execute the phases from `first` on; the arrays are the slots, in order."""
+        if len(arrays) != self.slots:
+            raise InvalidArgument(f"{self.what}: {len(arrays)} arrays for {self.slots} slots")
         try:
             context = self._free.pop()
         except IndexError:
@@ -422,8 +425,7 @@ class Plan:
         else:
             if self.parallel:
                 _pool().entry()  # hires workers where a fork or a change has left some missing
-            words = struct.pack("3q", context.address, first, len(arrays)) + addresses(arrays)
-            call(run, 1, words, None, False)
+            call(run, 1, context.heads[first] + addresses(arrays), None, False)
             status = context.words[_RESULT]
             if status:
                 onednn.library().check(status, self.what)
