@@ -258,6 +258,36 @@ except (MemoryError, ValueError):
     assert output.stdout == "refused 0\n", output.stderr
 
 
+@pytest.mark.parametrize("way", ["malloc", "calloc", "realloc"])
+def test_no_block_is_looked_for_that_is_larger_than_all_classes(way):
+    """In a table that ends before: what lies behind it are marks of the blocks reused lately."""
+    program = f"""
+import numpy as np
+import adjoint as ad
+from adjoint.backends.native import memory
+for exponent in range(20, 25):
+    for eighth in range(8):
+        for _ in range(2):
+            memory.empty((1 << exponent) * (8 + eighth) // 8, np.uint8)
+ways = {{
+    "malloc": lambda n: ad.ones(1, dtype=ad.uint8).expand(n).clone(),
+    "calloc": lambda n: memory._contexts.run(np.zeros, n, np.uint8),
+    "realloc": lambda n: memory._contexts.run(
+        memory.empty(1 << 20, np.uint8).resize, n, refcheck=False
+    ),
+}}
+refused = 0
+for exponent in range(41, 63):
+    try:
+        ways["{way}"](1 << exponent)
+    except MemoryError:
+        refused += 1
+print(refused, memory.memory_stats()["allocated"])
+"""
+    output = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert output.stdout == "22 0\n", (output.returncode, output.stderr[-1000:])
+
+
 def test_the_cache_is_bounded(stats):
     memory.set_memory_limit(4 * MIB)
     blocks = [block(MIB) for _ in range(10)]
