@@ -24,11 +24,14 @@ MODULES = (
     "adjoint.eager.arrays",
     "adjoint.program.executable",
     "adjoint.graph.node",
-    "adjoint.autograd.tape",
-    "adjoint.autograd.calls",
+    "adjoint.eager.tensors",
+    "adjoint.eager.views",
+    "adjoint.eager.record",
+    "adjoint.eager.dispatch",
+    "adjoint.eager.writes",
     "adjoint.autograd.engine",
-    "adjoint.ops.arithmetic",
-    "adjoint.ops.pointwise",
+    "adjoint.ops.elementwise.arithmetic",
+    "adjoint.ops.elementwise.pointwise",
 )
 _PACKAGE = Path(__file__).parent
 NOTE = f"extensions.{sys.implementation.cache_tag}.txt"  # beside this file: the sources' hash

@@ -1,5 +1,5 @@
-"""Write docs/kernels.md and adjoint/backends/native/kernel_table.py: how each op is computed on
-large arrays, and why the others are NumPy's.
+"""Write docs/kernels.md and adjoint/backends/native/lowering/kernel_table.py: how each op is
+computed on large arrays, and why the others are NumPy's.
 
     python docs/build_kernels.py
 
@@ -14,7 +14,7 @@ from collections.abc import Iterable
 import numpy as np
 
 import adjoint  # noqa: F401 - fills the registry
-from adjoint.backends.native import execution
+from adjoint.backends.native.lowering import execution
 from adjoint.core.op import REGISTRY, Op
 
 PAGE = pathlib.Path(__file__).parent / "kernels.md"

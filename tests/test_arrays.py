@@ -93,7 +93,7 @@ def is_key(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
 
 def writers_of_code() -> Iterator[Path]:
     """Files that write machine code, or call it."""
-    for folder in ("compiler", "backends/native", "backends/torch"):
+    for folder in ("kernels", "backends/native", "backends/torch"):
         yield from (PACKAGE / folder).rglob("*.py")
 
 
@@ -206,8 +206,8 @@ def test_columns_of_different_lengths_are_refused(arrays):
 @pytest.mark.parametrize("shared", [False, True])
 def test_calls_by_bytes_and_by_address(arrays, quick, shared):
     pytest.importorskip("llvmlite")
-    from adjoint.backends.native import machine_code
-    from adjoint.backends.native.pool import Pool
+    from adjoint.backends.native.runtime import machine_code
+    from adjoint.backends.native.runtime.pool import Pool
 
     text = """
 define void @note(i64 %begin, i64 %end, ptr %words) {

@@ -19,8 +19,8 @@ from adjoint.core.errors import (
 )
 from adjoint.core.spec import Spec
 from adjoint.graph.recorded import Recorded
-from adjoint.ops.arithmetic import MUL
-from adjoint.ops.functions import Tanh
+from adjoint.ops.elementwise.arithmetic import MUL
+from adjoint.ops.elementwise.functions import Tanh
 from adjoint.program.capture import Recorder, program_of, recording, symbol, taken
 from adjoint.program.passes import drawn, small, unused_inputs, without_reshapes
 from adjoint.program.program import Program, Value, make
@@ -113,13 +113,13 @@ def test_a_recorder_takes_composites_as_a_whole() -> None:
 
     def whole(function: Any, native: str, args: Any) -> Any:
         seen.append((function.__name__, native))
-        return (Tanh(), args[:1]) if native == "attention" else None
+        return (Tanh(), args[:1]) if native == "attention.attention" else None
 
     spec = Spec((2, 3, 4), dt.float32)
     attention = ad.nn.functional.scaled_dot_product_attention
     program = captured(lambda x: attention(x, x, x), spec, executor=Recorder(whole))
     assert names(program) == ["tanh"]
-    assert seen == [("attention", "attention")]
+    assert seen == [("attention", "attention.attention")]
 
 
 def test_results_in_every_form() -> None:

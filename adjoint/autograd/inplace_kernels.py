@@ -19,12 +19,13 @@ from ..core.handle import Handle
 from ..core.mode import MODE
 from ..core.op import Op
 from ..core.scalar import Arithmetic
-from ..ops.random import Generator
+from ..eager.tensors import INFERENCE
+from ..eager.writes import assert_writable, rebase
+from ..ops.random.random import Generator
 from ..program import compute
 from ..program.capture import program_of, recording, symbol
 from ..program.program import Program, Value
 from ..program.program import make as make_node
-from . import tape
 from .recording import execute_lazily
 
 ndarray = np.ndarray
@@ -51,7 +52,7 @@ def write_by_kernel(
     mode = MODE.get()
     if type(data) is not ndarray or not mode.plain or compute.accelerate is None:
         return False
-    if x._version is tape.INFERENCE or (mode.grad and _has_history(x)):
+    if x._version is INFERENCE or (mode.grad and _has_history(x)):
         return False
     if name in _BY_NUMPY and not kwargs and not _has_threads():
         return False
@@ -99,7 +100,7 @@ def written_by_op(op: Op, arrays: Sequence[Any]) -> bool:
         return False
 
     def make() -> Any:
-        from ..backends.native.writing import Writer
+        from ..backends.native.lowering.writing import Writer
 
         arithmetic = Arithmetic()
         args = [
@@ -115,7 +116,7 @@ def written_by_op(op: Op, arrays: Sequence[Any]) -> bool:
 def _has_threads() -> bool:
     if not native.load():
         return False
-    from ..backends.native.writing import has_threads
+    from ..backends.native.lowering.writing import has_threads
 
     return has_threads()
 
@@ -139,7 +140,7 @@ def _run(
             _writers.clear()
         writers = _writers[key] = []
     if x is not None:
-        tape.assert_writable(x, name)
+        assert_writable(x, name)
     for writer in writers:
         if writer(arrays, numbers):
             break
@@ -156,7 +157,7 @@ def _run(
             return False
         writers.insert(0, writer)
     if x is not None:
-        tape.rebase(x, None, name)
+        rebase(x, None, name)
     return True
 
 
@@ -177,7 +178,7 @@ def _writer_of(
     kwargs: dict[str, Any],
 ) -> Any:
     """The kernel of a function of the first array and these arguments."""
-    from ..backends.native.writing import Writer
+    from ..backends.native.lowering.writing import Writer
 
     arithmetic = Arithmetic()
     symbols = [symbol(compute.spec_of(x)) for x in arrays]

@@ -379,7 +379,7 @@ def call(code: int, chunks: int, words: bytes | int, pool: Any, quick: bool) -> 
     change it meanwhile.
     """
     if cython.compiled:
-        if type(words) is bytes:
+        if isinstance(words, bytes):
             place = cython.cast(p_int64, PyBytes_AS_STRING(words))
         else:
             place = cython.cast(p_int64, cython.cast(int64_t, words))
@@ -399,7 +399,7 @@ def call(code: int, chunks: int, words: bytes | int, pool: Any, quick: bool) -> 
             with cython.nogil:
                 kernel(0, chunks, place)
         return
-    if type(words) is bytes:
+    if isinstance(words, bytes):
         own = np.frombuffer(bytearray(words), np.uint8)
         _call(code, chunks, own.ctypes.data, pool, quick)
     else:

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd import tape
 from ..core import policy
 from ..core.errors import DeviceError, InvalidArgument, InvalidType
 from ..core.handle import Handle
 from ..core.spec import Spec
+from ..eager.tensors import wrap
 from ..graph.recorded import concrete
 from ..program import program as form
 from ..program.capture import Rebuild
@@ -75,7 +75,7 @@ class _Planned:
             results = workspace.run(arrays)
         finally:
             self.free.append(workspace)
-        return self.rebuild(map(tape.wrap, results))
+        return self.rebuild(map(wrap, results))
 
 
 @contextlib.contextmanager
@@ -239,7 +239,7 @@ def _thread_count() -> Callable[[], int]:
 
     if native.reason_off() is not None:
         return lambda: 1
-    from ..backends.native.pool import default_pool
+    from ..backends.native.runtime.pool import default_pool
 
     pool = default_pool()
     return lambda: pool.num_threads
@@ -252,8 +252,8 @@ def _packing() -> Any:
     if native.reason_off() is not None:
         return None
     try:
-        from ..backends.native import onednn
-        from ..backends.native.onednn_layers import Packing
+        from ..backends.native.onednn import api as onednn
+        from ..backends.native.onednn.layers import Packing
     except (ImportError, OSError):
         return None
     return None if onednn.unavailable() else Packing()

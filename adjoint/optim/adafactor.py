@@ -7,9 +7,9 @@ from typing import Any
 
 from ..core.dtype import finfo
 from ..core.errors import DTypeError, InvalidArgument
-from ..ops.creation import tensor, zeros, zeros_like
-from ..ops.norms import vector_norm
-from ..program.fused import fused
+from ..eager.fused import fused
+from ..ops.create.creation import tensor, zeros, zeros_like
+from ..ops.linalg.norms import vector_norm
 from .elementwise import advance, new_scalar
 from .optimizer import Group, Optimizer, State, as_float, checked
 

@@ -8,13 +8,13 @@ import sys
 import numpy as np
 import pytest
 
-from adjoint.compiler import Kernel
-from adjoint.compiler.ir import MATHS
-from adjoint.compiler.lower import lower, word_names
-from adjoint.compiler.schedule import plan
-from adjoint.compiler.target import Target, host, load
 from adjoint.eager.arrays import address
 from adjoint.eager.arrays import call as run
+from adjoint.kernels import Kernel
+from adjoint.kernels.ir import MATHS
+from adjoint.kernels.lower import lower, word_names
+from adjoint.kernels.schedule import plan
+from adjoint.kernels.target import Target, host, load
 
 from .reference import numpy_dtype
 from .ulps import errors, truth
@@ -105,7 +105,7 @@ def test_code_reaches_its_constants_wherever_memory_is_mapped():
     program = """
 import mmap, random
 import numpy as np
-from adjoint.compiler import Compiled, Kernel
+from adjoint.kernels import Compiled, Kernel
 rng, kept = random.Random(1), []
 for i in range(60):
     for _ in range(rng.randrange(60)):

@@ -99,7 +99,7 @@ done:
 
 def install() -> None:
     """From now on: NumPy's arrays of this context, and those of adjoint's operations."""
-    from adjoint.backends.native import machine_code, memory
+    from adjoint.backends.native.runtime import machine_code, memory
     from adjoint.eager.arrays import capsule, keep, set_memory_handler
     from adjoint.program import compute
 

@@ -22,8 +22,8 @@ pytestmark = [
 
 from numpy._core.multiarray import get_handler_name  # noqa: E402
 
-from adjoint.backends.native import block_cache, machine_code, memory  # noqa: E402
-from adjoint.backends.native.pool import Pool  # noqa: E402
+from adjoint.backends.native.runtime import block_cache, machine_code, memory  # noqa: E402
+from adjoint.backends.native.runtime.pool import Pool  # noqa: E402
 from adjoint.core.errors import InvalidArgument  # noqa: E402
 from adjoint.eager import arrays  # noqa: E402
 
@@ -244,7 +244,7 @@ def test_too_much_is_refused_and_changes_nothing(stats, make, shape):
     program = f"""
 import resource
 import numpy as np
-from adjoint.backends.native import memory
+from adjoint.backends.native.runtime import memory
 resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
 kept = memory.empty(1 << 20, np.uint8)
 del kept
@@ -264,7 +264,7 @@ def test_no_block_is_looked_for_that_is_larger_than_all_classes(way):
     program = f"""
 import numpy as np
 import adjoint as ad
-from adjoint.backends.native import memory
+from adjoint.backends.native.runtime import memory
 for exponent in range(20, 25):
     for eighth in range(8):
         for _ in range(2):
@@ -518,7 +518,7 @@ def test_arrays_may_outlive_everything():
     program = """
 import atexit, sys, threading, time
 import numpy as np
-from adjoint.backends.native import memory
+from adjoint.backends.native.runtime import memory
 kept = [memory.empty(1 << 20, np.uint8) for _ in range(5)]
 kept.append(kept)
 sys.kept = [memory.empty(1 << 20, np.uint8)]
@@ -547,7 +547,8 @@ def test_a_call_in_the_middle_of_a_call_is_served(stats):
 def test_the_limit_comes_from_the_switch(monkeypatch):
     def limit_with(value):
         program = (
-            "from adjoint.backends.native import memory; print(memory.memory_stats()['limit'])"
+            "from adjoint.backends.native.runtime import memory\n"
+            "print(memory.memory_stats()['limit'])"
         )
         return subprocess.run(
             [sys.executable, "-c", program],

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core.errors import InvalidArgument
-from ...ops import activation as ops
-from ...ops.activation import (
+from ...eager.fused import checking, fused
+from ...ops.nn import activation as ops
+from ...ops.nn.activation import (
     celu_,
     elu_,
     gelu,
@@ -28,8 +29,7 @@ from ...ops.activation import (
     tanhshrink,
     threshold_,
 )
-from ...ops.softmax import LogSoftmax, Softmax, normalised
-from ...program.fused import checking, fused
+from ...ops.nn.softmax import LogSoftmax, Softmax, normalised
 from ...tensor import Tensor
 
 __all__ = [

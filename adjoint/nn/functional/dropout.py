@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import InvalidArgument, ShapeError
-from ...core.op import apply
-from ...ops.creation import finish
-from ...ops.draws import MaskAt
-from ...ops.random import dropout_mask, next_draw
-from ...program.fused import fused, is_fusing
+from ...eager.dispatch import apply
+from ...eager.fused import fused, is_fusing
+from ...ops.create.creation import finish
+from ...ops.random.draws import MaskAt
+from ...ops.random.random import dropout_mask, next_draw
 from ...tensor import Tensor
 
 __all__ = [

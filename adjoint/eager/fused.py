@@ -1,0 +1,202 @@
+"""`@fused`: a composite that eager execution may run as a few kernels instead of op by op.
+`@checking`: a function that need not check again what was launched before; `@writing`: one that has
+a form in place too.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from itertools import chain
+from typing import Any, TypeVar, cast, overload
+
+import numpy as np
+
+from ..core import policy
+from ..core.device import is_device_array
+from ..core.mode import MODE
+from ..core.op import Op
+from ..program import compute
+from .dispatch import apply, run_known
+from .learn import learn, learn_view
+from .public import (
+    FUNCTIONS,
+    METHODS,
+    _with_numpy_names,
+    in_place_doc,
+    with_out,
+    write_in_place,
+)
+from .writes import copied, is_copied_to
+
+__all__ = ["checking", "fused", "viewing", "writing"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+SMALLEST = policy.COMPOSITE_SMALLEST  # elements of the first argument from which kernels pay
+
+
+@overload
+def fused(function: F) -> F: ...
+@overload
+def fused(*, native: str, always: bool = ...) -> Callable[[F], F]: ...
+def fused(function: Any = None, *, native: str = "", always: bool = False) -> Any:
+    """Declare that `function` may run as kernels, forward and backward, derived from its ops.
+
+    It takes positional arguments: tensors, the largest one first, and hashable values. It returns a
+    tensor or a tuple of them, and does nothing else: no checks, warnings, draws or writes. What it
+    means is what its ops mean; where they are recorded, or too small, or no kernel can be made,
+    they run one by one.
+
+    `native` names a module of `backends.native` for what cannot be derived, such as loops over
+    time: its `plan(specs, statics, wants)` makes a `Routine` (see `autograd.fusion`). A recorder
+    may take such a composite as a whole: its `composite(function, native, args)` returns the
+    result, or NotImplemented. `always` says that it pays for tensors of every size.
+    """
+    if function is None:
+        return functools.partial(_declare, native=native, always=always)
+    return _declare(function, native, always)
+
+
+class Declared:
+    """A composite, and what was worked out for calls of it."""
+
+    __slots__ = ("always", "function", "native", "plans")
+
+    plans: dict[Any, Any]  # the op that it is, or None; by that, and what it is cast to
+
+    def __init__(self, function: Callable[..., Any], native: str, always: bool) -> None:
+        self.function = function
+        self.native = native
+        self.always = always
+        self.plans = {}
+
+
+def _declare(function: F, native: str, always: bool) -> F:
+    declared = Declared(function, native, always)
+
+    @functools.wraps(function)
+    def run(*args: Any) -> Any:
+        y = run_known(declared, args, True)
+        if y is not None:
+            return y
+        mode = MODE.get()
+        if mode.fuses:
+            data = args[0]._data
+            few = compute.accelerate is None or (data.size < SMALLEST and not always)
+            if few and not is_device_array(data):
+                return function(*args)
+            return _execute(declared, args)
+        whole = getattr(mode.executor, "composite", None) if native else None
+        found = NotImplemented if whole is None else whole(function, native, args)
+        return function(*args) if found is NotImplemented else found
+
+    run.declared = declared  # type: ignore[attr-defined]
+    return cast(F, run)
+
+
+def checking(function: F) -> F:
+    """Declare a public function that checks its arguments and returns (op or composite, *inputs):
+    what it is to apply. It does nothing else; where it must (warn, say), it returns a tensor.
+
+    Called again with arguments like those of a call that was launched, it need not check.
+    """
+    accepting = _with_numpy_names(function)
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        given = (*args, _NAMED, *chain.from_iterable(kwargs.items())) if kwargs else args
+        y = run_known(function, given, True)
+        if y is not None:
+            return y
+        found = accepting(*args, **kwargs)
+        if type(found) is not tuple:
+            return found
+        what, *inputs = found
+        y = apply(what, *inputs) if isinstance(what, Op) else what(*inputs)
+        learn(function, given, what, inputs)
+        return y
+
+    return cast(F, run)
+
+
+def viewing(function: F) -> F:
+    """Declare a public function that gives a view of its first argument by one op, mostly.
+
+    Called again with arguments like those of a call that did, it need not look at them.
+    """
+
+    accepting = _with_numpy_names(function)
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            return accepting(*args, **kwargs)
+        y = run_known(function, args, True)
+        if y is None:
+            y = function(*args)
+            learn_view(function, args, y)
+        return y
+
+    return cast(F, run)
+
+
+_NAMED: Any = object()  # before arguments by name
+
+
+def writing(function: Callable[..., Any], *, overwrites: bool = False) -> Callable[..., Any]:
+    """Declare two public functions from one that checks its arguments and returns (op, tensor,
+    *inputs).
+
+    The function itself applies the op; the method with a trailing underscore lets `op.write` change
+    the tensor's own memory, which costs what is written and not the size of the tensor. Of a small
+    tensor it copies what the function gives, if the op does not overwrite all of it anyway.
+    """
+    name = function.__name__
+    apart = checking(function)
+
+    @functools.wraps(function)
+    def in_place(*args: Any, **kwargs: Any) -> Any:
+        if not (overwrites or kwargs) and _is_few(args) and is_copied_to(args[0], args):
+            y = apart(*args)
+            if copied(args[0], y, f"{name}_"):
+                return args[0]
+        op, tensor, *inputs = function(*args, **kwargs)
+        return write_in_place(f"{name}_", op, tensor, *inputs)
+
+    in_place.__name__ = in_place.__qualname__ = f"{name}_"
+    in_place.__doc__ = in_place_doc(name)
+    FUNCTIONS[name] = METHODS[name] = apart
+    METHODS[f"{name}_"] = in_place
+    return with_out(apart)
+
+
+def _is_few(args: tuple[Any, ...]) -> bool:
+    return (
+        compute.accelerate is not None
+        and len(args) > 0
+        and 0 < args[0]._data.size <= policy.WRITE_FEW
+    )
+
+
+def is_fusing(x: Any) -> bool:
+    """Whether a composite of `x` runs as kernels of the host here, if there are any for it."""
+    return MODE.get().fuses and type(x._data) is np.ndarray and pays((x,))
+
+
+def pays(args: tuple[Any, ...]) -> bool:
+    """Whether there are kernels, and the arguments are large enough for them."""
+    return compute.accelerate is not None and args[0]._data.size >= SMALLEST
+
+
+def _one_by_one(declared: Declared, args: tuple[Any, ...]) -> Any:
+    return declared.function(*args)
+
+
+_execute: Callable[[Declared, tuple[Any, ...]], Any] = _one_by_one
+
+
+def connect(execute: Callable[[Declared, tuple[Any, ...]], Any]) -> None:
+    """Set what runs fused composites (called once, where the layers are wired together)."""
+    global _execute
+    _execute = execute
