@@ -30,7 +30,6 @@ NOT_POLICY = {
         "BAND", "CONFLICTING", "DEPTH", "FAR_AHEAD", "FEW", "LARGE", "NARROW", "ROWS",
         "SMALL_RIGHT", "TASK_WORDS", "WIDTH",
     },
-    "backends/native/runtime/machine_code.py": {"_METH_FASTCALL"},
     "backends/native/indexing/movement.py": {"SEGMENT", "TILE", "UNROLLED"},
     "backends/native/lowering/multi_tensor.py": {"_LENGTH"},
     "backends/native/onednn/newton_schulz.py": {"FEW", "TILE"},

@@ -16,6 +16,7 @@ __all__ = [
     "InvalidType",
     "LinalgError",
     "NotTraceable",
+    "OutOfMemoryError",
     "ShapeError",
     "Unsupported",
 ]
@@ -55,6 +56,10 @@ class AutogradError(AdjointError, RuntimeError):
 
 class GraphError(AdjointError, RuntimeError):
     """A graph was used in a way that its structure does not allow."""
+
+
+class OutOfMemoryError(AdjointError, MemoryError, RuntimeError):
+    """There is no memory for a result."""
 
 
 class LinalgError(AdjointError, RuntimeError, ValueError):

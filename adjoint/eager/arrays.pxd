@@ -6,9 +6,9 @@ from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.long cimport PyLong_AsLongLongAndOverflow
 from cpython.ref cimport Py_INCREF
 from numpy cimport (
-    NPY_ARRAY_ALIGNED, NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_WRITEABLE, PyArray_BASE, PyArray_CheckExact, PyArray_DATA, PyArray_DESCR, PyArray_DIMS,
-    PyArray_FLAGS, PyArray_ISBYTESWAPPED, PyArray_NBYTES, PyArray_NDIM, PyArray_SimpleNew,
-    PyArray_STRIDES, PyArray_TYPE, dtype as c_dtype, import_array, ndarray as c_ndarray, npy_intp,
+    NPY_ARRAY_ALIGNED, NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_F_CONTIGUOUS, NPY_ARRAY_WRITEABLE, PyArray_BASE, PyArray_CheckExact, PyArray_DATA, PyArray_DESCR, PyArray_DIMS,
+    PyArray_FLAGS, PyArray_ISBYTESWAPPED, PyArray_NBYTES, PyArray_NDIM, PyArray_SIZE,
+    PyArray_SimpleNew, PyArray_STRIDES, PyArray_TYPE, dtype as c_dtype, import_array, ndarray as c_ndarray, npy_intp,
 )
 from ..core.handle cimport Handle
 
@@ -68,4 +68,13 @@ cpdef bint copy_memory(object to, object source) except -1
 cpdef int64_t references(object tensor) except -1
 
 @cython.locals(place=p_int64, kernel=kernel_t, run=run_t, at=int64_t, state=int64_t)
-cpdef object call(int64_t code, int64_t chunks, bytes words, object pool, bint quick)
+cpdef object call(int64_t code, int64_t chunks, object words, object pool, bint quick)
+
+@cython.locals(count=Py_ssize_t, k=Py_ssize_t, place=p_int64)
+cpdef bytes addresses(object arrays)
+
+@cython.locals(table=p_int64, row=p_int64, width=Py_ssize_t, i=Py_ssize_t, k=Py_ssize_t,
+               count=Py_ssize_t, size=int64_t, order=int, nd=int, n=Py_ssize_t, dims="npy_intp*",
+               column=tuple, x=c_ndarray)
+cpdef object write_rows(
+    tuple columns, tuple kinds, tuple written, object rows, Py_ssize_t length, Py_ssize_t first)

@@ -15,13 +15,18 @@ import numpy as np
 
 from ..core.device import device
 from ..core.dtype import dtype
+from ..core.errors import InvalidArgument
 from ..core.handle import Handle
 from ..core.interpreted import cython
 
 if TYPE_CHECKING:
     import cython  # what the compiler sees
 
-__all__ = ["Launcher", "Viewer", "address", "copy_memory", "references", "signature"]
+__all__ = [
+    "Launcher", "Viewer", "address", "addresses", "call", "capsule", "capsule_address",
+    "copy_memory", "keep", "memory_handler", "references", "set_memory_handler", "signature",
+    "write_rows",
+]  # fmt: skip
 
 ndarray = np.ndarray
 if cython.compiled:
@@ -369,10 +374,15 @@ class Viewer:
         return self.compute(array)
 
 
-def call(code: int, chunks: int, words: bytes, pool: Any, quick: bool) -> None:
-    """Run machine code as a `Launcher` does, on words of which nobody else knows."""
+def call(code: int, chunks: int, words: bytes | int, pool: Any, quick: bool) -> None:
+    """Run machine code as a `Launcher` does, on words, or on what is at an address: nobody else may
+    change it meanwhile.
+    """
     if cython.compiled:
-        place = cython.cast(p_int64, PyBytes_AS_STRING(words))
+        if isinstance(words, bytes):
+            place = cython.cast(p_int64, PyBytes_AS_STRING(words))
+        else:
+            place = cython.cast(p_int64, cython.cast(int64_t, words))
         kernel = cython.cast(kernel_t, cython.cast(cython.p_void, code))
         if quick:
             kernel(0, chunks, place)
@@ -389,8 +399,11 @@ def call(code: int, chunks: int, words: bytes, pool: Any, quick: bool) -> None:
             with cython.nogil:
                 kernel(0, chunks, place)
         return
-    own = np.frombuffer(bytearray(words), np.int64)
-    _call(code, chunks, own.ctypes.data, pool, quick)
+    if isinstance(words, bytes):
+        own = np.frombuffer(bytearray(words), np.uint8)
+        _call(code, chunks, own.ctypes.data, pool, quick)
+    else:
+        _call(code, chunks, words, pool, quick)
 
 
 def _call(code: int, chunks: int, start: int, pool: Any, quick: bool) -> None:
@@ -408,6 +421,88 @@ def address(array: Any) -> int:
     if cython.compiled:
         return cython.cast(int64_t, PyArray_DATA(array))
     return int(array.ctypes.data)
+
+
+def addresses(arrays: tuple[Any, ...] | list[Any]) -> bytes:
+    """Where the elements of each begin, as words."""
+    if cython.compiled:
+        count = len(arrays)
+        found = PyBytes_FromStringAndSize(cython.NULL, 8 * count)
+        place = cython.cast(p_int64, PyBytes_AS_STRING(found))
+        for k in range(count):
+            place[k] = cython.cast(int64_t, PyArray_DATA(arrays[k]))
+        return found
+    return np.array([x.ctypes.data for x in arrays], np.int64).tobytes()
+
+
+def write_rows(
+    columns: tuple[tuple[Any, ...], ...], kinds: tuple[Any, ...], written: tuple[int, ...],
+    rows: Any, length: int, first: int,
+) -> None:  # fmt: skip
+    """Describe the arrays of each row of `columns` in a row of `rows`, which are int64: how many
+    elements each has, at `length`, and from `first` on where they begin, and then those again that
+    are `written`.
+
+    They have -1 elements unless they are of those dtypes, of one shape, all row-major or all
+    column-major, and may be written if they are to be.
+    """
+    for column in columns:
+        if len(column) != len(columns[0]) or len(column) > len(rows):
+            raise InvalidArgument(f"write_rows: a column of {len(column)} rows, not as the others")
+    if cython.compiled:
+        table = cython.cast(p_int64, PyArray_DATA(rows))
+        width = PyArray_DIMS(rows)[1]
+        count = len(columns)
+        nd = 0
+        dims = cython.NULL
+        for i in range(len(columns[0])):
+            row = table + i * width
+            size = -1
+            order = NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_F_CONTIGUOUS
+            for k in range(count):
+                x = cython.cast(c_ndarray, cython.cast(tuple, columns[k])[i])
+                if not PyArray_CheckExact(x):
+                    size = -1
+                    break
+                order &= PyArray_FLAGS(x)
+                if order == 0 or cython.cast(object, PyArray_DESCR(x)) is not kinds[k]:
+                    size = -1
+                    break
+                if k == 0:
+                    nd = PyArray_NDIM(x)
+                    dims = PyArray_DIMS(x)
+                    size = PyArray_SIZE(x)
+                elif PyArray_NDIM(x) != nd or memcmp(dims, PyArray_DIMS(x), 8 * nd) != 0:
+                    size = -1
+                    break
+                row[first + k] = cython.cast(int64_t, PyArray_DATA(x))
+            if size >= 0:
+                for k in range(len(written)):
+                    n = written[k]
+                    x = cython.cast(c_ndarray, cython.cast(tuple, columns[n])[i])
+                    if not PyArray_FLAGS(x) & NPY_ARRAY_WRITEABLE:
+                        size = -1
+                    row[first + count + k] = cython.cast(int64_t, PyArray_DATA(x))
+            row[length] = size
+        return
+    for i, arrays in enumerate(zip(*columns)):  # noqa: B905
+        rows[i, length] = -1
+        if _are_alike(arrays, kinds) and _may_be_written([arrays[n] for n in written]):
+            rows[i, length] = arrays[0].size
+            chosen = [*arrays, *[arrays[n] for n in written]]
+            rows[i, first : first + len(chosen)] = [x.ctypes.data for x in chosen]
+
+
+def _may_be_written(arrays: Any) -> bool:
+    return all(x.flags.writeable for x in arrays)
+
+
+def _are_alike(arrays: Any, kinds: tuple[Any, ...]) -> bool:
+    if any(type(x) is not ndarray or x.shape != arrays[0].shape for x in arrays):
+        return False
+    if any(x.dtype is not kind for x, kind in zip(arrays, kinds)):  # noqa: B905
+        return False
+    return all(x.flags.c_contiguous for x in arrays) or all(x.flags.f_contiguous for x in arrays)
 
 
 def copy_memory(to: Any, source: Any) -> bool:
@@ -474,3 +569,47 @@ def references(tensor: Any) -> int:
         return count
     owned = type(base) is type(data) and base.base is None and base.size == data.size
     return count + (1 << 40) * (sys.getrefcount(base) if owned else 1000)
+
+
+# ---- objects of the C API ------------------------------------------------------------------------
+
+_ABI = {"set": 304, "get": 305}  # places of handlers in NumPy's table of C functions, by its ABI
+_new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
+    ("PyCapsule_New", ctypes.pythonapi)
+)
+_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+
+
+def keep(it: Any) -> None:
+    """Never collect `it`, not even when the interpreter ends."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(it))
+
+
+def capsule(place: int, name: bytes) -> Any:
+    """An object by which C functions know an address; whoever makes it keeps the name, too."""
+    return _new(place, name, None)
+
+
+def capsule_address(known: Any, name: bytes | None) -> int:
+    """The address.
+
+    Errors: ValueError where the capsule is none of that name.
+    """
+    return int(_pointer(known, name))
+
+
+def memory_handler() -> Any:
+    """The capsule of what NumPy gets memory from in the current context."""
+    return _handlers(ctypes.PYFUNCTYPE(ctypes.py_object), "get")()
+
+
+def set_memory_handler(handler: Any) -> None:
+    """Let NumPy get memory from there, in the current context."""
+    _handlers(ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object), "set")(handler)
+
+
+def _handlers(kind: Any, name: str) -> Any:
+    table = capsule_address(np._core._multiarray_umath._ARRAY_API, None)  # type: ignore[attr-defined]
+    return kind(ctypes.cast(table, ctypes.POINTER(ctypes.c_void_p))[_ABI[name]])

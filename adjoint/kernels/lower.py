@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 
 from . import columns, elementwise, ir, philox
 from .analysis import COSTS, Analysis
-from .calling import CALLED
 from .emit import LLVM_TYPES, Body, Module, Reg, type_name
 from .ir import Kernel, Value
 from .reduce import Accumulator, fold
@@ -23,30 +22,17 @@ FOLD = 8  # vectors that are summed plainly into each accumulator
 
 
 def word_names(kernel: Kernel, layout: Layout) -> list[str]:
-    """What the words are, in order: what `calling` reads, sizes and strides, where operands lie,
-    pointers from p0 on, and scalars.
-
-    Only `calling` reads where operands begin and end in memory, relative to their pointers (low and
-    high), and which inputs an output may be the very same memory as (same: a bit for each).
-    """
+    """What the words are, in order: sizes and strides, pointers from p0 on, and scalars."""
     operands = range(len(kernel.inputs) + len(kernel.outputs))
     loops = [*(f"o{k}" for k in range(layout.outer)), *(f"i{k}" for k in range(layout.inner)), "v"]
     return [
-        *CALLED, "rows", "length", "parts2", "length2", "units", "group", *loops,
+        "rows", "length", "parts2", "length2", "units", "group", *loops,
         *(f"s{k}.{name}" for k in operands for name in loops),
         *(f"s{k}.p" for k in operands if layout.split and k >= len(kernel.inputs)),
         *(f"z{v.number}" for v in kernel.values if v.op == "size"),
-        *(f"{end}{k}" for k in operands for end in ("low", "high")),
-        *(f"same{k}" for k in operands if k >= len(kernel.inputs)),
         *(f"p{k}" for k in operands),
         *(f"c{k}" for k in range(len(kernel.scalars))),
     ]  # fmt: skip
-
-
-def called_words(kernel: Kernel, layout: Layout, address: int) -> dict[str, int]:
-    """Those of the words of a kernel at that address that say where the others are."""
-    counts = {"inputs": len(kernel.inputs), "outputs": len(kernel.outputs)}
-    return {"kernel": address, "spans": word_names(kernel, layout).index("low0"), **counts}
 
 
 def lower(kernel: Kernel, layout: Layout, target: Target, symbol: str) -> str:
@@ -110,8 +96,6 @@ class Lowering(Analysis):
         words = Reg(b, "ptr", 0, "%words")
         self.words = {}
         for k, name in enumerate(self.names):
-            if name in CALLED or name.startswith(("low", "high", "same")):
-                continue
             elem = "ptr" if name[0] == "p" and name[1:].isdigit() else "i64"
             address = b.at(words, k, "i64")
             self.words[name] = b.emit(elem, 0, f"load {elem}, ptr {address.ref}, align 8")

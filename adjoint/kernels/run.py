@@ -6,54 +6,39 @@ a call is a look-up, the outputs' allocation, and one call of machine code.
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import math
 import os
 import struct
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import ml_dtypes
 import numpy as np
 
 from adjoint.core.errors import DTypeError, InvalidArgument, ShapeError
+from adjoint.eager.arrays import addresses, call
 
-from . import cache, calling, ir, linear, split, target
+from . import cache, ir, linear, split, target
 from .analysis import cost, in_place
 from .ir import ITEMSIZE, Kernel, Output, verify
-from .lower import called_words, lower, word_names
+from .lower import lower, word_names
 from .schedule import SHARE, Layout, Plan, plan
 
 __all__ = ["Compiled", "Entry", "Pair", "Runner"]
 
 Array: TypeAlias = np.ndarray
 Maker: TypeAlias = Callable[[], Array]
-# run(address of kernel(begin, end, words), address of words, number of chunks)
-Runner: TypeAlias = Callable[[int, int, int], None]
+# run(address of kernel(begin, end, words), words, number of chunks)
+Runner: TypeAlias = Callable[[int, bytes, int], None]
 
 NUMPY = {name: np.dtype(name) for name in ir.STORAGE if name != "bfloat16"}
 NUMPY["bfloat16"] = np.dtype(ml_dtypes.bfloat16)
-PAYLOAD = bytes.__basicsize__ - 1  # of a bytes object: where its content starts
 FEW = 16  # units of work below which a large reduction is split
 SPLIT = 65536  # elements from which it is
 REMEMBERED = 4096  # combinations of shapes and strides a kernel keeps
 QUICK = 65536  # additions below which the GIL is kept
-
-
-class _Quick(ctypes._CFuncPtr):  # type: ignore[misc,name-defined]
-    """A C function that is called with the GIL held."""
-
-    _flags_ = ctypes._FUNCFLAG_CDECL | ctypes._FUNCFLAG_PYTHONAPI  # type: ignore[attr-defined]
-    _restype_ = ctypes.c_int
-
-
-class _Long(ctypes._CFuncPtr):  # type: ignore[misc,name-defined]
-    """A C function that is called without the GIL."""
-
-    _flags_ = ctypes._FUNCFLAG_CDECL  # type: ignore[attr-defined]
-    _restype_ = ctypes.c_int
 
 
 _codes: dict[tuple[str, Layout], int] = {}
@@ -89,13 +74,6 @@ def _load(kernel: Kernel, layout: Layout) -> int:
     return target.kept(name, lambda: lower(kernel, layout, host, symbol), symbol)[0]
 
 
-def _functions() -> tuple[_Quick, _Quick, _Long]:
-    """`resolve`, and `launch` with the GIL and without it."""
-    with _compiling:  # two threads would load them twice
-        found = calling.functions()
-    return _Quick(found.resolve), _Quick(found.launch), _Long(found.launch)
-
-
 class Entry:
     """All that a call needs for one combination of shapes, strides and dtypes."""
 
@@ -109,20 +87,15 @@ class Entry:
     ) -> None:
         self.address = code_of(kernel, planned.layout)
         self.quick = work < QUICK
-        functions = _functions()
-        self.resolve: Callable[[bytes], int] = functions[0]
-        self.launch: Callable[[bytes], int] = functions[1 if self.quick else 2]
         self.chunks, self.makers = planned.chunks, makers
         self.row_major = all(isinstance(make, functools.partial) for make in makers)
         names = word_names(kernel, planned.layout)
         fixed = names[: names.index("p0")] if "p0" in names else names
-        words = planned.words | {f"same{len(kernel.inputs) + k}": s for k, s in enumerate(same)}
-        words |= called_words(kernel, planned.layout, self.address)
-        self.head = struct.pack(f"{len(fixed)}q", *(words[name] for name in fixed))
-        operands = len(kernel.inputs) + len(kernel.outputs)
+        self.head = struct.pack(f"{len(fixed)}q", *(planned.words[name] for name in fixed))
         codes = {"float32": "f4x", "float64": "d"}
         tail = [codes.get(v.dtype, "q" if v.dtype in ir.SIGNED else "Q") for v in kernel.scalars]
-        self.pack = struct.Struct(f"={operands}Q{''.join(tail)}").pack
+        self.pack = struct.Struct("=" + "".join(tail)).pack
+        self._inputs, self._spans, self._same = len(kernel.inputs), planned.spans, same
 
     def allocate(self) -> tuple[Array, ...]:
         """The outputs, not yet computed."""
@@ -134,17 +107,38 @@ class Entry:
         outs: Sequence[Array],
         scalars: Sequence[float],
         run: Runner | None,
-    ) -> int:
-        """Runs the kernel, unless writing would overwrite what is still to be read: then 1."""
-        words = self.head + self.pack(*map(id, arrays), *map(id, outs), *scalars)
+    ) -> bool:
+        """Runs the kernel, unless writing would overwrite what is still to be read: then True."""
+        places = addresses((*arrays, *outs))
+        if self.overlaps(places):
+            return True
+        self.launch(places, scalars, run)
+        return False
+
+    def launch(self, places: bytes, scalars: Sequence[float], run: Runner | None) -> None:
+        """Runs it on what begins at these addresses."""
+        words = self.head + places + self.pack(*scalars)
         if run is None or self.chunks < 2:
-            return self.launch(words)
-        overlap = self.resolve(
-            words
-        )  # writes the pointers into `words`, which nobody else has seen
-        if not overlap:
-            run(self.address, id(words) + PAYLOAD, self.chunks)
-        return overlap
+            call(self.address, self.chunks, words, None, self.quick)
+        else:
+            run(self.address, words, self.chunks)
+
+    def overlaps(self, places: bytes) -> bool:
+        """Whether an output overlaps an input, unless both are the very same memory and each
+        element is read before it is written.
+        """
+        starts = memoryview(places).cast("q")
+        given = self._inputs
+        for k, same in enumerate(self._same, given):
+            start = starts[k]
+            low, high = self._spans[k]
+            for j in range(given):
+                other = starts[j]
+                begin, end = self._spans[j]
+                meets = other + begin < start + high and start + low < other + end
+                if meets and not (other == start and same >> j & 1):
+                    return True
+        return False
 
 
 class Pair:
@@ -186,13 +180,13 @@ class Pair:
         outs: Sequence[Array],
         scalars: Sequence[float],
         run: Runner | None,
-    ) -> int:
-        """Runs the kernels; the inputs are read before the outputs are written, so always 0."""
+    ) -> bool:
+        """Runs the kernels; the inputs are read before the outputs are written: always False."""
         results = self.first.allocate()
-        self.first.call(arrays, results, scalars, run)
+        self.first.launch(addresses((*arrays, *results)), scalars, run)
         inputs = [*(r.transpose(self.order) for r in results), *(arrays[k] for k in self.positions)]
         self.second(*inputs, out=outs, scalars=(*scalars, *self.sizes), run=run)
-        return 0
+        return False
 
 
 class Compiled:
@@ -212,7 +206,6 @@ class Compiled:
         self.cost = cost(kernel)  # of one element, in additions
         self._in_place = in_place(kernel)
         self._single = len(kernel.outputs) == 1
-        self._plain = self._single and not kernel.scalars
 
     def __call__(
         self,
@@ -235,14 +228,11 @@ class Compiled:
         if len(arrays) == 1:
             (x,) = arrays
             key: tuple = (x.shape, x.strides, x.dtype)
-            ids: Iterable[int] = (id(x),)
         elif len(arrays) == 2:
             x, y = arrays
             key = (x.shape, x.strides, x.dtype, y.shape, y.strides, y.dtype)
-            ids = (id(x), id(y))
         else:
             key = tuple([(x.shape, x.strides, x.dtype) for x in arrays])
-            ids = map(id, arrays)
         if out is not None:
             outs = (out,) if self._single and isinstance(out, np.ndarray) else tuple(out)
             key = (key, tuple([(x.shape, x.strides, x.dtype) for x in outs]))
@@ -258,11 +248,10 @@ class Compiled:
                 self._entries.clear()
             self._entries[key] = entry
         if out is None:
-            if run is None and self._plain and isinstance(entry, Entry):
-                result = entry.makers[0]()  # the shortest way, which cannot find an overlap
-                entry.launch(entry.head + entry.pack(*ids, id(result)))
-                return result
             outs = entry.allocate()
+            if isinstance(entry, Entry):  # the shortest way, which cannot find an overlap
+                entry.launch(addresses((*arrays, *outs)), scalars, run)
+                return outs[0] if self._single else outs
         if entry.call(arrays, outs, scalars, run):
             apart = [
                 x.copy() if any(np.may_share_memory(x, y) for y in outs) else x for x in arrays

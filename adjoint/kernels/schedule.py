@@ -56,6 +56,7 @@ class Plan:
     units: int
     parts: int  # of a split reduction
     words: dict[str, int]
+    spans: list[tuple[int, int]]  # where each operand begins and ends, in bytes from its pointer
 
 
 class _Space:
@@ -194,16 +195,16 @@ def plan(
         "rows": rows, "parts2": pieces if columns else 1, "length": max(length, 1),
         "length2": max(reach, 1), "units": units, "group": group,
     }  # fmt: skip
+    spans = []
     for k in operands:
         words |= {f"s{k}.{name}": space.step(k, axes) for name, axes in named.items()}
         if split and k >= len(kernel.inputs):
             words[f"s{k}.p"] = rows * (along if columns else 1) * space.itemsizes[k]
         ends = [s * (n - 1) for s, n in zip(strides[k], sizes, strict=True)]
         empty = total == 0
-        words[f"low{k}"] = 0 if empty else sum(e for e in ends if e < 0)
-        words[f"high{k}"] = 0 if empty else sum(e for e in ends if e > 0) + space.itemsizes[k]
+        low, high = sum(e for e in ends if e < 0), sum(e for e in ends if e > 0)
+        spans.append((0, 0) if empty else (low, high + space.itemsizes[k]))
     for value in kernel.values:
         if value.op == "size":
             words[f"z{value.number}"] = math.prod(sizes[a] for a in value.attr)
-    words["chunks"] = -(-units // group)
-    return Plan(layout, words["chunks"], units, pieces, words)
+    return Plan(layout, -(-units // group), units, pieces, words, spans)

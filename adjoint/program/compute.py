@@ -15,7 +15,7 @@ import numpy as np
 from ..core import dispatch_log, policy
 from ..core.device import device_of, namespace_of, space
 from ..core.dtype import LOW_PRECISION, from_numpy_dtype
-from ..core.errors import AdjointError
+from ..core.errors import AdjointError, OutOfMemoryError
 from ..core.op import Op
 from ..core.spec import Spec
 from ..eager.arrays import signature
@@ -130,6 +130,8 @@ def compute(op: Op, arrays: list[Any]) -> Any:
                     return _compute_and_round(op, xp, *_widened(op, arrays))
                 return op.compute(xp, *arrays)
         op.infer(*map(spec_of, arrays))
+        if isinstance(error, MemoryError):
+            raise OutOfMemoryError(f"{op.name}: {error}; compute it in parts") from error
         raise
 
 

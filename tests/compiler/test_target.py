@@ -1,6 +1,5 @@
 """The same kernels on narrower instruction sets."""
 
-import ctypes
 import os
 import struct
 import subprocess
@@ -9,10 +8,11 @@ import sys
 import numpy as np
 import pytest
 
+from adjoint.eager.arrays import address
+from adjoint.eager.arrays import call as run
 from adjoint.kernels import Kernel
-from adjoint.kernels.calling import functions
 from adjoint.kernels.ir import MATHS
-from adjoint.kernels.lower import called_words, lower, word_names
+from adjoint.kernels.lower import lower, word_names
 from adjoint.kernels.schedule import plan
 from adjoint.kernels.target import Target, host, load
 
@@ -37,12 +37,10 @@ def call(kernel, target, *arrays):
     call.count += 1
     symbol = f"narrow{call.count}"
     code = target.compile(lower(kernel, planned.layout, target, symbol))
-    words = planned.words | called_words(kernel, planned.layout, *load(code, symbol))
     names = word_names(kernel, planned.layout)
-    pointers = {f"p{k}": id(x) for k, x in enumerate([*arrays, *outs])}
-    words |= {f"same{k}": 0 for k in range(9)} | pointers
+    words = planned.words | {f"p{k}": address(x) for k, x in enumerate([*arrays, *outs])}
     packed = struct.pack(f"{len(names)}q", *(words[name] for name in names))
-    assert ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_char_p)(functions().launch)(packed) == 0
+    run(*load(code, symbol), planned.chunks, packed, None, True)
     return outs
 
 

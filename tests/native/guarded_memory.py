@@ -100,6 +100,7 @@ done:
 def install() -> None:
     """From now on: NumPy's arrays of this context, and those of adjoint's operations."""
     from adjoint.backends.native.runtime import machine_code, memory
+    from adjoint.eager.arrays import capsule, keep, set_memory_handler
     from adjoint.program import compute
 
     page = mmap.PAGESIZE
@@ -109,14 +110,11 @@ def install() -> None:
     )  # fmt: skip
     names = [f"{kind}_guarded" for kind in ("malloc", "calloc", "realloc", "free")]
     handler = memory._Handler(b"guarded", 1, (0, *machine_code.load(text, names)))
-    machine_code.keep(handler)  # arrays may be freed when the interpreter ends
-    api = memory.np._core._multiarray_umath._ARRAY_API  # type: ignore[attr-defined]
-    table = ctypes.cast(memory._get_pointer(api, None), ctypes.POINTER(ctypes.c_void_p))
-    set_handler = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(table[memory._SET_HANDLER])
-    capsule = memory._new_capsule(ctypes.addressof(handler), memory._CAPSULE, None)
-    cache = memory._Cache(handler.allocator, lambda: set_handler(capsule), lambda limit: None)
+    keep(handler)  # arrays may be freed when the interpreter ends
+    ours = capsule(ctypes.addressof(handler), memory._CAPSULE)
+    cache = memory._Cache(handler.allocator, lambda: set_memory_handler(ours), lambda limit: None)
     memory._cache = lambda: cache  # type: ignore[assignment]
-    set_handler(capsule)
+    set_memory_handler(ours)
     compute.prepare_contexts(memory.use_in)
 
 

@@ -25,6 +25,7 @@ from numpy._core.multiarray import get_handler_name  # noqa: E402
 from adjoint.backends.native.runtime import block_cache, machine_code, memory  # noqa: E402
 from adjoint.backends.native.runtime.pool import Pool  # noqa: E402
 from adjoint.core.errors import InvalidArgument  # noqa: E402
+from adjoint.eager import arrays  # noqa: E402
 
 from ..sweep import few_or_many  # noqa: E402
 
@@ -255,6 +256,36 @@ except (MemoryError, ValueError):
 """
     output = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert output.stdout == "refused 0\n", output.stderr
+
+
+@pytest.mark.parametrize("way", ["malloc", "calloc", "realloc"])
+def test_no_block_is_looked_for_that_is_larger_than_all_classes(way):
+    """In a table that ends before: what lies behind it are marks of the blocks reused lately."""
+    program = f"""
+import numpy as np
+import adjoint as ad
+from adjoint.backends.native.runtime import memory
+for exponent in range(20, 25):
+    for eighth in range(8):
+        for _ in range(2):
+            memory.empty((1 << exponent) * (8 + eighth) // 8, np.uint8)
+ways = {{
+    "malloc": lambda n: ad.ones(1, dtype=ad.uint8).expand(n).clone(),
+    "calloc": lambda n: memory._contexts.run(np.zeros, n, np.uint8),
+    "realloc": lambda n: memory._contexts.run(
+        memory.empty(1 << 20, np.uint8).resize, n, refcheck=False
+    ),
+}}
+refused = 0
+for exponent in range(41, 63):
+    try:
+        ways["{way}"](1 << exponent)
+    except MemoryError:
+        refused += 1
+print(refused, memory.memory_stats()["allocated"])
+"""
+    output = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert output.stdout == "22 0\n", (output.returncode, output.stderr[-1000:])
 
 
 def test_the_cache_is_bounded(stats):
@@ -543,6 +574,6 @@ def test_places_in_numpys_table_are_those_of_its_header():
     with open(header) as file:
         text = file.read()
     place = text.split("#define PyDataMem_SetHandler", 1)[1].split("PyArray_API[", 1)[1]
-    assert int(place.split("]")[0]) == memory._SET_HANDLER
-    place = text.split("#define PyDataMem_DefaultHandler", 1)[1].split("PyArray_API[", 1)[1]
-    assert int(place.split("]")[0]) == memory._DEFAULT_HANDLER
+    assert int(place.split("]")[0]) == arrays._ABI["set"]
+    place = text.split("#define PyDataMem_GetHandler", 1)[1].split("PyArray_API[", 1)[1]
+    assert int(place.split("]")[0]) == arrays._ABI["get"]

@@ -393,7 +393,8 @@ def test_a_kept_run_goes_on_through_all_changes(kernels):
             assert args.tolist() == [threads, threads, 0]
         assert exit_code_of_child(lambda: run(kernels.count, counters.address, 50)) == 0
     counters.expected[:50] += 1
-    run(kernels.count, counters.address, 50)  # closed: serial
+    run(kernels.count, counters.address, 50)  # closed: the workers come back
+    workers.close()
     counters.check()
 
 

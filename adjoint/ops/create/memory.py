@@ -20,6 +20,7 @@ from ...core.errors import (
     Unsupported,
 )
 from ...core.handle import Handle
+from ...eager.arrays import capsule_address
 from ...eager.public import FUNCTIONS, public
 from .conversion import to
 from .creation import assert_row_major, finish, names_on, pinned, sizes_from
@@ -218,18 +219,25 @@ def _shared(ext_tensor: Any) -> Tensor:
 
 
 _INT, _BFLOAT = 0, 4  # type codes of the DLPack standard
-_TYPE_AT = 20  # where the type code stands in a DLTensor
+
+
+class _DLTensor(ctypes.Structure):
+    """The DLPack standard's, up to the type code."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device", ctypes.c_int32 * 2),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+    )
 
 
 def _replace_type(capsule: Any, old: int, new: int) -> bool:
     """Where a capsule's type code is `old`, make it `new`: NumPy exchanges no bfloat16."""
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-    address = pointer(capsule, b"dltensor")
-    code = ctypes.c_uint8.from_address(int(address or 0) + _TYPE_AT)
-    if code.value != old:
+    tensor = _DLTensor.from_address(capsule_address(capsule, b"dltensor"))
+    if tensor.code != old:
         return False
-    code.value = new
+    tensor.code = new
     return True
 
 

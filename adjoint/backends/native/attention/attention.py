@@ -14,13 +14,14 @@ from ....core import dtype as dt
 from ....core import policy
 from ....core.errors import NotTraceable, Unsupported
 from ....core.spec import Spec
+from ....eager.arrays import address as place_of
+from ....eager.arrays import addresses
 from ..runtime.pool import default_pool
 from . import code as machine
 
 FLOAT32 = np.dtype(np.float32)
 WIDENED = (dt.float32, dt.bfloat16, dt.float16)
 SPAN_FEATURES = 512  # blocks times features: what a kernel has on its stack is proportional to it
-WORDS = bytes.__basicsize__ - 1  # of a bytes object: where its content starts
 
 Shape = tuple[int, ...]
 
@@ -105,8 +106,7 @@ class Attention:
                 steps += [x.strides[0] for x in arrays[-2:]]  # from group to group
             words = struct.pack(f"{len(self.sizes) + len(steps)}q", *self.sizes, *steps)
             self.words[key] = words
-        words += struct.pack(f"{len(arrays)}Q", *map(id, arrays))
-        default_pool().run(address, id(words) + WORDS, chunks)
+        default_pool().run(address, words + addresses(arrays), chunks)
 
     def forward(self, arrays: list[Any]) -> tuple[list[Any], list[Any]]:
         """The output; kept is the logarithm of each query's sum of exponentials."""
@@ -193,8 +193,8 @@ def _like(*arrays: Any) -> list[Any] | None:
     base = arrays[0].base
     if type(base) is not np.ndarray or any(x.base is not base for x in arrays):
         return None
-    start = base.__array_interface__["data"][0]
-    places = tuple((x.shape, x.strides, x.__array_interface__["data"][0] - start) for x in arrays)
+    start = place_of(base)
+    places = tuple([(x.shape, x.strides, place_of(x) - start) for x in arrays])
     if not base.flags.c_contiguous or not _fills(places, base.nbytes):
         return None
     memory = np.empty(base.nbytes // FLOAT32.itemsize, FLOAT32)

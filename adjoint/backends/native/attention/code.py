@@ -39,7 +39,6 @@ LARGEST = 256  # features of a head: what the kernels put on the stack is propor
 NO_MASK, BOOL_MASK, FLOAT_MASK = range(3)
 FILLED = 16  # the widest vector: rows of gradients that are a multiple can be written whole
 LEAST = -3.4028234663852886e38  # the running maximum before the first key
-DATA = object.__basicsize__  # offset of a NumPy array object's data pointer
 
 SIZES = ("heads1", "heads2", "queries", "keys", "features", "outputs", "span", "spans",
          "groups", "causal", "mask", "factor")  # fmt: skip
@@ -47,7 +46,7 @@ STRIDES = ("batch", "head1", "head2", "row")
 FORWARD = ("query", "key", "value", "bias", "output", "total")
 BACKWARD = (*FORWARD, "grad", "query_grad", "key_grad", "value_grad")
 """What the words of a kernel are: the sizes, STRIDES of each array in bytes, and the addresses of
-the arrays as Python objects. A head's queries are done in `spans` of `span` each. `total` is the
+the arrays. A head's queries are done in `spans` of `span` each. `total` is the
 logarithm of each query's sum of exponentials; the gradients of key and value have a further
 dimension in front of all, the group, whose strides come after all others."""
 
@@ -106,8 +105,6 @@ class _Kernel:
             at = b.at(words, n, "i64")
             kind = "ptr" if name in self.arrays else "i64"
             self.word[name] = b.emit(kind, 0, f"load {kind}, ptr {at.ref}, align 8")
-        for name in self.arrays:
-            self.word[name] = load(b, b.at(self.word[name], DATA), 0, "ptr")
         bits = b.convert("trunc", self.word["factor"], "i32")
         self.factor = b.convert("bitcast", bits, "float")
         self.one = b.const("float", 1.0)

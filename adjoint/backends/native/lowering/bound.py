@@ -6,17 +6,16 @@ has to know of them is worked out once, here. Whoever calls what is returned kee
 
 from __future__ import annotations
 
-import ctypes
 import functools
-import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ....core.errors import NotTraceable
+from ....eager.arrays import addresses, call
 from ....kernels import Compiled
-from ....kernels.run import PAYLOAD
+from ....kernels.run import Entry
 from ....program.compute import quietly
 from ..gemm import products
 from ..recurrent.recurrent import Recurrent, biases
@@ -38,17 +37,14 @@ def bound_kernel(
 
     Errors: as for a call of the kernel.
     """
-    entry: Any = compiled.entry(arrays, shape, outs)
-    if hasattr(entry, "resolve"):
-        words = entry.head + entry.pack(*map(id, arrays), *map(id, outs), *scalars)
-        if not entry.resolve(words):  # it has put the pointers into `words`, for good
+    entry = compiled.entry(arrays, shape, outs)
+    if isinstance(entry, Entry):
+        places = addresses((*arrays, *outs))
+        if not entry.overlaps(places):
+            words = entry.head + places + entry.pack(*scalars)
             if run is not None and entry.chunks > 1:
-                return lambda: run(entry.address, id(words) + PAYLOAD, entry.chunks)
-            kernel = type(entry.launch)(entry.address)
-            kernel.argtypes = [ctypes.c_int64, ctypes.c_int64, ctypes.c_char_p]
-            kernel.restype = None
-            first, last = ctypes.c_int64(0), ctypes.c_int64(entry.chunks)
-            return functools.partial(kernel, first, last, words)
+                return functools.partial(run, entry.address, words, entry.chunks)
+            return functools.partial(call, entry.address, entry.chunks, words, None, entry.quick)
     options = {"out": tuple(outs), "scalars": scalars, "shape": shape, "run": run}
     return functools.partial(compiled, *arrays, **options)
 
@@ -144,26 +140,22 @@ class _KeptWeights(Recurrent):
             h, state, output, None, None, None,
         )  # fmt: skip
         table = order.forward
-        words = (
-            len(table), self.chunk, *self._strides(x, self.early), 0, id(table),
-            *(id(table if y is None else y) for y in operands),
-        )  # fmt: skip
-        argument = struct.pack(f"{len(words)}q", *words)
+        words = self._words((*self._strides(x, self.early), 0), table, operands)
         run, loop, chunks = default_pool().run, self.loop, self.chunks
         last = output[order.last_step]
 
-        def call() -> None:
+        def compute() -> None:
             for each in first:
                 each()
             if state is not None:
                 state[...] = given["c"]
-            run(loop, id(argument) + PAYLOAD, chunks)
+            run(loop, words, chunks)
             outs[1][...] = last
             if state is not None:
                 outs[2][...] = state
 
-        call.__dict__["operands"] = operands  # which `argument` only has the addresses of
-        return call
+        compute.__dict__["operands"] = operands  # which `words` only have the addresses of
+        return compute
 
 
 def bound_routine(
@@ -186,9 +178,9 @@ def bound_routine(
                 return found
     forward, arrays = routine.forward, list(given)
 
-    def call() -> None:
+    def compute() -> None:
         found, _ = quietly(forward, arrays)
         for out, each in zip(outs, found, strict=True):
             np.copyto(out, each)
 
-    return call
+    return compute

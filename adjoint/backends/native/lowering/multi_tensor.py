@@ -1,31 +1,32 @@
 """One elementwise computation on many rows of tensors, written over some of them, as one loop.
 
-Row i is one tensor of each column: a parameter, its gradient, its optimizer's state. Machine code
-looks at the arrays of a row (dtype, shape, memory), puts their addresses into a table, and maps the
-chunks of the loop, which the pool's threads share, to a row and a part of it. So what a row costs
-in Python is no more than its places in the lists.
+Row i is one tensor of each column: a parameter, its gradient, its optimizer's state. `write_rows`
+looks at the arrays of a row (dtype, shape, memory) and puts their addresses into a table; machine
+code maps the chunks of the loop, which the pool's threads share, to a row and a part of it. So what
+a row costs in Python is no more than its places in the lists.
 """
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import struct
+import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ....core import policy
-from ....core.errors import NotTraceable, Unsupported
-from ....kernels import cache, target
-from ....kernels.calling import DATA_OFFSET
+from ....core.errors import NotTraceable
+from ....eager.arrays import call, write_rows
 from ....kernels.emit import Body, Module, Reg
 from ....kernels.ir import ITEMSIZE, Kernel
 from ....kernels.lower import word_names
-from ....kernels.run import _Quick, code_of
+from ....kernels.run import code_of
 from ....kernels.schedule import plan
+from ....kernels.target import Target
 from ....program.program import Program
+from ..runtime import object_code
 from ..runtime.pool import default_pool
 from .composite_tracing import traced
 from .scalars import ScalarTracer, has_lost_numbers, place_of
@@ -78,23 +79,19 @@ class MultiTensor:
         self._first_scalar = 1 + order.index("c0") if kernel.scalars else 0
         self._native = _native()
         self._columns, self._length = len(dtypes), 1 + order.index("v")
-        self._dtypes = [np.dtype(dtype) for dtype in dtypes]  # kept: their addresses are compared
-        self._sources = [*range(len(dtypes)), *outputs]
+        self._kinds = tuple(map(np.dtype, dtypes))
+        self._written = tuple(outputs)
+        self._first_pointer = 1 + order.index("p0")
         header = {
-            "parallel": policy.PARALLEL, "kernel": code_of(kernel, planned.layout),
-            "columns": len(dtypes),
-            "operands": len(operands), "stride": self._template.nbytes,
-            "array_type": id(np.ndarray), "chunk": CHUNK,
-            "p0": 8 * (1 + order.index("p0")), "length": 8 * (1 + order.index("v")),
-            "units": 8 * (1 + order.index("units")), "chunks": 8 * (1 + order.index("chunks")),
+            "kernel": code_of(kernel, planned.layout), "columns": len(dtypes),
+            "stride": self._template.nbytes, "chunk": CHUNK, "parallel": policy.PARALLEL,
+            "p0": 8 * self._first_pointer, "length": 8 * self._length,
+            "units": 8 * (1 + order.index("units")),
         }  # fmt: skip
         told = [header.get(name, 0) for name in _HEADER]
-        for column in self._sources:
-            told += [id(self._dtypes[column]), ITEMSIZE[names[column]], column in outputs]
-        begin = len(told)
-        told += [0] * len(operands)  # lists
+        for column in range(len(dtypes)):
+            told += [ITEMSIZE[names[column]], column in outputs]
         self._words = struct.pack(f"={len(told)}q", *told)
-        self._first_pointer, self._first_list = header["p0"] // 8, 8 * begin
         self._tables: dict[int, _Table] = {}
 
     def __call__(
@@ -105,10 +102,11 @@ class MultiTensor:
 
         `numbers` are the scalars' values for the next so many rows.
         """
-        count = len(columns[0])
+        owned = tuple(map(tuple, columns))
+        count = len(owned[0])
         # Nobody else's while it is in use: calls of other threads make tables of their own.
         table = self._tables.pop(count, None) or self._new_table(count)
-        left = self._run(table, count, columns, numbers)
+        left = self._run(table, count, owned, numbers)
         self._tables[count] = table
         return left
 
@@ -116,7 +114,7 @@ class MultiTensor:
         self,
         table: _Table,
         count: int,
-        columns: Sequence[list[Any]],
+        columns: tuple[tuple[Any, ...], ...],
         numbers: list[tuple[int, Sequence[float]]],
     ) -> list[int]:
         """The same with a table for so many rows."""
@@ -127,11 +125,13 @@ class MultiTensor:
                 table.rows[begin : begin + rows, place : place + len(words)] = words
                 begin += rows
             table.numbers = numbers
-        table.set_lists(table.words, self._first_list, *[id(columns[n]) for n in self._sources])
-        found = self._native.start(table.address)
+        write_rows(
+            columns, self._kinds, self._written, table.rows, self._length, self._first_pointer
+        )
+        found = self._start(table)
         if found == _OVERLAP:
             self._sort(table)
-            found = self._native.start(table.address)
+            found = self._start(table)
             if found == _OVERLAP:
                 return list(range(count))
         if found & _MANY:
@@ -143,10 +143,15 @@ class MultiTensor:
         lengths = table.rows[:count, self._length]
         return [int(row) for row in np.flatnonzero(lengths < 0)]
 
+    def _start(self, table: _Table) -> int:
+        """What the machine code says of a table."""
+        call(self._native.start, 1, table.address, None, True)
+        return int(table.words[_FOUND])
+
     def _new_table(self, count: int) -> _Table:
         if len(self._tables) >= _TABLES:
             self._tables.clear()
-        return _Table(self._words, self._template, count, self._columns, len(self._sources))
+        return _Table(self._words, self._template, count, self._columns)
 
     def _sort(self, table: _Table) -> None:
         """Put the order right in which the arrays lie in memory."""
@@ -158,11 +163,9 @@ class MultiTensor:
 class _Table:
     """The words for so many rows."""
 
-    __slots__ = ("address", "numbers", "order", "rows", "set_lists", "words")
+    __slots__ = ("address", "numbers", "order", "rows", "words")
 
-    def __init__(
-        self, words: bytes, template: Any, count: int, columns: int, operands: int
-    ) -> None:
+    def __init__(self, words: bytes, template: Any, count: int, columns: int) -> None:
         self.rows = np.empty((count + 1, len(template)), np.int64)
         self.rows[:] = template
         self.order = np.arange(count * columns)  # the arrays, as they lay in memory lately
@@ -172,7 +175,6 @@ class _Table:
         ):  # fmt: skip
             self.words[_HEADER.index(name)] = value
         self.address = self.words.ctypes.data
-        self.set_lists: Any = struct.Struct(f"={operands}q").pack_into
         self.numbers: Any = None  # the scalars that are in the rows
 
 
@@ -200,61 +202,40 @@ class _Unwritten(Traced):
 
 # ---- machine code --------------------------------------------------------------------------------
 
-# 64-bit words: what the machine code is told; then for each operand of the kernel its own; then for
-# each the address of its list.
+# 64-bit words: what the machine code is told and says; then for each column its own.
 _HEADER = (
-    "kernel", "rows", "table", "order", "stride", "columns", "operands", "array_type", "chunk",
+    "kernel", "rows", "table", "order", "stride", "columns", "chunk",
     "parallel",  # elements from which threads share the work
-    "p0", "length", "units", "chunks",  # where in a row these words are, in bytes
+    "p0", "length", "units",  # where in a row these words are, in bytes
+    "found",  # what `start` says
 )  # fmt: skip
-_OPERAND = ("dtype", "itemsize", "written")
-_OVERLAP, _UNFIT, _MANY = 1, 2, 4  # what `start` says: nothing was done; rows are left; run it
-_LIST_ITEMS = DATA_OFFSET + 8  # in CPython's list: after the number of items
-_NDIM, _DIMENSIONS, _DTYPE, _FLAGS = (DATA_OFFSET + n for n in (8, 16, 40, 48))  # in NumPy's array
-_C_CONTIGUOUS, _F_CONTIGUOUS, _WRITEABLE = 1, 2, 0x400
+_COLUMN = ("itemsize", "written")
+_FOUND = _HEADER.index("found")
+_OVERLAP, _UNFIT, _MANY = 1, 2, 4  # nothing was done; rows are left; it is to be run
 
 
 class _Native(NamedTuple):
-    start: Any  # int64 (words): fills the table, and does what is too little for threads
-    drive: int  # void (begin, end, words): chunks of the loop, as the pool calls it
+    """Addresses of functions of begin, end and the words."""
+
+    start: int  # completes the table, and does what is too little for threads
+    drive: int  # chunks begin to end of the loop
 
 
 @functools.cache
 def _native() -> _Native:
     """The functions.
 
-    Errors: Unsupported where Python's or NumPy's objects are not laid out as they are known to be.
+    Errors: Unsupported where no code can be generated.
     """
-    array, items = np.zeros((2, 3), np.float32), [None]
-    places = {
-        DATA_OFFSET: array.ctypes.data, DATA_OFFSET - 8: id(np.ndarray), _DTYPE: id(array.dtype),
-    }  # fmt: skip
-    known = all(_word(id(array) + at) == value for at, value in places.items())
-    sizes = _word(_word(id(array) + _DIMENSIONS)), _word(id(array) + _NDIM) & 0xFF
-    flags = _word(id(array) + _FLAGS) & (_C_CONTIGUOUS | _F_CONTIGUOUS | _WRITEABLE)
-    if (
-        not known
-        or sizes != (2, 2)
-        or flags != _C_CONTIGUOUS | _WRITEABLE
-        or _word(_word(id(items) + _LIST_ITEMS)) != id(None)
-    ):
-        raise Unsupported("objects of this Python or NumPy")
+    return _Native(*object_code.load(sys.modules[__name__], "loop", _text, _Native._fields))
+
+
+def _text(host: Target, symbol: str) -> str:
     module = Module()
-    module.functions["drive"] = _drive(module)
+    module.functions["drive"] = _drive(module, symbol)
     module.functions["are_apart"] = _are_apart(module)
-    module.functions["start"] = _start(module)
-    text, host = str(module), target.host()
-    name = cache.digest("multi_tensor", text, repr(host))
-    for kind in ("start", "drive"):
-        text = text.replace(f"@{kind}(", f"@{kind}.{name}(")
-    address, drive = target.kept(name, lambda: text, f"start.{name}", f"drive.{name}")
-    start = _Quick(address)
-    start.argtypes = (ctypes.c_int64,)
-    return _Native(start, drive)
-
-
-def _word(address: int) -> int:
-    return int(ctypes.c_int64.from_address(address).value)
+    module.functions["start"] = _start(module, symbol)
+    return str(module)
 
 
 class _Code(Body):
@@ -281,81 +262,44 @@ class _Code(Body):
         """The address of a row of the table."""
         return self.at(self.pointer(self.header("table")), number * self.header("stride"))
 
-    def operand(self, number: Reg, name: str) -> Reg:
-        """A word about an operand."""
-        first = 8 * (len(_HEADER) + _OPERAND.index(name))
-        return self.word(Reg(self, "ptr", 0, "%words"), number * (8 * len(_OPERAND)) + first)
-
-    def array(self, number: Reg | int, row: Reg) -> Reg:
-        """The address of the object in a row of the list of an operand."""
-        place = self.header("operands") * len(_OPERAND) + number + len(_HEADER)
-        found = self.pointer(self.word(Reg(self, "ptr", 0, "%words"), place * 8))
-        return self.word(self.word(found, _LIST_ITEMS, "ptr"), row * 8, "ptr")
+    def column(self, number: Reg, name: str) -> Reg:
+        """A word about a column."""
+        first = 8 * (len(_HEADER) + _COLUMN.index(name))
+        return self.word(Reg(self, "ptr", 0, "%words"), number * (8 * len(_COLUMN)) + first)
 
     def flag(self, condition: Reg) -> Reg:
         """A condition as a number."""
         return self.convert("zext", condition, "i64")
 
 
-def _start(module: Module) -> str:
-    """Fill the rows: addresses, lengths, and the number of the first chunk of each. Unless there is
-    an overlap, or enough for several threads, run the loop.
+def _start(module: Module, symbol: str) -> str:
+    """Complete the rows: the units of each, and the number of its first chunk. Unless there is an
+    overlap, or enough for several threads, run the loop.
     """
     b = _Code(module)
-    chunk, total, elements, unfit = (b.alloca("i64", 0, 0) for _ in range(4))
-    b.put(chunk, b.header("chunk"))
-    one_shape, one_size, both = (b.alloca("i64", 0, 0) for _ in range(3))
+    total, elements, unfit = (b.alloca("i64", 0, 0) for _ in range(3))
+    chunk = b.header("chunk")
     with b.loop(0, b.header("rows")) as i:
         row = b.row(i)
-        model = b.array(0, i)
-        b.put(one_shape, 1)
-        b.put(both, _C_CONTIGUOUS | _F_CONTIGUOUS)
-        b.put(one_size, 1)
         b.put_word(row, 0, b.get(total))
-        with b.loop(0, b.header("operands")) as k:
-            array = b.array(k, i)
-            kind = b.word(array, DATA_OFFSET - 8)
-            right = b.compare("eq", kind, b.header("array_type"))
-            b.put(one_shape, b.get(one_shape) & b.flag(right))
-            with b.when(b.compare("ne", b.get(one_shape), 0)):  # only arrays have what follows
-                b.put_word(row, b.header("p0") + k * 8, b.word(array, DATA_OFFSET))
-                right = b.compare("eq", b.word(array, _DTYPE), b.operand(k, "dtype"))
-                flags = b.convert("zext", b.word(array, _FLAGS, "i32"), "i64")
-                b.put(both, b.get(both) & flags)
-                may = b.compare("ne", flags & _WRITEABLE, 0)
-                right = right & (may | b.compare("eq", b.operand(k, "written"), 0))
-                rank = b.word(array, _NDIM, "i32")
-                right = right & b.compare("eq", rank, b.word(model, _NDIM, "i32"))
-                b.put(one_shape, b.get(one_shape) & b.flag(right))
-                with b.when(right):
-                    sizes = b.word(array, _DIMENSIONS, "ptr")
-                    models = b.word(model, _DIMENSIONS, "ptr")
-                    b.put(one_size, 1)
-                    with b.loop(0, b.convert("zext", rank, "i64")) as d:
-                        size = b.word(sizes, d * 8)
-                        same = b.compare("eq", size, b.word(models, d * 8))
-                        b.put(one_shape, b.get(one_shape) & b.flag(same))
-                        b.put(one_size, b.get(one_size) * size)
-        fits = b.compare("ne", b.get(one_shape), 0) & b.compare("ne", b.get(both), 0)
-        length = b.select(fits, b.get(one_size), b.const("i64", -1))
+        length = b.word(row, b.header("length"))
         count = b.intrinsic("smax", length, 0)
-        b.put(unfit, b.get(unfit) + b.flag(~fits))
+        b.put(unfit, b.get(unfit) + b.flag(length < 0))
         b.put(elements, b.get(elements) + count)
-        chunks = b.binary("udiv", count + b.get(chunk) - 1, b.get(chunk))
-        b.put_word(row, b.header("length"), length)
+        chunks = b.binary("udiv", count + chunk - 1, chunk)
         b.put_word(row, b.header("units"), chunks)
-        b.put_word(row, b.header("chunks"), chunks)
         b.put(total, b.get(total) + chunks)
     b.put_word(b.row(b.header("rows")), 0, b.get(total))
     words = Reg(b, "ptr", 0, "%words")
     apart = b.call("are_apart", "i64", 0, [words])
     many = b.get(elements) >= b.header("parallel")
     with b.when(b.compare("ne", apart, 0) & ~many):
-        b.line(f"call void @drive(i64 0, i64 {b.get(total).ref}, ptr %words)")
-    left = b.select(b.get(unfit) > 0, b.const("i32", _UNFIT), b.const("i32", 0))
-    run = b.select(many, b.const("i32", _MANY), b.const("i32", 0))
-    done = b.select(b.compare("ne", apart, 0), left | run, b.const("i32", _OVERLAP))
-    return b.function("i32 @start(ptr %words)", done)
+        b.line(f"call void @{symbol}.drive(i64 0, i64 {b.get(total).ref}, ptr %words)")
+    left = b.select(b.get(unfit) > 0, b.const("i64", _UNFIT), b.const("i64", 0))
+    run = b.select(many, b.const("i64", _MANY), b.const("i64", 0))
+    done = b.select(b.compare("ne", apart, 0), left | run, b.const("i64", _OVERLAP))
+    b.put_word(words, 8 * _FOUND, done)
+    return b.function(f"void @{symbol}.start(i64 %begin, i64 %end, ptr %words)")
 
 
 def _are_apart(module: Module) -> str:
@@ -372,17 +316,17 @@ def _are_apart(module: Module) -> str:
         length = b.word(row, b.header("length"))
         with b.when(length > 0):
             begin = b.word(row, b.header("p0") + k * 8)
-            end = begin + length * b.operand(k, "itemsize")
-            written = b.compare("ne", b.operand(k, "written"), 0)
+            end = begin + length * b.column(k, "itemsize")
+            written = b.compare("ne", b.column(k, "written"), 0)
             limit = b.select(written, b.get(end_of_all), b.get(end_of_written))
             b.put(right, b.get(right) & b.flag(begin >= limit))
             b.put(end_of_all, b.intrinsic("smax", b.get(end_of_all), end))
             latest = b.intrinsic("smax", b.get(end_of_written), end)
             b.put(end_of_written, b.select(written, latest, b.get(end_of_written)))
-    return b.function("i64 @are_apart(ptr %words)", b.get(right))
+    return b.function("internal i64 @are_apart(ptr %words)", b.get(right))
 
 
-def _drive(module: Module) -> str:
+def _drive(module: Module, symbol: str) -> str:
     """Chunks begin to end: find the row of the first, then go on from row to row."""
     b = _Code(module)
     begin, end = Reg(b, "i64", 0, "%begin"), Reg(b, "i64", 0, "%end")
@@ -414,4 +358,4 @@ def _drive(module: Module) -> str:
     b.put(low, b.get(low) + 1)
     b.line(f"br label %{more}")
     b.start(done)
-    return b.function("void @drive(i64 %begin, i64 %end, ptr %words)")
+    return b.function(f"void @{symbol}.drive(i64 %begin, i64 %end, ptr %words)")

@@ -15,8 +15,6 @@ from collections.abc import Sequence
 from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_int64, c_size_t, c_uint, c_void_p
 from typing import Any
 
-import numpy as np
-
 from ....core import config
 from ....core.errors import AdjointError, Unsupported
 
@@ -476,8 +474,3 @@ def sum_of(target: Descriptor, sources: Sequence[Descriptor], what: str) -> Prim
     handles = (c_void_p * count)(*(s.handle for s in sources))
     scales = (c_float * count)(*(1.0,) * count)
     return primitive("sum", what, library().engine, target, count, scales, handles)
-
-
-def address(array: np.ndarray) -> int:
-    """Where an array's data begins."""
-    return int(array.ctypes.data)

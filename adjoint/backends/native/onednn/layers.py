@@ -17,6 +17,7 @@ import numpy as np
 
 from ....core import policy
 from ....core.errors import Unsupported
+from ....eager.arrays import address
 from ..gemm.products import FLOAT32, pieces
 from . import api as onednn
 from .api import BIAS, DST, SRC, WEIGHTS, Activation, Descriptor, Primitive
@@ -64,7 +65,7 @@ class Packing:
         the array `part`), as `wanted` describes it.
         """
         _, found = self._kept.setdefault(id(weights), (weights, []))
-        start = onednn.address(part)
+        start = address(part)
         for known, before, after, blocked in found:
             same = known == start and onednn.same_layout(before, plain)
             if same and onednn.same_layout(after, wanted):

@@ -12,6 +12,7 @@ import collections
 import contextlib
 import ctypes
 import functools
+import struct
 import threading
 from collections.abc import Callable, Hashable, Sequence
 from string import Template
@@ -20,23 +21,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ....core import policy
-from ....core.errors import Unsupported
+from ....core.errors import InvalidArgument, Unsupported
+from ....eager.arrays import address, addresses, call
 from . import api as onednn
 from .api import Descriptor, Primitive
 
 SHARED, SCRATCH = -2, -1  # slots: memory of the whole call; memory of the thread at work
 _ALIGNMENT = 64
 
-# NumPy's public C struct: the data pointer is the first field after the object's head.
-_HEAD = object.__basicsize__
-
 # words of a phase; a chunk's records are those from its start to the next chunk's
-_STATUS, _FREE, _OBJECTS, _STRIDES, _HANDLES, _HANDLE_RECORDS, _STEPS, _STEP_RECORDS = range(8)
-_HEAD_SIZE, _STREAMS, _CHUNKS, _SET_HANDLE, _EXECUTE, _SET_THREADS, _GET_THREADS, _WORDS = range(
-    8, 16
-)
-# words of a context
-_TARGETS, _PHASES, _PHASE_TABLE, _POOL_RUN, _POOL_STATE, _CONTEXT_WORDS = range(6)
+_STATUS, _FREE, _PLACES, _STRIDES, _HANDLES, _HANDLE_RECORDS, _STEPS, _STEP_RECORDS = range(8)
+_STREAMS, _CHUNKS, _SET_HANDLE, _EXECUTE, _SET_THREADS, _GET_THREADS, _WORDS = range(8, 15)
+# words of a context; those of a call: context, first phase, how many arrays, their addresses
+_TARGETS, _PHASES, _PHASE_TABLE, _POOL_RUN, _POOL_STATE, _RESULT, _CONTEXT_WORDS = range(7)
 
 _LOOP = Template("""
 define i64 @word(ptr %base, i64 %index) alwaysinline {
@@ -58,9 +55,8 @@ entry:
   %handles = call ptr @pointer(ptr %phase, i64 $HANDLE_RECORDS)
   %step_starts = call ptr @pointer(ptr %phase, i64 $STEPS)
   %steps = call ptr @pointer(ptr %phase, i64 $STEP_RECORDS)
-  %objects = call ptr @pointer(ptr %phase, i64 $OBJECTS)
+  %places = call ptr @pointer(ptr %phase, i64 $PLACES)
   %strides = call ptr @pointer(ptr %phase, i64 $STRIDES)
-  %head = call i64 @word(ptr %phase, i64 $HEAD_SIZE)
   %streams = call ptr @pointer(ptr %phase, i64 $STREAMS)
   %set_handle = call ptr @pointer(ptr %phase, i64 $SET_HANDLE)
   %execute = call ptr @pointer(ptr %phase, i64 $EXECUTE)
@@ -107,10 +103,7 @@ handle_body:
   %memory = call i64 @word(ptr %h_record, i64 0)
   %slot = call i64 @word(ptr %h_record, i64 1)
   %offset = call i64 @word(ptr %h_record, i64 2)
-  %object = call i64 @word(ptr %objects, i64 %slot)
-  %field = add i64 %object, %head
-  %field_at = inttoptr i64 %field to ptr
-  %data = load i64, ptr %field_at
+  %data = call i64 @word(ptr %places, i64 %slot)
   %stride = call i64 @word(ptr %strides, i64 %slot)
   %own = mul i64 %stride, %worker
   %start = add i64 %data, %offset
@@ -156,44 +149,31 @@ release:
 }
 declare i64 @llvm.cttz.i64(i64, i1)
 
-declare ptr @PyLong_AsVoidPtr(ptr)
-declare i64 @PyLong_AsLongLong(ptr)
-declare ptr @PyLong_FromLongLong(i64)
-declare ptr @PyEval_SaveThread()
-declare void @PyEval_RestoreThread(ptr)
-
-; For Python: run(context, first phase, *arrays) -> status, without the GIL. The caller holds
-; references to the arrays.
-define ptr @run(ptr %own, ptr %args, i64 %count) {
+; A call: all phases from the first on, one after another.
+define void @run(i64 %from, i64 %to, ptr %words) {
 entry:
-  %context_object = load ptr, ptr %args
-  %context = call ptr @PyLong_AsVoidPtr(ptr %context_object)
-  %first_at = getelementptr ptr, ptr %args, i64 1
-  %first_object = load ptr, ptr %first_at
-  %first = call i64 @PyLong_AsLongLong(ptr %first_object)
+  %context = call ptr @pointer(ptr %words, i64 0)
+  %first = call i64 @word(ptr %words, i64 1)
   %targets = call ptr @pointer(ptr %context, i64 $TARGETS)
+  %count = call i64 @word(ptr %words, i64 2)
   %phase_count = call i64 @word(ptr %context, i64 $PHASES)
   %table = call ptr @pointer(ptr %context, i64 $PHASE_TABLE)
   %pool_run = call ptr @pointer(ptr %context, i64 $POOL_RUN)
   %pool_state = call ptr @pointer(ptr %context, i64 $POOL_STATE)
   br label %array_head
 array_head:
-  %i = phi i64 [ 2, %entry ], [ %i_next, %array_body ]
+  %i = phi i64 [ 0, %entry ], [ %i_next, %array_body ]
   %more_arrays = icmp slt i64 %i, %count
-  br i1 %more_arrays, label %array_body, label %start
+  br i1 %more_arrays, label %array_body, label %phase_head
 array_body:
-  %array_at = getelementptr ptr, ptr %args, i64 %i
-  %array = load ptr, ptr %array_at
-  %slot = sub i64 %i, 2
-  %target = getelementptr ptr, ptr %targets, i64 %slot
-  store ptr %array, ptr %target
+  %place_index = add i64 %i, 3
+  %place = call i64 @word(ptr %words, i64 %place_index)
+  %target = getelementptr i64, ptr %targets, i64 %i
+  store i64 %place, ptr %target
   %i_next = add i64 %i, 1
   br label %array_head
-start:
-  %thread = call ptr @PyEval_SaveThread()
-  br label %phase_head
 phase_head:
-  %p = phi i64 [ %first, %start ], [ %p_next, %phase_done ]
+  %p = phi i64 [ %first, %array_head ], [ %p_next, %phase_done ]
   %more_phases = icmp slt i64 %p, %phase_count
   br i1 %more_phases, label %phase_body, label %end
 phase_body:
@@ -218,24 +198,24 @@ failed:
   br label %end
 end:
   %result = phi i64 [ 0, %phase_head ], [ %status, %failed ]
-  call void @PyEval_RestoreThread(ptr %thread)
-  %number = call ptr @PyLong_FromLongLong(i64 %result)
-  ret ptr %number
+  %result_at = getelementptr i64, ptr %context, i64 $RESULT
+  store i64 %result, ptr %result_at
+  ret void
 }
 """)
 
 
 @functools.cache
-def _run() -> Any:
-    """The generated `run`; None without llvmlite."""
+def _run() -> int | None:
+    """The address of the generated `run`; None without llvmlite."""
     from ..runtime import machine_code
 
     names = {name[1:]: value for name, value in globals().items() if name[1:].isupper()}
     try:
-        [address] = machine_code.load(_LOOP.substitute(names), ["run"])
+        [found] = machine_code.load(_LOOP.substitute(names), ["run"])
     except Unsupported:
         return None
-    return machine_code.builtin(address, "run", None)
+    return found
 
 
 @functools.cache
@@ -318,7 +298,7 @@ class _Context:
         self.memories: list[_Memory] = []
         self.kept: list[Any] = []
         slots = plan.slots + 2
-        self.objects = (ctypes.c_int64 * slots)()
+        self.places = (ctypes.c_int64 * slots)()
         self.strides = (ctypes.c_int64 * slots)()
         self.strides[slots - 1] = plan.scratch
         streams = [
@@ -328,12 +308,14 @@ class _Context:
         self.phases = [self._phase(plan, phase) for phase in plan.phases]
         table = (ctypes.c_int64 * len(self.phases))(*(ctypes.addressof(p[0]) for p in self.phases))
         words = (ctypes.c_int64 * _CONTEXT_WORDS)()
-        words[_TARGETS], words[_PHASE_TABLE] = map(ctypes.addressof, (self.objects, table))
+        words[_TARGETS], words[_PHASE_TABLE] = map(ctypes.addressof, (self.places, table))
         words[_PHASES] = len(self.phases)
         if plan.parallel:
             words[_POOL_RUN], words[_POOL_STATE] = _pool().entry()
-        self.kept += (table, words)
-        self.address = ctypes.addressof(words)
+        self.kept.append(table)
+        self.words = words
+        place, count = ctypes.addressof(words), slots if plan.work else plan.slots
+        self.heads = [struct.pack("3q", place, first, count) for first in range(len(self.phases))]
 
     def __del__(self) -> None:
         dll = onednn.library().dll
@@ -374,10 +356,10 @@ class _Context:
         words = (ctypes.c_int64 * _WORDS)()
         words[_FREE] = (1 << plan.workers) - 1
         words[_HANDLES : _STEP_RECORDS + 1] = [ctypes.addressof(t) for t in tables]
-        words[_OBJECTS] = ctypes.addressof(self.objects)
+        words[_PLACES] = ctypes.addressof(self.places)
         words[_STRIDES] = ctypes.addressof(self.strides)
         words[_STREAMS] = ctypes.addressof(self.streams)
-        words[_HEAD_SIZE], words[_CHUNKS] = _HEAD, len(chunks)
+        words[_CHUNKS] = len(chunks)
         functions = [lib.dll.dnnl_memory_set_data_handle, lib.dll.dnnl_primitive_execute]
         functions += lib.threads or ()
         for word, function in zip(range(_SET_HANDLE, _WORDS), functions, strict=False):
@@ -387,7 +369,7 @@ class _Context:
     def run_serially(self, arrays: Sequence[Any], first: int) -> None:
         """What the generated loop does, where nothing can be generated."""
         lib = onednn.library()
-        bases = [onednn.address(array) for array in arrays]
+        bases = list(map(address, arrays))
         with onednn.single_threaded(lib):
             for _, handles, steps in self.phases[first:]:
                 for i in range(0, len(handles), 3):
@@ -418,7 +400,7 @@ class Plan:
         self.scratch = scratch + aligned(max((p.size for p in pads.values() if p), default=0))
         self.workers = min(max(map(len, phases)), threads() + 1, 63)
         self.work = shared + self.scratch * self.workers
-        self.parallel = self.workers > 1 and _run() is not None
+        self.parallel = self.workers > 1 and _run() is not None and _pool().entry() is not None
         self.phases = [
             [[_placed(step, pads[id(step.primitive)], shared, scratch) for step in c] for c in p]
             for p in phases
@@ -427,6 +409,8 @@ class Plan:
 
     def run(self, *arrays: Any, first: int = 0) -> None:
         """Execute the phases from `first` on; the arrays are the slots, in order."""
+        if len(arrays) != self.slots:
+            raise InvalidArgument(f"{self.what}: {len(arrays)} arrays for {self.slots} slots")
         try:
             context = self._free.pop()
         except IndexError:
@@ -441,7 +425,8 @@ class Plan:
         else:
             if self.parallel:
                 _pool().entry()  # hires workers where a fork or a change has left some missing
-            status = run(context.address, first, *arrays)
+            call(run, 1, context.heads[first] + addresses(arrays), None, False)
+            status = context.words[_RESULT]
             if status:
                 onednn.library().check(status, self.what)
         self._free.append(context)

@@ -15,7 +15,7 @@ import numpy as np
 
 from ....core import policy
 from ....core.errors import Unsupported
-from ....kernels.run import PAYLOAD
+from ....eager.arrays import addresses
 from ...numpy import convolution as reference
 from ..gemm.products import FLOAT32, pieces
 from ..runtime.pool import default_pool
@@ -221,8 +221,7 @@ class _Windows:
 
     def run(self, kernel: int, *arrays: Any) -> None:
         """Run a kernel on contiguous arrays."""
-        record = struct.pack("3Q", *map(id, arrays)) + self.words
-        default_pool().run(kernel, id(record) + PAYLOAD, self.chunks)
+        default_pool().run(kernel, addresses(arrays) + self.words, self.chunks)
 
     def forward(self, x: Any) -> tuple[Any, Any]:
         """The largest elements, and which places of their windows they come from."""

@@ -46,7 +46,7 @@ class Geometry(NamedTuple):
 
 
 class Code(NamedTuple):
-    """Addresses of kernels for the pool, which take a record: three arrays' ids and a geometry."""
+    """Addresses of kernels for the pool, which take a record: three addresses and a geometry."""
 
     forward: int  # x, y, places
     forward_across: int  # the same, several planes at once: for rows of few elements
@@ -67,7 +67,7 @@ def code() -> Code | None:
 def _text(host: Target, symbol: str) -> str:
     module = Module()
     for write in (_forward, _forward_across, _backward, _backward_halving):
-        kernel = _Kernel(module, host.vector_bytes // SIZE, object.__basicsize__)
+        kernel = _Kernel(module, host.vector_bytes // SIZE)
         write(kernel)
         name = write.__name__[1:]
         header = f"void @{symbol}.{name}(i64 %begin, i64 %end, ptr %record)"
@@ -78,7 +78,7 @@ def _text(host: Target, symbol: str) -> str:
 class _Kernel:
     """One kernel while it is written: its arguments, and vectors of a plane's row."""
 
-    def __init__(self, module: Module, lanes: int, head: int) -> None:
+    def __init__(self, module: Module, lanes: int) -> None:
         self.module, self.lanes = module, lanes
         b = self.body = Body(module)
         record = Reg(b, "ptr", 0, "%record")
@@ -87,11 +87,7 @@ class _Kernel:
             at = b.at(record, index, "i64")
             return b.emit(elem, 0, f"load {elem}, ptr {at.ref}")
 
-        def data(index: int) -> Reg:
-            at = b.at(word(index, "ptr"), head)
-            return b.emit("ptr", 0, f"load ptr, ptr {at.ref}")
-
-        self.arrays = [data(i) for i in range(3)]
+        self.arrays = [word(i, "ptr") for i in range(3)]
         words = [word(3 + i) for i in range(len(Geometry._fields))]
         self.g = dict(zip(Geometry._fields, words, strict=True))
         self.mask_type = type_name("i1", lanes)

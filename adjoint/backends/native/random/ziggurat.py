@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ....eager.arrays import capsule
+
 __all__ = ["LAYERS", "Tables", "tables"]
 
 LAYERS = 256
@@ -64,10 +66,7 @@ class _Told:
         ]
         self._bits = _Bits(None, *self._functions)
         self._name = b"BitGenerator"
-        new = ctypes.PYFUNCTYPE(
-            ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p
-        )(("PyCapsule_New", ctypes.pythonapi))
-        self.capsule = new(ctypes.addressof(self._bits), self._name, None)
+        self.capsule = capsule(ctypes.addressof(self._bits), self._name)
         self.lock = threading.Lock()
 
     def _next(self, bits: int, state: Any) -> float:

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ....kernels import cache, target
-from ....kernels.calling import DATA_OFFSET
 from ....kernels.emit import Body, Module, Reg
 from .cells import CELLS
 from .tiles import Factors, Tiles
@@ -38,7 +37,7 @@ BACKWARD = (
     *NUMBERS, "table", "g", "weight_state", "last", "carry", "saved", "of_inputs", "of_state",
     "of_output", "weight_out",
 )  # fmt: skip
-# The words of the argument: numbers, then addresses of NumPy's array objects. Row n of x, or of g,
+# The words of the argument: numbers, then the addresses of arrays. Row n of x, or of g,
 # is at time * `time` + start * `start` + n * `row` bytes, where the time and the start of a step
 # are those of the table; rows of `last` are last_row apart; all other arrays are contiguous. `g` is
 # the gradient of the output, `last` that of the final state. The last two are for projections:
@@ -106,12 +105,8 @@ class _Loop:
         self.word: dict[str, Reg] = {}
         for n, name in enumerate(self.words):
             at = b.at(Reg(b, "ptr", 0, "%words"), n, "i64")
-            if name in NUMBERS:
-                self.word[name] = b.emit("i64", 0, f"load i64, ptr {at.ref}")
-            else:
-                array = b.emit("ptr", 0, f"load ptr, ptr {at.ref}")
-                data = b.at(array, DATA_OFFSET)
-                self.word[name] = b.emit("ptr", 0, f"load ptr, ptr {data.ref}")
+            kind = "i64" if name in NUMBERS else "ptr"
+            self.word[name] = b.emit(kind, 0, f"load {kind}, ptr {at.ref}")
 
     def text(self, symbol: str) -> str:
         """The module, with the loop as the function of that name."""

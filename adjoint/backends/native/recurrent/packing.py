@@ -6,7 +6,6 @@ import functools
 import inspect
 import sys
 
-from ....kernels.calling import DATA_OFFSET
 from ....kernels.emit import Body, Module, Reg
 from ....kernels.target import Target
 from ..gemm import tiles
@@ -15,7 +14,7 @@ from ..runtime import object_code
 __all__ = ["packing", "text"]
 
 WORDS = ("row", "units", "depth", "gates", "tile", "weight", "packed")
-# The words of the argument: numbers (`row` in bytes), then addresses of NumPy's array objects.
+# The words of the argument: numbers (`row` in bytes), then the addresses of arrays.
 
 
 @functools.cache
@@ -40,10 +39,7 @@ def text(host: Target, symbol: str) -> str:
         for n in range(len(WORDS))
     ]
     row, units, depth, gates, tile = words[:5]
-    weight, packed = (
-        b.emit("ptr", 0, f"load ptr, ptr {b.at(b.convert('inttoptr', x, 'ptr'), DATA_OFFSET).ref}")
-        for x in words[5:]
-    )
+    weight, packed = (b.convert("inttoptr", x, "ptr") for x in words[5:])
     bytes_ = tile * tiles.ITEM  # of a vector of units of one gate
     with b.loop(Reg(b, "i64", 0, "%begin"), Reg(b, "i64", 0, "%end")) as group:
         first = group * tile

@@ -20,7 +20,7 @@ import numpy as np
 from ....core import policy
 from ....core.errors import NotTraceable, Unsupported
 from ....core.spec import Spec
-from ....kernels.run import PAYLOAD
+from ....eager.arrays import addresses
 from ..gemm.products import matmul
 from ..runtime.pool import default_pool
 from .cells import CELLS, Cell
@@ -365,9 +365,8 @@ class Recurrent:
         if rest:
             found[groups, :, :, rest:] = 0
         if self.dtype == np.float32 and weight.strides[1] == weight.itemsize:
-            words = weight.strides[0], units, depth, gates, tile, id(weight), id(found)
-            argument = struct.pack(f"{len(words)}q", *words)
-            default_pool().run(packing(), id(argument) + PAYLOAD, len(found))
+            numbers = struct.pack("5q", weight.strides[0], units, depth, gates, tile)
+            default_pool().run(packing(), numbers + addresses((weight, found)), len(found))
             return found
         split = weight.reshape(gates, units, depth)
         main = split[:, : groups * tile].reshape(gates, groups, tile, depth)
@@ -378,10 +377,12 @@ class Recurrent:
 
     def _run(self, loop: int, strides: Sequence[int], table: Array, *arrays: Array | None) -> None:
         """Run a loop over all chunks; for what it does not use, there may be None."""
-        addresses = [id(table if x is None else x) for x in arrays]
-        words = (len(table), self.chunk, *strides, id(table), *addresses)
-        argument = struct.pack(f"{len(words)}q", *words)
-        default_pool().run(loop, id(argument) + PAYLOAD, self.chunks)
+        default_pool().run(loop, self._words(strides, table, arrays), self.chunks)
+
+    def _words(self, strides: Sequence[int], table: Array, arrays: Sequence[Array | None]) -> bytes:
+        """What a loop gets for these arrays."""
+        numbers = struct.pack(f"{len(strides) + 2}q", len(table), self.chunk, *strides)
+        return numbers + addresses([table, *(table if x is None else x for x in arrays)])
 
 
 class SingleCell(Recurrent):

@@ -237,8 +237,12 @@ define internal void @count_allocated(ptr %state, i64 %size) {
 
 ; A block that holds %bytes from the cache, or null; counts it as allocated.
 define internal ptr @reuse(ptr %state, i64 %bytes) {
+entry:
   %requests.at = getelementptr i8, ptr %state, i64 $requests
   %request = atomicrmw add ptr %requests.at, i64 1 monotonic
+  %possible = icmp ult i64 %bytes, $largest  ; larger ones have no class
+  br i1 %possible, label %search, label %fail
+search:
   %class = call i64 @class_holding(i64 %bytes)
   %block = call ptr @take(ptr %state, i64 %class)
   %none = icmp eq ptr %block, null
@@ -254,6 +258,8 @@ found:
   br label %return
 return:
   ret ptr %block
+fail:
+  ret ptr null
 }
 
 ; Before a new block of %class: evicts what would take `allocated` and `cached` together beyond the

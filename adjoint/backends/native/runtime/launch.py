@@ -62,12 +62,10 @@ def _single(
 ) -> Launcher | None:
     if not entry.row_major or not outputs:
         return None
-    operands = len(views) + len(outputs)
-    after = entry.pack(*[0] * operands, *scalars)[8 * operands :]
-    chunks = entry.chunks
     return bare(
-        entry.address, chunks, given, outputs, entry.head, after, parallel, entry.quick, views
-    )
+        entry.address, entry.chunks, given, outputs, entry.head, entry.pack(*scalars), parallel,
+        entry.quick, views,
+    )  # fmt: skip
 
 
 def bare(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import itertools
 from collections.abc import Iterable
 from typing import Any
 
 from ....core.errors import Unsupported
+from ....eager.arrays import keep
 
 _NUMBERS = itertools.count()
 
@@ -33,17 +33,13 @@ def _jit(opt: int) -> Any:
     return jit
 
 
-def keep(it: Any) -> None:
-    """Never collect `it`, not even when the interpreter ends."""
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(it))
-
-
 def load(text: str, names: Iterable[str], opt: int = 2) -> list[int]:
     """Compile LLVM IR, which may call the C library; the addresses of the functions `names`. With
     `opt` 0, code that mostly calls functions is compiled in a quarter of the time.
 
     Errors: Unsupported without llvmlite.
 
+    >>> import ctypes
     >>> from adjoint.backends.native.runtime import machine_code
     >>> [address] = machine_code.load("define i64 @one() { ret i64 1 }", ["one"])
     >>> ctypes.CFUNCTYPE(ctypes.c_int64)(address)()
@@ -61,38 +57,4 @@ def load(text: str, names: Iterable[str], opt: int = 2) -> list[int]:
     return [tracker[name] for name in names]
 
 
-class _MethodDef(ctypes.Structure):
-    """CPython's PyMethodDef."""
-
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("function", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
-    )
-
-
-_METH_FASTCALL = 0x80
-
-
-def builtin(address: int, name: str, own: object) -> Any:
-    """The C function at `address` as a Python builtin, called in a tenth of what ctypes takes.
-
-    Its type is `PyObject *f(PyObject *own, PyObject *const *args, Py_ssize_t count)`: it runs with
-    the GIL, returns a new reference, or sets an exception and returns null.
-    """
-    make = ctypes.PYFUNCTYPE(
-        ctypes.py_object, ctypes.POINTER(_MethodDef), ctypes.py_object, ctypes.c_void_p
-    )(("PyCFunction_NewEx", ctypes.pythonapi))
-    return make(ctypes.byref(_definition(address, name)), own, None)
-
-
-@functools.cache
-def _definition(address: int, name: str) -> _MethodDef:
-    """One for all builtins of a function, which outlive their makers."""
-    definition = _MethodDef(name.encode(), address, _METH_FASTCALL, None)
-    keep(definition)
-    return definition
-
-
-__all__ = ["builtin", "keep", "load"]
+__all__ = ["load"]

@@ -31,7 +31,14 @@ import numpy as np
 
 from ....core import config
 from ....core.errors import InvalidArgument, Unsupported
-from . import block_cache, machine_code
+from ....eager.arrays import (
+    capsule,
+    capsule_address,
+    keep,
+    memory_handler,
+    set_memory_handler,
+)  # fmt: skip
+from . import block_cache
 
 
 class _Handler(ctypes.Structure):
@@ -45,18 +52,7 @@ class _Handler(ctypes.Structure):
 
 
 _CAPSULE = b"mem_handler"  # NumPy asks for this name
-_SET_HANDLER, _DEFAULT_HANDLER = (
-    304,
-    306,
-)  # places in NumPy's table of C functions, fixed by its ABI
 _STATE = block_cache.State()
-
-_get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
-    ("PyCapsule_GetPointer", ctypes.pythonapi)
-)
-_new_capsule = ctypes.PYFUNCTYPE(
-    ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p
-)(("PyCapsule_New", ctypes.pythonapi))
 
 
 class _Cache(NamedTuple):
@@ -68,10 +64,8 @@ class _Cache(NamedTuple):
 @functools.cache
 def _cache() -> _Cache | None:
     """The cache, set up on first use; None where it cannot be."""
-    table = _get_pointer(np._core._multiarray_umath._ARRAY_API, None)  # type: ignore[attr-defined]
-    functions = ctypes.cast(table, ctypes.POINTER(ctypes.c_void_p))
-    default = ctypes.cast(functions[_DEFAULT_HANDLER], ctypes.POINTER(ctypes.py_object))[0]
-    theirs = _Handler.from_address(_get_pointer(default, _CAPSULE))
+    default = contextvars.Context().run(memory_handler)
+    theirs = _Handler.from_address(capsule_address(default, _CAPSULE))
     if (theirs.name, theirs.version) != (b"default_allocator", 1):
         return None
     small = theirs.allocator
@@ -81,14 +75,15 @@ def _cache() -> _Cache | None:
         return None
     state = ctypes.addressof(_STATE)
     ours = _Handler(b"adjoint", 1, (state, code.malloc, code.calloc, code.realloc, code.free))
-    machine_code.keep(ours)
-    machine_code.keep(_STATE)
-    capsule = _new_capsule(ctypes.addressof(ours), _CAPSULE, None)
-    set_handler = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(functions[_SET_HANDLER])
+    keep(ours)
+    keep(_STATE)
+    handler = capsule(ctypes.addressof(ours), _CAPSULE)
     trim = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(code.trim)
     _STATE.limit = _limit_from_switch()
     return _Cache(
-        ours.allocator, functools.partial(set_handler, capsule), functools.partial(trim, state)
+        ours.allocator,
+        functools.partial(set_memory_handler, handler),
+        functools.partial(trim, state),
     )
 
 

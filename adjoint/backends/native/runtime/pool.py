@@ -17,12 +17,12 @@ from typing import Any
 
 from ....core import policy
 from ....core.errors import InvalidArgument, InvalidType, Unsupported
+from ....eager.arrays import call
 from . import machine_code, worker_loop
 from .cores import default_num_threads
 
 _CHANGES = threading.RLock()  # held while threads start or leave, and while the process forks
 _POOLS: weakref.WeakSet[Pool] = weakref.WeakSet()
-_Kernel = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 _Work = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
 _Ring = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
@@ -47,23 +47,30 @@ class Pool:
         self._address = ctypes.addressof(self._state)
         self._state.spin = int(policy.POOL_SPIN * 1000)
         self._workers: list[threading.Thread] = []
-        self.run: Callable[[int, int, int], None] = self._start_and_run
-        """`run(address, args_address, n_chunks)`: call a kernel over all chunks; return when done.
+        self._entry: tuple[int, int] | None = None  # where the workers have started
+        _POOLS.add(self)
+
+    def run(self, address: int, args: int | bytes, n_chunks: int) -> None:
+        """Call a kernel with an address, or with that of a copy of some words, over all chunks;
+        return when done.
 
         Any number of threads may call, kernels too. One caller at a time gets the workers; others
         compute alone, piece by piece, until they are free.
         """
-        _POOLS.add(self)
+        if type(address) is not int or not address:
+            raise InvalidType(f"run expects the address of a kernel, not {address!r}")
+        if n_chunks > 0:
+            call(address, n_chunks, args, self._entry or self.entry(), False)
 
-    def entry(self) -> tuple[int, int]:
-        """Addresses of `run` and of its first argument, for generated code that starts loops.
+    def entry(self) -> tuple[int, int] | None:
+        """Addresses of the function that runs loops, and of its first argument; None where there
+        are no workers to be had, and loops are serial.
 
         In C: `void run(void *state, kernel, void *args, int64 n_chunks)`. Both stay as they are
         for this pool's life, in forked children too; there, loops are serial until the next call
         of this method or of `run`.
         """
-        self._start()
-        return worker_loop.code().run, self._address
+        return self._entry or self._start()
 
     def set_num_threads(self, threads: int) -> None:
         """Compute with so many threads from now on; loops that are running end undisturbed.
@@ -73,10 +80,10 @@ class Pool:
         threads = _checked(threads)
         with _CHANGES:
             self.num_threads = threads
-            started = self.run != self._start_and_run
+            started = self._entry is not None
             self._leave(threads)
-            self.run = self._start_and_run
-            if started:  # now, for callers that have kept the former `run`
+            self._entry = None
+            if started:  # now, for callers that have kept the former entry
                 self._start()
 
     def set_spin(self, microseconds: float) -> None:
@@ -92,7 +99,7 @@ class Pool:
         """Send the workers home; they come back with the next loop."""
         with _CHANGES:
             self._leave(1)
-            self.run = self._start_and_run
+            self._entry = None
 
     def __enter__(self) -> Pool:
         return self
@@ -100,22 +107,17 @@ class Pool:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _start_and_run(self, address: int, args_address: int, n_chunks: int) -> None:
-        """`run` until there are workers; then it is machine code."""
-        self._start()(address, args_address, n_chunks)
-
-    def _start(self) -> Callable[[int, int, int], None]:
-        """Have all workers; `run` as it is then."""
+    def _start(self) -> tuple[int, int] | None:
+        """Have all workers; `entry` as it is then."""
         with _CHANGES:
-            if self.run == self._start_and_run:
+            if self._entry is None:
                 try:
                     code = worker_loop.code()
                 except Unsupported:
-                    self.run = _run_serially
-                else:
-                    self._hire()
-                    self.run = machine_code.builtin(code.run_from_python, "run", self._address)
-            return self.run
+                    return None
+                self._hire()
+                self._entry = code.run, self._address
+            return self._entry
 
     def _hire(self) -> None:
         """Start the workers that are missing, or as many as the system permits."""
@@ -153,7 +155,7 @@ class Pool:
         ctypes.memset(self._address, 0, ctypes.sizeof(self._state))
         self._state.spin = spin
         self._workers = []
-        self.run = self._start_and_run
+        self._entry = None
 
 
 def _aligned_state() -> worker_loop.State:
@@ -162,12 +164,6 @@ def _aligned_state() -> worker_loop.State:
     room = bytearray(ctypes.sizeof(worker_loop.State) + line)
     start = ctypes.addressof(ctypes.c_char.from_buffer(room))
     return worker_loop.State.from_buffer(room, -start % line)
-
-
-def _run_serially(address: int, args_address: int, n_chunks: int) -> None:
-    """`run` where there are no workers to be had."""
-    if n_chunks > 0:
-        _Kernel(address)(0, n_chunks, args_address)
 
 
 def _serve(work: Callable[..., None], address: int, index: int, memory: Any) -> None:
@@ -186,9 +182,9 @@ def default_pool() -> Pool:
     return Pool(min(default_num_threads(), worker_loop.MAX_THREADS))
 
 
-def run(address: int, args_address: int, n_chunks: int) -> None:
+def run(address: int, args: int | bytes, n_chunks: int) -> None:
     """`default_pool().run`."""
-    default_pool().run(address, args_address, n_chunks)
+    default_pool().run(address, args, n_chunks)
 
 
 @functools.cache

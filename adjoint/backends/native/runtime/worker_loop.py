@@ -61,7 +61,6 @@ class Code(NamedTuple):
     run: int  # void (State *, void kernel(int64, int64, void *), void *args, int64 n_chunks)
     work: int  # void (State *, int64 index): returns when `threads` says that it shall leave
     ring: int  # void (State *): wakes all sleepers
-    run_from_python: int  # for `machine_code.builtin`: run(own, *args) without the GIL
 
 
 class _Machine(NamedTuple):
@@ -428,51 +427,6 @@ return:
   ret void
 }
 
-declare ptr @PyEval_SaveThread()
-declare void @PyEval_RestoreThread(ptr)
-declare ptr @PyLong_AsVoidPtr(ptr)
-declare i64 @PyLong_AsLongLong(ptr)
-declare ptr @PyErr_Occurred()
-declare void @PyErr_SetString(ptr, ptr)
-declare void @Py_IncRef(ptr)
-@PyExc_TypeError = external global ptr
-@_Py_NoneStruct = external global i8
-@usage = internal constant [$usage_size x i8] c"$usage\00"
-
-define ptr @run_from_python(ptr %own, ptr %words, i64 %count) {
-entry:
-  %three = icmp eq i64 %count, 3
-  br i1 %three, label %read, label %misused
-read:
-  %word1 = getelementptr ptr, ptr %words, i64 1
-  %word2 = getelementptr ptr, ptr %words, i64 2
-  %object0 = load ptr, ptr %words
-  %object1 = load ptr, ptr %word1
-  %object2 = load ptr, ptr %word2
-  %state = call ptr @PyLong_AsVoidPtr(ptr %own)
-  %kernel = call ptr @PyLong_AsVoidPtr(ptr %object0)
-  %args = call ptr @PyLong_AsVoidPtr(ptr %object1)
-  %n = call i64 @PyLong_AsLongLong(ptr %object2)
-  %error = call ptr @PyErr_Occurred()
-  %failed = icmp ne ptr %error, null
-  br i1 %failed, label %raise, label %check
-check:
-  %null = icmp eq ptr %kernel, null
-  br i1 %null, label %misused, label %go
-go:
-  %thread = call ptr @PyEval_SaveThread()
-  call void @run(ptr %state, ptr %kernel, ptr %args, i64 %n)
-  call void @PyEval_RestoreThread(ptr %thread)
-  call void @Py_IncRef(ptr @_Py_NoneStruct)
-  ret ptr @_Py_NoneStruct
-misused:
-  %type = load ptr, ptr @PyExc_TypeError
-  call void @PyErr_SetString(ptr %type, ptr @usage)
-  br label %raise
-raise:
-  ret ptr null
-}
-
 define internal i64 @at_least_one(i64 %x) {
   %small = icmp slt i64 %x, 1
   %result = select i1 %small, i64 1, i64 %x
@@ -480,7 +434,6 @@ define internal i64 @at_least_one(i64 %x) {
 }
 """)
 
-_USAGE = "run expects the address of a kernel, that of its argument, and the number of chunks"
 _INSIDE = 0xFFF
 _WAITING = 1 << 12
 _OPEN = 1 << 13
@@ -501,8 +454,6 @@ def text(yield_after: int = 300_000, wait_spin: int = 20_000) -> str:
         share_size=ctypes.sizeof(Share),
         pause=machine.pause,
         pause_declaration=machine.declare,
-        usage=_USAGE,
-        usage_size=len(_USAGE) + 1,
         futex=machine.futex,
         wait=9 | _FUTEX_PRIVATE,  # FUTEX_WAIT_BITSET
         wake=10 | _FUTEX_PRIVATE,  # FUTEX_WAKE_BITSET
