@@ -11,6 +11,7 @@ differentiated.
 from __future__ import annotations
 
 import copy
+import functools
 import importlib
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -323,13 +324,13 @@ class Fused(Op, abstract=True):
         """The kernels of both programs, in one space."""
         from ..backends.native.lowering.composite import Composite
 
-        options = {"reshaped": reshaped, "arithmetic": self.arithmetic}
-        self.forward = forward = Composite(ahead, **options)
+        make = functools.partial(Composite, reshaped=reshaped, arithmetic=self.arithmetic)
+        self.forward = forward = make(ahead)
         self.backward = None
         if back is not None:
             like = [forward.dims[i] for i in self.differentiable_outputs]
             like = [*forward.dims[len(self.outputs) :], *like]
-            self.backward = Composite(back, like, space=forward.space, **options)
+            self.backward = make(back, like, space=forward.space)
         cuts = [
             ("forward", forward.cuts),
             ("backward", self.backward.cuts if self.backward else []),

@@ -19,6 +19,7 @@ from adjoint.backends import native
 from adjoint.core import policy
 from adjoint.core.scalar import as_float32
 from adjoint.kernels import run as kernels_run
+from adjoint.ops.nn import activation
 from adjoint.program import compute, executable
 from adjoint.program.fused import fused
 
@@ -209,3 +210,30 @@ def test_repeated_numbers_are_launched(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(executable.counts().values()) == counted
     monkeypatch.setattr(compute, "accelerate", None)  # nothing is asked but what is known
     assert nf.leaky_relu(x, 0.2).equal(ad.where(x > 0, x, x * 0.2))
+
+
+def test_code_that_nothing_refers_to_is_freed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels for one number each: only the last ones stay, and those that something still uses."""
+    monkeypatch.setattr(policy, "VARIANTS", 0)
+    monkeypatch.setattr(policy, "KERNELS", 16)
+    x = normal(ROWS, WIDTH)
+    kept = []
+    for number in (0.25, 0.5):
+        nf.leaky_relu(x, number)
+        (plan,) = activation._leaky_relu.declared.plans.values()
+        kept.append(plan.forward)
+        executable.forget()
+    expected = [[y.copy() for y in each([x._data])] for each in kept]
+    for k in range(40):
+        nf.leaky_relu(x, (k + 1) / 64)
+    executable.forget()
+    mappings = mapped()
+    for k in range(80):
+        number = -(k + 1) / 64
+        assert nf.leaky_relu(x, number).equal(ad.where(x > 0, x, x * number))
+        executable.forget()
+    assert len(kernels_run._codes) <= 16
+    assert mapped() <= mappings + 2 * 16
+    for each, ys in zip(kept, expected, strict=True):
+        for found, y in zip(each([x._data]), ys, strict=True):
+            np.testing.assert_array_equal(found, y)

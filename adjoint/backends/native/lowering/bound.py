@@ -48,7 +48,9 @@ def bound_kernel(
             kernel.argtypes = [ctypes.c_int64, ctypes.c_int64, ctypes.c_char_p]
             kernel.restype = None
             first, last = ctypes.c_int64(0), ctypes.c_int64(entry.chunks)
-            return functools.partial(kernel, first, last, words)
+            call = functools.partial(kernel, first, last, words)
+            call.__dict__["code"] = entry.code  # of which `kernel` only has the address
+            return call
     options = {"out": tuple(outs), "scalars": scalars, "shape": shape, "run": run}
     return functools.partial(compiled, *arrays, **options)
 

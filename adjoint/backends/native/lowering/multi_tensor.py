@@ -80,8 +80,9 @@ class MultiTensor:
         self._columns, self._length = len(dtypes), 1 + order.index("v")
         self._dtypes = [np.dtype(dtype) for dtype in dtypes]  # kept: their addresses are compared
         self._sources = [*range(len(dtypes)), *outputs]
+        self._code = code_of(kernel, planned.layout)
         header = {
-            "parallel": policy.PARALLEL, "kernel": code_of(kernel, planned.layout),
+            "parallel": policy.PARALLEL, "kernel": self._code.address,
             "columns": len(dtypes),
             "operands": len(operands), "stride": self._template.nbytes,
             "array_type": id(np.ndarray), "chunk": CHUNK,

@@ -65,9 +65,11 @@ def _single(
     operands = len(views) + len(outputs)
     after = entry.pack(*[0] * operands, *scalars)[8 * operands :]
     chunks = entry.chunks
-    return bare(
+    made = bare(
         entry.address, chunks, given, outputs, entry.head, after, parallel, entry.quick, views
     )
+    made.keeps = entry.code  # of which the launcher only has the address
+    return made
 
 
 def bare(
@@ -80,7 +82,7 @@ def bare(
     parallel: bool,
     quick: bool,
     views: Sequence[View] | None = None,
-) -> Launcher:
+) -> Kernel:
     """A launcher of machine code whose words are `before`, the addresses of the elements of `views`
     (None: the inputs) and of the outputs, `after`, and one in which it refuses the inputs.
     """
@@ -95,7 +97,10 @@ def rebased(
     """The launcher that takes arrays like `given`, and gives `launch` these `views` of them; None
     where `launch` is no machine code, or takes views itself.
     """
-    return launch.rebased(given, views) if type(launch) is Kernel else None
+    made = launch.rebased(given, views) if type(launch) is Kernel else None
+    if made is not None:
+        made.keeps = launch.keeps  # type: ignore[attr-defined]
+    return made
 
 
 def _pair(
