@@ -18,10 +18,10 @@ import adjoint.nn.functional as nf
 from adjoint.backends import native
 from adjoint.core import policy
 from adjoint.core.scalar import as_float32
+from adjoint.eager.fused import fused
 from adjoint.kernels import run as kernels_run
 from adjoint.ops.nn import activation
 from adjoint.program import compute, executable
-from adjoint.program.fused import fused
 
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason=str(native.reason_off()))
 
