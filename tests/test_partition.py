@@ -82,7 +82,7 @@ def test_a_region_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 LOG = """
 import adjoint as ad
-from adjoint.program.fused import fused
+from adjoint.eager.fused import fused
 @fused
 def centred(x):
     rows = x - x.mean(dim=1, keepdim=True)

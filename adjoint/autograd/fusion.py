@@ -11,6 +11,7 @@ differentiated.
 from __future__ import annotations
 
 import copy
+import functools
 import importlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -84,46 +85,6 @@ def execute(declared: fused.Declared, args: tuple[Any, ...]) -> Any:
     return found
 
 
-WANTED: Any = object()  # in the key of a call, behind a tensor that wants a gradient
-
-
-def _key_of(args: Any) -> Any:
-    """What decides which plan is for arguments."""
-    grad = get_mode().grad
-    key: list[Any] = []
-    for x in _flat(args):
-        if isinstance(x, Handle):
-            key += (x._data.shape, x._data.dtype)
-            if grad and x._node is not None:
-                key.append(WANTED)
-        elif x is None:
-            key.append(None)
-        elif type(x) is _Sequence:
-            key += x
-        else:
-            key += (type(x), repr(x) if type(x) is float and not x else x)
-    return tuple(key)
-
-
-class _Sequence(NamedTuple):
-    """Among arguments: that a tuple or list comes, and of how many."""
-
-    kind: type
-    length: int
-
-
-def _flat(args: Any) -> list[Any]:
-    """The arguments, of tuples and lists the items."""
-    flat: list[Any] = []
-    for x in args:
-        if type(x) is tuple or type(x) is list:
-            flat.append(_Sequence(type(x), len(x)))
-            flat += x
-        else:
-            flat.append(x)
-    return flat
-
-
 _NUMBER: Any = object()  # in the key of a family: any float
 
 
@@ -190,6 +151,46 @@ def _keep(declared: fused.Declared, key: Any, plan: Fused | str) -> None:
 
 def _bare(casting: Any) -> Any:
     return casting and casting.without_cache()
+
+
+WANTED: Any = object()  # in the key of a call, behind a tensor that wants a gradient
+
+
+def _key_of(args: Any) -> Any:
+    """What decides which plan is for arguments."""
+    grad = get_mode().grad
+    key: list[Any] = []
+    for x in _flat(args):
+        if isinstance(x, Handle):
+            key += (x._data.shape, x._data.dtype)
+            if grad and x._node is not None:
+                key.append(WANTED)
+        elif x is None:
+            key.append(None)
+        elif type(x) is _Sequence:
+            key += x
+        else:
+            key += (type(x), repr(x) if type(x) is float and not x else x)
+    return tuple(key)
+
+
+class _Sequence(NamedTuple):
+    """Among arguments: that a tuple or list comes, and of how many."""
+
+    kind: type
+    length: int
+
+
+def _flat(args: Any) -> list[Any]:
+    """The arguments, of tuples and lists the items."""
+    flat: list[Any] = []
+    for x in args:
+        if type(x) is tuple or type(x) is list:
+            flat.append(_Sequence(type(x), len(x)))
+            flat += x
+        else:
+            flat.append(x)
+    return flat
 
 
 def _named(function: Callable[..., Any], inputs: Sequence[Any]) -> str:
@@ -364,13 +365,13 @@ class Fused(Op, abstract=True):
         """The kernels of both programs, in one space."""
         from ..backends.native.lowering.composite import Composite
 
-        options = {"reshaped": reshaped, "arithmetic": self.arithmetic}
-        self.forward = forward = Composite(ahead, **options)
+        make = functools.partial(Composite, reshaped=reshaped, arithmetic=self.arithmetic)
+        self.forward = forward = make(ahead)
         self.backward = None
         if back is not None:
             like = [forward.dims[i] for i in self.differentiable_outputs]
             like = [*forward.dims[len(self.outputs) :], *like]
-            self.backward = Composite(back, like, space=forward.space, **options)
+            self.backward = make(back, like, space=forward.space)
         cuts = [
             ("forward", forward.cuts),
             ("backward", self.backward.cuts if self.backward else []),

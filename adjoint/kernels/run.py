@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import ml_dtypes
 import numpy as np
 
+from adjoint.core import policy
 from adjoint.core.errors import DTypeError, InvalidArgument, ShapeError
 from adjoint.eager.arrays import addresses, call
 
@@ -41,7 +42,7 @@ REMEMBERED = 4096  # combinations of shapes and strides a kernel keeps
 QUICK = 65536  # additions below which the GIL is kept
 
 
-_codes: dict[tuple[str, Layout], int] = {}
+_codes: dict[tuple[str, Layout], target.Code] = {}  # those made last; others while they are in use
 _compiling = threading.Lock()
 
 
@@ -55,23 +56,26 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def code_of(kernel: Kernel, layout: Layout) -> int:
-    """The address of a kernel in a layout: from memory, disk or the compiler."""
+def code_of(kernel: Kernel, layout: Layout) -> target.Code:
+    """The code of a kernel in a layout: from memory, disk or the compiler."""
     key = (kernel.key, layout)
     code = _codes.get(key)
     if code is None:
         with _compiling:
             code = _codes.get(key)
             if code is None:
+                if len(_codes) >= policy.KERNELS:
+                    for old in list(_codes)[: len(_codes) // 2]:
+                        del _codes[old]
                 code = _codes[key] = _load(kernel, layout)
     return code
 
 
-def _load(kernel: Kernel, layout: Layout) -> int:
+def _load(kernel: Kernel, layout: Layout) -> target.Code:
     host = target.host()
     name = cache.digest(kernel.key, repr(layout), repr(host))
     symbol = "k" + name
-    return target.kept(name, lambda: lower(kernel, layout, host, symbol), symbol)[0]
+    return target.freed(name, lambda: lower(kernel, layout, host, symbol), symbol)
 
 
 class Entry:
@@ -85,7 +89,8 @@ class Entry:
         same: Sequence[int],
         makers: Sequence[Maker],
     ) -> None:
-        self.address = code_of(kernel, planned.layout)
+        self.code = code_of(kernel, planned.layout)
+        self.address = self.code.address
         self.quick = work < QUICK
         self.chunks, self.makers = planned.chunks, makers
         self.row_major = all(isinstance(make, functools.partial) for make in makers)

@@ -16,7 +16,7 @@ from adjoint.core.errors import Unsupported
 
 from . import cache
 
-__all__ = ["Target", "host", "load"]
+__all__ = ["Code", "Target", "host", "load"]
 
 
 @dataclass(frozen=True)
@@ -131,19 +131,47 @@ def _passes() -> Any:
     return passes
 
 
+class Code:
+    """Machine code of a kernel: it is there as long as this object. Whoever keeps the address must
+    keep this too.
+    """
+
+    __slots__ = ("_owner", "address")
+
+    def __init__(self, owner: Any, symbol: str) -> None:
+        self._owner = owner
+        self.address = int(owner[symbol])
+
+
+def freed(name: str, text: Callable[[], str], symbol: str) -> Code:
+    """What `kept` gives, as code that may be freed."""
+    return Code(_linked(_object_code(name, text), symbol), symbol)
+
+
 def kept(name: str, text: Callable[[], str], *symbols: str) -> tuple[int, ...]:
     """The addresses of symbols of the code of `text()` for this machine: what is on disk under that
     name (`cache.digest`), or compiled now and put there.
     """
+    return load(_object_code(name, text), *symbols)
+
+
+def _object_code(name: str, text: Callable[[], str]) -> bytes:
     code = cache.read(name)
     if code is None:
         code = host().compile(text())
         cache.write(name, code)
-    return load(code, *symbols)
+    return code
 
 
 def load(code: bytes, *symbols: str) -> tuple[int, ...]:
     """Makes object code executable, for the process's life, and gives symbols' addresses."""
+    loaded = _linked(code, *symbols)
+    _loaded.append(loaded)
+    return tuple(int(loaded[symbol]) for symbol in symbols)
+
+
+def _linked(code: bytes, *symbols: str) -> Any:
+    """What owns executable code, by symbol its addresses: LLVM frees it with that."""
     global _engine
     llvm = _llvm()
     with _lock:
@@ -157,8 +185,6 @@ def load(code: bytes, *symbols: str) -> tuple[int, ...]:
         for symbol in symbols:
             library.export_symbol(symbol)
         try:
-            loaded = library.link(_engine, f"code{next(_numbers)}")
+            return library.link(_engine, f"code{next(_numbers)}")
         except RuntimeError as error:
             raise Unsupported(f"object code without {' or '.join(symbols)}: {error}") from error
-        _loaded.append(loaded)
-    return tuple(int(loaded[symbol]) for symbol in symbols)

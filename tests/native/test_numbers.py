@@ -20,6 +20,7 @@ from adjoint.core import policy
 from adjoint.core.scalar import as_float32
 from adjoint.eager.fused import fused
 from adjoint.kernels import run as kernels_run
+from adjoint.ops.nn import activation
 from adjoint.program import compute, executable
 
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason=str(native.reason_off()))
@@ -70,7 +71,7 @@ FUNCTIONS: dict[str, Callable[[Any, float], Any]] = {
     "polynomial": lambda x, v: (x * x + 1) ** v,
     "mul": lambda x, v: x * v,
 }
-NUMBERS = [0.3, 0.7, 0.45, 1.0, 0.5, 0.1, 2.0, 1e-5, 1e-30, 0.3, 0.3, 0.8]
+NUMBERS = [0.3, 0.7, 1.0, 0.5, 2.0, 1e-30, 0.3, 0.3]
 FEWEST = 30  # kernels would be at least as many, if each number had its own
 
 
@@ -235,3 +236,30 @@ def test_whole_numbers_that_change_make_no_kernel_each(function, dtype):
     for n in range(4, 30):
         check(n)
     assert len(kernels_run._codes) == before
+
+
+def test_code_that_nothing_refers_to_is_freed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels for one number each: only the last ones stay, and those that something still uses."""
+    monkeypatch.setattr(policy, "VARIANTS", 0)
+    monkeypatch.setattr(policy, "KERNELS", 16)
+    x = normal(ROWS, WIDTH)
+    kept = []
+    for number in (0.25, 0.5):
+        nf.leaky_relu(x, number)
+        (plan,) = activation._leaky_relu.declared.plans.values()
+        kept.append(plan.forward)
+        executable.forget()
+    expected = [[y.copy() for y in each([x._data])] for each in kept]
+    for k in range(40):
+        nf.leaky_relu(x, (k + 1) / 64)
+    executable.forget()
+    mappings = mapped()
+    for k in range(80):
+        number = -(k + 1) / 64
+        assert nf.leaky_relu(x, number).equal(ad.where(x > 0, x, x * number))
+        executable.forget()
+    assert len(kernels_run._codes) <= 16
+    assert mapped() <= mappings + 2 * 16
+    for each, ys in zip(kept, expected, strict=True):
+        for found, y in zip(each([x._data]), ys, strict=True):
+            np.testing.assert_array_equal(found, y)

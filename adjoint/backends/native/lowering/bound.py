@@ -43,8 +43,13 @@ def bound_kernel(
         if not entry.overlaps(places):
             words = entry.head + places + entry.pack(*scalars)
             if run is not None and entry.chunks > 1:
-                return functools.partial(run, entry.address, words, entry.chunks)
-            return functools.partial(call, entry.address, entry.chunks, words, None, entry.quick)
+                bound = functools.partial(run, entry.address, words, entry.chunks)
+            else:
+                bound = functools.partial(
+                    call, entry.address, entry.chunks, words, None, entry.quick
+                )
+            bound.__dict__["code"] = entry.code  # of which the call only has the address
+            return bound
     options = {"out": tuple(outs), "scalars": scalars, "shape": shape, "run": run}
     return functools.partial(compiled, *arrays, **options)
 

@@ -82,8 +82,9 @@ class MultiTensor:
         self._kinds = tuple(map(np.dtype, dtypes))
         self._written = tuple(outputs)
         self._first_pointer = 1 + order.index("p0")
+        self._code = code_of(kernel, planned.layout)
         header = {
-            "kernel": code_of(kernel, planned.layout), "columns": len(dtypes),
+            "kernel": self._code.address, "columns": len(dtypes),
             "stride": self._template.nbytes, "chunk": CHUNK, "parallel": policy.PARALLEL,
             "p0": 8 * self._first_pointer, "length": 8 * self._length,
             "units": 8 * (1 + order.index("units")),

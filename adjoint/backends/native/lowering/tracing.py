@@ -254,7 +254,8 @@ def elementwise(name: str, *operands: Any) -> Traced:
     if str(dtype) not in OPS[name].dtypes:
         raise NotTraceable(f"{name} of {dtype}")
     if name == "div" and type(operands[0]) is Scalar and operands[1].value.op == "sqrt":
-        operands = (1 if operands[0] == 1 else operands[0], operands[1])  # 1 / sqrt is one op
+        number: Any = operands[0]
+        operands = (1 if number == 1 else number, operands[1])  # 1 / sqrt is one op
     values = [x.value if isinstance(x, Traced) else tracer.number(x, dtype) for x in operands]
     return _made(symbols, tracer.kernel.op(name, *values))
 

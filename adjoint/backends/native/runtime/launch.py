@@ -62,10 +62,12 @@ def _single(
 ) -> Launcher | None:
     if not entry.row_major or not outputs:
         return None
-    return bare(
+    made = bare(
         entry.address, entry.chunks, given, outputs, entry.head, entry.pack(*scalars), parallel,
         entry.quick, views,
     )  # fmt: skip
+    made.keeps = entry.code  # of which the launcher only has the address
+    return made
 
 
 def bare(
@@ -78,7 +80,7 @@ def bare(
     parallel: bool,
     quick: bool,
     views: Sequence[View] | None = None,
-) -> Launcher:
+) -> Kernel:
     """A launcher of machine code whose words are `before`, the addresses of the elements of `views`
     (None: the inputs) and of the outputs, `after`, and one in which it refuses the inputs.
     """
@@ -93,7 +95,10 @@ def rebased(
     """The launcher that takes arrays like `given`, and gives `launch` these `views` of them; None
     where `launch` is no machine code, or takes views itself.
     """
-    return launch.rebased(given, views) if type(launch) is Kernel else None
+    made = launch.rebased(given, views) if type(launch) is Kernel else None
+    if made is not None:
+        made.keeps = launch.keeps  # type: ignore[attr-defined]
+    return made
 
 
 def _pair(
