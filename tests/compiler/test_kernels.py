@@ -134,6 +134,23 @@ def test_narrow_floats_round_to_nearest_even_with_specials(narrow):
     np.testing.assert_array_equal(Compiled(back)(every), every.astype(np.float32))
 
 
+def test_float64_is_rounded_to_float16_once():
+    """As by NumPy; by way of float32, what lies just beside a middle would be moved to it."""
+    every = np.arange(0x7BFF, dtype=np.uint16)
+    low, high = (x.view(np.float16).astype(np.float64) for x in (every, every + np.uint16(1)))
+    middle = (low + high) / 2
+    x = [middle, np.nextafter(middle, 0), np.nextafter(middle, 1e9), 65520 - 2.0**-37, 65520.0]
+    x = np.concatenate([*map(np.atleast_1d, x), [1e300, 5e-324, np.inf, 0.0, np.nan]])
+    x = np.concatenate([x, -x])
+    k = Kernel(rank=1)
+    k.output(k.cast(k.input("float64"), "float16"), "float16")
+    rounded = Compiled(k)(x)
+    with np.errstate(over="ignore"):
+        wanted = x.astype(np.float16)
+    np.testing.assert_array_equal(rounded, wanted)
+    np.testing.assert_array_equal(np.signbit(rounded), np.signbit(wanted))
+
+
 def test_softmax_layer_norm_and_cross_entropy_rows_are_one_kernel_each():
     rng = np.random.default_rng(0)
     x = rng.standard_normal((7, 3, 129), dtype=np.float32)

@@ -339,7 +339,11 @@ def rounding(op: Op, arrays: Sequence[Any], i: int, expected: Any) -> Any:
         return slack
     for least, most in ((0, math.inf), (1, math.inf), (0, 1)):
         sizes = [magnitude(x, least, most) for x in arrays]
+        if is_among(op, ("SolveTriangular",)):  # so that all terms of the substitution add up
+            sizes[0] *= 2 * np.eye(sizes[0].shape[-1], dtype=sizes[0].dtype) - 1
         size = output(by_numpy(op, sizes), i)
+        if size is not None and size.dtype.kind == "c":  # either part is of products of both
+            size = np.abs(size)
         if size is not None and (least, most) == (0, math.inf):
             slack = slack + np.nan_to_num(TERMS * eps * np.abs(wide(size)))
         if size is not None:  # terms may be too large, or too small, in one order of many
