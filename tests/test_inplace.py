@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import adjoint as ad
 
-torch = pytest.importorskip("torch")
+from .pytorch import torch
 
 DTYPES = [
     "bool",
