@@ -83,6 +83,7 @@ def _cache() -> _Cache | None:
     ours = _Handler(b"adjoint", 1, (state, code.malloc, code.calloc, code.realloc, code.free))
     machine_code.keep(ours)
     machine_code.keep(_STATE)
+    machine_code.keep(_CAPSULE)  # compared when the last array is freed, too
     capsule = _new_capsule(ctypes.addressof(ours), _CAPSULE, None)
     set_handler = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(functions[_SET_HANDLER])
     trim = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(code.trim)
