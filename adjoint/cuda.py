@@ -24,7 +24,7 @@ from typing import Any
 
 from .core.device import device as Device  # noqa: N812 - the parameters here are called device
 from .core.errors import DeviceError, InvalidType
-from .ops.random import default_generator
+from .ops.random.random import default_generator
 
 __all__ = [
     "Event", "Stream", "StreamContext", "current_device", "current_stream", "default_stream",

@@ -34,8 +34,8 @@ from einops.layers._einmix import _EinmixMixin
 
 from . import array_api as xp
 from .nn import Module, Parameter
-from .ops.contraction import einsum as sum_of_products
-from .ops.creation import empty
+from .ops.create.creation import empty
+from .ops.linalg.contraction import einsum as sum_of_products
 from .tensor import Tensor
 
 __all__ = [

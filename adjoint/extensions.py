@@ -27,8 +27,8 @@ MODULES = (
     "adjoint.autograd.tape",
     "adjoint.autograd.calls",
     "adjoint.autograd.engine",
-    "adjoint.ops.arithmetic",
-    "adjoint.ops.pointwise",
+    "adjoint.ops.elementwise.arithmetic",
+    "adjoint.ops.elementwise.pointwise",
 )
 _PACKAGE = Path(__file__).parent
 NOTE = f"extensions.{sys.implementation.cache_tag}.txt"  # beside this file: the sources' hash
@@ -82,7 +82,7 @@ def _choose() -> None:
     elif not is_supported():
         _state = "interpreted: free-threaded Python is not supported"
     elif not note.exists():
-        _state = "interpreted: no extensions were built (was there a C compiler?)"
+        _state = "interpreted: no extensions were built (was there a C kernels?)"
     elif note.read_text().strip() != source_hash():
         _state = "interpreted: the extensions are older than their sources"
         warnings.warn(

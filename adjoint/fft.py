@@ -8,7 +8,7 @@ tensor([1., 1., 1.])
 
 from __future__ import annotations
 
-from .ops.fft import (
+from .ops.signal.fft import (
     fft,
     fft2,
     fftfreq,

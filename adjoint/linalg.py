@@ -9,9 +9,9 @@ tensor([1.0000, 0.5000])
 from __future__ import annotations
 
 from .core.errors import LinalgError as LinAlgError
-from .ops.contraction import multi_dot, vecdot
-from .ops.householder import householder_product
-from .ops.linalg import (
+from .ops.linalg.contraction import multi_dot, vecdot
+from .ops.linalg.householder import householder_product
+from .ops.linalg.linalg import (
     cholesky,
     cholesky_ex,
     det,
@@ -37,13 +37,13 @@ from .ops.linalg import (
     tensorsolve,
     vander,
 )
-from .ops.linalg import linalg_cross as cross
-from .ops.linalg import linalg_diagonal as diagonal
-from .ops.linalg import linalg_lu_solve as lu_solve
-from .ops.linalg import linalg_qr as qr
-from .ops.linalg import linalg_svd as svd
-from .ops.matmul import matmul
-from .ops.norms import cond, matrix_norm, matrix_rank, norm, vector_norm
+from .ops.linalg.linalg import linalg_cross as cross
+from .ops.linalg.linalg import linalg_diagonal as diagonal
+from .ops.linalg.linalg import linalg_lu_solve as lu_solve
+from .ops.linalg.linalg import linalg_qr as qr
+from .ops.linalg.linalg import linalg_svd as svd
+from .ops.linalg.matmul import matmul
+from .ops.linalg.norms import cond, matrix_norm, matrix_rank, norm, vector_norm
 
 __all__ = [
     "LinAlgError", "cholesky", "cholesky_ex", "cond", "cross", "det", "diagonal", "eig", "eigh",

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 from .core import dtype as dt
 from .core.errors import DTypeError, InvalidArgument, ShapeError
 from .core.spec import normalize_axes, normalize_axis
-from .ops.comparison import maximum, where
-from .ops.norms import vector_norm
+from .ops.elementwise.comparison import maximum, where
+from .ops.linalg.norms import vector_norm
+from .ops.nn.softmax import log_softmax as _log_softmax
+from .ops.nn.softmax import softmax as _softmax
 from .ops.promotion import cast
-from .ops.softmax import log_softmax as _log_softmax
-from .ops.softmax import softmax as _softmax
-from .ops.special import logaddexp as _logaddexp
+from .ops.special.special import logaddexp as _logaddexp
 
 if TYPE_CHECKING:
     from .tensor import Tensor

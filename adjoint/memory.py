@@ -23,7 +23,7 @@ def memory_stats() -> dict[str, int]:
     """
     if native.reason_off() is not None:
         return dict.fromkeys(("allocated", "peak", "cached", "limit", "requests", "reuses"), 0)
-    from .backends.native import memory
+    from .backends.native.runtime import memory
 
     return memory.memory_stats()
 
@@ -37,9 +37,9 @@ def release_memory() -> None:
     """
     if native.reason_off() is not None:
         return
-    from .backends.native import memory
+    from .backends.native.runtime import memory
 
-    plans = sys.modules.get("adjoint.backends.native.onednn_plan")
+    plans = sys.modules.get("adjoint.backends.native.onednn.plan")
     if plans is not None:
         plans.release_memory()
     memory.release_memory()

@@ -28,10 +28,10 @@ from . import nn, optim
 from .autograd.modes import no_grad
 from .core.errors import InvalidArgument
 from .nn import functional as F  # noqa: N812 - PyTorch's name
-from .ops.creation import tensor
-from .ops.joining import cat
-from .ops.random import default_generator, manual_seed, randint, randperm
-from .ops.ranges import arange
+from .ops.create.creation import tensor
+from .ops.create.ranges import arange
+from .ops.random.random import default_generator, manual_seed, randint, randperm
+from .ops.shape.joining import cat
 from .random import fork_rng
 
 __all__ = ["Classifier", "Regressor"]

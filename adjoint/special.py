@@ -8,7 +8,12 @@ tensor([0.5000, 0.7311])
 
 from __future__ import annotations
 
-from .ops.bessel import (
+from .ops.elementwise.functions import exp2, expm1, log1p
+from .ops.elementwise.functions import sigmoid as expit
+from .ops.elementwise.rounding import round
+from .ops.nn.softmax import log_softmax, softmax
+from .ops.reduce.reduction import logsumexp
+from .ops.special.bessel import (
     airy_ai,
     bessel_j0,
     bessel_j1,
@@ -24,12 +29,10 @@ from .ops.bessel import (
     scaled_modified_bessel_k1,
     spherical_bessel_j0,
 )
-from .ops.functions import exp2, expm1, log1p
-from .ops.functions import sigmoid as expit
-from .ops.gaussian import entr, erfcx, log_ndtr, ndtr, ndtri, xlog1py, zeta
-from .ops.incomplete import igamma as gammainc
-from .ops.incomplete import igammac as gammaincc
-from .ops.polynomials import (
+from .ops.special.gaussian import entr, erfcx, log_ndtr, ndtr, ndtri, xlog1py, zeta
+from .ops.special.incomplete import igamma as gammainc
+from .ops.special.incomplete import igammac as gammaincc
+from .ops.special.polynomials import (
     chebyshev_polynomial_t,
     chebyshev_polynomial_u,
     chebyshev_polynomial_v,
@@ -43,12 +46,9 @@ from .ops.polynomials import (
     shifted_chebyshev_polynomial_v,
     shifted_chebyshev_polynomial_w,
 )
-from .ops.reduction import logsumexp
-from .ops.rounding import round
-from .ops.softmax import log_softmax, softmax
-from .ops.special import digamma, erf, erfc, erfinv, i0, i1, logit, polygamma, sinc, xlogy
-from .ops.special import lgamma as gammaln
-from .ops.special import mvlgamma as multigammaln
+from .ops.special.special import digamma, erf, erfc, erfinv, i0, i1, logit, polygamma, sinc, xlogy
+from .ops.special.special import lgamma as gammaln
+from .ops.special.special import mvlgamma as multigammaln
 
 psi = digamma
 

@@ -23,39 +23,19 @@ from .core.spec import normalize_axis
 from .graph.node import Item, Leaf
 from .graph.reactive import Cell
 from .graph.recorded import concrete
-from .ops import (  # all of them: importing a family declares its methods
-    activation,
-    arranging,
-    conversion,
-    convolution,
-    copies,
-    counting,
-    creation,
-    extrema,
-    fft,
-    householder,
-    incomplete,
-    indexing,
-    joining,
-    linalg,
-    matmul,
-    memory,
-    movement,
-    quantiles,
-    random,
-    ranges,
-    reduction,
-    scan,
-    scatter,
-    slicing,
-    sort,
-    spectrograms,
-    statistics,
-)
-from .ops import (
+from .ops.create import conversion, creation, memory, ranges
+from .ops.elementwise import (
     complex as complex_ops,
 )
-from .ops import elementwise as ew
+from .ops.elementwise import namespace as ew
+from .ops.index import indexing, scatter, slicing
+from .ops.linalg import householder, linalg, matmul
+from .ops.nn import activation, convolution
+from .ops.random import random
+from .ops.reduce import counting, extrema, quantiles, reduction, scan, sort, statistics
+from .ops.shape import arranging, copies, joining, movement
+from .ops.signal import fft, spectrograms
+from .ops.special import incomplete
 from .printing import format_tensor
 
 __all__ = ["RemovableHandle", "Tensor"]

@@ -57,7 +57,7 @@ def get_num_threads() -> int:
     True
     """
     if native.reason_off() is None:
-        from .backends.native.pool import default_pool
+        from .backends.native.runtime.pool import default_pool
 
         return default_pool().num_threads
     get = _blas("get")
@@ -88,7 +88,7 @@ def set_num_threads(num: int) -> None:
     _assert_count("set_num_threads", num)
     set_ = _blas("set")
     if native.reason_off() is None:
-        from .backends.native.pool import default_pool
+        from .backends.native.runtime.pool import default_pool
 
         default_pool().set_num_threads(num)
     elif set_ is None:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 import adjoint as ad
-from adjoint.backends.native.cores import default_num_threads
+from adjoint.backends.native.runtime.cores import default_num_threads
 
 from .timing import compare, header, row
 

@@ -29,7 +29,7 @@ import torch
 
 import adjoint as ad
 from adjoint.core.op import REGISTRY, snake_case
-from adjoint.ops.pointwise import Elementwise
+from adjoint.ops.elementwise.pointwise import Elementwise
 
 SIZES = {
     1: "1", 15: "15", 64: "64", 4096: "4 Ki", 65536: "64 Ki", 1 << 20: "1 Mi", 1 << 24: "16 Mi",

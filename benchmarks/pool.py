@@ -17,8 +17,8 @@ from functools import partial
 import numpy as np
 import torch
 
-from adjoint.backends.native import machine_code, memory
-from adjoint.backends.native.pool import Pool
+from adjoint.backends.native.runtime import machine_code, memory
+from adjoint.backends.native.runtime.pool import Pool
 
 from .timing import _time, compare, row
 
@@ -173,7 +173,7 @@ def page_faults() -> None:
     program = """
 import contextvars, resource
 import numpy as np
-from adjoint.backends.native import memory
+from adjoint.backends.native.runtime import memory
 run = contextvars.Context().run
 if {reuse}:
     memory.use_in(run)

@@ -117,7 +117,7 @@ def _arrays(sample: Any, convert: Any = lambda x: x) -> list[Any]:
 
 def is_traced(cls: type[Op]) -> bool:
     """Whether a kernel can be written of what `compute` does, for one of the op's samples."""
-    from adjoint.backends.native.tracing import NotTraceable, Traced, Tracer
+    from adjoint.backends.native.lowering.tracing import NotTraceable, Traced, Tracer
     from adjoint.core.errors import AdjointError
     from adjoint.core.spec import broadcast_shapes
 
@@ -241,7 +241,7 @@ def _onnx() -> list[str]:
 
     from adjoint.onnx import export_elementwise, export_ops  # noqa: F401 - they fill the table
     from adjoint.onnx.export_table import TABLE as WRITTEN
-    from adjoint.onnx.import_ops import TABLE as READ
+    from adjoint.onnx.importing.ops import TABLE as READ
 
     known = {schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain}
     ops = set(_ops())

@@ -1,5 +1,5 @@
-"""Write docs/kernels.md and adjoint/backends/native/kernel_table.py: how each op is computed on
-large arrays, and why the others are NumPy's.
+"""Write docs/kernels.md and adjoint/backends/native/lowering/kernel_table.py: how each op is
+computed on large arrays, and why the others are NumPy's.
 
     python docs/build_kernels.py
 
@@ -14,7 +14,7 @@ from collections.abc import Iterable
 import numpy as np
 
 import adjoint  # noqa: F401 - fills the registry
-from adjoint.backends.native import execution
+from adjoint.backends.native.lowering import execution
 from adjoint.core.op import REGISTRY, Op
 
 PAGE = pathlib.Path(__file__).parent / "kernels.md"
@@ -26,7 +26,7 @@ HEAD = """\
 Written by `docs/build_kernels.py` from the samples of the registry; `tests/native/test_strict.py`
 holds it to that. `ADJOINT_DEBUG=dispatch` says which way each call of a program went.
 
-- **kernel**: generated code, from the op's own `compute` ([compiler](compiler.md)). Behind it, what
+- **kernel**: generated code, from the op's own `compute` ([kernels](kernels.md)). Behind it, what
   of the op is NumPy's nevertheless.
 - **library**: products, convolutions, pooling (oneDNN and generated code); **routine**: machine
   code that moves by an index; **generator**: machine code for random numbers. Sizes and strides

@@ -40,9 +40,9 @@ CHANNELS = [(1, 1), (3, 5), (8, 8), (7, 2500)]  # and what each has
 DTYPES = ["float32", "float64", "bfloat16"]
 ITERATED = {"BetaMoment", "GammaMoment"}  # which take seconds for a large array
 COUNTERS = [  # where launches have been counted, in any commit
-    ("adjoint.backends.native.composite", "launches"),
-    ("adjoint.backends.native.writing", "launches"),
-    ("adjoint.backends.native.multi_tensor", "launches"),
+    ("adjoint.backends.native.lowering.composite", "launches"),
+    ("adjoint.backends.native.lowering.writing", "launches"),
+    ("adjoint.backends.native.lowering.multi_tensor", "launches"),
 ]
 
 

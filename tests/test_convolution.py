@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.ops import averaging, convolution, pooling, unfolding
+from adjoint.ops.nn import averaging, convolution, pooling, unfolding
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional

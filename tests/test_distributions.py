@@ -304,7 +304,7 @@ def test_implicit_gamma_gradient_is_exact(a):
     """Against the quantile function, differentiated numerically."""
     from scipy import special
 
-    from adjoint.ops.incomplete import gamma_shift
+    from adjoint.ops.special.incomplete import gamma_shift
 
     levels = np.array([0.01, 0.3, 0.5, 0.8, 0.99])
     step = 1e-5 * a
@@ -318,7 +318,7 @@ def test_implicit_gamma_gradient_is_exact(a):
 def test_implicit_beta_gradient_is_exact(a, b):
     from scipy import special
 
-    from adjoint.ops.incomplete import beta_shift
+    from adjoint.ops.special.incomplete import beta_shift
 
     levels = np.array([0.01, 0.3, 0.5, 0.8, 0.99])
     step = 1e-5 * a

@@ -10,7 +10,7 @@ from adjoint import nn
 from adjoint.backends import native
 from adjoint.inference import freeze
 
-onednn = pytest.importorskip("adjoint.backends.native.onednn")
+onednn = pytest.importorskip("adjoint.backends.native.onednn.api")
 missing = native.reason_off() or onednn.unavailable()
 if missing:
     pytest.skip(f"oneDNN: {missing}", allow_module_level=True)

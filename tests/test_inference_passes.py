@@ -22,9 +22,9 @@ from adjoint.inference import (
     views,
 )  # fmt: skip
 from adjoint.inference.capture import Source, capture
-from adjoint.ops.activation import Gelu
-from adjoint.ops.arithmetic import Add
-from adjoint.ops.functions import Tanh
+from adjoint.ops.elementwise.arithmetic import Add
+from adjoint.ops.elementwise.functions import Tanh
+from adjoint.ops.nn.activation import Gelu
 from adjoint.program.program import Node, Program, Value, make
 
 F = nn.functional

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import adjoint as ad
-from adjoint.ops.arranging import pad
+from adjoint.ops.shape.arranging import pad
 
 torch = pytest.importorskip("torch")
 

@@ -16,7 +16,7 @@ ort = pytest.importorskip("onnxruntime")
 from adjoint.core.op import REGISTRY, apply  # noqa: E402
 from adjoint.onnx import export_elementwise, export_ops  # noqa: E402, F401 - they fill the table
 from adjoint.onnx.export_table import TABLE as EXPORTED  # noqa: E402
-from adjoint.onnx.import_ops import TABLE as IMPORTED  # noqa: E402
+from adjoint.onnx.importing.ops import TABLE as IMPORTED  # noqa: E402
 
 ort.set_default_logger_severity(3)
 

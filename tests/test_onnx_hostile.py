@@ -112,7 +112,7 @@ def process(count):
     """Read mutated files; prints how many were refused and how many were read."""
     import resource
 
-    from adjoint.onnx.import_ops import TABLE
+    from adjoint.onnx.importing.ops import TABLE
 
     warnings.simplefilter("error")
     ad.backends.native.enable(False)  # compiles and loads libraries when it is first used

@@ -20,50 +20,50 @@ PACKAGE = ROOT / "adjoint"
 # those of files that wait for `policy` to be wired (their values are held equal below).
 NOT_POLICY = {
     "autograd/gradcheck.py": {"FULL"},
-    "backends/native/attention.py": {"SPAN_FEATURES"},
-    "backends/native/attention_code.py": {"FILLED", "LARGEST"},
-    "backends/native/attention_passes.py": {"BLOCK"},
-    "backends/native/block_cache.py": {"_HUGE", "_MARGIN", "_OCTAVES"},
-    "backends/native/copies.py": {"LINE", "LOOPS", "TILES"},
-    "backends/native/draws_code.py": {"BLOCKS", "_HEADER"},
-    "backends/native/gemm_code.py": {
+    "backends/native/attention/attention.py": {"SPAN_FEATURES"},
+    "backends/native/attention/code.py": {"FILLED", "LARGEST"},
+    "backends/native/attention/passes.py": {"BLOCK"},
+    "backends/native/runtime/block_cache.py": {"_HUGE", "_MARGIN", "_OCTAVES"},
+    "backends/native/indexing/copies.py": {"LINE", "LOOPS", "TILES"},
+    "backends/native/random/code.py": {"BLOCKS", "_HEADER"},
+    "backends/native/gemm/code.py": {
         "BAND", "CONFLICTING", "DEPTH", "FAR_AHEAD", "FEW", "LARGE", "NARROW", "ROWS",
         "SMALL_RIGHT", "TASK_WORDS", "WIDTH",
     },
-    "backends/native/machine_code.py": {"_METH_FASTCALL"},
-    "backends/native/movement.py": {"SEGMENT", "TILE", "UNROLLED"},
-    "backends/native/multi_tensor.py": {"_LENGTH"},
-    "backends/native/newton_schulz.py": {"FEW", "TILE"},
-    "backends/native/onednn.py": {
+    "backends/native/runtime/machine_code.py": {"_METH_FASTCALL"},
+    "backends/native/indexing/movement.py": {"SEGMENT", "TILE", "UNROLLED"},
+    "backends/native/lowering/multi_tensor.py": {"_LENGTH"},
+    "backends/native/onednn/newton_schulz.py": {"FEW", "TILE"},
+    "backends/native/onednn/api.py": {
         "FORMAT_ANY", "MAJOR", "MAX_DIMS", "MULTIPLE", "QUERY_IMPLEMENTATION", "_UNIMPLEMENTED",
     },
-    "backends/native/onednn_convolution.py": {"BLOCK"},
-    "backends/native/onednn_plan.py": {"_ALIGNMENT"},
-    "backends/native/pooling.py": {"BLOCK"},
-    "backends/native/recurrent_tiles.py": {"LINE", "MOST_ROWS"},
-    "backends/native/routines.py": {"LANES"},
-    "backends/native/tiles.py": {"ITEM"},
-    "backends/native/triangular.py": {"BLOCK", "GROUP", "SPEED"},
-    "backends/native/worker_loop.py": {
+    "backends/native/onednn/convolution_plans.py": {"BLOCK"},
+    "backends/native/onednn/plan.py": {"_ALIGNMENT"},
+    "backends/native/onednn/pooling.py": {"BLOCK"},
+    "backends/native/recurrent/tiles.py": {"LINE", "MOST_ROWS"},
+    "backends/native/lowering/routines.py": {"LANES"},
+    "backends/native/gemm/tiles.py": {"ITEM"},
+    "backends/native/gemm/triangular.py": {"BLOCK", "GROUP", "SPEED"},
+    "backends/native/runtime/worker_loop.py": {
         "MAX_THREADS", "_FUTEX_PRIVATE", "_INSIDE", "_OPEN", "_WAITING",
     },
-    "backends/native/ziggurat.py": {"LAYERS", "_NEAR"},
-    "compiler/analysis.py": {"MUCH"},
-    "compiler/columns.py": {"FOLD"},
-    "compiler/lower.py": {"FOLD"},
-    "compiler/maths.py": {"LONG"},
-    "compiler/schedule.py": {"TALL", "WIDE"},
+    "backends/native/random/ziggurat.py": {"LAYERS", "_NEAR"},
+    "kernels/analysis.py": {"MUCH"},
+    "kernels/columns.py": {"FOLD"},
+    "kernels/lower.py": {"FOLD"},
+    "kernels/maths.py": {"LONG"},
+    "kernels/schedule.py": {"TALL", "WIDE"},
     "eager/arrays.py": {"_DEEP", "_MOST"},
     "inference/buffers.py": {"ALIGNMENT"},
     "inference/program.py": {"LONG"},
 }  # fmt: skip
 WAITING = {
-    ("backends/native/multi_tensor.py", "CHUNK"): "OPTIMIZER_CHUNK",
-    ("backends/native/multi_tensor.py", "_TABLES"): "OPTIMIZER_TABLES",
-    ("compiler/run.py", "FEW"): "REDUCTION_FEW",
-    ("compiler/run.py", "QUICK"): "KERNEL_QUICK",
-    ("compiler/run.py", "REMEMBERED"): "KERNEL_STRIDES",
-    ("compiler/run.py", "SPLIT"): "REDUCTION_SPLIT",
+    ("backends/native/lowering/multi_tensor.py", "CHUNK"): "OPTIMIZER_CHUNK",
+    ("backends/native/lowering/multi_tensor.py", "_TABLES"): "OPTIMIZER_TABLES",
+    ("kernels/run.py", "FEW"): "REDUCTION_FEW",
+    ("kernels/run.py", "QUICK"): "KERNEL_QUICK",
+    ("kernels/run.py", "REMEMBERED"): "KERNEL_STRIDES",
+    ("kernels/run.py", "SPLIT"): "REDUCTION_SPLIT",
 }
 NUMBERS_IN_PLACE = {"INTERNED", "INTERNED_TYPED"}  # as yet
 
@@ -82,7 +82,7 @@ def sizes(path: pathlib.Path) -> dict[str, int]:
 
 def test_files_have_no_limits_of_their_own() -> None:
     for folder in (
-        "autograd", "backends/native", "compiler", "core", "eager", "inference", "optim", "program",
+        "autograd", "backends/native", "kernels", "core", "eager", "inference", "optim", "program",
     ):  # fmt: skip
         for path in sorted((PACKAGE / folder).glob("*.py")):
             name = str(path.relative_to(PACKAGE))

@@ -19,8 +19,8 @@ from adjoint.core.errors import (
 )
 from adjoint.core.spec import Spec
 from adjoint.graph.recorded import Recorded
-from adjoint.ops.arithmetic import MUL
-from adjoint.ops.functions import Tanh
+from adjoint.ops.elementwise.arithmetic import MUL
+from adjoint.ops.elementwise.functions import Tanh
 from adjoint.program.capture import Recorder, program_of, recording, symbol, taken
 from adjoint.program.passes import drawn, small, unused_inputs, without_reshapes
 from adjoint.program.program import Program, Value, make

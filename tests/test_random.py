@@ -313,7 +313,7 @@ def test_in_place_draws_are_in_place_operations():
 
 
 def test_dropout_mask_keeps_the_mean():
-    from adjoint.ops.random import dropout_mask
+    from adjoint.ops.random.random import dropout_mask
 
     x = ad.ones(N)
     mask = dropout_mask(x, 0.2)

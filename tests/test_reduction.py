@@ -359,7 +359,7 @@ def test_errors(call, error, message):
 
 
 def test_ops_of_equal_arguments_are_made_once():
-    from adjoint.ops.reduction import Sum, reduction
+    from adjoint.ops.reduce.reduction import Sum, reduction
 
     assert reduction(Sum, None, 2, False) is reduction(Sum, None, 2, False)
     assert reduction(Sum, [0, 1], 2, False) == reduction(Sum, None, 2, False)

@@ -9,7 +9,7 @@ import pytest
 
 import adjoint as ad
 from adjoint.core.op import REGISTRY, Op, Sample
-from adjoint.ops.functions import Tanh
+from adjoint.ops.elementwise.functions import Tanh
 from adjoint.testing import assert_allclose, assert_close, check_op, make_tensor, samples
 
 torch = pytest.importorskip("torch")

@@ -16,7 +16,7 @@ from .. import cuda
 from ..autograd.modes import no_grad
 from ..core.dtype import float16, float32
 from ..core.errors import AutogradError, InvalidArgument
-from ..ops.creation import full
+from ..ops.create.creation import full
 from ..tensor import Tensor
 
 __all__ = ["GradScaler"]

@@ -13,15 +13,26 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..core.op import Op
-from ..ops.convolution import Convolution
-from ..ops.functions import Cosh, Exp, Expm1, Log, Log1p, Log2, Log10, Reciprocal, Rsqrt, Sinh
-from ..ops.matmul import Linear, MatMul
-from ..ops.power import Pow
-from ..ops.reduction import LogSumExp, Sum
-from ..ops.scan import CumProd, CumSum
-from ..ops.softmax import LogSoftmax, Softmax
-from ..ops.special import Erfinv
-from ..ops.trigonometry import Acos, Asin, Tan
+from ..ops.elementwise.functions import (
+    Cosh,
+    Exp,
+    Expm1,
+    Log,
+    Log1p,
+    Log2,
+    Log10,
+    Reciprocal,
+    Rsqrt,
+    Sinh,
+)
+from ..ops.elementwise.power import Pow
+from ..ops.elementwise.trigonometry import Acos, Asin, Tan
+from ..ops.linalg.matmul import Linear, MatMul
+from ..ops.nn.convolution import Convolution
+from ..ops.nn.softmax import LogSoftmax, Softmax
+from ..ops.reduce.reduction import LogSumExp, Sum
+from ..ops.reduce.scan import CumProd, CumSum
+from ..ops.special.special import Erfinv
 
 __all__ = ["CPU", "CUDA", "LOWER", "PROMOTE", "REFUSE", "SAME", "WIDE", "Lists"]
 

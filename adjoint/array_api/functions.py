@@ -9,25 +9,25 @@ from .. import fft as fft
 from .. import linalg as linalg
 from ..core.device import *
 from ..core.dtype import *
-from ..ops.arranging import *
-from ..ops.complex import *
-from ..ops.contraction import *
-from ..ops.creation import *
-from ..ops.elementwise import *
-from ..ops.extrema import *
-from ..ops.indexing import *
-from ..ops.joining import *
-from ..ops.linalg import *
-from ..ops.matmul import *
-from ..ops.memory import *
-from ..ops.movement import *
-from ..ops.ranges import *
-from ..ops.reduction import *
-from ..ops.scan import *
-from ..ops.scatter import *
-from ..ops.slicing import *
-from ..ops.sort import *
-from ..ops.statistics import *
+from ..ops.create.creation import *
+from ..ops.create.memory import *
+from ..ops.create.ranges import *
+from ..ops.elementwise.complex import *
+from ..ops.elementwise.namespace import *
+from ..ops.index.indexing import *
+from ..ops.index.scatter import *
+from ..ops.index.slicing import *
+from ..ops.linalg.contraction import *
+from ..ops.linalg.linalg import *
+from ..ops.linalg.matmul import *
+from ..ops.reduce.extrema import *
+from ..ops.reduce.reduction import *
+from ..ops.reduce.scan import *
+from ..ops.reduce.sort import *
+from ..ops.reduce.statistics import *
+from ..ops.shape.arranging import *
+from ..ops.shape.joining import *
+from ..ops.shape.movement import *
 from ..tensor import Tensor as Tensor
 
 if TYPE_CHECKING:  # the elementwise functions are made from their ops

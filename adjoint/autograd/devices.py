@@ -8,10 +8,10 @@ from ..core.device import CPU, is_device_array, namespace_of, watch_backends
 from ..core.errors import DeviceError
 from ..core.handle import Handle
 from ..core.op import Op, apply
-from ..ops.advanced import Advanced, Overwrite
-from ..ops.conversion import Transfer
-from ..ops.pointwise import Elementwise
-from ..ops.scatter import MaskedFill
+from ..ops.create.conversion import Transfer
+from ..ops.elementwise.pointwise import Elementwise
+from ..ops.index.advanced import Advanced, Overwrite
+from ..ops.index.scatter import MaskedFill
 from ..program.compute import compute_elsewhere
 from . import tape
 

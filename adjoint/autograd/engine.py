@@ -21,7 +21,7 @@ from ..core.op import apply
 from ..eager.arrays import references
 from ..graph.node import Item, Leaf, Node, Version
 from ..graph.recorded import Recorded, concrete
-from ..ops.reduction import Sum
+from ..ops.reduce.reduction import Sum
 from ..program.compute import quiet, quietly
 from .tape import ALONE, before_change, item, overwrite, wrap
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..core.errors import AutogradError, InvalidType, ShapeError, Unsupported
 from ..core.handle import Handle
-from ..ops.joining import stack
+from ..ops.shape.joining import stack
 from .gradients import grad
 from .modes import enable_grad
 from .tape import zeros

@@ -219,7 +219,7 @@ class Fused(Op, abstract=True):
 
     def _compile(self, ahead: Program, back: Program | None, reshaped: bool) -> None:
         """The kernels of both programs, in one space."""
-        from ..backends.native.composite import Composite
+        from ..backends.native.lowering.composite import Composite
 
         self.forward = forward = Composite(ahead, reshaped=reshaped)
         self.backward = None

@@ -168,7 +168,7 @@ def _batched(
     ys: list[Any], xs: list[Any], grad_outputs: Any, create_graph: bool, allow_unused: bool
 ) -> tuple[Any, ...]:
     """One vector-Jacobian product per entry of the leading dimension of `grad_outputs`."""
-    from ..ops.joining import stack
+    from ..ops.shape.joining import stack
 
     batches = _matching(grad_outputs, len(ys), "grad")
     rows = [

@@ -19,7 +19,7 @@ from ..core.handle import Handle
 from ..core.mode import MODE
 from ..core.op import Op
 from ..core.scalar import Arithmetic
-from ..ops.random import Generator
+from ..ops.random.random import Generator
 from ..program import compute
 from ..program.capture import program_of, recording, symbol
 from ..program.program import Program, Value
@@ -99,7 +99,7 @@ def written_by_op(op: Op, arrays: Sequence[Any]) -> bool:
         return False
 
     def make() -> Any:
-        from ..backends.native.writing import Writer
+        from ..backends.native.lowering.writing import Writer
 
         arithmetic = Arithmetic()
         args = [
@@ -115,7 +115,7 @@ def written_by_op(op: Op, arrays: Sequence[Any]) -> bool:
 def _has_threads() -> bool:
     if not native.load():
         return False
-    from ..backends.native.writing import has_threads
+    from ..backends.native.lowering.writing import has_threads
 
     return has_threads()
 
@@ -177,7 +177,7 @@ def _writer_of(
     kwargs: dict[str, Any],
 ) -> Any:
     """The kernel of a function of the first array and these arguments."""
-    from ..backends.native.writing import Writer
+    from ..backends.native.lowering.writing import Writer
 
     arithmetic = Arithmetic()
     symbols = [symbol(compute.spec_of(x)) for x in arrays]

@@ -71,7 +71,7 @@ def native_backend() -> str:
     off = native.reason_off()
     if off is not None:
         return f"off: {off}"
-    from ..backends.native import onednn
+    from ..backends.native.onednn import api as onednn
 
     missing = onednn.unavailable()
     return "generated kernels, " + ("oneDNN" if missing is None else f"no oneDNN: {missing}")

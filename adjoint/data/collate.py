@@ -10,9 +10,9 @@ import numpy as np
 
 from ..core.dtype import float64
 from ..core.errors import InvalidArgument, InvalidType
-from ..ops.creation import tensor
-from ..ops.joining import stack
-from ..ops.memory import as_tensor
+from ..ops.create.creation import tensor
+from ..ops.create.memory import as_tensor
+from ..ops.shape.joining import stack
 from ..tensor import Tensor
 
 __all__ = ["default_collate", "default_convert"]

@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import Any, Generic, TypeVar
 
 from ..core.errors import IndexingError, InvalidArgument, InvalidType
-from ..ops.random import randperm
+from ..ops.random.random import randperm
 
 __all__ = [
     "ChainDataset", "ConcatDataset", "Dataset", "IterableDataset", "StackDataset", "Subset",

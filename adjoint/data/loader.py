@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import cuda
 from ..core.errors import CheckpointError, InvalidArgument
-from ..ops.random import Generator, default_generator
+from ..ops.random.random import Generator, default_generator
 from .collate import default_collate, default_convert
 from .dataset import IterableDataset
 from .fetch import Exhausted, IterableFetcher, MapFetcher

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..core.errors import CheckpointError
-from ..ops.random import Generator, default_generator
+from ..ops.random.random import Generator, default_generator
 
 State = tuple[int, int]  # of a generator: its seed, and the number of draws from it
 

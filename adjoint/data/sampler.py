@@ -8,8 +8,8 @@ from typing import Any, Generic, TypeVar
 
 from ..core.dtype import float64, int64
 from ..core.errors import InvalidArgument
-from ..ops.creation import tensor
-from ..ops.random import Generator, multinomial, randint, randperm
+from ..ops.create.creation import tensor
+from ..ops.random.random import Generator, multinomial, randint, randperm
 
 __all__ = [
     "BatchSampler", "BucketBatchSampler", "RandomSampler", "Sampler", "SequentialSampler",

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core.errors import AdjointError
-from ..ops.random import default_generator, manual_seed
+from ..ops.random.random import default_generator, manual_seed
 from ..threads import set_num_threads
 from . import channel
 from .fetch import Exhausted

@@ -8,9 +8,9 @@ from typing import Any
 
 from ..autograd.modes import no_grad
 from ..core.errors import InvalidArgument
-from ..ops.comparison import where
-from ..ops.random import bernoulli
-from ..ops.ranges import arange
+from ..ops.create.ranges import arange
+from ..ops.elementwise.comparison import where
+from ..ops.random.random import bernoulli
 from . import constraints
 from .distribution import Distribution
 from .utils import broadcast_all, lazy_property, logits_to_probs, probs_to_logits, softplus

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..ops.joining import stack
+from ..ops.shape.joining import stack
 from . import constraints
 from .dirichlet import Dirichlet
 from .distribution import Distribution

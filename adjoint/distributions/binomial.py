@@ -7,10 +7,10 @@ from typing import Any
 
 from ..autograd.modes import no_grad
 from ..core.errors import Unsupported
-from ..ops.comparison import minimum
-from ..ops.gamma_draws import binomial
-from ..ops.ranges import arange
-from ..ops.special import lgamma
+from ..ops.create.ranges import arange
+from ..ops.elementwise.comparison import minimum
+from ..ops.random.gamma_draws import binomial
+from ..ops.special.special import lgamma
 from . import constraints
 from .bernoulli import along_batch, one_of
 from .distribution import Distribution

@@ -10,9 +10,9 @@ from ..autograd.modes import no_grad
 from ..core.dtype import finfo
 from ..core.errors import InvalidArgument
 from ..core.spec import Size, broadcast_shapes
-from ..ops.creation import full
-from ..ops.random import multinomial
-from ..ops.ranges import arange
+from ..ops.create.creation import full
+from ..ops.create.ranges import arange
+from ..ops.random.random import multinomial
 from . import constraints
 from .bernoulli import along_batch, one_of
 from .distribution import Distribution

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..ops.creation import empty, full_like
+from ..ops.create.creation import empty, full_like
 from . import constraints
 from .distribution import Distribution
 from .utils import broadcast_all

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..ops.linalg import cholesky_ex
+from ..ops.linalg.linalg import cholesky_ex
 
 __all__ = [
     "Constraint", "boolean", "corr_cholesky", "dependent", "greater_than", "greater_than_eq",

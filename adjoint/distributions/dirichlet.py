@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.errors import InvalidArgument
-from ..ops.comparison import where
-from ..ops.gamma_draws import standard_dirichlet
-from ..ops.scatter import one_hot
-from ..ops.special import digamma, lgamma, xlogy
+from ..ops.elementwise.comparison import where
+from ..ops.index.scatter import one_hot
+from ..ops.random.gamma_draws import standard_dirichlet
+from ..ops.special.special import digamma, lgamma, xlogy
 from . import constraints
 from .distribution import Distribution
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..ops.creation import empty, zeros_like
+from ..ops.create.creation import empty, zeros_like
 from . import constraints
 from .distribution import Distribution
 from .utils import broadcast_all

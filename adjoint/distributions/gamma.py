@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.dtype import finfo
-from ..ops.gamma_draws import standard_gamma
-from ..ops.incomplete import igamma
-from ..ops.special import digamma, lgamma, xlogy
+from ..ops.random.gamma_draws import standard_gamma
+from ..ops.special.incomplete import igamma
+from ..ops.special.special import digamma, lgamma, xlogy
 from . import constraints
 from .distribution import Distribution
 from .utils import broadcast_all

@@ -7,8 +7,8 @@ from typing import Any
 
 from ..autograd.modes import no_grad
 from ..core.errors import InvalidArgument
-from ..ops.comparison import where
-from ..ops.creation import zeros_like
+from ..ops.create.creation import zeros_like
+from ..ops.elementwise.comparison import where
 from . import constraints
 from .bernoulli import one_of
 from .distribution import Distribution

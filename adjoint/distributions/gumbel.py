@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.dtype import finfo
-from ..ops.creation import empty
+from ..ops.create.creation import empty
 from . import constraints
 from .distribution import Distribution
 from .utils import broadcast_all, euler_constant

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..ops.comparison import where
-from ..ops.creation import full_like, zeros_like
+from ..ops.create.creation import full_like, zeros_like
+from ..ops.elementwise.comparison import where
 from . import constraints
 from .cauchy import Cauchy
 from .transformed_distribution import TransformedDistribution

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..ops.comparison import where
-from ..ops.creation import zeros_like
+from ..ops.create.creation import zeros_like
+from ..ops.elementwise.comparison import where
 from . import constraints
 from .normal import Normal
 from .transformed_distribution import TransformedDistribution

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core.errors import InvalidArgument, InvalidType, Unsupported
-from ..ops.comparison import where
-from ..ops.creation import full_like, zeros_like
-from ..ops.logic import logical_or
-from ..ops.special import digamma, lgamma, xlogy
+from ..ops.create.creation import full_like, zeros_like
+from ..ops.elementwise.comparison import where
+from ..ops.elementwise.logic import logical_or
+from ..ops.special.special import digamma, lgamma, xlogy
 from .bernoulli import Bernoulli
 from .beta import Beta
 from .binomial import Binomial

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.dtype import finfo
-from ..ops.random import rand
+from ..ops.random.random import rand
 from . import constraints
 from .distribution import Distribution
 from .utils import broadcast_all

@@ -7,9 +7,9 @@ from typing import Any
 
 from ..core.errors import Unsupported
 from ..core.spec import Size
-from ..ops.comparison import where
-from ..ops.scatter import one_hot
-from ..ops.special import lgamma
+from ..ops.elementwise.comparison import where
+from ..ops.index.scatter import one_hot
+from ..ops.special.special import lgamma
 from . import constraints
 from .binomial import Binomial
 from .categorical import Categorical

@@ -7,9 +7,9 @@ from typing import Any
 
 from ..core.errors import InvalidArgument
 from ..core.spec import broadcast_shapes
-from ..ops.creation import eye
-from ..ops.linalg import cholesky, cholesky_inverse, solve_triangular
-from ..ops.random import randn
+from ..ops.create.creation import eye
+from ..ops.linalg.linalg import cholesky, cholesky_inverse, solve_triangular
+from ..ops.random.random import randn
 from . import constraints
 from .distribution import Distribution
 from .utils import HALF_LOG_2PI, lazy_property

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..ops.random import randn
+from ..ops.random.random import randn
 from . import constraints
 from .distribution import Distribution
 from .utils import HALF_LOG_2PI, broadcast_all

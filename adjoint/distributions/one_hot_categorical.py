@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..ops.creation import eye
-from ..ops.scatter import one_hot
+from ..ops.create.creation import eye
+from ..ops.index.scatter import one_hot
 from . import constraints
 from .categorical import Categorical
 from .distribution import Distribution

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..autograd.modes import no_grad
-from ..ops.random import poisson
-from ..ops.special import lgamma, xlogy
+from ..ops.random.random import poisson
+from ..ops.special.special import lgamma, xlogy
 from . import constraints
 from .distribution import Distribution
 from .utils import broadcast_all

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..ops.comparison import where
-from ..ops.random import randn
-from ..ops.special import digamma, lgamma
+from ..ops.elementwise.comparison import where
+from ..ops.random.random import randn
+from ..ops.special.special import digamma, lgamma
 from . import constraints
 from .chi2 import Chi2
 from .distribution import Distribution

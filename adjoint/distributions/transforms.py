@@ -9,11 +9,11 @@ from typing import Any
 from ..core.dtype import finfo
 from ..core.errors import InvalidArgument, ShapeError, Unsupported
 from ..core.spec import Size, broadcast_shapes
-from ..ops.activation import logsigmoid
-from ..ops.creation import full_like, ones_like, zeros_like
-from ..ops.joining import cat
-from ..ops.ranges import arange
-from ..ops.softmax import softmax
+from ..ops.create.creation import full_like, ones_like, zeros_like
+from ..ops.create.ranges import arange
+from ..ops.nn.activation import logsigmoid
+from ..ops.nn.softmax import softmax
+from ..ops.shape.joining import cat
 from ..tensor import Tensor
 from . import constraints
 from .utils import softplus, sum_rightmost

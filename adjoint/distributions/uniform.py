@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.errors import InvalidArgument
-from ..ops.creation import full_like
-from ..ops.random import rand
+from ..ops.create.creation import full_like
+from ..ops.random.random import rand
 from . import constraints
 from .distribution import Distribution
 from .utils import broadcast_all

@@ -10,10 +10,10 @@ from ..autograd.modes import enable_grad
 from ..core.dtype import finfo, get_default_dtype
 from ..core.errors import InvalidArgument
 from ..core.spec import broadcast_shapes
-from ..ops.creation import tensor, zeros_like
-from ..ops.random import rand
-from ..ops.softmax import log_softmax, softmax
-from ..ops.special import logaddexp
+from ..ops.create.creation import tensor, zeros_like
+from ..ops.nn.softmax import log_softmax, softmax
+from ..ops.random.random import rand
+from ..ops.special.special import logaddexp
 from ..tensor import Tensor
 
 __all__ = [

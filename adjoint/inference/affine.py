@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..core.op import Op
-from ..ops.arithmetic import Add, Mul, Sub, TrueDivide
-from ..ops.convolution import Convolution
-from ..ops.matmul import Linear
+from ..ops.elementwise.arithmetic import Add, Mul, Sub, TrueDivide
+from ..ops.linalg.matmul import Linear
+from ..ops.nn.convolution import Convolution
 from ..program.compute import spec_of
 from ..program.program import Node, Program, Value, make
 from .passes import EXACT, Folds, is_constant

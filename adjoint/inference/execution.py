@@ -56,7 +56,7 @@ class Workspace:
         """Let layers that follow one another run as one call."""
         if not steps:
             return
-        from ..backends.native.onednn_layers import connect
+        from ..backends.native.onednn.layers import connect
 
         slots: list[Any] = [self.arena]
         known: dict[int, int] = {}

@@ -9,8 +9,8 @@ import numpy as np
 from ..core.errors import AdjointError
 from ..core.op import apply
 from ..nn import Module, Parameter
-from ..ops.creation import empty
-from ..ops.memory import from_numpy
+from ..ops.create.creation import empty
+from ..ops.create.memory import from_numpy
 from ..program.program import Value
 from .program import Program
 

@@ -29,7 +29,7 @@ class Kernel(Op, abstract=True):
     library = "always"
 
     def __init__(self, nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value]):
-        from ..backends.native.composite import Composite
+        from ..backends.native.lowering.composite import Composite
 
         self.name_ = "_".join(node.op.name for node in nodes[:3]) + ("_..." if nodes[3:] else "")
         self.program = Program(inputs, nodes, outputs)
@@ -60,7 +60,7 @@ class Kernel(Op, abstract=True):
 
 def _traceable(node: Node) -> bool:
     """Whether kernels compute what the node does, as one of a kind that is worth it."""
-    from ..ops.elementwise import Elementwise
+    from ..ops.elementwise.namespace import Elementwise
 
     op = node.op
     if len(node.outputs) != 1 or op.view or op.library or not node.values:

@@ -14,13 +14,13 @@ import numpy as np
 
 from ..core.op import Op
 from ..core.spec import Spec
-from ..ops.activation import Elu, Gelu, Relu, Silu
-from ..ops.arithmetic import Add, Mul, TrueDivide
-from ..ops.averaging import SumPool
-from ..ops.convolution import Convolution, ConvolutionInput
-from ..ops.functions import Sigmoid, Tanh
-from ..ops.matmul import Linear
-from ..ops.pooling import MaxPool
+from ..ops.elementwise.arithmetic import Add, Mul, TrueDivide
+from ..ops.elementwise.functions import Sigmoid, Tanh
+from ..ops.linalg.matmul import Linear
+from ..ops.nn.activation import Elu, Gelu, Relu, Silu
+from ..ops.nn.averaging import SumPool
+from ..ops.nn.convolution import Convolution, ConvolutionInput
+from ..ops.nn.pooling import MaxPool
 from ..program.program import Node, Program, Value, make
 
 ADD = "add"  # among what follows a layer: an operand
@@ -236,8 +236,8 @@ def as_library(layer: Layer) -> list[Any] | None:
     """What follows a layer as oneDNN takes it, whose pooling gives means instead of sums; None
     where oneDNN has no such thing.
     """
-    from ..backends.native.onednn import ACTIVATIONS
-    from ..backends.native.onednn_layers import ADDED
+    from ..backends.native.onednn.api import ACTIVATIONS
+    from ..backends.native.onednn.layers import ADDED
 
     found: list[Any] = []
     following = list(layer.following)

@@ -12,10 +12,10 @@ from ..core import policy
 from ..core.op import Op
 from ..core.spec import Spec, prod
 from ..graph.recorded import run
-from ..ops.arithmetic import Add, Mul, Sub, TrueDivide
-from ..ops.comparison import Clamp, ClampMax, ClampMin
-from ..ops.movement import Expand, Permute, Reshape
+from ..ops.elementwise.arithmetic import Add, Mul, Sub, TrueDivide
+from ..ops.elementwise.comparison import Clamp, ClampMax, ClampMin
 from ..ops.promotion import Cast
+from ..ops.shape.movement import Expand, Permute, Reshape
 from ..program.compute import spec_of
 from ..program.program import Node, Program, Value
 

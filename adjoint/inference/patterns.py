@@ -6,10 +6,10 @@ import math
 from typing import Any
 
 from ..core.op import Op
-from ..ops.activation import Gelu, Relu
-from ..ops.arithmetic import Add, Mul, TrueDivide
-from ..ops.comparison import Clamp, ClampMin, Ge, Gt, Le, Where
-from ..ops.special import Erf
+from ..ops.elementwise.arithmetic import Add, Mul, TrueDivide
+from ..ops.elementwise.comparison import Clamp, ClampMin, Ge, Gt, Le, Where
+from ..ops.nn.activation import Gelu, Relu
+from ..ops.special.special import Erf
 from ..program.program import Node, Program, Value, make
 from .layers import Activation
 from .passes import drop_dead

@@ -239,7 +239,7 @@ def _thread_count() -> Callable[[], int]:
 
     if native.reason_off() is not None:
         return lambda: 1
-    from ..backends.native.pool import default_pool
+    from ..backends.native.runtime.pool import default_pool
 
     pool = default_pool()
     return lambda: pool.num_threads
@@ -252,8 +252,8 @@ def _packing() -> Any:
     if native.reason_off() is not None:
         return None
     try:
-        from ..backends.native import onednn
-        from ..backends.native.onednn_layers import Packing
+        from ..backends.native.onednn import api as onednn
+        from ..backends.native.onednn.layers import Packing
     except (ImportError, OSError):
         return None
     return None if onednn.unavailable() else Packing()

@@ -14,12 +14,12 @@ import numpy as np
 
 from ..autograd.fusion import Written
 from ..core.errors import Unsupported
-from ..ops.averaging import SumPool
-from ..ops.convolution import Convolution, ConvolutionInput
-from ..ops.joining import Cat, Stack
-from ..ops.matmul import Linear, MatMul
-from ..ops.movement import Reshape
-from ..ops.pooling import MaxPool
+from ..ops.linalg.matmul import Linear, MatMul
+from ..ops.nn.averaging import SumPool
+from ..ops.nn.convolution import Convolution, ConvolutionInput
+from ..ops.nn.pooling import MaxPool
+from ..ops.shape.joining import Cat, Stack
+from ..ops.shape.movement import Reshape
 from ..program.program import Node, Program, Value
 from . import buffers
 from .kernels import Kernel
@@ -142,7 +142,7 @@ class Schedule:
 
     def _library(self, node: Node) -> Step | None:
         """The step for a layer; None where oneDNN does not have it."""
-        from ..backends.native import onednn
+        from ..backends.native.onednn import api as onednn
 
         op = node.op if isinstance(node.op, Layer) else Layer(node.op, len(node.inputs), ())
         following = as_library(op)
@@ -160,7 +160,7 @@ class Schedule:
             return None
 
     def _product(self, node: Node, op: Layer, following: list[Any]) -> Step | None:
-        from ..backends.native import onednn_layers
+        from ..backends.native.onednn import layers as onednn_layers
 
         x, w, *bias = node.values[: op.own]
         if w.array is None or (bias and (bias[0].array is None or bias[0].shape != w.shape[:1])):
@@ -170,9 +170,9 @@ class Schedule:
         return self._step(node, op, layer, ())
 
     def _spatial(self, node: Node, op: Layer, following: list[Any]) -> Step | None:
-        from ..backends.native import onednn_layers
-        from ..backends.native.onednn_convolution import Geometry
-        from ..backends.native.pooling import Geometry as Windows
+        from ..backends.native.onednn import layers as onednn_layers
+        from ..backends.native.onednn.convolution_plans import Geometry
+        from ..backends.native.onednn.pooling import Geometry as Windows
 
         base: Any = op.base
         x, y = node.values[0], node.output
@@ -216,7 +216,7 @@ class Schedule:
 
     def _dense(self, node: Node, op: Layer, geometry: Any, following: list[Any]) -> Step:
         """A convolution of images that are hardly larger than its kernel, as one product."""
-        from ..backends.native import onednn_layers
+        from ..backends.native.onednn import layers as onednn_layers
 
         w, *bias = node.values[1 : op.own]
         places = int(np.prod(geometry.count))
@@ -234,7 +234,7 @@ class Schedule:
 
     def _by_columns(self, node: Node, op: Layer, geometry: Any, following: list[Any]) -> Step:
         """A convolution as the product of its windows with the weights, which are read once."""
-        from ..backends.native import onednn_layers
+        from ..backends.native.onednn import layers as onednn_layers
 
         w, *bias = node.values[1 : op.own]
         x, order = node.values[0], _last(len(node.output.shape))

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..autograd.fusion import Written
 from ..core.op import Op
-from ..ops.joining import Stack
+from ..ops.shape.joining import Stack
 from ..program.compute import compute
 from ..program.program import Value
 from .kernels import Kernel
@@ -79,7 +79,7 @@ class WindowsStep(Step):
 
     def bind(self, arrays: dict[Value, Any], kept: list[Any]) -> Calls:
         """A copy into the middle of zeros, of which the windows are a view; and their copy."""
-        from ..backends.native.onednn_layers import windows_of
+        from ..backends.native.onednn.layers import windows_of
 
         (x,), (y,) = self.values, self.outputs
         middle, windows = windows_of(self.geometry)
@@ -123,7 +123,7 @@ class ProductStep(Step):
 
     def bind(self, arrays: dict[Value, Any], kept: list[Any]) -> Calls:
         """By NumPy or oneDNN, into the output's memory."""
-        from ..backends.native.bound import bound_product
+        from ..backends.native.lowering.bound import bound_product
 
         a, b = (arrays[x] for x in self.values)
         return [bound_product(a, b, arrays[self.outputs[0]])]
@@ -137,7 +137,7 @@ class RoutineStep(Step):
     def bind(self, arrays: dict[Value, Any], kept: list[Any]) -> Calls:
         """One call."""
         assert isinstance(self.op, Written)
-        from ..backends.native.bound import bound_routine
+        from ..backends.native.lowering.bound import bound_routine
 
         given = [arrays[x] for x in self.values]
         outs = [arrays[y] for y in self.outputs]
@@ -152,7 +152,7 @@ class KernelStep(Step):
 
     def bind(self, arrays: dict[Value, Any], kept: list[Any]) -> Calls:
         """The kernel's code, bound to the arrays' memory."""
-        from ..backends.native.bound import bound_composite
+        from ..backends.native.lowering.bound import bound_composite
 
         assert isinstance(self.op, Kernel)
         given = [arrays[x] for x in self.values]

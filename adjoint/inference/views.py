@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..ops.activation import Elu, Gelu, Relu, Silu
-from ..ops.arithmetic import Add, Mul, Sub, TrueDivide
-from ..ops.convolution import Convolution
-from ..ops.functions import Sigmoid, Tanh
-from ..ops.matmul import Linear, MatMul
-from ..ops.movement import Permute, Reshape
+from ..ops.elementwise.arithmetic import Add, Mul, Sub, TrueDivide
+from ..ops.elementwise.functions import Sigmoid, Tanh
+from ..ops.linalg.matmul import Linear, MatMul
+from ..ops.nn.activation import Elu, Gelu, Relu, Silu
+from ..ops.nn.convolution import Convolution
+from ..ops.shape.movement import Permute, Reshape
 from ..program.program import Node, Program, Value, make
 from .passes import Folds
 

@@ -30,7 +30,7 @@ from ..core.dtype import BY_NAME, from_numpy_dtype
 from ..core.errors import CheckpointError, DeviceError, DTypeError, InvalidArgument, InvalidType
 from ..graph.recorded import concrete
 from ..nn.parameter import Buffer, Parameter
-from ..ops.memory import from_numpy
+from ..ops.create.memory import from_numpy
 from .atomic import replacing
 from .placement import Placement, place
 from .structure import decode, encode

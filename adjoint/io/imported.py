@@ -11,7 +11,7 @@ import numpy as np
 
 from ..core.errors import AdjointError, CheckpointError, InvalidArgument
 from ..nn import Module, Parameter
-from ..ops.memory import from_numpy
+from ..ops.create.memory import from_numpy
 from ..tensor import Tensor
 
 __all__ = [

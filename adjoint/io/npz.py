@@ -15,7 +15,7 @@ import numpy as np
 
 from ..core.dtype import from_numpy_dtype
 from ..core.errors import CheckpointError, InvalidArgument, InvalidType
-from ..ops.memory import from_numpy
+from ..ops.create.memory import from_numpy
 from ..tensor import Tensor
 from .atomic import replacing
 from .source import named, opened

@@ -19,7 +19,7 @@ from ..core.errors import CheckpointError
 from ..core.spec import Size
 from ..nn.modules.module import Module
 from ..nn.parameter import Buffer, Parameter
-from ..ops.memory import from_numpy
+from ..ops.create.memory import from_numpy
 from ..tensor import Tensor
 from .module_state import restore_module
 from .restricted_pickle import Named, assert_key

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..core.errors import CheckpointError, InvalidArgument, InvalidType
-from ..ops.memory import from_numpy
+from ..ops.create.memory import from_numpy
 from ..tensor import Tensor
 from .atomic import replacing
 from .checkpoint import _bytes, _header, _read

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 from ..nn import Dropout, Embedding, LayerNorm, Linear, Module, Parameter
 from ..nn import functional as F  # noqa: N812 - PyTorch's convention
-from ..ops.creation import zeros, zeros_like
-from ..ops.ranges import arange
+from ..ops.create.creation import zeros, zeros_like
+from ..ops.create.ranges import arange
 from .layers import Dense, Encoder, SelfAttention, padding_mask
 from .pretrained import EncoderConfig, Pretrained
 

@@ -8,10 +8,10 @@ from typing import Any
 from ..autograd.modes import no_grad
 from ..core.dtype import bool_, int64
 from ..core.errors import InvalidArgument, ShapeError
-from ..ops.creation import zeros, zeros_like
-from ..ops.joining import cat
-from ..ops.random import multinomial
-from ..ops.softmax import softmax
+from ..ops.create.creation import zeros, zeros_like
+from ..ops.nn.softmax import softmax
+from ..ops.random.random import multinomial
+from ..ops.shape.joining import cat
 from .pretrained import Pretrained
 
 __all__ = ["Generative", "KeyValueCache", "filter_logits", "positions_of"]

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 
 from ..nn import Dropout, Embedding, LayerNorm, Linear, Module, ModuleList, Parameter, init
 from ..nn import functional as F  # noqa: N812 - PyTorch's convention
-from ..ops.creation import empty, zeros
-from ..ops.ranges import arange
+from ..ops.create.creation import empty, zeros
+from ..ops.create.ranges import arange
 from .generation import Generative, KeyValueCache
 from .layers import activation, attend, causal_mask, split_heads
 from .pretrained import Config, head_size

@@ -9,9 +9,9 @@ from ..core.dtype import bool_
 from ..core.errors import Unsupported
 from ..nn import Linear, Module, ModuleList
 from ..nn import functional as F  # noqa: N812 - PyTorch's convention
-from ..ops.activation import gelu, relu, silu
-from ..ops.creation import ones
-from ..ops.elementwise import tanh
+from ..ops.create.creation import ones
+from ..ops.elementwise.namespace import tanh
+from ..ops.nn.activation import gelu, relu, silu
 from .pretrained import head_size
 
 __all__ = [

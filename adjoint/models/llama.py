@@ -13,8 +13,8 @@ from ..core.dtype import float32, float64
 from ..core.errors import InvalidArgument
 from ..nn import Embedding, Linear, Module, ModuleList, Parameter
 from ..nn import functional as F  # noqa: N812 - PyTorch's convention
-from ..ops.creation import ones
-from ..ops.ranges import arange
+from ..ops.create.creation import ones
+from ..ops.create.ranges import arange
 from .generation import Generative, KeyValueCache
 from .layers import activation, attend, causal_mask, split_heads
 from .pretrained import Config, head_size

@@ -14,8 +14,8 @@ from typing import Any
 
 from ..core.dtype import float32, float64
 from ..core.errors import CheckpointError, Unsupported
-from ..ops.creation import tensor
-from ..ops.joining import cat
+from ..ops.create.creation import tensor
+from ..ops.shape.joining import cat
 from ..program.fused import fused
 
 __all__ = ["Rotary"]

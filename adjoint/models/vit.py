@@ -11,9 +11,9 @@ from typing import Any
 from ..core.errors import ShapeError
 from ..nn import Conv2d, Dropout, LayerNorm, Linear, Module, Parameter
 from ..nn import functional as F  # noqa: N812 - PyTorch's convention
-from ..ops.creation import zeros
-from ..ops.joining import cat
-from ..ops.random import randn
+from ..ops.create.creation import zeros
+from ..ops.random.random import randn
+from ..ops.shape.joining import cat
 from .layers import Dense, Encoder, SelfAttention
 from .pretrained import EncoderConfig, Pretrained
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from ..autograd.modes import no_grad
 from ..core.errors import InvalidArgument, ShapeError
-from ..ops.creation import eye
-from ..ops.linalg import qr
-from ..ops.random import randperm
+from ..ops.create.creation import eye
+from ..ops.linalg.linalg import qr
+from ..ops.random.random import randperm
 from ..tensor import Tensor
 
 __all__ = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.errors import AutogradError, InvalidType
-from ..ops.creation import empty
+from ..ops.create.creation import empty
 from ..tensor import Tensor, adopt
 
 __all__ = ["Buffer", "Parameter", "UninitializedParameter", "is_lazy"]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import Unsupported
-from ..ops.slicing import basic_index
+from ..ops.index.slicing import basic_index
 from .capture import Dim, Value
 from .export import Exporter, element_type
 from .export_table import TABLE, Lower, ints, lowers

@@ -12,11 +12,11 @@ from ..autograd.recording import lazy
 from ..core.errors import CheckpointError, Unsupported
 from ..graph.recorded import Recorded
 from ..io.imported import FAULTS, ImportedGraph, last_uses, needed, refuse, refusing, several
-from ..ops.memory import from_numpy
+from ..ops.create.memory import from_numpy
 from ..tensor import Tensor
 from .files import array_of, attribute_of, read_model
-from .import_node import TABLE, Node, TooLarge, host
-from .import_ops import FOLDED, HOST_INPUTS
+from .importing.node import TABLE, Node, TooLarge, host
+from .importing.ops import FOLDED, HOST_INPUTS
 
 OPSETS = range(7, 29)
 FOLDED_ELEMENTS = 1 << 22  # that all constants computed while loading may have together

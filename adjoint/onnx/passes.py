@@ -8,7 +8,7 @@ from typing import Any
 from ..autograd.modes import no_grad
 from ..core.errors import InvalidType
 from ..io.imported import last_uses
-from .import_node import Node
+from .importing.node import Node
 from .model import OnnxModule
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..autograd.modes import no_grad
-from ..ops.creation import full_like
+from ..ops.create.creation import full_like
 from .elementwise import ElementwiseOptimizer, new_scalar
 from .optimizer import Group, State, as_float, checked
 

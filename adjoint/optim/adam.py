@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from ..core.errors import InvalidArgument
-from ..ops.comparison import maximum
-from ..ops.creation import zeros_like
+from ..ops.create.creation import zeros_like
+from ..ops.elementwise.comparison import maximum
 from ..tensor import Tensor
 from .elementwise import ElementwiseOptimizer
 from .optimizer import Group, State, as_float, checked

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..ops.comparison import maximum
+from ..ops.elementwise.comparison import maximum
 from .elementwise import ElementwiseOptimizer
 from .optimizer import Group, State, as_float, checked
 

@@ -12,8 +12,8 @@ from ..core.device import is_device_array
 from ..core.dtype import LOW_PRECISION, float32, float64, get_default_dtype
 from ..core.errors import AdjointError
 from ..core.mode import MODE
-from ..ops.complex import view_as_real
-from ..ops.creation import tensor, zeros_like
+from ..ops.create.creation import tensor, zeros_like
+from ..ops.elementwise.complex import view_as_real
 from ..program import compute
 from ..tensor import Tensor
 from .kernels import Formula, Formulas

@@ -44,7 +44,7 @@ class Formula:
         names: Sequence[str],
         dtypes: Sequence[Any],
     ) -> None:
-        from ..backends.native.multi_tensor import MultiTensor
+        from ..backends.native.lowering.multi_tensor import MultiTensor
 
         self.arithmetic = Arithmetic()
         options = _Options(group, self.arithmetic)

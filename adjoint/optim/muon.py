@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from ..core.errors import DTypeError, InvalidArgument
-from ..ops.creation import zeros_like
-from ..ops.matmul import addmm
+from ..ops.create.creation import zeros_like
+from ..ops.linalg.matmul import addmm
 from ..program.fused import fused
 from .optimizer import Group, Optimizer, as_float, checked
 
@@ -98,7 +98,7 @@ def _unit(x: Any, eps: float) -> Any:
     return (y / norm.clamp(min=eps)).bfloat16()
 
 
-@fused(native="newton_schulz")
+@fused(native="onednn.newton_schulz")
 def _iterated(y: Any, a: float, b: float, c: float, steps: int) -> Any:
     """`steps` times y = a y + (b gram + c gram gram) y with gram = y y', in bfloat16."""
     for _ in range(steps):

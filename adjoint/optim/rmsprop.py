@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..ops.creation import zeros_like
+from ..ops.create.creation import zeros_like
 from .elementwise import ElementwiseOptimizer
 from .optimizer import Group, State, as_float, assert_not_negative, checked
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.errors import InvalidArgument
-from ..ops.comparison import where
-from ..ops.creation import full_like
+from ..ops.create.creation import full_like
+from ..ops.elementwise.comparison import where
 from .elementwise import ElementwiseOptimizer
 from .optimizer import Group, State, as_float, checked
 

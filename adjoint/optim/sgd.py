@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.errors import InvalidArgument
-from ..ops.creation import zeros_like
+from ..ops.create.creation import zeros_like
 from .elementwise import ElementwiseOptimizer
 from .optimizer import Group, State, as_float, checked
 

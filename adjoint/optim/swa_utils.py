@@ -12,7 +12,7 @@ from ..autograd.modes import no_grad
 from ..core.dtype import int64
 from ..core.errors import InvalidArgument
 from ..nn import Module
-from ..ops.creation import tensor
+from ..ops.create.creation import tensor
 from .lr_scheduler import LRScheduler
 from .optimizer import Optimizer
 

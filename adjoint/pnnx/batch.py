@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from ..autograd.modes import no_grad
 from ..autograd.recording import lazy
 from ..core.errors import Unsupported
-from ..ops.creation import zeros
+from ..ops.create.creation import zeros
 from ..tensor import Tensor
 from .operators import LAST, NATURAL
 from .step import Step, words

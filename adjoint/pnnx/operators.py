@@ -11,8 +11,8 @@ from .. import linalg, nn
 from ..core.dtype import dtype as DType  # noqa: N812 - `dtype` is an argument here
 from ..core.errors import CheckpointError
 from ..core.op import FUNCTIONS
-from ..ops import creation, ranges
-from ..ops.memory import from_numpy
+from ..ops.create import creation, ranges
+from ..ops.create.memory import from_numpy
 from ..tensor import Tensor
 from . import names
 from .expression import evaluated

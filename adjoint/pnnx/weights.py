@@ -12,7 +12,7 @@ import numpy as np
 from ..core.dtype import as_dtype
 from ..core.errors import CheckpointError, Unsupported
 from ..io.zip_archive import Archive
-from ..ops.memory import from_numpy
+from ..ops.create.memory import from_numpy
 from ..tensor import Tensor
 from .text import Operator, product
 

@@ -33,9 +33,9 @@ from ..graph.reactive import (
 )
 from ..graph.recorded import concrete
 from ..nn import Module, Parameter
-from ..ops.draws import Draw
-from ..ops.memory import as_tensor
-from ..ops.random import Generator
+from ..ops.create.memory import as_tensor
+from ..ops.random.draws import Draw
+from ..ops.random.random import Generator
 from ..tensor import Tensor
 from .events import Log
 from .modules import Calls

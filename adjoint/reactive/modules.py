@@ -24,8 +24,8 @@ from ..graph.reactive import Cell, Source, State, push
 from ..graph.recorded import concrete
 from ..nn.hooks import EVERYWHERE
 from ..nn.modules.module import Module
-from ..ops.draws import Draw
-from ..ops.random import next_draw
+from ..ops.random.draws import Draw
+from ..ops.random.random import next_draw
 from ..tensor import Tensor
 
 if TYPE_CHECKING:

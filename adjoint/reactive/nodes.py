@@ -14,7 +14,7 @@ from ..core.handle import Handle
 from ..graph.editing import rewire
 from ..graph.reactive import Cell, Source
 from ..graph.recorded import concrete
-from ..ops.memory import as_tensor
+from ..ops.create.memory import as_tensor
 from ..tensor import Tensor
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ Source: https://docs.pytorch.org/docs/stable/signal.html
 
 from __future__ import annotations
 
-from ..ops.tapers import (
+from ..ops.signal.tapers import (
     bartlett,
     blackman,
     cosine,

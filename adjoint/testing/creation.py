@@ -8,8 +8,8 @@ import numpy as np
 
 from ..core.dtype import as_dtype, dtype, finfo, iinfo
 from ..core.errors import InvalidArgument
-from ..ops.creation import tensor
-from ..ops.random import rand
+from ..ops.create.creation import tensor
+from ..ops.random.random import rand
 from ..tensor import Tensor
 
 __all__ = ["make_tensor"]

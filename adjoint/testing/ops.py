@@ -12,7 +12,7 @@ from ..backends import numpy
 from ..core.dtype import LOW_PRECISION
 from ..core.op import REGISTRY, Op, Sample, apply
 from ..core.spec import Spec
-from ..ops.memory import from_numpy
+from ..ops.create.memory import from_numpy
 from ..program.compute import quietly
 from ..tensor import Tensor
 from .comparison import assert_close
@@ -25,7 +25,7 @@ def samples(op: type[Op] | None = None) -> Iterator[tuple[type[Op], Sample]]:
 
     Errors: AssertionError for an op without samples.
 
-    >>> from adjoint.ops.functions import Tanh
+    >>> from adjoint.ops.elementwise.functions import Tanh
     >>> len(list(ad.testing.samples(Tanh))) > 5
     True
     """
@@ -45,7 +45,7 @@ def check_op(op: type[Op], *, gradients: bool = True) -> int:
 
     Errors: AssertionError or GradcheckError naming the sample that fails.
 
-    >>> from adjoint.ops.functions import Tanh
+    >>> from adjoint.ops.elementwise.functions import Tanh
     >>> ad.testing.check_op(Tanh) > 5
     True
     """
@@ -66,7 +66,7 @@ def check_op(op: type[Op], *, gradients: bool = True) -> int:
 def check_sample(sample: Sample, *, gradients: bool = True) -> None:
     """Check one sample of a primitive; see `check_op`.
 
-    >>> from adjoint.ops.functions import Tanh
+    >>> from adjoint.ops.elementwise.functions import Tanh
     >>> ad.testing.check_sample(next(iter(Tanh.samples())))
     """
     op = sample.op

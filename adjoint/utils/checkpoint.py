@@ -15,7 +15,7 @@ from ..autograd.function import Function
 from ..autograd.graph import saved_tensors_hooks
 from ..autograd.modes import enable_grad
 from ..core.errors import AutogradError, InvalidArgument, Unsupported
-from ..ops.random import get_rng_state, set_rng_state
+from ..ops.random.random import get_rng_state, set_rng_state
 from ..tensor import Tensor
 
 __all__ = ["checkpoint", "checkpoint_sequential", "noop_context_fn"]

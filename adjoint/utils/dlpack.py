@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..ops.memory import from_dlpack
+from ..ops.create.memory import from_dlpack
 from ..tensor import Tensor
 
 __all__ = ["from_dlpack", "to_dlpack"]

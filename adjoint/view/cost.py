@@ -9,8 +9,8 @@ from typing import Any
 
 from ..core.op import Op
 from ..core.spec import prod
-from ..ops.convolution import Convolution, ConvolutionInput, ConvolutionWeight
-from ..ops.matmul import Linear, LinearInput, LinearWeight, MatMul
+from ..ops.linalg.matmul import Linear, LinearInput, LinearWeight, MatMul
+from ..ops.nn.convolution import Convolution, ConvolutionInput, ConvolutionWeight
 
 
 def multiply_adds(op: Op, inputs: tuple[Any, ...], output: Any) -> int:

@@ -12,7 +12,7 @@ from ..core.errors import InvalidArgument, InvalidType
 from ..core.mode import MODE, mode_with
 from ..core.op import Op
 from ..nn.modules.module import Module
-from ..ops.creation import zeros
+from ..ops.create.creation import zeros
 from ..random import fork_rng
 from ..tensor import Tensor
 from .cost import multiply_adds

@@ -1,4 +1,4 @@
-"""How adjoint/compiler/coefficients.json was made: `python tests/compiler/fit.py` writes it.
+"""How adjoint/kernels/coefficients.json was made: `python tests/compiler/fit.py` writes it.
 
 Each polynomial is the best one in the sense of the greatest relative error (Remez's exchange, in 60
 digits), after which its coefficients are rounded; those of float32 so that together they are near.
@@ -15,7 +15,7 @@ from typing import Any
 import mpmath as mp
 import numpy as np
 
-from adjoint.compiler.coefficients import FILE
+from adjoint.kernels.coefficients import FILE
 
 mp.mp.dps = 60
 Function = Callable[[Any], Any]

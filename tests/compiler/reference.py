@@ -12,8 +12,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from adjoint.compiler import Compiled, Kernel, Value
-from adjoint.compiler.ir import DTYPES, FLOATS, INTEGERS, NARROW, REDUCTIONS, STORAGE
+from adjoint.kernels import Compiled, Kernel, Value
+from adjoint.kernels.ir import DTYPES, FLOATS, INTEGERS, NARROW, REDUCTIONS, STORAGE
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 

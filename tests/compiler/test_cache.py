@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from adjoint.compiler import cache
+from adjoint.kernels import cache
 
 NAME = "a" * 64
 
@@ -110,7 +110,7 @@ def test_left_over_temporary_files_are_removed_too(place, monkeypatch):
 
 PROGRAM = """
 import sys, numpy as np
-from adjoint.compiler import Compiled, Kernel, target
+from adjoint.kernels import Compiled, Kernel, target
 compiles = []
 compile = target.Target.compile
 def counted(self, text):

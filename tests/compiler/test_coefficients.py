@@ -11,7 +11,7 @@ import pytest
 
 import adjoint
 from adjoint.backends.numpy import coefficients as special
-from adjoint.compiler.coefficients import fitted
+from adjoint.kernels.coefficients import fitted
 
 from .. import fit_special
 from .fit import FITS, by_bits, found, quarters
@@ -43,7 +43,7 @@ def test_the_script_of_special_functions_finds_what_the_file_holds(name: str) ->
 @pytest.mark.parametrize(
     ("file", "digest"),
     [
-        ("compiler/coefficients.json", "2556034f328ede02"),
+        ("kernels/coefficients.json", "2556034f328ede02"),
         ("backends/numpy/coefficients.json", "16c720734cadeeed"),
     ],
 )

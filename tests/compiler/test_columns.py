@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from adjoint.compiler import Compiled, Kernel
-from adjoint.compiler.analysis import Analysis
-from adjoint.compiler.schedule import WIDE, plan
+from adjoint.kernels import Compiled, Kernel
+from adjoint.kernels.analysis import Analysis
+from adjoint.kernels.schedule import WIDE, plan
 
 from .test_reductions import threads
 

@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
-from adjoint.compiler import maths
+from adjoint.kernels import maths
 
-PAGE = (Path(__file__).parents[2] / "docs" / "compiler.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "kernels.md").read_text()
 
 
 def test_its_program_runs_and_its_listing_is_what_is_printed():
@@ -28,6 +28,6 @@ def test_its_table_of_functions_is_the_codes():
 
 
 def test_it_names_every_file():
-    package = Path(__file__).parents[2] / "adjoint" / "compiler"
+    package = Path(__file__).parents[2] / "adjoint" / "kernels"
     for path in package.glob("[a-z]*.py"):
         assert f"`{path.name}`" in PAGE

@@ -14,8 +14,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from adjoint.compiler import Compiled, Kernel
-from adjoint.compiler import run as compiler_run
+from adjoint.kernels import Compiled, Kernel
+from adjoint.kernels import run as compiler_run
 
 from ..sweep import few_or_many
 

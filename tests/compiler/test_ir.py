@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from adjoint.compiler import Kernel, Output, Value, verify
 from adjoint.core.errors import DTypeError, InvalidArgument, ShapeError, Unsupported
+from adjoint.kernels import Kernel, Output, Value, verify
 
 
 def softmax() -> Kernel:

@@ -8,9 +8,9 @@ import threading
 import numpy as np
 import pytest
 
-from adjoint.compiler import Compiled, Kernel
-from adjoint.compiler.analysis import Analysis
 from adjoint.core.errors import DTypeError, InvalidArgument, ShapeError
+from adjoint.kernels import Compiled, Kernel
+from adjoint.kernels.analysis import Analysis
 
 from .reference import assert_same, compare, random_kernel
 
@@ -234,7 +234,7 @@ def test_a_kernel_without_inputs_fills_what_it_is_given():
 
 
 def test_changing_sizes_does_not_compile_again():
-    from adjoint.compiler import run
+    from adjoint.kernels import run
 
     f = one(lambda k, x, y: x * y - y, rank=2, inputs=2)
     a = np.ones((8, 50), np.float32)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.special
 
-from adjoint.compiler import maths
+from adjoint.kernels import maths
 
 from ..sweep import swept
 from .ulps import UNARY, compiled, errors, errors64, truth

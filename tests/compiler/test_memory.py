@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from adjoint.compiler import Compiled, Kernel
+from adjoint.kernels import Compiled, Kernel
 
 PAGE = mmap.PAGESIZE
 

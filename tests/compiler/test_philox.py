@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("llvmlite")
 
-from adjoint.compiler import Compiled, Kernel
 from adjoint.core.errors import InvalidArgument
+from adjoint.kernels import Compiled, Kernel
 
 SEED, DRAW = 2**64 - 5, 77
 

@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 
-from adjoint.compiler import Compiled, Kernel
+from adjoint.kernels import Compiled, Kernel
 
 KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 

@@ -9,12 +9,12 @@ import sys
 import numpy as np
 import pytest
 
-from adjoint.compiler import Kernel
-from adjoint.compiler.calling import functions
-from adjoint.compiler.ir import MATHS
-from adjoint.compiler.lower import called_words, lower, word_names
-from adjoint.compiler.schedule import plan
-from adjoint.compiler.target import Target, host, load
+from adjoint.kernels import Kernel
+from adjoint.kernels.calling import functions
+from adjoint.kernels.ir import MATHS
+from adjoint.kernels.lower import called_words, lower, word_names
+from adjoint.kernels.schedule import plan
+from adjoint.kernels.target import Target, host, load
 
 from .reference import numpy_dtype
 from .ulps import errors, truth
@@ -119,7 +119,7 @@ def test_code_reaches_its_constants_wherever_memory_is_mapped():
     program = """
 import mmap, random
 import numpy as np
-from adjoint.compiler import Compiled, Kernel
+from adjoint.kernels import Compiled, Kernel
 rng, kept = random.Random(1), []
 for i in range(60):
     for _ in range(rng.randrange(60)):

@@ -13,8 +13,8 @@ import mpmath
 import numpy as np
 import scipy.special
 
-from adjoint.compiler import Compiled, Kernel
-from adjoint.compiler.ir import MATHS
+from adjoint.kernels import Compiled, Kernel
+from adjoint.kernels.ir import MATHS
 
 TRUTH = {  # in float64, good to about one unit there
     "sigmoid": scipy.special.expit,

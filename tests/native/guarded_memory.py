@@ -99,7 +99,7 @@ done:
 
 def install() -> None:
     """From now on: NumPy's arrays of this context, and those of adjoint's operations."""
-    from adjoint.backends.native import machine_code, memory
+    from adjoint.backends.native.runtime import machine_code, memory
     from adjoint.program import compute
 
     page = mmap.PAGESIZE

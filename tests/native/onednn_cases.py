@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from adjoint.backends.native import onednn, onednn_plan
+from adjoint.backends.native.onednn import api as onednn
+from adjoint.backends.native.onednn import plan as onednn_plan
 
 needs_onednn = pytest.mark.skipif(
     onednn.unavailable() is not None, reason=f"oneDNN: {onednn.unavailable()}"

@@ -19,11 +19,13 @@ import adjoint as ad
 import adjoint.nn.functional as nf
 from adjoint.autograd import tape
 from adjoint.backends import native
-from adjoint.backends.native import attention, attention_code, pool
-from adjoint.compiler import target
+from adjoint.backends.native.attention import attention
+from adjoint.backends.native.attention import code as attention_code
+from adjoint.backends.native.runtime import pool
 from adjoint.core import policy
 from adjoint.core.errors import NotTraceable
-from adjoint.ops import joining
+from adjoint.kernels import target
+from adjoint.ops.shape import joining
 
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason=str(native.reason_off()))
 
@@ -492,7 +494,7 @@ def test_no_matrix_of_scores_is_stored() -> None:
 BOUNDS = """
 import numpy as np
 import adjoint as ad
-from adjoint.backends.native import attention
+from adjoint.backends.native.attention import attention
 from tests.native.test_onednn_bounds import Guarded
 
 guarded = Guarded()

@@ -9,7 +9,8 @@ import adjoint as ad
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 
-from adjoint.backends.native import copies, routines
+from adjoint.backends.native.indexing import copies
+from adjoint.backends.native.lowering import routines
 
 DTYPES = ["float32", "float64", "int16", "int8", "complex128", "bool", "complex64"]
 

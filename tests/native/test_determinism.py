@@ -22,7 +22,7 @@ pytest.importorskip("llvmlite")
 import adjoint as ad
 import adjoint.nn.functional as nf
 from adjoint.backends import native
-from adjoint.backends.native.pool import default_pool
+from adjoint.backends.native.runtime.pool import default_pool
 
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason=str(native.reason_off()))
 

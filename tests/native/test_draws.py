@@ -16,8 +16,10 @@ pytest.importorskip("llvmlite")
 import adjoint as ad
 from adjoint.backends import native
 from adjoint.backends import numpy as reference
-from adjoint.backends.native import draws, draws_code, names, ziggurat
-from adjoint.ops.draws import (
+from adjoint.backends.native.lowering import names
+from adjoint.backends.native.random import code as draws_code
+from adjoint.backends.native.random import draws, ziggurat
+from adjoint.ops.random.draws import (
     Bernoulli,
     Exponential,
     Mask,

@@ -11,9 +11,9 @@ import adjoint as ad
 from adjoint.autograd import calls
 from adjoint.core import op as core_op
 from adjoint.eager.arrays import signature
-from adjoint.ops.arithmetic import ADDCMUL
-from adjoint.ops.comparison import CLAMP
-from adjoint.ops.joining import Cat
+from adjoint.ops.elementwise.arithmetic import ADDCMUL
+from adjoint.ops.elementwise.comparison import CLAMP
+from adjoint.ops.shape.joining import Cat
 from adjoint.program import compute as core_compute
 from adjoint.program import executable, fused
 

@@ -12,8 +12,8 @@ from adjoint.program import compute as core_compute
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 
-from adjoint.backends.native import execution
-from adjoint.backends.native.tracing import Tracer
+from adjoint.backends.native.lowering import execution
+from adjoint.backends.native.lowering.tracing import Tracer
 from adjoint.core.errors import NotTraceable
 
 from ..test_ops import CASES, few_of_each_op, outputs, tensors, widen

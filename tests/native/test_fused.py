@@ -15,9 +15,7 @@ import adjoint as ad
 import adjoint.nn.functional as nf
 from adjoint.autograd import fusion
 from adjoint.backends import native
-from adjoint.backends.native import composite
-from adjoint.compiler import Kernel
-from adjoint.compiler.schedule import plan
+from adjoint.backends.native.lowering import composite
 from adjoint.core import policy
 from adjoint.core.errors import (
     AutogradError,
@@ -26,6 +24,8 @@ from adjoint.core.errors import (
     InvalidArgument,
     ShapeError,
 )
+from adjoint.kernels import Kernel
+from adjoint.kernels.schedule import plan
 from adjoint.models.rotary import Rotary, turn
 from adjoint.program import fused as core_fused
 from adjoint.program.fused import Declared, fused

@@ -28,7 +28,7 @@ from adjoint.backends import native
 from adjoint.core import policy
 from adjoint.core.op import REGISTRY, Op, Sample, apply
 from adjoint.core.spec import Spec
-from adjoint.ops.pointwise import Elementwise
+from adjoint.ops.elementwise.pointwise import Elementwise
 from adjoint.program import compute
 from adjoint.program import fused as core_fused
 from adjoint.program.compute import spec_of
@@ -53,10 +53,19 @@ ULPS = 16
 TERMS = 128  # times the sum of sizes: NumPy adds up one after the other, where elements lie apart
 # Modules and classes of ops
 # ... that are exact beside 1 only: terms cancel
-CANCELLING = ("adjoint.ops.bessel", "Gelu", "Lgamma", "LogSoftmax", "Logaddexp", "Logaddexp2")
+CANCELLING = (
+    "adjoint.ops.special.bessel",
+    "Gelu",
+    "Lgamma",
+    "LogSoftmax",
+    "Logaddexp",
+    "Logaddexp2",
+)
 # ... that take as many steps as an input says, or as LAPACK takes for infinities: no end of them
-COUNTED = ("adjoint.ops.polynomials", "adjoint.ops.decomposition", "adjoint.ops.householder",
-           "adjoint.ops.solving")  # fmt: skip
+COUNTED = (
+    "adjoint.ops.special.polynomials", "adjoint.ops.linalg.decomposition",
+    "adjoint.ops.linalg.householder", "adjoint.ops.linalg.solving",
+)  # fmt: skip
 # ... where zeros of padding may meet infinities, and next to poles infinities each other
 FINITE = ("Convolution", "ConvolutionInput", "ConvolutionWeight", "SumPool", "SumPoolInput",
           "Polygamma")  # fmt: skip
@@ -85,7 +94,7 @@ def ops() -> list[type[Op]]:
 @pytest.fixture
 def computed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Op]]:
     """Kernels for arrays of every size; the ops that were computed by them."""
-    from adjoint.backends.native import execution
+    from adjoint.backends.native.lowering import execution
 
     found: list[Op] = []
 

@@ -9,9 +9,10 @@ import pytest
 
 pytest.importorskip("llvmlite")
 
-from adjoint.backends.native import gemm, gemm_code, products
-from adjoint.backends.native.pool import Pool
-from adjoint.compiler import target
+from adjoint.backends.native.gemm import code as gemm_code
+from adjoint.backends.native.gemm import gemm, products
+from adjoint.backends.native.runtime.pool import Pool
+from adjoint.kernels import target
 
 pytestmark = pytest.mark.skipif(gemm.address() is None, reason="no product is generated here")
 

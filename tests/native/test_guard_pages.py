@@ -23,7 +23,7 @@ pytestmark = [
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 RUNS: dict[str, list[str]] = {
-    "compiler": [
+    "kernels": [
         "tests/compiler/test_kernels.py",
         "-k",
         "edges or softmax or argmax or random and 2",
@@ -85,7 +85,7 @@ WRONG = {
     "before": "ctypes.string_at(x[2].ctypes.data - 1, 1)",
     "freed": "at = x[0].ctypes.data; del x[0]; ctypes.string_at(at, 1)",
     "kernel": """
-from adjoint.compiler import Compiled, Kernel
+from adjoint.kernels import Compiled, Kernel
 k = Kernel(rank=1)
 k.output(k.input("float32") + 1)
 Compiled(k)(np.lib.stride_tricks.as_strided(x[1], (6,), (4,)))
@@ -114,7 +114,7 @@ def test_the_guards_bite(name: str) -> None:
 RIGHT = {
     "elements": "x[0][2] = x[1][4] = x[2][-1] = 1; y = x[2] + x[2]; y.resize(5000)",
     "nothing": """
-from adjoint.compiler import Compiled, Kernel
+from adjoint.kernels import Compiled, Kernel
 k = Kernel(rank=3)
 k.output(k.sum(k.input("float64")))
 for empty in [np.empty((1, 2, 0), np.float64) for _ in range(3)]:  # memory of one byte

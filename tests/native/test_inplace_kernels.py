@@ -13,10 +13,11 @@ pytest.importorskip("llvmlite")
 import adjoint as ad
 from adjoint.autograd import inplace_kernels
 from adjoint.backends import native
-from adjoint.backends.native import pool, writing
-from adjoint.compiler import run as compiler_run
+from adjoint.backends.native.lowering import writing
+from adjoint.backends.native.runtime import pool
 from adjoint.core import policy
 from adjoint.core.errors import AutogradError, DTypeError, ShapeError
+from adjoint.kernels import run as compiler_run
 from adjoint.program import compute
 
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason=str(native.reason_off()))

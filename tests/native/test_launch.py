@@ -14,8 +14,8 @@ from adjoint.program import executable
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 
-from adjoint.backends.native.launch import launcher
-from adjoint.compiler import Compiled, Kernel
+from adjoint.backends.native.runtime.launch import launcher
+from adjoint.kernels import Compiled, Kernel
 
 
 def doubled(dtype="float32", outputs=1):

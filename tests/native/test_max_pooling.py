@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.backends.native import pooling, pooling_code
+from adjoint.backends.native.onednn import pooling, pooling_code
 from adjoint.backends.numpy import convolution as reference
 
 pytestmark = pytest.mark.skipif(pooling_code.code() is None, reason="no code is generated here")

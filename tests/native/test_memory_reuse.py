@@ -22,8 +22,8 @@ pytestmark = [
 
 from numpy._core.multiarray import get_handler_name  # noqa: E402
 
-from adjoint.backends.native import block_cache, machine_code, memory  # noqa: E402
-from adjoint.backends.native.pool import Pool  # noqa: E402
+from adjoint.backends.native.runtime import block_cache, machine_code, memory  # noqa: E402
+from adjoint.backends.native.runtime.pool import Pool  # noqa: E402
 from adjoint.core.errors import InvalidArgument  # noqa: E402
 
 from ..sweep import few_or_many  # noqa: E402
@@ -243,7 +243,7 @@ def test_too_much_is_refused_and_changes_nothing(stats, make, shape):
     program = f"""
 import resource
 import numpy as np
-from adjoint.backends.native import memory
+from adjoint.backends.native.runtime import memory
 resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
 kept = memory.empty(1 << 20, np.uint8)
 del kept
@@ -487,7 +487,7 @@ def test_arrays_may_outlive_everything():
     program = """
 import atexit, sys, threading, time
 import numpy as np
-from adjoint.backends.native import memory
+from adjoint.backends.native.runtime import memory
 kept = [memory.empty(1 << 20, np.uint8) for _ in range(5)]
 kept.append(kept)
 sys.kept = [memory.empty(1 << 20, np.uint8)]
@@ -516,7 +516,8 @@ def test_a_call_in_the_middle_of_a_call_is_served(stats):
 def test_the_limit_comes_from_the_switch(monkeypatch):
     def limit_with(value):
         program = (
-            "from adjoint.backends.native import memory; print(memory.memory_stats()['limit'])"
+            "from adjoint.backends.native.runtime import memory\n"
+            "print(memory.memory_stats()['limit'])"
         )
         return subprocess.run(
             [sys.executable, "-c", program],

@@ -9,8 +9,9 @@ import adjoint as ad
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 
-from adjoint.backends.native import movement, routines
-from adjoint.backends.native.pool import Pool
+from adjoint.backends.native.indexing import movement
+from adjoint.backends.native.lowering import routines
+from adjoint.backends.native.runtime.pool import Pool
 
 DTYPES = ["float32", "float64", "int64", "int32", "bool", "int8", "complex128", "complex64"]
 NUMBERS = ["float32", "float64", "int32", "int64"]

@@ -10,7 +10,8 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import adjoint as ad
-from adjoint.backends.native import newton_schulz, onednn
+from adjoint.backends.native.onednn import api as onednn
+from adjoint.backends.native.onednn import newton_schulz
 from adjoint.optim import muon
 
 from .onednn_cases import needs_onednn, workers  # noqa: F401 - a fixture

@@ -12,13 +12,10 @@ import threading
 import numpy as np
 import pytest
 
-from adjoint.backends.native import (
-    convolution,
-    onednn,
-    onednn_plan,
-    pooling,
-    products,
-)
+from adjoint.backends.native.gemm import products
+from adjoint.backends.native.onednn import api as onednn
+from adjoint.backends.native.onednn import convolution, pooling
+from adjoint.backends.native.onednn import plan as onednn_plan
 from adjoint.core import policy
 from adjoint.core.errors import Unsupported
 
@@ -73,7 +70,8 @@ def test_constants_mean_what_the_library_says(function, value, name):
 def test_importing_loads_nothing():
     code = """
         import adjoint
-        from adjoint.backends.native import convolution, pooling, products
+        from adjoint.backends.native.gemm import products
+        from adjoint.backends.native.onednn import convolution, pooling
         print("libdnnl" in open("/proc/self/maps").read())
     """
     assert run(code).strip() == "False"
@@ -81,7 +79,8 @@ def test_importing_loads_nothing():
 
 USE = """
     import numpy as np
-    from adjoint.backends.native import convolution, onednn, pooling, products
+    from adjoint.backends.native.gemm import products
+    from adjoint.backends.native.onednn import api as onednn, convolution, pooling
     a = np.arange(64 * 64, dtype=np.float32).reshape(64, 64) % 7
     assert np.array_equal(products.matmul(a, a), a @ a)
     x, w = a.reshape(1, 4, 32, 32), a.ravel()[:36].reshape(1, 4, 3, 3)
@@ -215,7 +214,7 @@ def test_openmp_starts_no_threads():
     code = """
         import os
         import numpy as np
-        from adjoint.backends.native import onednn_plan
+        from adjoint.backends.native.onednn import plan as onednn_plan
         from tests.native.test_onednn import everything, operands
         everything(*operands())
         print(len(os.listdir("/proc/self/task")) - onednn_plan.threads())

@@ -13,7 +13,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from adjoint.backends.native import convolution, onednn_plan, pooling, products
+from adjoint.backends.native.gemm import products
+from adjoint.backends.native.onednn import convolution, pooling
+from adjoint.backends.native.onednn import plan as onednn_plan
 from adjoint.core import policy
 
 from .onednn_cases import needs_onednn

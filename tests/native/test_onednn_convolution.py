@@ -9,7 +9,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from adjoint.backends.native import convolution, onednn_plan, pooling
+from adjoint.backends.native.onednn import convolution, pooling
+from adjoint.backends.native.onednn import plan as onednn_plan
 from adjoint.backends.numpy import convolution as reference
 from adjoint.core import policy
 

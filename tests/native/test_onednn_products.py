@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.backends.native import onednn_plan, products
+from adjoint.backends.native.gemm import products
+from adjoint.backends.native.onednn import plan as onednn_plan
 from adjoint.core import policy
 from adjoint.core.errors import InvalidArgument, ShapeError
 from adjoint.core.op import apply
-from adjoint.ops.matmul import LINEAR, LINEAR_INPUT, LINEAR_WEIGHT
+from adjoint.ops.linalg.matmul import LINEAR, LINEAR_INPUT, LINEAR_WEIGHT
 from adjoint.program import compute
 
 from .onednn_cases import assert_near, like, matrices, needs_onednn, workers  # noqa: F401

@@ -15,7 +15,8 @@ pytest.importorskip("llvmlite")
 
 import adjoint as ad
 from adjoint.backends import native
-from adjoint.backends.native import multi_tensor, pool
+from adjoint.backends.native.lowering import multi_tensor
+from adjoint.backends.native.runtime import pool
 from adjoint.core import policy
 from adjoint.core.errors import AutogradError
 from adjoint.optim import adafactor, kernels

@@ -22,8 +22,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),
 ]
 
-from adjoint.backends.native import cores, machine_code, pool, worker_loop  # noqa: E402
-from adjoint.backends.native.pool import Pool  # noqa: E402
+from adjoint.backends.native.runtime import cores, machine_code, pool, worker_loop  # noqa: E402
+from adjoint.backends.native.runtime.pool import Pool  # noqa: E402
 from adjoint.core.errors import InvalidArgument, InvalidType  # noqa: E402
 
 from ..sweep import few_or_many  # noqa: E402
@@ -481,7 +481,7 @@ def test_programs_end_while_loops_run(ending):
     """When a program ends, a daemon thread is in a loop and workers are in it, spin or sleep."""
     program = f"""
 import atexit, ctypes, threading, time
-from adjoint.backends.native import machine_code, pool
+from adjoint.backends.native.runtime import machine_code, pool
 [address] = machine_code.load("define void @k(i64 %a, i64 %b, ptr %c) {{ ret void }}", ["k"])
 workers = pool.Pool(4)
 def loops():

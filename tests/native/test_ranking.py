@@ -9,7 +9,7 @@ import adjoint as ad
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 
-from adjoint.backends.native.ranking import ranked
+from adjoint.backends.native.indexing.ranking import ranked
 from adjoint.core.policy import RANK_MOST as MOST
 from adjoint.core.policy import RANK_SORTED as SORTED
 

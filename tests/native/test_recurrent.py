@@ -14,12 +14,14 @@ pytest.importorskip("llvmlite")
 
 import adjoint as ad
 from adjoint.backends import native
-from adjoint.backends.native import recurrent, recurrent_loop, recurrent_packing
-from adjoint.backends.native.pool import default_pool
-from adjoint.backends.native.products import matmul
-from adjoint.compiler import target
+from adjoint.backends.native.gemm.products import matmul
+from adjoint.backends.native.recurrent import loop as recurrent_loop
+from adjoint.backends.native.recurrent import packing as recurrent_packing
+from adjoint.backends.native.recurrent import recurrent
+from adjoint.backends.native.runtime.pool import default_pool
 from adjoint.core import policy
 from adjoint.core.errors import AutogradError, NotTraceable
+from adjoint.kernels import target
 from adjoint.nn.functional.recurrent import STEPS, recurrent_cell, recurrent_layer
 from adjoint.program import fused as core_fused
 

@@ -12,8 +12,8 @@ pytest.importorskip("llvmlite")
 
 import adjoint as ad
 from adjoint.backends import native
-from adjoint.backends.native import execution
-from adjoint.compiler import run as compiler_run
+from adjoint.backends.native.lowering import execution
+from adjoint.kernels import run as compiler_run
 from adjoint.program import compute
 
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason=str(native.reason_off()))

@@ -23,7 +23,7 @@ from adjoint.program.fused import fused
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 
-from adjoint.backends.native import execution, tracing
+from adjoint.backends.native.lowering import execution, tracing
 
 ROOT = pathlib.Path(__file__).parents[2]
 

@@ -14,8 +14,8 @@ pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 import adjoint as ad
 from adjoint.backends import native
 from adjoint.backends import numpy as reference
-from adjoint.backends.native import triangular
-from adjoint.backends.native.pool import default_pool
+from adjoint.backends.native.gemm import triangular
+from adjoint.backends.native.runtime.pool import default_pool
 
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason=str(native.reason_off()))
 

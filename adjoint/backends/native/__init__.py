@@ -51,7 +51,7 @@ def load() -> bool:
     if _reason is not None:
         return False
     try:
-        from . import composite, execution, multi_tensor, writing  # noqa: F401
+        from .lowering import composite, execution, multi_tensor, writing  # noqa: F401
     except (ImportError, OSError) as error:
         if str(getattr(error, "name", "")).startswith("adjoint."):
             raise  # a mistake of ours
@@ -65,8 +65,8 @@ def _first(op: Any, arrays: list[Any]) -> Any:
     """The first large op: from now on `execution.accelerate` is asked."""
     if not load():
         return NotImplemented
-    from .execution import accelerate
-    from .memory import use_in
+    from .lowering.execution import accelerate
+    from .runtime.memory import use_in
 
     compute.prepare_contexts(use_in)
     if compute.accelerate is _first:

@@ -3,9 +3,11 @@
 Source: https://docs.pytorch.org/docs/stable/nn.functional.html
 """
 
-from ...ops import convolution
-from ...ops.arranging import pad
-from ...ops.averaging import (
+from ...ops.index.scatter import one_hot
+from ...ops.linalg.distances import pdist
+from ...ops.linalg.matmul import linear
+from ...ops.nn import convolution
+from ...ops.nn.averaging import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
     adaptive_avg_pool3d,
@@ -22,11 +24,9 @@ from ...ops.averaging import (
     max_unpool2d,
     max_unpool3d,
 )
-from ...ops.convolution import *  # noqa: F403 - its __all__ is the list
-from ...ops.distances import pdist
-from ...ops.matmul import linear
-from ...ops.scatter import one_hot
-from ...ops.unfolding import fold, unfold
+from ...ops.nn.convolution import *  # noqa: F403 - its __all__ is the list
+from ...ops.nn.unfolding import fold, unfold
+from ...ops.shape.arranging import pad
 from . import (
     activation,
     attention,

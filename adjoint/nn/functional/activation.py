@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core.errors import InvalidArgument
-from ...ops import activation as ops
-from ...ops.activation import (
+from ...ops.nn import activation as ops
+from ...ops.nn.activation import (
     celu_,
     elu_,
     gelu,
@@ -28,7 +28,7 @@ from ...ops.activation import (
     tanhshrink,
     threshold_,
 )
-from ...ops.softmax import LogSoftmax, Softmax, normalised
+from ...ops.nn.softmax import LogSoftmax, Softmax, normalised
 from ...program.fused import checking, fused
 from ...tensor import Tensor
 

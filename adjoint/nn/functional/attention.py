@@ -9,9 +9,9 @@ from typing import Any
 
 from ...core import dtype as dt
 from ...core.errors import InvalidArgument, ShapeError
-from ...ops.activation import softmax
-from ...ops.joining import cat
-from ...ops.matmul import linear
+from ...ops.linalg.matmul import linear
+from ...ops.nn.activation import softmax
+from ...ops.shape.joining import cat
 from ...program.fused import fused
 from ...tensor import Tensor
 from .dropout import dropout
@@ -57,7 +57,7 @@ def scaled_dot_product_attention(
     return dropout(weights, dropout_p) @ value  # type: ignore[no-any-return]
 
 
-@fused(native="attention")
+@fused(native="attention.attention")
 def attention(query: Any, key: Any, value: Any, mask: Any, causal: bool, factor: float) -> Any:
     """Attention without dropout: natively in tiles, so that no matrix of all scores is stored."""
     return _weights(query, key, mask, causal, factor) @ value

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import InvalidArgument, ShapeError, Unsupported
-from ...ops.memory import from_numpy
+from ...ops.create.memory import from_numpy
 from ...tensor import Tensor
 from .sparse import _bound_rows
 

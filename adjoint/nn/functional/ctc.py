@@ -8,10 +8,10 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import InvalidArgument, ShapeError
-from ...ops.comparison import where
-from ...ops.joining import cat
-from ...ops.memory import from_numpy
-from ...ops.special import logaddexp
+from ...ops.create.memory import from_numpy
+from ...ops.elementwise.comparison import where
+from ...ops.shape.joining import cat
+from ...ops.special.special import logaddexp
 from ...tensor import Tensor
 from .loss import _reduced
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from ...core.errors import InvalidArgument, ShapeError
 from ...core.op import apply
-from ...ops.creation import finish
-from ...ops.draws import MaskAt
-from ...ops.random import dropout_mask, next_draw
+from ...ops.create.creation import finish
+from ...ops.random.draws import MaskAt
+from ...ops.random.random import dropout_mask, next_draw
 from ...program.fused import fused, is_fusing
 from ...tensor import Tensor
 

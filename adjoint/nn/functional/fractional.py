@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import InvalidArgument, ShapeError
-from ...ops import averaging
-from ...ops.memory import from_numpy
-from ...ops.pooling import max_pool1d, max_pool2d, max_pool3d
-from ...ops.random import rand
-from ...ops.windows import per_dimension
+from ...ops.create.memory import from_numpy
+from ...ops.nn import averaging
+from ...ops.nn.pooling import max_pool1d, max_pool2d, max_pool3d
+from ...ops.nn.windows import per_dimension
+from ...ops.random.random import rand
 from ...tensor import Tensor
 
 __all__ = [

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import InvalidArgument, ShapeError
-from ...ops.joining import stack
-from ...ops.memory import from_numpy
+from ...ops.create.memory import from_numpy
+from ...ops.shape.joining import stack
 from ...tensor import Tensor
 
 __all__ = ["affine_grid", "grid_sample"]

@@ -12,13 +12,13 @@ from ...autograd.modes import no_grad
 from ...core import dtype as dt
 from ...core.errors import InvalidArgument, ShapeError
 from ...core.op import Sample, apply
-from ...ops.activation import logsigmoid
-from ...ops.comparison import minimum, where
-from ...ops.creation import full_like, ones_like, zeros_like
-from ...ops.elementwise import Elementwise
-from ...ops.pick import Pick
+from ...ops.create.creation import full_like, ones_like, zeros_like
+from ...ops.elementwise.comparison import minimum, where
+from ...ops.elementwise.namespace import Elementwise
+from ...ops.index.pick import Pick
+from ...ops.nn.activation import logsigmoid
 from ...ops.samples import array
-from ...ops.special import xlogy
+from ...ops.special.special import xlogy
 from ...program.fused import checking, fused
 from ...tensor import Tensor
 

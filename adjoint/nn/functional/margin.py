@@ -7,8 +7,8 @@ from typing import Any
 
 from ...core.dtype import int64
 from ...core.errors import InvalidArgument, ShapeError
-from ...ops.comparison import minimum
-from ...ops.matmul import linear
+from ...ops.elementwise.comparison import minimum
+from ...ops.linalg.matmul import linear
 from ...tensor import Tensor
 from .loss import _reduced, cross_entropy, reduction_of
 from .sparse import pairwise_distance

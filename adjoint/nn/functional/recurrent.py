@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from ...ops.joining import cat
-from ...ops.matmul import linear
+from ...ops.linalg.matmul import linear
+from ...ops.shape.joining import cat
 from ...program.fused import fused
 from .activation import relu
 
@@ -47,7 +47,7 @@ STEPS: dict[str, tuple[Callable[..., State], int]] = {  # step, gates
 }
 
 
-@fused(native="recurrent", always=True)
+@fused(native="recurrent.recurrent", always=True)
 def recurrent_layer(
     x: Any,
     weight_ih: Any,
@@ -97,7 +97,7 @@ def recurrent_layer(
     return (output, *state)
 
 
-@fused(native="recurrent", always=True)
+@fused(native="recurrent.recurrent", always=True)
 def recurrent_cell(
     x: Any, weight_ih: Any, weight_hh: Any, bias_ih: Any, bias_hh: Any, h: Any, c: Any, kind: str
 ) -> State:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.errors import ShapeError
-from ...ops.arranging import pad
+from ...ops.shape.arranging import pad
 from ...tensor import Tensor
 
 __all__ = ["local_response_norm"]

@@ -7,10 +7,10 @@ from typing import Any
 from ...autograd.modes import no_grad
 from ...core.dtype import int32, int64
 from ...core.errors import DTypeError, InvalidArgument, Unsupported
-from ...ops.comparison import where
-from ...ops.contraction import einsum
-from ...ops.indexing import rows_at
-from ...ops.movement import broadcast_tensors
+from ...ops.elementwise.comparison import where
+from ...ops.index.indexing import rows_at
+from ...ops.linalg.contraction import einsum
+from ...ops.shape.movement import broadcast_tensors
 from ...program.fused import fused
 from ...tensor import Tensor
 

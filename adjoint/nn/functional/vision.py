@@ -11,8 +11,8 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import InvalidArgument, ShapeError, Unsupported
-from ...ops.averaging import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
-from ...ops.memory import from_numpy
+from ...ops.create.memory import from_numpy
+from ...ops.nn.averaging import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 from ...tensor import Tensor
 
 __all__ = [

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ...core.errors import IndexingError, InvalidArgument, ShapeError
-from ...ops.joining import cat
+from ...ops.shape.joining import cat
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .container import ModuleList, Sequential
 from .linear import Linear

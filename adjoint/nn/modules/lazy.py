@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...core.errors import InvalidArgument, ShapeError
-from ...ops.creation import empty
+from ...ops.create.creation import empty
 from ..parameter import UninitializedParameter, is_lazy
 from . import batchnorm, conv, linear
 from .module import Module

@@ -11,7 +11,7 @@ from ...core.device import as_device, device
 from ...core.dtype import as_dtype, bfloat16, dtype, float16, float32, float64
 from ...core.errors import InvalidArgument, InvalidType
 from ...core.mode import MODE
-from ...ops.creation import empty
+from ...ops.create.creation import empty
 from ...tensor import RemovableHandle, Tensor
 from .. import state
 from ..hooks import (

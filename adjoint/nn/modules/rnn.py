@@ -6,7 +6,7 @@ import math
 from typing import Any, ClassVar
 
 from ...core.errors import InvalidArgument, ShapeError
-from ...ops.joining import cat, stack
+from ...ops.shape.joining import cat, stack
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .. import init
 from ..functional.recurrent import STEPS, State, recurrent_cell, recurrent_layer

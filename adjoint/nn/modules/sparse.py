@@ -6,7 +6,7 @@ from typing import Any
 
 from ...autograd.modes import no_grad
 from ...core.errors import InvalidArgument
-from ...ops.creation import empty
+from ...ops.create.creation import empty
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .. import init
 from ..parameter import Parameter

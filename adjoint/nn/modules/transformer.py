@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core.errors import InvalidArgument, ShapeError
-from ...ops.creation import full
+from ...ops.create.creation import full
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .. import init
 from .attention import MultiheadAttention

@@ -17,9 +17,9 @@ from ...core.errors import InvalidArgument, NotTraceable
 from ...core.mode import MODE
 from ...core.scalar import Arithmetic
 from ...core.spec import Spec
-from ...ops.arithmetic import MUL
-from ...ops.creation import tensor
-from ...ops.joining import stack
+from ...ops.create.creation import tensor
+from ...ops.elementwise.arithmetic import MUL
+from ...ops.shape.joining import stack
 from ...program import compute
 from ...program.program import Program, Value, make
 from ...tensor import Tensor
@@ -123,7 +123,7 @@ def _scaling(dtype: Any) -> Any:
     """The kernel that multiplies tensors by a number; None where there is none."""
     if not native.load():
         return None
-    from ...backends.native.multi_tensor import MultiTensor
+    from ...backends.native.lowering.multi_tensor import MultiTensor
 
     x = Value(Spec((2,), from_numpy_dtype(dtype)))
     times = make(MUL, x, Arithmetic().scalar(1.0))

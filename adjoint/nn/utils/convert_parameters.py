@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...core.errors import InvalidArgument, InvalidType
-from ...ops.joining import cat
+from ...ops.shape.joining import cat
 from ...tensor import Tensor
 
 __all__ = ["parameters_to_vector", "vector_to_parameters"]

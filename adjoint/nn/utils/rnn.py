@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from ...core import dtype as dt
 from ...core.errors import InvalidArgument, ShapeError
-from ...ops.creation import tensor
-from ...ops.joining import cat, stack
+from ...ops.create.creation import tensor
+from ...ops.shape.joining import cat, stack
 from ...tensor import Tensor
 
 __all__ = [

@@ -1,0 +1,159 @@
+"""Matrix products by generated code: single and double precision, for arrays and for machine code.
+
+Small products are generated code (`gemm_code`); large ones of single precision are oneDNN's, which
+is some percent faster there, as long as it can be loaded. Neither starts threads: parts of a
+product are handed out by our pool.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import struct
+from collections.abc import Sequence
+from string import Template
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ....core import policy
+from ....core.errors import Unsupported
+from ....eager.arrays import Launcher, call
+from ....eager.arrays import address as place_of
+from ....kernels import target
+from ..onednn import api as onednn
+from ..runtime import machine_code, object_code
+from . import code as gemm_code
+from .code import TASK_WORDS, Shape
+
+__all__ = ["TASK_WORDS", "Plan", "Shape", "address", "is_available"]
+
+_ELEMENTS = {"float32": "float", "float64": "double"}
+
+# oneDNN's OpenMP would start threads of its own: it is told, per calling thread, to use one.
+_LIMITED = Template("""
+define i32 @sgemm(i8 signext %ta, i8 signext %tb, i64 %m, i64 %n, i64 %k, float %alpha,
+                  ptr %a, i64 %lda, ptr %b, i64 %ldb, float %beta, ptr %c, i64 %ldc) {
+  %before = $BEFORE
+  $LIMIT
+  %status = call i32 inttoptr (i64 $SGEMM to ptr)(
+    i8 signext %ta, i8 signext %tb, i64 %m, i64 %n, i64 %k, float %alpha,
+    ptr %a, i64 %lda, ptr %b, i64 %ldb, float %beta, ptr %c, i64 %ldc)
+  $RESTORE
+  ret i32 %status
+}
+""")
+
+
+class _Code(NamedTuple):
+    gemm: int  # an address
+    chunks: int  # another: what runs a plan's tasks
+
+
+def address(dtype: str = "float32") -> int | None:
+    """Where machine code finds the product of row-major matrices; None where there is none.
+
+    `int gemm(char ta, char tb, int64 m, int64 n, int64 k, T alpha, const T *a, int64 lda,
+    const T *b, int64 ldb, T beta, T *c, int64 ldc)` makes the m x n matrix c alpha op(a) op(b) +
+    beta c, where op transposes for 'T' and not for 'N', a row of a matrix as it is stored begins
+    `ld` elements after the one before, and c is not read for beta 0. It returns 0.
+
+    It computes on the thread that calls it and nowhere else, may be called by any number of threads
+    at once, with or without the GIL, and gives the same bits each time.
+    """
+    found = _code(dtype)
+    return None if found is None else found.gemm
+
+
+def is_available(dtype: Any) -> bool:
+    """Whether products of this dtype can be computed here."""
+    return dtype.name in _ELEMENTS and _code(dtype.name) is not None
+
+
+@functools.cache
+def _code(dtype: str) -> _Code | None:
+    """The entries for a dtype; None without llvmlite or wide vectors."""
+    if dtype not in _ELEMENTS:
+        return None
+    element = _ELEMENTS[dtype]
+    try:
+        if target.host().vector_bytes < 32:
+            return None
+        gemm, chunks, connect = object_code.load(
+            gemm_code,
+            element,
+            lambda host, symbol: gemm_code.text(host, element, symbol),
+            ("gemm", "chunks", "connect"),
+        )
+    except Unsupported:
+        return None
+    library = _library() if dtype == "float32" else None
+    if library is not None:
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(connect)(library)
+    return _Code(gemm, chunks)
+
+
+def _library() -> int | None:
+    """oneDNN's product, on the calling thread alone; None where it cannot be loaded."""
+    try:
+        lib = onednn.library()
+        sgemm = _address_of(lib.dll.dnnl_sgemm)
+        before, limit, restore = "add i32 0, 0", "", ""
+        if lib.threads:
+            set_threads, get_threads = map(_address_of, lib.threads)
+            before = f"call i32 inttoptr (i64 {get_threads} to ptr)()"
+            limit = f"call void inttoptr (i64 {set_threads} to ptr)(i32 1)"
+            restore = f"call void inttoptr (i64 {set_threads} to ptr)(i32 %before)"
+        text = _LIMITED.substitute(SGEMM=sgemm, BEFORE=before, LIMIT=limit, RESTORE=restore)
+        return machine_code.load(text, ["sgemm"])[0]
+    except Unsupported:
+        return None
+
+
+def _address_of(function: object) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0  # type: ignore[arg-type]
+
+
+class Plan:
+    """Products of parts of arrays that have the shapes and strides for which it was made.
+
+    A task is the number of its shape and the offsets, in bytes, of its parts of a, b, c and bias.
+    Tasks may run at once; no two write the same part of c.
+    """
+
+    def __init__(self, dtype: Any, shapes: Sequence[Shape], tasks: Any, pool: Any = None) -> None:
+        """`tasks`: an int64 array of rows; `pool`: who shares them out, or None."""
+        code = _code(dtype.name)
+        if code is None:
+            raise Unsupported(f"products of {dtype}: no generated code here; use NumPy's")
+        self._shapes = np.array(shapes, np.int64)
+        self._tasks = np.ascontiguousarray(tasks, np.int64)
+        assert self._tasks.shape[1:] == (TASK_WORDS,)
+        self._pool = pool if len(tasks) > 1 else None
+        work = sum(s.m * s.n * s.k for s in shapes) * len(tasks) // len(shapes)
+        self._quick = work < policy.GEMM_QUICK
+        self._chunks = code.chunks
+
+    def _before(self, biased: bool) -> bytes:
+        return struct.pack("3q", self._shapes.ctypes.data, self._tasks.ctypes.data, biased)
+
+    def run(self, a: Any, b: Any, c: Any, *bias: Any) -> None:
+        """Compute c from a, b and bias (contiguous, or none)."""
+        places = [place_of(x) for x in (a, b, *bias, c)]
+        words = self._before(bool(bias)) + struct.pack(f"{len(places)}q", *places)
+        pool = self._pool.entry() if self._pool is not None else None
+        call(self._chunks, len(self._tasks), words, pool, self._quick)
+
+    def launcher(self, given: Sequence[Any], c: Any) -> Launcher:
+        """What makes arrays like c of arrays like the given ones, which are a, b and perhaps bias,
+        or lie in memory as these do.
+        """
+        pool = self._pool.entry() if self._pool is not None else None
+        views = [(n, 0) for n in range(len(given))]
+        before = self._before(len(given) > 2)
+        made = Launcher(
+            self._chunks, len(self._tasks), given, [(c.shape, c.dtype)], before, b"", pool,
+            self._quick, views,
+        )  # fmt: skip
+        made.keeps = self
+        return made

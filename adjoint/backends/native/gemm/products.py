@@ -1,0 +1,657 @@
+"""Matrix products over parts of the rows, columns or batch; NumPy's where it is faster.
+
+float32 and float64 are generated code's (`gemm`) from a size on where that pays; bfloat16, which
+accumulates in float32, float32 of few rows, and products with an activation are oneDNN's (`_cut`
+holds what was measured); everything else is NumPy's BLAS.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+
+from ....core import policy
+from ....core.errors import InvalidArgument, ShapeError, Unsupported
+from ....core.op import Op
+from ....program.compute import launcher_of, quietly, remember
+from ..onednn import api as onednn
+from ..onednn.api import BIAS, DST, SRC, WEIGHTS, Descriptor, Primitive
+from ..onednn.plan import SCRATCH, SHARED, Argument, Plan, Step, aligned, planned, threads
+from ..runtime import block_cache
+from ..runtime.pool import default_pool
+from . import gemm
+
+FLOAT32 = np.dtype(np.float32)
+FLOAT64 = np.dtype(np.float64)
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+_DTYPES = (FLOAT32, BFLOAT16, FLOAT64)
+
+Sizes = tuple[int, ...]
+Strides = tuple[int, ...]
+
+A, B, C, D = range(4)  # slots: the operands, the result, the bias
+
+
+class Product(NamedTuple):
+    """What is multiplied: c (m, n) = a (m, k) @ b (k, n) in a batch; strides in elements.
+
+    A stride of the batch is 0 where the operand broadcasts; c is contiguous.
+    """
+
+    batch: Sizes
+    m: int
+    k: int
+    n: int
+    a: Strides
+    b: Strides
+    dtype: Any
+    bias: bool
+    activation: str | None
+
+    def __str__(self) -> str:
+        left, right = (*self.batch, self.m, self.k), (*self.batch, self.k, self.n)
+        return f"matmul {left} @ {right} {self.dtype.name}"
+
+
+def _order(m: int, n: int, rows: int, columns: int) -> tuple[int, int] | None:
+    """Strides of a matrix as oneDNN takes them: one of them 1, dense if possible."""
+    found = []
+    if n == 1 or columns == 1:
+        found.append((n if m == 1 else rows, 1, n))
+    if m == 1 or rows == 1:
+        found.append((1, m if n == 1 else columns, m))
+    fits = [(r, c, max(r, c) == size) for r, c, size in found if max(r, c) >= size]
+    return max(fits, key=lambda f: f[2])[:2] if fits else None
+
+
+def _strides(x: Any, rank: int) -> Strides | None:
+    """Strides in elements over `rank` dimensions, or None where oneDNN cannot describe x."""
+    item = x.itemsize
+    steps = [s // item for s in x.strides]
+    if any(s % item or s < 0 for s in x.strides):
+        return None
+    order = _order(*x.shape[-2:], *steps[-2:])
+    if order is None:
+        return None
+    batch = (0 if n == 1 else s for n, s in zip(x.shape[:-2], steps, strict=False))
+    return (*(0,) * (rank - x.ndim), *batch, *order)
+
+
+def _merged(batch: Sizes, a: Strides, b: Strides) -> tuple[Sizes, Strides, Strides]:
+    """The batch with as few dimensions as both operands' strides permit."""
+    sizes: list[int] = []
+    left: list[int] = []
+    right: list[int] = []
+    for n, s, t in zip(batch, a, b, strict=False):
+        if n == 1:
+            continue
+        if sizes and left[-1] == s * n and right[-1] == t * n:
+            sizes[-1] *= n
+            left[-1], right[-1] = s, t
+        else:
+            sizes.append(n)
+            left.append(s)
+            right.append(t)
+    return tuple(sizes), (*left, *a[-2:]), (*right, *b[-2:])
+
+
+def pieces(size: int, parts: int, multiple: int = 1) -> Iterator[tuple[int, int]]:
+    """`size` in about `parts` equal pieces, each but the last a multiple: start and length."""
+    step = max(1, -(-size // parts))
+    step = -(-step // multiple) * multiple
+    for start in range(0, size, step):
+        yield start, min(step, size - start)
+
+
+class _Builder:
+    """Makes the steps of one part of a product; equal parts share their primitives."""
+
+    def __init__(self, product: Product, prefer: str) -> None:
+        self.product, self.prefer, self.what = product, prefer, str(product)
+        self.primitives: dict[Any, Primitive] = {}
+        self.scratch = self.shared = 0
+        self.copies: list[list[Step]] = []
+
+    def describe(self, shape: Sizes, strides: Strides) -> Descriptor:
+        """A memory; where it broadcasts, of size 1."""
+        pairs = list(zip(shape, strides, strict=True))
+        sizes = tuple(n if s else 1 for n, s in pairs)
+        steps = list(strides)
+        for i in reversed(range(len(shape))):
+            if not steps[i]:
+                steps[i] = max(n * s for n, s in zip(sizes[i + 1 :], steps[i + 1 :], strict=True))
+        return onednn.described(sizes, steps, self.product.dtype)
+
+    def reorder(self, x: Descriptor, y: Descriptor, key: Any) -> Primitive:
+        """A copy from x to y."""
+        if key not in self.primitives:
+            self.primitives[key] = onednn.reorder(x, y, self.what)
+        return self.primitives[key]
+
+    def steps(
+        self, batch: Sizes, m: int, n: int, first: Sizes, row: int, column: int, cut: Cut
+    ) -> list[Step]:
+        """The part of `batch` from `first`, `m` rows from `row` and `n` columns from `column`."""
+        p = self.product
+        shapes = ((*batch, m, p.k), (*batch, p.k, n), (*batch, m, n))
+        whole = onednn.contiguous_strides((*p.batch, p.m, p.n))
+        starts = ((*first, row, 0), (*first, 0, column), (*first, row, column))
+        steps: list[Step] = []
+        after: list[Step] = []
+        places = []
+        scratch = 0
+        for slot, shape, strides, start in zip(
+            (A, B, C), shapes, (p.a, p.b, whole), starts, strict=True
+        ):
+            memory = self.describe(shape, strides)
+            offset = sum(i * s for i, s in zip(start, strides, strict=True)) * p.dtype.itemsize
+            place = Argument(memory, slot, offset)
+            dense = _dense(shape, strides) if slot in cut.packed else strides
+            if dense != strides:
+                copy = Argument(self.describe(shape, dense), SCRATCH, scratch)
+                scratch += aligned(copy.memory.size)
+                source, target = (copy, place) if slot == C else (place, copy)
+                mover = self.reorder(source.memory, target.memory, (slot, shape))
+                step = Step(mover, {SRC: source, DST: target})
+                (after if slot == C else steps).append(step)
+                place = copy
+            places.append(place)
+        self.scratch = max(self.scratch, scratch)
+        arguments = dict(zip((SRC, WEIGHTS, DST), places, strict=True))
+        bias = None
+        if p.bias:
+            bias = onednn.contiguous((*(1,) * len(batch), 1, n), p.dtype)
+            arguments[BIAS] = Argument(bias, D, column * p.dtype.itemsize)
+        key = (batch, m, n)
+        if key not in self.primitives:
+            self.primitives[key] = onednn.primitive(
+                "matmul",
+                self.what,
+                onednn.library().engine,
+                places[0].memory,
+                onednn.any_layout(shapes[1], p.dtype) if cut.blocked else places[1].memory,
+                bias,
+                places[2].memory,
+                activation=onednn.ACTIVATIONS[p.activation] if p.activation else None,
+                prefer=self.prefer,
+            )
+        main = self.primitives[key]
+        if cut.blocked:
+            arguments[WEIGHTS] = self.blocked(places[1], main.memory(WEIGHTS))
+        return [*steps, Step(main, arguments), *after]
+
+    def blocked(self, plain: Argument, wanted: Descriptor) -> Argument:
+        """The right operand as the product wants it, copied once for all rows."""
+        if onednn.same_layout(plain.memory, wanted):
+            return plain
+        target = Argument(wanted, SHARED)
+        if not self.copies:
+            self.shared = wanted.size
+            self.copies = self.copied(plain, target)
+        return target
+
+    def copied(self, plain: Argument, target: Argument) -> list[list[Step]]:
+        """The right operand (all columns) into another order, in parts of the columns."""
+        p = self.product
+        chunks = []
+        for column, n in pieces(p.n, threads(), 4 * 16):
+            offset = column * p.b[-1] * p.dtype.itemsize
+            source = Argument(self.describe((p.k, n), p.b), plain.slot, offset)
+            part = target.memory.part((p.k, n), (0, column))
+            mover = onednn.reorder(source.memory, part, self.what)
+            step = Step(mover, {SRC: source, DST: target._replace(memory=part)})
+            chunks.append([step])
+        return chunks
+
+    def plan(self, chunks: list[list[Step]]) -> Plan:
+        """The copies for all parts, then all parts."""
+        phases = [self.copies, chunks] if self.copies else [chunks]
+        slots = 4 if self.product.bias else 3
+        return Plan(self.what, phases, slots, self.shared, self.scratch)
+
+
+def _dense(shape: Sizes, strides: Strides) -> Strides:
+    """The strides of a matrix without gaps: by rows if there are few, else in the same order."""
+    if strides[1] == 1 or shape[0] < 32:
+        return (shape[1], 1)
+    return (1, shape[0])
+
+
+class Cut(NamedTuple):
+    """How a product is made: in how many parts, by which implementation.
+
+    The slots in `packed` are copied on the way where their rows have gaps; with `blocked`, the
+    right operand is first brought into the order of its use (then there is one part of columns).
+    """
+
+    rows: int = 1
+    columns: int = 1
+    prefer: str = "brg"
+    packed: Sizes = ()
+    blocked: bool = False
+
+
+def _cut(p: Product, workers: int) -> Cut:
+    """How a product of two matrices is cut; measured with AVX-512, one thread and several.
+
+    "brg" has the fewest instructions around its loop, but does not copy operands into the order of
+    their use, so it wins where the right operand is stored by columns, or is small, or is read for
+    a few rows only; "gemm" does copy and wins elsewhere. Only "brg" uses AMX.
+    """
+    work = p.m * p.k * p.n
+    parts = max(1, min(2 * workers if workers > 1 and work >> 26 else workers, work >> 19))
+    narrow = p.dtype == BFLOAT16
+    by_columns = p.b[-1] != 1
+    if p.m < policy.PRODUCT_FEW_ROWS and p.n >= policy.PRODUCT_FEW_ROWS:
+        enough = 4 if narrow or p.k * p.n >= 1 << 20 else 8
+        if p.m >= enough and (by_columns or narrow):
+            return Cut(1, parts, "brg", (A, C))
+        return Cut(1, parts, "gemm", (A,))
+    if p.n < 32:
+        return Cut(parts, 1, "brg" if narrow else "gemm")
+    streamed = p.m <= 64 and p.k * p.n >= 1 << 21
+    if streamed and (parts == 1 or by_columns):
+        return Cut(1, parts, "brg", (A, C))
+    if streamed:
+        return Cut(1, parts, "gemm")
+    if narrow and not by_columns and work >= 1 << 29:
+        return Cut(max(2, parts), 1, "brg", (A,), blocked=True)
+    row_major = p.a[-1] == 1
+    few = by_columns and row_major and work <= 1 << 25
+    if narrow or few or (p.m >= 2048 and p.k * p.n <= 1 << 13):
+        return Cut(parts, 1, "brg", (A,))
+    return Cut(*_grid(p.m, p.n, parts), "gemm")
+
+
+def _grid(m: int, n: int, parts: int) -> tuple[int, int]:
+    """`parts` as rows and columns of parts that are as square as possible."""
+    pairs = [(r, parts // r) for r in range(1, parts + 1) if parts % r == 0]
+    return min(pairs, key=lambda pair: abs(math.log(m / pair[0]) - math.log(n / pair[1])))
+
+
+def _build(p: Product) -> Any:
+    workers = threads()
+    work, vector = p.m * p.k * p.n, 1 in (p.m, p.n)
+    wide = p.dtype == FLOAT64
+    if p.activation is None and (wide or workers == 1 or p.k == 1):
+        few = p.n < 16 and policy.PRODUCT_LITTLE < work <= policy.PRODUCT_FEW_COLUMNS
+        if vector or few or (wide and workers == 1 and work >= policy.PRODUCT_LARGE_DOUBLE):
+            raise Unsupported(f"{p}: left to NumPy")
+    few_rows = (
+        p.m < policy.PRODUCT_FEW_ROWS
+        and p.k > 1
+        and p.n >= policy.PRODUCT_FEW_ROWS
+        and (p.m < 8 or p.k * p.n >= 1 << 16)
+    )
+    library = few_rows and not p.batch and not wide and onednn.unavailable() is None
+    if p.activation is None and not (vector or library) and gemm.is_available(p.dtype):
+        return _build_generated(p, workers)
+    if wide:
+        raise Unsupported(f"{p}: left to NumPy")
+    if not p.batch:
+        cut = _cut(p, workers)
+        builder = _Builder(p, cut.prefer)
+        chunks = [
+            builder.steps((), m, n, (), row, column, cut)
+            for row, m in pieces(p.m, cut.rows, 16)
+            for column, n in pieces(p.n, cut.columns, 16)
+        ]
+        return builder.plan(chunks)
+    return _build_batch(p, workers)
+
+
+def _build_generated(p: Product, workers: int) -> gemm.Plan:
+    """All products of the batch, each in parts where there are more workers than products."""
+    count = math.prod(p.batch)
+    work = p.m * p.k * p.n
+    few = 2 * workers if workers > 1 and count * work >> 26 else workers
+    parts = max(1, min(-(-few // count), work // policy.PRODUCT_GRAIN))
+    rows, columns = _grid(p.m, p.n, parts)
+    if p.k == 1:  # the time is that of writing: a few whole rows at a time
+        rows, columns = max(parts, work // policy.OUTER_PART), 1
+    shapes: list[gemm.Shape] = []
+    places: list[tuple[int, ...]] = []  # of a part: its shape, offsets in elements
+    for row, m in pieces(p.m, rows, 8):
+        for column, n in pieces(p.n, columns, 16):
+            shape = gemm.Shape(m, n, p.k, p.a[-2], p.a[-1], p.b[-2], p.b[-1], p.n)
+            if shape not in shapes:
+                shapes.append(shape)
+            starts = (row * p.a[-2], column * p.b[-1], row * p.n + column, column)
+            places.append((shapes.index(shape), *starts))
+    offsets = np.zeros((count, 1, gemm.TASK_WORDS), np.int64)
+    for word, strides in ((1, p.a), (2, p.b)):
+        at: Any = np.zeros(1, np.int64)
+        for n, step in zip(p.batch, strides, strict=False):
+            at = np.add.outer(at, np.arange(n) * step)
+        offsets[:, 0, word] = at.reshape(-1)
+    offsets[:, 0, 3] = np.arange(count) * p.m * p.n
+    tasks = (offsets + np.array(places, np.int64)).reshape(-1, gemm.TASK_WORDS)
+    tasks[:, 1:] *= p.dtype.itemsize
+    return gemm.Plan(p.dtype, shapes, tasks, default_pool() if workers > 1 else None)
+
+
+def _build_batch(p: Product, workers: int) -> Any:
+    """Parts of the batch's largest dimension, and of the rows where that is too small."""
+    axis = max(range(len(p.batch)), key=lambda i: p.batch[i])
+    size = p.batch[axis]
+    parts = min(size, workers, max(1, (math.prod(p.batch) * p.m * p.k * p.n) >> 19))
+    rows = 1 if parts * 2 > workers else workers // parts
+    large = p.dtype == FLOAT32 and p.m * p.k * p.n >= 1 << 21
+    builder = _Builder(p, "gemm" if large else "brg")
+    chunks = []
+    for start, length in pieces(size, parts):
+        batch = (*p.batch[:axis], length, *p.batch[axis + 1 :])
+        first = (*(0,) * axis, start, *(0,) * (len(p.batch) - axis - 1))
+        for row, m in pieces(p.m, rows, 16):
+            chunks.append(builder.steps(batch, m, p.n, first, row, 0, Cut()))
+    return builder.plan(chunks)
+
+
+def matmul(a: Any, b: Any, out: Any = None, bias: Any = None, activation: str | None = None) -> Any:
+    """a @ b + bias, then the activation, for arrays of two dimensions or more.
+
+    Shapes: (..., m, k) @ (..., k, n) -> (..., m, n), batch dimensions broadcast; bias (n,).
+    Dtypes: a, b and bias have the same; bfloat16 accumulates in float32 and is rounded once.
+    Errors: ShapeError where shapes do not fit; InvalidArgument for an unknown activation.
+
+    >>> matmul(np.ones((2, 3), np.float32), np.ones((3, 1), np.float32)).ravel()
+    array([3., 3.], dtype=float32)
+    """
+    if out is None and activation is None:
+        ready = ready_for(a, b, bias)
+        if ready is not None:
+            return _computed(ready, a, b, bias)
+    dtype = a.dtype
+    if dtype in _DTYPES and b.dtype == dtype and a.ndim >= 2 <= b.ndim:
+        x, y = a.shape, b.shape
+        batch: Sizes = ()
+        if len(x) > 2 or len(y) > 2:
+            batch = np.broadcast_shapes(x[:-2], y[:-2])
+        if x[-1] == y[-2] and math.prod(batch) and _pays(x[-2] * x[-1] * y[-1], b):
+            if bias is not None or activation is not None or out is not None:
+                _assert_fitting((*batch, x[-2], y[-1]), a, out, bias, activation)
+            found = _library(a, b, out, bias, activation, batch)
+            if found is not None:
+                return found
+        if out is None and activation is None and x[-1] == y[-2] and dtype != BFLOAT16:
+            _remember(a, b, bias, None, (*batch, x[-2], y[-1]))
+    return _numpy(a, b, out, bias, activation)
+
+
+class _Ready(NamedTuple):
+    """What a call needs to know, where nothing has to be copied."""
+
+    run: Any  # None: NumPy's
+    shape: Sizes
+    dtype: Any
+    workers: int  # of the pool for which it was made; 0: it does not matter
+
+
+_ready: dict[Any, _Ready] = {}
+
+
+def ready_for(a: Any, b: Any, bias: Any = None, library: str = "product") -> _Ready | None:
+    """What is known about a product of such arrays, as an op of that `library` takes them."""
+    if type(a) is not np.ndarray or type(b) is not np.ndarray:
+        return None
+    ready = _ready.get(_key(a, b, bias, library))
+    if ready is None or (ready.workers and ready.workers != threads()):
+        return None
+    if bias is not None:
+        contiguous = bias.shape == ready.shape[-1:] and bias.strides == (bias.itemsize,)
+        if not contiguous or bias.dtype != ready.dtype:
+            return None
+    return ready
+
+
+def _computed(ready: _Ready, a: Any, b: Any, bias: Any, library: str = "product") -> Any:
+    """The product, as it was computed before."""
+    if ready.run is None:
+        c = _by_numpy(*_OPERANDS[library](a, b))
+        if bias is not None:
+            np.add(c, bias, out=c)
+        return c if c.ndim == len(ready.shape) else c.reshape(ready.shape)
+    c = np.empty(ready.shape, ready.dtype)
+    if bias is None:
+        ready.run(a, b, c)
+    else:
+        ready.run(a, b, c, bias)
+    return c
+
+
+def _by_numpy(a: Any, b: Any) -> Any:
+    outer = a.shape[-1] == 1 and a.ndim > 1 and b.ndim > 1
+    return np.multiply(a, b) if outer else np.matmul(a, b)
+
+
+def _rows(x: Any) -> Any:
+    return x if x.ndim == 2 else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+
+
+# What is multiplied for two inputs of an op, by what that says as its `library`.
+_OPERANDS: dict[str, Callable[[Any, Any], tuple[Any, Any]]] = {
+    "product": lambda a, b: (a, b),
+    "linear": lambda x, w: (_rows(x), w.T),
+    "linear_input": lambda g, w: (_rows(g), w),
+    "linear_weight": lambda g, x: (_rows(g).T, _rows(x)),
+}
+
+
+def _launch(library: str, a: Any, b: Any, bias: Any = None) -> Any:
+    """What an op gives, as soon as it was computed for such arrays; else None."""
+    ready = ready_for(a, b, bias, library)
+    return None if ready is None else quietly(_computed, ready, a, b, bias, library)
+
+
+# By what an op says as its `library`.
+LAUNCHERS: dict[str, Any] = {name: functools.partial(_launch, name) for name in _OPERANDS}
+
+
+def accelerate(op: Op, arrays: Sequence[Any], names: Any) -> Any:
+    """What an op gives that is a product, with functions of `names`; NotImplemented for dtypes of
+    which NumPy knows more. Eager execution calls its launcher from then on.
+    """
+    dtype = arrays[0].dtype
+    if dtype == BFLOAT16 and onednn.unavailable() is None:
+        return quietly(op.compute, names, *arrays)
+    if dtype not in _DTYPES or dtype == BFLOAT16 or any(x.dtype != dtype for x in arrays):
+        return NotImplemented
+    found = quietly(op.compute, names, *arrays)
+    _remember_operands(op.library, found, *arrays)
+    remember(op, list(arrays), _launcher(op.library, found, arrays), found)
+    return found
+
+
+def _launcher(library: str, c: Any, arrays: Sequence[Any]) -> Any:
+    """What gives `c` for such arrays: the plan, called by pointer, where they are its operands."""
+    bias = arrays[2] if len(arrays) > 2 else None
+    ready = ready_for(arrays[0], arrays[1], bias, library)
+    plan = None if ready is None else getattr(ready.run, "__self__", None)
+    if type(plan) is not gemm.Plan or not all(type(x) is np.ndarray for x in arrays):
+        return LAUNCHERS[library]
+    launch: Any = plan.launcher(arrays, c)
+    return functools.partial(quietly, launch) if c.nbytes >= block_cache.SMALLEST // 2 else launch
+
+
+def _remember_operands(library: str, c: Any, x: Any, y: Any, bias: Any = None) -> None:
+    """Note for these arrays what is known about the matrices made of them: where that are views, a
+    plan asks for nothing but where the elements are.
+    """
+    if type(x) is not np.ndarray or type(y) is not np.ndarray:
+        return
+    a, b = _OPERANDS[library](x, y)
+    ready = ready_for(a, b, bias)
+    if ready is None:
+        return
+    run = ready.run
+    if run is not None and not (np.may_share_memory(a, x) and np.may_share_memory(b, y)):
+        run = functools.partial(_run_on_operands, library, run)
+    _put(_key(x, y, bias, library), ready._replace(run=run, shape=c.shape))
+
+
+def _run_on_operands(library: str, run: Any, x: Any, y: Any, *others: Any) -> None:
+    run(*_OPERANDS[library](x, y), *others)
+
+
+def computed(op: Op, arrays: Sequence[Any], names: Any) -> Any:
+    """What an op that a library computes gives, with functions of `names`. Eager execution computes
+    it in the same way from then on, without asking what was found out now.
+    """
+    found = quietly(op.compute, names, *arrays)
+    remember(op, list(arrays), launcher_of(op, names), found)
+    return found
+
+
+def _key(a: Any, b: Any, bias: Any, library: str = "product") -> Any:
+    dtypes = a.dtype.char, b.dtype.char
+    return library, a.shape, a.strides, b.shape, b.strides, dtypes, bias is None
+
+
+def _remember(a: Any, b: Any, bias: Any, run: Any, shape: Sizes) -> None:
+    always = run is None and a.shape[-2] * a.shape[-1] * b.shape[-1] <= policy.PRODUCT_SMALL
+    _put(_key(a, b, bias), _Ready(run, shape, a.dtype, 0 if always else threads()))
+
+
+def _put(key: Any, ready: _Ready) -> None:
+    if len(_ready) >= policy.READY_PRODUCTS:
+        _ready.clear()
+    _ready[key] = ready
+
+
+def _pays(work: int, b: Any) -> bool:
+    """Whether one product of `work` multiply-adds is large enough for a plan."""
+    if b.shape[-2] == 1:
+        return work > policy.OUTER_SMALL
+    if 0 < work <= policy.PRODUCT_LITTLE and gemm.is_available(b.dtype):
+        return True
+    return work > policy.PRODUCT_SMALL and (
+        work > policy.PRODUCT_SMALL_BY_ROWS or b.strides[-1] != b.itemsize or threads() > 1
+    )
+
+
+def _assert_fitting(shape: Sizes, a: Any, out: Any, bias: Any, activation: str | None) -> None:
+    """Refuse what does not fit a product of this shape."""
+    if bias is not None and (bias.shape != shape[-1:] or bias.dtype != a.dtype):
+        raise ShapeError(
+            f"matmul: bias {bias.shape} {bias.dtype} does not fit a product {shape} {a.dtype}"
+        )
+    if out is not None and (out.shape != shape or out.dtype != a.dtype):
+        raise ShapeError(
+            f"matmul: out {out.shape} {out.dtype} does not fit a product {shape} {a.dtype}"
+        )
+    if activation is not None and activation not in _ACTIVATIONS:
+        raise InvalidArgument(
+            f"matmul: activation {activation!r} is none of {', '.join(_ACTIVATIONS)}"
+        )
+
+
+def _library(
+    a: Any, b: Any, out: Any, bias: Any, activation: str | None, batch: Sizes
+) -> Any | None:
+    key = (
+        "matmul", a.shape, a.strides, b.shape, b.strides, a.dtype.char,
+        None if bias is None else bias.shape, activation, threads(),
+    )  # fmt: skip
+    plan = planned(key, _prepare, a, b, batch, bias, activation)
+    if plan is None:
+        return None
+    plan, copy_a, copy_b = plan
+    if copy_a:
+        a = np.ascontiguousarray(a)
+    if copy_b:
+        b = np.ascontiguousarray(b)
+    shape = (*batch, a.shape[-2], b.shape[-1])
+    fresh = (
+        out is None
+        or not out.flags.c_contiguous
+        or np.may_share_memory(out, a)
+        or np.may_share_memory(out, b)
+    )
+    c = np.empty(shape, a.dtype) if fresh else out
+    if bias is None:
+        plan.run(a, b, c)
+    else:
+        plan.run(a, b, c, np.ascontiguousarray(bias))
+    if out is None:
+        if activation is None and not copy_a and not copy_b:
+            _remember(a, b, bias, plan.run, shape)
+        return c
+    if fresh:
+        np.copyto(out, c)
+    return out
+
+
+def _prepare(a: Any, b: Any, batch: Sizes, bias: Any, activation: str | None) -> Any:
+    """The plan, and which operands it wants as contiguous copies."""
+    rank = len(batch) + 2
+    dtype = a.dtype
+    few = a.shape[-2] <= 16 and a.strides[-1] != a.itemsize and a.shape[-2] < b.shape[-1] // 8
+    for copies in ((False, False), (True, False), (False, True), (True, True)):
+        if few and not copies[0]:
+            continue  # rows of so few elements are cheaper to copy than to jump between
+        x, y = (
+            np.empty(v.shape, dtype) if copy else v for v, copy in zip((a, b), copies, strict=True)
+        )
+        left, right = _strides(x, rank), _strides(y, rank)
+        if left is None or right is None:
+            continue
+        m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
+        sizes, left, right = _merged(batch, left, right)
+        count = math.prod(sizes)
+        if sizes == (count,) and not right[0] and left[2] == 1 and left[0] == m * left[1]:
+            sizes, m, left, right = (), m * count, left[1:], right[1:]
+        product = Product(sizes, m, k, n, left, right, dtype, bias is not None, activation)
+        return _build(product), *copies
+    raise AssertionError("contiguous copies can always be described")
+
+
+def _numpy(a: Any, b: Any, out: Any, bias: Any, activation: str | None) -> Any:
+    """By NumPy, bfloat16 through float32."""
+    if a.shape[-1:] != b.shape[-2:-1]:
+        raise ValueError(f"inner sizes differ, {a.shape} @ {b.shape}")  # the op says it better
+    narrow = a.dtype == BFLOAT16
+    if not narrow and bias is None and activation is None:
+        return _by_numpy(a, b) if out is None else np.matmul(a, b, out=out)
+    x, y = (v.astype(FLOAT32) if narrow else v for v in (a, b))
+    c = _by_numpy(x, y)
+    _assert_fitting(c.shape, a, out, bias, activation)
+    if bias is not None:
+        c = c + bias.astype(c.dtype)
+    if activation is not None:
+        c = activated(c, activation)
+    c = c.astype(a.dtype, copy=False)
+    if out is None:
+        return c
+    np.copyto(out, c)
+    return out
+
+
+def activated(x: Any, activation: str) -> Any:
+    """An activation by NumPy: what oneDNN fuses, where oneDNN is not used."""
+    return _ACTIVATIONS[activation](x).astype(x.dtype, copy=False)
+
+
+def _sigmoid(x: Any) -> Any:
+    return 1 / (1 + np.exp(-x))
+
+
+def _gelu(x: Any) -> Any:
+    return x * 0.5 * (1 + np.vectorize(math.erf, otypes=[x.dtype])(x / math.sqrt(2)))
+
+
+_ACTIVATIONS: dict[str, Any] = {
+    "relu": lambda x: np.maximum(x, 0),
+    "tanh": np.tanh,
+    "elu": lambda x: np.where(x > 0, x, np.expm1(x)),
+    "sigmoid": _sigmoid,
+    "silu": lambda x: x * _sigmoid(x),
+    "gelu": _gelu,
+    "gelu_tanh": lambda x: (
+        x * 0.5 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
+    ),
+}

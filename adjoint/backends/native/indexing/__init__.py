@@ -1,0 +1,1 @@
+"""Elements moved, joined and ranked by generated code."""

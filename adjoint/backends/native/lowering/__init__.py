@@ -1,0 +1,1 @@
+"""From ops and programs to kernels: tracing, fusion, and which call gets which."""

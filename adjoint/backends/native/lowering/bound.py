@@ -1,0 +1,194 @@
+"""Kernels, composites and products bound to arrays that stay where they are.
+
+A program that runs many times on the same memory need not look at its arrays again: what a call
+has to know of them is worked out once, here. Whoever calls what is returned keeps the arrays alive.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ....core.errors import NotTraceable
+from ....kernels import Compiled
+from ....kernels.run import PAYLOAD
+from ....program.compute import quietly
+from ..gemm import products
+from ..recurrent.recurrent import Recurrent, biases
+from ..runtime.pool import default_pool
+from .composite import Composite
+
+Call = Callable[[], object]
+
+
+def bound_kernel(
+    compiled: Compiled,
+    arrays: Sequence[Any],
+    outs: Sequence[Any],
+    scalars: Sequence[float] = (),
+    shape: Sequence[int] | None = None,
+    run: Any = None,
+) -> Call:
+    """What computes `outs` from `arrays` by a kernel each time it is called.
+
+    Errors: as for a call of the kernel.
+    """
+    entry: Any = compiled.entry(arrays, shape, outs)
+    if hasattr(entry, "resolve"):
+        words = entry.head + entry.pack(*map(id, arrays), *map(id, outs), *scalars)
+        if not entry.resolve(words):  # it has put the pointers into `words`, for good
+            if run is not None and entry.chunks > 1:
+                return lambda: run(entry.address, id(words) + PAYLOAD, entry.chunks)
+            kernel = type(entry.launch)(entry.address)
+            kernel.argtypes = [ctypes.c_int64, ctypes.c_int64, ctypes.c_char_p]
+            kernel.restype = None
+            first, last = ctypes.c_int64(0), ctypes.c_int64(entry.chunks)
+            return functools.partial(kernel, first, last, words)
+    options = {"out": tuple(outs), "scalars": scalars, "shape": shape, "run": run}
+    return functools.partial(compiled, *arrays, **options)
+
+
+def bound_composite(
+    composite: Composite, arrays: Sequence[Any], outs: Sequence[Any]
+) -> tuple[list[Call], list[Any]]:
+    """What computes `outs` from `arrays` when called one after another, as often as wanted; and all
+    arrays that must be kept alive as long.
+
+    Errors: NotTraceable for composites that gather.
+    """
+    if composite.gathers:
+        raise NotTraceable("gathers")
+    known = list(arrays)
+    for n, sizes in composite.squeezed:
+        known[n] = known[n].reshape(sizes)
+    results = {
+        n: y.reshape(tuple(size for size in sizes if size != 1))
+        for (n, sizes), y in zip(composite.outputs, outs, strict=True)
+    }
+    calls: list[Call] = []
+    for stage in composite.stages:
+        given = [known[n] for n in stage.arguments]
+        count = len(stage.compiled.kernel.outputs)
+        made = [results.get(n) for n in range(len(known), len(known) + count)]
+        if any(y is None for y in made):  # what only later kernels read
+            own = stage.compiled(*given, scalars=stage.numbers, shape=stage.shape)
+            own = own if type(own) is tuple else (own,)
+            made = [y if out is None else out for y, out in zip(own, made, strict=True)]
+        known += made
+        calls.append(
+            bound_kernel(stage.compiled, given, made, stage.numbers, stage.shape, stage.run)
+        )
+    return calls, known
+
+
+def bound_product(a: Any, b: Any, out: Any) -> Call:
+    """What computes out = a @ b each time it is called."""
+    products.matmul(a, b)  # which remembers how
+    ready = products.ready_for(a, b)
+    if ready is not None and ready.run is None:
+        return functools.partial(quietly, np.matmul, a, b, out)
+    if ready is not None and out.flags.c_contiguous:
+        return functools.partial(ready.run, a, b, out)
+    return functools.partial(quietly, products.matmul, a, b, out)
+
+
+class _KeptWeights(Recurrent):
+    """A recurrent layer whose weights and biases are the same arrays in each call, with the same
+    content: they are brought into the order of their use once.
+    """
+
+    def __init__(self, routine: Recurrent, constants: Sequence[Any]) -> None:
+        self.__dict__.update(routine.__dict__)
+        self.constants = constants
+        self.made: dict[Any, Any] = {}
+
+    def _pack(self, weight: Any, gates: int, width: int) -> Any:
+        if not any(weight is x for x in self.constants):
+            return super()._pack(weight, gates, width)
+        key = (id(weight), gates, width)
+        if key not in self.made:
+            self.made[key] = super()._pack(weight, gates, width)
+        return self.made[key]
+
+    def bind(self, arrays: Sequence[Any], outs: Sequence[Any]) -> Call | None:
+        """What runs the layer on these arrays, which stay where they are; None where they would
+        have to be copied first.
+        """
+        given = dict(zip(self.names, arrays, strict=True))
+        layer, cell, order = self.layer, self.cell, self.order
+        x, h, output = given["x"], given["h"], outs[0].reshape(order.total, self.output)
+        if self.packed or layer.projected or not layer.loops:
+            return None
+        if not (outs[0].flags.c_contiguous and h.flags.c_contiguous):
+            return None
+        first: list[Call] = []
+        weight = None
+        if self.early:
+            rows = x.reshape(order.total, self.inputs)
+            if not np.may_share_memory(rows, x):
+                return None
+            x = np.empty((order.total, len(given["weight_ih"])), self.dtype)
+            first.append(bound_product(rows, given["weight_ih"].T, x))
+        else:
+            if x.strides[-1] != x.itemsize:
+                return None
+            weight = self._pack(given["weight_ih"], cell.gates, self.width)
+        state = np.empty_like(outs[2]) if cell.has_c else None
+        operands = (
+            x, weight, self._pack(given["weight_hh"], cell.gates, self.width), *biases(given),
+            h, state, output, None, None, None,
+        )  # fmt: skip
+        table = order.forward
+        words = (
+            len(table), self.chunk, *self._strides(x, self.early), 0, id(table),
+            *(id(table if y is None else y) for y in operands),
+        )  # fmt: skip
+        argument = struct.pack(f"{len(words)}q", *words)
+        run, loop, chunks = default_pool().run, self.loop, self.chunks
+        last = output[order.last_step]
+
+        def call() -> None:
+            for each in first:
+                each()
+            if state is not None:
+                state[...] = given["c"]
+            run(loop, id(argument) + PAYLOAD, chunks)
+            outs[1][...] = last
+            if state is not None:
+                outs[2][...] = state
+
+        call.__dict__["operands"] = operands  # which `argument` only has the addresses of
+        return call
+
+
+def bound_routine(
+    routine: Any, given: Sequence[Any], outs: Sequence[Any], constant: Sequence[bool]
+) -> Call:
+    """What computes `outs` from `given` by a composite's routine; `constant` says which arrays
+    never change.
+    """
+    constants = [x for x, is_constant in zip(given, constant, strict=True) if is_constant]
+    if isinstance(routine, Recurrent):
+        weights = [
+            is_constant
+            for name, is_constant in zip(routine.names, constant, strict=True)
+            if name.startswith(("weight", "bias"))
+        ]
+        if all(weights):
+            routine = _KeptWeights(routine, constants)
+            found: Call | None = routine.bind(given, outs)
+            if found is not None:
+                return found
+    forward, arrays = routine.forward, list(given)
+
+    def call() -> None:
+        found, _ = quietly(forward, arrays)
+        for out, each in zip(outs, found, strict=True):
+            np.copyto(out, each)
+
+    return call

@@ -1,0 +1,455 @@
+"""Several ops as few kernels: their computation is traced as a whole, then split at reductions.
+
+A kernel reduces over one set of axes. So reductions over different axes are different kernels, and
+what passes from one kernel to the next is only what reductions have made small: a row's mean and
+deviation, say. What is as large as the inputs is computed again where it is needed, in registers,
+from those and the inputs; that costs arithmetic, where memory would cost more.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ....core import policy
+from ....core.errors import NotTraceable
+from ....core.spec import prod
+from ....kernels import Compiled, Kernel, Value, split
+from ....kernels.ir import REDUCTIONS
+from ....program.compute import quietly
+from ....program.passes import unused_inputs, without_reshapes
+from ....program.program import Program
+from ..runtime import block_cache
+from ..runtime.launch import Launcher, launcher, rebased
+from ..runtime.pool import default_pool
+from .composite_tracing import (
+    CompositeNames,
+    Dims,
+    Picked,
+    Shaped,
+    Wanted,
+    cone,
+    guards_of,
+    trace,
+)  # fmt: skip
+from .tracing import Tracer, common_shape
+
+__all__ = ["Composite", "launches"]
+
+ndarray = np.ndarray
+launches: list[int] = [0]  # kernels that composites have run, for the tests that count them
+
+
+# A launcher, and where its arguments are: the place of the only one, or what takes several of them.
+_Step: TypeAlias = "tuple[Launcher, int, Callable[[Sequence[Any]], Any] | None]"
+# Launchers, and the places of the outputs: the inputs come first, then what each launcher gives.
+_Launching: TypeAlias = "tuple[list[_Step], Dims]"
+
+
+def _step(launch: Launcher, places: Sequence[int]) -> _Step:
+    return launch, places[0], itemgetter(*places) if len(places) > 1 else None
+
+
+class Composite:
+    """A computation on arrays of given shapes and dtypes, as kernels that run one after another.
+
+    Errors: NotTraceable for what cannot be written as kernels.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        like: Sequence[Dims | None] = (),
+        *,
+        space: tuple[int, ...] | None = None,
+        reshaped: bool = False,
+    ) -> None:
+        """`like`: the dims that the last inputs have in the index space that the others span, where
+        they are not those of broadcasting. `space`: that space, where it is another's.
+
+        With `reshaped`, inputs that are reshaped at once are further inputs, and reshapes that give
+        outputs are not computed; the space is that of the inputs that are left.
+        """
+        inputs = [x.spec for x in program.inputs]
+        specs = [y.spec for y in program.outputs]
+        places = [None] * (len(inputs) - len(like)) + list(like)
+        shaped: list[Shaped] = []
+        unused: set[int] = set()
+        if reshaped:
+            program, further = without_reshapes(program)
+            shaped = [Shaped(*each) for each in further]
+            unused = unused_inputs(program)
+        every = [x.spec for x in program.inputs]
+        if space is None:
+            known = len(inputs) - len(like)
+            spanning = [x for n, x in enumerate(every[:known]) if n not in unused]
+            spanning += every[len(inputs) :]
+            space = common_shape([spec.shape for spec in spanning])
+        if 0 in space:
+            raise NotTraceable("nothing to compute")
+        self.space = space
+        tracer = Tracer(space)
+        names = CompositeNames(tracer, every)
+        places += [None] * len(shaped)
+        wanted, self.dims = trace(names, program, specs, shaped, places, unused)
+        self.gathers = list(names.gathers)
+        self.takers = [x.taker() for x in self.gathers]
+        picking = {x.op for x in self.gathers if type(x) is Picked}
+        self.guards = [
+            (guard, spec, n if n < len(inputs) else shaped[n - len(inputs)].source)
+            for guard, spec, n in guards_of(program, picking)
+        ]
+        drafts = _split(wanted, space)
+        self.stages = [_Stage(draft, tracer, space) for draft in drafts]
+        used = sorted({n for d in drafts for kind, n in d.loads if kind == "input"})
+        sources = {n for x in self.gathers for n in x.sources}
+        self.reads = tuple(sorted(n for n in {*used, *sources} if n < len(inputs)))
+        place = {("input", n): n for n in used}  # where a kernel's argument is among the arrays
+        count = len(inputs) + len(self.gathers)
+        for draft, stage in zip(drafts, self.stages, strict=True):
+            stage.arguments = tuple(place[load] for load in draft.loads)
+            for value in draft.outputs:
+                place["value", value.number] = count
+                count += 1
+            for j, _ in draft.results:
+                place["output", j] = count
+                count += 1
+        self.outputs = [(place["output", j], w.shape) for j, w in enumerate(wanted)]
+        self.squeezed = [
+            (n, tuple(size for size in spec.shape if size != 1))
+            for n, spec in enumerate(inputs)
+            if n in used and 1 in spec.shape
+        ]
+        self.read = frozenset(self.reads)
+        self.small = all(
+            spec.dtype.itemsize * prod(spec.shape) < block_cache.SMALLEST // 2 for spec in specs
+        )
+        self.latest: _Launching = [], ()  # one object: another thread may put another in its place
+        self.direct: Launcher | None = None  # the only one, where it takes all inputs as they are
+        # (*inputs) -> the outputs by the launchers, checked: an array from `direct`, else a list;
+        # None for inputs that lie otherwise.
+        self.launch: Callable[..., Any] | None = None
+        self.count = len(inputs)
+        self.remembered: dict[Any, _Launching] = {}  # by strides
+        self.sizes = [  # of what is further, without dimensions of size 1
+            tuple(n for n in x.shape(every) if n != 1) for x in self.gathers
+        ]
+
+    def __call__(self, arrays: Sequence[Any]) -> Sequence[Any]:
+        """The outputs. Of the inputs those of `reads` are needed, the others may be None."""
+        direct = self.direct
+        found = None if direct is None else direct(*arrays)
+        if found is not None:
+            launches[0] += 1
+            return [found] if type(found) is ndarray else found  # type: ignore[no-any-return]
+        found = self._launch(arrays) if self.small else quietly(self._launch, arrays)
+        return quietly(self._first, arrays) if found is None else found  # type: ignore[no-any-return]
+
+    def _launch(self, arrays: Sequence[Any]) -> list[Any] | None:
+        """The outputs by the launchers of the last call; None for arrays that lie otherwise."""
+        steps, results = self.latest
+        if not steps:
+            return None
+        known = list(arrays)
+        for launch, place, taking in steps:
+            found = launch(known[place]) if taking is None else launch(*taking(known))
+            if type(found) is ndarray:
+                known.append(found)
+            elif found is None:
+                return None
+            else:
+                known.extend(found)
+        launches[0] += len(self.stages)
+        return [known[n] for n in results]
+
+    def _launch_checked(self, *arrays: Any) -> Any:
+        """The same, of all inputs, which are looked at first; of one output, itself."""
+        if self.guards:
+            self.check(arrays)
+        found = self._launch(arrays) if self.small else quietly(self._launch, arrays)
+        return found if found is None or len(found) > 1 else found[0]
+
+    def _first(self, arrays: Sequence[Any]) -> list[Any]:
+        """The outputs for arrays that lie as none did lately, and launchers for the next ones."""
+        key = tuple([a.strides for n, a in enumerate(arrays) if n in self.read])
+        known = self.remembered.get(key)
+        if known is not None:
+            self._use(*known)
+            found = self._launch(arrays)
+            return self._run(list(arrays))[0] if found is None else found
+        results, made = self._run(list(arrays))
+        if len(self.remembered) >= policy.COMPOSITE_STRIDES:
+            self.remembered.clear()
+        known = self.remembered[key] = self._prepared(arrays, made)
+        self._use(*known)
+        return results
+
+    def _prepared(self, arrays: Sequence[Any], made: list[Any]) -> _Launching:
+        """What does for arrays like these what `_run` has done, which had all of `made`."""
+        given = list(arrays)  # what launchers get: not squeezed
+        for take in self.takers:
+            given.append(take(given))
+        first = len(arrays)
+        views = {n: (n, 0) for n in range(first)}  # of inputs: need not be made
+        for n, further in enumerate(self.gathers, first):
+            if type(further) is not Picked and further.source in views:
+                source, view = given[further.source], given[n]
+                if view.base is source or (view.base is not None and view.base is source.base):
+                    root, offset = views[further.source]
+                    views[n] = root, offset + view.ctypes.data - source.ctypes.data
+        needed = {n for stage in self.stages for n in stage.arguments} - views.keys()
+        based: dict[int, tuple[Launcher, Dims]] = {}
+        for n, further in reversed(list(enumerate(self.gathers, first))):
+            if n not in needed:
+                continue
+            launch, sources = further.alone(given), further.sources
+            if views.keys() >= set(sources):
+                roots = [views[x] for x in sources]
+                inputs = tuple(sorted({x for x, _ in roots}))
+                placed = [(inputs.index(x), offset) for x, offset in roots]
+                whole = rebased(launch, [given[x] for x in inputs], placed)
+                if whole is not None:
+                    launch, sources = whole, inputs
+            based[n] = launch, sources
+            needed.update(sources)
+        steps: list[_Step] = []
+        place = {n: n for n in range(first)}  # where a launcher finds things
+        for n in sorted(based):
+            launch, sources = based[n]
+            steps.append(_step(launch, [place[x] for x in sources]))
+            place[n] = first + len(steps) - 1
+        count = len(given)
+        filled = first + len(steps)
+        shapes = dict(self.outputs)
+        for stage in self.stages:
+            roots = [views.get(n, (n, 0)) for n in stage.arguments]
+            sources = sorted({n for n, _ in roots})
+            several = len(stage.compiled.kernel.outputs)
+            launch = launcher(
+                stage.compiled,
+                [given[n] if n < len(given) else made[n] for n in sources],
+                [shapes.get(n, made[n].shape) for n in range(count, count + several)],
+                arrays=[made[n] for n in stage.arguments],
+                views=[(sources.index(n), offset) for n, offset in roots],
+                scalars=stage.numbers,
+                shape=stage.shape,
+                parallel=stage.run is not None,
+                outs=stage.outs(),
+            )
+            if launch is None:
+                return [], ()
+            steps.append(_step(launch, [place[n] for n in sources]))
+            for n in range(count, count + several):
+                place[n] = filled
+                filled += 1
+            count += several
+        return steps, tuple(place[n] for n, _ in self.outputs)
+
+    def _use(self, steps: list[_Step], results: Dims) -> None:
+        """Let the next call try these first."""
+        self.latest = steps, results
+        self.direct = None
+        self.launch = self._launch_checked if steps else None
+        if len(steps) == 1 and results == tuple(range(self.count, self.count + len(results))):
+            launch, place, taking = steps[0]
+            if (taking(range(self.count)) if taking else (place,)) == self.reads:
+                self.direct = launch if self.small else functools.partial(quietly, launch)
+                if not self.guards and len(self.reads) == self.count:
+                    self.launch = self.direct
+
+    def check(self, arrays: Sequence[Any]) -> None:
+        """Raise what the ops raise for values that they refuse: kernels do not look."""
+        for guard, spec, n in self.guards:
+            guard(spec, arrays[n])
+
+    def _taken(self, arrays: Sequence[Any]) -> list[Any]:
+        """The inputs that are taken from others."""
+        known = list(arrays)
+        for take in self.takers:  # also from each other
+            known.append(take(known))
+        return [
+            y if y.shape == shape else y.reshape(shape)
+            for y, shape in zip(known[len(arrays) :], self.sizes, strict=True)
+        ]
+
+    def _run(self, arrays: list[Any]) -> tuple[list[Any], list[Any]]:
+        """The outputs by general calls, and all arrays, the inputs squeezed."""
+        further = self._taken(arrays)
+        for n, shape in self.squeezed:
+            arrays[n] = arrays[n].reshape(shape)
+        arrays += further
+        for stage in self.stages:
+            found = stage.compiled(
+                *[arrays[n] for n in stage.arguments],
+                out=stage.outs(),
+                scalars=stage.numbers,
+                shape=stage.shape,
+                run=stage.run,
+            )
+            if type(found) is ndarray:
+                arrays.append(found)
+            else:
+                arrays.extend(found)
+        launches[0] += len(self.stages)
+        results = []
+        for n, shape in self.outputs:
+            y = arrays[n]
+            results.append(y if y.shape == shape else y.reshape(shape))
+        return results, arrays
+
+
+# ---- splitting -----------------------------------------------------------------------------------
+
+
+class _Draft:
+    """A kernel to be: what it reduces over, what it computes, and what it loads."""
+
+    def __init__(self, axes: tuple[int, ...]) -> None:
+        self.axes = axes
+        self.results: list[tuple[int, Wanted]] = []  # outputs of the whole, with their numbers
+        self.outputs: list[Value] = []  # what later kernels load
+        self.loads: list[tuple[str, int]] = []  # ("input", position) or ("value", number)
+        self.values: list[Value] = []  # in order; those that are loaded among them
+
+
+def _split(wanted: Sequence[Wanted], space: tuple[int, ...]) -> list[_Draft]:
+    """The kernels that compute `wanted`, each value as soon as it can be."""
+    values = cone(w.value for w in wanted)
+    needs: dict[int, frozenset[int]] = {}  # reductions that a value depends on, itself among them
+    for v in values:
+        own = {v.number} if v.op in REDUCTIONS else ()
+        needs[v.number] = frozenset(own).union(*(needs[x.number] for x in v.inputs))
+    drafts: list[_Draft] = []
+    stage_of: dict[int, int] = {}
+    remaining = [v for v in values if v.op in REDUCTIONS]
+    while remaining:
+        axes, group = _next_group(remaining, needs, set(stage_of))
+        stage_of |= dict.fromkeys(group, len(drafts))
+        drafts.append(_Draft(axes))
+        remaining = [v for v in remaining if v.number not in group]
+    home = {n: max((stage_of[r] for r in needs[n]), default=-1) for n in needs}
+    whole = tuple(d for d, n in enumerate(space) if n != 1)
+    simple: dict[tuple[int, ...], _Draft] = {}  # kernels without reductions, by what they span
+    for j, w in enumerate(wanted):
+        stage = home[w.value.number]
+        if stage >= 0:
+            draft = drafts[stage]
+        elif drafts and w.axes == whole:
+            draft = drafts[0]
+        else:
+            draft = simple.setdefault(w.axes, _Draft(()))
+        draft.results.append((j, w))
+    for i in reversed(range(len(drafts))):
+        _fill(drafts[i], i, drafts, home)
+    for draft in simple.values():
+        _fill(draft, -1, drafts, home)
+    return [*drafts, *simple.values()]
+
+
+def _next_group(
+    remaining: Sequence[Value], needs: dict[int, frozenset[int]], done: set[int]
+) -> tuple[tuple[int, ...], set[int]]:
+    """The reductions over one set of axes to do next: preferably all that there are of them."""
+    choices = []
+    for axes in dict.fromkeys(v.attr for v in remaining):
+        group: set[int] = set()
+        same = [v.number for v in remaining if v.attr == axes]
+        for n in same:
+            if needs[n] <= done | group | {n}:
+                group.add(n)
+        if group:
+            choices.append((len(group) < len(same), min(group), axes, group))
+    _, _, axes, group = min(choices, key=lambda choice: choice[:2])
+    return axes, group
+
+
+def _fill(draft: _Draft, i: int, drafts: Sequence[_Draft], home: dict[int, int]) -> None:
+    """Decide what kernel number `i` computes and loads; earlier kernels must write the latter."""
+    loaded = set()
+
+    def is_loaded(v: Value) -> bool:
+        if v.op == "input":
+            return True
+        earlier = home[v.number]
+        return earlier >= 0 and earlier != i and not set(v.axes) & set(drafts[earlier].axes)
+
+    for v in cone([*(w.value for _, w in draft.results), *draft.outputs], is_loaded):
+        draft.values.append(v)
+        if v.op == "input":
+            draft.loads.append(("input", v.attr[0]))
+        elif is_loaded(v):
+            loaded.add(v.number)
+            draft.loads.append(("value", v.number))
+            outputs = drafts[home[v.number]].outputs
+            if v not in outputs:
+                outputs.append(v)
+
+
+class _Stage:
+    """A kernel with what each call of it passes."""
+
+    __slots__ = ("arguments", "compiled", "numbers", "ordered", "run", "shape", "sizes")
+
+    arguments: tuple[int, ...]  # positions among inputs and what earlier kernels have written
+    ordered: bool  # whether outputs are row-major, however the inputs lie
+
+    def __init__(self, draft: _Draft, tracer: Tracer, space: tuple[int, ...]) -> None:
+        self.ordered = tracer.ordered
+        spanned = set(draft.axes).union(*(v.axes for v in draft.values))
+        spanned.update(*(w.axes for _, w in draft.results))
+        everywhere = tuple(d for d in sorted(spanned) if space[d] != 1)
+        small = tuple(d for d in everywhere if d not in draft.axes)
+        # The kernel has the axes that it spans only, so that what it writes has no others.
+        place = {d: k for k, d in enumerate(sorted({*everywhere, *draft.axes}))}
+        kernel = Kernel(len(place))
+        kernel.reduced = tuple(place[d] for d in draft.axes)
+        self.numbers: list[float] = []
+        copies: dict[int, Value] = {}
+        loaded = {n for kind, n in draft.loads if kind == "value"}
+        for v in draft.values:
+            if not place.keys() >= set(v.axes):
+                raise NotTraceable("a value along an axis of size 1")
+            axes = tuple(place[d] for d in v.axes)
+            if v.op == "input":
+                copies[v.number] = kernel.input(v.attr[1], axes)
+            elif v.number in loaded:
+                copies[v.number] = kernel.input(v.dtype, axes)
+            elif v.op == "scalar":
+                self.numbers.append(tracer.numbers[v.attr[0]])
+                copies[v.number] = kernel.scalar(v.dtype)
+            elif v.op in REDUCTIONS:
+                copies[v.number] = kernel.reduce(v.op, copies[v.inputs[0].number], kernel.reduced)
+            elif v.op == "index":
+                copies[v.number] = kernel.index(place[v.attr[0]])
+            elif v.op == "random":
+                if v.axes != everywhere or all(w.axes != everywhere for _, w in draft.results):
+                    raise NotTraceable("random numbers without a result of their extent")
+                copies[v.number] = kernel.random(axes, *(copies[x.number] for x in v.inputs))
+            else:
+                copies[v.number] = split.copied(kernel, v, copies)
+        for v in draft.outputs:
+            if v.axes != small:
+                raise NotTraceable("a small value that varies over fewer axes than its kernel")
+            kernel.output(copies[v.number])
+        for _, w in draft.results:
+            if w.axes not in (small, everywhere):
+                raise NotTraceable("results of different extent")
+            kernel.output(copies[w.value.number], w.dtype, full=w.axes == everywhere)
+        self.compiled = Compiled(kernel)
+        known = {a for v in kernel.inputs for a in v.axes}
+        self.sizes = sizes = tuple(space[d] for d in place)
+        self.shape = None if known.issuperset(place[d] for d in everywhere) else sizes
+        self.run = default_pool().run if prod(sizes) >= policy.PARALLEL else None
+
+    def outs(self) -> list[Any] | None:
+        """Arrays for the outputs, where their order matters."""
+        if not self.ordered:
+            return None
+        return [
+            np.empty([self.sizes[a] for a in o.axes], self.compiled.dtype(k))
+            for k, o in enumerate(self.compiled.kernel.outputs)
+        ]

@@ -1,0 +1,417 @@
+"""One elementwise computation on many rows of tensors, written over some of them, as one loop.
+
+Row i is one tensor of each column: a parameter, its gradient, its optimizer's state. Machine code
+looks at the arrays of a row (dtype, shape, memory), puts their addresses into a table, and maps the
+chunks of the loop, which the pool's threads share, to a row and a part of it. So what a row costs
+in Python is no more than its places in the lists.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import struct
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ....core import policy
+from ....core.errors import NotTraceable, Unsupported
+from ....kernels import cache, target
+from ....kernels.calling import DATA_OFFSET
+from ....kernels.emit import Body, Module, Reg
+from ....kernels.ir import ITEMSIZE, Kernel
+from ....kernels.lower import word_names
+from ....kernels.run import _Quick, code_of
+from ....kernels.schedule import plan
+from ....program.program import Program
+from ..runtime.pool import default_pool
+from .composite_tracing import traced
+from .scalars import ScalarTracer, has_lost_numbers, place_of
+from .tracing import Names, Traced, name_of
+
+__all__ = ["MultiTensor", "WritingNames", "launches"]
+
+CHUNK = 8192  # elements: some microseconds' work
+launches: list[int] = [0]  # loops that were run, for the tests that count them
+
+_TABLES = 8  # numbers of rows for which a computation keeps its table
+_LENGTH = 2  # of the symbols that stand for tensors
+
+
+class MultiTensor:
+    """A program on columns of tensors of given dtypes; `columns` are those that its outputs are
+    written over.
+
+    Errors: NotTraceable for what is not elementwise, or not in the kernel IR.
+    """
+
+    def __init__(self, dtypes: Sequence[Any], program: Program, columns: Sequence[int]) -> None:
+        tracer = ScalarTracer((_LENGTH,))
+        given = [tracer.input((_LENGTH,), dtype) for dtype in dtypes]
+        values = traced(WritingNames(tracer), program, given)
+        kernel = tracer.kernel
+        for column, output in zip(columns, program.outputs, strict=True):
+            y = values[output]
+            if not isinstance(y, Traced) or y.shape != (_LENGTH,):
+                raise NotTraceable("a result that is not like its parameter")
+            if y.dtype != given[column].dtype:
+                raise NotTraceable(f"{y.dtype} for {dtypes[column]}")
+            kernel.output(y.value, name_of(dtypes[column]))
+        if kernel.reduced or has_lost_numbers(tracer):
+            raise NotTraceable("a reduction, or a number that was taken for known")
+        self.scalars = list(map(place_of, tracer.numbers))
+        codes = {"float32": "f4x", "float64": "d"}
+        self._pack = struct.Struct("=" + "".join(codes[v.dtype] for v in kernel.scalars)).pack
+        self._lay_out(kernel, dtypes, list(columns))
+
+    def _lay_out(self, kernel: Kernel, dtypes: Sequence[Any], outputs: list[int]) -> None:
+        """The code for contiguous arrays, and the words of a row."""
+        names = [name_of(dtype) for dtype in dtypes]
+        operands = names + [names[column] for column in outputs]
+        strides = [[ITEMSIZE[name]] for name in operands]
+        planned = plan(kernel, (1 << 20,), strides, operands)
+        words = planned.words | {"length": CHUNK, "group": 1}
+        order = word_names(kernel, planned.layout)
+        self._template = np.array([0, *(words.get(name, 0) for name in order)], np.int64)
+        self._first_scalar = 1 + order.index("c0") if kernel.scalars else 0
+        self._native = _native()
+        self._columns, self._length = len(dtypes), 1 + order.index("v")
+        self._dtypes = [np.dtype(dtype) for dtype in dtypes]  # kept: their addresses are compared
+        self._sources = [*range(len(dtypes)), *outputs]
+        header = {
+            "parallel": policy.PARALLEL, "kernel": code_of(kernel, planned.layout),
+            "columns": len(dtypes),
+            "operands": len(operands), "stride": self._template.nbytes,
+            "array_type": id(np.ndarray), "chunk": CHUNK,
+            "p0": 8 * (1 + order.index("p0")), "length": 8 * (1 + order.index("v")),
+            "units": 8 * (1 + order.index("units")), "chunks": 8 * (1 + order.index("chunks")),
+        }  # fmt: skip
+        told = [header.get(name, 0) for name in _HEADER]
+        for column in self._sources:
+            told += [id(self._dtypes[column]), ITEMSIZE[names[column]], column in outputs]
+        begin = len(told)
+        told += [0] * len(operands)  # lists
+        self._words = struct.pack(f"={len(told)}q", *told)
+        self._first_pointer, self._first_list = header["p0"] // 8, 8 * begin
+        self._tables: dict[int, _Table] = {}
+
+    def __call__(
+        self, columns: Sequence[list[Any]], numbers: list[tuple[int, Sequence[float]]]
+    ) -> list[int]:
+        """Compute all rows, save those that are not contiguous NumPy arrays of one shape, or that
+        overlap others where something is written; returns the numbers of these.
+
+        `numbers` are the scalars' values for the next so many rows.
+        """
+        count = len(columns[0])
+        # Nobody else's while it is in use: calls of other threads make tables of their own.
+        table = self._tables.pop(count, None) or self._new_table(count)
+        left = self._run(table, count, columns, numbers)
+        self._tables[count] = table
+        return left
+
+    def _run(
+        self,
+        table: _Table,
+        count: int,
+        columns: Sequence[list[Any]],
+        numbers: list[tuple[int, Sequence[float]]],
+    ) -> list[int]:
+        """The same with a table for so many rows."""
+        if self.scalars and table.numbers != numbers:
+            begin, place = 0, self._first_scalar
+            for rows, values in numbers:
+                words = np.frombuffer(self._pack(*values), np.int64)
+                table.rows[begin : begin + rows, place : place + len(words)] = words
+                begin += rows
+            table.numbers = numbers
+        table.set_lists(table.words, self._first_list, *[id(columns[n]) for n in self._sources])
+        found = self._native.start(table.address)
+        if found == _OVERLAP:
+            self._sort(table)
+            found = self._native.start(table.address)
+            if found == _OVERLAP:
+                return list(range(count))
+        if found & _MANY:
+            chunks = int(table.rows[count, 0])
+            default_pool().run(self._native.drive, table.address, chunks)
+        launches[0] += 1
+        if not found & _UNFIT:
+            return []
+        lengths = table.rows[:count, self._length]
+        return [int(row) for row in np.flatnonzero(lengths < 0)]
+
+    def _new_table(self, count: int) -> _Table:
+        if len(self._tables) >= _TABLES:
+            self._tables.clear()
+        return _Table(self._words, self._template, count, self._columns, len(self._sources))
+
+    def _sort(self, table: _Table) -> None:
+        """Put the order right in which the arrays lie in memory."""
+        first = self._first_pointer
+        starts = table.rows[:-1, first : first + self._columns]
+        table.order[:] = np.argsort(starts.reshape(-1), kind="stable")
+
+
+class _Table:
+    """The words for so many rows."""
+
+    __slots__ = ("address", "numbers", "order", "rows", "set_lists", "words")
+
+    def __init__(
+        self, words: bytes, template: Any, count: int, columns: int, operands: int
+    ) -> None:
+        self.rows = np.empty((count + 1, len(template)), np.int64)
+        self.rows[:] = template
+        self.order = np.arange(count * columns)  # the arrays, as they lay in memory lately
+        self.words = np.frombuffer(bytearray(words), np.int64)
+        for name, value in (
+            ("rows", count), ("table", self.rows.ctypes.data), ("order", self.order.ctypes.data),
+        ):  # fmt: skip
+            self.words[_HEADER.index(name)] = value
+        self.address = self.words.ctypes.data
+        self.set_lists: Any = struct.Struct(f"={operands}q").pack_into
+        self.numbers: Any = None  # the scalars that are in the rows
+
+
+class WritingNames(Names):
+    """What `op.compute` finds: also memory to write, which is how a tensor is overwritten."""
+
+    def empty_like(self, x: Any) -> Any:
+        """A symbol that takes what is assigned to it."""
+        return _Unwritten(x.tracer, x.value, x.shape, x.dims, x.dtype)
+
+
+class _Unwritten(Traced):
+    """A symbol to which another value is assigned as a whole."""
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if key not in ((), ..., (...,)):
+            raise NotTraceable("an assignment to a part")
+        if not isinstance(value, Traced):
+            self.value = self.tracer.number(value, self.dtype)
+        elif value.shape == self.shape and value.dtype == self.dtype:
+            self.value = value.value
+        else:
+            raise NotTraceable("an assignment that broadcasts or converts")
+
+
+# ---- machine code --------------------------------------------------------------------------------
+
+# 64-bit words: what the machine code is told; then for each operand of the kernel its own; then for
+# each the address of its list.
+_HEADER = (
+    "kernel", "rows", "table", "order", "stride", "columns", "operands", "array_type", "chunk",
+    "parallel",  # elements from which threads share the work
+    "p0", "length", "units", "chunks",  # where in a row these words are, in bytes
+)  # fmt: skip
+_OPERAND = ("dtype", "itemsize", "written")
+_OVERLAP, _UNFIT, _MANY = 1, 2, 4  # what `start` says: nothing was done; rows are left; run it
+_LIST_ITEMS = DATA_OFFSET + 8  # in CPython's list: after the number of items
+_NDIM, _DIMENSIONS, _DTYPE, _FLAGS = (DATA_OFFSET + n for n in (8, 16, 40, 48))  # in NumPy's array
+_C_CONTIGUOUS, _F_CONTIGUOUS, _WRITEABLE = 1, 2, 0x400
+
+
+class _Native(NamedTuple):
+    start: Any  # int64 (words): fills the table, and does what is too little for threads
+    drive: int  # void (begin, end, words): chunks of the loop, as the pool calls it
+
+
+@functools.cache
+def _native() -> _Native:
+    """The functions.
+
+    Errors: Unsupported where Python's or NumPy's objects are not laid out as they are known to be.
+    """
+    array, items = np.zeros((2, 3), np.float32), [None]
+    places = {
+        DATA_OFFSET: array.ctypes.data, DATA_OFFSET - 8: id(np.ndarray), _DTYPE: id(array.dtype),
+    }  # fmt: skip
+    known = all(_word(id(array) + at) == value for at, value in places.items())
+    sizes = _word(_word(id(array) + _DIMENSIONS)), _word(id(array) + _NDIM) & 0xFF
+    flags = _word(id(array) + _FLAGS) & (_C_CONTIGUOUS | _F_CONTIGUOUS | _WRITEABLE)
+    if (
+        not known
+        or sizes != (2, 2)
+        or flags != _C_CONTIGUOUS | _WRITEABLE
+        or _word(_word(id(items) + _LIST_ITEMS)) != id(None)
+    ):
+        raise Unsupported("objects of this Python or NumPy")
+    module = Module()
+    module.functions["drive"] = _drive(module)
+    module.functions["are_apart"] = _are_apart(module)
+    module.functions["start"] = _start(module)
+    text, host = str(module), target.host()
+    name = cache.digest("multi_tensor", text, repr(host))
+    for kind in ("start", "drive"):
+        text = text.replace(f"@{kind}(", f"@{kind}.{name}(")
+    address, drive = target.kept(name, lambda: text, f"start.{name}", f"drive.{name}")
+    start = _Quick(address)
+    start.argtypes = (ctypes.c_int64,)
+    return _Native(start, drive)
+
+
+def _word(address: int) -> int:
+    return int(ctypes.c_int64.from_address(address).value)
+
+
+class _Code(Body):
+    """The body of a function whose last argument is the words."""
+
+    def header(self, name: str) -> Reg:
+        """A word of the header."""
+        return self.word(Reg(self, "ptr", 0, "%words"), 8 * _HEADER.index(name))
+
+    def word(self, pointer: Reg, offset: Reg | int, elem: str = "i64") -> Reg:
+        """What is so many bytes beyond an address."""
+        at = self.at(pointer, offset)
+        return self.emit(elem, 0, f"load {elem}, ptr {at.ref}, align 1")
+
+    def put_word(self, pointer: Reg, offset: Reg | int, value: Reg) -> None:
+        """Write there."""
+        self.line(f"store i64 {value.ref}, ptr {self.at(pointer, offset).ref}, align 8")
+
+    def pointer(self, address: Reg) -> Reg:
+        """A number as an address."""
+        return self.emit("ptr", 0, f"inttoptr i64 {address.ref} to ptr")
+
+    def row(self, number: Reg) -> Reg:
+        """The address of a row of the table."""
+        return self.at(self.pointer(self.header("table")), number * self.header("stride"))
+
+    def operand(self, number: Reg, name: str) -> Reg:
+        """A word about an operand."""
+        first = 8 * (len(_HEADER) + _OPERAND.index(name))
+        return self.word(Reg(self, "ptr", 0, "%words"), number * (8 * len(_OPERAND)) + first)
+
+    def array(self, number: Reg | int, row: Reg) -> Reg:
+        """The address of the object in a row of the list of an operand."""
+        place = self.header("operands") * len(_OPERAND) + number + len(_HEADER)
+        found = self.pointer(self.word(Reg(self, "ptr", 0, "%words"), place * 8))
+        return self.word(self.word(found, _LIST_ITEMS, "ptr"), row * 8, "ptr")
+
+    def flag(self, condition: Reg) -> Reg:
+        """A condition as a number."""
+        return self.convert("zext", condition, "i64")
+
+
+def _start(module: Module) -> str:
+    """Fill the rows: addresses, lengths, and the number of the first chunk of each. Unless there is
+    an overlap, or enough for several threads, run the loop.
+    """
+    b = _Code(module)
+    chunk, total, elements, unfit = (b.alloca("i64", 0, 0) for _ in range(4))
+    b.put(chunk, b.header("chunk"))
+    one_shape, one_size, both = (b.alloca("i64", 0, 0) for _ in range(3))
+    with b.loop(0, b.header("rows")) as i:
+        row = b.row(i)
+        model = b.array(0, i)
+        b.put(one_shape, 1)
+        b.put(both, _C_CONTIGUOUS | _F_CONTIGUOUS)
+        b.put(one_size, 1)
+        b.put_word(row, 0, b.get(total))
+        with b.loop(0, b.header("operands")) as k:
+            array = b.array(k, i)
+            kind = b.word(array, DATA_OFFSET - 8)
+            right = b.compare("eq", kind, b.header("array_type"))
+            b.put(one_shape, b.get(one_shape) & b.flag(right))
+            with b.when(b.compare("ne", b.get(one_shape), 0)):  # only arrays have what follows
+                b.put_word(row, b.header("p0") + k * 8, b.word(array, DATA_OFFSET))
+                right = b.compare("eq", b.word(array, _DTYPE), b.operand(k, "dtype"))
+                flags = b.convert("zext", b.word(array, _FLAGS, "i32"), "i64")
+                b.put(both, b.get(both) & flags)
+                may = b.compare("ne", flags & _WRITEABLE, 0)
+                right = right & (may | b.compare("eq", b.operand(k, "written"), 0))
+                rank = b.word(array, _NDIM, "i32")
+                right = right & b.compare("eq", rank, b.word(model, _NDIM, "i32"))
+                b.put(one_shape, b.get(one_shape) & b.flag(right))
+                with b.when(right):
+                    sizes = b.word(array, _DIMENSIONS, "ptr")
+                    models = b.word(model, _DIMENSIONS, "ptr")
+                    b.put(one_size, 1)
+                    with b.loop(0, b.convert("zext", rank, "i64")) as d:
+                        size = b.word(sizes, d * 8)
+                        same = b.compare("eq", size, b.word(models, d * 8))
+                        b.put(one_shape, b.get(one_shape) & b.flag(same))
+                        b.put(one_size, b.get(one_size) * size)
+        fits = b.compare("ne", b.get(one_shape), 0) & b.compare("ne", b.get(both), 0)
+        length = b.select(fits, b.get(one_size), b.const("i64", -1))
+        count = b.intrinsic("smax", length, 0)
+        b.put(unfit, b.get(unfit) + b.flag(~fits))
+        b.put(elements, b.get(elements) + count)
+        chunks = b.binary("udiv", count + b.get(chunk) - 1, b.get(chunk))
+        b.put_word(row, b.header("length"), length)
+        b.put_word(row, b.header("units"), chunks)
+        b.put_word(row, b.header("chunks"), chunks)
+        b.put(total, b.get(total) + chunks)
+    b.put_word(b.row(b.header("rows")), 0, b.get(total))
+    words = Reg(b, "ptr", 0, "%words")
+    apart = b.call("are_apart", "i64", 0, [words])
+    many = b.get(elements) >= b.header("parallel")
+    with b.when(b.compare("ne", apart, 0) & ~many):
+        b.line(f"call void @drive(i64 0, i64 {b.get(total).ref}, ptr %words)")
+    left = b.select(b.get(unfit) > 0, b.const("i32", _UNFIT), b.const("i32", 0))
+    run = b.select(many, b.const("i32", _MANY), b.const("i32", 0))
+    done = b.select(b.compare("ne", apart, 0), left | run, b.const("i32", _OVERLAP))
+    return b.function("i32 @start(ptr %words)", done)
+
+
+def _are_apart(module: Module) -> str:
+    """Go through the arrays in the given order: each that is written must begin where all before
+    it have ended, each that is read where all that are written have. So no pair with a written one
+    overlaps, whether the order was that of the addresses or not; if it was, all such are found.
+    """
+    b = _Code(module)
+    end_of_all, end_of_written, right = (b.alloca("i64", 0, n) for n in (0, 0, 1))
+    order, columns = b.pointer(b.header("order")), b.header("columns")
+    with b.loop(0, b.header("rows") * columns) as n:
+        which = b.word(order, n * 8)
+        row, k = b.row(b.binary("udiv", which, columns)), b.binary("urem", which, columns)
+        length = b.word(row, b.header("length"))
+        with b.when(length > 0):
+            begin = b.word(row, b.header("p0") + k * 8)
+            end = begin + length * b.operand(k, "itemsize")
+            written = b.compare("ne", b.operand(k, "written"), 0)
+            limit = b.select(written, b.get(end_of_all), b.get(end_of_written))
+            b.put(right, b.get(right) & b.flag(begin >= limit))
+            b.put(end_of_all, b.intrinsic("smax", b.get(end_of_all), end))
+            latest = b.intrinsic("smax", b.get(end_of_written), end)
+            b.put(end_of_written, b.select(written, latest, b.get(end_of_written)))
+    return b.function("i64 @are_apart(ptr %words)", b.get(right))
+
+
+def _drive(module: Module) -> str:
+    """Chunks begin to end: find the row of the first, then go on from row to row."""
+    b = _Code(module)
+    begin, end = Reg(b, "i64", 0, "%begin"), Reg(b, "i64", 0, "%end")
+    low, high = b.alloca("i64", 0, 0), b.alloca("i64")
+    b.put(high, b.header("rows"))
+    search, halve, found = b.label(), b.label(), b.label()
+    b.start(search)
+    b.branch(b.get(high) - b.get(low) > 1, halve, found)
+    b.start(halve)
+    middle = b.binary("lshr", b.get(low) + b.get(high), 1)
+    before = b.word(b.row(middle), 0) <= begin
+    b.put(low, b.select(before, middle, b.get(low)))
+    b.put(high, b.select(before, b.get(high), middle))
+    b.line(f"br label %{search}")
+    b.start(found)
+    at = b.alloca("i64")
+    b.put(at, begin)
+    more, run, done = b.label(), b.label(), b.label()
+    b.start(more)
+    b.branch(b.get(at) < end, run, done)
+    b.start(run)
+    row, following = b.row(b.get(low)), b.row(b.get(low) + 1)
+    first = b.word(row, 0)
+    stop = b.intrinsic("smin", end, b.word(following, 0))
+    kernel, words = b.pointer(b.header("kernel")), b.at(row, 8)
+    own = b.get(at) - first, stop - first
+    b.line(f"call void {kernel.ref}(i64 {own[0].ref}, i64 {own[1].ref}, ptr {words.ref})")
+    b.put(at, stop)
+    b.put(low, b.get(low) + 1)
+    b.line(f"br label %{more}")
+    b.start(done)
+    return b.function("void @drive(i64 %begin, i64 %end, ptr %words)")

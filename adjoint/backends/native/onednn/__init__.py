@@ -1,0 +1,1 @@
+"""oneDNN through its C API: plans, convolutions, pooling, layers."""

@@ -1,0 +1,483 @@
+"""oneDNN's C API through ctypes: loading, memory descriptors, primitives, errors.
+
+Nothing is loaded before the first use; `unavailable()` says why oneDNN cannot be used here. The
+library runs every primitive on the thread that calls it: `onednn_plan` hands out the parts.
+Source: https://uxlfoundation.github.io/oneDNN/v3.2/ (the constants are those of dnnl_types.h)
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.metadata
+import os
+import threading
+from collections.abc import Sequence
+from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_int64, c_size_t, c_uint, c_void_p
+from typing import Any
+
+import numpy as np
+
+from ....core import config
+from ....core.errors import AdjointError, Unsupported
+
+PACKAGE = "onednn-cpu-gomp"
+FILE = "libdnnl.so"
+MAJOR = 3  # the version of the interface declared here
+RUNTIMES = (1, 2)  # sequential and OpenMP: those that can run on the calling thread alone
+
+MAX_DIMS = 12
+DATA_TYPES = {"bfloat16": 2, "float32": 3}
+FORMAT_ANY = 1
+INFERENCE, TRAINING = 96, 64
+CONVOLUTION_DIRECT, DECONVOLUTION_DIRECT = 1, 0xA
+POOL_MAX, POOL_AVERAGE = 0x1FF, 0x2FF  # the average with padding counted
+LINEAR, REDUCTION_SUM, BINARY_ADD = 0x26, 0x2FFF4, 0x1FFF0
+QUERY_IMPLEMENTATION = 8
+QUERY_WORKSPACE, QUERY_SCRATCHPAD, QUERY_ARGUMENT = 135, 136, 255
+# arguments of an execution
+SRC, DST, WEIGHTS, BIAS, WORKSPACE, SCRATCHPAD = 1, 17, 33, 41, 64, 80
+DIFF_SRC, DIFF_DST, DIFF_WEIGHTS = 129, 145, 161
+MULTIPLE = 1024  # the first of several sources
+POST_OPERAND, POST_OPERANDS = 32770, 32768  # of the first operation that follows; to the next
+Activation = tuple[int, float, float]  # algorithm, alpha, beta
+ACTIVATIONS: dict[str, Activation] = {
+    "relu": (0x20, 0.0, 0.0),
+    "tanh": (0x21, 0.0, 0.0),
+    "elu": (0x22, 1.0, 0.0),
+    "sigmoid": (0x29, 0.0, 0.0),
+    "gelu_tanh": (0x2B, 0.0, 0.0),
+    "silu": (0x2C, 1.0, 0.0),
+    "gelu": (0x31, 0.0, 0.0),
+}
+_UNIMPLEMENTED = 3
+
+
+class LibraryError(AdjointError, RuntimeError):
+    """oneDNN refused or failed."""
+
+
+class _Version(ctypes.Structure):
+    _fields_ = (
+        ("major", c_int),
+        ("minor", c_int),
+        ("patch", c_int),
+        ("hash", c_char_p),
+        ("cpu_runtime", c_uint),
+        ("gpu_runtime", c_uint),
+    )
+
+
+class ExecutionArgument(ctypes.Structure):
+    """`dnnl_exec_arg_t`."""
+
+    _fields_ = (("argument", c_int), ("memory", c_void_p))
+
+
+_OUT = POINTER(c_void_p)
+_DIMS = c_int64 * MAX_DIMS
+_PADDED = (_DIMS,) * 4  # strides, dilates, padding before, padding after
+_SIGNATURES: dict[str, tuple[Any, ...]] = {
+    "dnnl_engine_create": (_OUT, c_int, c_size_t),
+    "dnnl_stream_create": (_OUT, c_void_p, c_uint),
+    "dnnl_memory_desc_create_with_strides": (_OUT, c_int, _DIMS, c_int, _DIMS),
+    "dnnl_memory_desc_create_with_tag": (_OUT, c_int, _DIMS, c_int, c_int),
+    "dnnl_memory_desc_create_submemory": (_OUT, c_void_p, _DIMS, _DIMS),
+    "dnnl_memory_desc_clone": (_OUT, c_void_p),
+    "dnnl_memory_desc_destroy": (c_void_p,),
+    "dnnl_memory_create": (_OUT, c_void_p, c_void_p, c_void_p),
+    "dnnl_memory_set_data_handle": (c_void_p, c_void_p),
+    "dnnl_memory_destroy": (c_void_p,),
+    "dnnl_primitive_attr_create": (_OUT,),
+    "dnnl_primitive_attr_set_scratchpad_mode": (c_void_p, c_int),
+    "dnnl_primitive_attr_set_post_ops": (c_void_p, c_void_p),
+    "dnnl_primitive_attr_destroy": (c_void_p,),
+    "dnnl_post_ops_create": (_OUT,),
+    "dnnl_post_ops_append_eltwise": (c_void_p, c_int, c_float, c_float),
+    "dnnl_post_ops_append_binary": (c_void_p, c_int, c_void_p),
+    "dnnl_post_ops_destroy": (c_void_p,),
+    "dnnl_primitive_desc_query": (c_void_p, c_int, c_int, c_void_p),
+    "dnnl_primitive_desc_next_impl": (c_void_p,),
+    "dnnl_primitive_desc_destroy": (c_void_p,),
+    "dnnl_primitive_create": (_OUT, c_void_p),
+    "dnnl_primitive_execute": (c_void_p, c_void_p, c_int, c_void_p),
+    "dnnl_primitive_destroy": (c_void_p,),
+    "dnnl_reorder_primitive_desc_create": (_OUT, *(c_void_p,) * 5),
+    "dnnl_sum_primitive_desc_create": (
+        *(_OUT, c_void_p, c_void_p, c_int, POINTER(c_float), _OUT, c_void_p),
+    ),
+    "dnnl_eltwise_forward_primitive_desc_create": (
+        *(_OUT, c_void_p, c_int, c_int, c_void_p, c_void_p, c_float, c_float, c_void_p),
+    ),
+    "dnnl_reduction_primitive_desc_create": (
+        *(_OUT, c_void_p, c_int, c_void_p, c_void_p, c_float, c_float, c_void_p),
+    ),
+    "dnnl_matmul_primitive_desc_create": (_OUT, *(c_void_p,) * 6),
+    "dnnl_convolution_forward_primitive_desc_create": (
+        *(_OUT, c_void_p, c_int, c_int, *(c_void_p,) * 4, *_PADDED, c_void_p),
+    ),
+    "dnnl_deconvolution_forward_primitive_desc_create": (
+        *(_OUT, c_void_p, c_int, c_int, *(c_void_p,) * 4, *_PADDED, c_void_p),
+    ),
+    "dnnl_convolution_backward_data_primitive_desc_create": (
+        *(_OUT, c_void_p, c_int, *(c_void_p,) * 3, *_PADDED, c_void_p, c_void_p),
+    ),
+    "dnnl_convolution_backward_weights_primitive_desc_create": (
+        *(_OUT, c_void_p, c_int, *(c_void_p,) * 4, *_PADDED, c_void_p, c_void_p),
+    ),
+    "dnnl_pooling_forward_primitive_desc_create": (
+        *(_OUT, c_void_p, c_int, c_int, c_void_p, c_void_p, *(_DIMS,) * 5, c_void_p),
+    ),
+    "dnnl_pooling_backward_primitive_desc_create": (
+        *(_OUT, c_void_p, c_int, c_void_p, c_void_p, *(_DIMS,) * 5, c_void_p, c_void_p),
+    ),
+}
+
+
+class Library:
+    """The loaded library, its one CPU engine, and a guard for what its own locks do not survive.
+
+    `lock` is held whenever oneDNN builds something, and across a fork, so that a child never
+    inherits oneDNN's primitive cache in the middle of a change.
+    """
+
+    def __init__(self, path: str) -> None:
+        # Its own libgomp and its own symbols, whatever PyTorch or another library has loaded.
+        mode = os.RTLD_LOCAL | os.RTLD_NOW | getattr(os, "RTLD_DEEPBIND", 0)
+        self.path = path
+        self.dll = ctypes.CDLL(path, mode=mode)
+        self.version, runtime = self._version()
+        if int(self.version.split(".")[0]) != MAJOR or runtime not in RUNTIMES:
+            raise OSError(f"version {self.version} with CPU runtime {runtime} is not supported")
+        for name, arguments in _SIGNATURES.items():
+            function = getattr(self.dll, name)
+            function.argtypes, function.restype = arguments, c_int
+        self.dll.dnnl_status2str.argtypes = (c_int,)
+        self.dll.dnnl_status2str.restype = c_char_p
+        self.dll.dnnl_memory_desc_get_size.argtypes = (c_void_p,)
+        self.dll.dnnl_memory_desc_get_size.restype = c_size_t
+        self.dll.dnnl_primitive_desc_query_md.argtypes = (c_void_p, c_int, c_int)
+        self.dll.dnnl_primitive_desc_query_md.restype = c_void_p
+        self.threads = self._threads() if runtime == 2 else None
+        self.lock = threading.RLock()
+        os.register_at_fork(
+            before=self.lock.acquire,
+            after_in_parent=self.lock.release,
+            after_in_child=self.lock.release,
+        )
+        engine = c_void_p()
+        self.check(self.dll.dnnl_engine_create(byref(engine), 1, 0), "making an engine")
+        self.engine = engine
+
+    def _version(self) -> tuple[str, int]:
+        self.dll.dnnl_version.restype = POINTER(_Version)
+        v = self.dll.dnnl_version().contents
+        return f"{v.major}.{v.minor}.{v.patch}", int(v.cpu_runtime)
+
+    def _threads(self) -> tuple[Any, Any]:
+        """OpenMP's functions that set and get the calling thread's number of threads."""
+        set_threads, get_threads = self.dll.omp_set_num_threads, self.dll.omp_get_max_threads
+        set_threads.argtypes, set_threads.restype = (c_int,), None
+        get_threads.argtypes, get_threads.restype = (), c_int
+        return set_threads, get_threads
+
+    def check(self, status: int, what: str) -> None:
+        """Turn a status other than success into an error that says what failed."""
+        if status == _UNIMPLEMENTED:
+            raise Unsupported(f"{what}: not implemented by oneDNN {self.version}; use NumPy's")
+        if status:
+            name = self.dll.dnnl_status2str(status).decode()
+            raise LibraryError(f"{what}: oneDNN says {name}")
+
+    def make(self, name: str, what: str, *arguments: Any) -> c_void_p:
+        """Call a function whose first argument is where it puts a new object."""
+        result = c_void_p()
+        self.check(getattr(self.dll, name)(byref(result), *arguments), what)
+        return result
+
+
+class single_threaded:  # noqa: N801 - reads as what it does
+    """Within it, oneDNN holds its lock and plans for one thread."""
+
+    def __init__(self, library: Library) -> None:
+        self.library = library
+
+    def __enter__(self) -> None:
+        self.library.lock.acquire()
+        if self.library.threads:
+            set_threads, get_threads = self.library.threads
+            self.before = get_threads()
+            set_threads(1)
+
+    def __exit__(self, *exc: Any) -> None:
+        if self.library.threads:
+            self.library.threads[0](self.before)
+        self.library.lock.release()
+
+
+_loaded: Library | str | None = None
+_loading = threading.Lock()
+
+
+def _path() -> str:
+    wanted = config.read("ADJOINT_ONEDNN")
+    if wanted == "off":
+        raise OSError("switched off by ADJOINT_ONEDNN=off")
+    if wanted != "auto":
+        return wanted
+    try:
+        files = importlib.metadata.files(PACKAGE)
+    except importlib.metadata.PackageNotFoundError:
+        raise OSError(f"not installed; pip install {PACKAGE}") from None
+    for file in files or ():
+        if file.name == FILE:
+            return str(file.locate())
+    raise OSError(f"the package {PACKAGE} has no {FILE}")
+
+
+def _load() -> Library | str:
+    global _loaded
+    with _loading:
+        if _loaded is None:
+            try:
+                _loaded = Library(_path())
+            except (OSError, AttributeError, AdjointError) as error:
+                _loaded = str(error)
+    return _loaded
+
+
+def unavailable() -> str | None:
+    """Why oneDNN cannot be used here, or None where it can.
+
+    >>> from adjoint.backends.native.onednn import api as onednn
+    >>> onednn.unavailable() is None or isinstance(onednn.unavailable(), str)
+    True
+    """
+    found = _loaded or _load()
+    return found if isinstance(found, str) else None
+
+
+def library() -> Library:
+    """The library, loaded on first use.
+
+    Errors: Unsupported where it is missing or cannot be loaded; the message says why.
+    """
+    found = _loaded or _load()
+    if isinstance(found, str):
+        raise Unsupported(f"oneDNN: {found}; NumPy is used instead")
+    return found
+
+
+class _Owned:
+    """A handle that is destroyed with this object."""
+
+    destroy: str
+
+    def __init__(self, handle: c_void_p) -> None:
+        self.handle = handle
+
+    def __del__(self) -> None:
+        if self.handle and isinstance(_loaded, Library):
+            getattr(_loaded.dll, self.destroy)(self.handle)
+
+
+class Descriptor(_Owned):
+    """Shape, type and layout of a memory; `any_layout` leaves the layout to the primitive."""
+
+    destroy = "dnnl_memory_desc_destroy"
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return int(library().dll.dnnl_memory_desc_get_size(self.handle))
+
+    def part(self, shape: Sequence[int], offsets: Sequence[int]) -> Descriptor:
+        """A rectangle of this memory; where the layout is blocked, at the blocks' borders."""
+        handle = library().make(
+            "dnnl_memory_desc_create_submemory",
+            f"part {tuple(shape)} at {tuple(offsets)}",
+            self.handle,
+            _DIMS(*shape),
+            _DIMS(*offsets),
+        )
+        return Descriptor(handle)
+
+
+def data_type(dtype: Any) -> int:
+    """oneDNN's number of a NumPy dtype."""
+    found = DATA_TYPES.get(dtype.name)
+    if found is None:
+        raise Unsupported(f"oneDNN for {dtype.name}; use NumPy's function")
+    return found
+
+
+def described(shape: Sequence[int], strides: Sequence[int], dtype: Any) -> Descriptor:
+    """A memory of this shape and these strides, in elements."""
+    if not shape or len(shape) > MAX_DIMS:
+        raise Unsupported(f"oneDNN for {len(shape)} dimensions; use NumPy's function")
+    handle = library().make(
+        "dnnl_memory_desc_create_with_strides",
+        f"memory of shape {tuple(shape)} and strides {tuple(strides)}",
+        len(shape),
+        _DIMS(*shape),
+        data_type(dtype),
+        _DIMS(*strides),
+    )
+    return Descriptor(handle)
+
+
+def contiguous(shape: Sequence[int], dtype: Any) -> Descriptor:
+    """A memory of this shape in row-major order."""
+    return described(shape, contiguous_strides(shape), dtype)
+
+
+def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """The strides of row-major order, in elements."""
+    strides = [1] * len(shape)
+    for i in reversed(range(len(shape) - 1)):
+        strides[i] = strides[i + 1] * shape[i + 1]
+    return tuple(strides)
+
+
+def any_layout(shape: Sequence[int], dtype: Any) -> Descriptor:
+    """A memory whose layout the primitive chooses."""
+    handle = library().make(
+        "dnnl_memory_desc_create_with_tag",
+        f"memory of shape {tuple(shape)}",
+        len(shape),
+        _DIMS(*shape),
+        data_type(dtype),
+        FORMAT_ANY,
+    )
+    return Descriptor(handle)
+
+
+class _Description(_Owned):
+    destroy = "dnnl_primitive_desc_destroy"
+
+
+class Primitive(_Owned):
+    """An operation compiled for given memories; several threads may execute it at once.
+
+    `memory(SRC)` and its like describe what it reads and writes.
+    """
+
+    destroy = "dnnl_primitive_destroy"
+
+    def __init__(self, description: c_void_p, what: str) -> None:
+        self.description = _Description(description)
+        self.what = what
+        super().__init__(library().make("dnnl_primitive_create", what, description))
+
+    @property
+    def implementation(self) -> str:
+        """Which of the library's implementations this is."""
+        return _implementation(self.description.handle)
+
+    def memory(self, argument: int) -> Descriptor:
+        """The memory that an argument of the execution needs."""
+        return self._query(QUERY_ARGUMENT, argument)
+
+    def optional(self, query: int) -> Descriptor | None:
+        """The workspace or the scratchpad, None where there is none."""
+        found = self._query(query, 0)
+        return found if found.size else None
+
+    def _query(self, query: int, index: int) -> Descriptor:
+        lib = library()
+        handle = lib.dll.dnnl_primitive_desc_query_md(self.description.handle, query, index)
+        return Descriptor(lib.make("dnnl_memory_desc_clone", self.what, handle))
+
+
+def _implementation(description: Any) -> str:
+    result = c_char_p()
+    library().dll.dnnl_primitive_desc_query(description, QUERY_IMPLEMENTATION, 0, byref(result))
+    return (result.value or b"").decode()
+
+
+def same_layout(a: Descriptor, b: Descriptor) -> bool:
+    """Whether two memories are laid out alike."""
+    return bool(library().dll.dnnl_memory_desc_equal(a.handle, b.handle))
+
+
+class _Attributes(_Owned):
+    """Scratch memory is the caller's; activations, and sums with other memories, may follow."""
+
+    destroy = "dnnl_primitive_attr_destroy"
+
+    def __init__(self, following: Sequence[Activation | Descriptor], what: str) -> None:
+        lib = library()
+        super().__init__(lib.make("dnnl_primitive_attr_create", what))
+        lib.check(lib.dll.dnnl_primitive_attr_set_scratchpad_mode(self.handle, 1), what)
+        if not following:
+            return
+        post = lib.make("dnnl_post_ops_create", what)
+        try:
+            for each in following:
+                if isinstance(each, Descriptor):
+                    arguments = (post, BINARY_ADD, each.handle)
+                    lib.check(lib.dll.dnnl_post_ops_append_binary(*arguments), what)
+                else:
+                    lib.check(lib.dll.dnnl_post_ops_append_eltwise(post, *each), what)
+            lib.check(lib.dll.dnnl_primitive_attr_set_post_ops(self.handle, post), what)
+        finally:
+            lib.dll.dnnl_post_ops_destroy(post)
+
+
+def primitive(
+    kind: str,
+    what: str,
+    *arguments: Any,
+    activation: Activation | None = None,
+    following: Sequence[Activation | Descriptor] = (),
+    prefer: str = "",
+    refuse: str = "ref",
+) -> Primitive:
+    """Build a primitive: `kind` as in dnnl_<kind>_primitive_desc_create, then the activation, or
+    the operations `following`: activations, and memories that are added (arguments POST_OPERAND,
+    + POST_OPERANDS for each operation before).
+
+    The first implementation is taken whose name begins with `prefer`, else the first; one whose
+    name begins with `refuse` counts as none. Descriptors among `arguments` stand for their handles.
+    """
+    lib = library()
+    attributes = _Attributes([activation] if activation else following, what)
+    handles = [a.handle if isinstance(a, _Owned) else a for a in arguments]
+    create = f"dnnl_{kind}_primitive_desc_create"
+    description = lib.make(create, what, *handles, attributes.handle)
+    found = _implementation(description)
+    if prefer and not found.startswith(prefer):
+        other = lib.make(create, what, *handles, attributes.handle)
+        while not lib.dll.dnnl_primitive_desc_next_impl(other):
+            if _implementation(other).startswith(prefer):
+                description, other = other, description
+                break
+        lib.dll.dnnl_primitive_desc_destroy(other)
+        found = _implementation(description)
+    if found.startswith(refuse):
+        lib.dll.dnnl_primitive_desc_destroy(description)
+        raise Unsupported(f"{what}: no fast implementation in oneDNN {lib.version}; use NumPy's")
+    return Primitive(description, what)
+
+
+def dims(sizes: Sequence[int]) -> Any:
+    """Sizes as the library takes them."""
+    return _DIMS(*sizes)
+
+
+def reorder(source: Descriptor, target: Descriptor, what: str) -> Primitive:
+    """Copies a memory into another layout."""
+    engine = library().engine
+    return primitive("reorder", what, source, engine, target, engine, refuse="none")
+
+
+def sum_of(target: Descriptor, sources: Sequence[Descriptor], what: str) -> Primitive:
+    """The sum of memories, in their order."""
+    count = len(sources)
+    handles = (c_void_p * count)(*(s.handle for s in sources))
+    scales = (c_float * count)(*(1.0,) * count)
+    return primitive("sum", what, library().engine, target, count, scales, handles)
+
+
+def address(array: np.ndarray) -> int:
+    """Where an array's data begins."""
+    return int(array.ctypes.data)

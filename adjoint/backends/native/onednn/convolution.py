@@ -1,0 +1,197 @@
+"""Convolutions by oneDNN; NumPy's where it has none.
+
+Names, shapes and arguments are those of `backends/numpy/convolution.py`. Beside them, a caller may
+pass a token that changes with the content of the weights: they are then reordered once per token.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ....core import policy
+from ....core.errors import Unsupported
+from ...numpy import convolution as reference
+from ..gemm.products import matmul
+from .convolution_plans import (
+    ConvolutionPlan,
+    Geometry,
+    W,
+    backward_data,
+    backward_weights,
+    forward,
+)
+from .plan import aligned_bytes, planned, temporary, threads
+
+Sizes = tuple[int, ...]
+Pairs = tuple[tuple[int, int], ...]
+
+
+class _Kept(NamedTuple):
+    array: Any  # a weak reference to the weights
+    token: Any
+    blocked: Any
+
+
+_kept: dict[tuple[int, Any], _Kept] = {}
+
+
+def _run(found: ConvolutionPlan, key: Any, arrays: tuple[Any, ...], token: Any) -> None:
+    """Run a plan with arrays x, w, y, bias."""
+    plan, size = found.plan, found.weights
+    if not size:
+        plan.run(*arrays, arrays[0])
+        return
+    if token is None:
+        plan.run(*arrays, temporary(size))
+        return
+    w = arrays[W]
+    name = (id(w), key)
+    kept = _kept.get(name)
+    if kept is not None and kept.token == token and kept.array() is w:
+        plan.run(*arrays, kept.blocked, first=1)
+        return
+    blocked = aligned_bytes(size)
+    plan.run(*arrays, blocked)
+    _keep(name, w, token, blocked)
+
+
+def _keep(name: Any, w: Any, token: Any, blocked: Any) -> None:
+    """Remember reordered weights until the array dies; the oldest go where they become too many."""
+
+    def forget(dead: Any) -> None:
+        kept = _kept.get(name)
+        if kept is not None and kept.array is dead:
+            _kept.pop(name, None)
+
+    _kept.pop(name, None)
+    total = blocked.size + sum(kept.blocked.size for kept in list(_kept.values()))
+    for old in list(_kept):
+        if total <= policy.WEIGHT_BYTES:
+            break
+        gone = _kept.pop(old, None)
+        total -= gone.blocked.size if gone else 0
+    if blocked.size <= policy.WEIGHT_BYTES:
+        _kept[name] = _Kept(weakref.ref(w, forget), token, blocked)
+
+
+def _assert_fitting(fits: bool, a: Any, b: Any) -> None:
+    """Leave arrays that do not belong together to NumPy, which has the error for it."""
+    if not fits or a.dtype != b.dtype:
+        raise Unsupported(f"convolution of {a.shape} {a.dtype} and {b.shape} {b.dtype}")
+
+
+_geometry: Any = Geometry  # of arguments in their order
+
+
+def _forward(x: Any, w: Any, bias: Any, count: Sizes, *options: Any) -> ConvolutionPlan:
+    _assert_fitting(x.shape[1] == w.shape[1] * options[-1], x, w)
+    if bias is not None:
+        _assert_fitting(bias.shape == w.shape[:1], bias, x)
+    sizes = (len(x), x.shape[1], len(w), x.shape[2:], w.shape[2:], count)
+    return forward(_geometry(*sizes, *options, x.dtype), bias is not None)
+
+
+def _backward_data(y: Any, w: Any, size: Sizes, *options: Any) -> ConvolutionPlan:
+    groups = options[-1]
+    _assert_fitting(y.shape[1] == len(w) and len(w) % groups == 0, y, w)
+    sizes = (len(y), w.shape[1] * groups, len(w), tuple(size), w.shape[2:], y.shape[2:])
+    return backward_data(_geometry(*sizes, *options, y.dtype))
+
+
+def _backward_weights(x: Any, y: Any, kernel: Sizes, *options: Any) -> ConvolutionPlan:
+    groups = options[-1]
+    fits = len(x) == len(y) and x.shape[1] % groups == 0 == y.shape[1] % groups
+    _assert_fitting(fits, x, y)
+    sizes = (len(x), x.shape[1], y.shape[1], x.shape[2:], tuple(kernel), y.shape[2:])
+    return backward_weights(_geometry(*sizes, *options, x.dtype))
+
+
+def conv(
+    x: Any,
+    w: Any,
+    bias: Any,
+    stride: Sizes,
+    padding: Pairs,
+    dilation: Sizes,
+    groups: int,
+    count: Sizes,
+    token: Any = None,
+) -> Any:
+    """The cross-correlation of x with w, plus bias (or None).
+
+    `token`, where given, changes whenever the content of w does; w is then reordered once.
+
+    >>> conv(np.ones((1, 1, 3), np.float32), np.ones((1, 1, 2), np.float32), None, (1,), ((0, 0),),
+    ...      (1,), 1, (2,))
+    array([[[2., 2.]]], dtype=float32)
+    """
+    key = (
+        "conv", x.shape, w.shape, stride, padding, dilation, groups, count, x.dtype.char,
+        w.dtype.char, None if bias is None else (bias.shape, bias.dtype.char), threads(),
+    )  # fmt: skip
+    found = planned(key, _forward, x, w, bias, count, stride, padding, dilation, groups)
+    if found is None:
+        return reference.conv(x, w, bias, stride, padding, dilation, groups, count)
+    y = np.empty((len(x), len(w), *count), x.dtype)
+    if bias is None and found.pointwise:
+        images, matrix = x.reshape(*x.shape[:2], -1), w.reshape(1, *w.shape[:2])
+        matmul(matrix, images, out=y.reshape(*y.shape[:2], -1))
+        return y
+    x, w = np.ascontiguousarray(x), np.ascontiguousarray(w)
+    _run(found, key, (x, w, y, x if bias is None else np.ascontiguousarray(bias)), token)
+    return y
+
+
+def conv_input(
+    y: Any,
+    w: Any,
+    stride: Sizes,
+    padding: Pairs,
+    dilation: Sizes,
+    groups: int,
+    size: Sizes,
+    token: Any = None,
+) -> Any:
+    """The transpose of `conv` in x: images of `size` from values y of conv's output shape."""
+    key = (
+        "conv_input", y.shape, w.shape, stride, padding, dilation, groups, size, y.dtype.char,
+        w.dtype.char, threads(),
+    )  # fmt: skip
+    inputs = w.shape[1] * groups
+    found = planned(key, _backward_data, y, w, size, stride, padding, dilation, groups)
+    if found is None:
+        return reference.conv_input(y, w, stride, padding, dilation, groups, size)
+    x = np.empty((len(y), inputs, *size), y.dtype)
+    if found.pointwise:
+        images, matrix = y.reshape(*y.shape[:2], -1), w.reshape(1, *w.shape[:2]).swapaxes(1, 2)
+        matmul(matrix, images, out=x.reshape(*x.shape[:2], -1))
+        return x
+    y, w = np.ascontiguousarray(y), np.ascontiguousarray(w)
+    _run(found, key, (x, w, y, y), token)
+    return x
+
+
+def conv_weight(
+    x: Any,
+    y: Any,
+    stride: Sizes,
+    padding: Pairs,
+    dilation: Sizes,
+    groups: int,
+    kernel: Sizes,
+) -> Any:
+    """The transpose of `conv` in w: a kernel from images x and values y of conv's output shape."""
+    key = (
+        "conv_weight", x.shape, y.shape, stride, padding, dilation, groups, kernel, x.dtype.char,
+        y.dtype.char, threads(),
+    )  # fmt: skip
+    found = planned(key, _backward_weights, x, y, kernel, stride, padding, dilation, groups)
+    if found is None:
+        return reference.conv_weight(x, y, stride, padding, dilation, groups, kernel)
+    w = np.empty((y.shape[1], x.shape[1] // groups, *kernel), x.dtype)
+    x, y = np.ascontiguousarray(x), np.ascontiguousarray(y)
+    _run(found, key, (x, w, y, y), None)
+    return w

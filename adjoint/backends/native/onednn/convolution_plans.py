@@ -1,0 +1,590 @@
+"""Plans of convolutions: oneDNN's primitives over parts of the batch, the rows or the channels.
+
+Images go in and out in plain order. Where oneDNN prefers blocks of channels, each part is copied
+into them and back while it is in the cache; weights are copied once for all parts, into a slot of
+their own, so that a caller may keep them.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from ....core import policy
+from ....core.errors import Unsupported
+from ..gemm.products import BFLOAT16, FLOAT32, pieces
+from . import api as onednn
+from .api import (
+    BIAS,
+    DIFF_DST,
+    DIFF_SRC,
+    DIFF_WEIGHTS,
+    DST,
+    SRC,
+    WEIGHTS,
+    Descriptor,
+    Primitive,
+)
+from .plan import (
+    SCRATCH,
+    SHARED,
+    Argument,
+    Plan,
+    Step,
+    aligned,
+    threads,
+)
+
+Sizes = tuple[int, ...]
+Pairs = tuple[tuple[int, int], ...]
+
+BLOCK = 16  # channels in one of oneDNN's blocks
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """A convolution of x (batch, inputs, *size) with w (outputs, inputs / groups, *kernel)."""
+
+    batch: int
+    inputs: int
+    outputs: int
+    size: Sizes
+    kernel: Sizes
+    count: Sizes
+    stride: Sizes
+    padding: Pairs
+    dilation: Sizes
+    groups: int
+    dtype: Any
+
+    def __str__(self) -> str:
+        return (
+            f"convolution of {(self.batch, self.inputs, *self.size)} with "
+            f"{self.w_shape()}, stride {self.stride}, padding {self.padding}, "
+            f"dilation {self.dilation}, groups {self.groups}, {self.dtype.name}"
+        )
+
+    def w_shape(self) -> Sizes:
+        """The shape of the weights."""
+        return (self.outputs, self.inputs // self.groups, *self.kernel)
+
+    @property
+    def work(self) -> int:
+        """Multiply-adds."""
+        return self.batch * math.prod(self.w_shape()) * math.prod(self.count)
+
+    @property
+    def touched(self) -> bool:
+        """Whether each place of the kernel sees a place of the images in some window."""
+        return all(
+            any(0 <= i * s - lo + j * d < n for i in range(c))
+            for n, c, s, k, d, (lo, _) in zip(
+                self.size, self.count, self.stride, self.kernel, self.dilation, self.padding,
+                strict=True,
+            )
+            for j in range(k)
+        )  # fmt: skip
+
+    @property
+    def pointwise(self) -> bool:
+        """Whether it is a matrix product at every place."""
+        plain = all(lo == 0 == hi for lo, hi in self.padding)
+        return max(self.kernel) == 1 == max(self.stride) and plain
+
+    def arguments(self) -> tuple[Any, ...]:
+        """Strides, dilations and paddings as oneDNN takes them."""
+        ends = [
+            (c - 1) * s + (k - 1) * d + 1 - n - lo
+            for n, c, s, k, d, (lo, _) in zip(
+                self.size, self.count, self.stride, self.kernel, self.dilation, self.padding,
+                strict=True,
+            )
+        ]  # fmt: skip
+        return (
+            onednn.dims(self.stride),
+            onednn.dims([d - 1 for d in self.dilation]),
+            onednn.dims([lo for lo, _ in self.padding]),
+            onednn.dims(ends),
+        )
+
+
+GEMM = "x64:gemm"  # columns of images and a matrix product, all in plain order
+
+
+# Places of all results below which a product of matrices is faster: for 512 channels of 5 by 5 in
+# a batch of 4, gradients of weights take 4.4 ms and not 12; from 200 places on, both take as long.
+_FEW_PLACES = {"forward": 64, "data": 0, "weights": 160}
+
+
+def _preferred(g: Geometry, kind: str) -> str:
+    """The implementation that is faster than oneDNN's own choice, where one was measured."""
+    if g.dtype != FLOAT32 or g.groups > 1:
+        return ""
+    few = g.batch * math.prod(g.count) < _FEW_PLACES[kind]
+    if max(g.kernel) == 1 or few or (kind == "data" and g.inputs <= 4):
+        return GEMM
+    return ""
+
+
+class _Place(NamedTuple):
+    """A part of a plain array: shape, where it begins, in which slot."""
+
+    slot: int
+    whole: Sizes
+    start: Sizes
+    shape: Sizes
+
+    def argument(self, dtype: Any) -> Argument:
+        """Its memory and offset."""
+        strides = onednn.contiguous_strides(self.whole)
+        offset = sum(i * s for i, s in zip(self.start, strides, strict=True)) * dtype.itemsize
+        return Argument(onednn.described(self.shape, strides, dtype), self.slot, offset)
+
+
+class _Builder:
+    """Makes the steps of parts of a convolution; equal parts share their primitives."""
+
+    def __init__(self, geometry: Geometry) -> None:
+        self.geometry, self.what = geometry, str(geometry)
+        self.primitives: dict[Any, Primitive] = {}
+        self.scratch = self.taken = 0
+
+    def chunk(self) -> list[Step]:
+        """A new chunk, which may use all scratch memory."""
+        self.taken = 0
+        return []
+
+    def take(self, memory: Descriptor) -> Argument:
+        """Scratch memory of this chunk."""
+        place = Argument(memory, SCRATCH, self.taken)
+        self.taken += aligned(memory.size)
+        self.scratch = max(self.scratch, self.taken)
+        return place
+
+    def once(self, key: Any, build: Callable[[], Primitive]) -> Primitive:
+        """The primitive of this key."""
+        if key not in self.primitives:
+            self.primitives[key] = build()
+        return self.primitives[key]
+
+    def copy(self, source: Argument, target: Argument, key: Any) -> Step:
+        """A change of layout."""
+        mover = self.once(key, lambda: onednn.reorder(source.memory, target.memory, self.what))
+        return Step(mover, {SRC: source, DST: target})
+
+    def read(self, chunk: list[Step], place: _Place, primitive: Primitive, number: int) -> Argument:
+        """The plain part in the layout that a primitive wants."""
+        wanted = primitive.memory(number)
+        plain = place.argument(self.geometry.dtype)
+        if onednn.same_layout(plain.memory, wanted):
+            return plain
+        staged = self.take(wanted)
+        chunk.append(self.copy(plain, staged, (primitive, number)))
+        return staged
+
+    def write(
+        self, place: _Place, primitive: Primitive, number: int
+    ) -> tuple[Argument, list[Step]]:
+        """Where a primitive puts its result, and the steps that then bring it to its place."""
+        given = primitive.memory(number)
+        plain = place.argument(self.geometry.dtype)
+        if onednn.same_layout(plain.memory, given):
+            return plain, []
+        staged = self.take(given)
+        return staged, [self.copy(staged, plain, (primitive, number))]
+
+
+def grouped(g: Geometry, outputs: int, inputs: int) -> Sizes:
+    """The shape of weights for oneDNN: with groups first where there are several."""
+    if g.groups == 1:
+        return (outputs, inputs, *g.kernel)
+    return (g.groups, outputs // g.groups, inputs // g.groups, *g.kernel)
+
+
+class _Weights:
+    """Weights in the layout that a primitive wants, in the slot behind the others."""
+
+    def __init__(self, builder: _Builder, slot: int, blocked: int) -> None:
+        self.builder, self.slot, self.blocked = builder, slot, blocked
+        self.size = 0
+        self.phase: list[list[Step]] = []
+        self.known: dict[Any, Argument] = {}
+
+    def get(self, start: Sizes, shape: Sizes, wanted: Descriptor) -> Argument:
+        """A part of the weights; the phase then has what copies it."""
+        if (start, shape) in self.known:
+            return self.known[start, shape]
+        g = self.builder.geometry
+        whole = grouped(g, g.outputs, g.inputs)
+        place = _Place(self.slot, whole, start, shape)
+        plain = place.argument(g.dtype)
+        if onednn.same_layout(plain.memory, wanted):
+            found = plain
+        else:
+            found = Argument(wanted, self.blocked, self.size)
+            self.size += aligned(wanted.size)
+            self.phase += self._copies(place, found)
+        self.known[start, shape] = found
+        return found
+
+    def _copies(self, place: _Place, target: Argument) -> list[list[Step]]:
+        dtype = self.builder.geometry.dtype
+        parts = min(threads(), max(1, math.prod(place.shape) >> 16))
+        chunks = []
+        try:
+            for start, length in pieces(place.shape[0], parts, 4 * BLOCK):
+                shape = (length, *place.shape[1:])
+                offsets = (start, *(0,) * len(place.shape[1:]))
+                memory = target.memory.part(shape, offsets)
+                from_ = place._replace(
+                    start=(place.start[0] + start, *place.start[1:]), shape=shape
+                )
+                source = from_.argument(dtype)
+                key = ("weights", place.shape, start, length)
+                chunks.append([self.builder.copy(source, target._replace(memory=memory), key)])
+        except onednn.LibraryError:  # not at the border of a block
+            source = place.argument(dtype)
+            return [[self.builder.copy(source, target, ("weights", place.start, place.shape))]]
+        return chunks
+
+
+class ConvolutionPlan(NamedTuple):
+    """A plan, and how many bytes its reordered weights take (the last slot); 0: none are needed.
+
+    `pointwise`: matrix products at every place do the same without a plan.
+    """
+
+    plan: Plan
+    weights: int
+    pointwise: bool = False
+
+
+class Cut(NamedTuple):
+    """In how many parts a convolution is made."""
+
+    batch: int = 1
+    rows: int = 1
+    channels: int = 1
+
+
+def _cut(g: Geometry, channels: int, by_rows: bool) -> Cut:
+    """Parts of the batch; where those are too few, of the rows or of the result's `channels`."""
+    workers = threads()
+    parts = max(1, min(4 * workers, g.work // policy.CONVOLUTION_GRAIN))
+    if parts == 1 or (workers == 1 and g.batch == 1):
+        return Cut()
+    large = math.prod(g.w_shape()) * g.dtype.itemsize > 1 << 20
+    can_split = g.groups == 1 and channels >= 2 * BLOCK
+    if large and can_split:
+        return Cut(1, 1, min(workers, -(-channels // BLOCK)))
+    if g.batch >= workers:
+        places = g.inputs * math.prod(g.size) + g.outputs * math.prod(g.count)
+        cached = g.batch * places * g.dtype.itemsize // policy.CONVOLUTION_CACHED
+        return Cut(min(g.batch, max(parts, min(cached, policy.CONVOLUTION_MOST))))
+    wanted = -(-min(parts, workers) // g.batch)
+    if by_rows and g.count[0] >= 4 * wanted:
+        return Cut(g.batch, wanted)
+    if can_split:
+        return Cut(g.batch, 1, min(wanted, channels // BLOCK))
+    return Cut(g.batch)
+
+
+def line_parts(g: Geometry, parts: int) -> list[tuple[int, int, int, int, tuple[int, int]]]:
+    """Parts of the first spatial dimension: result's start and length, images' ones, padding."""
+    if parts == 1:
+        return [(0, g.count[0], 0, g.size[0], g.padding[0])]
+    n, s, lo = g.size[0], g.stride[0], g.padding[0][0]
+    span = (g.kernel[0] - 1) * g.dilation[0] + 1
+    found = []
+    for start, length in pieces(g.count[0], parts):
+        first = start * s - lo
+        last = first + (length - 1) * s + span
+        above, below = max(0, -first), max(0, last - n)
+        begin, end = max(0, first), min(n, last)
+        if end <= begin:
+            return line_parts(g, 1)
+        if start + length == g.count[0]:
+            end = n  # what the last window does not reach counts as oneDNN wants it
+        found.append((start, length, begin, end - begin, (above, below)))
+    return found
+
+
+X, W, Y, BIAS_SLOT, BLOCKED = 0, 1, 2, 3, 4
+
+
+def _assert_supported(g: Geometry) -> None:
+    """Refuse what oneDNN does not have, what is too small for it to pay, what does not fit."""
+    if g.work <= policy.CONVOLUTION_SMALL:
+        raise Unsupported(f"{g}: left to NumPy")
+    assert_possible(g)
+
+
+def assert_possible(g: Geometry) -> None:
+    """Refuse what oneDNN does not have, and what does not fit."""
+    if not g.work or len(g.size) > 3 or g.dtype not in (FLOAT32, BFLOAT16):
+        raise Unsupported(f"{g}: left to NumPy")
+    for n, c, s, k, d, (lo, hi) in zip(
+        g.size, g.count, g.stride, g.kernel, g.dilation, g.padding, strict=True
+    ):
+        if (n + lo + hi - (k - 1) * d - 1) // s + 1 != c:
+            raise Unsupported(f"{g}: {g.count} is not the number of its windows")
+        if lo < 0 or (c - 1) * s + (k - 1) * d + 1 - n - lo <= -s:
+            raise Unsupported(f"{g}: oneDNN leaves out fewer places than a stride")
+
+
+def forward(g: Geometry, bias: bool, cut: Cut | None = None) -> ConvolutionPlan:
+    """Values from images; each part reads the lines of images that its windows see."""
+    _assert_supported(g)
+    builder = _Builder(g)
+    weights = _Weights(builder, W, BLOCKED)
+    cut = cut or _cut(g, g.outputs, True)
+    x_whole, y_whole = (g.batch, g.inputs, *g.size), (g.batch, g.outputs, *g.count)
+    zeros = (0,) * (len(g.size) - 1)
+    chunks = []
+    for o, outputs in pieces(g.outputs, cut.channels, BLOCK):
+        w_shape = grouped(g, outputs, g.inputs)
+        w_start = (o, *(0,) * (len(w_shape) - 1)) if g.groups == 1 else (0,) * len(w_shape)
+        for n, batch in pieces(g.batch, cut.batch):
+            for y0, rows, x0, lines, pads in line_parts(g, cut.rows):
+                part = replace(
+                    g, batch=batch, outputs=outputs, size=(lines, *g.size[1:]),
+                    count=(rows, *g.count[1:]), padding=(pads, *g.padding[1:]),
+                )  # fmt: skip
+                known = weights.known.get((w_start, w_shape))
+                main = builder.once(
+                    part, functools.partial(_forward_primitive, part, w_shape, bias, known)
+                )
+                chunk = builder.chunk()
+                x_part = _Place(X, x_whole, (n, 0, x0, *zeros), (batch, g.inputs, *part.size))
+                y_part = _Place(Y, y_whole, (n, o, y0, *zeros), (batch, outputs, *part.count))
+                source = builder.read(chunk, x_part, main, SRC)
+                result, after = builder.write(y_part, main, DST)
+                w = weights.get(w_start, w_shape, main.memory(WEIGHTS))
+                arguments = {SRC: source, WEIGHTS: w, DST: result}
+                if bias:
+                    memory = onednn.contiguous((outputs,), g.dtype)
+                    arguments[BIAS] = Argument(memory, BIAS_SLOT, o * g.dtype.itemsize)
+                chunks.append([*chunk, Step(main, arguments), *after])
+    return _plan(builder, weights, chunks)
+
+
+def _plan(builder: _Builder, weights: _Weights, chunks: list[list[Step]]) -> ConvolutionPlan:
+    phases = [weights.phase, chunks] if weights.phase else [chunks]
+    plan = Plan(builder.what, phases, 5, scratch=builder.scratch)
+    g = builder.geometry
+    return ConvolutionPlan(plan, weights.size, g.pointwise and g.groups == 1)
+
+
+def _forward_primitive(
+    g: Geometry, w_shape: Sizes, bias: bool, weights: Argument | None
+) -> Primitive:
+    return onednn.primitive(
+        "convolution_forward",
+        str(g),
+        onednn.library().engine,
+        onednn.TRAINING,
+        onednn.CONVOLUTION_DIRECT,
+        onednn.any_layout((g.batch, g.inputs, *g.size), g.dtype),
+        onednn.any_layout(w_shape, g.dtype) if weights is None else weights.memory,
+        onednn.contiguous((g.outputs,), g.dtype) if bias else None,
+        onednn.any_layout((g.batch, g.outputs, *g.count), g.dtype),
+        *g.arguments(),
+        prefer=_preferred(g, "forward"),
+    )
+
+
+def backward_data(g: Geometry, cut: Cut | None = None) -> ConvolutionPlan:
+    """Images from values: the transpose of `forward` in the images."""
+    _assert_supported(g)
+    builder = _Builder(g)
+    weights = _Weights(builder, W, BLOCKED)
+    cut = cut or _cut(g, g.inputs, False)
+    x_whole, y_whole = (g.batch, g.inputs, *g.size), (g.batch, g.outputs, *g.count)
+    zeros = (0,) * len(g.size)
+    chunks = []
+    for i, inputs in pieces(g.inputs, cut.channels, BLOCK):
+        w_shape = grouped(g, g.outputs, inputs)
+        w_start = (0, i, *zeros) if g.groups == 1 else (0,) * len(w_shape)
+        for n, batch in pieces(g.batch, cut.batch):
+            part = replace(g, batch=batch, inputs=inputs)
+            known = weights.known.get((w_start, w_shape))
+            main = builder.once(
+                part, functools.partial(_backward_data_primitive, part, w_shape, known)
+            )
+            chunk = builder.chunk()
+            y_part = _Place(Y, y_whole, (n, 0, *zeros), (batch, g.outputs, *g.count))
+            x_part = _Place(X, x_whole, (n, i, *zeros), (batch, inputs, *g.size))
+            source = builder.read(chunk, y_part, main, DIFF_DST)
+            result, after = builder.write(x_part, main, DIFF_SRC)
+            w = weights.get(w_start, w_shape, main.memory(WEIGHTS))
+            step = Step(main, {DIFF_DST: source, WEIGHTS: w, DIFF_SRC: result})
+            chunks.append([*chunk, step, *after])
+    return _plan(builder, weights, chunks)
+
+
+def _backward_data_primitive(g: Geometry, w_shape: Sizes, weights: Argument | None) -> Primitive:
+    return onednn.primitive(
+        "convolution_backward_data",
+        str(g),
+        onednn.library().engine,
+        onednn.CONVOLUTION_DIRECT,
+        onednn.any_layout((g.batch, g.inputs, *g.size), g.dtype),
+        onednn.any_layout(w_shape, g.dtype) if weights is None else weights.memory,
+        onednn.any_layout((g.batch, g.outputs, *g.count), g.dtype),
+        *g.arguments(),
+        _forward_primitive(g, w_shape, False, None).description,
+        prefer=_preferred(g, "data"),
+    )
+
+
+def backward_weights(g: Geometry) -> ConvolutionPlan:
+    """Sums over parts of the batch, then their sum; or parts of the output channels."""
+    _assert_supported(g)
+    if not g.touched:
+        raise Unsupported(
+            f"{g}: oneDNN 3.2 with AMX leaves weights undefined that see padding only"
+        )
+    workers = threads()
+    w_size = math.prod(g.w_shape())
+    x_size = g.batch * g.inputs * math.prod(g.size)
+    parts = max(1, min(workers, g.work // policy.CONVOLUTION_GRAIN))
+    can_split = parts > 1 and g.groups == 1 and g.outputs >= 2 * BLOCK
+    if can_split and (g.batch < parts or parts * w_size > x_size):
+        return _weights_by_channels(g, min(parts, g.outputs // BLOCK))
+    try:
+        return _weights_by_batch(g, min(max(parts, _parts_for_memory(g)), g.batch))
+    except Unsupported:  # the parts' layouts differ
+        return _weights_by_batch(g, 1)
+
+
+def _backward_weights_primitive(
+    g: Geometry, w_shape: Sizes, result: Descriptor | None = None
+) -> Primitive:
+    return onednn.primitive(
+        "convolution_backward_weights",
+        str(g),
+        onednn.library().engine,
+        onednn.CONVOLUTION_DIRECT,
+        onednn.any_layout((g.batch, g.inputs, *g.size), g.dtype),
+        result or onednn.any_layout(w_shape, FLOAT32),
+        None,
+        onednn.any_layout((g.batch, g.outputs, *g.count), g.dtype),
+        *g.arguments(),
+        _forward_primitive(g, w_shape, False, None).description,
+        prefer=_preferred(g, "weights"),
+    )
+
+
+def _parts_for_memory(g: Geometry) -> int:
+    """Parts of the batch of which one's copies in the library's layout take a few MiB; fewer where
+    the sums of all parts would take as much.
+    """
+    places = g.inputs * math.prod(g.size) + g.outputs * math.prod(g.count)
+    copies = g.batch * places * g.dtype.itemsize
+    sums = math.prod(g.w_shape()) * 4
+    return int(max(1, min(copies // (4 << 20), (4 << 20) // sums, policy.CONVOLUTION_MOST)))
+
+
+def _weights_by_channels(g: Geometry, parts: int) -> ConvolutionPlan:
+    builder = _Builder(g)
+    x_whole, y_whole = (g.batch, g.inputs, *g.size), (g.batch, g.outputs, *g.count)
+    zeros = (0,) * len(g.size)
+    chunks, shared = [], 0
+    copies: list[list[Step]] = []
+    x_shared: Argument | None = None
+    for o, outputs in pieces(g.outputs, parts, BLOCK):
+        part = replace(g, outputs=outputs)
+        w_shape = grouped(g, outputs, g.inputs)
+        main = builder.once(part, functools.partial(_backward_weights_primitive, part, w_shape))
+        chunk = builder.chunk()
+        wanted = main.memory(SRC)
+        if x_shared is None or not onednn.same_layout(x_shared.memory, wanted):
+            plain = _Place(X, x_whole, (0, 0, *zeros), x_whole)
+            if onednn.same_layout(plain.argument(g.dtype).memory, wanted):
+                x_shared = plain.argument(g.dtype)
+            else:
+                x_shared = Argument(wanted, SHARED, shared)
+                shared += aligned(wanted.size)
+                copies += _image_copies(builder, plain, x_shared)
+        y_part = _Place(Y, y_whole, (0, o, *zeros), (g.batch, outputs, *g.count))
+        w_part = _Place(W, grouped(g, g.outputs, g.inputs), (o, 0, *zeros), w_shape)
+        y = builder.read(chunk, y_part, main, DIFF_DST)
+        result, after = builder.write(w_part, main, DIFF_WEIGHTS)
+        step = Step(main, {SRC: x_shared, DIFF_DST: y, DIFF_WEIGHTS: result})
+        chunks.append([*chunk, step, *after])
+    phases = [copies, chunks] if copies else [chunks]
+    return ConvolutionPlan(Plan(builder.what, phases, 5, shared, builder.scratch), 0)
+
+
+def _image_copies(builder: _Builder, place: _Place, target: Argument) -> list[list[Step]]:
+    """Images into another layout, in parts of the batch, or of the channels of each image.
+
+    oneDNN's copies go wrong for some channels of several images at once.
+    """
+    g = builder.geometry
+    images, channels = place.shape[:2]
+    parts = -(-threads() // images)
+    whole = [(0, channels)] if parts == 1 else list(pieces(channels, parts, BLOCK))
+    chunks = []
+    for n, batch in pieces(images, threads() if parts == 1 else images):
+        for first, length in whole:
+            shape = (batch, length, *place.shape[2:])
+            offsets = (n, first, *(0,) * len(g.size))
+            try:
+                memory = target.memory.part(shape, offsets)
+            except onednn.LibraryError:  # not at the border of a block
+                return [[builder.copy(place.argument(g.dtype), target, ("images",))]]
+            source = place._replace(start=offsets, shape=shape).argument(g.dtype)
+            key = ("images", offsets)
+            chunks.append([builder.copy(source, target._replace(memory=memory), key)])
+    return chunks
+
+
+def _weights_by_batch(g: Geometry, parts: int) -> ConvolutionPlan:
+    builder = _Builder(g)
+    x_whole, y_whole = (g.batch, g.inputs, *g.size), (g.batch, g.outputs, *g.count)
+    zeros = (0,) * (len(g.size) + 1)
+    w_shape = grouped(g, g.outputs, g.inputs)
+    chunks = []
+    w_place = _Place(W, w_shape, (0,) * len(w_shape), w_shape)
+    sums: list[Argument] = []
+    shared = 0
+    for n, batch in pieces(g.batch, parts):
+        part = replace(g, batch=batch)
+        known = sums[0].memory if sums else None
+        main = builder.once(
+            part, functools.partial(_backward_weights_primitive, part, w_shape, known)
+        )
+        chunk = builder.chunk()
+        x = builder.read(chunk, _Place(X, x_whole, (n, *zeros), (batch, *x_whole[1:])), main, SRC)
+        y = builder.read(
+            chunk, _Place(Y, y_whole, (n, *zeros), (batch, *y_whole[1:])), main, DIFF_DST
+        )
+        if parts == 1:
+            result, after = builder.write(w_place, main, DIFF_WEIGHTS)
+        else:
+            result, after = Argument(main.memory(DIFF_WEIGHTS), SHARED, shared), []
+            shared += aligned(result.memory.size)
+            sums.append(result)
+        step = Step(main, {SRC: x, DIFF_DST: y, DIFF_WEIGHTS: result})
+        chunks.append([*chunk, step, *after])
+    phases = [chunks]
+    if sums:
+        phases.append([_total(builder, sums, w_place)])
+    return ConvolutionPlan(Plan(builder.what, phases, 5, shared, builder.scratch), 0)
+
+
+def _total(builder: _Builder, sums: list[Argument], place: _Place) -> list[Step]:
+    """The sum of the parts' weights, in the order of the parts, brought to its place."""
+    steps: list[Step] = builder.chunk()
+    first = sums[0].memory
+    total = builder.take(first)
+    result = onednn.sum_of(first, [s.memory for s in sums], builder.what)
+    arguments = {onednn.MULTIPLE + i: s for i, s in enumerate(sums)}
+    steps.append(Step(result, {**arguments, DST: total}))
+    plain = place.argument(builder.geometry.dtype)
+    steps.append(builder.copy(total, plain, ("total",)))
+    return steps

@@ -1,0 +1,306 @@
+"""Pooling over parts of the planes: sums by oneDNN, maxima by generated code; else NumPy's.
+
+Names and arguments are those of `backends/numpy/convolution.py`.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import weakref
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ....core import policy
+from ....core.errors import Unsupported
+from ....kernels.run import PAYLOAD
+from ...numpy import convolution as reference
+from ..gemm.products import FLOAT32, pieces
+from ..runtime.pool import default_pool
+from . import api as onednn
+from . import pooling_code
+from .api import DIFF_DST, DIFF_SRC, DST, SRC, Descriptor, Primitive
+from .plan import SCRATCH, Argument, Plan, Step, planned, threads
+
+Sizes = tuple[int, ...]
+Pairs = tuple[tuple[int, int], ...]
+
+BLOCK = 16  # planes that oneDNN computes at once
+X, Y = range(2)  # slots
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Windows over `planes` images of `size`."""
+
+    planes: int
+    size: Sizes
+    kernel: Sizes
+    stride: Sizes
+    padding: Pairs
+    count: Sizes
+
+    def __str__(self) -> str:
+        return (
+            f"pooling of {self.planes} planes of {self.size}, kernel {self.kernel}, stride "
+            f"{self.stride}, padding {self.padding}"
+        )
+
+    @property
+    def inside(self) -> bool:
+        """Whether each window has a place in its image."""
+        return all(
+            lo < k and (c - 1) * s - lo < n
+            for n, k, s, (lo, _), c in zip(
+                self.size, self.kernel, self.stride, self.padding, self.count, strict=True
+            )
+        )
+
+    def arguments(self) -> tuple[Any, ...]:
+        """Strides, kernel, dilation and paddings as oneDNN takes them."""
+        ends = [
+            (c - 1) * s + k - n - lo
+            for n, c, s, k, (lo, _) in zip(
+                self.size, self.count, self.stride, self.kernel, self.padding, strict=True
+            )
+        ]
+        places = zip(ends, self.stride, self.padding, strict=True)
+        if any(lo < 0 or not 0 <= hi - end < s or end <= -s for end, s, (lo, hi) in places):
+            raise Unsupported(f"{self}: {self.count} windows are not what oneDNN has")
+        before = [lo for lo, _ in self.padding]
+        sizes = (self.stride, self.kernel, (0,) * len(self.size), before, ends)
+        return tuple(map(onednn.dims, sizes))
+
+
+class _Builder:
+    """The steps of sums for parts of the planes; equal parts share their primitives."""
+
+    def __init__(self, geometry: Geometry, backward: bool) -> None:
+        g = geometry
+        few = g.planes * math.prod(g.size) <= max(1, policy.POOLING_SMALL)
+        if few or len(g.size) > 3 or not math.prod(g.count):
+            raise Unsupported(f"{g}: left to NumPy")
+        self.geometry, self.backward = g, backward
+        self.arguments = g.arguments()
+        self.scratch = 0
+        self.known: dict[int, tuple[Primitive, ...]] = {}
+
+    def plan(self) -> Plan:
+        """All parts as one phase."""
+        g = self.geometry
+        parts = min(4 * threads(), max(1, g.planes * math.prod(g.size) // policy.POOLING_GRAIN))
+        chunks = [self.chunk(start, length) for start, length in pieces(g.planes, parts, BLOCK)]
+        return Plan(str(g), [chunks], 2, scratch=self.scratch)
+
+    def chunk(self, start: int, planes: int) -> list[Step]:
+        """The steps for some planes."""
+        g = self.geometry
+        images = onednn.contiguous((1, planes, *g.size), FLOAT32)
+        values = onednn.contiguous((1, planes, *g.count), FLOAT32)
+        x = Argument(images, X, 4 * start * math.prod(g.size))
+        y = Argument(values, Y, 4 * start * math.prod(g.count))
+        if planes not in self.known:
+            self.known[planes] = self.primitives(images, values)
+        forward, *rest = self.known[planes]
+        if not self.backward:
+            return [Step(forward, {SRC: x, DST: y})]
+        scaled = Argument(values, SCRATCH, 0)
+        self.scratch = max(self.scratch, values.size)
+        scale, back = rest
+        return [
+            Step(scale, {SRC: y, DST: scaled}),
+            Step(back, {DIFF_DST: scaled, DIFF_SRC: x}),
+        ]
+
+    def primitives(self, images: Descriptor, values: Descriptor) -> tuple[Primitive, ...]:
+        """Forward; then what scales the cotangent, and backward, where they are wanted."""
+        g, engine = self.geometry, onednn.library().engine
+        what, area = str(g), float(math.prod(g.kernel))
+        forward = onednn.primitive(
+            "pooling_forward", what, engine, onednn.TRAINING, onednn.POOL_AVERAGE, images, values,
+            *self.arguments, activation=None if self.backward else (onednn.LINEAR, area, 0.0),
+        )  # fmt: skip
+        if not self.backward:
+            return (forward,)
+        back = onednn.primitive(
+            "pooling_backward", what, engine, onednn.POOL_AVERAGE, images, values, *self.arguments,
+            forward.description,
+        )  # fmt: skip
+        scale = onednn.primitive(
+            "eltwise_forward", what, engine, onednn.INFERENCE, onednn.LINEAR, values, values, area,
+            0.0,
+        )  # fmt: skip
+        return forward, scale, back
+
+
+def _sums(backward: bool, lead: Sizes, size: Sizes, *geometry: Any) -> Plan:
+    return _Builder(Geometry(math.prod(lead), size, *geometry), backward).plan()
+
+
+def _plan(backward: bool, lead: Sizes, size: Sizes, dtype: Any, *geometry: Any) -> Plan | None:
+    """The plan of sums of windows over images of shape (*lead, *size), or None."""
+    if dtype != FLOAT32:
+        return None
+    key = ("pool", backward, lead, size, geometry, threads())
+    found: Plan | None = planned(key, _sums, backward, lead, size, *geometry)
+    return found
+
+
+def max_pool(
+    x: Any, kernel: Sizes, stride: Sizes, padding: Pairs, dilation: Sizes, count: Sizes
+) -> Any:
+    """The largest element in each window.
+
+    >>> max_pool(np.ones((1, 4), np.float32), (2,), (2,), ((0, 0),), (1,), (2,))
+    array([[1., 1.]], dtype=float32)
+    """
+    windows = _windows(x, kernel, stride, padding, dilation, count)
+    if windows is None:
+        return reference.max_pool(x, kernel, stride, padding, dilation, count)
+    y, places = windows.forward(x)
+    _keep(y, places, windows)
+    return y
+
+
+def max_pool_input(
+    x: Any, y: Any, g: Any, kernel: Sizes, stride: Sizes, padding: Pairs, dilation: Sizes
+) -> Any:
+    """Images like x where each window's g is added to the place of its maximum y.
+
+    The places are what forward has kept for as long as y lives, or they are found again.
+    """
+    lead = x.ndim - len(kernel)
+    windows = None
+    if x.dtype == g.dtype and x.shape[:lead] == g.shape[:lead] and y.shape == g.shape:
+        windows = _windows(x, kernel, stride, padding, dilation, g.shape[lead:])
+    if windows is None:
+        return reference.max_pool_input(x, y, g, kernel, stride, padding, dilation)
+    kept = _places.get(id(y))
+    if kept is not None and kept.result() is y and kept.windows is windows:
+        return windows.backward(x.shape, g, kept.places)
+    return windows.backward(x.shape, g, windows.forward(x)[1])
+
+
+class _Kept(NamedTuple):
+    """What backward needs; an array that is written again was refused by autograd before."""
+
+    result: Any  # a weak reference
+    places: Any
+    windows: _Windows
+
+
+_places: dict[int, _Kept] = {}  # by the id of a result of `max_pool`
+
+
+def _keep(y: Any, places: Any, windows: _Windows) -> None:
+    name = id(y)
+
+    def forget(dead: Any) -> None:
+        kept = _places.get(name)
+        if kept is not None and kept.result is dead:
+            del _places[name]
+
+    _places[name] = _Kept(weakref.ref(y, forget), places, windows)
+
+
+class _Windows:
+    """The kernels for images of one shape."""
+
+    def __init__(self, code: pooling_code.Code, lead: Sizes, geometry: pooling_code.Geometry):
+        g = geometry
+        self.shape = lead
+        self.chunks = -(-g.planes // g.in_chunk)
+        self.words = struct.pack(f"{len(g)}q", *g)
+        self.code = code
+        square = g.kernel_height == g.kernel_width == g.stride_height == g.stride_width == 2
+        fits = g.above == 0 == g.left and 2 * g.rows <= g.height and 2 * g.columns <= g.width
+        plain = g.depth == 1 == g.kernel_depth and g.dilation_height == 1 == g.dilation_width
+        self.halving = square and fits and plain
+
+    def run(self, kernel: int, *arrays: Any) -> None:
+        """Run a kernel on contiguous arrays."""
+        record = struct.pack("3Q", *map(id, arrays)) + self.words
+        default_pool().run(kernel, id(record) + PAYLOAD, self.chunks)
+
+    def forward(self, x: Any) -> tuple[Any, Any]:
+        """The largest elements, and which places of their windows they come from."""
+        y, places = np.empty(self.shape, FLOAT32), np.empty(self.shape, np.uint8)
+        narrow = self.shape[-1] < policy.POOLING_NARROW
+        kernel = self.code.forward_across if narrow else self.code.forward
+        self.run(kernel, np.ascontiguousarray(x), y, places)
+        return y, places
+
+    def backward(self, shape: Sizes, g: Any, places: Any) -> Any:
+        """Images with g at the places."""
+        x = np.empty(shape, FLOAT32)
+        kernel = self.code.backward_halving if self.halving else self.code.backward
+        self.run(kernel, np.ascontiguousarray(g), places, x)
+        return x
+
+
+def _windows(
+    x: Any, kernel: Sizes, stride: Sizes, padding: Pairs, dilation: Sizes, count: Sizes
+) -> _Windows | None:
+    """The kernels for these windows, or None where NumPy's function is to be used."""
+    if x.dtype != FLOAT32:
+        return None
+    key = ("windows", x.shape, kernel, stride, padding, dilation, tuple(count), threads())
+    found: _Windows | None = planned(
+        key, _build, x.shape, kernel, stride, padding, dilation, tuple(count)
+    )
+    return found
+
+
+def _build(
+    shape: Sizes, kernel: Sizes, stride: Sizes, padding: Pairs, dilation: Sizes, count: Sizes
+) -> _Windows:
+    rank = len(kernel)
+    lead, size = shape[: len(shape) - rank], shape[len(shape) - rank :]
+    planes = math.prod(lead)
+    code = pooling_code.code()
+    many = math.prod(kernel) > 255 or max(*shape, *kernel, *stride, *dilation) >= 1 << 24
+    if code is None or rank > 3 or planes * math.prod(size) * math.prod(count) == 0 or many:
+        raise Unsupported(f"pooling of {shape}: left to NumPy")
+    for n, k, s, d, (lo, _), c in zip(size, kernel, stride, dilation, padding, count, strict=True):
+        first = [i * s - lo for i in range(c)]
+        if lo < 0 or any(all(not 0 <= f + j * d < n for j in range(k)) for f in first):
+            raise Unsupported(f"pooling of {shape}: a window with nothing in it")
+    work = math.prod(size) + math.prod(count) * math.prod(kernel)
+    groups = (size, count, kernel, stride, [lo for lo, _ in padding], dilation)
+    sizes = []
+    for values, alone in zip(groups, (1, 1, 1, 1, 0, 1), strict=True):
+        sizes += [alone] * (3 - rank) + list(values)
+    in_chunk = max(1, policy.POOLING_GRAIN // work)
+    if in_chunk > BLOCK:
+        in_chunk -= in_chunk % BLOCK  # whole vectors of planes
+    geometry = pooling_code.Geometry._make([*sizes, planes, in_chunk])
+    return _Windows(code, (*lead, *count), geometry)
+
+
+def sum_pool(x: Any, kernel: Sizes, stride: Sizes, padding: Pairs, count: Sizes) -> Any:
+    """The sum of each window."""
+    lead = x.ndim - len(kernel)
+    shape = x.shape
+    plan = _plan(False, shape[:lead], shape[lead:], x.dtype, kernel, stride, padding, count)
+    if plan is None:
+        return reference.sum_pool(x, kernel, stride, padding, count)
+    y = np.empty((*x.shape[:lead], *count), FLOAT32)
+    plan.run(np.ascontiguousarray(x), y)
+    return y
+
+
+def sum_pool_input(
+    g: Any, kernel: Sizes, stride: Sizes, padding: Pairs, count: Sizes, size: Sizes
+) -> Any:
+    """The transpose of `sum_pool`: each value added everywhere in its window."""
+    lead = g.ndim - len(kernel)
+    plan = None
+    if g.shape[lead:] == tuple(count):
+        plan = _plan(True, g.shape[:lead], tuple(size), g.dtype, kernel, stride, padding, count)
+    if plan is None:
+        return reference.sum_pool_input(g, kernel, stride, padding, count, size)
+    x = np.empty((*g.shape[:lead], *size), FLOAT32)
+    plan.run(x, np.ascontiguousarray(g))
+    return x

@@ -1,0 +1,1 @@
+"""NumPy's random numbers by generated code."""

@@ -1,0 +1,173 @@
+"""Random numbers by generated code: those that NumPy draws from the same streams, bit for bit.
+
+A routine gets seed and draw number as an array, makes the result, and fills it from the stream's
+start. Where that was an op's whole result, such an op is drawn without being made from then on
+(`core/compute.py`: draws).
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import platform
+import struct
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ....core import policy
+from ....core.errors import Unsupported
+from ....core.op import Op
+from ....program import compute as core_compute
+from ....program.compute import quietly
+from ... import numpy as reference
+from ..runtime import block_cache, launch, object_code
+from . import code as draws_code
+from . import ziggurat
+from .code import SEGMENT, Kind
+
+__all__ = [
+    "computed", "drawn_exponential", "drawn_integers", "drawn_mask", "drawn_normal",
+    "drawn_permutation", "drawn_uniform",
+]  # fmt: skip
+
+_states: list[Any] = [np.empty(2, np.uint64)]  # that no call uses: seed and draw number
+_pack_into = struct.Struct("=2Q").pack_into
+
+Draw = launch.Launcher  # (seed, draw) -> array
+
+
+class _Latest(threading.local):
+    """What this thread drew last, while an op computes that may be all of."""
+
+    result: Any = None
+    draw: Draw | None = None
+
+
+_latest = _Latest()
+
+
+def computed(op: Op, names: Any, arrays: Sequence[Any]) -> Any:
+    """`op.compute` with the native namespace."""
+    _latest.result = None
+    found = quietly(op.compute, names, *arrays)
+    if _latest.result is found and _latest.draw is not None and not arrays:
+        core_compute.remember_draw(op, _latest.draw)
+    _latest.result = _latest.draw = None
+    return found
+
+
+@functools.lru_cache(maxsize=1024)
+def _draw(kind: Kind, shape: tuple[int, ...], dtype: np.dtype[Any], numbers: bytes) -> Draw | None:
+    """What draws such an array; None where NumPy is to."""
+    count = math.prod(shape)
+    if not count or (kind.layered and platform.machine() not in ("x86_64", "AMD64")):
+        return None  # elsewhere NumPy's kernels may have joined products and sums
+    try:
+        [address] = object_code.load(
+            draws_code, f"{kind} {_tables()}", functools.partial(_text, kind), ["draw"]
+        )
+        segment = count if kind.serial else SEGMENT
+        before, chunks = struct.pack("2q", count, segment), -(-count // segment)
+        run = launch.bare(
+            address, chunks, [np.empty(2, np.uint64)], [(shape, dtype)], before, numbers,
+            count >= policy.DRAWS_PARALLEL, count < policy.DRAWS_QUICK,
+        )  # fmt: skip
+    except Unsupported:
+        return None
+
+    def draw(seed: int, number: int) -> Any:
+        try:
+            state = _states.pop()
+        except IndexError:
+            state = np.empty(2, np.uint64)
+        _pack_into(state, 0, seed, number)
+        found = run(state)
+        _states.append(state)
+        return found
+
+    if count * dtype.itemsize >= block_cache.SMALLEST // 2:
+        return functools.partial(quietly, draw)
+    return draw
+
+
+@functools.cache
+def _tables() -> str:
+    """What the tables depend on."""
+    return np.__version__ + inspect.getsource(ziggurat)
+
+
+def _text(kind: Kind, host: Any, symbol: str) -> str:
+    return draws_code.text(host, symbol, kind)
+
+
+def _drawn(
+    kind: Kind, seed: int, draw: int, shape: tuple[int, ...], dtype: Any, numbers: bytes = b""
+) -> Any:
+    """The array; NotImplemented where NumPy is to draw it."""
+    found = _draw(kind, shape, np.dtype(dtype), numbers)
+    if found is None:
+        return NotImplemented
+    _latest.draw, _latest.result = found, (result := found(seed, draw))
+    return result
+
+
+def drawn_uniform(seed: int, draw: int, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Numbers spread evenly over [0, 1), as float32 or float64."""
+    found = _drawn(Kind("uniform", np.dtype(dtype).name), seed, draw, shape, dtype)
+    if found is NotImplemented:
+        return reference.drawn_uniform(seed, draw, shape, dtype)
+    return found
+
+
+def drawn_normal(seed: int, draw: int, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Standard normal numbers, as float32 or float64."""
+    found = _drawn(Kind("normal", np.dtype(dtype).name), seed, draw, shape, dtype)
+    if found is NotImplemented:
+        return reference.drawn_normal(seed, draw, shape, dtype)
+    return found
+
+
+def drawn_exponential(seed: int, draw: int, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Standard exponential numbers, as float32 or float64."""
+    found = _drawn(Kind("exponential", np.dtype(dtype).name), seed, draw, shape, dtype)
+    if found is NotImplemented:
+        return reference.drawn_exponential(seed, draw, shape, dtype)
+    return found
+
+
+def drawn_integers(seed: int, draw: int, low: int, high: int, shape: tuple[int, ...]) -> Any:
+    """Integers spread evenly over [low, high), as int64."""
+    count = high - low
+    found = NotImplemented
+    if count <= 1 << 32:  # more take 64 bits each
+        numbers = struct.pack("3q", low, count - 1, (1 << 32) % count)
+        found = _drawn(Kind("integers", "i64"), seed, draw, shape, np.int64, numbers)
+    if found is NotImplemented:
+        return reference.drawn_integers(seed, draw, low, high, shape)
+    return found
+
+
+def drawn_permutation(seed: int, draw: int, n: int) -> Any:
+    """0 to n - 1 in random order, as int64."""
+    found = NotImplemented
+    if n <= 1 << 32:
+        found = _drawn(Kind("permutation", "i64"), seed, draw, (n,), np.int64)
+    return reference.drawn_permutation(seed, draw, n) if found is NotImplemented else found
+
+
+def drawn_mask(
+    seed: int, draw: int, keep: float, value: float, shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> Any:
+    """`value` with probability `keep`, else 0."""
+    found = NotImplemented
+    if dtype.itemsize <= 8:
+        one = np.ones(1, dtype) if dtype == np.bool_ else np.array([value]).astype(dtype)
+        numbers = struct.pack("q", math.ceil(keep * 2.0**32)) + one.tobytes().ljust(8, b"\0")
+        found = _drawn(Kind("mask", f"i{8 * dtype.itemsize}"), seed, draw, shape, dtype, numbers)
+    if found is NotImplemented:
+        return reference.drawn_mask(seed, draw, keep, value, shape, dtype)
+    return found

@@ -1,0 +1,1 @@
+"""What kernels run on: memory, threads, code that was compiled."""

@@ -1,0 +1,144 @@
+"""Calling a kernel at the cost of a C function: what a call needs is worked out once.
+
+A launcher (`eager.arrays.Launcher`) is for arrays of certain shapes, strides and dtypes; given
+others, it returns None, and the caller asks in the general way. Arguments that are no arrays are
+passed over: the caller knows that these numbers are the kernel's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ....eager.arrays import Launcher as Kernel
+from ....kernels import Compiled
+from ....kernels.run import Entry, Pair
+from .pool import default_pool
+
+__all__ = ["Launcher", "View", "bare", "launcher", "rebased"]
+
+Launcher: TypeAlias = Callable[..., Any]  # (*arrays) -> array, tuple of arrays, or None
+View: TypeAlias = "tuple[int, int]"  # of which input, and how many bytes from its first element
+
+
+def launcher(
+    compiled: Compiled,
+    given: Sequence[np.ndarray],
+    shapes: Sequence[tuple[int, ...]],
+    *,
+    arrays: Sequence[np.ndarray] | None = None,
+    views: Sequence[View] | None = None,
+    scalars: Sequence[float] = (),
+    shape: Sequence[int] | None = None,
+    parallel: bool = False,
+    outs: Sequence[np.ndarray] | None = None,
+) -> Launcher | None:
+    """A launcher of `compiled` for arrays like `given`; None where there can be none.
+
+    `shapes` are those of the outputs, which may have more or fewer dimensions of size 1 than the
+    kernel's own. `arrays` are what the kernel gets: of each `views` says what it is a view of; else
+    they are views of `given`, in order, from their first element on. `outs` are row-major outputs,
+    where the kernel is to write such ones however its inputs lie.
+    """
+    arrays = given if arrays is None else arrays
+    views = [(n, 0) for n in range(len(given))] if views is None else views
+    entry = compiled.entry(arrays, shape, outs)
+    if isinstance(entry, Pair):
+        return _pair(entry, given, arrays, views, shapes, scalars, parallel)
+    dtypes = [compiled.dtype(k) for k in range(len(shapes))]
+    outputs = list(zip(shapes, dtypes, strict=True))
+    return _single(entry, given, views, outputs, scalars, parallel)
+
+
+def _single(
+    entry: Entry,
+    given: Sequence[np.ndarray],
+    views: Sequence[View],
+    outputs: Sequence[tuple[tuple[int, ...], np.dtype[Any]]],
+    scalars: Sequence[float],
+    parallel: bool,
+) -> Launcher | None:
+    if not entry.row_major or not outputs:
+        return None
+    operands = len(views) + len(outputs)
+    after = entry.pack(*[0] * operands, *scalars)[8 * operands :]
+    chunks = entry.chunks
+    return bare(
+        entry.address, chunks, given, outputs, entry.head, after, parallel, entry.quick, views
+    )
+
+
+def bare(
+    address: int,
+    chunks: int,
+    given: Sequence[np.ndarray],
+    outputs: Sequence[tuple[tuple[int, ...], np.dtype[Any]]],
+    before: bytes,
+    after: bytes,
+    parallel: bool,
+    quick: bool,
+    views: Sequence[View] | None = None,
+) -> Launcher:
+    """A launcher of machine code whose words are `before`, the addresses of the elements of `views`
+    (None: the inputs) and of the outputs, `after`, and one in which it refuses the inputs.
+    """
+    views = [(n, 0) for n in range(len(given))] if views is None else views
+    pool = default_pool().entry() if parallel and chunks > 1 else None
+    return Kernel(address, chunks, given, outputs, before, after, pool, quick, views)
+
+
+def rebased(
+    launch: Launcher, given: Sequence[np.ndarray], views: Sequence[View]
+) -> Launcher | None:
+    """The launcher that takes arrays like `given`, and gives `launch` these `views` of them; None
+    where `launch` is no machine code, or takes views itself.
+    """
+    return launch.rebased(given, views) if type(launch) is Kernel else None
+
+
+def _pair(
+    pair: Pair,
+    given: Sequence[np.ndarray],
+    arrays: Sequence[np.ndarray],
+    views: Sequence[View],
+    shapes: Sequence[tuple[int, ...]],
+    scalars: Sequence[float],
+    parallel: bool,
+) -> Launcher | None:
+    """Of a reduction in two steps."""
+    parts = pair.first.allocate()
+    outputs = [(x.shape, x.dtype) for x in parts]
+    first = _single(pair.first, given, views, outputs, scalars, parallel)
+    further = [views[k] for k in pair.positions]
+    second = launcher(
+        pair.second,
+        [*parts, *(given[n] for n, _ in further)],
+        shapes,
+        arrays=[
+            *(x.transpose(pair.order) for x in parts),
+            *(arrays[k] for k in pair.positions),
+        ],
+        views=[
+            *((k, 0) for k in range(len(parts))),
+            *((k, offset) for k, (_, offset) in enumerate(further, len(parts))),
+        ],
+        scalars=(*scalars, *pair.sizes),
+        parallel=parallel,
+    )
+    if first is None or second is None:
+        return None
+    several = len(parts) > 1
+
+    def launch(*operands: Any) -> Any:
+        found = first(*operands)
+        if found is None:
+            return None
+        found = found if several else (found,)
+        if further:
+            arrays = [x for x in operands if type(x) is np.ndarray]
+            found = (*found, *[arrays[n] for n, _ in further])
+        return second(*found)
+
+    return launch

@@ -1,0 +1,98 @@
+"""LLVM IR to functions in memory that stay there until the process ends."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import itertools
+from collections.abc import Iterable
+from typing import Any
+
+from ....core.errors import Unsupported
+
+_NUMBERS = itertools.count()
+
+
+@functools.cache
+def _jit(opt: int) -> Any:
+    """LLVM's linker for this process; it and all code in it stay, whatever Python collects.
+
+    Threads and NumPy arrays may run the code while the interpreter is being torn down.
+    """
+    try:
+        import llvmlite.binding as llvm
+    except ImportError as error:
+        raise Unsupported("generated code needs llvmlite: pip install llvmlite") from error
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_default_triple().create_target_machine(
+        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=opt
+    )
+    jit = llvm.create_lljit_compiler(machine)
+    keep(jit)
+    return jit
+
+
+def keep(it: Any) -> None:
+    """Never collect `it`, not even when the interpreter ends."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(it))
+
+
+def load(text: str, names: Iterable[str], opt: int = 2) -> list[int]:
+    """Compile LLVM IR, which may call the C library; the addresses of the functions `names`. With
+    `opt` 0, code that mostly calls functions is compiled in a quarter of the time.
+
+    Errors: Unsupported without llvmlite.
+
+    >>> from adjoint.backends.native.runtime import machine_code
+    >>> [address] = machine_code.load("define i64 @one() { ret i64 1 }", ["one"])
+    >>> ctypes.CFUNCTYPE(ctypes.c_int64)(address)()
+    1
+    """
+    jit = _jit(opt)
+    import llvmlite.binding as llvm
+
+    names = list(names)
+    builder = llvm.JITLibraryBuilder().add_ir(text).add_current_process()
+    for name in names:
+        builder.export_symbol(name)
+    tracker = builder.link(jit, f"adjoint-{next(_NUMBERS)}")
+    keep(tracker)
+    return [tracker[name] for name in names]
+
+
+class _MethodDef(ctypes.Structure):
+    """CPython's PyMethodDef."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+_METH_FASTCALL = 0x80
+
+
+def builtin(address: int, name: str, own: object) -> Any:
+    """The C function at `address` as a Python builtin, called in a tenth of what ctypes takes.
+
+    Its type is `PyObject *f(PyObject *own, PyObject *const *args, Py_ssize_t count)`: it runs with
+    the GIL, returns a new reference, or sets an exception and returns null.
+    """
+    make = ctypes.PYFUNCTYPE(
+        ctypes.py_object, ctypes.POINTER(_MethodDef), ctypes.py_object, ctypes.c_void_p
+    )(("PyCFunction_NewEx", ctypes.pythonapi))
+    return make(ctypes.byref(_definition(address, name)), own, None)
+
+
+@functools.cache
+def _definition(address: int, name: str) -> _MethodDef:
+    """One for all builtins of a function, which outlive their makers."""
+    definition = _MethodDef(name.encode(), address, _METH_FASTCALL, None)
+    keep(definition)
+    return definition
+
+
+__all__ = ["builtin", "keep", "load"]

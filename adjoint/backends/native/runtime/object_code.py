@@ -1,0 +1,48 @@
+"""Functions written as LLVM IR: compiled once, kept on disk, loaded once a process."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import threading
+from collections.abc import Callable, Sequence
+from types import ModuleType
+
+from ....kernels import cache, target
+from ....kernels.target import Target
+
+__all__ = ["load"]
+
+_loading = threading.Lock()  # two threads would define the same symbols twice
+_loaded: dict[str, tuple[int, ...]] = {}
+
+
+def load(
+    writer: ModuleType, what: str, text: Callable[[Target, str], str], entries: Sequence[str]
+) -> tuple[int, ...]:
+    """The addresses of the functions `symbol`.entry of text(target, symbol).
+
+    `writer` is the module that writes the text: with `what`, the target and its source, the text is
+    determined, so that it need not be written where the code is on disk.
+
+    Errors: Unsupported where no code can be generated.
+    """
+    host = target.host()
+    name = cache.digest(writer.__name__, what, inspect.getsource(writer), repr(host))
+    with _loading:
+        found = _loaded.get(name)
+        if found is None:
+            symbol = "o" + name
+            symbols = [f"{symbol}.{entry}" for entry in entries]
+            found = _loaded[name] = target.kept(name, lambda: text(host, symbol), *symbols)
+    return found
+
+
+def _after_fork() -> None:
+    """Another thread may have been loading when the process was forked."""
+    global _loading
+    _loading = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

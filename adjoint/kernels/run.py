@@ -1,0 +1,397 @@
+"""Calling a kernel with NumPy arrays.
+
+What a call needs is worked out once for each combination of shapes, strides and dtypes; after that
+a call is a look-up, the outputs' allocation, and one call of machine code.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+import os
+import struct
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
+
+import ml_dtypes
+import numpy as np
+
+from adjoint.core.errors import DTypeError, InvalidArgument, ShapeError
+
+from . import cache, calling, ir, linear, split, target
+from .analysis import cost, in_place
+from .ir import ITEMSIZE, Kernel, Output, verify
+from .lower import called_words, lower, word_names
+from .schedule import SHARE, Layout, Plan, plan
+
+__all__ = ["Compiled", "Entry", "Pair", "Runner"]
+
+Array: TypeAlias = np.ndarray
+Maker: TypeAlias = Callable[[], Array]
+# run(address of kernel(begin, end, words), address of words, number of chunks)
+Runner: TypeAlias = Callable[[int, int, int], None]
+
+NUMPY = {name: np.dtype(name) for name in ir.STORAGE if name != "bfloat16"}
+NUMPY["bfloat16"] = np.dtype(ml_dtypes.bfloat16)
+PAYLOAD = bytes.__basicsize__ - 1  # of a bytes object: where its content starts
+FEW = 16  # units of work below which a large reduction is split
+SPLIT = 65536  # elements from which it is
+REMEMBERED = 4096  # combinations of shapes and strides a kernel keeps
+QUICK = 65536  # additions below which the GIL is kept
+
+
+class _Quick(ctypes._CFuncPtr):  # type: ignore[misc,name-defined]
+    """A C function that is called with the GIL held."""
+
+    _flags_ = ctypes._FUNCFLAG_CDECL | ctypes._FUNCFLAG_PYTHONAPI  # type: ignore[attr-defined]
+    _restype_ = ctypes.c_int
+
+
+class _Long(ctypes._CFuncPtr):  # type: ignore[misc,name-defined]
+    """A C function that is called without the GIL."""
+
+    _flags_ = ctypes._FUNCFLAG_CDECL  # type: ignore[attr-defined]
+    _restype_ = ctypes.c_int
+
+
+_codes: dict[tuple[str, Layout], int] = {}
+_compiling = threading.Lock()
+
+
+def _after_fork() -> None:
+    """Another thread may have been compiling when the process was forked."""
+    global _compiling
+    _compiling = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def code_of(kernel: Kernel, layout: Layout) -> int:
+    """The address of a kernel in a layout: from memory, disk or the kernels."""
+    key = (kernel.key, layout)
+    code = _codes.get(key)
+    if code is None:
+        with _compiling:
+            code = _codes.get(key)
+            if code is None:
+                code = _codes[key] = _load(kernel, layout)
+    return code
+
+
+def _load(kernel: Kernel, layout: Layout) -> int:
+    host = target.host()
+    name = cache.digest(kernel.key, repr(layout), repr(host))
+    symbol = "k" + name
+    return target.kept(name, lambda: lower(kernel, layout, host, symbol), symbol)[0]
+
+
+def _functions() -> tuple[_Quick, _Quick, _Long]:
+    """`resolve`, and `launch` with the GIL and without it."""
+    with _compiling:  # two threads would load them twice
+        found = calling.functions()
+    return _Quick(found.resolve), _Quick(found.launch), _Long(found.launch)
+
+
+class Entry:
+    """All that a call needs for one combination of shapes, strides and dtypes."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        planned: Plan,
+        work: float,
+        same: Sequence[int],
+        makers: Sequence[Maker],
+    ) -> None:
+        self.address = code_of(kernel, planned.layout)
+        self.quick = work < QUICK
+        functions = _functions()
+        self.resolve: Callable[[bytes], int] = functions[0]
+        self.launch: Callable[[bytes], int] = functions[1 if self.quick else 2]
+        self.chunks, self.makers = planned.chunks, makers
+        self.row_major = all(isinstance(make, functools.partial) for make in makers)
+        names = word_names(kernel, planned.layout)
+        fixed = names[: names.index("p0")] if "p0" in names else names
+        words = planned.words | {f"same{len(kernel.inputs) + k}": s for k, s in enumerate(same)}
+        words |= called_words(kernel, planned.layout, self.address)
+        self.head = struct.pack(f"{len(fixed)}q", *(words[name] for name in fixed))
+        operands = len(kernel.inputs) + len(kernel.outputs)
+        codes = {"float32": "f4x", "float64": "d"}
+        tail = [codes.get(v.dtype, "q" if v.dtype in ir.SIGNED else "Q") for v in kernel.scalars]
+        self.pack = struct.Struct(f"={operands}Q{''.join(tail)}").pack
+
+    def allocate(self) -> tuple[Array, ...]:
+        """The outputs, not yet computed."""
+        return tuple([make() for make in self.makers])
+
+    def call(
+        self,
+        arrays: Sequence[Array],
+        outs: Sequence[Array],
+        scalars: Sequence[float],
+        run: Runner | None,
+    ) -> int:
+        """Runs the kernel, unless writing would overwrite what is still to be read: then 1."""
+        words = self.head + self.pack(*map(id, arrays), *map(id, outs), *scalars)
+        if run is None or self.chunks < 2:
+            return self.launch(words)
+        overlap = self.resolve(
+            words
+        )  # writes the pointers into `words`, which nobody else has seen
+        if not overlap:
+            run(self.address, id(words) + PAYLOAD, self.chunks)
+        return overlap
+
+
+class Pair:
+    """A reduction that runs as two kernels: the parts, then their combination."""
+
+    def __init__(
+        self, kernel: Kernel, sizes: Sequence[int], strides: list[list[int]], dtypes: list[str],
+        cost: float, makers: Sequence[Maker],
+    ) -> None:  # fmt: skip
+        part = split.partial(kernel)
+        inputs = len(kernel.inputs)
+        kept = [a for a in range(kernel.rank) if a not in kernel.reduced]
+        strides, dtypes = strides[:inputs], dtypes[:inputs]
+        for output in part.outputs:
+            steps, step = [0] * kernel.rank, ITEMSIZE[output.dtype]
+            for axis in reversed(kept):
+                steps[axis] = step if sizes[axis] != 1 else 0
+                step *= sizes[axis]
+            strides.append(steps)
+            dtypes.append(output.dtype)
+        planned = plan(part, sizes, strides, dtypes, cost, split=True)
+        shape = (planned.parts, *(sizes[a] for a in kept))
+        scratch = [functools.partial(np.empty, shape, NUMPY[o.dtype]) for o in part.outputs]
+        work = cost * math.prod(sizes)
+        self.first = Entry(part, planned, work, [0] * len(scratch), scratch)
+        whole, self.positions, numbers = split.combining(kernel)
+        self.second = Compiled(whole)
+        self.sizes = [math.prod(sizes[a] for a in kernel.values[n].attr) for n in numbers]
+        self.order = (*range(1, len(shape)), 0)  # the parts last
+        self.makers, self.chunks = makers, planned.chunks
+
+    def allocate(self) -> tuple[Array, ...]:
+        """The outputs, not yet computed."""
+        return tuple([make() for make in self.makers])
+
+    def call(
+        self,
+        arrays: Sequence[Array],
+        outs: Sequence[Array],
+        scalars: Sequence[float],
+        run: Runner | None,
+    ) -> int:
+        """Runs the kernels; the inputs are read before the outputs are written, so always 0."""
+        results = self.first.allocate()
+        self.first.call(arrays, results, scalars, run)
+        inputs = [*(r.transpose(self.order) for r in results), *(arrays[k] for k in self.positions)]
+        self.second(*inputs, out=outs, scalars=(*scalars, *self.sizes), run=run)
+        return 0
+
+
+class Compiled:
+    """A kernel that can be called with arrays.
+
+    >>> k = Kernel(rank=1)
+    >>> x, y = k.input("float32"), k.input("float32")
+    >>> _ = k.output(x * y + 1)
+    >>> Compiled(k)(np.float32([1, 2, 3]), np.float32([4, 5, 6]))
+    array([ 5., 11., 19.], dtype=float32)
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        verify(kernel)
+        self.kernel = kernel = linear.flattened(kernel)
+        self._entries: dict[tuple, Entry | Pair] = {}
+        self.cost = cost(kernel)  # of one element, in additions
+        self._in_place = in_place(kernel)
+        self._single = len(kernel.outputs) == 1
+        self._plain = self._single and not kernel.scalars
+
+    def __call__(
+        self,
+        *arrays: Array,
+        out: Array | Sequence[Array] | None = None,
+        scalars: Sequence[float] = (),
+        shape: Sequence[int] | None = None,
+        run: Runner | None = None,
+    ) -> Any:
+        """The kernel's outputs: an array, or a tuple where there are several.
+
+        Inputs broadcast over axes where their size is 1. `out` takes the results (it may overlap an
+        input: what would be overwritten too early is copied first); `scalars` are the values of
+        `k.scalar`; `shape` is the whole index space, where the arrays do not determine it; `run` is
+        called as run(address, words, chunks) and calls `address(begin, end, words)` so that each of
+        the chunks is run once, from whatever threads it likes, and returns when all are done.
+
+        Errors: DTypeError, ShapeError or InvalidArgument for arrays that do not fit the kernel.
+        """
+        if len(arrays) == 1:
+            (x,) = arrays
+            key: tuple = (x.shape, x.strides, x.dtype)
+            ids: Iterable[int] = (id(x),)
+        elif len(arrays) == 2:
+            x, y = arrays
+            key = (x.shape, x.strides, x.dtype, y.shape, y.strides, y.dtype)
+            ids = (id(x), id(y))
+        else:
+            key = tuple([(x.shape, x.strides, x.dtype) for x in arrays])
+            ids = map(id, arrays)
+        if out is not None:
+            outs = (out,) if self._single and isinstance(out, np.ndarray) else tuple(out)
+            key = (key, tuple([(x.shape, x.strides, x.dtype) for x in outs]))
+        if shape is not None:
+            key = (key, tuple(shape))
+        entry = self._entries.get(key)
+        if entry is None:
+            if len(scalars) != len(self.kernel.scalars):
+                wanted = len(self.kernel.scalars)
+                raise InvalidArgument(f"kernel: takes {wanted} scalars, not {len(scalars)}")
+            entry = self._prepare(arrays, None if out is None else outs, shape)
+            if len(self._entries) >= REMEMBERED:
+                self._entries.clear()
+            self._entries[key] = entry
+        if out is None:
+            if run is None and self._plain and isinstance(entry, Entry):
+                result = entry.makers[0]()  # the shortest way, which cannot find an overlap
+                entry.launch(entry.head + entry.pack(*ids, id(result)))
+                return result
+            outs = entry.allocate()
+        if entry.call(arrays, outs, scalars, run):
+            apart = [
+                x.copy() if any(np.may_share_memory(x, y) for y in outs) else x for x in arrays
+            ]
+            self(*apart, out=outs, scalars=scalars, shape=shape, run=run)
+        return out if out is not None else outs[0] if self._single else outs
+
+    def entry(
+        self,
+        arrays: Sequence[Array],
+        shape: Sequence[int] | None = None,
+        outs: Sequence[Array] | None = None,
+    ) -> Entry | Pair:
+        """What calls with arrays like these need, for outputs like `outs` if those are given."""
+        return self._prepare(arrays, outs, shape)
+
+    def entry_into(self, arrays: Sequence[Array], outs: Sequence[Array]) -> Entry | Pair:
+        """The same of calls that write arrays like `outs`."""
+        return self._prepare(arrays, outs, None)
+
+    def dtype(self, output: int) -> np.dtype[Any]:
+        """Of an output's array."""
+        return NUMPY[self.kernel.outputs[output].dtype]
+
+    # Preparation ---------------------------------------------------------------------------------
+
+    def _prepare(
+        self, arrays: Sequence[Array], outs: Sequence[Array] | None, shape: Sequence[int] | None
+    ) -> Entry | Pair:
+        kernel = self.kernel
+        sizes = self._sizes(arrays, outs, shape)
+        strides = [
+            _strides(x, v.axes, kernel.rank) for x, v in zip(arrays, kernel.inputs, strict=True)
+        ]
+        makers: list[Maker] = []
+        if outs is None:
+            makers = [_maker(o, sizes, strides) for o in kernel.outputs]
+            outs = [make() for make in makers]
+        strides += [
+            _strides(x, o.axes, kernel.rank) for x, o in zip(outs, kernel.outputs, strict=True)
+        ]
+        dtypes = [v.attr[1] for v in kernel.inputs] + [o.dtype for o in kernel.outputs]
+        if any(v.op == "random" for v in kernel.values):
+            _assert_row_major(kernel, outs)
+        planned = plan(kernel, sizes, strides, dtypes, self.cost)
+        total = math.prod(sizes)
+        depth = math.prod(sizes[a] for a in kernel.reduced)
+        large = total > SPLIT and depth >= 2 * SHARE
+        if planned.units < FEW and large and split.can_split(kernel):
+            return Pair(kernel, sizes, strides, dtypes, self.cost, makers)
+        inputs = len(kernel.inputs)
+        same = []
+        for k in range(len(kernel.outputs)):
+            like = (strides[inputs + k], ITEMSIZE[dtypes[inputs + k]])
+            bits = [(strides[j], ITEMSIZE[dtypes[j]]) == like for j in range(min(inputs, 63))]
+            same.append(sum(bit << j for j, bit in enumerate(bits)) if k in self._in_place else 0)
+        return Entry(kernel, planned, self.cost * total, same, makers)
+
+    def _sizes(
+        self, arrays: Sequence[Array], outs: Sequence[Array] | None, shape: Sequence[int] | None
+    ) -> list[int]:
+        """The size of each axis, by broadcasting; checks everything about the arrays."""
+        kernel = self.kernel
+        if len(arrays) != len(kernel.inputs):
+            raise InvalidArgument(f"kernel: takes {len(kernel.inputs)} arrays, not {len(arrays)}")
+        if outs is not None and len(outs) != len(kernel.outputs):
+            raise InvalidArgument(f"kernel: has {len(kernel.outputs)} outputs, not {len(outs)}")
+        if shape is not None and (len(shape) != kernel.rank or any(n < 0 for n in shape)):
+            raise ShapeError(f"kernel: shape {tuple(shape)} for rank {kernel.rank}")
+        sizes = [1] * kernel.rank if shape is None else list(shape)
+        known = list(zip(arrays, kernel.inputs, strict=True))
+        for x, v in known:
+            _check(f"input {v.attr[0]}", x, v.attr[1], v.axes)
+            for axis, size in zip(v.axes, x.shape, strict=True):
+                if size != 1 and sizes[axis] != size and (shape is not None or sizes[axis] != 1):
+                    shapes = ", ".join(str(a.shape) for a in arrays)
+                    space = "" if shape is None else f" to {tuple(shape)}"
+                    raise ShapeError(f"kernel: shapes {shapes} do not broadcast{space}")
+                if size != 1:
+                    sizes[axis] = size
+        if outs is None:
+            return sizes
+        given = shape is not None or bool(arrays)
+        for k, (x, o) in enumerate(zip(outs, kernel.outputs, strict=True)):
+            _check(f"output {k}", x, o.dtype, o.axes)
+            if not given:
+                for axis, size in zip(o.axes, x.shape, strict=True):
+                    sizes[axis] = size
+            wanted = tuple(sizes[a] for a in o.axes)
+            if x.shape != wanted:
+                raise ShapeError(f"kernel: output {k} has shape {x.shape}, not {wanted}")
+            steps = zip(x.strides, x.shape, strict=True)
+            shared = x.size and any(step == 0 and size > 1 for step, size in steps)
+            if shared or not x.flags.writeable:
+                raise InvalidArgument(f"kernel: output {k} cannot be written")
+        return sizes
+
+
+def _check(what: str, x: Array, dtype: str, axes: tuple[int, ...]) -> None:
+    if not isinstance(x, np.ndarray):
+        raise DTypeError(f"kernel: {what} is no NumPy array but {type(x).__name__}")
+    if x.dtype != NUMPY[dtype]:
+        raise DTypeError(f"kernel: {what} is {x.dtype}, not {dtype}")
+    if x.ndim != len(axes):
+        raise ShapeError(f"kernel: {what} has shape {x.shape}; it needs {len(axes)} dimensions")
+
+
+def _assert_row_major(kernel: Kernel, outs: Sequence[Array]) -> None:
+    """Raise unless the first output over the whole space is: its memory counts random numbers."""
+    whole = [x for x, o in zip(outs, kernel.outputs, strict=True) if len(o.axes) == kernel.rank]
+    if not whole or not whole[0].flags.c_contiguous:
+        raise InvalidArgument("kernel: random numbers need a row-major output over the whole space")
+
+
+def _strides(x: Array, axes: tuple[int, ...], rank: int) -> list[int]:
+    """The stride along each axis of the space, 0 where the array has but one position."""
+    strides = [0] * rank
+    for axis, size, stride in zip(axes, x.shape, x.strides, strict=True):
+        if size != 1:  # nothing may be read ahead of a loop over no elements: no stride 0 there
+            strides[axis] = stride if size else x.itemsize
+    return strides
+
+
+def _maker(output: Output, sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> Maker:
+    """A function that allocates an output, lying in memory in the order in which the inputs lie."""
+    axes, dtype = output.axes, NUMPY[output.dtype]
+    order = sorted(range(len(axes)), key=lambda k: (-sum(abs(s[axes[k]]) for s in strides), k))
+    shape = tuple(sizes[axes[k]] for k in order)
+    if order == sorted(order):
+        return functools.partial(np.empty, shape, dtype)
+    back = tuple(order.index(k) for k in range(len(order)))
+    return lambda: np.empty(shape, dtype).transpose(back)

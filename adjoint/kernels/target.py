@@ -1,0 +1,164 @@
+"""The host processor as LLVM knows it: vector width, optimisation, object code, loading."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import functools
+import itertools
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from adjoint.core.errors import Unsupported
+
+from . import cache
+
+__all__ = ["Target", "host", "load"]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A processor to compile for."""
+
+    triple: str
+    cpu: str
+    features: str
+
+    @property
+    def vector_bytes(self) -> int:
+        """Of a vector register."""
+        if self.has("avx512f") and self.has("avx512dq") and self.has("avx512bw"):
+            return 64
+        return 32 if self.has("avx2") else 16
+
+    def has(self, feature: str) -> bool:
+        """Whether the processor has an instruction set."""
+        return f"+{feature}" in self.features.split(",")
+
+    def compile(self, text: str) -> bytes:
+        """Object code of a module's text."""
+        with _lock:
+            return bytes(_machine(self).emit_object(self._optimized(text)))
+
+    def assembly(self, text: str) -> str:
+        """Assembly of a module's text, for people to read."""
+        with _lock:
+            return str(_machine(self).emit_assembly(self._optimized(text)))
+
+    def _optimized(self, text: str) -> Any:
+        llvm = _llvm()
+        module = llvm.parse_assembly(text)
+        module.triple = self.triple
+        _passes().run(module, llvm.create_pass_builder(_machine(self), _tuning()))
+        return module
+
+
+@functools.lru_cache(maxsize=1)
+def _llvm() -> Any:
+    """llvmlite's binding, ready to use.
+
+    Errors: Unsupported, if llvmlite is not installed.
+    """
+    try:
+        import llvmlite.binding as llvm
+    except ImportError as error:
+        raise Unsupported("the kernel kernels needs llvmlite: pip install llvmlite") from error
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm
+
+
+@functools.lru_cache(maxsize=1)
+def host() -> Target:
+    """This machine.
+
+    Errors: Unsupported, if it has no fused multiply-add (every x86-64 since 2013, every ARM64 has).
+    """
+    llvm = _llvm()
+    features = llvm.get_host_cpu_features().flatten()
+    target = Target(llvm.get_default_triple(), llvm.get_host_cpu_name(), features)
+    if not (target.has("fma") or target.has("neon")):
+        raise Unsupported(f"kernels on {target.cpu}: it has no fused multiply-add")
+    return target
+
+
+_lock = threading.Lock()  # LLVM's global context is not safe for concurrent use
+
+
+def _after_fork() -> None:
+    """Another thread may have held the lock when the process was forked."""
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+_engine: Any = None
+_loaded: list[Any] = []  # they own the code
+_numbers = itertools.count()
+_libraries: list[Any] = []
+
+
+@functools.lru_cache(maxsize=8)
+def _machine(target: Target) -> Any:
+    llvm = _llvm()
+    if target.triple != llvm.get_default_triple():
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+    return llvm.Target.from_triple(target.triple).create_target_machine(
+        cpu=target.cpu, features=target.features, opt=2, reloc="pic", codemodel="small"
+    )
+
+
+@functools.lru_cache(maxsize=1)
+def _tuning() -> Any:
+    return _llvm().create_pipeline_tuning_options(speed_level=2)
+
+
+@functools.lru_cache(maxsize=1)
+def _passes() -> Any:
+    """What our code needs: everything inline, variables in registers; it is vector code already."""
+    passes = _llvm().create_new_module_pass_manager()
+    passes.add_always_inliner_pass()
+    passes.add_global_dead_code_eliminate_pass()
+    passes.add_sroa_pass()
+    passes.add_simplify_cfg_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_simplify_cfg_pass()
+    return passes
+
+
+def kept(name: str, text: Callable[[], str], *symbols: str) -> tuple[int, ...]:
+    """The addresses of symbols of the code of `text()` for this machine: what is on disk under that
+    name (`cache.digest`), or compiled now and put there.
+    """
+    code = cache.read(name)
+    if code is None:
+        code = host().compile(text())
+        cache.write(name, code)
+    return load(code, *symbols)
+
+
+def load(code: bytes, *symbols: str) -> tuple[int, ...]:
+    """Makes object code executable, for the process's life, and gives symbols' addresses."""
+    global _engine
+    llvm = _llvm()
+    with _lock:
+        if _engine is None:
+            _libraries.append(ctypes.CDLL(ctypes.util.find_library("m")))
+            llvm.load_library_permanently(_libraries[0]._name)
+            # JITLink places an object in one piece. Code reaches its constants within 2 GiB; MCJIT
+            # places them apart, and aborts the process where the distance is larger.
+            _engine = llvm.create_lljit_compiler(_machine(host()), use_jit_link=True)
+        library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
+        for symbol in symbols:
+            library.export_symbol(symbol)
+        try:
+            loaded = library.link(_engine, f"code{next(_numbers)}")
+        except RuntimeError as error:
+            raise Unsupported(f"object code without {' or '.join(symbols)}: {error}") from error
+        _loaded.append(loaded)
+    return tuple(int(loaded[symbol]) for symbol in symbols)

@@ -1,0 +1,1 @@
+"""What ONNX operators are in adjoint, one file per family."""

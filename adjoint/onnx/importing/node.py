@@ -1,0 +1,103 @@
+"""A node of an imported graph, and the table of what operators compute, by their names.
+
+A function takes the node and its inputs: tensors, constant arrays, or None for one left out. It
+returns a tensor, an array, or a tuple of them. Arrays are values that the graph's structure may
+depend on, such as shapes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...core.errors import CheckpointError, Unsupported
+from ...graph.recorded import concrete
+from ...ops.create.memory import from_numpy
+from ...tensor import Tensor
+
+MOST = 1 << 31  # elements of a tensor whose size is data
+TABLE: dict[str, Callable[..., Any]] = {}
+LAST = np.iinfo(np.int64).max
+
+
+class TooLarge(CheckpointError):  # noqa: N818 - reads as what happened
+    """A size that is data is larger than allowed here."""
+
+
+class Node:
+    """One node of the graph."""
+
+    __slots__ = ("attributes", "inputs", "kind", "label", "limit", "opset", "outputs", "training")
+
+    def __init__(
+        self, kind: str, inputs: tuple[str, ...], outputs: tuple[str, ...],
+        attributes: dict[str, Any], opset: int, label: str,
+    ) -> None:  # fmt: skip
+        self.kind = kind
+        self.inputs = inputs
+        self.outputs = outputs
+        self.attributes = attributes
+        self.opset = opset
+        self.label = label
+        self.training = False
+        self.limit: int | None = None
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """An attribute."""
+        return self.attributes.get(name, default)
+
+    def check_size(self, sizes: Sequence[int]) -> None:
+        """TooLarge where a tensor of these sizes must not be made; before it is."""
+        limit = MOST if self.limit is None else self.limit
+        total = math.prod(int(size) for size in sizes)
+        if total > limit or any(size < 0 for size in sizes):
+            raise TooLarge(f"onnx: node {self.label}: a tensor of sizes {list(sizes)[:8]}")
+
+    def unsupported(self, what: str) -> Unsupported:
+        """The error for a gap."""
+        return Unsupported(f"onnx: node {self.label}: {what} is not supported")
+
+
+def operator(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Enter a function for the operators called `names`."""
+
+    def enter(function: Callable[..., Any]) -> Callable[..., Any]:
+        for name in names:
+            TABLE[name] = function
+        return function
+
+    return enter
+
+
+def t(x: Any) -> Tensor:
+    """A tensor; constant arrays become one."""
+    return x if isinstance(x, Tensor) else from_numpy(np.ascontiguousarray(x).reshape(x.shape))
+
+
+def host(x: Any) -> Any:
+    """The array of a value."""
+    return np.asarray(concrete(x)) if isinstance(x, Tensor) else np.asarray(x)
+
+
+def ints(x: Any) -> list[int]:
+    """The ints of a small vector."""
+    array = host(x)
+    if array.dtype.kind not in "iu" or array.ndim > 1 or array.size > 256:
+        raise ValueError(f"expected a vector of integers, got {array.dtype} {array.shape}")
+    return [int(v) for v in array.reshape(-1)]
+
+
+def axes_of(n: Node, given: Any, rank: int, name: str = "axes") -> list[int] | None:
+    """Axes from the second input or the attribute, counted from the front."""
+    axes = ints(given) if given is not None else n.get(name)
+    return None if axes is None else [axis_in(axis, rank) for axis in axes]
+
+
+def axis_in(axis: int, rank: int) -> int:
+    """`axis` counted from the front; IndexError out of range."""
+    if not -rank <= axis < max(rank, 1):
+        raise IndexError(f"axis {axis} of a tensor of {rank} dimensions")
+    return axis % rank if rank else 0

@@ -1,0 +1,1 @@
+"""Making tensors, and their memory and dtypes."""

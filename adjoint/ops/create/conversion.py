@@ -1,0 +1,387 @@
+"""Conversion of dtype and device; PyTorch's names for tensor types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...core import dtype as dt
+from ...core.device import CPU, as_device, device, transfer
+from ...core.errors import InvalidArgument, InvalidType
+from ...core.handle import Handle
+from ...core.op import FUNCTIONS, METHODS, Op, Sample, apply, public
+from ...core.spec import Spec
+from ..promotion import cast
+from .creation import assert_row_major, finish, sizes_from
+from .values import array_from, target
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
+__all__ = [
+    "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor",
+    "HalfTensor", "IntTensor", "LongTensor", "ShortTensor", "channels_last", "channels_last_3d",
+    "contiguous_format", "is_nonzero", "is_tensor", "memory_format", "numel", "preserve_format",
+    "strided", "typename",
+]  # fmt: skip
+
+
+# ---- dtype and device ----------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class Transfer(Op):
+    """A copy on another device."""
+
+    to: device
+    non_blocking: bool = False
+    needs = "spec"
+    exact = True
+
+    def infer(self, spec: Spec) -> Spec:
+        """The same there."""
+        return spec.with_(device=self.to)
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """By the backends."""
+        return transfer(x, self.to, self.non_blocking)
+
+    def gradient(self, g: Tensor, spec: Spec) -> tuple[Any, ...]:
+        """Back to where the input was."""
+        return (apply(Transfer(spec.device, self.non_blocking), g),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """Within the host's memory, which every machine has."""
+        for dtype in dt.ALL:
+            yield Sample(cls(CPU), (np.arange(6.0).reshape(2, 3).astype(dtype.numpy),), dtype.name)
+        yield Sample(cls(CPU), (np.ones((2, 3)).T,), "strided")
+
+    def reference(self, x: Any) -> Any:
+        """The values."""
+        return x
+
+
+@public()
+def to(
+    self: Tensor,
+    *args: Any,
+    dtype: Any = None,
+    device: Any = None,
+    non_blocking: bool = False,
+    copy: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
+    """This tensor in another dtype or on another device; itself where nothing changes.
+
+    Called as `to(dtype)`, `to(device)`, `to(device, dtype)` or `to(other)`; `copy=True` makes a
+    copy in any case. Gradients flow back through it.
+
+    Errors: DeviceError for a device that does not exist here; InvalidType for anything else.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.to.html
+
+    >>> ad.tensor([1.5, -1.5]).to(ad.int32)
+    tensor([ 1, -1], dtype=adjoint.int32)
+    """
+    if len(args) == 1 and type(args[0]) is dt.dtype and not copy:
+        return cast(self, args[0])
+    rest = list(args)
+    if rest and not isinstance(rest[0], bool):
+        first = rest.pop(0)
+        if isinstance(first, Handle):
+            device, dtype = first.device, first.dtype
+        elif isinstance(first, (str, _Device, int)):
+            device = first
+            if rest and not isinstance(rest[0], bool):
+                dtype = rest.pop(0)
+        elif first is not None:
+            dtype = first
+        elif rest and not isinstance(rest[0], bool):
+            dtype = rest.pop(0)
+    if rest:
+        non_blocking = rest.pop(0)
+    if rest:
+        copy = rest.pop(0)
+    if rest:
+        raise InvalidType(f"to: too many arguments: {args!r}")
+    assert_row_major(memory_format, "to")
+    wanted = target(dtype)
+    if device is not None:
+        place = as_device(device)
+        if place != self.device:
+            if wanted is not None and wanted.itemsize < self.dtype.itemsize:
+                self, wanted = cast(self, wanted), None  # the fewest bytes travel
+            moved: Tensor = apply(Transfer(place, bool(non_blocking)), self)
+            return moved if wanted is None else cast(moved, wanted)
+    if wanted is None or wanted is self.dtype:
+        return FUNCTIONS["clone"](self) if copy else self  # type: ignore[no-any-return]
+    return cast(self, wanted)
+
+
+_Device = device  # `to` has an argument of this name
+
+
+@public()
+def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
+    """This tensor in the CPU's memory; itself where it is there already.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.cpu.html
+
+    >>> ad.ones(1).cpu().device
+    device(type='cpu')
+    """
+    return to(self, "cpu", memory_format=memory_format)  # type: ignore[no-any-return]
+
+
+@public()
+def cuda(
+    self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None
+) -> Tensor:
+    """This tensor on a CUDA device.
+
+    Errors: DeviceError where there is none.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.cuda.html
+
+    >>> try:
+    ...     ad.ones(1).cuda()
+    ... except ad.DeviceError as error:
+    ...     print("no CUDA here")
+    no CUDA here
+    """
+    where = "cuda" if device is None else device
+    return to(self, where, non_blocking=non_blocking, memory_format=memory_format)  # type: ignore[no-any-return]
+
+
+_SHORTHANDS = {
+    "bool": dt.bool_, "byte": dt.uint8, "char": dt.int8, "short": dt.int16, "int": dt.int32,
+    "long": dt.int64, "half": dt.float16, "bfloat16": dt.bfloat16, "float": dt.float32,
+    "double": dt.float64, "cfloat": dt.complex64, "cdouble": dt.complex128,
+}  # fmt: skip
+
+
+def _shorthand(name: str, dtype: dt.dtype) -> Any:
+    def method(self: Tensor, memory_format: Any = None) -> Tensor:
+        assert_row_major(memory_format, name)
+        return cast(self, dtype)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = (
+        f"This tensor in {dtype}; itself where it has that dtype already.\n\n"
+        f"    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.{name}.html\n\n"
+        f"    >>> ad.tensor([1]).{name}().dtype\n"
+        f"    {dtype!r}\n"
+    )
+    return method
+
+
+for _name, _dtype in _SHORTHANDS.items():
+    METHODS[_name] = _shorthand(_name, _dtype)
+
+
+class TensorType:
+    """A legacy tensor type such as `FloatTensor`: a constructor, and a name for one dtype.
+
+    Source: https://docs.pytorch.org/docs/stable/tensors.html
+
+    >>> ad.LongTensor([1, 2])
+    tensor([1, 2])
+    >>> isinstance(ad.ones(1), ad.FloatTensor)
+    True
+    """
+
+    def __init__(self, name: str, dtype: dt.dtype) -> None:
+        self.__name__ = self.__qualname__ = name
+        self.dtype = dtype
+
+    def __call__(self, *data: Any, device: Any = None) -> Tensor:
+        return legacy_new(self.dtype, data, device)
+
+    def __instancecheck__(self, instance: Any) -> bool:
+        return isinstance(instance, Handle) and instance.dtype is self.dtype
+
+    def __repr__(self) -> str:
+        return f"<class 'adjoint.{self.__name__}'>"
+
+
+BoolTensor = TensorType("BoolTensor", dt.bool_)
+ByteTensor = TensorType("ByteTensor", dt.uint8)
+CharTensor = TensorType("CharTensor", dt.int8)
+ShortTensor = TensorType("ShortTensor", dt.int16)
+IntTensor = TensorType("IntTensor", dt.int32)
+LongTensor = TensorType("LongTensor", dt.int64)
+HalfTensor = TensorType("HalfTensor", dt.float16)
+BFloat16Tensor = TensorType("BFloat16Tensor", dt.bfloat16)
+FloatTensor = TensorType("FloatTensor", dt.float32)
+DoubleTensor = TensorType("DoubleTensor", dt.float64)
+_UNNAMED_TYPES = (  # `type()` names them; there are no constructors of these names
+    TensorType("ComplexFloatTensor", dt.complex64),
+    TensorType("ComplexDoubleTensor", dt.complex128),
+    TensorType("UInt16Tensor", dt.uint16),
+    TensorType("UInt32Tensor", dt.uint32),
+    TensorType("UInt64Tensor", dt.uint64),
+)
+_TYPES = {
+    kind.dtype: kind
+    for kind in (
+        BoolTensor, ByteTensor, CharTensor, ShortTensor, IntTensor, LongTensor, HalfTensor,
+        BFloat16Tensor, FloatTensor, DoubleTensor, *_UNNAMED_TYPES,
+    )
+}  # fmt: skip
+
+
+def legacy_new(dtype: dt.dtype, data: tuple[Any, ...], device: Any = None) -> Tensor:
+    """What `Tensor(...)` makes: memory from sizes, a copy from a sequence."""
+    if len(data) == 1 and not isinstance(data[0], int):
+        source = data[0]
+        if isinstance(source, Handle):
+            return source.detach()  # type: ignore[attr-defined,no-any-return]
+        if type(source).__name__ == "Size":
+            data = tuple(source)
+        elif isinstance(source, (float, complex, type(None))):
+            raise InvalidType(
+                f"Tensor: new(): data must be a sequence (got {type(source).__name__}); use "
+                "adjoint.tensor() for a number"
+            )
+        else:
+            array = array_from(source, None, copy=True)
+            with np.errstate(all="ignore"):
+                return finish(array.astype(dtype.numpy), device)
+    return finish(np.empty(sizes_from((data or (0,),), None, "Tensor"), dtype.numpy), device)
+
+
+@public()
+def new(self: Tensor, *data: Any, device: Any = None) -> Tensor:
+    """A new tensor of this tensor's dtype from sizes or a sequence; `new_*` are clearer.
+
+    Source: https://docs.pytorch.org/docs/stable/tensors.html
+
+    >>> ad.tensor([1]).new([2.5])
+    tensor([2])
+    """
+    return legacy_new(self.dtype, data, device)
+
+
+@public(method="type")
+def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+    """The name of this tensor's type, or this tensor in another dtype.
+
+    Errors: InvalidArgument for an unknown type name.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.type.html
+
+    >>> ad.ones(1).type()
+    'adjoint.FloatTensor'
+    >>> ad.ones(1).type(ad.int64)
+    tensor([1])
+    """
+    if dtype is None:
+        return f"adjoint.{_TYPES[self.dtype].__name__}"
+    if isinstance(dtype, TensorType):
+        return cast(self, dtype.dtype)
+    if isinstance(dtype, dt.dtype):
+        return cast(self, dtype)
+    for kind in _TYPES.values():
+        if dtype == f"adjoint.{kind.__name__}":
+            return cast(self, kind.dtype)
+    raise InvalidArgument(
+        f"type: invalid type: {dtype!r}; use a dtype such as adjoint.float32, or a name such as "
+        "'adjoint.FloatTensor'"
+    )
+
+
+@public()
+def type_as(self: Tensor, other: Tensor) -> Tensor:
+    """This tensor in the dtype of `other`.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.type_as.html
+
+    >>> ad.ones(2).type_as(ad.tensor([1]))
+    tensor([1, 1])
+    """
+    return cast(self, other.dtype)
+
+
+# ---- questions -----------------------------------------------------------------------------------
+
+
+@public(method=False)
+def is_tensor(obj: Any) -> bool:
+    """Whether `obj` is a tensor.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.is_tensor.html
+
+    >>> ad.is_tensor(ad.ones(1)), ad.is_tensor(1)
+    (True, False)
+    """
+    return isinstance(obj, Handle)
+
+
+@public()
+def is_nonzero(input: Tensor) -> bool:
+    """Whether the only element is not zero.
+
+    Errors: InvalidArgument for another number of elements.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.is_nonzero.html
+
+    >>> ad.is_nonzero(ad.tensor([1.5]))
+    True
+    """
+    return bool(input)
+
+
+@public(method=False)
+def numel(input: Tensor) -> int:
+    """The number of elements.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.numel.html
+
+    >>> ad.numel(ad.zeros(2, 3))
+    6
+    """
+    return int(input._data.size)
+
+
+@public(method=False)
+def typename(obj: Any) -> str:
+    """The name of the type of a tensor, or of any object.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.typename.html
+
+    >>> ad.typename(ad.ones(1))
+    'adjoint.FloatTensor'
+    """
+    if isinstance(obj, Handle):
+        return str(type_(obj))
+    kind = type(obj)
+    module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+    return f"{module}{kind.__qualname__}"
+
+
+# ---- layouts -------------------------------------------------------------------------------------
+
+
+class memory_format:  # noqa: N801 - PyTorch's name
+    """How a tensor's dimensions lie in memory; tensors are made row-major here.
+
+    Source: https://docs.pytorch.org/docs/stable/tensor_attributes.html#torch.memory_format
+
+    >>> ad.preserve_format
+    adjoint.preserve_format
+    """
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"adjoint.{self.name}"
+
+
+contiguous_format = memory_format("contiguous_format")
+preserve_format = memory_format("preserve_format")
+channels_last = memory_format("channels_last")
+channels_last_3d = memory_format("channels_last_3d")
+strided = "strided"

@@ -1,0 +1,564 @@
+"""Memory: shared with NumPy and other libraries, storages, tensors that change their memory."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...core import dtype as dt
+from ...core.device import CPU, as_device, device
+from ...core.device import is_pinned as array_is_pinned
+from ...core.errors import (
+    AutogradError,
+    DeviceError,
+    DTypeError,
+    InvalidArgument,
+    InvalidType,
+    Unsupported,
+)
+from ...core.handle import Handle
+from ...core.op import FUNCTIONS, public
+from .conversion import to
+from .creation import assert_row_major, finish, names_on, pinned, sizes_from
+from .values import array_from, checked_array, target
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
+__all__ = [
+    "TypedStorage", "UntypedStorage", "as_tensor", "asarray", "from_dlpack", "from_numpy",
+    "frombuffer", "is_storage", "to_dlpack",
+]  # fmt: skip
+
+
+@public(method=False)
+def from_numpy(ndarray: Any) -> Tensor:
+    """A tensor that shares the memory of a NumPy array.
+
+    Errors: InvalidType for anything but an array; DTypeError for a dtype without counterpart;
+    InvalidArgument for negative strides or a foreign byte order.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.from_numpy.html
+
+    >>> array = np.array([1, 2])
+    >>> x = ad.from_numpy(array)
+    >>> array[0] = 7
+    >>> x
+    tensor([7, 2])
+    """
+    if not isinstance(ndarray, np.ndarray):
+        raise InvalidType(f"from_numpy: expected np.ndarray (got {type(ndarray).__name__})")
+    return finish(checked_array(ndarray), CPU)
+
+
+@public(method=False)
+def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    """`data` as a tensor, sharing memory and keeping history where nothing has to change.
+
+    Errors: those of `tensor`.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.as_tensor.html
+
+    >>> x = ad.ones(2)
+    >>> ad.as_tensor(x) is x
+    True
+    """
+    if isinstance(data, Handle):
+        return to(data, device=device, dtype=dtype)  # type: ignore[no-any-return]
+    return finish(array_from(data, target(dtype), copy=False), device)
+
+
+@public(method=False)
+def asarray(
+    obj: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    copy: bool | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """`obj` (tensor, array, DLPack object, buffer, number or sequence) as a tensor.
+
+    `copy` says whether memory must (True), may (None) or must not (False) be copied.
+
+    Errors: InvalidArgument where a copy is needed and `copy` is False; those of `tensor`.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.asarray.html
+
+    >>> ad.asarray([1, 2])
+    tensor([1, 2])
+    """
+    wanted = target(dtype)
+    if isinstance(obj, Handle):
+        if copy is False and wanted not in (None, obj.dtype):
+            raise InvalidArgument(
+                f"asarray: can't alias tensor of {obj.dtype} as {wanted} without a copy"
+            )
+        result: Tensor = to(obj, device=device, dtype=wanted, copy=bool(copy))
+        if not requires_grad or result.requires_grad:
+            return result
+        return (result.detach() if result is obj else result).requires_grad_()
+    if not hasattr(obj, "__array__") and hasattr(obj, "__dlpack__"):
+        source = from_dlpack(obj)._data
+    elif isinstance(obj, (bytes, bytearray, memoryview)):
+        d = wanted or dt.get_default_dtype()
+        source = np.frombuffer(obj, d.numpy)
+    elif isinstance(obj, np.ndarray):
+        source = obj
+    else:
+        if copy is False:
+            raise InvalidArgument(
+                f"asarray: can't alias an arbitrary sequence ({type(obj).__name__}) into a tensor "
+                "without a copy"
+            )
+        return finish(array_from(obj, wanted, copy=True), device, requires_grad)
+    array = array_from(source, wanted, copy=bool(copy))
+    if copy is False and array.dtype != source.dtype:
+        raise InvalidArgument(f"asarray: can't alias {source.dtype} as {wanted} without a copy")
+    return finish(array, device, requires_grad)
+
+
+@public(method=False)
+def frombuffer(
+    buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False
+) -> Tensor:
+    """A 1-d tensor that shares the memory of a Python buffer.
+
+    Errors: InvalidArgument where the buffer is empty or its length does not fit.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.frombuffer.html
+
+    >>> ad.frombuffer(bytearray([1, 0, 2, 0]), dtype=ad.int16)
+    tensor([1, 2], dtype=adjoint.int16)
+    """
+    d = dt.as_dtype(dtype)
+    try:
+        length = memoryview(buffer).nbytes
+    except TypeError:
+        raise InvalidArgument(
+            f"frombuffer: object does not implement Python buffer protocol: {type(buffer).__name__}"
+        ) from None
+    if not length or not count:
+        raise InvalidArgument(
+            f"frombuffer: both buffer length ({length}) and count ({count}) must not be 0"
+        )
+    if not 0 <= offset < length:
+        raise InvalidArgument(
+            f"frombuffer: offset ({offset} bytes) must be non-negative and no greater than buffer "
+            f"length ({length} bytes) minus 1"
+        )
+    if count < 0 and (length - offset) % d.itemsize:
+        raise InvalidArgument(
+            f"frombuffer: buffer length ({length - offset} bytes) after offset ({offset} bytes) "
+            f"must be a multiple of element size ({d.itemsize})"
+        )
+    if count > 0 and offset + count * d.itemsize > length:
+        raise InvalidArgument(
+            f"frombuffer: requested buffer length ({count} * {d.itemsize} bytes) after offset "
+            f"({offset} bytes) must not be greater than actual buffer length ({length} bytes)"
+        )
+    size = count if count > 0 else (length - offset) // d.itemsize
+    memory = np.frombuffer(buffer, np.uint8, size * d.itemsize, offset)
+    return finish(memory.view(d.numpy), CPU, requires_grad)
+
+
+class _Writable:
+    """An array's memory, offered as writable (a plain DLPack capsule cannot say that it is)."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array  # keeps the memory alive
+        interface = dict(array.__array_interface__)
+        interface["data"] = (interface["data"][0], False)
+        self.__array_interface__ = interface
+
+
+@public(method=False)
+def from_dlpack(
+    ext_tensor: Any, *, device: device | str | None = None, copy: bool | None = None
+) -> Tensor:
+    """A tensor that shares the memory of any object with `__dlpack__` (NumPy, PyTorch, JAX, ...);
+    on another `device`, or with `copy`, one that has a copy.
+
+    Errors: DeviceError where the data is not in the CPU's memory; DTypeError for a dtype that has
+    no counterpart here; InvalidArgument for another device without a copy.
+    Source: https://docs.pytorch.org/docs/stable/dlpack.html
+
+    >>> ad.from_dlpack(np.array([1., 2.]))
+    tensor([1., 2.], dtype=adjoint.float64)
+    """
+    result = _shared(ext_tensor)
+    if device is None and not copy:
+        return result
+    if device is not None and as_device(device).type != result.device.type and copy is False:
+        raise InvalidArgument(f"from_dlpack: data on {result.device} reaches {device} by a copy")
+    return to(result, device=device, copy=bool(copy))  # type: ignore[no-any-return]
+
+
+def _shared(ext_tensor: Any) -> Tensor:
+    if not hasattr(ext_tensor, "__dlpack__"):
+        raise InvalidType(
+            f"from_dlpack: {type(ext_tensor).__name__} has no __dlpack__; pass the tensor itself, "
+            "not a capsule"
+        )
+    if ext_tensor.__dlpack_device__()[0] not in (1, 3, 13):  # CPU memory, plain, pinned, managed
+        raise DeviceError("from_dlpack: the data is not in CPU memory; move it there first")
+    if isinstance(ext_tensor, np.ndarray):
+        return finish(checked_array(ext_tensor), CPU)
+    capsule = ext_tensor.__dlpack__()
+    bfloat = _replace_type(capsule, _BFLOAT, _INT)
+    try:
+        array = np.from_dlpack(_Exporter(capsule, ext_tensor.__dlpack_device__()))
+    except (BufferError, RuntimeError) as error:
+        raise DTypeError(
+            f"from_dlpack: cannot take over this {type(ext_tensor).__name__}: {error}; convert it "
+            "to a dtype that NumPy has"
+        ) from error
+    if not array.flags.writeable:
+        array = np.asarray(_Writable(array))
+    return finish(checked_array(array.view(dt.bfloat16.numpy) if bfloat else array), CPU)
+
+
+_INT, _BFLOAT = 0, 4  # type codes of the DLPack standard
+_TYPE_AT = 20  # where the type code stands in a DLTensor
+
+
+def _replace_type(capsule: Any, old: int, new: int) -> bool:
+    """Where a capsule's type code is `old`, make it `new`: NumPy exchanges no bfloat16."""
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    address = pointer(capsule, b"dltensor")
+    code = ctypes.c_uint8.from_address(int(address or 0) + _TYPE_AT)
+    if code.value != old:
+        return False
+    code.value = new
+    return True
+
+
+class _Exporter:
+    """A capsule that was asked for already, as an object to take it from."""
+
+    def __init__(self, capsule: Any, device: Any) -> None:
+        self.capsule, self.device = capsule, device
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.capsule
+
+    def __dlpack_device__(self) -> Any:
+        return self.device
+
+
+def export_dlpack(array: Any, options: dict[str, Any]) -> Any:
+    """The DLPack capsule of an array."""
+    if array.dtype != dt.bfloat16.numpy:
+        return array.__dlpack__(**options)
+    bits = array.view(np.int16)
+    capsule = (bits.copy() if options["copy"] else bits).__dlpack__()  # of a version without flags
+    _replace_type(capsule, _INT, _BFLOAT)
+    return capsule
+
+
+@public(method=False)
+def to_dlpack(tensor: Tensor) -> Any:
+    """A DLPack capsule that shares the tensor's memory.
+
+    Errors: AutogradError for a tensor that requires grad.
+    Source: https://docs.pytorch.org/docs/stable/dlpack.html
+
+    >>> type(ad.to_dlpack(ad.ones(2))).__name__
+    'PyCapsule'
+    """
+    return tensor.__dlpack__()
+
+
+# ---- storage -------------------------------------------------------------------------------------
+
+
+def owner_of(array: Any) -> Any:
+    """The array that owns the memory which `array` shows."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+class UntypedStorage:
+    """The memory behind a tensor, which its views share.
+
+    Source: https://docs.pytorch.org/docs/stable/storage.html
+
+    >>> x = ad.zeros(4)
+    >>> storage = x[2:].untyped_storage()
+    >>> storage.nbytes(), storage.data_ptr() == x.data_ptr()
+    (16, True)
+    """
+
+    __slots__ = ("_owner",)
+
+    def __init__(self, tensor: Any) -> None:
+        self._owner = owner_of(tensor._data)
+
+    def data_ptr(self) -> int:
+        """The address of the first byte."""
+        return int(self._owner.ctypes.data)
+
+    def nbytes(self) -> int:
+        """The number of bytes."""
+        return int(self._owner.nbytes)
+
+    def size(self) -> int:
+        """The number of bytes."""
+        return self.nbytes()
+
+    def __len__(self) -> int:
+        return self.size()
+
+    @property
+    def device(self) -> device:
+        """Where the memory is."""
+        return as_device("cpu")
+
+    def tolist(self) -> list[int]:
+        """The bytes as numbers."""
+        return list(self._owner.tobytes("A"))
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.tolist()[index]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, UntypedStorage) and (
+            (self.data_ptr(), self.nbytes()) == (other.data_ptr(), other.nbytes())
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.data_ptr(), self.nbytes()))
+
+    def is_shared(self) -> bool:
+        """Whether forked processes write to the same memory."""
+        base = self._owner.base
+        return isinstance(getattr(base, "obj", base), mmap.mmap)
+
+    def __repr__(self) -> str:
+        return f"[adjoint.UntypedStorage(device={self.device}) of size {self.nbytes()}]"
+
+
+@public()
+def untyped_storage(self: Tensor) -> UntypedStorage:
+    """The memory behind this tensor.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.untyped_storage.html
+
+    >>> ad.zeros(3).untyped_storage().nbytes()
+    12
+    """
+    return UntypedStorage(self)
+
+
+class TypedStorage(UntypedStorage):
+    """The memory behind a tensor, counted in elements; `untyped_storage` is preferred.
+
+    Source: https://docs.pytorch.org/docs/stable/storage.html
+
+    >>> ad.zeros(4).storage().size()
+    4
+    """
+
+    __slots__ = ()
+
+    def size(self) -> int:
+        """The number of elements."""
+        return int(self._owner.size)
+
+    def tolist(self) -> list[Any]:
+        """The elements in memory order."""
+        return list(self._owner.ravel("K").tolist())
+
+
+@public()
+def storage(self: Tensor) -> TypedStorage:
+    """The memory behind this tensor, counted in elements.
+
+    Source: https://docs.pytorch.org/docs/stable/storage.html
+
+    >>> ad.zeros(2, 3)[1].storage().size()
+    6
+    """
+    return TypedStorage(self)
+
+
+@public(method=False)
+def is_storage(obj: Any) -> bool:
+    """Whether `obj` is a storage.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.is_storage.html
+
+    >>> ad.is_storage(ad.zeros(1).untyped_storage())
+    True
+    """
+    return isinstance(obj, UntypedStorage)
+
+
+@public()
+def is_set_to(self: Tensor, tensor: Tensor) -> bool:
+    """Whether both show the same memory with the same shape and strides.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.is_set_to.html
+
+    >>> x = ad.zeros(2)
+    >>> x.is_set_to(x.detach())
+    True
+    """
+    a, b = self._data, tensor._data
+    return bool(a.ctypes.data == b.ctypes.data and a.shape == b.shape and a.strides == b.strides)
+
+
+def _assert_replaceable(x: Any, name: str) -> None:
+    """Refuse to give `x` other memory where autograd or views would lose track of it."""
+    if x._node is not None:
+        raise AutogradError(f"{name}: the tensor requires grad; detach() it first")
+    if x._view is not None:
+        raise AutogradError(f"{name}: the tensor is a view; clone() it first")
+    version = x._version
+    if version is not None and any(r() is not None for r in version.views or ()):
+        raise AutogradError(f"{name}: the tensor has views, which would keep the old memory")
+
+
+@public()
+def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
+    """Change this tensor's shape in place; elements that still fit keep their values.
+
+    Shapes: any; new elements are uninitialised.
+    Errors: AutogradError for a tensor that requires grad or has views.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.resize_.html
+
+    >>> ad.tensor([1, 2, 3, 4]).resize_(2, 2)
+    tensor([[1, 2],
+            [3, 4]])
+    """
+    shape = sizes_from(sizes, None, "resize_")
+    assert_row_major(memory_format, "resize_")
+    _assert_replaceable(self, "resize_")
+    old = np.ravel(self._data, "K")
+    count = 1
+    for size in shape:
+        count *= size
+    if count > old.size:
+        memory = names_on(self.device).empty(count, old.dtype)
+        memory[: old.size] = old
+        old = memory
+    self._data = old[:count].reshape(shape)
+    _bump(self, "resize_")
+    return self
+
+
+@public()
+def resize_as_(self: Tensor, other: Tensor, memory_format: Any = None) -> Tensor:
+    """Change this tensor's shape in place to that of `other`.
+
+    Errors: those of `resize_`.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.resize_as_.html
+
+    >>> ad.tensor([1, 2, 3, 4]).resize_as_(ad.zeros(2, 2))
+    tensor([[1, 2],
+            [3, 4]])
+    """
+    return resize_(self, tuple(other.shape), memory_format=memory_format)  # type: ignore[no-any-return]
+
+
+@public()
+def set_(self: Tensor, source: Any = None) -> Tensor:
+    """Make this tensor show the memory of `source`, in place; without it, become empty.
+
+    Errors: AutogradError for a tensor that requires grad or has views; DTypeError where the dtypes
+    differ.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.set_.html
+
+    >>> x, y = ad.zeros(1), ad.ones(2)
+    >>> x.set_(y).data_ptr() == y.data_ptr()
+    True
+    """
+    _assert_replaceable(self, "set_")
+    if source is None:
+        self._data = np.empty(0, self._data.dtype)
+    else:
+        if not isinstance(source, Handle):
+            raise Unsupported("set_: needs a tensor as source; make one with frombuffer")
+        if source.dtype is not self.dtype:
+            raise DTypeError(f"set_: source has {source.dtype}, this tensor {self.dtype}")
+        alias: Any = source.detach()  # type: ignore[attr-defined]
+        self._data, self._version = alias._data, alias._version
+    _bump(self, "set_")
+    return self
+
+
+def _bump(x: Any, name: str) -> None:
+    if x._version is not None:
+        x._version.bump(name)
+
+
+@public()
+def share_memory_(self: Tensor) -> Tensor:
+    """Move this tensor to memory that processes forked from this one share.
+
+    Errors: AutogradError for a view, or a tensor that has views.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.share_memory_.html
+
+    >>> ad.ones(2).share_memory_().is_shared()
+    True
+    """
+    if is_shared(self):
+        return self
+    version = self._version
+    if self._view is not None or (
+        version is not None and any(r() is not None for r in version.views or ())
+    ):
+        raise AutogradError("share_memory_: the tensor is or has a view; clone() it first")
+    old = self._data
+    memory = mmap.mmap(-1, max(old.nbytes, 1))
+    shared = np.frombuffer(memory, np.uint8, old.nbytes).view(old.dtype).reshape(old.shape)
+    shared[...] = old
+    self._data = shared
+    return self
+
+
+@public()
+def is_shared(self: Tensor) -> bool:
+    """Whether forked processes write to the same memory.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.is_shared.html
+
+    >>> ad.ones(2).is_shared()
+    False
+    """
+    return UntypedStorage(self).is_shared()
+
+
+@public()
+def pin_memory(self: Tensor, device: Any = None) -> Tensor:
+    """A copy in page-locked memory, from which CUDA copies while the program goes on; itself where
+    it is there already.
+
+    Errors: DeviceError without a CUDA device, or for a tensor that is not in the host's memory.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.pin_memory.html
+
+    >>> ad.ones(1).is_pinned()
+    False
+    """
+    data = self._data
+    if pinned_already(data):
+        return self
+    return finish(pinned(FUNCTIONS["clone"](self)._data), CPU)
+
+
+@public()
+def is_pinned(self: Tensor, device: Any = None) -> bool:
+    """Whether the memory is page-locked.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.is_pinned.html
+
+    >>> ad.ones(1).is_pinned()
+    False
+    """
+    return pinned_already(self._data)
+
+
+def pinned_already(data: Any) -> bool:
+    """Whether an array of the host is in page-locked memory."""
+    return type(data) is np.ndarray and array_is_pinned(data)

@@ -1,0 +1,225 @@
+"""Ranges of numbers: arange, range, linspace, logspace."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...core import dtype as dt
+from ...core.errors import DTypeError, InvalidArgument, InvalidType, Unsupported
+from ...core.handle import Handle
+from ...core.op import public
+from .creation import finish, into
+from .values import target
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
+__all__ = ["arange", "linspace", "logspace", "range"]
+
+
+def _number(value: Any, name: str) -> Any:
+    """A bound given as a number or as a tensor of one element."""
+    if isinstance(value, (Handle, np.generic)):
+        return value.item()  # type: ignore[union-attr]
+    if isinstance(value, (bool, int, float, complex)):
+        return value
+    raise InvalidType(f"{name}: bounds must be numbers, got {type(value).__name__}: {value!r:.40}")
+
+
+def _count(start: Any, end: Any, step: Any, name: str) -> float:
+    """How many steps lie between start and end, not rounded; checks them."""
+    if isinstance(start, complex) or isinstance(end, complex) or isinstance(step, complex):
+        raise Unsupported(f"{name}: complex bounds; use linspace")
+    if step == 0:
+        raise InvalidArgument(f"{name}: step must be nonzero, got {step}")
+    if not (math.isfinite(start) and math.isfinite(end)):
+        raise InvalidArgument(f"{name}: unsupported range: {start} -> {end}; bounds must be finite")
+    if (end - start) * step < 0:
+        raise InvalidArgument(
+            f"{name}: upper bound and lower bound inconsistent with step sign: {start} -> {end} by "
+            f"{step}; change the sign of step"
+        )
+    difference = end - start
+    return float(difference / step)
+
+
+def _steps(start: Any, count: int, step: Any, dtype: dt.dtype, name: str) -> Any:
+    """start, start + step, ...; `count` of them, rounded to `dtype` once."""
+    if dtype is dt.bool_ or dtype.is_complex:
+        raise Unsupported(f'{name}: "arange_cpu" not implemented for {dtype}; use another dtype')
+    if dtype.category == 1:
+        start, step = int(start), int(step)
+        return (np.arange(count) * step + start).astype(dtype.numpy)
+    return (np.arange(count, dtype=np.float64) * step + start).astype(dtype.numpy)
+
+
+def _range_dtype(dtype: Any, bounds: Iterable[Any]) -> dt.dtype:
+    found = target(dtype)
+    if found is not None:
+        return found
+    return dt.get_default_dtype() if any(isinstance(b, float) for b in bounds) else dt.int64
+
+
+@public(method=False)
+def arange(
+    start: Any = 0,
+    end: Any = None,
+    step: Any = 1,
+    *,
+    out: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """The numbers from `start` (0 unless given) up to but without `end`, in steps.
+
+    Shapes: 1-d, of size ceil((end - start) / step).
+    Dtypes: int64 where all bounds are ints, otherwise the default floating-point dtype.
+    Errors: InvalidArgument for a step of 0 or of the wrong sign, and for infinite bounds.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.arange.html
+
+    >>> ad.arange(3), ad.arange(1, 2, 0.5)
+    (tensor([0, 1, 2]), tensor([1.0000, 1.5000]))
+    """
+    if end is None:
+        start, end = 0, start
+    plain = type(start) is type(end) is type(step) is int and dtype is out is None
+    if plain and step and (end - start) * step >= 0:
+        return finish(np.arange(start, end, step), device, requires_grad, pin_memory)
+    start, end, step = (_number(v, "arange") for v in (start, end, step))
+    d = _range_dtype(dtype, (start, end, step)) if out is None else out.dtype
+    if d is dt.int64:
+        start, end, step = int(start), int(end), int(step)
+    count = math.ceil(_count(start, end, step, "arange"))
+    array = _steps(start, count, step, d, "arange")
+    if out is not None:
+        return into(array, out, dtype, "arange")
+    return finish(array, device, requires_grad, pin_memory)
+
+
+@public(method=False)
+def range(
+    start: Any = 0,
+    end: Any = None,
+    step: Any = 1,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Like `arange` with `end` included and always floating point; `arange` is preferred.
+
+    Shapes: 1-d, of size floor((end - start) / step) + 1.
+    Errors: those of `arange`.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.range.html
+
+    >>> ad.range(1, 3)
+    tensor([1., 2., 3.])
+    """
+    if end is None:
+        start, end = 0, start
+    start, end, step = (_number(v, "range") for v in (start, end, step))
+    d = target(dtype) or dt.get_default_dtype()
+    count = math.floor(_count(start, end, step, "range")) + 1
+    return finish(_steps(start, count, step, d, "range"), device, requires_grad)
+
+
+def _line(start: Any, end: Any, steps: int, dtype: dt.dtype) -> Any:
+    """`steps` numbers counted from both ends, so that both are exact and the line symmetric."""
+    if steps == 0:
+        return np.empty(0, np.float64)
+    if steps == 1:
+        return np.array([start])
+    wide = np.complex128 if dtype.is_complex else np.float64
+    index = np.arange(steps)
+    exact = np.array([start, end], wide)
+    step = (exact[1] - exact[0]) / (steps - 1)
+    return np.where(
+        index < steps // 2, exact[0] + step * index, exact[1] - step * (steps - 1 - index)
+    )
+
+
+def _line_options(start: Any, end: Any, steps: Any, dtype: Any, name: str) -> Any:
+    start, end = _number(start, name), _number(end, name)
+    try:
+        steps = operator.index(steps)
+    except TypeError:
+        raise InvalidType(f"{name}: steps must be an int, got {steps!r}") from None
+    if steps < 0:
+        raise InvalidArgument(f"{name}: number of steps must be non-negative, got {steps}")
+    has_complex = isinstance(start, complex) or isinstance(end, complex)
+    default = dt.get_default_dtype()
+    d = target(dtype) or (default.to_complex() if has_complex else default)
+    if has_complex and not d.is_complex:
+        raise DTypeError(f"{name}: complex bounds {start}, {end} need a complex dtype, got {d}")
+    if d.category == 1:
+        start, end = int(start), int(end)
+    return start, end, steps, d
+
+
+@public(method=False)
+def linspace(
+    start: Any,
+    end: Any,
+    steps: int,
+    *,
+    out: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """`steps` numbers evenly spaced from `start` to `end`, both included.
+
+    Shapes: 1-d, of size `steps`.
+    Errors: InvalidArgument for a negative number of steps.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.linspace.html
+
+    >>> ad.linspace(0, 1, 5)
+    tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
+    """
+    kind = out.dtype if out is not None else dtype
+    start, end, steps, d = _line_options(start, end, steps, kind, "linspace")
+    array = _line(start, end, steps, d).astype(d.numpy)
+    if out is not None:
+        return into(array, out, dtype, "linspace")
+    return finish(array, device, requires_grad)
+
+
+@public(method=False)
+def logspace(
+    start: Any,
+    end: Any,
+    steps: int,
+    base: float = 10.0,
+    *,
+    out: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """`base` to the power of `steps` numbers evenly spaced from `start` to `end`.
+
+    Shapes: 1-d, of size `steps`.
+    Errors: InvalidArgument for a negative number of steps.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.logspace.html
+
+    >>> ad.logspace(0, 2, 3)
+    tensor([  1.,  10., 100.])
+    """
+    kind = out.dtype if out is not None else dtype
+    start, end, steps, d = _line_options(start, end, steps, kind, "logspace")
+    with np.errstate(all="ignore"):
+        array = np.power(base, _line(start, end, steps, d)).astype(d.numpy)
+    if out is not None:
+        return into(array, out, dtype, "logspace")
+    return finish(array, device, requires_grad)

@@ -1,0 +1,655 @@
+"""Comparison, tests of one element, selection, and the comparison of whole tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...core import dtype as dt
+from ...core import op as core_op
+from ...core.errors import DTypeError, InvalidArgument, InvalidType
+from ...core.handle import Handle
+from ...core.op import Sample, apply, public
+from ...core.spec import Spec, broadcast_shapes
+from ..create import creation
+from ..samples import COMPLEX, FLOATS, INTS, array, binary_samples, strided
+from .logic import logical_and, logical_or, special_samples
+from .pointwise import (
+    ORDERED,
+    Comparison,
+    Elementwise,
+    alias,
+    assert_tensor,
+    binary,
+    operand,
+    promoted,
+    to_out,
+    unary,
+    widen,
+)
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
+__all__ = [
+    "allclose", "clamp", "clamp_max", "clamp_min", "clip", "eq", "equal", "fmax", "fmin", "ge",
+    "greater", "greater_equal", "gt", "isclose", "isfinite", "isinf", "isnan", "isneginf",
+    "isposinf", "le", "less", "less_equal", "lt", "maximum", "minimum", "ne", "not_equal",
+    "signbit", "where",
+]  # fmt: skip
+
+
+# ---- two tensors compared ------------------------------------------------------------------------
+
+
+def _comparison_samples(dtypes: tuple[dt.dtype, ...]) -> Any:
+    """Samples in which about half of the elements are equal, and NaN is among them."""
+    usual: Any = binary_samples(dtypes=dtypes)
+
+    def samples(cls: Any) -> Iterable[Sample]:
+        yield from usual.__func__(cls)
+        for dtype in (dt.int64, dt.bool_):
+            yield Sample(cls(), (array((4, 5), dtype), array((4, 5), dtype, seed=1)), dtype.name)
+        x1 = np.array([np.nan, 0.0, 1.0, np.inf, np.nan, -np.inf])
+        x2 = np.array([np.nan, -0.0, 1.0, np.inf, 1.0, np.inf])
+        yield Sample(cls(), (x1, x2), "special")
+
+    return classmethod(samples)
+
+
+class Eq(Comparison):
+    """Whether elements of `input` and `other` are equal.
+
+    >>> ad.eq(ad.tensor([1, 2]), 1)
+    tensor([ True, False])
+    """
+
+    ufunc = "equal"
+    samples = _comparison_samples(FLOATS + INTS + COMPLEX)
+
+
+class Ne(Comparison):
+    """Whether elements of `input` and `other` differ.
+
+    >>> ad.ne(ad.tensor([1, 2]), 1)
+    tensor([False,  True])
+    """
+
+    ufunc = "not_equal"
+    samples = _comparison_samples(FLOATS + INTS + COMPLEX)
+
+
+class Lt(Comparison):
+    """Whether elements of `input` are less than those of `other`.
+
+    >>> ad.lt(ad.tensor([1, 2]), 2)
+    tensor([ True, False])
+    """
+
+    ufunc = "less"
+    kinds = ORDERED
+    samples = _comparison_samples(FLOATS + INTS)
+
+
+class Le(Comparison):
+    """Whether elements of `input` are less than or equal to those of `other`.
+
+    >>> ad.le(ad.tensor([1, 2]), 1)
+    tensor([ True, False])
+    """
+
+    ufunc = "less_equal"
+    kinds = ORDERED
+    samples = _comparison_samples(FLOATS + INTS)
+
+
+class Gt(Comparison):
+    """Whether elements of `input` are greater than those of `other`.
+
+    >>> ad.gt(ad.tensor([1, 2]), 1)
+    tensor([False,  True])
+    """
+
+    ufunc = "greater"
+    kinds = ORDERED
+    samples = _comparison_samples(FLOATS + INTS)
+
+
+class Ge(Comparison):
+    """Whether elements of `input` are greater than or equal to those of `other`.
+
+    >>> ad.ge(ad.tensor([1, 2]), 2)
+    tensor([False,  True])
+    """
+
+    ufunc = "greater_equal"
+    kinds = ORDERED
+    samples = _comparison_samples(FLOATS + INTS)
+
+
+eq, ne, lt = binary(Eq()), binary(Ne()), binary(Lt())
+le, gt, ge = binary(Le()), binary(Gt()), binary(Ge())
+not_equal = alias(ne, "not_equal")
+less, less_equal = alias(lt, "less"), alias(le, "less_equal")
+greater, greater_equal = alias(gt, "greater"), alias(ge, "greater_equal")
+
+
+# ---- one tensor tested ---------------------------------------------------------------------------
+
+
+class Isnan(Comparison):
+    """Whether each element is NaN.
+
+    >>> ad.isnan(ad.tensor([1., float("nan")]))
+    tensor([False,  True])
+    """
+
+    ufunc = "isnan"
+    samples = special_samples(FLOATS + COMPLEX + INTS)
+
+
+class Isinf(Comparison):
+    """Whether each element is infinite.
+
+    >>> ad.isinf(ad.tensor([1., float("inf")]))
+    tensor([False,  True])
+    """
+
+    ufunc = "isinf"
+    samples = special_samples(FLOATS + COMPLEX + INTS)
+
+
+class Isfinite(Comparison):
+    """Whether each element is neither infinite nor NaN.
+
+    >>> ad.isfinite(ad.tensor([1., float("inf")]))
+    tensor([ True, False])
+    """
+
+    ufunc = "isfinite"
+    samples = special_samples(FLOATS + COMPLEX + INTS)
+
+
+class Signbit(Comparison):
+    """Whether each element's sign bit is set: negative numbers and -0.
+
+    >>> ad.signbit(ad.tensor([-0., 0., -1.]))
+    tensor([ True, False,  True])
+    """
+
+    kinds = ORDERED
+    samples = special_samples(FLOATS + INTS)
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """The backend's signbit; integers have none."""
+        return x < 0 if x.dtype.kind in "biu" else xp.signbit(x)
+
+    def reference(self, x: Any) -> Any:
+        """NumPy's, in the widest precision."""
+        return np.signbit(widen(x))
+
+
+isnan = unary(Isnan(), floating=False, inplace=False)
+isinf = unary(Isinf(), floating=False, inplace=False)
+isfinite = unary(Isfinite(), floating=False, inplace=False)
+signbit = unary(Signbit(), floating=False, inplace=False)
+
+
+@public(out=True)
+def isposinf(input: Tensor) -> Tensor:
+    """Whether each element is positive infinity.
+
+    Dtypes: any but complex; the result is bool.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.isposinf.html
+
+    >>> ad.isposinf(ad.tensor([-float("inf"), float("inf")]))
+    tensor([False,  True])
+    """
+    return _is_infinity("isposinf", input, float("inf"))
+
+
+@public(out=True)
+def isneginf(input: Tensor) -> Tensor:
+    """Whether each element is negative infinity.
+
+    Dtypes: any but complex; the result is bool.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.isneginf.html
+
+    >>> ad.isneginf(ad.tensor([-float("inf"), float("inf")]))
+    tensor([ True, False])
+    """
+    return _is_infinity("isneginf", input, -float("inf"))
+
+
+def _is_infinity(name: str, x: Any, infinity: float) -> Tensor:
+    assert_tensor(name, x)
+    if x.dtype.is_complex:
+        raise DTypeError(f"{name}: does not support complex inputs; use x.real or x.imag")
+    result: Tensor = eq(x, infinity)
+    return result
+
+
+# ---- selection -----------------------------------------------------------------------------------
+
+
+class Where(Elementwise):
+    """The elements of the second input where the first is true, of the third where it is not."""
+
+    exact = True
+    needs = ("", "x1", "x1")
+
+    def infer(self, condition: Spec, *specs: Any) -> Spec:
+        """The broadcast shape; the dtype of the values."""
+        tensors = [spec for spec in specs if isinstance(spec, Spec)]
+        if condition.dtype is not dt.bool_:
+            raise DTypeError(
+                "where: expected condition to be a boolean tensor, but got a tensor with dtype "
+                f"{condition.dtype}; compare it, e.g. condition != 0"
+            )
+        shape = broadcast_shapes(condition.shape, *(s.shape for s in tensors), op="where")
+        return super().infer(*specs).with_(shape=shape)
+
+    def compute(self, xp: Any, condition: Any, x: Any, y: Any) -> Any:
+        """The backend's where."""
+        return xp.where(condition, x, y)
+
+    def gradient(self, g: Tensor, x1: Tensor) -> tuple[Any, ...]:
+        """g where the element was taken, 0 where not."""
+        return (None, lambda: where(x1, g, 0), lambda: where(x1, 0, g))
+
+    def reference(self, condition: Any, x: Any, y: Any) -> Any:
+        """Element by element."""
+        x1, x2, x3 = np.broadcast_arrays(condition, x, y)
+        flat = [b if a else c for a, b, c in zip(x1.flat, x2.flat, x3.flat, strict=True)]
+        return np.array(flat, x.dtype).reshape(x1.shape)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """Every dtype; broadcast; numbers."""
+        condition = array((2, 3), dt.bool_, seed=5)
+        for dtype in dt.ALL:
+            pair = array((2, 3), dtype), array((2, 3), dtype, seed=1)
+            yield Sample(cls(), (condition, *pair), dtype.name)
+        x = array((2, 3))
+        yield Sample(cls(), (condition, x, 1.5), "number")
+        yield Sample(cls(), (condition[0], x, array((2, 1))), "broadcast")
+        yield Sample(cls(), (condition, array(()), x), "0-d")
+        yield Sample(cls(), (np.array(True), array(()), array((), seed=1)), "all-0-d")
+        yield Sample(cls(), (np.zeros((0, 3), bool), array((1, 3)), array(())), "empty")
+        yield Sample(cls(), (strided(condition), strided(x), x), "strided")
+
+
+WHERE = Where()
+
+
+@public(method=False)
+def where(condition: Any, input: Any = None, other: Any = None, *, out: Any = None) -> Any:
+    """The elements of `input` where `condition` is true, of `other` where it is not.
+
+    With a condition alone: the indices of its true elements, one tensor per dimension.
+
+    Shapes: the three broadcast; `input` and `other` may be Python numbers.
+    Dtypes: a bool condition; the result has the promoted dtype of the other two.
+    Errors: DTypeError for a condition that is not bool; ShapeError where the shapes do not
+        broadcast.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.where.html
+
+    >>> x = ad.tensor([1., -2.])
+    >>> ad.where(x > 0, x, 0)
+    tensor([1., 0.])
+    """
+    if input is None and other is None:
+        assert_tensor("where", condition, "condition")
+        return condition.nonzero(as_tuple=True)
+    result = core_op.launched(WHERE, condition, input, other)
+    if result is not None:
+        return to_out(result, out, "where")
+    if input is None or other is None:
+        raise InvalidType("where: needs both `input` and `other`, or neither")
+    if not isinstance(condition, Handle) or condition.dtype is not dt.bool_:
+        condition = _condition(condition)
+    if isinstance(other, Handle) and not isinstance(input, Handle):
+        x2, x1 = promoted("where", WHERE, (other, input))  # the tensor first has a shorter way
+    else:
+        x1, x2 = promoted("where", WHERE, (input, other))
+    return to_out(apply(WHERE, condition, x1, x2), out, "where")
+
+
+def _condition(condition: Any) -> Any:
+    """A bool tensor from what `where` takes; uint8 has been used for it."""
+    assert_tensor("where", condition, "condition")
+    return ne(condition, 0) if condition.dtype is dt.uint8 else WHERE.infer(condition.spec)
+
+
+@public(method="where", inplace=False)
+def _where_method(input: Any, condition: Any, other: Any) -> Any:
+    """The elements of this tensor where `condition` is true, of `other` where it is not.
+
+    Errors: those of `where`.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.where.html
+
+    >>> ad.tensor([1., 2.]).where(ad.tensor([True, False]), 0)
+    tensor([1., 0.])
+    """
+    return where(condition, input, other)
+
+
+def _extremum_samples() -> Any:
+    """Samples of an extremum; the special ones hold ties and NaN on each side."""
+    usual: Any = binary_samples(dtypes=FLOATS + INTS)
+
+    def samples(cls: Any) -> Iterable[Sample]:
+        yield from usual.__func__(cls)
+        x1 = np.array([np.nan, 1.0, 1.0, np.inf, np.nan, -np.inf])
+        x2 = np.array([1.0, np.nan, 1.0, 1.0, np.nan, 1.0])
+        yield Sample(cls(), (x1, x2), "special", gradients=False)
+
+    return classmethod(samples)
+
+
+class Maximum(Elementwise):
+    """The greater of two elements; NaN where one is NaN. Equal elements share the gradient.
+
+    >>> ad.maximum(ad.tensor([1., 5.]), ad.tensor([3., 2.]))
+    tensor([3., 5.])
+    """
+
+    ufunc = "maximum"
+    kinds = ORDERED
+    exact = True
+    needs = "x1 x2"
+    samples = _extremum_samples()
+
+    def gradient(self, g: Tensor, x1: Any, x2: Any) -> tuple[Any, ...]:
+        """g for the greater, half of it each for equal ones."""
+
+        def share(a: Any, b: Any) -> Any:
+            return where(lt(a, b), 0, where(eq(a, b), g / 2, g))
+
+        return (lambda: share(*tensors(x1, x2)), lambda: share(*tensors(x2, x1)))
+
+
+class Minimum(Elementwise):
+    """The smaller of two elements; NaN where one is NaN. Equal elements share the gradient.
+
+    >>> ad.minimum(ad.tensor([1., 5.]), ad.tensor([3., 2.]))
+    tensor([1., 2.])
+    """
+
+    ufunc = "minimum"
+    kinds = ORDERED
+    exact = True
+    needs = "x1 x2"
+    samples = _extremum_samples()
+
+    def gradient(self, g: Tensor, x1: Any, x2: Any) -> tuple[Any, ...]:
+        """g for the smaller, half of it each for equal ones."""
+
+        def share(a: Any, b: Any) -> Any:
+            return where(gt(a, b), 0, where(eq(a, b), g / 2, g))
+
+        return (lambda: share(*tensors(x1, x2)), lambda: share(*tensors(x2, x1)))
+
+
+class Fmax(Elementwise):
+    """The greater of two elements; where one is NaN, the other.
+
+    >>> ad.fmax(ad.tensor([1., float("nan")]), ad.tensor([3., 2.]))
+    tensor([3., 2.])
+    """
+
+    ufunc = "fmax"
+    kinds = ORDERED
+    exact = True
+    needs = "x1 x2"
+    samples = _extremum_samples()
+
+    def gradient(self, g: Tensor, x1: Any, x2: Any) -> tuple[Any, ...]:
+        """g for the one that was taken; the first of equal ones."""
+        x1, x2 = tensors(x1, x2)
+        first = logical_or(ge(x1, x2), isnan(x2))
+        return (lambda: where(first, g, 0), lambda: where(first, 0, g))
+
+
+class Fmin(Elementwise):
+    """The smaller of two elements; where one is NaN, the other.
+
+    >>> ad.fmin(ad.tensor([1., float("nan")]), ad.tensor([3., 2.]))
+    tensor([1., 2.])
+    """
+
+    ufunc = "fmin"
+    kinds = ORDERED
+    exact = True
+    needs = "x1 x2"
+    samples = _extremum_samples()
+
+    def gradient(self, g: Tensor, x1: Any, x2: Any) -> tuple[Any, ...]:
+        """g for the one that was taken; the first of equal ones."""
+        x1, x2 = tensors(x1, x2)
+        first = logical_or(le(x1, x2), isnan(x2))
+        return (lambda: where(first, g, 0), lambda: where(first, 0, g))
+
+
+def tensors(x1: Any, x2: Any) -> tuple[Any, Any]:
+    """Both as tensors, where one may be a number."""
+    if not isinstance(x1, Handle):
+        return x2.new_tensor(x1), x2
+    return x1, x2 if isinstance(x2, Handle) else x1.new_tensor(x2)  # type: ignore[attr-defined]
+
+
+maximum, minimum = binary(Maximum(), inplace=False), binary(Minimum(), inplace=False)
+fmax, fmin = binary(Fmax(), inplace=False), binary(Fmin(), inplace=False)
+
+
+class ClampMin(Elementwise):
+    """The elements, raised to a bound."""
+
+    ufunc = "maximum"
+    kinds = ORDERED
+    exact = True
+    needs = "x1 x2"
+    samples = binary_samples(dtypes=FLOATS + INTS)
+
+    def gradient(self, g: Tensor, x1: Any, x2: Any) -> tuple[Any, ...]:
+        """g for the elements at or above the bound, and for the bounds that are above."""
+        return (lambda: where(ge(x1, x2), g, 0), lambda: where(lt(x1, x2), g, 0))
+
+
+class ClampMax(Elementwise):
+    """The elements, lowered to a bound."""
+
+    ufunc = "minimum"
+    kinds = ORDERED
+    exact = True
+    needs = "x1 x2"
+    samples = binary_samples(dtypes=FLOATS + INTS)
+
+    def gradient(self, g: Tensor, x1: Any, x2: Any) -> tuple[Any, ...]:
+        """g for the elements at or below the bound, and for the bounds that are below."""
+        return (lambda: where(le(x1, x2), g, 0), lambda: where(gt(x1, x2), g, 0))
+
+
+class Clamp(Elementwise):
+    """The elements, kept between two bounds; the upper one wins where they cross."""
+
+    kinds = ORDERED
+    exact = True
+    needs = "x1 x2 x3"
+
+    def compute(self, xp: Any, x: Any, low: Any, high: Any) -> Any:
+        """The maximum with the lower bound, then the minimum with the upper one."""
+        return xp.minimum(xp.maximum(x, low), high)
+
+    def gradient(self, g: Tensor, x1: Any, x2: Any, x3: Any) -> tuple[Any, ...]:
+        """g where the element, or the bound, was taken; an element at its bound counts as taken."""
+        return (
+            lambda: where(logical_and(ge(x1, x2), le(x1, x3)), g, 0),
+            lambda: where(logical_and(lt(x1, x2), _crossed(x2, x3, lt)), g, 0),
+            lambda: where(logical_or(gt(x1, x3), _crossed(x3, x2, lt)), g, 0),
+        )
+
+    def reference(self, x: Any, low: Any, high: Any) -> Any:
+        """Element by element."""
+        arrays = np.broadcast_arrays(x, low, high)
+        flat = [min(max(a, b), c) for a, b, c in zip(*(a.flat for a in arrays), strict=True)]
+        return np.array(flat, x.dtype).reshape(arrays[0].shape)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """Bounds that are numbers and tensors, broadcast, crossed."""
+        x = array((3, 4))
+        for dtype in FLOATS + INTS:
+            bounds = np.array(-1).astype(dtype.numpy), np.array(1).astype(dtype.numpy)
+            yield Sample(cls(), (array((3, 4), dtype), *bounds), dtype.name)
+        yield Sample(cls(), (x, -0.5, 0.7), "numbers")
+        yield Sample(cls(), (x, 0.7, -0.5), "crossed")
+        yield Sample(cls(), (x, array((4,), seed=1), array((3, 1), seed=2)), "broadcast")
+        yield Sample(cls(), (array(()), -0.5, 0.7), "0-d")
+        yield Sample(cls(), (array((0, 3)), -0.5, array((1, 3))), "empty")
+        yield Sample(cls(), (strided(x), x - 0.3, 0.7), "strided")
+
+
+def _crossed(x1: Any, x2: Any, compare: Any) -> Any:
+    if isinstance(x1, Handle) or isinstance(x2, Handle):
+        return compare(*tensors(x1, x2))
+    return creation.wrap(np.asarray(x1 < x2))
+
+
+CLAMP, CLAMP_MIN, CLAMP_MAX = Clamp(), ClampMin(), ClampMax()
+
+
+@public(inplace=True)
+def clamp(input: Any, min: Any = None, max: Any = None, *, out: Any = None) -> Tensor:
+    """The elements, kept between `min` and `max`: numbers, tensors, or None for no bound.
+
+    Shapes: input and bounds broadcast.
+    Dtypes: the promoted dtype of the input and the bounds; not complex.
+    Errors: InvalidArgument where both bounds are None; DTypeError for complex tensors.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.clamp.html
+
+    >>> ad.clamp(ad.tensor([-2., 0.5, 2.]), -1, 1)
+    tensor([-1.0000,  0.5000,  1.0000])
+    """
+    if min is None or max is None:
+        if min is not None:
+            return clamp_min(input, min, out=out)  # type: ignore[no-any-return]
+        if max is not None:
+            return clamp_max(input, max, out=out)  # type: ignore[no-any-return]
+        raise InvalidArgument("clamp: At least one of 'min' or 'max' must not be None")
+    result: Any = core_op.launched(CLAMP, input, min, max)
+    if result is None:
+        if not isinstance(input, Handle):
+            assert_tensor("clamp", input)
+        result = apply(CLAMP, *promoted("clamp", CLAMP, (input, min, max), kinds=ORDERED))
+    return to_out(result, out, "clamp")  # type: ignore[no-any-return]
+
+
+clip = alias(clamp, "clip")
+_clamp_min, _clamp_max = binary(CLAMP_MIN), binary(CLAMP_MAX)
+
+
+@public(inplace=True)
+def clamp_min(input: Any, min: Any, *, out: Any = None) -> Tensor:
+    """The elements, raised to `min` where they are smaller.
+
+    Shapes: input and bound broadcast.
+    Dtypes: the promoted dtype of the input and the bound; not complex.
+    Errors: DTypeError for complex tensors.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.clamp.html
+
+    >>> ad.clamp_min(ad.tensor([-2., 2.]), 0)
+    tensor([0., 2.])
+    """
+    return _clamp_min(input, min, out=out)  # type: ignore[no-any-return]
+
+
+@public(inplace=True)
+def clamp_max(input: Any, max: Any, *, out: Any = None) -> Tensor:
+    """The elements, lowered to `max` where they are greater.
+
+    Shapes: input and bound broadcast.
+    Dtypes: the promoted dtype of the input and the bound; not complex.
+    Errors: DTypeError for complex tensors.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.clamp.html
+
+    >>> ad.clamp_max(ad.tensor([-2., 2.]), 0)
+    tensor([-2.,  0.])
+    """
+    return _clamp_max(input, max, out=out)  # type: ignore[no-any-return]
+
+
+# ---- whole tensors compared ----------------------------------------------------------------------
+
+
+@public()
+def isclose(
+    input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> Tensor:
+    """Whether |input - other| <= atol + rtol |other|; infinities are close to their equals only.
+
+    Shapes: `input` and `other` broadcast.
+    Dtypes: both the same; the result is bool.
+    Errors: DTypeError where the dtypes differ; InvalidArgument for a negative tolerance.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.isclose.html
+
+    >>> ad.isclose(ad.tensor([1., 2.]), ad.tensor([1.000001, 2.1]))
+    tensor([ True, False])
+    """
+    input, other = operand(input), operand(other)
+    assert_tensor("isclose", input)
+    assert_tensor("isclose", other, "other")
+    if input.dtype is not other.dtype:
+        raise DTypeError(
+            f"isclose: {input.dtype} did not match {other.dtype}; convert one with .to()"
+        )
+    for tolerance, value in (("rtol", rtol), ("atol", atol)):
+        if value < 0:
+            raise InvalidArgument(
+                f"isclose: {tolerance} must be greater than or equal to zero, but got {value}"
+            )
+    close = eq(input, other)
+    if equal_nan and input.dtype.category >= 2:
+        close = logical_or(close, logical_and(isnan(input), isnan(other)))
+    if rtol == 0 and atol == 0:
+        return close  # type: ignore[no-any-return]
+    if input.dtype.category < 2:
+        input, other = input.to(dt.float64), other.to(dt.float64)
+    difference = (input - other).abs()
+    allowed = atol + (rtol * other).abs()
+    near = logical_and(isfinite(difference), le(difference, allowed))
+    result: Tensor = logical_or(close, near)
+    return result
+
+
+@public()
+def allclose(
+    input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> bool:
+    """Whether `isclose` holds for all elements.
+
+    Shapes: `input` and `other` broadcast.
+    Errors: those of `isclose`.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.allclose.html
+
+    >>> ad.allclose(ad.tensor([1., 2.]), ad.tensor([1., 2.0000001]))
+    True
+    """
+    return bool(isclose(input, other, rtol, atol, equal_nan).all())
+
+
+@public()
+def equal(input: Any, other: Any) -> bool:
+    """Whether two tensors have the same shape and equal elements.
+
+    Errors: InvalidType where one is not a tensor.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.equal.html
+
+    >>> ad.equal(ad.tensor([1, 2]), ad.tensor([1, 2])), ad.equal(ad.tensor([1]), ad.tensor([1, 1]))
+    (True, False)
+    """
+    assert_tensor("equal", input)
+    assert_tensor("equal", other, "other")
+    return input._data.shape == other._data.shape and bool(eq(input, other).all())

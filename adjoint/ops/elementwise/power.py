@@ -1,0 +1,206 @@
+"""Powers of tensors and numbers."""
+
+from __future__ import annotations
+
+import cmath
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...core import dtype as dt
+from ...core import op as core_op
+from ...core.errors import DTypeError, InvalidArgument
+from ...core.handle import Handle
+from ...core.op import Sample, apply, public
+from ..promotion import cast, common_dtype, number
+from ..samples import COMPLEX, FLOATS, array, strided
+from .arithmetic import MUL, mul
+from .comparison import where
+from .functions import exp2, log, reciprocal, sqrt, square
+from .pointwise import (
+    NUMBERS,
+    PLAIN,
+    Elementwise,
+    assert_tensor,
+    conj,
+    fitting,
+    operand,
+    promoted,
+    to_out,
+    widen,
+)
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
+__all__ = [
+    "float_power", "ldexp", "pow",
+]  # fmt: skip
+
+
+class Pow(Elementwise):
+    """One tensor to the power of another."""
+
+    kinds = NUMBERS
+    needs = ("x1 x2", "x1 x2 y")
+
+    def compute(self, xp: Any, x1: Any, x2: Any) -> Any:
+        """The backend's power; a cube by products; integers to negative powers as PyTorch's."""
+        if isinstance(x2, (int, float)) and hasattr(x1, "dtype"):
+            if x2 == 3:
+                return x1 * x1 * x1
+            if x2 == -0.5:
+                return 1 / xp.sqrt(x1)
+        integers = hasattr(x2, "dtype") and x2.dtype.kind == "i"
+        if integers and bool(xp.any(x2 < 0)):
+            # The quotient 1 / x1^n rounded towards zero: 1 and -1 have one, the others give 0.
+            x1 = xp.asarray(x1, dtype=x2.dtype)
+            inverse = xp.where((x1 == 1) | (x1 == -1), x1, 0)
+            return xp.power(xp.where(x2 < 0, inverse, x1), xp.abs(x2)).astype(x2.dtype)
+        return xp.power(x1, x2)
+
+    def gradient(self, g: Tensor, x1: Any, x2: Any, y: Any) -> tuple[Any, ...]:
+        """g x2 x1^(x2 - 1), which is 0 where x2 is; g y log(x1), which is 0 where x1 is 0 and x2
+        not negative.
+        """
+        return (lambda: g * conj(_slope(x1, x2)), lambda: g * conj(_growth(x1, x2, y)))
+
+    @np.errstate(all="ignore")
+    def reference(self, x1: Any, x2: Any) -> Any:
+        """NumPy's power in the widest precision."""
+        return np.power(widen(x1), widen(x2))
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """Positive bases with any exponent, any base with whole ones, numbers on both sides."""
+        op = cls()
+        for dtype in FLOATS + COMPLEX:
+            pair = array((2, 3), dtype, 0.2, 2), array((2, 3), dtype, seed=1)
+            yield Sample(op, pair, dtype.name)
+        x = array((2, 3), dt.float64, 0.2, 2)
+        for label, other in (
+            ("broadcast", array((3,))), ("0-d", array(())), ("square", 2.0), ("cube", 3.0),
+            ("zero", 0.0), ("one", 1.0), ("inverse", -1.0), ("number", -1.7),
+        ):  # fmt: skip
+            yield Sample(op, (x, other), label)
+        yield Sample(op, (array((2, 3)), 4.0), "negative-base")
+        yield Sample(op, (1.5, array((2, 3))), "base-number")
+        yield Sample(op, (array(()), 2.0), "0-d-base")
+        yield Sample(op, (array((0, 3)), array((1, 3))), "empty")
+        yield Sample(op, (strided(array((3, 4), dt.float64, 0.2, 2)), array((3, 4))), "strided")
+        yield Sample(op, (array((2, 3), dt.int64, -5, 5), 3), "integer")
+        yield Sample(op, (array((2, 3), dt.uint8, 0, 5), array((2, 3), dt.uint8)), "uint8")
+
+
+def _slope(x: Any, exponent: Any) -> Any:
+    """exponent * x^(exponent - 1); 0 where the exponent is 0."""
+    if hasattr(exponent, "dtype"):
+        return where(exponent == 0, 0, exponent * pow(x, exponent - 1))
+    if exponent == 0:
+        return x.new_zeros(x.shape)
+    return exponent * pow(x, exponent - 1)
+
+
+def _growth(x: Any, exponent: Any, y: Any) -> Any:
+    """y log(x); 0 where x is 0 and the exponent is not negative."""
+    positive = (exponent.real if exponent.dtype.is_complex else exponent) >= 0
+    if hasattr(x, "dtype"):
+        return where((x == 0) & positive, 0, y * log(x))
+    if x == 0:
+        return where(positive, 0, y * -float("inf"))
+    if isinstance(x, complex):
+        return y * cmath.log(x)
+    return y * (math.log(x) if x > 0 else math.nan)
+
+
+POW = Pow()
+_SPECIAL_POWERS: dict[float, Any] = {2: square, 0.5: sqrt, -1: reciprocal}
+
+
+@public(inplace=True)
+def pow(input: Any, exponent: Any, *, out: Any = None) -> Tensor:
+    """`input` to the power of `exponent`.
+
+    Shapes: `input` and `exponent` broadcast; one of them may be a Python number.
+    Dtypes: the promoted dtype of the inputs.
+    Errors: InvalidArgument for integers to the power of a negative whole number; DTypeError for
+        two bool tensors.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.pow.html
+
+    >>> ad.pow(ad.tensor([1., 2., 3.]), 2)
+    tensor([1., 4., 9.])
+    """
+    if type(exponent) in (int, float):
+        special = _SPECIAL_POWERS.get(exponent)
+        if special is not None and isinstance(input, Handle) and input._data.dtype in PLAIN:
+            return special(input, out=out)  # type: ignore[no-any-return]
+    result: Any = core_op.launched(POW, input, exponent)
+    if result is None:
+        result = _pow(operand(input), operand(exponent))
+    return to_out(result, out, "pow")  # type: ignore[no-any-return]
+
+
+def _pow(input: Any, exponent: Any) -> Any:
+    if isinstance(exponent, Handle):
+        base, exponent = promoted("pow", POW, (input, exponent), kinds=NUMBERS)
+        return apply(POW, base, exponent)
+    assert_tensor("pow", input)
+    common = common_dtype((input, exponent), "pow")
+    if common is dt.bool_:
+        raise DTypeError('pow: "pow" not implemented for bool; convert with .int()')
+    special = None
+    if common.category == 1:
+        if exponent < 0:
+            raise InvalidArgument(
+                f"pow: Integers to negative integer powers are not allowed, got exponent "
+                f"{exponent}; convert the tensor with .float()"
+            )
+        special = square if exponent == 2 else None
+    elif not isinstance(exponent, complex):
+        special = _SPECIAL_POWERS.get(exponent)
+    base = cast(input, common)
+    return special(base) if special else apply(POW, base, fitting(exponent, common))
+
+
+@public(inplace=True, out=True)
+def float_power(input: Any, exponent: Any) -> Tensor:
+    """`input` to the power of `exponent`, computed in float64 or complex128.
+
+    Shapes: `input` and `exponent` broadcast; one of them may be a Python number.
+    Dtypes: float64, or complex128 where an input is complex.
+    Errors: ShapeError where the shapes do not broadcast.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.float_power.html
+
+    >>> ad.float_power(ad.tensor([2, 3]), -1)
+    tensor([0.5000, 0.3333], dtype=adjoint.float64)
+    """
+    common = common_dtype((input, exponent), "float_power")
+    wide = dt.complex128 if common.is_complex else dt.float64
+    values: list[Any] = [operand(input), operand(exponent)]
+    result: Tensor = pow(
+        *(
+            number(v, wide) if isinstance(v, (int, float, complex)) else cast(v, wide)
+            for v in values
+        )
+    )
+    return result
+
+
+@public(inplace=True, out=True)
+def ldexp(input: Any, other: Any) -> Tensor:
+    """input * 2**other.
+
+    Shapes: `input` and `other` broadcast.
+    Dtypes: the promoted dtype of the inputs; integers become the default floating-point dtype.
+    Errors: ShapeError where the shapes do not broadcast.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.ldexp.html
+
+    >>> ad.ldexp(ad.tensor([1.]), ad.tensor([1, 2, 3]))
+    tensor([2., 4., 8.])
+    """
+    values = promoted("ldexp", MUL, (input, other), floating=True)
+    factor = exp2(values[1]) if isinstance(values[1], Handle) else 2.0 ** values[1]
+    result: Tensor = mul(values[0], factor)
+    return result

@@ -1,0 +1,928 @@
+"""Public linear algebra: the functions of `adjoint.linalg`, and PyTorch's older names for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...core import dtype as dt
+from ...core.errors import InvalidArgument, LinalgError, ShapeError
+from ...core.handle import Handle
+from ...core.op import FUNCTIONS, apply, public, with_out
+from ...core.spec import normalize_axis, prod
+from ..create import creation
+from ..promotion import cast
+from ..return_types import return_type
+from . import contraction
+from .contraction import *  # noqa: F403 - re-exported
+from .decomposition import (
+    QR,
+    SVD,
+    Cholesky,
+    Eig,
+    Eigh,
+    LUFactor,
+    PermutationMatrix,
+    PermutedRows,
+    SolveTriangular,
+    assert_matrices,
+    indefinite_minor,
+)
+from .matmul import matmul, zeros_from
+from .norms import inverse_and_info, tolerances
+from .solving import Determinant, Inverse, PseudoInverse, SLogDet, Solve
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
+__all__ = [
+    "cholesky", "cholesky_inverse", "cholesky_solve", "det", "inverse", "logdet", "lu_solve",
+    "lu_unpack", "matrix_exp", "matrix_power", "pinverse", "qr", "slogdet", "svd",
+    "triangular_solve", *contraction.__all__,
+]  # fmt: skip
+
+SVDResult = return_type("linalg_svd", "U", "S", "Vh")
+SVDOld = return_type("svd", "U", "S", "V")
+QRResult = return_type("linalg_qr", "Q", "R")
+QROld = return_type("qr", "Q", "R")
+EighResult = return_type("linalg_eigh", "eigenvalues", "eigenvectors")
+EigResult = return_type("linalg_eig", "eigenvalues", "eigenvectors")
+SLogDetResult = return_type("slogdet", "sign", "logabsdet")
+LUResult = return_type("linalg_lu", "P", "L", "U")
+LUFactorResult = return_type("linalg_lu_factor", "LU", "pivots")
+LUFactorExResult = return_type("linalg_lu_factor_ex", "LU", "pivots", "info")
+InvExResult = return_type("linalg_inv_ex", "inverse", "info")
+CholeskyExResult = return_type("linalg_cholesky_ex", "L", "info")
+SolveExResult = return_type("linalg_solve_ex", "result", "info")
+LstsqResult = return_type("linalg_lstsq", "solution", "residuals", "rank", "singular_values")
+TriangularSolveResult = return_type("triangular_solve", "solution", "cloned_coefficient")
+
+
+# ---- determinants and inverses -------------------------------------------------------------------
+
+
+@public(out=True)
+def det(A: Tensor) -> Tensor:  # noqa: N803 - PyTorch's name
+    """The determinants of square matrices.
+
+    Shapes: (..., n, n) gives (...).
+    Dtypes: float32, float64 and complex.
+    Errors: ShapeError for matrices that are not square.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.det.html
+
+    >>> ad.det(ad.tensor([[1., 2.], [3., 5.]])).round(decimals=4)
+    tensor(-1.)
+    """
+    assert_matrices("linalg.det", A, square=True)
+    result: Tensor = apply(Determinant(), A)
+    return result
+
+
+@public(out=True)
+def slogdet(A: Tensor) -> Any:  # noqa: N803 - PyTorch's name
+    """The signs of determinants and the logarithms of their absolute values.
+
+    Shapes: (..., n, n) gives two of (...).
+    Dtypes: float32, float64 and complex; the logarithm is real.
+    Errors: ShapeError for matrices that are not square.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.slogdet.html
+
+    >>> ad.slogdet(ad.tensor([[0., 1.], [1., 0.]])).sign
+    tensor(-1.)
+    """
+    assert_matrices("linalg.slogdet", A, square=True)
+    return SLogDetResult(*apply(SLogDet(), A))
+
+
+@public()
+def logdet(input: Tensor) -> Tensor:
+    """The logarithms of determinants: -inf for 0, NaN for negative ones.
+
+    Shapes: (..., n, n) gives (...).
+    Dtypes: float32, float64 and complex.
+    Errors: ShapeError for matrices that are not square.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.logdet.html
+
+    >>> ad.logdet(ad.tensor([[1., 0.], [0., 1.]]))
+    tensor(0.)
+    """
+    assert_matrices("logdet", input, square=True)
+    sign, size = apply(SLogDet(), input)
+    return size + (sign if sign.dtype.is_complex else sign.detach()).log()  # type: ignore[no-any-return]
+
+
+@with_out
+def inv(A: Tensor) -> Tensor:  # noqa: N803 - PyTorch's name
+    """The inverses of square matrices.
+
+    Shapes: (..., n, n).
+    Dtypes: float32, float64 and complex.
+    Errors: LinalgError for a singular matrix, naming it; ShapeError for one that is not square.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.inv.html
+
+    >>> ad.linalg.inv(ad.tensor([[2., 0.], [0., 4.]]))
+    tensor([[0.5000, 0.0000],
+            [0.0000, 0.2500]])
+    """
+    assert_matrices("linalg.inv", A, square=True)
+    result: Tensor = apply(Inverse(), A)
+    return result
+
+
+@public(out=True)
+def inverse(input: Tensor) -> Tensor:
+    """The inverses of square matrices; another name of `linalg.inv`.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.inverse.html
+
+    >>> ad.inverse(ad.tensor([[2.]]))
+    tensor([[0.5000]])
+    """
+    return inv(input)  # type: ignore[no-any-return]
+
+
+@with_out
+def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:  # noqa: N803 - PyTorch's name
+    """The inverses, and 0 or the number of the zero pivot of a singular matrix.
+
+    Shapes: (..., n, n) gives (..., n, n) and int32 of (...).
+    Errors: LinalgError for a singular matrix, only where `check_errors`.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.inv_ex.html
+
+    >>> ad.linalg.inv_ex(ad.zeros(2, 2)).info
+    tensor(1, dtype=adjoint.int32)
+    """
+    assert_matrices("linalg.inv_ex", A, square=True)
+    if check_errors:
+        return InvExResult(inv(A), A.new_zeros(A.shape[:-2], dtype=dt.int32))
+    return InvExResult(*inverse_and_info(A))
+
+
+@with_out
+def pinv(
+    A: Tensor,  # noqa: N803 - PyTorch's name
+    rcond: Any = None,
+    hermitian: bool = False,
+    *,
+    atol: Any = None,
+    rtol: Any = None,
+) -> Tensor:
+    """The pseudo-inverses; singular values up to max(atol, rtol * the largest) count as 0.
+
+    Shapes: (..., m, n) gives (..., n, m); tolerances may be tensors of the batch's shape.
+    Dtypes: float32, float64 and complex.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.pinv.html
+
+    >>> ad.linalg.pinv(ad.tensor([[2.], [0.]]))
+    tensor([[0.5000, 0.0000]])
+    """
+    assert_matrices("linalg.pinv", A, square=hermitian)
+    if rtol is None and rcond is not None:
+        rtol = rcond
+    atol, rtol = tolerances(A, atol, rtol)
+    result: Tensor = apply(PseudoInverse(hermitian), A, atol, rtol)
+    return result
+
+
+@public()
+def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
+    """The pseudo-inverses; another name of `linalg.pinv`.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.pinverse.html
+
+    >>> ad.pinverse(ad.tensor([[2.], [0.]]))
+    tensor([[0.5000, 0.0000]])
+    """
+    return pinv(input, rcond)  # type: ignore[no-any-return]
+
+
+# ---- linear systems ------------------------------------------------------------------------------
+
+
+@with_out
+def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:  # noqa: N803 - PyTorch's names
+    """X with A X = B (X A = B unless `left`).
+
+    Shapes: A (..., n, n); B (..., n, k), or vectors (..., n) beside A's batch, or (n,).
+    Dtypes: float32, float64 and complex.
+    Errors: LinalgError for a singular matrix, naming it; ShapeError where shapes do not fit.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.solve.html
+
+    >>> ad.linalg.solve(ad.tensor([[2., 0.], [0., 4.]]), ad.tensor([2., 2.]))
+    tensor([1.0000, 0.5000])
+    """
+    assert_matrices("linalg.solve", A, square=True)
+    vector = B.ndim == 1 or (B.ndim + 1 == A.ndim and B.shape == A.shape[:-1])
+    if vector and not left:
+        raise InvalidArgument(
+            "linalg.solve: Vector broadcasting of the left hand side is not supported for "
+            "left=False; unsqueeze B to a matrix"
+        )
+    b = B.unsqueeze(-1) if vector else B
+    if left:
+        result: Tensor = apply(Solve(), A, b)
+        return result.squeeze(-1) if vector else result
+    result = apply(Solve(), A.mT, b.mT)
+    return result.mT  # type: ignore[no-any-return]
+
+
+@with_out
+def solve_ex(
+    A: Tensor,  # noqa: N803 - PyTorch's names
+    B: Tensor,  # noqa: N803
+    *,
+    left: bool = True,
+    check_errors: bool = False,
+) -> Any:
+    """X with A X = B, and 0 or the number of a zero pivot, where the solution is zero.
+
+    Errors: LinalgError for a singular matrix, only where `check_errors`.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.solve_ex.html
+
+    >>> ad.linalg.solve_ex(ad.zeros(1, 1), ad.ones(1)).info
+    tensor(1, dtype=adjoint.int32)
+    """
+    assert_matrices("linalg.solve_ex", A, square=True)
+    _, info = inverse_and_info(A.detach())
+    bad = info != 0
+    if check_errors or not bool(bad.any()):
+        return SolveExResult(solve(A, B, left=left), info)
+    bad = bad.unsqueeze(-1).unsqueeze(-1)
+    eye = FUNCTIONS["eye"](A.shape[-1], dtype=A.dtype, device=A.device)
+    result = solve(FUNCTIONS["where"](bad, eye, A), B, left=left)
+    while bad.ndim > result.ndim:
+        bad = bad.squeeze(-1)
+    return SolveExResult(result.masked_fill(bad, 0), info)
+
+
+@with_out
+def solve_triangular(
+    A: Tensor,  # noqa: N803 - PyTorch's names
+    B: Tensor,  # noqa: N803
+    *,
+    upper: bool,
+    left: bool = True,
+    unitriangular: bool = False,
+) -> Tensor:
+    """X with A X = B (X A = B unless `left`), of triangular A; its other triangle is not read.
+
+    Shapes: A (..., n, n), B (..., n, k); batches broadcast.
+    Dtypes: float32, float64 and complex.
+    Errors: ShapeError where shapes do not fit. A zero on the diagonal gives inf, no error.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.solve_triangular.html
+
+    >>> ad.linalg.solve_triangular(ad.tensor([[2., 9.], [1., 1.]]), ad.ones(2, 1), upper=False)
+    tensor([[0.5000],
+            [0.5000]])
+    """
+    assert_matrices("linalg.solve_triangular", A, square=True)
+    assert_matrices("linalg.solve_triangular", B)
+    result: Tensor = apply(SolveTriangular(bool(upper), bool(left), bool(unitriangular)), A, B)
+    return result
+
+
+@public(out=True)
+def triangular_solve(
+    b: Tensor,
+    A: Tensor,  # noqa: N803 - PyTorch's name
+    upper: bool = True,
+    transpose: bool = False,
+    unitriangular: bool = False,
+) -> Any:
+    """X with A X = b (A^T X = b where `transpose`), and a copy of A; see `linalg.solve_triangular`.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.triangular_solve.html
+
+    >>> ad.triangular_solve(ad.ones(1, 1), ad.tensor([[2.]])).solution
+    tensor([[0.5000]])
+    """
+    matrix, side = (A.mT, not upper) if transpose else (A, upper)
+    result = solve_triangular(matrix, b, upper=side, unitriangular=unitriangular)
+    return TriangularSolveResult(result, A.clone())
+
+
+@public(out=True)
+def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:  # noqa: N803 - as above
+    """X with A X = B, from the Cholesky factor of A.
+
+    Shapes: B (..., n, k), L (..., n, n).
+    Dtypes: float32, float64 and complex.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.cholesky_solve.html
+
+    >>> ad.cholesky_solve(ad.tensor([[8.]]), ad.tensor([[2.]]))
+    tensor([[2.]])
+    """
+    first, second = (L.mH, L) if upper else (L, L.mH)
+    middle = solve_triangular(first, B, upper=False)
+    return solve_triangular(second, middle, upper=True)  # type: ignore[no-any-return]
+
+
+@public(out=True)
+def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:  # noqa: N803 - PyTorch's name
+    """The inverse of A, from its Cholesky factor.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.cholesky_inverse.html
+
+    >>> ad.cholesky_inverse(ad.tensor([[2.]]))
+    tensor([[0.2500]])
+    """
+    eye = FUNCTIONS["eye"](L.shape[-1], dtype=L.dtype, device=L.device)
+    return cholesky_solve(eye, L, upper)  # type: ignore[no-any-return]
+
+
+@with_out
+def lstsq(
+    A: Tensor,  # noqa: N803 - PyTorch's names
+    B: Tensor,  # noqa: N803
+    rcond: float | None = None,
+    *,
+    driver: str | None = None,
+) -> Any:
+    """X that minimises the norm of A X - B, of all such X the smallest.
+
+    Singular values up to rcond times the largest count as 0. `driver` decides, as in PyTorch, what
+    else is not empty: the rank (all but "gels"), the singular values ("gelsd", "gelss"), and the
+    residuals (all but "gelsy", the default) of matrices of full rank with more rows than columns.
+
+    Shapes: A (..., m, n), B (..., m, k) or vectors (..., m) beside A's batch.
+    Dtypes: float32, float64 and complex.
+    Errors: InvalidArgument for an unknown driver.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.lstsq.html
+
+    >>> a = ad.tensor([[1., 0.], [1., 1.], [1., 2.]])
+    >>> ad.linalg.lstsq(a, ad.tensor([[1.], [3.], [5.]])).solution.round(decimals=4)
+    tensor([[1.],
+            [2.]])
+    """
+    assert_matrices("linalg.lstsq", A)
+    drivers = (None, "gelsy", "gels", "gelsd", "gelss")
+    if driver not in drivers:
+        raise InvalidArgument(
+            f"linalg.lstsq: parameter `driver` should be one of {drivers[1:]}, got {driver!r}"
+        )
+    vector = B.ndim + 1 == A.ndim and B.shape == A.shape[:-1]
+    b = B.unsqueeze(-1) if vector else B
+    if b.ndim < 2 or b.shape[-2] != A.shape[-2]:
+        raise ShapeError(
+            f"linalg.lstsq: input.size(-2) should match other.size(-2), got {tuple(A.shape)} and "
+            f"{tuple(B.shape)}"
+        )
+    rtol = tolerances(A, None, rcond)[1]
+    solution = matmul(apply(PseudoInverse(), A, 0.0, rtol), b)
+    m, n = A.shape[-2:]
+    values = apply(SVD(), A.detach())[1]
+    rank = (values > values.narrow(-1, 0, 1) * rtol).sum(-1) if min(m, n) else values.sum(-1).long()
+    none = A.new_zeros((0,), dtype=A.dtype.to_real())
+    # Empty, but with a history: PyTorch's residuals require grad where A or B does.
+    residuals = FUNCTIONS["cat"]((A.flatten()[:0], b.flatten()[:0])).real
+    if driver not in (None, "gelsy") and m > n and bool((rank == n).all()):
+        residuals = (matmul(A, solution) - b).abs().square().sum(-2)
+    return LstsqResult(
+        solution.squeeze(-1) if vector else solution,
+        residuals,
+        A.new_zeros((0,), dtype=dt.int64) if driver == "gels" else rank,
+        values if driver in ("gelsd", "gelss") else none,
+    )
+
+
+# ---- decompositions ------------------------------------------------------------------------------
+
+
+@public(out=True)
+def cholesky(input: Tensor, upper: bool = False) -> Tensor:
+    """L with input = L L^H, or U with U^H U where `upper`, of positive definite matrices.
+
+    Shapes: (..., n, n).
+    Dtypes: float32, float64 and complex.
+    Errors: LinalgError for a matrix that is not positive definite, naming it.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.cholesky.html
+
+    >>> ad.cholesky(ad.tensor([[4., 2.], [2., 5.]]))
+    tensor([[2., 0.],
+            [1., 2.]])
+    """
+    assert_matrices("linalg.cholesky", input, square=True)
+    result: Tensor = apply(Cholesky(bool(upper)), input)
+    return result
+
+
+@with_out
+def cholesky_ex(input: Tensor, *, upper: bool = False, check_errors: bool = False) -> Any:
+    """The Cholesky factors, and 0 or the order of the minor that is not positive definite.
+
+    Errors: LinalgError for a matrix that is not positive definite, only where `check_errors`.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.cholesky_ex.html
+
+    >>> ad.linalg.cholesky_ex(ad.tensor([[-1.]])).info
+    tensor(1, dtype=adjoint.int32)
+    """
+    assert_matrices("linalg.cholesky_ex", input, square=True)
+    info = input.new_zeros(input.shape[:-2], dtype=dt.int32)
+    try:
+        return CholeskyExResult(cholesky(input, upper), info)
+    except LinalgError:
+        if check_errors:
+            raise
+    found = np.zeros(input.shape[:-2], np.int32)
+    matrices, n = input.detach(), input.shape[-1]
+    for index in np.ndindex(*found.shape):
+        try:
+            cholesky(matrices[index], upper)
+        except LinalgError:
+            found[index] = indefinite_minor(matrices[index]._data) or n
+    info = input.new_tensor(found, dtype=dt.int32)
+    bad = (info != 0).unsqueeze(-1).unsqueeze(-1)
+    eye = FUNCTIONS["eye"](n, dtype=input.dtype, device=input.device)
+    factor = cholesky(FUNCTIONS["where"](bad, eye, input), upper)
+    return CholeskyExResult(factor.masked_fill(bad, 0), info)
+
+
+def _qr(name: str, A: Tensor, mode: str) -> tuple[Any, Any]:  # noqa: N803 - PyTorch's name
+    assert_matrices(name, A)
+    if mode not in ("reduced", "complete", "r"):
+        raise InvalidArgument(
+            f"{name}: QR received unrecognized mode {mode!r}; use 'reduced', 'complete' or 'r'"
+        )
+    m, n = A.shape[-2:]
+    if m >= n:
+        q, r = apply(QR(mode == "complete"), A)
+    else:  # the square part decides Q; the other columns of R follow
+        q, r = apply(QR(), A.narrow(-1, 0, m))
+        r = FUNCTIONS["cat"]([r, matmul(q.mH, A.narrow(-1, m, n - m))], -1)
+    return (A.new_zeros((0,)) if mode == "r" else q), r
+
+
+@with_out
+def linalg_qr(A: Tensor, mode: str = "reduced") -> Any:  # noqa: N803 - PyTorch's name
+    """Q with orthonormal columns and upper triangular R, A = Q R.
+
+    Shapes: (..., m, n) gives (..., m, k) and (..., k, n), k = min(m, n), or m where `mode` is
+    'complete'; Q is empty where it is 'r'.
+    Dtypes: float32, float64 and complex.
+    Errors: InvalidArgument for another mode.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.qr.html
+
+    >>> q, r = ad.linalg.qr(ad.tensor([[0., 2.], [3., 1.]]))
+    >>> (q @ r).round(decimals=4).abs()
+    tensor([[0., 2.],
+            [3., 1.]])
+    """
+    return QRResult(*_qr("linalg.qr", A, mode))
+
+
+@public(out=True)
+def qr(input: Tensor, some: bool = True) -> Any:
+    """Q and R with input = Q R; see `linalg.qr`.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.qr.html
+
+    >>> ad.qr(ad.ones(3, 2)).R.shape
+    adjoint.Size([2, 2])
+    """
+    return QROld(*_qr("qr", input, "reduced" if some else "complete"))
+
+
+@with_out
+def linalg_svd(
+    A: Tensor,  # noqa: N803 - PyTorch's name
+    full_matrices: bool = True,
+    *,
+    driver: str | None = None,
+) -> Any:
+    """U, S and V^H with A = U diag(S) V^H; S falls. `driver` is for CUDA, and ignored.
+
+    Shapes: (..., m, n) gives (..., m, m), (..., k) and (..., n, n), k = min(m, n); (..., m, k) and
+    (..., k, n) unless `full_matrices`.
+    Dtypes: float32, float64 and complex; S is real.
+    Errors: LinalgError where it does not converge.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.svd.html
+
+    >>> ad.linalg.svd(ad.tensor([[3., 0.], [0., 4.]])).S
+    tensor([4., 3.])
+    """
+    assert_matrices("linalg.svd", A)
+    return SVDResult(*apply(SVD(bool(full_matrices)), A))
+
+
+@public(out=True)
+def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> Any:
+    """U, S and V with input = U diag(S) V^H; `linalg.svd` returns V^H.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.svd.html
+
+    >>> ad.svd(ad.tensor([[3., 0.], [0., 4.]])).S
+    tensor([4., 3.])
+    """
+    assert_matrices("svd", input)
+    u, s, vh = apply(SVD(not some), input)
+    if not compute_uv:
+        m, n = input.shape[-2:]
+        batch = input.shape[:-2]
+        return SVDOld(input.new_zeros((*batch, m, m)), s, input.new_zeros((*batch, n, n)))
+    return SVDOld(u, s, vh.mH)
+
+
+@with_out
+def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:  # noqa: N803 - PyTorch's name
+    """The singular values, the largest first.
+
+    Shapes: (..., m, n) gives (..., min(m, n)).
+    Dtypes: float32, float64 and complex; the result is real.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.svdvals.html
+
+    >>> ad.linalg.svdvals(ad.tensor([[3., 0.], [0., 4.]]))
+    tensor([4., 3.])
+    """
+    assert_matrices("linalg.svdvals", A)
+    result: Tensor = apply(SVD(), A)[1]
+    return result
+
+
+@with_out
+def eigh(A: Tensor, UPLO: str = "L") -> Any:  # noqa: N803 - PyTorch's names
+    """Eigenvalues, ascending, and eigenvectors of Hermitian matrices; one triangle (UPLO) is read.
+
+    Shapes: (..., n, n) gives (..., n) and (..., n, n).
+    Dtypes: float32, float64 and complex; eigenvalues are real.
+    Errors: InvalidArgument for another UPLO; LinalgError where it does not converge.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.eigh.html
+
+    >>> ad.linalg.eigh(ad.tensor([[2., 0.], [0., 1.]])).eigenvalues
+    tensor([1., 2.])
+    """
+    assert_matrices("linalg.eigh", A, square=True)
+    if UPLO not in ("L", "U", "l", "u"):
+        raise InvalidArgument(
+            f"linalg.eigh: Expected UPLO argument to be 'L' or 'U', but got {UPLO!r}"
+        )
+    return EighResult(*apply(Eigh(UPLO.upper()), A))
+
+
+@with_out
+def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:  # noqa: N803 - PyTorch's names
+    """The eigenvalues of Hermitian matrices, ascending.
+
+    Shapes: (..., n, n) gives (..., n).
+    Dtypes: float32, float64 and complex; the result is real.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.eigvalsh.html
+
+    >>> ad.linalg.eigvalsh(ad.tensor([[2., 0.], [0., 1.]]))
+    tensor([1., 2.])
+    """
+    return eigh(A, UPLO).eigenvalues  # type: ignore[no-any-return]
+
+
+@with_out
+def eig(A: Tensor) -> Any:  # noqa: N803 - PyTorch's name
+    """The complex eigenvalues and eigenvectors of square matrices.
+
+    Shapes: (..., n, n) gives (..., n) and (..., n, n).
+    Dtypes: float32, float64 and complex; the results are complex.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.eig.html
+
+    >>> ad.linalg.eig(ad.tensor([[2., 0.], [0., 1.]])).eigenvalues
+    tensor([2.+0.j, 1.+0.j])
+    """
+    assert_matrices("linalg.eig", A, square=True)
+    return EigResult(*apply(Eig(), A))
+
+
+@with_out
+def eigvals(A: Tensor) -> Tensor:  # noqa: N803 - PyTorch's name
+    """The complex eigenvalues of square matrices.
+
+    Shapes: (..., n, n) gives (..., n).
+    Dtypes: float32, float64 and complex; the result is complex.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.eigvals.html
+
+    >>> ad.linalg.eigvals(ad.tensor([[2., 0.], [0., 1.]]))
+    tensor([2.+0.j, 1.+0.j])
+    """
+    return eig(A).eigenvalues  # type: ignore[no-any-return]
+
+
+@with_out
+def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:  # noqa: N803 - PyTorch's name
+    """L and U packed into one matrix, and the row swaps (counted from 1), of A = P L U.
+
+    Shapes: (..., m, n) gives (..., m, n) and int32 of (..., min(m, n)).
+    Dtypes: float32, float64 and complex.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.lu_factor.html
+
+    >>> ad.linalg.lu_factor(ad.tensor([[1., 2.], [2., 2.]])).pivots
+    tensor([2, 2], dtype=adjoint.int32)
+    """
+    assert_matrices("linalg.lu_factor", A)
+    m, n = A.shape[-2:]
+    if m == n or A._node is None:
+        return LUFactorResult(*apply(LUFactor(bool(pivot)), A))
+    # The gradient is known for square matrices: the other columns of U, or rows of L, follow.
+    pivots = apply(LUFactor(bool(pivot)), A.detach())[1]
+    k = min(m, n)
+    rows = apply(PermutedRows(back=True), pivots, A)
+    square = apply(LUFactor(False), rows.narrow(-2, 0, k).narrow(-1, 0, k))[0]
+    if n > m:
+        rest = apply(SolveTriangular(False, True, True), square, rows.narrow(-1, k, n - k))
+    else:
+        rest = apply(SolveTriangular(True, False, False), square, rows.narrow(-2, k, m - k))
+    return LUFactorResult(FUNCTIONS["cat"]([square, rest], -1 if n > m else -2), pivots)
+
+
+@with_out
+def lu_factor_ex(
+    A: Tensor,  # noqa: N803 - PyTorch's name
+    *,
+    pivot: bool = True,
+    check_errors: bool = False,
+) -> Any:
+    """`lu_factor`, and 0 or the number of the first zero on U's diagonal.
+
+    Errors: LinalgError where there is a zero, only where `check_errors`.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.lu_factor_ex.html
+
+    >>> ad.linalg.lu_factor_ex(ad.zeros(1, 1)).info
+    tensor(1, dtype=adjoint.int32)
+    """
+    lu, pivots = lu_factor(A, pivot=pivot)
+    zero = np.diagonal(lu._data, axis1=-2, axis2=-1) == 0
+    found = np.where(zero.any(-1), zero.argmax(-1) + 1, 0) if zero.shape[-1] else zero.any(-1)
+    if check_errors and found.any():
+        raise LinalgError(
+            f"linalg.lu_factor_ex: U[{int(found.max())},{int(found.max())}] is zero and using it "
+            "on lu_solve would result in a division by zero."
+        )
+    info = np.asarray(found) if isinstance(found, np.generic) else found
+    return LUFactorExResult(lu, pivots, cast(creation.wrap(info), dt.int32))
+
+
+@with_out
+def lu(A: Tensor, *, pivot: bool = True) -> Any:  # noqa: N803 - PyTorch's name
+    """P, L and U with A = P L U: a permutation, and unit lower and upper triangular matrices.
+
+    Shapes: (..., m, n) gives (..., m, m), (..., m, k) and (..., k, n), k = min(m, n).
+    Dtypes: float32, float64 and complex.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.lu.html
+
+    >>> ad.linalg.lu(ad.tensor([[1., 2.], [2., 2.]])).U
+    tensor([[2., 2.],
+            [0., 1.]])
+    """
+    packed, pivots = lu_factor(A, pivot=pivot)
+    return LUResult(*lu_unpack(packed, pivots))
+
+
+@public(method="lu")
+def _older_lu(A: Tensor, pivot: bool = True, get_infos: bool = False) -> Any:  # noqa: N803
+    """The packed LU factors and pivots, and with `get_infos` where a factor is singular;
+    `adjoint.linalg.lu_factor` is preferred.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.lu.html
+
+    >>> ad.tensor([[2.]]).lu()[0]
+    tensor([[2.]])
+    """
+    found = lu_factor_ex(A, pivot=pivot, check_errors=not get_infos)
+    return tuple(found) if get_infos else tuple(found)[:2]
+
+
+@public(method=False, out=True)
+def lu_unpack(
+    LU_data: Tensor,  # noqa: N803 - PyTorch's names
+    LU_pivots: Tensor,  # noqa: N803
+    unpack_data: bool = True,
+    unpack_pivots: bool = True,
+) -> tuple[Any, Any, Any]:
+    """P, L and U from the results of `linalg.lu_factor`.
+
+    Shapes: (..., m, n) gives (..., m, m), (..., m, k) and (..., k, n), k = min(m, n).
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.lu_unpack.html
+
+    >>> ad.lu_unpack(*ad.linalg.lu_factor(ad.tensor([[2.]])))[2]
+    tensor([[2.]])
+    """
+    m, n = LU_data.shape[-2:]
+    k = min(m, n)
+    empty = LU_data.new_zeros((0,))
+    p = apply(PermutationMatrix(m, LU_data.dtype), LU_pivots) if unpack_pivots else empty
+    if not unpack_data:
+        return p, empty, empty
+    unit = FUNCTIONS["eye"](m, k, dtype=LU_data.dtype, device=LU_data.device)
+    return p, LU_data.narrow(-1, 0, k).tril(-1) + unit, LU_data.narrow(-2, 0, k).triu()
+
+
+def _lu_solve(
+    LU: Tensor,  # noqa: N803 - PyTorch's names
+    pivots: Tensor,
+    B: Tensor,  # noqa: N803
+    *,
+    left: bool = True,
+    adjoint: bool = False,
+) -> Tensor:
+    """X with A X = B (X A = B unless `left`; A^H where `adjoint`), from A's LU factorization.
+
+    Shapes: LU (..., n, n), B (..., n, k).
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.lu_solve.html
+
+    >>> ad.linalg.lu_solve(*ad.linalg.lu_factor(ad.tensor([[2.]])), ad.tensor([[4.]]))
+    tensor([[2.]])
+    """
+    if not left:  # X A = B is A^H X^H = B^H
+        result: Any = _lu_solve(LU, pivots, B.mH, adjoint=not adjoint)
+        return result.mH  # type: ignore[no-any-return]
+    if adjoint:
+        result = solve_triangular(LU.mH, B, upper=False)
+        result = solve_triangular(LU.mH, result, upper=True, unitriangular=True)
+        return apply(PermutedRows(), pivots, result)  # type: ignore[no-any-return]
+    rows = apply(PermutedRows(back=True), pivots, B)
+    result = solve_triangular(LU, rows, upper=False, unitriangular=True)
+    return solve_triangular(LU, result, upper=True)  # type: ignore[no-any-return]
+
+
+linalg_lu_solve = with_out(_lu_solve)
+linalg_lu_solve.__name__ = linalg_lu_solve.__qualname__ = "lu_solve"
+
+
+@public(out=True)
+def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:  # noqa: N803 - as above
+    """X with A X = b, from A's LU factorization; see `linalg.lu_solve`.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.lu_solve.html
+
+    >>> ad.lu_solve(ad.tensor([[4.]]), *ad.linalg.lu_factor(ad.tensor([[2.]])))
+    tensor([[2.]])
+    """
+    return _lu_solve(LU_data, LU_pivots, b)
+
+
+# ---- functions of matrices -----------------------------------------------------------------------
+
+
+@public(out=True)
+def matrix_power(input: Tensor, n: int) -> Tensor:
+    """Square matrices multiplied with themselves; the inverse's power for a negative n.
+
+    Shapes: (..., k, k).
+    Errors: ShapeError for matrices that are not square; LinalgError for singular ones and n < 0.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.matrix_power.html
+
+    >>> ad.matrix_power(ad.tensor([[1., 1.], [0., 1.]]), 3)
+    tensor([[1., 3.],
+            [0., 1.]])
+    """
+    if input.ndim < 2 or input.shape[-1] != input.shape[-2]:
+        raise ShapeError(
+            f"linalg.matrix_power: A must be batches of square matrices, but they are "
+            f"{tuple(input.shape)}"
+        )
+    if n == 0:
+        unit: Any = FUNCTIONS["eye"](input.shape[-1], dtype=input.dtype, device=input.device)
+        return unit + zeros_from(input)  # type: ignore[no-any-return]
+    square: Any = inv(input) if n < 0 else input
+    result: Any = None
+    n = abs(n)
+    while True:
+        if n & 1:
+            result = square if result is None else matmul(result, square)
+        n >>= 1
+        if not n:
+            return result.clone() if result is input else result  # type: ignore[no-any-return]
+        square = matmul(square, square)
+
+
+_PADE = (
+    64764752532480000.0, 32382376266240000.0, 7771770303897600.0, 1187353796428800.0,
+    129060195264000.0, 10559470521600.0, 670442572800.0, 33522128640.0, 1323241920.0, 40840800.0,
+    960960.0, 16380.0, 182.0, 1.0,
+)  # fmt: skip
+
+
+@public()
+def matrix_exp(A: Tensor) -> Tensor:  # noqa: N803 - PyTorch's name
+    """The exponential of square matrices, by scaling and squaring (Higham, 2005).
+
+    Shapes: (..., n, n).
+    Dtypes: floating point and complex; float16 and bfloat16 are computed in float32.
+    Errors: ShapeError for matrices that are not square.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.matrix_exp.html
+
+    >>> ad.matrix_exp(ad.tensor([[0., 1.], [0., 0.]]))
+    tensor([[1., 1.],
+            [0., 1.]])
+    """
+    if isinstance(A, Handle) and A.dtype in dt.LOW_PRECISION:
+        return cast(matrix_exp(cast(A, dt.float32)), A.dtype)  # type: ignore[no-any-return]
+    assert_matrices("linalg.matrix_exp", A, square=True)
+    if not A._data.size:
+        return A.clone()  # type: ignore[no-any-return]
+    size = float(np.abs(A._data).sum(-2).max())
+    halvings = max(0, int(np.ceil(np.log2(size / 5.4)))) if 0 < size < np.inf else 0
+    x: Any = A * 0.5**halvings
+    eye = FUNCTIONS["eye"](A.shape[-1], dtype=A.dtype, device=A.device)
+    x2 = matmul(x, x)
+    x4 = matmul(x2, x2)
+    x6: Any = matmul(x4, x2)
+    b = _PADE
+    odd = matmul(x6, x6 * b[13] + x4 * b[11] + x2 * b[9])
+    odd = matmul(x, odd + x6 * b[7] + x4 * b[5] + x2 * b[3] + eye * b[1])
+    even = matmul(x6, x6 * b[12] + x4 * b[10] + x2 * b[8])
+    even = even + x6 * b[6] + x4 * b[4] + x2 * b[2] + eye * b[0]
+    result = apply(Solve(), even - odd, even + odd)
+    for _ in range(halvings):
+        result = matmul(result, result)
+    return result  # type: ignore[no-any-return]
+
+
+@with_out
+def tensorinv(A: Tensor, ind: int = 2) -> Tensor:  # noqa: N803 - PyTorch's name
+    """The inverse for `tensordot`: of A as a map from its last dimensions to its first `ind`.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.tensorinv.html
+
+    >>> ad.linalg.tensorinv(ad.eye(6).reshape(2, 3, 6)).shape
+    adjoint.Size([6, 2, 3])
+    """
+    if ind <= 0:
+        raise InvalidArgument(f"linalg.tensorinv: expected a strictly positive ind, got {ind}")
+    first, last = tuple(A.shape[:ind]), tuple(A.shape[ind:])
+    if prod(first) != prod(last):
+        raise ShapeError(
+            f"linalg.tensorinv: Expected self to satisfy the requirement prod(self.shape[ind:]) == "
+            f"prod(self.shape[:ind]), but got {prod(last)} != {prod(first)}"
+        )
+    return inv(A.reshape(prod(first), prod(last))).reshape((*last, *first))  # type: ignore[no-any-return]
+
+
+@with_out
+def tensorsolve(A: Tensor, B: Tensor, dims: Any = None) -> Tensor:  # noqa: N803 - PyTorch's names
+    """X with tensordot(A, X, X.ndim) = B; `dims` of A are moved to its end first.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.tensorsolve.html
+
+    >>> ad.linalg.tensorsolve(ad.eye(6).reshape(2, 3, 6), ad.ones(2, 3)).shape
+    adjoint.Size([6])
+    """
+    if dims is not None:
+        axes = [normalize_axis(d, A.ndim, "linalg.tensorsolve") for d in dims]
+        A = A.permute([i for i in range(A.ndim) if i not in axes] + axes)  # noqa: N806
+    shape = tuple(A.shape[B.ndim :])
+    if prod(shape) != prod(B.shape):
+        raise ShapeError(
+            f"linalg.tensorsolve: Expected self to satisfy the requirement prod(self.shape"
+            f"[other.ndim:]) == prod(self.shape[:other.ndim]), but got {prod(shape)} != "
+            f"{prod(B.shape)}"
+        )
+    return solve(A.reshape(-1, prod(shape)), B.reshape(-1)).reshape(shape)  # type: ignore[no-any-return]
+
+
+@with_out
+def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
+    """The vector product of 3-vectors along `dim`.
+
+    Shapes: `input` and `other` broadcast; their size along `dim` is 3.
+    Errors: ShapeError where the size along `dim` is not 3.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.cross.html
+
+    >>> ad.linalg.cross(ad.tensor([1., 0., 0.]), ad.tensor([0., 1., 0.]))
+    tensor([0., 0., 1.])
+    """
+    return contraction.cross(input, other, dim)  # type: ignore[no-any-return]
+
+
+def linalg_diagonal(
+    A: Tensor,  # noqa: N803 - PyTorch's name
+    *,
+    offset: int = 0,
+    dim1: int = -2,
+    dim2: int = -1,
+) -> Tensor:
+    """The diagonals of matrices: `diagonal` with other defaults.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.diagonal.html
+
+    >>> ad.linalg.diagonal(ad.tensor([[1, 2], [3, 4]]))
+    tensor([1, 4])
+    """
+    return A.diagonal(offset, dim1, dim2)  # type: ignore[no-any-return]
+
+
+def vander(x: Tensor, N: int | None = None) -> Tensor:  # noqa: N803 - PyTorch's name
+    """The powers 0 ... N - 1 of the elements, in rows (N is the number of elements where None).
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.vander.html
+
+    >>> ad.linalg.vander(ad.tensor([2, 3]), N=3)
+    tensor([[1, 2, 4],
+            [1, 3, 9]])
+    """
+    if not x.ndim:
+        x = x.unsqueeze(0)
+    n = x.shape[-1] if N is None else N
+    if n <= 1 and N is not None:
+        raise InvalidArgument(f"linalg.vander: N must be greater than 1, got {N}")
+    if x.dtype.category < 2:
+        x = x.long()
+    powers = [FUNCTIONS["ones_like"](x)]
+    for _ in range(n - 1):
+        powers.append(powers[-1] * x)
+    return FUNCTIONS["stack"](powers, -1)  # type: ignore[no-any-return]

@@ -1,0 +1,1 @@
+"""Ops of neural networks: activations, convolution, pooling, softmax."""

@@ -1,0 +1,583 @@
+"""Average pooling: sums of windows, divided; adaptive pooling, whose windows cover the input."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...core import dtype as dt
+from ...core.errors import DTypeError, InvalidArgument
+from ...core.op import FUNCTIONS, Op, Sample, apply, public
+from ...core.spec import Spec, prod
+from ..linalg.matmul import matmul
+from ..samples import array
+from .pooling import MaxPool, MaxPoolIndices, pool_geometry
+from .windows import Pairs, Sizes, batched, hashable, per_dimension, window_count
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
+# The others are in nn.functional only, as in PyTorch.
+__all__ = ["adaptive_avg_pool1d", "avg_pool1d"]
+
+
+@dataclass(eq=False, repr=False)
+class SumPool(Op):
+    """The sum of each window over the last len(kernel) dimensions."""
+
+    kernel: Sizes
+    stride: Sizes
+    padding: Pairs
+    library = "always"
+    needs = "spec"
+
+    def count(self, shape: Any) -> Sizes:
+        """How many windows there are along each dimension."""
+        rank = len(self.kernel)
+        size = tuple(shape[len(shape) - rank :])
+        return window_count(size, self.kernel, self.stride, self.padding, (1,) * rank)
+
+    def infer(self, x: Spec) -> Spec:
+        """One element per window."""
+        lead = x.shape[: len(x.shape) - len(self.kernel)]
+        return x.with_(shape=(*lead, *self.count(x.shape)))
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """The backend's sums."""
+        return xp.sum_pool(x, self.kernel, self.stride, self.padding, self.count(x.shape))
+
+    def gradient(self, g: Tensor, spec: Spec) -> tuple[Any, ...]:
+        """g for every element of its window."""
+        size = spec.shape[len(spec.shape) - len(self.kernel) :]
+        return (apply(_to_input(self, tuple(size)), g),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """Windows apart, overlapping, padded, cut."""
+        for label, shape, options in _geometries():
+            yield Sample(cls(*options), (array(shape),), label)
+        for dtype in (dt.float32, dt.bfloat16, dt.float16, dt.complex128):
+            yield Sample(cls((2,), (2,), ((0, 0),)), (array((2, 4), dtype),), dtype.name)
+
+    def reference(self, x: Any) -> Any:
+        """Window by window."""
+        rank = len(self.kernel)
+        count = self.count(x.shape)
+        keep = tuple(
+            slice(None, n + min(hi, 0))
+            for n, (_, hi) in zip(x.shape[x.ndim - rank :], self.padding, strict=True)
+        )
+        pads = [(lo, max(hi, 0)) for lo, hi in self.padding]
+        lead = x.shape[: x.ndim - rank]
+        wide = x.astype(np.float64) if x.dtype.kind in "fV" else x
+        padded: Any = np.pad(wide[(..., *keep)], [(0, 0)] * len(lead) + pads)
+        result = np.zeros((*lead, *count), wide.dtype)
+        for place in np.ndindex(*count):
+            index = tuple(
+                slice(p * s, p * s + k)
+                for p, s, k in zip(place, self.stride, self.kernel, strict=True)
+            )
+            window = padded[(..., *index)]
+            result[(..., *place)] = window.sum(tuple(range(x.ndim - rank, x.ndim)))
+        return result
+
+
+def _geometries() -> Iterable[tuple[str, Sizes, tuple[Sizes, Sizes, Pairs]]]:
+    yield "apart", (2, 3, 4, 6), ((2, 2), (2, 2), ((0, 0), (0, 0)))
+    yield "overlapping", (2, 5, 4), ((3, 2), (1, 1), ((1, 1), (0, 1)))
+    yield "cut", (1, 7), ((2,), (3,), ((0, -1),))
+    yield "3d", (2, 3, 3, 3), ((2, 1, 2), (1, 2, 1), ((0, 0),) * 3)
+    yield "empty", (0, 4), ((2,), (2,), ((0, 0),))
+
+
+@dataclass(eq=False, repr=False)
+class SumPoolInput(Op):
+    """The transpose of `SumPool`: each value added everywhere in its window."""
+
+    kernel: Sizes
+    stride: Sizes
+    padding: Pairs
+    size: Sizes
+    library = "always"
+
+    def infer(self, g: Spec) -> Spec:
+        """Images of `size`."""
+        return g.with_(shape=(*g.shape[: len(g.shape) - len(self.kernel)], *self.size))
+
+    def compute(self, xp: Any, g: Any) -> Any:
+        """The backend's sums."""
+        count = tuple(g.shape[g.ndim - len(self.kernel) :])
+        return xp.sum_pool_input(g, self.kernel, self.stride, self.padding, count, self.size)
+
+    def gradient(self, g: Tensor) -> tuple[Any, ...]:
+        """The sum of each window."""
+        return (apply(SumPool(self.kernel, self.stride, self.padding), g),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """Values of the shapes that SumPool gives."""
+        for label, shape, options in _geometries():
+            rank = len(options[0])
+            lead, size = shape[: len(shape) - rank], shape[len(shape) - rank :]
+            values = array((*lead, *SumPool(*options).count(shape)))
+            yield Sample(cls(*options, size), (values,), label)
+
+    def reference(self, g: Any) -> Any:
+        """By the matrix of SumPool."""
+        op = SumPool(self.kernel, self.stride, self.padding)
+        rows = [op.reference(e.reshape(self.size)).ravel() for e in np.eye(prod(self.size))]
+        lead = g.shape[: g.ndim - len(self.kernel)]
+        flat = g.reshape(prod(lead), prod(g.shape[len(lead) :]))
+        return (flat @ np.array(rows).T).reshape(*lead, *self.size)
+
+
+# ---- public functions ----------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=1024, typed=True)
+def _sum_op(
+    rank: int, size: Sizes, kernel: Any, stride: Any, padding: Any, ceil_mode: bool
+) -> SumPool:
+    """The op with these arguments; one and the same each time, so that it is known."""
+    name, ones = f"avg_pool{rank}d", (1,) * rank
+    kernel = per_dimension(kernel, rank, name, "kernel_size")
+    strides, pairs = pool_geometry(name, size, kernel, stride, padding, ones, ceil_mode)
+    return SumPool(kernel, strides, pairs)
+
+
+@functools.lru_cache(maxsize=1024)
+def _to_input(op: SumPool, size: Sizes) -> SumPoolInput:
+    return SumPoolInput(op.kernel, op.stride, op.padding, size)
+
+
+def _avg_pool(
+    rank: int,
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: int | None,
+) -> Tensor:
+    name = f"avg_pool{rank}d"
+    if input._data.ndim not in (rank + 1, rank + 2):
+        batched(input, rank, name)
+    if input.dtype.category < 2 and input.dtype is not dt.int64:
+        raise DTypeError(f"{name}: not implemented for {input.dtype}; convert with .float()")
+    if divisor_override == 0:
+        raise InvalidArgument(f"{name}: divisor must be not zero")
+    size = tuple(input._data.shape[-rank:])
+    op = _sum_op(rank, size, hashable(kernel_size), hashable(stride), hashable(padding), ceil_mode)
+    kernel, strides, pairs = op.kernel, op.stride, op.padding
+    sums = apply(op, input)
+    rounding = "trunc" if input.dtype is dt.int64 else None
+    if divisor_override is not None or not any(hi > lo or lo for lo, hi in pairs):
+        divisor = prod(kernel) if divisor_override is None else divisor_override
+        if rounding is None:
+            return sums / divisor  # type: ignore[no-any-return]
+        return sums.div(divisor, rounding_mode=rounding)  # type: ignore[no-any-return]
+    divisors: Any = np.ones(())
+    pads = per_dimension(padding, rank, name, "padding", 0)
+    for n, k, s, p, c in zip(size, kernel, strides, pads, sums.shape[-rank:], strict=True):
+        start = np.arange(c) * s - p
+        end = np.minimum(start + k, n + p)
+        if not count_include_pad:
+            start, end = np.maximum(start, 0), np.minimum(end, n)
+        divisors = np.multiply.outer(divisors, end - start)
+    divisor = sums.new_tensor(divisors, dtype=input.dtype)
+    return sums.div(divisor, rounding_mode=rounding)  # type: ignore[no-any-return]
+
+
+@public(method=False)
+def avg_pool1d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Tensor:
+    """The mean of each window over the last dimension.
+
+    Shapes: (batch, channels, length) or without batch; `stride` is `kernel_size` unless given.
+    Dtypes: floating point.
+    Errors: ShapeError where no window fits; InvalidArgument for too much padding.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.avg_pool1d.html
+
+    >>> ad.avg_pool1d(ad.tensor([[1., 3., 2., 0.]]), 2)
+    tensor([[2., 1.]])
+    """
+    return _avg_pool(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
+
+
+def avg_pool2d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """The mean of each window over the last two dimensions.
+
+    Shapes: (batch, channels, height, width) or without batch; `stride`: as `kernel_size`.
+    Dtypes: floating point.
+    Errors: ShapeError where no window fits; InvalidArgument for too much padding.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.avg_pool2d.html
+
+    >>> from adjoint.ops.nn.averaging import avg_pool2d
+    >>> avg_pool2d(ad.ones(1, 4, 4), 2).shape
+    adjoint.Size([1, 2, 2])
+    """
+    return _avg_pool(
+        2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+    )
+
+
+def avg_pool3d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """The mean of each window over the last three dimensions.
+
+    Shapes: (batch, channels, depth, height, width) or without batch; `stride`: as `kernel_size`.
+    Dtypes: floating point.
+    Errors: ShapeError where no window fits; InvalidArgument for too much padding.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.avg_pool3d.html
+
+    >>> from adjoint.ops.nn.averaging import avg_pool3d
+    >>> avg_pool3d(ad.ones(1, 4, 4, 4), 2).shape
+    adjoint.Size([1, 2, 2, 2])
+    """
+    return _avg_pool(
+        3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+    )
+
+
+def _output_sizes(name: str, input: Tensor, output_size: Any, rank: int) -> tuple[Sizes, Sizes]:
+    """The sizes of the input and the output; None keeps a size."""
+    if input._data.ndim not in (rank + 1, rank + 2):
+        batched(input, rank, name)
+    size = tuple(input._data.shape[-rank:])
+    given = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * rank
+    sizes = tuple(n if o is None else o for o, n in zip(given, size, strict=False))
+    return size, per_dimension(sizes, rank, name, "output_size", 0)
+
+
+def _bounds(n: int, count: int) -> Iterable[tuple[int, int]]:
+    """Where each of `count` windows that cover n elements begins and ends."""
+    return ((i * n // count, -(-(i + 1) * n // count)) for i in range(count))
+
+
+def _adaptive_avg_pool(rank: int, input: Tensor, output_size: Any) -> Tensor:
+    size, count = _output_sizes(f"adaptive_avg_pool{rank}d", input, output_size, rank)
+    if count == (1,) * rank:
+        return input.mean(tuple(range(-rank, 0)), keepdim=True)  # type: ignore[no-any-return]
+    if all(c and n % c == 0 for n, c in zip(size, count, strict=True)):
+        kernel = tuple(n // c for n, c in zip(size, count, strict=True))
+        sums = apply(SumPool(kernel, kernel, ((0, 0),) * rank), input)
+        return sums / prod(kernel)  # type: ignore[no-any-return]
+    result: Any = input
+    for i, (n, c) in enumerate(zip(size, count, strict=True)):
+        weights = np.zeros((n, c))
+        for j, (start, end) in enumerate(_bounds(n, c)):
+            weights[start:end, j] = 1 / (end - start)
+        axis = i - rank
+        rows = result.movedim(axis, -1)
+        product = matmul(rows, input.new_tensor(weights, dtype=input.dtype))
+        result = product.movedim(-1, axis)
+    return result.contiguous()  # type: ignore[no-any-return]
+
+
+def _adaptive_max_pool(rank: int, input: Tensor, output_size: Any, return_indices: bool) -> Any:
+    size, count = _output_sizes(f"adaptive_max_pool{rank}d", input, output_size, rank)
+    if all(c and n % c == 0 for n, c in zip(size, count, strict=True)):
+        kernel = tuple(n // c for n, c in zip(size, count, strict=True))
+        op = MaxPool(kernel, kernel, ((0, 0),) * rank, (1,) * rank)
+        result: Any = apply(op, input)
+        if not return_indices:
+            return result
+        return result, apply(MaxPoolIndices(*op.options), input, result)
+    lead = tuple(input.shape[:-rank])
+    windows: Any = input
+    shape: list[int] = []
+    place: Any = np.zeros((), np.int64)  # in the flattened image, for each window and element
+    for i, (n, c) in enumerate(zip(size, count, strict=True)):
+        bounds = list(_bounds(n, c))
+        width = max((end - start for start, end in bounds), default=1)
+        # Shorter windows repeat their last element, which never comes first.
+        table = np.array([[min(s + j, e - 1) for j in range(width)] for s, e in bounds], np.int64)
+        index = input.new_tensor(table.reshape(-1), dtype=dt.int64)
+        windows = FUNCTIONS["index_select"](windows, i - rank, index)
+        shape += [c, width]
+        place = place[..., None, None] * n + table.reshape(c, width)
+    order = [*range(0, 2 * rank, 2), *range(1, 2 * rank, 2)]
+    first = len(lead)
+    windows = windows.reshape(*lead, *shape)
+    windows = windows.permute(*range(first), *(first + i for i in order))
+    windows = windows.reshape(*lead, *count, prod(shape[1::2]))
+    values, chosen = windows.max(-1)
+    if not return_indices:
+        return values
+    table = place.transpose(order).reshape(*count, prod(shape[1::2]))
+    places = input.new_tensor(table, dtype=dt.int64).expand(*windows.shape)
+    return values, places.gather(-1, chosen.unsqueeze(-1)).squeeze(-1)
+
+
+@public(method=False)
+def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
+    """The means of windows that cover the input, as many as `output_size` says.
+
+    Shapes: (batch, channels, length) or without batch; None keeps a size.
+    Dtypes: floating point.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.adaptive_avg_pool1d.html
+
+    >>> ad.adaptive_avg_pool1d(ad.ones(1, 5), 2).shape
+    adjoint.Size([1, 2])
+    """
+    return _adaptive_avg_pool(1, input, output_size)
+
+
+def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
+    """The means of windows that cover the input, as many as `output_size` says.
+
+    Shapes: (batch, channels, height, width) or without batch; None keeps a size.
+    Dtypes: floating point.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.adaptive_avg_pool2d.html
+
+    >>> from adjoint.ops.nn.averaging import adaptive_avg_pool2d
+    >>> adaptive_avg_pool2d(ad.ones(1, 5, 5), 2).shape
+    adjoint.Size([1, 2, 2])
+    """
+    return _adaptive_avg_pool(2, input, output_size)
+
+
+def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
+    """The means of windows that cover the input, as many as `output_size` says.
+
+    Shapes: (batch, channels, depth, height, width) or without batch; None keeps a size.
+    Dtypes: floating point.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.adaptive_avg_pool3d.html
+
+    >>> from adjoint.ops.nn.averaging import adaptive_avg_pool3d
+    >>> adaptive_avg_pool3d(ad.ones(1, 5, 5, 5), 2).shape
+    adjoint.Size([1, 2, 2, 2])
+    """
+    return _adaptive_avg_pool(3, input, output_size)
+
+
+def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """The maxima of windows that cover the input, with their places where `return_indices`.
+
+    Shapes: (batch, channels, length) or without batch; None keeps a size.
+    Dtypes: any real; the indices are int64.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.adaptive_max_pool1d.html
+
+    >>> from adjoint.ops.nn.averaging import adaptive_max_pool1d
+    >>> adaptive_max_pool1d(ad.ones(1, 5), 2).shape
+    adjoint.Size([1, 2])
+    """
+    return _adaptive_max_pool(1, input, output_size, return_indices)
+
+
+def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """The maxima of windows that cover the input, with their places where `return_indices`.
+
+    Shapes: (batch, channels, height, width) or without batch; None keeps a size.
+    Dtypes: any real; the indices are int64.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.adaptive_max_pool2d.html
+
+    >>> from adjoint.ops.nn.averaging import adaptive_max_pool2d
+    >>> adaptive_max_pool2d(ad.ones(1, 5, 5), 2).shape
+    adjoint.Size([1, 2, 2])
+    """
+    return _adaptive_max_pool(2, input, output_size, return_indices)
+
+
+def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """The maxima of windows that cover the input, with their places where `return_indices`.
+
+    Shapes: (batch, channels, depth, height, width) or without batch; None keeps a size.
+    Dtypes: any real; the indices are int64.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.adaptive_max_pool3d.html
+
+    >>> from adjoint.ops.nn.averaging import adaptive_max_pool3d
+    >>> adaptive_max_pool3d(ad.ones(1, 5, 5, 5), 2).shape
+    adjoint.Size([1, 2, 2, 2])
+    """
+    return _adaptive_max_pool(3, input, output_size, return_indices)
+
+
+def _lp_pool(
+    rank: int, input: Tensor, norm_type: float, kernel_size: Any, stride: Any, ceil_mode: bool
+) -> Tensor:
+    kernel = per_dimension(kernel_size, rank, f"lp_pool{rank}d", "kernel_size")
+    powers: Any = FUNCTIONS["pow"](input, norm_type)
+    means = _avg_pool(rank, powers, kernel, stride, 0, ceil_mode, True, None)
+    sums: Any = means.sign() * means.abs() * prod(kernel)
+    return sums ** (1.0 / norm_type)  # type: ignore[no-any-return]
+
+
+def lp_pool1d(
+    input: Tensor,
+    norm_type: float,
+    kernel_size: Any,
+    stride: Any = None,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """The `norm_type`-th root of the sum of the elements' powers in each window.
+
+    Shapes: (batch, channels, length) or without batch.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.lp_pool1d.html
+
+    >>> from adjoint.ops.nn.averaging import lp_pool1d
+    >>> lp_pool1d(ad.ones(1, 4), 2, 2).shape
+    adjoint.Size([1, 2])
+    """
+    return _lp_pool(1, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+def lp_pool2d(
+    input: Tensor,
+    norm_type: float,
+    kernel_size: Any,
+    stride: Any = None,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """The `norm_type`-th root of the sum of the elements' powers in each window.
+
+    Shapes: (batch, channels, height, width) or without batch.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.lp_pool2d.html
+
+    >>> from adjoint.ops.nn.averaging import lp_pool2d
+    >>> lp_pool2d(ad.ones(1, 4, 4), 2, 2).shape
+    adjoint.Size([1, 2, 2])
+    """
+    return _lp_pool(2, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+def lp_pool3d(
+    input: Tensor,
+    norm_type: float,
+    kernel_size: Any,
+    stride: Any = None,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """The `norm_type`-th root of the sum of the elements' powers in each window.
+
+    Shapes: (batch, channels, depth, height, width) or without batch.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.lp_pool3d.html
+
+    >>> from adjoint.ops.nn.averaging import lp_pool3d
+    >>> lp_pool3d(ad.ones(1, 4, 4, 4), 2, 2).shape
+    adjoint.Size([1, 2, 2, 2])
+    """
+    return _lp_pool(3, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+def _max_unpool(
+    rank: int,
+    input: Tensor,
+    indices: Tensor,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    output_size: Any,
+) -> Tensor:
+    name = f"max_unpool{rank}d"
+    kernel = per_dimension(kernel_size, rank, name, "kernel_size")
+    strides = kernel if stride is None else per_dimension(stride, rank, name, "stride")
+    pads = per_dimension(padding, rank, name, "padding", 0)
+    if output_size is None:
+        size = tuple(
+            (n - 1) * s - 2 * p + k
+            for n, s, p, k in zip(input.shape[-rank:], strides, pads, kernel, strict=True)
+        )
+    else:
+        size = tuple(output_size)[-rank:]
+    lead = tuple(input.shape[:-rank])
+    values, places = (x.reshape(*lead, -1) for x in (input, indices))
+    if places._data.size and not 0 <= places._data.min() <= places._data.max() < prod(size):
+        raise InvalidArgument(
+            f"{name}: found an invalid max index (output of size {size}); pass the output_size of "
+            "the pooled input"
+        )
+    zeros = input.new_zeros((*lead, prod(size)))
+    return zeros.scatter(-1, places, values).reshape(*lead, *size)  # type: ignore[no-any-return]
+
+
+def max_unpool1d(
+    input: Tensor,
+    indices: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    output_size: Any = None,
+) -> Tensor:
+    """Zeros with the results of `max_pool1d` back at their indices.
+
+    Shapes: (batch, channels, length) or without batch.
+    Errors: InvalidArgument for an index outside of the output.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_unpool1d.html
+
+    >>> i = ad.zeros(1, 2, dtype=ad.int64)
+    >>> from adjoint.ops.nn.averaging import max_unpool1d
+    >>> max_unpool1d(ad.ones(1, 2), i, 2).shape
+    adjoint.Size([1, 4])
+    """
+    return _max_unpool(1, input, indices, kernel_size, stride, padding, output_size)
+
+
+def max_unpool2d(
+    input: Tensor,
+    indices: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    output_size: Any = None,
+) -> Tensor:
+    """Zeros with the results of `max_pool2d` back at their indices.
+
+    Shapes: (batch, channels, height, width) or without batch.
+    Errors: InvalidArgument for an index outside of the output.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_unpool2d.html
+
+    >>> i = ad.zeros(1, 2, 2, dtype=ad.int64)
+    >>> from adjoint.ops.nn.averaging import max_unpool2d
+    >>> max_unpool2d(ad.ones(1, 2, 2), i, 2).shape
+    adjoint.Size([1, 4, 4])
+    """
+    return _max_unpool(2, input, indices, kernel_size, stride, padding, output_size)
+
+
+def max_unpool3d(
+    input: Tensor,
+    indices: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    output_size: Any = None,
+) -> Tensor:
+    """Zeros with the results of `max_pool3d` back at their indices.
+
+    Shapes: (batch, channels, depth, height, width) or without batch.
+    Errors: InvalidArgument for an index outside of the output.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_unpool3d.html
+
+    >>> i = ad.zeros(1, 2, 2, 2, dtype=ad.int64)
+    >>> from adjoint.ops.nn.averaging import max_unpool3d
+    >>> max_unpool3d(ad.ones(1, 2, 2, 2), i, 2).shape
+    adjoint.Size([1, 4, 4, 4])
+    """
+    return _max_unpool(3, input, indices, kernel_size, stride, padding, output_size)

@@ -1,0 +1,376 @@
+"""Pooling: the largest element, or the sum, of each window."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...core import dtype as dt
+from ...core.errors import InvalidArgument, ShapeError
+from ...core.op import Op, Sample, apply, public
+from ...core.spec import Spec
+from ..samples import array
+from .windows import Pairs, Sizes, batched, hashable, per_dimension, window_count
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
+__all__ = ["max_pool1d", "max_pool2d", "max_pool3d"]
+
+
+class Pool(Op, abstract=True):
+    """Base of ops on windows over the last len(kernel) dimensions."""
+
+    kernel: Sizes
+    stride: Sizes
+    padding: Pairs  # before and after; after may be negative, where no window reaches the end
+    dilation: Sizes
+
+    def count(self, spec: Any) -> Sizes:
+        """The spatial shape of the output for images of this spec (or array)."""
+        size = tuple(spec.shape[len(spec.shape) - len(self.kernel) :])
+        return window_count(size, self.kernel, self.stride, self.padding, self.dilation)
+
+    def infer(self, x: Spec, *rest: Spec) -> Spec:
+        """One element per window."""
+        lead = len(x.shape) - len(self.kernel)
+        return x.with_(shape=(*x.shape[:lead], *self.count(x)))
+
+    @property
+    def options(self) -> tuple[Any, ...]:
+        """The attributes, as the backend takes them."""
+        return self.kernel, self.stride, self.padding, self.dilation
+
+
+def _geometries() -> Iterable[tuple[str, Sizes, Sizes, Sizes, Pairs, Sizes]]:
+    yield "apart", (2, 3, 4, 6), (2, 2), (2, 2), ((0, 0), (0, 0)), (1, 1)
+    yield "overlapping", (2, 2, 5, 4), (3, 2), (1, 1), ((1, 1), (0, 1)), (1, 1)
+    yield "dilated", (1, 1, 7), (2,), (2,), ((1, 1),), (2,)
+    yield "cut", (1, 1, 7), (2,), (3,), ((0, -1),), (1,)
+    yield "3d", (1, 2, 3, 3, 3), (2, 1, 2), (1, 2, 1), ((0, 0),) * 3, (1, 1, 1)
+    yield "empty", (0, 2, 4), (2,), (2,), ((0, 0),), (1,)
+
+
+def _windows(op: Pool, x: Any, fill: Any) -> Any:
+    """x's windows, (..., *count, places), by a gather."""
+    lead = x.ndim - len(op.kernel)
+    count = op.count(x)
+    keep = tuple(
+        slice(None, n + min(hi, 0)) for n, (_, hi) in zip(x.shape[lead:], op.padding, strict=True)
+    )
+    pads = [(lo, max(hi, 0)) for lo, hi in op.padding]
+    padded: Any = np.pad(x[(..., *keep)], [(0, 0)] * lead + pads, constant_values=fill)
+    places = int(np.prod(op.kernel))
+    result = np.empty((*x.shape[:lead], *count, places), x.dtype)
+    for place in np.ndindex(*count):
+        window = padded[
+            (
+                ...,
+                *(
+                    slice(p * s, p * s + (k - 1) * d + 1, d)
+                    for p, s, k, d in zip(place, op.stride, op.kernel, op.dilation, strict=True)
+                ),
+            )
+        ]
+        result[(*(slice(None),) * lead, *place)] = window.reshape(*x.shape[:lead], places)
+    return result
+
+
+@dataclass(eq=False, repr=False)
+class MaxPool(Pool):
+    """The largest element of each window; padding never wins."""
+
+    kernel: Sizes
+    stride: Sizes
+    padding: Pairs
+    dilation: Sizes
+    library = "always"
+    needs = "x y"
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """The backend's pooling."""
+        return xp.max_pool(x, *self.options, self.count(x))
+
+    def gradient(self, g: Tensor, x: Any, y: Any) -> tuple[Any, ...]:
+        """g goes to the place of the maximum: the first, where several are equal."""
+        return (apply(_to_input(self), x.detach(), y, g),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """The geometries, every dtype, ties and NaN."""
+        for label, shape, *options in _geometries():
+            yield Sample(cls(*options), (array(shape),), label)  # type: ignore[arg-type]
+        op = cls((2,), (2,), ((1, 1),), (1,))
+        for dtype in (dt.float32, dt.bfloat16, dt.float16, dt.int64, dt.uint8):
+            yield Sample(op, (array((2, 4), dtype),), dtype.name)
+        special = np.array([[1.0, 1.0, np.nan, 2.0, -np.inf, -np.inf]])
+        yield Sample(cls((2,), (2,), ((0, 0),), (1,)), (special,), "special", gradients=False)
+
+    def reference(self, x: Any) -> Any:
+        """Window by window."""
+        lowest = -np.inf if x.dtype.kind in "fV" else np.iinfo(x.dtype).min
+        return _windows(self, x, lowest).max(-1)
+
+
+@functools.lru_cache(maxsize=1024)
+def _to_input(op: MaxPool) -> MaxPoolInput:
+    return MaxPoolInput(*op.options)
+
+
+@dataclass(eq=False, repr=False)
+class MaxPoolIndices(Pool):
+    """Where in its flattened image each window's maximum is; inputs x and its pooled y."""
+
+    kernel: Sizes
+    stride: Sizes
+    padding: Pairs
+    dilation: Sizes
+
+    def infer(self, x: Spec, *rest: Spec) -> Spec:
+        """One index per window."""
+        return Pool.infer(self, x).with_(dtype=dt.int64)
+
+    def compute(self, xp: Any, x: Any, y: Any) -> Any:
+        """The backend's search."""
+        return xp.max_pool_indices(x, y, *self.options)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """The geometries."""
+        for label, shape, *options in _geometries():
+            op = MaxPool(*options)  # type: ignore[arg-type]
+            x = array(shape)
+            yield Sample(cls(*options), (x, op.reference(x)), label)  # type: ignore[arg-type]
+
+    def reference(self, x: Any, y: Any) -> Any:
+        """By the windows of the positions."""
+        size = x.shape[x.ndim - len(self.kernel) :]
+        at = np.broadcast_to(np.arange(int(np.prod(size))).reshape(size), x.shape)
+        places = _windows(self, x, -np.inf).argmax(-1)[..., None]
+        return np.take_along_axis(_windows(self, at, -1), places, -1)[..., 0]
+
+
+@dataclass(eq=False, repr=False)
+class MaxPoolInput(Pool):
+    """Zeros like x with each window's g added at the place of its maximum y."""
+
+    kernel: Sizes
+    stride: Sizes
+    padding: Pairs
+    dilation: Sizes
+    library = "always"
+    needs = "x1 x2"
+
+    def infer(self, x: Spec, *rest: Spec) -> Spec:
+        """x's spec."""
+        return x
+
+    def compute(self, xp: Any, x: Any, y: Any, g: Any) -> Any:
+        """The backend's scatter."""
+        return xp.max_pool_input(x, y, g, *self.options)
+
+    def gradient(self, g: Tensor, x1: Any, x2: Any) -> tuple[Any, ...]:
+        """Linear in the third input; constant in the others, apart from jumps."""
+        return (None, None, lambda: apply(MaxPoolSelect(*self.options), x1, x2, g))
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """The geometries; gradients are tested with MaxPool."""
+        for label, shape, *options in _geometries():
+            op = MaxPool(*options)  # type: ignore[arg-type]
+            x = array(shape)
+            y = op.reference(x)
+            g = array(y.shape, seed=1)
+            yield Sample(cls(*options), (x, y, g), label, gradients=False)  # type: ignore[arg-type]
+
+    def reference(self, x: Any, y: Any, g: Any) -> Any:
+        """By the indices."""
+        at = MaxPoolIndices(*self.options).reference(x, y)
+        lead = x.shape[: x.ndim - len(self.kernel)]
+        result = np.zeros((*lead, int(np.prod(x.shape[len(lead) :]))))
+        for row in np.ndindex(*lead):
+            np.add.at(result[row], at[row].ravel(), g[row].ravel())
+        return result.reshape(x.shape)
+
+
+@dataclass(eq=False, repr=False)
+class MaxPoolSelect(Pool):
+    """The elements of the third input at the places where x has its windows' maxima y."""
+
+    kernel: Sizes
+    stride: Sizes
+    padding: Pairs
+    dilation: Sizes
+    needs = "x1 x2"
+
+    def compute(self, xp: Any, x: Any, y: Any, h: Any) -> Any:
+        """The backend's gather."""
+        return xp.max_pool_select(x, y, h, *self.options)
+
+    def gradient(self, g: Tensor, x1: Any, x2: Any) -> tuple[Any, ...]:
+        """Linear in the third input; constant in the others, apart from jumps."""
+        return (None, None, lambda: apply(MaxPoolInput(*self.options), x1, x2, g))
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """The geometries; gradients are tested with MaxPool."""
+        for label, shape, *options in _geometries():
+            op = MaxPool(*options)  # type: ignore[arg-type]
+            x = array(shape)
+            inputs = (x, op.reference(x), array(shape, seed=1))
+            yield Sample(cls(*options), inputs, label, gradients=False)  # type: ignore[arg-type]
+
+    def reference(self, x: Any, y: Any, h: Any) -> Any:
+        """By the indices."""
+        at = MaxPoolIndices(*self.options).reference(x, y)
+        lead = x.shape[: x.ndim - len(self.kernel)]
+        size, places = int(np.prod(x.shape[len(lead) :])), int(np.prod(at.shape[len(lead) :]))
+        found = np.take_along_axis(h.reshape(*lead, size), at.reshape(*lead, places), len(lead))
+        return found.reshape(at.shape)
+
+
+# ---- public functions ----------------------------------------------------------------------------
+
+
+def pool_geometry(
+    name: str,
+    size: Sizes,
+    kernel: Sizes,
+    stride: Any,
+    padding: Any,
+    dilation: Sizes,
+    ceil_mode: bool,
+) -> tuple[Sizes, Pairs]:
+    """The strides, and the padding that gives as many windows as PyTorch has."""
+    rank = len(kernel)
+    none = stride is None or (isinstance(stride, (tuple, list)) and not stride)
+    strides = kernel if none else per_dimension(stride, rank, name, "stride")
+    pads = per_dimension(padding, rank, name, "padding", 0)
+    pairs = []
+    for n, k, s, p, d in zip(size, kernel, strides, pads, dilation, strict=True):
+        span = (k - 1) * d + 1
+        if p > span // 2:
+            raise InvalidArgument(
+                f"{name}: pad should be at most half of effective kernel size, but got "
+                f"pad={p}, kernel_size={k} and dilation={d}"
+            )
+        room = n + 2 * p - span
+        count = (-(-room // s) if ceil_mode else room // s) + 1
+        if ceil_mode and (count - 1) * s >= n + p:
+            count -= 1  # a window must start inside the image or the padding before it
+        if count < 1:
+            raise ShapeError(
+                f"{name}: Given input size: {list(size)}. Calculated output size is too small: "
+                f"kernel_size={list(kernel)} (dilation {list(dilation)}) does not fit; pad the "
+                "input or shrink the kernel"
+            )
+        pairs.append((p, (count - 1) * s + span - n - p))
+    return strides, tuple(pairs)
+
+
+@functools.lru_cache(maxsize=1024, typed=True)
+def _pool_op(
+    rank: int, size: Sizes, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+) -> MaxPool:
+    """The op with these arguments; one and the same each time, so that it is known."""
+    name = f"max_pool{rank}d"
+    kernel = per_dimension(kernel, rank, name, "kernel_size")
+    dilations = per_dimension(dilation, rank, name, "dilation")
+    strides, pairs = pool_geometry(name, size, kernel, stride, padding, dilations, ceil_mode)
+    return MaxPool(kernel, strides, pairs, dilations)
+
+
+def _max_pool(
+    rank: int,
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+    return_indices: bool,
+) -> Any:
+    name = f"max_pool{rank}d"
+    if input._data.ndim not in (rank + 1, rank + 2):
+        batched(input, rank, name)
+    op = _pool_op(
+        rank, input._data.shape[-rank:], hashable(kernel_size), hashable(stride),
+        hashable(padding), hashable(dilation), ceil_mode,
+    )  # fmt: skip
+    result: Tensor = apply(op, input)
+    if not return_indices:
+        return result
+    return result, apply(MaxPoolIndices(*op.options), input, result)
+
+
+@public(method=False)
+def max_pool1d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest element of each window over the last dimension.
+
+    Shapes: (batch, channels, length) or (channels, length); `stride` is `kernel_size` unless given.
+    Dtypes: any real; the indices, where asked for, are int64.
+    Errors: ShapeError where no window fits; InvalidArgument for too much padding.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_pool1d.html
+
+    >>> ad.max_pool1d(ad.tensor([[1., 3., 2., 0.]]), 2)
+    tensor([[3., 2.]])
+    """
+    return _max_pool(1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+@public(method=False)
+def max_pool2d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest element of each window over the last two dimensions.
+
+    Shapes: (batch, channels, height, width) or without batch; `stride`: as `kernel_size`.
+    Dtypes: any real; the indices into height * width, where asked for, are int64.
+    Errors: ShapeError where no window fits; InvalidArgument for too much padding.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_pool2d.html
+
+    >>> ad.max_pool2d(ad.tensor([[[1., 3.], [2., 0.]]]), 2)
+    tensor([[[3.]]])
+    """
+    return _max_pool(2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+@public(method=False)
+def max_pool3d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest element of each window over the last three dimensions.
+
+    Shapes: (batch, channels, depth, height, width) or without batch; `stride`: as `kernel_size`.
+    Dtypes: any real; the indices into depth * height * width, where asked for, are int64.
+    Errors: ShapeError where no window fits; InvalidArgument for too much padding.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_pool3d.html
+
+    >>> ad.max_pool3d(ad.ones(1, 2, 2, 2), 2).item()
+    1.0
+    """
+    return _max_pool(3, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)

@@ -1,0 +1,436 @@
+"""Random draws as primitives: pure functions of (seed, draw number)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...core import dtype as dt
+from ...core.device import CPU
+from ...core.device import device as Device  # noqa: N812 - the draws have a field of that name
+from ...core.errors import InvalidArgument
+from ...core.op import Op, Sample
+from ...core.spec import Spec
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
+
+class Draw(Op, abstract=True):
+    """Base of random draws: `seed` and `draw` say which numbers, so the op is a pure function."""
+
+    seed: int
+    draw: int
+    shape: Any  # of the result, where there are no inputs
+    differentiable = False
+    drawn = True
+    library = "draws"
+
+    def rng(self, xp: Any) -> Any:
+        """NumPy's generator at the start of this draw's stream."""
+        return xp.generator(self.seed, self.draw)
+
+    def fresh(self) -> Any:
+        """The same stream from a generator made for it, for the references."""
+        return np.random.Generator(np.random.Philox(key=self.seed, counter=[0, 0, self.draw, 0]))
+
+
+def _low(dtype: dt.dtype) -> Any:
+    """The precision in which real numbers of `dtype` are drawn."""
+    return np.float64 if dtype in (dt.float64, dt.complex128) else np.float32
+
+
+def _shapes_and_dtypes(dtypes: Sequence[dt.dtype], *fields: Any) -> Any:
+    """Samples of a draw without inputs: each dtype, 0-d, empty."""
+
+    def samples(cls: Any) -> Iterable[Sample]:
+        for dtype in dtypes:
+            yield Sample(cls(1, 2, *fields, (2, 3), dtype), (), dtype.name)
+        yield Sample(cls(1, 2, *fields, (), dtypes[0]), (), "0-d")
+        yield Sample(cls(1, 2, *fields, (0, 3), dtypes[0]), (), "empty")
+        yield Sample(cls(2**64 - 1, 2**40, *fields, (5,), dtypes[0]), (), "large-seed")
+
+    return classmethod(samples)
+
+
+_REAL = (dt.float32, dt.float64, dt.float16, dt.bfloat16)
+_MANTISSA = {dt.float16: 11, dt.bfloat16: 8}
+
+
+@dataclass(eq=False, repr=False)
+class Uniform(Draw):
+    """Numbers spread evenly over [0, 1)."""
+
+    seed: int
+    draw: int
+    shape: tuple[int, ...]
+    dtype: dt.dtype
+    device: Device = CPU
+    samples = _shapes_and_dtypes(_REAL)
+
+    def infer(self) -> Spec:
+        """As asked."""
+        return Spec(self.shape, self.dtype, self.device)
+
+    def compute(self, xp: Any) -> Any:
+        """Narrow dtypes are rounded down, so that 1 is never drawn."""
+        return self.narrow(xp.drawn_uniform(self.seed, self.draw, self.shape, _low(self.dtype)))
+
+    def narrow(self, values: Any) -> Any:
+        """`values` in [0, 1) in this draw's dtype."""
+        digits = _MANTISSA.get(self.dtype)
+        if digits is None:
+            return values
+        return (np.floor(values * 2.0**digits) * 2.0**-digits).astype(self.dtype.numpy)
+
+    def reference(self) -> Any:
+        """From the raw bits."""
+        count = math.prod(self.shape)
+        if self.dtype is dt.float64:
+            raw = self.fresh().bit_generator.random_raw(count)
+            return ((raw >> np.uint64(11)) * 2.0**-53).reshape(self.shape)
+        raw = self.fresh().bit_generator.random_raw((count + 1) // 2).view(np.uint32)[:count]
+        values = ((raw >> np.uint32(8)) * 2.0**-24).reshape(self.shape)
+        digits = _MANTISSA.get(self.dtype, 24)
+        return np.trunc(values * 2**digits) / 2**digits
+
+
+@dataclass(eq=False, repr=False)
+class Normal(Draw):
+    """Numbers with the standard normal distribution; complex ones have variance 1 in all."""
+
+    seed: int
+    draw: int
+    shape: tuple[int, ...]
+    dtype: dt.dtype
+    device: Device = CPU
+    samples = _shapes_and_dtypes((*_REAL, dt.complex64, dt.complex128))
+
+    def infer(self) -> Spec:
+        """As asked."""
+        return Spec(self.shape, self.dtype, self.device)
+
+    def compute(self, xp: Any) -> Any:
+        """Complex numbers have their parts side by side."""
+        shape = (*self.shape, 2) if self.dtype.is_complex else self.shape
+        values = xp.drawn_normal(self.seed, self.draw, shape, _low(self.dtype))
+        if self.dtype.is_complex:
+            values *= values.dtype.type(math.sqrt(0.5))
+            return values.view(self.dtype.numpy)[..., 0]
+        return values.astype(self.dtype.numpy, copy=False)
+
+    def reference(self) -> Any:
+        """One by one, in order."""
+        rng, kind = self.fresh(), _low(self.dtype)
+        count = math.prod(self.shape) * (1 + self.dtype.is_complex)
+        values = np.array([rng.standard_normal(dtype=kind) for _ in np.arange(count)], np.float64)
+        if self.dtype.is_complex:
+            return ((values[::2] + 1j * values[1::2]) / math.sqrt(2)).reshape(self.shape)
+        return values.reshape(self.shape)
+
+
+@dataclass(eq=False, repr=False)
+class Exponential(Draw):
+    """Numbers with the standard exponential distribution."""
+
+    seed: int
+    draw: int
+    shape: tuple[int, ...]
+    dtype: dt.dtype
+    device: Device = CPU
+    samples = _shapes_and_dtypes(_REAL)
+
+    def infer(self) -> Spec:
+        """As asked."""
+        return Spec(self.shape, self.dtype, self.device)
+
+    def compute(self, xp: Any) -> Any:
+        """Drawn in float32 or float64."""
+        values = xp.drawn_exponential(self.seed, self.draw, self.shape, _low(self.dtype))
+        return values.astype(self.dtype.numpy, copy=False)
+
+    def reference(self) -> Any:
+        """One by one, in order."""
+        rng, kind = self.fresh(), _low(self.dtype)
+        count = math.prod(self.shape)
+        return np.array(
+            [rng.standard_exponential(dtype=kind) for _ in np.arange(count)], np.float64
+        ).reshape(self.shape)
+
+
+@dataclass(eq=False, repr=False)
+class RandInt(Draw):
+    """Whole numbers spread evenly over [low, high)."""
+
+    seed: int
+    draw: int
+    low: int
+    high: int
+    shape: tuple[int, ...]
+    dtype: dt.dtype
+    device: Device = CPU
+    samples = _shapes_and_dtypes((dt.int64, dt.uint8, dt.float32, dt.bool_), 0, 2)
+
+    def infer(self) -> Spec:
+        """As asked."""
+        return Spec(self.shape, self.dtype, self.device)
+
+    def compute(self, xp: Any) -> Any:
+        """Drawn in int64."""
+        values = xp.drawn_integers(self.seed, self.draw, self.low, self.high, self.shape)
+        return values.astype(self.dtype.numpy, copy=False)
+
+    def reference(self) -> Any:
+        """NumPy's, from a generator made for it."""
+        return (
+            np.asarray(self.fresh().integers(self.low, self.high, math.prod(self.shape)))
+            .reshape(self.shape)
+            .astype(self.dtype.numpy)
+        )
+
+
+@dataclass(eq=False, repr=False)
+class Permutation(Draw):
+    """0 to n - 1 in random order."""
+
+    seed: int
+    draw: int
+    n: int
+    dtype: dt.dtype
+    device: Device = CPU
+
+    @property
+    def shape(self) -> tuple[int]:  # type: ignore[override]
+        """Of the result."""
+        return (self.n,)
+
+    def infer(self) -> Spec:
+        """n numbers."""
+        return Spec(self.shape, self.dtype, self.device)
+
+    def compute(self, xp: Any) -> Any:
+        """By shuffling."""
+        values = xp.drawn_permutation(self.seed, self.draw, self.n)
+        return values.astype(self.dtype.numpy, copy=False)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """Several sizes."""
+        for n in (0, 1, 7):
+            yield Sample(cls(1, 2, n, dt.int64), ())
+        yield Sample(cls(1, 2, 5, dt.float32), (), "float32")
+
+    def reference(self) -> Any:
+        """NumPy's shuffle of a list."""
+        values = np.arange(self.n)
+        self.fresh().shuffle(values)
+        return values.astype(self.dtype.numpy)
+
+
+@dataclass(eq=False, repr=False)
+class Mask(Draw):
+    """`value` with probability `keep` in each place, else 0: what dropout multiplies by."""
+
+    seed: int
+    draw: int
+    keep: float
+    value: float
+    shape: tuple[int, ...]
+    dtype: dt.dtype
+    device: Device = CPU
+    samples = _shapes_and_dtypes((*_REAL, dt.int64, dt.bool_), 0.75, 1.0)
+
+    def infer(self) -> Spec:
+        """As asked."""
+        return Spec(self.shape, self.dtype, self.device)
+
+    def compute(self, xp: Any) -> Any:
+        """By 32 bits for each place."""
+        return xp.drawn_mask(
+            self.seed, self.draw, self.keep, self.value, self.shape, self.dtype.numpy
+        )
+
+    def reference(self) -> Any:
+        """Bit by bit."""
+        count = math.prod(self.shape)
+        raw = self.fresh().bit_generator.random_raw(count)
+        halves = [int(r) >> shift & 0xFFFFFFFF for r in raw for shift in (0, 32)][:count]
+        values = [self.value if h / 2**32 < self.keep else 0.0 for h in halves]
+        return np.array(values).reshape(self.shape).astype(self.dtype.numpy)
+
+
+@dataclass(eq=False, repr=False)
+class MaskAt(Op):
+    """Where `Mask` chooses, for a seed and a draw that are inputs: other numbers, the same op."""
+
+    keep: float
+    shape: tuple[int, ...]
+    differentiable = False
+    drawn = True
+
+    def infer(self, seed: Spec, draw: Spec) -> Spec:
+        """As asked."""
+        return Spec(self.shape, dt.bool_, seed.device)
+
+    def compute(self, xp: Any, seed: Any, draw: Any) -> Any:
+        """The very numbers of `Mask`; or as a backend has them."""
+        if isinstance(seed, np.ndarray):
+            mask = Mask(int(seed), int(draw), self.keep, 1.0, self.shape, dt.bool_)
+            return mask.compute(xp)
+        return xp.mask_at(self, seed, draw)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """Several shapes, the largest seed."""
+        for seed in (1, 2**64 - 1):
+            for shape in ((2, 3), (), (0, 3)):
+                yield Sample(cls(0.75, shape), (np.array(seed, np.uint64), np.array(2, np.uint64)))
+
+    def reference(self, seed: Any, draw: Any) -> Any:
+        """Bit by bit."""
+        return Mask(int(seed), int(draw), self.keep, 1.0, self.shape, dt.bool_).reference()
+
+
+class ZeroGradient(Draw, abstract=True):
+    """Base of draws whose parameter is an input: PyTorch gives it a gradient of zero."""
+
+    needs = ""
+    differentiable = True
+
+    def infer(self, spec: Spec) -> Spec:
+        """Like the parameter."""
+        return spec
+
+    def gradient(self, g: Tensor) -> tuple[Any, ...]:
+        """Zero: the value jumps or stays."""
+        return (g.new_zeros(g.shape),)
+
+
+def _parameter_samples(low: float, high: float) -> Any:
+    def samples(cls: Any) -> Iterable[Sample]:
+        values = np.linspace(low, high, 6).reshape(2, 3)
+        for dtype in (dt.float64, dt.float32):
+            yield Sample(cls(1, 2), (values.astype(dtype.numpy),), dtype.name)
+        yield Sample(cls(1, 2), (np.array(high),), "0-d")
+        yield Sample(cls(1, 2), (np.zeros((0, 3)),), "empty")
+        yield Sample(cls(1, 2), (values.T,), "strided")
+
+    return classmethod(samples)
+
+
+@dataclass(eq=False, repr=False)
+class Bernoulli(ZeroGradient):
+    """1 with the probability that the input gives, else 0."""
+
+    seed: int
+    draw: int
+    samples = _parameter_samples(0.1, 0.9)
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """A uniform number below the probability."""
+        if x.size and not (x.min() >= 0 and x.max() <= 1):
+            raise InvalidArgument(
+                f"bernoulli: Expected p_in >= 0 && p_in <= 1, got values from {x.min()} to "
+                f"{x.max()}"
+            )
+        return (xp.drawn_uniform(self.seed, self.draw, x.shape, np.float64) < x).astype(x.dtype)
+
+    def reference(self, x: Any) -> Any:
+        """One by one."""
+        rng = self.fresh()
+        return np.array([float(rng.random() < p) for p in x.ravel()]).reshape(x.shape)
+
+
+@dataclass(eq=False, repr=False)
+class Poisson(ZeroGradient):
+    """A whole number with the Poisson distribution whose rate the input gives."""
+
+    seed: int
+    draw: int
+    samples = _parameter_samples(0.5, 20.0)
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """NumPy's sampler."""
+        if x.size and not x.min() >= 0:
+            raise InvalidArgument(
+                f"poisson: invalid Poisson rate, expected rate to be non-negative, got {x.min()}"
+            )
+        return np.asarray(self.rng(xp).poisson(x)).astype(x.dtype)
+
+    def reference(self, x: Any) -> Any:
+        """One by one."""
+        rng = self.fresh()
+        return np.array([float(rng.poisson(rate)) for rate in x.ravel()]).reshape(x.shape)
+
+
+@dataclass(eq=False, repr=False)
+class Multinomial(Draw):
+    """Indices drawn with probabilities in proportion to the input's rows."""
+
+    seed: int
+    draw: int
+    count: int
+    replacement: bool
+
+    def infer(self, spec: Spec) -> Spec:
+        """`count` indices for each row."""
+        return spec.with_(shape=(*spec.shape[:-1], self.count), dtype=dt.int64)
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """With replacement: by the cumulated weights; without: by racing exponential clocks."""
+        rows = x.astype(np.float64).reshape(-1, x.shape[-1])
+        totals = rows.cumsum(axis=1)
+        last = totals[:, -1:]
+        if rows.size and not (rows.min() >= 0 and rows.max() < np.inf):
+            raise InvalidArgument(
+                "multinomial: probability tensor contains either `inf`, `nan` or element < 0"
+            )
+        if not (last.size and last.all()) and len(rows):
+            raise InvalidArgument(
+                "multinomial: invalid multinomial distribution (sum of probabilities <= 0)"
+            )
+        if self.replacement:
+            totals /= last
+            points = xp.drawn_uniform(self.seed, self.draw, (len(rows), self.count), np.float64)
+            result = np.empty(points.shape, np.int64)
+            for i, (edges, drawn) in enumerate(zip(totals, points, strict=True)):
+                result[i] = edges.searchsorted(drawn, "right")
+        else:
+            if ((rows > 0).sum(axis=1) < self.count).any():
+                raise InvalidArgument(
+                    "multinomial: invalid multinomial distribution (with replacement=False, not "
+                    f"enough non-negative category to sample {self.count})"
+                )
+            clocks = xp.drawn_exponential(self.seed, self.draw, rows.shape, np.float64)
+            with np.errstate(divide="ignore"):
+                clocks /= rows
+            result = np.argsort(clocks, axis=1, kind="stable")[:, : self.count].astype(np.int64)
+        return result.reshape(*x.shape[:-1], self.count)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """Vectors and matrices, with and without replacement, a weight of 0."""
+        weights = np.array([[1.0, 0.0, 3.0, 2.0], [0.5, 0.5, 2.0, 1.0]])
+        for replacement in (False, True):
+            yield Sample(cls(1, 2, 3, replacement), (weights,), f"rows{replacement}")
+            yield Sample(cls(1, 2, 2, replacement), (weights[0],), f"vector{replacement}")
+        yield Sample(cls(1, 2, 9, True), (weights.astype(np.float32),), "float32")
+
+    def reference(self, x: Any) -> Any:
+        """One by one."""
+        rng = self.fresh()
+        result: list[Any] = []
+        for row in x.reshape(-1, x.shape[-1]).astype(np.float64):
+            if self.replacement:
+                edges = [sum(row[: i + 1]) / sum(row) for i in np.arange(len(row))]
+                points = [rng.random() for _ in np.arange(self.count)]
+                result.append([next(i for i, e in enumerate(edges) if p < e) for p in points])
+            else:
+                clocks = {i: rng.standard_exponential() for i in np.arange(len(row))}
+                racing = [i for i in clocks if row[i] > 0]
+                result.append(sorted(racing, key=lambda i: clocks[i] / row[i])[: self.count])
+        return np.array(result).reshape(*x.shape[:-1], self.count)

@@ -1,0 +1,799 @@
+"""Random numbers: counter-based draws that are pure ops of (seed, draw number).
+
+A generator's state is its seed and the number of draws taken from it; draw number n reads its own
+stream of the Philox counter space. So eager, lazy and compiled runs of one program draw the same
+numbers, and restoring two integers restores the sequence bit for bit.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import os
+import struct
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from ...core import dtype as dt
+from ...core.device import CPU, as_device, device
+from ...core.device import device as Device  # noqa: N812 - the parameters here are called device
+from ...core.errors import DTypeError, InvalidArgument, InvalidType, ShapeError
+from ...core.handle import Handle
+from ...core.mode import MODE
+from ...core.op import INPLACE, apply, public
+from ...program import compute as core_compute
+from ..create import creation
+from ..create.creation import assert_row_major, finish, into, sizes_from
+from ..create.values import target
+from ..promotion import cast
+from .draws import (
+    Bernoulli,
+    Draw,
+    Exponential,
+    Mask,
+    Multinomial,
+    Normal,
+    Permutation,
+    Poisson,
+    RandInt,
+    Uniform,
+)
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
+__all__ = [
+    "Generator", "bernoulli", "default_generator", "get_rng_state", "initial_seed", "manual_seed",
+    "multinomial", "normal", "poisson", "rand", "rand_like", "randint", "randint_like", "randn",
+    "randn_like", "randperm", "seed", "set_rng_state",
+]  # fmt: skip
+
+
+# ---- generators ----------------------------------------------------------------------------------
+
+
+_lock = threading.Lock()
+
+
+class Generator:
+    """A source of random numbers whose whole state is a seed and a count of draws.
+
+    Errors: DeviceError for a device that does not exist here.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.Generator.html
+
+    >>> g = ad.Generator().manual_seed(0)
+    >>> state = g.get_state()
+    >>> a = ad.rand(3, generator=g)
+    >>> g.set_state(state).draws
+    0
+    >>> ad.rand(3, generator=g).equal(a)
+    True
+    """
+
+    __slots__ = ("_device", "draws", "key")
+
+    key: int  # the seed, in [0, 2**64)
+    draws: int  # taken since it was seeded; the number of the next one
+
+    def __init__(self, device: Any = "cpu") -> None:
+        self._device = as_device(device)
+        self.manual_seed(_DEFAULT_SEED)
+
+    @property
+    def device(self) -> device:
+        """Where the numbers are drawn."""
+        return self._device
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Start again from `seed`, an int in [-2**63, 2**64); returns the generator."""
+        self.key = _checked_seed(seed)
+        self.draws = 0
+        return self
+
+    def seed(self) -> int:
+        """Start again from a seed that the operating system supplies, and return it."""
+        self.manual_seed(int.from_bytes(os.urandom(8), "little"))
+        return self.key
+
+    def initial_seed(self) -> int:
+        """The seed it was started from."""
+        return self.key
+
+    def get_state(self) -> Tensor:
+        """Seed and number of draws, as a tensor of 16 bytes."""
+        state = np.frombuffer(struct.pack("<QQ", self.key, self.draws), np.uint8)
+        return finish(state.copy(), CPU)
+
+    def set_state(self, new_state: Tensor) -> Generator:
+        """Go back to what `get_state` returned."""
+        if not isinstance(new_state, Handle):
+            raise InvalidType(
+                f"set_state: expected a tensor of bytes, got {type(new_state).__name__}"
+            )
+        if new_state.dtype is not dt.uint8 or new_state._data.size != 16:
+            raise InvalidArgument(
+                f"set_state: RNG state must be a uint8 tensor of 16 elements, got "
+                f"{new_state.dtype} of shape {tuple(new_state.shape)}; use a get_state() result"
+            )
+        self.key, self.draws = struct.unpack("<QQ", new_state._data.tobytes())
+        return self
+
+    def clone_state(self) -> Generator:
+        """An independent generator in the same state."""
+        return Generator(self._device).set_state(self.get_state())
+
+    def next_draw(self) -> tuple[int, int]:
+        """Seed and number of a new draw."""
+        with _lock:
+            draw = self.draws
+            self.draws = draw + 1
+        return self.key, draw
+
+    def __getstate__(self) -> tuple[int, int]:
+        return (self.key, self.draws)
+
+    def __setstate__(self, state: tuple[int, int]) -> None:
+        self._device = as_device("cpu")
+        self.key, self.draws = state
+
+    def __repr__(self) -> str:
+        return f"<adjoint.Generator seed={self.key} draws={self.draws}>"
+
+
+_DEFAULT_SEED = 67280421310721  # PyTorch's, of a generator that nobody seeded
+
+
+def _checked_seed(seed: Any) -> int:
+    try:
+        value = operator.index(seed)
+    except TypeError:
+        raise InvalidType(f"manual_seed: expected an int, got {seed!r}") from None
+    if not -(2**63) <= value < 2**64:
+        raise InvalidArgument(f"manual_seed: Overflow: {value} is outside [-2**63, 2**64)")
+    return value % 2**64
+
+
+default_generator = Generator()
+default_generator.seed()
+
+
+@public(method=False)
+def manual_seed(seed: int) -> Generator:
+    """Seed the default generator; returns it.
+
+    Errors: InvalidArgument outside [-2**63, 2**64).
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.manual_seed.html
+
+    >>> g = ad.manual_seed(0)
+    >>> a = ad.rand(2)
+    >>> g = ad.manual_seed(0)
+    >>> ad.rand(2).equal(a)
+    True
+    """
+    return default_generator.manual_seed(seed)
+
+
+@public(method=False)
+def seed() -> int:
+    """Seed the default generator from the operating system; returns the seed.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.seed.html
+
+    >>> ad.seed() == ad.initial_seed()
+    True
+    """
+    return default_generator.seed()
+
+
+@public(method=False)
+def initial_seed() -> int:
+    """The seed of the default generator.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.initial_seed.html
+
+    >>> g = ad.manual_seed(7)
+    >>> ad.initial_seed()
+    7
+    """
+    return default_generator.initial_seed()
+
+
+@public(method=False)
+def get_rng_state() -> Tensor:
+    """The state of the default generator, as a tensor of bytes.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.get_rng_state.html
+
+    >>> ad.get_rng_state().shape
+    adjoint.Size([16])
+    """
+    return default_generator.get_state()
+
+
+@public(method=False)
+def set_rng_state(new_state: Tensor) -> None:
+    """Bring the default generator back to a state that `get_rng_state` returned.
+
+    Errors: InvalidArgument for anything else.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.set_rng_state.html
+
+    >>> state = ad.get_rng_state()
+    >>> a = ad.rand(2)
+    >>> ad.set_rng_state(state)
+    >>> ad.rand(2).equal(a)
+    True
+    """
+    default_generator.set_state(new_state)
+
+
+def next_draw(generator: Generator | None) -> tuple[int, int]:
+    """Seed and number of a new draw from `generator`, or from the default one."""
+    if generator is None:
+        executor = MODE.get().executor
+        own = None if executor is None else getattr(executor, "generator", None)  # a Graph's
+        return (own or default_generator).next_draw()
+    if not isinstance(generator, Generator):
+        raise InvalidType(
+            f"generator: expected an adjoint.Generator, got {type(generator).__name__}"
+        )
+    return generator.next_draw()
+
+
+def drawn(
+    kind: Callable[..., Draw], generator: Generator | None, place: Device, *fields: Any
+) -> Tensor:
+    """What `kind` gives for a new seed and draw, these fields, and a device."""
+    plain = MODE.get().plain
+    number = default_generator.next_draw() if plain and generator is None else next_draw(generator)
+    if plain and place is CPU and core_compute.accelerate is not None:
+        known = core_compute.draws.get((kind, fields))
+        found = None if known is None else known(*number)
+        if found is not None:
+            return creation.wrap(found)  # type: ignore[no-any-return]
+    return apply(kind(*number, *fields, place))  # type: ignore[no-any-return]
+
+
+# ---- public functions ----------------------------------------------------------------------------
+
+
+def _refuse(name: str, kind: dt.dtype) -> NoReturn:
+    raise DTypeError(f'{name}: "{name}" not implemented for {kind}; use a floating-point dtype')
+
+
+def draw_uniform(
+    shape: tuple[int, ...], d: dt.dtype, generator: Generator | None, place: Device = CPU
+) -> Tensor:
+    """Uniform numbers of [0, 1); complex dtypes have them in both parts."""
+    if d.is_complex:
+        pairs = drawn(Uniform, generator, place, (*shape, 2), d.to_real())
+        return finish(pairs._data.view(d.numpy)[..., 0], place)
+    if d.category != 2:
+        _refuse("uniform", d)
+    return drawn(Uniform, generator, place, shape, d)
+
+
+def draw_normal(
+    shape: tuple[int, ...], d: dt.dtype, generator: Generator | None, place: Device = CPU
+) -> Tensor:
+    """Standard normal numbers."""
+    if d.category < 2:
+        _refuse("normal_kernel_cpu", d)
+    return drawn(Normal, generator, place, shape, d)
+
+
+def _finished(
+    result: Tensor, out: Any, dtype: Any, device: Any, requires_grad: bool, name: str
+) -> Tensor:
+    if out is not None:
+        return into(result._data, out, dtype, name)
+    return result.requires_grad_() if requires_grad else result
+
+
+@public(method=False)
+def rand(
+    *sizes: Any,
+    size: Any = None,
+    generator: Generator | None = None,
+    out: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Numbers spread evenly over [0, 1).
+
+    Shapes: the sizes given as numbers or as one sequence.
+    Errors: DTypeError for a dtype that is not floating point or complex.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.rand.html
+
+    >>> ad.rand(2, 3).shape
+    adjoint.Size([2, 3])
+    """
+    d = (target(dtype) or dt.get_default_dtype()) if out is None else out.dtype
+    place = _place(device, out)
+    result = draw_uniform(sizes_from(sizes, size, "rand"), d, generator, place)
+    return _finished(result, out, dtype, device, requires_grad, "rand")
+
+
+@public(method=False)
+def randn(
+    *sizes: Any,
+    size: Any = None,
+    generator: Generator | None = None,
+    out: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Numbers with the standard normal distribution; complex ones have variance 1 in all.
+
+    Shapes: the sizes given as numbers or as one sequence.
+    Errors: DTypeError for a dtype that is not floating point or complex.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.randn.html
+
+    >>> ad.randn(2, 3).shape
+    adjoint.Size([2, 3])
+    """
+    d = (target(dtype) or dt.get_default_dtype()) if out is None else out.dtype
+    place = _place(device, out)
+    result = draw_normal(sizes_from(sizes, size, "randn"), d, generator, place)
+    return _finished(result, out, dtype, device, requires_grad, "randn")
+
+
+@public(method=False)
+def randint(
+    low: int,
+    high: Any = None,
+    size: Any = None,
+    *,
+    generator: Generator | None = None,
+    out: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Whole numbers spread evenly over [low, high); `randint(high, size)` starts at 0.
+
+    Shapes: `size`.
+    Dtypes: int64 unless another is given.
+    Errors: InvalidArgument where the range is empty or the dtype cannot hold it.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.randint.html
+
+    >>> bool((ad.randint(3, 5, (100,)) >= 3).all())
+    True
+    """
+    if isinstance(high, (tuple, list)):
+        low, high, size = 0, low, high
+    elif high is None:
+        low, high = 0, low
+    if size is None:
+        raise InvalidType('randint: missing required argument: "size"')
+    d = (target(dtype) or dt.int64) if out is None else out.dtype
+    shape, place = sizes_from((tuple(size),), None, "randint"), _place(device, out)
+    result = _draw_integers(low, high, shape, d, generator, place)
+    return _finished(result, out, dtype, device, requires_grad, "randint")
+
+
+def _place(device: Any, out: Any) -> Device:
+    """Where the numbers are drawn."""
+    return as_device(device) if out is None else out.device  # type: ignore[no-any-return]
+
+
+def _draw_integers(
+    low: Any, high: Any, shape: tuple[int, ...], d: dt.dtype, generator: Any, place: Device
+) -> Tensor:
+    low, high = int(low), int(high)
+    if low >= high:
+        raise InvalidArgument(
+            f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
+        )
+    least, most = (0, 1) if d is dt.bool_ else _whole_numbers(d)
+    if low < least or high - 1 > most:
+        raise InvalidArgument(
+            f"random_: from={low} and to - 1={high - 1} must lie within [{least}, {most}], the "
+            f"range of {d}"
+        )
+    return drawn(RandInt, generator, place, low, high, shape, d)
+
+
+def _whole_numbers(d: dt.dtype) -> tuple[int, int]:
+    """The range of whole numbers that `d` can hold."""
+    if d.category == 1:
+        info = dt.iinfo(d)
+        return info.min, info.max
+    limit = min(int(dt.finfo(d).max), 2**63 - 1)
+    return -limit, limit
+
+
+@public(method=False)
+def randperm(
+    n: int,
+    *,
+    generator: Generator | None = None,
+    out: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """The numbers 0 to n - 1 in random order.
+
+    Shapes: (n,).
+    Dtypes: int64 unless another is given.
+    Errors: InvalidArgument for a negative n.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.randperm.html
+
+    >>> sorted(ad.randperm(4).tolist())
+    [0, 1, 2, 3]
+    """
+    if n < 0:
+        raise InvalidArgument(f"randperm: n must be non-negative, got {n}")
+    d = (target(dtype) or dt.int64) if out is None else out.dtype
+    result = drawn(Permutation, generator, _place(device, out), int(n), d)
+    return _finished(result, out, dtype, device, requires_grad, "randperm")
+
+
+@public(method=False)
+def rand_like(
+    input: Tensor,
+    *,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
+    """Numbers spread evenly over [0, 1), in the shape and dtype of `input`.
+
+    Errors: DTypeError for a dtype that is not floating point or complex.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.rand_like.html
+
+    >>> ad.rand_like(ad.zeros(2, 3)).shape
+    adjoint.Size([2, 3])
+    """
+    assert_row_major(memory_format, "rand_like")
+    place = input.device if device is None else as_device(device)
+    result = draw_uniform(tuple(input.shape), target(dtype) or input.dtype, generator, place)
+    return _finished(result, None, dtype, device, requires_grad, "rand_like")
+
+
+@public(method=False)
+def randn_like(
+    input: Tensor,
+    *,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
+    """Standard normal numbers in the shape and dtype of `input`.
+
+    Errors: DTypeError for a dtype that is not floating point or complex.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.randn_like.html
+
+    >>> ad.randn_like(ad.zeros(2, 3)).shape
+    adjoint.Size([2, 3])
+    """
+    assert_row_major(memory_format, "randn_like")
+    place = input.device if device is None else as_device(device)
+    result = draw_normal(tuple(input.shape), target(dtype) or input.dtype, generator, place)
+    return _finished(result, None, dtype, device, requires_grad, "randn_like")
+
+
+@public(method=False)
+def randint_like(
+    input: Tensor,
+    low: Any,
+    high: Any = None,
+    *,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
+    """Whole numbers of [low, high) in the shape and dtype of `input`; low is 0 if left out.
+
+    Errors: InvalidArgument where the range is empty or the dtype cannot hold it.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.randint_like.html
+
+    >>> ad.randint_like(ad.zeros(2), 5, 6)
+    tensor([5., 5.])
+    """
+    assert_row_major(memory_format, "randint_like")
+    low, high = (0, low) if high is None else (low, high)
+    place = input.device if device is None else as_device(device)
+    d = target(dtype) or input.dtype
+    result = _draw_integers(low, high, tuple(input.shape), d, generator, place)
+    return _finished(result, None, dtype, device, requires_grad, "randint_like")
+
+
+@public(method=False)
+def normal(
+    mean: Any,
+    std: Any = 1.0,
+    size: Any = None,
+    *,
+    generator: Generator | None = None,
+    out: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Normal numbers with the given mean and standard deviation, numbers or tensors.
+
+    Gradients reach `mean` and `std` as through mean + std * randn.
+
+    Shapes: `mean` and `std` broadcast; `size` where both are numbers.
+    Errors: InvalidArgument for a negative `std`; InvalidType where `size` is missing.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.normal.html
+
+    >>> ad.normal(ad.tensor([1., 2.]), 0.0)
+    tensor([1., 2.])
+    """
+    parameters = [p for p in (mean, std) if isinstance(p, Handle)]
+    if isinstance(std, Handle):
+        if std._data.size and not std._data.min() >= 0:
+            raise InvalidArgument(
+                f"normal: expects all elements of std >= 0.0, got {std._data.min()}"
+            )
+    else:
+        _assert_std(std, "normal")
+    if not parameters:
+        if size is None:
+            raise InvalidType('normal: missing required argument: "size"')
+        shape = sizes_from((tuple(size),), None, "normal")
+        d = (target(dtype) or dt.get_default_dtype()) if out is None else out.dtype
+    else:
+        if size is not None:
+            raise InvalidType("normal: size is given by the tensors; leave it out")
+        shape = np.broadcast_shapes(*(tuple(p.shape) for p in parameters))
+        d = parameters[0].dtype
+        if len(parameters) == 2:
+            d = dt.promote_types(d, parameters[1].dtype)
+    place = parameters[0].device if parameters else _place(device, out)
+    result = draw_normal(shape, d, generator, place) * std + mean
+    return _finished(result, out, dtype, device, requires_grad, "normal")
+
+
+def _assert_std(std: Any, name: str) -> None:
+    if not std >= 0:
+        raise InvalidArgument(f"{name}: expects std >= 0.0, but found std {std}")
+
+
+@public(out=True)
+def bernoulli(
+    input: Tensor, p: float | None = None, *, generator: Generator | None = None
+) -> Tensor:
+    """1 with the probability that `input` (or the number `p`) gives, else 0.
+
+    Shapes: any.
+    Dtypes: that of `input`.
+    Errors: InvalidArgument for a probability outside [0, 1].
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.bernoulli.html
+
+    >>> ad.bernoulli(ad.tensor([0., 1.]))
+    tensor([0., 1.])
+    """
+    if p is not None:
+        _assert_probability(p, "bernoulli")
+        return _mask(tuple(input.shape), input.dtype, p, 1.0, generator, input.device)
+    if input.dtype.category != 2:
+        _refuse("bernoulli_tensor_cpu_p_", input.dtype)
+    result: Tensor = apply(Bernoulli(*next_draw(generator)), input)
+    return result
+
+
+def _assert_probability(p: Any, name: str) -> None:
+    if not 0 <= p <= 1:
+        raise InvalidArgument(f"{name}: expects p to be in [0, 1], but got p={p}")
+
+
+def _mask(
+    shape: tuple[int, ...], d: dt.dtype, keep: float, value: float, generator: Any, place: Device
+) -> Tensor:
+    return drawn(Mask, generator, place, float(keep), value, shape, d)
+
+
+def dropout_mask(
+    input: Tensor,
+    p: float,
+    *,
+    scale: bool = True,
+    shape: Sequence[int] | None = None,
+    generator: Generator | None = None,
+) -> Tensor:
+    """What dropout multiplies `input` by: 0 with probability `p`, else 1 / (1 - p) (1 if not
+    `scale`); of `input`'s shape unless another is given.
+    """
+    _assert_probability(p, "dropout")
+    keep = 1.0 - p
+    value = 1.0 / keep if scale and keep else 1.0
+    where = tuple(input.shape if shape is None else shape)
+    return _mask(where, input.dtype, keep, value, generator, input.device)
+
+
+@public()
+def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
+    """Whole numbers with the Poisson distributions whose rates `input` gives.
+
+    Shapes: any.
+    Dtypes: that of `input`.
+    Errors: InvalidArgument for a negative rate.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.poisson.html
+
+    >>> ad.poisson(ad.zeros(2))
+    tensor([0., 0.])
+    """
+    if input.dtype.category != 2:
+        _refuse("poisson_cpu", input.dtype)
+    result: Tensor = apply(Poisson(*next_draw(generator)), input)
+    return result
+
+
+@public(out=True)
+def multinomial(
+    input: Tensor,
+    num_samples: int,
+    replacement: bool = False,
+    *,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Indices drawn with probabilities in proportion to the weights in each row of `input`.
+
+    Shapes: (n,) -> (num_samples,) and (rows, n) -> (rows, num_samples).
+    Dtypes: the result is int64.
+    Errors: InvalidArgument for negative or infinite weights, rows of zeros, and more samples than
+    weights without replacement; ShapeError for other ranks.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.multinomial.html
+
+    >>> ad.multinomial(ad.tensor([0., 1., 0.]), 2, replacement=True)
+    tensor([1, 1])
+    """
+    if input.ndim not in (1, 2):
+        raise ShapeError(
+            f"multinomial: prob_dist must be 1 or 2 dim, got shape {tuple(input.shape)}"
+        )
+    if input.dtype.category != 2:
+        raise DTypeError(
+            f"multinomial: only supports floating-point dtypes for input, got {input.dtype}"
+        )
+    if num_samples <= 0:
+        raise InvalidArgument(
+            f"multinomial: cannot sample n_sample <= 0 samples, got {num_samples}"
+        )
+    if not replacement and num_samples > input.shape[-1]:
+        raise InvalidArgument(
+            f"multinomial: cannot sample n_sample > prob_dist.size(-1) samples without "
+            f"replacement ({num_samples} > {input.shape[-1]}); pass replacement=True"
+        )
+    result: Tensor = apply(Multinomial(*next_draw(generator), int(num_samples), replacement), input)
+    return result
+
+
+# ---- in-place methods ----------------------------------------------------------------------------
+# Each takes the tensor as it is and returns what it becomes; see autograd/inplace.py.
+
+
+def _uniform(self: Tensor, *bounds: Any, generator: Any = None, **named: Any) -> Tensor:
+    """Numbers spread evenly over [from, to); 0 and 1 unless given."""
+    low, high = _bounds("uniform_", bounds, named, (0.0, 1.0))
+    if not low <= high:
+        raise InvalidArgument(
+            f"uniform_ expects to return a [from, to) range, but found from={low} > to={high}"
+        )
+    values = draw_uniform(tuple(self.shape), self.dtype, generator, self.device)
+    return values if (low, high) == (0.0, 1.0) else values * (high - low) + low
+
+
+def _bounds(name: str, given: tuple[Any, ...], named: dict[str, Any], default: Any) -> list[Any]:
+    """The arguments `from` (which Python cannot name) and `to`."""
+    if len(given) > 2 or not set(named) <= {"from", "to"}:
+        raise InvalidType(f"{name}: takes from and to, got {given} and {named}")
+    found = list(given) + list(default[len(given) :])
+    return [named.get("from", found[0]), named.get("to", found[1])]
+
+
+def _normal(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Tensor:
+    """Normal numbers."""
+    _assert_std(std, "normal_")
+    values = draw_normal(tuple(self.shape), self.dtype, generator, self.device)
+    return values if (mean, std) == (0.0, 1.0) else values * std + mean
+
+
+def _bernoulli(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
+    """1 with probability p (a number, or a tensor that broadcasts), else 0."""
+    if isinstance(p, Handle):
+        chances = cast(p.expand(self.shape), dt.float64)  # type: ignore[attr-defined]
+        return cast(apply(Bernoulli(*next_draw(generator)), chances.detach()), self.dtype)
+    _assert_probability(p, "bernoulli_")
+    return _mask(tuple(self.shape), self.dtype, p, 1.0, generator, self.device)
+
+
+def _random(self: Tensor, *bounds: Any, generator: Any = None, **named: Any) -> Tensor:
+    """Whole numbers of [from, to); of all that the dtype holds exactly unless given."""
+    if len(bounds) == 1 and not named:
+        bounds = (0, bounds[0])
+    d = self.dtype
+    digits = {dt.float64: 53, dt.float32: 24, dt.float16: 11, dt.bfloat16: 8, dt.bool_: 0}
+    most = 2 ** digits[d] if d in digits else dt.iinfo(d).max
+    low, high = _bounds("random_", bounds, named, (0, None))
+    high = most + 1 if high is None and d is not dt.int64 else 2**63 - 1 if high is None else high
+    return _draw_integers(low, high, tuple(self.shape), d, generator, self.device)
+
+
+def _unit(self: Tensor, generator: Any) -> Tensor:
+    """Uniform numbers of (0, 1] in at least float32."""
+    wide = dt.float64 if self.dtype is dt.float64 else dt.float32
+    drawn: Any = draw_uniform(tuple(self.shape), wide, generator, self.device)
+    return 1 - drawn  # type: ignore[no-any-return]
+
+
+def _exponential(self: Tensor, lambd: float = 1.0, *, generator: Any = None) -> Tensor:
+    """Numbers with the exponential distribution of rate lambd."""
+    if not lambd > 0:
+        raise InvalidArgument(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
+    if self.dtype.category != 2:
+        _refuse("exponential_", self.dtype)
+    values = drawn(Exponential, generator, self.device, tuple(self.shape), self.dtype)
+    return values if lambd == 1.0 else values / lambd
+
+
+def _geometric(self: Tensor, p: float, *, generator: Any = None) -> Tensor:
+    """The number of trials up to the first success, each of probability p."""
+    if not 0 < p < 1:
+        raise InvalidArgument(f"geometric_ expects p to be in (0, 1), but got p={p}")
+    trials = (_unit(self, generator).log() / math.log1p(-p)).ceil().clamp(min=1)
+    return cast(trials, self.dtype)
+
+
+def _cauchy(
+    self: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator: Any = None
+) -> Tensor:
+    """Numbers with the Cauchy distribution."""
+    if not sigma > 0:
+        raise InvalidArgument(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
+    if self.dtype.category != 2:
+        _refuse("cauchy_", self.dtype)
+    angle = (_unit(self, generator) - 0.5) * math.pi
+    return cast(angle.tan() * sigma + median, self.dtype)
+
+
+def _log_normal(
+    self: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Any = None
+) -> Tensor:
+    """Numbers whose logarithm is normal with this mean and standard deviation."""
+    if not std > 0:
+        raise InvalidArgument(f"log_normal_ expects std > 0.0, but found std={std}")
+    if self.dtype.category != 2:
+        _refuse("log_normal_", self.dtype)
+    drawn: Any = draw_normal(tuple(self.shape), self.dtype, generator, self.device)
+    logarithm: Any = drawn * std + mean
+    result: Tensor = logarithm.exp()
+    return result
+
+
+INPLACE.update(
+    uniform_=_uniform,
+    normal_=_normal,
+    bernoulli_=_bernoulli,
+    random_=_random,
+    exponential_=_exponential,
+    geometric_=_geometric,
+    cauchy_=_cauchy,
+    log_normal_=_log_normal,
+)

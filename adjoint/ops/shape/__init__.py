@@ -1,0 +1,1 @@
+"""Ops that arrange elements: views, joins, copies."""

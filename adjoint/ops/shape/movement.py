@@ -1,0 +1,881 @@
+"""Movement: reshape, transpose, expand, join and split; views wherever memory allows."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...core import dtype as dt
+from ...core.errors import InvalidType, ShapeError
+from ...core.handle import Handle
+from ...core.op import Op, Sample, apply, apply_view, public, rebinding
+from ...core.spec import Size, Spec, normalize_axes, normalize_axis, prod
+from ...core.spec import broadcast_shapes as common_shape
+from ...program.fused import viewing
+from ..samples import array, strided
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
+__all__ = [
+    "adjoint", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_shapes", "broadcast_tensors",
+    "broadcast_to", "clone", "flatten", "moveaxis", "movedim", "permute", "ravel", "reshape",
+    "squeeze", "swapaxes", "swapdims", "t", "transpose", "unflatten", "unsqueeze",
+]  # fmt: skip
+
+
+class Movement(Op, abstract=True):
+    """Base of ops that move values without changing them."""
+
+    exact = True
+
+
+@dataclass(eq=False, repr=False)
+class Reshape(Movement):
+    """The same elements, in row-major order, in another shape."""
+
+    shape: tuple[int, ...]
+    needs = "spec"
+    view = True
+
+    def infer(self, spec: Spec) -> Spec:
+        """The new shape; the number of elements must agree."""
+        if prod(self.shape) != prod(spec.shape):
+            raise ShapeError(
+                f"reshape: shape '{list(self.shape)}' is invalid for input of size "
+                f"{prod(spec.shape)} (shape {spec.shape})"
+            )
+        return spec.with_(shape=self.shape)
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """A view where the memory allows one, otherwise a copy."""
+        return x.reshape(self.shape)
+
+    def gradient(self, g: Tensor, spec: Spec) -> tuple[Any, ...]:
+        """Back to the old shape."""
+        return (g.reshape(spec.shape),)
+
+    def gradient_view(self, g: Any, spec: Spec) -> Any:
+        """The same."""
+        return g.reshape(spec.shape)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """Contiguous, strided, empty, 0-d."""
+        yield Sample(cls((3, 2)), (array((2, 3)),))
+        yield Sample(cls((6,)), (strided(array((2, 3))),), "strided")
+        yield Sample(cls((0, 7)), (array((7, 0)),), "empty")
+        yield Sample(cls((1, 1)), (array(()),), "0-d")
+
+    def reference(self, x: Any) -> Any:
+        """Element by element."""
+        return np.array(list(x.ravel()), x.dtype).reshape(self.shape)
+
+
+@functools.lru_cache(maxsize=4096)
+def to_shape(shape: tuple[int, ...]) -> Reshape:
+    """The reshape to `shape`: the same shapes come again and again in a loop."""
+    return Reshape(shape)
+
+
+@dataclass(eq=False, repr=False)
+class Permute(Movement):
+    """The dimensions in another order."""
+
+    axes: tuple[int, ...]
+    needs = ""
+    view = True
+
+    def infer(self, spec: Spec) -> Spec:
+        """The sizes in the new order."""
+        if len(self.axes) != len(spec.shape):
+            raise ShapeError(
+                f"permute: number of dimensions in the tensor input does not match the length of "
+                f"the desired ordering of dimensions i.e. input.dim() = {len(spec.shape)} is not "
+                f"equal to len(dims) = {len(self.axes)}"
+            )
+        return spec.with_(shape=tuple(spec.shape[a] for a in self.axes))
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """A view."""
+        return x.transpose(self.axes) if type(x) is np.ndarray else xp.permute_dims(x, self.axes)
+
+    def gradient(self, g: Tensor) -> tuple[Any, ...]:
+        """The inverse order."""
+        return (apply_view(to_order(_inverse(self.axes)), g),)
+
+    def gradient_view(self, g: Any) -> Any:
+        """The same."""
+        return g.transpose(_inverse(self.axes))
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """Several orders."""
+        yield Sample(cls((1, 0)), (array((2, 3)),))
+        yield Sample(cls((2, 0, 1)), (array((2, 3, 4)),))
+        yield Sample(cls(()), (array(()),), "0-d")
+        yield Sample(cls((1, 0)), (array((0, 3)),), "empty")
+
+    def reference(self, x: Any) -> Any:
+        """By einsum."""
+        letters = "abcdefgh"[: x.ndim]
+        return np.einsum(f"{letters}->{''.join(letters[a] for a in self.axes)}", x).copy()
+
+
+@functools.lru_cache(maxsize=1024)
+def _inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(sorted(range(len(axes)), key=axes.__getitem__))
+
+
+@functools.lru_cache(maxsize=1024)
+def to_order(axes: tuple[int, ...]) -> Permute:
+    """The permutation that puts the dimensions in the order `axes`."""
+    return Permute(axes)
+
+
+@dataclass(eq=False, repr=False)
+class Expand(Movement):
+    """Dimensions of size 1 repeated without copying."""
+
+    shape: tuple[int, ...]
+    needs = ""
+    view = True
+
+    def infer(self, spec: Spec) -> Spec:
+        """The expanded shape; only dimensions of size 1 grow."""
+        lead = len(self.shape) - len(spec.shape)
+        if lead < 0:
+            raise ShapeError(
+                f"expand: the number of sizes provided ({len(self.shape)}) must be greater or "
+                f"equal to the number of dimensions in the tensor ({len(spec.shape)}): sizes "
+                f"{self.shape}, shape {spec.shape}"
+            )
+        for i, have in enumerate(spec.shape, lead):
+            if have not in (1, self.shape[i]):
+                raise ShapeError(
+                    f"expand: The expanded size of the tensor ({self.shape[i]}) must match the "
+                    f"existing size ({have}) at non-singleton dimension {i}. Target sizes: "
+                    f"{list(self.shape)}. Tensor sizes: {list(spec.shape)}"
+                )
+        return spec.with_(shape=self.shape)
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """A view with strides of 0."""
+        return as_writable(xp.broadcast_to(x, self.shape), x)
+
+    def gradient(self, g: Tensor) -> tuple[Any, ...]:
+        """The engine sums over what was expanded."""
+        return (g,)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """New dimensions, grown dimensions, 0-d, empty."""
+        yield Sample(cls((4, 2, 3)), (array((2, 3)),))
+        yield Sample(cls((2, 3)), (array((2, 1)),))
+        yield Sample(cls((2, 2)), (array(()),), "0-d")
+        yield Sample(cls((0, 3)), (array((1, 3)),), "empty")
+
+    def reference(self, x: Any) -> Any:
+        """By adding zeros."""
+        return x + np.zeros(self.shape, x.dtype)
+
+
+@dataclass(eq=False, repr=False)
+class Clone(Movement):
+    """A copy, in the input's memory order ("K") or row-major ("C")."""
+
+    order: str = "K"
+    needs = ""
+    library = "moves"
+
+    def infer(self, spec: Spec) -> Spec:
+        """The same spec."""
+        return spec
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """A copy of the array."""
+        if type(x) is np.ndarray and xp.moves:
+            found = xp.copied(x, self.order)
+            if found is not NotImplemented:
+                return found
+        return x.copy(order=self.order)
+
+    def gradient(self, g: Tensor) -> tuple[Any, ...]:
+        """g itself."""
+        return (g,)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """Both orders, several dtypes, 0-d, empty."""
+        for dtype in (dt.float64, dt.bfloat16, dt.int32, dt.bool_, dt.complex64):
+            yield Sample(cls(), (array((2, 3), dtype),), dtype.name)
+        yield Sample(cls("C"), (strided(array((2, 3))),), "strided")
+        yield Sample(cls(), (array(()),), "0-d")
+        yield Sample(cls(), (array((0, 2)),), "empty")
+
+    def reference(self, x: Any) -> Any:
+        """NumPy's copy."""
+        return np.array(x)
+
+
+@dataclass(eq=False, repr=False)
+class Bitcast(Movement):
+    """The same memory read as another dtype."""
+
+    to: dt.dtype
+    view = True
+
+    def infer(self, spec: Spec) -> Spec:
+        """The last dimension shrinks or grows with the element size."""
+        old, new = spec.dtype.itemsize, self.to.itemsize
+        if old == new:
+            return spec.with_(dtype=self.to)
+        if not spec.shape or (spec.shape[-1] * old) % new:
+            raise ShapeError(
+                f"view: self.size(-1) must be divisible by {new / old:g} to view {spec.dtype} as "
+                f"{self.to} (different element sizes), but got shape {spec.shape}"
+            )
+        shape = (*spec.shape[:-1], spec.shape[-1] * old // new)
+        return spec.with_(shape=shape, dtype=self.to)
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """A view."""
+        return x.view(self.to.numpy)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """The same, smaller and larger element sizes."""
+        yield Sample(cls(dt.int64), (array((2, 3)),))
+        yield Sample(cls(dt.float32), (array((2, 3)).astype(np.float16).repeat(2, 1),), "larger")
+        yield Sample(cls(dt.uint8), (array((2, 3)),), "smaller")
+
+    def reference(self, x: Any) -> Any:
+        """From the bytes."""
+        values = np.frombuffer(x.tobytes(), self.to.numpy)
+        return values.reshape(self.infer(Spec(x.shape, dt.from_numpy_dtype(x.dtype))).shape)
+
+
+def as_writable(view: Any, source: Any) -> Any:
+    """`view` of `source`, which may be written where `source` may: NumPy forbids it for views that
+    could overlap, while the tape refuses those that do.
+    """
+    if source.flags.writeable:
+        view.flags.writeable = True
+    return view
+
+
+def assert_tensor(value: Any, name: str) -> None:
+    """Refuse what is not a tensor."""
+    if not isinstance(value, Handle):
+        raise InvalidType(
+            f"{name}: expected a Tensor, got {type(value).__name__}: {value!r:.40}; "
+            "wrap it in adjoint.tensor(...)"
+        )
+
+
+def sizes_of(sizes: tuple[Any, ...], name: str) -> tuple[int, ...]:
+    """Sizes given as `f(2, 3)` or `f((2, 3))`, as a tuple of ints."""
+    if len(sizes) == 1 and type(sizes[0]) is not int:
+        try:
+            sizes = tuple(sizes[0])
+        except TypeError:
+            sizes = tuple(sizes)  # a number of another type
+    for size in sizes:
+        if type(size) is not int:
+            break
+    else:
+        return sizes
+    try:
+        return tuple(map(operator.index, sizes))
+    except TypeError:
+        raise InvalidType(f"{name}: sizes must be ints, got {sizes!r}") from None
+
+
+def infer_size(shape: tuple[int, ...], count: int, name: str) -> tuple[int, ...]:
+    """`shape` with its -1, if any, replaced by the size that makes `count` elements."""
+    if -1 not in shape:
+        return shape
+    known = prod(size for size in shape if size != -1)
+    if shape.count(-1) > 1:
+        raise ShapeError(f"{name}: only one dimension can be inferred, got shape {list(shape)}")
+    if known == 0 and count == 0:
+        raise ShapeError(
+            f"{name}: cannot reshape tensor of 0 elements into shape {list(shape)} because the "
+            "unspecified dimension size -1 can be any value and is ambiguous"
+        )
+    if known <= 0 or count % known:
+        raise ShapeError(f"{name}: shape '{list(shape)}' is invalid for input of size {count}")
+    return tuple(count // known if size == -1 else size for size in shape)
+
+
+@public()
+@viewing
+def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
+    """The same elements in another shape; a view where the memory allows one, else a copy.
+
+    Shapes: the number of elements must agree; one size may be -1 to be inferred.
+    Errors: ShapeError where the number of elements differs.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.reshape.html
+
+    >>> ad.reshape(ad.arange(4), (2, -1))
+    tensor([[0, 1],
+            [2, 3]])
+    """
+    wanted = sizes_of(sizes if shape is None else (shape,), "reshape")
+    found = infer_size(wanted, input._data.size, "reshape")
+    result: Tensor = apply_view(to_shape(found), input)
+    return result
+
+
+@public()
+def view(input: Tensor, *sizes: Any, size: Any = None, dtype: dt.dtype | None = None) -> Tensor:
+    """A view in another shape, or of the same memory read as another `dtype`.
+
+    Shapes: as for `reshape`.
+    Errors: ShapeError where the memory allows no such view.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.view.html
+
+    >>> ad.arange(4).view(2, 2)
+    tensor([[0, 1],
+            [2, 3]])
+    """
+    if dtype is not None or (len(sizes) == 1 and isinstance(sizes[0], dt.dtype)):
+        result: Tensor = apply_view(Bitcast(sizes[0] if dtype is None else dtype), input)
+        return result
+    wanted = sizes_of(sizes if size is None else (size,), "view")
+    result = apply_view(to_shape(infer_size(wanted, input._data.size, "view")), input)
+    data, found = input._data, result._data
+    known = type(data) is np.ndarray and (found.base is data or found.base is data.base is not None)
+    if not known and data.size and not np.may_share_memory(found, data):
+        raise ShapeError(
+            f"view: view size {list(wanted)} is not compatible with input tensor's size "
+            f"{list(input.shape)} and stride {input.stride()} (at least one dimension spans across "
+            "two contiguous subspaces). Use .reshape(...) instead."
+        )
+    return result
+
+
+@public()
+def view_as(input: Tensor, other: Tensor) -> Tensor:
+    """`input` viewed in the shape of `other`.
+
+    Errors: ShapeError where the memory allows no such view.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.view_as.html
+
+    >>> ad.arange(4).view_as(ad.zeros(2, 2)).shape
+    adjoint.Size([2, 2])
+    """
+    result: Tensor = view(input, other._data.shape)
+    return result
+
+
+@public()
+def reshape_as(input: Tensor, other: Tensor) -> Tensor:
+    """`input` in the shape of `other`; a view where the memory allows one.
+
+    Errors: ShapeError where the number of elements differs.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.reshape_as.html
+
+    >>> ad.arange(4).reshape_as(ad.zeros(2, 2)).shape
+    adjoint.Size([2, 2])
+    """
+    result: Tensor = reshape(input, other._data.shape)
+    return result
+
+
+@public()
+@viewing
+def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    """The dimensions from `start_dim` to `end_dim` joined into one; a 0-d tensor becomes 1-d.
+
+    Errors: IndexingError for a dim out of range; ShapeError where start_dim comes after end_dim.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.flatten.html
+
+    >>> ad.flatten(ad.zeros(2, 3, 4), 1).shape
+    adjoint.Size([2, 12])
+    """
+    shape = input._data.shape
+    ndim = len(shape)
+    start = normalize_axis(start_dim, ndim, "flatten")
+    end = normalize_axis(end_dim, ndim, "flatten")
+    if start > end:
+        raise ShapeError(
+            f"flatten: flatten() has invalid args: start_dim {start_dim} cannot come after "
+            f"end_dim {end_dim} for shape {tuple(shape)}"
+        )
+    if start == end and ndim:
+        return input
+    joined = (*shape[:start], prod(shape[start : end + 1]), *shape[end + 1 :])
+    result: Tensor = apply_view(to_shape(joined), input)
+    return result
+
+
+@public()
+def ravel(input: Tensor) -> Tensor:
+    """All dimensions joined into one; a view where the memory allows one.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.ravel.html
+
+    >>> ad.ravel(ad.zeros(2, 3)).shape
+    adjoint.Size([6])
+    """
+    if input._data.ndim == 1 and input._data.flags.c_contiguous:
+        return input
+    result: Tensor = apply_view(to_shape((input._data.size,)), input)
+    return result
+
+
+@public()
+@viewing
+def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
+    """One dimension split into several; one of `sizes` may be -1.
+
+    Errors: ShapeError where the sizes do not multiply to that of `dim`.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.unflatten.html
+
+    >>> ad.unflatten(ad.zeros(2, 12), 1, (3, -1)).shape
+    adjoint.Size([2, 3, 4])
+    """
+    shape = input._data.shape
+    axis = normalize_axis(dim, len(shape), "unflatten")
+    wanted = sizes_of((sizes,), "unflatten")
+    if not wanted:
+        raise ShapeError("unflatten: sizes must be non-empty")
+    whole = shape[axis] if shape else 1
+    inner = infer_size(wanted, whole, "unflatten")
+    if prod(inner) != whole:
+        raise ShapeError(
+            f"unflatten: Provided sizes {list(wanted)} don't multiply up to the size of dim {dim} "
+            f"({whole}) in the input tensor of shape {tuple(shape)}"
+        )
+    result: Tensor = apply_view(to_shape((*shape[:axis], *inner, *shape[axis + 1 :])), input)
+    return result
+
+
+@rebinding
+@public()
+@viewing
+def squeeze(input: Tensor, dim: Any = None) -> Tensor:
+    """A view without the dimensions of size 1: all of them, or those among `dim`.
+
+    Errors: IndexingError for a dim out of range.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.squeeze.html
+
+    >>> ad.squeeze(ad.zeros(1, 2, 1), -1).shape
+    adjoint.Size([1, 2])
+    """
+    shape = input._data.shape
+    if dim is None:
+        kept = tuple(size for size in shape if size != 1)
+    else:
+        axes = normalize_axes(dim, len(shape), "squeeze") if dim != () else ()
+        kept = tuple(size for i, size in enumerate(shape) if size != 1 or i not in axes)
+    result: Tensor = apply_view(to_shape(kept), input)
+    return result
+
+
+@rebinding
+@public()
+@viewing
+def unsqueeze(input: Tensor, dim: int) -> Tensor:
+    """A view with a dimension of size 1 added at `dim`.
+
+    Errors: IndexingError for a dim out of range.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.unsqueeze.html
+
+    >>> ad.unsqueeze(ad.zeros(2), -1).shape
+    adjoint.Size([2, 1])
+    """
+    shape = input._data.shape
+    axis = normalize_axis(dim, len(shape) + 1, "unsqueeze")
+    result: Tensor = apply_view(to_shape((*shape[:axis], 1, *shape[axis:])), input)
+    return result
+
+
+@public()
+@viewing
+def permute(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
+    """A view with the dimensions in another order.
+
+    Shapes: `dims` names every dimension once.
+    Errors: ShapeError where it does not.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.permute.html
+
+    >>> ad.permute(ad.zeros(2, 3, 4), (2, 0, 1)).shape
+    adjoint.Size([4, 2, 3])
+    """
+    wanted = sizes_of(axes if dims is None else (dims,), "permute")
+    if len(wanted) != input._data.ndim:
+        Permute(wanted).infer(input.spec)
+    result: Tensor = apply_view(_permuting(wanted), input)
+    return result
+
+
+@functools.lru_cache(maxsize=1024)
+def _permuting(dims: tuple[int, ...]) -> Permute:
+    """The permutation that `dims` say, all of them."""
+    order = tuple(normalize_axis(d, len(dims), "permute") for d in dims)
+    if len(set(order)) != len(order):
+        raise ShapeError(f"permute: duplicate dims are not allowed, got {list(dims)}")
+    return to_order(order)
+
+
+@rebinding
+@public()
+@viewing
+def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
+    """A view with two dimensions swapped.
+
+    Errors: IndexingError for a dim out of range.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.transpose.html
+
+    >>> ad.transpose(ad.zeros(2, 3), 0, 1).shape
+    adjoint.Size([3, 2])
+    """
+    swapping = _swapping if type(dim0) is int is type(dim1) else _swapping.__wrapped__
+    result: Tensor = apply_view(swapping(dim0, dim1, input._data.ndim), input)
+    return result
+
+
+@functools.lru_cache(maxsize=1024)
+def _swapping(dim0: int, dim1: int, ndim: int) -> Permute:
+    """The permutation of two of so many dimensions."""
+    first = normalize_axis(dim0, ndim, "transpose")
+    second = normalize_axis(dim1, ndim, "transpose")
+    order = list(range(ndim))
+    if ndim:
+        order[first], order[second] = second, first
+    return to_order(tuple(order))
+
+
+@rebinding
+@public()
+def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
+    """A view with two dimensions swapped; `transpose` by NumPy's name.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.swapaxes.html
+
+    >>> ad.swapaxes(ad.zeros(2, 3), 0, 1).shape
+    adjoint.Size([3, 2])
+    """
+    result: Tensor = transpose(input, axis0, axis1)
+    return result
+
+
+@rebinding
+@public()
+def swapdims(input: Tensor, dim0: int, dim1: int) -> Tensor:
+    """A view with two dimensions swapped; another name of `transpose`.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.swapdims.html
+
+    >>> ad.swapdims(ad.zeros(2, 3), 0, 1).shape
+    adjoint.Size([3, 2])
+    """
+    result: Tensor = transpose(input, dim0, dim1)
+    return result
+
+
+@rebinding
+@public()
+@viewing
+def t(input: Tensor) -> Tensor:
+    """The transpose of a matrix; tensors of fewer dimensions as they are.
+
+    Errors: ShapeError for more than 2 dimensions.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.t.html
+
+    >>> ad.t(ad.zeros(2, 3)).shape
+    adjoint.Size([3, 2])
+    """
+    ndim = input._data.ndim
+    if ndim > 2:
+        raise ShapeError(
+            f"t: t() expects a tensor with <= 2 dimensions, but self is {ndim}D of shape "
+            f"{tuple(input.shape)}; use .mT or transpose(dim0, dim1)"
+        )
+    result: Tensor = apply_view(to_order((1, 0) if ndim == 2 else tuple(range(ndim))), input)
+    return result
+
+
+@public()
+@viewing
+def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
+    """A view with the dimensions `source` moved to the places `destination`.
+
+    Errors: ShapeError where the two differ in number or repeat a dim.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.movedim.html
+
+    >>> ad.movedim(ad.zeros(2, 3, 4), 0, -1).shape
+    adjoint.Size([3, 4, 2])
+    """
+    ndim = input._data.ndim
+    froms = [source] if isinstance(source, int) else list(source)
+    tos = [destination] if isinstance(destination, int) else list(destination)
+    if len(froms) != len(tos):
+        raise ShapeError(
+            f"movedim: Invalid source or destination dims: source ({froms} dims) should contain "
+            f"the same number of dims as destination ({tos} dims)"
+        )
+    froms = [normalize_axis(d, ndim, "movedim") for d in froms]
+    tos = [normalize_axis(d, ndim, "movedim") for d in tos]
+    if len(set(froms)) != len(froms) or len(set(tos)) != len(tos):
+        raise ShapeError(f"movedim: repeated dim in source {froms} or destination {tos}")
+    order = [axis for axis in range(ndim) if axis not in froms]
+    for to, axis in sorted(zip(tos, froms, strict=True)):
+        order.insert(to, axis)
+    result: Tensor = apply_view(to_order(tuple(order[:ndim])), input)
+    return result
+
+
+@public()
+def moveaxis(input: Tensor, source: Any, destination: Any) -> Tensor:
+    """A view with dimensions moved; `movedim` by NumPy's name.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.moveaxis.html
+
+    >>> ad.moveaxis(ad.zeros(2, 3, 4), 0, -1).shape
+    adjoint.Size([3, 4, 2])
+    """
+    result: Tensor = movedim(input, source, destination)
+    return result
+
+
+@public()
+def adjoint(input: Tensor) -> Tensor:
+    """The last two dimensions swapped and conjugated; `.mH`.
+
+    Errors: ShapeError for fewer than 2 dimensions.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.adjoint.html
+
+    >>> ad.adjoint(ad.zeros(2, 3)).shape
+    adjoint.Size([3, 2])
+    """
+    return _conjugate_transpose(input)
+
+
+def _reversed_dimensions(input: Tensor) -> Tensor:
+    """A view with all dimensions in reverse order."""
+    result: Tensor = apply_view(to_order(tuple(range(input._data.ndim))[::-1]), input)
+    return result
+
+
+def _matrix_transpose(input: Tensor) -> Tensor:
+    """A view with the last two dimensions swapped."""
+    ndim = input._data.ndim
+    if ndim < 2:
+        raise ShapeError(
+            "mT: tensor.mT is only supported on matrices or batches of matrices. Got "
+            f"{ndim}-D tensor; unsqueeze it first"
+        )
+    result: Tensor = apply_view(to_order((*range(ndim - 2), ndim - 1, ndim - 2)), input)
+    return result
+
+
+def _conjugate_transpose(input: Tensor) -> Tensor:
+    """The last two dimensions swapped and conjugated."""
+    swapped = _matrix_transpose(input)
+    return swapped if swapped._data.dtype.kind != "c" else swapped.conj()
+
+
+def _hermitian(input: Tensor) -> Tensor:
+    """The conjugate transpose of a matrix."""
+    if input._data.ndim not in (0, 2):
+        raise ShapeError(
+            "H: tensor.H is only supported on matrices (2-D tensors). Got "
+            f"{input._data.ndim}-D tensor. For batches of matrices, consider using tensor.mH"
+        )
+    return _conjugate_transpose(input) if input._data.ndim else input
+
+
+# Attributes of Tensor that are computed by a function of it.
+PROPERTIES: dict[str, Callable[[Any], Any]] = {
+    "T": _reversed_dimensions,
+    "mT": _matrix_transpose,
+    "H": _hermitian,
+    "mH": _conjugate_transpose,
+}
+
+
+@public()
+@viewing
+def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
+    """A view with dimensions of size 1 repeated; -1 keeps a size.
+
+    Shapes: new dimensions may be added in front.
+    Errors: ShapeError where a dimension that is not of size 1 would have to grow.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.expand.html
+
+    >>> ad.tensor([[1.], [2.]]).expand(2, 3)
+    tensor([[1., 1., 1.],
+            [2., 2., 2.]])
+    """
+    wanted = sizes_of(sizes if size is None else (size,), "expand")
+    have = input._data.shape
+    lead = len(wanted) - len(have)
+    shape = tuple(
+        have[i - lead] if each == -1 and i >= lead else each for i, each in enumerate(wanted)
+    )
+    if any(each < 0 for each in shape):
+        raise ShapeError(
+            f"expand: the expanded size of the tensor ({min(shape)}) isn't allowed in a leading, "
+            f"non-existing dimension {shape.index(min(shape))}, got sizes {list(wanted)} for a "
+            f"tensor of shape {tuple(have)}"
+        )
+    result: Tensor = apply_view(Expand(shape), input)
+    return result
+
+
+@public()
+def expand_as(input: Tensor, other: Tensor) -> Tensor:
+    """`input` expanded to the shape of `other`.
+
+    Errors: ShapeError where the shapes do not fit.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.expand_as.html
+
+    >>> ad.zeros(1, 3).expand_as(ad.zeros(2, 3)).shape
+    adjoint.Size([2, 3])
+    """
+    result: Tensor = apply_view(Expand(tuple(other._data.shape)), input)
+    return result
+
+
+@public()
+def broadcast_to(input: Tensor, size: Any) -> Tensor:
+    """A view of `input` broadcast to `size`.
+
+    Errors: ShapeError where the shapes do not fit.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.broadcast_to.html
+
+    >>> ad.broadcast_to(ad.tensor([1, 2]), (2, 2))
+    tensor([[1, 2],
+            [1, 2]])
+    """
+    result: Tensor = expand(input, size)
+    return result
+
+
+@public(method=False)
+def broadcast_shapes(*shapes: Any) -> Size:
+    """The shape to which all shapes (ints or tuples) broadcast.
+
+    Errors: ShapeError where they do not.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.broadcast_shapes.html
+
+    >>> ad.broadcast_shapes((2,), (3, 1), (1, 1, 1))
+    adjoint.Size([1, 3, 2])
+    """
+    several = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
+    return Size(common_shape(*several))
+
+
+@public(method=False)
+def broadcast_tensors(*tensors: Any) -> tuple[Any, ...]:
+    """Views of all tensors, broadcast to their common shape.
+
+    Errors: ShapeError where the shapes do not broadcast.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.broadcast_tensors.html
+
+    >>> [x.shape for x in ad.broadcast_tensors(ad.zeros(2, 1), ad.zeros(3))]
+    [adjoint.Size([2, 3]), adjoint.Size([2, 3])]
+    """
+    several = sequence_of(tensors, "broadcast_tensors")
+    shape = common_shape(*(x._data.shape for x in several), op="broadcast_tensors")
+    return tuple(x if x._data.shape == shape else apply_view(Expand(shape), x) for x in several)
+
+
+def sequence_of(tensors: tuple[Any, ...], name: str) -> tuple[Any, ...]:
+    """Tensors given as `f(a, b)` or `f([a, b])`, as a tuple."""
+    if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
+        tensors = tuple(tensors[0])
+    for each in tensors:
+        assert_tensor(each, name)
+    return tensors
+
+
+@public()
+def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
+    """A copy through which gradients flow back.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.clone.html
+
+    >>> x = ad.tensor([1., 2.])
+    >>> ad.clone(x).data_ptr() == x.data_ptr()
+    False
+    """
+    result: Tensor = apply(_CLONE if memory_format is None else _CLONE_C, input)
+    return result
+
+
+@public()
+def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
+    """The tensor itself where its memory is row-major without gaps, otherwise a copy that is.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.contiguous.html
+
+    >>> ad.zeros(2, 3).t().contiguous().is_contiguous()
+    True
+    """
+    if input._data.flags.c_contiguous:
+        return input
+    result: Tensor = apply(_CLONE_C, input)
+    return result
+
+
+_CLONE, _CLONE_C = Clone(), Clone("C")
+
+
+def _each(tensors: tuple[Any, ...], name: str, function: Callable[[Any], Any]) -> Any:
+    """`function` of one tensor, or of each of several."""
+    found = tuple(function(x) for x in sequence_of(tensors, name))
+    return found[0] if len(tensors) == 1 and isinstance(tensors[0], Handle) else found
+
+
+@public(method=False)
+def atleast_1d(*tensors: Any) -> Any:
+    """Each tensor with at least one dimension.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.atleast_1d.html
+
+    >>> ad.atleast_1d(ad.tensor(1.)).shape
+    adjoint.Size([1])
+    """
+    return _each(tensors, "atleast_1d", lambda x: x if x._data.ndim else reshape(x, 1))
+
+
+@public(method=False)
+def atleast_2d(*tensors: Any) -> Any:
+    """Each tensor with at least two dimensions, new ones in front.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.atleast_2d.html
+
+    >>> ad.atleast_2d(ad.tensor([1., 2.])).shape
+    adjoint.Size([1, 2])
+    """
+    return _each(
+        tensors, "atleast_2d", lambda x: x if x._data.ndim >= 2 else reshape(x, 1, x._data.size)
+    )
+
+
+@public(method=False)
+def atleast_3d(*tensors: Any) -> Any:
+    """Each tensor with at least three dimensions; a vector becomes (1, n, 1).
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.atleast_3d.html
+
+    >>> ad.atleast_3d(ad.tensor([1., 2.])).shape
+    adjoint.Size([1, 2, 1])
+    """
+
+    def deepen(x: Any) -> Any:
+        shape = x._data.shape
+        if len(shape) >= 3:
+            return x
+        return unsqueeze(x, -1) if len(shape) == 2 else reshape(x, 1, x._data.size, 1)
+
+    return _each(tensors, "atleast_3d", deepen)

@@ -1,0 +1,697 @@
+"""Discrete Fourier transforms: three ops whose adjoints are again among them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...core import dtype as dt
+from ...core.errors import DTypeError, InvalidArgument, InvalidType, ShapeError
+from ...core.handle import Handle
+from ...core.op import FUNCTIONS, Op, Sample, apply, with_out
+from ...core.spec import Spec, normalize_axis
+from ..elementwise.namespace import conj
+from ..promotion import cast
+from ..samples import array, strided
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
+__all__: list[str] = []  # no names at the top level: they live in adjoint.fft
+
+# The adjoint of a transform is the other direction with the same factor, which the other direction
+# calls by this name.
+ADJOINT_NORM = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
+
+
+@dataclass(eq=False, repr=False)
+class Fourier(Op):
+    """The complex transform over `axes`, forward or inverse."""
+
+    axes: tuple[int, ...]
+    inverse: bool = False
+    norm: str = "backward"
+
+    def infer(self, x: Spec) -> Spec:
+        """The input's spec."""
+        return x
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """The backend's transform."""
+        function = xp.fft.ifftn if self.inverse else xp.fft.fftn
+        return function(x, axes=self.axes, norm=self.norm)
+
+    def gradient(self, g: Tensor) -> tuple[Any, ...]:
+        """The other direction, with the same factor."""
+        return (apply(Fourier(self.axes, not self.inverse, ADJOINT_NORM[self.norm]), g),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """Directions, norms, axes, strided."""
+        for inverse in (False, True):
+            for norm in ADJOINT_NORM:
+                x = array((2, 5), dt.complex128)
+                yield Sample(cls((1,), inverse, norm), (x,), f"{norm}-{inverse}")
+        yield Sample(cls((0, 2)), (array((2, 3, 4), dt.complex128),), "axes")
+        yield Sample(cls((1,)), (array((2, 4), dt.complex64),), "complex64")
+        yield Sample(cls((0,)), (strided(array((3, 4), dt.complex128)),), "strided")
+        yield Sample(cls((1,)), (array((0, 4), dt.complex128),), "empty")
+
+    def reference(self, x: Any) -> Any:
+        """By the matrix of each axis."""
+        for axis in self.axes:
+            matrix = _matrix(x.shape[axis], self.inverse, self.norm)
+            x = np.moveaxis(np.tensordot(x, matrix, (axis, 0)), -1, axis)
+        return x
+
+
+def _matrix(n: int, inverse: bool, norm: str) -> Any:
+    turns = np.outer(np.arange(n), np.arange(n)) / n
+    scaled = (norm == "forward") != inverse
+    factor = n**-0.5 if norm == "ortho" else 1 / n if scaled else 1
+    return np.exp((2j if inverse else -2j) * np.pi * turns) * factor
+
+
+def _weigh(g: Any, axis: int, n: int, factor: float) -> Any:
+    """`g` with the frequencies that stand for two (all but 0 and n/2) times `factor`."""
+    weights = np.full(n // 2 + 1, factor)
+    weights[0] = 1
+    if n % 2 == 0:
+        weights[-1] = 1
+    shape = [1] * g.ndim
+    shape[axis] = -1
+    return g * g.new_tensor(weights.reshape(shape), dtype=g.dtype.to_real())
+
+
+@dataclass(eq=False, repr=False)
+class RealFourier(Op):
+    """The transform of real data over one axis: frequencies 0 to n/2."""
+
+    axis: int
+    norm: str = "backward"
+    needs = "spec"
+
+    def infer(self, x: Spec) -> Spec:
+        """Complex, n // 2 + 1 along the axis."""
+        shape = list(x.shape)
+        shape[self.axis] = shape[self.axis] // 2 + 1
+        return x.with_(shape=tuple(shape), dtype=x.dtype.to_complex())
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """The backend's transform."""
+        return xp.fft.rfft(x, axis=self.axis, norm=self.norm)
+
+    def gradient(self, g: Tensor, spec: Spec) -> tuple[Any, ...]:
+        """The inverse counts middle frequencies twice; here each counts once."""
+        n = spec.shape[self.axis]
+        op = InverseRealFourier(self.axis, n, ADJOINT_NORM[self.norm])
+        return (apply(op, _weigh(g, self.axis, n, 0.5)),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """Even and odd lengths, norms, axes."""
+        for n in (1, 2, 5, 6):
+            yield Sample(cls(1), (array((2, n)),), f"n{n}")
+        for norm in ADJOINT_NORM:
+            yield Sample(cls(0, norm), (array((4, 2)),), norm)
+        yield Sample(cls(1), (array((2, 4), dt.float32),), "float32")
+        yield Sample(cls(1), (array((0, 4)),), "empty")
+
+    def reference(self, x: Any) -> Any:
+        """Half of the complex transform."""
+        full = Fourier((self.axis,), False, self.norm).reference(x)
+        return np.take(full, range(x.shape[self.axis] // 2 + 1), self.axis)
+
+
+@dataclass(eq=False, repr=False)
+class InverseRealFourier(Op):
+    """Real data of length n from its frequencies 0 to n/2, whose ends count as real."""
+
+    axis: int
+    n: int
+    norm: str = "backward"
+
+    def infer(self, x: Spec) -> Spec:
+        """Real, n along the axis."""
+        shape = list(x.shape)
+        shape[self.axis] = self.n
+        return x.with_(shape=tuple(shape), dtype=x.dtype.to_real())
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """The backend's transform."""
+        return xp.fft.irfft(x, n=self.n, axis=self.axis, norm=self.norm)
+
+    def gradient(self, g: Tensor) -> tuple[Any, ...]:
+        """The transform, with middle frequencies counted twice."""
+        found = apply(RealFourier(self.axis, ADJOINT_NORM[self.norm]), g)
+        return (_weigh(found, self.axis, self.n, 2.0),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """Even and odd lengths, norms, axes."""
+        for n in (1, 2, 5, 6):
+            yield Sample(cls(1, n), (array((2, n // 2 + 1), dt.complex128),), f"n{n}")
+        for norm in ADJOINT_NORM:
+            yield Sample(cls(0, 4, norm), (array((3, 2), dt.complex128),), norm)
+        yield Sample(cls(1, 4), (array((2, 3), dt.complex64),), "complex64")
+        yield Sample(cls(1, 4), (array((0, 3), dt.complex128),), "empty")
+
+    def reference(self, x: Any) -> Any:
+        """The complex inverse of the conjugate-symmetric completion."""
+        x = np.moveaxis(x, self.axis, -1).copy()
+        x[..., 0] = x[..., 0].real
+        if self.n % 2 == 0:
+            x[..., -1] = x[..., -1].real
+        rest = np.conj(x[..., 1 : (self.n + 1) // 2][..., ::-1])
+        full = np.concatenate([x, rest], -1)
+        result = Fourier((full.ndim - 1,), True, self.norm).reference(full)
+        return np.moveaxis(result.real, -1, self.axis)
+
+
+# ---- arguments -----------------------------------------------------------------------------------
+
+
+def _norm(name: str, norm: str | None) -> str:
+    if norm is None:
+        return "backward"
+    if norm not in ADJOINT_NORM:
+        raise InvalidArgument(
+            f"{name}: Invalid normalization mode: {norm!r}; use 'backward', 'ortho' or 'forward'"
+        )
+    return norm
+
+
+def _floating(name: str, x: Any, complex_: bool) -> Any:
+    """`x` in the real or complex dtype that is transformed."""
+    if not isinstance(x, Handle):
+        raise InvalidType(f"{name}: expected a tensor, got {type(x).__name__}")
+    dtype = x.dtype
+    if dtype in dt.LOW_PRECISION:
+        raise DTypeError(f"{name}: Unsupported dtype {dtype}; convert with .float()")
+    if dtype.category < 2:
+        dtype = dt.get_default_dtype()
+    if not complex_ and dtype.is_complex:
+        raise DTypeError(f"{name}: expects a real input tensor, but got {dtype}; use its .real")
+    return cast(x, dtype.to_complex() if complex_ else dtype)  # type: ignore[arg-type]
+
+
+def _resize(name: str, x: Any, axis: int, n: int) -> Any:
+    """`x` cut off, or followed by zeros, to n elements along `axis`."""
+    if n < 1:
+        raise ShapeError(f"{name}: Invalid number of data points ({n}) specified")
+    have = x.shape[axis]
+    if n == have:
+        return x
+    if n < have:
+        return x.narrow(axis, 0, n)
+    shape = list(x.shape)
+    shape[axis] = n - have
+    return FUNCTIONS["cat"]([x, x.new_zeros(shape)], axis)
+
+
+def _length(name: str, n: Any) -> int:
+    try:
+        return operator.index(n)
+    except TypeError:
+        raise InvalidType(f"{name}: a length must be an int, got {n!r}") from None
+
+
+def _axes(name: str, x: Any, s: Any, dim: Any) -> tuple[list[int], list[int | None]]:
+    """The axes to transform and the length of each (None: as it is)."""
+    if s is not None:
+        s = [s] if isinstance(s, int) else list(s)
+    if dim is None:
+        axes = list(range(x.ndim)) if s is None else list(range(x.ndim - len(s), x.ndim))
+        if s is not None and len(s) > x.ndim:
+            raise ShapeError(f"{name}: Got shape with {len(s)} values but input has {x.ndim} dims")
+    else:
+        given = [dim] if isinstance(dim, int) else list(dim)
+        axes = [normalize_axis(d, x.ndim, name) for d in given]
+    if len(set(axes)) != len(axes):
+        raise ShapeError(f"{name}: FFT dims must be unique, got {dim}")
+    if s is None:
+        return axes, [None] * len(axes)
+    if len(s) != len(axes):
+        raise ShapeError(f"{name}: When given, dim and shape arguments must have the same length")
+    return axes, [None if n == -1 else _length(name, n) for n in s]
+
+
+def _complex(name: str, x: Any, s: Any, dim: Any, norm: str | None, inverse: bool) -> Any:
+    mode = _norm(name, norm)
+    x = _floating(name, x, True)
+    axes, lengths = _axes(name, x, s, dim)
+    for axis, n in zip(axes, lengths, strict=True):
+        x = _resize(name, x, axis, x.shape[axis] if n is None else n)
+    return apply(Fourier(tuple(axes), inverse, mode), x) if axes else x
+
+
+def _real(name: str, x: Any, s: Any, dim: Any, norm: str | None) -> Any:
+    """The real transform over the last axis, then the complex one over the others."""
+    mode = _norm(name, norm)
+    x = _floating(name, x, False)
+    axes, lengths = _axes(name, x, s, dim)
+    if not axes:
+        raise ShapeError(f"{name}: must transform at least one axis")
+    for axis, n in zip(axes, lengths, strict=True):
+        x = _resize(name, x, axis, x.shape[axis] if n is None else n)
+    y = apply(RealFourier(axes[-1], mode), x)
+    return apply(Fourier(tuple(axes[:-1]), False, mode), y) if len(axes) > 1 else y
+
+
+def _inverse_real(name: str, x: Any, s: Any, dim: Any, norm: str | None) -> Any:
+    """The complex inverse over all axes but the last, then the real one."""
+    mode = _norm(name, norm)
+    x = _floating(name, x, True)
+    axes, lengths = _axes(name, x, s, dim)
+    if not axes:
+        raise ShapeError(f"{name}: must transform at least one axis")
+    last = 2 * (x.shape[axes[-1]] - 1) if lengths[-1] is None else lengths[-1]
+    if last < 1:
+        raise ShapeError(f"{name}: Invalid number of data points ({last}) specified")
+    for axis, n in zip(axes[:-1], lengths[:-1], strict=True):
+        x = _resize(name, x, axis, x.shape[axis] if n is None else n)
+    x = _resize(name, x, axes[-1], last // 2 + 1)
+    if len(axes) > 1:
+        x = apply(Fourier(tuple(axes[:-1]), True, mode), x)
+    return apply(InverseRealFourier(axes[-1], last, mode), x)
+
+
+def _adjoint_norm(name: str, norm: str | None) -> str:
+    return ADJOINT_NORM[_norm(name, norm)]
+
+
+# ---- public functions ----------------------------------------------------------------------------
+
+
+# ---- public functions ----------------------------------------------------------------------------
+
+
+def _one(n: int | None) -> Any:
+    """A length, for functions of several."""
+    return None if n is None else [n]
+
+
+@with_out
+def fft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+    """The discrete Fourier transform along one dimension.
+
+    `input` is cut off or followed by zeros to `n` elements along `dim`. `norm` says which
+    direction is divided by n: "backward" (the inverse), "forward", or "ortho" (both, by its root).
+
+    Dtypes: any, converted to complex; the result is complex.
+    Errors: InvalidArgument for another norm; ShapeError for a length below 1.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.fft.fft.html
+
+    >>> ad.fft.fft(ad.tensor([1., 2., 3., 4.])).real
+    tensor([10., -2., -2., -2.])
+    """
+    return _complex("fft", input, _one(n), dim, norm, False)  # type: ignore[no-any-return]
+
+
+@with_out
+def ifft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+    """The inverse of `fft`.
+
+    `input` is cut off or followed by zeros to `n` elements along `dim`. `norm` says which
+    direction is divided by n: "backward" (the inverse), "forward", or "ortho" (both, by its root).
+
+    Dtypes: any, converted to complex; the result is complex.
+    Errors: InvalidArgument for another norm; ShapeError for a length below 1.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.fft.ifft.html
+
+    >>> ad.fft.ifft(ad.tensor([4., 0., 0., 0.])).real
+    tensor([1., 1., 1., 1.])
+    """
+    return _complex("ifft", input, _one(n), dim, norm, True)  # type: ignore[no-any-return]
+
+
+@with_out
+def rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+    """The frequencies 0 to n/2 of real data along one dimension; the others are their conjugates.
+
+    `input` is cut off or followed by zeros to `n` elements along `dim`. `norm` says which
+    direction is divided by n: "backward" (the inverse), "forward", or "ortho" (both, by its root).
+
+    Dtypes: real; the result is complex.
+    Errors: InvalidArgument for another norm; ShapeError for a length below 1.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.fft.rfft.html
+
+    >>> ad.fft.rfft(ad.tensor([1., 2., 3., 4.])).real
+    tensor([10., -2., -2.])
+    """
+    return _real("rfft", input, _one(n), dim, norm)  # type: ignore[no-any-return]
+
+
+@with_out
+def irfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+    """The inverse of `rfft`: real data from its frequencies 0 to n/2.
+
+    `input` is cut off or followed by zeros to `n` elements along `dim`,
+    where `n` is the length of the result, 2 (m - 1) for m frequencies unless given.
+    `norm` says which direction is divided by n: "backward" (the inverse), "forward", or "ortho"
+    (both, by its root).
+
+    Dtypes: any, converted to complex; the result is real.
+    Errors: InvalidArgument for another norm; ShapeError for a length below 1.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.fft.irfft.html
+
+    >>> ad.fft.irfft(ad.tensor([4., 0., 0.]))
+    tensor([1., 1., 1., 1.])
+    """
+    return _inverse_real("irfft", input, _one(n), dim, norm)  # type: ignore[no-any-return]
+
+
+@with_out
+def hfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+    """The real transform of data that is conjugate-symmetric, given by its first half.
+
+    `input` is cut off or followed by zeros to `n` elements along `dim`,
+    where `n` is the length of the result, 2 (m - 1) for m elements unless given.
+    `norm` says which direction is divided by n: "backward" (the inverse), "forward", or "ortho"
+    (both, by its root).
+
+    Dtypes: any, converted to complex; the result is real.
+    Errors: InvalidArgument for another norm; ShapeError for a length below 1.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.fft.hfft.html
+
+    >>> ad.fft.hfft(ad.tensor([1., 0., 0.]))
+    tensor([1., 1., 1., 1.])
+    """
+    mode = _adjoint_norm("hfft", norm)
+    return _inverse_real("hfft", conj(input), _one(n), dim, mode)  # type: ignore[no-any-return]
+
+
+@with_out
+def ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+    """The inverse of `hfft`: the first half of the inverse transform of real data.
+
+    `input` is cut off or followed by zeros to `n` elements along `dim`. `norm` says which
+    direction is divided by n: "backward" (the inverse), "forward", or "ortho" (both, by its root).
+
+    Dtypes: real; the result is complex.
+    Errors: InvalidArgument for another norm; ShapeError for a length below 1.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.fft.ihfft.html
+
+    >>> ad.fft.ihfft(ad.tensor([1., 1., 1., 1.])).real
+    tensor([1., 0., 0.])
+    """
+    mode = _adjoint_norm("ihfft", norm)
+    return conj(_real("ihfft", input, _one(n), dim, mode))  # type: ignore[no-any-return]
+
+
+@with_out
+def fft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
+    """The discrete Fourier transform over two dimensions.
+
+    `input` is cut off or followed by zeros to the lengths `s` along the dimensions `dim`;
+    a length of -1 leaves a dimension as it is.
+
+    Dtypes: any, converted to complex; the result is complex.
+    Errors: InvalidArgument for another norm; ShapeError for a length below 1.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.fft.fft2.html
+
+    >>> ad.fft.fft2(ad.ones(2, 2)).real
+    tensor([[4., 0.],
+            [0., 0.]])
+    """
+    return _complex("fft2", input, s, dim, norm, False)  # type: ignore[no-any-return]
+
+
+@with_out
+def ifft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
+    """The inverse of `fft2`.
+
+    `input` is cut off or followed by zeros to the lengths `s` along the dimensions `dim`;
+    a length of -1 leaves a dimension as it is.
+
+    Dtypes: any, converted to complex; the result is complex.
+    Errors: InvalidArgument for another norm; ShapeError for a length below 1.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.fft.ifft2.html
+
+    >>> ad.fft.ifft2(ad.ones(2, 2)).real
+    tensor([[1., 0.],
+            [0., 0.]])
+    """
+    return _complex("ifft2", input, s, dim, norm, True)  # type: ignore[no-any-return]
+
+
+@with_out
+def rfft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
+    """The transform of real data over two dimensions; the last has only frequencies up to n/2.
+
+    `input` is cut off or followed by zeros to the lengths `s` along the dimensions `dim`;
+    a length of -1 leaves a dimension as it is.
+
+    Dtypes: real; the result is complex.
+    Errors: InvalidArgument for another norm; ShapeError for a length below 1.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.fft.rfft2.html
+
+    >>> ad.fft.rfft2(ad.ones(2, 4)).real
+    tensor([[8., 0., 0.],
+            [0., 0., 0.]])
+    """
+    return _real("rfft2", input, s, dim, norm)  # type: ignore[no-any-return]
+
+
+@with_out
+def irfft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
+    """The inverse of `rfft2`.
+
+    `input` is cut off or followed by zeros to the lengths `s` along the dimensions `dim`,
+    where the last length is that of the result;
+    a length of -1 leaves a dimension as it is.
+
+    Dtypes: any, converted to complex; the result is real.
+    Errors: InvalidArgument for another norm; ShapeError for a length below 1.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.fft.irfft2.html
+
+    >>> ad.fft.irfft2(ad.fft.rfft2(ad.ones(2, 4)))
+    tensor([[1., 1., 1., 1.],
+            [1., 1., 1., 1.]])
+    """
+    return _inverse_real("irfft2", input, s, dim, norm)  # type: ignore[no-any-return]
+
+
+@with_out
+def hfft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
+    """`hfft` over the last of two dimensions, `fft` over the others.
+
+    `input` is cut off or followed by zeros to the lengths `s` along the dimensions `dim`,
+    where the last length is that of the result;
+    a length of -1 leaves a dimension as it is.
+
+    Dtypes: any, converted to complex; the result is real.
+    Errors: InvalidArgument for another norm; ShapeError for a length below 1.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.fft.hfft2.html
+
+    >>> ad.fft.hfft2(ad.ones(1, 2))
+    tensor([[2., 0.]])
+    """
+    mode = _adjoint_norm("hfft2", norm)
+    return _inverse_real("hfft2", conj(input), s, dim, mode)  # type: ignore[no-any-return]
+
+
+@with_out
+def ihfft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
+    """The inverse of `hfft2`.
+
+    `input` is cut off or followed by zeros to the lengths `s` along the dimensions `dim`;
+    a length of -1 leaves a dimension as it is.
+
+    Dtypes: real; the result is complex.
+    Errors: InvalidArgument for another norm; ShapeError for a length below 1.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.fft.ihfft2.html
+
+    >>> ad.fft.ihfft2(ad.ones(1, 2)).real
+    tensor([[1., 0.]])
+    """
+    mode = _adjoint_norm("ihfft2", norm)
+    return conj(_real("ihfft2", input, s, dim, mode))  # type: ignore[no-any-return]
+
+
+@with_out
+def fftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
+    """The discrete Fourier transform over several dimensions.
+
+    `input` is cut off or followed by zeros to the lengths `s` along the dimensions `dim`;
+    a length of -1 leaves a dimension as it is.
+
+    Dtypes: any, converted to complex; the result is complex.
+    Errors: InvalidArgument for another norm; ShapeError for a length below 1.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.fft.fftn.html
+
+    >>> ad.fft.fftn(ad.ones(2, 2)).real
+    tensor([[4., 0.],
+            [0., 0.]])
+    """
+    return _complex("fftn", input, s, dim, norm, False)  # type: ignore[no-any-return]
+
+
+@with_out
+def ifftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
+    """The inverse of `fftn`.
+
+    `input` is cut off or followed by zeros to the lengths `s` along the dimensions `dim`;
+    a length of -1 leaves a dimension as it is.
+
+    Dtypes: any, converted to complex; the result is complex.
+    Errors: InvalidArgument for another norm; ShapeError for a length below 1.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.fft.ifftn.html
+
+    >>> ad.fft.ifftn(ad.ones(2, 2)).real
+    tensor([[1., 0.],
+            [0., 0.]])
+    """
+    return _complex("ifftn", input, s, dim, norm, True)  # type: ignore[no-any-return]
+
+
+@with_out
+def rfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
+    """The transform of real data over several dimensions; the last has only frequencies up to n/2.
+
+    `input` is cut off or followed by zeros to the lengths `s` along the dimensions `dim`;
+    a length of -1 leaves a dimension as it is.
+
+    Dtypes: real; the result is complex.
+    Errors: InvalidArgument for another norm; ShapeError for a length below 1.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.fft.rfftn.html
+
+    >>> ad.fft.rfftn(ad.ones(2, 4)).real
+    tensor([[8., 0., 0.],
+            [0., 0., 0.]])
+    """
+    return _real("rfftn", input, s, dim, norm)  # type: ignore[no-any-return]
+
+
+@with_out
+def irfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
+    """The inverse of `rfftn`.
+
+    `input` is cut off or followed by zeros to the lengths `s` along the dimensions `dim`,
+    where the last length is that of the result;
+    a length of -1 leaves a dimension as it is.
+
+    Dtypes: any, converted to complex; the result is real.
+    Errors: InvalidArgument for another norm; ShapeError for a length below 1.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.fft.irfftn.html
+
+    >>> ad.fft.irfftn(ad.fft.rfftn(ad.ones(2, 4)))
+    tensor([[1., 1., 1., 1.],
+            [1., 1., 1., 1.]])
+    """
+    return _inverse_real("irfftn", input, s, dim, norm)  # type: ignore[no-any-return]
+
+
+@with_out
+def hfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
+    """`hfft` over the last of several dimensions, `fft` over the others.
+
+    `input` is cut off or followed by zeros to the lengths `s` along the dimensions `dim`,
+    where the last length is that of the result;
+    a length of -1 leaves a dimension as it is.
+
+    Dtypes: any, converted to complex; the result is real.
+    Errors: InvalidArgument for another norm; ShapeError for a length below 1.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.fft.hfftn.html
+
+    >>> ad.fft.hfftn(ad.ones(1, 2))
+    tensor([[2., 0.]])
+    """
+    mode = _adjoint_norm("hfftn", norm)
+    return _inverse_real("hfftn", conj(input), s, dim, mode)  # type: ignore[no-any-return]
+
+
+@with_out
+def ihfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
+    """The inverse of `hfftn`.
+
+    `input` is cut off or followed by zeros to the lengths `s` along the dimensions `dim`;
+    a length of -1 leaves a dimension as it is.
+
+    Dtypes: real; the result is complex.
+    Errors: InvalidArgument for another norm; ShapeError for a length below 1.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.fft.ihfftn.html
+
+    >>> ad.fft.ihfftn(ad.ones(1, 2)).real
+    tensor([[1., 0.]])
+    """
+    mode = _adjoint_norm("ihfftn", norm)
+    return conj(_real("ihfftn", input, s, dim, mode))  # type: ignore[no-any-return]
+
+
+def _frequencies(count: Any, n: int, d: float, options: dict[str, Any]) -> Tensor:
+    dtype = options.get("dtype")
+    to = dt.get_default_dtype() if dtype is None else dt.as_dtype(dtype)
+    result: Tensor = FUNCTIONS["from_numpy"]((count / (n * d)).astype(to.numpy))
+    return result.requires_grad_() if options.get("requires_grad") else result
+
+
+def fftfreq(
+    n: int,
+    d: float = 1.0,
+    *,
+    dtype: dt.dtype | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """The frequencies of the results of `fft`, in cycles per unit: `d` is the time between samples.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.fft.fftfreq.html
+
+    >>> ad.fft.fftfreq(4)
+    tensor([ 0.0000,  0.2500, -0.5000, -0.2500])
+    """
+    count = np.concatenate([np.arange((n + 1) // 2), np.arange(-(n // 2), 0)])
+    return _frequencies(count, n, d, {"dtype": dtype, "requires_grad": requires_grad})
+
+
+def rfftfreq(
+    n: int,
+    d: float = 1.0,
+    *,
+    dtype: dt.dtype | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """The frequencies of the results of `rfft` on `n` samples, `d` apart.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.fft.rfftfreq.html
+
+    >>> ad.fft.rfftfreq(4)
+    tensor([0.0000, 0.2500, 0.5000])
+    """
+    options = {"dtype": dtype, "requires_grad": requires_grad}
+    return _frequencies(np.arange(n // 2 + 1), n, d, options)
+
+
+def _shift(name: str, input: Tensor, dim: Any, back: bool) -> Tensor:
+    dims = range(input.ndim) if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    axes = tuple(normalize_axis(d, input.ndim, name) for d in dims)
+    shifts = tuple((input.shape[a] + int(back)) // 2 for a in axes)
+    return input.roll(shifts, axes) if axes else input.clone()  # type: ignore[no-any-return]
+
+
+def fftshift(input: Tensor, dim: Any = None) -> Tensor:
+    """Frequency 0 moved from the front to the middle, along `dim` (all dimensions where None).
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.fft.fftshift.html
+
+    >>> ad.fft.fftshift(ad.tensor([0, 1, 2, -2, -1]))
+    tensor([-2, -1,  0,  1,  2])
+    """
+    return _shift("fftshift", input, dim, False)
+
+
+def ifftshift(input: Tensor, dim: Any = None) -> Tensor:
+    """The inverse of `fftshift`.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.fft.ifftshift.html
+
+    >>> ad.fft.ifftshift(ad.tensor([-2, -1, 0, 1, 2]))
+    tensor([ 0,  1,  2, -2, -1])
+    """
+    return _shift("ifftshift", input, dim, True)
