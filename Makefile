@@ -11,7 +11,7 @@ run: .venv/.demo  ## train on the real digits, save, reload, predict, draw
 # What is run interpreted, besides compiled, and on other Pythons: see adjoint/extensions.py.
 CORE := $(addprefix tests/, test_autograd.py test_function.py test_functional.py test_inplace.py test_tensor.py \
 	native/test_eager.py native/test_launch.py native/test_fused.py)
-SOURCES := setup.py adjoint/extensions.py $(foreach each,$(wildcard adjoint/*/*.pxd),$(each) $(each:.pxd=.py))
+SOURCES := setup.py adjoint/extensions.py $(foreach each,$(wildcard adjoint/*/*.pxd adjoint/*/*/*.pxd),$(each) $(each:.pxd=.py))
 
 # Tests start hundreds of processes: what they import is compiled once.
 export PYTHONDONTWRITEBYTECODE :=

@@ -64,8 +64,10 @@ def made() -> list[Extension]:
         "always_allow_keywords": True,
         "warn.unreachable": False,
     }
+    # Cython declares what the NumPy that it finds has, so another NumPy's C files do not compile.
+    place = f"build/cython/{sys.implementation.cache_tag}-numpy-{numpy.__version__}"
     found = cythonize(
-        each, build_dir="build/cython", compiler_directives=directives, quiet=True,
+        each, build_dir=place, compiler_directives=directives, quiet=True,
         include_path=[str(ROOT)],
     )  # fmt: skip
     for extension in found:
