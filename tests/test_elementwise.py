@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 import adjoint as ad
 
+from .sweep import few_or_many
+
 torch = pytest.importorskip("torch")
 
 INF, NAN = float("inf"), float("nan")
@@ -99,10 +101,18 @@ def operands():
     )  # fmt: skip
 
 
+@few_or_many("count", 20, 200)
 @pytest.mark.parametrize("name", BINARY)
-@settings(max_examples=60, deadline=None)
-@given(pair=operands())
-def test_binary_like_pytorch(name, pair):
+def test_binary_like_pytorch(name, count):
+    @settings(max_examples=count, deadline=None)
+    @given(pair=operands())
+    def check(pair):
+        check_binary(name, pair)
+
+    check()
+
+
+def check_binary(name, pair):
     kinds = {str(x.dtype) for x in pair if isinstance(x, torch.Tensor)}
     if "torch.float16" in kinds and any(
         isinstance(x, complex) or (isinstance(x, torch.Tensor) and x.dtype.is_complex) for x in pair
