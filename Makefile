@@ -29,6 +29,8 @@ test-all: .venv/.peers .venv/.built  ## what is left: many cases of each, and ot
 	ADJOINT_BACKEND=numpy $(PYTEST) -m "" $(BOTH)
 	ADJOINT_NATIVE_SIZE=0 $(PYTEST) -m "" $(BOTH)
 	ADJOINT_COMPILED=0 $(PYTEST) $(CORE)
+	PYTHONMALLOC=debug PYTHONDEVMODE=1 $(PYTEST) $(CORE)
+	$(MAKE) pythons
 
 check: .venv/.test lint  ## the quick ones, before each commit
 	$(BIN)/python -m pytest -x tests/test_end_to_end.py
@@ -40,7 +42,7 @@ wheel: .venv/bin/python  ## a wheel with extensions in dist/, which installs wit
 	$(BIN)/python -m pip --disable-pip-version-check wheel --quiet --no-deps --wheel-dir dist .
 
 pythons: .venv/.test  ## the core's tests on the other Pythons that there are
-	$(BIN)/python tests/pythons.py $(filter-out tests/native/%,$(CORE)) tests/test_end_to_end.py
+	$(BIN)/python tests/pythons.py $(CORE) tests/test_end_to_end.py
 
 lint: .venv/.test
 	$(BIN)/ruff check .
