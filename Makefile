@@ -38,7 +38,7 @@ check: .venv/.test lint  ## the quick ones, before each commit
 build: .venv/.test  ## the core's extensions, from their sources
 	$(BIN)/python setup.py --quiet build_ext --inplace
 
-wheel: .venv/bin/python  ## a wheel with extensions in dist/, which installs without a kernels
+wheel: .venv/bin/python  ## a wheel with extensions in dist/, which installs without a compiler
 	$(BIN)/python -m pip --disable-pip-version-check wheel --quiet --no-deps --wheel-dir dist .
 
 pythons: .venv/.test  ## the core's tests on the other Pythons that there are

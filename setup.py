@@ -1,6 +1,6 @@
 """Builds the core's extensions: the same Python files that run interpreted, compiled by Cython.
 
-Where there is no kernels, nothing is built and everything runs interpreted (`adjoint info` says
+Where there is no compiler, nothing is built and everything runs interpreted (`adjoint info` says
 which it is). What was built carries the hash of its sources: see adjoint/extensions.py.
 """
 

@@ -24,8 +24,11 @@ MODULES = (
     "adjoint.eager.arrays",
     "adjoint.program.executable",
     "adjoint.graph.node",
-    "adjoint.autograd.tape",
-    "adjoint.autograd.calls",
+    "adjoint.eager.tensors",
+    "adjoint.eager.views",
+    "adjoint.eager.record",
+    "adjoint.eager.dispatch",
+    "adjoint.eager.writes",
     "adjoint.autograd.engine",
     "adjoint.ops.elementwise.arithmetic",
     "adjoint.ops.elementwise.pointwise",
@@ -82,7 +85,7 @@ def _choose() -> None:
     elif not is_supported():
         _state = "interpreted: free-threaded Python is not supported"
     elif not note.exists():
-        _state = "interpreted: no extensions were built (was there a C kernels?)"
+        _state = "interpreted: no extensions were built (was there a C compiler?)"
     elif note.read_text().strip() != source_hash():
         _state = "interpreted: the extensions are older than their sources"
         warnings.warn(

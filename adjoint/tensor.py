@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .autograd import engine, inplace, refreshing, tape
+from .autograd import engine, refreshing, wiring
 from .autograd.gradients import backward as autograd_backward
 from .autograd.refreshing import wants_gradient
 from .backends import numpy as numpy_backend
@@ -18,8 +18,11 @@ from .core.device import CPU, as_device, host_array, is_device_array, transfer
 from .core.errors import AutogradError, DTypeError, InvalidArgument, InvalidType, ShapeError
 from .core.handle import Handle
 from .core.mode import MODE
-from .core.op import FUNCTIONS, METHODS
 from .core.spec import normalize_axis
+from .eager.operators import binary_operator
+from .eager.public import FUNCTIONS, METHODS
+from .eager.tensors import INFERENCE, wrap
+from .eager.views import alias
 from .graph.node import Item, Leaf
 from .graph.reactive import Cell
 from .graph.recorded import concrete
@@ -188,7 +191,7 @@ class Tensor(Handle):
                     "requires_grad_: only Tensors of floating point and complex dtype can require "
                     f"gradients, not {self.dtype}; convert with .float() first"
                 )
-            if self._version is tape.INFERENCE:
+            if self._version is INFERENCE:
                 raise AutogradError(
                     "requires_grad_: Setting requires_grad=True on inference tensor outside "
                     "InferenceMode is not allowed; clone it first"
@@ -379,7 +382,7 @@ class Tensor(Handle):
         >>> (ad.ones(1, requires_grad=True) * 2).detach().requires_grad
         False
         """
-        result: Tensor = tape.alias(self)
+        result: Tensor = alias(self)
         return result
 
     def detach_(self) -> Tensor:
@@ -401,12 +404,12 @@ class Tensor(Handle):
         """This tensor's storage without history or version; assigning replaces the storage."""
         version = None
         if isinstance(self._data, Cell):
-            version = tape.alias(self)._version
+            version = alias(self)._version
         else:
             concrete(self)
             if self._version is not None and self._version.watchers is not None:
                 version = self._version
-        result: Tensor = tape.wrap(self._data, None, version)
+        result: Tensor = wrap(self._data, None, version)
         return result
 
     @data.setter
@@ -449,7 +452,7 @@ class Tensor(Handle):
         >>> ad.ones(1).is_inference()
         False
         """
-        return self._version is tape.INFERENCE
+        return self._version is INFERENCE
 
     @property
     def _base(self) -> Any:
@@ -647,7 +650,7 @@ class Tensor(Handle):
     __array_priority__ = 1000
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
-        return tape.wrap(np.asarray(array))
+        return wrap(np.asarray(array))
 
     def __dlpack__(
         self,
@@ -746,7 +749,7 @@ class Tensor(Handle):
             )
         import copy
 
-        result = adopt(type(self), tape.wrap(concrete(self).copy(order="K")))
+        result = adopt(type(self), wrap(concrete(self).copy(order="K")))
         memo[id(self)] = result
         for name, value in self.__dict__.items():
             setattr(result, name, copy.deepcopy(value, memo))
@@ -757,7 +760,7 @@ class Tensor(Handle):
         return result
 
     def __copy__(self) -> Any:
-        result = adopt(type(self), tape.alias(self))
+        result = adopt(type(self), alias(self))
         result._node, result._leaf, result._view = self._node, self._leaf, self._view
         result.__dict__.update(self.__dict__)
         return result
@@ -772,10 +775,10 @@ class Tensor(Handle):
 
     # ---- operators -------------------------------------------------------------------------------
 
-    __add__ = tape.binary_operator(ew.ADD, ew.add)
-    __sub__ = tape.binary_operator(ew.SUB, ew.sub, "iufc")
-    __mul__ = tape.binary_operator(ew.MUL, ew.mul)
-    __truediv__ = tape.binary_operator(ew.DIV, ew.div, "fc")
+    __add__ = binary_operator(ew.ADD, ew.add)
+    __sub__ = binary_operator(ew.SUB, ew.sub, "iufc")
+    __mul__ = binary_operator(ew.MUL, ew.mul)
+    __truediv__ = binary_operator(ew.DIV, ew.div, "fc")
 
     def __neg__(self) -> Any:
         return ew.neg(self)
@@ -859,14 +862,9 @@ def _rebuild(
 ) -> Any:
     array = raw.astype(dt.by_name(dtype).numpy, copy=False)
     there = as_device(device)
-    tensor = adopt(cls, tape.wrap(array if there is CPU else transfer(array, there)))
+    tensor = adopt(cls, wrap(array if there is CPU else transfer(array, there)))
     tensor.__dict__.update(attributes)
     return tensor.requires_grad_(requires_grad)
-
-
-def _fresh(data: Any) -> Any:
-    """A tensor that no op made."""
-    return tape.wrap(data, None, tape.INFERENCE if MODE.get().inference else None)
 
 
 def _owner(array: Any) -> Any:
@@ -875,9 +873,7 @@ def _owner(array: Any) -> Any:
     return array
 
 
-tape.connect(Tensor)
-inplace.attach(Tensor)
-creation.wrap = _fresh
+wiring.wire(Tensor)
 _FAMILIES = (
     activation, arranging, complex_ops, conversion, convolution, copies, counting, creation, ew,
     extrema, fft, householder, incomplete, indexing, joining, linalg, matmul, memory, movement,

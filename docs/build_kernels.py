@@ -26,7 +26,7 @@ HEAD = """\
 Written by `docs/build_kernels.py` from the samples of the registry; `tests/native/test_strict.py`
 holds it to that. `ADJOINT_DEBUG=dispatch` says which way each call of a program went.
 
-- **kernel**: generated code, from the op's own `compute` ([kernels](kernels.md)). Behind it, what
+- **kernel**: generated code, from the op's own `compute` ([compiler](compiler.md)). Behind it, what
   of the op is NumPy's nevertheless.
 - **library**: products, convolutions, pooling (oneDNN and generated code); **routine**: machine
   code that moves by an index; **generator**: machine code for random numbers. Sizes and strides

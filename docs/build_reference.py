@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import adjoint as ad
-from adjoint.core.op import INPLACE, METHODS
+from adjoint.eager.public import INPLACE, METHODS
 
 REFERENCE = pathlib.Path(__file__).parent / "reference"
 
@@ -101,7 +101,8 @@ def topics() -> Iterator[tuple[str, list[str]]]:
     """Each topic with its names in the top-level namespace."""
     by_file: dict[str, list[str]] = {}
     for name in public_names(ad):
-        by_file.setdefault(getattr(ad, name).__module__.removeprefix("adjoint."), []).append(name)
+        file = getattr(ad, name).__module__.removeprefix("adjoint.")
+        by_file.setdefault(re.sub(r"^ops\.\w+\.", "ops.", file), []).append(name)
     for title, files in TOPICS.items():
         names = [name for file in files.split() for name in by_file.pop(file, [])]
         yield title, sorted(names, key=lambda name: (name != title, name.lower()))

@@ -31,7 +31,7 @@ import numpy as np
 
 import adjoint as ad
 import adjoint.nn.functional as nf
-from adjoint.core.op import apply
+from adjoint.eager.dispatch import apply
 
 RUNS = 3
 SIZES = [(1,), (3, 5), (64,), (4099,), (70000,)]  # both sides of every threshold

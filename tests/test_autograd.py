@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.core.op import Op, apply
+from adjoint.core.op import Op
+from adjoint.eager.dispatch import apply
 
 
 def leaf(*values):

@@ -13,7 +13,7 @@ import sys
 import pytest
 
 import adjoint as ad
-from adjoint.core.op import FUNCTIONS, INPLACE, METHODS
+from adjoint.eager.public import FUNCTIONS, INPLACE, METHODS
 
 ROOT = pathlib.Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

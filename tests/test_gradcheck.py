@@ -7,7 +7,8 @@ import pytest
 
 import adjoint as ad
 from adjoint.autograd import GradcheckError, gradcheck, gradgradcheck
-from adjoint.core.op import Op, apply
+from adjoint.core.op import Op
+from adjoint.eager.dispatch import apply
 
 
 class Cube(Op, abstract=True):

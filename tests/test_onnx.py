@@ -13,7 +13,8 @@ from adjoint import models, nn
 
 onnx = pytest.importorskip("onnx")
 ort = pytest.importorskip("onnxruntime")
-from adjoint.core.op import REGISTRY, apply  # noqa: E402
+from adjoint.core.op import REGISTRY  # noqa: E402
+from adjoint.eager.dispatch import apply  # noqa: E402
 from adjoint.onnx import export_elementwise, export_ops  # noqa: E402, F401 - they fill the table
 from adjoint.onnx.export_table import TABLE as EXPORTED  # noqa: E402
 from adjoint.onnx.importing.ops import TABLE as IMPORTED  # noqa: E402

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.core.op import REGISTRY, apply
+from adjoint.core.op import REGISTRY
 from adjoint.core.spec import Spec
+from adjoint.eager.dispatch import apply
 
 from .sweep import first_of_each
 

@@ -113,13 +113,13 @@ def test_a_recorder_takes_composites_as_a_whole() -> None:
 
     def whole(function: Any, native: str, args: Any) -> Any:
         seen.append((function.__name__, native))
-        return (Tanh(), args[:1]) if native == "attention" else None
+        return (Tanh(), args[:1]) if native == "attention.attention" else None
 
     spec = Spec((2, 3, 4), dt.float32)
     attention = ad.nn.functional.scaled_dot_product_attention
     program = captured(lambda x: attention(x, x, x), spec, executor=Recorder(whole))
     assert names(program) == ["tanh"]
-    assert seen == [("attention", "attention")]
+    assert seen == [("attention", "attention.attention")]
 
 
 def test_results_in_every_form() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.core.op import apply
+from adjoint.eager.dispatch import apply
 from adjoint.graph.reactive import Cell
 from adjoint.graph.recorded import Recorded
 

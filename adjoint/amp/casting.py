@@ -10,7 +10,8 @@ from ..core.dtype import bfloat16, dtype, float16, float32, float64
 from ..core.errors import AutogradError
 from ..core.handle import Handle
 from ..core.mode import MODE, without_autocast
-from ..core.op import Op, proceed
+from ..core.op import Op
+from ..eager.dispatch import proceed
 from ..graph.recorded import Recorded
 from ..ops.promotion import Cast
 from .lists import CPU, CUDA, LOWER, PROMOTE, REFUSE, SAME, Lists

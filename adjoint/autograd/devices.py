@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.device import CPU, is_device_array, namespace_of, watch_backends
+from ..core.device import CPU, is_device_array, namespace_of
 from ..core.errors import DeviceError
 from ..core.handle import Handle
-from ..core.op import Op, apply
+from ..core.op import Op
+from ..eager.dispatch import EXECUTORS, apply, finish
 from ..ops.create.conversion import Transfer
 from ..ops.elementwise.pointwise import Elementwise
 from ..ops.index.advanced import Advanced, Overwrite
 from ..ops.index.scatter import MaskedFill
 from ..program.compute import compute_elsewhere
-from . import tape
 
 
 def execute_on_device(op: Op, inputs: tuple[Any, ...]) -> Any:
-    """What `tape.execute` does, for inputs of which one is on another device than the host.
+    """What `execute` does, for inputs of which one is on another device than the host.
 
     Errors: DeviceError where they are on several. As in PyTorch, elementwise ops take 0-d tensors
     of the host, which stand for numbers, and indices may be the host's.
@@ -43,15 +43,15 @@ def execute_on_device(op: Op, inputs: tuple[Any, ...]) -> Any:
         wants = wants or node is not None
         parents.append(node)
     xp = namespace_of(next(x for x in arrays if is_device_array(x)))
-    return tape.finish(op, inputs, compute_elsewhere(op, xp, arrays), parents, wants)
+    return finish(op, inputs, compute_elsewhere(op, xp, arrays), parents, wants)
 
 
 def _with_others(op: Op, inputs: tuple[Any, ...]) -> Any:
     """Run `op` where recorded values are among its inputs, or tensors of the host."""
     for x in inputs:
         kind = type(x._data) if isinstance(x, Handle) else None
-        if kind in tape.EXECUTORS and not is_device_array(x._data):
-            return tape.EXECUTORS[kind](op, inputs)  # type: ignore[index]
+        if kind in EXECUTORS and not is_device_array(x._data):
+            return EXECUTORS[kind](op, inputs)  # type: ignore[index]
     return execute_on_device(op, together(op, inputs))
 
 
@@ -89,10 +89,3 @@ def _mixed(op: Op, inputs: tuple[Any, ...]) -> DeviceError:
         f"{op.name}: Expected all tensors to be on the same device, but found at least two "
         f"devices, {' and '.join(found)}; move them to one with .to({found[-1]!r})"
     )
-
-
-def _serve(array_type: type) -> None:
-    tape.EXECUTORS[array_type] = execute_on_device
-
-
-watch_backends(_serve)

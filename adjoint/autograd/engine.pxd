@@ -3,7 +3,7 @@ from ..core.handle cimport Handle
 from ..core.mode cimport Mode
 from ..eager.arrays cimport references
 from ..graph.node cimport Extra, Leaf, Node, Target, Version
-from .tape cimport wrap
+from ..eager.tensors cimport wrap
 
 @cython.locals(awaited=dict, stack=list, node=Target)
 cdef dict _awaited(object roots)

@@ -17,13 +17,15 @@ from ..core.dtype import from_numpy_dtype
 from ..core.errors import AutogradError, DTypeError, InvalidType, ShapeError
 from ..core.handle import Handle
 from ..core.mode import MODE, Mode, mode_with
-from ..core.op import apply
 from ..eager.arrays import references
+from ..eager.dispatch import apply
+from ..eager.record import item
+from ..eager.tensors import wrap
+from ..eager.writes import before_change, overwrite
 from ..graph.node import Item, Leaf, Node, Version
 from ..graph.recorded import Recorded, concrete
 from ..ops.reduce.reduction import Sum
 from ..program.compute import quiet, quietly
-from .tape import ALONE, before_change, item, overwrite, wrap
 
 ndarray = np.ndarray
 _modes: dict[tuple[Mode, bool], Mode] = {}  # the mode in which backward runs, by the caller's
@@ -97,6 +99,16 @@ def _awaited_between(roots: Sequence[tuple[Any, Any]], goals: frozenset[Any]) ->
             awaited[node] = 0
     return awaited
 
+
+def count_alone(*shape: int) -> int:
+    """`references` of a tensor that nobody else holds, and neither its memory."""
+    tensor: Any = Handle()
+    tensor._data = np.zeros(4).reshape(*shape) if shape else np.zeros(4)
+    return references(tensor)
+
+
+# Whole, or reshaped. As counted here: by compiled code, if this is compiled, as its callers are.
+ALONE = frozenset((count_alone(), count_alone(2, 2)))
 
 _order = attrgetter("order")
 

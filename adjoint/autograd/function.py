@@ -13,12 +13,14 @@ from ..core.handle import Handle
 from ..core.mode import MODE
 from ..core.op import Op
 from ..core.spec import Spec
+from ..eager.record import item, note_place, pack, version_count
+from ..eager.tensors import wrap, zeros
+from ..eager.views import alias, register_view
+from ..eager.writes import rebase
 from ..graph.node import RELEASED, Node, Packed, Version, View, assert_unchanged
-from . import tape
 from .engine import conform
 from .graph_function import record_function, record_opaque, state_of
 from .modes import no_grad
-from .tape import wrap
 
 __all__ = ["Function", "FunctionCtx", "once_differentiable"]
 
@@ -126,7 +128,7 @@ class FunctionNode(Node):
             assert_unchanged(self.name(), tensor, version)
         if output is None:
             return tensor
-        node = self if self.op.n_outputs == 1 else tape.item(self, output, tensor._data)
+        node = self if self.op.n_outputs == 1 else item(self, output, tensor._data)
         return wrap(tensor._data, node, tensor._version)
 
     def __getattr__(self, name: str) -> Any:
@@ -151,7 +153,7 @@ class CustomFunction(Op, abstract=True):
         given = [None] * self.n_outputs if g is None else [g] if self.n_outputs == 1 else g
         if ctx.materialize_grads:
             given = [
-                tape.zeros(*output) if each is None and output is not None else each
+                zeros(*output) if each is None and output is not None else each
                 for each, output in zip(given, node.outputs, strict=True)
             ]
         found = _rule(self.function)(ctx, *given)
@@ -338,7 +340,7 @@ def _new_node(
     )
     ctx._node = weakref.ref(node)
     if MODE.get().anomaly:
-        tape.note_place(node)
+        note_place(node)
     return node
 
 
@@ -355,7 +357,7 @@ def _output(
         return y
     history = None
     if node is not None and not any(y is x for x in ctx.non_differentiable):
-        history = tape.item(node, index, y._data)
+        history = item(node, index, y._data)
         if history is not None and len(node.outputs) == 1:
             history = node
     if any(y is x for x in ctx.dirty_tensors):
@@ -364,12 +366,12 @@ def _output(
                 f"{cls.__name__}: a leaf Variable that requires grad has been used in an in-place "
                 "operation."
             )
-        tape.rebase(y, history, cls.__name__)
+        rebase(y, history, cls.__name__)
         return y
     if any(y is x for x in args):
         view = y._view
         base = y if view is None else view.base
-        y = tape.alias(y)
+        y = alias(y)
     elif y._view is not None:
         view, base = y._view, y._view.base
     else:
@@ -382,7 +384,7 @@ def _output(
     )
     y._view = View(base, view, opaque, opaque.reason)
     y._node = history
-    tape.register_view(y)
+    register_view(y)
     return y
 
 
@@ -404,8 +406,8 @@ def _save(node: FunctionNode, raw: tuple[Any, ...], ys: tuple[Any, ...]) -> None
             kept = wrap(x._data, None, x._version)
         else:
             kept = x
-        version = tape.version_count(x)
-        saved.append((kept if hooks is None else tape.pack(kept, hooks), version, output))
+        version = version_count(x)
+        saved.append((kept if hooks is None else pack(kept, hooks), version, output))
     node.saved = tuple(saved)
     node.ctx.to_save = ()
     node.ctx.dirty_tensors = node.ctx.non_differentiable = ()

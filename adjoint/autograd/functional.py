@@ -10,10 +10,10 @@ from typing import Any
 
 from ..core.errors import AutogradError, InvalidType, ShapeError, Unsupported
 from ..core.handle import Handle
+from ..eager.tensors import zeros
 from ..ops.shape.joining import stack
 from .gradients import grad
 from .modes import enable_grad
-from .tape import zeros
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 

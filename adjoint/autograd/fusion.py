@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -24,15 +24,16 @@ from ..core.handle import Handle
 from ..core.mode import MODE, Mode, mode_with
 from ..core.op import Op
 from ..core.spec import Spec
+from ..eager import fused
+from ..eager.learn import keep_call
+from ..eager.record import _save_output, item, versions_of
+from ..eager.tensors import INFERENCE, get_mode, wrap
 from ..graph.node import Leaf, Node
 from ..graph.recorded import Recorded
-from ..program import fused
 from ..program.capture import program_of, recording, symbol
 from ..program.compute import quietly
 from ..program.passes import drawn, small
 from ..program.program import Program, Value
-from . import tape
-from .calls import keep_call, key_of
 from .engine import run_backward
 
 ndarray = np.ndarray
@@ -40,9 +41,9 @@ _UNKNOWN: Any = object()
 
 
 def execute(declared: fused.Declared, args: tuple[Any, ...]) -> Any:
-    """The composite of `args`, by its kernels where it has some: what `core.fused` calls."""
+    """The composite of `args`, by its kernels where it has some: what `eager.fused` calls."""
     function = declared.function
-    mode = tape.get_mode()
+    mode = get_mode()
     casting = None if mode.run is mode.executor else mode.autocast
     if casting is not None and declared.native:
         return function(*args)
@@ -52,7 +53,7 @@ def execute(declared: fused.Declared, args: tuple[Any, ...]) -> Any:
         if casting is not None or not all(_is_array(x._data) for x in inputs):
             return function(*args)
         places = tuple([x.device for x in inputs])
-    call = key_of(args)
+    call = _key_of(args)
     key = (places, casting and casting.signature, call)
     plan = declared.plans.get(key)
     if plan is None:
@@ -76,8 +77,48 @@ def execute(declared: fused.Declared, args: tuple[Any, ...]) -> Any:
         keep_call(declared, args, plan.launch, plan, records)
     if mode.inference:
         for y in found if type(found) is tuple else (found,):
-            y._version = tape.INFERENCE
+            y._version = INFERENCE
     return found
+
+
+WANTED: Any = object()  # in the key of a call, behind a tensor that wants a gradient
+
+
+def _key_of(args: Any) -> Any:
+    """What decides which plan is for arguments."""
+    grad = get_mode().grad
+    key: list[Any] = []
+    for x in _flat(args):
+        if isinstance(x, Handle):
+            key += (x._data.shape, x._data.dtype)
+            if grad and x._node is not None:
+                key.append(WANTED)
+        elif x is None:
+            key.append(None)
+        elif type(x) is _Sequence:
+            key += x
+        else:
+            key += (type(x), repr(x) if type(x) is float and not x else x)
+    return tuple(key)
+
+
+class _Sequence(NamedTuple):
+    """Among arguments: that a tuple or list comes, and of how many."""
+
+    kind: type
+    length: int
+
+
+def _flat(args: Any) -> list[Any]:
+    """The arguments, of tuples and lists the items."""
+    flat: list[Any] = []
+    for x in args:
+        if type(x) is tuple or type(x) is list:
+            flat.append(_Sequence(type(x), len(x)))
+            flat += x
+        else:
+            flat.append(x)
+    return flat
 
 
 def _named(function: Callable[..., Any], inputs: Sequence[Any]) -> str:
@@ -251,8 +292,8 @@ class Fused(Op, abstract=True):
     def finished(self, inputs: list[Any], results: Sequence[Any]) -> Any:
         """The tensors of what the kernels gave for `inputs`."""
         if self.backward is None and not self.several:
-            return tape.wrap(results[0])
-        ys = [tape.wrap(y) for y in results]
+            return wrap(results[0])
+        ys = [wrap(y) for y in results]
         if self.backward is not None:
             drawn = ys[len(self.outputs) :]
             del ys[len(self.outputs) :]
@@ -261,7 +302,7 @@ class Fused(Op, abstract=True):
 
     def _record(self, inputs: Sequence[Any], ys: Sequence[Any], saved: list[Any]) -> None:
         """Give the outputs their node."""
-        versions = tape._versions(saved)
+        versions = versions_of(saved)
         parents = tuple([x._node for x in inputs])
         if not self.several:
             y = ys[0]._data
@@ -269,12 +310,12 @@ class Fused(Op, abstract=True):
         else:
             node = Node(self, parents, tuple(saved), versions, (), None)
             for i in self.differentiable_outputs:
-                ys[i]._node = tape.item(node, i, ys[i]._data)
+                ys[i]._node = item(node, i, ys[i]._data)
 
     def gradient(self, g: Any, *saved: Any) -> tuple[Any, ...]:
         """By the backward kernels; where its own graph is wanted, by the body."""
         gs = [g[i] for i in self.differentiable_outputs] if self.several else [g]
-        mode = tape.get_mode()
+        mode = get_mode()
         given = (*saved, *gs)
         arrays: list[Any] = [None] * (len(self.specs) - len(self.reads) + len(given))
         plain = not mode.grad and mode.executor is None
@@ -286,8 +327,8 @@ class Fused(Op, abstract=True):
         found = self.backward(arrays)  # type: ignore[misc]
         if len(found) < len(self.reached):
             each = iter(found)
-            return tuple([tape.wrap(next(each)) if has else None for has in self.reached])
-        return tuple(map(tape.wrap, found))
+            return tuple([wrap(next(each)) if has else None for has in self.reached])
+        return tuple(map(wrap, found))
 
     def _by_body(self, gs: Sequence[Any], saved: Sequence[Any], mode: Mode) -> tuple[Any, ...]:
         """The gradient of the composite's ops, run again; on the tape in a mode that wants it."""
@@ -296,11 +337,11 @@ class Fused(Op, abstract=True):
         for n, (spec, wants) in enumerate(zip(self.specs, self.wants, strict=True)):
             x = values.get(n)
             if x is None:  # no gradient depends on its value
-                x = tape.wrap(np.broadcast_to(np.zeros((), spec.dtype.numpy), spec.shape))
+                x = wrap(np.broadcast_to(np.zeros((), spec.dtype.numpy), spec.shape))
             data = x._data
             node = Node(_Passing(), (x._node,), (), None, data.shape, data.dtype) if wants else None
             targets.append(node)
-            inputs.append(tape.wrap(data, node, x._version))
+            inputs.append(wrap(data, node, x._version))
         MODE.set(mode_with(mode, grad=True, autocast=self.casting))
         try:
             ys = self.function(*self._filled(inputs))
@@ -386,9 +427,9 @@ class Written(Fused, abstract=True):
     def run(self, inputs: list[Any]) -> Any:
         """The composite of `inputs`, on the tape where they want gradients."""
         results, kept = quietly(self.routine.forward, [x._data for x in inputs])
-        ys = [tape.wrap(y) for y in results]
+        ys = [wrap(y) for y in results]
         if any(self.wants):
-            saved = [*inputs, *map(tape._save_output, ys), tuple(map(tape.wrap, kept))]
+            saved = [*inputs, *map(_save_output, ys), tuple(map(wrap, kept))]
             self._record(inputs, ys, saved)
         return tuple(ys) if self.several else ys[0]
 
@@ -397,7 +438,7 @@ class Written(Fused, abstract=True):
         gs = [g[i] for i in self.differentiable_outputs] if self.several else [g]
         count = len(self.specs)
         *known, kept = saved
-        mode = tape.get_mode()
+        mode = get_mode()
         if not _is_plain(mode, (*known, *kept, *(g for g in gs if g is not None))):
             return self._by_body(gs, known[:count], mode)
         arrays = [x._data for x in known]
@@ -408,7 +449,7 @@ class Written(Fused, abstract=True):
             [x._data for x in kept],
             [None if g is None else g._data for g in gs],
         )
-        return tuple([None if each is None else tape.wrap(each) for each in found])
+        return tuple([None if each is None else wrap(each) for each in found])
 
 
 class Elsewhere(Written, abstract=True):
@@ -450,6 +491,3 @@ class _Passing(Op, abstract=True):
     def gradient(self, g: Any) -> tuple[Any, ...]:
         """All of it."""
         return (g,)
-
-
-fused.connect(execute)

@@ -15,10 +15,10 @@ import numpy as np
 from ..core.device import device_of, host_array, is_device_array, transfer
 from ..core.errors import AutogradError, InvalidType, Unsupported
 from ..core.handle import Handle
+from ..eager.tensors import wrap
+from ..eager.tensors import zeros as tape_zeros
 from .gradients import grad
 from .modes import enable_grad
-from .tape import wrap
-from .tape import zeros as tape_zeros
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 

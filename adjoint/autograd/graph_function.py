@@ -15,9 +15,9 @@ from ..core.handle import Handle
 from ..core.mode import DEFAULT, MODE, mode_with
 from ..core.op import Op
 from ..core.spec import Spec
+from ..eager.tensors import wrap, zeros
 from ..graph.reactive import Cell, State
 from ..graph.recorded import concrete
-from . import tape
 from .recording import Recorder, record_cell, rewrite
 
 
@@ -67,7 +67,7 @@ class RecordedFunction(Op, abstract=True):
         given = [g] if self.n_outputs == 1 else list(g)
         if self.ctx.materialize_grads:
             given = [
-                tape.zeros(each.shape, each._data.dtype, each.device) if one is None else one
+                zeros(each.shape, each._data.dtype, each.device) if one is None else one
                 for one, each in zip(given, ys, strict=True)
             ]
         saved = Saved(tuple(ys[s] if isinstance(s, int) else s for s in self.saved))
@@ -89,7 +89,7 @@ def record_function(
     op = RecordedFunction(
         ctx, rule, saved, len(places), [i for i, x in enumerate(args) if isinstance(x, Handle)]
     )
-    results = [tape.wrap(raw[i]._data, raw[i]._node, raw[i]._version) for i in places]
+    results = [wrap(raw[i]._data, raw[i]._node, raw[i]._version) for i in places]
     ys = record_cell(state, op, (*results, *(x for x in args if isinstance(x, Handle))))
     outputs = list(raw)
     for i, y in zip(places, ys if isinstance(ys, tuple) else (ys,), strict=True):
@@ -123,7 +123,7 @@ class OpaqueForward(Op, abstract=True):
 
     def arguments(self, arrays: Sequence[Any], leaves: bool) -> tuple[list[Any], list[Any]]:
         """All arguments, and the tensors among them."""
-        tensors = [tape.wrap(a) for a in arrays]
+        tensors = [wrap(a) for a in arrays]
         if leaves:
             for x in tensors:
                 if x._data.dtype.kind in "fcV":
@@ -144,7 +144,7 @@ class OpaqueForward(Op, abstract=True):
         """One node that runs forward and backward."""
         given = (g,) if self.n_outputs == 1 else g
         seeds = [
-            tape.zeros(s.shape, s.dtype.numpy, s.device) if one is None else one
+            zeros(s.shape, s.dtype.numpy, s.device) if one is None else one
             for one, s in zip(given, self.specs, strict=True)
         ]
         state = state_of((*seeds, *xs))
@@ -179,7 +179,7 @@ class OpaqueBackward(Op, abstract=True):
             found = self.forward.function.apply(*args)
             ys = found if isinstance(found, tuple) else (found,)
             pairs = [
-                (y, tape.wrap(g))
+                (y, wrap(g))
                 for y, g in zip(
                     [y for y in ys if isinstance(y, Handle)], arrays[:count], strict=True
                 )
@@ -192,7 +192,7 @@ class OpaqueBackward(Op, abstract=True):
 
         found = _eagerly(run)
         results = [
-            concrete(tape.zeros(x.shape, x._data.dtype, x.device) if g is None else g)
+            concrete(zeros(x.shape, x._data.dtype, x.device) if g is None else g)
             for x, g in zip(tensors, found, strict=True)
         ]
         return results[0] if self.n_outputs == 1 else tuple(results)

@@ -9,35 +9,31 @@ from typing import Any
 import numpy as np
 
 from ..backends import numpy as backend
-from ..core import op as core_op
 from ..core import policy
 from ..core.device import is_device_array
 from ..core.dtype import bfloat16
 from ..core.errors import AutogradError, InvalidType, ShapeError
 from ..core.handle import Handle
 from ..core.mode import MODE, without_autocast
-from ..core.op import INPLACE, Op, apply, connect_in_place, connect_out
+from ..core.op import Op
 from ..eager.arrays import references
+from ..eager.dispatch import apply
+from ..eager.operators import plain_dtypes, takes_number
+from ..eager.record import parents_of, record
+from ..eager.tensors import INFERENCE, wrap
+from ..eager.views import register_view
+from ..eager.writes import assert_writable, before_change, copied, is_copied_to, overwrite, rebase
 from ..graph.node import Node, Version
 from ..graph.recorded import Recorded, concrete
 from ..ops.promotion import assert_can_store, cast
 from ..program import compute as core_compute
 from ..program.compute import quiet, write_arrays
-from . import tape
 from .devices import together
 from .inplace_kernels import write_by_kernel, written_by_op
 from .recording import Recorder, source_of
 
 ndarray = np.ndarray
 _BFLOAT16 = bfloat16.numpy
-
-
-def attach(tensor_class: type) -> None:
-    """Give `tensor_class` the in-place methods, and make `out=` work."""
-    connect_out(write_out)
-    connect_in_place(write, rebind)
-    for name, function in INPLACE.items():
-        setattr(tensor_class, name, inplace_method(name, function))
 
 
 def inplace_method(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -50,13 +46,13 @@ def inplace_method(name: str, function: Callable[..., Any]) -> Callable[..., Any
         if size > policy.WRITE_LARGE and write_by_kernel(self, name, function, args, kwargs):
             return self
         given = (*args, *kwargs.values()) if kwargs else args
-        if direct is None and size <= policy.WRITE_SMALL and core_op.is_copied_to(self, given):
+        if direct is None and size <= policy.WRITE_SMALL and is_copied_to(self, given):
             y = function(self, *args, **kwargs)
-            if y is self or core_op.copied(self, y, name):
+            if y is self or copied(self, y, name):
                 return self
             return change(self, name, lambda _: y)
         if direct is not None and len(args) == 1 and _write_directly(self, direct, *args, **kwargs):
-            tape.rebase(self, None, name)
+            rebase(self, None, name)
             return self
         return change(self, name, lambda old: without_autocast(function, old, *args, **kwargs))
 
@@ -72,7 +68,7 @@ def inplace_method(name: str, function: Callable[..., Any]) -> Callable[..., Any
 
 
 def _arithmetic(ufunc: Any, kinds: str) -> tuple[Any, dict[Any, int]]:
-    return ufunc, tape.plain_dtypes(ufunc, kinds)
+    return ufunc, plain_dtypes(ufunc, kinds)
 
 
 # In-place method -> the ufunc that does it, and the dtypes (with their numbers) it does it for.
@@ -96,7 +92,7 @@ def _write_directly(
     numbers = dtypes.get(data.dtype)
     if numbers is None and data.dtype == _BFLOAT16 and is_device_array(data):
         numbers = 0  # devices have bfloat16; NumPy's loops for it are slow
-    if rest or numbers is None or not mode.plain or x._version is tape.INFERENCE:
+    if rest or numbers is None or not mode.plain or x._version is INFERENCE:
         return False
     if mode.grad and (x._node is not None or x._view is not None):
         return False
@@ -104,7 +100,7 @@ def _write_directly(
         value = other._data
         if value.dtype is not data.dtype or (mode.grad and other._node is not None):
             return False
-    elif tape.takes_number(numbers, other):
+    elif takes_number(numbers, other):
         value = other
     else:
         return False
@@ -112,7 +108,7 @@ def _write_directly(
         return False
     if 0 in data.strides or not data.flags.writeable:
         return False
-    tape.before_change(x)
+    before_change(x)
     try:
         if alpha is not None:
             if type(value) is not type(data) or numbers != 2 or type(alpha) not in (int, float):
@@ -126,8 +122,8 @@ def _write_directly(
 
 def change(x: Any, name: str, function: Callable[[Any], Any]) -> Any:
     """`x` becomes `function(x)`: values, version and history; nothing changes on an error."""
-    tape.assert_writable(x, name)
-    old = tape.wrap(x._data, x._node)
+    assert_writable(x, name)
+    old = wrap(x._data, x._node)
     mode = MODE.get()
     recorder = mode.executor
     followed = False
@@ -138,7 +134,7 @@ def change(x: Any, name: str, function: Callable[[Any], Any]) -> Any:
     y = function(old)
     if not followed and old._version is not None and MODE.get().grad and y._node is not None:
         # Something kept a view of the old values, which are about to be overwritten.
-        old = tape.wrap(x._data.copy(), x._node)
+        old = wrap(x._data.copy(), x._node)
         y = function(old)
     elif not followed and references(old) % (1 << 20) != _HELD_ONCE and y is not old:
         old._data = x._data.copy()  # the node saved `old`: let it keep the old values
@@ -152,7 +148,7 @@ def change(x: Any, name: str, function: Callable[[Any], Any]) -> Any:
     if y._data.dtype != x._data.dtype:
         assert_can_store(name, y.dtype, x.dtype)
         y = cast(y, x.dtype)
-    tape.overwrite(x, y, name)
+    overwrite(x, y, name)
     _save_written_output(x, y)
     return x
 
@@ -167,7 +163,7 @@ def _save_written_output(x: Any, y: Any) -> None:
     saved = list(node.saved)
     if saved[place] is None:
         return
-    saved[place] = tape.wrap(x._data, None, x._version)
+    saved[place] = wrap(x._data, None, x._version)
     versions = list(node.versions or [0] * len(saved))
     versions[place] = count
     node.saved, node.versions = tuple(saved), tuple(versions)
@@ -175,7 +171,7 @@ def _save_written_output(x: Any, y: Any) -> None:
 
 def _count_held_once() -> int:
     """How many references there are to a tensor that only a variable holds, as counted here."""
-    old = tape.wrap(np.zeros(1))
+    old = wrap(np.zeros(1))
     return references(old) % (1 << 20)
 
 
@@ -201,7 +197,7 @@ def write(name: str, op: Op, x: Any, *given: Any) -> Any:
     recorded = not alike and any(isinstance(each, Recorded) for each in arrays)
     if mode.executor is not None or recorded or type(op).write is Op.write:
         return change(x, name, lambda old: apply(op, old, *inputs))
-    tape.assert_writable(x, name)
+    assert_writable(x, name)
     if not data.flags.writeable:
         raise AutogradError(f"{name}: the tensor's memory is read-only; clone it first")
     if not alike:
@@ -209,10 +205,10 @@ def write(name: str, op: Op, x: Any, *given: Any) -> Any:
         arrays = [data, *(each._data if isinstance(each, Handle) else each for each in inputs)]
     node = None
     if wants and mode.grad and data.dtype.kind in "fcV":
-        node = tape.record(op, (x, *inputs), tape.parents_of((x, *inputs)), x, mode)
+        node = record(op, (x, *inputs), parents_of((x, *inputs)), x, mode)
     if data.size <= policy.WRITE_LARGE or not written_by_op(op, arrays):
         write_arrays(op, arrays)
-    tape.rebase(x, node, name)
+    rebase(x, node, name)
     return x
 
 
@@ -225,7 +221,7 @@ def _write_plainly(name: str, op: Op, x: Any, given: tuple[Any, ...]) -> bool:
     version = x._version
     if not mode.plain or type(data) is not ndarray or x._node is not None or x._view is not None:
         return False
-    if version is not None and (version is tape.INFERENCE or version.watchers is not None):
+    if version is not None and (version is INFERENCE or version.watchers is not None):
         return False
     if data.size > policy.WRITE_LARGE or not data.flags.carray:  # row-major, and writable
         return False
@@ -266,8 +262,8 @@ def rebind(name: str, x: Any, function: Callable[[Any], Any]) -> Any:
             f"{name}: a leaf Variable that requires grad is being used in an in-place operation; "
             "use the operation that is not in place"
         )
-    if x._view is None and x._version is not tape.INFERENCE:
-        base = tape.wrap(x._data, x._node, x._version)  # what x has been until now
+    if x._view is None and x._version is not INFERENCE:
+        base = wrap(x._data, x._node, x._version)  # what x has been until now
         for reference in (x._version.views or ()) if x._version is not None else ():
             other = reference()
             if other is not None and other._view is not None:
@@ -283,7 +279,7 @@ def rebind(name: str, x: Any, function: Callable[[Any], Any]) -> Any:
         return x
     x._data, x._node, x._version, x._view = y._data, y._node, y._version, y._view
     if x._view is not None:
-        tape.register_view(x)
+        register_view(x)
     return x
 
 
@@ -305,5 +301,5 @@ def write_out(result: Any, out: Any, name: str) -> Any:
     if out._data.shape != value._data.shape:
         out._data = concrete(value).copy()
         return out
-    tape.assert_writable(out, name)
-    return tape.overwrite(out, value, name)
+    assert_writable(out, name)
+    return overwrite(out, value, name)

@@ -19,12 +19,13 @@ from ..core.handle import Handle
 from ..core.mode import MODE
 from ..core.op import Op
 from ..core.scalar import Arithmetic
+from ..eager.tensors import INFERENCE
+from ..eager.writes import assert_writable, rebase
 from ..ops.random.random import Generator
 from ..program import compute
 from ..program.capture import program_of, recording, symbol
 from ..program.program import Program, Value
 from ..program.program import make as make_node
-from . import tape
 from .recording import execute_lazily
 
 ndarray = np.ndarray
@@ -51,7 +52,7 @@ def write_by_kernel(
     mode = MODE.get()
     if type(data) is not ndarray or not mode.plain or compute.accelerate is None:
         return False
-    if x._version is tape.INFERENCE or (mode.grad and _has_history(x)):
+    if x._version is INFERENCE or (mode.grad and _has_history(x)):
         return False
     if name in _BY_NUMPY and not kwargs and not _has_threads():
         return False
@@ -139,7 +140,7 @@ def _run(
             _writers.clear()
         writers = _writers[key] = []
     if x is not None:
-        tape.assert_writable(x, name)
+        assert_writable(x, name)
     for writer in writers:
         if writer(arrays, numbers):
             break
@@ -156,7 +157,7 @@ def _run(
             return False
         writers.insert(0, writer)
     if x is not None:
-        tape.rebase(x, None, name)
+        rebase(x, None, name)
     return True
 
 

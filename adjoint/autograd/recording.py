@@ -18,10 +18,14 @@ from ..core.handle import Handle
 from ..core.mode import MODE, mode_with
 from ..core.op import Op
 from ..core.spec import Spec
+from ..eager.dispatch import EXECUTORS, execute, finish
+from ..eager.operators import takes_number
+from ..eager.tensors import INFERENCE, wrap
+from ..eager.views import ONE_OF_SEVERAL_VIEWS, UNRECORDED_VIEW, mark_view, shares_storage
+from ..eager.writes import ViewWrite, write_part
 from ..graph.node import Item, Version
 from ..graph.reactive import Cell, Source, State
 from ..graph.recorded import Recorded, concrete, given, realize, record, shown, specs_of
-from . import tape
 from .modes import _Bare
 
 __all__ = ["Recorder", "lazy", "realize_all", "source_of"]
@@ -43,7 +47,7 @@ def execute_lazily(op: Op, inputs: tuple[Any, ...]) -> Any:
             if type(data) is ndarray or is_device_array(data):
                 data = _given(x)
             elif type(data) is not Recorded:
-                return tape.EXECUTORS[type(data)](op, inputs)
+                return EXECUTORS[type(data)](op, inputs)
             node = x._node
             wants = wants or node is not None
             values.append(data)
@@ -51,32 +55,32 @@ def execute_lazily(op: Op, inputs: tuple[Any, ...]) -> Any:
         else:
             values.append(x)
             parents.append(None)
-    return tape.finish(op, inputs, record(op, tuple(values)), parents, wants)
+    return finish(op, inputs, record(op, tuple(values)), parents, wants)
 
 
 def _given(x: Any) -> Recorded:
     version = x._version
     if version is None:
         version = x._version = Version()
-    elif version is tape.INFERENCE:
+    elif version is INFERENCE:
         value = Recorded(None, (), x._data.shape, x._data.dtype, x.device)
         value.array = x._data.copy()
         return value
     return given(x, version)
 
 
-def _settle_and_execute(op: Op, inputs: tuple[Any, ...]) -> Any:
+def settle_and_execute(op: Op, inputs: tuple[Any, ...]) -> Any:
     """Run `op` on lazy tensors outside `lazy`: now."""
     executor = MODE.get().executor
     if executor is not None:
         return executor(op, inputs)
     for x in inputs:
         if isinstance(x, Handle) and isinstance(x._data, Cell):
-            return tape.EXECUTORS[Cell](op, inputs)
+            return EXECUTORS[Cell](op, inputs)
     for x in inputs:
         if isinstance(x, Handle):
             concrete(x)
-    return tape.execute(op, inputs)
+    return execute(op, inputs)
 
 
 class lazy(_Bare):  # noqa: N801 - like no_grad
@@ -114,7 +118,7 @@ def realize_all(*tensors: Any) -> Any:
     return tensors[0] if len(tensors) == 1 else tensors
 
 
-def _write_lazily(x: Any, y: Any) -> None:
+def write_lazily(x: Any, y: Any) -> None:
     """The lazy tensor `x` takes the value of `y`; its base and views see it."""
     value = y._data if type(y._data) is Recorded else _given(y)
     view = x._view
@@ -123,10 +127,10 @@ def _write_lazily(x: Any, y: Any) -> None:
     else:
         base = view.base
         if not isinstance(base._data, Recorded):
-            tape.write_part(np, base._data, view.ops, value.realize())
+            write_part(np, base._data, view.ops, value.realize())
             _show(x, base._data)
             return
-        value = base._data = record(tape.ViewWrite(view.ops), (base._data, value))
+        value = base._data = record(ViewWrite(view.ops), (base._data, value))
     _show(x, value)
 
 
@@ -166,7 +170,7 @@ class Recorder:
         return record_cell(self.state, op, inputs)
 
 
-def _record_where_inputs_are(op: Op, inputs: tuple[Any, ...]) -> Any:
+def record_where_inputs_are(op: Op, inputs: tuple[Any, ...]) -> Any:
     for x in inputs:
         if isinstance(x, Handle) and isinstance(x._data, Cell):
             return record_cell(x._data.state, op, inputs)
@@ -203,9 +207,9 @@ def record_cell(state: State, op: Op, inputs: tuple[Any, ...]) -> Any:
             cell.tracked = differentiable and cell.dtype.kind in "fcV"
             if cut:
                 cell.cut = tuple(cut)
-            y = tape.wrap(cell, cell if cell.tracked else None)
-            if op.view and tape.shares_storage(cell, inputs[0], op):
-                tape.mark_view(y, inputs[0], op, "" if mode.grad else tape.UNRECORDED_VIEW)
+            y = wrap(cell, cell if cell.tracked else None)
+            if op.view and shares_storage(cell, inputs[0], op):
+                mark_view(y, inputs[0], op, "" if mode.grad else UNRECORDED_VIEW)
             return y
         whole = Cell(state, op, tuple(values), (), None)
         whole.tracked = differentiable
@@ -215,10 +219,10 @@ def record_cell(state: State, op: Op, inputs: tuple[Any, ...]) -> Any:
         for i, spec in enumerate(found):
             cell = Cell(state, Item(i), (whole,), spec.shape, spec.dtype.numpy, None, spec.device)
             cell.tracked = differentiable and cell.dtype.kind in "fcV"
-            ys.append(tape.wrap(cell, cell if cell.tracked else None))
+            ys.append(wrap(cell, cell if cell.tracked else None))
         if op.view:
             for y, single in zip(ys, op.output_views(inputs[0]._data.shape), strict=True):
-                tape.mark_view(y, inputs[0], single, tape.ONE_OF_SEVERAL_VIEWS)
+                mark_view(y, inputs[0], single, ONE_OF_SEVERAL_VIEWS)
         return tuple(ys)
 
 
@@ -240,14 +244,14 @@ def record_pair(
                 return None
             if a.state is not b.state or (other._node is None and _may_have_gradient(b, other)):
                 return None
-        elif not tape.takes_number(dtypes[a.dtype], other):
+        elif not takes_number(dtypes[a.dtype], other):
             return None
     else:
         a = input
         if not isinstance(other, Handle):
             return None
         cell, x = other._data, other
-        if not isinstance(cell, Cell) or not tape.takes_number(dtypes.get(cell.dtype), a):
+        if not isinstance(cell, Cell) or not takes_number(dtypes.get(cell.dtype), a):
             return None
         b = cell
     if x._node is None and _may_have_gradient(cell, x):
@@ -258,8 +262,8 @@ def record_pair(
     )
     if not boolean and dtype.kind in "fc" and MODE.get().grad:
         made.tracked = True
-        return tape.wrap(made, made)
-    return tape.wrap(made)
+        return wrap(made, made)
+    return wrap(made)
 
 
 def record_one(op: Op, function: Any, dtypes: dict[Any, int], input: Any) -> Any:
@@ -272,12 +276,11 @@ def record_one(op: Op, function: Any, dtypes: dict[Any, int], input: Any) -> Any
     made = Cell(cell.state, op, (cell,), cell.shape, cell.dtype, function, cell.device)
     if op.differentiable and made.dtype.kind in "fc" and MODE.get().grad:
         made.tracked = True
-        return tape.wrap(made, made)
-    return tape.wrap(made)
+        return wrap(made, made)
+    return wrap(made)
 
 
 _BOOL = np.dtype(bool)
-tape.RECORDERS[1], tape.RECORDERS[2] = record_one, record_pair
 
 
 def _may_have_gradient(cell: Cell, x: Any) -> bool:
@@ -309,12 +312,12 @@ def source_of(state: State, x: Any) -> Source:
         state.sources[id(x)] = source
         if x._version is None:
             x._version = Version()
-        if x._version is not tape.INFERENCE:
+        if x._version is not INFERENCE:
             x._version.watch(source)
     return source
 
 
-def _write_cell(x: Any, y: Any) -> None:
+def write_cell(x: Any, y: Any) -> None:
     """The tensor `x` of a graph takes the value of `y`; its base and views see it.
 
     A source is assigned to now; a computed tensor becomes the node that was written.
@@ -324,14 +327,14 @@ def _write_cell(x: Any, y: Any) -> None:
     base = x if view is None else view.base
     target = base._data
     if not isinstance(target, Recorded):  # x shows a part of a tensor outside
-        tape.write_part(np, target, view.ops, concrete(y))
+        write_part(np, target, view.ops, concrete(y))
         return
     if isinstance(target, Source):
         if view is None:
             target.array = concrete(y).copy()
         else:
             target.array = target.realize().copy()
-            tape.write_part(np, target.array, view.ops, concrete(y))
+            write_part(np, target.array, view.ops, concrete(y))
         return
     _become(x, y, data.state)
 
@@ -348,13 +351,13 @@ def _become(x: Any, y: Any, state: State) -> None:
 
 
 def _become_locked(x: Any, y: Any, state: State) -> None:
-    value = y if isinstance(y._data, Cell) else tape.wrap(source_of(state, y))
+    value = y if isinstance(y._data, Cell) else wrap(source_of(state, y))
     view = x._view
     base = x
     if view is not None:
         base = view.base
-        plain = tape.wrap(base._data, base._node)
-        value = record_cell(state, tape.ViewWrite(view.ops), (plain, value))
+        plain = wrap(base._data, base._node)
+        value = record_cell(state, ViewWrite(view.ops), (plain, value))
     unrecorded = not MODE.get().grad
     if unrecorded:
         value = _with_history_of(base, value)
@@ -363,9 +366,9 @@ def _become_locked(x: Any, y: Any, state: State) -> None:
         other = reference()
         if other is None or other is base:
             continue
-        part = tape.wrap(base._data, base._node)
+        part = wrap(base._data, base._node)
         for op in () if other._view is None else other._view.ops:
-            part = record_cell(state, op, (tape.wrap(part._data, part._node),))
+            part = record_cell(state, op, (wrap(part._data, part._node),))
         if unrecorded or other._view is None:
             part = _with_history_of(other, part)
         elif other._view.detached or other._view.base._node is None:
@@ -411,18 +414,11 @@ class Same(Op, abstract=True):
 
 def _with_history_of(old: Any, value: Any) -> Any:
     if old._node is not old._data:  # no history in the graph
-        return tape.wrap(value._data, old._node)
+        return wrap(value._data, old._node)
     mode = MODE.get()
     MODE.set(mode_with(mode, grad=True))
     try:
-        plain = tape.wrap(old._data, old._node)
-        return record_cell(old._data.state, Overwritten(), (plain, tape.wrap(value._data)))
+        plain = wrap(old._data, old._node)
+        return record_cell(old._data.state, Overwritten(), (plain, wrap(value._data)))
     finally:
         MODE.set(mode)
-
-
-tape.EXECUTORS[Recorded] = _settle_and_execute
-tape.EXECUTORS[Cell] = tape.EXECUTORS[Source] = _record_where_inputs_are
-tape.WRITERS[Recorded] = _write_lazily
-tape.WRITERS[ndarray] = rewrite
-tape.WRITERS[Cell] = tape.WRITERS[Source] = _write_cell

@@ -16,11 +16,12 @@ from ..core import policy
 from ..core.errors import AutogradError
 from ..core.handle import Handle
 from ..core.mode import DEFAULT, MODE, mode_with
+from ..eager.record import record
+from ..eager.tensors import wrap, zeros
 from ..graph.editing import rewire
 from ..graph.node import Item, Leaf, Node
 from ..graph.reactive import Cell, Source, State, refresh, release, upstream
 from ..graph.recorded import concrete, specs_of
-from . import tape
 from .engine import keep, run_backward, seed
 from .recording import Recorder, Same, record_cell, source_of
 
@@ -95,12 +96,12 @@ def _node(cell: Cell, parents: tuple[Any, ...], wholes: dict[Cell, list[Cell]]) 
     )
     y: Any
     if op.n_outputs == 1:
-        y = tape.wrap(cell)
+        y = wrap(cell)
     elif "y" in op.tokens:
-        y = tuple([tape.wrap(each) for each in _items(cell, wholes.get(cell, ()))])
+        y = tuple([wrap(each) for each in _items(cell, wholes.get(cell, ()))])
     else:
         y = ()
-    node = tape.record(op, inputs, parents, y, DEFAULT)
+    node = record(op, inputs, parents, y, DEFAULT)
     node.extra = cell.extra
     return node
 
@@ -123,11 +124,11 @@ def _items(whole: Cell, known: Sequence[Cell]) -> list[Cell]:
 def tensor_of(cell: Cell, detached: bool = False) -> Any:
     """A tensor that shows `cell`: the user's own where it is a leaf or a source."""
     if detached:
-        return tape.wrap(cell)
+        return wrap(cell)
     tensor = cell.handle()
     if tensor is not None and tensor._node is not cell:
         return tensor
-    return tape.wrap(cell, cell if cell.tracked else None)
+    return wrap(cell, cell if cell.tracked else None)
 
 
 # ---- recorded gradients --------------------------------------------------------------------------
@@ -197,7 +198,7 @@ class Derivation:
     __slots__ = ("__weakref__", "above", "inputs", "outputs", "results", "seeds")
 
     def __init__(self, outputs: Sequence[Any], inputs: Sequence[Any], seeds: Sequence[Any]) -> None:
-        self.outputs = tuple(tape.wrap(y._data, y._node) for y in outputs)
+        self.outputs = tuple(wrap(y._data, y._node) for y in outputs)
         self.inputs = tuple(inputs)
         self.seeds = tuple(seeds)
         self.results: list[Any] = [None] * len(inputs)  # weak references to the results' cells
@@ -229,7 +230,7 @@ class Derivation:
             cell = None if reference is None else reference()
             if cell is not None:
                 if g is None:
-                    g = tape.zeros(cell.shape, cell.dtype, cell.device)
+                    g = zeros(cell.shape, cell.dtype, cell.device)
                 data = g._data if isinstance(g._data, Cell) else source_of(cell.state, g)
                 changes[cell] = (data,)
         if not changes:
@@ -356,10 +357,10 @@ def backward(
         refresh([cell, *(g._data for _, g in ends if isinstance(g._data, Cell))])
         outside = [(node, g.detach()) for node, g in plan.outside] if wanted is None else []
         for leaf, g in ends:
-            keep(leaf, tape.wrap(concrete(g).copy()), alone=True)
+            keep(leaf, wrap(concrete(g).copy()), alone=True)
         if outside:
             run_backward(
-                [(node, tape.wrap(concrete(g))) for node, g in outside],
+                [(node, wrap(concrete(g))) for node, g in outside],
                 retain_graph=retain_graph,
                 create_graph=False,
             )

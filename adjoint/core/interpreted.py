@@ -1,6 +1,6 @@
 """What stands for Cython where files of the core are interpreted.
 
-Files that are compiled, too, import `cython` from here, and, where only the kernels looks, from
+Files that are compiled, too, import `cython` from here, and, where only the compiler looks, from
 Cython: it replaces `cython.compiled` by True, and drops what is behind its being False.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 __all__ = ["cython"]
 
 
-class cython:  # noqa: N801 - the name that the kernels knows
-    """The kernels's module, as far as interpreted files ask it anything."""
+class cython:  # noqa: N801 - the name that the compiler knows
+    """The compiler's module, as far as interpreted files ask it anything."""
 
     compiled = False

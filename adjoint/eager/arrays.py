@@ -19,7 +19,7 @@ from ..core.handle import Handle
 from ..core.interpreted import cython
 
 if TYPE_CHECKING:
-    import cython  # what the kernels sees
+    import cython  # what the compiler sees
 
 __all__ = ["Launcher", "Viewer", "address", "copy_memory", "references", "signature"]
 

@@ -13,9 +13,9 @@ from ..core.errors import DeviceError, InvalidArgument, InvalidType, Unsupported
 from ..core.handle import Handle
 from ..core.op import Op
 from ..core.spec import Spec
+from ..eager import fused
 from ..graph.recorded import Recorded, concrete
 from ..nn import Module
-from ..program import fused
 from ..program.capture import Rebuild, Recorder, program_of, recording, symbol, taken
 from ..program.compute import spec_of
 from ..program.program import Program, Value

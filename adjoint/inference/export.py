@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import AdjointError
-from ..core.op import apply
+from ..eager.dispatch import apply
 from ..nn import Module, Parameter
 from ..ops.create.creation import empty
 from ..ops.create.memory import from_numpy

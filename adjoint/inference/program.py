@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd import tape
 from ..core import policy
 from ..core.errors import DeviceError, InvalidArgument, InvalidType
 from ..core.handle import Handle
 from ..core.spec import Spec
+from ..eager.tensors import wrap
 from ..graph.recorded import concrete
 from ..program import program as form
 from ..program.capture import Rebuild
@@ -75,7 +75,7 @@ class _Planned:
             results = workspace.run(arrays)
         finally:
             self.free.append(workspace)
-        return self.rebuild(map(tape.wrap, results))
+        return self.rebuild(map(wrap, results))
 
 
 @contextlib.contextmanager

@@ -42,7 +42,7 @@ def _sources() -> str:
 
 
 def digest(*parts: str) -> str:
-    """The name of what these texts determine, together with the kernels itself."""
+    """The name of what these texts determine, together with the compiler itself."""
     return hashlib.sha256("\0".join((_sources(), *parts)).encode()).hexdigest()
 
 

@@ -71,7 +71,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def code_of(kernel: Kernel, layout: Layout) -> int:
-    """The address of a kernel in a layout: from memory, disk or the kernels."""
+    """The address of a kernel in a layout: from memory, disk or the compiler."""
     key = (kernel.key, layout)
     code = _codes.get(key)
     if code is None:

@@ -65,7 +65,7 @@ def _llvm() -> Any:
     try:
         import llvmlite.binding as llvm
     except ImportError as error:
-        raise Unsupported("the kernel kernels needs llvmlite: pip install llvmlite") from error
+        raise Unsupported("the kernel compiler needs llvmlite: pip install llvmlite") from error
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     return llvm

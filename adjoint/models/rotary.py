@@ -14,9 +14,9 @@ from typing import Any
 
 from ..core.dtype import float32, float64
 from ..core.errors import CheckpointError, Unsupported
+from ..eager.fused import fused
 from ..ops.create.creation import tensor
 from ..ops.shape.joining import cat
-from ..program.fused import fused
 
 __all__ = ["Rotary"]
 

@@ -12,9 +12,11 @@ from ..core import dtype as dt
 from ..core.dtype import dtype, promote_types
 from ..core.errors import DTypeError, InvalidType
 from ..core.handle import Handle
-from ..core.op import Op, Sample, apply, public
+from ..core.op import Op, Sample
 from ..core.scalar import Scalar
 from ..core.spec import Spec
+from ..eager.dispatch import apply
+from ..eager.public import public
 
 if TYPE_CHECKING:
     from ..tensor import Tensor

@@ -7,9 +7,9 @@ from typing import Any
 
 from ..core.dtype import finfo
 from ..core.errors import DTypeError, InvalidArgument
+from ..eager.fused import fused
 from ..ops.create.creation import tensor, zeros, zeros_like
 from ..ops.linalg.norms import vector_norm
-from ..program.fused import fused
 from .elementwise import advance, new_scalar
 from .optimizer import Group, Optimizer, State, as_float, checked
 

@@ -6,12 +6,13 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ..autograd.tape import announce, wrap
 from ..core import policy
 from ..core.device import is_device_array
 from ..core.dtype import LOW_PRECISION, float32, float64, get_default_dtype
 from ..core.errors import AdjointError
 from ..core.mode import MODE
+from ..eager.tensors import wrap
+from ..eager.writes import announce
 from ..ops.create.creation import tensor, zeros_like
 from ..ops.elementwise.complex import view_as_real
 from ..program import compute

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from ..autograd.modes import enable_grad, no_grad
 from ..core.errors import InvalidArgument
+from ..eager.fused import fused
 from ..ops.create.creation import zeros_like
 from ..ops.elementwise.complex import view_as_real
 from ..ops.shape.joining import cat
-from ..program.fused import fused
 from .optimizer import Optimizer, as_float, checked
 
 __all__ = ["LBFGS"]

@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 from ..core.errors import DTypeError, InvalidArgument
+from ..eager.fused import fused
 from ..ops.create.creation import zeros_like
 from ..ops.linalg.matmul import addmm
-from ..program.fused import fused
 from .optimizer import Group, Optimizer, as_float, checked
 
 __all__ = ["Muon"]

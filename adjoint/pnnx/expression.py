@@ -14,7 +14,7 @@ from typing import Any
 
 from ..core.dtype import as_dtype
 from ..core.errors import CheckpointError
-from ..core.op import FUNCTIONS
+from ..eager.public import FUNCTIONS
 from ..ops.create.creation import full
 from ..tensor import Tensor
 from .text import DTYPE_NAMES, read_value

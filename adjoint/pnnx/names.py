@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import fft, nn
 from ..core.dtype import as_dtype
-from ..core.op import FUNCTIONS
+from ..eager.public import FUNCTIONS
 from ..tensor import Tensor
 from .step import Step, operator, words
 from .text import DTYPE_NAMES

@@ -10,7 +10,7 @@ import numpy as np
 from .. import linalg, nn
 from ..core.dtype import dtype as DType  # noqa: N812 - `dtype` is an argument here
 from ..core.errors import CheckpointError
-from ..core.op import FUNCTIONS
+from ..eager.public import FUNCTIONS
 from ..ops.create import creation, ranges
 from ..ops.create.memory import from_numpy
 from ..tensor import Tensor

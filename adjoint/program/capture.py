@@ -11,7 +11,6 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from ..autograd import tape
 from ..autograd.recording import execute_lazily
 from ..core.dtype import LOW_PRECISION, from_numpy_dtype
 from ..core.errors import AutogradError, InvalidType, NotTraceable, Unsupported
@@ -19,6 +18,7 @@ from ..core.handle import Handle
 from ..core.mode import DEFAULT, MODE, mode_with
 from ..core.op import Op
 from ..core.spec import Spec
+from ..eager.tensors import wrap
 from ..graph.node import Item
 from ..graph.recorded import Recorded
 from .program import Node, Program, Value, inferred
@@ -32,7 +32,7 @@ Rebuild: TypeAlias = Callable[[Iterator[Any]], Any]  # outputs in the form of wh
 
 def symbol(spec: Spec) -> Any:
     """A tensor of which only shape and dtype are known."""
-    return tape.wrap(Recorded(None, (), spec.shape, spec.dtype.numpy))
+    return wrap(Recorded(None, (), spec.shape, spec.dtype.numpy))
 
 
 class Recorder:

@@ -14,11 +14,12 @@ import weakref
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ..autograd import tape
 from ..core.errors import GraphError
 from ..core.handle import Handle
 from ..core.mode import MODE, mode_with
 from ..core.op import Op
+from ..eager.tensors import wrap
+from ..eager.writes import before_change
 from ..graph.node import Node, Version
 from ..graph.reactive import Cell, Source, State, push
 from ..graph.recorded import concrete
@@ -227,7 +228,7 @@ class Calls:
     def _stand_in(self, x: Any) -> Any:
         array = concrete(x).copy()
         source = Source(self._state, array.shape, array.dtype, array)
-        tensor: Any = tape.wrap(source, None, Version())
+        tensor: Any = wrap(source, None, Version())
         tensor._version.watch(source)
         source.handle = weakref.ref(tensor)
         source.note(name="argument")
@@ -244,7 +245,7 @@ class Calls:
         self.redraw(call.draws)
         for tensor, cell in call.effects:
             value = cell.realize()
-            tape.before_change(tensor)
+            before_change(tensor)
             tensor._data[...] = value
             if tensor._version is not None:
                 tensor._version.bump(type(call.module).__name__)
@@ -273,7 +274,7 @@ class Calls:
     def _handle(self, call: Call, x: Any) -> Any:
         if not isinstance(x._data, Cell):
             return x
-        handle = tape.wrap(x._data, x._node, x._version)
+        handle = wrap(x._data, x._node, x._version)
         call.handles.append(weakref.ref(handle))
         return handle
 

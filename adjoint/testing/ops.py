@@ -10,8 +10,9 @@ import numpy as np
 from ..autograd.gradcheck import gradcheck, gradgradcheck
 from ..backends import numpy
 from ..core.dtype import LOW_PRECISION
-from ..core.op import REGISTRY, Op, Sample, apply
+from ..core.op import REGISTRY, Op, Sample
 from ..core.spec import Spec
+from ..eager.dispatch import apply
 from ..ops.create.memory import from_numpy
 from ..program.compute import quietly
 from ..tensor import Tensor

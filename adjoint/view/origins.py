@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, ref
 
-from ..autograd import tape
 from ..core.mode import MODE, mode_with
 from ..core.op import Op
 from ..nn.hooks import register_module_forward_hook, register_module_forward_pre_hook
@@ -65,7 +64,7 @@ def observing(keep_values: bool) -> Iterator[Observation]:
 
     def execute(op: Op, inputs: tuple[Any, ...]) -> Any:
         begin = time.perf_counter_ns()
-        result = tape.execute(op, inputs)
+        result = execute(op, inputs)
         elapsed = (time.perf_counter_ns() - begin) / 1000
         several = type(result) is tuple
         for y in result if several else (result,):

@@ -6,7 +6,6 @@ import copy
 from dataclasses import dataclass
 from typing import Any
 
-from ..autograd import tape
 from ..autograd.modes import no_grad
 from ..core.errors import InvalidArgument, InvalidType
 from ..core.mode import MODE, mode_with
@@ -144,7 +143,7 @@ def _run(model: Any, rows: dict[int, Row], inputs: list[Any], named: dict[str, A
     running = [rows[id(model)]]
 
     def execute(op: Op, operands: tuple[Any, ...]) -> Any:
-        result = tape.execute(op, operands)
+        result = execute(op, operands)
         running[-1].multiply_adds += multiply_adds(op, operands, result)
         return result
 

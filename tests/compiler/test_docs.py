@@ -5,7 +5,7 @@ from pathlib import Path
 
 from adjoint.kernels import maths
 
-PAGE = (Path(__file__).parents[2] / "docs" / "kernels.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "compiler.md").read_text()
 
 
 def test_its_program_runs_and_its_listing_is_what_is_printed():

@@ -17,13 +17,13 @@ pytest.importorskip("llvmlite")
 
 import adjoint as ad
 import adjoint.nn.functional as nf
-from adjoint.autograd import tape
 from adjoint.backends import native
 from adjoint.backends.native.attention import attention
 from adjoint.backends.native.attention import code as attention_code
 from adjoint.backends.native.runtime import pool
 from adjoint.core import policy
 from adjoint.core.errors import NotTraceable
+from adjoint.eager import dispatch
 from adjoint.kernels import target
 from adjoint.ops.shape import joining
 
@@ -270,9 +270,9 @@ def test_gradients_of_parts_of_one_tensor(
         return [g.numpy() for g in (leaf.grad, x.grad, *seen)]
 
     ran: list[str] = []
-    compute = tape.compute
+    compute = dispatch.compute
     monkeypatch.setattr(
-        tape, "compute", lambda op, arrays: ran.append(op.name) or compute(op, arrays)
+        dispatch, "compute", lambda op, arrays: ran.append(op.name) or compute(op, arrays)
     )
     found = gradients(True)
     monkeypatch.setattr(attention, "_like", lambda *arrays: None)

@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.autograd import calls
-from adjoint.core import op as core_op
+from adjoint.eager import fused
 from adjoint.eager.arrays import signature
+from adjoint.eager.dispatch import run_known
+from adjoint.eager.learn import keep_call
+from adjoint.eager.writes import copied
 from adjoint.ops.elementwise.arithmetic import ADDCMUL
 from adjoint.ops.elementwise.comparison import CLAMP
 from adjoint.ops.shape.joining import Cat
 from adjoint.program import compute as core_compute
-from adjoint.program import executable, fused
+from adjoint.program import executable
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 
@@ -55,7 +57,7 @@ def test_it_gives_what_the_op_gives(x):
         (Cat(0), ad.nn.Parameter(x), other),
         (Cat(0), x.t(), other),
     ):
-        found = core_op.launched(op, *inputs)
+        found = run_known(op, tuple(inputs))
         assert type(found) is ad.Tensor
         arrays = [i._data if isinstance(i, ad.Tensor) else i for i in inputs]
         assert found.equal(ad.from_numpy(op.compute(np, *arrays)))
@@ -82,33 +84,34 @@ def test_it_gives_what_the_op_gives(x):
     ],
 )
 def test_it_refuses_what_was_not_launched(inputs, x):
-    assert core_op.launched(*inputs(x)) is None
+    op, *given = inputs(x)
+    assert run_known(op, tuple(given)) is None
 
 
 def test_it_refuses_where_something_watches(x):
     with ad.lazy():
-        assert core_op.launched(Cat(0), x, x) is None
+        assert run_known(Cat(0), (x, x)) is None
     with ad.inference_mode():
-        assert core_op.launched(Cat(0), x, x) is None
+        assert run_known(Cat(0), (x, x)) is None
     with ad.lazy():
         lazy = x + 1
-    assert core_op.launched(Cat(0), x, lazy) is None
-    assert core_op.launched(Cat(0), x, x) is not None
+    assert run_known(Cat(0), (x, lazy)) is None
+    assert run_known(Cat(0), (x, x)) is not None
     ad.backends.native.enable(False)
     try:
-        assert core_op.launched(Cat(0), x, x) is None
+        assert run_known(Cat(0), (x, x)) is None
     finally:
         ad.backends.native.enable()
 
 
 def test_gradients(x):
     leaf = x.clone().requires_grad_()
-    y = core_op.launched(Cat(0), leaf, x)
+    y = run_known(Cat(0), (leaf, x))
     assert y.requires_grad
     y[:8].sum().backward()
     assert leaf.grad.equal(ad.ones(8, 8))
     with ad.no_grad():
-        assert not core_op.launched(Cat(0), leaf, x).requires_grad
+        assert not run_known(Cat(0), (leaf, x)).requires_grad
 
 
 def test_an_error_of_a_launcher_is_raised(x):
@@ -118,7 +121,7 @@ def test_an_error_of_a_launcher_is_raised(x):
     key = signature(ADDCMUL, (x, ad.ones(1)), False, [])
     executable.keep(key, executable.Executable(launch, ADDCMUL, ADDCMUL, True))
     with pytest.raises(ValueError, match="as it happens"):
-        core_op.launched(ADDCMUL, x, ad.ones(1))
+        run_known(ADDCMUL, (x, ad.ones(1)))
 
 
 def test_no_reference_is_lost_or_kept(x):
@@ -134,9 +137,9 @@ def test_no_reference_is_lost_or_kept(x):
     watched = [x, x._data, x._data.dtype, cat, cat.launch, ad.Tensor, cases[0][0]]
     counts = []
     for _ in range(3):
-        for case in cases:
+        for op, *given in cases:
             for _ in range(100):
-                core_op.launched(*case)
+                run_known(op, tuple(given))
         counts.append([sys.getrefcount(it) for it in watched])
     assert np.ptp(counts[1:], axis=0).max() <= 2
 
@@ -180,7 +183,7 @@ def test_calls_are_what_python_gives(monkeypatch):
     for _ in range(4):
         found = [case(y) for case in cases for y in tensors]
     with monkeypatch.context() as patch:
-        patch.setattr(fused, "launched", lambda owner, args: None)
+        patch.setattr(fused, "run_known", lambda owner, args, by_gradient: None)
         expected = [case(y) for case in cases for y in tensors]
     for a, b in zip(found, expected, strict=True):
         assert a.spec == b.spec
@@ -240,18 +243,18 @@ def test_signatures_tell_apart_what_differs(x):
 
 
 def test_known_calls(x):
-    calls.keep_call(function, (x, -0.0, None), lambda y: y + 1, ADDCMUL, False)
-    assert calls.launched(function, (x, -0.0, None)).equal(x + 1)
-    assert calls.launched(function, (x, 0.0, None)) is None
-    assert calls.launched(function, (x, -0.0)) is None
-    calls.keep_call(function, (x, 5), lambda y: None, ADDCMUL, False)
-    assert calls.launched(function, (x, 5)) is None
+    keep_call(function, (x, -0.0, None), lambda y: y + 1, ADDCMUL, False)
+    assert run_known(function, (x, -0.0, None), True).equal(x + 1)
+    assert run_known(function, (x, 0.0, None), True) is None
+    assert run_known(function, (x, -0.0), True) is None
+    keep_call(function, (x, 5), lambda y: None, ADDCMUL, False)
+    assert run_known(function, (x, 5), True) is None
     counts = []
     for _ in range(3):
         for _ in range(100):
-            calls.launched(function, (x, -0.0, None))
-            calls.launched(function, (x, [1], -0.0, None))
-            calls.launched(function, (x, x, None))
+            run_known(function, (x, -0.0, None), True)
+            run_known(function, (x, [1], -0.0, None), True)
+            run_known(function, (x, x, None), True)
         counts.append([sys.getrefcount(it) for it in (x, x._data, x._data.dtype, ADDCMUL)])
     assert np.ptp(counts[1:], axis=0).max() <= 2
 
@@ -259,12 +262,12 @@ def test_known_calls(x):
 def test_the_cache_is_bounded_and_forgotten(x, monkeypatch):
     executable.forget()
     for n in range(20_000):
-        calls.keep_call(function, (x, n), lambda y: y, ADDCMUL, False)
+        keep_call(function, (x, n), lambda y: y, ADDCMUL, False)
         if n % 1000 == 0:
-            calls.launched(function, (x, 0))  # in use: stays
+            run_known(function, (x, 0), True)  # in use: stays
     assert 8192 <= sum(executable.counts().values()) <= 2 * 8192
-    assert calls.launched(function, (x, 0)) is not None
-    assert calls.launched(function, (x, 1)) is None
+    assert run_known(function, (x, 0), True) is not None
+    assert run_known(function, (x, 1), True) is None
     executable.forget()
     assert executable.counts() == {}
 
@@ -281,15 +284,15 @@ def test_copies_in_place(dtype):
         assert x._version.changed_by == "copy_"
         assert x.zero_() is x
         assert x.equal(source.new_zeros(3, 4))
-    assert core_op.copied(x, source, "copy_") is True
-    assert core_op.copied(x, source.reshape(4, 3), "copy_") is False
-    assert core_op.copied(x, source.reshape(4, 3).t(), "copy_") is False
-    assert core_op.copied(x.t(), source.t(), "copy_") is False
-    assert core_op.copied(x[:2], source[:2], "copy_") is False  # a view
-    assert core_op.copied(x, 1, "copy_") is False
-    assert core_op.copied(x, source[0], "copy_") is False
+    assert copied(x, source, "copy_") is True
+    assert copied(x, source.reshape(4, 3), "copy_") is False
+    assert copied(x, source.reshape(4, 3).t(), "copy_") is False
+    assert copied(x.t(), source.t(), "copy_") is False
+    assert copied(x[:2], source[:2], "copy_") is False  # a view
+    assert copied(x, 1, "copy_") is False
+    assert copied(x, source[0], "copy_") is False
     other = ad.int32 if dtype is not ad.int32 else ad.int64
-    assert core_op.copied(x, source.to(other), "copy_") is False
+    assert copied(x, source.to(other), "copy_") is False
     assert x.equal(source)
 
 
@@ -317,7 +320,7 @@ def test_copies_in_place_are_seen_and_refused():
     fixed = ad.from_numpy(array)
     fixed.zero_()
     array.flags.writeable = False
-    assert core_op.copied(fixed, source, "copy_") is False
+    assert copied(fixed, source, "copy_") is False
     with ad.lazy():
         lazy = x + 1
     x.copy_(source * 5)

@@ -7,7 +7,7 @@ import pytest
 
 import adjoint as ad
 from adjoint.backends import native
-from adjoint.core.op import apply
+from adjoint.eager.dispatch import apply
 from adjoint.program import compute as core_compute
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")

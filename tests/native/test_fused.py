@@ -24,11 +24,11 @@ from adjoint.core.errors import (
     InvalidArgument,
     ShapeError,
 )
+from adjoint.eager import fused as core_fused
+from adjoint.eager.fused import Declared, fused
 from adjoint.kernels import Kernel
 from adjoint.kernels.schedule import plan
 from adjoint.models.rotary import Rotary, turn
-from adjoint.program import fused as core_fused
-from adjoint.program.fused import Declared, fused
 
 from ..sweep import few_or_many, one_in
 
@@ -45,13 +45,13 @@ class Kernels:
     """Counts the kernels that composites run, where no call is known and launched at once."""
 
     def __enter__(self) -> Kernels:
-        self.launched = core_fused.launched
-        core_fused.launched = lambda known, args: None
+        self.launched = core_fused.run_known
+        core_fused.run_known = lambda known, args, by_gradient: None
         self.before = composite.launches[0]
         return self
 
     def __exit__(self, *exception: object) -> None:
-        core_fused.launched = self.launched
+        core_fused.run_known = self.launched
         self.count = composite.launches[0] - self.before
 
 
@@ -233,7 +233,7 @@ def all_kept(monkeypatch: pytest.MonkeyPatch) -> None:
         "_execute",
         lambda declared, args: fusion.execute(Declared(declared.function, "", False), args),
     )
-    monkeypatch.setattr(core_fused, "launched", lambda known, args: None)
+    monkeypatch.setattr(core_fused, "run_known", lambda known, args, by_gradient: None)
 
 
 @pytest.mark.filterwarnings("ignore:Using a target size")

@@ -23,14 +23,16 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import adjoint as ad
-from adjoint.autograd import inplace_kernels, tape
+from adjoint.autograd import inplace_kernels
 from adjoint.backends import native
 from adjoint.core import policy
-from adjoint.core.op import REGISTRY, Op, Sample, apply
+from adjoint.core.op import REGISTRY, Op, Sample
 from adjoint.core.spec import Spec
+from adjoint.eager import fused as core_fused
+from adjoint.eager.dispatch import apply
+from adjoint.eager.tensors import wrap
 from adjoint.ops.elementwise.pointwise import Elementwise
 from adjoint.program import compute
-from adjoint.program import fused as core_fused
 from adjoint.program.compute import spec_of
 
 from ..sweep import few_or_many
@@ -291,7 +293,7 @@ def by_numpy(op: Op, arrays: Sequence[Any]) -> Any:
 def by_kernels(op: Op, arrays: Sequence[Any]) -> Any:
     """What eager execution computes with the native backend."""
     try:
-        given = [tape.wrap(x) if isinstance(x, np.ndarray) else x for x in arrays]
+        given = [wrap(x) if isinstance(x, np.ndarray) else x for x in arrays]
         found = apply(op, *given)
     except Exception as error:
         return error
@@ -472,7 +474,7 @@ class Overlapping(NamedTuple):
             np.ndarray(shape, block.dtype, block.data, offset, strides)
             for shape, offset, strides in self.places
         ]
-        return block, [tape.wrap(x) for x in arrays]
+        return block, [wrap(x) for x in arrays]
 
 
 def overlapping(fuzzer: Fuzzer, dtype: np.dtype[Any]) -> Overlapping:
@@ -511,7 +513,7 @@ def test_in_place(name: str, cases: int, monkeypatch: pytest.MonkeyPatch) -> Non
             expected, tensors = case.tensors()
             with monkeypatch.context() as patch:
                 patch.setattr(compute, "accelerate", None)
-                copies = [tape.wrap(x._data.copy()) for x in tensors]
+                copies = [wrap(x._data.copy()) for x in tensors]
                 tensors[0]._data[...] = method(*copies)._data
             with monkeypatch.context() as patch:
                 patch.setattr(policy, "WRITE_LARGE", -1)
@@ -553,7 +555,7 @@ def test_composites(name: str, cases: int, monkeypatch: pytest.MonkeyPatch) -> N
                 if not serves:
                     patch.setattr(core_fused, "SMALLEST", 1 << 62)
                     patch.setattr(compute, "accelerate", None)
-                leaves = [tape.wrap(x).requires_grad_() for x in arrays]
+                leaves = [wrap(x).requires_grad_() for x in arrays]
                 results.append(test_fused.results(function, leaves))
         for y, z in zip(*results, strict=True):
             scale = NEAR[dtype.name] * max(float(np.nan_to_num(np.abs(z)).max()), 1.0)

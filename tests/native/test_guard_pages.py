@@ -23,7 +23,7 @@ pytestmark = [
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 RUNS: dict[str, list[str]] = {
-    "kernels": [
+    "compiler": [
         "tests/compiler/test_kernels.py",
         "-k",
         "edges or softmax or argmax or random and 2",

@@ -22,9 +22,10 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import adjoint as ad
-from adjoint.autograd import tape
 from adjoint.backends import native
-from adjoint.core.op import REGISTRY, Op, apply
+from adjoint.core.op import REGISTRY, Op
+from adjoint.eager.dispatch import apply
+from adjoint.eager.tensors import wrap
 
 from ..sweep import one_in
 
@@ -74,7 +75,7 @@ def registry(block: int) -> Iterator[tuple[str, Callable[[], Any]]]:
 
 
 def computed(op: Op, inputs: list[Any]) -> Any:
-    return apply(op, *[tape.wrap(x) if isinstance(x, np.ndarray) else x for x in inputs])
+    return apply(op, *[wrap(x) if isinstance(x, np.ndarray) else x for x in inputs])
 
 
 def composites(block: int) -> Iterator[tuple[str, Callable[[], Any]]]:

@@ -11,7 +11,7 @@ from adjoint.backends.native.gemm import products
 from adjoint.backends.native.onednn import plan as onednn_plan
 from adjoint.core import policy
 from adjoint.core.errors import InvalidArgument, ShapeError
-from adjoint.core.op import apply
+from adjoint.eager.dispatch import apply
 from adjoint.ops.linalg.matmul import LINEAR, LINEAR_INPUT, LINEAR_WEIGHT
 from adjoint.program import compute
 

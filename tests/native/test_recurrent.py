@@ -22,9 +22,9 @@ from adjoint.backends.native.recurrent import recurrent
 from adjoint.backends.native.runtime.pool import default_pool
 from adjoint.core import policy
 from adjoint.core.errors import AutogradError, NotTraceable
+from adjoint.eager import fused as core_fused
 from adjoint.kernels import target
 from adjoint.nn.functional.recurrent import STEPS, recurrent_cell, recurrent_layer
-from adjoint.program import fused as core_fused
 
 from ..sweep import one_in
 

@@ -16,10 +16,11 @@ import adjoint as ad
 from adjoint.autograd import fusion
 from adjoint.core import dispatch_log
 from adjoint.core.errors import FallbackError
-from adjoint.core.op import Op, apply
+from adjoint.core.op import Op
 from adjoint.core.spec import Spec
+from adjoint.eager.dispatch import apply
+from adjoint.eager.fused import fused
 from adjoint.program import compute
-from adjoint.program.fused import fused
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.core.op import REGISTRY, apply
+from adjoint.core.op import REGISTRY
 from adjoint.core.spec import Spec
+from adjoint.eager.dispatch import apply
 
 from . import comparing
 from .comparing import assert_same, gradients, on_device, on_host, outputs, samples

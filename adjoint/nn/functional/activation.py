@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core.errors import InvalidArgument
+from ...eager.fused import checking, fused
 from ...ops.nn import activation as ops
 from ...ops.nn.activation import (
     celu_,
@@ -29,7 +30,6 @@ from ...ops.nn.activation import (
     threshold_,
 )
 from ...ops.nn.softmax import LogSoftmax, Softmax, normalised
-from ...program.fused import checking, fused
 from ...tensor import Tensor
 
 __all__ = [

@@ -9,10 +9,10 @@ from typing import Any
 
 from ...core import dtype as dt
 from ...core.errors import InvalidArgument, ShapeError
+from ...eager.fused import fused
 from ...ops.linalg.matmul import linear
 from ...ops.nn.activation import softmax
 from ...ops.shape.joining import cat
-from ...program.fused import fused
 from ...tensor import Tensor
 from .dropout import dropout
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import InvalidArgument, ShapeError
-from ...core.op import apply
+from ...eager.dispatch import apply
+from ...eager.fused import fused, is_fusing
 from ...ops.create.creation import finish
 from ...ops.random.draws import MaskAt
 from ...ops.random.random import dropout_mask, next_draw
-from ...program.fused import fused, is_fusing
 from ...tensor import Tensor
 
 __all__ = [

@@ -11,7 +11,9 @@ import numpy as np
 from ...autograd.modes import no_grad
 from ...core import dtype as dt
 from ...core.errors import InvalidArgument, ShapeError
-from ...core.op import Sample, apply
+from ...core.op import Sample
+from ...eager.dispatch import apply
+from ...eager.fused import checking, fused
 from ...ops.create.creation import full_like, ones_like, zeros_like
 from ...ops.elementwise.comparison import minimum, where
 from ...ops.elementwise.namespace import Elementwise
@@ -19,7 +21,6 @@ from ...ops.index.pick import Pick
 from ...ops.nn.activation import logsigmoid
 from ...ops.samples import array
 from ...ops.special.special import xlogy
-from ...program.fused import checking, fused
 from ...tensor import Tensor
 
 __all__ = [

@@ -9,7 +9,7 @@ from typing import Any
 from ...autograd.modes import no_grad
 from ...core.dtype import LOW_PRECISION, finfo, float32
 from ...core.errors import InvalidArgument, ShapeError
-from ...program.fused import checking, fused
+from ...eager.fused import checking, fused
 from ...tensor import Tensor
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm"]

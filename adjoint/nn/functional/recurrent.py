@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from ...eager.fused import fused
 from ...ops.linalg.matmul import linear
 from ...ops.shape.joining import cat
-from ...program.fused import fused
 from .activation import relu
 
 __all__ = ["STEPS", "State", "recurrent_cell", "recurrent_layer"]

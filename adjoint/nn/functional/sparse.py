@@ -7,11 +7,11 @@ from typing import Any
 from ...autograd.modes import no_grad
 from ...core.dtype import int32, int64
 from ...core.errors import DTypeError, InvalidArgument, Unsupported
+from ...eager.fused import fused
 from ...ops.elementwise.comparison import where
 from ...ops.index.indexing import rows_at
 from ...ops.linalg.contraction import einsum
 from ...ops.shape.movement import broadcast_tensors
-from ...program.fused import fused
 from ...tensor import Tensor
 
 __all__ = ["bilinear", "cosine_similarity", "embedding", "pairwise_distance"]

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from ...autograd.modes import no_grad
-from ...autograd.tape import announce, wrap
 from ...backends import native
 from ...core import policy
 from ...core.dtype import from_numpy_dtype
@@ -17,6 +16,8 @@ from ...core.errors import InvalidArgument, NotTraceable
 from ...core.mode import MODE
 from ...core.scalar import Arithmetic
 from ...core.spec import Spec
+from ...eager.tensors import wrap
+from ...eager.writes import announce
 from ...ops.create.creation import tensor
 from ...ops.elementwise.arithmetic import MUL
 from ...ops.shape.joining import stack

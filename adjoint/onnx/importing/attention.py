@@ -9,7 +9,7 @@ import numpy as np
 
 from ... import nn
 from ...core.dtype import float32, from_numpy_dtype
-from ...core.op import FUNCTIONS
+from ...eager.public import FUNCTIONS
 from ...tensor import Tensor
 from ..files import DTYPES
 from .node import Node, host, operator, t

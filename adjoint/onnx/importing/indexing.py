@@ -9,7 +9,8 @@ import numpy as np
 
 from ... import nn
 from ...core.dtype import from_numpy_dtype
-from ...core.op import FUNCTIONS, apply
+from ...eager.dispatch import apply
+from ...eager.public import FUNCTIONS
 from ...ops.index.advanced import Index, IndexPut
 from ...ops.index.scatter import Gather, Scatter
 from ...tensor import Tensor

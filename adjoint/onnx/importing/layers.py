@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from ... import nn
-from ...core.op import FUNCTIONS, apply
+from ...eager.dispatch import apply
+from ...eager.public import FUNCTIONS
 from ...ops.nn.averaging import SumPool
 from ...ops.nn.convolution import Convolution, ConvolutionInput
 from ...ops.nn.pooling import MaxPool, MaxPoolIndices

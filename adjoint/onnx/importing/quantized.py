@@ -11,7 +11,7 @@ import numpy as np
 
 from ... import nn
 from ...core.dtype import float32, float64, from_numpy_dtype, int32
-from ...core.op import FUNCTIONS
+from ...eager.public import FUNCTIONS
 from ...tensor import Tensor
 from ..files import DTYPES
 from .layers import convolve

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from ... import nn
-from ...core.op import FUNCTIONS, apply
+from ...eager.dispatch import apply
+from ...eager.public import FUNCTIONS
 from ...nn.functional.recurrent import recurrent_layer
 from ...ops.index.scatter import Gather
 from ...tensor import Tensor

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ... import nn
-from ...core.op import FUNCTIONS
+from ...eager.public import FUNCTIONS
 from ...ops.create.creation import full
 from ...tensor import Tensor
 from .node import TABLE, Node, axes_of, axis_in, host, operator, t

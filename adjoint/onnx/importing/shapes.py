@@ -9,7 +9,7 @@ import numpy as np
 
 from ... import nn
 from ...core.dtype import from_numpy_dtype
-from ...core.op import FUNCTIONS
+from ...eager.public import FUNCTIONS
 from ...ops.create.creation import full
 from ..files import DTYPES
 from .node import Node, axes_of, axis_in, host, ints, operator, t

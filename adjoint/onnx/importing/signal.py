@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.op import FUNCTIONS
+from ...eager.public import FUNCTIONS
 from ...fft import fft, ifft, irfft
 from ...tensor import Tensor
 from ..files import DTYPES

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ... import nn
-from ...core.op import FUNCTIONS
+from ...eager.public import FUNCTIONS
 from ...tensor import Tensor
 from .layers import windows
 from .node import Node, axis_in, host, ints, operator, t

@@ -12,8 +12,10 @@ from ...core import dtype as dt
 from ...core.device import CPU, as_device, device, transfer
 from ...core.errors import InvalidArgument, InvalidType
 from ...core.handle import Handle
-from ...core.op import FUNCTIONS, METHODS, Op, Sample, apply, public
+from ...core.op import Op, Sample
 from ...core.spec import Spec
+from ...eager.dispatch import apply
+from ...eager.public import FUNCTIONS, METHODS, public
 from ..promotion import cast
 from .creation import assert_row_major, finish, sizes_from
 from .values import array_from, target

@@ -20,7 +20,8 @@ from ...core.errors import (
     Unsupported,
 )
 from ...core.handle import Handle
-from ...core.op import public
+from ...eager.public import public
+from ...eager.tensors import fresh
 from .values import array_from, convert_number, converted, fill_number, target
 
 if TYPE_CHECKING:
@@ -31,9 +32,6 @@ __all__ = [
     "ones", "ones_like", "scalar_tensor", "tensor", "zeros",
     "zeros_like",
 ]  # fmt: skip
-
-wrap: Any = None  # makes a new Tensor around an array; set by adjoint/tensor.py
-
 
 # ---- from values ---------------------------------------------------------------------------------
 
@@ -74,7 +72,7 @@ def finish(
             array = moved(array, place)
     if pin_memory:
         array = pinned(array)
-    result: Tensor = wrap(array)
+    result: Tensor = fresh(array)
     return result.requires_grad_() if requires_grad else result
 
 
@@ -232,11 +230,11 @@ def names_on(place: Device) -> Any:
 
 def into(array: Any, out: Any, dtype: Any, name: str) -> Tensor:
     """`array` written into `out`, whose dtype decides; a `dtype` that differs is refused."""
-    from ...core import op
+    from ...eager import public
 
     if dtype is not None and target(dtype) is not out.dtype:
         raise DTypeError(f"{name}: dtype {dtype} does not match dtype of out parameter {out.dtype}")
-    result: Tensor = op.write_out(wrap(moved(array, out.device)), out, name)
+    result: Tensor = public.write_out(fresh(moved(array, out.device)), out, name)
     return result
 
 

@@ -20,7 +20,7 @@ from ...core.errors import (
     Unsupported,
 )
 from ...core.handle import Handle
-from ...core.op import FUNCTIONS, public
+from ...eager.public import FUNCTIONS, public
 from .conversion import to
 from .creation import assert_row_major, finish, names_on, pinned, sizes_from
 from .values import array_from, checked_array, target

@@ -12,7 +12,7 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument, InvalidType, Unsupported
 from ...core.handle import Handle
-from ...core.op import public
+from ...eager.public import public
 from .creation import finish, into
 from .values import target
 

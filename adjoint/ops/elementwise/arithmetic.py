@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core import dtype as dt
-from ...core import op as core_op
 from ...core.errors import DTypeError, InvalidArgument
 from ...core.handle import Handle
-from ...core.op import Sample, apply, public
+from ...core.op import Sample
+from ...eager.dispatch import apply, run_known
+from ...eager.public import public
 from ..promotion import cast, common_dtype, number, promote
 from ..samples import COMPLEX, FLOATS, INTS, array, binary_samples, strided, unary_samples
 from .pointwise import (
@@ -588,7 +589,7 @@ def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor
     >>> ad.addcmul(ad.tensor([1.]), ad.tensor([2.]), ad.tensor([3.]), value=0.5)
     tensor([4.])
     """
-    result: Any = core_op.launched(ADDCMUL, input, tensor1, tensor2, value)
+    result: Any = run_known(ADDCMUL, (input, tensor1, tensor2, value))
     if result is None:
         common, values = promote("addcmul", input, tensor1, tensor2)
         assert_kind("addcmul", common, NUMBERS)
@@ -608,7 +609,7 @@ def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor
     >>> ad.addcdiv(ad.tensor([1.]), ad.tensor([2.]), ad.tensor([4.]), value=2)
     tensor([2.])
     """
-    result: Any = core_op.launched(ADDCDIV, input, tensor1, tensor2, value)
+    result: Any = run_known(ADDCDIV, (input, tensor1, tensor2, value))
     if result is not None:
         return result  # type: ignore[no-any-return]
     if common_dtype((tensor1, tensor2), "addcdiv").category < 2:
@@ -633,7 +634,7 @@ def lerp(input: Any, end: Any, weight: Any) -> Tensor:
     >>> ad.lerp(ad.tensor([1., 2.]), ad.tensor([3., 4.]), 0.5)
     tensor([2., 3.])
     """
-    result: Any = core_op.launched(LERP, input, end, weight)
+    result: Any = run_known(LERP, (input, end, weight))
     if result is not None:
         return result  # type: ignore[no-any-return]
     assert_tensor("lerp", input)

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core import dtype as dt
-from ...core import op as core_op
 from ...core.errors import DTypeError, InvalidArgument, InvalidType
 from ...core.handle import Handle
-from ...core.op import Sample, apply, public
+from ...core.op import Sample
 from ...core.spec import Spec, broadcast_shapes
-from ..create import creation
+from ...eager.dispatch import apply, run_known
+from ...eager.public import public
+from ...eager.tensors import fresh
 from ..samples import COMPLEX, FLOATS, INTS, array, binary_samples, strided
 from .logic import logical_and, logical_or, special_samples
 from .pointwise import (
@@ -303,7 +304,7 @@ def where(condition: Any, input: Any = None, other: Any = None, *, out: Any = No
     if input is None and other is None:
         assert_tensor("where", condition, "condition")
         return condition.nonzero(as_tuple=True)
-    result = core_op.launched(WHERE, condition, input, other)
+    result = run_known(WHERE, (condition, input, other))
     if result is not None:
         return to_out(result, out, "where")
     if input is None or other is None:
@@ -515,7 +516,7 @@ class Clamp(Elementwise):
 def _crossed(x1: Any, x2: Any, compare: Any) -> Any:
     if isinstance(x1, Handle) or isinstance(x2, Handle):
         return compare(*tensors(x1, x2))
-    return creation.wrap(np.asarray(x1 < x2))
+    return fresh(np.asarray(x1 < x2))
 
 
 CLAMP, CLAMP_MIN, CLAMP_MAX = Clamp(), ClampMin(), ClampMax()
@@ -539,7 +540,7 @@ def clamp(input: Any, min: Any = None, max: Any = None, *, out: Any = None) -> T
         if max is not None:
             return clamp_max(input, max, out=out)  # type: ignore[no-any-return]
         raise InvalidArgument("clamp: At least one of 'min' or 'max' must not be None")
-    result: Any = core_op.launched(CLAMP, input, min, max)
+    result: Any = run_known(CLAMP, (input, min, max))
     if result is None:
         if not isinstance(input, Handle):
             assert_tensor("clamp", input)

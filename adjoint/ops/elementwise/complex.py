@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ...core import dtype as dt
-from ...core import op as core_op
 from ...core.errors import DTypeError, ShapeError
 from ...core.handle import Handle
-from ...core.op import METHODS, Op, Sample, apply, apply_view, public
+from ...core.op import Op, Sample
 from ...core.spec import Spec, broadcast_shapes
+from ...eager.dispatch import apply, apply_view, run_known
+from ...eager.public import METHODS, public
 from ..promotion import cast
 from ..samples import COMPLEX, FLOATS, array, binary_samples, strided, unary_samples
 from .comparison import eq, where
@@ -284,7 +285,7 @@ def complex(real: Any, imag: Any, *, out: Any = None) -> Tensor:
     >>> ad.complex(ad.tensor([1., 2.]), ad.tensor([3., 4.]))
     tensor([1.+3.j, 2.+4.j])
     """
-    result: Any = core_op.launched(COMPLEX_OP, real, imag)
+    result: Any = run_known(COMPLEX_OP, (real, imag))
     if result is not None:
         return to_out(result, out, "complex")  # type: ignore[no-any-return]
     assert_tensor("complex", real, "real")
@@ -372,7 +373,7 @@ def angle(input: Any) -> Tensor:
     >>> ad.angle(ad.tensor([1j, -1 + 0j]))
     tensor([1.5708, 3.1416])
     """
-    result: Any = core_op.launched(_ANGLE, input)
+    result: Any = run_known(_ANGLE, (input,))
     if result is None:
         assert_tensor("angle", input)
         x: Any = input

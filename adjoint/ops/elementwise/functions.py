@@ -10,7 +10,7 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.errors import DTypeError
 from ...core.handle import Handle
-from ...core.op import public
+from ...eager.public import public
 from ..promotion import cast
 from ..samples import COMPLEX, FLOATS, INTS, unary_samples
 from .comparison import where

@@ -8,12 +8,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...core import dtype as dt
-from ...core import op as core_op
 from ...core.errors import DTypeError, InvalidType
 from ...core.handle import Handle
-from ...core.op import FUNCTIONS, INPLACE, METHODS, SHORTCUTS, Op, apply, with_out
+from ...core.op import Op
 from ...core.spec import Spec, broadcast_shapes
-from ..create import creation
+from ...eager.dispatch import apply
+from ...eager.operators import binary_operator, unary_operator
+from ...eager.public import FUNCTIONS, INPLACE, METHODS, with_out, write_out
+from ...eager.tensors import fresh
 from ..promotion import cast, number, promote
 
 PYTORCH = "https://docs.pytorch.org/docs/stable/generated/torch."
@@ -122,7 +124,7 @@ def assert_kind(name: str, d: dt.dtype, kinds: str) -> None:
 
 def operand(x: Any) -> Any:
     """A tensor for a NumPy array; anything else as it is."""
-    return creation.wrap(x) if isinstance(x, np.ndarray) else x
+    return fresh(x) if isinstance(x, np.ndarray) else x
 
 
 PLAIN = frozenset((dt.float32.numpy, dt.float64.numpy))
@@ -147,7 +149,7 @@ def promoted(
     if narrow or not any(isinstance(v, Handle) for v in operands):
         with np.errstate(over="ignore"):
             return [
-                v if isinstance(v, Handle) else creation.wrap(np.asarray(v).astype(common.numpy))
+                v if isinstance(v, Handle) else fresh(np.asarray(v).astype(common.numpy))
                 for v in operands
             ]
     return operands
@@ -234,8 +236,10 @@ def publish(
     arrays of dtypes of `kinds`.
     """
     ufunc = op.ufunc if type(op).compute is Elementwise.compute else ""
-    shortcut = SHORTCUTS.get(inputs)
-    function = shortcut(op, general, kinds, ufunc) if shortcut else with_out(general)
+    if inputs > 2:
+        function = with_out(general)
+    else:
+        function = (unary_operator if inputs == 1 else binary_operator)(op, general, kinds, ufunc)
     for each in (general, function):
         each.__name__ = each.__qualname__ = name
         each.__module__ = type(op).__module__
@@ -268,7 +272,7 @@ def alias(function: Callable[..., Any], name: str, inplace: bool = True) -> Any:
 
 def to_out(result: Any, out: Any, name: str) -> Any:
     """`result`, or `out` with it written where that is given."""
-    return result if out is None else core_op.write_out(result, out, name)
+    return result if out is None else write_out(result, out, name)
 
 
 def conj(x: Any) -> Any:

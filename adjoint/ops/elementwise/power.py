@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core import dtype as dt
-from ...core import op as core_op
 from ...core.errors import DTypeError, InvalidArgument
 from ...core.handle import Handle
-from ...core.op import Sample, apply, public
+from ...core.op import Sample
+from ...eager.dispatch import apply, run_known
+from ...eager.public import public
 from ..promotion import cast, common_dtype, number
 from ..samples import COMPLEX, FLOATS, array, strided
 from .arithmetic import MUL, mul
@@ -136,7 +137,7 @@ def pow(input: Any, exponent: Any, *, out: Any = None) -> Tensor:
         special = _SPECIAL_POWERS.get(exponent)
         if special is not None and isinstance(input, Handle) and input._data.dtype in PLAIN:
             return special(input, out=out)  # type: ignore[no-any-return]
-    result: Any = core_op.launched(POW, input, exponent)
+    result: Any = run_known(POW, (input, exponent))
     if result is None:
         result = _pow(operand(input), operand(exponent))
     return to_out(result, out, "pow")  # type: ignore[no-any-return]

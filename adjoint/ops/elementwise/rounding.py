@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ...core import dtype as dt
-from ...core import op as core_op
 from ...core.errors import DTypeError
 from ...core.handle import Handle
-from ...core.op import Op, Sample, apply, public
+from ...core.op import Op, Sample
 from ...core.spec import Spec
-from ...program.fused import checking
+from ...eager.dispatch import apply, run_known
+from ...eager.fused import checking
+from ...eager.public import public
 from .. import return_types
 from ..promotion import cast
 from ..samples import COMPLEX, FLOATS, INTS, array, binary_samples, strided, unary_samples
@@ -404,7 +405,7 @@ def heaviside(input: Any, values: Any) -> Tensor:
     >>> ad.heaviside(ad.tensor([-1., 0., 2.]), ad.tensor(0.5))
     tensor([0.0000, 0.5000, 1.0000])
     """
-    result: Any = core_op.launched(_HEAVISIDE, input, values)
+    result: Any = run_known(_HEAVISIDE, (input, values))
     if result is not None:
         return result  # type: ignore[no-any-return]
     assert_tensor("heaviside", input)

@@ -11,8 +11,9 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.device import is_device_array
 from ...core.errors import DTypeError, IndexingError, ShapeError
-from ...core.op import Op, Sample, apply, apply_view
+from ...core.op import Op, Sample
 from ...core.spec import Spec, prod
+from ...eager.dispatch import apply, apply_view
 from ..samples import array
 from ..shape.movement import Movement
 from .slicing import Item, basic_index

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core import dtype as dt
-from ...core import op as core_op
 from ...core.errors import DTypeError, IndexingError, InvalidType, ShapeError
 from ...core.handle import Handle
-from ...core.op import FUNCTIONS, apply, apply_view, public, write_in_place
 from ...core.spec import broadcast_shapes, normalize_axis, prod
-from ...program.fused import writing
-from ..create import creation
+from ...eager.dispatch import apply, apply_view, run_known
+from ...eager.fused import writing
+from ...eager.public import FUNCTIONS, public, write_in_place
+from ...eager.tensors import fresh
+from ...eager.writes import copied
 from ..create.creation import names_on
 from ..create.values import convert_number
 from ..promotion import cast
@@ -117,7 +118,7 @@ def _parse(x: Any, index: Any) -> tuple[tuple[Item, ...], list[tuple[int, Any]]]
         elif type(each) is bool or not each._data.ndim:  # a mask without dimensions
             items.append(None)
             count = int(each) if type(each) is bool else int(bool(each._data))
-            advanced.append((place, creation.wrap(np.zeros(count, np.int64))))
+            advanced.append((place, fresh(np.zeros(count, np.int64))))
         else:
             advanced.append((place, each))
             mask = each.dtype in (dt.bool_, dt.uint8)
@@ -172,7 +173,7 @@ def _index_part(part: Any) -> Any:
             values = values.astype(np.int64)
         if values.dtype.kind == "O":
             values = np.array([operator.index(each) for each in part])
-        return _index_part(creation.wrap(values))
+        return _index_part(fresh(values))
     try:
         return operator.index(part)
     except TypeError:
@@ -214,7 +215,7 @@ def _gathered(x: Any, advanced: Sequence[tuple[int, Any]]) -> tuple[tuple[int, .
     for place, each in advanced:
         if each.dtype in (dt.bool_, dt.uint8):
             axes.extend(range(place, place + each._data.ndim))
-            indices.extend(creation.wrap(column) for column in nonzero_columns(each._data))
+            indices.extend(fresh(column) for column in nonzero_columns(each._data))
         else:
             axes.append(place)
             indices.append(each)
@@ -230,7 +231,7 @@ def _gathered(x: Any, advanced: Sequence[tuple[int, Any]]) -> tuple[tuple[int, .
     packed = names_on(x.device).empty((len(indices), *shape), np.int64)
     for row, each in enumerate(indices):
         packed[row] = each._data
-    return tuple(axes), creation.wrap(packed)
+    return tuple(axes), fresh(packed)
 
 
 _MASKS = (np.dtype(np.bool_), np.dtype(np.uint8))
@@ -269,7 +270,7 @@ def getitem(input: Tensor, index: Any) -> Tensor:
                 shape = part._data.shape
                 rest = shape[place + mask.ndim :]
                 part = apply_view(to_shape((*shape[:place], mask.size, *rest)), part)
-            each = creation.wrap(mask.reshape(-1).nonzero()[0])
+            each = fresh(mask.reshape(-1).nonzero()[0])
         return apply(Index((place,)), part, each)  # type: ignore[no-any-return]
     axes, packed = _gathered(part, advanced)
     return apply(Index(axes), part, packed)  # type: ignore[no-any-return]
@@ -373,7 +374,7 @@ def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     >>> ad.zeros(2).copy_(ad.tensor([1, 2]))
     tensor([1., 2.])
     """
-    if core_op.copied(input, src, "copy_"):
+    if copied(input, src, "copy_"):
         return input
     if not isinstance(src, Handle) or type(src._data) is not type(input._data):
         assert_tensor(src, "copy_")
@@ -405,7 +406,7 @@ def zero_(input: Tensor) -> Tensor:
     >>> ad.ones(2).zero_()
     tensor([0., 0.])
     """
-    if core_op.copied(input, None, "zero_"):
+    if copied(input, None, "zero_"):
         return input
     result: Tensor = write_in_place("zero_", _OVERWRITE, input, 0)
     return result
@@ -465,7 +466,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
             [3, 4]])
     """
     if isinstance(index, Handle) and index._data.ndim == 1:  # more are an error
-        found: Tensor | None = core_op.launched(_selecting(dim, input._data.ndim), input, index)
+        found: Tensor | None = run_known(_selecting(dim, input._data.ndim), (input, index))
         if found is not None:
             return found
     axis, index = _along(input, dim, index, "index_select")
@@ -563,7 +564,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Any:
     axis, index = _along(input, dim, index, "index_fill")
     fill_value = one_value(input, value, "index_fill")
     if isinstance(fill_value, Handle) and input._data.ndim:  # a repeated index writes it once
-        index = creation.wrap(np.unique(wrapped(index._data, input._data.shape[axis], axis)))
+        index = fresh(np.unique(wrapped(index._data, input._data.shape[axis], axis)))
     return _put(input, axis, index, fill_value, False, "index_fill")
 
 
@@ -663,7 +664,7 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
         raise DTypeError(f"masked_select: expected BoolTensor for mask, got {mask.dtype}")
     shape = broadcast_shapes(input._data.shape, mask._data.shape, op="masked_select")
     places = np.flatnonzero(np.broadcast_to(mask._data, shape))
-    result: Tensor = apply(Index((0,)), input.expand(shape).reshape(-1), creation.wrap(places))
+    result: Tensor = apply(Index((0,)), input.expand(shape).reshape(-1), fresh(places))
     return result
 
 
@@ -682,10 +683,10 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     data = input._data
     if as_tuple:
         columns = nonzero_columns(data if data.ndim else data.reshape(1))
-        return tuple(creation.wrap(column) for column in columns)
+        return tuple(fresh(column) for column in columns)
     if not data.ndim:
-        return creation.wrap(np.argwhere(data))
-    return creation.wrap(np.stack(nonzero_columns(data), 1))
+        return fresh(np.argwhere(data))
+    return fresh(np.stack(nonzero_columns(data), 1))
 
 
 @public(out=True)
@@ -706,7 +707,7 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     found = nonzero(input)._data[:size]
     rows = names_on(input.device).full((size, found.shape[1]), fill_value, np.int64)
     rows[: len(found)] = found
-    result: Tensor = creation.wrap(rows)
+    result: Tensor = fresh(rows)
     return result
 
 
@@ -742,5 +743,5 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     found = []
     for i, size in enumerate(sizes):
         index = indices._data.astype(np.int64) // prod(sizes[i + 1 :]) % size
-        found.append(creation.wrap(np.asarray(index) if isinstance(index, np.generic) else index))
+        found.append(fresh(np.asarray(index) if isinstance(index, np.generic) else index))
     return tuple(found)

@@ -10,8 +10,9 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import DTypeError, IndexingError
-from ...core.op import Op, Sample, apply
+from ...core.op import Op, Sample
 from ...core.spec import Spec, broadcast_shapes
+from ...eager.dispatch import apply
 from ..samples import array
 
 if TYPE_CHECKING:

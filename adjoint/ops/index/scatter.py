@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core import dtype as dt
-from ...core import op as core_op
 from ...core import policy
 from ...core.device import is_device_array
 from ...core.errors import DTypeError, IndexingError, InvalidArgument, ShapeError
 from ...core.handle import Handle
-from ...core.op import Op, Sample, apply, public
+from ...core.op import Op, Sample
 from ...core.spec import Spec, broadcast_shapes, normalize_axis, prod
-from ...program.fused import checking, writing
+from ...eager.dispatch import apply, run_known
+from ...eager.fused import checking, writing
+from ...eager.public import public
+from ...eager.tensors import fresh
 from ..create import creation
 from ..samples import array
 from ..shape.movement import assert_tensor
@@ -555,7 +557,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
             [4, 3]])
     """
     if isinstance(input, Handle):
-        found = core_op.launched(_gathering(dim, input._data.ndim), input, index)
+        found = run_known(_gathering(dim, input._data.ndim), (input, index))
         if found is not None:
             return found  # type: ignore[no-any-return]
     axis = _prepare(input, dim, index, "gather")
@@ -588,7 +590,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
     if dim is None:
         assert_index_dtype(indices, "take_along_dim")
         return gather(input.reshape(-1), 0, indices.reshape(-1))  # type: ignore[no-any-return]
-    found = core_op.launched(_gathering(dim, input._data.ndim, True), input, indices)
+    found = run_known(_gathering(dim, input._data.ndim, True), (input, indices))
     if found is not None:
         return found  # type: ignore[no-any-return]
     assert_index_dtype(indices, "take_along_dim")
@@ -803,7 +805,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
             f"in mask ({places.size})"
         )
     values = source.reshape(-1)[: places.size]
-    flat = apply(IndexPut((0,)), input.expand(shape).reshape(-1), creation.wrap(places), values)
+    flat = apply(IndexPut((0,)), input.expand(shape).reshape(-1), fresh(places), values)
     return flat.reshape(shape)  # type: ignore[no-any-return]
 
 

@@ -13,8 +13,10 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.device import is_device_array
 from ...core.errors import IndexingError, ShapeError, Unsupported
-from ...core.op import Op, Sample, apply, apply_view, public, rebinding
+from ...core.op import Op, Sample
 from ...core.spec import Spec, normalize_axis, prod
+from ...eager.dispatch import apply, apply_view
+from ...eager.public import public, rebinding
 from ..samples import array, strided
 from ..shape.movement import Movement, as_writable, sizes_of
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from ...core.errors import InvalidArgument, InvalidType, ShapeError
 from ...core.handle import Handle
-from ...core.op import public, with_out
 from ...core.spec import broadcast_shapes, normalize_axis, prod
+from ...eager.public import public, with_out
 from ..elementwise.namespace import conj
 from ..promotion import promote
 from .matmul import matmul, product

@@ -12,8 +12,9 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidType, LinalgError, ShapeError, Unsupported
 from ...core.handle import Handle
-from ...core.op import Op, Sample, apply
+from ...core.op import Op, Sample
 from ...core.spec import Spec
+from ...eager.dispatch import apply
 from ..elementwise.namespace import conj
 from ..samples import array
 from .matmul import conj_transposed, matmul

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import DTypeError, InvalidArgument, ShapeError
-from ...core.op import public
+from ...eager.public import public
 from ..promotion import promote
 from ..shape.arranging import triu_indices
 from .matmul import matmul

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ...core.errors import InvalidArgument, ShapeError
-from ...core.op import FUNCTIONS, Op, Sample, apply, public, with_out
+from ...core.op import Op, Sample
 from ...core.spec import Spec
+from ...eager.dispatch import apply
+from ...eager.public import FUNCTIONS, public, with_out
 from ..random.random import draw_normal
 from ..samples import array
 from .decomposition import assert_matrices

@@ -9,9 +9,10 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.errors import InvalidArgument, LinalgError, ShapeError
 from ...core.handle import Handle
-from ...core.op import FUNCTIONS, apply, public, with_out
 from ...core.spec import normalize_axis, prod
-from ..create import creation
+from ...eager.dispatch import apply
+from ...eager.public import FUNCTIONS, public, with_out
+from ...eager.tensors import fresh
 from ..promotion import cast
 from ..return_types import return_type
 from . import contraction
@@ -653,7 +654,7 @@ def lu_factor_ex(
             "on lu_solve would result in a division by zero."
         )
     info = np.asarray(found) if isinstance(found, np.generic) else found
-    return LUFactorExResult(lu, pivots, cast(creation.wrap(info), dt.int32))
+    return LUFactorExResult(lu, pivots, cast(fresh(info), dt.int32))
 
 
 @with_out

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core import dtype as dt
-from ...core import op as core_op
 from ...core.errors import DTypeError, InvalidType, ShapeError
 from ...core.handle import Handle
 from ...core.mode import is_casting
-from ...core.op import Op, Sample, apply, apply_view, public
+from ...core.op import Op, Sample
 from ...core.spec import Spec, broadcast_shapes, prod
+from ...eager.dispatch import apply, apply_view, run_known
+from ...eager.public import public
 from ...program.compute import spec_of
 from ..elementwise.namespace import conj
 from ..promotion import cast
@@ -147,7 +148,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     >>> ad.matmul(ad.tensor([[1., 2.]]), ad.tensor([[3.], [4.]]))
     tensor([[11.]])
     """
-    known: Tensor | None = core_op.launched(MATMUL, input, other)
+    known: Tensor | None = run_known(MATMUL, (input, other))
     if known is not None:
         return known
     if not isinstance(input, Handle) or not isinstance(other, Handle):
@@ -349,7 +350,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 def _apply_again(op: Op, *inputs: Any) -> Any:
     """`apply` for an op that was probably launched before: it is asked for that first."""
-    y = core_op.launched(op, *inputs)
+    y = run_known(op, tuple(inputs))
     return apply(op, *inputs) if y is None else y
 
 

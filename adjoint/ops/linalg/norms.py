@@ -10,9 +10,10 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument, ShapeError
 from ...core.handle import Handle
-from ...core.op import FUNCTIONS, apply, with_out
 from ...core.spec import normalize_axes, normalize_axis
-from ..create import creation
+from ...eager.dispatch import apply
+from ...eager.public import FUNCTIONS, with_out
+from ...eager.tensors import fresh
 from ..promotion import cast
 from ..reduce.statistics import Norm
 from .decomposition import SVD, Eigh, assert_matrices
@@ -186,7 +187,7 @@ def inverse_and_info(A: Tensor) -> tuple[Any, Any]:  # noqa: N803 - PyTorch's na
     zero = pivots == 0
     found = np.where(zero.any(-1), zero.argmax(-1) + 1, 0) if zero.shape[-1] else zero.any(-1)
     counted = np.asarray(found) if isinstance(found, np.generic) else found
-    info: Any = cast(creation.wrap(counted), dt.int32)
+    info: Any = cast(fresh(counted), dt.int32)
     if not found.any():
         return apply(Inverse(), A), info
     bad = (info != 0).unsqueeze(-1).unsqueeze(-1)

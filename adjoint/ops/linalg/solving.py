@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core.errors import LinalgError, ShapeError
-from ...core.op import Op, Sample, apply
+from ...core.op import Op, Sample
 from ...core.spec import Spec, broadcast_shapes
+from ...eager.dispatch import apply
 from ..elementwise.namespace import conj
 from ..samples import array
 from .decomposition import (

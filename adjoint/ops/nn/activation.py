@@ -12,9 +12,11 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument, ShapeError
-from ...core.op import Sample, apply, public
+from ...core.op import Sample
 from ...core.spec import Spec, normalize_axis
-from ...program.fused import checking, fused
+from ...eager.dispatch import apply
+from ...eager.fused import checking, fused
+from ...eager.public import public
 from ..elementwise.comparison import clamp, ge, gt, le, where
 from ..elementwise.functions import abs, exp, sigmoid, tanh
 from ..elementwise.pointwise import (

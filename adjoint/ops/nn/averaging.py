@@ -11,8 +11,10 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument
-from ...core.op import FUNCTIONS, Op, Sample, apply, public
+from ...core.op import Op, Sample
 from ...core.spec import Spec, prod
+from ...eager.dispatch import apply
+from ...eager.public import FUNCTIONS, public
 from ..linalg.matmul import matmul
 from ..samples import array
 from .pooling import MaxPool, MaxPoolIndices, pool_geometry

@@ -11,8 +11,10 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument, ShapeError
-from ...core.op import Op, Sample, apply, public
+from ...core.op import Op, Sample
 from ...core.spec import Spec
+from ...eager.dispatch import apply
+from ...eager.public import public
 from ..elementwise.namespace import conj
 from ..samples import array, strided
 from . import averaging, pooling

@@ -11,8 +11,10 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import InvalidArgument, ShapeError
-from ...core.op import Op, Sample, apply, public
+from ...core.op import Op, Sample
 from ...core.spec import Spec
+from ...eager.dispatch import apply
+from ...eager.public import public
 from ..samples import array
 from .windows import Pairs, Sizes, batched, hashable, per_dimension, window_count
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core import dtype as dt
-from ...core.op import Op, Sample, public
+from ...core.op import Op, Sample
 from ...core.spec import Spec, normalize_axis
-from ...program.fused import checking, fused
+from ...eager.fused import checking, fused
+from ...eager.public import public
 from ..elementwise.functions import exp
 from ..elementwise.pointwise import FLOATING, assert_kind, assert_tensor
 from ..promotion import cast

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core.errors import ShapeError
-from ...core.op import Op, Sample, apply
+from ...core.op import Op, Sample
 from ...core.spec import Spec, prod
+from ...eager.dispatch import apply
 from ..samples import array
 from .windows import Pairs, Sizes, batched, per_dimension, window_count
 

@@ -10,8 +10,10 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument
-from ...core.op import Sample, apply, public
+from ...core.op import Sample
 from ...core.spec import Spec, broadcast_shapes
+from ...eager.dispatch import apply
+from ...eager.public import public
 from ..special.incomplete import beta_shift, gamma_shift
 from .draws import Draw
 from .random import Generator, next_draw

@@ -23,9 +23,10 @@ from ...core.device import device as Device  # noqa: N812 - the parameters here 
 from ...core.errors import DTypeError, InvalidArgument, InvalidType, ShapeError
 from ...core.handle import Handle
 from ...core.mode import MODE
-from ...core.op import INPLACE, apply, public
+from ...eager.dispatch import apply
+from ...eager.public import INPLACE, public
+from ...eager.tensors import fresh
 from ...program import compute as core_compute
-from ..create import creation
 from ..create.creation import assert_row_major, finish, into, sizes_from
 from ..create.values import target
 from ..promotion import cast
@@ -252,7 +253,7 @@ def drawn(
         known = core_compute.draws.get((kind, fields))
         found = None if known is None else known(*number)
         if found is not None:
-            return creation.wrap(found)  # type: ignore[no-any-return]
+            return fresh(found)  # type: ignore[no-any-return]
     return apply(kind(*number, *fields, place))  # type: ignore[no-any-return]
 
 

@@ -13,10 +13,12 @@ from ...core import dtype as dt
 from ...core.device import is_device_array
 from ...core.errors import DTypeError, InvalidArgument, ShapeError
 from ...core.handle import Handle
-from ...core.op import Op, Sample, apply, public
+from ...core.op import Op, Sample
 from ...core.spec import Spec, normalize_axis, prod
+from ...eager.dispatch import apply
+from ...eager.public import public
+from ...eager.tensors import fresh
 from .. import return_types
-from ..create import creation
 from ..create.creation import names_on
 from ..create.ranges import linspace
 from ..promotion import cast
@@ -272,8 +274,8 @@ def histogramdd(
 
 def _tensors(flags: tuple[bool, ...], values: Any, *extras: Any) -> Any:
     """`values` as a tensor; with those of the `extras` that are wanted, a tuple."""
-    found = tuple(creation.wrap(extra) for flag, extra in zip(flags, extras, strict=True) if flag)
-    first = creation.wrap(values)
+    found = tuple(fresh(extra) for flag, extra in zip(flags, extras, strict=True) if flag)
+    first = fresh(values)
     return (first, *found) if found else first
 
 

@@ -10,9 +10,10 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.errors import DTypeError, IndexingError, InvalidType, ShapeError
 from ...core.handle import Handle
-from ...core.op import apply, public
 from ...core.spec import Spec, normalize_axes, normalize_axis, reduced_shape
-from ...program.fused import checking
+from ...eager.dispatch import apply
+from ...eager.fused import checking
+from ...eager.public import public
 from .. import return_types
 from ..samples import FLOATS, INTS
 from .reduction import Reduction, reduction, reduction_samples, wide

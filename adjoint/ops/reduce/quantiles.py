@@ -11,8 +11,10 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument, ShapeError
 from ...core.handle import Handle
-from ...core.op import Op, Sample, apply, public
+from ...core.op import Op, Sample
 from ...core.spec import Spec, normalize_axis
+from ...eager.dispatch import apply
+from ...eager.public import public
 from .. import return_types
 from ..samples import FLOATS, array, strided
 from .extrema import assert_not_empty, share_evenly, value_at

@@ -11,10 +11,12 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import DTypeError, ShapeError
-from ...core.op import FUNCTIONS, Op, Sample, apply, apply_view, public, snake_case
+from ...core.op import Op, Sample, snake_case
 from ...core.spec import Spec, normalize_axes, normalize_axis, reduced_shape
 from ...core.spec import prod as count
-from ...program.fused import checking
+from ...eager.dispatch import apply, apply_view
+from ...eager.fused import checking
+from ...eager.public import FUNCTIONS, public
 from ..elementwise.pointwise import conj
 from ..promotion import cast
 from ..samples import COMPLEX, FLOATS, INTS, array, strided

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ...core import dtype as dt
-from ...core import op as core_op
 from ...core.device import is_device_array
 from ...core.errors import DTypeError, InvalidArgument, ShapeError
 from ...core.handle import Handle
-from ...core.op import FUNCTIONS, Op, Sample, apply, public
+from ...core.op import Op, Sample
 from ...core.spec import Spec, normalize_axis
+from ...eager.dispatch import apply, run_known
+from ...eager.public import FUNCTIONS, public
 from .. import return_types
 from ..elementwise.pointwise import conj
 from ..promotion import cast
@@ -298,7 +299,7 @@ def cumsum(input: Tensor, dim: int, *, dtype: dt.dtype | None = None) -> Tensor:
     """
     result: Tensor | None = None
     if dtype is None and input._data.dtype.kind in "fc":
-        result = core_op.launched(_summing(dim, input._data.ndim), input)
+        result = run_known(_summing(dim, input._data.ndim), (input,))
     return along(CumSum, _accumulated(input, dtype), dim, "cumsum") if result is None else result  # type: ignore[no-any-return]
 
 

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core import dtype as dt
-from ...core import op as core_op
 from ...core.device import is_device_array, namespace_of
 from ...core.errors import DTypeError, InvalidArgument, ShapeError
 from ...core.handle import Handle
-from ...core.op import Op, Sample, apply, public
+from ...core.op import Op, Sample
 from ...core.spec import Spec, normalize_axis
+from ...eager.dispatch import apply, run_known
+from ...eager.public import public
 from .. import return_types
 from ..promotion import as_tensor_like, cast, promote
 from ..samples import FLOATS, INTS, array, strided
@@ -397,7 +398,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
     """
     if type(k) is int and isinstance(input, Handle) and (ndim := input._data.ndim):
         first = _topping(dim, ndim, k, largest)
-        found: Any = core_op.launched(first, input)
+        found: Any = run_known(first, (input,))
         if found is not None:
             return return_types.topk(input.gather(first.axis, found), found)  # type: ignore[attr-defined]
     assert_sortable(input, "topk")

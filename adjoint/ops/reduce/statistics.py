@@ -12,8 +12,10 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument, InvalidType, ShapeError
-from ...core.op import FUNCTIONS, Sample, apply, public
+from ...core.op import Sample
 from ...core.spec import Spec, normalize_axes, normalize_axis
+from ...eager.dispatch import apply
+from ...eager.public import FUNCTIONS, public
 from ..elementwise.pointwise import conj
 from ..promotion import cast
 from ..samples import COMPLEX, FLOATS, array, strided

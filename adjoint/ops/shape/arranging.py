@@ -15,9 +15,12 @@ from ...core import dtype as dt
 from ...core.device import is_device_array
 from ...core.errors import InvalidArgument, InvalidType, ShapeError, Unsupported
 from ...core.handle import Handle
-from ...core.op import Sample, apply, apply_view, public
+from ...core.op import Sample
 from ...core.spec import Spec, normalize_axes, normalize_axis, prod
-from ...program.fused import checking
+from ...eager.dispatch import apply, apply_view
+from ...eager.fused import checking
+from ...eager.public import public
+from ...eager.tensors import fresh
 from ..create import creation
 from ..create.creation import names_on
 from ..create.values import convert_number
@@ -364,7 +367,7 @@ def _triangle_indices(row: int, col: int, offset: int, dtype: Any, upper: bool, 
         raise InvalidArgument(f"{name}: row and col must be non-negative, got {row} and {col}")
     numpy = dt.int64.numpy if dtype is None else dt.as_dtype(dtype).numpy
     found = np.triu_indices(row, offset, col) if upper else np.tril_indices(row, offset, col)
-    return creation.wrap(np.stack(found).astype(numpy))
+    return fresh(np.stack(found).astype(numpy))
 
 
 @public(method=False)
@@ -476,7 +479,7 @@ def repeat_interleave(
     if repeats is None:
         counts = input._data
         _assert_counts(counts)
-        return creation.wrap(np.repeat(names_on(input.device).arange(counts.size), counts))  # type: ignore[no-any-return]
+        return fresh(np.repeat(names_on(input.device).arange(counts.size), counts))  # type: ignore[no-any-return]
     x = input.reshape(-1) if dim is None else input
     axis = normalize_axis(0 if dim is None else dim, x._data.ndim, "repeat_interleave")
     x = x if x._data.ndim else x.reshape(1)
@@ -502,7 +505,7 @@ def repeat_interleave(
             f"repeat_interleave: allocated size {output_size} does not match required size "
             f"{places.size}"
         )
-    result: Tensor = apply(Index((axis,)), x, creation.wrap(places))
+    result: Tensor = apply(Index((axis,)), x, fresh(places))
     return result
 
 
@@ -781,7 +784,7 @@ def block_diag(*tensors: Any) -> Tensor:
             [0, 2, 3]])
     """
     if not tensors:
-        return creation.wrap(np.zeros((1, 0), dt.get_default_dtype().numpy))  # type: ignore[no-any-return]
+        return fresh(np.zeros((1, 0), dt.get_default_dtype().numpy))  # type: ignore[no-any-return]
     for each in tensors:
         assert_tensor(each, "block_diag")
         if each._data.ndim > 2:
@@ -831,6 +834,6 @@ def fill_diagonal_(input: Tensor, fill_value: Any, wrap: bool = False) -> Tensor
         raise ShapeError(
             f"fill_diagonal_: all dimensions of input must be of equal length, got {tuple(shape)}"
         )
-    places = tuple(creation.wrap(names_on(input.device).arange(shape[0])) for _ in shape)
+    places = tuple(fresh(names_on(input.device).arange(shape[0])) for _ in shape)
     input.index_put_(places, input.new_tensor(fill_value))
     return input

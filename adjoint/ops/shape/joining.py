@@ -15,9 +15,11 @@ from ...core.device import CPU
 from ...core.errors import IndexingError, InvalidArgument, InvalidType, ShapeError
 from ...core.handle import Handle
 from ...core.mode import MODE
-from ...core.op import Op, Sample, apply, apply_view, public
+from ...core.op import Op, Sample
 from ...core.spec import Spec, normalize_axis
-from ...program.fused import checking
+from ...eager.dispatch import apply, apply_view
+from ...eager.fused import checking
+from ...eager.public import public
 from ..create.creation import finish
 from ..index.slicing import basic_index, part
 from ..promotion import cast, common_dtype

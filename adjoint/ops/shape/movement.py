@@ -13,10 +13,12 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.errors import InvalidType, ShapeError
 from ...core.handle import Handle
-from ...core.op import Op, Sample, apply, apply_view, public, rebinding
+from ...core.op import Op, Sample
 from ...core.spec import Size, Spec, normalize_axes, normalize_axis, prod
 from ...core.spec import broadcast_shapes as common_shape
-from ...program.fused import viewing
+from ...eager.dispatch import apply, apply_view
+from ...eager.fused import viewing
+from ...eager.public import public, rebinding
 from ..samples import array, strided
 
 if TYPE_CHECKING:

@@ -12,8 +12,10 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument, InvalidType, ShapeError
 from ...core.handle import Handle
-from ...core.op import FUNCTIONS, Op, Sample, apply, with_out
+from ...core.op import Op, Sample
 from ...core.spec import Spec, normalize_axis
+from ...eager.dispatch import apply
+from ...eager.public import FUNCTIONS, with_out
 from ..elementwise.namespace import conj
 from ..promotion import cast
 from ..samples import array, strided

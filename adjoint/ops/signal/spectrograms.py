@@ -6,7 +6,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import DTypeError, InvalidArgument, ShapeError
-from ...core.op import apply, public
+from ...eager.dispatch import apply
+from ...eager.public import public
 from ..elementwise.complex import view_as_real
 from ..index.slicing import SumWindows
 from ..shape.arranging import pad

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import InvalidArgument, InvalidType
-from ...core.op import public
+from ...eager.public import public
 from ..create.creation import finish
 from ..create.values import target
 

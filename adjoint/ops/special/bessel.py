@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...core import dtype as dt
-from ...core.op import with_out
+from ...eager.public import with_out
 from ..elementwise.comparison import eq, isinf, where
 from ..elementwise.functions import sgn
 from ..elementwise.pointwise import FLOATING, Elementwise, unary, widen

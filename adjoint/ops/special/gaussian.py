@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core.errors import Unsupported
-from ...core.op import with_out
+from ...eager.public import with_out
 from ..elementwise.comparison import eq, le, tensors, where
 from ..elementwise.functions import exp, log, log1p, square
 from ..elementwise.logic import logical_and

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ...core import dtype as dt
-from ...core import op as core_op
 from ...core.errors import InvalidArgument
-from ...core.op import INPLACE, Sample, apply, public
+from ...core.op import Sample
+from ...eager.dispatch import apply, run_known
+from ...eager.public import INPLACE, public
 from ..elementwise.comparison import eq, gt, le, lt, tensors, where
 from ..elementwise.functions import exp, exp2, log, square
 from ..elementwise.logic import logical_and, logical_or
@@ -185,7 +186,7 @@ def digamma(input: Tensor) -> Tensor:
 
 
 def _floating(name: str, op: Elementwise, x: Any) -> Tensor:
-    result: Any = core_op.launched(op, x)
+    result: Any = run_known(op, (x,))
     if result is None:
         assert_tensor(name, x)
         if x.dtype.category < 2:

@@ -65,7 +65,7 @@ def _draw(kind: Kind, shape: tuple[int, ...], dtype: np.dtype[Any], numbers: byt
     """What draws such an array; None where NumPy is to."""
     count = math.prod(shape)
     if not count or (kind.layered and platform.machine() not in ("x86_64", "AMD64")):
-        return None  # elsewhere NumPy's kernels may have joined products and sums
+        return None  # elsewhere NumPy's compiler may have joined products and sums
     try:
         [address] = object_code.load(
             draws_code, f"{kind} {_tables()}", functools.partial(_text, kind), ["draw"]

@@ -88,7 +88,7 @@ def _load(loop: type[_Loop], layer: Layer) -> int:
 
 @functools.cache
 def _sources() -> str:
-    """What determines the code of a layer, besides the kernels: a hash of these modules."""
+    """What determines the code of a layer, besides the compiler: a hash of these modules."""
     files = sorted(Path(__file__).parent.glob("recurrent_*.py"))
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 

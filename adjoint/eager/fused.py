@@ -12,21 +12,22 @@ from typing import Any, TypeVar, cast, overload
 
 import numpy as np
 
-from ..core import op as op_module
 from ..core import policy
 from ..core.device import is_device_array
 from ..core.mode import MODE
-from ..core.op import (
+from ..core.op import Op
+from ..program import compute
+from .dispatch import apply, run_known
+from .learn import learn, learn_view
+from .public import (
     FUNCTIONS,
     METHODS,
-    Op,
     _with_numpy_names,
-    apply,
     in_place_doc,
     with_out,
     write_in_place,
 )
-from . import compute
+from .writes import copied, is_copied_to
 
 __all__ = ["checking", "fused", "viewing", "writing"]
 
@@ -76,7 +77,7 @@ def _declare(function: F, native: str, always: bool) -> F:
 
     @functools.wraps(function)
     def run(*args: Any) -> Any:
-        y = launched(declared, args)
+        y = run_known(declared, args, True)
         if y is not None:
             return y
         mode = MODE.get()
@@ -105,7 +106,7 @@ def checking(function: F) -> F:
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
         given = (*args, _NAMED, *chain.from_iterable(kwargs.items())) if kwargs else args
-        y = launched(function, given)
+        y = run_known(function, given, True)
         if y is not None:
             return y
         found = accepting(*args, **kwargs)
@@ -113,7 +114,7 @@ def checking(function: F) -> F:
             return found
         what, *inputs = found
         y = apply(what, *inputs) if isinstance(what, Op) else what(*inputs)
-        _learn(function, given, what, inputs)
+        learn(function, given, what, inputs)
         return y
 
     return cast(F, run)
@@ -131,10 +132,10 @@ def viewing(function: F) -> F:
     def run(*args: Any, **kwargs: Any) -> Any:
         if kwargs:
             return accepting(*args, **kwargs)
-        y = launched(function, args)
+        y = run_known(function, args, True)
         if y is None:
             y = function(*args)
-            _learn_view(function, args, y)
+            learn_view(function, args, y)
         return y
 
     return cast(F, run)
@@ -156,9 +157,9 @@ def writing(function: Callable[..., Any], *, overwrites: bool = False) -> Callab
 
     @functools.wraps(function)
     def in_place(*args: Any, **kwargs: Any) -> Any:
-        if not (overwrites or kwargs) and _is_few(args) and op_module.is_copied_to(args[0], args):
+        if not (overwrites or kwargs) and _is_few(args) and is_copied_to(args[0], args):
             y = apart(*args)
-            if op_module.copied(args[0], y, f"{name}_"):
+            if copied(args[0], y, f"{name}_"):
                 return args[0]
         op, tensor, *inputs = function(*args, **kwargs)
         return write_in_place(f"{name}_", op, tensor, *inputs)
@@ -199,35 +200,3 @@ def connect(execute: Callable[[Declared, tuple[Any, ...]], Any]) -> None:
     """Set what runs fused composites (called once, where the layers are wired together)."""
     global _execute
     _execute = execute
-
-
-WANTED: Any = object()  # in the key of a call, behind a tensor that wants a gradient
-
-
-def _never(owner: Any, args: tuple[Any, ...]) -> Any:
-    return None
-
-
-def _nothing(owner: Any, args: tuple[Any, ...], what: Any, inputs: list[Any]) -> None:
-    return None
-
-
-def _no_view(owner: Any, args: tuple[Any, ...], y: Any) -> None:
-    return None
-
-
-# (function, args) -> what it gives, where it was launched before for arguments like these, else
-# None.
-launched: Callable[[Any, tuple[Any, ...]], Any] = _never
-_learn: Callable[[Any, tuple[Any, ...], Any, list[Any]], None] = _nothing
-_learn_view: Callable[[Any, tuple[Any, ...], Any], None] = _no_view
-
-
-def connect_calls(
-    launch: Callable[[Any, tuple[Any, ...]], Any],
-    learn: Callable[[Any, tuple[Any, ...], Any, list[Any]], None],
-    learn_view: Callable[[Any, tuple[Any, ...], Any], None],
-) -> None:
-    """Set what launches calls that are known, and learns them (called once, too)."""
-    global launched, _learn, _learn_view
-    launched, _learn, _learn_view = launch, learn, learn_view

@@ -1,0 +1,36 @@
+"""Where slots are filled: what the dispatcher and public functions call of the layers above them.
+
+There are no others (`tests/test_wiring.py`), but `program.compute.accelerate`, which the native
+backend fills when it is switched on.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..core.device import watch_backends
+from ..eager import fused, public, tensors
+from ..eager.dispatch import EXECUTORS
+from ..eager.operators import RECORDERS
+from ..eager.writes import WRITERS
+from ..graph.reactive import Cell, Source
+from ..graph.recorded import Recorded
+from . import devices, fusion, inplace, recording
+
+__all__ = ["wire"]
+
+
+def wire(tensor_class: type) -> None:
+    """Let operations give tensors of this class, with methods in place."""
+    tensors.connect(tensor_class)
+    public.connect(inplace.write_out, inplace.write, inplace.rebind)
+    fused.connect(fusion.execute)
+    RECORDERS[1], RECORDERS[2] = recording.record_one, recording.record_pair
+    EXECUTORS[Recorded] = recording.settle_and_execute
+    EXECUTORS[Cell] = EXECUTORS[Source] = recording.record_where_inputs_are
+    watch_backends(lambda array: EXECUTORS.update({array: devices.execute_on_device}))
+    WRITERS[Recorded] = recording.write_lazily
+    WRITERS[np.ndarray] = recording.rewrite
+    WRITERS[Cell] = WRITERS[Source] = recording.write_cell
+    for name, function in public.INPLACE.items():
+        setattr(tensor_class, name, inplace.inplace_method(name, function))

@@ -1,0 +1,15 @@
+cimport cython
+from ..core.handle cimport Handle
+from ..core.mode cimport Mode
+from ..program.executable cimport Executable, find, inputs_of
+from .arrays cimport Launcher, Viewer, signature
+from .record cimport parents_of, record
+from .tensors cimport wrap
+from .views cimport viewed
+
+@cython.locals(mode=Mode)
+cpdef object execute(object op, tuple inputs)
+@cython.locals(y=Handle, handle=Handle)
+cpdef object made(object op, tuple inputs, object result, bint records, Mode mode)
+@cython.locals(found=Executable, arrays=list, tensors=list, inputs=tuple, mode=Mode)
+cpdef object run_known(object owner, tuple args, bint by_gradient=*)

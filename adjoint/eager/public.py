@@ -1,0 +1,141 @@
+"""Public functions that are also methods, have forms in place, and take `out=`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from ..core.mode import without_autocast
+from ..core.op import Op
+
+__all__ = [
+    "FUNCTIONS",
+    "INPLACE",
+    "METHODS",
+    "public",
+    "rebind",
+    "rebinding",
+    "with_out",
+    "write_in_place",
+    "write_out",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+METHODS: dict[str, Callable[..., Any]] = {}
+FUNCTIONS: dict[str, Callable[..., Any]] = {}
+
+
+def public(
+    *, method: bool | str = True, inplace: bool = False, out: bool = False
+) -> Callable[[Callable[..., Any]], Any]:
+    """Declare a public function: `method` makes it a Tensor method too (under another name if a
+    string), `inplace` adds the method with a trailing underscore, `out` the keyword `out=`.
+    """
+
+    def declare(function: Callable[..., Any]) -> Callable[..., Any]:
+        name = function.__name__
+        FUNCTIONS[name] = function
+        accepting = _with_numpy_names(function)
+        if method:
+            METHODS[method if isinstance(method, str) else name] = accepting
+        if inplace:
+            INPLACE[f"{name}_"] = accepting
+        return with_out(function) if out else accepting
+
+    return declare
+
+
+INPLACE: dict[str, Callable[..., Any]] = {}
+
+
+def _with_numpy_names(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let `function` take `axis` and `keepdims`, NumPy's names, for `dim` and `keepdim`."""
+    code = function.__code__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    if "dim" not in names:
+        return function
+
+    @functools.wraps(function)
+    def accepting(*args: Any, **kwargs: Any) -> Any:
+        if not kwargs:
+            return function(*args)
+        if "axis" in kwargs:
+            kwargs["dim"] = kwargs.pop("axis")
+        if "keepdims" in kwargs:
+            kwargs["keepdim"] = kwargs.pop("keepdims")
+        return function(*args, **kwargs)
+
+    return accepting
+
+
+def with_out(function: F) -> F:
+    """Add the keyword `out=` (alone for functions that are found only in modules such as `linalg`;
+    `public(out=True)` does it for the others).
+    """
+    accepting = _with_numpy_names(function)
+
+    @functools.wraps(function)
+    def writing_out(*args: Any, out: Any = None, **kwargs: Any) -> Any:
+        if out is None:
+            return accepting(*args, **kwargs) if kwargs else function(*args)
+        return write_out(without_autocast(accepting, *args, **kwargs), out, function.__name__)
+
+    return cast(F, writing_out)
+
+
+def in_place_doc(name: str) -> str:
+    """The docstring of the method with a trailing underscore."""
+    return (
+        f"In-place version of `{name}`: writes into this tensor's memory and returns it.\n\n"
+        f"    Errors: those of `{name}`; AutogradError for a leaf that requires grad.\n"
+        f"    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.{name}_.html\n"
+    )
+
+
+def rebinding(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Declare the method with a trailing underscore of a function that gives a view: the tensor
+    becomes that view of its own memory.
+    """
+    name = f"{function.__name__}_"
+
+    def in_place(input: Any, *args: Any, **kwargs: Any) -> Any:
+        return rebind(name, input, lambda old: function(old, *args, **kwargs))
+
+    in_place.__name__ = in_place.__qualname__ = name
+    in_place.__doc__ = in_place_doc(function.__name__)
+    METHODS[name] = in_place
+    return function
+
+
+def _not_connected(*_: Any) -> Any:
+    raise RuntimeError("adjoint.tensor has not been imported")
+
+
+_write_out: Callable[..., Any] = _not_connected
+_write: Callable[..., Any] = _not_connected
+_rebind: Callable[..., Any] = _not_connected
+
+
+def connect(
+    out: Callable[..., Any], write: Callable[..., Any], rebind_to: Callable[..., Any]
+) -> None:
+    """Set what writes results into memory that there is (see autograd/wiring.py)."""
+    global _write_out, _write, _rebind
+    _write_out, _write, _rebind = out, write, rebind_to
+
+
+def write_out(result: Any, out: Any, name: str) -> Any:
+    """Copy `result` (a tensor or a tuple of them) into `out` and return `out`."""
+    return _write_out(result, out, name)
+
+
+def write_in_place(name: str, op: Op, tensor: Any, *inputs: Any) -> Any:
+    """Let `op.write` change the memory of `tensor`; `name` is what error messages say."""
+    return _write(name, op, tensor, *inputs)
+
+
+def rebind(name: str, tensor: Any, function: Callable[[Any], Any]) -> Any:
+    """Make `tensor` what `function` gives for it, a view of itself."""
+    return _rebind(name, tensor, function)

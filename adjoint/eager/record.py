@@ -1,0 +1,141 @@
+"""What the tape keeps of an operation: its Node, and the values that gradients will read."""
+
+from __future__ import annotations
+
+import functools
+import os
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+from ..core.errors import AutogradError
+from ..core.handle import Handle
+from ..core.mode import MODE, Mode, mode_with
+from ..core.op import Op, saving_of
+from ..graph.node import Item, Node, Packed, Version, new_node
+from .tensors import INFERENCE, spec_of, wrap
+from .views import alias
+
+__all__ = ["item", "note_place", "pack", "parents_of", "record", "version_count", "versions_of"]
+
+
+_item = functools.cache(Item)
+
+
+def item(node: Node, index: int, data: Any) -> Node | None:
+    """The node of one output, `data`, of a node with several; None where it has no gradient."""
+    if data.dtype.kind not in "fcV":
+        return None
+    return Node(_item(index), (node,), (), None, data.shape, data.dtype)
+
+
+def parents_of(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The nodes of tensors; None for what has none, and for numbers."""
+    return tuple([x._node if isinstance(x, Handle) else None for x in inputs])
+
+
+def record(op: Op, inputs: tuple[Any, ...], parents: tuple[Any, ...], y: Any, mode: Mode) -> Node:
+    """The Node of `y = op(*inputs)`, keeping only what the wanted gradients read."""
+    saving = op.saving
+    if saving is None:
+        saving = _saving(op.tokens, op.wanted_by)
+    saved: list[Any] = []
+    changed = False
+    for kind, index, wanting in saving:
+        value: Any = None
+        for place in wanting:
+            if place < len(parents) and parents[place] is not None:
+                value = inputs[index] if kind == "x" else _saved(kind, index, inputs, y)
+                break
+        saved.append(value)
+        if isinstance(value, Handle):
+            version = value._version
+            if version is not None and (version is INFERENCE or version.count != 0):
+                changed = True
+        elif type(value) is tuple:
+            changed = True
+    versions = versions_of(saved) if changed else None
+    if mode.saved_hooks is not None:
+        saved = [pack(value, mode.saved_hooks) for value in saved]
+    if isinstance(y, tuple):
+        node = new_node(op, parents, tuple(saved), versions, (), None)
+    else:
+        data = y._data
+        node = new_node(op, parents, tuple(saved), versions, data.shape, data.dtype)
+    if mode.anomaly:
+        note_place(node)
+    return node
+
+
+def versions_of(saved: Sequence[Any]) -> tuple[Any, ...] | None:
+    """The version counts of `saved` (a tuple of them for a tuple); None where all are 0."""
+    counts = tuple(map(version_count, saved))
+    return counts if any(counts) else None
+
+
+def version_count(value: Any) -> Any:
+    """What `assert_unchanged` will compare with later; AutogradError for an inference tensor."""
+    if type(value) is tuple:
+        return tuple(map(version_count, value))
+    version = getattr(value, "_version", None)
+    if version is None:
+        return 0
+    if version is INFERENCE:
+        raise AutogradError(
+            "Inference tensors cannot be saved for backward; clone the tensor outside "
+            "inference_mode to use it in autograd"
+        )
+    return version.count
+
+
+def pack(value: Any, hooks: tuple[Any, Any]) -> Any:
+    """A saved value handed to the pack hook, where it is a tensor or a tuple of them."""
+    if type(value) is tuple:
+        return tuple(pack(each, hooks) for each in value)
+    if not isinstance(value, Handle):
+        return value
+    count = version_count(value)
+    mode = MODE.get()
+    MODE.set(mode_with(mode, grad=False, saved_hooks=None))
+    try:
+        packed = Packed(alias(value), value._node, hooks)
+    finally:
+        MODE.set(mode)
+    if version_count(value) != count:
+        raise AutogradError(
+            "saved_tensors_hooks: A saved tensor pack hook is modifying its input in place; "
+            "clone it first"
+        )
+    return packed
+
+
+_PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
+
+
+def note_place(node: Node) -> None:
+    """Remember the user's lines that lead here, for anomaly detection."""
+    frames = traceback.extract_stack()
+    users = [frame for frame in frames if not frame.filename.startswith(_PACKAGE)]
+    node.get_extra().traceback = "".join(traceback.format_list(users))
+
+
+def _save_output(y: Any) -> Any:
+    if isinstance(y, tuple):
+        return tuple(_save_output(each) for each in y)
+    if y._version is None:
+        y._version = Version()
+    return wrap(y._data, None, y._version)
+
+
+def _saved(token: str, index: int, inputs: tuple[Any, ...], y: Any) -> Any:
+    """What a token (without its number) stands for."""
+    if token == "x":
+        return inputs[index]
+    if token == "y":
+        return _save_output(y)
+    if token == "spec":
+        return spec_of(inputs[index])
+    return inputs if token == "xs" else tuple(map(spec_of, inputs))
+
+
+_saving = functools.cache(saving_of)

@@ -1,0 +1,64 @@
+"""Where tensors are made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..core.device import CPU, space
+from ..core.handle import Handle
+from ..core.mode import MODE
+from ..graph.node import Version
+
+__all__ = ["INFERENCE", "Tensor", "connect", "fresh", "get_mode", "spec_of", "wrap", "zeros"]
+
+ndarray = np.ndarray
+
+
+new = Handle.__new__
+
+
+get_mode = MODE.get
+
+
+Tensor: Any = Handle  # the user's class, set by `connect`
+
+
+def connect(tensor_class: type) -> None:
+    """Let `tensor_class` be what operations give."""
+    global Tensor
+    Tensor = tensor_class
+
+
+INFERENCE = Version()  # stands for "no version is kept": a value that autograd may never save
+
+
+def wrap(data: Any, node: Any = None, version: Any = None) -> Any:
+    """A tensor around `data`."""
+    tensor = new(Tensor)
+    tensor._data = data
+    tensor._node = node
+    tensor._leaf = None
+    tensor._version = version
+    tensor._view = None
+    return tensor
+
+
+def fresh(data: Any) -> Any:
+    """A tensor around an array that no op gave."""
+    return wrap(data, None, INFERENCE if get_mode().inference else None)
+
+
+def zeros(shape: tuple[int, ...], dtype: Any, place: Any) -> Any:
+    """A tensor of zeros of a NumPy dtype on a device."""
+    return wrap((np if place is CPU else space(place)).zeros(shape, dtype))
+
+
+def spec_of(x: Any) -> Any:
+    """A tensor's Spec; a Python number stands for itself."""
+    return x.spec if isinstance(x, Handle) else x
+
+
+def as_array(result: Any) -> Any:
+    return np.asarray(result) if isinstance(result, (np.generic, int, float, complex)) else result

@@ -1,0 +1,121 @@
+"""Tensors that show the memory of others."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+
+from ..backends import numpy as backend
+from ..core.mode import Mode
+from ..core.op import Op
+from ..graph.node import Node, Version, View, new_node
+from ..graph.recorded import Recorded, concrete
+from .tensors import INFERENCE, ndarray, wrap
+
+__all__ = ["alias", "mark_view", "node_of_view", "register_view", "shares_storage", "viewed"]
+
+
+def shares_storage(result: Any, x: Any, op: Op) -> bool:
+    """Whether `result`, computed from tensor `x` by the view op `op`, shows its memory."""
+    source = x._data
+    if result is source:
+        return True
+    if type(result) is not ndarray and isinstance(result, Recorded):
+        return _would_share(x, op)
+    base = result.base
+    return (base is not None and (base is source or base is source.base)) or (
+        np.may_share_memory(result, source) if result.size else True
+    )
+
+
+def _would_share(x: Any, op: Op) -> bool:
+    """The same of a recorded value: computed ones are row-major, of which `op` makes a view; of a
+    view it may not.
+    """
+    if x._view is None:
+        return True
+    base = x._view.base._data
+    memory = part = np.empty(base.shape, base.dtype)
+    for each in (*x._view.ops, op):
+        part = each.compute(backend, part)
+    return np.may_share_memory(part, memory) if part.size else True
+
+
+UNRECORDED_VIEW = (
+    "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Make "
+    "the view and the change both inside the no_grad block, or both outside"
+)
+
+
+ONE_OF_SEVERAL_VIEWS = (
+    "A view is being modified inplace. This view is the output of a function that returns multiple "
+    "views. Such functions do not allow the output views to be modified "
+    "inplace; index the tensor instead, or clone the view"
+)
+
+
+def node_of_view(op: Op, x: Any, result: Any) -> Node:
+    """The node of `result`, a view of tensor `x` by `op`."""
+    saved = (x.spec,) if op.tokens else ()
+    return new_node(op, (x._node,), saved, None, result.shape, result.dtype)
+
+
+def viewed(op: Op, x: Any, result: Any, mode: Mode) -> Any:
+    """The tensor of `result`, an array that shows the memory of tensor `x`, as `op` gives it."""
+    y = wrap(result)
+    mark_view(y, x, op, "" if mode.grad else UNRECORDED_VIEW)
+    if x._node is not None and mode.grad and op.differentiable:
+        y._node = node_of_view(op, x, result)
+    return y
+
+
+def mark_view(y: Any, x: Any, op: Op, refusal: str = "") -> None:
+    """Note that `y`, made from `x` by `op`, shows its storage."""
+    version = x._version
+    if version is INFERENCE:
+        y._version = INFERENCE
+        return
+    if version is None:
+        version = x._version = Version()
+    y._version = version
+    view = x._view
+    if view is None:
+        y._view = View(x, None, op, refusal)
+    else:
+        y._view = View(view.base, view, op, refusal or view.refusal)
+    register_view(y)
+
+
+def register_view(y: Any) -> None:
+    """Let writes to the storage of `y` find it."""
+    version = y._version
+    reference = weakref.ref(y)
+    if version.views is None:
+        version.views = [reference]
+    else:
+        views = version.views
+        if len(views) > 8 and len(views) & (len(views) - 1) == 0:
+            views[:] = [r for r in views if r() is not None]
+        views.append(reference)
+
+
+def alias(x: Any) -> Any:
+    """A tensor that shares data and version with `x` and has no history."""
+    if x._view is not None and type(x._data) is Recorded:
+        concrete(x)  # real memory is what shows a write to everyone
+    version = x._version
+    if version is None:
+        version = x._version = Version()
+    y = wrap(x._data, None, version)
+    data = x._data
+    if type(data) is not ndarray and isinstance(data, Recorded) and version is not INFERENCE:
+        # writes must find both
+        if x._view is not None:
+            y._view = View(x._view.base, x._view.above, x._view.op)
+            y._view.detached = True
+        elif all(reference() is not x for reference in version.views or ()):
+            register_view(x)
+        register_view(y)
+    return y

@@ -1,0 +1,280 @@
+"""Writing to tensors: what is refused, what history and views must know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..core import policy
+from ..core.device import namespace_of
+from ..core.errors import AutogradError
+from ..core.handle import Handle
+from ..core.op import Op
+from ..core.spec import Spec
+from ..graph.node import Node, Version, View
+from ..graph.reactive import Cell
+from ..graph.recorded import Recorded, concrete, shown
+from .arrays import copy_memory
+from .dispatch import apply
+from .tensors import INFERENCE, get_mode, ndarray, wrap
+
+__all__ = [
+    "WRITERS",
+    "ViewWrite",
+    "announce",
+    "assert_writable",
+    "before_change",
+    "copied",
+    "is_copied_to",
+    "overwrite",
+    "rebase",
+    "write_part",
+]
+
+
+# What writes the value of a tensor into one with data of such a type. (ndarray: into an eager
+# tensor, which becomes part of the graph that the value belongs to.)
+WRITERS: dict[type, Callable[[Any, Any], None]] = {}
+
+
+class ViewWrite(Op, abstract=True):
+    """`base` with the part that `ops` shows replaced by `value` (what writing a view does)."""
+
+    needs = ""
+
+    def __init__(self, ops: tuple[Op, ...]) -> None:
+        self.ops = ops
+
+    def infer(self, base: Spec, value: Spec) -> Spec:
+        """The base's spec."""
+        return base
+
+    def compute(self, xp: Any, base: Any, value: Any) -> Any:
+        """A copy of `base` with `value` written."""
+        result = base.copy()
+        write_part(xp, result, self.ops, value)
+        return result
+
+    def gradient(self, g: Any) -> tuple[Any, ...]:
+        """The written part's gradient goes to `value`, the rest to `base`."""
+        part = g
+        for op in self.ops:
+            part = apply(op, part)
+        if g.requires_grad or isinstance(g._data, Recorded):
+            rest = apply(self, g, part.new_zeros(part.shape))
+        else:
+            data = g._data.copy()
+            write_part(namespace_of(data), data, self.ops, 0)
+            rest = wrap(data)
+        return (rest, part)
+
+
+def write_part(xp: Any, array: Any, ops: tuple[Op, ...], value: Any) -> None:
+    """Write `value` into the part of `array` (row-major, without gaps) that `ops` show."""
+    part = array
+    for op in ops:
+        part = op.compute(xp, part)
+    if not part.size or np.may_share_memory(part, array):
+        part[...] = value
+        return
+    # The views were views in the base's own memory order, not in this one: write by position.
+    places = np.arange(array.size).reshape(array.shape)
+    for op in ops:
+        places = op.compute(np, places)
+    array.reshape(-1)[places] = value
+
+
+def assert_writable(x: Any, name: str) -> None:
+    """Refuse an in-place write that PyTorch refuses."""
+    mode = get_mode()
+    view = x._view
+    if mode.grad:
+        if x._node is not None and x._node is x._leaf:
+            raise AutogradError(
+                f"{name}: a leaf Variable that requires grad is being used in an in-place "
+                "operation; change it under adjoint.no_grad(), or write to a clone"
+            )
+        if view is not None:
+            base = view.base
+            if base._node is not None and base._node is base._leaf:
+                raise AutogradError(
+                    f"{name}: a view of a leaf Variable that requires grad is being used in an "
+                    "in-place operation; change it under adjoint.no_grad(), or write to a clone"
+                )
+            if view.refusal and (x.requires_grad or base.requires_grad):
+                raise AutogradError(f"{name}: {view.refusal}")
+    data = x._data
+    if not mode.inference and x._version is INFERENCE:
+        raise AutogradError(
+            f"{name}: Inplace update to inference tensor outside InferenceMode is not allowed; "
+            "clone it first"
+        )
+    strides = data.strides
+    if view is not None and isinstance(data, Recorded):  # as they will be
+        strides = shown(np.empty(view.base._data.shape, data.dtype), view).strides
+    if 0 in strides and data.size > 1:
+        for size, stride in zip(data.shape, strides, strict=True):
+            if stride == 0 and size > 1:
+                raise AutogradError(
+                    f"{name}: unsupported operation: more than one element of the written-to "
+                    "tensor refers to a single memory location (it was expanded); clone it first"
+                )
+    before_change(x)
+
+
+def before_change(x: Any) -> None:
+    """The memory of `x` is about to be written: whoever needs what it holds keeps a copy."""
+    version = x._version
+    if version is None or version.watchers is None:
+        return
+    version.before_change()
+    base = x if x._view is None else x._view.base
+    if not isinstance(base._data, Recorded):
+        for reference in version.views or ():
+            other = reference()
+            if other is not None and type(other._data) is Recorded and other._view is not None:
+                other._data = shown(base._data, other._view)  # it must see the change
+
+
+def announce(tensors: Sequence[Any], name: str) -> list[Version]:
+    """Tensors are about to be changed by `name` where nothing is recorded: what `before_change`
+    and `rebase` do, for many. Returns the versions that are to be told (`bump`) when it is done.
+    """
+    watched = []
+    for x in tensors:
+        version = x._version
+        if version is None:
+            version = x._version = Version()
+        elif version.watchers is not None:
+            before_change(x)
+            watched.append(version)
+        version.count += 1
+        version.changed_by = name
+    return watched
+
+
+def copied(x: Any, y: Any, name: str) -> bool:
+    """Whether the elements of `y`, or zeros where it is None, were written into `x` by `name`: a
+    copy of memory, where both are plain and lie alike, and `x` was changed before. Else nothing has
+    happened.
+    """
+    mode = get_mode()
+    if not mode.plain or not isinstance(x, Handle) or x._node is not None or x._view is not None:
+        return False
+    version = x._version
+    if version is None or version is INFERENCE or version.watchers is not None:
+        return False
+    data = x._data
+    if type(data) is not ndarray or data.nbytes > policy.COPY_HELD or data.dtype.kind == "O":
+        return False
+    if y is None:
+        if not copy_memory(data, None):
+            return False
+    else:
+        if not isinstance(y, Handle) or (mode.grad and y._node is not None):
+            return False
+        if type(y._data) is not ndarray or not copy_memory(data, y._data):
+            return False
+    version.count += 1
+    version.changed_by = name
+    return True
+
+
+def overwrite(x: Any, y: Any, name: str) -> Any:
+    """Write the value and history of `y` (of x's shape and dtype) into `x`; the end of every
+    in-place operation.
+    """
+    data = x._data
+    if y._data is not data:
+        joins = y._node is not None and isinstance(y._data, Cell) and get_mode().grad
+        if joins or (type(data) is not ndarray and isinstance(data, Recorded)):
+            WRITERS[type(data)](x, y)
+        else:
+            if not data.flags.writeable:
+                raise AutogradError(f"{name}: the tensor's memory is read-only; clone it first")
+            data[...] = concrete(y)
+            if isinstance(y._data, Cell) and y._data.state.effects is not None:
+                y._data.state.effects.append((x, y._data))
+    rebase(x, y._node, name)
+    return x
+
+
+def rebase(x: Any, node: Any, name: str) -> None:
+    """`x` has been changed by `name`, and `node` is now how its value came to be."""
+    version = x._version
+    if version is None:
+        version = x._version = Version()
+    elif version is INFERENCE:
+        return
+    version.bump(name)
+    mode = get_mode()
+    view = x._view
+    owner = x if view is None else view.base
+    if not mode.grad or (node is None and owner._node is None) or isinstance(owner._data, Cell):
+        return
+    _move_retained(x, node)
+    if view is None:
+        x._node = node
+    else:
+        base = owner
+        new_node = Node(
+            ViewWrite(view.ops), (base._node, node), (), None, base._data.shape, base._data.dtype
+        )
+        _move_retained(base, new_node)
+        base._node = new_node
+    if version.views is not None:
+        live = []
+        for reference in version.views:
+            tensor = reference()
+            if tensor is not None:
+                live.append(reference)
+                if tensor._view is not None:
+                    tensor._node = _replay(tensor._view)
+        version.views = live
+
+
+def _move_retained(x: Any, node: Any) -> None:
+    """`retain_grad` follows the tensor to its new node."""
+    old = x._node
+    if node is not None and type(old) is Node and old.extra is not None:
+        retained = old.extra.retained
+        if retained is not None and retained is x._leaf:
+            old.extra.retained = None
+            node.get_extra().retained = retained
+
+
+def _replay(view: View) -> Any:
+    """The node of a view whose base has got a new one."""
+    base = view.base
+    node = base._node
+    if node is None:
+        return None
+    spec = base.spec
+    for op in view.ops:
+        if not op.differentiable:
+            return None
+        result = op.infer(spec)
+        saved = tuple(spec if token.startswith("spec") else None for token in op.tokens)
+        node = Node(op, (node,), saved, None, result.shape, base._data.dtype)
+        spec = result
+    return node
+
+
+def is_copied_to(x: Any, args: Iterable[Any]) -> bool:
+    """Whether a small tensor that an operation in place changes by `args` may be computed apart and
+    `copied`: it is whole, was changed before, and nothing is recorded or watched.
+    """
+    mode = get_mode()
+    if not mode.plain or x._node is not None or x._view is not None or x._version is None:
+        return False
+    if not mode.grad:
+        return True
+    for each in args:
+        if type(each) in _SEQUENCES or getattr(each, "_node", None) is not None:
+            return False
+    return True
+
+
+_SEQUENCES = (tuple, list)  # there may be tensors in them
