@@ -11,7 +11,7 @@ run: .venv/.demo  ## train on the real digits, save, reload, predict, draw
 # What is run interpreted, besides compiled, and on other Pythons: see adjoint/extensions.py.
 CORE := $(addprefix tests/, test_autograd.py test_function.py test_functional.py test_inplace.py test_tensor.py \
 	native/test_eager.py native/test_launch.py native/test_fused.py)
-SOURCES := setup.py adjoint/extensions.py $(foreach each,$(wildcard adjoint/*/*.pxd),$(each) $(each:.pxd=.py))
+SOURCES := setup.py adjoint/extensions.py $(foreach each,$(wildcard adjoint/*/*.pxd adjoint/*/*/*.pxd),$(each) $(each:.pxd=.py))
 
 # Tests start hundreds of processes: what they import is compiled once.
 export PYTHONDONTWRITEBYTECODE :=
@@ -29,6 +29,8 @@ test-all: .venv/.peers .venv/.built  ## what is left: many cases of each, and ot
 	ADJOINT_BACKEND=numpy $(PYTEST) -m "" $(BOTH)
 	ADJOINT_NATIVE_SIZE=0 $(PYTEST) -m "" $(BOTH)
 	ADJOINT_COMPILED=0 $(PYTEST) $(CORE)
+	PYTHONMALLOC=debug PYTHONDEVMODE=1 $(PYTEST) $(CORE)
+	$(MAKE) pythons
 
 check: .venv/.test lint  ## the quick ones, before each commit
 	$(BIN)/python -m pytest -x tests/test_end_to_end.py
@@ -40,7 +42,7 @@ wheel: .venv/bin/python  ## a wheel with extensions in dist/, which installs wit
 	$(BIN)/python -m pip --disable-pip-version-check wheel --quiet --no-deps --wheel-dir dist .
 
 pythons: .venv/.test  ## the core's tests on the other Pythons that there are
-	$(BIN)/python tests/pythons.py $(filter-out tests/native/%,$(CORE)) tests/test_end_to_end.py
+	$(BIN)/python tests/pythons.py $(CORE) tests/test_end_to_end.py
 
 lint: .venv/.test
 	$(BIN)/ruff check .

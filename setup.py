@@ -24,13 +24,14 @@ class Build(build_ext):
 
     def run(self) -> None:
         """Build, and note what was built from which sources."""
+        sources = extensions.source_hash(ROOT / "adjoint")  # of now: they may change meanwhile
         super().run()
         inplace = self.inplace or getattr(self, "editable_mode", False)
         folder = (ROOT if inplace else Path(self.build_lib)) / "adjoint"
         note = folder / extensions.NOTE
         note.unlink(missing_ok=True)
         if all(Path(self.get_ext_fullpath(each.name)).exists() for each in self.extensions):
-            note.write_text(extensions.source_hash(ROOT / "adjoint") + "\n")
+            note.write_text(sources + "\n")
 
 
 def made() -> list[Extension]:
@@ -64,8 +65,10 @@ def made() -> list[Extension]:
         "always_allow_keywords": True,
         "warn.unreachable": False,
     }
+    # Cython declares what the NumPy that it finds has, so another NumPy's C files do not compile.
+    place = f"build/cython/{sys.implementation.cache_tag}-numpy-{numpy.__version__}"
     found = cythonize(
-        each, build_dir="build/cython", compiler_directives=directives, quiet=True,
+        each, build_dir=place, compiler_directives=directives, quiet=True,
         include_path=[str(ROOT)],
     )  # fmt: skip
     for extension in found:

@@ -10,6 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import adjoint as ad
+from adjoint.backends import native
+
+from .sweep import few_or_many
 
 torch = pytest.importorskip("torch")
 
@@ -99,10 +102,18 @@ def operands():
     )  # fmt: skip
 
 
+@few_or_many("count", 20, 200)
 @pytest.mark.parametrize("name", BINARY)
-@settings(max_examples=60, deadline=None)
-@given(pair=operands())
-def test_binary_like_pytorch(name, pair):
+def test_binary_like_pytorch(name, count):
+    @settings(max_examples=count, deadline=None)
+    @given(pair=operands())
+    def check(pair):
+        check_binary(name, pair)
+
+    check()
+
+
+def check_binary(name, pair):
     kinds = {str(x.dtype) for x in pair if isinstance(x, torch.Tensor)}
     if "torch.float16" in kinds and any(
         isinstance(x, complex) or (isinstance(x, torch.Tensor) and x.dtype.is_complex) for x in pair
@@ -123,13 +134,21 @@ def test_binary_like_pytorch(name, pair):
     if expected.is_complex() and not bool(torch.isfinite(torch.view_as_real(expected)).all()):
         assert actual.dtype.name == str(expected.dtype).removeprefix("torch.")
         return  # infinite complex numbers: C's rules and NumPy's differ
+    if native.reason_off() is not None and name in ("pow", "float_power"):
+        # NumPy alone takes the square root for a repeated exponent 0.5, and of -inf that is nan.
+        lost = np.isnan(wide(actual)) & np.isposinf(wide(expected).real)
+        if lost.any():
+            base = wide(pair[0]) if isinstance(pair[0], torch.Tensor) else np.asarray(pair[0])
+            assert np.isneginf(base.real).any()
+            return
     low = any(dtype in ("torch.float16", "torch.bfloat16") for dtype in kinds)
     # PyTorch rounds these twice for narrow dtypes.
     tolerance = 3e-2 if low and name in ("xlogy", "pow", "logaddexp", "logaddexp2") else None
     # Which zero wins a tie is not defined.
     zeros = name not in ("maximum", "minimum", "fmax", "fmin", "pow", "float_power")
-    if name == "logaddexp2":  # of -1 and -1: PyTorch gives 5e-17
-        np.testing.assert_allclose(wide(actual), wide(expected), rtol=3e-2, atol=1e-12)
+    if name == "logaddexp2":  # of -1 and -1: PyTorch gives 5e-17, of bfloat16 -1e-8
+        near = 1e-12 if expected.dtype == torch.float64 else 1e-7
+        np.testing.assert_allclose(wide(actual), wide(expected), rtol=3e-2, atol=near)
     else:
         assert_same(actual, expected, zeros=zeros, tolerance=tolerance)
 

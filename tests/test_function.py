@@ -11,7 +11,7 @@ import pytest
 import adjoint as ad
 from adjoint.autograd import gradcheck, gradgradcheck
 
-torch = pytest.importorskip("torch")
+from .pytorch import torch
 
 SCENARIOS = []
 

@@ -6,7 +6,7 @@ import pytest
 
 import adjoint as ad
 
-torch = pytest.importorskip("torch")
+from .pytorch import torch
 
 
 def t(lib, *values, grad=False):

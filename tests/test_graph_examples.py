@@ -166,6 +166,7 @@ def test_neat_evolves_the_same_way_from_the_same_seed(neat):
     assert first[1:] == again[1:] != other[1:]
 
 
+@pytest.mark.sweep
 def test_neat_balances_a_pole(neat):
     gymnasium = pytest.importorskip("gymnasium")
     poles = gymnasium.make_vec("CartPole-v1", neat.POLES, vectorization_mode="vector_entry_point")

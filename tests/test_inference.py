@@ -13,6 +13,8 @@ import adjoint as ad
 from adjoint import models, nn
 from adjoint.inference import Program, freeze
 
+from .sweep import few_or_many
+
 SMALL = {
     "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32,
 }  # fmt: skip
@@ -394,10 +396,19 @@ def interpret(steps, a, b):
     return values[2:][-3:]
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
-@given(programs())
-def test_random_programs(steps):
+@few_or_many("count", 20, 200)
+def test_random_programs(count):
     """Frozen equals eager, whatever the ops; run twice on memory that was used."""
+
+    @settings(max_examples=count, deadline=None, derandomize=True)
+    @given(programs())
+    def check(steps):
+        check_program(steps)
+
+    check()
+
+
+def check_program(steps):
     a, b = (ad.from_numpy(_RANDOM.standard_normal((4, 6)).astype(np.float32)) for _ in range(2))
     program = freeze(lambda a, b: interpret(steps, a, b), a, b)
     program.graph.verify()

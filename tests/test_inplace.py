@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 import adjoint as ad
 
-torch = pytest.importorskip("torch")
+from .pytorch import torch
+from .sweep import few_or_many
 
 DTYPES = [
     "bool",
@@ -261,9 +262,17 @@ def run_program(lib, steps):
     return log
 
 
-@settings(max_examples=300, deadline=None)
-@given(st.lists(step, max_size=8))
-def test_random_programs_like_pytorch(steps):
+@few_or_many("count", 100, 1000)
+def test_random_programs_like_pytorch(count):
+    @settings(max_examples=count, deadline=None)
+    @given(st.lists(step, max_size=8))
+    def check(steps):
+        check_program(steps)
+
+    check()
+
+
+def check_program(steps):
     ours, theirs = run_program(ad, steps), run_program(torch, steps)
     assert ours[:-3] == theirs[:-3]
     for a, b in zip(ours[-3], theirs[-3], strict=True):

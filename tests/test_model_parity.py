@@ -332,7 +332,7 @@ def train(case, t, model, arrays, dtype):
     return [case.step(t, model, optimizers, batches[i % len(batches)]) for i in range(case.steps)]
 
 
-@pytest.mark.parametrize("way", ["lazy", "graph"])
+@pytest.mark.parametrize("way", ["lazy", swept("graph")])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_recorded_training_is_eager_training(case, way):
     """The same program inside `ad.lazy()` and inside `with ad.Graph():`, bit for bit or nearly."""
@@ -354,7 +354,9 @@ def test_recorded_training_is_eager_training(case, way):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "tolerance"), [("float64", 1e-8), ("float32", 1e-3)], ids=["float64", "float32"]
+    ("dtype", "tolerance"),
+    [("float64", 1e-8), swept(("float32", 1e-3))],
+    ids=["float64", "float32"],
 )
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 @pytest.mark.filterwarnings("ignore")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import pickle
 from collections import OrderedDict
 
@@ -11,6 +12,8 @@ import pytest
 
 import adjoint as ad
 from adjoint import nn
+
+from .sweep import one_in
 
 torch = pytest.importorskip("torch")
 F, TF = nn.functional, torch.nn.functional
@@ -227,10 +230,19 @@ def test_bce_with_logits_weights_and_extremes():
     assert_same(xa.grad, xt.grad)
 
 
-@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
-@pytest.mark.parametrize("shape", [(5,), (4, 5), (4, 5, 3), (2, 5, 3, 2)])
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+@pytest.mark.parametrize(
+    ("reduction", "shape", "weighted", "smoothing"),
+    one_in(
+        5,
+        itertools.product(
+            ["none", "mean", "sum"],
+            [(5,), (4, 5), (4, 5, 3), (2, 5, 3, 2)],
+            [False, True],
+            [0.0, 0.2],
+        ),
+    ),
+    ids=str,
+)
 def test_cross_entropy_beside_pytorch(reduction, shape, weighted, smoothing):
     xa, xt = both(*shape)
     target_shape = shape[:1] + shape[2:] if len(shape) > 1 else ()

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from .sweep import swept
+
 PROGRAM = """
 import sys
 framework, kind = sys.argv[1:]
@@ -64,7 +66,7 @@ def peak(framework, kind):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/status")
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
-@pytest.mark.parametrize("kind", ["mlp", "cnn"])
+@pytest.mark.parametrize("kind", ["mlp", swept("cnn")])
 def test_a_step_needs_no_more_memory_than_in_pytorch(kind):
     theirs = min(peak("torch", kind) for _ in range(2))
     ours = min(peak("adjoint", kind) for _ in range(2))

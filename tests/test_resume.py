@@ -12,6 +12,8 @@ import pytest
 import adjoint as ad
 from adjoint import data, nn
 
+from .sweep import one_in
+
 STEPS = 20
 
 
@@ -133,8 +135,10 @@ class Numbers(Noisy):
         return ad.rand(()), i
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize(
+    ("name", "workers"),
+    [*((name, 0) for name in SAMPLERS), *one_in(3, ((name, 2) for name in SAMPLERS))],
+)
 def test_every_sampler_goes_on_where_it_was(name, workers):
     def make():
         dataset = Numbers()

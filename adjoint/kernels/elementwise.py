@@ -162,7 +162,8 @@ def cast(b: Body, x: Reg, source: str, to: str) -> Reg:
     Floats out of an integer's range give some value of that integer.
     """
     if to in ir.NARROW:
-        wide = cast(b, x, source, "float32")
+        once = (source, to) == ("float64", "float16")  # bfloat16: twice, as ml_dtypes rounds
+        wide = _odd_float(b, x) if once else cast(b, x, source, "float32")
         return from_memory(b, to_memory(b, wide, to), to)
     elem = LLVM_TYPES[to]
     if to == "bool":
@@ -186,6 +187,19 @@ def cast(b: Body, x: Reg, source: str, to: str) -> Reg:
     return b.convert("trunc", x, elem)
 
 
+def _odd_float(b: Body, x: Reg) -> Reg:
+    """float64 as float32, where inexact the odd one of its neighbours: what is rounded to float16
+    next is then rounded once (Boldo and Melquiond, 2008, "Emulation of FMA and correctly rounded
+    sums: proved algorithms using rounding to odd").
+    """
+    near = b.convert("fptrunc", x, "float")
+    back = b.convert("fpext", near, "double")
+    bits = b.convert("bitcast", near, "i32")
+    away = b.intrinsic("fabs", back) > b.intrinsic("fabs", x)
+    odd = b.select(away, bits - 1, bits) | 1
+    return b.convert("bitcast", b.select((back < x) | (back > x), odd, bits), "float")
+
+
 def memory_type(dtype: str) -> str:
     """The LLVM type of an element in memory."""
     return {"bool": "i8", "float16": "half", "bfloat16": "i16"}.get(dtype) or LLVM_TYPES[dtype]
@@ -206,8 +220,8 @@ def to_memory(b: Body, x: Reg, dtype: str) -> Reg:
     """The opposite; narrow floats are rounded to nearest, ties to even."""
     if dtype == "bool":
         return b.convert("zext", x, "i8")
-    if dtype == "float16":
-        return b.convert("fptrunc", x, "half")
+    if dtype == "float16":  # LLVM would make one rounding of two, float64 to float16: a libcall
+        return b.convert("fptrunc", b.intrinsic("arithmetic.fence", x), "half")
     if dtype == "bfloat16":
         bits = b.convert("bitcast", x, "i32")
         upper = b.binary("lshr", bits, 16)

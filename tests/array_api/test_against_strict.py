@@ -14,6 +14,7 @@ from hypothesis.extra import numpy as hnp
 
 import adjoint as ad
 
+from ..sweep import few_or_many
 from .conftest import namespace
 from .recipes import ALL, RECIPES, Draw, DType, filled
 from .test_data_types import PROMOTION
@@ -106,11 +107,15 @@ def test_every_function_is_compared():
 
 
 @pytest.mark.parametrize("name", sorted(RECIPES))
-@given(data=st.data())
-@settings(max_examples=20, deadline=None, derandomize=True, database=None)
-def test_functions(name, data):
-    args, kwargs = RECIPES[name](Draw(data.draw))
-    compare(name, args, kwargs)
+@few_or_many("count", 8, 40)
+def test_functions(name, count):
+    @given(data=st.data())
+    @settings(max_examples=count, deadline=None, derandomize=True, database=None)
+    def check(data):
+        args, kwargs = RECIPES[name](Draw(data.draw))
+        compare(name, args, kwargs)
+
+    check()
 
 
 @pytest.mark.parametrize("name", UNARY.split())
@@ -139,9 +144,17 @@ def test_functions_of_two_arrays(name):
 
 
 @pytest.mark.parametrize("name", BINARY.split())
-@given(data=st.data())
-@settings(max_examples=8, deadline=None, derandomize=True, database=None)
-def test_broadcasting_and_scalars(name, data):
+@few_or_many("count", 3, 20)
+def test_broadcasting_and_scalars(name, count):
+    @given(data=st.data())
+    @settings(max_examples=count, deadline=None, derandomize=True, database=None)
+    def check(data):
+        check_broadcasting_and_scalars(name, data)
+
+    check()
+
+
+def check_broadcasting_and_scalars(name, data):
     logical, bits = name.startswith("logical"), name.startswith("bitwise")
     dtypes = ["bool"] if logical else ["int16", "uint8", *([] if bits else ["float32", "float64"])]
     dtype = data.draw(st.sampled_from(dtypes))

@@ -19,7 +19,7 @@ from adjoint.kernels import run as compiler_run
 
 from ..sweep import few_or_many
 
-FEW, CASES = 40, 4_600  # a kernel, in `make test` and in the sweep
+FEW, CASES = 12, 4_600  # a kernel, in `make test` and in the sweep
 LAYOUTS = 250  # that a kernel may be compiled for, in all its cases
 SIZES = (1, 1, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 64, 67)
 LONG = (100, 129, 257, 1000, 2000)

@@ -91,6 +91,18 @@ def test_neon_code_is_vector_code():
     assert NEON.compile(lower(k, layout, NEON, "f"))[:4] == b"\x7fELF"
 
 
+@pytest.mark.parametrize("target", [AVX2, NEON, host()], ids=["avx2", "neon", "host"])
+@pytest.mark.parametrize("shape", [(1, 1), (5, 10)])
+def test_float16_of_float64_by_way_of_float32_calls_nothing(target, shape):
+    """Neither the processors nor the C library can round float64 to float16."""
+    k = Kernel(rank=2)
+    x = k.input("float16")
+    wide = k.cast(x, "float64")
+    k.output(k.cast(k.copysign(k.sqrt(wide) / 3, wide), "float32"), "float16")
+    layout = plan(k, shape, [(20, 2)] * 2, ["float16"] * 2).layout
+    assert "__trunc" not in target.assembly(lower(k, layout, target, "f"))
+
+
 def test_code_of_another_name_is_refused():
     k = Kernel(rank=1)
     k.output(-k.input("int16"))

@@ -8,11 +8,19 @@ import numpy as np
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 import adjoint as ad
 from adjoint.core.errors import AutogradError, GraphError, ShapeError
 
+from ..sweep import few_or_many
 from .oracle import FUNCTIONS, SEED, Oracle
 
 PICK = st.integers(0, 30)
@@ -480,5 +488,7 @@ def assert_same(have, want):
     np.testing.assert_allclose(have, want, rtol=1e-12, atol=1e-12)
 
 
-TestMachine = Machine.TestCase
-TestMachine.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
+@few_or_many("count", 40, 400)
+def test_machine(count):
+    options = settings(max_examples=count, stateful_step_count=40, deadline=None)
+    run_state_machine_as_test(Machine, settings=options)

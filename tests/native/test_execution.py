@@ -16,6 +16,7 @@ from adjoint.backends.native.lowering import execution
 from adjoint.backends.native.lowering.tracing import Tracer
 from adjoint.core.errors import NotTraceable
 
+from ..sweep import few_or_many
 from ..test_ops import CASES, few_of_each_op, outputs, tensors, widen
 
 TOLERANCE = {"float64": 1e-12, "float32": 4e-6, "float16": 2e-3, "bfloat16": 1.6e-2}
@@ -78,7 +79,8 @@ def test_most_elementwise_ops_and_reductions_are_kernels(always):
     assert len(kernels) >= 95
 
 
-def test_random_shapes_strides_and_dtypes(always, monkeypatch):
+@few_or_many("count", 60, 2000)
+def test_random_shapes_strides_and_dtypes(count, always, monkeypatch):
     rng = np.random.default_rng(0)
     functions = [
         lambda x, y: x + y,
@@ -90,7 +92,7 @@ def test_random_shapes_strides_and_dtypes(always, monkeypatch):
         lambda x, y: ad.nn.functional.gelu(x) if x.is_floating_point() else -x,
         lambda x, y: x.float().mean(-1) if x.ndim else x,
     ]
-    for _ in range(400):
+    for _ in range(count):
         shape = tuple(int(n) for n in rng.integers(0, 6, rng.integers(0, 4)))
         dtype = rng.choice(["float32", "float64", "int32", "int64", "float16"])
         x, y = (_random(rng, shape, dtype) for _ in range(2))

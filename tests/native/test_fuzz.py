@@ -63,6 +63,8 @@ CANCELLING = (
     "Logaddexp",
     "Logaddexp2",
 )
+# ... that divide by a triangular matrix, their first input
+SUBSTITUTING = ("SolveTriangular", "CholeskyGradient")
 # ... that take as many steps as an input says, or as LAPACK takes for infinities: no end of them
 COUNTED = (
     "adjoint.ops.special.polynomials", "adjoint.ops.linalg.decomposition",
@@ -348,14 +350,23 @@ def rounding(op: Op, arrays: Sequence[Any], i: int, expected: Any) -> Any:
         return slack if sizes is None else slack + ULPS * eps * np.nan_to_num(np.abs(wide(sizes)))
     if isinstance(op, Elementwise):
         return slack
+    substituting = is_among(op, SUBSTITUTING)
     for least, most in ((0, math.inf), (1, math.inf), (0, 1)):
         sizes = [magnitude(x, least, most) for x in arrays]
+        if substituting:  # so that all terms add up
+            sizes[0] *= 2 * np.eye(sizes[0].shape[-1], dtype=sizes[0].dtype) - 1
         size = output(by_numpy(op, sizes), i)
+        if size is not None and size.dtype.kind == "c":  # either part is of products of both
+            size = np.abs(size)
         if size is not None and (least, most) == (0, math.inf):
             slack = slack + np.nan_to_num(TERMS * eps * np.abs(wide(size)))
         if size is not None:  # terms may be too large, or too small, in one order of many
             with np.errstate(all="ignore"):
-                beyond = ~np.isfinite(size) if least else most == 1 and np.abs(size) < 1e-30
+                beyond = (
+                    ~np.isfinite(size)
+                    if least or substituting
+                    else most == 1 and np.abs(size) < 1e-30
+                )
             slack = np.where(beyond, math.inf, slack)
     return slack
 

@@ -32,7 +32,7 @@ from ..sweep import one_in
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason=str(native.reason_off()))
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BLOCKS = 6
+BLOCKS = 12
 SIZES = (2, 15, 50)  # what sizes of samples become: arrays that NumPy, or kernels, compute
 MOST = 4000  # elements
 AGAIN = 9  # calls of everything, one after the other

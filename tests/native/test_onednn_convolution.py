@@ -14,6 +14,7 @@ from adjoint.backends.native.onednn import plan as onednn_plan
 from adjoint.backends.numpy import convolution as reference
 from adjoint.core import policy
 
+from ..sweep import few_or_many
 from .onednn_cases import assert_near, needs_onednn, workers  # noqa: F401
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
@@ -85,12 +86,13 @@ def compare(r, shapes, options, dtype, tolerance):
 @needs_onednn
 @pytest.mark.parametrize("grain", [1, 1 << 10, 1 << 21])
 @pytest.mark.parametrize("seed", range(2))
-def test_convolutions_fuzzed(workers, grain, seed, monkeypatch):  # noqa: F811
+@few_or_many("count", 20, 80)
+def test_convolutions_fuzzed(workers, grain, seed, count, monkeypatch):  # noqa: F811
     monkeypatch.setattr(policy, "CONVOLUTION_SMALL", 0)
     monkeypatch.setattr(policy, "CONVOLUTION_GRAIN", grain)
     monkeypatch.setattr(onednn_plan, "_plans", type(onednn_plan._plans)())
     r = np.random.default_rng(seed)
-    for _ in range(80):
+    for _ in range(count):
         compare(r, *geometry(r), np.dtype(np.float32), 2e-5)
     assert sum(plan is None for plan in onednn_plan._plans.values()) < 25
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 from collections.abc import Callable
@@ -24,6 +25,8 @@ from adjoint.core.errors import AutogradError, NotTraceable
 from adjoint.eager import fused as core_fused
 from adjoint.kernels import target
 from adjoint.nn.functional.recurrent import STEPS, recurrent_cell, recurrent_layer
+
+from ..sweep import one_in
 
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason=str(native.reason_off()))
 
@@ -113,9 +116,11 @@ def assert_close(found: list[Any], expected: list[Any], tolerance: float) -> Non
 # ---- the same results ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("sizes", SHAPES)
-@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "sizes", "reverse"),
+    one_in(3, itertools.product(KINDS, SHAPES, [False, True])),
+    ids=str,
+)
 def test_layer_in_double_precision(
     kind: str, sizes: tuple[int, int, int, int], reverse: bool, runs: list[str]
 ) -> None:

@@ -198,6 +198,10 @@ def test_complex_matrices(dtype, upper, unit):
             assert backward_error(solved, b, found) <= 4 * (n + 3) * eps
     batch = triangular.solve_triangular(np.stack([solved, 2 * solved]), b, upper, False)
     np.testing.assert_allclose(batch[0], 2 * batch[1], rtol=100 * eps)
+    for shape in ((0, 3), (2, 0, 0), (0, 3, 3)):  # nothing to solve
+        square = np.ones((*shape[:-1], shape[-2]), dtype)
+        found = triangular.solve_triangular(square, np.ones(shape, dtype), upper, unit)
+        assert found.shape == shape
 
 
 def test_sizes_that_do_not_fit_are_refused():

@@ -15,11 +15,11 @@ pytest.importorskip("expecttest")
 
 from torch.testing._internal.common_optimizers import OptimizerErrorEnum, optim_db  # noqa: E402
 
-from ..sweep import first_of_each, swept  # noqa: E402
+from ..sweep import few_or_many, first_of_each, swept  # noqa: E402
 
 torch.set_num_threads(1)  # the tensors are small
 
-STEPS = 100
+FEW, MANY = 20, 100  # steps
 # SparseAdam takes sparse gradients only, and there are no sparse tensors here.
 INFOS = [info for info in optim_db if info.name != "SparseAdam"]
 CASES = [
@@ -235,15 +235,16 @@ def exists(info):
         pytest.fail(f"adjoint.optim has no {info.name}")
 
 
+@few_or_many("steps", FEW, MANY)
 @pytest.mark.parametrize("dtype", ["float64", swept("float32")])
 @pytest.mark.parametrize(("info", "kwargs"), CASES)
-def test_hundred_steps(info, kwargs, dtype):
+def test_many_steps(info, kwargs, dtype, steps):
     (params, loss, optimizer), (expected, their_loss, their) = pair(
         info, kwargs, program_for(info), dtype
     )
     start = [p.detach().clone() for p in params]
     # With small rates L-BFGS never arrives; each of its steps is 20 iterations.
-    steps = STEPS // 5 if info.name == "LBFGS" and "lr" in kwargs else STEPS
+    steps = steps // 5 if info.name == "LBFGS" and "lr" in kwargs else steps
     losses = run(optimizer, loss, steps)
     their_losses = run(their, their_loss, steps)
     assert losses[-1] != losses[0]
@@ -261,11 +262,11 @@ def test_hundred_steps(info, kwargs, dtype):
 @pytest.mark.parametrize("dtype", ["complex128", swept("complex64")])
 @pytest.mark.parametrize(
     ("info", "kwargs"),
-    [
+    few(
         c
         for c in CASES
         if c.values[0].supports_complex and c.values[0].name not in ("Muon", "Adafactor")
-    ],
+    ),
 )
 def test_complex_parameters(info, kwargs, dtype):
     (params, loss, optimizer), (expected, their_loss, their) = pair(

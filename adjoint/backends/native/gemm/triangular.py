@@ -213,7 +213,7 @@ def _solve_complex(a: Any, b: Any, upper: bool, unit: bool) -> Any:
     place = np.arange(n)
     parts[..., place, place, 0, 1] = parts[..., place, place, 1, 0] = 0
     whole = parts.swapaxes(-3, -2).reshape(*a.shape[:-2], 2 * n, 2 * n)
-    columns = np.stack([b.real, b.imag], -2).reshape(*b.shape[:-2], -1, b.shape[-1])
+    columns = np.stack([b.real, b.imag], -2).reshape(*b.shape[:-2], 2 * b.shape[-2], b.shape[-1])
     found = solve_triangular(whole, columns, upper, True)
     x = np.empty((*found.shape[:-2], *b.shape[-2:]), b.dtype)
     x.real, x.imag = found[..., ::2, :], found[..., 1::2, :]

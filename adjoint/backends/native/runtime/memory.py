@@ -77,6 +77,7 @@ def _cache() -> _Cache | None:
     ours = _Handler(b"adjoint", 1, (state, code.malloc, code.calloc, code.realloc, code.free))
     keep(ours)
     keep(_STATE)
+    keep(_CAPSULE)  # compared when the last array is freed, too
     handler = capsule(ctypes.addressof(ours), _CAPSULE)
     trim = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(code.trim)
     _STATE.limit = _limit_from_switch()
