@@ -85,6 +85,46 @@ def execute(declared: fused.Declared, args: tuple[Any, ...]) -> Any:
     return found
 
 
+WANTED: Any = object()  # in the key of a call, behind a tensor that wants a gradient
+
+
+def _key_of(args: Any) -> Any:
+    """What decides which plan is for arguments."""
+    grad = get_mode().grad
+    key: list[Any] = []
+    for x in _flat(args):
+        if isinstance(x, Handle):
+            key += (x._data.shape, x._data.dtype)
+            if grad and x._node is not None:
+                key.append(WANTED)
+        elif x is None:
+            key.append(None)
+        elif type(x) is _Sequence:
+            key += x
+        else:
+            key += (type(x), repr(x) if type(x) is float and not x else x)
+    return tuple(key)
+
+
+class _Sequence(NamedTuple):
+    """Among arguments: that a tuple or list comes, and of how many."""
+
+    kind: type
+    length: int
+
+
+def _flat(args: Any) -> list[Any]:
+    """The arguments, of tuples and lists the items."""
+    flat: list[Any] = []
+    for x in args:
+        if type(x) is tuple or type(x) is list:
+            flat.append(_Sequence(type(x), len(x)))
+            flat += x
+        else:
+            flat.append(x)
+    return flat
+
+
 _NUMBER: Any = object()  # in the key of a family: any float
 
 
@@ -151,46 +191,6 @@ def _keep(declared: fused.Declared, key: Any, plan: Fused | str) -> None:
 
 def _bare(casting: Any) -> Any:
     return casting and casting.without_cache()
-
-
-WANTED: Any = object()  # in the key of a call, behind a tensor that wants a gradient
-
-
-def _key_of(args: Any) -> Any:
-    """What decides which plan is for arguments."""
-    grad = get_mode().grad
-    key: list[Any] = []
-    for x in _flat(args):
-        if isinstance(x, Handle):
-            key += (x._data.shape, x._data.dtype)
-            if grad and x._node is not None:
-                key.append(WANTED)
-        elif x is None:
-            key.append(None)
-        elif type(x) is _Sequence:
-            key += x
-        else:
-            key += (type(x), repr(x) if type(x) is float and not x else x)
-    return tuple(key)
-
-
-class _Sequence(NamedTuple):
-    """Among arguments: that a tuple or list comes, and of how many."""
-
-    kind: type
-    length: int
-
-
-def _flat(args: Any) -> list[Any]:
-    """The arguments, of tuples and lists the items."""
-    flat: list[Any] = []
-    for x in args:
-        if type(x) is tuple or type(x) is list:
-            flat.append(_Sequence(type(x), len(x)))
-            flat += x
-        else:
-            flat.append(x)
-    return flat
 
 
 def _named(function: Callable[..., Any], inputs: Sequence[Any]) -> str:
