@@ -10,6 +10,7 @@ differentiated.
 
 from __future__ import annotations
 
+import copy
 import importlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -23,6 +24,7 @@ from ..core.errors import AdjointError, NotTraceable
 from ..core.handle import Handle
 from ..core.mode import MODE, Mode, mode_with
 from ..core.op import Op
+from ..core.scalar import Arithmetic
 from ..core.spec import Spec
 from ..eager import fused
 from ..eager.learn import keep_call
@@ -34,6 +36,7 @@ from ..program.capture import program_of, recording, symbol
 from ..program.compute import quietly
 from ..program.passes import drawn, small
 from ..program.program import Program, Value
+from ..program.variants import Variants
 from .engine import run_backward
 
 ndarray = np.ndarray
@@ -57,13 +60,13 @@ def execute(declared: fused.Declared, args: tuple[Any, ...]) -> Any:
     key = (places, casting and casting.signature, call)
     plan = declared.plans.get(key)
     if plan is None:
+        plan = _with_new_numbers(declared, args, key)
+    if plan is None:
         wants = [mode.grad and x._node is not None for x in inputs]
-        plan = plan_for(function, declared.native, args, inputs, wants, casting)
-        if len(declared.plans) >= policy.COMPOSITES:
-            declared.plans.clear()
-        declared.plans[key] = plan
+        plan = _made(declared, args, inputs, wants, casting, key)
+        _keep(declared, key, plan)
         if dispatch_log.on and not isinstance(plan, str):
-            dispatch_log.said(_named(function, inputs), plan.way)
+            dispatch_log.said(_named(function, inputs), plan.way, plan.why)
     if isinstance(plan, str):
         found = function(*args)  # or an error, which comes first
         if dispatch_log.on or dispatch_log.strict:
@@ -121,6 +124,74 @@ def _flat(args: Any) -> list[Any]:
     return flat
 
 
+_NUMBER: Any = object()  # in the key of a family: any float
+
+
+def _family(declared: fused.Declared, args: tuple[Any, ...], key: Any) -> Variants | None:
+    """The plans for such arguments, whatever the floats among them; None where there are none, or
+    the composite has a routine.
+    """
+    places, casting, _ = key
+    if places or declared.native or not any(type(x) is float for x in args):
+        return None
+    others = _key_of([_NUMBER if type(x) is float else x for x in args])
+    found = declared.families.get((casting, others))
+    if found is None:
+        if len(declared.families) >= policy.COMPOSITES:
+            declared.families.clear()
+        found = declared.families[casting, others] = Variants()
+    return found
+
+
+def _with_new_numbers(declared: fused.Declared, args: tuple[Any, ...], key: Any) -> Fused | None:
+    """The plan that is there for other floats, with these; None where there is none.
+
+    Numbers that come twice in a row get a plan, and with it launchers, of their own.
+    """
+    family = _family(declared, args, key)
+    if family is None:
+        return None
+    found, again = family.find([x for x in args if type(x) is float], key)
+    if again:
+        found.prepare()
+        _keep(declared, key, found)
+    return found  # type: ignore[no-any-return]
+
+
+def _made(
+    declared: fused.Declared,
+    args: tuple[Any, ...],
+    inputs: Sequence[Any],
+    wants: Sequence[bool],
+    casting: Any,
+    key: Any,
+) -> Fused | str:
+    """A plan; if it can be, for any floats. The reason, where there is none."""
+    family = _family(declared, args, key)
+    if family is not None and len(family.made) < policy.VARIANTS and native_backend.load():
+        try:
+            kind = _kind(declared.function, Fused)
+            made = kind(declared.function, args, inputs, wants, _bare(casting), known=False)
+        except (NotTraceable, AdjointError) as error:  # perhaps for these floats, then
+            if dispatch_log.on:
+                what = _named(declared.function, inputs)
+                dispatch_log.said(what, "kernels of these numbers only", error)
+        else:
+            family.made.append(made)
+            return made
+    return plan_for(declared.function, declared.native, args, inputs, wants, casting)
+
+
+def _keep(declared: fused.Declared, key: Any, plan: Fused | str) -> None:
+    if len(declared.plans) >= policy.COMPOSITES:
+        declared.plans.clear()
+    declared.plans[key] = plan
+
+
+def _bare(casting: Any) -> Any:
+    return casting and casting.without_cache()
+
+
 def _named(function: Callable[..., Any], inputs: Sequence[Any]) -> str:
     return dispatch_log.named(function.__name__, [x._data for x in inputs])
 
@@ -150,7 +221,7 @@ def plan_for(
             return "the native backend is off"
     kind = _kind(function, base, native)
     try:
-        return kind(function, args, inputs, wants, casting and casting.without_cache())
+        return kind(function, args, inputs, wants, _bare(casting))
     except Exception as error:
         return dispatch_log.reason_of(error, function)
 
@@ -175,6 +246,7 @@ class Fused(Op, abstract=True):
     launch: Callable[..., Any] | None = None
 
     way = "kernels"  # as the dispatch log says it
+    why = ""  # several: of the forward ones, of the backward ones
 
     def __init__(
         self,
@@ -183,8 +255,11 @@ class Fused(Op, abstract=True):
         inputs: Sequence[Any],
         wants: Sequence[bool],
         casting: Any = None,
+        known: bool = True,
     ) -> None:
+        """`known`: floats among `args` are part of the kernels; else they come with calls."""
         self.function = function
+        self.arithmetic = None if known else Arithmetic()
         self.casting = casting
         self.specs = tuple(x.spec for x in inputs)
         self.statics = tuple(_UNKNOWN if isinstance(x, Handle) else x for x in args)
@@ -202,7 +277,7 @@ class Fused(Op, abstract=True):
             x._node = x._leaf = leaf
             leaves.append(leaf)
         with recording(grad=True, autocast=self.casting):
-            found = self.function(*self._filled(inputs))
+            found = self.function(*map(self._number, self._filled(inputs)))
         self.several = type(found) is tuple
         ys = found if self.several else (found,)
         self.outputs = tuple(y.spec for y in ys)
@@ -235,6 +310,33 @@ class Fused(Op, abstract=True):
                 raise
             self._make(joint, ahead, kept, results)
 
+    def _number(self, x: Any) -> Any:
+        known = self.arithmetic is None or type(x) is not float
+        return x if known else self.arithmetic.scalar(x)  # type: ignore[union-attr]
+
+    def with_numbers(self, floats: Sequence[float]) -> Fused | None:
+        """The same kernels for other floats among the arguments; None where they decide on others.
+        For one call, and its gradient, until `prepare` is called.
+        """
+        assert self.arithmetic is not None
+        values = self.arithmetic.run(floats)
+        if values is None:
+            return None
+        other = copy.copy(self)
+        given = iter(floats)
+        other.statics = tuple([next(given) if type(x) is float else x for x in self.statics])
+        other.forward = self.forward.with_numbers(values)
+        if self.backward is not None:
+            other.backward = self.backward.with_numbers(values)
+        other.launch = None
+        return other
+
+    def prepare(self) -> None:
+        """Let calls to come have launchers of their own."""
+        self.forward.once = False
+        if self.backward is not None:
+            self.backward.once = False
+
     def _make(
         self, joint: Program, ahead: Program, kept: Sequence[Value], results: Sequence[Value]
     ) -> None:
@@ -262,12 +364,18 @@ class Fused(Op, abstract=True):
         """The kernels of both programs, in one space."""
         from ..backends.native.lowering.composite import Composite
 
-        self.forward = forward = Composite(ahead, reshaped=reshaped)
+        options = {"reshaped": reshaped, "arithmetic": self.arithmetic}
+        self.forward = forward = Composite(ahead, **options)
         self.backward = None
         if back is not None:
             like = [forward.dims[i] for i in self.differentiable_outputs]
             like = [*forward.dims[len(self.outputs) :], *like]
-            self.backward = Composite(back, like, space=forward.space, reshaped=reshaped)
+            self.backward = Composite(back, like, space=forward.space, **options)
+        cuts = [
+            ("forward", forward.cuts),
+            ("backward", self.backward.cuts if self.backward else []),
+        ]
+        self.why = "; ".join(f"{way} cut before {cut}" for way, each in cuts for cut in each)
         self.differentiable = back is not None  # type: ignore[misc]
 
     def infer(self, *specs: Spec) -> Any:

@@ -20,9 +20,9 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .errors import NotTraceable, Unsupported
+from .errors import InvalidType, NotTraceable, Unsupported
 
-__all__ = ["Arithmetic", "Scalar"]
+__all__ = ["Arithmetic", "Scalar", "as_float32"]
 
 
 class Arithmetic:
@@ -72,7 +72,7 @@ class Arithmetic:
         a, b = self._place_of(x), self._place_of(y)
         try:
             made = self._new(function(self.values[a], self.values[b]))
-        except ArithmeticError as error:
+        except (ArithmeticError, ValueError) as error:
             raise NotTraceable(f"a number that has no value: {error}") from None
         self.steps.append((function, a, b, made.place))
         return made
@@ -91,6 +91,22 @@ def _plain(x: Any) -> bool:
 
 def _absolute(x: Any, _: Any) -> Any:
     return abs(x)
+
+
+def _ceiling(x: Any, _: Any) -> Any:
+    return math.ceil(x)
+
+
+def _rounded(x: Any, dtype: Any) -> Any:
+    return float(dtype.type(x))
+
+
+_FLOAT32_MOST = 2.0**128 - 2.0**103  # from which on float32 has infinity
+
+
+def as_float32(x: float, _: float = 0.0) -> float:
+    """`x`, infinite where float32 has no nearer value: so it can be passed as one."""
+    return x if abs(x) < _FLOAT32_MOST or x != x else math.copysign(math.inf, x)
 
 
 class Scalar(float):
@@ -118,6 +134,21 @@ class Scalar(float):
     def __pos__(self) -> Scalar:
         return self
 
+    def __ceil__(self) -> Any:
+        return self.arithmetic.compute(_ceiling, self, 0.0)
+
+    def is_whole(self) -> bool:
+        """Whether its values are ints."""
+        return type(self.arithmetic.values[self.place]) is int
+
+    def rounded(self, dtype: Any) -> Scalar:
+        """The number as a NumPy dtype of floats holds it."""
+        return self.arithmetic.compute(_rounded, self, dtype)
+
+    def as_float32(self) -> Scalar:
+        """The number, infinite where float32 has no nearer value."""
+        return self.arithmetic.compute(as_float32, self, 0.0)
+
     def __abs__(self) -> Scalar:
         return self.arithmetic.compute(_absolute, self, 0.0)
 
@@ -125,7 +156,7 @@ class Scalar(float):
         return self.arithmetic.decide(operator.ne, self, 0.0)
 
     def __hash__(self) -> int:
-        return id(self)
+        raise InvalidType("a number that is not known yet finds nothing in a table")
 
     def __repr__(self) -> str:
         return f"<number {self.place}>"
@@ -133,7 +164,7 @@ class Scalar(float):
     def __float__(self, *others: Any) -> float:
         raise Unsupported("the value of a number that is not known yet")
 
-    __int__ = __trunc__ = __round__ = __floor__ = __ceil__ = __float__  # type: ignore[assignment]
+    __int__ = __trunc__ = __round__ = __floor__ = __float__  # type: ignore[assignment]
     __divmod__ = __rdivmod__ = __floordiv__ = __rfloordiv__ = __float__  # type: ignore[assignment]
     __mod__ = __rmod__ = is_integer = as_integer_ratio = hex = __float__  # type: ignore[assignment]
 

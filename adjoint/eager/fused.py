@@ -6,6 +6,7 @@ a form in place too.
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable
 from itertools import chain
 from typing import Any, TypeVar, cast, overload
@@ -17,6 +18,8 @@ from ..core.device import is_device_array
 from ..core.mode import MODE
 from ..core.op import Op
 from ..program import compute
+from ..program.executable import forgettable
+from ..program.variants import Variants
 from .dispatch import apply, run_known
 from .learn import learn, learn_view
 from .public import (
@@ -61,15 +64,30 @@ def fused(function: Any = None, *, native: str = "", always: bool = False) -> An
 class Declared:
     """A composite, and what was worked out for calls of it."""
 
-    __slots__ = ("always", "function", "native", "plans")
+    __slots__ = ("__weakref__", "always", "families", "function", "native", "plans")
 
-    plans: dict[Any, Any]  # the op that it is, or None; by that, and what it is cast to
+    plans: dict[Any, Any]  # the op that it is, or the reason why none; by arguments and casts
+    families: dict[Any, Variants]  # of such ops, by the same without numbers
 
     def __init__(self, function: Callable[..., Any], native: str, always: bool) -> None:
         self.function = function
         self.native = native
         self.always = always
         self.plans = {}
+        self.families = {}
+        _every.add(self)
+
+
+_every: weakref.WeakSet[Declared] = weakref.WeakSet()
+
+
+def _forget() -> None:
+    for declared in list(_every):
+        declared.plans.clear()
+        declared.families.clear()
+
+
+forgettable(_forget)
 
 
 def _declare(function: F, native: str, always: bool) -> F:

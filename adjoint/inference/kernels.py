@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..backends import native
-from ..core import dispatch_log, policy
+from ..core import dispatch_log
 from ..core.errors import AdjointError, NotTraceable
 from ..core.op import Op
-from ..core.spec import Spec, broadcast_shapes
+from ..core.spec import Spec
 from ..program.compute import compute
+from ..program.partition import Role, regions
 from ..program.program import Node, Program, Value
 
 COSTLY = {
@@ -58,26 +59,34 @@ class Kernel(Op, abstract=True):
         return found if len(found) > 1 else found[0]
 
 
-def _traceable(node: Node) -> bool:
-    """Whether kernels compute what the node does, as one of a kind that is worth it."""
+def _role(node: Node) -> Role | str:
+    """What the node is in a kernel; the reason, where no kernel computes it or none is worth it."""
     from ..ops.elementwise.namespace import Elementwise
 
     op = node.op
-    if len(node.outputs) != 1 or op.view or op.library or not node.values:
-        return False
     kind = type(op).__name__
+    if op.library:
+        return "a library or a routine computes it"
+    if len(node.outputs) != 1 or op.view or not node.values:
+        return "a view" if op.view else "no step of a kernel"
     if not (isinstance(op, Elementwise) or kind in REDUCING or kind in ("Activation", "Cast",
             "MaskedFill", "BitwiseNot")):  # fmt: skip
-        return False
+        return "neither elementwise nor a reduction"
     specs = [x.spec for x in (*node.values, node.output)]
-    return all(s.dtype.category != 3 and 0 not in s.shape for s in specs)
+    if any(s.dtype.category == 3 or 0 in s.shape for s in specs):
+        return "complex numbers, or nothing to compute"
+    return Role(kind in REDUCING, kind in COSTLY)
 
 
 def fuse_kernels(graph: Program) -> int:
     """Let groups of elementwise ops and reductions run as kernels; returns how many there are."""
     if not native.load():
         return 0
-    groups = _grouped(graph)
+    groups, cuts = regions(graph, _role)
+    if dispatch_log.on:
+        for node, reason in cuts:
+            what = dispatch_log.named(node.op.name, [x.spec for x in node.values])
+            dispatch_log.said(what, "cut from the kernel of an input", reason)
     made = 0
     changes: dict[Value, Value] = {}
     places: dict[Node, list[Node]] = {}  # the last node of a group -> what takes its place
@@ -117,119 +126,6 @@ def fuse_kernels(graph: Program) -> int:
     graph.replace(changes)
     _sort(graph)
     return made
-
-
-class _Group:
-    """Nodes that are to be one kernel, over one index space."""
-
-    def __init__(self) -> None:
-        self.nodes: list[Node] = []
-        self.space: tuple[int, ...] = ()
-        self.costly = self.reducing = False
-
-    def takes(self, space: tuple[int, ...], reducing: bool) -> bool:
-        """Whether ops over this space fit: the group's own, or a part of it."""
-        if reducing and self.costly:
-            return False  # what is costly would be computed again for each kernel
-        if space == self.space:
-            return True
-        try:
-            return broadcast_shapes(space, self.space) == self.space
-        except AdjointError:
-            return False
-
-
-class _Grouping:
-    """Which nodes go together: each joins the groups of its inputs, where that makes no cycle.
-
-    Groups and single nodes are numbers; `above` says what each depends on directly.
-    """
-
-    def __init__(self) -> None:
-        self.merged: list[int] = []  # the number that took a number's place, or itself
-        self.above: list[set[int]] = []
-        self.home: dict[Node, int] = {}
-        self.groups: dict[int, _Group] = {}
-
-    def find(self, number: int) -> int:
-        """The number that stands for this one now."""
-        while self.merged[number] != number:
-            number = self.merged[number]
-        return number
-
-    def new(self, above: set[int]) -> int:
-        """A number of its own."""
-        self.merged.append(len(self.merged))
-        self.above.append(above)
-        return len(self.merged) - 1
-
-    def reaches(self, start: set[int], target: int) -> bool:
-        """Whether one of `start` is the target or depends on it."""
-        seen = {self.find(n) for n in start}
-        stack = list(seen)
-        while stack:
-            current = stack.pop()
-            if current == target:
-                return True
-            fresh = {self.find(n) for n in self.above[current]} - seen
-            seen |= fresh
-            stack.extend(fresh)
-        return False
-
-    def add(self, node: Node, traceable: bool) -> None:
-        """Place the next node."""
-        parents = {self.find(self.home[x.node]) for x in node.values if x.node is not None}
-        if not traceable:
-            self.home[node] = self.new(parents)
-            return
-        space = broadcast_shapes(*(x.shape for x in node.values))
-        kind = type(node.op).__name__
-        chosen: int | None = None
-        for parent in sorted(parents & self.groups.keys(), reverse=True):
-            group = self.groups[parent]
-            if len(group.nodes) >= policy.PROGRAM_OPS or not group.takes(space, kind in REDUCING):
-                continue
-            if not self.reaches(parents - {parent}, parent):
-                chosen = parent
-                break
-        if chosen is None:
-            chosen = self.new(set())
-            self.groups[chosen] = _Group()
-            self.groups[chosen].space = space
-        group = self.groups[chosen]
-        group.nodes.append(node)
-        group.costly |= kind in COSTLY
-        group.reducing |= kind in REDUCING
-        self.home[node] = chosen
-        self.above[chosen] |= parents - {chosen}
-        for other in sorted(parents & self.groups.keys() - {chosen}, reverse=True):
-            self.merge(chosen, other)
-
-    def merge(self, into: int, other: int) -> None:
-        """Join two groups, of which the first depends on the second, if they fit."""
-        first, second = self.groups[into], self.groups[other]
-        if len(first.nodes) + len(second.nodes) > policy.PROGRAM_OPS or first.space != second.space:
-            return
-        if first.reducing and second.costly:
-            return
-        outside = {self.find(n) for n in self.above[into]} - {other, into}
-        if self.reaches(outside, other):
-            return
-        first.nodes = second.nodes + first.nodes
-        first.costly |= second.costly
-        first.reducing |= second.reducing
-        self.merged[other] = into
-        self.above[into] = (outside | {self.find(n) for n in self.above[other]}) - {into}
-        del self.groups[other]
-
-
-def _grouped(graph: Program) -> list[list[Node]]:
-    """The groups, each in an order in which nodes follow their inputs."""
-    grouping = _Grouping()
-    for node in graph.nodes:
-        grouping.add(node, _traceable(node))
-    place = {node: i for i, node in enumerate(graph.nodes)}
-    return [sorted(group.nodes, key=place.__getitem__) for group in grouping.groups.values()]
 
 
 def _sort(graph: Program) -> None:

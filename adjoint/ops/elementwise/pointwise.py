@@ -11,6 +11,7 @@ from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidType
 from ...core.handle import Handle
 from ...core.op import Op
+from ...core.scalar import Scalar
 from ...core.spec import Spec, broadcast_shapes
 from ...eager.dispatch import apply
 from ...eager.operators import binary_operator, unary_operator
@@ -149,7 +150,11 @@ def promoted(
     if narrow or not any(isinstance(v, Handle) for v in operands):
         with np.errstate(over="ignore"):
             return [
-                v if isinstance(v, Handle) else fresh(np.asarray(v).astype(common.numpy))
+                v
+                if isinstance(v, Handle)
+                else v.rounded(common.numpy)
+                if type(v) is Scalar
+                else fresh(np.asarray(v).astype(common.numpy))
                 for v in operands
             ]
     return operands
@@ -160,6 +165,8 @@ def fitting(value: Any, to: dt.dtype) -> Any:
     value = number(value, to)
     if to in dt.LOW_PRECISION:
         with np.errstate(over="ignore"):
+            if type(value) is Scalar:
+                return value.rounded(to.numpy)
             return float(np.asarray(value).astype(to.numpy))
     return value
 

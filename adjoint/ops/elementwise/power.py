@@ -160,7 +160,7 @@ def _pow(input: Any, exponent: Any) -> Any:
             )
         special = square if exponent == 2 else None
     elif not isinstance(exponent, complex):
-        special = _SPECIAL_POWERS.get(exponent)
+        special = next((f for n, f in _SPECIAL_POWERS.items() if exponent == n), None)
     base = cast(input, common)
     return special(base) if special else apply(POW, base, fitting(exponent, common))
 

@@ -14,7 +14,7 @@ from ...core.spec import normalize_axes, normalize_axis
 from ...eager.dispatch import apply
 from ...eager.public import FUNCTIONS, with_out
 from ...eager.tensors import fresh
-from ..promotion import cast
+from ..promotion import cast, number
 from ..reduce.statistics import Norm
 from .decomposition import SVD, Eigh, assert_matrices
 from .solving import Inverse
@@ -58,7 +58,9 @@ def vector_norm(
     if isinstance(ord, bool) or not isinstance(ord, (int, float)):
         raise InvalidArgument(f"linalg.vector_norm: ord must be a number, got {ord!r}")
     x = _prepared("linalg.vector_norm", x, dtype)
-    op = Norm(normalize_axes(dim, x.ndim, "linalg.vector_norm"), bool(keepdim), float(ord))
+    op = Norm(
+        normalize_axes(dim, x.ndim, "linalg.vector_norm"), bool(keepdim), number(ord, dt.float64)
+    )
     if not x._data.size:
         op.infer(x.spec)
     result: Tensor = apply(op, x)

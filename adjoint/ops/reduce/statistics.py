@@ -17,7 +17,7 @@ from ...core.spec import Spec, normalize_axes, normalize_axis
 from ...eager.dispatch import apply
 from ...eager.public import FUNCTIONS, public
 from ..elementwise.pointwise import conj
-from ..promotion import cast
+from ..promotion import cast, number
 from ..samples import COMPLEX, FLOATS, array, strided
 from .extrema import share_evenly
 from .reduction import Reduction, wide
@@ -338,7 +338,7 @@ def norm(
         result: Tensor = _nuclear_norm(input, dim, keepdim)
     elif p in (None, "fro") or (isinstance(p, (int, float)) and not isinstance(p, bool)):
         axes = normalize_axes(dim, input._data.ndim, "norm")
-        op = Norm.of(axes, bool(keepdim), 2.0 if p in (None, "fro") else float(p))
+        op = Norm.of(axes, bool(keepdim), 2.0 if p in (None, "fro") else number(p, dt.float64))
         if not input._data.size:
             op.infer(input.spec)
         result = apply(op, input)

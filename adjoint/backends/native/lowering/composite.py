@@ -1,13 +1,10 @@
-"""Several ops as few kernels: their computation is traced as a whole, then split at reductions.
-
-A kernel reduces over one set of axes. So reductions over different axes are different kernels, and
-what passes from one kernel to the next is only what reductions have made small: a row's mean and
-deviation, say. What is as large as the inputs is computed again where it is needed, in registers,
-from those and the inputs; that costs arithmetic, where memory would cost more.
+"""Several ops as few kernels: their computation is traced as a whole, then cut at reductions as
+`program.partition` says.
 """
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable, Sequence
 from operator import itemgetter
@@ -17,10 +14,12 @@ import numpy as np
 
 from ....core import policy
 from ....core.errors import NotTraceable
+from ....core.scalar import Arithmetic, Scalar
 from ....core.spec import prod
 from ....kernels import Compiled, Kernel, Value, split
 from ....kernels.ir import REDUCTIONS
 from ....program.compute import quietly
+from ....program.partition import Part, kernels
 from ....program.passes import unused_inputs, without_reshapes
 from ....program.program import Program
 from ..runtime import block_cache
@@ -31,11 +30,10 @@ from .composite_tracing import (
     Dims,
     Picked,
     Shaped,
-    Wanted,
-    cone,
     guards_of,
     trace,
 )  # fmt: skip
+from .scalars import ScalarTracer, has_lost_numbers, values_of
 from .tracing import Tracer, common_shape
 
 __all__ = ["Composite", "launches"]
@@ -67,12 +65,14 @@ class Composite:
         *,
         space: tuple[int, ...] | None = None,
         reshaped: bool = False,
+        arithmetic: Arithmetic | None = None,
     ) -> None:
         """`like`: the dims that the last inputs have in the index space that the others span, where
         they are not those of broadcasting. `space`: that space, where it is another's.
 
         With `reshaped`, inputs that are reshaped at once are further inputs, and reshapes that give
-        outputs are not computed; the space is that of the inputs that are left.
+        outputs are not computed; the space is that of the inputs that are left. The program's
+        numbers are known, or of `arithmetic`.
         """
         inputs = [x.spec for x in program.inputs]
         specs = [y.spec for y in program.outputs]
@@ -92,10 +92,12 @@ class Composite:
         if 0 in space:
             raise NotTraceable("nothing to compute")
         self.space = space
-        tracer = Tracer(space)
+        tracer = ScalarTracer(space)
         names = CompositeNames(tracer, every)
         places += [None] * len(shaped)
         wanted, self.dims = trace(names, program, specs, shaped, places, unused)
+        if arithmetic is not None and has_lost_numbers(tracer):
+            raise NotTraceable("a number that was taken for known")
         self.gathers = list(names.gathers)
         self.takers = [x.taker() for x in self.gathers]
         picking = {x.op for x in self.gathers if type(x) is Picked}
@@ -103,19 +105,23 @@ class Composite:
             (guard, spec, n if n < len(inputs) else shaped[n - len(inputs)].source)
             for guard, spec, n in guards_of(program, picking)
         ]
-        drafts = _split(wanted, space)
-        self.stages = [_Stage(draft, tracer, space) for draft in drafts]
-        used = sorted({n for d in drafts for kind, n in d.loads if kind == "input"})
+        parts = kernels(wanted, space, REDUCTIONS)
+        self.cuts = [part.reason for part in parts[1:]]  # why there is more than one kernel
+        self.stages = [_Stage(part, tracer, space) for part in parts]
+        self.once = False  # whether its numbers may not come again: then nothing is prepared
+        if arithmetic is not None:
+            self._fill(arithmetic.values)
+        used = sorted({n for part in parts for kind, n in part.loads if kind == "input"})
         sources = {n for x in self.gathers for n in x.sources}
         self.reads = tuple(sorted(n for n in {*used, *sources} if n < len(inputs)))
         place = {("input", n): n for n in used}  # where a kernel's argument is among the arrays
         count = len(inputs) + len(self.gathers)
-        for draft, stage in zip(drafts, self.stages, strict=True):
-            stage.arguments = tuple(place[load] for load in draft.loads)
-            for value in draft.outputs:
+        for part, stage in zip(parts, self.stages, strict=True):
+            stage.arguments = tuple(place[load] for load in part.loads)
+            for value in part.outputs:
                 place["value", value.number] = count
                 count += 1
-            for j, _ in draft.results:
+            for j, _ in part.results:
                 place["output", j] = count
                 count += 1
         self.outputs = [(place["output", j], w.shape) for j, w in enumerate(wanted)]
@@ -138,6 +144,24 @@ class Composite:
         self.sizes = [  # of what is further, without dimensions of size 1
             tuple(n for n in x.shape(every) if n != 1) for x in self.gathers
         ]
+
+    def _fill(self, values: Sequence[Any]) -> None:
+        for stage in self.stages:
+            stage.numbers = values_of(stage.sources, values)
+
+    def with_numbers(self, values: Sequence[Any]) -> Composite:
+        """The same kernels for other numbers, where `values` are those of their arithmetic; for one
+        call, unless `once` is set to False.
+        """
+        if all(type(x) is not Scalar for stage in self.stages for x in stage.sources):
+            return self
+        other = copy.copy(self)
+        other.stages = list(map(copy.copy, self.stages))
+        other._fill(values)
+        other.once = True
+        other.latest, other.remembered = ([], ()), {}
+        other.direct = other.launch = None
+        return other
 
     def __call__(self, arrays: Sequence[Any]) -> Sequence[Any]:
         """The outputs. Of the inputs those of `reads` are needed, the others may be None."""
@@ -175,6 +199,8 @@ class Composite:
 
     def _first(self, arrays: Sequence[Any]) -> list[Any]:
         """The outputs for arrays that lie as none did lately, and launchers for the next ones."""
+        if self.once:
+            return self._run(list(arrays))[0]
         key = tuple([a.strides for n, a in enumerate(arrays) if n in self.read])
         known = self.remembered.get(key)
         if known is not None:
@@ -302,115 +328,31 @@ class Composite:
         return results, arrays
 
 
-# ---- splitting -----------------------------------------------------------------------------------
-
-
-class _Draft:
-    """A kernel to be: what it reduces over, what it computes, and what it loads."""
-
-    def __init__(self, axes: tuple[int, ...]) -> None:
-        self.axes = axes
-        self.results: list[tuple[int, Wanted]] = []  # outputs of the whole, with their numbers
-        self.outputs: list[Value] = []  # what later kernels load
-        self.loads: list[tuple[str, int]] = []  # ("input", position) or ("value", number)
-        self.values: list[Value] = []  # in order; those that are loaded among them
-
-
-def _split(wanted: Sequence[Wanted], space: tuple[int, ...]) -> list[_Draft]:
-    """The kernels that compute `wanted`, each value as soon as it can be."""
-    values = cone(w.value for w in wanted)
-    needs: dict[int, frozenset[int]] = {}  # reductions that a value depends on, itself among them
-    for v in values:
-        own = {v.number} if v.op in REDUCTIONS else ()
-        needs[v.number] = frozenset(own).union(*(needs[x.number] for x in v.inputs))
-    drafts: list[_Draft] = []
-    stage_of: dict[int, int] = {}
-    remaining = [v for v in values if v.op in REDUCTIONS]
-    while remaining:
-        axes, group = _next_group(remaining, needs, set(stage_of))
-        stage_of |= dict.fromkeys(group, len(drafts))
-        drafts.append(_Draft(axes))
-        remaining = [v for v in remaining if v.number not in group]
-    home = {n: max((stage_of[r] for r in needs[n]), default=-1) for n in needs}
-    whole = tuple(d for d, n in enumerate(space) if n != 1)
-    simple: dict[tuple[int, ...], _Draft] = {}  # kernels without reductions, by what they span
-    for j, w in enumerate(wanted):
-        stage = home[w.value.number]
-        if stage >= 0:
-            draft = drafts[stage]
-        elif drafts and w.axes == whole:
-            draft = drafts[0]
-        else:
-            draft = simple.setdefault(w.axes, _Draft(()))
-        draft.results.append((j, w))
-    for i in reversed(range(len(drafts))):
-        _fill(drafts[i], i, drafts, home)
-    for draft in simple.values():
-        _fill(draft, -1, drafts, home)
-    return [*drafts, *simple.values()]
-
-
-def _next_group(
-    remaining: Sequence[Value], needs: dict[int, frozenset[int]], done: set[int]
-) -> tuple[tuple[int, ...], set[int]]:
-    """The reductions over one set of axes to do next: preferably all that there are of them."""
-    choices = []
-    for axes in dict.fromkeys(v.attr for v in remaining):
-        group: set[int] = set()
-        same = [v.number for v in remaining if v.attr == axes]
-        for n in same:
-            if needs[n] <= done | group | {n}:
-                group.add(n)
-        if group:
-            choices.append((len(group) < len(same), min(group), axes, group))
-    _, _, axes, group = min(choices, key=lambda choice: choice[:2])
-    return axes, group
-
-
-def _fill(draft: _Draft, i: int, drafts: Sequence[_Draft], home: dict[int, int]) -> None:
-    """Decide what kernel number `i` computes and loads; earlier kernels must write the latter."""
-    loaded = set()
-
-    def is_loaded(v: Value) -> bool:
-        if v.op == "input":
-            return True
-        earlier = home[v.number]
-        return earlier >= 0 and earlier != i and not set(v.axes) & set(drafts[earlier].axes)
-
-    for v in cone([*(w.value for _, w in draft.results), *draft.outputs], is_loaded):
-        draft.values.append(v)
-        if v.op == "input":
-            draft.loads.append(("input", v.attr[0]))
-        elif is_loaded(v):
-            loaded.add(v.number)
-            draft.loads.append(("value", v.number))
-            outputs = drafts[home[v.number]].outputs
-            if v not in outputs:
-                outputs.append(v)
+# ---- kernels -------------------------------------------------------------------------------------
 
 
 class _Stage:
     """A kernel with what each call of it passes."""
 
-    __slots__ = ("arguments", "compiled", "numbers", "ordered", "run", "shape", "sizes")
+    __slots__ = ("arguments", "compiled", "numbers", "ordered", "run", "shape", "sizes", "sources")
 
     arguments: tuple[int, ...]  # positions among inputs and what earlier kernels have written
     ordered: bool  # whether outputs are row-major, however the inputs lie
 
-    def __init__(self, draft: _Draft, tracer: Tracer, space: tuple[int, ...]) -> None:
+    def __init__(self, part: Part, tracer: Tracer, space: tuple[int, ...]) -> None:
         self.ordered = tracer.ordered
-        spanned = set(draft.axes).union(*(v.axes for v in draft.values))
-        spanned.update(*(w.axes for _, w in draft.results))
+        spanned = set(part.axes).union(*(v.axes for v in part.values))
+        spanned.update(*(w.axes for _, w in part.results))
         everywhere = tuple(d for d in sorted(spanned) if space[d] != 1)
-        small = tuple(d for d in everywhere if d not in draft.axes)
+        small = tuple(d for d in everywhere if d not in part.axes)
         # The kernel has the axes that it spans only, so that what it writes has no others.
-        place = {d: k for k, d in enumerate(sorted({*everywhere, *draft.axes}))}
+        place = {d: k for k, d in enumerate(sorted({*everywhere, *part.axes}))}
         kernel = Kernel(len(place))
-        kernel.reduced = tuple(place[d] for d in draft.axes)
-        self.numbers: list[float] = []
+        kernel.reduced = tuple(place[d] for d in part.axes)
+        self.sources: list[Any] = []  # of its numbers: themselves, or `Scalar`s
         copies: dict[int, Value] = {}
-        loaded = {n for kind, n in draft.loads if kind == "value"}
-        for v in draft.values:
+        loaded = {n for kind, n in part.loads if kind == "value"}
+        for v in part.values:
             if not place.keys() >= set(v.axes):
                 raise NotTraceable("a value along an axis of size 1")
             axes = tuple(place[d] for d in v.axes)
@@ -419,26 +361,27 @@ class _Stage:
             elif v.number in loaded:
                 copies[v.number] = kernel.input(v.dtype, axes)
             elif v.op == "scalar":
-                self.numbers.append(tracer.numbers[v.attr[0]])
+                self.sources.append(tracer.numbers[v.attr[0]])
                 copies[v.number] = kernel.scalar(v.dtype)
             elif v.op in REDUCTIONS:
                 copies[v.number] = kernel.reduce(v.op, copies[v.inputs[0].number], kernel.reduced)
             elif v.op == "index":
                 copies[v.number] = kernel.index(place[v.attr[0]])
             elif v.op == "random":
-                if v.axes != everywhere or all(w.axes != everywhere for _, w in draft.results):
+                if v.axes != everywhere or all(w.axes != everywhere for _, w in part.results):
                     raise NotTraceable("random numbers without a result of their extent")
                 copies[v.number] = kernel.random(axes, *(copies[x.number] for x in v.inputs))
             else:
                 copies[v.number] = split.copied(kernel, v, copies)
-        for v in draft.outputs:
+        for v in part.outputs:
             if v.axes != small:
                 raise NotTraceable("a small value that varies over fewer axes than its kernel")
             kernel.output(copies[v.number])
-        for _, w in draft.results:
+        for _, w in part.results:
             if w.axes not in (small, everywhere):
                 raise NotTraceable("results of different extent")
             kernel.output(copies[w.value.number], w.dtype, full=w.axes == everywhere)
+        self.numbers = self.sources
         self.compiled = Compiled(kernel)
         known = {a for v in kernel.inputs for a in v.axes}
         self.sizes = sizes = tuple(space[d] for d in place)

@@ -7,7 +7,7 @@ inputs, views that a call takes; what an index picks is one, too.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from operator import itemgetter, methodcaller
 from typing import Any, NamedTuple, TypeAlias
 
@@ -21,11 +21,12 @@ from ....kernels import Value, split
 from ....kernels.ir import REDUCTIONS
 from ....program import compute as core_compute
 from ....program import program as form
+from ....program.partition import Wanted, cone
 from ..runtime.launch import Launcher
 from .tracing import Names, Traced, Tracer, _Function, _wide, elementwise, name_of
 
 __all__ = [
-    "CompositeNames", "Dims", "Picked", "Shaped", "Wanted", "cone", "guards_of", "trace", "traced",
+    "CompositeNames", "Dims", "Picked", "Shaped", "guards_of", "trace", "traced",
 ]  # fmt: skip
 
 
@@ -123,15 +124,6 @@ class Shaped(NamedTuple):
         return methodcaller("reshape", self.sizes)
 
 
-class Wanted(NamedTuple):
-    """An output of a computation: its value, the axes along which it has more than one element."""
-
-    value: Value
-    axes: tuple[int, ...]
-    dtype: str
-    shape: tuple[int, ...]
-
-
 class CompositeNames(Names):
     """What `op.compute` finds, when several ops are one kernel: also what would not pay for one."""
 
@@ -148,7 +140,7 @@ class CompositeNames(Names):
         self.zeros = self._zeros  # type: ignore[method-assign]  # always the same object
 
     def next_op(self) -> None:
-        """Each op may reduce over other axes; `_split` sorts them."""
+        """Each op may reduce over other axes; `partition.kernels` sorts them."""
         self.tracer.kernel.reduced = ()
 
     def pick(self, op: Any, x: Any, index: Any) -> Any:
@@ -405,16 +397,3 @@ def traced(names: Names, program: form.Program, given: Sequence[Any]) -> dict[fo
         results = (found,) if len(node.outputs) == 1 else found
         values.update(zip(node.outputs, results, strict=True))
     return values
-
-
-def cone(values: Iterable[Value], is_end: Any = None) -> list[Value]:
-    """`values` and what they are computed from, up to what `is_end`, in order."""
-    found: dict[int, Value] = {}
-    stack = list(values)
-    while stack:
-        v = stack.pop()
-        if v.number not in found:
-            found[v.number] = v
-            if is_end is None or not is_end(v):
-                stack.extend(v.inputs)
-    return [found[n] for n in sorted(found)]

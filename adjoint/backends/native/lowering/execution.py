@@ -21,6 +21,8 @@ from ....core.spec import Spec
 from ....kernels import Compiled
 from ....program import compute as core_compute
 from ....program.compute import quietly, spec_of
+from ....program.executable import forgettable
+from ....program.variants import Variants
 from ..gemm import products
 from ..onednn import api as onednn
 from ..random import draws
@@ -36,7 +38,7 @@ ndarray = np.ndarray
 
 _FLOAT32 = np.dtype(np.float32)
 _programs: dict[Any, Program | str] = {}  # or the reason why there is none
-_families: dict[Any, _Family] = {}
+_families: dict[Any, Variants] = {}
 
 
 class Program:
@@ -57,11 +59,14 @@ class Program:
     )
 
     def __init__(self, op: Op, arrays: Sequence[Any], known: bool = False) -> None:
-        """`known`: floats among the inputs are part of the kernel; else they come with calls."""
+        """`known`: floats among the op's fields, and among the inputs, are part of the kernel; else
+        they come with calls, in this order.
+        """
         self.op = op
         shapes = [a.shape for a in arrays if type(a) is ndarray]
         tracer = ScalarTracer(common_shape(shapes))
         self.arithmetic = Arithmetic()
+        symbolic = op if known else _with_scalars(op, self.arithmetic)
         symbols = [
             tracer.input(a.shape, a.dtype)
             if type(a) is ndarray
@@ -75,7 +80,7 @@ class Program:
         specs = inferred if self.several else (inferred,)
         if any(spec.device != CPU for spec in specs):
             raise NotTraceable("a result on another device")
-        found = op.compute(tracer.names, *symbols)
+        found = symbolic.compute(tracer.names, *symbols)
         outputs = found if self.several else (found,)
         self.shapes = []
         for y, spec in zip(outputs, specs, strict=True):
@@ -97,7 +102,7 @@ class Program:
         self.launchers: dict[Any, Launcher | None] = {}  # by the arrays' strides
 
     def with_numbers(self, floats: Sequence[float]) -> Program | None:
-        """The same kernel for other floats among the inputs; None where they decide on another."""
+        """The same kernel for other floats; None where they decide on another."""
         values = self.arithmetic.run(floats)
         if values is None:
             return None
@@ -225,19 +230,37 @@ def _is_expected(op: Op, reason: str) -> bool:
     )
 
 
-class _Family:
-    """The programs of one op, shapes and dtypes, whatever the floats among its inputs."""
-
-    __slots__ = ("latest", "programs")
-
-    def __init__(self) -> None:
-        self.programs: list[Program] = []  # numbers decide between them
-        self.latest: Any = None  # the key of the latest numbers
+def _float_fields(op: Op) -> list[str]:
+    """The names of the op's fields that hold floats."""
+    fields = getattr(type(op), "__dataclass_fields__", ())
+    return [name for name in fields if type(getattr(op, name)) is float]
 
 
-def _family(op: Op, arrays: Sequence[Any]) -> _Family:
+def _with_scalars(op: Op, arithmetic: Arithmetic) -> Op:
+    """The op with symbols for the floats among its fields."""
+    names = _float_fields(op)
+    if not names:
+        return op
+    other = copy.copy(op)
+    vars(other).update((name, arithmetic.scalar(getattr(op, name))) for name in names)
+    return other
+
+
+def _floats(op: Op, arrays: Sequence[Any]) -> list[float]:
+    """The floats among the op's fields, then those among its inputs."""
+    return [
+        *[getattr(op, name) for name in _float_fields(op)],
+        *[a for a in arrays if type(a) is float],
+    ]
+
+
+def _family(op: Op, arrays: Sequence[Any]) -> Variants:
+    """The programs of ops that differ in floats only, for such inputs but for the floats."""
+    kind: Any = op
+    if _float_fields(op):
+        kind = (type(op), *[float if type(x) is float else _number(x) for x in op._attributes()])
     key = (
-        op,
+        kind,
         *[
             (a.shape, a.dtype) if type(a) is ndarray else float if type(a) is float else _number(a)
             for a in arrays
@@ -247,7 +270,7 @@ def _family(op: Op, arrays: Sequence[Any]) -> _Family:
     if found is None:
         if len(_families) >= policy.PROGRAMS:
             _families.clear()
-        found = _families[key] = _Family()
+        found = _families[key] = Variants()
     return found
 
 
@@ -256,29 +279,27 @@ def _with_new_numbers(op: Op, arrays: Sequence[Any], key: Any) -> Any:
 
     Numbers that come twice in a row get a program, and with it a launcher, of their own.
     """
-    floats = [a for a in arrays if type(a) is float]
+    floats = _floats(op, arrays)
     if not floats:
         return NotImplemented
-    family = _family(op, arrays)
-    for program in family.programs:
-        other = program.with_numbers(floats)
-        if other is not None:
-            if family.latest == key:
-                _programs[key] = other
-                return quietly(other, op, arrays)
-            family.latest = key
-            return quietly(other.once, arrays)
-    return NotImplemented
+    program, again = _family(op, arrays).find(floats, key)
+    if program is None:
+        return NotImplemented
+    program.op = op
+    if not again:
+        return quietly(program.once, arrays)
+    _programs[key] = program
+    return quietly(program, op, arrays)
 
 
 def _made(op: Op, arrays: Sequence[Any]) -> Program:
     """A program; if it can be, for any floats."""
-    if any(type(a) is float for a in arrays):
+    if _floats(op, arrays):
         family = _family(op, arrays)
-        if len(family.programs) < policy.VARIANTS:
+        if len(family.made) < policy.VARIANTS:
             try:
                 program = Program(op, arrays)
-                family.programs.append(program)
+                family.made.append(program)
                 return program
             except (NotTraceable, AdjointError):
                 pass  # perhaps for these floats, then
@@ -324,10 +345,16 @@ def _is_usable(x: Any) -> bool:
     return bool(x.dtype.kind != "c" and x.dtype.isnative)
 
 
-def _after_fork() -> None:
-    """Let the next call start the child's threads."""
+def _clear() -> None:
     _programs.clear()
     _families.clear()
+
+
+forgettable(_clear)
+
+
+def _after_fork() -> None:
+    """Let the next call start the child's threads."""
     core_compute.forget()
 
 

@@ -24,12 +24,12 @@ class ScalarTracer(Tracer):
         """A constant, or a scalar of the kernel."""
         if type(value) is not Scalar:
             return super().number(value, dtype)
-        if dtype.kind != "f":
+        if dtype.kind != "f" and not (dtype.kind in "iu" and value.is_whole()):
             raise NotTraceable("a fraction beside integers")
         key = (value.place, name_of(dtype))
         if key not in self._known:
             self._known[key] = self.kernel.scalar(key[1])
-            self.numbers.append(value)
+            self.numbers.append(value.as_float32() if key[1] == "float32" else value)
         return self._known[key]
 
 

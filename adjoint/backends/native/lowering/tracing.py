@@ -18,7 +18,7 @@ import numpy as np
 from ....core import policy
 from ....core.errors import AdjointError, NotTraceable
 from ....core.facts import ArrayFacts
-from ....core.scalar import Scalar
+from ....core.scalar import Scalar, as_float32
 from ....core.spec import broadcast_shapes
 from ....kernels import Kernel, Value
 from ....kernels.ir import OPS, REDUCTIONS, STORAGE
@@ -70,7 +70,7 @@ class Tracer:
         if not isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating)):
             raise NotTraceable(f"{type(value).__name__} beside {dtype}")
         if type(value) is int and abs(value) > 64 and dtype.kind == "f":
-            self.numbers.append(float(value))
+            self.numbers.append(as_float32(value) if dtype.itemsize == 4 else float(value))
             return self.kernel.scalar(name)
         value = value.item() if isinstance(value, np.generic) else value
         if dtype.kind in "iu" and not isinstance(value, int):
@@ -253,6 +253,8 @@ def elementwise(name: str, *operands: Any) -> Traced:
         raise NotTraceable(f"{name} of {' and '.join(str(x.dtype) for x in symbols)}")
     if str(dtype) not in OPS[name].dtypes:
         raise NotTraceable(f"{name} of {dtype}")
+    if name == "div" and type(operands[0]) is Scalar and operands[1].value.op == "sqrt":
+        operands = (1 if operands[0] == 1 else operands[0], operands[1])  # 1 / sqrt is one op
     values = [x.value if isinstance(x, Traced) else tracer.number(x, dtype) for x in operands]
     return _made(symbols, tracer.kernel.op(name, *values))
 

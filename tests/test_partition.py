@@ -1,0 +1,125 @@
+"""The one partition: which steps are one kernel, and the reason for every cut."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from adjoint.core import dtype as dt
+from adjoint.core import policy
+from adjoint.core.spec import Spec
+from adjoint.program.capture import program_of, recording, symbol
+from adjoint.program.partition import Regions, Role, regions
+
+MATRIX = Spec((6, 4), dt.float32)
+
+
+def parted(function: Any, *specs: Spec) -> Regions:
+    """The regions of what a function does; products are a library's, names say the rest."""
+    inputs = [symbol(spec) for spec in specs]
+    with recording():
+        found = function(*inputs)
+    program = program_of([x._data for x in inputs], [found._data])
+
+    def role(node: Any) -> Any:
+        name = node.op.name
+        return "a library's" if name == "mat_mul" else Role(name == "sum", name in ("exp", "tanh"))
+
+    return regions(program, role)
+
+
+def names(found: Regions) -> list[str]:
+    return ["_".join(node.op.name for node in group) for group in found.groups]
+
+
+def reasons(found: Regions) -> list[str]:
+    return [f"{node.op.name}: {reason}" for node, reason in found.cuts]
+
+
+def test_a_chain_and_its_reductions_are_one_region() -> None:
+    found = parted(lambda x: (x * 2 + 1).sum(1, keepdim=True) * x, MATRIX)
+    assert names(found) == ["mul_add_sum_mul"]
+    assert found.cuts == []
+
+
+def test_what_is_costly_is_not_computed_again_for_a_reduction() -> None:
+    found = parted(lambda x: x.exp().sum(1), MATRIX)
+    assert names(found) == ["exp", "sum"]
+    assert reasons(found) == ["sum: what is costly would be computed again for a reduction"]
+    assert names(parted(lambda x: x.sum(1, keepdim=True).exp(), MATRIX)) == ["sum_exp"]
+
+
+def test_a_region_has_one_index_space() -> None:
+    found = parted(lambda x, y: (x * 2).sum(1) + y.neg(), MATRIX, Spec((3, 6), dt.float32))
+    assert names(found) == ["mul_sum", "neg_add"]
+    assert reasons(found) == ["add: (3, 6) is not the index space (6, 4)"]
+
+
+def test_what_lies_between_is_no_part_of_a_kernel() -> None:
+    def function(x: Any) -> Any:
+        y = x * 2
+        return y + y @ y
+
+    found = parted(function, Spec((4, 4), dt.float32))
+    assert names(found) == ["mul", "add"]
+    assert reasons(found) == [
+        "mat_mul: a library's",
+        "add: a step that is no kernel's lies between",
+    ]
+
+
+def test_a_region_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policy, "PROGRAM_OPS", 3)
+    found = parted(lambda x: x.neg().neg().neg().neg(), MATRIX)
+    assert names(found) == ["neg_neg_neg", "neg"]
+    assert reasons(found) == ["neg: 3 steps are enough for one kernel"]
+
+
+LOG = """
+import adjoint as ad
+from adjoint.program.fused import fused
+@fused
+def centred(x):
+    rows = x - x.mean(dim=1, keepdim=True)
+    return rows - rows.square().mean(dim=0, keepdim=True)
+centred(ad.ones(64, 32, requires_grad=True)).sum().backward()
+ad.inference.freeze(lambda x: x.exp().sum(1), ad.ones(6, 4))
+"""
+
+
+def test_the_log_gives_the_reason_of_each_cut() -> None:
+    from adjoint.backends import native
+
+    if native.reason_off() is not None:
+        pytest.skip(f"native backend: {native.reason_off()}")
+    environment = os.environ | {"ADJOINT_DEBUG": "dispatch"}
+    done = subprocess.run(
+        [sys.executable, "-c", LOG], env=environment, capture_output=True, text=True, check=True
+    )
+    (line,) = [x for x in done.stderr.splitlines() if x.startswith("centred")]
+    assert line.startswith("centred (64, 32) float32: kernels: forward cut before reductions over ")
+    assert "backward cut before reductions over axes" in line
+    cut = "cut from the kernel of an input: what is costly would be computed again for a reduction"
+    assert f"sum (6, 4) adjoint.float32: {cut}" in done.stderr.splitlines()
+
+
+def test_kernels_of_a_composite_are_cut_at_reductions() -> None:
+    pytest.importorskip("llvmlite")
+    from adjoint.backends.native.lowering.composite import Composite
+
+    x = symbol(MATRIX)
+    with recording():
+        rows = x - x.mean(1, keepdim=True)
+        y = rows - rows.mean(0, keepdim=True)
+    made = Composite(program_of([x._data], [y._data]))
+    assert len(made.stages) == 2
+    (cut,) = made.cuts
+    assert cut == "reductions over axes (0,) of (6, 4)"
+    array = np.arange(24, dtype=np.float32).reshape(6, 4)
+    (found,) = made([array])
+    np.testing.assert_allclose(found, np.zeros((6, 4)), atol=1e-5)
