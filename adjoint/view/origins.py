@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary, ref
 
 from ..core.mode import MODE, mode_with
 from ..core.op import Op
+from ..eager.dispatch import execute
 from ..nn.hooks import register_module_forward_hook, register_module_forward_pre_hook
 from ..nn.modules.module import Module
 
@@ -62,7 +63,7 @@ def observing(keep_values: bool) -> Iterator[Observation]:
     stack = _ModuleStack()
     observation = Observation()
 
-    def execute(op: Op, inputs: tuple[Any, ...]) -> Any:
+    def observed(op: Op, inputs: tuple[Any, ...]) -> Any:
         begin = time.perf_counter_ns()
         result = execute(op, inputs)
         elapsed = (time.perf_counter_ns() - begin) / 1000
@@ -86,7 +87,7 @@ def observing(keep_values: bool) -> Iterator[Observation]:
         register_module_forward_pre_hook(stack.enter),
         register_module_forward_hook(stack.leave, always_call=True),
     ):
-        MODE.set(mode_with(before, executor=execute))
+        MODE.set(mode_with(before, executor=observed))
         try:
             yield observation
         finally:

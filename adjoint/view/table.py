@@ -10,6 +10,7 @@ from ..autograd.modes import no_grad
 from ..core.errors import InvalidArgument, InvalidType
 from ..core.mode import MODE, mode_with
 from ..core.op import Op
+from ..eager.dispatch import execute
 from ..nn.modules.module import Module
 from ..ops.create.creation import zeros
 from ..random import fork_rng
@@ -140,7 +141,7 @@ def _run(model: Any, rows: dict[int, Row], inputs: list[Any], named: dict[str, A
     """Call the model; each op counts for the innermost module whose forward is running."""
     running = [rows[id(model)]]
 
-    def execute(op: Op, operands: tuple[Any, ...]) -> Any:
+    def counted(op: Op, operands: tuple[Any, ...]) -> Any:
         result = execute(op, operands)
         running[-1].multiply_adds += multiply_adds(op, operands, result)
         return result
@@ -158,7 +159,7 @@ def _run(model: Any, rows: dict[int, Row], inputs: list[Any], named: dict[str, A
         module.register_forward_hook(leave)
     with no_grad():
         before = MODE.get()
-        MODE.set(mode_with(before, executor=execute))
+        MODE.set(mode_with(before, executor=counted))
         try:
             model(*inputs, **named)
         finally:
