@@ -58,8 +58,8 @@ def made() -> list[Extension]:
         "language_level": 3,
         "annotation_typing": False,
         "auto_pickle": False,
-        "boundscheck": extensions.is_checked(),
-        "wraparound": False,
+        "boundscheck": True,  # C arrays and pointers, in eager/arrays.py, are not checked anyway
+        "wraparound": True,
         "initializedcheck": False,
         "cdivision": True,
         "always_allow_keywords": True,

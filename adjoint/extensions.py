@@ -32,6 +32,12 @@ MODULES = (
     "adjoint.autograd.engine",
     "adjoint.ops.elementwise.arithmetic",
     "adjoint.ops.elementwise.pointwise",
+    "adjoint.ops.index.indexing",
+    "adjoint.ops.index.slicing",
+    "adjoint.ops.shape.movement",
+    "adjoint.eager.fused",
+    "adjoint.eager.operators",
+    "adjoint.autograd.inplace",
 )
 _PACKAGE = Path(__file__).parent
 NOTE = f"extensions.{sys.implementation.cache_tag}.txt"  # beside this file: the sources' hash
@@ -42,11 +48,6 @@ _state = "interpreted"
 def is_supported() -> bool:
     """Whether extensions may be built: free-threaded Pythons are not supported."""
     return bool(getattr(sys, "_is_gil_enabled", lambda: True)())
-
-
-def is_checked() -> bool:
-    """Whether indices are checked in compiled code, too (tests of memory safety)."""
-    return os.environ.get("ADJOINT_COMPILED", "") == "checked"
 
 
 def source_hash(package: Path = _PACKAGE) -> str:

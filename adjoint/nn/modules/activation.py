@@ -34,7 +34,8 @@ class _WithAlpha(Module):
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         super().__init__()
-        self._keep(locals(), "alpha inplace")
+        self.alpha = alpha
+        self.inplace = inplace
 
 
 class _Shrinks(Module):
@@ -106,7 +107,8 @@ class LeakyReLU(Module):
 
     def __init__(self, negative_slope: float = 1e-2, inplace: bool = False) -> None:
         super().__init__()
-        self._keep(locals(), "negative_slope inplace")
+        self.negative_slope = negative_slope
+        self.inplace = inplace
 
     def forward(self, input: Any) -> Any:
         """The activation, elementwise."""
@@ -130,7 +132,9 @@ class RReLU(Module):
         self, lower: float = 1.0 / 8, upper: float = 1.0 / 3, inplace: bool = False
     ) -> None:
         super().__init__()
-        self._keep(locals(), "lower upper inplace")
+        self.lower = lower
+        self.upper = upper
+        self.inplace = inplace
 
     def forward(self, input: Any) -> Any:
         """The activation, elementwise."""
@@ -298,7 +302,8 @@ class Softplus(Module):
 
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
         super().__init__()
-        self._keep(locals(), "beta threshold")
+        self.beta = beta
+        self.threshold = threshold
 
     def forward(self, input: Any) -> Any:
         """The activation, elementwise."""
@@ -380,7 +385,9 @@ class Hardtanh(Module):
 
     def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
         super().__init__()
-        self._keep(locals(), "min_val max_val inplace")
+        self.min_val = min_val
+        self.max_val = max_val
+        self.inplace = inplace
 
     def forward(self, input: Any) -> Any:
         """The activation, elementwise."""
@@ -432,7 +439,9 @@ class Threshold(Module):
 
     def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
         super().__init__()
-        self._keep(locals(), "threshold value inplace")
+        self.threshold = threshold
+        self.value = value
+        self.inplace = inplace
 
     def forward(self, input: Any) -> Any:
         """The activation, elementwise."""
@@ -539,7 +548,8 @@ class PReLU(Module):
         self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None
     ) -> None:
         super().__init__()
-        self._keep(locals(), "num_parameters init")
+        self.num_parameters = num_parameters
+        self.init = init
         self._new_parameter("weight", (num_parameters,), device, dtype)
         self.reset_parameters()
 

@@ -36,7 +36,11 @@ class _NormBase(Module):
         bias: bool = True,
     ) -> None:
         super().__init__()
-        self._keep(locals(), "num_features eps momentum affine track_running_stats")
+        self.num_features = num_features
+        self.eps = eps
+        self.momentum = momentum
+        self.affine = affine
+        self.track_running_stats = track_running_stats
 
         def fresh() -> Any:
             return empty((num_features,), device=device, dtype=dtype)

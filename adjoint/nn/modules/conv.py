@@ -43,13 +43,15 @@ class _ConvNd(Module):
     ) -> None:
         super().__init__()
         _assert_options(in_channels, out_channels, groups, padding, stride, padding_mode)
-        self._keep(locals(), "in_channels out_channels")
+        self.in_channels = in_channels
+        self.out_channels = out_channels
         self.kernel_size = per_dimension(kernel_size, self.rank)
         self.stride = per_dimension(stride, self.rank)
         self.padding = padding if isinstance(padding, str) else per_dimension(padding, self.rank)
         self.dilation = per_dimension(dilation, self.rank)
         self.output_padding = per_dimension(output_padding, self.rank)
-        self._keep(locals(), "groups padding_mode")
+        self.groups = groups
+        self.padding_mode = padding_mode
         channels = (out_channels, in_channels // groups)
         if self.transposed:
             channels = (in_channels, out_channels // groups)

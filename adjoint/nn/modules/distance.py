@@ -23,7 +23,8 @@ class PairwiseDistance(Module):
     def __init__(self, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> None:
         super().__init__()
         self.norm = p
-        self._keep(locals(), "eps keepdim")
+        self.eps = eps
+        self.keepdim = keepdim
 
     def forward(self, x1: Any, x2: Any) -> Any:
         """The distances."""
@@ -42,7 +43,8 @@ class CosineSimilarity(Module):
 
     def __init__(self, dim: int = 1, eps: float = 1e-8) -> None:
         super().__init__()
-        self._keep(locals(), "dim eps")
+        self.dim = dim
+        self.eps = eps
 
     def forward(self, x1: Any, x2: Any) -> Any:
         """The cosines."""

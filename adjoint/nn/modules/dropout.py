@@ -18,7 +18,8 @@ class _Dropout(Module):
         super().__init__()
         if not 0 <= p <= 1:
             raise InvalidArgument(f"dropout probability has to be between 0 and 1, but got {p}")
-        self._keep(locals(), "p inplace")
+        self.p = p
+        self.inplace = inplace
 
 
 class Dropout(_Dropout):

@@ -59,7 +59,11 @@ class EmbeddingBag(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        self._keep(locals(), "num_embeddings embedding_dim max_norm norm_type scale_grad_by_freq")
+        self.num_embeddings = num_embeddings
+        self.embedding_dim = embedding_dim
+        self.max_norm = max_norm
+        self.norm_type = norm_type
+        self.scale_grad_by_freq = scale_grad_by_freq
         if padding_idx is not None:
             if not -num_embeddings <= padding_idx < num_embeddings:
                 raise InvalidArgument(
@@ -73,7 +77,9 @@ class EmbeddingBag(Module):
         else:
             assert_weight_shape(_weight, num_embeddings, embedding_dim)
             self.weight = Parameter(_weight)
-        self._keep(locals(), "mode sparse include_last_offset")
+        self.mode = mode
+        self.sparse = sparse
+        self.include_last_offset = include_last_offset
 
     def reset_parameters(self) -> None:
         """Draw new vectors from the standard normal distribution.

@@ -24,7 +24,8 @@ class Flatten(Module):
 
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
         super().__init__()
-        self._keep(locals(), "start_dim end_dim")
+        self.start_dim = start_dim
+        self.end_dim = end_dim
 
     def forward(self, input: Any) -> Any:
         """The flattened input."""
@@ -54,7 +55,8 @@ class Unflatten(Module):
             raise InvalidType(
                 f"Unflatten: unflattened_size must be tuple of ints, but found {unflattened_size!r}"
             )
-        self._keep(locals(), "dim unflattened_size")
+        self.dim = dim
+        self.unflattened_size = unflattened_size
 
     def forward(self, input: Any) -> Any:
         """The input with the dimension split."""

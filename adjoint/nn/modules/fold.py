@@ -35,7 +35,11 @@ class Fold(Module):
         stride: Any = 1,
     ) -> None:
         super().__init__()
-        self._keep(locals(), "output_size kernel_size dilation padding stride")
+        self.output_size = output_size
+        self.kernel_size = kernel_size
+        self.dilation = dilation
+        self.padding = padding
+        self.stride = stride
 
     def forward(self, input: Any) -> Any:
         """The images."""
@@ -61,7 +65,10 @@ class Unfold(Module):
         self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
     ) -> None:
         super().__init__()
-        self._keep(locals(), "kernel_size dilation padding stride")
+        self.kernel_size = kernel_size
+        self.dilation = dilation
+        self.padding = padding
+        self.stride = stride
 
     def forward(self, input: Any) -> Any:
         """The windows."""

@@ -50,7 +50,8 @@ class Linear(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        self._keep(locals(), "in_features out_features")
+        self.in_features = in_features
+        self.out_features = out_features
         self._new_parameter("weight", (out_features, in_features), device, dtype)
         self._new_parameter("bias", (out_features,), device, dtype, bias)
         self.reset_parameters()
@@ -94,7 +95,9 @@ class Bilinear(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        self._keep(locals(), "in1_features in2_features out_features")
+        self.in1_features = in1_features
+        self.in2_features = in2_features
+        self.out_features = out_features
         self._new_parameter("weight", (out_features, in1_features, in2_features), device, dtype)
         self._new_parameter("bias", (out_features,), device, dtype, bias)
         self.reset_parameters()

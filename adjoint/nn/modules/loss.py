@@ -189,7 +189,8 @@ class CrossEntropyLoss(_WeightedLoss):
         label_smoothing: float = 0.0,
     ) -> None:
         super().__init__(weight, size_average, reduce, reduction)
-        self._keep(locals(), "ignore_index label_smoothing")
+        self.ignore_index = ignore_index
+        self.label_smoothing = label_smoothing
 
     def forward(self, input: Any, target: Any) -> Any:
         """The loss."""
@@ -279,7 +280,9 @@ class PoissonNLLLoss(_Loss):
         reduction: str = "mean",
     ) -> None:
         super().__init__(size_average, reduce, reduction)
-        self._keep(locals(), "log_input full eps")
+        self.log_input = log_input
+        self.full = full
+        self.eps = eps
 
     def forward(self, input: Any, target: Any) -> Any:
         """The loss."""
@@ -372,7 +375,8 @@ class MultiMarginLoss(_WeightedLoss):
         reduction: str = "mean",
     ) -> None:
         super().__init__(weight, size_average, reduce, reduction)
-        self._keep(locals(), "p margin")
+        self.p = p
+        self.margin = margin
 
     def forward(self, input: Any, target: Any) -> Any:
         """The loss."""
@@ -466,7 +470,10 @@ class TripletMarginLoss(_Loss):
         reduction: str = "mean",
     ) -> None:
         super().__init__(size_average, reduce, reduction)
-        self._keep(locals(), "margin p eps swap")
+        self.margin = margin
+        self.p = p
+        self.eps = eps
+        self.swap = swap
 
     def forward(self, anchor: Any, positive: Any, negative: Any) -> Any:
         """The loss."""
@@ -495,7 +502,8 @@ class GaussianNLLLoss(_Loss):
 
     def __init__(self, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
         super().__init__(reduction=reduction)
-        self._keep(locals(), "full eps")
+        self.full = full
+        self.eps = eps
 
     def forward(self, input: Any, target: Any, var: Any) -> Any:
         """The loss."""

@@ -35,7 +35,9 @@ class CTCLoss(Module):
         self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False
     ) -> None:
         super().__init__()
-        self._keep(locals(), "reduction blank zero_infinity")
+        self.reduction = reduction
+        self.blank = blank
+        self.zero_infinity = zero_infinity
 
     def forward(self, log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any) -> Any:
         """The loss."""
@@ -96,7 +98,8 @@ class TripletMarginWithDistanceLoss(Module):
             )
         self.reduction = reduction
         self.distance_function = distance_function or PairwiseDistance()
-        self._keep(locals(), "margin swap")
+        self.margin = margin
+        self.swap = swap
 
     def forward(self, anchor: Any, positive: Any, negative: Any) -> Any:
         """The loss."""
@@ -159,7 +162,11 @@ class LinearCrossEntropyLoss(Module):
                 f"expected label_smoothing to be in range [0, 1], got {label_smoothing}"
             )
         self.register_buffer("weight", weight)
-        self._keep(locals(), "reduction num_classes out_features ignore_index label_smoothing")
+        self.reduction = reduction
+        self.num_classes = num_classes
+        self.out_features = out_features
+        self.ignore_index = ignore_index
+        self.label_smoothing = label_smoothing
         rows = num_classes * math.prod(out_features)
         self.linear = Linear(in_features, rows, bias=bias, device=device, dtype=dtype)
         self.options = options

@@ -152,11 +152,6 @@ class Module:
             )
         registered[name] = param
 
-    def _keep(self, arguments: Mapping[str, Any], names: str) -> None:
-        """Set attributes to the constructor's arguments of the same names."""
-        for name in names.split():
-            setattr(self, name, arguments[name])
-
     def _new_parameter(
         self, name: str, shape: tuple[int, ...], device: Any, dtype: Any, wanted: bool = True
     ) -> None:

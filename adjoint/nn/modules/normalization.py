@@ -42,7 +42,8 @@ class LayerNorm(Module):
     ) -> None:
         super().__init__()
         self.normalized_shape = _shape(normalized_shape)
-        self._keep(locals(), "eps elementwise_affine")
+        self.eps = eps
+        self.elementwise_affine = elementwise_affine
         shape, shifts = self.normalized_shape, elementwise_affine and bias
         self._new_parameter("weight", shape, device, dtype, elementwise_affine)
         self._new_parameter("bias", shape, device, dtype, shifts)
@@ -86,7 +87,8 @@ class RMSNorm(Module):
     ) -> None:
         super().__init__()
         self.normalized_shape = _shape(normalized_shape)
-        self._keep(locals(), "eps elementwise_affine")
+        self.eps = eps
+        self.elementwise_affine = elementwise_affine
         self._new_parameter("weight", self.normalized_shape, device, dtype, elementwise_affine)
         self.reset_parameters()
 
@@ -132,7 +134,10 @@ class GroupNorm(Module):
             raise InvalidArgument(
                 f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})"
             )
-        self._keep(locals(), "num_groups num_channels eps affine")
+        self.num_groups = num_groups
+        self.num_channels = num_channels
+        self.eps = eps
+        self.affine = affine
         self._new_parameter("weight", (num_channels,), device, dtype, affine)
         self._new_parameter("bias", (num_channels,), device, dtype, affine and bias)
         self.reset_parameters()

@@ -41,7 +41,10 @@ class _MaxPool(Module):
         super().__init__()
         self.kernel_size = kernel_size
         self.stride = stride if stride is not None else kernel_size
-        self._keep(locals(), "padding dilation return_indices ceil_mode")
+        self.padding = padding
+        self.dilation = dilation
+        self.return_indices = return_indices
+        self.ceil_mode = ceil_mode
 
     def forward(self, input: Any) -> Any:
         """The maxima."""
@@ -74,7 +77,9 @@ class _AvgPool(Module):
         self.stride = kernel_size if stride is None else stride
         self.stride = (self.stride,) if self._tuples(self.stride) else self.stride
         self.padding = (padding,) if self._tuples(padding) else padding
-        self._keep(locals(), "ceil_mode count_include_pad divisor_override")
+        self.ceil_mode = ceil_mode
+        self.count_include_pad = count_include_pad
+        self.divisor_override = divisor_override
 
     def _tuples(self, value: Any) -> bool:
         """Whether PyTorch shows this size as a tuple of one."""
@@ -191,7 +196,8 @@ class _AdaptiveMaxPool(Module):
 
     def __init__(self, output_size: Any, return_indices: bool = False) -> None:
         super().__init__()
-        self._keep(locals(), "output_size return_indices")
+        self.output_size = output_size
+        self.return_indices = return_indices
 
     def forward(self, input: Any) -> Any:
         """The maxima, and their places where asked."""

@@ -61,9 +61,15 @@ class RNNBase(Module):
             raise InvalidArgument(
                 f"{mode}: proj_size is for LSTM, between 0 and hidden_size, got {proj_size}"
             )
-        self._keep(locals(), "mode input_size hidden_size num_layers bias batch_first")
+        self.mode = mode
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.num_layers = num_layers
+        self.bias = bias
+        self.batch_first = batch_first
         self.dropout = float(dropout)
-        self._keep(locals(), "bidirectional proj_size")
+        self.bidirectional = bidirectional
+        self.proj_size = proj_size
         gates = STEPS[mode][1] * hidden_size
         output = proj_size or hidden_size
         for layer in range(num_layers):
@@ -279,7 +285,9 @@ class RNNCellBase(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        self._keep(locals(), "input_size hidden_size bias")
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.bias = bias
         rows = num_chunks * hidden_size
         self._new_parameter("weight_ih", (rows, input_size), device, dtype)
         self._new_parameter("weight_hh", (rows, hidden_size), device, dtype)

@@ -51,14 +51,19 @@ class Embedding(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        self._keep(locals(), "num_embeddings embedding_dim")
+        self.num_embeddings = num_embeddings
+        self.embedding_dim = embedding_dim
         if padding_idx is not None:
             if not -num_embeddings <= padding_idx < num_embeddings:
                 raise InvalidArgument(
                     f"Padding_idx must be within num_embeddings={num_embeddings}, got {padding_idx}"
                 )
             padding_idx %= num_embeddings
-        self._keep(locals(), "padding_idx max_norm norm_type scale_grad_by_freq sparse")
+        self.padding_idx = padding_idx
+        self.max_norm = max_norm
+        self.norm_type = norm_type
+        self.scale_grad_by_freq = scale_grad_by_freq
+        self.sparse = sparse
         if _weight is None:
             weight = empty((num_embeddings, embedding_dim), device=device, dtype=dtype)
             self.weight = Parameter(weight, requires_grad=not _freeze)

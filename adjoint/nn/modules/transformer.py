@@ -172,7 +172,8 @@ class TransformerEncoder(Module):
     ) -> None:
         super().__init__()
         self.layers = _copies(encoder_layer, num_layers)
-        self._keep(locals(), "num_layers norm")
+        self.num_layers = num_layers
+        self.norm = norm
 
     def forward(
         self, src: Any, mask: Any = None, src_key_padding_mask: Any = None,
@@ -197,7 +198,8 @@ class TransformerDecoder(Module):
     def __init__(self, decoder_layer: Module, num_layers: int, norm: Any = None) -> None:
         super().__init__()
         self.layers = _copies(decoder_layer, num_layers)
-        self._keep(locals(), "num_layers norm")
+        self.num_layers = num_layers
+        self.norm = norm
 
     def forward(
         self,
@@ -269,7 +271,9 @@ class Transformer(Module):
         for parameter in self.parameters():
             if parameter.ndim > 1:
                 init.xavier_uniform_(parameter)
-        self._keep(locals(), "d_model nhead batch_first")
+        self.d_model = d_model
+        self.nhead = nhead
+        self.batch_first = batch_first
 
     def forward(
         self,

@@ -25,7 +25,10 @@ class _LPPool(Module):
         self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
     ) -> None:
         super().__init__()
-        self._keep(locals(), "norm_type kernel_size stride ceil_mode")
+        self.norm_type = norm_type
+        self.kernel_size = kernel_size
+        self.stride = stride
+        self.ceil_mode = ceil_mode
 
     def forward(self, input: Any) -> Any:
         """The roots of the sums of powers."""

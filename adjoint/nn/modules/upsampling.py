@@ -36,7 +36,9 @@ class Upsample(Module):
             self.scale_factor: Any = tuple(float(factor) for factor in scale_factor)
         else:
             self.scale_factor = float(scale_factor) if scale_factor else None
-        self._keep(locals(), "mode align_corners recompute_scale_factor")
+        self.mode = mode
+        self.align_corners = align_corners
+        self.recompute_scale_factor = recompute_scale_factor
 
     def forward(self, input: Any) -> Any:
         """The resized input."""
