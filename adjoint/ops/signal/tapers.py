@@ -1,7 +1,5 @@
 """Window functions, which fade a piece of a signal in and out."""
 
-# ruff: noqa: N803 - M is PyTorch's name
-
 from __future__ import annotations
 
 import math
@@ -27,8 +25,7 @@ _DOC = """{summary}
 
     Shapes: 1-d, of size `M`; `sym=False` gives the window for spectra, whose first value would
     follow its last.
-    Options: `dtype` (float32 or float64; the default dtype without), `layout`, `device` and
-    `requires_grad`.
+    Dtypes: float32 or float64; the default dtype without `dtype`.
     Errors: InvalidArgument for a negative `M`, another dtype or a parameter out of range.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.signal.windows.{name}.html
 
@@ -41,11 +38,10 @@ def _window(
     name: str,
     size: int,
     values: Callable[[], Any],
-    *,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
 ) -> Tensor:
     d = target(dtype) or dt.get_default_dtype()
     if size < 0:
@@ -64,7 +60,15 @@ def _period(size: int, sym: bool) -> int:
 
 
 def exponential(
-    M: int, *, center: float | None = None, tau: float = 1.0, sym: bool = True, **options: Any
+    M: int,  # noqa: N803 - PyTorch's name
+    *,
+    center: float | None = None,
+    tau: float = 1.0,
+    sym: bool = True,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Tensor:  # documented below
     if tau <= 0:
         raise InvalidArgument(f"exponential: Tau must be positive, got: {tau} instead.")
@@ -72,30 +76,59 @@ def exponential(
         raise InvalidArgument(
             f"exponential: Center must be None for symmetric windows, got {center}"
         )
-    middle = (M if not sym and M > 1 else M - 1) / 2 if center is None else center
+    if center is None:
+        center = (M if not sym and M > 1 else M - 1) / 2
+    middle = center
     return _window(
-        "exponential", M, lambda: np.exp(-np.abs(np.arange(M) - middle) / tau), **options
-    )
+        "exponential", M, lambda: np.exp(-np.abs(np.arange(M) - middle) / tau),
+        dtype, layout, device, requires_grad,
+    )  # fmt: skip
 
 
-def cosine(M: int, *, sym: bool = True, **options: Any) -> Tensor:  # documented below
+def cosine(
+    M: int,  # noqa: N803 - PyTorch's name
+    *,
+    sym: bool = True,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:  # documented below
     steps = M + 1 if not sym and M > 1 else M
-    return _window("cosine", M, lambda: np.sin((np.arange(M) + 0.5) * (math.pi / steps)), **options)
+    return _window(
+        "cosine", M, lambda: np.sin((np.arange(M) + 0.5) * (math.pi / steps)),
+        dtype, layout, device, requires_grad,
+    )  # fmt: skip
 
 
 def gaussian(
-    M: int, *, std: float = 1.0, sym: bool = True, **options: Any
+    M: int,  # noqa: N803 - PyTorch's name
+    *,
+    std: float = 1.0,
+    sym: bool = True,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Tensor:  # documented below
     if std <= 0:
         raise InvalidArgument(f"gaussian: Standard deviation must be positive, got: {std} instead.")
     middle = (M if not sym and M > 1 else M - 1) / 2
     return _window(
-        "gaussian", M, lambda: np.exp(-((np.arange(M) - middle) ** 2) / (2 * std * std)), **options
-    )
+        "gaussian", M, lambda: np.exp(-((np.arange(M) - middle) ** 2) / (2 * std * std)),
+        dtype, layout, device, requires_grad,
+    )  # fmt: skip
 
 
 def kaiser(
-    M: int, *, beta: float = 12.0, sym: bool = True, **options: Any
+    M: int,  # noqa: N803 - PyTorch's name
+    *,
+    beta: float = 12.0,
+    sym: bool = True,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Tensor:  # documented below
     if beta < 0:
         raise InvalidArgument(f"kaiser: beta must be non-negative, got: {beta} instead.")
@@ -106,18 +139,33 @@ def kaiser(
         place = 2 * np.arange(M) / _period(M, sym) - 1
         return np.i0(beta * np.sqrt(np.maximum(1 - place * place, 0))) / np.i0(beta)
 
-    return _window("kaiser", M, values, **options)
+    return _window("kaiser", M, values, dtype, layout, device, requires_grad)
 
 
-def bartlett(M: int, *, sym: bool = True, **options: Any) -> Tensor:  # documented below
+def bartlett(
+    M: int,  # noqa: N803 - PyTorch's name
+    *,
+    sym: bool = True,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:  # documented below
     def values() -> Any:
         return np.ones(1) if M == 1 else 1 - np.abs(2 * np.arange(M) / _period(M, sym) - 1)
 
-    return _window("bartlett", M, values, **options)
+    return _window("bartlett", M, values, dtype, layout, device, requires_grad)
 
 
 def general_cosine(
-    M: int, *, a: Iterable[float], sym: bool = True, **options: Any
+    M: int,  # noqa: N803 - PyTorch's name
+    *,
+    a: Iterable[float],
+    sym: bool = True,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Tensor:  # documented below
     if not isinstance(a, Iterable):
         raise InvalidType(f"general_cosine: Coefficients must be a list/tuple, got {a!r}")
@@ -131,18 +179,45 @@ def general_cosine(
         angle = 2 * math.pi * np.arange(M) / _period(M, sym)
         return sum((-1) ** i * w * np.cos(i * angle) for i, w in enumerate(weights))
 
-    return _window("general_cosine", M, values, **options)
+    return _window("general_cosine", M, values, dtype, layout, device, requires_grad)
 
 
 def general_hamming(
-    M: int, *, alpha: float = 0.54, sym: bool = True, **options: Any
+    M: int,  # noqa: N803 - PyTorch's name
+    *,
+    alpha: float = 0.54,
+    sym: bool = True,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Tensor:  # documented below
-    return general_cosine(M, a=(alpha, 1 - alpha), sym=sym, **options)
+    return general_cosine(
+        M, a=(alpha, 1 - alpha), sym=sym, dtype=dtype, layout=layout, device=device,
+        requires_grad=requires_grad,
+    )  # fmt: skip
+
+
+general_hamming.__doc__ = _DOC.format(
+    summary="alpha - (1 - alpha) cos(2 pi n / period).", name="general_hamming", call="3",
+    result="tensor([0.0800, 1.0000, 0.0800])",
+)  # fmt: skip
 
 
 def _sum_of_cosines(name: str, summary: str, *weights: float) -> Any:
-    def window(M: int, *, sym: bool = True, **options: Any) -> Tensor:
-        return general_cosine(M, a=weights, sym=sym, **options)
+    def window(
+        M: int,  # noqa: N803 - PyTorch's name
+        *,
+        sym: bool = True,
+        dtype: Any = None,
+        layout: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+    ) -> Tensor:
+        return general_cosine(
+            M, a=weights, sym=sym, dtype=dtype, layout=layout, device=device,
+            requires_grad=requires_grad,
+        )  # fmt: skip
 
     window.__name__ = window.__qualname__ = name
     window.__doc__ = _DOC.format(summary=summary, name=name, call="1", result="tensor([1.])")
@@ -165,8 +240,6 @@ for _function, _summary, _call, _result in (
     (bartlett, "A triangle.", "3", "tensor([0., 1., 0.])"),
     (general_cosine, "The sum of (-1)^i a[i] cos(2 pi i n / period).", "3, a=(0.5, 0.5)",
      "tensor([0., 1., 0.])"),
-    (general_hamming, "alpha - (1 - alpha) cos(2 pi n / period).", "3",
-     "tensor([0.0800, 1.0000, 0.0800])"),
 ):  # fmt: skip
     _function.__doc__ = _DOC.format(
         summary=_summary, name=_function.__name__, call=_call, result=_result
