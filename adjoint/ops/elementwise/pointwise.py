@@ -10,6 +10,7 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidType
 from ...core.handle import Handle
+from ...core.mode import MODE
 from ...core.op import Op
 from ...core.scalar import Scalar
 from ...core.spec import Spec, broadcast_shapes
@@ -147,7 +148,8 @@ def promoted(
             if not (v._data.dtype is d if isinstance(v, Handle) else type(v) in _NUMBERS):
                 break
         else:
-            return [_as_float(v) for v in values]  # the usual case: nothing else to convert
+            # The usual case: nothing else to convert. A recorded op has the user's number.
+            return list(values) if MODE.get().executor else [_as_float(v) for v in values]
     common, operands = promote(name, *map(operand, values), floating=floating)
     if kinds:
         assert_kind(name, common, kinds)

@@ -522,7 +522,7 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> A
     Errors: ShapeError where padding does not fit; InvalidArgument for another mode.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.pad.html
 
-    >>> ad.ops.arranging.pad(ad.tensor([1, 2]), (1, 2), value=9)
+    >>> ad.nn.functional.pad(ad.tensor([1, 2]), (1, 2), value=9)
     tensor([9, 1, 2, 9, 9])
     """
     assert_tensor(input, "pad")
