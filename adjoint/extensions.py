@@ -32,12 +32,6 @@ MODULES = (
     "adjoint.autograd.engine",
     "adjoint.ops.elementwise.arithmetic",
     "adjoint.ops.elementwise.pointwise",
-    "adjoint.ops.index.indexing",
-    "adjoint.ops.index.slicing",
-    "adjoint.ops.shape.movement",
-    "adjoint.eager.fused",
-    "adjoint.eager.operators",
-    "adjoint.autograd.inplace",
 )
 _PACKAGE = Path(__file__).parent
 NOTE = f"extensions.{sys.implementation.cache_tag}.txt"  # beside this file: the sources' hash
