@@ -18,8 +18,10 @@ import adjoint.nn.functional as nf
 from adjoint.backends import native
 from adjoint.core import policy
 from adjoint.core.scalar import as_float32
+from adjoint.eager.dispatch import run_known
 from adjoint.eager.fused import fused
 from adjoint.kernels import run as kernels_run
+from adjoint.ops.elementwise.arithmetic import MUL
 from adjoint.ops.nn import activation
 from adjoint.program import compute, executable
 
@@ -263,3 +265,12 @@ def test_code_that_nothing_refers_to_is_freed(monkeypatch: pytest.MonkeyPatch) -
     for each, ys in zip(kept, expected, strict=True):
         for found, y in zip(each([x._data]), ys, strict=True):
             np.testing.assert_array_equal(found, y)
+
+
+def test_a_whole_number_that_comes_again_is_launched():
+    x = ad.ones(4)
+    for _ in range(3):
+        x * 2, x * 3
+    assert run_known(MUL, (x, 2)).tolist() == [2.0] * 4
+    assert run_known(MUL, (x, 3)).tolist() == [3.0] * 4
+    assert run_known(MUL, (x, 4)) is None

@@ -10,7 +10,6 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidType
 from ...core.handle import Handle
-from ...core.mode import MODE
 from ...core.op import Op
 from ...core.scalar import Scalar
 from ...core.spec import Spec, broadcast_shapes
@@ -133,11 +132,6 @@ PLAIN = frozenset((dt.float32.numpy, dt.float64.numpy))
 _NUMBERS = frozenset((int, float))
 
 
-def _as_float(x: Any) -> Any:
-    """A whole number as the float that it is, which kernels take as an argument."""
-    return float(x) if type(x) is int and -(1 << 53) <= x <= 1 << 53 else x
-
-
 def promoted(
     name: str, op: Op, values: tuple[Any, ...], *, floating: bool = False, kinds: str = ""
 ) -> list[Any]:
@@ -148,8 +142,7 @@ def promoted(
             if not (v._data.dtype is d if isinstance(v, Handle) else type(v) in _NUMBERS):
                 break
         else:
-            # The usual case: nothing else to convert. A recorded op has the user's number.
-            return list(values) if MODE.get().executor else [_as_float(v) for v in values]
+            return list(values)  # the usual case: nothing to convert
     common, operands = promote(name, *map(operand, values), floating=floating)
     if kinds:
         assert_kind(name, common, kinds)

@@ -172,13 +172,14 @@ def accelerate(op: Op, arrays: Sequence[Any]) -> Any:
                 way, reason = "NumPy", f"not the {way}'s dtypes, sizes or strides"
             dispatch_log.said(dispatch_log.named(op.name, arrays or [op]), way, reason)
         return result
+    given, arrays = arrays, _with_floats(arrays)
     key = (op, *[(a.shape, a.dtype) if type(a) is ndarray else _number(a) for a in arrays])
     try:
         program = _programs.get(key)
     except TypeError:
         return NotImplemented  # an array among the op's fields
     if program is None:
-        found = _with_new_numbers(op, arrays, key)
+        found = _with_new_numbers(op, arrays, key, given)
         if found is not NotImplemented:
             return found
         found = _with_other_whole_numbers(op, arrays)
@@ -195,7 +196,7 @@ def accelerate(op: Op, arrays: Sequence[Any]) -> Any:
             else:
                 dispatch_log.said(what, "NumPy", program)
     if isinstance(program, Program):
-        return quietly(program, op, arrays)
+        return quietly(program, op, given)
     if dispatch_log.strict and _is_expected(op, program):
         op.infer(*map(spec_of, arrays))  # a user's error comes first
         dispatch_log.fell_back(dispatch_log.named(op.name, arrays), "NumPy", program)
@@ -305,8 +306,19 @@ def _family(op: Op, arrays: Sequence[Any]) -> Variants:
     return found
 
 
-def _with_new_numbers(op: Op, arrays: Sequence[Any], key: Any) -> Any:
+def _with_floats(arrays: Sequence[Any]) -> Sequence[Any]:
+    """The inputs with the floats that they are for whole numbers beside arrays of floats."""
+    if int not in map(type, arrays):
+        return arrays
+    kinds = {a.dtype.kind for a in arrays if type(a) is ndarray}
+    if "f" not in kinds or kinds - {"f", "b"}:
+        return arrays
+    return [float(a) if type(a) is int and -(1 << 53) <= a <= 1 << 53 else a for a in arrays]
+
+
+def _with_new_numbers(op: Op, arrays: Sequence[Any], key: Any, given: Sequence[Any]) -> Any:
     """The result by a kernel that is there for other floats; NotImplemented where there is none.
+    `given` are the inputs as the user has them.
 
     Numbers that come twice in a row get a program, and with it a launcher, of their own.
     """
@@ -320,7 +332,7 @@ def _with_new_numbers(op: Op, arrays: Sequence[Any], key: Any) -> Any:
     if not again:
         return quietly(program.once, arrays)
     _programs[key] = program
-    return quietly(program, op, arrays)
+    return quietly(program, op, given)
 
 
 def _made(op: Op, arrays: Sequence[Any]) -> Program:
