@@ -46,8 +46,7 @@ def inplace_method(name: str, function: Callable[..., Any]) -> Callable[..., Any
         if size > policy.WRITE_LARGE and write_by_kernel(self, name, function, args, kwargs):
             return self
         given = (*args, *kwargs.values()) if kwargs else args
-        few = size <= policy.WRITE_SMALL and (direct is None or not kwargs)
-        if few and core_compute.accelerate is not None and is_copied_to(self, given):
+        if direct is None and size <= policy.WRITE_SMALL and is_copied_to(self, given):
             y = function(self, *args, **kwargs)
             if y is self or copied(self, y, name):
                 return self

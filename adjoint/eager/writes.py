@@ -269,6 +269,8 @@ def is_copied_to(x: Any, args: Iterable[Any]) -> bool:
     mode = get_mode()
     if not mode.plain or x._node is not None or x._view is not None or x._version is None:
         return False
+    if type(x._data) is not ndarray:  # of a graph: what is recorded must read the old value
+        return False
     if not mode.grad:
         return True
     for each in args:
