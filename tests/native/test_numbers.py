@@ -16,6 +16,7 @@ pytest.importorskip("llvmlite")
 import adjoint as ad
 import adjoint.nn.functional as nf
 from adjoint.backends import native
+from adjoint.backends.native.lowering import execution
 from adjoint.core import policy
 from adjoint.core.scalar import as_float32
 from adjoint.eager.dispatch import run_known
@@ -274,3 +275,14 @@ def test_a_whole_number_that_comes_again_is_launched():
     assert run_known(MUL, (x, 2)).tolist() == [2.0] * 4
     assert run_known(MUL, (x, 3)).tolist() == [3.0] * 4
     assert run_known(MUL, (x, 4)) is None
+
+
+def test_programs_of_whole_numbers_are_forgotten() -> None:
+    """A child that was forked must not run them by its parent's threads."""
+    x = ad.tensor([1, 2, 3, 4])
+    for n in range(2, 5):
+        x * n
+    assert any(isinstance(each, execution.Program) for each in execution._whole.values())
+    executable.forget()
+    assert not execution._whole
+    assert (x * 5).tolist() == [5, 10, 15, 20]

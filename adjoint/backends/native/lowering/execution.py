@@ -391,6 +391,7 @@ def _is_usable(x: Any) -> bool:
 def _clear() -> None:
     _programs.clear()
     _families.clear()
+    _whole.clear()
 
 
 forgettable(_clear)
