@@ -29,7 +29,7 @@ from ..core.scalar import Arithmetic
 from ..core.spec import Spec
 from ..eager import fused
 from ..eager.learn import keep_call
-from ..eager.record import _save_output, item, versions_of
+from ..eager.record import item, save_output, versions_of
 from ..eager.tensors import INFERENCE, get_mode, wrap
 from ..graph.node import Leaf, Node
 from ..graph.recorded import Recorded
@@ -538,7 +538,7 @@ class Written(Fused, abstract=True):
         results, kept = quietly(self.routine.forward, [x._data for x in inputs])
         ys = [wrap(y) for y in results]
         if any(self.wants):
-            saved = [*inputs, *map(_save_output, ys), tuple(map(wrap, kept))]
+            saved = [*inputs, *map(save_output, ys), tuple(map(wrap, kept))]
             self._record(inputs, ys, saved)
         return tuple(ys) if self.several else ys[0]
 

@@ -19,7 +19,6 @@ __all__ = ["RECORDERS", "binary_operator", "plain_dtypes", "takes_number", "unar
 # Ways to record usual elementwise ops of 1 and 2 inputs on graphs; they return None for others.
 RECORDERS: dict[int, Callable[..., Any]] = {}
 
-
 # What a number beside an array of that dtype may be, where it is written into the array: 0 none,
 # 1 int, 2 int or float.
 _NUMBERS = {
@@ -27,8 +26,6 @@ _NUMBERS = {
     for d in dt.ALL
     if d is not dt.bfloat16
 }
-
-
 _SMALL = range(-128, 128)  # ints that every signed dtype has
 
 

@@ -16,7 +16,16 @@ from ..graph.node import Item, Node, Packed, Version, new_node
 from .tensors import INFERENCE, spec_of, wrap
 from .views import alias
 
-__all__ = ["item", "note_place", "pack", "parents_of", "record", "version_count", "versions_of"]
+__all__ = [
+    "item",
+    "note_place",
+    "pack",
+    "parents_of",
+    "record",
+    "save_output",
+    "version_count",
+    "versions_of",
+]
 
 
 _item = functools.cache(Item)
@@ -119,9 +128,10 @@ def note_place(node: Node) -> None:
     node.get_extra().traceback = "".join(traceback.format_list(users))
 
 
-def _save_output(y: Any) -> Any:
+def save_output(y: Any) -> Any:
+    """What a node saves of its output: an alias without history."""
     if isinstance(y, tuple):
-        return tuple(_save_output(each) for each in y)
+        return tuple(save_output(each) for each in y)
     if y._version is None:
         y._version = Version()
     return wrap(y._data, None, y._version)
@@ -132,7 +142,7 @@ def _saved(token: str, index: int, inputs: tuple[Any, ...], y: Any) -> Any:
     if token == "x":
         return inputs[index]
     if token == "y":
-        return _save_output(y)
+        return save_output(y)
     if token == "spec":
         return spec_of(inputs[index])
     return inputs if token == "xs" else tuple(map(spec_of, inputs))

@@ -11,17 +11,13 @@ from ..core.handle import Handle
 from ..core.mode import MODE
 from ..graph.node import Version
 
-__all__ = ["INFERENCE", "Tensor", "connect", "fresh", "get_mode", "spec_of", "wrap", "zeros"]
+__all__ = [
+    "INFERENCE", "Tensor", "as_array", "connect", "fresh", "get_mode", "spec_of", "wrap", "zeros",
+]  # fmt: skip
 
 ndarray = np.ndarray
-
-
 new = Handle.__new__
-
-
 get_mode = MODE.get
-
-
 Tensor: Any = Handle  # the user's class, set by `connect`
 
 
@@ -61,4 +57,5 @@ def spec_of(x: Any) -> Any:
 
 
 def as_array(result: Any) -> Any:
+    """An array for the number that NumPy gives instead of one without dimensions."""
     return np.asarray(result) if isinstance(result, (np.generic, int, float, complex)) else result
