@@ -18,16 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from einops import (
-    asnumpy,
-    einsum,
-    pack,
-    parse_shape,
-    rearrange,
-    reduce,
-    repeat,
-    unpack,
-)
+from einops import asnumpy, einsum, pack, parse_shape, rearrange, reduce, repeat, unpack
 from einops._backends import AbstractBackend
 from einops.layers import RearrangeMixin, ReduceMixin
 from einops.layers._einmix import _EinmixMixin

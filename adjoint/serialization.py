@@ -4,12 +4,7 @@ Source: https://docs.pytorch.org/docs/stable/notes/serialization.html
 """
 
 from .io.files import load, save
-from .io.safe_globals import (
-    add_safe_globals,
-    clear_safe_globals,
-    get_safe_globals,
-    safe_globals,
-)
+from .io.safe_globals import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
 from .io.unsafe_names import get_unsafe_globals_in_checkpoint
 
 __all__ = [

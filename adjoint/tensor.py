@@ -27,9 +27,7 @@ from .graph.node import Item, Leaf
 from .graph.reactive import Cell
 from .graph.recorded import concrete
 from .ops.create import conversion, creation, memory, ranges
-from .ops.elementwise import (
-    complex as complex_ops,
-)
+from .ops.elementwise import complex as complex_ops
 from .ops.elementwise import namespace as ew
 from .ops.index import indexing, scatter, slicing
 from .ops.linalg import householder, linalg, matmul

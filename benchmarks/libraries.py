@@ -185,11 +185,7 @@ def _pools(torch: object, batch: int) -> Iterator[Case]:
             ),
             lambda a=largest, b=largest_back: (a(), b()),
         )
-        yield (
-            f"{label} sum (mean)",
-            lambda x=x, o=geometry, c=size: ours.sum_pool(x, *o, c),
-            mean,
-        )
+        yield (f"{label} sum (mean)", lambda x=x, o=geometry, c=size: ours.sum_pool(x, *o, c), mean)
         yield (
             f"{label} sum (mean) to images",
             lambda g=g, o=geometry, c=size, n=n: ours.sum_pool_input(g, *o, c, (n, n)),

@@ -122,8 +122,7 @@ def test_facts(name):
 
 
 @pytest.mark.parametrize(
-    "alias",
-    ["bool", "int", "long", "short", "half", "float", "double", "cfloat", "cdouble"],
+    "alias", ["bool", "int", "long", "short", "half", "float", "double", "cfloat", "cdouble"]
 )
 def test_aliases_at_top_level(alias):
     same(getattr(ad, alias), theirs(alias))

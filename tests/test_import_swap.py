@@ -147,7 +147,7 @@ def load(name, framework):
 
 
 OPTIONS = {  # what would draw from the framework's own generator
-    "digits_mlp": ({"dropout": 0.0}, {"shuffle": False}),
+    "digits_mlp": ({"dropout": 0.0}, {"shuffle": False})
 }
 
 

@@ -196,9 +196,7 @@ def test_quantiles(q, interpolation):
         for x in (X, NANS):
             for options in ({}, {"dim": 1}, {"dim": 0, "keepdim": True}, {"keepdim": True}):
                 assert_same(
-                    function(name, q, interpolation=interpolation, **options),
-                    x,
-                    gradients=x is X,
+                    function(name, q, interpolation=interpolation, **options), x, gradients=x is X
                 )
 
 

@@ -134,9 +134,7 @@ def test_unique(x):
     for inverse in (False, True):
         for counts in (False, True):
             assert_same(
-                function("unique", return_inverse=inverse, return_counts=counts),
-                x,
-                gradients=False,
+                function("unique", return_inverse=inverse, return_counts=counts), x, gradients=False
             )
             assert_same(
                 function("unique_consecutive", return_inverse=inverse, return_counts=counts),

@@ -28,11 +28,7 @@ class DigitNet(nn.Module):
             nn.MaxPool2d(2),
         )
         self.classifier = nn.Sequential(
-            nn.Flatten(),
-            nn.Dropout(0.25),
-            nn.Linear(32 * 4 * 4, 64),
-            nn.ReLU(),
-            nn.Linear(64, 10),
+            nn.Flatten(), nn.Dropout(0.25), nn.Linear(32 * 4 * 4, 64), nn.ReLU(), nn.Linear(64, 10)
         )
 
     def forward(self, images: Any) -> Any:

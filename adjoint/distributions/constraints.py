@@ -29,11 +29,7 @@ class Constraint:
     """
 
     def __init__(
-        self,
-        name: str,
-        check: Callable[[Any], Any],
-        is_discrete: bool = False,
-        event_dim: int = 0,
+        self, name: str, check: Callable[[Any], Any], is_discrete: bool = False, event_dim: int = 0
     ) -> None:
         self.name = name
         self._check = check
@@ -198,9 +194,7 @@ corr_cholesky = Constraint(
     event_dim=2,
 )
 square = Constraint(
-    "Square()",
-    lambda x: x.new_full(x.shape[:-2], x.shape[-2] == x.shape[-1]).bool(),
-    event_dim=2,
+    "Square()", lambda x: x.new_full(x.shape[:-2], x.shape[-2] == x.shape[-1]).bool(), event_dim=2
 )
 symmetric = Constraint("Symmetric()", _is_symmetric, event_dim=2)
 positive_definite = Constraint("PositiveDefinite()", _is_positive_definite, event_dim=2)

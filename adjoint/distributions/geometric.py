@@ -11,11 +11,7 @@ from ..ops.create.creation import zeros_like
 from ..ops.elementwise.comparison import where
 from . import constraints
 from .bernoulli import Chance, one_of
-from .utils import (
-    broadcast_all,
-    open_uniform,
-    softplus,
-)
+from .utils import broadcast_all, open_uniform, softplus
 
 __all__ = ["Geometric"]
 

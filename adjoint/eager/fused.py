@@ -22,14 +22,7 @@ from ..program.executable import forgettable
 from ..program.variants import Variants
 from .dispatch import apply, run_known
 from .learn import learn, learn_view
-from .public import (
-    FUNCTIONS,
-    METHODS,
-    _with_numpy_names,
-    in_place_doc,
-    with_out,
-    write_in_place,
-)
+from .public import FUNCTIONS, METHODS, _with_numpy_names, in_place_doc, with_out, write_in_place
 from .writes import copied, is_copied_to
 
 __all__ = ["checking", "fused", "viewing", "writing"]

@@ -14,13 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.device import (
-    CPU,
-    device_of,
-    is_device_array,
-    namespace_of,
-    register_backend,
-)
+from ..core.device import CPU, device_of, is_device_array, namespace_of, register_backend
 from ..core.device import device as Device  # noqa: N812 - recorded values have a field of that name
 from ..core.dtype import from_numpy_dtype
 from ..core.errors import AutogradError
@@ -309,8 +303,7 @@ def _held_by_tensor() -> int:
 
     tensor: Any = Handle()
     tensor._data = Probe(None, (), (), None)
-    count: int = concrete(tensor)
-    return count
+    return concrete(tensor)
 
 
 _HELD_BY_TENSOR = _held_by_tensor()

@@ -79,8 +79,7 @@ class Layer(Op, abstract=True):
 
     def infer(self, *specs: Spec) -> Spec:
         """That of the base."""
-        found: Spec = self.base.infer(*specs[: self.own])
-        return found
+        return self.base.infer(*specs[: self.own])
 
     def compute(self, xp: Any, *arrays: Any) -> Any:
         """One after another."""

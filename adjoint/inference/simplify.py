@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from ..program.program import Program
 from .affine import fold_affine
-from .passes import (
-    Folds,
-    drop_dead,
-    drop_identities,
-    fold_constants,
-    inline_numbers,
-    merge_equal,
-)
+from .passes import Folds, drop_dead, drop_identities, fold_constants, inline_numbers, merge_equal
 from .views import flatten_products, hoist_through_views
 
 

@@ -14,8 +14,7 @@ FILE = Path(__file__).with_name("coefficients.json")
 
 @functools.lru_cache(maxsize=1)
 def _contents() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
-    return found
+    return json.loads(FILE.read_text(encoding="utf-8"))
 
 
 @functools.lru_cache(maxsize=64)

@@ -52,10 +52,7 @@ FORMATS = {
     ),
 }  # fmt: skip
 
-LIBM = {
-    "double": {"erf", "erfc", "asinh", "acosh", "atanh", "pow"},
-    "float": set(),
-}
+LIBM = {"double": {"erf", "erfc", "asinh", "acosh", "atanh", "pow"}, "float": set()}
 WIDE = {"asinh", "acosh"}  # float32 in float64
 NAMES = [*MATHS, "pow", "atan2"]
 

@@ -9,13 +9,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.core.errors import (
-    AutogradError,
-    DTypeError,
-    GraphError,
-    InvalidArgument,
-    ShapeError,
-)
+from adjoint.core.errors import AutogradError, DTypeError, GraphError, InvalidArgument, ShapeError
 
 
 @pytest.fixture
@@ -140,11 +134,7 @@ def test_a_node_is_not_used_after_removal(graph):
     y = graph.name(x * 2, "twice")
     graph.remove(y)
     assert "twice" not in graph
-    for use in (
-        y.item,
-        lambda: (y + 1).item(),
-        lambda: graph.forward(y),
-    ):
+    for use in (y.item, lambda: (y + 1).item(), lambda: graph.forward(y)):
         with pytest.raises(GraphError, match="removed"):
             use()
     with pytest.raises(ad.AdjointError):

@@ -80,11 +80,7 @@ def check_svd(sample, device):
         )
 
 
-NOT_UNIQUE = {
-    "SVD-wide": check_svd,
-    "SVD-full": check_svd,
-    "SVD-full-wide": check_svd,
-}
+NOT_UNIQUE = {"SVD-wide": check_svd, "SVD-full": check_svd, "SVD-full-wide": check_svd}
 NOT_UNIQUE = {name: check for name, check in NOT_UNIQUE.items() if name in SAMPLES}
 
 

@@ -234,8 +234,7 @@ def into(array: Any, out: Any, dtype: Any, name: str) -> Tensor:
 
     if dtype is not None and target(dtype) is not out.dtype:
         raise DTypeError(f"{name}: dtype {dtype} does not match dtype of out parameter {out.dtype}")
-    result: Tensor = public.write_out(fresh(moved(array, out.device)), out, name)
-    return result
+    return public.write_out(fresh(moved(array, out.device)), out, name)
 
 
 def assert_row_major(memory_format: Any, name: str) -> None:

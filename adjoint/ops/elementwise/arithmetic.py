@@ -101,10 +101,7 @@ class TrueDivide(Elementwise):
 
     def gradient(self, g: Tensor, x1: Tensor, x2: Tensor) -> tuple[Any, ...]:
         """g / x2 and -g x1 / x2^2."""
-        return (
-            lambda: g / conj(x2),
-            lambda: -g * conj(x1 / x2 / x2),
-        )
+        return (lambda: g / conj(x2), lambda: -g * conj(x1 / x2 / x2))
 
 
 class Neg(Elementwise):
@@ -163,10 +160,8 @@ def add(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Tensor:
     tensor([21., 42.])
     """
     if alpha != 1:
-        scaled: Tensor = to_out(_add_scaled("add", input, other, alpha), out, "add")
-        return scaled
-    result: Tensor = _add(input, other, out=out)
-    return result
+        return to_out(_add_scaled("add", input, other, alpha), out, "add")
+    return _add(input, other, out=out)
 
 
 def _sub_general(input: Any, other: Any) -> Any:
@@ -198,10 +193,8 @@ def sub(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Tensor:
     tensor([-2., -1.])
     """
     if alpha != 1:
-        scaled: Tensor = to_out(_add_scaled("sub", input, other, -alpha), out, "sub")
-        return scaled
-    result: Tensor = _sub(input, other, out=out)
-    return result
+        return to_out(_add_scaled("sub", input, other, -alpha), out, "sub")
+    return _sub(input, other, out=out)
 
 
 subtract = alias(sub, "subtract")
@@ -219,8 +212,7 @@ def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     >>> ad.rsub(ad.tensor([1., 2.]), 3)
     tensor([2., 1.])
     """
-    result: Tensor = sub(other, input, alpha=alpha)
-    return result
+    return sub(other, input, alpha=alpha)
 
 
 @public()
@@ -237,8 +229,7 @@ def positive(input: Any) -> Tensor:
     assert_tensor("positive", input)
     if input.dtype is dt.bool_:
         raise DTypeError("positive: The `+` operator, on a bool tensor is not supported")
-    result: Tensor = input
-    return result
+    return input
 
 
 # ---- quotients, rounded --------------------------------------------------------------------------
@@ -341,8 +332,7 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None, out: Any = 
             "div: expected rounding_mode to be one of None, 'trunc', or 'floor' but found "
             f"{rounding_mode!r}"
         )
-    result: Tensor = function(input, other, out=out)
-    return result
+    return function(input, other, out=out)
 
 
 divide = alias(div, "divide")
@@ -360,8 +350,7 @@ def true_divide(input: Any, other: Any, *, out: Any = None) -> Tensor:
     >>> ad.true_divide(ad.tensor([3, 4]), 2)
     tensor([1.5000, 2.0000])
     """
-    result: Tensor = _div(input, other, out=out)
-    return result
+    return _div(input, other, out=out)
 
 
 class Fmod(Elementwise):
@@ -528,12 +517,7 @@ class Addcdiv(Elementwise):
 
     def gradient(self, g: Tensor, x2: Any, x3: Any, x4: Any) -> tuple[Any, ...]:
         """g, g value / x3 and -g value x2 / x3^2."""
-        return (
-            g,
-            lambda: g * conj(x4 / x3),
-            lambda: -g * conj(x2 * x4 / x3 / x3),
-            None,
-        )
+        return (g, lambda: g * conj(x4 / x3), lambda: -g * conj(x2 * x4 / x3 / x3), None)
 
     @np.errstate(all="ignore")
     def reference(self, *arrays: Any) -> Any:
@@ -561,11 +545,7 @@ class Lerp(Elementwise):
 
     def gradient(self, g: Tensor, x1: Any, x2: Any, x3: Any) -> tuple[Any, ...]:
         """g (1 - weight), g weight, g (end - start)."""
-        return (
-            lambda: g * conj(1 - x3),
-            lambda: g * conj(x3),
-            lambda: g * conj(x2 - x1),
-        )
+        return (lambda: g * conj(1 - x3), lambda: g * conj(x3), lambda: g * conj(x2 - x1))
 
     @np.errstate(all="ignore")
     def reference(self, *arrays: Any) -> Any:

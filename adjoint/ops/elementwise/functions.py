@@ -15,15 +15,7 @@ from ..promotion import cast
 from ..samples import COMPLEX, FLOATS, INTS, unary_samples
 from .comparison import where
 from .kinds import Analytic
-from .pointwise import (
-    NUMBERS,
-    Elementwise,
-    alias,
-    assert_tensor,
-    conj,
-    unary,
-    widen,
-)
+from .pointwise import NUMBERS, Elementwise, alias, assert_tensor, conj, unary, widen
 
 if TYPE_CHECKING:
     from ...tensor import Tensor

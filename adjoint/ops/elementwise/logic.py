@@ -10,14 +10,7 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.op import Sample
 from ..samples import COMPLEX, FLOATS, INTS, array, binary_samples, strided, unary_samples
-from .pointwise import (
-    INTEGERS,
-    INTEGRAL,
-    Comparison,
-    Elementwise,
-    binary,
-    unary,
-)
+from .pointwise import INTEGERS, INTEGRAL, Comparison, Elementwise, binary, unary
 
 if TYPE_CHECKING:
     pass

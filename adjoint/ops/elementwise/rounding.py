@@ -296,10 +296,7 @@ class Nextafter(Floating):
 
     def gradient(self, g: Tensor, x1: Any, x2: Any, spec2: Any) -> tuple[Any, ...]:
         """The first input moves the result, except where both are equal; the second does not."""
-        return (
-            lambda: where(eq(*tensors(x1, x2)), 0, g),
-            lambda: g.new_zeros(spec2.shape),
-        )
+        return (lambda: where(eq(*tensors(x1, x2)), 0, g), lambda: g.new_zeros(spec2.shape))
 
     @np.errstate(all="ignore")
     def reference(self, x1: Any, x2: Any) -> Any:

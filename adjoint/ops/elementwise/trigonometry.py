@@ -10,15 +10,7 @@ from ..samples import COMPLEX, FLOATS, binary_samples, unary_samples
 from .comparison import eq, where
 from .functions import reciprocal, rsqrt
 from .kinds import Analytic, Floating
-from .pointwise import (
-    ORDERED,
-    alias,
-    assert_kind,
-    assert_tensor,
-    binary,
-    conj,
-    unary,
-)
+from .pointwise import ORDERED, alias, assert_kind, assert_tensor, binary, conj, unary
 
 if TYPE_CHECKING:
     from ...tensor import Tensor

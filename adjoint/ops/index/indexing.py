@@ -380,8 +380,7 @@ def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
         assert_tensor(src, "copy_")
         if src.device != input.device:
             src = FUNCTIONS["to"](src, input.device, non_blocking=non_blocking)
-    result: Tensor = write_in_place("copy_", _OVERWRITE, input, src)
-    return result
+    return write_in_place("copy_", _OVERWRITE, input, src)
 
 
 @functools.partial(writing, overwrites=True)
@@ -408,8 +407,7 @@ def zero_(input: Tensor) -> Tensor:
     """
     if copied(input, None, "zero_"):
         return input
-    result: Tensor = write_in_place("zero_", _OVERWRITE, input, 0)
-    return result
+    return write_in_place("zero_", _OVERWRITE, input, 0)
 
 
 def one_value(x: Any, value: Any, name: str) -> Any:
@@ -612,8 +610,7 @@ def take(input: Tensor, index: Tensor) -> Tensor:
     """
     assert_index_dtype(index, "take")
     flat = apply(Index((0,)), input.reshape(-1), index.reshape(-1))
-    result: Tensor = flat.reshape(index._data.shape)
-    return result
+    return flat.reshape(index._data.shape)
 
 
 @public(inplace=True)
@@ -632,8 +629,7 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
     flat = apply(
         IndexPut((0,), accumulate), input.reshape(-1), index.reshape(-1), source.reshape(-1)
     )
-    result: Tensor = flat.reshape(input._data.shape)
-    return result
+    return flat.reshape(input._data.shape)
 
 
 def _assert_put(input: Any, index: Any, source: Any) -> None:
@@ -664,8 +660,7 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
         raise DTypeError(f"masked_select: expected BoolTensor for mask, got {mask.dtype}")
     shape = broadcast_shapes(input._data.shape, mask._data.shape, op="masked_select")
     places = np.flatnonzero(np.broadcast_to(mask._data, shape))
-    result: Tensor = apply(Index((0,)), input.expand(shape).reshape(-1), fresh(places))
-    return result
+    return apply(Index((0,)), input.expand(shape).reshape(-1), fresh(places))
 
 
 @public(out=True)
@@ -707,8 +702,7 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     found = nonzero(input)._data[:size]
     rows = names_on(input.device).full((size, found.shape[1]), fill_value, np.int64)
     rows[: len(found)] = found
-    result: Tensor = fresh(rows)
-    return result
+    return fresh(rows)
 
 
 @public()
@@ -721,8 +715,7 @@ def argwhere(input: Tensor) -> Tensor:
     tensor([[0, 1],
             [1, 0]])
     """
-    result: Tensor = nonzero(input)
-    return result
+    return nonzero(input)
 
 
 @public(method=False)

@@ -454,8 +454,7 @@ def _positions(size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> A
 def part(input: Tensor, axis: int, start: int, stop: int, step: int = 1) -> Tensor:
     """The view of `start:stop:step` (in range) along `axis`."""
     items = *((0, size, 1) for size in input._data.shape[:axis]), (start, stop, step)
-    result: Tensor = apply_view(basic_index(items), input)
-    return result
+    return apply_view(basic_index(items), input)
 
 
 @public()
@@ -479,8 +478,7 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
             f"dimension {axis}"
         )
     items = *((0, size, 1) for size in shape[:axis]), place % shape[axis]
-    result: Tensor = apply_view(basic_index(items), input)
-    return result
+    return apply_view(basic_index(items), input)
 
 
 @public()
@@ -524,8 +522,7 @@ def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     >>> ad.narrow_copy(ad.arange(5), 0, 1, 3)
     tensor([1, 2, 3])
     """
-    result: Tensor = narrow(input, dim, start, length).clone()
-    return result
+    return narrow(input, dim, start, length).clone()
 
 
 @public()
@@ -539,8 +536,7 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
     tensor([1, 4])
     """
     axis1, axis2 = _two_axes(input._data.ndim, dim1, dim2, "diagonal")
-    result: Tensor = apply_view(Diagonal(operator.index(offset), axis1, axis2), input)
-    return result
+    return apply_view(Diagonal(operator.index(offset), axis1, axis2), input)
 
 
 def _two_axes(ndim: int, dim1: int, dim2: int, name: str) -> tuple[int, int]:
@@ -570,8 +566,7 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     result = list(shape[:-1])
     for axis in sorted((axis1, axis2)):
         result.insert(axis, size)
-    embedded: Tensor = apply(PlaceDiagonal(tuple(result), offset, axis1, axis2), input)
-    return embedded
+    return apply(PlaceDiagonal(tuple(result), offset, axis1, axis2), input)
 
 
 @public(out=True)
@@ -586,8 +581,7 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     """
     ndim = input._data.ndim
     if ndim == 1:
-        result: Tensor = diag_embed(input, diagonal)
-        return result
+        return diag_embed(input, diagonal)
     if ndim != 2:
         raise ShapeError(f"diag: diag(): Supports 1D or 2D tensors. Got {ndim}D")
     return apply_view(Diagonal(operator.index(diagonal), 0, 1), input).clone()  # type: ignore[no-any-return]
@@ -603,8 +597,7 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
     tensor([[1, 0],
             [0, 2]])
     """
-    result: Tensor = diag_embed(input.reshape(-1), offset)
-    return result
+    return diag_embed(input.reshape(-1), offset)
 
 
 @public()
@@ -622,8 +615,7 @@ def trace(input: Tensor) -> Tensor:
             f"trace: expected a matrix, but got tensor with dim {input._data.ndim} (shape "
             f"{tuple(input.shape)})"
         )
-    result: Tensor = apply_view(Diagonal(0, 0, 1), input).sum()
-    return result
+    return apply_view(Diagonal(0, 0, 1), input).sum()
 
 
 @public()
@@ -678,8 +670,7 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
         begin = candidate.storage_offset()
         whole = begin == 0 and candidate is (input if input._base is None else input._base)
         if 0 in sizes or (begin <= offset and last < begin + candidate._data.size) or whole:
-            result: Tensor = apply_view(AsStrided(sizes, strides, offset - begin), candidate)
-            return result
+            return apply_view(AsStrided(sizes, strides, offset - begin), candidate)
     raise Unsupported(
         f"as_strided: sizes {list(sizes)}, strides {list(strides)}, offset {offset} need the "
         "storage of a tensor that is not row-major; use .contiguous() first"

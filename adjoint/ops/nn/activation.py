@@ -20,15 +20,7 @@ from ...eager.public import public
 from ..elementwise.comparison import clamp, ge, gt, le, where
 from ..elementwise.functions import abs, exp, sigmoid, tanh
 from ..elementwise.kinds import Analytic, Floating
-from ..elementwise.pointwise import (
-    ANALYTIC,
-    NUMBERS,
-    REAL,
-    Elementwise,
-    assert_tensor,
-    conj,
-    unary,
-)
+from ..elementwise.pointwise import ANALYTIC, NUMBERS, REAL, Elementwise, assert_tensor, conj, unary
 from ..promotion import cast
 from ..random.random import rand_like
 from ..samples import FLOATS, array, binary_samples, unary_samples

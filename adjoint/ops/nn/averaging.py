@@ -432,11 +432,7 @@ def _lp_pool(
 
 
 def lp_pool1d(
-    input: Tensor,
-    norm_type: float,
-    kernel_size: Any,
-    stride: Any = None,
-    ceil_mode: bool = False,
+    input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
 ) -> Tensor:
     """The `norm_type`-th root of the sum of the elements' powers in each window.
 
@@ -451,11 +447,7 @@ def lp_pool1d(
 
 
 def lp_pool2d(
-    input: Tensor,
-    norm_type: float,
-    kernel_size: Any,
-    stride: Any = None,
-    ceil_mode: bool = False,
+    input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
 ) -> Tensor:
     """The `norm_type`-th root of the sum of the elements' powers in each window.
 
@@ -470,11 +462,7 @@ def lp_pool2d(
 
 
 def lp_pool3d(
-    input: Tensor,
-    norm_type: float,
-    kernel_size: Any,
-    stride: Any = None,
-    ceil_mode: bool = False,
+    input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
 ) -> Tensor:
     """The `norm_type`-th root of the sum of the elements' powers in each window.
 

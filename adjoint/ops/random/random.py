@@ -595,8 +595,7 @@ def bernoulli(
         return _mask(tuple(input.shape), input.dtype, p, 1.0, generator, input.device)
     if input.dtype.category != 2:
         _refuse("bernoulli_tensor_cpu_p_", input.dtype)
-    result: Tensor = apply(Bernoulli(*next_draw(generator)), input)
-    return result
+    return apply(Bernoulli(*next_draw(generator)), input)
 
 
 def _assert_probability(p: Any, name: str) -> None:
@@ -642,8 +641,7 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     """
     if input.dtype.category != 2:
         _refuse("poisson_cpu", input.dtype)
-    result: Tensor = apply(Poisson(*next_draw(generator)), input)
-    return result
+    return apply(Poisson(*next_draw(generator)), input)
 
 
 @public(out=True)
@@ -682,8 +680,7 @@ def multinomial(
             f"multinomial: cannot sample n_sample > prob_dist.size(-1) samples without "
             f"replacement ({num_samples} > {input.shape[-1]}); pass replacement=True"
         )
-    result: Tensor = apply(Multinomial(*next_draw(generator), int(num_samples), replacement), input)
-    return result
+    return apply(Multinomial(*next_draw(generator), int(num_samples), replacement), input)
 
 
 # ---- in-place methods ----------------------------------------------------------------------------
@@ -784,8 +781,7 @@ def _log_normal(
         _refuse("log_normal_", self.dtype)
     drawn: Any = draw_normal(tuple(self.shape), self.dtype, generator, self.device)
     logarithm: Any = drawn * std + mean
-    result: Tensor = logarithm.exp()
-    return result
+    return logarithm.exp()
 
 
 INPLACE.update(

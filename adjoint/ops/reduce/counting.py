@@ -151,12 +151,7 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
 
 @public(out=True)
 def histogram(
-    input: Tensor,
-    bins: Any,
-    *,
-    range: Any = None,
-    weight: Any = None,
-    density: bool = False,
+    input: Tensor, bins: Any, *, range: Any = None, weight: Any = None, density: bool = False
 ) -> Any:
     """How many elements (or what weight) fall between neighbouring edges, and the edges.
 
@@ -198,12 +193,7 @@ def histogram(
 
 @public(method=False, out=True)
 def histogramdd(
-    input: Tensor,
-    bins: Any,
-    *,
-    range: Any = None,
-    weight: Any = None,
-    density: bool = False,
+    input: Tensor, bins: Any, *, range: Any = None, weight: Any = None, density: bool = False
 ) -> Any:
     """How many points (or what weight) fall into each box of a grid, and the grid's edges.
 
@@ -313,10 +303,7 @@ def unique(
 
 @public()
 def unique_consecutive(
-    input: Tensor,
-    return_inverse: bool = False,
-    return_counts: bool = False,
-    dim: int | None = None,
+    input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
     """The elements (with `dim`, the slices along it) that differ from the one before; and, where
     asked, the place of each element among them, and how long each run is.

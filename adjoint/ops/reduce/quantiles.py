@@ -18,14 +18,7 @@ from ...eager.public import public
 from .. import return_types
 from ..samples import FLOATS, array, strided
 from .extrema import assert_not_empty, share_evenly, value_at
-from .sort import (
-    Ranking,
-    assert_sortable,
-    place_along,
-    ranked_places,
-    ranking_samples,
-    sort,
-)
+from .sort import Ranking, assert_sortable, place_along, ranked_places, ranking_samples, sort
 
 if TYPE_CHECKING:
     from ...tensor import Tensor

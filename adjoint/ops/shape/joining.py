@@ -24,14 +24,7 @@ from ..create.creation import finish
 from ..index.slicing import basic_index, part
 from ..promotion import cast, common_dtype
 from ..samples import array, strided
-from .movement import (
-    Movement,
-    assert_tensor,
-    atleast_1d,
-    atleast_2d,
-    atleast_3d,
-    sizes_of,
-)
+from .movement import Movement, assert_tensor, atleast_1d, atleast_2d, atleast_3d, sizes_of
 
 if TYPE_CHECKING:
     from ...tensor import Tensor

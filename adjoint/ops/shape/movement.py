@@ -330,8 +330,7 @@ def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
     """
     wanted = sizes_of(sizes if shape is None else (shape,), "reshape")
     found = infer_size(wanted, input._data.size, "reshape")
-    result: Tensor = apply_view(to_shape(found), input)
-    return result
+    return apply_view(to_shape(found), input)
 
 
 @public()
@@ -347,8 +346,7 @@ def view(input: Tensor, *sizes: Any, size: Any = None, dtype: dt.dtype | None = 
             [2, 3]])
     """
     if dtype is not None or (len(sizes) == 1 and isinstance(sizes[0], dt.dtype)):
-        result: Tensor = apply_view(Bitcast(sizes[0] if dtype is None else dtype), input)
-        return result
+        return apply_view(Bitcast(sizes[0] if dtype is None else dtype), input)
     wanted = sizes_of(sizes if size is None else (size,), "view")
     result = apply_view(to_shape(infer_size(wanted, input._data.size, "view")), input)
     data, found = input._data, result._data
@@ -372,8 +370,7 @@ def view_as(input: Tensor, other: Tensor) -> Tensor:
     >>> ad.arange(4).view_as(ad.zeros(2, 2)).shape
     adjoint.Size([2, 2])
     """
-    result: Tensor = view(input, other._data.shape)
-    return result
+    return view(input, other._data.shape)
 
 
 @public()
@@ -386,8 +383,7 @@ def reshape_as(input: Tensor, other: Tensor) -> Tensor:
     >>> ad.arange(4).reshape_as(ad.zeros(2, 2)).shape
     adjoint.Size([2, 2])
     """
-    result: Tensor = reshape(input, other._data.shape)
-    return result
+    return reshape(input, other._data.shape)
 
 
 @public()
@@ -413,8 +409,7 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     if start == end and ndim:
         return input
     joined = (*shape[:start], prod(shape[start : end + 1]), *shape[end + 1 :])
-    result: Tensor = apply_view(to_shape(joined), input)
-    return result
+    return apply_view(to_shape(joined), input)
 
 
 @public()
@@ -428,8 +423,7 @@ def ravel(input: Tensor) -> Tensor:
     """
     if input._data.ndim == 1 and input._data.flags.c_contiguous:
         return input
-    result: Tensor = apply_view(to_shape((input._data.size,)), input)
-    return result
+    return apply_view(to_shape((input._data.size,)), input)
 
 
 @public()
@@ -455,8 +449,7 @@ def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
             f"unflatten: Provided sizes {list(wanted)} don't multiply up to the size of dim {dim} "
             f"({whole}) in the input tensor of shape {tuple(shape)}"
         )
-    result: Tensor = apply_view(to_shape((*shape[:axis], *inner, *shape[axis + 1 :])), input)
-    return result
+    return apply_view(to_shape((*shape[:axis], *inner, *shape[axis + 1 :])), input)
 
 
 @rebinding
@@ -477,8 +470,7 @@ def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     else:
         axes = normalize_axes(dim, len(shape), "squeeze") if dim != () else ()
         kept = tuple(size for i, size in enumerate(shape) if size != 1 or i not in axes)
-    result: Tensor = apply_view(to_shape(kept), input)
-    return result
+    return apply_view(to_shape(kept), input)
 
 
 @rebinding
@@ -495,8 +487,7 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """
     shape = input._data.shape
     axis = normalize_axis(dim, len(shape) + 1, "unsqueeze")
-    result: Tensor = apply_view(to_shape((*shape[:axis], 1, *shape[axis:])), input)
-    return result
+    return apply_view(to_shape((*shape[:axis], 1, *shape[axis:])), input)
 
 
 @public()
@@ -514,8 +505,7 @@ def permute(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
     wanted = sizes_of(axes if dims is None else (dims,), "permute")
     if len(wanted) != input._data.ndim:
         Permute(wanted).infer(input.spec)
-    result: Tensor = apply_view(_permuting(wanted), input)
-    return result
+    return apply_view(_permuting(wanted), input)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -540,8 +530,7 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     adjoint.Size([3, 2])
     """
     swapping = _swapping if type(dim0) is int is type(dim1) else _swapping.__wrapped__
-    result: Tensor = apply_view(swapping(dim0, dim1, input._data.ndim), input)
-    return result
+    return apply_view(swapping(dim0, dim1, input._data.ndim), input)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -565,8 +554,7 @@ def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
     >>> ad.swapaxes(ad.zeros(2, 3), 0, 1).shape
     adjoint.Size([3, 2])
     """
-    result: Tensor = transpose(input, axis0, axis1)
-    return result
+    return transpose(input, axis0, axis1)
 
 
 @rebinding
@@ -579,8 +567,7 @@ def swapdims(input: Tensor, dim0: int, dim1: int) -> Tensor:
     >>> ad.swapdims(ad.zeros(2, 3), 0, 1).shape
     adjoint.Size([3, 2])
     """
-    result: Tensor = transpose(input, dim0, dim1)
-    return result
+    return transpose(input, dim0, dim1)
 
 
 @rebinding
@@ -601,8 +588,7 @@ def t(input: Tensor) -> Tensor:
             f"t: t() expects a tensor with <= 2 dimensions, but self is {ndim}D of shape "
             f"{tuple(input.shape)}; use .mT or transpose(dim0, dim1)"
         )
-    result: Tensor = apply_view(to_order((1, 0) if ndim == 2 else tuple(range(ndim))), input)
-    return result
+    return apply_view(to_order((1, 0) if ndim == 2 else tuple(range(ndim))), input)
 
 
 @public()
@@ -631,8 +617,7 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     order = [axis for axis in range(ndim) if axis not in froms]
     for to, axis in sorted(zip(tos, froms, strict=True)):
         order.insert(to, axis)
-    result: Tensor = apply_view(to_order(tuple(order[:ndim])), input)
-    return result
+    return apply_view(to_order(tuple(order[:ndim])), input)
 
 
 @public()
@@ -644,8 +629,7 @@ def moveaxis(input: Tensor, source: Any, destination: Any) -> Tensor:
     >>> ad.moveaxis(ad.zeros(2, 3, 4), 0, -1).shape
     adjoint.Size([3, 4, 2])
     """
-    result: Tensor = movedim(input, source, destination)
-    return result
+    return movedim(input, source, destination)
 
 
 @public()
@@ -663,8 +647,7 @@ def adjoint(input: Tensor) -> Tensor:
 
 def _reversed_dimensions(input: Tensor) -> Tensor:
     """A view with all dimensions in reverse order."""
-    result: Tensor = apply_view(to_order(tuple(range(input._data.ndim))[::-1]), input)
-    return result
+    return apply_view(to_order(tuple(range(input._data.ndim))[::-1]), input)
 
 
 def _matrix_transpose(input: Tensor) -> Tensor:
@@ -675,8 +658,7 @@ def _matrix_transpose(input: Tensor) -> Tensor:
             "mT: tensor.mT is only supported on matrices or batches of matrices. Got "
             f"{ndim}-D tensor; unsqueeze it first"
         )
-    result: Tensor = apply_view(to_order((*range(ndim - 2), ndim - 1, ndim - 2)), input)
-    return result
+    return apply_view(to_order((*range(ndim - 2), ndim - 1, ndim - 2)), input)
 
 
 def _conjugate_transpose(input: Tensor) -> Tensor:
@@ -729,8 +711,7 @@ def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
             f"non-existing dimension {shape.index(min(shape))}, got sizes {list(wanted)} for a "
             f"tensor of shape {tuple(have)}"
         )
-    result: Tensor = apply_view(Expand(shape), input)
-    return result
+    return apply_view(Expand(shape), input)
 
 
 @public()
@@ -743,8 +724,7 @@ def expand_as(input: Tensor, other: Tensor) -> Tensor:
     >>> ad.zeros(1, 3).expand_as(ad.zeros(2, 3)).shape
     adjoint.Size([2, 3])
     """
-    result: Tensor = apply_view(Expand(tuple(other._data.shape)), input)
-    return result
+    return apply_view(Expand(tuple(other._data.shape)), input)
 
 
 @public()
@@ -758,8 +738,7 @@ def broadcast_to(input: Tensor, size: Any) -> Tensor:
     tensor([[1, 2],
             [1, 2]])
     """
-    result: Tensor = expand(input, size)
-    return result
+    return expand(input, size)
 
 
 @public(method=False)
@@ -810,8 +789,7 @@ def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     >>> ad.clone(x).data_ptr() == x.data_ptr()
     False
     """
-    result: Tensor = apply(_CLONE if memory_format is None else _CLONE_C, input)
-    return result
+    return apply(_CLONE if memory_format is None else _CLONE_C, input)
 
 
 @public()
@@ -825,8 +803,7 @@ def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
     """
     if input._data.flags.c_contiguous:
         return input
-    result: Tensor = apply(_CLONE_C, input)
-    return result
+    return apply(_CLONE_C, input)
 
 
 _CLONE, _CLONE_C = Clone(), Clone("C")

@@ -25,14 +25,7 @@ from ....program.program import Program
 from ..runtime import block_cache
 from ..runtime.launch import Launcher, launcher, rebased
 from ..runtime.pool import default_pool
-from .composite_tracing import (
-    CompositeNames,
-    Dims,
-    Picked,
-    Shaped,
-    guards_of,
-    trace,
-)  # fmt: skip
+from .composite_tracing import CompositeNames, Dims, Picked, Shaped, guards_of, trace  # fmt: skip
 from .scalars import ScalarTracer, has_lost_numbers, values_of
 from .tracing import Tracer, common_shape
 

@@ -86,8 +86,7 @@ class _Part(NamedTuple):
 
     def shape(self, inputs: Sequence[Spec]) -> tuple[int, ...]:
         """Its sizes."""
-        shape: tuple[int, ...] = np.broadcast_to(0, inputs[self.source].shape)[self._key()].shape
-        return shape
+        return np.broadcast_to(0, inputs[self.source].shape)[self._key()].shape
 
     def taker(self) -> _Taker:
         """What gives it in a call."""

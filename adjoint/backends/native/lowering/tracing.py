@@ -321,11 +321,7 @@ class _Function:
     """`xp.add` and the like: an op of the IR, and its `reduce` where it has one."""
 
     def __init__(
-        self,
-        name: str,
-        ir: str | Callable[..., Any],
-        reduction: str = "",
-        truth: bool = False,
+        self, name: str, ir: str | Callable[..., Any], reduction: str = "", truth: bool = False
     ) -> None:
         self.name = name  # NumPy's
         self.ir = partial(elementwise, ir) if isinstance(ir, str) else ir

@@ -175,13 +175,7 @@ def conv_input(
 
 
 def conv_weight(
-    x: Any,
-    y: Any,
-    stride: Sizes,
-    padding: Pairs,
-    dilation: Sizes,
-    groups: int,
-    kernel: Sizes,
+    x: Any, y: Any, stride: Sizes, padding: Pairs, dilation: Sizes, groups: int, kernel: Sizes
 ) -> Any:
     """The transpose of `conv` in w: a kernel from images x and values y of conv's output shape."""
     key = (

@@ -17,26 +17,8 @@ from ....core import policy
 from ....core.errors import Unsupported
 from ..gemm.products import BFLOAT16, FLOAT32, pieces
 from . import api as onednn
-from .api import (
-    BIAS,
-    DIFF_DST,
-    DIFF_SRC,
-    DIFF_WEIGHTS,
-    DST,
-    SRC,
-    WEIGHTS,
-    Descriptor,
-    Primitive,
-)
-from .plan import (
-    SCRATCH,
-    SHARED,
-    Argument,
-    Plan,
-    Step,
-    aligned,
-    threads,
-)
+from .api import BIAS, DIFF_DST, DIFF_SRC, DIFF_WEIGHTS, DST, SRC, WEIGHTS, Descriptor, Primitive
+from .plan import SCRATCH, SHARED, Argument, Plan, Step, aligned, threads
 
 Sizes = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]

@@ -55,8 +55,7 @@ class NewtonSchulz:
     def plan(self) -> Plan | None:
         """For as many threads as there are; None where there is none."""
         options = (*self.shape, *self.coefficients, self.steps)
-        found: Plan | None = planned(("newton_schulz", *options, threads()), _build, *options)
-        return found
+        return planned(("newton_schulz", *options, threads()), _build, *options)
 
     def forward(self, arrays: list[Any]) -> tuple[list[Any], list[Any]]:
         """The last y."""

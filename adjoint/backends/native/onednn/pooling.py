@@ -109,10 +109,7 @@ class _Builder:
         scaled = Argument(values, SCRATCH, 0)
         self.scratch = max(self.scratch, values.size)
         scale, back = rest
-        return [
-            Step(scale, {SRC: y, DST: scaled}),
-            Step(back, {DIFF_DST: scaled, DIFF_SRC: x}),
-        ]
+        return [Step(scale, {SRC: y, DST: scaled}), Step(back, {DIFF_DST: scaled, DIFF_SRC: x})]
 
     def primitives(self, images: Descriptor, values: Descriptor) -> tuple[Primitive, ...]:
         """Forward; then what scales the cotangent, and backward, where they are wanted."""
@@ -144,8 +141,7 @@ def _plan(backward: bool, lead: Sizes, size: Sizes, dtype: Any, *geometry: Any) 
     if dtype != FLOAT32:
         return None
     key = ("pool", backward, lead, size, geometry, threads())
-    found: Plan | None = planned(key, _sums, backward, lead, size, *geometry)
-    return found
+    return planned(key, _sums, backward, lead, size, *geometry)
 
 
 def max_pool(
@@ -246,10 +242,7 @@ def _windows(
     if x.dtype != FLOAT32:
         return None
     key = ("windows", x.shape, kernel, stride, padding, dilation, tuple(count), threads())
-    found: _Windows | None = planned(
-        key, _build, x.shape, kernel, stride, padding, dilation, tuple(count)
-    )
-    return found
+    return planned(key, _build, x.shape, kernel, stride, padding, dilation, tuple(count))
 
 
 def _build(

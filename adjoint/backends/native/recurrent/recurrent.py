@@ -236,11 +236,7 @@ class Recurrent:
     # Backward ------------------------------------------------------------------------------------
 
     def backward(
-        self,
-        arrays: list[Array],
-        outputs: list[Array],
-        kept: list[Array],
-        gs: list[Array | None],
+        self, arrays: list[Array], outputs: list[Array], kept: list[Array], gs: list[Array | None]
     ) -> list[Array | None]:
         """The gradients of the inputs that want one."""
         given = dict(zip(self.names, arrays, strict=True))
@@ -429,11 +425,7 @@ class SingleCell(Recurrent):
         return [output] if c is None else [output, c], [] if saved is None else [saved]
 
     def backward(
-        self,
-        arrays: list[Array],
-        outputs: list[Array],
-        kept: list[Array],
-        gs: list[Array | None],
+        self, arrays: list[Array], outputs: list[Array], kept: list[Array], gs: list[Array | None]
     ) -> list[Array | None]:
         """The gradients of the inputs that want one."""
         return super().backward(arrays, outputs, kept, [None, *gs])

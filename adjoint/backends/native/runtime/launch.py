@@ -119,10 +119,7 @@ def _pair(
         pair.second,
         [*parts, *(given[n] for n, _ in further)],
         shapes,
-        arrays=[
-            *(x.transpose(pair.order) for x in parts),
-            *(arrays[k] for k in pair.positions),
-        ],
+        arrays=[*(x.transpose(pair.order) for x in parts), *(arrays[k] for k in pair.positions)],
         views=[
             *((k, 0) for k in range(len(parts))),
             *((k, offset) for k, (_, offset) in enumerate(further, len(parts))),
