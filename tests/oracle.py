@@ -41,6 +41,7 @@ DTYPES = ["float32", "float64", "bfloat16"]
 ITERATED = {"BetaMoment", "GammaMoment"}  # which take seconds for a large array
 COUNTERS = [  # where launches have been counted, in any commit
     ("adjoint.backends.native.lowering.composite", "launches"),
+    ("adjoint.eager.writes", "launches"),
     ("adjoint.backends.native.lowering.writing", "launches"),
     ("adjoint.backends.native.lowering.multi_tensor", "launches"),
 ]

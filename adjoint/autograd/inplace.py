@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from ..backends import numpy as backend
-from ..core import policy
 from ..core.device import is_device_array
 from ..core.dtype import bfloat16
 from ..core.errors import AutogradError, InvalidType, ShapeError
@@ -22,14 +21,14 @@ from ..eager.operators import plain_dtypes, takes_number
 from ..eager.record import parents_of, record
 from ..eager.tensors import INFERENCE, wrap
 from ..eager.views import register_view
-from ..eager.writes import assert_writable, before_change, copied, is_copied_to, overwrite, rebase
+from ..eager.writes import assert_writable, before_change, overwrite, rebase
 from ..graph.node import Node, Version
 from ..graph.recorded import Recorded, concrete
 from ..ops.promotion import assert_can_store, cast
 from ..program import compute as core_compute
 from ..program.compute import quiet, write_arrays
 from .devices import together
-from .inplace_kernels import write_by_kernel, written_by_op
+from .overwriting import write_by_kernel
 from .recording import Recorder, source_of
 
 ndarray = np.ndarray
@@ -42,15 +41,8 @@ def inplace_method(name: str, function: Callable[..., Any]) -> Callable[..., Any
     direct = _DIRECT.get(name)
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        size = self._data.size
-        if size > policy.WRITE_LARGE and write_by_kernel(self, name, function, args, kwargs):
+        if write_by_kernel(method, name, function, (self, *args), kwargs):
             return self
-        given = (*args, *kwargs.values()) if kwargs else args
-        if direct is None and size <= policy.WRITE_SMALL and is_copied_to(self, given):
-            y = function(self, *args, **kwargs)
-            if y is self or copied(self, y, name):
-                return self
-            return change(self, name, lambda _: y)
         if direct is not None and len(args) == 1 and _write_directly(self, direct, *args, **kwargs):
             rebase(self, None, name)
             return self
@@ -206,8 +198,7 @@ def write(name: str, op: Op, x: Any, *given: Any) -> Any:
     node = None
     if wants and mode.grad and data.dtype.kind in "fcV":
         node = record(op, (x, *inputs), parents_of((x, *inputs)), x, mode)
-    if data.size <= policy.WRITE_LARGE or not written_by_op(op, arrays):
-        write_arrays(op, arrays)
+    write_arrays(op, arrays)
     rebase(x, node, name)
     return x
 
@@ -223,7 +214,7 @@ def _write_plainly(name: str, op: Op, x: Any, given: tuple[Any, ...]) -> bool:
         return False
     if version is not None and (version is INFERENCE or version.watchers is not None):
         return False
-    if data.size > policy.WRITE_LARGE or not data.flags.carray:  # row-major, and writable
+    if not data.flags.carray:  # row-major, and writable
         return False
     arrays = [data]
     alike = op.exact and not op.strict

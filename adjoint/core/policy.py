@@ -113,10 +113,6 @@ POOL_SPIN = _threshold("POOL_SPIN", 100, "pool")
 
 # ---- writing in place ----------------------------------------------------------------------------
 
-# elements above which kernels are asked to write in place
-WRITE_LARGE = _threshold("WRITE_LARGE", 65535, "operations --rows add_ --sizes 16384 65536 262144")
-# elements up to which a result is computed apart and copied
-WRITE_SMALL = _threshold("WRITE_SMALL", 4096, "operations --rows add_ --sizes 64 4096 16384")
 # elements up to which a copy costs less than the checks of a write
 WRITE_FEW = _threshold("WRITE_FEW", 1024, "operations --rows index_add_ --sizes 64 4096")
 

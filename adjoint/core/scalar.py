@@ -20,6 +20,8 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from .errors import InvalidType, NotTraceable, Unsupported
 
 __all__ = ["Arithmetic", "Scalar", "as_float32"]
@@ -98,7 +100,8 @@ def _ceiling(x: Any, _: Any) -> Any:
 
 
 def _rounded(x: Any, dtype: Any) -> Any:
-    return float(dtype.type(x))
+    with np.errstate(over="ignore"):
+        return float(dtype.type(x))
 
 
 _FLOAT32_MOST = 2.0**128 - 2.0**103  # from which on float32 has infinity
@@ -164,7 +167,7 @@ class Scalar(float):
     def __float__(self, *others: Any) -> float:
         raise Unsupported("the value of a number that is not known yet")
 
-    __int__ = __trunc__ = __round__ = __floor__ = __float__  # type: ignore[assignment]
+    __int__ = __index__ = __trunc__ = __round__ = __floor__ = __float__  # type: ignore[assignment]
     __divmod__ = __rdivmod__ = __floordiv__ = __rfloordiv__ = __float__  # type: ignore[assignment]
     __mod__ = __rmod__ = is_integer = as_integer_ratio = hex = __float__  # type: ignore[assignment]
 

@@ -1,7 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t
 from libc.string cimport memcmp, memcpy, memmove, memset
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.long cimport PyLong_AsLongLongAndOverflow
 from cpython.ref cimport Py_INCREF
@@ -45,12 +45,13 @@ cdef class Launcher:
     cdef bytearray _words
     cdef bytes _views
     cdef object _shapes
-    cdef bytes _types
-    cpdef object launch(self, list arrays)
+    cdef bytes _types, _spans
+    cpdef object launch(self, list arrays, bytes after=*)
     @cython.locals(shape=p_int64, types=p_int64, words=p_int64, view=p_int64, at=Py_ssize_t,
                    k=Py_ssize_t, code=kernel_t, run=run_t, chunks=int64_t, owned=bytearray,
-                   several=list)
-    cdef object _call(self, list arrays)
+                   several=list, own=bint, span=p_int64, place=int64_t, low=int64_t, high=int64_t,
+                   other=int64_t, meets=bint)
+    cdef object _call(self, list arrays, bytes after)
 
 cdef class Viewer:
     cdef public object compute

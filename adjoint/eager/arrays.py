@@ -216,12 +216,16 @@ class Launcher:
     and one in which it refuses the arrays: then the result is None. A view is an input's number,
     and how many bytes from its first element. `pool` is the address of what shares the chunks among
     threads, and that of its state, or None; `quick`: so little that the GIL is kept.
+
+    With `spans`, the last view is written (there are no outputs), and arrays are refused where that
+    may not be: of each view there are the bytes before and after its first element, and whether it
+    may be the memory that is written, each element being read before it is.
     """
 
     __slots__ = (
         "_address", "_after", "_before", "_chunks", "_count", "_outputs", "_pointers", "_quick",
-        "_run", "_shapes", "_state", "_total", "_types", "_views", "_words", "given", "keeps",
-        "outputs", "rest", "views",
+        "_run", "_shapes", "_spans", "_state", "_total", "_types", "_views", "_words", "given",
+        "keeps", "outputs", "rest", "views",
     )  # fmt: skip
 
     given: tuple[Any, ...]  # dtype, shape and strides of each input
@@ -233,6 +237,7 @@ class Launcher:
     def __init__(
         self, address: int, chunks: int, given: Sequence[Any], outputs: Sequence[Any],
         before: bytes, after: bytes, pool: Any, quick: bool, views: Sequence[Any],
+        spans: Sequence[tuple[int, int, bool]] = (),
     ) -> None:  # fmt: skip
         self.given = tuple([(x.dtype, x.shape, x.strides) for x in given])
         self.outputs = tuple([(tuple(shape), np.dtype(kind)) for shape, kind in outputs])
@@ -252,6 +257,7 @@ class Launcher:
             before + bytes(8 * (self._pointers + self._outputs)) + after + bytes(8)
         )
         self._views = np.array(self.views, np.int64).reshape(-1, 2).tobytes()
+        self._spans = np.array(spans, np.int64).tobytes()
         self._shapes = np.array([n for s, _ in self.outputs for n in (len(s), *s)], np.int64)
         self._shapes = self._shapes.tobytes()
         self._types = np.array([kind.num for _, kind in self.outputs], np.int64).tobytes()
@@ -277,18 +283,23 @@ class Launcher:
                 return None
         return self.launch(arrays)
 
-    def launch(self, arrays: list[Any]) -> Any:
+    def launch(self, arrays: list[Any], after: Any = None) -> Any:
         """The same, where the arrays are known to be like those: an array, or a tuple of several;
-        None where the code refused them.
+        None where they are refused. `after`: the words behind the addresses, where not its own.
         """
         if cython.compiled:
-            return self._call(arrays)
+            return self._call(arrays, after)
         results = tuple([np.empty(shape, kind) for shape, kind in self.outputs])
         places = [arrays[n].ctypes.data + offset for n, offset in self.views]
         places += [y.ctypes.data for y in results]
+        if self._spans and not self._may_write(places, arrays[self.views[-1][0]]):
+            return None
         code = bytearray(self._words)
         words = np.frombuffer(code, np.int64)
-        words[self._before : self._before + len(places)] = places
+        end = self._before + len(places)
+        words[self._before : end] = places
+        if after is not None:
+            words[end:-1] = np.frombuffer(after, np.int64)
         start = words.ctypes.data
         pool = (self._run, self._state) if self._run else None
         _call(self._address, self._chunks, start, pool, self._quick)
@@ -296,7 +307,18 @@ class Launcher:
             return None
         return results[0] if len(results) == 1 else results
 
-    def _call(self, arrays):  # type: ignore[no-untyped-def]
+    def _may_write(self, places: list[int], written: Any) -> bool:
+        """Whether what is written may be: the twin of what `_call` asks."""
+        spans = np.frombuffer(self._spans, np.int64).reshape(-1, 3).tolist()
+        *read, (low, high, _) = spans
+        place = places[-1]
+        for other, (begin, end, same) in zip(places, read):  # noqa: B905
+            meets = other + begin < place + high and place + low < other + end
+            if meets and not (same and other == place):
+                return False
+        return bool(written.flags.writeable)
+
+    def _call(self, arrays, after):  # type: ignore[no-untyped-def]
         """`launch` by NumPy's C API."""
         shape = cython.cast(p_int64, PyBytes_AS_STRING(self._shapes))
         types = cython.cast(p_int64, PyBytes_AS_STRING(self._types))
@@ -309,7 +331,8 @@ class Launcher:
             for k in range(self._outputs):
                 several.append(PyArray_SimpleNew(shape[0], shape + 1, types[k]))
                 shape += 1 + shape[0]
-        owned = self._words if self._quick else bytearray(self._words)
+        own = self._quick and after is None
+        owned = self._words if own else bytearray(self._words)
         # From here on no Python runs until the code has, so that `owned` is nobody else's.
         words = cython.cast(p_int64, PyByteArray_AS_STRING(owned))
         view = cython.cast(p_int64, PyBytes_AS_STRING(self._views))
@@ -324,6 +347,22 @@ class Launcher:
             for k in range(self._outputs):
                 item = several[k]
                 words[at + k] = cython.cast(int64_t, PyArray_DATA(item))
+        if PyBytes_GET_SIZE(self._spans):
+            item = arrays[view[2 * self._pointers - 2]]
+            if not PyArray_FLAGS(item) & NPY_ARRAY_WRITEABLE:
+                return None
+            span = cython.cast(p_int64, PyBytes_AS_STRING(self._spans))
+            place = words[at - 1]
+            low = place + span[3 * self._pointers - 3]
+            high = place + span[3 * self._pointers - 2]
+            for k in range(self._pointers - 1):
+                other = words[self._before + k]
+                meets = other + span[3 * k] < high and low < other + span[3 * k + 1]
+                if meets and (other != place or not span[3 * k + 2]):
+                    return None
+        if after is not None:
+            at += self._outputs
+            memcpy(words + at, PyBytes_AS_STRING(after), PyBytes_GET_SIZE(after))
         words[self._total] = 0
         code = cython.cast(kernel_t, cython.cast(cython.p_void, self._address))
         chunks = self._chunks

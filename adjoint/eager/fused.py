@@ -22,7 +22,15 @@ from ..program.executable import forgettable
 from ..program.variants import Variants
 from .dispatch import apply, run_known
 from .learn import learn, learn_view
-from .public import FUNCTIONS, METHODS, _with_numpy_names, in_place_doc, with_out, write_in_place
+from .public import (
+    FUNCTIONS,
+    METHODS,
+    _with_numpy_names,
+    in_place_doc,
+    with_out,
+    write_by_kernel,
+    write_in_place,
+)
 from .writes import copied, is_copied_to
 
 __all__ = ["checking", "fused", "viewing", "writing"]
@@ -168,6 +176,8 @@ def writing(function: Callable[..., Any], *, overwrites: bool = False) -> Callab
 
     @functools.wraps(function)
     def in_place(*args: Any, **kwargs: Any) -> Any:
+        if write_by_kernel(in_place, f"{name}_", apart, args, kwargs):
+            return args[0]
         if not (overwrites or kwargs) and _is_few(args) and is_copied_to(args[0], args):
             y = apart(*args)
             if copied(args[0], y, f"{name}_"):

@@ -17,6 +17,7 @@ __all__ = [
     "rebind",
     "rebinding",
     "with_out",
+    "write_by_kernel",
     "write_in_place",
     "write_out",
 ]
@@ -116,14 +117,18 @@ def _not_connected(*_: Any) -> Any:
 _write_out: Callable[..., Any] = _not_connected
 _write: Callable[..., Any] = _not_connected
 _rebind: Callable[..., Any] = _not_connected
+_write_by_kernel: Callable[..., bool] = _not_connected
 
 
 def connect(
-    out: Callable[..., Any], write: Callable[..., Any], rebind_to: Callable[..., Any]
+    out: Callable[..., Any],
+    write: Callable[..., Any],
+    rebind_to: Callable[..., Any],
+    by_kernel: Callable[..., bool],
 ) -> None:
     """Set what writes results into memory that there is (see autograd/wiring.py)."""
-    global _write_out, _write, _rebind
-    _write_out, _write, _rebind = out, write, rebind_to
+    global _write_out, _write, _rebind, _write_by_kernel
+    _write_out, _write, _rebind, _write_by_kernel = out, write, rebind_to, by_kernel
 
 
 def write_out(result: Any, out: Any, name: str) -> Any:
@@ -139,3 +144,16 @@ def write_in_place(name: str, op: Op, tensor: Any, *inputs: Any) -> Any:
 def rebind(name: str, tensor: Any, function: Callable[[Any], Any]) -> Any:
     """Make `tensor` what `function` gives for it, a view of itself."""
     return _rebind(name, tensor, function)
+
+
+def write_by_kernel(
+    owner: Any,
+    name: str,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> bool:
+    """Let one kernel write `function(*args, **kwargs)` over the first of `args`; False where there
+    is none, or something is recorded, and nothing was done. `owner` is what it is known by.
+    """
+    return _write_by_kernel(owner, name, function, args, kwargs)

@@ -2,8 +2,13 @@ cimport cython
 from ..core.handle cimport Handle
 from ..core.mode cimport Mode
 from ..graph.node cimport Node, Version, View
-from .arrays cimport copy_memory
+from ..program.executable cimport Executable, find
+from .arrays cimport Launcher, copy_memory, signature
 from .tensors cimport wrap
+
+@cython.locals(x=Handle, version=Version, view=View, mode=Mode, arrays=list, found=Executable,
+               watched=bint)
+cpdef object write_known(object owner, object name, tuple args)
 
 @cython.locals(version=Version, mode=Mode)
 cpdef bint copied(object x, object y, object name) except -1

@@ -128,6 +128,13 @@ class Entry:
         else:
             run(self.address, words, self.chunks)
 
+    def written_spans(self) -> list[tuple[int, int, bool]]:
+        """Of each input, then of the only output: where it begins and ends, in bytes from its first
+        element, and whether it may be the very memory that is written.
+        """
+        [same] = self._same
+        return [(*span, bool(same >> k & 1)) for k, span in enumerate(self._spans)]
+
     def overlaps(self, places: bytes) -> bool:
         """Whether an output overlaps an input, unless both are the very same memory and each
         element is read before it is written.
@@ -272,10 +279,6 @@ class Compiled:
     ) -> Entry | Pair:
         """What calls with arrays like these need, for outputs like `outs` if those are given."""
         return self._prepare(arrays, outs, shape)
-
-    def entry_into(self, arrays: Sequence[Array], outs: Sequence[Array]) -> Entry | Pair:
-        """The same of calls that write arrays like `outs`."""
-        return self._prepare(arrays, outs, None)
 
     def dtype(self, output: int) -> np.dtype[Any]:
         """Of an output's array."""

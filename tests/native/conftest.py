@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adjoint.autograd import fusion, inplace_kernels
+from adjoint.autograd import fusion, overwriting
 from adjoint.core import dispatch_log
 from adjoint.optim import kernels
 from adjoint.program import compute
@@ -47,7 +47,7 @@ def _verified(monkeypatch):
 
         return checked
 
-    for module in (fusion, inplace_kernels, kernels):
+    for module in (fusion, overwriting, kernels):
         monkeypatch.setattr(module, "program_of", checking(module.program_of))
     for name in ("between", "with_inputs"):
         monkeypatch.setattr(Program, name, checking(getattr(Program, name)))

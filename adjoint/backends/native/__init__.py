@@ -51,7 +51,7 @@ def load() -> bool:
     if _reason is not None:
         return False
     try:
-        from .lowering import composite, execution, multi_tensor, writing  # noqa: F401
+        from .lowering import composite, execution, multi_tensor  # noqa: F401
     except (ImportError, OSError) as error:
         if str(getattr(error, "name", "")).startswith("adjoint."):
             raise  # a mistake of ours

@@ -10,6 +10,7 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument, InvalidType
 from ...core.handle import Handle
+from ...core.scalar import Scalar
 
 
 def target(dtype: Any) -> dt.dtype | None:
@@ -152,7 +153,7 @@ def convert_number(value: Any, dtype: dt.dtype, name: str) -> Any:
     if dtype.category == 0:
         return bool(value)
     try:
-        return float(value)
+        return value if type(value) is Scalar else float(value)
     except OverflowError:
         raise InvalidArgument(f"{name}: Overflow: {value} does not fit in {dtype}") from None
 

@@ -15,7 +15,7 @@ from ...core.handle import Handle
 from ...core.spec import broadcast_shapes, normalize_axis, prod
 from ...eager.dispatch import apply, apply_view, run_known
 from ...eager.fused import writing
-from ...eager.public import FUNCTIONS, public, write_in_place
+from ...eager.public import FUNCTIONS, public, write_by_kernel, write_in_place
 from ...eager.tensors import fresh
 from ...eager.writes import copied
 from ..create.creation import names_on
@@ -364,6 +364,10 @@ def _strip(value: Any, ndim: int) -> Any:
 # ---- whole-tensor writes -------------------------------------------------------------------------
 
 
+def _copy(input: Tensor, value: Any) -> Any:
+    return apply(_OVERWRITE, input, value)
+
+
 @public()
 def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """Write `src`, broadcast and converted, into this tensor; gradients flow to `src`.
@@ -374,7 +378,7 @@ def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     >>> ad.zeros(2).copy_(ad.tensor([1, 2]))
     tensor([1., 2.])
     """
-    if copied(input, src, "copy_"):
+    if copied(input, src, "copy_") or write_by_kernel(copy_, "copy_", _copy, (input, src), {}):
         return input
     if not isinstance(src, Handle) or type(src._data) is not type(input._data):
         assert_tensor(src, "copy_")
@@ -405,7 +409,7 @@ def zero_(input: Tensor) -> Tensor:
     >>> ad.ones(2).zero_()
     tensor([0., 0.])
     """
-    if copied(input, None, "zero_"):
+    if copied(input, None, "zero_") or write_by_kernel(zero_, "zero_", _copy, (input, 0), {}):
         return input
     return write_in_place("zero_", _OVERWRITE, input, 0)
 

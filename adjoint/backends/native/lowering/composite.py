@@ -23,7 +23,7 @@ from ....program.partition import Part, kernels
 from ....program.passes import unused_inputs, without_reshapes
 from ....program.program import Program
 from ..runtime import block_cache
-from ..runtime.launch import Launcher, launcher, rebased
+from ..runtime.launch import Launcher, launcher, rebased, writer
 from ..runtime.pool import default_pool
 from .composite_tracing import CompositeNames, Dims, Picked, Shaped, guards_of, trace  # fmt: skip
 from .scalars import ScalarTracer, has_lost_numbers, values_of
@@ -279,6 +279,26 @@ class Composite:
                 self.direct = launch if self.small else functools.partial(quietly, launch)
                 if not self.guards and len(self.reads) == self.count:
                     self.launch = self.direct
+
+    def writer(self, arrays: Sequence[Any]) -> tuple[Launcher, Callable[[Sequence[Any]], bytes]]:
+        """A launcher that writes the only output over the first of arrays like these, and what
+        gives the words of its numbers, where those of the arithmetic have such values.
+
+        Errors: NotTraceable for what is not one elementwise kernel.
+        """
+        out = arrays[0]
+        stage, *more = self.stages
+        if more or self.gathers or self.guards or stage.compiled.kernel.reduced:
+            raise NotTraceable("more than one kernel, a reduction, or an index")
+        given = list(arrays)
+        for n, shape in self.squeezed:
+            given[n] = given[n].reshape(shape)
+        seen = out.reshape([size for size in out.shape if size != 1])
+        launch, pack = writer(
+            stage.compiled, arrays, [given[n] for n in stage.arguments], stage.arguments, seen,
+            stage.shape, stage.run is not None,
+        )  # fmt: skip
+        return launch, lambda values: pack(*values_of(stage.sources, values))
 
     def check(self, arrays: Sequence[Any]) -> None:
         """Raise what the ops raise for values that they refuse: kernels do not look."""

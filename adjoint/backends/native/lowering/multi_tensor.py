@@ -32,7 +32,7 @@ from .composite_tracing import traced
 from .scalars import ScalarTracer, has_lost_numbers, place_of
 from .tracing import Names, Traced, name_of
 
-__all__ = ["MultiTensor", "WritingNames", "launches"]
+__all__ = ["MultiTensor", "launches"]
 
 CHUNK = 8192  # elements: some microseconds' work
 launches: list[int] = [0]  # loops that were run, for the tests that count them
@@ -51,7 +51,7 @@ class MultiTensor:
     def __init__(self, dtypes: Sequence[Any], program: Program, columns: Sequence[int]) -> None:
         tracer = ScalarTracer((_LENGTH,))
         given = [tracer.input((_LENGTH,), dtype) for dtype in dtypes]
-        values = traced(WritingNames(tracer), program, given)
+        values = traced(Names(tracer), program, given)
         kernel = tracer.kernel
         for column, output in zip(columns, program.outputs, strict=True):
             y = values[output]
@@ -177,28 +177,6 @@ class _Table:
             self.words[_HEADER.index(name)] = value
         self.address = self.words.ctypes.data
         self.numbers: Any = None  # the scalars that are in the rows
-
-
-class WritingNames(Names):
-    """What `op.compute` finds: also memory to write, which is how a tensor is overwritten."""
-
-    def empty_like(self, x: Any) -> Any:
-        """A symbol that takes what is assigned to it."""
-        return _Unwritten(x.tracer, x.value, x.shape, x.dims, x.dtype)
-
-
-class _Unwritten(Traced):
-    """A symbol to which another value is assigned as a whole."""
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        if key not in ((), ..., (...,)):
-            raise NotTraceable("an assignment to a part")
-        if not isinstance(value, Traced):
-            self.value = self.tracer.number(value, self.dtype)
-        elif value.shape == self.shape and value.dtype == self.dtype:
-            self.value = value.value
-        else:
-            raise NotTraceable("an assignment that broadcasts or converts")
 
 
 # ---- machine code --------------------------------------------------------------------------------

@@ -317,6 +317,20 @@ def _truth(x: Any) -> Any:
     return x if x.dtype.kind == "b" else elementwise("ne", x, 0)
 
 
+class _Unwritten(Traced):
+    """A symbol to which another value is assigned as a whole."""
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if key not in ((), ..., (...,)):
+            raise NotTraceable("an assignment to a part")
+        if not isinstance(value, Traced):
+            self.value = self.tracer.number(value, self.dtype)
+        elif value.shape == self.shape and value.dtype == self.dtype:
+            self.value = value.value
+        else:
+            raise NotTraceable("an assignment that broadcasts or converts")
+
+
 class _Function:
     """`xp.add` and the like: an op of the IR, and its `reduce` where it has one."""
 
@@ -613,6 +627,10 @@ class Names:
         if shape:
             raise NotTraceable("zeros to write into")
         return 0
+
+    def empty_like(self, x: Any) -> Any:
+        """A symbol that takes what is assigned to it, which is how a tensor is overwritten."""
+        return _Unwritten(x.tracer, x.value, x.shape, x.dims, x.dtype)
 
     def asarray(self, x: Any, dtype: Any = None) -> Any:
         """Itself, or converted."""

@@ -12,12 +12,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from ....core.errors import NotTraceable
 from ....eager.arrays import Launcher as Kernel
 from ....kernels import Compiled
 from ....kernels.run import Entry, Pair
 from .pool import default_pool
 
-__all__ = ["Launcher", "View", "bare", "launcher", "rebased"]
+__all__ = ["Launcher", "View", "bare", "launcher", "rebased", "writer"]
 
 Launcher: TypeAlias = Callable[..., Any]  # (*arrays) -> array, tuple of arrays, or None
 View: TypeAlias = "tuple[int, int]"  # of which input, and how many bytes from its first element
@@ -87,6 +88,52 @@ def bare(
     views = [(n, 0) for n in range(len(given))] if views is None else views
     pool = default_pool().entry() if parallel and chunks > 1 else None
     return Kernel(address, chunks, given, outputs, before, after, pool, quick, views)
+
+
+def writer(
+    compiled: Compiled,
+    given: Sequence[np.ndarray],
+    arrays: Sequence[np.ndarray],
+    places: Sequence[int],
+    out: np.ndarray,
+    shape: Sequence[int] | None,
+    parallel: bool,
+) -> tuple[Kernel, Callable[..., bytes]]:
+    """A launcher of an elementwise kernel of one output that writes it over the first of `given`,
+    which is seen as `out`; and what packs its scalars, which come with each call. The kernel gets
+    `arrays`, which are the given ones at these `places`.
+
+    Errors: NotTraceable where elements would be written before they are read.
+    """
+    if not _is_apart_in_itself(out):
+        raise NotTraceable("an array whose elements may share memory")
+    entry = compiled.entry(arrays, shape, [out])
+    if isinstance(entry, Pair):
+        raise NotTraceable("a reduction")
+    spans = entry.written_spans()
+    if any(n == 0 and not same for n, (_, _, same) in zip(places, spans)):  # noqa: B905
+        raise NotTraceable("elements that are read after others are written")
+    pool = default_pool().entry() if parallel and entry.chunks > 1 else None
+    views = [(n, 0) for n in (*places, 0)]
+    after = bytes(entry.pack.__self__.size)  # type: ignore[attr-defined]
+    made = Kernel(
+        entry.address, entry.chunks, given, (), entry.head, after, pool, entry.quick, views, spans
+    )
+    made.keeps = entry.code  # of which the launcher only has the address
+    return made, entry.pack
+
+
+def _is_apart_in_itself(out: np.ndarray) -> bool:
+    """Whether no two elements share memory, as far as one sees it from the strides."""
+    if out.flags.c_contiguous:
+        return True
+    reach = int(out.itemsize)
+    steps = zip(map(abs, out.strides), out.shape, strict=True)
+    for step, size in sorted(pair for pair in steps if pair[1] > 1):
+        if step < reach:
+            return False
+        reach += step * (size - 1)
+    return bool(out.size)
 
 
 def rebased(

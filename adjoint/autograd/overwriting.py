@@ -1,0 +1,181 @@
+"""Kernels that write a method's result over its tensor: made by capture, kept for calls to come.
+
+The method's function is run once on symbols, for its arguments' shapes, strides and dtypes: what it
+records becomes one kernel. Floats among the arguments come with each call, so that another rate is
+not another kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import Any
+
+from ..backends import native
+from ..core import dispatch_log, policy
+from ..core.dtype import LOW_PRECISION
+from ..core.errors import NotTraceable
+from ..core.handle import Handle
+from ..core.mode import MODE
+from ..core.op import Op
+from ..core.scalar import Arithmetic
+from ..eager.arrays import signature
+from ..eager.writes import write_known
+from ..ops.random.random import Generator
+from ..program import compute
+from ..program.capture import program_of, recording, symbol
+from ..program.executable import Executable, forgettable, keep
+from ..program.variants import Variants
+from .recording import execute_lazily
+
+__all__ = ["write_by_kernel"]
+
+
+def _record(op: Op, inputs: tuple[Any, ...]) -> Any:
+    return execute_lazily(op, inputs)
+
+
+vars(_record)["generator"] = Generator()  # a method that draws does not count while it is captured
+_NARROW = frozenset(d.numpy for d in LOW_PRECISION)
+_NUMBER: Any = object()  # in the place of a float
+_families: dict[Any, Variants | str] = {}  # by signatures without floats; or why there is no kernel
+forgettable(_families.clear)
+
+
+def write_by_kernel(
+    owner: Any,
+    name: str,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> bool:
+    """Write `function(*args, **kwargs)` over the first of `args` by one kernel, where nothing is
+    recorded and there is one; otherwise, also where an error is due, do nothing and return False.
+    `owner` stands for the method, which is called `name`.
+    """
+    given = (*args, _NAMED, *chain.from_iterable(kwargs.items())) if kwargs else args
+    done = write_known(owner, name, given)
+    if done is not None or args[0]._data.size <= policy.SMALL:
+        return bool(done)
+    if compute.accelerate is not None and native.load():
+        kernel = _find(owner, name, function, args, kwargs, given)
+        keep(signature(owner, given, MODE.get().grad, []), kernel)
+        done = write_known(owner, name, given)
+    return bool(done)
+
+
+class _Writer:
+    """The kernel of a function of the first array and these arguments, for any numbers among them
+    that are of `kinds`, which come with each call as what is said there; others are part of it.
+
+    Errors: NotTraceable where there is none.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        kinds: dict[type, type],
+        count: int,
+    ) -> None:
+        """`count`: of all tensors among the arguments."""
+        from ..backends.native.lowering.composite import Composite
+
+        every = (*args, *kwargs.values())
+        tensors = [x for x in every if isinstance(x, Handle)]
+        if MODE.get().grad and any(x._node is not None for x in tensors):
+            raise NotTraceable("a gradient is wanted")
+        arrays = [x._data for x in tensors]
+        if len(arrays) < count:
+            raise NotTraceable("a sequence of tensors")
+        if any(x.dtype.kind == "c" or not x.dtype.isnative for x in arrays):
+            raise NotTraceable("complex numbers, or a foreign byte order")
+        self.kinds = kinds
+        self.fixed = [None if type(y) in kinds else y for y in every if type(y) in _NUMBERS]
+        arithmetic = self.arithmetic = Arithmetic()
+        symbols = [symbol(compute.spec_of(x)) for x in arrays]
+        given = [x._data for x in symbols]
+        remaining = iter(symbols)
+
+        def known(y: Any) -> Any:
+            if isinstance(y, Handle):
+                return next(remaining)
+            return arithmetic.scalar(kinds[type(y)](y)) if type(y) in kinds else y
+
+        positional = list(map(known, args))
+        named = {key: known(y) for key, y in kwargs.items()}
+        with recording(executor=_record):
+            y = function(*positional, **named)
+        out = arrays[0]
+        if not isinstance(y, Handle) or y._data.dtype != out.dtype or y._data.shape != out.shape:
+            raise NotTraceable("a result that the tensor does not take as it is")
+        program = program_of(given, [y._data])
+        if len(program.nodes) > 1 and any(x.dtype in _NARROW for x in arrays):
+            raise NotTraceable("several ops, each of which rounds its result")
+        self.launcher, self.words = Composite(program, arithmetic=arithmetic).writer(arrays)
+
+    def with_numbers(self, numbers: Sequence[Any]) -> Executable | None:
+        """What launches it for these; None where they are, or decide on, another kernel."""
+        given = []
+        for y, fixed in zip(numbers, self.fixed, strict=True):
+            if fixed is None:
+                kind = self.kinds.get(type(y))
+                if kind is None:
+                    return None
+                given.append(kind(y))
+            elif type(y) is not type(fixed) or y != fixed or str(y) != str(fixed):
+                return None
+        values = self.arithmetic.run(given)
+        if values is None:
+            return None
+        return Executable(self.launcher, self, None, False, self.words(values))
+
+
+def _find(
+    owner: Any,
+    name: str,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    given: tuple[Any, ...],
+) -> Executable:
+    """What writes for arguments like these, made now if need be; it may be that nothing does."""
+    numbers = [y for y in (*args, *kwargs.values()) if type(y) in _NUMBERS]
+    like = tuple([_NUMBER if type(y) in _NUMBERS else y for y in given]) if numbers else given
+    arrays: list[Any] = []
+    key = signature(owner, like, MODE.get().grad, arrays)
+    family = _families.get(key)
+    if family is None:
+        if len(_families) >= policy.WRITERS:
+            _families.clear()
+        family = _families[key] = Variants()
+    if isinstance(family, str):
+        return _NOTHING
+    found, _ = family.find(numbers, None)
+    reason = "" if found is not None else "numbers that decide too much"
+    if reason and len(family.made) < policy.VARIANTS:
+        for kinds in _KINDS.get(args[0]._data.dtype.kind, ({},)):
+            try:
+                made = _Writer(function, args, kwargs, kinds, len(arrays))
+            except Exception as error:
+                reason = dispatch_log.reason_of(error, _find)
+                continue
+            family.made.insert(0, made)
+            found = made.with_numbers(numbers)
+            reason = "" if found is not None else "numbers of which it has no value"
+            break
+    if reason:
+        _families[key] = reason
+    if dispatch_log.on:
+        what = dispatch_log.named(name, [x._data if isinstance(x, Handle) else x for x in args])
+        dispatch_log.said(what, "a new array, copied" if reason else "kernel, in place", reason)
+    return found or _NOTHING
+
+
+_NUMBERS = (int, float)
+# Which numbers come with each call, by the kind of dtype that is written: the first that goes.
+_FLOATS: tuple[dict[type, type], ...] = ({float: float, int: float}, {float: float}, {})
+_KINDS = {"f": _FLOATS, "V": _FLOATS}  # V: bfloat16
+_NAMED: Any = object()  # before arguments by name
+_NOTHING = Executable(None, None, None, False)  # there is no kernel
