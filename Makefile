@@ -9,8 +9,8 @@ run: .venv/.demo  ## train on the real digits, save, reload, predict, draw
 	$(BIN)/adjoint demo
 
 # What is run interpreted, besides compiled, and on other Pythons: see adjoint/extensions.py.
-CORE := $(addprefix tests/, test_autograd.py test_function.py test_functional.py test_inplace.py test_tensor.py \
-	native/test_eager.py native/test_launch.py native/test_fused.py)
+CORE := $(addprefix tests/, $(addprefix autograd/test_, autograd.py function.py functional.py inplace.py) test_tensor.py \
+	$(addprefix backends/native/, test_eager.py runtime/test_launch.py lowering/test_fused.py))
 SOURCES := setup.py adjoint/extensions.py $(foreach each,$(wildcard adjoint/*/*.pxd adjoint/*/*/*.pxd),$(each) $(each:.pxd=.py))
 
 # Tests start hundreds of processes: what they import is compiled once.
@@ -18,8 +18,9 @@ export PYTHONDONTWRITEBYTECODE :=
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 
 # What is run on NumPy alone and with kernels for arrays of every size, besides by default.
-BOTH := $(addprefix tests/test_, $(addsuffix .py, autograd convolution dtypes elementwise functional \
-	indexing inplace movement nn nn_modules ops optim reduction selection sort))
+BOTH := $(addprefix tests/, $(addsuffix .py, $(addprefix autograd/test_, autograd functional inplace) core/test_dtypes \
+	$(addprefix ops/test_, elementwise indexing movement ops) ops/nn/test_convolution $(addprefix ops/reduce/test_, reduction sort) \
+	$(addprefix nn/test_, nn nn_modules) optim/test_optim backends/numpy/test_selection))
 
 test: .venv/.peers .venv/.built lint  ## every op, every module, every promise once
 	$(PYTEST)

@@ -23,8 +23,9 @@ TABLE = pathlib.Path(execution.__file__).parent / "kernel_table.py"
 HEAD = """\
 # How each op is computed on large arrays
 
-Written by `docs/build_kernels.py` from the samples of the registry; `tests/native/test_strict.py`
-holds it to that. `ADJOINT_DEBUG=dispatch` says which way each call of a program went.
+Written by `docs/build_kernels.py` from the samples of the registry;
+`tests/backends/native/lowering/test_strict.py` holds it to that. `ADJOINT_DEBUG=dispatch` says
+which way each call of a program went.
 
 - **kernel**: generated code, from the op's own `compute` ([compiler](compiler.md)). Behind it, what
   of the op is NumPy's nevertheless.

@@ -1,4 +1,4 @@
-"""The core's tests on other Pythons: `python tests/pythons.py tests/test_autograd.py ...`.
+"""The core's tests on other Pythons: `python tests/pythons.py tests/autograd/test_autograd.py ...`.
 
 For each CPython of the list that is there (on PATH, or of pyenv) it makes a virtual environment
 in build/, installs the package there, which compiles the core, and runs the tests. PyTorch is

@@ -1,4 +1,4 @@
-"""The numbers in the polynomials of maths.py, from a file that tests/compiler/fit.py wrote."""
+"""The numbers in the polynomials of maths.py, from a file that tests/kernels/fit.py wrote."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The coefficients of the polynomials that special functions are made of.
 
 coefficients.json says of each which function it is, where, and in what variable, which `on` brings
-to [-1, 1]. tests/fit_special.py wrote it.
+to [-1, 1]. tests/backends/numpy/fit_special.py wrote it.
 """
 
 from __future__ import annotations
