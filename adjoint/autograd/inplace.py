@@ -21,7 +21,7 @@ from ..eager.operators import plain_dtypes, takes_number
 from ..eager.record import parents_of, record
 from ..eager.tensors import INFERENCE, wrap
 from ..eager.views import register_view
-from ..eager.writes import assert_writable, before_change, overwrite, rebase
+from ..eager.writes import assert_writable, before_change, in_place, overwrite, rebase
 from ..graph.node import Node, Version
 from ..graph.recorded import Recorded, concrete
 from ..ops.promotion import assert_can_store, cast
@@ -40,7 +40,7 @@ def inplace_method(name: str, function: Callable[..., Any]) -> Callable[..., Any
 
     direct = _DIRECT.get(name)
 
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def general(method: Any, self: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if write_by_kernel(method, name, function, (self, *args), kwargs):
             return self
         if direct is not None and len(args) == 1 and _write_directly(self, direct, *args, **kwargs):
@@ -48,6 +48,7 @@ def inplace_method(name: str, function: Callable[..., Any]) -> Callable[..., Any
             return self
         return change(self, name, lambda old: without_autocast(function, old, *args, **kwargs))
 
+    method = in_place(name, general)
     functools.update_wrapper(method, function)
     method.__name__ = method.__qualname__ = name
     method.__doc__ = (

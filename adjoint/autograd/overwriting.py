@@ -21,10 +21,11 @@ from ..core.op import Op
 from ..core.scalar import Arithmetic
 from ..eager.arrays import signature
 from ..eager.writes import write_known
-from ..ops.random.random import Generator
+from ..ops.random.random import Generator, default_generator
 from ..program import compute
 from ..program.capture import program_of, recording, symbol
 from ..program.executable import Executable, forgettable, keep
+from ..program.program import Program
 from ..program.variants import Variants
 from .recording import execute_lazily
 
@@ -111,9 +112,12 @@ class _Writer:
         if not isinstance(y, Handle) or y._data.dtype != out.dtype or y._data.shape != out.shape:
             raise NotTraceable("a result that the tensor does not take as it is")
         program = program_of(given, [y._data])
+        self.draw, program = _drawn_first(program, arrays)
         if len(program.nodes) > 1 and any(x.dtype in _NARROW for x in arrays):
             raise NotTraceable("several ops, each of which rounds its result")
-        self.launcher, self.words = Composite(program, arithmetic=arithmetic).writer(arrays)
+        self.launcher = None
+        if program.nodes:
+            self.launcher, self.words = Composite(program, arithmetic=arithmetic).writer(arrays)
 
     def with_numbers(self, numbers: Sequence[Any]) -> Executable | None:
         """What launches it for these; None where they are, or decide on, another kernel."""
@@ -129,7 +133,31 @@ class _Writer:
         values = self.arithmetic.run(given)
         if values is None:
             return None
-        return Executable(self.launcher, self, None, False, self.words(values))
+        found = None
+        if self.launcher is not None:
+            found = Executable(self.launcher, self, None, False, self.words(values))
+        if self.draw is not None:
+            return Executable(self.draw.run, self, None, False, None, default_generator, found)
+        return found
+
+
+def _drawn_first(program: Program, arrays: Sequence[Any]) -> tuple[Any, Program]:
+    """What draws the random numbers over the first array with which the program begins, if it does,
+    and the rest of the program, for which they are its input.
+    """
+    drawing = [node for node in program.nodes if node.op.library == "draws" and not node.inputs]
+    if not drawing:
+        return None, program
+    from ..backends.native.lowering import names
+    from ..backends.native.random.draws import over
+
+    [node, *others], [out, *more] = drawing, arrays
+    if others or more or any(program.inputs[0] in each.inputs for each in program.nodes):
+        raise NotTraceable("random numbers beside other values")
+    if node.output.spec.shape != out.shape or node.output.spec.dtype.numpy != out.dtype:
+        raise NotTraceable("random numbers that are converted")
+    rest = [each for each in program.nodes if each is not node]
+    return over(node.op, names, out), Program([node.output], rest, program.outputs)
 
 
 def _find(

@@ -1,5 +1,5 @@
 cimport cython
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcmp, memcpy, memmove, memset
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.bytearray cimport PyByteArray_AS_STRING
@@ -36,6 +36,11 @@ cdef Py_ssize_t _write(
                strides="npy_intp*")
 cdef Py_ssize_t _write_array(int64_t* words, Py_ssize_t count, object data, bint wanted) except -2
 
+cdef class Stream:
+    cdef public uint64_t key, draws
+    @cython.locals(draw=uint64_t)
+    cpdef tuple next_draw(self)
+
 cdef class Launcher:
     cdef public tuple given, outputs, views, rest
     cdef public object keeps
@@ -46,12 +51,12 @@ cdef class Launcher:
     cdef bytes _views
     cdef object _shapes
     cdef bytes _types, _spans
-    cpdef object launch(self, list arrays, bytes after=*)
+    cpdef object launch(self, list arrays, bytes after=*, Stream stream=*)
     @cython.locals(shape=p_int64, types=p_int64, words=p_int64, view=p_int64, at=Py_ssize_t,
                    k=Py_ssize_t, code=kernel_t, run=run_t, chunks=int64_t, owned=bytearray,
                    several=list, own=bint, span=p_int64, place=int64_t, low=int64_t, high=int64_t,
-                   other=int64_t, meets=bint)
-    cdef object _call(self, list arrays, bytes after)
+                   other=int64_t, meets=bint, behind=int64_t)
+    cdef object _call(self, list arrays, bytes after, Stream stream)
 
 cdef class Viewer:
     cdef public object compute

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     import cython  # what the compiler sees
 
 __all__ = [
-    "Launcher", "Viewer", "address", "addresses", "call", "capsule", "capsule_address",
+    "Launcher", "Stream", "Viewer", "address", "addresses", "call", "capsule", "capsule_address",
     "copy_memory", "keep", "memory_handler", "references", "set_memory_handler", "signature",
     "write_rows",
 ]  # fmt: skip
@@ -208,14 +209,38 @@ _SHORT = ctypes.PYFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p
 _RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 
 
+class Stream:
+    """A seed, and how many draws were taken since: the state of a generator."""
+
+    __slots__ = ("draws", "key")
+
+    key: int  # the seed, in [0, 2**64)
+    draws: int  # the number of the next one
+
+    def next_draw(self) -> tuple[int, int]:
+        """Seed and number of a new draw."""
+        if cython.compiled:  # nobody else has the GIL meanwhile
+            draw = self.draws
+            self.draws = draw + 1
+            return self.key, draw
+        with _drawing:
+            draw = self.draws
+            self.draws = draw + 1
+        return self.key, draw
+
+
+_drawing = threading.Lock()
+
+
 class Launcher:
     """Machine code, with all that a call of it needs for arrays of certain dtypes, shapes, strides.
 
     The code is `void(int64 begin, int64 end, int64 *words)` and does the chunks from begin to end.
     Its words are `before`, the addresses of the elements of `views` and of the outputs, `after`,
     and one in which it refuses the arrays: then the result is None. A view is an input's number,
-    and how many bytes from its first element. `pool` is the address of what shares the chunks among
-    threads, and that of its state, or None; `quick`: so little that the GIL is kept.
+    and how many bytes from its first element; input -1 is the words `after`. `pool` is the address
+    of what shares the chunks among threads, and that of its state, or None; `quick`: so little that
+    the GIL is kept.
 
     With `spans`, the last view is written (there are no outputs), and arrays are refused where that
     may not be: of each view there are the bytes before and after its first element, and whether it
@@ -283,23 +308,29 @@ class Launcher:
                 return None
         return self.launch(arrays)
 
-    def launch(self, arrays: list[Any], after: Any = None) -> Any:
+    def launch(self, arrays: list[Any], after: Any = None, stream: Any = None) -> Any:
         """The same, where the arrays are known to be like those: an array, or a tuple of several;
-        None where they are refused. `after`: the words behind the addresses, where not its own.
+        None where they are refused. `after`: the words behind the addresses, where not its own;
+        the last two are seed and number of a draw from `stream`, if there is one.
         """
         if cython.compiled:
-            return self._call(arrays, after)
+            return self._call(arrays, after, stream)
         results = tuple([np.empty(shape, kind) for shape, kind in self.outputs])
-        places = [arrays[n].ctypes.data + offset for n, offset in self.views]
+        code = bytearray(self._words)
+        words = np.frombuffer(code, np.int64)
+        end = self._before + len(self.views) + len(results)
+        behind = words.ctypes.data + 8 * end
+        places = [
+            (arrays[n].ctypes.data if n >= 0 else behind) + offset for n, offset in self.views
+        ]
         places += [y.ctypes.data for y in results]
         if self._spans and not self._may_write(places, arrays[self.views[-1][0]]):
             return None
-        code = bytearray(self._words)
-        words = np.frombuffer(code, np.int64)
-        end = self._before + len(places)
         words[self._before : end] = places
         if after is not None:
             words[end:-1] = np.frombuffer(after, np.int64)
+        if stream is not None:
+            words[-3:-1] = np.array(stream.next_draw(), np.uint64).view(np.int64)
         start = words.ctypes.data
         pool = (self._run, self._state) if self._run else None
         _call(self._address, self._chunks, start, pool, self._quick)
@@ -318,7 +349,7 @@ class Launcher:
                 return False
         return bool(written.flags.writeable)
 
-    def _call(self, arrays, after):  # type: ignore[no-untyped-def]
+    def _call(self, arrays, after, stream):  # type: ignore[no-untyped-def]
         """`launch` by NumPy's C API."""
         shape = cython.cast(p_int64, PyBytes_AS_STRING(self._shapes))
         types = cython.cast(p_int64, PyBytes_AS_STRING(self._types))
@@ -337,9 +368,13 @@ class Launcher:
         words = cython.cast(p_int64, PyByteArray_AS_STRING(owned))
         view = cython.cast(p_int64, PyBytes_AS_STRING(self._views))
         at = self._before
+        behind = cython.cast(int64_t, words) + 8 * (at + self._pointers + self._outputs)
         for k in range(self._pointers):
-            item = arrays[view[2 * k]]
-            words[at] = cython.cast(int64_t, PyArray_DATA(item)) + view[2 * k + 1]
+            if view[2 * k] < 0:
+                words[at] = behind + view[2 * k + 1]
+            else:
+                item = arrays[view[2 * k]]
+                words[at] = cython.cast(int64_t, PyArray_DATA(item)) + view[2 * k + 1]
             at += 1
         if several is None:
             words[at] = cython.cast(int64_t, PyArray_DATA(result))
@@ -363,6 +398,10 @@ class Launcher:
         if after is not None:
             at += self._outputs
             memcpy(words + at, PyBytes_AS_STRING(after), PyBytes_GET_SIZE(after))
+        if stream is not None:
+            words[self._total - 2] = cython.cast(int64_t, stream.key)
+            words[self._total - 1] = cython.cast(int64_t, stream.draws)
+            stream.draws += 1
         words[self._total] = 0
         code = cython.cast(kernel_t, cython.cast(cython.p_void, self._address))
         chunks = self._chunks

@@ -31,7 +31,7 @@ from .public import (
     write_by_kernel,
     write_in_place,
 )
-from .writes import copied, is_copied_to
+from .writes import copied, in_place, is_copied_to
 
 __all__ = ["checking", "fused", "viewing", "writing"]
 
@@ -174,30 +174,26 @@ def writing(function: Callable[..., Any], *, overwrites: bool = False) -> Callab
     name = function.__name__
     apart = checking(function)
 
-    @functools.wraps(function)
-    def in_place(*args: Any, **kwargs: Any) -> Any:
-        if write_by_kernel(in_place, f"{name}_", apart, args, kwargs):
-            return args[0]
-        if not (overwrites or kwargs) and _is_few(args) and is_copied_to(args[0], args):
-            y = apart(*args)
-            if copied(args[0], y, f"{name}_"):
-                return args[0]
-        op, tensor, *inputs = function(*args, **kwargs)
+    def general(method: Any, self: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if write_by_kernel(method, f"{name}_", apart, (self, *args), kwargs):
+            return self
+        if not (overwrites or kwargs) and _is_few(self) and is_copied_to(self, args):
+            y = apart(self, *args)
+            if copied(self, y, f"{name}_"):
+                return self
+        op, tensor, *inputs = function(self, *args, **kwargs)
         return write_in_place(f"{name}_", op, tensor, *inputs)
 
-    in_place.__name__ = in_place.__qualname__ = f"{name}_"
-    in_place.__doc__ = in_place_doc(name)
+    method = functools.update_wrapper(in_place(f"{name}_", general), function)
+    method.__name__ = method.__qualname__ = f"{name}_"
+    method.__doc__ = in_place_doc(name)
     FUNCTIONS[name] = METHODS[name] = apart
-    METHODS[f"{name}_"] = in_place
+    METHODS[f"{name}_"] = method
     return with_out(apart)
 
 
-def _is_few(args: tuple[Any, ...]) -> bool:
-    return (
-        compute.accelerate is not None
-        and len(args) > 0
-        and 0 < args[0]._data.size <= policy.WRITE_FEW
-    )
+def _is_few(x: Any) -> bool:
+    return compute.accelerate is not None and 0 < x._data.size <= policy.WRITE_FEW
 
 
 def is_fusing(x: Any) -> bool:

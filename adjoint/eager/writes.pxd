@@ -6,7 +6,7 @@ from ..program.executable cimport Executable, find
 from .arrays cimport Launcher, copy_memory, signature
 from .tensors cimport wrap
 
-@cython.locals(x=Handle, version=Version, view=View, mode=Mode, arrays=list, found=Executable,
+@cython.locals(x=Handle, version=Version, view=View, mode=Mode, arrays=list, found=Executable, then=Executable,
                watched=bint)
 cpdef object write_known(object owner, object name, tuple args)
 

@@ -28,6 +28,7 @@ __all__ = [
     "assert_writable",
     "before_change",
     "copied",
+    "in_place",
     "is_copied_to",
     "overwrite",
     "rebase",
@@ -189,8 +190,11 @@ def write_known(owner: Any, name: str, args: tuple[Any, ...]) -> bool | None:
     watched = version is not None and version.watchers is not None
     if watched:
         before_change(x)
-    if found.launcher.launch(arrays, found.constants) is None:
+    if found.launcher.launch(arrays, found.constants, found.stream) is None:
         return False
+    then = found.then
+    if then is not None and then.launcher is not None:
+        then.launcher.launch(arrays, then.constants)
     launches[0] += 1
     if version is None:
         version = x._version = Version()
@@ -200,6 +204,20 @@ def write_known(owner: Any, name: str, args: tuple[Any, ...]) -> bool | None:
         version.count += 1
         version.changed_by = name
     return True
+
+
+def in_place(name: str, general: Callable[..., Any]) -> Callable[..., Any]:
+    """The method called `name` that writes over its tensor as it is known to; where it is not, what
+    `general(method, self, args, kwargs)` does.
+    """
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not kwargs and write_known(method, name, (self, *args)):
+            return self
+        return general(method, self, args, kwargs)
+
+    method.__name__ = method.__qualname__ = name
+    return method
 
 
 def copied(x: Any, y: Any, name: str) -> bool:

@@ -1,7 +1,9 @@
-from ..eager.arrays cimport Launcher, Viewer
+from ..eager.arrays cimport Launcher, Stream, Viewer
 
 cdef class Executable:
     cdef public object launch, owner, op, constants
+    cdef public Stream stream
+    cdef public Executable then
     cdef public Launcher launcher
     cdef public Viewer viewer
     cdef public bint records

@@ -19,7 +19,9 @@ class Executable:
     inputs, too.
     """
 
-    __slots__ = ("constants", "launch", "launcher", "op", "owner", "records", "viewer")
+    __slots__ = (
+        "constants", "launch", "launcher", "op", "owner", "records", "stream", "then", "viewer",
+    )  # fmt: skip
 
     launcher: Launcher | None  # what `launch` is, where that is a kernel called by pointer
     viewer: Viewer | None  # what `launch` is, where the result is a view of the only array
@@ -27,9 +29,20 @@ class Executable:
     op: Any  # what is recorded for it
     records: bool  # whether the result may want a gradient
     constants: Any  # the op's inputs with None for tensors, where there are others; else None
+    stream: Any  # what random numbers are drawn from, where they are
+    # Of what is written over a tensor, `constants` are the launcher's last words, if it has other
+    # ones, and `then` is what writes over it next.
+    then: Executable | None
 
     def __init__(
-        self, launch: Any, owner: Any, op: Any, records: bool, constants: Any = None
+        self,
+        launch: Any,
+        owner: Any,
+        op: Any,
+        records: bool,
+        constants: Any = None,
+        stream: Any = None,
+        then: Executable | None = None,
     ) -> None:
         self.launch = launch
         self.launcher = launch if type(launch) is Launcher else None
@@ -38,6 +51,8 @@ class Executable:
         self.op = op
         self.records = records
         self.constants = constants
+        self.stream = stream
+        self.then = then
 
 
 class _Cache:

@@ -11,7 +11,6 @@ import math
 import operator
 import os
 import struct
-import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -23,6 +22,7 @@ from ...core.device import device as Device  # noqa: N812 - the parameters here 
 from ...core.errors import DTypeError, InvalidArgument, InvalidType, ShapeError
 from ...core.handle import Handle
 from ...core.mode import MODE
+from ...eager.arrays import Stream
 from ...eager.dispatch import apply
 from ...eager.public import INPLACE, public
 from ...eager.tensors import fresh
@@ -56,10 +56,7 @@ __all__ = [
 # ---- generators ----------------------------------------------------------------------------------
 
 
-_lock = threading.Lock()
-
-
-class Generator:
+class Generator(Stream):
     """A source of random numbers whose whole state is a seed and a count of draws.
 
     Errors: DeviceError for a device that does not exist here.
@@ -74,10 +71,7 @@ class Generator:
     True
     """
 
-    __slots__ = ("_device", "draws", "key")
-
-    key: int  # the seed, in [0, 2**64)
-    draws: int  # taken since it was seeded; the number of the next one
+    __slots__ = ("_device",)
 
     def __init__(self, device: Any = "cpu") -> None:
         self._device = as_device(device)
@@ -125,13 +119,6 @@ class Generator:
     def clone_state(self) -> Generator:
         """An independent generator in the same state."""
         return Generator(self._device).set_state(self.get_state())
-
-    def next_draw(self) -> tuple[int, int]:
-        """Seed and number of a new draw."""
-        with _lock:
-            draw = self.draws
-            self.draws = draw + 1
-        return self.key, draw
 
     def __getstate__(self) -> tuple[int, int]:
         return (self.key, self.draws)

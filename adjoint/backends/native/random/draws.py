@@ -1,8 +1,8 @@
 """Random numbers by generated code: those that NumPy draws from the same streams, bit for bit.
 
-A routine gets seed and draw number as an array, makes the result, and fills it from the stream's
+A routine gets seed and draw number behind its numbers, and fills the result from the stream's
 start. Where that was an op's whole result, such an op is drawn without being made from then on
-(`core/compute.py`: draws).
+(`program/compute.py`: draws), and methods in place draw over their tensor.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from typing import Any
 import numpy as np
 
 from ....core import policy
-from ....core.errors import Unsupported
+from ....core.errors import NotTraceable, Unsupported
 from ....core.op import Op
+from ....eager.arrays import Launcher
 from ....program import compute as core_compute
 from ....program.compute import quietly
 from ... import numpy as reference
-from ..runtime import block_cache, launch, object_code
+from ..runtime import block_cache, object_code
+from ..runtime.pool import default_pool
 from . import code as draws_code
 from . import ziggurat
 from .code import SEGMENT, Kind
@@ -34,17 +36,56 @@ __all__ = [
     "drawn_permutation", "drawn_uniform",
 ]  # fmt: skip
 
-_states: list[Any] = [np.empty(2, np.uint64)]  # that no call uses: seed and draw number
-_pack_into = struct.Struct("=2Q").pack_into
 
-Draw = launch.Launcher  # (seed, draw) -> array
+class Draw:
+    """What draws an array from a seed and the number of a draw."""
+
+    __slots__ = ("_launch", "after", "asked", "run")
+
+    after: Any  # (seed, number) -> the words behind the addresses
+
+    def __init__(
+        self,
+        kind: Kind,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        numbers: bytes,
+        target: Any = None,
+    ) -> None:
+        """`target`: an array like those that are drawn over; None for new ones.
+
+        Errors: Unsupported where no code can be generated.
+        """
+        self.asked = kind, shape, dtype, numbers
+        count = math.prod(shape)
+        [address] = object_code.load(
+            draws_code, f"{kind} {_tables()}", functools.partial(_text, kind), ["draw"]
+        )
+        segment = count if kind.serial else SEGMENT
+        chunks = -(-count // segment)
+        pool = count >= policy.DRAWS_PARALLEL and chunks > 1
+        views, spans, outputs = [(-1, len(numbers))], [], [(shape, dtype)]
+        if target is not None:
+            views, outputs = [*views, (0, 0)], []
+            spans = [(0, 0, False), (0, target.nbytes, False)]
+        self.run = Launcher(
+            address, chunks, [] if target is None else [target], outputs,
+            struct.pack("2q", count, segment), numbers + bytes(16),
+            default_pool().entry() if pool else None, count < policy.DRAWS_QUICK, views, spans,
+        )  # fmt: skip
+        self.after = functools.partial(struct.Struct(f"={len(numbers)}s2Q").pack, numbers)
+        large = count * dtype.itemsize >= block_cache.SMALLEST // 2
+        self._launch = functools.partial(quietly, self.run.launch) if large else self.run.launch
+
+    def __call__(self, seed: int, number: int) -> Any:
+        return self._launch([], self.after(seed, number))
 
 
 class _Latest(threading.local):
     """What this thread drew last, while an op computes that may be all of."""
 
     result: Any = None
-    draw: Draw | None = None
+    draw: Any = None
 
 
 _latest = _Latest()
@@ -60,38 +101,28 @@ def computed(op: Op, names: Any, arrays: Sequence[Any]) -> Any:
     return found
 
 
+def over(op: Op, names: Any, x: Any) -> Draw:
+    """What draws over arrays like `x` what `op` draws.
+
+    Errors: NotTraceable where NumPy is to draw it.
+    """
+    found = computed(op, names, [])
+    known = core_compute.draw_of(op)
+    if known is None or not x.flags.c_contiguous or found.dtype != x.dtype:
+        raise NotTraceable("numbers that are not drawn in this order")
+    kind, shape, dtype, numbers = known.asked
+    return Draw(kind, shape, dtype, numbers, x)
+
+
 @functools.lru_cache(maxsize=1024)
 def _draw(kind: Kind, shape: tuple[int, ...], dtype: np.dtype[Any], numbers: bytes) -> Draw | None:
     """What draws such an array; None where NumPy is to."""
-    count = math.prod(shape)
-    if not count or (kind.layered and platform.machine() not in ("x86_64", "AMD64")):
+    if not math.prod(shape) or (kind.layered and platform.machine() not in ("x86_64", "AMD64")):
         return None  # elsewhere NumPy's compiler may have joined products and sums
     try:
-        [address] = object_code.load(
-            draws_code, f"{kind} {_tables()}", functools.partial(_text, kind), ["draw"]
-        )
-        segment = count if kind.serial else SEGMENT
-        before, chunks = struct.pack("2q", count, segment), -(-count // segment)
-        run = launch.bare(
-            address, chunks, [np.empty(2, np.uint64)], [(shape, dtype)], before, numbers,
-            count >= policy.DRAWS_PARALLEL, count < policy.DRAWS_QUICK,
-        )  # fmt: skip
+        return Draw(kind, shape, dtype, numbers)
     except Unsupported:
         return None
-
-    def draw(seed: int, number: int) -> Any:
-        try:
-            state = _states.pop()
-        except IndexError:
-            state = np.empty(2, np.uint64)
-        _pack_into(state, 0, seed, number)
-        found = run(state)
-        _states.append(state)
-        return found
-
-    if count * dtype.itemsize >= block_cache.SMALLEST // 2:
-        return functools.partial(quietly, draw)
-    return draw
 
 
 @functools.cache
