@@ -196,7 +196,7 @@ def _find(
     if reason:
         _families[key] = reason
     if dispatch_log.on:
-        what = dispatch_log.named(name, [x._data if isinstance(x, Handle) else x for x in args])
+        what = dispatch_log.named(name, [x._data for x in args if isinstance(x, Handle)])
         dispatch_log.said(what, "a new array, copied" if reason else "kernel, in place", reason)
     return found or _NOTHING
 

@@ -232,6 +232,8 @@ WEIGHT_BYTES = _bound("WEIGHT_BYTES", 256 << 20)
 # blocks of freed memory: bytes from which they are kept, blocks of one size
 BLOCK_SMALLEST = _bound("BLOCK_SMALLEST", 1 << 16)
 BLOCK_SLOTS = _bound("BLOCK_SLOTS", 64)
+# bytes of what functions such as `zeros` gave, up to which it is kept to be copied
+TEMPLATE = _bound("TEMPLATE", 1024)
 # bytes that a copy moves while it holds the GIL: few enough that no thread waits long
 COPY_HELD = _bound("COPY_HELD", 1 << 18)
 

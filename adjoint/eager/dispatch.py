@@ -101,7 +101,7 @@ def run_known(owner: Any, args: tuple[Any, ...], by_gradient: bool = False) -> A
         return None
     inputs = args if found.op is owner else inputs_of(found, tensors)
     if found.launcher is not None:
-        result = found.launcher.launch(arrays)
+        result = found.launcher.launch(arrays, None, found.stream)
     elif found.viewer is not None:
         return viewed(found.op, tensors[0], found.viewer.view(arrays[0]), mode)
     elif found.op is owner:

@@ -14,14 +14,15 @@ from typing import Any, TypeVar, cast, overload
 import numpy as np
 
 from ..core import policy
-from ..core.device import is_device_array
+from ..core.device import CPU, get_default_device, is_device_array
+from ..core.dtype import float32, get_default_dtype
 from ..core.mode import MODE
 from ..core.op import Op
 from ..program import compute
 from ..program.executable import forgettable
 from ..program.variants import Variants
 from .dispatch import apply, run_known
-from .learn import learn, learn_view
+from .learn import learn, learn_new, learn_view
 from .public import (
     FUNCTIONS,
     METHODS,
@@ -33,7 +34,7 @@ from .public import (
 )
 from .writes import copied, in_place, is_copied_to
 
-__all__ = ["checking", "fused", "viewing", "writing"]
+__all__ = ["checking", "creating", "fused", "viewing", "writing"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -158,6 +159,31 @@ def viewing(function: F) -> F:
         return y
 
     return cast(F, run)
+
+
+def creating(function: Any = None, *, draw: tuple[type[Op], Any] | None = None) -> Any:
+    """Declare a public function that makes a tensor of what its arguments say alone; or of random
+    numbers, all of which are one `draw` of their shape and dtype: an op, and what it draws from.
+
+    Called again with such arguments, it need not look at them: of a small tensor, which is all that
+    pays, the elements are copied, or drawn.
+    """
+    if function is None:
+        return functools.partial(creating, draw=draw)
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if get_default_dtype() is not float32 or get_default_device() is not CPU:
+            return function(*args, **kwargs)
+        given = (*args, _NAMED, *chain.from_iterable(kwargs.items())) if kwargs else args
+        y = run_known(function, given)
+        if y is None:
+            y = function(*args, **kwargs)
+            if MODE.get().plain:
+                learn_new(function, given, y, draw)
+        return y
+
+    return run
 
 
 _NAMED: Any = object()  # before arguments by name

@@ -10,14 +10,16 @@ import functools
 from typing import Any
 
 from ..backends import numpy as backend
+from ..core import policy
 from ..core.handle import Handle
 from ..core.op import Op
+from ..program.compute import draws
 from ..program.executable import Executable, find, keep
 from . import tensors as making
 from .arrays import Viewer, signature
 from .tensors import get_mode, ndarray
 
-__all__ = ["keep_call", "learn", "learn_view"]
+__all__ = ["keep_call", "learn", "learn_new", "learn_view"]
 
 
 def keep_call(
@@ -75,3 +77,25 @@ def learn_view(owner: Any, args: tuple[Any, ...], y: Any) -> None:
     if key is not None and len(tensors) == 1:
         viewer = Viewer(y._data, x._data, functools.partial(view.op.compute, backend))
         keep(key, Executable(viewer, owner, view.op, view.op.differentiable))
+
+
+def learn_new(owner: Any, args: tuple[Any, ...], y: Any, draw: Any) -> None:
+    """A function made `y` of `args`: the next time it need not run, if `y` is small, and nothing
+    more was asked for. `draw`: the op of which `y` is all that it draws, and from what.
+    """
+    data = getattr(y, "_data", None)
+    if type(data) is not ndarray or not 0 < data.nbytes <= policy.TEMPLATE or y._node is not None:
+        return
+    if type(y) is not making.Tensor or not data.flags.c_contiguous:
+        return
+    tensors: list[Any] = []
+    key = signature(owner, args, False, [], tensors)
+    if key is None or tensors:
+        return
+    if draw is None:
+        keep(key, Executable(data.copy().copy, owner, None, False))
+        return
+    kind, stream = draw
+    found = draws.get((kind, (data.shape, y.dtype)))
+    if found is not None:
+        keep(key, Executable(found.run, owner, None, False, None, stream))

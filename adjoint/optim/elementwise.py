@@ -397,5 +397,6 @@ def advance(state: dict[str, Any]) -> float:
     count = state["step"]
     if not isinstance(count, Tensor):  # as checkpoints of older versions have it
         count = state["step"] = new_scalar(float(count))
-    count.add_(1)
-    return float(count.item())
+    value = float(count.item()) + 1
+    _assign([count], value)
+    return value

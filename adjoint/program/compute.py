@@ -174,7 +174,7 @@ _WIDE = (np.dtype(np.float32), np.dtype(np.float64))
 
 # The same for random draws: (class, fields behind seed and draw but the device) -> the function of
 # seed and draw that gives the array.
-draws: dict[Any, Callable[[int, int], Any]] = {}
+draws: dict[Any, Any] = {}
 executable.forgettable(draws.clear)
 
 

@@ -20,6 +20,7 @@ from ...core.errors import (
     Unsupported,
 )
 from ...core.handle import Handle
+from ...eager.fused import creating
 from ...eager.public import public
 from ...eager.tensors import fresh
 from .values import array_from, convert_number, converted, fill_number, target
@@ -134,6 +135,7 @@ def sizes_from(sizes: tuple[Any, ...], size: Any, name: str) -> tuple[int, ...]:
     return shape
 
 
+@creating
 def zeros(
     *sizes: Any,
     size: Any = None,
@@ -157,6 +159,7 @@ def zeros(
     return _filled("zeros", sizes, size, out, dtype, device, requires_grad, pin_memory)
 
 
+@creating
 def ones(
     *sizes: Any,
     size: Any = None,
@@ -245,6 +248,7 @@ def assert_row_major(memory_format: Any, name: str) -> None:
         )
 
 
+@creating
 def full(
     size: Any,
     fill_value: Any,
@@ -618,6 +622,7 @@ def new_full(
 
 
 @public(method=False)
+@creating
 def eye(
     n: int,
     m: int | None = None,

@@ -7,6 +7,7 @@ numbers, and restoring two integers restores the sequence bit for bit.
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 import os
@@ -24,6 +25,7 @@ from ...core.handle import Handle
 from ...core.mode import MODE
 from ...eager.arrays import Stream
 from ...eager.dispatch import apply
+from ...eager.fused import creating
 from ...eager.public import INPLACE, public
 from ...eager.tensors import fresh
 from ...program import compute as core_compute
@@ -281,6 +283,7 @@ def _finished(
 
 
 @public(method=False)
+@functools.partial(creating, draw=(Uniform, default_generator))
 def rand(
     *sizes: Any,
     size: Any = None,
@@ -308,6 +311,7 @@ def rand(
 
 
 @public(method=False)
+@functools.partial(creating, draw=(Normal, default_generator))
 def randn(
     *sizes: Any,
     size: Any = None,

@@ -100,6 +100,7 @@ KERNELS: dict[str, tuple[str, ...]] = {
     "Neg": (),
     "Nextafter": (),
     "Norm": ("a part of an array",),
+    "Overwrite": ("a part of an array", "an assignment that broadcasts or converts"),
     "Polygamma": (),
     "Pow": ("pow of uint8",),
     "Prod": (),

@@ -668,7 +668,7 @@ def _outside(o: Any, n: Any, s: Any, p: Any, g: Any) -> None:
 @pytest.mark.parametrize(
     ("formula", "has_kernel"),
     [
-        (_where, True), (_swap, True), (_branches, True), (_fill, False), (_mean, False),
+        (_where, True), (_swap, True), (_branches, True), (_fill, True), (_mean, False),
         (_read, False), (_root, False), (_writes_gradient, False), (_outside, False),
     ],
 )  # fmt: skip
