@@ -39,7 +39,7 @@ def _record(op: Op, inputs: tuple[Any, ...]) -> Any:
 vars(_record)["generator"] = Generator()  # a method that draws does not count while it is captured
 _NARROW = frozenset(d.numpy for d in LOW_PRECISION)
 _NUMBER: Any = object()  # in the place of a float
-_families: dict[Any, Variants | str] = {}  # by signatures without floats; or why there is no kernel
+_families: dict[Any, Variants] = {}  # by signatures without numbers
 forgettable(_families.clear)
 
 
@@ -178,27 +178,22 @@ def _find(
         if len(_families) >= policy.WRITERS:
             _families.clear()
         family = _families[key] = Variants()
-    if isinstance(family, str):
-        return _NOTHING
-    found, _ = family.find(numbers, None)
-    reason = "" if found is not None else "numbers that decide too much"
-    if reason and len(family.made) < policy.VARIANTS:
-        for kinds in _KINDS.get(args[0]._data.dtype.kind, ({},)):
+
+    def make() -> _Writer | str:
+        reason = ""
+        for kinds in _KINDS.get(arrays[0].dtype.kind, ({},)):
             try:
-                made = _Writer(function, args, kwargs, kinds, len(arrays))
+                return _Writer(function, args, kwargs, kinds, len(arrays))
             except Exception as error:
                 reason = dispatch_log.reason_of(error, _find)
-                continue
-            family.made.insert(0, made)
-            found = made.with_numbers(numbers)
-            reason = "" if found is not None else "numbers of which it has no value"
-            break
-    if reason:
-        _families[key] = reason
+        return reason
+
+    found = family.find_or_make(numbers, make)
+    reason = found if isinstance(found, str) else ""
     if dispatch_log.on:
-        what = dispatch_log.named(name, [x._data for x in args if isinstance(x, Handle)])
-        dispatch_log.said(what, "a new array, copied" if reason else "kernel, in place", reason)
-    return found or _NOTHING
+        way = "a new array, copied" if reason else "kernel, in place"
+        dispatch_log.said(dispatch_log.named(name, arrays), way, reason)
+    return _NOTHING if reason else found
 
 
 _NUMBERS = (int, float)

@@ -208,7 +208,6 @@ SOUND = _bound("SOUND", 1024)  # ops on specs that `infer` had nothing against
 PROGRAMS = _bound("PROGRAMS", 4096)
 VARIANTS = _bound("VARIANTS", 8)  # kernels for one key, between which numbers decide
 KERNELS = _bound("KERNELS", 4096)  # machine code that nothing may refer to; two mappings each
-FORMULAS = _bound("FORMULAS", 16)  # kernels that one optimizer's formula may become
 WRITERS = _bound("WRITERS", 1024)  # in-place methods
 COMPOSITES = _bound("COMPOSITES", 1024)  # plans of one composite
 EXECUTABLES = _bound("EXECUTABLES", 8192)  # of each of two generations: ops, composites, calls

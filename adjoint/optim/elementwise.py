@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ..core import policy
+from ..core import dispatch_log, policy
 from ..core.device import is_device_array
 from ..core.dtype import LOW_PRECISION, float32, float64, get_default_dtype
 from ..core.errors import AdjointError
@@ -16,8 +17,9 @@ from ..eager.writes import announce
 from ..ops.create.creation import tensor, zeros_like
 from ..ops.elementwise.complex import view_as_real
 from ..program import compute
+from ..program.variants import Variants
 from ..tensor import Tensor
-from .kernels import Formula, Formulas
+from .formula import Formula, formula_of
 from .optimizer import Group, Optimizer, State, as_float
 
 __all__ = ["ElementwiseOptimizer"]
@@ -52,7 +54,7 @@ class ElementwiseOptimizer(Optimizer):
 
     zeros: ClassVar[tuple[str, ...]] = ()
     scalars: ClassVar[tuple[str, ...]] = ("step",)  # of the state: one number for all elements
-    _kernels: Formulas | None = None
+    _kernels: dict[Any, Variants] | None = None  # of the formula, by names and dtypes
     _small_steps = 0
     _many: ClassVar[dict[Any, bool]] = {}  # formulas that run for many tensors at once
 
@@ -170,7 +172,7 @@ class ElementwiseOptimizer(Optimizer):
             size = sum(p._data.size for batch in batches for p in batch.parameters)
             if size <= compute.LARGE:
                 return False
-        self._kernels = Formulas()
+        self._kernels = {}
         return True
 
     def _change_by_kernels(self, batches: list[_Batch]) -> list[_Batch]:
@@ -188,10 +190,17 @@ class ElementwiseOptimizer(Optimizer):
             except (AttributeError, KeyError):  # a state of another kind
                 left.append(batch)
                 continue
-            found = None
+            found: Any = "no array of the host"
             if type(parameters[0]._data) is np.ndarray:
-                found = self._kernels.find(self._decay_and_change, group, numbers, names, dtypes)
-            if found is None:
+                asked = self._decay_and_change, group, numbers, names, dtypes
+                family = self._kernels.setdefault((names, dtypes), Variants())
+                found = family.find_or_make((group, numbers), functools.partial(formula_of, *asked))
+            reason = found if isinstance(found, str) else ""
+            if dispatch_log.on:
+                what = f"{type(self).__name__}.step of {', '.join(map(str, dtypes))}"
+                way = "op by op" if reason else "one kernel for all parameters"
+                dispatch_log.said(what, way, reason)
+            if reason:
                 left.append(batch)
             else:
                 runs.setdefault(found[0], []).append((batch, columns, found[1]))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any
+
+from ..core import policy
 
 __all__ = ["Variants"]
 
@@ -11,27 +13,45 @@ __all__ = ["Variants"]
 class Variants:
     """What computes one thing for any numbers: several, where numbers decide between them.
 
-    `with_numbers(floats)` of each gives what computes it for other numbers, or None where these
+    `with_numbers(numbers)` of each gives what computes it for other numbers, or None where these
     decide otherwise.
     """
 
-    __slots__ = ("latest", "made")
+    __slots__ = ("latest", "made", "refused")
 
     made: list[Any]
     latest: Any  # the key of the latest numbers
+    refused: str  # why nothing more can be made
 
     def __init__(self) -> None:
         self.made = []
         self.latest = None
+        self.refused = ""
 
-    def find(self, floats: Sequence[float], key: Any) -> tuple[Any, bool]:
+    def find(self, numbers: Any, key: Any = None) -> tuple[Any, bool]:
         """What computes it for these numbers, None where nothing made so far does; and whether they
         came twice in a row: then what is prepared for them alone may pay.
         """
         for variant in self.made:
-            found = variant.with_numbers(floats)
+            found = variant.with_numbers(numbers)
             if found is not None:
                 again = self.latest == key
                 self.latest = key
                 return found, again
         return None, False
+
+    def find_or_make(self, numbers: Any, make: Callable[[], Any]) -> Any:
+        """What computes it for these numbers, made by `make()` if need be; or a str, the
+        reason why nothing does, which `make` may give, too: then it is not asked again.
+        """
+        found, _ = self.find(numbers)
+        if found is None and not self.refused and len(self.made) < policy.VARIANTS:
+            made = make()
+            if isinstance(made, str):
+                self.refused = made
+            else:
+                self.made.insert(0, made)  # the first may differ, the last will come again
+                found = made.with_numbers(numbers)
+                if found is None:
+                    self.refused = "numbers of which it has no value"
+        return found or self.refused or "numbers that decide too much"

@@ -6,7 +6,7 @@ import pytest
 
 from adjoint.autograd import fusion, overwriting
 from adjoint.core import dispatch_log
-from adjoint.optim import kernels
+from adjoint.optim import formula
 from adjoint.program import compute
 from adjoint.program.program import Program
 
@@ -47,7 +47,7 @@ def _verified(monkeypatch):
 
         return checked
 
-    for module in (fusion, overwriting, kernels):
+    for module in (fusion, overwriting, formula):
         monkeypatch.setattr(module, "program_of", checking(module.program_of))
     for name in ("between", "with_inputs"):
         monkeypatch.setattr(Program, name, checking(getattr(Program, name)))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..backends import native
-from ..core import dispatch_log, policy
+from ..core import dispatch_log
 from ..core.dtype import LOW_PRECISION, from_numpy_dtype
 from ..core.errors import NotTraceable
 from ..core.scalar import Arithmetic
@@ -22,7 +22,7 @@ from ..core.spec import Spec
 from ..program.capture import program_of, recording, symbol
 from ..tensor import Tensor
 
-__all__ = ["Formula", "Formulas"]
+__all__ = ["Formula", "formula_of"]
 
 _NUMBER: Any = object()  # in a pattern: any number
 _ABSENT: Any = object()
@@ -66,11 +66,13 @@ class Formula:
         program = program_of(given, [symbols[n]._data for n in self.written])
         self.run = MultiTensor(dtypes, program, self.written)
 
-    def values(self, group: dict[str, Any], numbers: Any) -> list[float] | None:
-        """The kernel's scalars for these options and numbers; None where it is not their formula.
+    def with_numbers(self, asked: tuple[dict[str, Any], Any]) -> tuple[Formula, Any] | None:
+        """Itself, and the kernel's scalars for these options and numbers; None where it is not
+        their formula.
 
         As in the kernel's making, options come in the order in which they were read.
         """
+        group, numbers = asked
         given: list[float] = []
         if type(numbers) is float and self.numbers is _NUMBER:
             given.append(numbers)
@@ -83,50 +85,10 @@ class Formula:
             elif value is not pattern and not _fits(value, pattern, given):
                 return None
         found = self.arithmetic.run(given)
-        return None if found is None else [found[place] for place in self.run.scalars]
+        return None if found is None else (self, [found[place] for place in self.run.scalars])
 
 
-class Formulas:
-    """The formula of one optimizer as kernels, made as they are needed."""
-
-    def __init__(self) -> None:
-        self.known: dict[Any, list[Formula] | str] = {}  # or the reason why there are none
-
-    def find(
-        self,
-        change: Callable[..., None],
-        group: dict[str, Any],
-        numbers: Any,
-        names: tuple[str, ...],
-        dtypes: tuple[Any, ...],
-    ) -> tuple[Formula, list[float]] | None:
-        """The kernel for these options, and its scalars' values; None where there is none."""
-        key = (names, dtypes)
-        known = self.known.setdefault(key, [])
-        if isinstance(known, str):
-            return None
-        for formula in known:
-            values = formula.values(group, numbers)
-            if values is not None:
-                return formula, values
-        made: Formula | str = "numbers that decide too much"
-        if len(known) < policy.FORMULAS:
-            made = _made(change, group, numbers, names, dtypes)
-        values = None if isinstance(made, str) else made.values(group, numbers)
-        if not isinstance(made, str) and values is None:
-            made = "numbers of which it has no value"
-        if dispatch_log.on:
-            what = f"{type(change.__self__).__name__}.step of {', '.join(map(str, dtypes))}"  # type: ignore[attr-defined]
-            way = "op by op" if isinstance(made, str) else "one kernel for all parameters"
-            dispatch_log.said(what, way, made if isinstance(made, str) else "")
-        if isinstance(made, str) or values is None:
-            self.known[key] = str(made)
-            return None
-        known.insert(0, made)  # the first steps may differ, the last options will come again
-        return made, values
-
-
-def _made(
+def formula_of(
     change: Callable[..., None],
     group: dict[str, Any],
     numbers: Any,
