@@ -48,7 +48,8 @@ def flattened(kernel: Kernel) -> Kernel:
         else:
             copies[v.number] = copied(other, v, copies)
     for output in kernel.outputs:
-        other.output(copies[output.value.number], output.dtype)
+        full = len(output.axes) == kernel.rank
+        other.output(copies[output.value.number], output.dtype, full)
     return other
 
 

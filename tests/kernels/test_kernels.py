@@ -317,3 +317,14 @@ def test_a_forked_child_compiles_and_calls():
         "assert os.waitpid(child, 0)[1] == 0\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_sums_that_are_taken_apart_keep_the_extent_of_outputs() -> None:
+    """A value that is the same along the reduced axis may be wanted at each place of it."""
+    kernel = Kernel(rank=1)
+    x, w = kernel.input("float64", (0,)), kernel.input("float64", ())
+    total = kernel.sum(x, axes=(0,))
+    kernel.output(kernel.sum(x * total, axes=(0,)) * w, full=True)
+    numbers, factor = np.arange(6.0), np.float64(0.5)
+    found = Compiled(kernel)(numbers, np.asarray(factor))
+    np.testing.assert_array_equal(found, np.full(6, 15.0 * 15.0 * 0.5), strict=True)

@@ -34,42 +34,52 @@ def run(sample, inputs):
     return ys, grads
 
 
-def assert_equal(found, expected):
+def assert_equal(found, expected, near=False):
     assert len(found) == len(expected)
     for a, b in zip(found, expected, strict=True):
         assert (a is None) == (b is None)
         if a is None:
             continue
         assert a.spec == b.spec
-        np.testing.assert_array_equal(widen(a.detach().numpy()), widen(b.detach().numpy()))
+        x, y = widen(a.detach().numpy()), widen(b.detach().numpy())
+        if near:
+            np.testing.assert_allclose(x, y, rtol=0, atol=4 * np.finfo(x.dtype).eps)
+        else:
+            np.testing.assert_array_equal(x, y)
+
+
+# Recorded values lie row-major, eager ones as their inputs do: these are summed in another order.
+REORDERED = {"Softmax-strided", "Cofactors-complex64"}
 
 
 @pytest.mark.parametrize("sample", few_of_each_op(CASES))
-def test_lazily(sample):
+def test_lazily(sample, request):
+    near = request.node.callspec.id in REORDERED
     expected = run(sample, leaves(sample))
     with ad.lazy():
         recorded = outputs(apply(sample.op, *tensors(sample)))
         assert all(type(y._data) is Recorded for y in recorded)
         ys, grads = run(sample, leaves(sample))
         specs = [y.spec for y in ys]
-    assert_equal(ys, expected[0])
-    assert_equal(grads, expected[1])
+    assert_equal(ys, expected[0], near)
+    assert_equal(grads, expected[1], near)
     assert specs == [y.spec for y in ys]
 
 
 @pytest.mark.parametrize("sample", few_of_each_op(CASES))
-def test_in_a_graph(sample):
+def test_in_a_graph(sample, request):
+    near = request.node.callspec.id in REORDERED
     expected = run(sample, leaves(sample))
     with ad.Graph() as graph:
         inputs = leaves(sample)
         ys, grads = run(sample, inputs)
     assert all(type(y._data) is Cell for y in ys)
-    assert_equal(ys, expected[0])
-    assert_equal(grads, expected[1])
+    assert_equal(ys, expected[0], near)
+    assert_equal(grads, expected[1], near)
     graph.check_invariants()
     with graph.events() as log:
-        assert_equal(ys, expected[0])
-        assert_equal(grads, expected[1])
+        assert_equal(ys, expected[0], near)
+        assert_equal(grads, expected[1], near)
     assert log.ran == []  # nothing has changed
 
 
