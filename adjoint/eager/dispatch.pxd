@@ -11,5 +11,7 @@ from .views cimport viewed
 cpdef object execute(object op, tuple inputs)
 @cython.locals(y=Handle, handle=Handle)
 cpdef object made(object op, tuple inputs, object result, bint records, Mode mode)
+@cython.locals(mode=Mode)
+cpdef object apply_view(object op, object x)
 @cython.locals(found=Executable, arrays=list, tensors=list, inputs=tuple, mode=Mode)
 cpdef object run_known(object owner, tuple args, bint by_gradient=*)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import weakref
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -91,7 +91,7 @@ def mark_view(y: Any, x: Any, op: Op, refusal: str = "") -> None:
 def register_view(y: Any) -> None:
     """Let writes to the storage of `y` find it."""
     version = y._version
-    reference = weakref.ref(y)
+    reference = ref(y)
     if version.views is None:
         version.views = [reference]
     else:

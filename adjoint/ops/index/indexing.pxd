@@ -1,0 +1,3 @@
+from ...eager.dispatch cimport apply_view
+
+cdef object _simple(tuple shape, object index)
