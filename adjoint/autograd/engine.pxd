@@ -4,6 +4,7 @@ from ..core.mode cimport Mode
 from ..eager.arrays cimport references
 from ..graph.node cimport Extra, Leaf, Node, Target, Version
 from ..eager.tensors cimport wrap
+from ..eager.writes cimport write_known
 
 @cython.locals(awaited=dict, stack=list, node=Target)
 cdef dict _awaited(object roots)

@@ -21,10 +21,11 @@ from ..eager.arrays import references
 from ..eager.dispatch import apply
 from ..eager.record import item
 from ..eager.tensors import wrap
-from ..eager.writes import before_change, overwrite
+from ..eager.writes import before_change, overwrite, write_known
 from ..graph.node import Item, Leaf, Node, Version
 from ..graph.recorded import Recorded, concrete
 from ..ops.reduce.reduction import Sum
+from ..program import compute
 from ..program.compute import quiet, quietly
 
 ndarray = np.ndarray
@@ -235,11 +236,15 @@ def _walk(
 
 def _sum(g: Any, other: Any) -> Any:
     """The sum of two cotangents, in the first one, which nobody else holds, where that can be."""
+    add_ = type(g).add_
+    done = write_known(add_, "add_", (g, other))
+    if done:
+        return g
     data = g._data
     if type(data) is not ndarray or not _takes_sums(data):
         return g + other
-    if data.size > policy.ENGINE_MANY:
-        return g.add_(other)
+    if data.size > policy.ENGINE_MANY or (done is None and compute.accelerate is not None):
+        return add_(g, other)
     quietly(np.add, data, other._data, data)
     return g
 

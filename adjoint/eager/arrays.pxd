@@ -18,8 +18,16 @@ cdef extern from "numpy/arrayobject.h":
 
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(object)
+    ctypedef struct PyTypeObject:
+        object (*tp_new)(void*, object, void*)
+
+ctypedef PyTypeObject* p_type
 
 ctypedef int64_t* p_int64
+
+@cython.locals(make=p_type)
+cpdef object new_handle(object kind)
+
 ctypedef npy_intp* p_npy_intp
 ctypedef void (*kernel_t)(int64_t, int64_t, int64_t*) noexcept nogil
 ctypedef void (*run_t)(void*, void*, int64_t*, int64_t) noexcept nogil

@@ -25,13 +25,27 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Launcher", "Stream", "Viewer", "address", "addresses", "call", "capsule", "capsule_address",
-    "copy_memory", "keep", "memory_handler", "references", "set_memory_handler", "signature",
+    "copy_memory", "keep", "memory_handler", "new_handle", "references", "set_memory_handler", "signature",
     "write_rows",
 ]  # fmt: skip
 
 ndarray = np.ndarray
 if cython.compiled:
     import_array()
+
+# ---- tensors -------------------------------------------------------------------------------------
+
+
+def new_handle(kind: type) -> Any:
+    """A handle of this class, of which nothing is set: `Handle.__new__(kind)`."""
+    if cython.compiled:
+        make = cython.cast(p_type, cython.cast(cython.p_void, Handle))
+        return make.tp_new(cython.cast(cython.p_void, kind), _NOTHING, cython.NULL)
+    return Handle.__new__(kind)
+
+
+_NOTHING = ()
+
 
 # ---- what a call is known by ---------------------------------------------------------------------
 

@@ -1,0 +1,1 @@
+from .dispatch cimport run_known

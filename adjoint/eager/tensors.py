@@ -10,13 +10,13 @@ from ..core.device import CPU, space
 from ..core.handle import Handle
 from ..core.mode import MODE
 from ..graph.node import Version
+from .arrays import new_handle
 
 __all__ = [
     "INFERENCE", "Tensor", "as_array", "connect", "fresh", "get_mode", "spec_of", "wrap", "zeros",
 ]  # fmt: skip
 
 ndarray = np.ndarray
-new = Handle.__new__
 get_mode = MODE.get
 Tensor: Any = Handle  # the user's class, set by `connect`
 
@@ -32,7 +32,7 @@ INFERENCE = Version()  # stands for "no version is kept": a value that autograd 
 
 def wrap(data: Any, node: Any = None, version: Any = None) -> Any:
     """A tensor around `data`."""
-    tensor = new(Tensor)
+    tensor = new_handle(Tensor)
     tensor._data = data
     tensor._node = node
     tensor._leaf = None
