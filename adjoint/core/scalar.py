@@ -22,8 +22,6 @@ from typing import Any
 
 from .errors import InvalidType, NotTraceable, Unsupported
 
-__all__ = ["Arithmetic", "Scalar", "as_float32"]
-
 
 class Arithmetic:
     """What was computed from some numbers, in order."""

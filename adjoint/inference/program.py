@@ -289,6 +289,3 @@ def freeze(module: Callable[..., Any], *example_inputs: Any) -> Program:
     False
     """
     return Program(module, example_inputs)
-
-
-__all__ = ["Memory", "Program", "freeze"]

@@ -41,8 +41,6 @@ from .events import Log
 from .modules import Calls
 from .nodes import cell_of, input_cell
 
-__all__ = ["Graph"]
-
 
 class GraphRecorder(Recorder):
     """The executor inside `with graph:`."""

@@ -21,31 +21,9 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "abs",
-    "absolute",
-    "acosh",
-    "arccosh",
-    "arcsinh",
-    "arctanh",
-    "asinh",
-    "atanh",
-    "cosh",
-    "exp",
-    "exp2",
-    "expm1",
-    "log",
-    "log1p",
-    "log2",
-    "log10",
-    "reciprocal",
-    "rsqrt",
-    "sgn",
-    "sigmoid",
-    "sign",
-    "sinh",
-    "sqrt",
-    "square",
-    "tanh",
+    "abs", "absolute", "acosh", "arccosh", "arcsinh", "arctanh", "asinh", "atanh", "cosh", "exp",
+    "exp2", "expm1", "log", "log1p", "log2", "log10", "reciprocal", "rsqrt", "sgn", "sigmoid",
+    "sign", "sinh", "sqrt", "square", "tanh",
 ]  # fmt: skip
 
 ALL_FLOATS = FLOATS + COMPLEX

@@ -23,8 +23,11 @@ from .windows import Pairs, Sizes, batched, hashable, per_dimension, window_coun
 if TYPE_CHECKING:
     from ...tensor import Tensor
 
-# The others are in nn.functional only, as in PyTorch.
-__all__ = ["adaptive_avg_pool1d", "avg_pool1d"]
+__all__ = [
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
+    "adaptive_max_pool2d", "adaptive_max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d",
+    "lp_pool1d", "lp_pool2d", "lp_pool3d", "max_unpool1d", "max_unpool2d", "max_unpool3d",
+]  # fmt: skip
 
 
 @dataclass(eq=False, repr=False)

@@ -17,24 +17,14 @@ from ...eager.dispatch import apply
 from ...eager.public import public
 from ..elementwise.namespace import conj
 from ..samples import array, strided
-from . import averaging, pooling
-from .averaging import *  # noqa: F403 - re-exported
-from .pooling import *  # noqa: F403 - re-exported
 from .windows import Pairs, Sizes, batched, hashable, per_dimension, window_count
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "conv1d",
-    "conv2d",
-    "conv3d",
-    "conv_transpose1d",
-    "conv_transpose2d",
-    "conv_transpose3d",
-    *averaging.__all__,
-    *pooling.__all__,
-]
+    "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
+]  # fmt: skip
 
 
 @dataclass(eq=False, repr=False)

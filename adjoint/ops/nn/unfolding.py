@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 # torch.unfold is another function (windows along one dimension): these two are nn.functional's.
-__all__: list[str] = []
+__all__ = ["fold", "unfold"]
 
 
 @dataclass(eq=False, repr=False)

@@ -29,11 +29,6 @@ from . import code as draws_code
 from . import ziggurat
 from .code import SEGMENT, Kind
 
-__all__ = [
-    "computed", "drawn_exponential", "drawn_integers", "drawn_mask", "drawn_normal",
-    "drawn_permutation", "drawn_uniform",
-]  # fmt: skip
-
 _states: list[Any] = [np.empty(2, np.uint64)]  # that no call uses: seed and draw number
 _pack_into = struct.Struct("=2Q").pack_into
 

@@ -565,6 +565,3 @@ def code(small: tuple[int, ...]) -> Code:
     """The functions, compiled on first use; `small` are the fields of an Allocator."""
     names = [name if name == "trim" else f"adjoint_{name}" for name in Code._fields]
     return Code(*machine_code.load(text(Allocator(*small)), names))
-
-
-__all__ = ["CLASSES", "SLOTS", "SMALLEST", "Allocator", "Code", "State", "code", "text"]

@@ -194,9 +194,3 @@ def set_memory_limit(limit: int) -> None:
     if cache is not None:
         _STATE.limit = limit
         cache.trim(limit)
-
-
-__all__ = [
-    "empty", "empty_cache", "memory_stats", "release_memory", "reset_peak", "set_memory_limit",
-    "use_in",
-]  # fmt: skip

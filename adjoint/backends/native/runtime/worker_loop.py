@@ -509,6 +509,3 @@ return:
   ret void
 }}
 """
-
-
-__all__ = ["MAX_THREADS", "Code", "Share", "State", "code", "library_call", "text"]
