@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import DTypeError
 from ...core.handle import Handle
+from ...core.types import Tensor
 from ...eager.public import public
 from ..promotion import cast
 from ..samples import COMPLEX, FLOATS, INTS, unary_samples
 from .comparison import where
 from .kinds import Analytic
 from .pointwise import NUMBERS, Elementwise, alias, assert_tensor, conj, unary, widen
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
 
 __all__ = [
     "abs", "absolute", "acosh", "arccosh", "arcsinh", "arctanh", "asinh", "atanh", "cosh", "exp",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...core.errors import InvalidArgument, ShapeError
 from ...core.op import Op, Sample
 from ...core.spec import Spec
+from ...core.types import Tensor
 from ...eager.dispatch import apply
 from ...eager.public import FUNCTIONS, public, with_out
 from ..random.random import draw_normal
@@ -17,9 +18,6 @@ from ..samples import array
 from .decomposition import assert_matrices
 from .linalg import linalg_qr, linalg_svd
 from .matmul import matmul
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
 
 __all__ = ["geqrf", "orgqr", "ormqr", "pca_lowrank", "svd_lowrank"]
 

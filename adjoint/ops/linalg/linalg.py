@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from ...core import dtype as dt
 from ...core.errors import InvalidArgument, LinalgError, ShapeError
 from ...core.handle import Handle
 from ...core.spec import normalize_axis, prod
+from ...core.types import Tensor
 from ...eager.dispatch import apply
 from ...eager.public import FUNCTIONS, public, with_out
 from ...eager.tensors import fresh
@@ -33,9 +34,6 @@ from .decomposition import (
 from .matmul import matmul, zeros_from
 from .norms import inverse_and_info, tolerances
 from .solving import Determinant, Inverse, PseudoInverse, SLogDet, Solve
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
 
 __all__ = [
     "cholesky", "cholesky_inverse", "cholesky_solve", "det", "inverse", "logdet", "lu_solve",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument, ShapeError
 from ...core.handle import Handle
 from ...core.spec import normalize_axes, normalize_axis
+from ...core.types import Tensor
 from ...eager.dispatch import apply
 from ...eager.public import FUNCTIONS, with_out
 from ...eager.tensors import fresh
@@ -18,9 +19,6 @@ from ..promotion import cast, number
 from ..reduce.statistics import Norm
 from .decomposition import SVD, Eigh, assert_matrices
 from .solving import Inverse
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
 
 
 def _prepared(name: str, x: Tensor, dtype: dt.dtype | None) -> Tensor:

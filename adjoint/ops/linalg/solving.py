@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...core.errors import LinalgError, ShapeError
 from ...core.op import Op, Sample
 from ...core.spec import Spec, broadcast_shapes
+from ...core.types import Tensor
 from ...eager.dispatch import apply
 from ..elementwise.namespace import conj
 from ..samples import array
@@ -22,9 +23,6 @@ from .decomposition import (
     where_it_fails,
 )
 from .matmul import conj_transposed, matmul
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
 
 
 def singular(name: str, xp: Any, a: Any) -> LinalgError:

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...core import dtype as dt
 from ...core.op import Op, Sample
 from ...core.spec import Spec, normalize_axis
+from ...core.types import Tensor
 from ...eager.fused import checking, fused
 from ...eager.public import public
 from ..elementwise.functions import exp
 from ..elementwise.pointwise import FLOATING, assert_kind, assert_tensor
 from ..promotion import cast
 from ..samples import FLOATS, array, strided
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
 
 
 def assert_dtype(name: str, x: Any, kinds: str = FLOATING) -> None:

@@ -6,7 +6,7 @@ import functools
 import operator
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from ...core.handle import Handle
 from ...core.mode import MODE
 from ...core.op import Op, Sample
 from ...core.spec import Spec, normalize_axis
+from ...core.types import Tensor
 from ...eager.dispatch import apply, apply_view
 from ...eager.fused import checking
 from ...eager.public import public
@@ -25,9 +26,6 @@ from ..index.slicing import basic_index, part
 from ..promotion import cast, common_dtype
 from ..samples import array, strided
 from .movement import Movement, assert_tensor, atleast_1d, atleast_2d, atleast_3d, sizes_of
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
 
 __all__ = [
     "cat", "chunk", "column_stack", "concat", "concatenate", "dsplit", "dstack", "hsplit",

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import InvalidArgument, InvalidType
+from ...core.types import Tensor
 from ...eager.public import public
 from ..create.creation import finish
 from ..create.values import target
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
 
 __all__ = [
     "bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window",
