@@ -15,6 +15,7 @@ import contextlib
 import copy
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -60,36 +61,30 @@ def _chosen(table: dict[str, Any], value: Any, name: str) -> Any:
     return table[value]
 
 
-def _arguments(variables: dict[str, Any]) -> dict[str, Any]:
-    """A constructor's arguments, from its `locals()` where it has no others yet."""
-    return {k: v for k, v in variables.items() if k not in ("self", "__class__")}
-
-
+@dataclass(eq=False, repr=False)
 class _Estimator(BaseEstimator):  # type: ignore[misc]
     """What both estimators have in common: the module, and the loop that fits it."""
 
-    def __init__(
-        self,
-        module: Any = None,
-        *,
-        hidden_sizes: tuple[int, ...] = (100,),
-        activation: Any = "relu",
-        optimizer: Any = "adam",
-        learning_rate: float = 1e-3,
-        weight_decay: float = 0.0,
-        epochs: int = 200,
-        batch_size: int = 128,
-        shuffle: bool = True,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        patience: int = 10,
-        tol: float = 1e-4,
-        random_state: Any = None,
-        device: Any = None,
-    ) -> None:
-        self.__dict__.update(_arguments(locals()))
+    module: Any = None
+    _: KW_ONLY
+    hidden_sizes: tuple[int, ...] = (100,)
+    activation: Any = "relu"
+    optimizer: Any = "adam"
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.0
+    epochs: int = 200
+    batch_size: int = 128
+    shuffle: bool = True
+    early_stopping: bool = False
+    validation_fraction: float = 0.1
+    patience: int = 10
+    tol: float = 1e-4
+    random_state: Any = None
+    device: Any = None
 
-    _stream: Any  # the state of this estimator's random numbers after what it did last
+    _stream: Any = field(
+        init=False
+    )  # the state of this estimator's random numbers after what it did last
 
     # ---- what the two kinds define ---------------------------------------------------------------
 
@@ -341,6 +336,7 @@ class Classifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
         return self.classes_[places]
 
 
+@dataclass(eq=False, repr=False)
 class Regressor(RegressorMixin, _Estimator):  # type: ignore[misc]
     """A scikit-learn regressor: a module whose outputs are the targets, one or several per row.
 
@@ -357,29 +353,7 @@ class Regressor(RegressorMixin, _Estimator):  # type: ignore[misc]
     array([1.5])
     """
 
-    def __init__(
-        self,
-        module: Any = None,
-        *,
-        loss: Any = "squared_error",
-        hidden_sizes: tuple[int, ...] = (100,),
-        activation: Any = "relu",
-        optimizer: Any = "adam",
-        learning_rate: float = 1e-3,
-        weight_decay: float = 0.0,
-        epochs: int = 200,
-        batch_size: int = 128,
-        shuffle: bool = True,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        patience: int = 10,
-        tol: float = 1e-4,
-        random_state: Any = None,
-        device: Any = None,
-    ) -> None:
-        options = _arguments(locals())
-        self.loss = options.pop("loss")
-        super().__init__(**options)
+    loss: Any = field(default="squared_error", kw_only=True)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
