@@ -37,6 +37,14 @@ def singular(name: str, xp: Any, a: Any) -> LinalgError:
     )
 
 
+def _square_samples(cls: Any) -> Iterable[Sample]:
+    """Matrices of every shape and dtype, far from singular."""
+    for label, shape in square_shapes():
+        yield Sample(cls(), (general_samples(shape),), label)
+    for dtype in NUMERIC:
+        yield Sample(cls(), (general_samples((3, 3), dtype),), dtype.name)
+
+
 class Inverse(Op):
     """The inverse of a square matrix."""
 
@@ -58,13 +66,7 @@ class Inverse(Op):
         yh = conj_transposed(y)
         return (-matmul(matmul(yh, g), yh),)
 
-    @classmethod
-    def samples(cls) -> Iterable[Sample]:
-        """Square matrices far from singular."""
-        for label, shape in square_shapes():
-            yield Sample(cls(), (general_samples(shape),), label)
-        for dtype in NUMERIC:
-            yield Sample(cls(), (general_samples((3, 3), dtype),), dtype.name)
+    samples = classmethod(_square_samples)
 
     def reference(self, a: Any) -> Any:
         """From the singular value decomposition."""
@@ -135,13 +137,7 @@ class Determinant(Op):
         """g times the conjugate cofactors, which singular matrices have too."""
         return (g.unsqueeze(-1).unsqueeze(-1) * apply(COFACTORS, x),)
 
-    @classmethod
-    def samples(cls) -> Iterable[Sample]:
-        """Regular matrices; gradients of singular ones are tested with the cofactors."""
-        for label, shape in square_shapes():
-            yield Sample(cls(), (general_samples(shape),), label)
-        for dtype in NUMERIC:
-            yield Sample(cls(), (general_samples((3, 3), dtype),), dtype.name)
+    samples = classmethod(_square_samples)  # gradients of singular ones: with the cofactors
 
     def reference(self, a: Any) -> Any:
         """The product of the eigenvalues."""
@@ -194,10 +190,7 @@ class Cofactors(Op):
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         """Regular and singular matrices."""
-        for label, shape in square_shapes():
-            yield Sample(cls(), (general_samples(shape),), label)
-        for dtype in NUMERIC:
-            yield Sample(cls(), (general_samples((3, 3), dtype),), dtype.name)
+        yield from _square_samples(cls)
         x = array((3, 3))
         x[0] = x[1] + x[2]
         yield Sample(cls(), (x,), "singular", gradients=False)
@@ -240,10 +233,7 @@ class SLogDet(Op):
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         """Regular matrices of either sign, and a singular one."""
-        for label, shape in square_shapes():
-            yield Sample(cls(), (general_samples(shape),), label)
-        for dtype in NUMERIC:
-            yield Sample(cls(), (general_samples((3, 3), dtype),), dtype.name)
+        yield from _square_samples(cls)
         yield Sample(cls(), (-general_samples((3, 3)),), "negative")
         yield Sample(cls(), (np.zeros((2, 2)),), "singular", gradients=False)
 

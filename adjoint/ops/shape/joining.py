@@ -579,7 +579,12 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
     return _parts(input, (small + 1,) * larger + (small,) * (sections - larger), axis)
 
 
-def _split_evenly(input: Any, given: Any, axis: int, name: str) -> tuple[Any, ...]:
+def _split_evenly(input: Any, given: Any, axis: int, name: str, least: int = 1) -> tuple[Any, ...]:
+    if input._data.ndim < least:
+        raise ShapeError(
+            f"{name}: requires a tensor with at least {least} dimension, but got a tensor "
+            f"with {input._data.ndim} dimensions!"
+        )
     if isinstance(given, int) and (given <= 0 or input._data.shape[axis] % given):
         raise ShapeError(
             f"{name}: attempted to split along dimension {axis}, but the size of the "
@@ -614,12 +619,7 @@ def vsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
     >>> ad.vsplit(ad.zeros(4, 2), 2)[0].shape
     adjoint.Size([2, 2])
     """
-    if input._data.ndim < 2:
-        raise ShapeError(
-            "vsplit: requires a tensor with at least 2 dimension, but got a tensor "
-            f"with {input._data.ndim} dimensions!"
-        )
-    return _split_evenly(input, indices_or_sections, 0, "vsplit")
+    return _split_evenly(input, indices_or_sections, 0, "vsplit", 2)
 
 
 @public()
@@ -632,12 +632,7 @@ def dsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
     >>> ad.dsplit(ad.zeros(1, 2, 4), 2)[0].shape
     adjoint.Size([1, 2, 2])
     """
-    if input._data.ndim < 3:
-        raise ShapeError(
-            "dsplit: requires a tensor with at least 3 dimension, but got a tensor "
-            f"with {input._data.ndim} dimensions!"
-        )
-    return _split_evenly(input, indices_or_sections, 2, "dsplit")
+    return _split_evenly(input, indices_or_sections, 2, "dsplit", 3)
 
 
 @public()
