@@ -27,6 +27,10 @@ class Writer(Body):
         """The variable that lies `offset` elements of type `scale` beyond an address."""
         return Reg(self, elem, 0, self.at(pointer, offset, scale).ref)
 
+    def address(self, slot: Reg) -> Reg:
+        """Where a variable lies."""
+        return Reg(self, "ptr", 0, slot.ref)
+
     def read(self, slot: Reg, order: str = "monotonic") -> Reg:
         """A shared variable's value."""
         return self.emit(
@@ -108,7 +112,7 @@ def function(module: Module, header: str) -> Iterator[tuple[Any, ...]]:
     """
     b = Writer(module)
     before, _, listed = header.rstrip(")").partition("(")
-    parameters = (p.split(" ") for p in listed.split(", "))
+    parameters = (p.split(" ") for p in listed.split(", ") if p)
     yield b, *(Reg(b, elem, 0, name) for elem, name in parameters)
     if "void @" in before:
         b.ret()
