@@ -65,12 +65,14 @@ class Node:
         return Unsupported(f"onnx: node {self.label}: {what} is not supported")
 
 
-def operator(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Enter a function for the operators called `names`."""
+def operator(*names: str, tensors: int = 0) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Enter a function for the operators called `names`; so many of its first inputs are tensors."""
 
     def enter(function: Callable[..., Any]) -> Callable[..., Any]:
-        for name in names:
-            TABLE[name] = function
+        def run(n: Node, *inputs: Any) -> Any:
+            return function(n, *map(t, inputs[:tensors]), *inputs[tensors:])
+
+        TABLE.update(dict.fromkeys(names, run if tensors else function))
         return function
 
     return enter
