@@ -104,7 +104,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
 
     # ---- fitting ---------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any) -> Any:  # noqa: N803 - scikit-learn's name
+    def fit(self, X: Any, y: Any) -> Any:
         """Fit a new module to rows X and their targets y.
 
         Stops after `epochs` passes, or when `patience` of them in a row did not better the best
@@ -128,7 +128,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
             self._repeat(x, targets, held)
         return self
 
-    def _partial_fit(self, X: Any, y: Any, first: bool) -> Any:  # noqa: N803 - scikit-learn's name
+    def _partial_fit(self, X: Any, y: Any, first: bool) -> Any:
         """One more pass over a part of the data."""
         self._check_arguments()
         x, targets = (tensor(a, device=self.device) for a in self._validated(X, y, reset=first))
@@ -228,7 +228,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
         with no_grad():
             return cat([self.module_(rows) for rows in x.split(_ROWS)])
 
-    def _predicted(self, X: Any) -> Any:  # noqa: N803 - scikit-learn's name
+    def _predicted(self, X: Any) -> Any:
         """The module's outputs for checked rows."""
         check_is_fitted(self)
         parameters = list(self.module_.parameters())
@@ -284,7 +284,7 @@ class Classifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
             stratify=y if stratified else None,
         )  # fmt: skip
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Any:  # noqa: N803
+    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Any:
         """One pass over a part of the data; the first call names all classes.
 
         Errors: ValueError where the first call does not, and for a class that was not named.
@@ -311,7 +311,7 @@ class Classifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
         finally:
             del self._announced
 
-    def predict_proba(self, X: Any) -> Any:  # noqa: N803 - scikit-learn's name
+    def predict_proba(self, X: Any) -> Any:
         """The probability of each class, in the order of `classes_`.
 
         Shapes: (rows, features) gives (rows, classes).
@@ -323,7 +323,7 @@ class Classifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
         """
         return F.softmax(self._predicted(X), -1).cpu().numpy()
 
-    def predict(self, X: Any) -> Any:  # noqa: N803 - scikit-learn's name
+    def predict(self, X: Any) -> Any:
         """The most probable class of each row.
 
         Shapes: (rows, features) gives (rows,).
@@ -380,7 +380,7 @@ class Regressor(RegressorMixin, _Estimator):  # type: ignore[misc]
         function = _chosen(_LOSSES, self.loss, "loss")
         return function(outputs.reshape(targets.shape), targets)
 
-    def partial_fit(self, X: Any, y: Any) -> Any:  # noqa: N803 - scikit-learn's name
+    def partial_fit(self, X: Any, y: Any) -> Any:
         """One pass over a part of the data.
 
         Errors: those of `fit`.
@@ -391,7 +391,7 @@ class Regressor(RegressorMixin, _Estimator):  # type: ignore[misc]
         """
         return self._partial_fit(X, y, first=not hasattr(self, "module_"))
 
-    def predict(self, X: Any) -> Any:  # noqa: N803 - scikit-learn's name
+    def predict(self, X: Any) -> Any:
         """The targets of each row, in the shape that `fit` was given.
 
         Shapes: (rows, features) gives (rows,) or (rows, targets).

@@ -66,7 +66,7 @@ class Node:
 
 
 def operator(*names: str, tensors: int = 0) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Enter a function for the operators called `names`; so many of its first inputs are tensors."""
+    """Enter a function for the operators `names`, whose first inputs, so many, are tensors."""
 
     def enter(function: Callable[..., Any]) -> Callable[..., Any]:
         def run(n: Node, *inputs: Any) -> Any:

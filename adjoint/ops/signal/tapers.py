@@ -58,7 +58,7 @@ def _period(size: int, sym: bool) -> int:
 
 
 def exponential(
-    M: int,  # noqa: N803 - PyTorch's name
+    M: int,
     *,
     center: float | None = None,
     tau: float = 1.0,
@@ -84,7 +84,7 @@ def exponential(
 
 
 def cosine(
-    M: int,  # noqa: N803 - PyTorch's name
+    M: int,
     *,
     sym: bool = True,
     dtype: Any = None,
@@ -100,7 +100,7 @@ def cosine(
 
 
 def gaussian(
-    M: int,  # noqa: N803 - PyTorch's name
+    M: int,
     *,
     std: float = 1.0,
     sym: bool = True,
@@ -119,7 +119,7 @@ def gaussian(
 
 
 def kaiser(
-    M: int,  # noqa: N803 - PyTorch's name
+    M: int,
     *,
     beta: float = 12.0,
     sym: bool = True,
@@ -141,7 +141,7 @@ def kaiser(
 
 
 def bartlett(
-    M: int,  # noqa: N803 - PyTorch's name
+    M: int,
     *,
     sym: bool = True,
     dtype: Any = None,
@@ -156,7 +156,7 @@ def bartlett(
 
 
 def general_cosine(
-    M: int,  # noqa: N803 - PyTorch's name
+    M: int,
     *,
     a: Iterable[float],
     sym: bool = True,
@@ -181,7 +181,7 @@ def general_cosine(
 
 
 def general_hamming(
-    M: int,  # noqa: N803 - PyTorch's name
+    M: int,
     *,
     alpha: float = 0.54,
     sym: bool = True,
@@ -204,7 +204,7 @@ general_hamming.__doc__ = _DOC.format(
 
 def _sum_of_cosines(name: str, summary: str, *weights: float) -> Any:
     def window(
-        M: int,  # noqa: N803 - PyTorch's name
+        M: int,
         *,
         sym: bool = True,
         dtype: Any = None,
