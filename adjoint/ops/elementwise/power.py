@@ -34,9 +34,7 @@ from .pointwise import (
     widen,
 )
 
-__all__ = [
-    "float_power", "ldexp", "pow",
-]  # fmt: skip
+__all__ = ["float_power", "ldexp", "pow"]
 
 
 class Pow(Elementwise):

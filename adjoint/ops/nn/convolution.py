@@ -20,9 +20,7 @@ from ..elementwise.namespace import conj
 from ..samples import array, strided
 from .windows import Pairs, Sizes, batched, hashable, per_dimension, reference_windows, window_count
 
-__all__ = [
-    "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
-]  # fmt: skip
+__all__ = ["conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"]
 
 
 @dataclass(eq=False, repr=False)

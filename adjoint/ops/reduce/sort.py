@@ -23,9 +23,7 @@ from ..promotion import as_tensor_like, cast, promote
 from ..samples import FLOATS, INTS, array, strided
 from .extrema import assert_not_empty, value_at
 
-__all__ = [
-    "argsort", "bucketize", "isin", "kthvalue", "msort", "searchsorted", "sort", "topk",
-]  # fmt: skip
+__all__ = ["argsort", "bucketize", "isin", "kthvalue", "msort", "searchsorted", "sort", "topk"]
 
 _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 

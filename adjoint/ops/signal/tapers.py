@@ -15,9 +15,7 @@ from ...eager.public import public
 from ..create.creation import finish
 from ..create.values import target
 
-__all__ = [
-    "bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window",
-]  # fmt: skip
+__all__ = ["bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window"]
 
 _DOC = """{summary}
 

@@ -31,13 +31,7 @@ import numpy as np
 
 from ....core import config
 from ....core.errors import InvalidArgument, Unsupported
-from ....eager.arrays import (
-    capsule,
-    capsule_address,
-    keep,
-    memory_handler,
-    set_memory_handler,
-)  # fmt: skip
+from ....eager.arrays import capsule, capsule_address, keep, memory_handler, set_memory_handler
 from . import block_cache
 
 
