@@ -10,6 +10,7 @@ import typing
 from ...ops.index.scatter import one_hot as one_hot
 from ...ops.linalg.distances import pdist as pdist
 from ...ops.linalg.matmul import linear as linear
+from ...ops.nn.activation import *
 from ...ops.nn.averaging import *
 from ...ops.nn.convolution import *
 from ...ops.nn.pooling import *

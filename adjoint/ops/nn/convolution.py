@@ -72,6 +72,15 @@ def _assert_same_dtype(name: str, *specs: Spec) -> None:
             )
 
 
+def _assert_alike(name: str, rank: int, x: Spec, w: Spec, *bias: Spec) -> None:
+    if len(w.shape) != rank + 2 or len(x.shape) != rank + 2:
+        raise ShapeError(
+            f"{name}: Expected {rank + 2}D input and weight, but got input of size: "
+            f"{list(x.shape)} and weight of size: {list(w.shape)}"
+        )
+    _assert_same_dtype(name, x, w, *bias)
+
+
 def _conv_samples(cls: Any, make: Callable[..., Sample]) -> Iterable[Sample]:
     """`make(dtype, x shape, w shape, stride, padding, dilation, groups, label)` on a grid."""
     one = ((1, 1),)
@@ -115,12 +124,7 @@ class Convolution(ConvolutionOp):
         """(batch, out channels, *count)."""
         rank = len(self.stride)
         name = f"conv{rank}d"
-        if len(w.shape) != rank + 2 or len(x.shape) != rank + 2:
-            raise ShapeError(
-                f"{name}: Expected {rank + 2}D input and weight, but got input of size: "
-                f"{list(x.shape)} and weight of size: {list(w.shape)}"
-            )
-        _assert_same_dtype(name, x, w, *(() if bias is None else (bias,)))
+        _assert_alike(name, rank, x, w, *(() if bias is None else (bias,)))
         if x.shape[1] != w.shape[1] * self.groups:
             raise ShapeError(
                 f"{name}: Given groups={self.groups}, weight of size {list(w.shape)}, expected "
@@ -191,12 +195,7 @@ class ConvolutionInput(ConvolutionOp):
         """(batch, in channels, *size)."""
         rank = len(self.stride)
         name = f"conv_transpose{rank}d"
-        if len(w.shape) != rank + 2 or len(y.shape) != rank + 2:
-            raise ShapeError(
-                f"{name}: Expected {rank + 2}D input and weight, but got input of size: "
-                f"{list(y.shape)} and weight of size: {list(w.shape)}"
-            )
-        _assert_same_dtype(name, y, w)
+        _assert_alike(name, rank, y, w)
         if y.shape[1] != w.shape[0] or w.shape[0] % self.groups:
             raise ShapeError(
                 f"{name}: Given transposed=1, groups={self.groups}, weight of size "
