@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -31,23 +32,18 @@ class TooLarge(CheckpointError):  # noqa: N818 - reads as what happened
     """A size that is data is larger than allowed here."""
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Node:
     """One node of the graph."""
 
-    __slots__ = ("attributes", "inputs", "kind", "label", "limit", "opset", "outputs", "training")
-
-    def __init__(
-        self, kind: str, inputs: tuple[str, ...], outputs: tuple[str, ...],
-        attributes: dict[str, Any], opset: int, label: str,
-    ) -> None:  # fmt: skip
-        self.kind = kind
-        self.inputs = inputs
-        self.outputs = outputs
-        self.attributes = attributes
-        self.opset = opset
-        self.label = label
-        self.training = False
-        self.limit: int | None = None
+    kind: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: dict[str, Any]
+    opset: int
+    label: str
+    training: bool = False
+    limit: int | None = None
 
     def get(self, name: str, default: Any = None) -> Any:
         """An attribute."""
