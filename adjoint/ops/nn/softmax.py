@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -63,8 +63,8 @@ class _Normalised(Op, abstract=True):
     """The base of both: along `axes` (one axis; none for a 0-d tensor)."""
 
     axes: tuple[int, ...]
-    slope: ClassVar[Callable[..., Any]]  # the gradient, of (g, y, axes)
     needs = "y"
+    slope = staticmethod(_softmax_gradient)  # y (g - sum of g y)
     samples = classmethod(_softmax_samples)
 
     def infer(self, spec: Spec) -> Spec:
@@ -89,8 +89,6 @@ class Softmax(_Normalised):
         xp.exp(e, out=e)
         e /= xp.sum(e, axis=self.axes, keepdims=True)
         return e
-
-    slope = staticmethod(_softmax_gradient)  # y (g - sum of g y)
 
     @np.errstate(all="ignore")
     def reference(self, x: Any) -> Any:
