@@ -30,6 +30,7 @@ from .ops.linalg.linalg import *
 from .ops.linalg.matmul import *
 from .ops.nn.activation import *
 from .ops.nn.convolution import *
+from .ops.nn.pooling import *
 from .ops.promotion import *
 from .ops.random.gamma_draws import *
 from .ops.random.random import *

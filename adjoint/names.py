@@ -8,8 +8,10 @@ from math import e, inf, nan, pi
 
 from . import linalg
 from .nn.functional import (
+    adaptive_avg_pool1d,
     adaptive_max_pool1d,
     alpha_dropout,
+    avg_pool1d,
     bilinear,
     channel_shuffle,
     cosine_similarity,
@@ -100,8 +102,8 @@ def embedding(
 __all__ = [
     "e", "inf", "nan", "newaxis", "pi",
     *IN_PLACE,
-    "adaptive_max_pool1d", "alpha_dropout", "bilinear", "channel_shuffle", "cosine_similarity",
-    "dropout", "feature_alpha_dropout", "group_norm", "layer_norm", "pairwise_distance",
-    "pixel_shuffle", "pixel_unshuffle", "rms_norm",
+    "adaptive_avg_pool1d", "adaptive_max_pool1d", "alpha_dropout", "avg_pool1d", "bilinear",
+    "channel_shuffle", "cosine_similarity", "dropout", "feature_alpha_dropout", "group_norm",
+    "layer_norm", "pairwise_distance", "pixel_shuffle", "pixel_unshuffle", "rms_norm",
     "detach", "embedding", "is_inference", "vander",
 ]  # fmt: skip

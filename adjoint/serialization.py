@@ -8,11 +8,6 @@ from .io.safe_globals import add_safe_globals, clear_safe_globals, get_safe_glob
 from .io.unsafe_names import get_unsafe_globals_in_checkpoint
 
 __all__ = [
-    "add_safe_globals",
-    "clear_safe_globals",
-    "get_safe_globals",
-    "get_unsafe_globals_in_checkpoint",
-    "load",
-    "safe_globals",
-    "save",
-]
+    "add_safe_globals", "clear_safe_globals", "get_safe_globals",
+    "get_unsafe_globals_in_checkpoint", "load", "safe_globals", "save",
+]  # fmt: skip

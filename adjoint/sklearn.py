@@ -15,6 +15,7 @@ import contextlib
 import copy
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -60,36 +61,30 @@ def _chosen(table: dict[str, Any], value: Any, name: str) -> Any:
     return table[value]
 
 
-def _arguments(variables: dict[str, Any]) -> dict[str, Any]:
-    """A constructor's arguments, from its `locals()` where it has no others yet."""
-    return {k: v for k, v in variables.items() if k not in ("self", "__class__")}
-
-
+@dataclass(eq=False, repr=False)
 class _Estimator(BaseEstimator):  # type: ignore[misc]
     """What both estimators have in common: the module, and the loop that fits it."""
 
-    def __init__(
-        self,
-        module: Any = None,
-        *,
-        hidden_sizes: tuple[int, ...] = (100,),
-        activation: Any = "relu",
-        optimizer: Any = "adam",
-        learning_rate: float = 1e-3,
-        weight_decay: float = 0.0,
-        epochs: int = 200,
-        batch_size: int = 128,
-        shuffle: bool = True,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        patience: int = 10,
-        tol: float = 1e-4,
-        random_state: Any = None,
-        device: Any = None,
-    ) -> None:
-        self.__dict__.update(_arguments(locals()))
+    module: Any = None
+    _: KW_ONLY
+    hidden_sizes: tuple[int, ...] = (100,)
+    activation: Any = "relu"
+    optimizer: Any = "adam"
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.0
+    epochs: int = 200
+    batch_size: int = 128
+    shuffle: bool = True
+    early_stopping: bool = False
+    validation_fraction: float = 0.1
+    patience: int = 10
+    tol: float = 1e-4
+    random_state: Any = None
+    device: Any = None
 
-    _stream: Any  # the state of this estimator's random numbers after what it did last
+    _stream: Any = field(
+        init=False
+    )  # the state of this estimator's random numbers after what it did last
 
     # ---- what the two kinds define ---------------------------------------------------------------
 
@@ -109,7 +104,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
 
     # ---- fitting ---------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any) -> Any:  # noqa: N803 - scikit-learn's name
+    def fit(self, X: Any, y: Any) -> Any:
         """Fit a new module to rows X and their targets y.
 
         Stops after `epochs` passes, or when `patience` of them in a row did not better the best
@@ -133,7 +128,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
             self._repeat(x, targets, held)
         return self
 
-    def _partial_fit(self, X: Any, y: Any, first: bool) -> Any:  # noqa: N803 - scikit-learn's name
+    def _partial_fit(self, X: Any, y: Any, first: bool) -> Any:
         """One more pass over a part of the data."""
         self._check_arguments()
         x, targets = (tensor(a, device=self.device) for a in self._validated(X, y, reset=first))
@@ -233,7 +228,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
         with no_grad():
             return cat([self.module_(rows) for rows in x.split(_ROWS)])
 
-    def _predicted(self, X: Any) -> Any:  # noqa: N803 - scikit-learn's name
+    def _predicted(self, X: Any) -> Any:
         """The module's outputs for checked rows."""
         check_is_fitted(self)
         parameters = list(self.module_.parameters())
@@ -289,7 +284,7 @@ class Classifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
             stratify=y if stratified else None,
         )  # fmt: skip
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Any:  # noqa: N803
+    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Any:
         """One pass over a part of the data; the first call names all classes.
 
         Errors: ValueError where the first call does not, and for a class that was not named.
@@ -316,7 +311,7 @@ class Classifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
         finally:
             del self._announced
 
-    def predict_proba(self, X: Any) -> Any:  # noqa: N803 - scikit-learn's name
+    def predict_proba(self, X: Any) -> Any:
         """The probability of each class, in the order of `classes_`.
 
         Shapes: (rows, features) gives (rows, classes).
@@ -328,7 +323,7 @@ class Classifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
         """
         return F.softmax(self._predicted(X), -1).cpu().numpy()
 
-    def predict(self, X: Any) -> Any:  # noqa: N803 - scikit-learn's name
+    def predict(self, X: Any) -> Any:
         """The most probable class of each row.
 
         Shapes: (rows, features) gives (rows,).
@@ -341,6 +336,7 @@ class Classifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
         return self.classes_[places]
 
 
+@dataclass(eq=False, repr=False)
 class Regressor(RegressorMixin, _Estimator):  # type: ignore[misc]
     """A scikit-learn regressor: a module whose outputs are the targets, one or several per row.
 
@@ -357,29 +353,7 @@ class Regressor(RegressorMixin, _Estimator):  # type: ignore[misc]
     array([1.5])
     """
 
-    def __init__(
-        self,
-        module: Any = None,
-        *,
-        loss: Any = "squared_error",
-        hidden_sizes: tuple[int, ...] = (100,),
-        activation: Any = "relu",
-        optimizer: Any = "adam",
-        learning_rate: float = 1e-3,
-        weight_decay: float = 0.0,
-        epochs: int = 200,
-        batch_size: int = 128,
-        shuffle: bool = True,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        patience: int = 10,
-        tol: float = 1e-4,
-        random_state: Any = None,
-        device: Any = None,
-    ) -> None:
-        options = _arguments(locals())
-        self.loss = options.pop("loss")
-        super().__init__(**options)
+    loss: Any = field(default="squared_error", kw_only=True)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -406,7 +380,7 @@ class Regressor(RegressorMixin, _Estimator):  # type: ignore[misc]
         function = _chosen(_LOSSES, self.loss, "loss")
         return function(outputs.reshape(targets.shape), targets)
 
-    def partial_fit(self, X: Any, y: Any) -> Any:  # noqa: N803 - scikit-learn's name
+    def partial_fit(self, X: Any, y: Any) -> Any:
         """One pass over a part of the data.
 
         Errors: those of `fit`.
@@ -417,7 +391,7 @@ class Regressor(RegressorMixin, _Estimator):  # type: ignore[misc]
         """
         return self._partial_fit(X, y, first=not hasattr(self, "module_"))
 
-    def predict(self, X: Any) -> Any:  # noqa: N803 - scikit-learn's name
+    def predict(self, X: Any) -> Any:
         """The targets of each row, in the shape that `fit` was given.
 
         Shapes: (rows, features) gives (rows,) or (rows, targets).

@@ -100,6 +100,16 @@ class autocast(_ModeSwitch):  # noqa: N801 - PyTorch's name
         return super().__call__(function)
 
 
+def warn_of_older(device_type: str, name: str) -> None:
+    """The warning of PyTorch's older names, a module for each device."""
+    warnings.warn(
+        f"adjoint.{device_type}.amp.{name}(args...) is deprecated; use "
+        f"adjoint.amp.{name}('{device_type}', args...)",
+        FutureWarning,
+        stacklevel=3,
+    )
+
+
 def _is_possible(device_type: str, wanted: dtype) -> bool:
     """Whether the region can be enabled; warns where it cannot."""
     if device_type == "cuda" and not cuda.is_available():

@@ -5,21 +5,12 @@ Source: https://docs.pytorch.org/docs/stable/amp.html
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from ..core.dtype import bfloat16, dtype
 from . import autocast_mode, grad_scaler
 
 __all__ = ["GradScaler", "autocast"]
-
-
-def _warn(name: str) -> None:
-    warnings.warn(
-        f"adjoint.cpu.amp.{name}(args...) is deprecated; use adjoint.amp.{name}('cpu', args...)",
-        FutureWarning,
-        stacklevel=3,
-    )
 
 
 class autocast(autocast_mode.autocast):  # noqa: N801 - PyTorch's name
@@ -31,7 +22,7 @@ class autocast(autocast_mode.autocast):  # noqa: N801 - PyTorch's name
     def __init__(
         self, enabled: bool = True, dtype: dtype = bfloat16, cache_enabled: bool = True
     ) -> None:
-        _warn("autocast")
+        autocast_mode.warn_of_older("cpu", "autocast")
         super().__init__("cpu", enabled=enabled, dtype=dtype, cache_enabled=cache_enabled)
 
 
@@ -42,5 +33,5 @@ class GradScaler(grad_scaler.GradScaler):
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        _warn("GradScaler")
+        autocast_mode.warn_of_older("cpu", "GradScaler")
         super().__init__("cpu", *args, **kwargs)

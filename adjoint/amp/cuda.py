@@ -6,21 +6,12 @@ Source: https://docs.pytorch.org/docs/stable/amp.html
 from __future__ import annotations
 
 import functools
-import warnings
 from typing import Any
 
 from ..core.dtype import dtype, float16
 from . import autocast_mode, grad_scaler
 
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
-
-
-def _warn(name: str) -> None:
-    warnings.warn(
-        f"adjoint.cuda.amp.{name}(args...) is deprecated; use adjoint.amp.{name}('cuda', args...)",
-        FutureWarning,
-        stacklevel=3,
-    )
 
 
 class autocast(autocast_mode.autocast):  # noqa: N801 - PyTorch's name
@@ -32,7 +23,7 @@ class autocast(autocast_mode.autocast):  # noqa: N801 - PyTorch's name
     def __init__(
         self, enabled: bool = True, dtype: dtype = float16, cache_enabled: bool = True
     ) -> None:
-        _warn("autocast")
+        autocast_mode.warn_of_older("cuda", "autocast")
         super().__init__("cuda", enabled=enabled, dtype=dtype, cache_enabled=cache_enabled)
 
 
@@ -43,7 +34,7 @@ class GradScaler(grad_scaler.GradScaler):
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        _warn("GradScaler")
+        autocast_mode.warn_of_older("cuda", "GradScaler")
         super().__init__("cuda", *args, **kwargs)
 
 

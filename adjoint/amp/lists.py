@@ -13,18 +13,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..core.op import Op
-from ..ops.elementwise.functions import (
-    Cosh,
-    Exp,
-    Expm1,
-    Log,
-    Log1p,
-    Log2,
-    Log10,
-    Reciprocal,
-    Rsqrt,
-    Sinh,
-)
+from ..ops.elementwise import functions as ew
 from ..ops.elementwise.power import Pow
 from ..ops.elementwise.trigonometry import Acos, Asin, Tan
 from ..ops.linalg.matmul import Linear, MatMul
@@ -66,8 +55,8 @@ def _padding(input: Any, pad: Any, mode: str = "constant", value: Any = None) ->
 _PRODUCTS: dict[type[Op], str] = dict.fromkeys((MatMul, Linear, Convolution), LOWER)
 
 _SENSITIVE: tuple[type[Op], ...] = (
-    Acos, Asin, Cosh, CumProd, CumSum, Erfinv, Exp, Expm1, Log, Log10, Log1p, Log2, LogSoftmax,
-    LogSumExp, Pow, Reciprocal, Rsqrt, Sinh, Softmax, Sum, Tan,
+    Acos, Asin, ew.Cosh, CumProd, CumSum, Erfinv, ew.Exp, ew.Expm1, ew.Log, ew.Log10, ew.Log1p,
+    ew.Log2, LogSoftmax, LogSumExp, Pow, ew.Reciprocal, ew.Rsqrt, ew.Sinh, Softmax, Sum, Tan,
 )  # fmt: skip
 
 _CONVOLUTIONS = "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d "

@@ -16,41 +16,16 @@ tensor([0.5000, 0.2500])
 
 # ruff: noqa: F403 - the namespace is what its modules export
 
-from math import e, inf, nan, pi
+import inspect
+import typing
+from math import e as e
+from math import inf as inf
+from math import nan as nan
+from math import pi as pi
 
-from ..core.dtype import bool_ as bool
-from ..core.dtype import (
-    complex64,
-    complex128,
-    float32,
-    float64,
-    int8,
-    int16,
-    int32,
-    int64,
-    uint8,
-    uint16,
-    uint32,
-    uint64,
-)
-from . import (
-    creation,
-    data_types,
-    fft,
-    indexing,
-    inspection,
-    linalg,
-    linear_algebra,
-    manipulation,
-    operators,
-    rounding,
-    searching,
-    sets,
-    sorting,
-    statistical,
-    transcendental,
-    utility,
-)
+from . import data_types
+from . import fft as fft
+from . import linalg as linalg
 from .creation import *
 from .data_types import *
 from .indexing import *
@@ -68,23 +43,13 @@ from .utility import *
 
 __array_api_version__ = "2024.12"
 newaxis = None
+(
+    bool, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float32, float64, complex64,
+    complex128,
+) = data_types.STANDARD  # fmt: skip
 
-__all__ = [
-    "__array_api_version__", "bool", "complex64", "complex128", "e", "fft", "float32", "float64",
-    "inf", "int8", "int16", "int32", "int64", "linalg", "nan", "newaxis", "pi", "uint8", "uint16",
-    "uint32", "uint64",
-]  # fmt: skip
-__all__ += creation.__all__
-__all__ += data_types.__all__
-__all__ += indexing.__all__
-__all__ += inspection.__all__
-__all__ += linear_algebra.__all__
-__all__ += manipulation.__all__
-__all__ += operators.__all__
-__all__ += rounding.__all__
-__all__ += searching.__all__
-__all__ += sets.__all__
-__all__ += sorting.__all__
-__all__ += statistical.__all__
-__all__ += transcendental.__all__
-__all__ += utility.__all__
+if not typing.TYPE_CHECKING:  # which follows the imports
+    __all__ = ["fft", "linalg"]
+    for _name, _value in list(globals().items()):
+        if not inspect.ismodule(_value) and (_name[0] != "_" or _name.startswith("__array_")):
+            __all__.append(_name)

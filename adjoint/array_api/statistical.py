@@ -10,9 +10,7 @@ from . import functions as ad
 from .axes import axis_of, reduced
 from .data_types import FLOATING, NUMERIC, REAL, REAL_FLOATING, Array, assert_array
 
-__all__ = [
-    "cumulative_prod", "cumulative_sum", "max", "mean", "min", "prod", "std", "sum", "var",
-]  # fmt: skip
+__all__ = ["cumulative_prod", "cumulative_sum", "max", "mean", "min", "prod", "std", "sum", "var"]
 
 Axis = int | tuple[int, ...] | None
 

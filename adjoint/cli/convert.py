@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ..core.errors import InvalidArgument
 
+HELP = "write a model file in another format"
 
-def add_parser(commands: Any) -> None:
-    """Add the subcommand."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "convert", help="write a model file in another format"
-    )
-    add = parser.add_argument
+
+def add_arguments(add: Callable[..., Any]) -> None:
+    """Add the command's arguments."""
     add("source", type=Path, metavar="FROM",
         help="tensors: .safetensors, .pt, .pth, .npz; graphs: .onnx, .param of pnnx")  # fmt: skip
     add("target", type=Path, metavar="TO",
         help="tensors: .safetensors, .pt, .pth, .npz; graphs, simplified: .onnx")  # fmt: skip
     add("--input", action="append", metavar="[NAME=]SHAPE", default=[],
         help="the shape of an input, where a graph's file does not say it")  # fmt: skip
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:

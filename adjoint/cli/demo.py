@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,19 +26,17 @@ SMOKE_STEPS = 4
 _NEEDED = {"sklearn": "scikit-learn", "matplotlib": "matplotlib", "tqdm": "tqdm"}
 
 
-def add_parser(commands: Any) -> None:
-    """Add the subcommand."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "demo", help="train a small network on real handwritten digits"
-    )
-    add = parser.add_argument
+HELP = "train a small network on real handwritten digits"
+
+
+def add_arguments(add: Callable[..., Any]) -> None:
+    """Add the command's arguments."""
     folder = Path("runs/digits")
     here = "(default: %(default)s)"
     add("--out", type=Path, default=folder, metavar="FOLDER", help=f"for what it writes {here}")
     add("--epochs", type=_positive, default=EPOCHS, metavar="N", help=f"of training {here}")
     add("--predict", type=Path, metavar="FILE", help="read a checkpoint and predict, no more")
     add("--logits", type=Path, metavar="FILE", help="with --predict: save the outputs to FILE")
-    parser.set_defaults(run=run)
 
 
 def _positive(text: str) -> int:

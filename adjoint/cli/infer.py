@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,11 @@ from ..core.errors import InvalidArgument
 from ..core.handle import Handle
 from ..utils.progress import progress
 
+HELP = "run a model file (.onnx, .param of pnnx) on arrays"
 
-def add_parser(commands: Any) -> None:
-    """Add the subcommand."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "infer", help="run a model file (.onnx, .param of pnnx) on arrays"
-    )
-    add = parser.add_argument
+
+def add_arguments(add: Callable[..., Any]) -> None:
+    """Add the command's arguments."""
     add("file", type=Path, metavar="FILE", help="the model: .onnx, or .param with .bin beside it")
     add("--input", action="append", metavar="[NAME=]X.npy|SHAPE", default=[],
         help="an array, or a shape such as 1,3,224,224 for random numbers; once for each input "
@@ -32,7 +31,6 @@ def add_parser(commands: Any) -> None:
     add("--repeat", type=int, default=1, metavar="N", help="run it N times and print the times")
     add("--draw", type=Path, metavar="PICTURE", help="draw the frozen graph: .svg, .html or .dot")
     add("--listing", action="store_true", help="print the frozen program")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -9,6 +9,7 @@ import json
 import os
 import platform
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +32,12 @@ _NOTABLE = (
 )  # fmt: skip
 
 
-def add_parser(commands: Any) -> None:
-    """Add the subcommand."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "info", help="show version, backends, threads and instruction sets"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
+HELP = "show version, backends, threads and instruction sets"
+
+
+def add_arguments(add: Callable[..., Any]) -> None:
+    """Add the command's arguments."""
+    add("--json", action="store_true", help="print JSON")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -19,12 +19,10 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"adjoint {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    demo.add_parser(commands)
-    info.add_parser(commands)
-    view.add_parser(commands)
-    summary.add_parser(commands)
-    infer.add_parser(commands)
-    convert.add_parser(commands)
+    for module in (demo, info, view, summary, infer, convert):
+        command = commands.add_parser(module.__name__.rpartition(".")[2], help=module.HELP)
+        module.add_arguments(command.add_argument)
+        command.set_defaults(run=module.run)
     return top
 
 

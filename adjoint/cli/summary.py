@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,11 @@ from .program import Program
 MOST = 40  # rows of tensors that are shown without --all
 
 
-def add_parser(commands: Any) -> None:
-    """Add the subcommand."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "summary", help="print a table of the model in a file, or of a program's model"
-    )
-    add = parser.add_argument
+HELP = "print a table of the model in a file, or of a program's model"
+
+
+def add_arguments(add: Callable[..., Any]) -> None:
+    """Add the command's arguments."""
     add("file", type=Path, metavar="FILE",
         help=".onnx, .param, .safetensors, .pt, .npz; or a program (.py), to be run")  # fmt: skip
     add("arguments", nargs="*", metavar="ARGUMENT", help="for the program")
@@ -28,7 +27,6 @@ def add_parser(commands: Any) -> None:
         "input. Of a file: [NAME=]SHAPE, where the file does not say it")  # fmt: skip
     add("--all", action="store_true", help=f"all tensors, where there are more than {MOST}")
     add("--draw", type=Path, metavar="PICTURE", help="draw the graph: .svg, .html or .dot")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:

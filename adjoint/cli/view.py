@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import webbrowser
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,11 @@ from .program import Program
 USUAL = ("graph", "loss", "output")
 
 
-def add_parser(commands: Any) -> None:
-    """Add the subcommand."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "view", help="run a program and show the graph that it built"
-    )
-    add = parser.add_argument
+HELP = "run a program and show the graph that it built"
+
+
+def add_arguments(add: Callable[..., Any]) -> None:
+    """Add the command's arguments."""
     add("file", type=Path, metavar="FILE", help="the program; it is run")
     add("arguments", nargs="*", metavar="ARGUMENT", help="for the program; after -- if with dashes")
     names = ", ".join(USUAL)
@@ -30,10 +30,9 @@ def add_parser(commands: Any) -> None:
     add("-o", "--output", type=Path, metavar="HTML", help="the page (default: FILE's name.html)")
     add("--live", action="store_true", help="serve the page on this machine and follow the run")
     add("--no-open", action="store_true", help="start no browser")
-    parser.set_defaults(run=view)
 
 
-def view(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Write or serve the page."""
     from ..view import observe
     from ..view.graphs import is_graph, snapshot_of

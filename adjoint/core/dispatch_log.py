@@ -19,8 +19,6 @@ from typing import Any
 from . import config, policy
 from .errors import AdjointError, FallbackError, InvalidArgument, NotTraceable
 
-__all__ = ["fell_back", "is_ours", "named", "reason_of", "said", "strictly"]
-
 _WAYS = ("", "dispatch")
 on = config.read("ADJOINT_DEBUG") == "dispatch"
 strict = config.read("ADJOINT_STRICT") == "1"

@@ -3,23 +3,10 @@
 from __future__ import annotations
 
 __all__ = [
-    "AdjointError",
-    "AutogradError",
-    "BackendGap",
-    "CheckpointError",
-    "DTypeError",
-    "DeviceError",
-    "FallbackError",
-    "GraphError",
-    "IndexingError",
-    "InvalidArgument",
-    "InvalidType",
-    "LinalgError",
-    "NotTraceable",
-    "OutOfMemoryError",
-    "ShapeError",
-    "Unsupported",
-]
+    "AdjointError", "AutogradError", "BackendGap", "CheckpointError", "DTypeError", "DeviceError",
+    "FallbackError", "GraphError", "IndexingError", "InvalidArgument", "InvalidType", "LinalgError",
+    "NotTraceable", "OutOfMemoryError", "ShapeError", "Unsupported",
+]  # fmt: skip
 
 
 class AdjointError(Exception):

@@ -6,8 +6,6 @@ Cython: it replaces `cython.compiled` by True, and drops what is behind its bein
 
 from __future__ import annotations
 
-__all__ = ["cython"]
-
 
 class cython:  # noqa: N801 - the name that the compiler knows
     """The compiler's module, as far as interpreted files ask it anything."""

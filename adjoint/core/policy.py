@@ -20,8 +20,6 @@ from typing import NamedTuple
 from . import config
 from .errors import InvalidArgument
 
-__all__ = ["LIMITS", "Limit"]
-
 
 class Limit(NamedTuple):
     """One entry: its value here, and what repeats the measurement; "" for a bound of memory."""

@@ -24,8 +24,6 @@ import numpy as np
 
 from .errors import InvalidType, NotTraceable, Unsupported
 
-__all__ = ["Arithmetic", "Scalar", "as_float32"]
-
 
 class Arithmetic:
     """What was computed from some numbers, in order."""

@@ -21,7 +21,7 @@ __all__ = ["Bernoulli"]
 class Chance(Distribution):
     """The base of those of trials that succeed with probability `probs`, of log-odds `logits`."""
 
-    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}  # noqa: RUF012
+    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
 
     @lazy_property
     def logits(self) -> Any:

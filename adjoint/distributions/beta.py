@@ -23,7 +23,7 @@ class Beta(Distribution):
     tensor(0.2500)
     """
 
-    arg_constraints = {  # noqa: RUF012
+    arg_constraints = {
         "concentration1": constraints.positive,
         "concentration0": constraints.positive,
     }

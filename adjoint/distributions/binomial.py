@@ -27,10 +27,7 @@ class Binomial(Chance):
     tensor(1.)
     """
 
-    arg_constraints = {  # noqa: RUF012
-        "total_count": constraints.nonnegative_integer,
-        **Chance.arg_constraints,
-    }
+    arg_constraints = {"total_count": constraints.nonnegative_integer, **Chance.arg_constraints}
     has_enumerate_support = True
 
     def __init__(

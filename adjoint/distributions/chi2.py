@@ -20,7 +20,7 @@ class Chi2(Gamma):
     tensor(6.)
     """
 
-    arg_constraints = {"df": constraints.positive}  # noqa: RUF012
+    arg_constraints = {"df": constraints.positive}
 
     def __init__(self, df: Any, validate_args: bool | None = None) -> None:
         (df,) = broadcast_all(df)

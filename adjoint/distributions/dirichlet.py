@@ -25,9 +25,7 @@ class Dirichlet(Distribution):
     tensor([0.2500, 0.7500])
     """
 
-    arg_constraints = {  # noqa: RUF012
-        "concentration": constraints.independent(constraints.positive, 1)
-    }
+    arg_constraints = {"concentration": constraints.independent(constraints.positive, 1)}
     support = constraints.simplex  # type: ignore[assignment]
     has_rsample = True
 

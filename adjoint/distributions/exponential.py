@@ -22,7 +22,7 @@ class Exponential(Distribution):
     tensor(0.5000)
     """
 
-    arg_constraints = {"rate": constraints.positive}  # noqa: RUF012
+    arg_constraints = {"rate": constraints.positive}
     support = constraints.nonnegative  # type: ignore[assignment]
     has_rsample = True
 

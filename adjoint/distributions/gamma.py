@@ -25,10 +25,7 @@ class Gamma(Distribution):
     tensor(0.5000)
     """
 
-    arg_constraints = {  # noqa: RUF012
-        "concentration": constraints.positive,
-        "rate": constraints.positive,
-    }
+    arg_constraints = {"concentration": constraints.positive, "rate": constraints.positive}
     support = constraints.nonnegative  # type: ignore[assignment]
     has_rsample = True
 

@@ -16,7 +16,7 @@ class Half(TransformedDistribution):
     """The absolute value of draws from `base` around 0."""
 
     base: ClassVar[Any]
-    arg_constraints = {"scale": constraints.positive}  # noqa: RUF012
+    arg_constraints = {"scale": constraints.positive}
     support = constraints.nonnegative  # type: ignore[assignment]
     has_rsample = True
 

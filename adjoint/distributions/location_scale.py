@@ -12,7 +12,7 @@ from .utils import broadcast_all
 class LocationScale(Distribution):
     """The base of distributions over all numbers, moved and stretched, with `loc` as mode."""
 
-    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}  # noqa: RUF012
+    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.real  # type: ignore[assignment]
     has_rsample = True
 

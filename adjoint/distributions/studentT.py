@@ -26,7 +26,7 @@ class StudentT(Distribution):
     tensor(3.)
     """
 
-    arg_constraints = {  # noqa: RUF012
+    arg_constraints = {
         "df": constraints.positive,
         "loc": constraints.real,
         "scale": constraints.positive,

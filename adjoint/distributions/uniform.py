@@ -25,7 +25,7 @@ class Uniform(Distribution):
     tensor(-1.3863)
     """
 
-    arg_constraints = {"low": constraints.dependent, "high": constraints.dependent}  # noqa: RUF012
+    arg_constraints = {"low": constraints.dependent, "high": constraints.dependent}
     has_rsample = True
 
     def __init__(self, low: Any, high: Any, validate_args: bool | None = None) -> None:

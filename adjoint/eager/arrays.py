@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Launcher", "Stream", "Viewer", "address", "addresses", "call", "capsule", "capsule_address",
-    "copy_memory", "keep", "memory_handler", "new_handle", "references", "set_memory_handler", "signature",
-    "write_rows",
+    "copy_memory", "keep", "memory_handler", "new_handle", "references",
+    "set_memory_handler", "signature", "write_rows",
 ]  # fmt: skip
 
 ndarray = np.ndarray

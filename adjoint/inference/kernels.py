@@ -120,9 +120,8 @@ def fuse_kernels(graph: Program) -> int:
         places[nodes[-1]] = [kernel]
         made += 1
     graph.nodes = [
-        n for node in graph.nodes
-        for n in (places.get(node, ()) if node in gone else (node,))
-    ]  # fmt: skip
+        n for node in graph.nodes for n in (places.get(node, ()) if node in gone else (node,))
+    ]
     graph.replace(changes)
     _sort(graph)
     return made

@@ -6,6 +6,7 @@ import collections
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,19 +34,13 @@ from .simplify import simplify
 LONG = 150  # nodes from which a progress bar shows, on a terminal
 
 
+@dataclass(eq=False)
 class Memory:
     """How many bytes the intermediate values of a program take."""
 
-    def __init__(self, planned: int, without_reuse: int, constants: int) -> None:
-        self.planned = planned
-        self.without_reuse = without_reuse
-        self.constants = constants
-
-    def __repr__(self) -> str:
-        return (
-            f"Memory(planned={self.planned}, without_reuse={self.without_reuse}, "
-            f"constants={self.constants})"
-        )
+    planned: int
+    without_reuse: int
+    constants: int
 
 
 class _Planned:
@@ -289,6 +284,3 @@ def freeze(module: Callable[..., Any], *example_inputs: Any) -> Program:
     False
     """
     return Program(module, example_inputs)
-
-
-__all__ = ["Memory", "Program", "freeze"]

@@ -13,7 +13,7 @@ import pickle
 import struct
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..core.device import device
@@ -35,6 +35,7 @@ class Named:
     call: Callable[..., Any]
 
 
+@dataclass(eq=False)
 class Unpickler:
     """Reads one pickle from `data` at `position`, which `load` moves behind it.
 
@@ -43,23 +44,17 @@ class Unpickler:
     restores an object and returns whether it could.
     """
 
-    def __init__(
-        self,
-        data: bytes,
-        find: Callable[[str, str], Any],
-        persistent: Callable[[Any], Any],
-        build: Callable[[Any, Any], bool],
-        position: int = 0,
-    ) -> None:
-        self.data = data
-        self.position = position
-        self.find = find
-        self.persistent = persistent
-        self.build = build
-        self.stack: list[Any] = []
-        self.marks: list[list[Any]] = []  # the stacks below each open mark, the outermost first
-        self.memo: dict[int, Any] = {}
-        self.callables: dict[int, Any] = {}  # what `find` gave, by id: nothing else is called
+    data: bytes
+    find: Callable[[str, str], Any]
+    persistent: Callable[[Any], Any]
+    build: Callable[[Any, Any], bool]
+    position: int = 0
+    stack: list[Any] = field(init=False, default_factory=list)
+    # The stacks below each open mark, the outermost first.
+    marks: list[list[Any]] = field(init=False, default_factory=list)
+    memo: dict[int, Any] = field(init=False, default_factory=dict)
+    # What `find` gave, by id: nothing else is called.
+    callables: dict[int, Any] = field(init=False, default_factory=dict)
 
     def load(self) -> Any:
         """The value; CheckpointError for anything that is not plain data."""

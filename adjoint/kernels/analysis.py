@@ -7,8 +7,6 @@ from typing import Any
 from . import ir
 from .ir import Kernel, Value
 
-__all__ = ["COSTS", "Analysis", "cost", "in_place"]
-
 COSTS = {
     **dict.fromkeys(ir.MATHS, 25),
     **dict.fromkeys(("pow", "atan2"), 60),

@@ -23,8 +23,6 @@ from pathlib import Path
 
 from adjoint.core import config
 
-__all__ = ["digest", "directory", "read", "write"]
-
 MAGIC = b"adjoint object 1\n"
 _written = 0  # since the size of the directory was last looked at
 

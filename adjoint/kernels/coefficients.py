@@ -7,8 +7,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FILE", "fitted"]
-
 FILE = Path(__file__).with_name("coefficients.json")
 
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from .ir import Value
     from .lower import Lowering
 
-__all__ = ["blocks", "nest", "tiles"]
-
 FOLD = 32  # rows that are summed plainly
 
 SAME = ("const", "scalar", "size")  # the same for all columns

@@ -8,8 +8,6 @@ from . import ir
 from .emit import BITS, LLVM_TYPES, Body, Reg
 from .maths import evaluate, inverse_root, libm, root
 
-__all__ = ["apply", "cast", "from_memory", "memory_type", "to_memory"]
-
 INTRINSICS = {"floor": "floor", "ceil": "ceil", "round": "rint", "trunc": "trunc"}
 COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 

@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-__all__ = ["BITS", "LLVM_TYPES", "Body", "Module", "Reg"]
-
 LLVM_TYPES = {
     "bool": "i1",
     **{f"{u}int{n}": f"i{n}" for u in ("", "u") for n in (8, 16, 32, 64)},

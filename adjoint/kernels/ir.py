@@ -29,8 +29,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 from adjoint.core.errors import DTypeError, InvalidArgument, ShapeError, Unsupported
 
-__all__ = ["OPS", "REDUCTIONS", "Kernel", "Output", "Value", "verify"]
-
 SIGNED = ("int8", "int16", "int32", "int64")
 UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
 INTEGERS = SIGNED + UNSIGNED

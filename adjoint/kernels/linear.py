@@ -11,8 +11,6 @@ from .analysis import Analysis
 from .ir import FLOATS, Kernel, Value
 from .split import copied
 
-__all__ = ["flattened"]
-
 
 def flattened(kernel: Kernel) -> Kernel:
     """The kernel with such sums taken apart, wherever that leaves sums of earlier values alone."""

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from .emit import Body, Reg
 
-__all__ = ["numbers", "write"]
-
 _FACTORS = 0xD2E7470EE14C6C93, 0xCA5A826395121157
 _STEPS = 0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B
 

@@ -13,8 +13,6 @@ from collections.abc import Iterable
 from . import ir
 from .emit import LLVM_TYPES, Body, Reg
 
-__all__ = ["Accumulator", "fold"]
-
 
 class Accumulator:
     """One reduction: `copies` vectors; with `columns`, each holds results of its own."""

@@ -27,8 +27,6 @@ from .ir import ITEMSIZE, Kernel, Output, verify
 from .lower import lower, word_names
 from .schedule import SHARE, Layout, Plan, plan
 
-__all__ = ["Compiled", "Entry", "Pair", "Runner"]
-
 Array: TypeAlias = np.ndarray
 Maker: TypeAlias = Callable[[], Array]
 # run(address of kernel(begin, end, words), words, number of chunks)

@@ -25,8 +25,6 @@ from dataclasses import dataclass
 from ..core import policy
 from .ir import ITEMSIZE, Kernel
 
-__all__ = ["Layout", "Plan", "plan"]
-
 SHARE = policy.REDUCTION_SHARE
 WIDE = 1024  # columns of a tile whose partial results are in memory, at most
 TALL = 8  # rows of it that are read together

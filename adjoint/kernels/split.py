@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from .ir import REDUCTIONS, Kernel, Value
 
-__all__ = ["can_split", "combining", "copied", "partial"]
-
 
 def can_split(kernel: Kernel) -> bool:
     """Whether the kernel only writes what its reductions keep, and reduces once."""

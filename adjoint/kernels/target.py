@@ -16,8 +16,6 @@ from adjoint.core.errors import Unsupported
 
 from . import cache
 
-__all__ = ["Code", "Target", "host", "load"]
-
 
 @dataclass(frozen=True)
 class Target:

@@ -13,11 +13,9 @@ from ..core.errors import InvalidArgument
 from ..tensor import RemovableHandle, Tensor
 
 __all__ = [
-    "register_module_forward_hook",
-    "register_module_forward_pre_hook",
-    "register_module_full_backward_hook",
-    "register_module_full_backward_pre_hook",
-]
+    "register_module_forward_hook", "register_module_forward_pre_hook",
+    "register_module_full_backward_hook", "register_module_full_backward_pre_hook",
+]  # fmt: skip
 
 
 class Entry(NamedTuple):

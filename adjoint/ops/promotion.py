@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,11 +15,9 @@ from ..core.handle import Handle
 from ..core.op import Op, Sample
 from ..core.scalar import Scalar
 from ..core.spec import Spec
+from ..core.types import Tensor
 from ..eager.dispatch import apply
 from ..eager.public import public
-
-if TYPE_CHECKING:
-    from ..tensor import Tensor
 
 __all__ = ["can_cast", "result_type"]
 

@@ -344,8 +344,7 @@ def _(s: Step, *xs: Any) -> Any:
     return F.batch_norm(x, mean, var, training=s.training or mean is None, **named)
 
 
-@operator("F.dropout", "F.dropout2d", "F.dropout3d", "F.alpha_dropout",
-          "F.feature_alpha_dropout")  # fmt: skip
+@operator("F.dropout", "F.dropout2d", "F.dropout3d", "F.alpha_dropout", "F.feature_alpha_dropout")
 def _(s: Step, x: Any) -> Any:
     return getattr(F, s.kind[2:])(x, s.get("p", 0.5), s.training)
 

@@ -3,39 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..core.errors import Unsupported
-from ..nn import Module
 from ..tensor import Tensor
 from .text import label_of
 
 TABLE: dict[str, Callable[..., Any]] = {}
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Step:
     """One operator, ready to run."""
 
-    __slots__ = (
-        "call", "declared", "inputs", "keys", "kind", "layer", "name", "numbers", "outputs",
-        "params", "training",
-    )  # fmt: skip
+    kind: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    params: dict[str, Any]
+    keys: tuple[str, ...]  # of each input, the argument that it is; "" where by position
+    name: str
+    layer: Any = None  # a Module, where the operator is one
+    training: bool = False
+    numbers: bool = False  # whether inputs may be parameters
+    # The shapes of inputs and outputs, as the file has them.
+    declared: dict[str, Any] = field(default_factory=dict)
+    call: Any = None
 
-    def __init__(
-        self, kind: str, inputs: tuple[str, ...], outputs: tuple[str, ...],
-        params: dict[str, Any], keys: tuple[str, ...], name: str, layer: Module | None = None,
-    ) -> None:  # fmt: skip
-        self.kind = kind
-        self.inputs = inputs
-        self.outputs = outputs
-        self.params = params
-        self.keys = keys  # of each input, the argument that it is; "" where by position
-        self.name = name
-        self.layer: Any = layer
-        self.training = False
-        self.numbers = False  # whether inputs may be parameters
-        self.declared: dict[str, Any] = {}  # the shapes of inputs and outputs, as the file has them
-        self.call = TABLE[kind]
+    def __post_init__(self) -> None:
+        self.call = TABLE[self.kind]
 
     @property
     def label(self) -> str:

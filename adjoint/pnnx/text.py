@@ -119,9 +119,7 @@ def _operator(words: list[str]) -> Operator:
     op = Operator(kind, name, tuple(names[:given]), tuple(names[given:]))
     for word in rest:
         key, equals, value = word.partition("=")
-        tables: dict[str, dict[str, Any]] = {
-            "@": op.weights, "$": op.arguments, "#": op.shapes
-        }  # fmt: skip
+        tables: dict[str, dict[str, Any]] = {"@": op.weights, "$": op.arguments, "#": op.shapes}
         target = tables.get(key[:1], op.params)
         key = key if target is op.params else key[1:]
         if not equals or not key or len(key) > NAME:

@@ -41,8 +41,6 @@ from .events import Log
 from .modules import Calls
 from .nodes import cell_of, input_cell
 
-__all__ = ["Graph"]
-
 
 class GraphRecorder(Recorder):
     """The executor inside `with graph:`."""
@@ -156,10 +154,7 @@ class Graph:
         >>> x.set([1.0, 2.0]).shape, y.item()
         (adjoint.Size([2]), 3.0)
         """
-        if shape is None and isinstance(value, tuple) and all(type(n) is int for n in value):
-            value, shape = None, value
-        if value is None and shape is None:
-            raise InvalidArgument("input: give a value or a shape")
+        value, shape = _value_or_shape("input", value, shape)
         tensor: Tensor = self._source(Tensor, value, shape, dtype, requires_grad, name, "input")
         self._inputs[tensor._data.label] = tensor
         return tensor
@@ -183,10 +178,7 @@ class Graph:
         >>> w.grad
         tensor([2., 4.])
         """
-        if shape is None and isinstance(value, tuple) and all(type(n) is int for n in value):
-            value, shape = None, value
-        if value is None and shape is None:
-            raise InvalidArgument("parameter: give a value or a shape")
+        value, shape = _value_or_shape("parameter", value, shape)
         if value is None:
             value = np.zeros(tuple(shape or ()), _dtype(dtype).numpy)
         tensor = self._source(Parameter, value, None, dtype, requires_grad, name, "parameter")
@@ -215,12 +207,7 @@ class Graph:
             raise GraphError(f"{what}: the graph has a node named {label!r} already")
         source = Source(self._state, spec[0], spec[1], array)
         source.note(name=label)
-        tensor: Any = Handle.__new__(kind)
-        tensor._data = source
-        tensor._node = tensor._leaf = tensor._view = None
-        tensor._version = Version()
-        tensor._version.watch(source)
-        source.handle = weakref.ref(tensor)
+        tensor = _showing(source, kind)
         if requires_grad:
             tensor.requires_grad_()
         self._keep(label, tensor)
@@ -566,13 +553,7 @@ class Graph:
         handle = cell.handle()
         if handle is None or (isinstance(cell, Source) and cell.follows is not None):
             return refreshing.tensor_of(twin)
-        tensor: Any = Handle.__new__(type(handle))
-        tensor._data = twin
-        tensor._node = tensor._leaf = tensor._view = None
-        tensor._version = Version()
-        if isinstance(twin, Source):
-            tensor._version.watch(twin)
-        twin.handle = weakref.ref(tensor)
+        tensor = _showing(twin, type(handle))
         if handle._node is not None:
             tensor.requires_grad_()
         return tensor
@@ -652,6 +633,27 @@ class Graph:
 
     def __repr__(self) -> str:
         return f"<adjoint.Graph: {len(self)} nodes, {len(self._named)} named>"
+
+
+def _value_or_shape(name: str, value: Any, shape: Any) -> tuple[Any, Any]:
+    """The two; a tuple of sizes in the place of the value is the shape."""
+    if shape is None and isinstance(value, tuple) and all(type(n) is int for n in value):
+        value, shape = None, value
+    if value is None and shape is None:
+        raise InvalidArgument(f"{name}: give a value or a shape")
+    return value, shape
+
+
+def _showing(cell: Cell, kind: type) -> Any:
+    """A new tensor of class `kind` with the cell's value."""
+    tensor: Any = Handle.__new__(kind)
+    tensor._data = cell
+    tensor._node = tensor._leaf = tensor._view = None
+    tensor._version = Version()
+    if isinstance(cell, Source):
+        tensor._version.watch(cell)
+    cell.handle = weakref.ref(tensor)
+    return tensor
 
 
 def _dtype(dtype: Any) -> Any:

@@ -10,14 +10,6 @@ from .creation import make_tensor
 from .ops import check_op, check_sample, samples
 
 __all__ = [
-    "GradcheckError",
-    "Sample",
-    "assert_allclose",
-    "assert_close",
-    "check_op",
-    "check_sample",
-    "gradcheck",
-    "gradgradcheck",
-    "make_tensor",
-    "samples",
-]
+    "GradcheckError", "Sample", "assert_allclose", "assert_close", "check_op", "check_sample",
+    "gradcheck", "gradgradcheck", "make_tensor", "samples",
+]  # fmt: skip

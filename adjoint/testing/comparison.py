@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import cmath
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -97,26 +98,17 @@ def assert_allclose(
     )
 
 
+@dataclass(eq=False)
 class _Comparison:
     """The options of one `assert_close`."""
 
-    def __init__(
-        self,
-        rtol: float | None,
-        atol: float | None,
-        equal_nan: bool,
-        allow_subclasses: bool,
-        check_device: bool,
-        check_dtype: bool,
-        check_stride: bool,
-    ) -> None:
-        self.rtol = rtol
-        self.atol = atol
-        self.equal_nan = equal_nan
-        self.allow_subclasses = allow_subclasses
-        self.check_device = check_device
-        self.check_dtype = check_dtype
-        self.check_stride = check_stride
+    rtol: float | None
+    atol: float | None
+    equal_nan: bool
+    allow_subclasses: bool
+    check_device: bool
+    check_dtype: bool
+    check_stride: bool
 
     def failure(self, actual: Any, expected: Any, place: str) -> str | None:
         """What differs, or None."""

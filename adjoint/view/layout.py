@@ -11,7 +11,7 @@ from bisect import bisect_right, insort
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from math import isqrt
 
 from .snapshot import Snapshot
@@ -142,13 +142,8 @@ def module_paths(snapshot: Snapshot) -> list[str]:
 
 def _common(paths: Iterable[str]) -> str:
     """The path of the innermost module around all of `paths`."""
-    first, *rest = (path.split(".") if path else [] for path in paths)
-    for parts in rest:
-        same = 0
-        while same < min(len(first), len(parts)) and first[same] == parts[same]:
-            same += 1
-        first = first[:same]
-    return ".".join(first)
+    steps = zip(*(path.split(".") if path else [] for path in paths), strict=False)
+    return ".".join(names[0] for names in takewhile(lambda names: len({*names}) == 1, steps))
 
 
 def _measure(groups: list[Group]) -> None:

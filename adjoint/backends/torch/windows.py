@@ -238,9 +238,8 @@ def _largest(
 
 
 def _largest_of_windows(
-    t: Any, lead: Sizes, kernel: Sizes, stride: Sizes, padding: Pairs, dilation: Sizes,
-    count: Sizes,
-) -> tuple[Any, Any]:  # fmt: skip
+    t: Any, lead: Sizes, kernel: Sizes, stride: Sizes, padding: Pairs, dilation: Sizes, count: Sizes
+) -> tuple[Any, Any]:
     """The same for dtypes that PyTorch does not pool, by windows."""
     rank, size = len(kernel), t.shape[2:]
     framed = _frame(t, kernel, stride, padding, dilation, count, _lowest(t.dtype))

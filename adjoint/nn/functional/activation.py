@@ -10,34 +10,13 @@ from typing import Any
 from ...core.errors import InvalidArgument
 from ...eager.fused import checking, fused
 from ...ops.nn import activation as ops
-from ...ops.nn.activation import (
-    celu_,
-    elu_,
-    gelu,
-    glu,
-    hardshrink,
-    hardtanh_,
-    leaky_relu_,
-    logsigmoid,
-    prelu,
-    relu_,
-    rrelu_,
-    selu_,
-    softplus,
-    softshrink,
-    softsign,
-    tanhshrink,
-    threshold_,
-)
 from ...ops.nn.softmax import LogSoftmax, Softmax, normalised
 from ...tensor import Tensor
 
 __all__ = [
-    "celu", "celu_", "elu", "elu_", "gelu", "glu", "gumbel_softmax", "hardshrink", "hardsigmoid",
-    "hardswish", "hardtanh", "hardtanh_", "leaky_relu", "leaky_relu_", "log_softmax", "logsigmoid",
-    "mish", "normalize", "prelu", "relu", "relu6", "relu_", "rrelu", "rrelu_", "selu", "selu_",
-    "sigmoid", "silu", "softmax", "softmin", "softplus", "softshrink", "softsign", "tanh",
-    "tanhshrink", "threshold", "threshold_",
+    "celu", "elu", "gumbel_softmax", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu",
+    "log_softmax", "mish", "normalize", "relu", "relu6", "rrelu", "selu", "sigmoid", "silu",
+    "softmax", "softmin", "tanh", "threshold",
 ]  # fmt: skip
 
 
@@ -110,7 +89,7 @@ def rrelu(
     >>> ad.nn.functional.rrelu(ad.ones(1)).tolist()
     [1.0]
     """
-    function = rrelu_ if inplace else ops.rrelu
+    function = ops.rrelu_ if inplace else ops.rrelu
     return function(input, lower, upper, training)
 
 

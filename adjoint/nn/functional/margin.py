@@ -13,9 +13,7 @@ from ...tensor import Tensor
 from .loss import _reduced, cross_entropy, reduction_of
 from .sparse import pairwise_distance
 
-__all__ = [
-    "linear_cross_entropy", "multilabel_margin_loss", "triplet_margin_with_distance_loss",
-]  # fmt: skip
+__all__ = ["linear_cross_entropy", "multilabel_margin_loss", "triplet_margin_with_distance_loss"]
 
 
 def multilabel_margin_loss(

@@ -48,13 +48,7 @@ def embedding(
         raise Unsupported(
             "embedding: sparse gradients and scale_grad_by_freq; use the default, False"
         )
-    rows = weight.shape[0]
-    if padding_idx is not None:
-        if not -rows <= padding_idx < rows:
-            raise InvalidArgument(
-                f"embedding: Padding_idx must be within num_embeddings={rows}, got {padding_idx}"
-            )
-        padding_idx %= rows
+    padding_idx = padding_row(padding_idx, weight.shape[0], "embedding: Padding_idx")
     if max_norm is not None:
         _bound_rows(weight, input.reshape(-1), max_norm, norm_type)
     found = rows_at(weight, input)
@@ -63,6 +57,15 @@ def embedding(
         padding = (input == padding_idx).unsqueeze(-1)
         found = where(padding, found.detach(), found)
     return found
+
+
+def padding_row(padding_idx: int | None, rows: int, name: str) -> int | None:
+    """The number of the row that gets no gradient, from the first on; None where there is none."""
+    if padding_idx is None:
+        return None
+    if not -rows <= padding_idx < rows:
+        raise InvalidArgument(f"{name} must be within num_embeddings={rows}, got {padding_idx}")
+    return padding_idx % rows
 
 
 def _bound_rows(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None:

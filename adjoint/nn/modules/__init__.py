@@ -1,5 +1,7 @@
 """The modules, one file per family, laid out as PyTorch's."""
 
+import typing
+
 from .activation import *  # noqa: F403 - its __all__ is the list
 from .adaptive import *  # noqa: F403
 from .attention import *  # noqa: F403
@@ -27,3 +29,6 @@ from .sparse import *  # noqa: F403
 from .transformer import *  # noqa: F403
 from .unpooling import *  # noqa: F403
 from .upsampling import *  # noqa: F403
+
+if not typing.TYPE_CHECKING:  # which follows the imports
+    __all__ = [name for name, value in globals().items() if isinstance(value, type)]

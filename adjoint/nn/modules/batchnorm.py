@@ -7,9 +7,8 @@ from typing import Any
 from ...core.errors import ShapeError
 from ...ops.create.creation import empty, tensor
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
-from .. import init
 from ..parameter import Parameter
-from .module import Module
+from .normalization import Affine
 
 __all__ = [
     "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "InstanceNorm1d", "InstanceNorm2d",
@@ -17,7 +16,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class _NormBase(Module):
+class _NormBase(Affine):
     """Scale, shift and running statistics per channel."""
 
     _version = 2
@@ -69,10 +68,7 @@ class _NormBase(Module):
         >>> ad.nn.BatchNorm1d(2).reset_parameters()
         """
         self.reset_running_stats()
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
+        super().reset_parameters()
 
     def _check_input_dim(self, input: Any) -> None:
         if input.ndim not in self.ranks:

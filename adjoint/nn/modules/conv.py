@@ -10,9 +10,7 @@ from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .. import init
 from .module import Module
 
-__all__ = [
-    "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d",
-]  # fmt: skip
+__all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
 
 
 def per_dimension(value: Any, rank: int) -> tuple[int, ...]:

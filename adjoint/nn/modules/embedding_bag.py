@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ...autograd.modes import no_grad
-from ...core.errors import InvalidArgument, ShapeError
+from ...core.errors import ShapeError
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .. import init
+from ..functional.sparse import padding_row
 from ..parameter import Parameter
 from .module import Module
 
@@ -32,7 +33,24 @@ def assert_weight_shape(weight: Any, rows: int, columns: int) -> None:
         )
 
 
-class EmbeddingBag(Module):
+class Rows(Module):
+    """The base of modules with a matrix of vectors, of which one may stand for padding."""
+
+    padding_idx: int | None
+    weight: Any
+
+    def reset_parameters(self) -> None:
+        """Draw new vectors from the standard normal distribution.
+
+        >>> ad.nn.Embedding(2, 2).reset_parameters()
+        """
+        init.normal_(self.weight)
+        if self.padding_idx is not None:
+            with no_grad():
+                self.weight[self.padding_idx].fill_(0)
+
+
+class EmbeddingBag(Rows):
     """The learned vectors of each bag of indices: their mean, sum or maximum.
 
     Shapes: (bags, size), or (indices,) with offsets -> (bags, embedding_dim).
@@ -64,13 +82,7 @@ class EmbeddingBag(Module):
         self.max_norm = max_norm
         self.norm_type = norm_type
         self.scale_grad_by_freq = scale_grad_by_freq
-        if padding_idx is not None:
-            if not -num_embeddings <= padding_idx < num_embeddings:
-                raise InvalidArgument(
-                    f"padding_idx must be within num_embeddings={num_embeddings}, got {padding_idx}"
-                )
-            padding_idx %= num_embeddings
-        self.padding_idx = padding_idx
+        self.padding_idx = padding_row(padding_idx, num_embeddings, "padding_idx")
         if _weight is None:
             self._new_parameter("weight", (num_embeddings, embedding_dim), device, dtype)
             self.reset_parameters()
@@ -80,16 +92,6 @@ class EmbeddingBag(Module):
         self.mode = mode
         self.sparse = sparse
         self.include_last_offset = include_last_offset
-
-    def reset_parameters(self) -> None:
-        """Draw new vectors from the standard normal distribution.
-
-        >>> ad.nn.EmbeddingBag(2, 2).reset_parameters()
-        """
-        init.normal_(self.weight)
-        if self.padding_idx is not None:
-            with no_grad():
-                self.weight[self.padding_idx].fill_(0)
 
     def forward(self, input: Any, offsets: Any = None, per_sample_weights: Any = None) -> Any:
         """One vector for each bag."""

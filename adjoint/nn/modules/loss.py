@@ -6,10 +6,7 @@ from typing import Any
 
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from ..functional.loss import reduction_of
-from .margin import CTCLoss as CTCLoss
-from .margin import LinearCrossEntropyLoss as LinearCrossEntropyLoss
-from .margin import MultiLabelMarginLoss as MultiLabelMarginLoss
-from .margin import TripletMarginWithDistanceLoss as TripletMarginWithDistanceLoss
+from .margin import *  # noqa: F403 - PyTorch has them here too
 from .module import Module
 
 __all__ = [

@@ -8,8 +8,7 @@ from ...core.errors import InvalidArgument
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .. import init
 from .module import Module
-from .response_norm import CrossMapLRN2d as CrossMapLRN2d
-from .response_norm import LocalResponseNorm as LocalResponseNorm
+from .response_norm import *  # noqa: F403 - PyTorch has them here too
 
 __all__ = ["GroupNorm", "LayerNorm", "RMSNorm"]
 
@@ -18,7 +17,21 @@ def _shape(value: Any) -> tuple[int, ...]:
     return (value,) if isinstance(value, int) else tuple(value)
 
 
-class LayerNorm(Module):
+class Affine(Module):
+    """The base of layers that scale and shift what they normalized, where they have the weights."""
+
+    def reset_parameters(self) -> None:
+        """Scale 1, shift 0.
+
+        >>> ad.nn.LayerNorm(2).reset_parameters()
+        """
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+
+class LayerNorm(Affine):
     """The trailing dimensions normalized_shape with mean 0 and variance 1, scaled and shifted.
 
     Shapes: (..., *normalized_shape).
@@ -48,16 +61,6 @@ class LayerNorm(Module):
         self._new_parameter("weight", shape, device, dtype, elementwise_affine)
         self._new_parameter("bias", shape, device, dtype, shifts)
         self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Scale 1, shift 0.
-
-        >>> ad.nn.LayerNorm(2).reset_parameters()
-        """
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
 
     def forward(self, input: Any) -> Any:
         """The normalized input."""
@@ -105,7 +108,7 @@ class RMSNorm(Module):
         return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
 
 
-class GroupNorm(Module):
+class GroupNorm(Affine):
     """Groups of channels with mean 0 and variance 1 within each sample, scaled and shifted.
 
     Shapes: (batch, channels, ...).
@@ -141,16 +144,6 @@ class GroupNorm(Module):
         self._new_parameter("weight", (num_channels,), device, dtype, affine)
         self._new_parameter("bias", (num_channels,), device, dtype, affine and bias)
         self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Scale 1, shift 0.
-
-        >>> ad.nn.GroupNorm(1, 2).reset_parameters()
-        """
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
 
     def forward(self, input: Any) -> Any:
         """The normalized input."""

@@ -6,14 +6,7 @@ from typing import Any
 
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .module import Module
-from .unpooling import FractionalMaxPool2d as FractionalMaxPool2d
-from .unpooling import FractionalMaxPool3d as FractionalMaxPool3d
-from .unpooling import LPPool1d as LPPool1d
-from .unpooling import LPPool2d as LPPool2d
-from .unpooling import LPPool3d as LPPool3d
-from .unpooling import MaxUnpool1d as MaxUnpool1d
-from .unpooling import MaxUnpool2d as MaxUnpool2d
-from .unpooling import MaxUnpool3d as MaxUnpool3d
+from .unpooling import *  # noqa: F403 - PyTorch has them here too
 
 __all__ = [
     "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d",

@@ -355,7 +355,21 @@ class RNNCell(RNNCellBase):
         return self._step(input, hx, None, f"RNN_{self.nonlinearity.upper()}")[0]
 
 
-class LSTMCell(RNNCellBase):
+class _GatedCell(RNNCellBase):
+    _chunks: int  # blocks of rows of each weight
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias, self._chunks, device, dtype)
+
+
+class LSTMCell(_GatedCell):
     """One step of an LSTM.
 
     Shapes: (batch, input_size) and two of (batch, hidden_size) -> two of (batch, hidden_size).
@@ -367,15 +381,7 @@ class LSTMCell(RNNCellBase):
     adjoint.Size([3, 8])
     """
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(input_size, hidden_size, bias, 4, device, dtype)
+    _chunks = 4
 
     def forward(self, input: Any, hx: Any = None) -> Any:
         """The next (h, c)."""
@@ -383,7 +389,7 @@ class LSTMCell(RNNCellBase):
         return self._step(input, h, c, "LSTM")
 
 
-class GRUCell(RNNCellBase):
+class GRUCell(_GatedCell):
     """One step of a GRU.
 
     Shapes: (batch, input_size), (batch, hidden_size) -> (batch, hidden_size).
@@ -394,15 +400,7 @@ class GRUCell(RNNCellBase):
     adjoint.Size([3, 8])
     """
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(input_size, hidden_size, bias, 3, device, dtype)
+    _chunks = 3
 
     def forward(self, input: Any, hx: Any = None) -> Any:
         """The next state."""

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...autograd.modes import no_grad
-from ...core.errors import InvalidArgument
 from ...ops.create.creation import empty
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
-from .. import init
+from ..functional.sparse import padding_row
 from ..parameter import Parameter
 from .embedding_bag import EmbeddingBag as EmbeddingBag
-from .embedding_bag import assert_weight_shape, sizes_of
-from .module import Module
+from .embedding_bag import Rows, assert_weight_shape, sizes_of
 
 __all__ = ["Embedding"]
 
 
-class Embedding(Module):
+class Embedding(Rows):
     """A learned vector for each of num_embeddings indices.
 
     The vector of `padding_idx` is zero at first and gets no gradient.
@@ -53,13 +50,7 @@ class Embedding(Module):
         super().__init__()
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
-        if padding_idx is not None:
-            if not -num_embeddings <= padding_idx < num_embeddings:
-                raise InvalidArgument(
-                    f"Padding_idx must be within num_embeddings={num_embeddings}, got {padding_idx}"
-                )
-            padding_idx %= num_embeddings
-        self.padding_idx = padding_idx
+        self.padding_idx = padding_row(padding_idx, num_embeddings, "Padding_idx")
         self.max_norm = max_norm
         self.norm_type = norm_type
         self.scale_grad_by_freq = scale_grad_by_freq
@@ -71,16 +62,6 @@ class Embedding(Module):
         else:
             assert_weight_shape(_weight, num_embeddings, embedding_dim)
             self.weight = Parameter(_weight, requires_grad=not _freeze)
-
-    def reset_parameters(self) -> None:
-        """Draw new vectors from the standard normal distribution.
-
-        >>> ad.nn.Embedding(2, 2).reset_parameters()
-        """
-        init.normal_(self.weight)
-        if self.padding_idx is not None:
-            with no_grad():
-                self.weight[self.padding_idx].fill_(0)
 
     def forward(self, input: Any) -> Any:
         """The vectors at the indices."""

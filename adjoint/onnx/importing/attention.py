@@ -24,12 +24,11 @@ def _heads(n: Node, x: Tensor, count: Any) -> Any:
     return x.unflatten(2, (count, -1)).transpose(1, 2)
 
 
-@operator("Attention")
+@operator("Attention", tensors=3)
 def _(
     n: Node, query: Any, key: Any, value: Any, mask: Any = None, past_key: Any = None,
     past_value: Any = None, lengths: Any = None,
 ) -> Any:  # fmt: skip
-    query, key, value = t(query), t(key), t(value)
     flat = query.ndim == 3
     query = _heads(n, query, n.get("q_num_heads"))
     key, value = (_heads(n, x, n.get("kv_num_heads")) for x in (key, value))
@@ -115,9 +114,8 @@ def _bias(n: Node, query: Tensor, key: Tensor, mask: Any, before: int, lengths: 
     return mask if bias is None else bias + mask
 
 
-@operator("RotaryEmbedding")
+@operator("RotaryEmbedding", tensors=3)
 def _(n: Node, x: Any, cos: Any, sin: Any, places: Any = None) -> Any:
-    x, cos, sin = t(x), t(cos), t(sin)
     whole = _heads(n, x, n.get("num_heads", 0))
     size = n.get("rotary_embedding_dim", 0) or whole.shape[-1]
     if places is not None:
@@ -134,15 +132,13 @@ def _(n: Node, x: Any, cos: Any, sin: Any, places: Any = None) -> Any:
     return y.transpose(1, 2).flatten(2) if x.ndim == 3 else y
 
 
-@operator("SwiGLU")
+@operator("SwiGLU", tensors=1)
 def _(n: Node, a: Any, b: Any) -> Any:
-    a = t(a)
     return a * ad.sigmoid(a * n.get("alpha", 1.0)) * t(b)
 
 
-@operator("CausalConvWithState")
+@operator("CausalConvWithState", tensors=2)
 def _(n: Node, x: Any, weight: Any, bias: Any = None, past: Any = None) -> Any:
-    x, weight = t(x), t(weight)
     size = weight.shape[2] - 1
     before = x.new_zeros(*x.shape[:2], size) if past is None else t(past)
     padded = ad.cat([before, x], 2)

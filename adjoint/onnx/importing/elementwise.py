@@ -87,9 +87,8 @@ TABLE["Mean"] = lambda n, *xs: TABLE["Sum"](n, *xs) / len(xs)
 operator("Where")(lambda n, condition, a, b: ad.where(t(condition), t(a), t(b)))
 
 
-@operator("IsInf")
+@operator("IsInf", tensors=1)
 def _(n: Node, x: Any) -> Any:
-    x = t(x)
     found = ad.isinf(x)
     if not n.get("detect_negative", 1):
         found = found & (x > 0)
@@ -131,9 +130,8 @@ operator("Softplus")(lambda n, x: F.softplus(t(x)))
 operator("Gelu")(lambda n, x: F.gelu(t(x), approximate=n.get("approximate", "none")))
 
 
-@operator("Softmax", "LogSoftmax")
+@operator("Softmax", "LogSoftmax", tensors=1)
 def _(n: Node, x: Any) -> Any:
-    x = t(x)
     function = F.softmax if n.kind == "Softmax" else F.log_softmax
     if n.opset >= 13:
         return function(x, axis_in(n.get("axis", -1), x.ndim))
@@ -162,9 +160,8 @@ def _(n: Node, x: Any) -> Any:
 operator("CastLike")(lambda n, x, like: t(x).to(t(like).dtype))
 
 
-@operator("Swish")
+@operator("Swish", tensors=1)
 def _(n: Node, x: Any) -> Any:
-    x = t(x)
     return x * ad.sigmoid(x * n.get("alpha", 1.0))
 
 
@@ -175,9 +172,8 @@ def _(n: Node, x: Any) -> Any:
     return ad.where(x < -lambd, x + bias, inside).to(x.dtype)
 
 
-@operator("BitShift")
+@operator("BitShift", tensors=2)
 def _(n: Node, a: Any, b: Any) -> Any:
-    a, b = t(a), t(b)
     direction, bits = n.get("direction"), 8 * a.dtype.itemsize
     if direction not in ("LEFT", "RIGHT"):
         raise ValueError(f"direction {direction!r}")

@@ -166,9 +166,8 @@ def _(n: Node, x: Any) -> Any:
     return values, first.astype(np.int64), inverse.astype(np.int64), counts.astype(np.int64)
 
 
-@operator("TensorScatter")
+@operator("TensorScatter", tensors=2)
 def _(n: Node, x: Any, update: Any, starts: Any = None) -> Any:
-    x, update = t(x), t(update)
     axis = axis_in(n.get("axis", -2), x.ndim)
     size, count = x.shape[axis], update.shape[axis]
     begin = np.zeros(x.shape[0], np.int64) if starts is None else host(starts).astype(np.int64)

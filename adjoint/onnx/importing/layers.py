@@ -19,9 +19,8 @@ LARGEST_WINDOW = 1 << 16  # along an axis
 MOST_NEIGHBOURS = 4096  # that an element of a smaller image is the mean of
 
 
-@operator("Gemm")
+@operator("Gemm", tensors=2)
 def _(n: Node, a: Any, b: Any, c: Any = None) -> Any:
-    a, b = t(a), t(b)
     alpha, beta = n.get("alpha", 1.0), n.get("beta", 1.0)
     a = a.t() if n.get("transA", 0) else a
     if n.get("transB", 0) and alpha == beta == 1 and c is not None and c.ndim == 1:
@@ -76,9 +75,8 @@ def convolve(n: Node, x: Tensor, weight: Tensor, *bias: Tensor) -> Any:
     return apply(Convolution(strides, pairs, dilations, n.get("group", 1)), x, weight, *bias)
 
 
-@operator("ConvTranspose")
+@operator("ConvTranspose", tensors=2)
 def _(n: Node, x: Any, weight: Any, bias: Any = None) -> Any:
-    x, weight = t(x), t(weight)
     kernel = tuple(weight.shape[2:])
     strides, dilations, pairs = windows(n, tuple(x.shape[2:]), kernel)
     more = n.get("output_padding") or [0] * len(kernel)
@@ -132,9 +130,8 @@ def _pool_pairs(n: Node, x: Tensor) -> tuple[Any, Any, Any, Pairs, Pairs]:
     return kernel, strides, dilations, pairs, tuple(wide)
 
 
-@operator("MaxPool")
+@operator("MaxPool", tensors=1)
 def _(n: Node, x: Any) -> Any:
-    x = t(x)
     kernel, strides, dilations, _, wide = _pool_pairs(n, x)
     y = apply(MaxPool(kernel, strides, wide, dilations), x)
     if len(n.outputs) < 2:
@@ -150,9 +147,8 @@ def _(n: Node, x: Any) -> Any:
     return y, places + t(images * math.prod(size))
 
 
-@operator("AveragePool")
+@operator("AveragePool", tensors=1)
 def _(n: Node, x: Any) -> Any:
-    x = t(x)
     kernel, strides, dilations, pairs, wide = _pool_pairs(n, x)
     total = _sums(x, kernel, strides, wide, dilations)
     padded = any(any(pair) for pair in wide)
@@ -192,9 +188,8 @@ def _(n: Node, x: Any) -> Any:
     return (x.abs() ** p).sum(tuple(range(2, x.ndim)), keepdim=True) ** (1 / p)
 
 
-@operator("MaxUnpool")
+@operator("MaxUnpool", tensors=2)
 def _(n: Node, x: Any, places: Any, shape: Any = None) -> Any:
-    x, places = t(x), t(places)
     kernel = tuple(n.get("kernel_shape"))
     strides, _, pairs = windows(n, tuple(x.shape[2:]), kernel)
     size = [
@@ -235,9 +230,8 @@ def _(n: Node, x: Any, scale: Any, bias: Any) -> Any:
     return F.instance_norm(t(x), weight=t(scale), bias=t(bias), eps=n.get("epsilon", 1e-5))
 
 
-@operator("LayerNormalization")
+@operator("LayerNormalization", tensors=1)
 def _(n: Node, x: Any, scale: Any, bias: Any = None) -> Any:
-    x = t(x)
     shape = x.shape[axis_in(n.get("axis", -1), x.ndim) :]
     eps = n.get("epsilon", 1e-5)
     y = F.layer_norm(x, shape, t(scale), None if bias is None else t(bias), eps)
@@ -248,16 +242,14 @@ def _(n: Node, x: Any, scale: Any, bias: Any = None) -> Any:
     return y, x.mean(axes, keepdim=True), deviation
 
 
-@operator("RMSNormalization")
+@operator("RMSNormalization", tensors=1)
 def _(n: Node, x: Any, scale: Any) -> Any:
-    x = t(x)
     shape = x.shape[axis_in(n.get("axis", -1), x.ndim) :]
     return F.rms_norm(x, shape, t(scale), n.get("epsilon", 1e-5))
 
 
-@operator("GroupNormalization")
+@operator("GroupNormalization", tensors=3)
 def _(n: Node, x: Any, scale: Any, bias: Any) -> Any:
-    x, scale, bias = t(x), t(scale), t(bias)
     groups = n.get("num_groups")
     if n.opset < 21:  # one scale for each group
         each = x.shape[1] // groups
@@ -265,9 +257,8 @@ def _(n: Node, x: Any, scale: Any, bias: Any) -> Any:
     return F.group_norm(x, groups, scale, bias, n.get("epsilon", 1e-5))
 
 
-@operator("MeanVarianceNormalization")
+@operator("MeanVarianceNormalization", tensors=1)
 def _(n: Node, x: Any) -> Any:
-    x = t(x)
     axes = [axis_in(axis, x.ndim) for axis in n.get("axes", [0, 2, 3])]
     center = x - x.mean(axes, keepdim=True)
     return center / ((center * center).mean(axes, keepdim=True).sqrt() + 1e-9)
@@ -288,9 +279,8 @@ def _(n: Node, x: Any) -> Any:
 # ---- resizing --------------------------------------------------------------------------------
 
 
-@operator("Resize")
+@operator("Resize", tensors=1)
 def _(n: Node, x: Any, roi: Any = None, scales: Any = None, sizes: Any = None) -> Any:
-    x = t(x)
     axes = [axis_in(axis, x.ndim) for axis in n.get("axes") or range(x.ndim)]
     if sizes is not None and host(sizes).size:
         targets = ints(sizes)
@@ -316,9 +306,8 @@ def _(n: Node, x: Any, roi: Any = None, scales: Any = None, sizes: Any = None) -
     return x
 
 
-@operator("Upsample")
+@operator("Upsample", tensors=1)
 def _(n: Node, x: Any, scales: Any = None) -> Any:
-    x = t(x)
     factors = n.get("scales") if scales is None else [float(v) for v in host(scales).reshape(-1)]
     targets = [math.floor(a * b) for a, b in zip(x.shape, factors, strict=True)]
     n.check_size(targets)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -31,23 +32,18 @@ class TooLarge(CheckpointError):  # noqa: N818 - reads as what happened
     """A size that is data is larger than allowed here."""
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Node:
     """One node of the graph."""
 
-    __slots__ = ("attributes", "inputs", "kind", "label", "limit", "opset", "outputs", "training")
-
-    def __init__(
-        self, kind: str, inputs: tuple[str, ...], outputs: tuple[str, ...],
-        attributes: dict[str, Any], opset: int, label: str,
-    ) -> None:  # fmt: skip
-        self.kind = kind
-        self.inputs = inputs
-        self.outputs = outputs
-        self.attributes = attributes
-        self.opset = opset
-        self.label = label
-        self.training = False
-        self.limit: int | None = None
+    kind: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: dict[str, Any]
+    opset: int
+    label: str
+    training: bool = False
+    limit: int | None = None
 
     def get(self, name: str, default: Any = None) -> Any:
         """An attribute."""
@@ -65,12 +61,14 @@ class Node:
         return Unsupported(f"onnx: node {self.label}: {what} is not supported")
 
 
-def operator(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Enter a function for the operators called `names`."""
+def operator(*names: str, tensors: int = 0) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Enter a function for the operators `names`, whose first inputs, so many, are tensors."""
 
     def enter(function: Callable[..., Any]) -> Callable[..., Any]:
-        for name in names:
-            TABLE[name] = function
+        def run(n: Node, *inputs: Any) -> Any:
+            return function(n, *map(t, inputs[:tensors]), *inputs[tensors:])
+
+        TABLE.update(dict.fromkeys(names, run if tensors else function))
         return function
 
     return enter

@@ -35,9 +35,8 @@ def _rounded(x: Tensor, zero: Any, dtype: Any) -> Any:
     return ad.clamp(x, int(limits.min), int(limits.max)).to(dtype)
 
 
-@operator("QuantizeLinear")
+@operator("QuantizeLinear", tensors=2)
 def _(n: Node, x: Any, scale: Any, zero: Any = None) -> Any:
-    x, scale = t(x), t(scale)
     kind = n.get("output_dtype", 0) or 2
     dtype = t(zero).dtype if zero is not None else from_numpy_dtype(DTYPES.get(kind, np.uint8))
     if dtype.numpy.kind not in "iu" or kind not in DTYPES:
@@ -47,9 +46,8 @@ def _(n: Node, x: Any, scale: Any, zero: Any = None) -> Any:
     return _rounded(x.to(precision) / _along(n, scale, x).to(precision), given, dtype)
 
 
-@operator("DequantizeLinear")
+@operator("DequantizeLinear", tensors=2)
 def _(n: Node, x: Any, scale: Any, zero: Any = None) -> Any:
-    x, scale = t(x), t(scale)
     difference = x.to(int32)
     if zero is not None:
         difference = difference - _along(n, t(zero), x).to(int32)
@@ -58,9 +56,8 @@ def _(n: Node, x: Any, scale: Any, zero: Any = None) -> Any:
     return (difference.to(float32) * _along(n, scale, x).to(float32)).to(dtype)
 
 
-@operator("DynamicQuantizeLinear")
+@operator("DynamicQuantizeLinear", tensors=1)
 def _(n: Node, x: Any) -> Any:
-    x = t(x)
     low, high = (ad.minimum(x.amin(), x.new_zeros(())), ad.maximum(x.amax(), x.new_zeros(())))
     scale = (high - low) / 255
     scale = ad.where(scale == 0, ad.ones_like(scale), scale)

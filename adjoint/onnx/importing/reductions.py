@@ -74,9 +74,8 @@ def _(n: Node, x: Any) -> Any:
     return function(t(x), axis, keepdim=keep)
 
 
-@operator("CumSum", "CumProd")
+@operator("CumSum", "CumProd", tensors=1)
 def _(n: Node, x: Any, axis: Any) -> Any:
-    x = t(x)
     place = axis_in(int(host(axis).reshape(())), x.ndim)
     source = x.flip(place) if n.get("reverse", 0) else x
     scan = ad.cumsum if n.kind == "CumSum" else ad.cumprod
@@ -87,9 +86,8 @@ def _(n: Node, x: Any, axis: Any) -> Any:
     return total.flip(place) if n.get("reverse", 0) else total
 
 
-@operator("Hardmax")
+@operator("Hardmax", tensors=1)
 def _(n: Node, x: Any) -> Any:
-    x = t(x)
     axis = axis_in(n.get("axis", -1 if n.opset >= 13 else 1), x.ndim)
     flat = x if n.opset >= 13 else x.flatten(axis)
     best = ad.argmax(flat, axis, keepdim=True)

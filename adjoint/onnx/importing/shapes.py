@@ -98,9 +98,8 @@ def _(n: Node, x: Any, sizes: Any = None) -> Any:
     return tuple(ad.split(t(x), given, axis))
 
 
-@operator("Slice")
+@operator("Slice", tensors=1)
 def _(n: Node, x: Any, *given: Any) -> Any:
-    x = t(x)
     given += (None,) * (4 - len(given))
     starts, ends, axes, steps = (
         n.get(name) if each is None else ints(each)
@@ -132,9 +131,8 @@ def _(n: Node, x: Any, repeats: Any) -> Any:
     return t(x).repeat(counts)
 
 
-@operator("Pad")
+@operator("Pad", tensors=1)
 def _(n: Node, x: Any, pads: Any = None, value: Any = None, axes: Any = None) -> Any:
-    x = t(x)
     given = n.get("pads") if pads is None else ints(pads)
     places = list(range(x.ndim)) if axes is None else [axis_in(a, x.ndim) for a in ints(axes)]
     if len(given) != 2 * len(places):

@@ -24,9 +24,8 @@ def _number(x: Any, default: int) -> int:
     return default if x is None else int(host(x).reshape(()))
 
 
-@operator("DFT")
+@operator("DFT", tensors=1)
 def _(n: Node, x: Any, length: Any = None, axis: Any = None) -> Any:
-    x = t(x)
     chosen = n.get("axis", 1) if n.opset < 20 else _number(axis, -2)
     place = axis_in(chosen, x.ndim)
     if place == x.ndim - 1:
@@ -47,9 +46,8 @@ def _(n: Node, x: Any, length: Any = None, axis: Any = None) -> Any:
     return ad.view_as_real(found)
 
 
-@operator("STFT")
+@operator("STFT", tensors=1)
 def _(n: Node, signal: Any, step: Any, window: Any = None, length: Any = None) -> Any:
-    signal = t(signal)
     values = _complex(signal) if signal.ndim == 3 else signal
     if window is None and length is None:
         raise ValueError("neither a window nor the length of a frame")

@@ -30,9 +30,8 @@ def _(n: Node, theta: Any, size: Any) -> Any:
     return F.affine_grid(t(theta), sizes, bool(n.get("align_corners", 0)))
 
 
-@operator("CenterCropPad")
+@operator("CenterCropPad", tensors=1)
 def _(n: Node, x: Any, shape: Any) -> Any:
-    x = t(x)
     axes = n.get("axes")
     axes = list(range(x.ndim)) if axes is None else [axis_in(axis, x.ndim) for axis in axes]
     wanted = list(x.shape)
@@ -204,10 +203,9 @@ def _bins(first: int, last: int, count: int, size: int) -> list[tuple[int, int]]
     ]
 
 
-@operator("DeformConv")
+@operator("DeformConv", tensors=3)
 def _(n: Node, x: Any, weight: Any, offset: Any, bias: Any = None, mask: Any = None) -> Any:
     """A convolution whose elements are sampled where `offset` says (Dai and others, 2017)."""
-    x, weight, offset = t(x), t(weight), t(offset)
     kernel = tuple(weight.shape[2:])
     if len(kernel) != 2:
         raise n.unsupported(f"a kernel of {len(kernel)} dimensions")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from ...core.errors import DTypeError, InvalidArgument, InvalidType
 from ...core.handle import Handle
 from ...core.op import Sample
 from ...core.spec import Spec, broadcast_shapes
+from ...core.types import Tensor
 from ...eager.dispatch import apply, run_known
 from ...eager.public import public
 from ...eager.tensors import fresh
@@ -30,9 +31,6 @@ from .pointwise import (
     unary,
     widen,
 )
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
 
 __all__ = [
     "allclose", "clamp", "clamp_max", "clamp_min", "clip", "eq", "equal", "fmax", "fmin", "ge",

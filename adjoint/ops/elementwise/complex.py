@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from ...core.errors import DTypeError, ShapeError
 from ...core.handle import Handle
 from ...core.op import Op, Sample
 from ...core.spec import Spec, broadcast_shapes
+from ...core.types import Tensor
 from ...eager.dispatch import apply, apply_view, run_known
 from ...eager.public import METHODS, public
 from ..promotion import cast
@@ -21,9 +22,6 @@ from .functions import square
 from .kinds import Analytic, Floating
 from .pointwise import COMPLEX_ONLY, Elementwise, assert_tensor, to_out
 from .trigonometry import cos, sin
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
 
 __all__ = [
     "angle", "complex", "conj", "conj_physical", "imag", "is_complex", "is_conj",

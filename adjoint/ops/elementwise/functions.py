@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import DTypeError
 from ...core.handle import Handle
+from ...core.types import Tensor
 from ...eager.public import public
 from ..promotion import cast
 from ..samples import COMPLEX, FLOATS, INTS, unary_samples
@@ -17,35 +18,10 @@ from .comparison import where
 from .kinds import Analytic
 from .pointwise import NUMBERS, Elementwise, alias, assert_tensor, conj, unary, widen
 
-if TYPE_CHECKING:
-    from ...tensor import Tensor
-
 __all__ = [
-    "abs",
-    "absolute",
-    "acosh",
-    "arccosh",
-    "arcsinh",
-    "arctanh",
-    "asinh",
-    "atanh",
-    "cosh",
-    "exp",
-    "exp2",
-    "expm1",
-    "log",
-    "log1p",
-    "log2",
-    "log10",
-    "reciprocal",
-    "rsqrt",
-    "sgn",
-    "sigmoid",
-    "sign",
-    "sinh",
-    "sqrt",
-    "square",
-    "tanh",
+    "abs", "absolute", "acosh", "arccosh", "arcsinh", "arctanh", "asinh", "atanh", "cosh", "exp",
+    "exp2", "expm1", "log", "log1p", "log2", "log10", "reciprocal", "rsqrt", "sgn", "sigmoid",
+    "sign", "sinh", "sqrt", "square", "tanh",
 ]  # fmt: skip
 
 ALL_FLOATS = FLOATS + COMPLEX

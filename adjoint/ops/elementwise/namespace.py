@@ -23,12 +23,6 @@ from .rounding import *  # noqa: F403 - likewise
 from .trigonometry import *  # noqa: F403 - likewise
 
 __all__ = [
-    *arithmetic.__all__,
-    *comparison.__all__,
-    *functions.__all__,
-    *logic.__all__,
-    *power.__all__,
-    *rounding.__all__,
-    *special.__all__,
-    *trigonometry.__all__,
-]
+    *arithmetic.__all__, *comparison.__all__, *functions.__all__, *logic.__all__, *power.__all__,
+    *rounding.__all__, *special.__all__, *trigonometry.__all__,
+]  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import cmath
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument
 from ...core.handle import Handle
 from ...core.op import Sample
+from ...core.types import Tensor
 from ...eager.dispatch import apply, run_known
 from ...eager.public import public
 from ..promotion import cast, common_dtype, number
@@ -33,12 +34,7 @@ from .pointwise import (
     widen,
 )
 
-if TYPE_CHECKING:
-    from ...tensor import Tensor
-
-__all__ = [
-    "float_power", "ldexp", "pow",
-]  # fmt: skip
+__all__ = ["float_power", "ldexp", "pow"]
 
 
 class Pow(Elementwise):

@@ -7,7 +7,7 @@ import functools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from ...core.errors import DTypeError
 from ...core.handle import Handle
 from ...core.op import Op, Sample
 from ...core.spec import Spec
+from ...core.types import Tensor
 from ...eager.dispatch import apply, run_known
 from ...eager.fused import checking
 from ...eager.public import public
@@ -38,9 +39,6 @@ from .pointwise import (
     unary,
     widen,
 )
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
 
 __all__ = [
     "ceil", "copysign", "fix", "floor", "frac", "frexp", "heaviside", "nan_to_num",

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...core.types import Tensor
 from ...eager.public import public
 from ..samples import COMPLEX, FLOATS, binary_samples, unary_samples
 from .comparison import eq, where
 from .functions import reciprocal, rsqrt
 from .kinds import Analytic, Floating
 from .pointwise import ORDERED, alias, assert_kind, assert_tensor, binary, conj, unary
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
 
 __all__ = [
     "acos", "arccos", "arcsin", "arctan", "arctan2", "asin", "atan", "atan2", "cos", "deg2rad",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,13 +13,11 @@ from ...core.device import is_device_array
 from ...core.errors import DTypeError, IndexingError, ShapeError
 from ...core.op import Op, Sample
 from ...core.spec import Spec, prod
+from ...core.types import Tensor
 from ...eager.dispatch import apply, apply_view
 from ..samples import array
 from ..shape.movement import Movement
 from .slicing import Item, basic_index
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
 
 __all__: list[str] = []
 

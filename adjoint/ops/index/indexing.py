@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from ...core import dtype as dt
 from ...core.errors import DTypeError, IndexingError, InvalidType, ShapeError
 from ...core.handle import Handle
 from ...core.spec import broadcast_shapes, normalize_axis, prod
+from ...core.types import Tensor
 from ...eager.dispatch import apply, apply_view, run_known
 from ...eager.fused import writing
 from ...eager.public import FUNCTIONS, public, write_by_kernel, write_in_place
@@ -25,9 +26,6 @@ from ..shape.movement import assert_tensor, to_shape
 from .advanced import Index, IndexPut, Overwrite, assert_same_dtype, wrapped
 from .backward_slices import straightened
 from .slicing import Item, basic_index
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
 
 __all__ = [
     "argwhere", "fill", "index_add", "index_copy", "index_fill", "index_put", "index_select",

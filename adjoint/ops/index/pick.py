@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,11 +12,9 @@ from ...core import dtype as dt
 from ...core.errors import DTypeError, IndexingError
 from ...core.op import Op, Sample
 from ...core.spec import Spec, broadcast_shapes
+from ...core.types import Tensor
 from ...eager.dispatch import apply
 from ..samples import array
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
 
 __all__: list[str] = []  # losses are made of these
 

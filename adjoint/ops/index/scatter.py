@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from ...core.errors import DTypeError, IndexingError, InvalidArgument, ShapeErro
 from ...core.handle import Handle
 from ...core.op import Op, Sample
 from ...core.spec import Spec, broadcast_shapes, normalize_axis, prod
+from ...core.types import Tensor
 from ...eager.dispatch import apply, run_known
 from ...eager.fused import checking, writing
 from ...eager.public import public
@@ -26,9 +27,6 @@ from ..shape.movement import assert_tensor
 from .advanced import Index, IndexPut, Overwrite, add_at, wrapped
 from .indexing import assert_index_dtype, one_value
 from .slicing import Place
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
 
 __all__ = [
     "gather", "index_reduce", "masked_fill", "masked_scatter", "one_hot", "scatter",

@@ -6,7 +6,7 @@ import functools
 import operator
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,13 +15,11 @@ from ...core.device import is_device_array
 from ...core.errors import IndexingError, ShapeError, Unsupported
 from ...core.op import Op, Sample
 from ...core.spec import Spec, normalize_axis, prod
+from ...core.types import Tensor
 from ...eager.dispatch import apply, apply_view
 from ...eager.public import public, rebinding
 from ..samples import array, strided
 from ..shape.movement import Movement, as_writable, sizes_of
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
 
 __all__ = [
     "as_strided", "as_strided_scatter", "diag", "diag_embed", "diagflat", "diagonal",

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...core.errors import InvalidArgument, InvalidType, ShapeError
 from ...core.handle import Handle
 from ...core.spec import broadcast_shapes, normalize_axis, prod
+from ...core.types import Tensor
 from ...eager.public import public, with_out
 from ..elementwise.namespace import conj
 from ..promotion import promote
 from .matmul import matmul, product
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
 
 __all__ = ["chain_matmul", "cross", "einsum", "kron", "tensordot"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,13 +14,11 @@ from ...core.errors import DTypeError, InvalidType, LinalgError, ShapeError, Uns
 from ...core.handle import Handle
 from ...core.op import Op, Sample
 from ...core.spec import Spec
+from ...core.types import Tensor
 from ...eager.dispatch import apply
 from ..elementwise.namespace import conj
 from ..samples import array
 from .matmul import conj_transposed, matmul
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
 
 NUMERIC = (dt.float64, dt.float32, dt.complex128, dt.complex64)
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...core.errors import DTypeError, InvalidArgument, ShapeError
+from ...core.types import Tensor
 from ...eager.public import public
 from ..promotion import promote
 from ..shape.arranging import triu_indices
 from .matmul import matmul
 from .norms import vector_norm
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
 
 __all__ = ["cdist", "pdist"]
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...core.errors import InvalidArgument, ShapeError
 from ...core.op import Op, Sample
 from ...core.spec import Spec
+from ...core.types import Tensor
 from ...eager.dispatch import apply
 from ...eager.public import FUNCTIONS, public, with_out
 from ..random.random import draw_normal
@@ -17,9 +18,6 @@ from ..samples import array
 from .decomposition import assert_matrices
 from .linalg import linalg_qr, linalg_svd
 from .matmul import matmul
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
 
 __all__ = ["geqrf", "orgqr", "ormqr", "pca_lowrank", "svd_lowrank"]
 
@@ -83,7 +81,7 @@ def geqrf(input: Tensor) -> Any:
     return GeqrfResult(*apply(Geqrf(), input))
 
 
-def _reflections(name: str, A: Any, tau: Any) -> list[tuple[Any, Any]]:  # noqa: N803
+def _reflections(name: str, A: Any, tau: Any) -> list[tuple[Any, Any]]:
     """Vector (a column) and scale of each reflection."""
     assert_matrices(name, A)
     m, n = A.shape[-2:]
@@ -103,7 +101,7 @@ def _reflections(name: str, A: Any, tau: Any) -> list[tuple[Any, Any]]:  # noqa:
 
 
 @with_out
-def householder_product(A: Tensor, tau: Tensor) -> Tensor:  # noqa: N803 - PyTorch's name
+def householder_product(A: Tensor, tau: Tensor) -> Tensor:
     """The first columns of the product of the reflections I - tau_i v_i v_i^H.
 
     v_i is column i of `A` below the diagonal, with 1 on it and 0 above: what `geqrf` gives.
@@ -175,7 +173,7 @@ def ormqr(
 # ---- low rank ------------------------------------------------------------------------------------
 
 
-def _basis(A: Any, q: int, niter: int) -> Any:  # noqa: N803 - a matrix
+def _basis(A: Any, q: int, niter: int) -> Any:
     """Orthonormal columns that nearly span those of A (Halko et al. 2009, algorithm 4.4)."""
     Q: Any = linalg_qr(matmul(A, draw_normal((A.shape[-1], q), A.dtype, None, A.device))).Q  # noqa: N806
     for _ in range(niter):
@@ -186,10 +184,7 @@ def _basis(A: Any, q: int, niter: int) -> Any:  # noqa: N803 - a matrix
 
 @public(method=False)
 def svd_lowrank(
-    A: Tensor,  # noqa: N803 - PyTorch's names
-    q: int | None = 6,
-    niter: int | None = 2,
-    M: Any = None,  # noqa: N803
+    A: Tensor, q: int | None = 6, niter: int | None = 2, M: Any = None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The largest singular values and vectors of A (of A - M), about as many as `q`, by chance.
 
@@ -213,10 +208,7 @@ def svd_lowrank(
 
 @public(method=False)
 def pca_lowrank(
-    A: Tensor,  # noqa: N803 - PyTorch's name
-    q: int | None = None,
-    center: bool = True,
-    niter: int = 2,
+    A: Tensor, q: int | None = None, center: bool = True, niter: int = 2
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Principal components of the rows of A: `svd_lowrank` of A less its mean row.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from ...core import dtype as dt
 from ...core.errors import InvalidArgument, LinalgError, ShapeError
 from ...core.handle import Handle
 from ...core.spec import normalize_axis, prod
+from ...core.types import Tensor
 from ...eager.dispatch import apply
 from ...eager.public import FUNCTIONS, public, with_out
 from ...eager.tensors import fresh
@@ -33,9 +34,6 @@ from .decomposition import (
 from .matmul import matmul, zeros_from
 from .norms import inverse_and_info, tolerances
 from .solving import Determinant, Inverse, PseudoInverse, SLogDet, Solve
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
 
 __all__ = [
     "cholesky", "cholesky_inverse", "cholesky_solve", "det", "inverse", "logdet", "lu_solve",
@@ -64,7 +62,7 @@ TriangularSolveResult = return_type("triangular_solve", "solution", "cloned_coef
 
 
 @public(out=True)
-def det(A: Tensor) -> Tensor:  # noqa: N803 - PyTorch's name
+def det(A: Tensor) -> Tensor:
     """The determinants of square matrices.
 
     Shapes: (..., n, n) gives (...).
@@ -80,7 +78,7 @@ def det(A: Tensor) -> Tensor:  # noqa: N803 - PyTorch's name
 
 
 @public(out=True)
-def slogdet(A: Tensor) -> Any:  # noqa: N803 - PyTorch's name
+def slogdet(A: Tensor) -> Any:
     """The signs of determinants and the logarithms of their absolute values.
 
     Shapes: (..., n, n) gives two of (...).
@@ -113,7 +111,7 @@ def logdet(input: Tensor) -> Tensor:
 
 
 @with_out
-def inv(A: Tensor) -> Tensor:  # noqa: N803 - PyTorch's name
+def inv(A: Tensor) -> Tensor:
     """The inverses of square matrices.
 
     Shapes: (..., n, n).
@@ -142,7 +140,7 @@ def inverse(input: Tensor) -> Tensor:
 
 
 @with_out
-def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:  # noqa: N803 - PyTorch's name
+def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:
     """The inverses, and 0 or the number of the zero pivot of a singular matrix.
 
     Shapes: (..., n, n) gives (..., n, n) and int32 of (...).
@@ -160,12 +158,7 @@ def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:  # noqa: N803 - PyT
 
 @with_out
 def pinv(
-    A: Tensor,  # noqa: N803 - PyTorch's name
-    rcond: Any = None,
-    hermitian: bool = False,
-    *,
-    atol: Any = None,
-    rtol: Any = None,
+    A: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
 ) -> Tensor:
     """The pseudo-inverses; singular values up to max(atol, rtol * the largest) count as 0.
 
@@ -199,7 +192,7 @@ def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
 
 
 @with_out
-def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:  # noqa: N803 - PyTorch's names
+def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     """X with A X = B (X A = B unless `left`).
 
     Shapes: A (..., n, n); B (..., n, k), or vectors (..., n) beside A's batch, or (n,).
@@ -226,13 +219,7 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:  # noqa: N803 -
 
 
 @with_out
-def solve_ex(
-    A: Tensor,  # noqa: N803 - PyTorch's names
-    B: Tensor,  # noqa: N803
-    *,
-    left: bool = True,
-    check_errors: bool = False,
-) -> Any:
+def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> Any:
     """X with A X = B, and 0 or the number of a zero pivot, where the solution is zero.
 
     Errors: LinalgError for a singular matrix, only where `check_errors`.
@@ -256,12 +243,7 @@ def solve_ex(
 
 @with_out
 def solve_triangular(
-    A: Tensor,  # noqa: N803 - PyTorch's names
-    B: Tensor,  # noqa: N803
-    *,
-    upper: bool,
-    left: bool = True,
-    unitriangular: bool = False,
+    A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Tensor:
     """X with A X = B (X A = B unless `left`), of triangular A; its other triangle is not read.
 
@@ -281,11 +263,7 @@ def solve_triangular(
 
 @public(out=True)
 def triangular_solve(
-    b: Tensor,
-    A: Tensor,  # noqa: N803 - PyTorch's name
-    upper: bool = True,
-    transpose: bool = False,
-    unitriangular: bool = False,
+    b: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> Any:
     """X with A X = b (A^T X = b where `transpose`), and a copy of A; see `linalg.solve_triangular`.
 
@@ -300,7 +278,7 @@ def triangular_solve(
 
 
 @public(out=True)
-def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:  # noqa: N803 - as above
+def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:
     """X with A X = B, from the Cholesky factor of A.
 
     Shapes: B (..., n, k), L (..., n, n).
@@ -316,7 +294,7 @@ def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:  # noqa
 
 
 @public(out=True)
-def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:  # noqa: N803 - PyTorch's name
+def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:
     """The inverse of A, from its Cholesky factor.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.cholesky_inverse.html
@@ -329,13 +307,7 @@ def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:  # noqa: N803 - 
 
 
 @with_out
-def lstsq(
-    A: Tensor,  # noqa: N803 - PyTorch's names
-    B: Tensor,  # noqa: N803
-    rcond: float | None = None,
-    *,
-    driver: str | None = None,
-) -> Any:
+def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> Any:
     """X that minimises the norm of A X - B, of all such X the smallest.
 
     Singular values up to rcond times the largest count as 0. `driver` decides, as in PyTorch, what
@@ -434,7 +406,7 @@ def cholesky_ex(input: Tensor, *, upper: bool = False, check_errors: bool = Fals
     return CholeskyExResult(factor.masked_fill(bad, 0), info)
 
 
-def _qr(name: str, A: Tensor, mode: str) -> tuple[Any, Any]:  # noqa: N803 - PyTorch's name
+def _qr(name: str, A: Tensor, mode: str) -> tuple[Any, Any]:
     assert_matrices(name, A)
     if mode not in ("reduced", "complete", "r"):
         raise InvalidArgument(
@@ -450,7 +422,7 @@ def _qr(name: str, A: Tensor, mode: str) -> tuple[Any, Any]:  # noqa: N803 - PyT
 
 
 @with_out
-def linalg_qr(A: Tensor, mode: str = "reduced") -> Any:  # noqa: N803 - PyTorch's name
+def linalg_qr(A: Tensor, mode: str = "reduced") -> Any:
     """Q with orthonormal columns and upper triangular R, A = Q R.
 
     Shapes: (..., m, n) gives (..., m, k) and (..., k, n), k = min(m, n), or m where `mode` is
@@ -480,12 +452,7 @@ def qr(input: Tensor, some: bool = True) -> Any:
 
 
 @with_out
-def linalg_svd(
-    A: Tensor,  # noqa: N803 - PyTorch's name
-    full_matrices: bool = True,
-    *,
-    driver: str | None = None,
-) -> Any:
+def linalg_svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> Any:
     """U, S and V^H with A = U diag(S) V^H; S falls. `driver` is for CUDA, and ignored.
 
     Shapes: (..., m, n) gives (..., m, m), (..., k) and (..., n, n), k = min(m, n); (..., m, k) and
@@ -520,7 +487,7 @@ def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> Any:
 
 
 @with_out
-def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:  # noqa: N803 - PyTorch's name
+def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
     """The singular values, the largest first.
 
     Shapes: (..., m, n) gives (..., min(m, n)).
@@ -535,7 +502,7 @@ def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:  # noqa: N803 - 
 
 
 @with_out
-def eigh(A: Tensor, UPLO: str = "L") -> Any:  # noqa: N803 - PyTorch's names
+def eigh(A: Tensor, UPLO: str = "L") -> Any:
     """Eigenvalues, ascending, and eigenvectors of Hermitian matrices; one triangle (UPLO) is read.
 
     Shapes: (..., n, n) gives (..., n) and (..., n, n).
@@ -555,7 +522,7 @@ def eigh(A: Tensor, UPLO: str = "L") -> Any:  # noqa: N803 - PyTorch's names
 
 
 @with_out
-def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:  # noqa: N803 - PyTorch's names
+def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
     """The eigenvalues of Hermitian matrices, ascending.
 
     Shapes: (..., n, n) gives (..., n).
@@ -569,7 +536,7 @@ def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:  # noqa: N803 - PyTorch's na
 
 
 @with_out
-def eig(A: Tensor) -> Any:  # noqa: N803 - PyTorch's name
+def eig(A: Tensor) -> Any:
     """The complex eigenvalues and eigenvectors of square matrices.
 
     Shapes: (..., n, n) gives (..., n) and (..., n, n).
@@ -584,7 +551,7 @@ def eig(A: Tensor) -> Any:  # noqa: N803 - PyTorch's name
 
 
 @with_out
-def eigvals(A: Tensor) -> Tensor:  # noqa: N803 - PyTorch's name
+def eigvals(A: Tensor) -> Tensor:
     """The complex eigenvalues of square matrices.
 
     Shapes: (..., n, n) gives (..., n).
@@ -598,7 +565,7 @@ def eigvals(A: Tensor) -> Tensor:  # noqa: N803 - PyTorch's name
 
 
 @with_out
-def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:  # noqa: N803 - PyTorch's name
+def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:
     """L and U packed into one matrix, and the row swaps (counted from 1), of A = P L U.
 
     Shapes: (..., m, n) gives (..., m, n) and int32 of (..., min(m, n)).
@@ -625,12 +592,7 @@ def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:  # noqa: N803 - PyTorch'
 
 
 @with_out
-def lu_factor_ex(
-    A: Tensor,  # noqa: N803 - PyTorch's name
-    *,
-    pivot: bool = True,
-    check_errors: bool = False,
-) -> Any:
+def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> Any:
     """`lu_factor`, and 0 or the number of the first zero on U's diagonal.
 
     Errors: LinalgError where there is a zero, only where `check_errors`.
@@ -652,7 +614,7 @@ def lu_factor_ex(
 
 
 @with_out
-def lu(A: Tensor, *, pivot: bool = True) -> Any:  # noqa: N803 - PyTorch's name
+def lu(A: Tensor, *, pivot: bool = True) -> Any:
     """P, L and U with A = P L U: a permutation, and unit lower and upper triangular matrices.
 
     Shapes: (..., m, n) gives (..., m, m), (..., m, k) and (..., k, n), k = min(m, n).
@@ -668,7 +630,7 @@ def lu(A: Tensor, *, pivot: bool = True) -> Any:  # noqa: N803 - PyTorch's name
 
 
 @public(method="lu")
-def _older_lu(A: Tensor, pivot: bool = True, get_infos: bool = False) -> Any:  # noqa: N803
+def _older_lu(A: Tensor, pivot: bool = True, get_infos: bool = False) -> Any:
     """The packed LU factors and pivots, and with `get_infos` where a factor is singular;
     `adjoint.linalg.lu_factor` is preferred.
 
@@ -683,10 +645,7 @@ def _older_lu(A: Tensor, pivot: bool = True, get_infos: bool = False) -> Any:  #
 
 @public(method=False, out=True)
 def lu_unpack(
-    LU_data: Tensor,  # noqa: N803 - PyTorch's names
-    LU_pivots: Tensor,  # noqa: N803
-    unpack_data: bool = True,
-    unpack_pivots: bool = True,
+    LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True
 ) -> tuple[Any, Any, Any]:
     """P, L and U from the results of `linalg.lu_factor`.
 
@@ -707,12 +666,7 @@ def lu_unpack(
 
 
 def _lu_solve(
-    LU: Tensor,  # noqa: N803 - PyTorch's names
-    pivots: Tensor,
-    B: Tensor,  # noqa: N803
-    *,
-    left: bool = True,
-    adjoint: bool = False,
+    LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False
 ) -> Tensor:
     """X with A X = B (X A = B unless `left`; A^H where `adjoint`), from A's LU factorization.
 
@@ -739,7 +693,7 @@ linalg_lu_solve.__name__ = linalg_lu_solve.__qualname__ = "lu_solve"
 
 
 @public(out=True)
-def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:  # noqa: N803 - as above
+def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
     """X with A X = b, from A's LU factorization; see `linalg.lu_solve`.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.lu_solve.html
@@ -793,7 +747,7 @@ _PADE = (
 
 
 @public()
-def matrix_exp(A: Tensor) -> Tensor:  # noqa: N803 - PyTorch's name
+def matrix_exp(A: Tensor) -> Tensor:
     """The exponential of square matrices, by scaling and squaring (Higham, 2005).
 
     Shapes: (..., n, n).
@@ -829,7 +783,7 @@ def matrix_exp(A: Tensor) -> Tensor:  # noqa: N803 - PyTorch's name
 
 
 @with_out
-def tensorinv(A: Tensor, ind: int = 2) -> Tensor:  # noqa: N803 - PyTorch's name
+def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
     """The inverse for `tensordot`: of A as a map from its last dimensions to its first `ind`.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.tensorinv.html
@@ -849,7 +803,7 @@ def tensorinv(A: Tensor, ind: int = 2) -> Tensor:  # noqa: N803 - PyTorch's name
 
 
 @with_out
-def tensorsolve(A: Tensor, B: Tensor, dims: Any = None) -> Tensor:  # noqa: N803 - PyTorch's names
+def tensorsolve(A: Tensor, B: Tensor, dims: Any = None) -> Tensor:
     """X with tensordot(A, X, X.ndim) = B; `dims` of A are moved to its end first.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.tensorsolve.html
@@ -884,13 +838,7 @@ def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
     return contraction.cross(input, other, dim)
 
 
-def linalg_diagonal(
-    A: Tensor,  # noqa: N803 - PyTorch's name
-    *,
-    offset: int = 0,
-    dim1: int = -2,
-    dim2: int = -1,
-) -> Tensor:
+def linalg_diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """The diagonals of matrices: `diagonal` with other defaults.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.diagonal.html
@@ -901,7 +849,7 @@ def linalg_diagonal(
     return A.diagonal(offset, dim1, dim2)
 
 
-def vander(x: Tensor, N: int | None = None) -> Tensor:  # noqa: N803 - PyTorch's name
+def vander(x: Tensor, N: int | None = None) -> Tensor:
     """The powers 0 ... N - 1 of the elements, in rows (N is the number of elements where None).
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.vander.html

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from ...core.handle import Handle
 from ...core.mode import is_casting
 from ...core.op import Op, Sample
 from ...core.spec import Spec, broadcast_shapes, prod
+from ...core.types import Tensor
 from ...eager.dispatch import apply, apply_view, run_known
 from ...eager.public import public
 from ...program.compute import spec_of
@@ -20,9 +21,6 @@ from ..elementwise.namespace import conj
 from ..promotion import cast
 from ..samples import array, strided
 from ..shape.movement import Permute
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
 
 __all__ = [
     "addbmm", "addmm", "addmv", "addr", "baddbmm", "bmm", "dot", "ger", "inner", "linear",

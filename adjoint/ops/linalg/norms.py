@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument, ShapeError
 from ...core.handle import Handle
 from ...core.spec import normalize_axes, normalize_axis
+from ...core.types import Tensor
 from ...eager.dispatch import apply
 from ...eager.public import FUNCTIONS, with_out
 from ...eager.tensors import fresh
@@ -18,9 +19,6 @@ from ..promotion import cast, number
 from ..reduce.statistics import Norm
 from .decomposition import SVD, Eigh, assert_matrices
 from .solving import Inverse
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
 
 
 def _prepared(name: str, x: Tensor, dtype: dt.dtype | None) -> Tensor:
@@ -71,7 +69,7 @@ _MATRIX_ORDERS = ("fro", "nuc", math.inf, -math.inf, 1, -1, 2, -2)
 
 @with_out
 def matrix_norm(
-    A: Tensor,  # noqa: N803 - PyTorch's name
+    A: Tensor,
     ord: Any = "fro",
     dim: Any = (-2, -1),
     keepdim: bool = False,
@@ -122,7 +120,7 @@ def matrix_norm(
 
 @with_out
 def norm(
-    A: Tensor,  # noqa: N803 - PyTorch's name
+    A: Tensor,
     ord: Any = None,
     dim: Any = None,
     keepdim: bool = False,
@@ -159,7 +157,7 @@ def norm(
 
 
 @with_out
-def cond(A: Tensor, p: Any = None) -> Tensor:  # noqa: N803 - PyTorch's name
+def cond(A: Tensor, p: Any = None) -> Tensor:
     """The condition number: the norm of a matrix times that of its inverse (2-norm where None).
 
     Shapes: batches of matrices; square unless `p` is None, 2 or -2.
@@ -181,7 +179,7 @@ def cond(A: Tensor, p: Any = None) -> Tensor:  # noqa: N803 - PyTorch's name
     return product.masked_fill(info != 0, math.inf)
 
 
-def inverse_and_info(A: Tensor) -> tuple[Any, Any]:  # noqa: N803 - PyTorch's name
+def inverse_and_info(A: Tensor) -> tuple[Any, Any]:
     """The inverse, zeros where there is none, and 0 or the number of the zero pivot."""
     data = A._data
     pivots = np.diagonal(_lu(data), axis1=-2, axis2=-1)
@@ -204,12 +202,7 @@ def _lu(data: Any) -> Any:
 
 @with_out
 def matrix_rank(
-    A: Tensor,  # noqa: N803 - PyTorch's name
-    tol: Any = None,
-    *,
-    atol: Any = None,
-    rtol: Any = None,
-    hermitian: bool = False,
+    A: Tensor, tol: Any = None, *, atol: Any = None, rtol: Any = None, hermitian: bool = False
 ) -> Tensor:
     """How many singular values are larger than max(atol, rtol * the largest).
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...core.errors import LinalgError, ShapeError
 from ...core.op import Op, Sample
 from ...core.spec import Spec, broadcast_shapes
+from ...core.types import Tensor
 from ...eager.dispatch import apply
 from ..elementwise.namespace import conj
 from ..samples import array
@@ -23,9 +24,6 @@ from .decomposition import (
 )
 from .matmul import conj_transposed, matmul
 
-if TYPE_CHECKING:
-    from ...tensor import Tensor
-
 
 def singular(name: str, xp: Any, a: Any) -> LinalgError:
     """The error for a batch in which a matrix is singular: it says which, and its zero pivot."""
@@ -37,6 +35,14 @@ def singular(name: str, xp: Any, a: Any) -> LinalgError:
         f"{name}: {where}The diagonal element {zero} is zero, the {done} because the input matrix "
         "is singular; linalg.pinv and linalg.lstsq take such matrices"
     )
+
+
+def _square_samples(cls: Any) -> Iterable[Sample]:
+    """Matrices of every shape and dtype, far from singular."""
+    for label, shape in square_shapes():
+        yield Sample(cls(), (general_samples(shape),), label)
+    for dtype in NUMERIC:
+        yield Sample(cls(), (general_samples((3, 3), dtype),), dtype.name)
 
 
 class Inverse(Op):
@@ -60,13 +66,7 @@ class Inverse(Op):
         yh = conj_transposed(y)
         return (-matmul(matmul(yh, g), yh),)
 
-    @classmethod
-    def samples(cls) -> Iterable[Sample]:
-        """Square matrices far from singular."""
-        for label, shape in square_shapes():
-            yield Sample(cls(), (general_samples(shape),), label)
-        for dtype in NUMERIC:
-            yield Sample(cls(), (general_samples((3, 3), dtype),), dtype.name)
+    samples = classmethod(_square_samples)
 
     def reference(self, a: Any) -> Any:
         """From the singular value decomposition."""
@@ -137,13 +137,7 @@ class Determinant(Op):
         """g times the conjugate cofactors, which singular matrices have too."""
         return (g.unsqueeze(-1).unsqueeze(-1) * apply(COFACTORS, x),)
 
-    @classmethod
-    def samples(cls) -> Iterable[Sample]:
-        """Regular matrices; gradients of singular ones are tested with the cofactors."""
-        for label, shape in square_shapes():
-            yield Sample(cls(), (general_samples(shape),), label)
-        for dtype in NUMERIC:
-            yield Sample(cls(), (general_samples((3, 3), dtype),), dtype.name)
+    samples = classmethod(_square_samples)  # gradients of singular ones: with the cofactors
 
     def reference(self, a: Any) -> Any:
         """The product of the eigenvalues."""
@@ -196,10 +190,7 @@ class Cofactors(Op):
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         """Regular and singular matrices."""
-        for label, shape in square_shapes():
-            yield Sample(cls(), (general_samples(shape),), label)
-        for dtype in NUMERIC:
-            yield Sample(cls(), (general_samples((3, 3), dtype),), dtype.name)
+        yield from _square_samples(cls)
         x = array((3, 3))
         x[0] = x[1] + x[2]
         yield Sample(cls(), (x,), "singular", gradients=False)
@@ -242,10 +233,7 @@ class SLogDet(Op):
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         """Regular matrices of either sign, and a singular one."""
-        for label, shape in square_shapes():
-            yield Sample(cls(), (general_samples(shape),), label)
-        for dtype in NUMERIC:
-            yield Sample(cls(), (general_samples((3, 3), dtype),), dtype.name)
+        yield from _square_samples(cls)
         yield Sample(cls(), (-general_samples((3, 3)),), "negative")
         yield Sample(cls(), (np.zeros((2, 2)),), "singular", gradients=False)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument, ShapeError
 from ...core.op import Sample
 from ...core.spec import Spec, normalize_axis
+from ...core.types import Tensor
 from ...eager.dispatch import apply
 from ...eager.fused import checking, fused
 from ...eager.public import public
@@ -26,9 +27,6 @@ from ..random.random import rand_like
 from ..samples import FLOATS, array, binary_samples, unary_samples
 from ..special.special import erf
 from .softmax import assert_dtype, log_softmax, softmax, softmin, wide
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
 
 __all__ = [
     "celu", "celu_", "elu", "elu_", "gelu", "glu", "hardshrink", "hardsigmoid", "hardswish",

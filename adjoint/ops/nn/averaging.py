@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,18 +13,19 @@ from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument
 from ...core.op import Op, Sample
 from ...core.spec import Spec, prod
+from ...core.types import Tensor
 from ...eager.dispatch import apply
 from ...eager.public import FUNCTIONS, public
 from ..linalg.matmul import matmul
 from ..samples import array
 from .pooling import MaxPool, MaxPoolIndices, pool_geometry
-from .windows import Pairs, Sizes, batched, hashable, per_dimension, window_count
+from .windows import Pairs, Sizes, batched, hashable, per_dimension, reference_windows, window_count
 
-if TYPE_CHECKING:
-    from ...tensor import Tensor
-
-# The others are in nn.functional only, as in PyTorch.
-__all__ = ["adaptive_avg_pool1d", "avg_pool1d"]
+__all__ = [
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
+    "adaptive_max_pool2d", "adaptive_max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d",
+    "lp_pool1d", "lp_pool2d", "lp_pool3d", "max_unpool1d", "max_unpool2d", "max_unpool3d",
+]  # fmt: skip
 
 
 @dataclass(eq=False, repr=False)
@@ -68,24 +69,9 @@ class SumPool(Op):
     def reference(self, x: Any) -> Any:
         """Window by window."""
         rank = len(self.kernel)
-        count = self.count(x.shape)
-        keep = tuple(
-            slice(None, n + min(hi, 0))
-            for n, (_, hi) in zip(x.shape[x.ndim - rank :], self.padding, strict=True)
-        )
-        pads = [(lo, max(hi, 0)) for lo, hi in self.padding]
-        lead = x.shape[: x.ndim - rank]
         wide = x.astype(np.float64) if x.dtype.kind in "fV" else x
-        padded: Any = np.pad(wide[(..., *keep)], [(0, 0)] * len(lead) + pads)
-        result = np.zeros((*lead, *count), wide.dtype)
-        for place in np.ndindex(*count):
-            index = tuple(
-                slice(p * s, p * s + k)
-                for p, s, k in zip(place, self.stride, self.kernel, strict=True)
-            )
-            window = padded[(..., *index)]
-            result[(..., *place)] = window.sum(tuple(range(x.ndim - rank, x.ndim)))
-        return result
+        windows = reference_windows(wide, self.kernel, self.stride, self.padding, (1,) * rank)
+        return windows.sum(tuple(range(-rank, 0)))
 
 
 def _geometries() -> Iterable[tuple[str, Sizes, tuple[Sizes, Sizes, Pairs]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,28 +13,14 @@ from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument, ShapeError
 from ...core.op import Op, Sample
 from ...core.spec import Spec
+from ...core.types import Tensor
 from ...eager.dispatch import apply
 from ...eager.public import public
 from ..elementwise.namespace import conj
 from ..samples import array, strided
-from . import averaging, pooling
-from .averaging import *  # noqa: F403 - re-exported
-from .pooling import *  # noqa: F403 - re-exported
-from .windows import Pairs, Sizes, batched, hashable, per_dimension, window_count
+from .windows import Pairs, Sizes, batched, hashable, per_dimension, reference_windows, window_count
 
-if TYPE_CHECKING:
-    from ...tensor import Tensor
-
-__all__ = [
-    "conv1d",
-    "conv2d",
-    "conv3d",
-    "conv_transpose1d",
-    "conv_transpose2d",
-    "conv_transpose3d",
-    *averaging.__all__,
-    *pooling.__all__,
-]
+__all__ = ["conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"]
 
 
 @dataclass(eq=False, repr=False)
@@ -86,6 +72,15 @@ def _assert_same_dtype(name: str, *specs: Spec) -> None:
             )
 
 
+def _assert_alike(name: str, rank: int, x: Spec, w: Spec, *bias: Spec) -> None:
+    if len(w.shape) != rank + 2 or len(x.shape) != rank + 2:
+        raise ShapeError(
+            f"{name}: Expected {rank + 2}D input and weight, but got input of size: "
+            f"{list(x.shape)} and weight of size: {list(w.shape)}"
+        )
+    _assert_same_dtype(name, x, w, *bias)
+
+
 def _conv_samples(cls: Any, make: Callable[..., Sample]) -> Iterable[Sample]:
     """`make(dtype, x shape, w shape, stride, padding, dilation, groups, label)` on a grid."""
     one = ((1, 1),)
@@ -103,26 +98,11 @@ def _conv_samples(cls: Any, make: Callable[..., Sample]) -> Iterable[Sample]:
 def _reference_conv(op: ConvolutionOp, x: Any, w: Any) -> Any:
     """y, one window at a time."""
     wide = np.complex128 if x.dtype.kind == "c" else np.float64
-    x, w = x.astype(wide), w.astype(wide)
-    count = op.count(x.shape[2:], w.shape[2:])
-    x = np.pad(x, ((0, 0), (0, 0), *op.padding))
-    y = np.zeros((len(x), len(w), *count), wide)
-    inputs, outputs = w.shape[1], len(w) // op.groups
-    for place in np.ndindex(*count):
-        window = x[
-            (
-                ...,
-                *(
-                    slice(p * s, p * s + (k - 1) * d + 1, d)
-                    for p, s, k, d in zip(place, op.stride, w.shape[2:], op.dilation, strict=True)
-                ),
-            )
-        ]
-        for o in range(len(w)):
-            first = o // outputs * inputs
-            part = window[:, first : first + inputs] * w[o]
-            y[(slice(None), o, *place)] = part.reshape(len(x), w[0].size).sum(1)
-    return y
+    windows = reference_windows(x.astype(wide), w.shape[2:], op.stride, op.padding, op.dilation)
+    axes = (1, *range(-len(op.stride), 0)), tuple(range(1, w.ndim))  # channels, and places
+    groups = zip(np.split(windows, op.groups, 1), np.split(w.astype(wide), op.groups), strict=True)
+    parts = [np.tensordot(part, weight, axes) for part, weight in groups]
+    return np.moveaxis(np.concatenate(parts, -1), -1, 1)
 
 
 def _reference_transpose(
@@ -144,12 +124,7 @@ class Convolution(ConvolutionOp):
         """(batch, out channels, *count)."""
         rank = len(self.stride)
         name = f"conv{rank}d"
-        if len(w.shape) != rank + 2 or len(x.shape) != rank + 2:
-            raise ShapeError(
-                f"{name}: Expected {rank + 2}D input and weight, but got input of size: "
-                f"{list(x.shape)} and weight of size: {list(w.shape)}"
-            )
-        _assert_same_dtype(name, x, w, *(() if bias is None else (bias,)))
+        _assert_alike(name, rank, x, w, *(() if bias is None else (bias,)))
         if x.shape[1] != w.shape[1] * self.groups:
             raise ShapeError(
                 f"{name}: Given groups={self.groups}, weight of size {list(w.shape)}, expected "
@@ -220,12 +195,7 @@ class ConvolutionInput(ConvolutionOp):
         """(batch, in channels, *size)."""
         rank = len(self.stride)
         name = f"conv_transpose{rank}d"
-        if len(w.shape) != rank + 2 or len(y.shape) != rank + 2:
-            raise ShapeError(
-                f"{name}: Expected {rank + 2}D input and weight, but got input of size: "
-                f"{list(y.shape)} and weight of size: {list(w.shape)}"
-            )
-        _assert_same_dtype(name, y, w)
+        _assert_alike(name, rank, y, w)
         if y.shape[1] != w.shape[0] or w.shape[0] % self.groups:
             raise ShapeError(
                 f"{name}: Given transposed=1, groups={self.groups}, weight of size "

@@ -5,21 +5,19 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import InvalidArgument, ShapeError
 from ...core.op import Op, Sample
-from ...core.spec import Spec
+from ...core.spec import Spec, prod
+from ...core.types import Tensor
 from ...eager.dispatch import apply
 from ...eager.public import public
 from ..samples import array
-from .windows import Pairs, Sizes, batched, hashable, per_dimension, window_count
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
+from .windows import Pairs, Sizes, batched, hashable, per_dimension, reference_windows, window_count
 
 __all__ = ["max_pool1d", "max_pool2d", "max_pool3d"]
 
@@ -60,27 +58,8 @@ def _geometries() -> Iterable[tuple[str, Sizes, Sizes, Sizes, Pairs, Sizes]]:
 
 def _windows(op: Pool, x: Any, fill: Any) -> Any:
     """x's windows, (..., *count, places), by a gather."""
-    lead = x.ndim - len(op.kernel)
-    count = op.count(x)
-    keep = tuple(
-        slice(None, n + min(hi, 0)) for n, (_, hi) in zip(x.shape[lead:], op.padding, strict=True)
-    )
-    pads = [(lo, max(hi, 0)) for lo, hi in op.padding]
-    padded: Any = np.pad(x[(..., *keep)], [(0, 0)] * lead + pads, constant_values=fill)
-    places = int(np.prod(op.kernel))
-    result = np.empty((*x.shape[:lead], *count, places), x.dtype)
-    for place in np.ndindex(*count):
-        window = padded[
-            (
-                ...,
-                *(
-                    slice(p * s, p * s + (k - 1) * d + 1, d)
-                    for p, s, k, d in zip(place, op.stride, op.kernel, op.dilation, strict=True)
-                ),
-            )
-        ]
-        result[(*(slice(None),) * lead, *place)] = window.reshape(*x.shape[:lead], places)
-    return result
+    windows = reference_windows(x, op.kernel, op.stride, op.padding, op.dilation, fill)
+    return windows.reshape(*windows.shape[: x.ndim], prod(op.kernel))
 
 
 class MaxPool(Pool):

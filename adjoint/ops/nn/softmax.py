@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...core import dtype as dt
 from ...core.op import Op, Sample
 from ...core.spec import Spec, normalize_axis
+from ...core.types import Tensor
 from ...eager.fused import checking, fused
 from ...eager.public import public
 from ..elementwise.functions import exp
 from ..elementwise.pointwise import FLOATING, assert_kind, assert_tensor
 from ..promotion import cast
 from ..samples import FLOATS, array, strided
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
 
 
 def assert_dtype(name: str, x: Any, kinds: str = FLOATING) -> None:
@@ -61,20 +59,29 @@ def _log_softmax_gradient(g: Tensor, y: Tensor, axes: tuple[int, ...]) -> Tensor
 
 
 @dataclass(eq=False, repr=False)
-class Softmax(Op):
-    """exp(x) / sum of exp(x) over `axes` (one axis; none for a 0-d tensor).
-
-    A primitive because the gradient reads only the output, where the composition keeps three
-    tensors.
-    """
+class _Normalised(Op, abstract=True):
+    """The base of both: along `axes` (one axis; none for a 0-d tensor)."""
 
     axes: tuple[int, ...]
     needs = "y"
+    slope = staticmethod(_softmax_gradient)  # y (g - sum of g y)
     samples = classmethod(_softmax_samples)
 
     def infer(self, spec: Spec) -> Spec:
         """The same spec."""
         return spec
+
+    def gradient(self, g: Tensor, y: Tensor) -> tuple[Any, ...]:
+        """Of one element there is none."""
+        return (self.slope(g, y, self.axes) if self.axes else g * 0,)
+
+
+class Softmax(_Normalised):
+    """exp(x) / sum of exp(x) over `axes` (one axis; none for a 0-d tensor).
+
+    A primitive because the gradient reads only the output, where the composition keeps three
+    tensors.
+    """
 
     def compute(self, xp: Any, x: Any) -> Any:
         """Relative to the largest value: exp cannot overflow."""
@@ -82,12 +89,6 @@ class Softmax(Op):
         xp.exp(e, out=e)
         e /= xp.sum(e, axis=self.axes, keepdims=True)
         return e
-
-    def gradient(self, g: Tensor, y: Tensor) -> tuple[Any, ...]:
-        """y (g - sum of g y)."""
-        if not self.axes:
-            return (g * 0,)
-        return (_softmax_gradient(g, y, self.axes),)
 
     @np.errstate(all="ignore")
     def reference(self, x: Any) -> Any:
@@ -98,20 +99,11 @@ class Softmax(Op):
         return scipy.special.softmax(x, axis=self.axes) if x.size else x
 
 
-@dataclass(eq=False, repr=False)
-class LogSoftmax(Op):
+class LogSoftmax(_Normalised):
     """x - log of the sum of exp(x) over `axes` (one axis; none for a 0-d tensor).
 
     A primitive because log(softmax(x)) underflows, and the gradient reads only the output.
     """
-
-    axes: tuple[int, ...]
-    needs = "y"
-    samples = classmethod(_softmax_samples)
-
-    def infer(self, spec: Spec) -> Spec:
-        """The same spec."""
-        return spec
 
     def compute(self, xp: Any, x: Any) -> Any:
         """Relative to the largest value: exp cannot overflow."""
@@ -119,11 +111,7 @@ class LogSoftmax(Op):
         y -= xp.log(xp.sum(xp.exp(y), axis=self.axes, keepdims=True))
         return y
 
-    def gradient(self, g: Tensor, y: Tensor) -> tuple[Any, ...]:
-        """g - exp(y) sum of g."""
-        if not self.axes:
-            return (g * 0,)
-        return (_log_softmax_gradient(g, y, self.axes),)
+    slope = staticmethod(_log_softmax_gradient)  # g - exp(y) sum of g
 
     @np.errstate(all="ignore")
     def reference(self, x: Any) -> Any:

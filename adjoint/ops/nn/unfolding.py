@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...core.errors import ShapeError
 from ...core.op import Op, Sample
 from ...core.spec import Spec, prod
+from ...core.types import Tensor
 from ...eager.dispatch import apply
 from ..samples import array
-from .windows import Pairs, Sizes, batched, per_dimension, window_count
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
+from .windows import Pairs, Sizes, batched, per_dimension, reference_windows, window_count
 
 # torch.unfold is another function (windows along one dimension): these two are nn.functional's.
-__all__: list[str] = []
+__all__ = ["fold", "unfold"]
 
 
 @dataclass(eq=False, repr=False)
@@ -67,18 +65,11 @@ class Unfold(Op):
 
     def reference(self, x: Any) -> Any:
         """Window by window."""
-        x = np.pad(x, ((0, 0), (0, 0), *self.padding))
-        count = window_count(
-            x.shape[2:], self.kernel, self.stride, ((0, 0),) * len(self.kernel), self.dilation
-        )
-        columns = []
-        for place in np.ndindex(*count):
-            index = tuple(
-                slice(p * s, p * s + (k - 1) * d + 1, d)
-                for p, s, k, d in zip(place, self.stride, self.kernel, self.dilation, strict=True)
-            )
-            columns.append(x[(..., *index)].reshape(len(x), x.shape[1] * prod(self.kernel)))
-        return np.stack(columns, -1)
+        windows = reference_windows(x, self.kernel, self.stride, self.padding, self.dilation)
+        rank = len(self.kernel)
+        columns = np.moveaxis(windows, range(2, rank + 2), range(-rank, 0))
+        count = prod(windows.shape[2 : rank + 2])
+        return columns.reshape(len(x), x.shape[1] * prod(self.kernel), count)
 
 
 def _geometries() -> Iterable[tuple[str, Sizes, tuple[Sizes, Sizes, Pairs, Sizes]]]:

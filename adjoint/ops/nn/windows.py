@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...core.errors import InvalidArgument, InvalidType, ShapeError
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
+from ...core.types import Tensor
 
 Sizes = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
@@ -23,6 +21,22 @@ def window_count(
         (n + lo + hi - (k - 1) * d - 1) // s + 1
         for n, k, s, (lo, hi), d in zip(size, kernel, stride, padding, dilation, strict=True)
     )
+
+
+def reference_windows(
+    x: Any, kernel: Sizes, stride: Sizes, padding: Pairs, dilation: Sizes, fill: Any = 0
+) -> Any:
+    """What the windows show of the last dimensions, (..., *count, *kernel), by NumPy: what ops are
+    compared with. Padding after a dimension may be negative.
+    """
+    rank = len(kernel)
+    ends = zip(x.shape[-rank:], padding, strict=True)
+    keep = (slice(None, n + min(hi, 0)) for n, (_, hi) in ends)
+    pads = [(0, 0)] * (x.ndim - rank) + [(lo, max(hi, 0)) for lo, hi in padding]
+    padded: Any = np.pad(x[(..., *keep)], pads, constant_values=fill)
+    spans = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True))
+    windows: Any = np.lib.stride_tricks.sliding_window_view(padded, spans, tuple(range(-rank, 0)))
+    return windows[(..., *(slice(None, None, step) for step in (*stride, *dilation)))]
 
 
 def hashable(value: Any) -> Any:

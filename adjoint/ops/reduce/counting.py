@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from ...core.errors import DTypeError, InvalidArgument, ShapeError
 from ...core.handle import Handle
 from ...core.op import Op, Sample
 from ...core.spec import Spec, normalize_axis, prod
+from ...core.types import Tensor
 from ...eager.dispatch import apply
 from ...eager.public import public
 from ...eager.tensors import fresh
@@ -24,9 +25,6 @@ from ..create.ranges import linspace
 from ..promotion import cast
 from ..samples import array
 from .sort import assert_sortable, searchsorted
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
 
 __all__ = ["bincount", "histc", "histogram", "histogramdd", "unique", "unique_consecutive"]
 

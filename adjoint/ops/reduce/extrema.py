@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -11,15 +11,13 @@ from ...core import dtype as dt
 from ...core.errors import DTypeError, IndexingError, InvalidType, ShapeError
 from ...core.handle import Handle
 from ...core.spec import Spec, normalize_axes, normalize_axis, reduced_shape
+from ...core.types import Tensor
 from ...eager.dispatch import apply
 from ...eager.fused import checking
 from ...eager.public import public
 from .. import return_types
 from ..samples import FLOATS, INTS
 from .reduction import Reduction, reduction, reduction_samples, wide
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
 
 __all__ = ["amax", "amin", "aminmax", "argmax", "argmin", "max", "min"]
 

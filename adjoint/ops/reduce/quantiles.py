@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,15 +13,13 @@ from ...core.errors import DTypeError, InvalidArgument, ShapeError
 from ...core.handle import Handle
 from ...core.op import Op, Sample
 from ...core.spec import Spec, normalize_axis
+from ...core.types import Tensor
 from ...eager.dispatch import apply
 from ...eager.public import public
 from .. import return_types
 from ..samples import FLOATS, array, strided
 from .extrema import assert_not_empty, share_evenly, value_at
 from .sort import Ranking, assert_sortable, place_along, ranked_places, ranking_samples, sort
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
 
 __all__ = ["median", "mode", "nanmedian", "nanquantile", "quantile"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from ...core.errors import DTypeError, ShapeError
 from ...core.op import Op, Sample, snake_case
 from ...core.spec import Spec, normalize_axes, normalize_axis, reduced_shape
 from ...core.spec import prod as count
+from ...core.types import Tensor
 from ...eager.dispatch import apply, apply_view
 from ...eager.fused import checking
 from ...eager.public import FUNCTIONS, public
@@ -21,9 +22,6 @@ from ..elementwise.pointwise import conj
 from ..promotion import cast
 from ..samples import COMPLEX, FLOATS, INTS, array, strided
 from ..shape.movement import Expand
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
 
 __all__ = ["all", "any", "count_nonzero", "logsumexp", "mean", "nanmean", "nansum", "prod", "sum"]
 

@@ -6,7 +6,7 @@ import functools
 import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from ...core.errors import DTypeError, InvalidArgument, ShapeError
 from ...core.handle import Handle
 from ...core.op import Op, Sample
 from ...core.spec import Spec, normalize_axis
+from ...core.types import Tensor
 from ...eager.dispatch import apply, run_known
 from ...eager.public import FUNCTIONS, public
 from .. import return_types
@@ -24,9 +25,6 @@ from ..promotion import cast
 from ..samples import COMPLEX, FLOATS, INTS, array, strided
 from .extrema import assert_comparable
 from .reduction import shifted, wide
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
 
 __all__ = [
     "cummax", "cummin", "cumprod", "cumsum", "cumulative_trapezoid", "diff", "gradient",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from ...core.errors import DTypeError, InvalidArgument, ShapeError
 from ...core.handle import Handle
 from ...core.op import Op, Sample
 from ...core.spec import Spec, normalize_axis
+from ...core.types import Tensor
 from ...eager.dispatch import apply, run_known
 from ...eager.public import public
 from .. import return_types
@@ -22,12 +23,7 @@ from ..promotion import as_tensor_like, cast, promote
 from ..samples import FLOATS, INTS, array, strided
 from .extrema import assert_not_empty, value_at
 
-if TYPE_CHECKING:
-    from ...tensor import Tensor
-
-__all__ = [
-    "argsort", "bucketize", "isin", "kthvalue", "msort", "searchsorted", "sort", "topk",
-]  # fmt: skip
+__all__ = ["argsort", "bucketize", "isin", "kthvalue", "msort", "searchsorted", "sort", "topk"]
 
 _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument, InvalidType, ShapeError
 from ...core.op import Sample
 from ...core.spec import Spec, normalize_axes, normalize_axis
+from ...core.types import Tensor
 from ...eager.dispatch import apply
 from ...eager.public import FUNCTIONS, public
 from ..elementwise.pointwise import conj
@@ -21,9 +22,6 @@ from ..promotion import cast, number
 from ..samples import COMPLEX, FLOATS, array, strided
 from .extrema import share_evenly
 from .reduction import Reduction, wide
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
 
 __all__ = ["corrcoef", "cov", "dist", "norm", "renorm", "std", "std_mean", "var", "var_mean"]
 

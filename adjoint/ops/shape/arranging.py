@@ -7,7 +7,7 @@ import itertools
 import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from ...core.errors import InvalidArgument, InvalidType, ShapeError, Unsupported
 from ...core.handle import Handle
 from ...core.op import Sample
 from ...core.spec import Spec, normalize_axes, normalize_axis, prod
+from ...core.types import Tensor
 from ...eager.dispatch import apply, apply_view
 from ...eager.fused import checking
 from ...eager.public import public
@@ -30,9 +31,6 @@ from ..samples import array, strided
 from .joining import _promoted as promoted
 from .joining import cat, stack
 from .movement import Movement, assert_tensor, sequence_of, sizes_of
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
 
 __all__ = [
     "block_diag", "cartesian_prod", "combinations", "constant_pad_nd", "flip", "fliplr", "flipud",

@@ -6,7 +6,7 @@ import functools
 import operator
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from ...core.handle import Handle
 from ...core.mode import MODE
 from ...core.op import Op, Sample
 from ...core.spec import Spec, normalize_axis
+from ...core.types import Tensor
 from ...eager.dispatch import apply, apply_view
 from ...eager.fused import checking
 from ...eager.public import public
@@ -25,9 +26,6 @@ from ..index.slicing import basic_index, part
 from ..promotion import cast, common_dtype
 from ..samples import array, strided
 from .movement import Movement, assert_tensor, atleast_1d, atleast_2d, atleast_3d, sizes_of
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
 
 __all__ = [
     "cat", "chunk", "column_stack", "concat", "concatenate", "dsplit", "dstack", "hsplit",
@@ -581,7 +579,12 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
     return _parts(input, (small + 1,) * larger + (small,) * (sections - larger), axis)
 
 
-def _split_evenly(input: Any, given: Any, axis: int, name: str) -> tuple[Any, ...]:
+def _split_evenly(input: Any, given: Any, axis: int, name: str, least: int = 1) -> tuple[Any, ...]:
+    if input._data.ndim < least:
+        raise ShapeError(
+            f"{name}: requires a tensor with at least {least} dimension, but got a tensor "
+            f"with {input._data.ndim} dimensions!"
+        )
     if isinstance(given, int) and (given <= 0 or input._data.shape[axis] % given):
         raise ShapeError(
             f"{name}: attempted to split along dimension {axis}, but the size of the "
@@ -616,12 +619,7 @@ def vsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
     >>> ad.vsplit(ad.zeros(4, 2), 2)[0].shape
     adjoint.Size([2, 2])
     """
-    if input._data.ndim < 2:
-        raise ShapeError(
-            "vsplit: requires a tensor with at least 2 dimension, but got a tensor "
-            f"with {input._data.ndim} dimensions!"
-        )
-    return _split_evenly(input, indices_or_sections, 0, "vsplit")
+    return _split_evenly(input, indices_or_sections, 0, "vsplit", 2)
 
 
 @public()
@@ -634,12 +632,7 @@ def dsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
     >>> ad.dsplit(ad.zeros(1, 2, 4), 2)[0].shape
     adjoint.Size([1, 2, 2])
     """
-    if input._data.ndim < 3:
-        raise ShapeError(
-            "dsplit: requires a tensor with at least 3 dimension, but got a tensor "
-            f"with {input._data.ndim} dimensions!"
-        )
-    return _split_evenly(input, indices_or_sections, 2, "dsplit")
+    return _split_evenly(input, indices_or_sections, 2, "dsplit", 3)
 
 
 @public()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,14 +14,12 @@ from ...core.errors import DTypeError, InvalidArgument, InvalidType, ShapeError
 from ...core.handle import Handle
 from ...core.op import Op, Sample
 from ...core.spec import Spec, normalize_axis
+from ...core.types import Tensor
 from ...eager.dispatch import apply
 from ...eager.public import FUNCTIONS, with_out
 from ..elementwise.namespace import conj
 from ..promotion import cast
 from ..samples import array, strided
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
 
 # not names at the top level: they live in adjoint.fft
 __all__ = [

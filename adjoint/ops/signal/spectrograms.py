@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...core.errors import DTypeError, InvalidArgument, ShapeError
+from ...core.types import Tensor
 from ...eager.dispatch import apply
 from ...eager.public import public
 from ..elementwise.complex import view_as_real
 from ..index.slicing import SumWindows
 from ..shape.arranging import pad
 from .fft import fft, ifft, irfft, rfft
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
 
 __all__ = ["istft", "stft"]
 

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import InvalidArgument, InvalidType
+from ...core.types import Tensor
 from ...eager.public import public
 from ..create.creation import finish
 from ..create.values import target
 
-if TYPE_CHECKING:
-    from ...tensor import Tensor
-
-__all__ = [
-    "bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window",
-]  # fmt: skip
+__all__ = ["bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window"]
 
 _DOC = """{summary}
 
@@ -60,7 +56,7 @@ def _period(size: int, sym: bool) -> int:
 
 
 def exponential(
-    M: int,  # noqa: N803 - PyTorch's name
+    M: int,
     *,
     center: float | None = None,
     tau: float = 1.0,
@@ -86,7 +82,7 @@ def exponential(
 
 
 def cosine(
-    M: int,  # noqa: N803 - PyTorch's name
+    M: int,
     *,
     sym: bool = True,
     dtype: Any = None,
@@ -102,7 +98,7 @@ def cosine(
 
 
 def gaussian(
-    M: int,  # noqa: N803 - PyTorch's name
+    M: int,
     *,
     std: float = 1.0,
     sym: bool = True,
@@ -121,7 +117,7 @@ def gaussian(
 
 
 def kaiser(
-    M: int,  # noqa: N803 - PyTorch's name
+    M: int,
     *,
     beta: float = 12.0,
     sym: bool = True,
@@ -143,7 +139,7 @@ def kaiser(
 
 
 def bartlett(
-    M: int,  # noqa: N803 - PyTorch's name
+    M: int,
     *,
     sym: bool = True,
     dtype: Any = None,
@@ -158,7 +154,7 @@ def bartlett(
 
 
 def general_cosine(
-    M: int,  # noqa: N803 - PyTorch's name
+    M: int,
     *,
     a: Iterable[float],
     sym: bool = True,
@@ -183,7 +179,7 @@ def general_cosine(
 
 
 def general_hamming(
-    M: int,  # noqa: N803 - PyTorch's name
+    M: int,
     *,
     alpha: float = 0.54,
     sym: bool = True,
@@ -206,7 +202,7 @@ general_hamming.__doc__ = _DOC.format(
 
 def _sum_of_cosines(name: str, summary: str, *weights: float) -> Any:
     def window(
-        M: int,  # noqa: N803 - PyTorch's name
+        M: int,
         *,
         sym: bool = True,
         dtype: Any = None,

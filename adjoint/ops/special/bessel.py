@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...core import dtype as dt
+from ...core.types import Tensor
 from ...eager.public import with_out
 from ..elementwise.comparison import eq, isinf, where
 from ..elementwise.functions import sgn
@@ -14,9 +15,6 @@ from ..elementwise.trigonometry import sin
 from ..promotion import cast
 from ..samples import unary_samples
 from .special import i0, i1
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
 
 __all__ = [
     "airy_ai", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "i0e", "i1e",

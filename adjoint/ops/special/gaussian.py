@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...core.errors import Unsupported
+from ...core.types import Tensor
 from ...eager.public import with_out
 from ..elementwise.comparison import eq, le, tensors, where
 from ..elementwise.functions import exp, log, log1p, square
@@ -16,9 +17,6 @@ from ..elementwise.logic import logical_and
 from ..elementwise.pointwise import binary, unary
 from ..samples import binary_samples, unary_samples
 from .special import erfc
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
 
 _ROOT_HALF = math.sqrt(0.5)
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...core import dtype as dt
 from ...core.device import is_device_array, namespace_of
 from ...core.op import Sample
+from ...core.types import Tensor
 from ...eager.dispatch import apply
 from ...eager.public import public
 from ..elementwise.comparison import eq, gt, isinf, where
@@ -26,9 +27,6 @@ from ..elementwise.pointwise import FLOATING, promoted
 from ..promotion import cast
 from ..samples import array, strided
 from .special import digamma, lgamma
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
 
 __all__ = ["igamma", "igammac"]
 

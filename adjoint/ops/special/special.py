@@ -7,13 +7,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import InvalidArgument
 from ...core.op import Sample
+from ...core.types import Tensor
 from ...eager.dispatch import apply, run_known
 from ...eager.public import INPLACE, public
 from ..elementwise.comparison import eq, gt, le, lt, tensors, where
@@ -33,9 +34,6 @@ from ..elementwise.pointwise import (
 from ..elementwise.trigonometry import cos
 from ..promotion import cast
 from ..samples import COMPLEX, FLOATS, array, binary_samples, strided, unary_samples
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
 
 __all__ = [
     "digamma", "erf", "erfc", "erfinv", "i0", "lgamma", "logaddexp", "logaddexp2", "logit",

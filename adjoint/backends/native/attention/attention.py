@@ -18,6 +18,7 @@ from ....eager.arrays import address as place_of
 from ....eager.arrays import addresses
 from ..runtime.pool import default_pool
 from . import code as machine
+from . import passes
 
 FLOAT32 = np.dtype(np.float32)
 WIDENED = (dt.float32, dt.bfloat16, dt.float16)
@@ -77,7 +78,7 @@ class Attention:
         self.outputs = (Spec((*query.shape[:-1], self.columns), dtype, query.device),)
         self.code = machine.code()
         heads = math.prod(self.heads)
-        whole = -(-self.length // machine.BLOCK)
+        whole = -(-self.length // passes.BLOCK)
         blocks = min(
             policy.ATTENTION_SPAN,
             SPAN_FEATURES // max(sizes[2:]),
@@ -89,7 +90,7 @@ class Attention:
         self.groups = max(1, min(-(-chunks // heads), chunks // 2, spans))
         self.chunks = (heads * spans, heads * self.groups)
         self.sizes = (
-            *(1, 1, 1, *self.heads)[-2:], *sizes, blocks * machine.BLOCK, spans, self.groups,
+            *(1, 1, 1, *self.heads)[-2:], *sizes, blocks * passes.BLOCK, spans, self.groups,
             int(causal), self.mask, machine.bits(factor),
         )  # fmt: skip
         self.words: dict[Any, bytes] = {}  # all but addresses, by the arrays' strides
@@ -242,6 +243,3 @@ def _summed(parts: Any, shape: Shape) -> Any:
     if axes == (0,) and len(parts) == 1:
         return parts[0]
     return parts.sum(axes).reshape(shape)
-
-
-__all__ = ["Attention", "plan"]

@@ -32,7 +32,7 @@ from ..gemm.tiles import (
     store,
     store_masked,
 )
-from . import passes as passes
+from . import passes
 from .passes import BLOCK, ROW
 
 LARGEST = 256  # features of a head: what the kernels put on the stack is proportional to it
@@ -447,20 +447,3 @@ def word_names(arrays: tuple[str, ...]) -> list[str]:
 def bits(number: float) -> int:
     """A float32 as a word."""
     return int.from_bytes(struct.pack("<f", number), "little")
-
-
-__all__ = [
-    "BACKWARD",
-    "BLOCK",
-    "BOOL_MASK",
-    "FILLED",
-    "FLOAT_MASK",
-    "FORWARD",
-    "LARGEST",
-    "NO_MASK",
-    "Code",
-    "bits",
-    "code",
-    "text",
-    "word_names",
-]

@@ -127,6 +127,3 @@ def dots(tiles: Tiles) -> str:
             total = low + high
         store(b, b.lane(total, 0), b.at(dots, i, "float"))
     return tiles.finish("dots", b, given)
-
-
-__all__ = ["BLOCK", "ROW", "causal", "dots", "masked", "slopes", "softmax"]

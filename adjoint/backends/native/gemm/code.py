@@ -17,8 +17,6 @@ from typing import NamedTuple
 from ....kernels.emit import Body, Module, Reg, type_name
 from ....kernels.target import Target
 
-__all__ = ["TASK_WORDS", "Shape", "text"]
-
 ROWS = 8  # of a tile
 WIDTH = 3  # vectors of a tile
 DEPTH = 256  # of a panel: with its width, 48 KiB of float32

@@ -290,20 +290,3 @@ def store_masked(b: Body, x: Reg, p: Reg, mask: Reg) -> None:
     name = f"llvm.masked.store.{suffix(x.elem, x.lanes)}.p0"
     b.module.declare(name, "void", [x.type, "ptr", "i32", mask.type])
     b.line(f"call void @{name}({x.type} {x.ref}, ptr {p.ref}, i32 1, {mask.type} {mask.ref})")
-
-
-__all__ = [
-    "ADD",
-    "ITEM",
-    "SCALE",
-    "SET",
-    "Registers",
-    "Tiles",
-    "below",
-    "call",
-    "load",
-    "load_masked",
-    "registers",
-    "store",
-    "store_masked",
-]

@@ -21,8 +21,6 @@ from ..lowering.routines import NUMBERS, Function, run
 from . import gemm
 from .products import matmul
 
-__all__ = ["cholesky", "cholesky_gradient", "solve_triangular"]
-
 BLOCK = 64  # rows that are solved by substitution
 GROUP = 64  # columns of a unit
 LANES = (32, 8, 0)  # of vectors of columns: several registers, so that sums do not wait

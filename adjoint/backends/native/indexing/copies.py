@@ -18,8 +18,6 @@ from ....kernels.emit import Reg
 from ... import numpy as reference
 from ..lowering.routines import LANES, MOVED, Function, compute
 
-__all__ = ["concat", "copied", "flip", "framed", "paired", "roll", "stack", "tile"]
-
 LOOPS = 4
 LINE = 64  # bytes of a row of a tile that is transposed in registers
 TILES = 8  # by as many are a unit of work: what it touches stays in the processor's page table

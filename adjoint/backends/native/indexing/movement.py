@@ -19,8 +19,6 @@ from ....core import policy
 from ....kernels.emit import Body, Reg
 from ..lowering.routines import LANES, MOVED, NUMBERS, Function, compute, run
 
-__all__ = ["accumulate_sum", "gather", "one_hot", "place", "take_along"]
-
 UNROLLED = 4  # elements that are written in one turn
 TILE = 64  # columns that are summed together
 SEGMENT = 1024  # entries of an index that are looked up together

@@ -16,8 +16,6 @@ from ....core import policy
 from ....kernels.emit import Reg
 from ..lowering.routines import NUMBERS, Function, compute
 
-__all__ = ["ranked"]
-
 _BITS = {"float": 32, "i32": 32, "double": 64, "i64": 64}
 _INT64 = np.dtype(np.int64)
 

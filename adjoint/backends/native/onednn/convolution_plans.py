@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -59,16 +59,19 @@ class Geometry:
         return self.batch * math.prod(self.w_shape()) * math.prod(self.count)
 
     @property
+    def axes(self) -> Iterator[tuple[int, int, int, int, int, tuple[int, int]]]:
+        """Size, count, stride, kernel, dilation and padding of each dimension."""
+        facts = self.size, self.count, self.stride, self.kernel, self.dilation, self.padding
+        return zip(*facts, strict=True)  # type: ignore[arg-type]
+
+    @property
     def touched(self) -> bool:
         """Whether each place of the kernel sees a place of the images in some window."""
         return all(
             any(0 <= i * s - lo + j * d < n for i in range(c))
-            for n, c, s, k, d, (lo, _) in zip(
-                self.size, self.count, self.stride, self.kernel, self.dilation, self.padding,
-                strict=True,
-            )
+            for n, c, s, k, d, (lo, _) in self.axes
             for j in range(k)
-        )  # fmt: skip
+        )
 
     @property
     def pointwise(self) -> bool:
@@ -78,13 +81,7 @@ class Geometry:
 
     def arguments(self) -> tuple[Any, ...]:
         """Strides, dilations and paddings as oneDNN takes them."""
-        ends = [
-            (c - 1) * s + (k - 1) * d + 1 - n - lo
-            for n, c, s, k, d, (lo, _) in zip(
-                self.size, self.count, self.stride, self.kernel, self.dilation, self.padding,
-                strict=True,
-            )
-        ]  # fmt: skip
+        ends = [(c - 1) * s + (k - 1) * d + 1 - n - lo for n, c, s, k, d, (lo, _) in self.axes]
         return (
             onednn.dims(self.stride),
             onednn.dims([d - 1 for d in self.dilation]),
@@ -98,7 +95,7 @@ GEMM = "x64:gemm"  # columns of images and a matrix product, all in plain order
 
 # Places of all results below which a product of matrices is faster: for 512 channels of 5 by 5 in
 # a batch of 4, gradients of weights take 4.4 ms and not 12; from 200 places on, both take as long.
-_FEW_PLACES = {"forward": 64, "data": 0, "weights": 160}
+_FEW_PLACES = {"forward": 64, "backward_data": 0, "backward_weights": 160}
 
 
 def _preferred(g: Geometry, kind: str) -> str:
@@ -106,7 +103,7 @@ def _preferred(g: Geometry, kind: str) -> str:
     if g.dtype != FLOAT32 or g.groups > 1:
         return ""
     few = g.batch * math.prod(g.count) < _FEW_PLACES[kind]
-    if max(g.kernel) == 1 or few or (kind == "data" and g.inputs <= 4):
+    if max(g.kernel) == 1 or few or (kind == "backward_data" and g.inputs <= 4):
         return GEMM
     return ""
 
@@ -308,9 +305,7 @@ def assert_possible(g: Geometry) -> None:
     """Refuse what oneDNN does not have, and what does not fit."""
     if not g.work or len(g.size) > 3 or g.dtype not in (FLOAT32, BFLOAT16):
         raise Unsupported(f"{g}: left to NumPy")
-    for n, c, s, k, d, (lo, hi) in zip(
-        g.size, g.count, g.stride, g.kernel, g.dilation, g.padding, strict=True
-    ):
+    for n, c, s, k, d, (lo, hi) in g.axes:
         if (n + lo + hi - (k - 1) * d - 1) // s + 1 != c:
             raise Unsupported(f"{g}: {g.count} is not the number of its windows")
         if lo < 0 or (c - 1) * s + (k - 1) * d + 1 - n - lo <= -s:
@@ -360,22 +355,27 @@ def _plan(builder: _Builder, weights: _Weights, chunks: list[list[Step]]) -> Con
     return ConvolutionPlan(plan, weights.size, g.pointwise and g.groups == 1)
 
 
+def _primitive(g: Geometry, kind: str, *arguments: Any, hint: Primitive | None = None) -> Primitive:
+    """A convolution's primitive; oneDNN wants the forward one as a hint for the others."""
+    given = (onednn.library().engine, *arguments, *g.arguments())
+    given += () if hint is None else (hint.description,)
+    prefer = _preferred(g, kind)
+    return onednn.primitive(f"convolution_{kind}", str(g), *given, prefer=prefer)
+
+
+def _layouts(g: Geometry) -> tuple[Descriptor, Descriptor]:
+    """Images and values, laid out as oneDNN likes."""
+    shapes = (g.batch, g.inputs, *g.size), (g.batch, g.outputs, *g.count)
+    return onednn.any_layout(shapes[0], g.dtype), onednn.any_layout(shapes[1], g.dtype)
+
+
 def _forward_primitive(
-    g: Geometry, w_shape: Sizes, bias: bool, weights: Argument | None
+    g: Geometry, w_shape: Sizes, bias: bool = False, weights: Argument | None = None
 ) -> Primitive:
-    return onednn.primitive(
-        "convolution_forward",
-        str(g),
-        onednn.library().engine,
-        onednn.TRAINING,
-        onednn.CONVOLUTION_DIRECT,
-        onednn.any_layout((g.batch, g.inputs, *g.size), g.dtype),
-        onednn.any_layout(w_shape, g.dtype) if weights is None else weights.memory,
-        onednn.contiguous((g.outputs,), g.dtype) if bias else None,
-        onednn.any_layout((g.batch, g.outputs, *g.count), g.dtype),
-        *g.arguments(),
-        prefer=_preferred(g, "forward"),
-    )
+    x, y = _layouts(g)
+    w = onednn.any_layout(w_shape, g.dtype) if weights is None else weights.memory
+    vector = onednn.contiguous((g.outputs,), g.dtype) if bias else None
+    return _primitive(g, "forward", onednn.TRAINING, onednn.CONVOLUTION_DIRECT, x, w, vector, y)
 
 
 def backward_data(g: Geometry, cut: Cut | None = None) -> ConvolutionPlan:
@@ -408,18 +408,10 @@ def backward_data(g: Geometry, cut: Cut | None = None) -> ConvolutionPlan:
 
 
 def _backward_data_primitive(g: Geometry, w_shape: Sizes, weights: Argument | None) -> Primitive:
-    return onednn.primitive(
-        "convolution_backward_data",
-        str(g),
-        onednn.library().engine,
-        onednn.CONVOLUTION_DIRECT,
-        onednn.any_layout((g.batch, g.inputs, *g.size), g.dtype),
-        onednn.any_layout(w_shape, g.dtype) if weights is None else weights.memory,
-        onednn.any_layout((g.batch, g.outputs, *g.count), g.dtype),
-        *g.arguments(),
-        _forward_primitive(g, w_shape, False, None).description,
-        prefer=_preferred(g, "data"),
-    )
+    x, y = _layouts(g)
+    w = onednn.any_layout(w_shape, g.dtype) if weights is None else weights.memory
+    hint = _forward_primitive(g, w_shape)
+    return _primitive(g, "backward_data", onednn.CONVOLUTION_DIRECT, x, w, y, hint=hint)
 
 
 def backward_weights(g: Geometry) -> ConvolutionPlan:
@@ -445,19 +437,10 @@ def backward_weights(g: Geometry) -> ConvolutionPlan:
 def _backward_weights_primitive(
     g: Geometry, w_shape: Sizes, result: Descriptor | None = None
 ) -> Primitive:
-    return onednn.primitive(
-        "convolution_backward_weights",
-        str(g),
-        onednn.library().engine,
-        onednn.CONVOLUTION_DIRECT,
-        onednn.any_layout((g.batch, g.inputs, *g.size), g.dtype),
-        result or onednn.any_layout(w_shape, FLOAT32),
-        None,
-        onednn.any_layout((g.batch, g.outputs, *g.count), g.dtype),
-        *g.arguments(),
-        _forward_primitive(g, w_shape, False, None).description,
-        prefer=_preferred(g, "weights"),
-    )
+    x, y = _layouts(g)
+    w = result or onednn.any_layout(w_shape, FLOAT32)
+    hint = _forward_primitive(g, w_shape)
+    return _primitive(g, "backward_weights", onednn.CONVOLUTION_DIRECT, x, w, None, y, hint=hint)
 
 
 def _parts_for_memory(g: Geometry) -> int:

@@ -22,7 +22,7 @@ from ..gemm.products import FLOAT32, pieces
 from . import api as onednn
 from .api import BIAS, DST, SRC, WEIGHTS, Activation, Descriptor, Primitive
 from .convolution_plans import Geometry, assert_possible, grouped, line_parts
-from .plan import Argument, Plan, Step, aligned, aligned_bytes, threads
+from .plan import Argument, Plan, Step, aligned_bytes, threads
 from .pooling import Geometry as Windows
 
 Sizes = tuple[int, ...]
@@ -398,9 +398,3 @@ def pooling(
         }
         chunks.append(Part(known[images], places))
     return Layer(str(g), chunks, {})
-
-
-__all__ = [
-    "ADDED", "Layer", "Packing", "aligned", "channels_last", "connect", "convolution",
-    "deconvolution", "dense_weights", "is_dense", "is_streamed", "pooling", "product",
-]  # fmt: skip

@@ -19,8 +19,6 @@ from . import api as onednn
 from .api import DST, POST_OPERAND, POST_OPERANDS, SRC, WEIGHTS, Activation, Descriptor
 from .plan import SHARED, Argument, Plan, Step, aligned, planned, threads
 
-__all__ = ["NewtonSchulz", "plan"]
-
 TILE = 32  # rows and columns come in multiples of this, filled up with zeros,
 FEW = 64  # unless there are fewer
 ADDED = POST_OPERAND + POST_OPERANDS  # the operand of the second operation that follows

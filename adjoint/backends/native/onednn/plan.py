@@ -15,7 +15,6 @@ import functools
 import struct
 import threading
 from collections.abc import Callable, Hashable, Sequence
-from string import Template
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +22,8 @@ import numpy as np
 from ....core import policy
 from ....core.errors import InvalidArgument, Unsupported
 from ....eager.arrays import address, addresses, call
+from ....kernels.emit import Module, Reg
+from ..runtime.shared_code import Writer, function
 from . import api as onednn
 from .api import Descriptor, Primitive
 
@@ -35,174 +36,85 @@ _STREAMS, _CHUNKS, _SET_HANDLE, _EXECUTE, _SET_THREADS, _GET_THREADS, _WORDS = r
 # words of a context; those of a call: context, first phase, how many arrays, their addresses
 _TARGETS, _PHASES, _PHASE_TABLE, _POOL_RUN, _POOL_STATE, _RESULT, _CONTEXT_WORDS = range(7)
 
-_LOOP = Template("""
-define i64 @word(ptr %base, i64 %index) alwaysinline {
-  %at = getelementptr i64, ptr %base, i64 %index
-  %value = load i64, ptr %at
-  ret i64 %value
-}
-define ptr @pointer(ptr %base, i64 %index) alwaysinline {
-  %value = call i64 @word(ptr %base, i64 %index)
-  %result = inttoptr i64 %value to ptr
-  ret ptr %result
-}
-; Chunks `begin` to `end` of a phase, by one worker: it claims a bit of the mask of free workers,
-; which gives it scratch memory and a stream of its own, and runs oneDNN on its thread alone.
-define void @chunks(i64 %begin, i64 %end, ptr %phase) {
-entry:
-  %mask_at = getelementptr i64, ptr %phase, i64 $FREE
-  %handle_starts = call ptr @pointer(ptr %phase, i64 $HANDLES)
-  %handles = call ptr @pointer(ptr %phase, i64 $HANDLE_RECORDS)
-  %step_starts = call ptr @pointer(ptr %phase, i64 $STEPS)
-  %steps = call ptr @pointer(ptr %phase, i64 $STEP_RECORDS)
-  %places = call ptr @pointer(ptr %phase, i64 $PLACES)
-  %strides = call ptr @pointer(ptr %phase, i64 $STRIDES)
-  %streams = call ptr @pointer(ptr %phase, i64 $STREAMS)
-  %set_handle = call ptr @pointer(ptr %phase, i64 $SET_HANDLE)
-  %execute = call ptr @pointer(ptr %phase, i64 $EXECUTE)
-  %set_threads = call ptr @pointer(ptr %phase, i64 $SET_THREADS)
-  %get_threads = call ptr @pointer(ptr %phase, i64 $GET_THREADS)
-  %parallel = icmp ne ptr %set_threads, null
-  br label %claim
-claim:
-  %free = load atomic i64, ptr %mask_at monotonic, align 8
-  %none = icmp eq i64 %free, 0
-  br i1 %none, label %claim, label %take
-take:
-  %minus = sub i64 0, %free
-  %bit = and i64 %free, %minus
-  %rest = xor i64 %free, %bit
-  %exchange = cmpxchg ptr %mask_at, i64 %free, i64 %rest acquire monotonic
-  %taken = extractvalue { i64, i1 } %exchange, 1
-  br i1 %taken, label %claimed, label %claim
-claimed:
-  %worker = call i64 @llvm.cttz.i64(i64 %bit, i1 true)
-  %stream = call i64 @word(ptr %streams, i64 %worker)
-  br i1 %parallel, label %limit, label %chunk_head
-limit:
-  %before = call i32 %get_threads()
-  call void %set_threads(i32 1)
-  br label %chunk_head
-chunk_head:
-  %chunk = phi i64 [ %begin, %claimed ], [ %begin, %limit ], [ %next_chunk, %chunk_end ]
-  %threads_before = phi i32 [ 0, %claimed ], [ %before, %limit ], [ %threads_before, %chunk_end ]
-  %more_chunks = icmp slt i64 %chunk, %end
-  br i1 %more_chunks, label %chunk_body, label %leave
-chunk_body:
-  %next_chunk = add i64 %chunk, 1
-  %h_first = call i64 @word(ptr %handle_starts, i64 %chunk)
-  %h_last = call i64 @word(ptr %handle_starts, i64 %next_chunk)
-  br label %handle_head
-handle_head:
-  %h = phi i64 [ %h_first, %chunk_body ], [ %h_next, %handle_body ]
-  %more_handles = icmp slt i64 %h, %h_last
-  br i1 %more_handles, label %handle_body, label %step_start
-handle_body:
-  %h_index = mul i64 %h, 3
-  %h_record = getelementptr i64, ptr %handles, i64 %h_index
-  %memory = call i64 @word(ptr %h_record, i64 0)
-  %slot = call i64 @word(ptr %h_record, i64 1)
-  %offset = call i64 @word(ptr %h_record, i64 2)
-  %data = call i64 @word(ptr %places, i64 %slot)
-  %stride = call i64 @word(ptr %strides, i64 %slot)
-  %own = mul i64 %stride, %worker
-  %start = add i64 %data, %offset
-  %address = add i64 %start, %own
-  %set = call i32 %set_handle(i64 %memory, i64 %address)
-  %h_next = add i64 %h, 1
-  br label %handle_head
-step_start:
-  %s_first = call i64 @word(ptr %step_starts, i64 %chunk)
-  %s_last = call i64 @word(ptr %step_starts, i64 %next_chunk)
-  br label %step_head
-step_head:
-  %s = phi i64 [ %s_first, %step_start ], [ %s_next, %step_done ]
-  %more_steps = icmp slt i64 %s, %s_last
-  br i1 %more_steps, label %step_body, label %chunk_end
-step_body:
-  %s_index = mul i64 %s, 3
-  %s_record = getelementptr i64, ptr %steps, i64 %s_index
-  %primitive = call i64 @word(ptr %s_record, i64 0)
-  %count = call i64 @word(ptr %s_record, i64 1)
-  %arguments = call i64 @word(ptr %s_record, i64 2)
-  %status = call i32 %execute(i64 %primitive, i64 %stream, i64 %count, i64 %arguments)
-  %failed = icmp ne i32 %status, 0
-  br i1 %failed, label %failure, label %step_done
-failure:
-  %wide = zext i32 %status to i64
-  %status_at = getelementptr i64, ptr %phase, i64 $STATUS
-  store atomic i64 %wide, ptr %status_at monotonic, align 8
-  br label %step_done
-step_done:
-  %s_next = add i64 %s, 1
-  br label %step_head
-chunk_end:
-  br label %chunk_head
-leave:
-  br i1 %parallel, label %restore, label %release
-restore:
-  call void %set_threads(i32 %threads_before)
-  br label %release
-release:
-  %returned = atomicrmw or ptr %mask_at, i64 %bit release
-  ret void
-}
-declare i64 @llvm.cttz.i64(i64, i1)
 
-; A call: all phases from the first on, one after another.
-define void @run(i64 %from, i64 %to, ptr %words) {
-entry:
-  %context = call ptr @pointer(ptr %words, i64 0)
-  %first = call i64 @word(ptr %words, i64 1)
-  %targets = call ptr @pointer(ptr %context, i64 $TARGETS)
-  %count = call i64 @word(ptr %words, i64 2)
-  %phase_count = call i64 @word(ptr %context, i64 $PHASES)
-  %table = call ptr @pointer(ptr %context, i64 $PHASE_TABLE)
-  %pool_run = call ptr @pointer(ptr %context, i64 $POOL_RUN)
-  %pool_state = call ptr @pointer(ptr %context, i64 $POOL_STATE)
-  br label %array_head
-array_head:
-  %i = phi i64 [ 0, %entry ], [ %i_next, %array_body ]
-  %more_arrays = icmp slt i64 %i, %count
-  br i1 %more_arrays, label %array_body, label %phase_head
-array_body:
-  %place_index = add i64 %i, 3
-  %place = call i64 @word(ptr %words, i64 %place_index)
-  %target = getelementptr i64, ptr %targets, i64 %i
-  store i64 %place, ptr %target
-  %i_next = add i64 %i, 1
-  br label %array_head
-phase_head:
-  %p = phi i64 [ %first, %array_head ], [ %p_next, %phase_done ]
-  %more_phases = icmp slt i64 %p, %phase_count
-  br i1 %more_phases, label %phase_body, label %end
-phase_body:
-  %phase = call ptr @pointer(ptr %table, i64 %p)
-  %chunk_count = call i64 @word(ptr %phase, i64 $CHUNKS)
-  %alone = icmp eq i64 %chunk_count, 1
-  br i1 %alone, label %here, label %shared
-here:
-  call void @chunks(i64 0, i64 1, ptr %phase)
-  br label %phase_done
-shared:
-  call void %pool_run(ptr %pool_state, ptr @chunks, ptr %phase, i64 %chunk_count)
-  br label %phase_done
-phase_done:
-  %p_next = add i64 %p, 1
-  %status_at = getelementptr i64, ptr %phase, i64 $STATUS
-  %status = load i64, ptr %status_at
-  %fine = icmp eq i64 %status, 0
-  br i1 %fine, label %phase_head, label %failed
-failed:
-  store i64 0, ptr %status_at
-  br label %end
-end:
-  %result = phi i64 [ 0, %phase_head ], [ %status, %failed ]
-  %result_at = getelementptr i64, ptr %context, i64 $RESULT
-  store i64 %result, ptr %result_at
-  ret void
-}
-""")
+def _word(b: Writer, base: Reg, index: Reg | int) -> Reg:
+    return b.get(b.place("i64", base, index, "i64"))
+
+
+def _pointers(b: Writer, base: Reg, *indices: Reg | int) -> list[Reg]:
+    return [b.get(b.place("ptr", base, index, "i64")) for index in indices]
+
+
+def _write_chunks(module: Module) -> None:
+    """Chunks `begin` to `end` of a phase, by one worker: it claims a bit of the mask of free
+    workers, which gives it scratch memory and a stream of its own, and runs oneDNN on its thread
+    alone.
+    """
+    header = "void @chunks(i64 %begin, i64 %end, ptr %phase)"
+    with function(module, header) as (b, begin, end, phase):
+        places, strides, handle_starts, handles, step_starts, steps, streams = _pointers(
+            b, phase, _PLACES, _STRIDES, _HANDLES, _HANDLE_RECORDS, _STEPS, _STEP_RECORDS, _STREAMS
+        )
+        set_handle, execute, set_threads, get_threads = _pointers(
+            b, phase, _SET_HANDLE, _EXECUTE, _SET_THREADS, _GET_THREADS
+        )
+        parallel, before = b.compare("ne", set_threads, 0), b.alloca("i32", 0, 0)
+        mask, mine = b.place("i64", phase, _FREE, "i64"), b.alloca("i64")
+        with b.forever() as (claim, claimed):
+            free = b.read(mask)
+            with b.when(b.compare("eq", free, 0)):
+                b.go(claim)
+            b.put(mine, free & -free)
+            with b.when(b.replace(mask, free, free ^ b.get(mine), "acquire monotonic")):
+                b.go(claimed)
+        worker = b.invoke("i64", "llvm.cttz.i64", b.get(mine), b.const("i1", 1))
+        stream = _word(b, streams, worker)
+        with b.when(parallel):
+            b.put(before, b.invoke("i32", get_threads))
+            b.invoke("void", set_threads, b.const("i32", 1))
+        with b.loop(begin, end) as chunk:
+            with b.loop(*(_word(b, handle_starts, at) for at in (chunk, chunk + 1))) as h:
+                memory, slot, offset = (_word(b, handles, h * 3 + k) for k in range(3))
+                place = _word(b, places, slot) + offset + _word(b, strides, slot) * worker
+                b.invoke("i32", set_handle, memory, place)
+            with b.loop(*(_word(b, step_starts, at) for at in (chunk, chunk + 1))) as s:
+                primitive, count, arguments = (_word(b, steps, s * 3 + k) for k in range(3))
+                status = b.invoke("i32", execute, primitive, stream, count, arguments)
+                with b.when(b.compare("ne", status, 0)):
+                    failed = b.place("i64", phase, _STATUS, "i64")
+                    b.write(failed, b.convert("zext", status, "i64"))
+        with b.when(parallel):
+            b.invoke("void", set_threads, b.get(before))
+        b.update("or", mask, b.get(mine), "release")
+
+
+def _write_run(module: Module) -> None:
+    """A call: all phases from the first on, one after another."""
+    with function(module, "void @run(i64 %from, i64 %to, ptr %words)") as (b, _, _, words):
+        [context] = _pointers(b, words, 0)
+        targets, table, pool_run, pool_state = _pointers(
+            b, context, _TARGETS, _PHASE_TABLE, _POOL_RUN, _POOL_STATE
+        )
+        with b.loop(0, _word(b, words, 2)) as i:
+            b.put(b.place("i64", targets, i, "i64"), _word(b, words, i + 3))
+        result, end = b.alloca("i64", 0, 0), b.label()
+        with b.loop(_word(b, words, 1), _word(b, context, _PHASES)) as p:
+            [phase] = _pointers(b, table, p)
+            count = _word(b, phase, _CHUNKS)
+            alone = b.compare("eq", count, 1)
+            with b.when(alone):
+                b.invoke("void", "chunks", b.const("i64", 0), b.const("i64", 1), phase)
+            with b.when(~alone):
+                chunks = Reg(b, "ptr", 0, "@chunks")
+                b.invoke("void", pool_run, pool_state, chunks, phase, count)
+            status = b.place("i64", phase, _STATUS, "i64")
+            failed = b.get(status)
+            with b.when(b.compare("ne", failed, 0)):
+                b.put(status, 0)
+                b.put(result, failed)
+                b.go(end)
+        b.start(end)
+        b.put(b.place("i64", context, _RESULT, "i64"), b.get(result))
 
 
 @functools.cache
@@ -210,9 +122,12 @@ def _run() -> int | None:
     """The address of the generated `run`; None without llvmlite."""
     from ..runtime import machine_code
 
-    names = {name[1:]: value for name, value in globals().items() if name[1:].isupper()}
+    module = Module()
+    module.declare("llvm.cttz.i64", "i64", ["i64", "i1"])
+    _write_chunks(module)
+    _write_run(module)
     try:
-        [found] = machine_code.load(_LOOP.substitute(names), ["run"])
+        [found] = machine_code.load(str(module), ["run"])
     except Unsupported:
         return None
     return found
@@ -362,8 +277,8 @@ class _Context:
         words[_CHUNKS] = len(chunks)
         functions = [lib.dll.dnnl_memory_set_data_handle, lib.dll.dnnl_primitive_execute]
         functions += lib.threads or ()
-        for word, function in zip(range(_SET_HANDLE, _WORDS), functions, strict=False):
-            words[word] = ctypes.cast(function, ctypes.c_void_p).value or 0
+        for word, each in zip(range(_SET_HANDLE, _WORDS), functions, strict=False):
+            words[word] = ctypes.cast(each, ctypes.c_void_p).value or 0
         return words, handles, steps
 
     def run_serially(self, arrays: Sequence[Any], first: int) -> None:

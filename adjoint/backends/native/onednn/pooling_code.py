@@ -15,8 +15,6 @@ from ....kernels.emit import Body, Module, Reg, type_name
 from ....kernels.target import Target
 from ..runtime import object_code
 
-__all__ = ["Code", "Geometry", "code"]
-
 ELEMENT, SIZE = "float", 4
 
 

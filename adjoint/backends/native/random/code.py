@@ -17,8 +17,6 @@ from ....kernels.target import Target
 from . import ziggurat
 from .ziggurat import LAYERS, Tables
 
-__all__ = ["ELEMENTS", "SEGMENT", "Kind", "text"]
-
 BLOCKS = 16  # of 32 bytes, that are made at a time
 SEGMENT = BLOCKS * 8 * 64  # numbers of a chunk, where threads share: whole buffers
 ELEMENTS = {"float32": "float", "float64": "double"}

@@ -31,11 +31,6 @@ from . import code as draws_code
 from . import ziggurat
 from .code import SEGMENT, Kind
 
-__all__ = [
-    "computed", "drawn_exponential", "drawn_integers", "drawn_mask", "drawn_normal",
-    "drawn_permutation", "drawn_uniform",
-]  # fmt: skip
-
 
 class Draw:
     """What draws an array from a seed and the number of a draw."""

@@ -17,8 +17,6 @@ import numpy as np
 
 from ....eager.arrays import capsule
 
-__all__ = ["LAYERS", "Tables", "tables"]
-
 LAYERS = 256
 _NEAR = 64  # how far NumPy's limits may be from the ratio of two widths
 _NEXT = (ctypes.c_uint64, ctypes.c_uint32, ctypes.c_double, ctypes.c_uint64)

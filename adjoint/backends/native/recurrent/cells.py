@@ -8,8 +8,6 @@ from typing import NamedTuple
 from ....kernels.emit import Body, Reg
 from ....kernels.maths import evaluate
 
-__all__ = ["CELLS", "Cell"]
-
 Regs = Sequence[Reg]
 
 

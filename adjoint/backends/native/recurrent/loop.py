@@ -25,8 +25,6 @@ from ....kernels.emit import Body, Module, Reg
 from .cells import CELLS
 from .tiles import Factors, Tiles
 
-__all__ = ["Layer", "backward", "forward"]
-
 TABLE = ("rows", "before", "start", "start_before", "time")
 NUMBERS = ("steps", "chunk", "time", "start", "row", "last_row")
 FORWARD = (

@@ -11,8 +11,6 @@ from ....kernels.target import Target
 from ..gemm import tiles
 from ..runtime import object_code
 
-__all__ = ["packing", "text"]
-
 WORDS = ("row", "units", "depth", "gates", "tile", "weight", "packed")
 # The words of the argument: numbers (`row` in bytes), then the addresses of arrays.
 

@@ -28,8 +28,6 @@ from .loop import Layer, backward, forward
 from .packing import packing
 from .tiles import Format
 
-__all__ = ["Recurrent", "SingleCell", "biases", "plan"]
-
 LAYER = ("x", "weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr", "h", "c")  # arguments
 CELL = ("x", "weight_ih", "weight_hh", "bias_ih", "bias_hh", "h", "c")
 DTYPES = ("float32", "float64")

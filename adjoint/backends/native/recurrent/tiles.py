@@ -15,8 +15,6 @@ from typing import NamedTuple
 from ....kernels import target
 from ....kernels.emit import LLVM_TYPES, Body, Reg, type_name
 
-__all__ = ["Factors", "Format", "Tiles"]
-
 MOST_ROWS = 12  # of a tile
 LINE = 64  # bytes that memory brings at once
 

@@ -15,17 +15,19 @@ import ctypes
 import functools
 import mmap
 import sys
-from string import Template
 from typing import NamedTuple
 
 from ....core import policy
 from ....core.errors import Unsupported
+from ....kernels.emit import Module, Reg
 from . import machine_code
+from .shared_code import Writer, function
 
 SMALLEST = policy.BLOCK_SMALLEST  # bytes; smaller requests go to NumPy's own handler
 _OCTAVES = 24  # the largest block is below SMALLEST << _OCTAVES: 1 TiB
 CLASSES = 8 * _OCTAVES  # eight sizes an octave: a block is at most an eighth larger than asked for
 SLOTS = policy.BLOCK_SLOTS  # free blocks of one class
+_LARGEST = SMALLEST << _OCTAVES - 1  # bytes; beyond, there may be no class
 _MARGIN = 64  # small requests stay so far below SMALLEST that their blocks do, too
 _HUGE = 1 << 22  # bytes from which the system is asked for huge pages, as NumPy does
 
@@ -70,462 +72,303 @@ class Allocator(ctypes.Structure):
     )
 
 
-_CODE = Template("""
-declare ptr @aligned_alloc(i64, i64)
-declare void @free(ptr)
-declare i64 @malloc_usable_size(ptr)
-declare i32 @madvise(ptr, i64, i32)
-declare ptr @memset(ptr, i32, i64)
-declare ptr @memcpy(ptr, ptr, i64)
-declare i64 @llvm.ctlz.i64(i64, i1)
-declare {i64, i1} @llvm.umul.with.overflow.i64(i64, i64)
+_EXPONENT = SMALLEST.bit_length() - 1
+_LIBRARY = (
+    ("aligned_alloc", "ptr", ["i64", "i64"]), ("free", "void", ["ptr"]),
+    ("malloc_usable_size", "i64", ["ptr"]), ("madvise", "i32", ["ptr", "i64", "i32"]),
+    ("memset", "ptr", ["ptr", "i32", "i64"]), ("memcpy", "ptr", ["ptr", "ptr", "i64"]),
+    ("llvm.ctlz.i64", "i64", ["i64", "i1"]),
+    ("llvm.umul.with.overflow.i64", "{i64, i1}", ["i64", "i64"]),
+)  # fmt: skip
 
-; The greatest class whose blocks are no larger than %bytes, which is at least the smallest.
-define internal i64 @class_within(i64 %bytes) {
-  %zeros = call i64 @llvm.ctlz.i64(i64 %bytes, i1 true)
-  %exponent = sub i64 63, %zeros
-  %shift = sub i64 %exponent, 3
-  %mantissa = lshr i64 %bytes, %shift
-  %eighth = and i64 %mantissa, 7
-  %octave = sub i64 %exponent, $smallest_exponent
-  %first = shl i64 %octave, 3
-  %class = or i64 %first, %eighth
-  ret i64 %class
-}
 
-; The least class whose blocks hold %bytes.
-define internal i64 @class_holding(i64 %bytes) {
-  %first = icmp ule i64 %bytes, $smallest
-  br i1 %first, label %least, label %other
-least:
-  ret i64 0
-other:
-  %less = sub i64 %bytes, 1
-  %below = call i64 @class_within(i64 %less)
-  %class = add i64 %below, 1
-  ret i64 %class
-}
+# ---- classes of blocks ---------------------------------------------------------------------------
 
-define internal i64 @size_of(i64 %class) {
-  %eighth = and i64 %class, 7
-  %octave = lshr i64 %class, 3
-  %mantissa = or i64 %eighth, 8
-  %shift = add i64 %octave, $smallest_shift
-  %size = shl i64 %mantissa, %shift
-  ret i64 %size
-}
 
-; What %block counts for in `allocated`: its class's size, or 0 where it is too small or too large.
-define internal i64 @charge(ptr %block) {
-  %usable = call i64 @malloc_usable_size(ptr %block)
-  %less = sub i64 %usable, $smallest
-  %ours = icmp ult i64 %less, $span
-  br i1 %ours, label %count, label %none
-count:
-  %class = call i64 @class_within(i64 %usable)
-  %size = call i64 @size_of(i64 %class)
-  ret i64 %size
-none:
-  ret i64 0
-}
+def _class_within(b: Writer, size: Reg) -> Reg:
+    """The greatest class whose blocks are no larger than `size`, which is at least the smallest."""
+    exponent = 63 - b.invoke("i64", "llvm.ctlz.i64", size, b.const("i1", 1))
+    octave = b.binary("shl", exponent - _EXPONENT, 3)
+    return octave | (b.binary("lshr", size, exponent - 3) & 7)
 
-; A free block of %class, or null.
-define internal ptr @take(ptr %state, i64 %class) {
-entry:
-  %counts = getelementptr i8, ptr %state, i64 $count
-  %count.at = getelementptr i32, ptr %counts, i64 %class
-  %count = load atomic i32, ptr %count.at monotonic, align 4
-  %none = icmp eq i32 %count, 0
-  br i1 %none, label %empty, label %search
-search:
-  %all = getelementptr i8, ptr %state, i64 $slots
-  %first = mul i64 %class, $slots_per_class
-  %slots = getelementptr ptr, ptr %all, i64 %first
-  br label %slot
-slot:
-  %i = phi i64 [0, %search], [%i.next, %next]
-  %slot.at = getelementptr ptr, ptr %slots, i64 %i
-  %seen = load atomic ptr, ptr %slot.at monotonic, align 8
-  %vacant = icmp eq ptr %seen, null
-  br i1 %vacant, label %next, label %exchange
-exchange:
-  %block = atomicrmw xchg ptr %slot.at, ptr null acquire
-  %lost = icmp eq ptr %block, null
-  br i1 %lost, label %next, label %won
-next:
-  %i.next = add i64 %i, 1
-  %end = icmp eq i64 %i.next, $slots_per_class
-  br i1 %end, label %empty, label %slot
-won:
-  %fewer = atomicrmw sub ptr %count.at, i32 1 monotonic
-  %size = call i64 @size_of(i64 %class)
-  %cached.at = getelementptr i8, ptr %state, i64 $cached
-  %before = atomicrmw sub ptr %cached.at, i64 %size monotonic
-  ret ptr %block
-empty:
-  ret ptr null
-}
 
-; Gives one free block back to the C library, of a class not reused lately if there is one. Whether
-; there was any. Called with a bound on turns, so it ends whatever other threads do.
-define internal i1 @evict(ptr %state) {
-entry:
-  %hand.at = getelementptr i8, ptr %state, i64 $hand
-  %counts = getelementptr i8, ptr %state, i64 $count
-  %recents = getelementptr i8, ptr %state, i64 $recent
-  br label %turn
-turn:
-  %turns = phi i64 [0, %entry], [%turns.next, %pass], [%turns.next, %spare], [%turns.next, %try]
-  %over = icmp eq i64 %turns, $two_rounds
-  br i1 %over, label %none, label %look
-look:
-  %turns.next = add i64 %turns, 1
-  %hand = load atomic i64, ptr %hand.at monotonic, align 8
-  %class = urem i64 %hand, $classes
-  %count.at = getelementptr i32, ptr %counts, i64 %class
-  %count = load atomic i32, ptr %count.at monotonic, align 4
-  %vacant = icmp eq i32 %count, 0
-  br i1 %vacant, label %pass, label %judge
-pass:
-  %moved = atomicrmw add ptr %hand.at, i64 1 monotonic
-  br label %turn
-judge:
-  %recent.at = getelementptr i8, ptr %recents, i64 %class
-  %recent = atomicrmw xchg ptr %recent.at, i8 0 monotonic
-  %used = icmp ne i8 %recent, 0
-  br i1 %used, label %spare, label %try
-spare:
-  %moved.on = atomicrmw add ptr %hand.at, i64 1 monotonic
-  br label %turn
-try:
-  %block = call ptr @take(ptr %state, i64 %class)
-  %lost = icmp eq ptr %block, null
-  br i1 %lost, label %turn, label %give
-give:
-  call void @free(ptr %block)
-  %given_ups = getelementptr i8, ptr %state, i64 $given_up
-  %given_up.at = getelementptr i8, ptr %given_ups, i64 %class
-  %given_up = atomicrmw or ptr %given_up.at, i8 1 monotonic
-  ret i1 true
-none:
-  ret i1 false
-}
+def _class_holding(b: Writer, size: Reg) -> Reg:
+    """The least class whose blocks hold `size`."""
+    least = b.compare("le", size, SMALLEST, unsigned=True)
+    return b.select(least, 0, _class_within(b, size - 1) + 1)
 
-define void @trim(ptr %state, i64 %target) {
-entry:
-  %cached.at = getelementptr i8, ptr %state, i64 $cached
-  br label %look
-look:
-  %cached = load atomic i64, ptr %cached.at monotonic, align 8
-  %more = icmp sgt i64 %cached, %target
-  br i1 %more, label %one, label %return
-one:
-  %any = call i1 @evict(ptr %state)
-  br i1 %any, label %look, label %return
-return:
-  ret void
-}
 
-define internal void @count_allocated(ptr %state, i64 %size) {
-  %allocated.at = getelementptr i8, ptr %state, i64 $allocated
-  %before = atomicrmw add ptr %allocated.at, i64 %size monotonic
-  %now = add i64 %before, %size
-  %peak.at = getelementptr i8, ptr %state, i64 $peak
-  %peak = atomicrmw max ptr %peak.at, i64 %now monotonic
-  ret void
-}
+def _size_of(b: Writer, kind: Reg) -> Reg:
+    octave = b.binary("lshr", kind, 3)
+    return b.binary("shl", (kind & 7) | 8, octave + (_EXPONENT - 3))
 
-; A block that holds %bytes from the cache, or null; counts it as allocated.
-define internal ptr @reuse(ptr %state, i64 %bytes) {
-entry:
-  %requests.at = getelementptr i8, ptr %state, i64 $requests
-  %request = atomicrmw add ptr %requests.at, i64 1 monotonic
-  %possible = icmp ult i64 %bytes, $largest  ; larger ones have no class
-  br i1 %possible, label %search, label %fail
-search:
-  %class = call i64 @class_holding(i64 %bytes)
-  %block = call ptr @take(ptr %state, i64 %class)
-  %none = icmp eq ptr %block, null
-  br i1 %none, label %return, label %found
-found:
-  %recents = getelementptr i8, ptr %state, i64 $recent
-  %recent.at = getelementptr i8, ptr %recents, i64 %class
-  store atomic i8 1, ptr %recent.at monotonic, align 1
-  %reuses.at = getelementptr i8, ptr %state, i64 $reuses
-  %reuse = atomicrmw add ptr %reuses.at, i64 1 monotonic
-  %size = call i64 @size_of(i64 %class)
-  call void @count_allocated(ptr %state, i64 %size)
-  br label %return
-return:
-  ret ptr %block
-fail:
-  ret ptr null
-}
 
-; Before a new block of %class: evicts what would take `allocated` and `cached` together beyond the
-; peak of what was allocated. So a program that never repeats itself holds no more than it needs.
-; But where sizes alternate, evicting one for the other would miss each time: a class that is asked
-; for again after blocks of it were evicted, for the second time, evicts no others, and all stay.
-; (The first time may be a step after one of another batch size, which does not come back.)
-define internal void @make_way(ptr %state, i64 %class, i64 %size) {
-entry:
-  %given_ups = getelementptr i8, ptr %state, i64 $given_up
-  %given_up.at = getelementptr i8, ptr %given_ups, i64 %class
-  %given_up = load atomic i8, ptr %given_up.at monotonic, align 1
-  %cached.at = getelementptr i8, ptr %state, i64 $cached
-  %allocated.at = getelementptr i8, ptr %state, i64 $allocated
-  %peak.at = getelementptr i8, ptr %state, i64 $peak
-  %missed.again = icmp eq i8 %given_up, 3
-  br i1 %missed.again, label %return, label %first
-first:
-  %missed = icmp eq i8 %given_up, 1
-  br i1 %missed, label %note, label %look
-note:
-  store atomic i8 2, ptr %given_up.at monotonic, align 1
-  br label %look
-look:
-  %cached = load atomic i64, ptr %cached.at monotonic, align 8
-  %allocated = load atomic i64, ptr %allocated.at monotonic, align 8
-  %peak = load atomic i64, ptr %peak.at monotonic, align 8
-  %needed = add i64 %allocated, %size
-  %total = add i64 %needed, %cached
-  %new_peak = icmp sgt i64 %needed, %peak
-  %bound = select i1 %new_peak, i64 %needed, i64 %peak
-  %beyond = icmp sgt i64 %total, %bound
-  br i1 %beyond, label %one, label %return
-one:
-  %any = call i1 @evict(ptr %state)
-  br i1 %any, label %look, label %return
-return:
-  ret void
-}
+def _charge(b: Writer, block: Reg) -> Reg:
+    """What a block counts for in `allocated`: its class's size, or 0 where it is too small or too
+    large.
+    """
+    usable = b.invoke("i64", "malloc_usable_size", block)
+    span = (SMALLEST << _OCTAVES) - SMALLEST
+    ours = b.compare("lt", usable - SMALLEST, span, unsigned=True)
+    return b.select(ours, _size_of(b, _class_within(b, usable)), 0)
 
-; A new block that holds %bytes, on a cache line's boundary, or null; counts it as allocated.
-define internal ptr @fresh(ptr %state, i64 %bytes) {
-entry:
-  %possible = icmp ult i64 %bytes, $largest
-  br i1 %possible, label %first, label %fail
-first:
-  %class = call i64 @class_holding(i64 %bytes)
-  %size = call i64 @size_of(i64 %class)
-  call void @make_way(ptr %state, i64 %class, i64 %size)
-  %block1 = call ptr @aligned_alloc(i64 64, i64 %size)
-  %none1 = icmp eq ptr %block1, null
-  br i1 %none1, label %again, label %got
-again:
-  call void @trim(ptr %state, i64 0)
-  %block2 = call ptr @aligned_alloc(i64 64, i64 %size)
-  %none2 = icmp eq ptr %block2, null
-  br i1 %none2, label %fail, label %got
-got:
-  %block = phi ptr [%block1, %first], [%block2, %again]
-  %charge = call i64 @charge(ptr %block)
-  call void @count_allocated(ptr %state, i64 %charge)
-  %large = icmp uge i64 %size, $huge
-  br i1 %large, label %advise, label %return
-advise:
-  %ignored = call i32 @advise_inner(ptr %block, i64 %size, i32 14)  ; MADV_HUGEPAGE
-  br label %return
-return:
-  ret ptr %block
-fail:
-  ret ptr null
-}
 
-; madvise for the whole pages among %bytes at %block, which are several pages.
-define internal i32 @advise_inner(ptr %block, i64 %bytes, i32 %advice) {
-  %begin = ptrtoint ptr %block to i64
-  %begin.up = add i64 %begin, $page_rest
-  %first = and i64 %begin.up, $page_mask
-  %end = add i64 %begin, %bytes
-  %last = and i64 %end, $page_mask
-  %length = sub i64 %last, %first
-  %pages = inttoptr i64 %first to ptr
-  %result = call i32 @madvise(ptr %pages, i64 %length, i32 %advice)
-  ret i32 %result
-}
+# ---- the state -----------------------------------------------------------------------------------
 
-define ptr @adjoint_malloc(ptr %state, i64 %bytes) {
-  %small = icmp ult i64 %bytes, $threshold
-  br i1 %small, label %default, label %large
-default:
-  %function = inttoptr i64 $default_malloc to ptr
-  %context = inttoptr i64 $default_context to ptr
-  %small.block = call ptr %function(ptr %context, i64 %bytes)
-  ret ptr %small.block
-large:
-  %block = call ptr @reuse(ptr %state, i64 %bytes)
-  %none = icmp eq ptr %block, null
-  br i1 %none, label %new, label %return
-return:
-  ret ptr %block
-new:
-  %new.block = call ptr @fresh(ptr %state, i64 %bytes)
-  ret ptr %new.block
-}
 
-define ptr @adjoint_calloc(ptr %state, i64 %elements, i64 %element) {
-  %product = call {i64, i1} @llvm.umul.with.overflow.i64(i64 %elements, i64 %element)
-  %bytes = extractvalue {i64, i1} %product, 0
-  %overflow = extractvalue {i64, i1} %product, 1
-  br i1 %overflow, label %fail, label %fits
-fits:
-  %small = icmp ult i64 %bytes, $threshold
-  br i1 %small, label %default, label %large
-default:
-  %function = inttoptr i64 $default_calloc to ptr
-  %context = inttoptr i64 $default_context to ptr
-  %small.block = call ptr %function(ptr %context, i64 %elements, i64 %element)
-  ret ptr %small.block
-large:
-  %block = call ptr @reuse(ptr %state, i64 %bytes)
-  %none = icmp eq ptr %block, null
-  br i1 %none, label %new, label %clear
-new:
-  %new.block = call ptr @fresh(ptr %state, i64 %bytes)
-  %failed = icmp eq ptr %new.block, null
-  br i1 %failed, label %fail, label %made
-made:
-  %untouched = icmp uge i64 %bytes, $huge
-  br i1 %untouched, label %drop, label %clear
-drop:
-  ; Zeros that nobody touches cost no memory: whole pages are given back and come as zeros.
-  %refused = call i32 @advise_inner(ptr %new.block, i64 %bytes, i32 4)  ; MADV_DONTNEED
-  %kept = icmp ne i32 %refused, 0
-  br i1 %kept, label %clear, label %edges
-edges:
-  %begin = ptrtoint ptr %new.block to i64
-  %begin.up = add i64 %begin, $page_rest
-  %first = and i64 %begin.up, $page_mask
-  %head = sub i64 %first, %begin
-  %cleared.head = call ptr @memset(ptr %new.block, i32 0, i64 %head)
-  %end = add i64 %begin, %bytes
-  %last = and i64 %end, $page_mask
-  %tail = sub i64 %end, %last
-  %tail.at = inttoptr i64 %last to ptr
-  %cleared.tail = call ptr @memset(ptr %tail.at, i32 0, i64 %tail)
-  ret ptr %new.block
-clear:
-  %zeros = phi ptr [%block, %large], [%new.block, %made], [%new.block, %drop]
-  %cleared = call ptr @memset(ptr %zeros, i32 0, i64 %bytes)
-  ret ptr %zeros
-fail:
-  ret ptr null
-}
+def _field(b: Writer, state: Reg, name: str) -> Reg:
+    """A counter."""
+    return b.place("i64", state, getattr(State, name).offset)
 
-define internal void @free_large(ptr %state, ptr %block) {
-entry:
-  %size = call i64 @charge(ptr %block)
-  %foreign = icmp eq i64 %size, 0
-  br i1 %foreign, label %give, label %discount
-discount:
-  %allocated.at = getelementptr i8, ptr %state, i64 $allocated
-  %less = atomicrmw sub ptr %allocated.at, i64 %size monotonic
-  %limit.at = getelementptr i8, ptr %state, i64 $limit
-  %limit = load atomic i64, ptr %limit.at monotonic, align 8
-  %never = icmp sgt i64 %size, %limit
-  br i1 %never, label %give, label %make_room
-make_room:
-  %cached.at = getelementptr i8, ptr %state, i64 $cached
-  %room = sub i64 %limit, %size
-  call void @trim(ptr %state, i64 %room)
-  ; Reserved before it is put, so that `cached` never is less than what the slots hold.
-  %before = atomicrmw add ptr %cached.at, i64 %size monotonic
-  %full = icmp sgt i64 %before, %room
-  br i1 %full, label %unreserve, label %search
-search:
-  %class = call i64 @class_within(i64 %size)
-  %all = getelementptr i8, ptr %state, i64 $slots
-  %first = mul i64 %class, $slots_per_class
-  %slots = getelementptr ptr, ptr %all, i64 %first
-  br label %slot
-slot:
-  %i = phi i64 [0, %search], [%i.next, %next]
-  %slot.at = getelementptr ptr, ptr %slots, i64 %i
-  %seen = load atomic ptr, ptr %slot.at monotonic, align 8
-  %vacant = icmp eq ptr %seen, null
-  br i1 %vacant, label %exchange, label %next
-exchange:
-  ; Counted first: a count of 0 means that every slot is empty.
-  %counts = getelementptr i8, ptr %state, i64 $count
-  %count.at = getelementptr i32, ptr %counts, i64 %class
-  %more = atomicrmw add ptr %count.at, i32 1 monotonic
-  %put = cmpxchg ptr %slot.at, ptr null, ptr %block release monotonic
-  %done = extractvalue {ptr, i1} %put, 1
-  br i1 %done, label %return, label %taken
-taken:
-  %fewer = atomicrmw sub ptr %count.at, i32 1 monotonic
-  br label %next
-next:
-  %i.next = add i64 %i, 1
-  %end = icmp eq i64 %i.next, $slots_per_class
-  br i1 %end, label %unreserve, label %slot
-unreserve:
-  %after = atomicrmw sub ptr %cached.at, i64 %size monotonic
-  br label %give
-give:
-  call void @free(ptr %block)
-  br label %return
-return:
-  ret void
-}
 
-define void @adjoint_free(ptr %state, ptr %block, i64 %bytes) {
-entry:
-  %small = icmp ult i64 %bytes, $threshold
-  br i1 %small, label %default, label %check
-default:
-  %function = inttoptr i64 $default_free to ptr
-  %context = inttoptr i64 $default_context to ptr
-  call void %function(ptr %context, ptr %block, i64 %bytes)
-  ret void
-check:
-  %nothing = icmp eq ptr %block, null
-  br i1 %nothing, label %return, label %large
-large:
-  call void @free_large(ptr %state, ptr %block)
-  br label %return
-return:
-  ret void
-}
+def _of_class(b: Writer, state: Reg, name: str, kind: Reg) -> Reg:
+    """What an array of the state says of a class."""
+    elem = "i32" if name == "count" else "i8"
+    return b.place(elem, b.at(state, getattr(State, name).offset), kind, elem)
 
-define ptr @adjoint_realloc(ptr %state, ptr %block, i64 %bytes) {
-entry:
-  %nothing = icmp eq ptr %block, null
-  br i1 %nothing, label %make, label %measure
-make:
-  %made = call ptr @adjoint_malloc(ptr %state, i64 %bytes)
-  ret ptr %made
-measure:
-  %usable = call i64 @malloc_usable_size(ptr %block)
-  %was_small = icmp ult i64 %usable, $smallest
-  %is_small = icmp ult i64 %bytes, $threshold
-  %both = and i1 %was_small, %is_small
-  br i1 %both, label %default, label %move
-default:
-  %function = inttoptr i64 $default_realloc to ptr
-  %context = inttoptr i64 $default_context to ptr
-  %small.block = call ptr %function(ptr %context, ptr %block, i64 %bytes)
-  ret ptr %small.block
-move:
-  %new = call ptr @adjoint_malloc(ptr %state, i64 %bytes)
-  %failed = icmp eq ptr %new, null
-  br i1 %failed, label %return, label %copy
-copy:
-  %shrinks = icmp ult i64 %bytes, %usable
-  %length = select i1 %shrinks, i64 %bytes, i64 %usable
-  %copied = call ptr @memcpy(ptr %new, ptr %block, i64 %length)
-  br i1 %was_small, label %give, label %keep
-give:
-  call void @free(ptr %block)
-  br label %return
-keep:
-  call void @free_large(ptr %state, ptr %block)
-  br label %return
-return:
-  ret ptr %new
-}
-""")
+
+def _slot(b: Writer, state: Reg, kind: Reg, i: Reg) -> Reg:
+    return b.place("ptr", b.at(state, State.slots.offset), kind * SLOTS + i, "ptr")
+
+
+def _count_allocated(b: Writer, state: Reg, size: Reg) -> None:
+    before = b.update("add", _field(b, state, "allocated"), size)
+    b.update("max", _field(b, state, "peak"), before + size)
+
+
+# ---- free blocks ---------------------------------------------------------------------------------
+
+
+def _write_take(module: Module) -> None:
+    """A free block of a class, or null."""
+    with function(module, "internal ptr @take(ptr %state, i64 %kind)") as (b, state, kind):
+        count = _of_class(b, state, "count", kind)
+        with b.when(b.compare("ne", b.read(count), 0)), b.counting(SLOTS) as (i, _):
+            slot = _slot(b, state, kind, i)
+            with b.when(b.compare("ne", b.read(slot), 0)):
+                block = b.update("xchg", slot, 0, "acquire")
+                with b.when(b.compare("ne", block, 0)):
+                    b.update("sub", count, 1)
+                    b.update("sub", _field(b, state, "cached"), _size_of(b, kind))
+                    b.ret(block)
+        b.ret(b.const("ptr", 0))
+
+
+def _write_evict(module: Module) -> None:
+    """Gives one free block back to the C library, of a class not reused lately if there is one.
+    Whether there was any. It has a bound on turns, so it ends whatever other threads do.
+    """
+    with function(module, "internal i1 @evict(ptr %state)") as (b, state):
+        hand = _field(b, state, "hand")
+        with b.counting(2 * CLASSES) as (_, next_turn):
+            kind = b.binary("urem", b.read(hand), CLASSES)
+            with b.when(b.compare("ne", b.read(_of_class(b, state, "count", kind)), 0)):
+                recent = b.update("xchg", _of_class(b, state, "recent", kind), 0)
+                with b.when(b.compare("eq", recent, 0)):
+                    block = b.invoke("ptr", "take", state, kind)
+                    with b.when(b.compare("ne", block, 0)):
+                        b.invoke("void", "free", block)
+                        b.update("or", _of_class(b, state, "given_up", kind), 1)
+                        b.ret(b.const("i1", 1))
+                    b.go(next_turn)
+            b.update("add", hand, 1)
+        b.ret(b.const("i1", 0))
+
+
+def _write_trim(module: Module) -> None:
+    with function(module, "void @trim(ptr %state, i64 %target)") as (b, state, target):
+        cached = _field(b, state, "cached")
+        with b.forever() as (_, enough):
+            with b.when(b.read(cached) <= target):
+                b.go(enough)
+            with b.when(~b.invoke("i1", "evict", state)):
+                b.go(enough)
+
+
+# ---- allocation ----------------------------------------------------------------------------------
+
+
+def _write_reuse(module: Module) -> None:
+    """A block that holds so many bytes from the cache, or null; counts it as allocated."""
+    with function(module, "internal ptr @reuse(ptr %state, i64 %bytes)") as (b, state, size):
+        b.update("add", _field(b, state, "requests"), 1)
+        with b.when(b.compare("ge", size, _LARGEST, unsigned=True)):  # these have no class
+            b.ret(b.const("ptr", 0))
+        kind = _class_holding(b, size)
+        block = b.invoke("ptr", "take", state, kind)
+        with b.when(b.compare("ne", block, 0)):
+            b.write(_of_class(b, state, "recent", kind), 1)
+            b.update("add", _field(b, state, "reuses"), 1)
+            _count_allocated(b, state, _size_of(b, kind))
+        b.ret(block)
+
+
+def _make_way(b: Writer, state: Reg, kind: Reg, size: Reg) -> None:
+    """Before a new block: evicts what would take `allocated` and `cached` together beyond the peak
+    of what was allocated. So a program that never repeats itself holds no more than it needs.
+
+    But where sizes alternate, evicting one for the other would miss each time: a class that is
+    asked for again after blocks of it were evicted, for the second time, evicts no others, and all
+    stay. (The first time may be a step after one of another batch size, which does not come back.)
+    """
+    given_up = _of_class(b, state, "given_up", kind)
+    times = b.read(given_up)
+    with b.when(b.compare("ne", times, 3)):
+        with b.when(b.compare("eq", times, 1)):
+            b.write(given_up, 2)
+        names = ("cached", "allocated", "peak")
+        fields = [_field(b, state, name) for name in names]
+        with b.forever() as (_, enough):
+            cached, allocated, peak = map(b.read, fields)
+            needed = allocated + size
+            with b.when(needed + cached <= b.intrinsic("smax", needed, peak)):
+                b.go(enough)
+            with b.when(~b.invoke("i1", "evict", state)):
+                b.go(enough)
+
+
+def _write_fresh(module: Module) -> None:
+    """A new block that holds so many bytes, on a cache line's boundary, or null; counts it as
+    allocated.
+    """
+    with function(module, "internal ptr @fresh(ptr %state, i64 %bytes)") as (b, state, wanted):
+        with b.when(b.compare("ge", wanted, _LARGEST, unsigned=True)):
+            b.ret(b.const("ptr", 0))
+        kind = _class_holding(b, wanted)
+        request = b.const("i64", 64), _size_of(b, kind)
+        _make_way(b, state, kind, request[1])
+        slot = b.alloca("ptr", 0, b.invoke("ptr", "aligned_alloc", *request))
+        with b.when(b.compare("eq", b.get(slot), 0)):
+            b.invoke("void", "trim", state, b.const("i64", 0))
+            b.put(slot, b.invoke("ptr", "aligned_alloc", *request))
+            with b.when(b.compare("eq", b.get(slot), 0)):
+                b.ret(b.const("ptr", 0))
+        block = b.get(slot)
+        _count_allocated(b, state, _charge(b, block))
+        with b.when(b.compare("ge", request[1], _HUGE, unsigned=True)):
+            _advise(b, block, request[1], 14)  # MADV_HUGEPAGE
+        b.ret(block)
+
+
+def _pages(b: Writer, block: Reg, size: Reg) -> tuple[Reg, Reg, Reg, Reg]:
+    """Where a block begins, its first whole page, the end of its last one, and its own end."""
+    begin = b.convert("ptrtoint", block, "i64")
+    end = begin + size
+    return begin, (begin + (mmap.PAGESIZE - 1)) & -mmap.PAGESIZE, end & -mmap.PAGESIZE, end
+
+
+def _advise(b: Writer, block: Reg, size: Reg, advice: int) -> Reg:
+    """madvise for the whole pages of a block, which are several."""
+    _, first, last, _ = _pages(b, block, size)
+    at = b.convert("inttoptr", first, "ptr")
+    return b.invoke("i32", "madvise", at, last - first, b.const("i32", advice))
+
+
+def _is_small(b: Writer, size: Reg) -> Reg:
+    return b.compare("lt", size, SMALLEST - _MARGIN, unsigned=True)
+
+
+def _by_default(b: Writer, small: Allocator, name: str, result: str, *arguments: Reg) -> Reg:
+    """What serves small requests, given one."""
+    function = b.const("ptr", getattr(small, name))
+    return b.invoke(result, function, b.const("ptr", small.context or 0), *arguments)
+
+
+def _write_malloc(module: Module, small: Allocator) -> None:
+    with function(module, "ptr @adjoint_malloc(ptr %state, i64 %bytes)") as (b, state, size):
+        with b.when(_is_small(b, size)):
+            b.ret(_by_default(b, small, "malloc", "ptr", size))
+        block = b.invoke("ptr", "reuse", state, size)
+        with b.when(b.compare("ne", block, 0)):
+            b.ret(block)
+        b.ret(b.invoke("ptr", "fresh", state, size))
+
+
+def _write_calloc(module: Module, small: Allocator) -> None:
+    header = "ptr @adjoint_calloc(ptr %state, i64 %elements, i64 %element)"
+    with function(module, header) as (b, state, *sizes):
+        product = b.invoke("{i64, i1}", "llvm.umul.with.overflow.i64", *sizes)
+        size = b.emit("i64", 0, f"extractvalue {{i64, i1}} {product.ref}, 0")
+        zero, null = b.const("i32", 0), b.const("ptr", 0)
+        with b.when(b.emit("i1", 0, f"extractvalue {{i64, i1}} {product.ref}, 1")):
+            b.ret(null)
+        with b.when(_is_small(b, size)):
+            b.ret(_by_default(b, small, "calloc", "ptr", *sizes))
+        slot = b.alloca("ptr", 0, b.invoke("ptr", "reuse", state, size))
+        with b.when(b.compare("eq", b.get(slot), 0)):
+            new = b.invoke("ptr", "fresh", state, size)
+            b.put(slot, new)
+            with b.when(b.compare("eq", new, 0)):
+                b.ret(null)
+            with b.when(b.compare("ge", size, _HUGE, unsigned=True)):
+                # Zeros that nobody touches cost no memory: whole pages are given back and come as
+                # zeros.
+                refused = _advise(b, new, size, 4)  # MADV_DONTNEED
+                with b.when(b.compare("eq", refused, 0)):
+                    begin, first, last, end = _pages(b, new, size)
+                    b.invoke("ptr", "memset", new, zero, first - begin)
+                    b.invoke("ptr", "memset", b.convert("inttoptr", last, "ptr"), zero, end - last)
+                    b.ret(new)
+        b.invoke("ptr", "memset", b.get(slot), zero, size)
+        b.ret(b.get(slot))
+
+
+def _write_free_large(module: Module) -> None:
+    with function(module, "internal void @free_large(ptr %state, ptr %block)") as (b, state, block):
+        size = _charge(b, block)
+        with b.when(b.compare("ne", size, 0)):
+            b.update("sub", _field(b, state, "allocated"), size)
+            limit, cached = b.read(_field(b, state, "limit")), _field(b, state, "cached")
+            with b.when(size <= limit):
+                room = limit - size
+                b.invoke("void", "trim", state, room)
+                # Reserved before it is put, so that `cached` never is less than what the slots
+                # hold.
+                with b.when(b.update("add", cached, size) <= room):
+                    _put(b, state, block, _class_within(b, size))
+                b.update("sub", cached, size)
+        b.invoke("void", "free", block)
+
+
+def _put(b: Writer, state: Reg, block: Reg, kind: Reg) -> None:
+    """Returns, the block being in a slot, where one is vacant."""
+    count = _of_class(b, state, "count", kind)
+    with b.counting(SLOTS) as (i, _):
+        slot = _slot(b, state, kind, i)
+        with b.when(b.compare("eq", b.read(slot), 0)):
+            b.update("add", count, 1)  # first: a count of 0 means that every slot is empty
+            with b.when(b.replace(slot, 0, block, "release monotonic")):
+                b.ret()
+            b.update("sub", count, 1)
+
+
+def _write_free(module: Module, small: Allocator) -> None:
+    header = "void @adjoint_free(ptr %state, ptr %block, i64 %bytes)"
+    with function(module, header) as (b, state, block, size):
+        with b.when(_is_small(b, size)):
+            _by_default(b, small, "free", "void", block, size)
+            b.ret()
+        with b.when(b.compare("ne", block, 0)):
+            b.invoke("void", "free_large", state, block)
+
+
+def _write_realloc(module: Module, small: Allocator) -> None:
+    header = "ptr @adjoint_realloc(ptr %state, ptr %block, i64 %bytes)"
+    with function(module, header) as (b, state, block, size):
+        with b.when(b.compare("eq", block, 0)):
+            b.ret(b.invoke("ptr", "adjoint_malloc", state, size))
+        usable = b.invoke("i64", "malloc_usable_size", block)
+        was_small = b.compare("lt", usable, SMALLEST, unsigned=True)
+        with b.when(was_small & _is_small(b, size)):
+            b.ret(_by_default(b, small, "realloc", "ptr", block, size))
+        new = b.invoke("ptr", "adjoint_malloc", state, size)
+        with b.when(b.compare("ne", new, 0)):
+            b.invoke("ptr", "memcpy", new, block, b.intrinsic("umin", size, usable))
+            with b.when(was_small):
+                b.invoke("void", "free", block)
+                b.ret(new)
+            b.invoke("void", "free_large", state, block)
+        b.ret(new)
 
 
 def text(small: Allocator) -> str:
@@ -535,29 +378,15 @@ def text(small: Allocator) -> str:
     """
     if sys.platform != "linux":
         raise Unsupported(f"reusing memory on {sys.platform}; NumPy's own allocator goes on")
-    page = mmap.PAGESIZE
-    offsets = {name: getattr(State, name).offset for name, _ in State._fields_}
-    exponent = SMALLEST.bit_length() - 1
-    return _CODE.substitute(
-        offsets,
-        smallest=SMALLEST,
-        smallest_exponent=exponent,
-        smallest_shift=exponent - 3,
-        largest=SMALLEST << _OCTAVES - 1,
-        span=(SMALLEST << _OCTAVES) - SMALLEST,
-        threshold=SMALLEST - _MARGIN,
-        classes=CLASSES,
-        two_rounds=2 * CLASSES,
-        slots_per_class=SLOTS,
-        huge=_HUGE,
-        page_rest=page - 1,
-        page_mask=-page,
-        default_context=small.context or 0,
-        default_malloc=small.malloc,
-        default_calloc=small.calloc,
-        default_realloc=small.realloc,
-        default_free=small.free,
-    )
+    module = Module()
+    for name, result, parameters in _LIBRARY:
+        module.declare(name, result, list(parameters))
+    for write in (_write_take, _write_evict, _write_trim, _write_reuse, _write_fresh):
+        write(module)
+    _write_free_large(module)
+    for write_public in (_write_malloc, _write_calloc, _write_realloc, _write_free):
+        write_public(module, small)
+    return str(module)
 
 
 @functools.cache
@@ -565,6 +394,3 @@ def code(small: tuple[int, ...]) -> Code:
     """The functions, compiled on first use; `small` are the fields of an Allocator."""
     names = [name if name == "trim" else f"adjoint_{name}" for name in Code._fields]
     return Code(*machine_code.load(text(Allocator(*small)), names))
-
-
-__all__ = ["CLASSES", "SLOTS", "SMALLEST", "Allocator", "Code", "State", "code", "text"]

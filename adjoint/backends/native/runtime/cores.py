@@ -78,6 +78,3 @@ def _read(path: Path) -> str:
         return path.read_text().strip()
     except OSError:
         return ""
-
-
-__all__ = ["default_num_threads", "usable_cores"]

@@ -18,8 +18,6 @@ from ....kernels import Compiled
 from ....kernels.run import Entry, Pair
 from .pool import default_pool
 
-__all__ = ["Launcher", "View", "bare", "launcher", "rebased", "writer"]
-
 Launcher: TypeAlias = Callable[..., Any]  # (*arrays) -> array, tuple of arrays, or None
 View: TypeAlias = "tuple[int, int]"  # of which input, and how many bytes from its first element
 

@@ -55,6 +55,3 @@ def load(text: str, names: Iterable[str], opt: int = 2) -> list[int]:
     tracker = builder.link(jit, f"adjoint-{next(_NUMBERS)}")
     keep(tracker)
     return [tracker[name] for name in names]
-
-
-__all__ = ["load"]

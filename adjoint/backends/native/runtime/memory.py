@@ -31,13 +31,7 @@ import numpy as np
 
 from ....core import config
 from ....core.errors import InvalidArgument, Unsupported
-from ....eager.arrays import (
-    capsule,
-    capsule_address,
-    keep,
-    memory_handler,
-    set_memory_handler,
-)  # fmt: skip
+from ....eager.arrays import capsule, capsule_address, keep, memory_handler, set_memory_handler
 from . import block_cache
 
 
@@ -194,9 +188,3 @@ def set_memory_limit(limit: int) -> None:
     if cache is not None:
         _STATE.limit = limit
         cache.trim(limit)
-
-
-__all__ = [
-    "empty", "empty_cache", "memory_stats", "release_memory", "reset_peak", "set_memory_limit",
-    "use_in",
-]  # fmt: skip

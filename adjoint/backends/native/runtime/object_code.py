@@ -11,8 +11,6 @@ from types import ModuleType
 from ....kernels import cache, target
 from ....kernels.target import Target
 
-__all__ = ["load"]
-
 _loading = threading.Lock()  # two threads would define the same symbols twice
 _loaded: dict[str, tuple[int, ...]] = {}
 

@@ -244,5 +244,3 @@ if hasattr(os, "register_at_fork"):
         after_in_child=_after_fork_in_child,
     )
 atexit.register(_at_exit)
-
-__all__ = ["Pool", "default_pool", "library_loop", "run"]

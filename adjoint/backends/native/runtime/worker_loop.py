@@ -9,11 +9,12 @@ import ctypes
 import functools
 import platform
 import sys
-from string import Template
 from typing import NamedTuple
 
 from ....core.errors import Unsupported
+from ....kernels.emit import Module, Reg
 from . import machine_code
+from .shared_code import Writer, function
 
 MAX_THREADS = 256
 
@@ -64,380 +65,250 @@ class Code(NamedTuple):
 
 
 class _Machine(NamedTuple):
-    pause: str
-    declare: str
+    pause: str  # an intrinsic, and its arguments
+    arguments: tuple[int, ...]
     futex: int  # number of the system call
 
 
 _MACHINES = {
-    "x86_64": _Machine("call void @llvm.x86.sse2.pause()", "void @llvm.x86.sse2.pause()", 202),
-    "aarch64": _Machine("call void @llvm.aarch64.isb(i32 15)", "void @llvm.aarch64.isb(i32)", 98),
+    "x86_64": _Machine("llvm.x86.sse2.pause", (), 202),
+    "aarch64": _Machine("llvm.aarch64.isb", (15,), 98),
 }
-
-_CODE = Template(r"""
-declare $pause_declaration
-declare i64 @syscall(i64, ...)
-declare i32 @clock_gettime(i32, ptr)
-declare i32 @sched_yield()
-
-define internal i64 @now() {
-  %time = alloca {i64, i64}
-  %error = call i32 @clock_gettime(i32 1, ptr %time)  ; CLOCK_MONOTONIC
-  %seconds = load i64, ptr %time
-  %rest.at = getelementptr i8, ptr %time, i64 8
-  %rest = load i64, ptr %rest.at
-  %whole = mul i64 %seconds, 1000000000
-  %sum = add i64 %whole, %rest
-  ret i64 %sum
-}
-
-; Sleeps until woken by a caller of @wake with a bit in common, unless %word is not %value any more.
-define internal void @sleep(ptr %word, i32 %value, i32 %bits) {
-  %result = call i64 (i64, ...) @syscall(i64 $futex, ptr %word, i32 $wait, i32 %value,
-                                         ptr null, ptr null, i32 %bits)
-  ret void
-}
-
-define internal void @wake(ptr %word, i32 %bits) {
-  %result = call i64 (i64, ...) @syscall(i64 $futex, ptr %word, i32 $wake, i32 2147483647,
-                                         ptr null, ptr null, i32 %bits)
-  ret void
-}
-
-; Wakes the sleepers among %who: bit i % 64 for worker i.
-define internal void @ring_some(ptr %state, i64 %who) {
-  %bell = getelementptr i8, ptr %state, i64 $bell
-  %before = atomicrmw add ptr %bell, i32 1 seq_cst
-  %high = lshr i64 %who, 32
-  %both = or i64 %who, %high
-  %bits = trunc i64 %both to i32
-  call void @wake(ptr %bell, i32 %bits)
-  ret void
-}
-
-define void @ring(ptr %state) {
-  call void @ring_some(ptr %state, i64 -1)
-  ret void
-}
-
-; Runs chunks of the open loop: those of share %me, then what is left of each other share. When it
-; returns, every chunk has been claimed. Only for the caller and for workers inside.
-define internal void @take_chunks(ptr %state, i64 %me) {
-entry:
-  %kernel.at = getelementptr i8, ptr %state, i64 $kernel
-  %args.at = getelementptr i8, ptr %state, i64 $args
-  %shares.at = getelementptr i8, ptr %state, i64 $shares
-  %step.at = getelementptr i8, ptr %state, i64 $step
-  %kernel = load ptr, ptr %kernel.at
-  %args = load ptr, ptr %args.at
-  %shares = load i64, ptr %shares.at
-  %step = load i64, ptr %step.at
-  br label %visit
-visit:
-  %turn = phi i64 [0, %entry], [%turn.next, %exhausted]
-  %sum = add i64 %me, %turn
-  %over = icmp uge i64 %sum, %shares
-  %wrapped = sub i64 %sum, %shares
-  %index = select i1 %over, i64 %wrapped, i64 %sum
-  %offset = mul i64 %index, $share_size
-  %start = add i64 %offset, $share
-  %next.at = getelementptr i8, ptr %state, i64 %start
-  %end.at = getelementptr i8, ptr %next.at, i64 8
-  %end = load i64, ptr %end.at
-  br label %look
-look:
-  %seen = load atomic i64, ptr %next.at monotonic, align 8  ; a look does not take the line away
-  %none = icmp sge i64 %seen, %end
-  br i1 %none, label %exhausted, label %claim
-claim:
-  %begin = atomicrmw add ptr %next.at, i64 %step monotonic
-  %late = icmp sge i64 %begin, %end
-  br i1 %late, label %exhausted, label %chunks
-chunks:
-  %full = add i64 %begin, %step
-  %short = icmp slt i64 %end, %full
-  %stop = select i1 %short, i64 %end, i64 %full
-  call void %kernel(i64 %begin, i64 %stop, ptr %args)
-  br label %look
-exhausted:
-  %turn.next = add i64 %turn, 1
-  %done = icmp eq i64 %turn.next, %shares
-  br i1 %done, label %return, label %visit
-return:
-  ret void
-}
-
-define void @work(ptr %state, i64 %me) {
-entry:
-  %last.at = alloca i64                    ; number of the loop that this worker was in last
-  store i64 -1, ptr %last.at
-  %yielded.at = alloca i64                 ; when this worker last offered its core
-  %born = call i64 @now()
-  store i64 %born, ptr %yielded.at
-  %idle.at = alloca i64                    ; when it last left a loop or woke
-  %gate.at = getelementptr i8, ptr %state, i64 $gate
-  %threads.at = getelementptr i8, ptr %state, i64 $threads
-  %sleepers.at = getelementptr i8, ptr %state, i64 $sleepers
-  %bell.at = getelementptr i8, ptr %state, i64 $bell
-  %spin.at = getelementptr i8, ptr %state, i64 $spin
-  %place = and i64 %me, 63
-  %bit = shl i64 1, %place
-  %others = xor i64 %bit, -1
-  %place32 = and i64 %me, 31
-  %bit64 = shl i64 1, %place32
-  %bit32 = trunc i64 %bit64 to i32
-  store i64 %born, ptr %idle.at
-  br label %look
-look:
-  %looks = phi i64 [0, %entry], [%looks.next, %pause], [0, %check], [0, %left], [0, %raced],
-                   [0, %woken]
-  %threads32 = load atomic i32, ptr %threads.at monotonic, align 4
-  %threads = zext i32 %threads32 to i64
-  %leave = icmp sge i64 %me, %threads
-  br i1 %leave, label %return, label %regard
-regard:
-  %gate = load atomic i64, ptr %gate.at monotonic, align 8
-  %open = call i1 @for_me(i64 %gate, i64 %me, ptr %last.at)
-  br i1 %open, label %join, label %rest
-rest:
-  %looks.next = add i64 %looks, 1
-  %often = icmp eq i64 %looks.next, 16
-  br i1 %often, label %check, label %pause
-pause:
-  $pause
-  br label %look
-check:
-  %idle = load i64, ptr %idle.at
-  %moment = call i64 @now()
-  %past = sub i64 %moment, %idle
-  %spin = load atomic i64, ptr %spin.at monotonic, align 8
-  %tired = icmp sgt i64 %past, %spin
-  br i1 %tired, label %lie_down, label %look
-
-join:
-  ; Acquire: what the caller wrote before it opened this gate is seen. The exchange succeeds only
-  ; on the very word that was judged, so the loop is open now, and the caller will wait for us.
-  %joined = add i64 %gate, 1
-  %exchange = cmpxchg ptr %gate.at, i64 %gate, i64 %joined acquire monotonic
-  %success = extractvalue {i64, i1} %exchange, 1
-  br i1 %success, label %inside, label %raced
-raced:
-  br label %look
-inside:
-  %number = lshr i64 %gate, 32
-  store i64 %number, ptr %last.at
-  call void @take_chunks(ptr %state, i64 %me)
-  ; Release: who sees us gone sees what our kernels wrote. From here on nothing of the loop is read.
-  %before = atomicrmw sub ptr %gate.at, i64 1 release
-  %flags = and i64 %before, $inside_or_waiting
-  %last = icmp eq i64 %flags, $last_and_waiting
-  br i1 %last, label %tell, label %left_now
-tell:
-  call void @wake(ptr %gate.at, i32 -1)
-  br label %left_now
-left_now:
-  %time = call i64 @now()
-  store i64 %time, ptr %idle.at
-  %yielded = load i64, ptr %yielded.at
-  %since = sub i64 %time, %yielded
-  %due = icmp sgt i64 %since, $yield_after
-  br i1 %due, label %yield, label %left
-yield:
-  ; If another program wants this core, now is the moment: nobody waits for us outside a loop.
-  store i64 %time, ptr %yielded.at
-  %ignored = call i32 @sched_yield()
-  br label %left
-left:
-  br label %look
-
-lie_down:
-  ; The bell is read before we announce ourselves, and the gate after: either we see the caller's
-  ; loop, or the caller sees our bit and changes the bell, on which the sleep then fails.
-  %bell = load atomic i32, ptr %bell.at seq_cst, align 4
-  %announced = atomicrmw or ptr %sleepers.at, i64 %bit seq_cst
-  %gate.now = load atomic i64, ptr %gate.at seq_cst, align 8
-  %open.now = call i1 @for_me(i64 %gate.now, i64 %me, ptr %last.at)
-  %threads.now32 = load atomic i32, ptr %threads.at seq_cst, align 4
-  %threads.now = zext i32 %threads.now32 to i64
-  %leave.now = icmp sge i64 %me, %threads.now
-  %up = or i1 %open.now, %leave.now
-  br i1 %up, label %woken, label %lie
-lie:
-  call void @sleep(ptr %bell.at, i32 %bell, i32 %bit32)
-  br label %woken
-woken:
-  %cleared = atomicrmw and ptr %sleepers.at, i64 %others seq_cst
-  %morning = call i64 @now()
-  store i64 %morning, ptr %idle.at
-  br label %look
-return:
-  ret void
-}
-
-; Whether worker %me has a share in the loop of %gate, the gate is open, and it was not in before.
-define internal i1 @for_me(i64 %gate, i64 %me, ptr %last.at) {
-  %flag = and i64 %gate, $open
-  %open = icmp ne i64 %flag, 0
-  %number = lshr i64 %gate, 32
-  %last = load i64, ptr %last.at
-  %new = icmp ne i64 %number, %last
-  %shifted = lshr i64 %gate, 16
-  %shares = and i64 %shifted, 65535
-  %mine = icmp ult i64 %me, %shares
-  %fresh = and i1 %open, %new
-  %result = and i1 %fresh, %mine
-  ret i1 %result
-}
-
-define void @run(ptr %state, ptr %kernel, ptr %args, i64 %n) {
-entry:
-  %gate.at = getelementptr i8, ptr %state, i64 $gate
-  %busy.at = getelementptr i8, ptr %state, i64 $busy
-  %threads.at = getelementptr i8, ptr %state, i64 $threads
-  %sleepers.at = getelementptr i8, ptr %state, i64 $sleepers
-  %threads32 = load atomic i32, ptr %threads.at monotonic, align 4
-  %threads = zext i32 %threads32 to i64
-  %few = icmp slt i64 %n, 2
-  %lonely = icmp ult i64 %threads, 2
-  %serial = or i1 %few, %lonely
-  br i1 %serial, label %alone, label %attempt
-alone:
-  %some = icmp sgt i64 %n, 0
-  br i1 %some, label %all, label %return
-all:
-  call void %kernel(i64 0, i64 %n, ptr %args)
-  br label %return
-
-attempt:
-  ; Another caller has the workers, or one of our own kernels called: do a part alone, ask again.
-  %from = phi i64 [0, %entry], [%to, %part_done]
-  %own = cmpxchg ptr %busy.at, i32 0, i32 1 acquire monotonic
-  %owned = extractvalue {i32, i1} %own, 1
-  br i1 %owned, label %publish, label %part
-part:
-  %sixteenth = sdiv i64 %n, 16
-  %size = call i64 @at_least_one(i64 %sixteenth)
-  %to.full = add i64 %from, %size
-  %past = icmp slt i64 %n, %to.full
-  %to = select i1 %past, i64 %n, i64 %to.full
-  call void %kernel(i64 %from, i64 %to, ptr %args)
-  br label %part_done
-part_done:
-  %finished = icmp eq i64 %to, %n
-  br i1 %finished, label %return, label %attempt
-
-publish:
-  %kernel.at = getelementptr i8, ptr %state, i64 $kernel
-  %args.at = getelementptr i8, ptr %state, i64 $args
-  %shares.at = getelementptr i8, ptr %state, i64 $shares
-  %step.at = getelementptr i8, ptr %state, i64 $step
-  %left = sub i64 %n, %from
-  %fewer = icmp ult i64 %left, %threads
-  %shares = select i1 %fewer, i64 %left, i64 %threads
-  %claims = mul i64 %shares, 16
-  %step.full = udiv i64 %left, %claims
-  %step = call i64 @at_least_one(i64 %step.full)
-  store ptr %kernel, ptr %kernel.at
-  store ptr %args, ptr %args.at
-  store i64 %shares, ptr %shares.at
-  store i64 %step, ptr %step.at
-  %base = udiv i64 %left, %shares
-  %extra = urem i64 %left, %shares
-  br label %deal
-deal:
-  %s = phi i64 [0, %publish], [%s.next, %deal]
-  %begin = phi i64 [%from, %publish], [%end, %deal]
-  %longer = icmp ult i64 %s, %extra
-  %one = zext i1 %longer to i64
-  %length = add i64 %base, %one
-  %end = add i64 %begin, %length
-  %offset = mul i64 %s, $share_size
-  %start = add i64 %offset, $share
-  %next.at = getelementptr i8, ptr %state, i64 %start
-  %end.at = getelementptr i8, ptr %next.at, i64 8
-  store atomic i64 %begin, ptr %next.at monotonic, align 8
-  store i64 %end, ptr %end.at
-  %s.next = add i64 %s, 1
-  %dealt = icmp eq i64 %s.next, %shares
-  br i1 %dealt, label %open_gate, label %deal
-open_gate:
-  %gate.old = load atomic i64, ptr %gate.at monotonic, align 8
-  %number = lshr i64 %gate.old, 32
-  %number.next = add i64 %number, 1
-  %high = shl i64 %number.next, 32
-  %middle = shl i64 %shares, 16
-  %low = or i64 %middle, $open
-  %gate.new = or i64 %high, %low
-  %closed = atomicrmw xchg ptr %gate.at, i64 %gate.new seq_cst
-  %sleepers = load atomic i64, ptr %sleepers.at seq_cst, align 8
-  %many = icmp ugt i64 %shares, 63
-  %shift = and i64 %shares, 63
-  %power = shl i64 1, %shift
-  %below = sub i64 %power, 1
-  %theirs = select i1 %many, i64 -1, i64 %below
-  %who = and i64 %sleepers, %theirs
-  %any = icmp ne i64 %who, 0
-  br i1 %any, label %call_them, label %participate
-call_them:
-  call void @ring_some(ptr %state, i64 %who)
-  br label %participate
-participate:
-  call void @take_chunks(ptr %state, i64 0)
-  ; Every chunk is claimed. Close: from here on nobody enters, and those inside are counted.
-  %open = atomicrmw and ptr %gate.at, i64 $not_open acquire
-  %inside = and i64 %open, $inside
-  %empty = icmp eq i64 %inside, 0
-  br i1 %empty, label %free, label %wait_from
-wait_from:
-  %began = call i64 @now()
-  br label %wait
-wait:
-  %i = phi i64 [0, %wait_from], [%i.next, %wait_more], [0, %wait_check]
-  $pause
-  %gate = load atomic i64, ptr %gate.at acquire, align 8
-  %inside.now = and i64 %gate, $inside
-  %empty.now = icmp eq i64 %inside.now, 0
-  br i1 %empty.now, label %free, label %still
-still:
-  %i.next = add i64 %i, 1
-  %often = icmp eq i64 %i.next, 16
-  br i1 %often, label %wait_check, label %wait_more
-wait_more:
-  br label %wait
-wait_check:
-  %moment = call i64 @now()
-  %waited = sub i64 %moment, %began
-  %long = icmp sgt i64 %waited, $wait_spin
-  br i1 %long, label %block, label %wait
-block:
-  ; A worker inside is not running, or has much to do: our core is better given to somebody else.
-  %asked = atomicrmw or ptr %gate.at, i64 $waiting acquire
-  %inside.left = and i64 %asked, $inside
-  %empty.left = icmp eq i64 %inside.left, 0
-  br i1 %empty.left, label %free, label %doze
-doze:
-  %expected64 = or i64 %asked, $waiting
-  %expected = trunc i64 %expected64 to i32
-  call void @sleep(ptr %gate.at, i32 %expected, i32 -1)
-  br label %block
-free:
-  store atomic i32 0, ptr %busy.at release, align 4
-  br label %return
-return:
-  ret void
-}
-
-define internal i64 @at_least_one(i64 %x) {
-  %small = icmp slt i64 %x, 1
-  %result = select i1 %small, i64 1, i64 %x
-  ret i64 %result
-}
-""")
 
 _INSIDE = 0xFFF
 _WAITING = 1 << 12
 _OPEN = 1 << 13
 _FUTEX_PRIVATE = 128
+_WAIT, _WAKE = 9 | _FUTEX_PRIVATE, 10 | _FUTEX_PRIVATE  # FUTEX_WAIT_BITSET, FUTEX_WAKE_BITSET
+
+
+def _field(b: Writer, state: Reg, name: str, elem: str = "i64") -> Reg:
+    return b.place(elem, state, getattr(State, name).offset)
+
+
+def _share(b: Writer, state: Reg, index: Reg) -> tuple[Reg, Reg]:
+    """The first chunk of a share that nobody has claimed, and its end."""
+    share = b.at(state, index * ctypes.sizeof(Share) + State.share.offset)
+    return b.place("i64", share, Share.next.offset), b.place("i64", share, Share.end.offset)
+
+
+class _Code:
+    """Writes the functions for a machine; times in nanoseconds."""
+
+    def __init__(self, machine: _Machine, yield_after: int, wait_spin: int) -> None:
+        self.machine, self.yield_after, self.wait_spin = machine, yield_after, wait_spin
+        self.module = Module()
+        self.module.declare(machine.pause, "void", ["i32"] * len(machine.arguments))
+        self.module.declare("syscall", "i64", ["i64", "..."])
+        self.module.declare("clock_gettime", "i32", ["i32", "ptr"])
+        self.module.declare("sched_yield", "i32", [])
+
+    # ---- the system ----------------------------------------------------------------------------
+
+    def pause(self, b: Writer) -> None:
+        b.invoke("void", self.machine.pause, *(b.const("i32", x) for x in self.machine.arguments))
+
+    def write_now(self) -> None:
+        """Nanoseconds of CLOCK_MONOTONIC."""
+        with function(self.module, "internal i64 @now()") as (b,):
+            time = b.address(b.alloca("[2 x i64]"))
+            b.invoke("i32", "clock_gettime", b.const("i32", 1), time)
+            seconds, rest = (b.get(b.place("i64", time, offset)) for offset in (0, 8))
+            b.ret(seconds * 1_000_000_000 + rest)
+
+    def futex(self, b: Writer, word: Reg, how: int, value: Reg, bits: Reg) -> None:
+        number, null = b.const("i64", self.machine.futex), b.const("ptr", 0)
+        arguments = b.address(word), b.const("i32", how), value, null, null, bits
+        b.invoke("i64 (i64, ...)", "syscall", number, *arguments)
+
+    def sleep(self, b: Writer, word: Reg, value: Reg, bits: Reg) -> None:
+        """Until woken with a bit in common, unless `word` is not `value` any more."""
+        self.futex(b, word, _WAIT, value, bits)
+
+    def wake(self, b: Writer, word: Reg, bits: Reg) -> None:
+        self.futex(b, word, _WAKE, b.const("i32", 2**31 - 1), bits)
+
+    def ring(self, b: Writer, state: Reg, who: Reg) -> None:
+        """Wakes the sleepers among `who`: bit i % 64 for worker i."""
+        bell = _field(b, state, "bell", "i32")
+        b.update("add", bell, 1, "seq_cst")
+        self.wake(b, bell, b.convert("trunc", who | b.binary("lshr", who, 32), "i32"))
+
+    def write_ring(self) -> None:
+        with function(self.module, "void @ring(ptr %state)") as (b, state):
+            self.ring(b, state, b.const("i64", -1))
+
+    # ---- a worker ------------------------------------------------------------------------------
+
+    def write_take_chunks(self) -> None:
+        """Runs chunks of the open loop: those of share `me`, then what is left of each other share.
+        When it returns, every chunk has been claimed. Only for the caller and for workers inside.
+        """
+        header = "internal void @take_chunks(ptr %state, i64 %me)"
+        with function(self.module, header) as (b, state, me):
+            kernel, args = (b.get(_field(b, state, name, "ptr")) for name in ("kernel", "args"))
+            shares, step = (b.get(_field(b, state, name)) for name in ("shares", "step"))
+            with b.counting(shares) as (turn, _):
+                place = me + turn
+                over = b.compare("ge", place, shares, unsigned=True)
+                first, end_at = _share(b, state, b.select(over, place - shares, place))
+                end = b.get(end_at)
+                with b.forever() as (_, exhausted):
+                    with b.when(b.read(first) >= end):  # a look does not take the line away
+                        b.go(exhausted)
+                    begin = b.update("add", first, step)
+                    with b.when(begin >= end):
+                        b.go(exhausted)
+                    b.invoke("void", kernel, begin, b.intrinsic("smin", begin + step, end), args)
+
+    def for_me(self, b: Writer, gate: Reg, me: Reg, last: Reg) -> Reg:
+        """Whether the gate is open, of a loop in which `me` has a share and in which it was not."""
+        is_open = b.compare("ne", gate & _OPEN, 0)
+        is_new = b.compare("ne", b.binary("lshr", gate, 32), b.get(last))
+        shares = b.binary("lshr", gate, 16) & 0xFFFF
+        return is_open & is_new & b.compare("lt", me, shares, unsigned=True)
+
+    def write_work(self) -> None:
+        with function(self.module, "void @work(ptr %state, i64 %me)") as (b, state, me):
+            born = b.invoke("i64", "now")
+            last = b.alloca("i64", 0, -1)  # number of the loop that this worker was in last
+            yielded = b.alloca("i64", 0, born)  # when this worker last offered its core
+            idle = b.alloca("i64", 0, born)  # when it last left a loop or woke
+            looks = b.alloca("i64", 0, 0)
+            gate, threads = _field(b, state, "gate"), _field(b, state, "threads", "i32")
+
+            def leaves(order: str) -> Reg:
+                return me >= b.convert("zext", b.read(threads, order), "i64")
+
+            with b.forever() as (look, over):
+                with b.when(leaves("monotonic")):
+                    b.go(over)
+                seen = b.read(gate)
+                with b.when(self.for_me(b, seen, me, last)):
+                    self.join(b, state, me, seen, last, idle, yielded)
+                    b.put(looks, 0)
+                    b.go(look)
+                count = b.get(looks) + 1
+                b.put(looks, count & 15)
+                with b.when(b.compare("ne", count, 16)):
+                    self.pause(b)
+                    b.go(look)
+                past = b.invoke("i64", "now") - b.get(idle)
+                with b.when(past <= b.read(_field(b, state, "spin"))):
+                    b.go(look)
+                # The bell is read before we announce ourselves, and the gate after: either we see
+                # the caller's loop, or the caller sees our bit and changes the bell, on which the
+                # sleep then fails.
+                bell, sleepers = _field(b, state, "bell", "i32"), _field(b, state, "sleepers")
+                heard = b.read(bell, "seq_cst")
+                bit = b.binary("shl", b.const("i64", 1), me & 63)
+                b.update("or", sleepers, bit, "seq_cst")
+                up = self.for_me(b, b.read(gate, "seq_cst"), me, last) | leaves("seq_cst")
+                with b.when(~up):
+                    bit32 = b.binary("shl", b.const("i64", 1), me & 31)
+                    self.sleep(b, bell, heard, b.convert("trunc", bit32, "i32"))
+                b.update("and", sleepers, bit ^ -1, "seq_cst")
+                b.put(idle, b.invoke("i64", "now"))
+
+    def join(
+        self, b: Writer, state: Reg, me: Reg, seen: Reg, last: Reg, idle: Reg, yielded: Reg
+    ) -> None:
+        """A worker's part in the loop of the gate that it has seen."""
+        gate = _field(b, state, "gate")
+        # Acquire: what the caller wrote before it opened this gate is seen. The exchange succeeds
+        # only on the very word that was judged, so the loop is open now, and the caller will wait
+        # for us.
+        with b.when(b.replace(gate, seen, seen + 1, "acquire monotonic")):
+            b.put(last, b.binary("lshr", seen, 32))
+            b.invoke("void", "take_chunks", state, me)
+            # Release: who sees us gone sees what our kernels wrote. From here on nothing of the
+            # loop is read.
+            before = b.update("sub", gate, 1, "release")
+            with b.when(b.compare("eq", before & (_INSIDE | _WAITING), 1 | _WAITING)):
+                self.wake(b, gate, b.const("i32", -1))
+            time = b.invoke("i64", "now")
+            b.put(idle, time)
+            with b.when(time - b.get(yielded) > self.yield_after):
+                # If another program wants this core, now is the moment: nobody waits for us
+                # outside a loop.
+                b.put(yielded, time)
+                b.invoke("i32", "sched_yield")
+
+    # ---- a caller ------------------------------------------------------------------------------
+
+    def write_run(self) -> None:
+        header = "void @run(ptr %state, ptr %kernel, ptr %args, i64 %n)"
+        with function(self.module, header) as (b, state, kernel, args, n):
+            threads = b.convert("zext", b.read(_field(b, state, "threads", "i32")), "i64")
+            with b.when((n < 2) | b.compare("lt", threads, 2, unsigned=True)):
+                with b.when(n > 0):
+                    b.invoke("void", kernel, b.const("i64", 0), n, args)
+                b.ret()
+            done, busy = b.alloca("i64", 0, 0), _field(b, state, "busy", "i32")
+            # Another caller has the workers, or one of our own kernels called: do a part alone, ask
+            # again.
+            with b.forever() as (_, owned):
+                with b.when(b.replace(busy, 0, 1, "acquire monotonic")):
+                    b.go(owned)
+                begin, part = b.get(done), b.intrinsic("smax", b.binary("sdiv", n, 16), 1)
+                end = b.intrinsic("smin", begin + part, n)
+                b.invoke("void", kernel, begin, end, args)
+                with b.when(b.compare("eq", end, n)):
+                    b.ret()
+                b.put(done, end)
+            self.publish(b, state, kernel, args, b.get(done), n, threads)
+            b.invoke("void", "take_chunks", state, b.const("i64", 0))
+            # Every chunk is claimed. Close: from here on nobody enters, and those inside are
+            # counted.
+            gate = _field(b, state, "gate")
+            with b.when(b.compare("ne", b.update("and", gate, ~_OPEN, "acquire") & _INSIDE, 0)):
+                self.wait(b, gate)
+            b.write(busy, 0, "release")
+
+    def publish(
+        self, b: Writer, state: Reg, kernel: Reg, args: Reg, first: Reg, n: Reg, threads: Reg
+    ) -> None:
+        """Deals the chunks from `first` on, opens the gate and wakes who has a share."""
+        left = n - first
+        shares = b.intrinsic("umin", left, threads)
+        step = b.intrinsic("smax", b.binary("udiv", left, shares * 16), 1)
+        for name, value in (("kernel", kernel), ("args", args), ("shares", shares), ("step", step)):
+            b.put(_field(b, state, name, value.elem), value)
+        base, extra = b.binary("udiv", left, shares), b.binary("urem", left, shares)
+        with b.counting(shares) as (i, _):
+            begin = first + base * i + b.intrinsic("umin", i, extra)
+            longer = b.convert("zext", b.compare("lt", i, extra, unsigned=True), "i64")
+            next_at, end_at = _share(b, state, i)
+            b.write(next_at, begin)
+            b.put(end_at, begin + base + longer)
+        gate = _field(b, state, "gate")
+        number = b.binary("shl", b.binary("lshr", b.read(gate), 32) + 1, 32)
+        b.update("xchg", gate, number | b.binary("shl", shares, 16) | _OPEN, "seq_cst")
+        asleep = b.read(_field(b, state, "sleepers"), "seq_cst")
+        below = b.binary("shl", b.const("i64", 1), shares & 63) - 1
+        who = asleep & b.select(b.compare("gt", shares, 63, unsigned=True), -1, below)
+        with b.when(b.compare("ne", who, 0)):
+            self.ring(b, state, who)
+
+    def wait(self, b: Writer, gate: Reg) -> None:
+        """Until no worker is inside."""
+        began, empty = b.invoke("i64", "now"), b.label()
+        with b.forever() as (_, tired):
+            with b.counting(16):
+                self.pause(b)
+                with b.when(b.compare("eq", b.read(gate, "acquire") & _INSIDE, 0)):
+                    b.go(empty)
+            with b.when(b.invoke("i64", "now") - began > self.wait_spin):
+                b.go(tired)
+        # A worker inside is not running, or has much to do: our core is better given to somebody
+        # else.
+        with b.forever():
+            asked = b.update("or", gate, _WAITING, "acquire")
+            with b.when(b.compare("eq", asked & _INSIDE, 0)):
+                b.go(empty)
+            expected = b.convert("trunc", asked | _WAITING, "i32")
+            self.sleep(b, gate, expected, b.const("i32", -1))
+        b.start(empty)
 
 
 def text(yield_after: int = 300_000, wait_spin: int = 20_000) -> str:
@@ -448,24 +319,12 @@ def text(yield_after: int = 300_000, wait_spin: int = 20_000) -> str:
     machine = _MACHINES.get(platform.machine())
     if machine is None or sys.platform != "linux":
         raise Unsupported(f"a thread pool on {sys.platform} {platform.machine()}; it runs serially")
-    offsets = {name: getattr(State, name).offset for name, _ in State._fields_}
-    return _CODE.substitute(
-        {name: offset for name, offset in offsets.items() if not name.startswith("_")},
-        share_size=ctypes.sizeof(Share),
-        pause=machine.pause,
-        pause_declaration=machine.declare,
-        futex=machine.futex,
-        wait=9 | _FUTEX_PRIVATE,  # FUTEX_WAIT_BITSET
-        wake=10 | _FUTEX_PRIVATE,  # FUTEX_WAKE_BITSET
-        open=_OPEN,
-        not_open=~_OPEN,
-        inside=_INSIDE,
-        waiting=_WAITING,
-        inside_or_waiting=_INSIDE | _WAITING,
-        last_and_waiting=1 | _WAITING,
-        yield_after=yield_after,
-        wait_spin=wait_spin,
-    )
+    code = _Code(machine, yield_after, wait_spin)
+    for write in (
+        code.write_now, code.write_ring, code.write_take_chunks, code.write_work, code.write_run,
+    ):  # fmt: skip
+        write()
+    return str(code.module)
 
 
 @functools.cache
@@ -474,41 +333,20 @@ def code() -> Code:
     return Code(*machine_code.load(text(), Code._fields))
 
 
-def library_call(function: int, n_arguments: int) -> str:
+def library_call(function_pointer: int, n_arguments: int) -> str:
     """LLVM IR of a kernel `loop` that calls a C function once per chunk.
 
     Chunk i has a record of n_arguments + 1 64-bit words at args + i * size: the arguments, and
     where the function's int result goes.
     """
-    types = ", ".join(["i64"] * n_arguments)
-    loads, names = [], []
-    for i in range(n_arguments):
-        loads.append(f"  %at{i} = getelementptr i64, ptr %record, i64 {i}")
-        loads.append(f"  %word{i} = load i64, ptr %at{i}")
-        names.append(f"i64 %word{i}")
-    body = "\n".join(loads)
-    return f"""
-define void @loop(i64 %begin, i64 %end, ptr %args) {{
-entry:
-  %function = inttoptr i64 {function} to ptr
-  %none = icmp sge i64 %begin, %end
-  br i1 %none, label %return, label %chunk
-chunk:
-  %i = phi i64 [%begin, %entry], [%i.next, %chunk]
-  %offset = mul i64 %i, {8 * (n_arguments + 1)}
-  %record = getelementptr i8, ptr %args, i64 %offset
-{body}
-  %status = call i32 ({types}) %function({", ".join(names)})
-  %wide = sext i32 %status to i64
-  %status.at = getelementptr i64, ptr %record, i64 {n_arguments}
-  store i64 %wide, ptr %status.at
-  %i.next = add i64 %i, 1
-  %done = icmp eq i64 %i.next, %end
-  br i1 %done, label %return, label %chunk
-return:
-  ret void
-}}
-"""
-
-
-__all__ = ["MAX_THREADS", "Code", "Share", "State", "code", "library_call", "text"]
+    module = Module()
+    with (
+        function(module, "void @loop(i64 %begin, i64 %end, ptr %args)") as (b, begin, end, args),
+        b.when(begin < end),
+        b.counting(end - begin) as (i, _),
+    ):
+        record = b.at(args, (begin + i) * (8 * (n_arguments + 1)))
+        places = [b.place("i64", record, k, "i64") for k in range(n_arguments + 1)]
+        status = b.invoke("i32", b.const("ptr", function_pointer), *map(b.get, places[:-1]))
+        b.put(places[-1], b.convert("sext", status, "i64"))
+    return str(module)
