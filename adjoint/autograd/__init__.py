@@ -26,24 +26,8 @@ from .modes import (
 Variable: Any  # PyTorch's old name of Tensor, bound where the package is put together
 
 __all__ = [
-    "Function",
-    "GradcheckError",
-    "anomaly_mode",
-    "backward",
-    "detect_anomaly",
-    "enable_grad",
-    "function",
-    "functional",
-    "grad",
-    "grad_mode",
-    "gradcheck",
-    "gradgradcheck",
-    "graph",
-    "inference_mode",
-    "is_anomaly_enabled",
-    "is_grad_enabled",
-    "is_inference_mode_enabled",
-    "no_grad",
-    "set_detect_anomaly",
-    "set_grad_enabled",
-]
+    "Function", "GradcheckError", "anomaly_mode", "backward", "detect_anomaly", "enable_grad",
+    "function", "functional", "grad", "grad_mode", "gradcheck", "gradgradcheck", "graph",
+    "inference_mode", "is_anomaly_enabled", "is_grad_enabled", "is_inference_mode_enabled",
+    "no_grad", "set_detect_anomaly", "set_grad_enabled",
+]  # fmt: skip

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ..backends import numpy as backend
 from ..core.device import is_device_array
 from ..core.dtype import bfloat16
 from ..core.errors import AutogradError, InvalidType, ShapeError
@@ -22,10 +21,9 @@ from ..eager.record import parents_of, record
 from ..eager.tensors import INFERENCE, wrap
 from ..eager.views import register_view
 from ..eager.writes import assert_writable, before_change, in_place, overwrite, rebase
-from ..graph.node import Node, Version
+from ..graph.node import Node
 from ..graph.recorded import Recorded, concrete
 from ..ops.promotion import assert_can_store, cast
-from ..program import compute as core_compute
 from ..program.compute import quiet, write_arrays
 from .devices import together
 from .overwriting import write_by_kernel
@@ -171,79 +169,26 @@ def _count_held_once() -> int:
 _HELD_ONCE = _count_held_once()
 
 
-def write(name: str, op: Op, x: Any, *given: Any) -> Any:
+def write(name: str, op: Op, x: Any, *inputs: Any) -> Any:
     """`x` becomes `op(x, *inputs)`, where `op.write` changes x's memory and nothing else."""
-    if _write_plainly(name, op, x, given):
-        return x
-    inputs: Sequence[Any] = given
     mode = MODE.get()
     data = x._data
-    kind = type(data)
-    arrays, wants, alike = [data], x._node is not None, kind is ndarray
-    for each in given:
-        if isinstance(each, Handle):
-            arrays.append(each._data)
-            wants = wants or each._node is not None
-            alike = alike and type(each._data) is kind
-        else:
-            arrays.append(each)
-    recorded = not alike and any(isinstance(each, Recorded) for each in arrays)
+    given = [each._data for each in (x, *inputs) if isinstance(each, Handle)]
+    recorded = any(type(each) is not ndarray and isinstance(each, Recorded) for each in given)
     if mode.executor is not None or recorded or type(op).write is Op.write:
         return change(x, name, lambda old: apply(op, old, *inputs))
     assert_writable(x, name)
     if not data.flags.writeable:
         raise AutogradError(f"{name}: the tensor's memory is read-only; clone it first")
-    if not alike:
-        _, *inputs = together(op, (x, *inputs))
-        arrays = [data, *(each._data if isinstance(each, Handle) else each for each in inputs)]
+    if not all(type(each) is type(data) for each in given):
+        _, *inputs = together(op, (x, *inputs))  # type: ignore[assignment]
     node = None
-    if wants and mode.grad and data.dtype.kind in "fcV":
-        node = record(op, (x, *inputs), parents_of((x, *inputs)), x, mode)
-    write_arrays(op, arrays)
+    every = (x, *inputs)
+    if mode.grad and data.dtype.kind in "fcV" and any(parents_of(every)):
+        node = record(op, every, parents_of(every), x, mode)
+    write_arrays(op, [each._data if isinstance(each, Handle) else each for each in every])
     rebase(x, node, name)
     return x
-
-
-def _write_plainly(name: str, op: Op, x: Any, given: tuple[Any, ...]) -> bool:
-    """What `write` does where nothing is recorded, watched or wanted, and `x` is whole and small,
-    written out flat; elsewhere do nothing and return False.
-    """
-    mode = MODE.get()
-    data = x._data
-    version = x._version
-    if not mode.plain or type(data) is not ndarray or x._node is not None or x._view is not None:
-        return False
-    if version is not None and (version is INFERENCE or version.watchers is not None):
-        return False
-    if not data.flags.carray:  # row-major, and writable
-        return False
-    arrays = [data]
-    alike = op.exact and not op.strict
-    for each in given:
-        if isinstance(each, Handle):
-            other = each._data
-            if type(other) is not ndarray or (mode.grad and each._node is not None):
-                return False
-            arrays.append(other)
-            alike = alike and other.dtype is data.dtype
-        else:
-            arrays.append(each)
-            alike = False
-    if type(op).write is Op.write:
-        return False
-    if alike:  # NumPy has nothing to warn of
-        try:
-            op.write(backend, *arrays)
-        except Exception:
-            op.infer(*map(core_compute.spec_of, arrays))
-            raise
-    else:
-        write_arrays(op, arrays)
-    if version is None:
-        version = x._version = Version()
-    version.count += 1
-    version.changed_by = name
-    return True
 
 
 def rebind(name: str, x: Any, function: Callable[[Any], Any]) -> Any:

@@ -7,7 +7,7 @@ not another kernel.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
@@ -43,13 +43,7 @@ _families: dict[Any, Variants] = {}  # by signatures without numbers
 forgettable(_families.clear)
 
 
-def write_by_kernel(
-    owner: Any,
-    name: str,
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> bool:
+def write_by_kernel(owner: Any, name: str, function: Any, args: Any, kwargs: Any) -> bool:
     """Write `function(*args, **kwargs)` over the first of `args` by one kernel, where nothing is
     recorded and there is one; otherwise, also where an error is due, do nothing and return False.
     `owner` stands for the method, which is called `name`.
@@ -73,12 +67,7 @@ class _Writer:
     """
 
     def __init__(
-        self,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        kinds: dict[type, type],
-        count: int,
+        self, function: Any, args: Any, kwargs: Any, kinds: dict[type, type], count: int
     ) -> None:
         """`count`: of all tensors among the arguments."""
         from ..backends.native.lowering.composite import Composite
@@ -160,14 +149,7 @@ def _drawn_first(program: Program, arrays: Sequence[Any]) -> tuple[Any, Program]
     return over(node.op, names, out), Program([node.output], rest, program.outputs)
 
 
-def _find(
-    owner: Any,
-    name: str,
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    given: tuple[Any, ...],
-) -> Executable:
+def _find(owner: Any, name: str, function: Any, args: Any, kwargs: Any, given: Any) -> Executable:
     """What writes for arguments like these, made now if need be; it may be that nothing does."""
     numbers = [y for y in (*args, *kwargs.values()) if type(y) in _NUMBERS]
     like = tuple([_NUMBER if type(y) in _NUMBERS else y for y in given]) if numbers else given

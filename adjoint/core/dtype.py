@@ -28,14 +28,8 @@ class dtype:  # noqa: N801 - PyTorch's name
     """
 
     __slots__ = (
-        "category",
-        "is_complex",
-        "is_floating_point",
-        "is_signed",
-        "itemsize",
-        "name",
-        "numpy",
-    )
+        "category", "is_complex", "is_floating_point", "is_signed", "itemsize", "name", "numpy",
+    )  # fmt: skip
 
     name: str
     numpy: np.dtype[Any]

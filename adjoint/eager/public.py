@@ -10,17 +10,9 @@ from ..core.mode import without_autocast
 from ..core.op import Op
 
 __all__ = [
-    "FUNCTIONS",
-    "INPLACE",
-    "METHODS",
-    "public",
-    "rebind",
-    "rebinding",
-    "with_out",
-    "write_by_kernel",
-    "write_in_place",
-    "write_out",
-]
+    "FUNCTIONS", "INPLACE", "METHODS", "public", "rebind", "rebinding", "with_out",
+    "write_by_kernel", "write_in_place", "write_out",
+]  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -146,13 +138,7 @@ def rebind(name: str, tensor: Any, function: Callable[[Any], Any]) -> Any:
     return _rebind(name, tensor, function)
 
 
-def write_by_kernel(
-    owner: Any,
-    name: str,
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> bool:
+def write_by_kernel(owner: Any, name: str, function: Any, args: Any, kwargs: Any) -> bool:
     """Let one kernel write `function(*args, **kwargs)` over the first of `args`; False where there
     is none, or something is recorded, and nothing was done. `owner` is what it is known by.
     """

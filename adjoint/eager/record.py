@@ -17,15 +17,9 @@ from .tensors import INFERENCE, spec_of, wrap
 from .views import alias
 
 __all__ = [
-    "item",
-    "note_place",
-    "pack",
-    "parents_of",
-    "record",
-    "save_output",
-    "version_count",
+    "item", "note_place", "pack", "parents_of", "record", "save_output", "version_count",
     "versions_of",
-]
+]  # fmt: skip
 
 
 _item = functools.cache(Item)

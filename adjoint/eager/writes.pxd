@@ -12,3 +12,6 @@ cpdef object write_known(object owner, object name, tuple args)
 
 @cython.locals(version=Version, mode=Mode)
 cpdef bint copied(object x, object y, object name) except -1
+
+@cython.locals(version=Version, mode=Mode)
+cpdef bint is_copied_to(object x, object args) except -1

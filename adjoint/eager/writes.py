@@ -22,19 +22,9 @@ from .dispatch import apply
 from .tensors import INFERENCE, get_mode, ndarray, wrap
 
 __all__ = [
-    "WRITERS",
-    "ViewWrite",
-    "announce",
-    "assert_writable",
-    "before_change",
-    "copied",
-    "in_place",
-    "is_copied_to",
-    "overwrite",
-    "rebase",
-    "write_known",
-    "write_part",
-]
+    "WRITERS", "ViewWrite", "announce", "assert_writable", "before_change", "copied", "in_place",
+    "is_copied_to", "overwrite", "rebase", "write_known", "write_part",
+]  # fmt: skip
 
 
 # What writes the value of a tensor into one with data of such a type. (ndarray: into an eager
@@ -225,23 +215,19 @@ def copied(x: Any, y: Any, name: str) -> bool:
     copy of memory, where both are plain and lie alike, and `x` was changed before. Else nothing has
     happened.
     """
-    mode = get_mode()
-    if not mode.plain or not isinstance(x, Handle) or x._node is not None or x._view is not None:
-        return False
-    version = x._version
-    if version is None or version is INFERENCE or version.watchers is not None:
+    if not isinstance(x, Handle) or not is_copied_to(x, (y,)):
         return False
     data = x._data
-    if type(data) is not ndarray or data.nbytes > policy.COPY_HELD or data.dtype.kind == "O":
+    if data.nbytes > policy.COPY_HELD or data.dtype.kind == "O":
         return False
-    if y is None:
-        if not copy_memory(data, None):
+    source = None
+    if y is not None:
+        if not isinstance(y, Handle) or type(y._data) is not ndarray:
             return False
-    else:
-        if not isinstance(y, Handle) or (mode.grad and y._node is not None):
-            return False
-        if type(y._data) is not ndarray or not copy_memory(data, y._data):
-            return False
+        source = y._data
+    if not copy_memory(data, source):
+        return False
+    version = x._version
     version.count += 1
     version.changed_by = name
     return True
@@ -332,15 +318,17 @@ def is_copied_to(x: Any, args: Iterable[Any]) -> bool:
     `copied`: it is whole, was changed before, and nothing is recorded or watched.
     """
     mode = get_mode()
-    if not mode.plain or x._node is not None or x._view is not None or x._version is None:
+    if not mode.plain or x._node is not None or x._view is not None:
+        return False
+    version = x._version
+    if version is None or version is INFERENCE or version.watchers is not None:
         return False
     if type(x._data) is not ndarray:  # of a graph: what is recorded must read the old value
         return False
-    if not mode.grad:
-        return True
-    for each in args:
-        if type(each) in _SEQUENCES or getattr(each, "_node", None) is not None:
-            return False
+    if mode.grad:
+        for each in args:
+            if type(each) in _SEQUENCES or getattr(each, "_node", None) is not None:
+                return False
     return True
 
 

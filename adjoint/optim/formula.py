@@ -8,7 +8,7 @@ others the kernel is the formula too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -37,12 +37,7 @@ class Formula:
     """
 
     def __init__(
-        self,
-        change: Callable[..., None],
-        group: dict[str, Any],
-        numbers: Any,
-        names: Sequence[str],
-        dtypes: Sequence[Any],
+        self, change: Callable[..., None], group: Any, numbers: Any, names: Any, dtypes: Any
     ) -> None:
         from ..backends.native.lowering.multi_tensor import MultiTensor
 
@@ -88,13 +83,7 @@ class Formula:
         return None if found is None else (self, [found[place] for place in self.run.scalars])
 
 
-def formula_of(
-    change: Callable[..., None],
-    group: dict[str, Any],
-    numbers: Any,
-    names: tuple[str, ...],
-    dtypes: tuple[Any, ...],
-) -> Formula | str:
+def formula_of(change: Any, group: Any, numbers: Any, names: Any, dtypes: Any) -> Formula | str:
     """The formula's kernel; the reason, where it has none."""
     strange = [dtype for dtype in dtypes if dtype not in _FLOATS]
     if strange:

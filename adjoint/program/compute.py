@@ -272,15 +272,6 @@ def _compute_and_round(op: Op, xp: Any, wide: list[Any], specs: Any) -> Any:
 
 
 __all__ = [
-    "accelerate",
-    "compute",
-    "compute_elsewhere",
-    "forget",
-    "launcher_of",
-    "prepare_contexts",
-    "quiet",
-    "quietly",
-    "remember",
-    "spec_of",
-    "write_arrays",
-]
+    "accelerate", "compute", "compute_elsewhere", "forget", "launcher_of", "prepare_contexts",
+    "quiet", "quietly", "remember", "spec_of", "write_arrays",
+]  # fmt: skip

@@ -35,15 +35,9 @@ class Executable:
     then: Executable | None
 
     def __init__(
-        self,
-        launch: Any,
-        owner: Any,
-        op: Any,
-        records: bool,
-        constants: Any = None,
-        stream: Any = None,
-        then: Executable | None = None,
-    ) -> None:
+        self, launch: Any, owner: Any, op: Any, records: bool, constants: Any = None,
+        stream: Any = None, then: Executable | None = None,
+    ) -> None:  # fmt: skip
         self.launch = launch
         self.launcher = launch if type(launch) is Launcher else None
         self.viewer = launch if type(launch) is Viewer else None

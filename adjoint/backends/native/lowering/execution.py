@@ -45,18 +45,9 @@ class Program:
     """One op on arrays of given shapes and dtypes, as a kernel."""
 
     __slots__ = (
-        "arithmetic",
-        "compiled",
-        "launchers",
-        "numbers",
-        "op",
-        "ordered",
-        "parallel",
-        "several",
-        "shapes",
-        "simple",
-        "sources",
-    )
+        "arithmetic", "compiled", "launchers", "numbers", "op", "ordered", "parallel", "several",
+        "shapes", "simple", "sources",
+    )  # fmt: skip
 
     def __init__(self, op: Op, arrays: Sequence[Any], known: bool = False) -> None:
         """`known`: floats among the op's fields, and among the inputs, are part of the kernel; else

@@ -5,37 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from ... import numpy as reference
-from ..gemm.products import matmul as matmul
-from ..gemm.triangular import cholesky as cholesky
-from ..gemm.triangular import cholesky_gradient as cholesky_gradient
-from ..gemm.triangular import solve_triangular as solve_triangular
-from ..indexing.copies import concat as concat
-from ..indexing.copies import copied as copied
-from ..indexing.copies import flip as flip
-from ..indexing.copies import framed as framed
-from ..indexing.copies import paired as paired
-from ..indexing.copies import roll as roll
-from ..indexing.copies import stack as stack
-from ..indexing.copies import tile as tile
-from ..indexing.movement import accumulate_sum as accumulate_sum
-from ..indexing.movement import gather as gather
-from ..indexing.movement import one_hot as one_hot
-from ..indexing.movement import place as place
-from ..indexing.movement import take_along as take_along
-from ..indexing.ranking import ranked as ranked
-from ..onednn.convolution import conv as conv
-from ..onednn.convolution import conv_input as conv_input
-from ..onednn.convolution import conv_weight as conv_weight
-from ..onednn.pooling import max_pool as max_pool
-from ..onednn.pooling import max_pool_input as max_pool_input
-from ..onednn.pooling import sum_pool as sum_pool
-from ..onednn.pooling import sum_pool_input as sum_pool_input
-from ..random.draws import drawn_exponential as drawn_exponential
-from ..random.draws import drawn_integers as drawn_integers
-from ..random.draws import drawn_mask as drawn_mask
-from ..random.draws import drawn_normal as drawn_normal
-from ..random.draws import drawn_permutation as drawn_permutation
-from ..random.draws import drawn_uniform as drawn_uniform
+from ..gemm.products import matmul
+from ..gemm.triangular import cholesky, cholesky_gradient, solve_triangular
+from ..indexing.copies import concat, copied, flip, framed, paired, roll, stack, tile
+from ..indexing.movement import accumulate_sum, gather, one_hot, place, take_along
+from ..indexing.ranking import ranked
+from ..onednn.convolution import conv, conv_input, conv_weight
+from ..onednn.pooling import max_pool, max_pool_input, sum_pool, sum_pool_input
+from ..random.draws import (
+    drawn_exponential,
+    drawn_integers,
+    drawn_mask,
+    drawn_normal,
+    drawn_permutation,
+    drawn_uniform,
+)
 
 moves = True  # the functions of `copies` and `movement` are here
 

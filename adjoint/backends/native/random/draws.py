@@ -40,12 +40,7 @@ class Draw:
     after: Any  # (seed, number) -> the words behind the addresses
 
     def __init__(
-        self,
-        kind: Kind,
-        shape: tuple[int, ...],
-        dtype: np.dtype[Any],
-        numbers: bytes,
-        target: Any = None,
+        self, kind: Kind, shape: Any, dtype: np.dtype[Any], numbers: bytes, target: Any = None
     ) -> None:
         """`target`: an array like those that are drawn over; None for new ones.
 
@@ -73,6 +68,7 @@ class Draw:
         self._launch = functools.partial(quietly, self.run.launch) if large else self.run.launch
 
     def __call__(self, seed: int, number: int) -> Any:
+        """The array."""
         return self._launch([], self.after(seed, number))
 
 
