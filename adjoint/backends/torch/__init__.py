@@ -13,7 +13,7 @@ import torch
 from ...core.device import device, register_devices
 from ...core.errors import DeviceError
 from . import algebra, bessel, elementwise, reduction, selection, shaping, windows
-from .array import Array, from_host, to_host
+from .array import Array, allocating, from_host, to_host
 from .namespace import Namespace, on
 
 __all__ = [
@@ -43,7 +43,8 @@ def place(where: device) -> Any:
     count = torch.cuda.device_count()
     index = torch.cuda.current_device() if where.index is None else where.index
     if index >= count:
-        raise DeviceError(f"device: '{where}' does not exist: there are {count} CUDA devices")
+        names = "'cuda:0' is" if count == 1 else f"'cuda:0' to 'cuda:{count - 1}' are"
+        raise DeviceError(f"device: '{where}' does not exist here: {names}; use that, or 'cpu'")
     return torch.device("cuda", index)
 
 
@@ -71,6 +72,7 @@ def space(where: device) -> Namespace:
     return on(place(where))
 
 
+@allocating
 def transfer(array: Any, where: device, non_blocking: bool = False) -> Any:
     """A copy of `array`, NumPy's or ours, on another device."""
     if type(array) is not Array:

@@ -16,7 +16,7 @@ from torch.nn import functional as F  # noqa: N812 - PyTorch's name for it
 from ...core.dtype import dtype as Dtype  # noqa: N812
 from ...core.errors import IndexingError
 from ...core.spec import Spec
-from .array import NUMPY, Array, torch_dtype
+from .array import NUMPY, Array, allocating, torch_dtype
 
 aten = torch.ops.aten
 
@@ -59,7 +59,7 @@ def _standardize_channels(x: Any, weight: Any, bias: Any, eps: float, tell: bool
     if x.dtype not in (torch.float32, torch.float64):
         raise NoKernel
     channels = x.shape[1]
-    mean, variance = (torch.zeros(channels, dtype=x.dtype, device=x.device) for _ in range(2))
+    mean, variance = torch.zeros(2, channels, dtype=x.dtype, device=x.device).unbind()
     y = F.batch_norm(x, mean, variance, weight, bias, True, 1.0, eps)
     count = x.numel() // channels
     return y, mean, variance * ((count - 1) / count)
@@ -213,6 +213,7 @@ class Routine:
         rest = iter(tensors)
         return self.function(*(next(rest) if s is NotImplemented else s for s in self.statics))
 
+    @allocating
     def forward(self, arrays: list[Array]) -> tuple[list[Array], list[Any]]:
         """The outputs, and PyTorch's graph where a gradient is wanted."""
         if not any(self.wants):
@@ -228,20 +229,24 @@ class Routine:
         graph = Held([t for t, wanted in zip(leaves, self.wants, strict=True) if wanted], ys)
         return [Array(y.detach()) for y in ys], [graph]
 
+    @allocating
     def backward(
         self, arrays: list[Array], outputs: list[Array], kept: list[Any], gs: list[Any]
     ) -> list[Any]:
-        """By PyTorch's graph, which stays as long as the node keeps it."""
+        """By PyTorch's graph, which stays as long as the node keeps it; in this thread, as handing
+        the work to a thread of the device and waiting for it would cost more than its launch.
+        """
         (graph,) = kept
         pairs = [
             (graph.outputs[i], g.tensor)
             for i, g in zip(self.differentiable, gs, strict=True)
             if g is not None
         ]
-        found = iter(torch.autograd.grad(
-            [y for y, _ in pairs], graph.inputs, [g for _, g in pairs], retain_graph=True,
-            allow_unused=True,
-        ))  # fmt: skip
+        with torch.autograd.set_multithreading_enabled(False):
+            found = iter(torch.autograd.grad(
+                [y for y, _ in pairs], graph.inputs, [g for _, g in pairs], retain_graph=True,
+                allow_unused=True,
+            ))  # fmt: skip
         result: list[Any] = []
         for wanted in self.wants:
             g = next(found) if wanted else None
