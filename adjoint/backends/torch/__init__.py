@@ -5,6 +5,8 @@ Imported when the first such device is asked for; `import adjoint` does not impo
 
 from __future__ import annotations
 
+import functools
+import warnings
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ import torch
 
 from ...core.device import device, register_devices
 from ...core.errors import DeviceError
+from .. import settings
 from . import algebra, bessel, elementwise, reduction, selection, shaping, windows
 from .array import Array, allocating, from_host, to_host
 from .namespace import Namespace, on
@@ -114,4 +117,20 @@ def is_pinned(array: Any) -> bool:
     return bool(torch.from_numpy(array.reshape(-1)[:1].view(np.uint8)).is_pinned())
 
 
+def _set(name: str, value: Any) -> None:
+    """Give PyTorch a setting: its variable of that name, or the arguments of its function."""
+    *path, last = name.split(".")
+    owner = functools.reduce(getattr, path, torch)
+    found = getattr(owner, last)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # newer names for the same settings
+        if callable(found):
+            found(*value)
+        elif owner is torch.backends.cudnn:  # whose variables some programs lock
+            owner.set_flags(**{f"_{last}": value})
+        else:
+            setattr(owner, last, value)
+
+
 register_devices(Array, lambda array: on(array.tensor.device), device_of)
+settings.connect(_set)
