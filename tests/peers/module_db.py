@@ -47,7 +47,7 @@ def to_ours(value: Any, seen: dict[int, Any] | None = None) -> Any:
             value.linear1.bias is not None,
             dtype=ad.float64,
         )
-    if isinstance(value, torch.nn.LinearCrossEntropyOptions):
+    if type(value).__name__ == "LinearCrossEntropyOptions":  # which PyTorch has since 2.13
         return ad.nn.LinearCrossEntropyOptions(
             **{name: to_ours(getattr(value, name)) for name in value.__dataclass_fields__}
         )
