@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...core.errors import OutOfMemoryError
-from .array import Array, explained
+from .array import Array, numpys
 from .elementwise import tensors
 from .namespace import extra, fft, linalg
 
@@ -26,9 +25,7 @@ def matmul(x1: Any, x2: Any, out: Any = None) -> Array:
         else:
             found = product(a, b)
     except RuntimeError as error:
-        if isinstance(found := explained(error, "matmul"), OutOfMemoryError):
-            raise found from error
-        raise ValueError(str(error)) from None
+        raise numpys(error) from None
     if out is None:
         return Array(found)
     out.tensor.copy_(found)

@@ -45,6 +45,12 @@ def explained(error: RuntimeError, name: str = "") -> RuntimeError:
     return error
 
 
+def numpys(error: RuntimeError) -> RuntimeError | ValueError:
+    """PyTorch's error for shapes that do not fit as NumPy's, or that there is no memory."""
+    found = explained(error)
+    return ValueError(str(error)) if found is error else found
+
+
 def allocating(function: F) -> F:
     """For a function that asks PyTorch for memory outside of operations."""
 
@@ -147,11 +153,6 @@ class Array(ArrayFacts):
         """`tensor`, which shows this array's memory, as an array that says so."""
         return Array(tensor, self if self.base is None else self.base)
 
-    def derived(self, tensor: Any) -> Array:
-        """`tensor`, made from this array's: a view of its memory, or memory of its own."""
-        same = tensor.untyped_storage().data_ptr() == self.tensor.untyped_storage().data_ptr()
-        return self.view_as(tensor) if same else Array(tensor)
-
     # ---- shape -----------------------------------------------------------------------------------
 
     @property
@@ -169,9 +170,11 @@ class Array(ArrayFacts):
                 raise ValueError(f"cannot reshape array of size 0 into shape {tuple(sizes)}")
             sizes = [0 if s == -1 else s for s in sizes]
         try:
-            return self.derived(self.tensor.reshape(tuple(sizes)))
+            found = self.tensor.reshape(tuple(sizes))
         except RuntimeError as error:
-            raise ValueError(str(error)) from None
+            raise numpys(error) from None
+        same = found.data_ptr() == self.tensor.data_ptr()  # else it is a copy
+        return self.view_as(found) if same else Array(found)
 
     def ravel(self, order: str = "C") -> Array:
         """One dimension; a view where the memory's order allows it."""

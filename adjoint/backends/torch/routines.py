@@ -20,8 +20,26 @@ from .array import NUMPY, Array, allocating, torch_dtype
 
 aten = torch.ops.aten
 
+
+def _linear(op: Any, x: Any, w: Any, bias: Any = None) -> Any:
+    fits = x.is_floating_point() and w.ndim == 2 and (bias is None or bias.ndim == 1)
+    return F.linear(x, w, bias) if fits else None
+
+
+def _linear_input(op: Any, g: Any, w: Any) -> Any:
+    return torch.matmul(g, w) if g.is_floating_point() and w.ndim == 2 else None
+
+
+def _linear_weight(op: Any, g: Any, x: Any) -> Any:
+    if not g.is_floating_point() or g.ndim < 2 or g.ndim != x.ndim:
+        return None
+    return torch.mm(g.flatten(0, -2).t(), x.flatten(0, -2))
+
+
 # By the name of the op's class: (op, *tensors) -> tensor, or None where it does not apply.
 LIBRARY: dict[str, Callable[..., Any]] = {
+    "Linear": _linear, "LinearInput": _linear_input, "LinearWeight": _linear_weight,
+    "Relu": lambda op, x: torch.relu(x) if x.is_floating_point() else None,
     "Gelu": lambda op, x: F.gelu(x, approximate="tanh" if op.tanh else "none"),
     "Silu": lambda op, x: None if x.is_complex() else F.silu(x),
     "Mish": lambda op, x: F.mish(x),
@@ -32,7 +50,7 @@ LIBRARY: dict[str, Callable[..., Any]] = {
         torch.sum(x, op.axes, op.keepdims, dtype=x.dtype) if op.axes and x.ndim else None
     ),
     "Mean": lambda op, x: torch.mean(x, op.axes, op.keepdims) if op.axes and x.ndim else None,
-}
+}  # fmt: skip
 
 
 # ---- composites ----------------------------------------------------------------------------------
