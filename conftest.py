@@ -39,6 +39,7 @@ def _fresh(doctest_namespace):
     yield
     adjoint.set_printoptions(profile="default")
     adjoint.set_default_dtype(adjoint.float32)
+    adjoint.set_default_device("cpu")
     origins = sys.modules.get("adjoint.view.origins")
     if origins is not None:
         origins._roots.clear()  # names that modules got when they were observed

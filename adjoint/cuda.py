@@ -15,50 +15,32 @@ True
 
 from __future__ import annotations
 
-import ctypes
-import functools
-import importlib.util
 import sys
 from collections.abc import Callable
 from typing import Any
 
+from .backends.cuda import torch_with_cuda
 from .core.device import device as Device  # noqa: N812 - the parameters here are called device
-from .core.errors import DeviceError, InvalidType
+from .core.errors import DeviceError, InvalidType, OutOfMemoryError
 from .ops.random.random import default_generator
 
 __all__ = [
-    "Event", "Stream", "StreamContext", "current_device", "current_stream", "default_stream",
-    "device", "device_count", "empty_cache", "get_arch_list", "get_device_capability",
-    "get_device_name", "get_device_properties", "get_rng_state", "get_rng_state_all", "init",
-    "initial_seed", "ipc_collect", "is_available", "is_bf16_supported", "is_initialized",
-    "manual_seed", "manual_seed_all", "max_memory_allocated", "max_memory_reserved", "mem_get_info",
-    "memory_allocated", "memory_reserved", "memory_stats", "memory_summary",
-    "reset_max_memory_allocated", "reset_peak_memory_stats", "seed", "seed_all", "set_device",
-    "set_rng_state", "set_rng_state_all", "set_stream", "stream", "synchronize",
+    "Event", "OutOfMemoryError", "Stream", "StreamContext", "current_device", "current_stream",
+    "default_stream", "device", "device_count", "empty_cache", "get_arch_list",
+    "get_device_capability", "get_device_name", "get_device_properties", "get_rng_state",
+    "get_rng_state_all", "init", "initial_seed", "ipc_collect", "is_available",
+    "is_bf16_supported", "is_initialized", "manual_seed", "manual_seed_all",
+    "max_memory_allocated", "max_memory_reserved", "mem_get_info", "memory_allocated",
+    "memory_reserved", "memory_stats", "memory_summary", "reset_max_memory_allocated",
+    "reset_peak_memory_stats", "seed", "seed_all", "set_device", "set_rng_state",
+    "set_rng_state_all", "set_stream", "stream", "synchronize",
 ]  # fmt: skip
-
-
-@functools.cache
-def _driver() -> bool:
-    """Whether the machine has a driver for CUDA, and PyTorch is installed."""
-    if importlib.util.find_spec("torch") is None:
-        return False
-    for name in ("nvcuda.dll",) if sys.platform == "win32" else ("libcuda.so.1", "libcuda.so"):
-        try:
-            ctypes.CDLL(name)
-        except OSError:
-            continue
-        return True
-    return False
 
 
 def _torch() -> Any:
     """`torch.cuda` where it can serve; None elsewhere."""
-    if not _driver():
-        return None
-    import torch
-
-    return torch.cuda if torch.cuda.is_available() else None
+    found = torch_with_cuda()
+    return None if found is None else found.cuda
 
 
 def _served(name: str) -> Any:

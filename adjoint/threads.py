@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .backends import native
+from .backends import native, settings
 from .core.errors import InvalidArgument, InvalidType
 
 __all__ = [
@@ -142,20 +142,23 @@ def set_flush_denormal(mode: bool) -> bool:
 
 
 class _Wishes:
-    """What programs have asked for and may ask back; no computation depends on it."""
+    """What programs have asked for and may ask back; no computation on the CPU depends on it."""
 
     deterministic = False
     precision = "highest"
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Ask that the same program gives the same bits; every operation does so anyway.
+    """Ask that the same program gives the same bits; every operation does so anyway but some of
+    PyTorch's on CUDA, which then go by this.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.use_deterministic_algorithms.html
 
     >>> ad.use_deterministic_algorithms(False)
     """
     _Wishes.deterministic = bool(mode)
+    level = ("warn" if warn_only else "error") if mode else "default"
+    settings.hand_on("set_deterministic_debug_mode", (level,))
 
 
 def are_deterministic_algorithms_enabled() -> bool:
@@ -170,7 +173,8 @@ def are_deterministic_algorithms_enabled() -> bool:
 
 
 def set_float32_matmul_precision(precision: str) -> None:
-    """Permit less exact float32 matrix products; they are computed in full float32 all the same.
+    """Permit less exact float32 matrix products: on CUDA, where PyTorch goes by it; on the CPU they
+    are computed in full float32 all the same.
 
     Errors: InvalidArgument unless it is "highest", "high" or "medium".
     Source: https://docs.pytorch.org/docs/stable/generated/torch.set_float32_matmul_precision.html
@@ -182,6 +186,7 @@ def set_float32_matmul_precision(precision: str) -> None:
             f"set_float32_matmul_precision: {precision!r} is not one of 'highest', 'high', 'medium'"
         )
     _Wishes.precision = precision
+    settings.hand_on("set_float32_matmul_precision", (precision,))
 
 
 def get_float32_matmul_precision() -> str:

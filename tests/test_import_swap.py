@@ -183,6 +183,10 @@ def test_examples_name_the_framework_in_imports_only():
         assert "adjoint" not in body, name
 
 
+without_cuda = pytest.mark.skipif(ad.cuda.is_available(), reason="there is a CUDA device")
+
+
+@without_cuda
 def test_answers_about_devices_are_true():
     assert not ad.cuda.is_available() and ad.cuda.device_count() == 0
     assert ad.accelerator.current_accelerator() is None and not ad.accelerator.is_available()
@@ -193,6 +197,7 @@ def test_answers_about_devices_are_true():
     assert ad.ones(2).to(device).device.type == "cpu"
 
 
+@without_cuda
 def test_seeding_no_device_leaves_the_processor_alone():
     ad.manual_seed(3)
     ad.cuda.manual_seed_all(7)
@@ -202,6 +207,7 @@ def test_seeding_no_device_leaves_the_processor_alone():
     assert a.equal(ad.rand(4))
 
 
+@without_cuda
 @pytest.mark.parametrize(
     "ask",
     [

@@ -25,24 +25,22 @@ def execute_on_device(op: Op, inputs: tuple[Any, ...]) -> Any:
     arrays: list[Any] = []
     parents: list[Any] = []
     wants = False
-    place = None
+    xp = None
     for x in inputs:
-        if not isinstance(x, Handle):
-            arrays.append(x)
-            parents.append(None)
-            continue
-        data = x._data
-        if not is_device_array(data):
-            return _with_others(op, inputs)
-        if place is None:
-            place = x.device
-        elif x.device is not place:
-            raise _mixed(op, inputs)
-        arrays.append(data)
-        node = x._node
-        wants = wants or node is not None
+        node = None
+        if isinstance(x, Handle):
+            data, node = x._data, x._node
+            if not is_device_array(data):
+                return _with_others(op, inputs)
+            space = namespace_of(data)
+            if xp is None:
+                xp = space
+            elif space is not xp:
+                raise _mixed(op, inputs)
+            wants = wants or node is not None
+            x = data
+        arrays.append(x)
         parents.append(node)
-    xp = namespace_of(next(x for x in arrays if is_device_array(x)))
     return finish(op, inputs, compute_elsewhere(op, xp, arrays), parents, wants)
 
 

@@ -101,9 +101,14 @@ def _write_directly(
         return False
     before_change(x)
     try:
+        if alpha is not None and (
+            type(value) is not type(data) or numbers != 2 or type(alpha) not in (int, float)
+        ):
+            return False
+        if is_device_array(data):
+            data.change(ufunc.__name__, value, alpha)
+            return True
         if alpha is not None:
-            if type(value) is not type(data) or numbers != 2 or type(alpha) not in (int, float):
-                return False
             value = quiet.run(np.multiply, value, alpha)
         quiet.run(ufunc, data, value, data)
     except (ValueError, RuntimeError):  # refused before anything is written

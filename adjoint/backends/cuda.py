@@ -1,9 +1,17 @@
-"""Settings of CUDA under PyTorch's names: kept, and without effect where no device is.
+"""Settings of CUDA under PyTorch's names: PyTorch, which computes there, goes by them.
 
 Source: https://docs.pytorch.org/docs/stable/backends.html#module-torch.backends.cuda
 """
 
 from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.util
+import sys
+from typing import Any
+
+from .settings import hand_on
 
 __all__ = ["is_built", "matmul"]
 
@@ -11,18 +19,55 @@ __all__ = ["is_built", "matmul"]
 class _Matmul:
     """Settings of matrix products on CUDA."""
 
-    allow_tf32 = False
-    allow_fp16_reduced_precision_reduction = True
-    allow_bf16_reduced_precision_reduction = True
+    allow_tf32: bool
+    allow_fp16_reduced_precision_reduction: bool
+    allow_bf16_reduced_precision_reduction: bool
+
+    def __init__(self) -> None:
+        self.__dict__.update(
+            allow_tf32=False,
+            allow_fp16_reduced_precision_reduction=True,
+            allow_bf16_reduced_precision_reduction=True,
+        )
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name.startswith("allow_"):
+            hand_on(f"backends.cuda.matmul.{name}", value)
 
 
 matmul = _Matmul()
 
 
-def is_built() -> bool:
-    """Whether adjoint can use CUDA at all.
-
-    >>> ad.backends.cuda.is_built()
-    False
-    """
+@functools.cache
+def has_driver() -> bool:
+    """Whether the machine has a driver for CUDA, and PyTorch is installed."""
+    if importlib.util.find_spec("torch") is None:
+        return False
+    for name in ("nvcuda.dll",) if sys.platform == "win32" else ("libcuda.so.1", "libcuda.so"):
+        try:
+            ctypes.CDLL(name)
+        except OSError:
+            continue
+        return True
     return False
+
+
+def torch_with_cuda() -> Any:
+    """PyTorch, which is imported only where the machine has a driver, if it has a CUDA device to
+    compute on; None elsewhere.
+    """
+    if not has_driver():
+        return None
+    import torch
+
+    return torch if torch.cuda.is_available() else None
+
+
+def is_built() -> bool:
+    """Whether adjoint can use CUDA here: PyTorch is installed, was built for it and finds a device.
+
+    >>> ad.backends.cuda.is_built() == ad.cuda.is_available()
+    True
+    """
+    return torch_with_cuda() is not None

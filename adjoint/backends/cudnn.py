@@ -1,4 +1,4 @@
-"""cuDNN under PyTorch's names: it is not used, and its settings are kept but change nothing.
+"""cuDNN under PyTorch's names: PyTorch, which computes on CUDA, uses it by these settings.
 
 Source: https://docs.pytorch.org/docs/stable/backends.html#module-torch.backends.cudnn
 """
@@ -6,7 +6,11 @@ Source: https://docs.pytorch.org/docs/stable/backends.html#module-torch.backends
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator
+
+from .cuda import torch_with_cuda
+from .settings import make_settable
 
 __all__ = ["allow_tf32", "benchmark", "deterministic", "enabled", "flags", "is_available",
            "version"]  # fmt: skip
@@ -15,21 +19,25 @@ enabled = True
 benchmark = False
 benchmark_limit: int | None = 10
 deterministic = False
-allow_tf32 = True
+allow_tf32 = True  # convolutions of float32 on CUDA are rounded to ten bits, as in PyTorch
+
+make_settable(__name__, "enabled", "benchmark", "benchmark_limit", "deterministic", "allow_tf32")
 
 
 def is_available() -> bool:
-    """Whether cuDNN computes anything here.
+    """Whether cuDNN computes anything here: convolutions on CUDA.
 
-    >>> ad.backends.cudnn.is_available()
+    >>> ad.backends.cudnn.is_available() and not ad.cuda.is_available()
     False
     """
-    return False
+    torch = torch_with_cuda()
+    return torch is not None and bool(torch.backends.cudnn.is_available())
 
 
 def version() -> int | None:
     """The version of cuDNN; None where it is not used."""
-    return None
+    torch = torch_with_cuda()
+    return None if torch is None else torch.backends.cudnn.version()
 
 
 @contextlib.contextmanager
@@ -49,9 +57,12 @@ def flags(
     False
     """
     new = dict(locals())
-    old = {name: globals()[name] for name in new}
-    globals().update(new)
+    module = sys.modules[__name__]
+    old = {name: getattr(module, name) for name in new}
     try:
+        for name, value in new.items():
+            setattr(module, name, value)
         yield
     finally:
-        globals().update(old)
+        for name, value in old.items():
+            setattr(module, name, value)

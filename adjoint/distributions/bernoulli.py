@@ -89,7 +89,8 @@ class Bernoulli(Chance):
 
     def enumerate_support(self, expand: bool = True) -> Any:
         """0 and 1."""
-        values = arange(2, dtype=(self.__dict__.get("probs", self.logits)).dtype)
+        like = self.__dict__.get("probs", self.logits)
+        values = arange(2, dtype=like.dtype, device=like.device)
         return along_batch(values, self._batch_shape, expand)
 
 

@@ -83,7 +83,7 @@ class Binomial(Chance):
     def enumerate_support(self, expand: bool = True) -> Any:
         """0 to the count of trials, which must be the same for the whole batch."""
         count = self._one_count("enumerate_support")
-        values = arange(1 + count, dtype=self.total_count.dtype)
+        values = arange(1 + count, dtype=self.total_count.dtype, device=self.total_count.device)
         return along_batch(values, self._batch_shape, expand)
 
     def _one_count(self, name: str) -> int:

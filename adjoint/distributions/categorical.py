@@ -10,7 +10,6 @@ from ..autograd.modes import no_grad
 from ..core.dtype import finfo
 from ..core.errors import InvalidArgument
 from ..core.spec import Size, broadcast_shapes
-from ..ops.create.creation import full
 from ..ops.create.ranges import arange
 from ..ops.random.random import multinomial
 from . import constraints
@@ -74,7 +73,7 @@ class Categorical(Distribution):
     @property
     def mean(self) -> Any:
         """Categories have none: NaN."""
-        return full(self._batch_shape, math.nan, dtype=self._parameter.dtype)
+        return self._parameter.new_full(self._batch_shape, math.nan)
 
     @property
     def mode(self) -> Any:
@@ -84,7 +83,7 @@ class Categorical(Distribution):
     @property
     def variance(self) -> Any:
         """Categories have none: NaN."""
-        return full(self._batch_shape, math.nan, dtype=self._parameter.dtype)
+        return self._parameter.new_full(self._batch_shape, math.nan)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Any:
         """Draws without gradient, int64."""
@@ -113,4 +112,5 @@ class Categorical(Distribution):
 
     def enumerate_support(self, expand: bool = True) -> Any:
         """0 to K - 1."""
-        return along_batch(arange(self._num_events), self._batch_shape, expand)
+        places = arange(self._num_events, device=self._parameter.device)
+        return along_batch(places, self._batch_shape, expand)

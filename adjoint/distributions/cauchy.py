@@ -33,7 +33,9 @@ class Cauchy(LocationScale):
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
         """loc + scale * standard Cauchy draws."""
-        noise = empty(self._extended_shape(sample_shape), dtype=self.loc.dtype).cauchy_()
+        noise = empty(
+            self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device
+        ).cauchy_()
         return self.loc + noise * self.scale
 
     def _log_prob(self, value: Any) -> Any:

@@ -50,7 +50,8 @@ class Exponential(Distribution):
     def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
         """Standard exponential draws / rate."""
         shape = self._extended_shape(sample_shape)
-        return empty(shape, dtype=self.rate.dtype).exponential_() / self.rate
+        draws = empty(shape, dtype=self.rate.dtype, device=self.rate.device).exponential_()
+        return draws / self.rate
 
     def _log_prob(self, value: Any) -> Any:
         """The log density."""

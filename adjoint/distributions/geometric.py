@@ -58,7 +58,7 @@ class Geometric(Chance):
     def sample(self, sample_shape: Sequence[int] = ()) -> Any:
         """Draws without gradient."""
         with no_grad():
-            u = open_uniform(self._extended_shape(sample_shape), self.probs.dtype)
+            u = open_uniform(self._extended_shape(sample_shape), self.probs)
             return (u.log() / (-self.probs).log1p()).floor()
 
     def _log_prob(self, value: Any) -> Any:

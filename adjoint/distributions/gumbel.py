@@ -40,7 +40,9 @@ class Gumbel(LocationScale):
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
         """loc - scale * log of standard exponential draws."""
-        draws = empty(self._extended_shape(sample_shape), dtype=self.loc.dtype).exponential_()
+        draws = empty(
+            self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device
+        ).exponential_()
         return self.loc - self.scale * draws.clamp(min=finfo(draws.dtype).tiny).log()
 
     def _log_prob(self, value: Any) -> Any:

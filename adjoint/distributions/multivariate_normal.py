@@ -74,7 +74,9 @@ class MultivariateNormal(Distribution):
         else:
             flipped = cholesky(matrix.flip((-2, -1))).flip((-2, -1)).mT
             self._factor = solve_triangular(
-                flipped, eye(matrix.shape[-1], dtype=matrix.dtype), upper=False
+                flipped,
+                eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device),
+                upper=False,
             )
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
@@ -118,7 +120,9 @@ class MultivariateNormal(Distribution):
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
         """loc + factor @ standard normal draws."""
-        noise = randn(self._extended_shape(sample_shape), dtype=self.loc.dtype)
+        noise = randn(
+            self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device
+        )
         if self._factor.ndim == 2:
             return self.loc + noise @ self._factor.T
         return self.loc + (self._factor @ noise.unsqueeze(-1)).squeeze(-1)

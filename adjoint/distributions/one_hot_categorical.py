@@ -93,7 +93,8 @@ class OneHotCategorical(OfCategories):
     def enumerate_support(self, expand: bool = True) -> Any:
         """All one-hot vectors."""
         k = self._event_shape[0]
-        values = eye(k, dtype=self._categorical._parameter.dtype)
+        like = self._categorical._parameter
+        values = eye(k, dtype=like.dtype, device=like.device)
         values = values.reshape((k, *(1 for _ in self._batch_shape), k))
         return values.expand((k, *self._batch_shape, k)) if expand else values
 

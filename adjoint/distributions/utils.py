@@ -37,8 +37,10 @@ def broadcast_all(*values: Any) -> tuple[Any, ...]:
                 f"{v!r}"
             )
     like = next((v for v in values if isinstance(v, Tensor)), None)
-    dtype = get_default_dtype() if like is None else like.dtype
-    made = [v if isinstance(v, Tensor) else tensor(v, dtype=dtype) for v in values]
+    place: dict[str, Any] = {"dtype": get_default_dtype()}
+    if like is not None:
+        place = {"dtype": like.dtype, "device": like.device}
+    made = [v if isinstance(v, Tensor) else tensor(v, **place) for v in values]
     shape = broadcast_shapes(*(v.shape for v in made), op="distribution")
     return tuple(v.expand(shape) for v in made)
 
@@ -53,9 +55,9 @@ def softplus(x: Any) -> Any:
     return logaddexp(x, zeros_like(x))
 
 
-def open_uniform(shape: Any, dtype: Any) -> Any:
-    """Uniform draws from (0, 1), never 0."""
-    return rand(shape, dtype=dtype).clamp(min=finfo(dtype).tiny)
+def open_uniform(shape: Any, like: Any) -> Any:
+    """Uniform draws from (0, 1), never 0, in the dtype and on the device of `like`."""
+    return rand(shape, dtype=like.dtype, device=like.device).clamp(min=finfo(like.dtype).tiny)
 
 
 def clamp_probs(probs: Any) -> Any:

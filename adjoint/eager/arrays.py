@@ -40,11 +40,8 @@ def new_handle(kind: type) -> Any:
     """A handle of this class, of which nothing is set: `Handle.__new__(kind)`."""
     if cython.compiled:
         make = cython.cast(p_type, cython.cast(cython.p_void, Handle))
-        return make.tp_new(cython.cast(cython.p_void, kind), _NOTHING, cython.NULL)
+        return make.tp_new(cython.cast(cython.p_void, kind), (), cython.NULL)
     return Handle.__new__(kind)
-
-
-_NOTHING = ()
 
 
 # ---- what a call is known by ---------------------------------------------------------------------

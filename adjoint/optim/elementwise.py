@@ -396,9 +396,11 @@ def _assign(xs: list[Any], value: float) -> None:
 
 
 def new_scalar(value: float) -> Any:
-    """A state of one number: float64 where that is the default dtype, float32 otherwise."""
+    """A state of one number, in the host's memory, where it is read: float64 where that is the
+    default dtype, float32 otherwise.
+    """
     double = get_default_dtype() == float64
-    return tensor(value, dtype=float64 if double else float32)
+    return tensor(value, dtype=float64 if double else float32, device="cpu")
 
 
 def advance(state: dict[str, Any]) -> float:

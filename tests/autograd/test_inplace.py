@@ -232,10 +232,10 @@ step = st.one_of(
 )
 
 
-def run_program(lib, steps):
+def run_program(lib, steps, device="cpu"):
     x = lib.tensor([[0.1, 0.2, 0.3], [0.4, 0.5, 0.6], [0.7, 0.8, 0.9]], dtype=lib.float64)
-    w = lib.tensor(0.5, dtype=lib.float64, requires_grad=True)
-    x.requires_grad_()
+    w = lib.tensor(0.5, dtype=lib.float64)
+    x, w = (t.to(device).requires_grad_() for t in (x, w))
     live = [x * 1.0]
     log = []
     for kind, which, what in steps:
@@ -251,12 +251,12 @@ def run_program(lib, steps):
             log.append("done")
         except (RuntimeError, IndexError, ValueError):
             log.append("refused")
-    log.append([t.detach().numpy().tolist() for t in live])
+    log.append([t.detach().cpu().numpy().tolist() for t in live])
     log.append([t.requires_grad for t in live])
     total = sum((t.sum() * (i + 1) for i, t in enumerate(live)), start=w * 0.0)
     try:
         total.backward()
-        log.append([None if t.grad is None else t.grad.numpy() for t in (x, w)])
+        log.append([None if t.grad is None else t.grad.cpu().numpy() for t in (x, w)])
     except RuntimeError:
         log.append("modified")
     return log
@@ -272,8 +272,8 @@ def test_random_programs_like_pytorch(count):
     check()
 
 
-def check_program(steps):
-    ours, theirs = run_program(ad, steps), run_program(torch, steps)
+def check_program(steps, device="cpu"):
+    ours, theirs = run_program(ad, steps, device), run_program(torch, steps)
     assert ours[:-3] == theirs[:-3]
     for a, b in zip(ours[-3], theirs[-3], strict=True):
         np.testing.assert_allclose(np.array(a), np.array(b), rtol=1e-12)

@@ -47,7 +47,7 @@ def to_ours(value: Any, seen: dict[int, Any] | None = None) -> Any:
             value.linear1.bias is not None,
             dtype=ad.float64,
         )
-    if isinstance(value, torch.nn.LinearCrossEntropyOptions):
+    if type(value).__name__ == "LinearCrossEntropyOptions":  # which PyTorch has since 2.13
         return ad.nn.LinearCrossEntropyOptions(
             **{name: to_ours(getattr(value, name)) for name in value.__dataclass_fields__}
         )
@@ -106,7 +106,8 @@ def run_sample(entry: Any, made: Any, sample: Any, training: bool, label: str, w
     state = theirs.state_dict()
     assert list(ours.state_dict()) == list(state), f"{label}: {list(ours.state_dict())}"
     ours.load_state_dict({key: to_ours(value) for key, value in state.items()})
-    assert repr(ours) == repr(theirs), f"{label}: repr {ours!r} for {theirs!r}"
+    if torch.__version__ >= "2.13":  # older ones do not print a norm's bias
+        assert repr(ours) == repr(theirs), f"{label}: repr {ours!r} for {theirs!r}"
     expected = theirs(*inputs, **options)
     with way():
         found = ours(*my_inputs, **my_options)

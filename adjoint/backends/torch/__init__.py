@@ -5,6 +5,8 @@ Imported when the first such device is asked for; `import adjoint` does not impo
 
 from __future__ import annotations
 
+import functools
+import warnings
 from typing import Any
 
 import numpy as np
@@ -12,8 +14,9 @@ import torch
 
 from ...core.device import device, register_devices
 from ...core.errors import DeviceError
+from .. import settings
 from . import algebra, bessel, elementwise, reduction, selection, shaping, windows
-from .array import Array, from_host, to_host
+from .array import Array, allocating, from_host, to_host
 from .namespace import Namespace, on
 
 __all__ = [
@@ -43,7 +46,8 @@ def place(where: device) -> Any:
     count = torch.cuda.device_count()
     index = torch.cuda.current_device() if where.index is None else where.index
     if index >= count:
-        raise DeviceError(f"device: '{where}' does not exist: there are {count} CUDA devices")
+        names = "'cuda:0' is" if count == 1 else f"'cuda:0' to 'cuda:{count - 1}' are"
+        raise DeviceError(f"device: '{where}' does not exist here: {names}; use that, or 'cpu'")
     return torch.device("cuda", index)
 
 
@@ -71,6 +75,7 @@ def space(where: device) -> Namespace:
     return on(place(where))
 
 
+@allocating
 def transfer(array: Any, where: device, non_blocking: bool = False) -> Any:
     """A copy of `array`, NumPy's or ours, on another device."""
     if type(array) is not Array:
@@ -112,4 +117,20 @@ def is_pinned(array: Any) -> bool:
     return bool(torch.from_numpy(array.reshape(-1)[:1].view(np.uint8)).is_pinned())
 
 
+def _set(name: str, value: Any) -> None:
+    """Give PyTorch a setting: its variable of that name, or the arguments of its function."""
+    *path, last = name.split(".")
+    owner = functools.reduce(getattr, path, torch)
+    found = getattr(owner, last)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # newer names for the same settings
+        if callable(found):
+            found(*value)
+        elif owner is torch.backends.cudnn:  # whose variables some programs lock
+            owner.set_flags(**{f"_{last}": value})
+        else:
+            setattr(owner, last, value)
+
+
 register_devices(Array, lambda array: on(array.tensor.device), device_of)
+settings.connect(_set)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .array import Array
+from .array import Array, numpys
 from .elementwise import tensors
 from .namespace import extra, fft, linalg
 
@@ -21,20 +21,42 @@ def matmul(x1: Any, x2: Any, out: Any = None) -> Array:
     a, b = tensors(x1, x2)
     try:
         if a.dtype is torch.bool:
-            found = torch.matmul(a.to(torch.uint8), b.to(torch.uint8)) != 0
+            found = torch.matmul(a.float(), b.float()) != 0
         else:
-            found = torch.matmul(a, b)
+            found = product(a, b)
     except RuntimeError as error:
-        raise ValueError(str(error)) from None
+        raise numpys(error) from None
     if out is None:
         return Array(found)
     out.tensor.copy_(found)
     return out
 
 
+def product(a: Any, b: Any) -> Any:
+    """The matrix product of two tensors of one dtype."""
+    if has_products(a):
+        return torch.matmul(a, b)
+    rows, columns = a if a.ndim > 1 else a[None], b if b.ndim > 1 else b[:, None]
+    batch = torch.broadcast_shapes(rows.shape[:-2], columns.shape[:-2])
+    found = rows.new_zeros((*batch, rows.shape[-2], columns.shape[-1]))
+    for column, row in zip(rows.unbind(-1), columns.unbind(-2), strict=True):
+        found.addcmul_(column[..., :, None], row[..., None, :])
+    if a.ndim == 1:
+        found = found.squeeze(-2)
+    return found.squeeze(-1) if b.ndim == 1 else found
+
+
+def has_products(t: Any) -> bool:
+    """Whether PyTorch multiplies matrices of this dtype here: integers on the CPU only."""
+    return bool(t.is_floating_point() or t.is_complex() or t.device.type == "cpu")
+
+
 @extra
 def linear(rows: Array, w: Array, bias: Any) -> Array:
     """rows @ w.T, plus bias unless it is None."""
+    if not has_products(rows.tensor):
+        y = product(rows.tensor, w.tensor.mT if w.ndim > 1 else w.tensor)
+        return Array(y if bias is None else y + bias.tensor)
     if bias is not None and bias.ndim != 1:
         return Array(torch.nn.functional.linear(rows.tensor, w.tensor) + bias.tensor)
     b = None if bias is None else bias.tensor

@@ -9,15 +9,19 @@ work on a device is queued.
 
 from __future__ import annotations
 
+import functools
 import math
-from typing import Any, NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar, cast
 
 import numpy as np
 import torch
 
 from ...core import dtype as dt
-from ...core.errors import BackendGap, DeviceError, InvalidType
+from ...core.errors import BackendGap, DeviceError, InvalidType, OutOfMemoryError
 from ...core.facts import ArrayFacts
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 NUMPY: dict[Any, Any] = {getattr(torch, d.name): d.numpy for d in dt.BY_NUMPY.values()}
 TORCH: dict[Any, Any] = {numpy: kind for kind, numpy in NUMPY.items()}
@@ -27,6 +31,40 @@ NUMBERS = frozenset((bool, int, float, complex))
 def torch_dtype(dtype: Any) -> Any:
     """PyTorch's dtype for anything that names a NumPy dtype."""
     return TORCH.get(dtype) or TORCH[np.dtype(dtype)]
+
+
+# ---- errors --------------------------------------------------------------------------------------
+
+
+def explained(error: RuntimeError, name: str = "") -> RuntimeError:
+    """PyTorch's error as ours, where it says that there is no memory."""
+    if isinstance(error, OutOfMemoryError):
+        return error
+    if isinstance(error, torch.cuda.OutOfMemoryError) or "can't allocate memory" in str(error):
+        return OutOfMemoryError(f"{name and f'{name}: '}{error}; compute it in parts")
+    return error
+
+
+def numpys(error: RuntimeError) -> RuntimeError | ValueError:
+    """PyTorch's error for shapes that do not fit as NumPy's, or that there is no memory."""
+    found = explained(error)
+    return ValueError(str(error)) if found is error else found
+
+
+def allocating(function: F) -> F:
+    """For a function that asks PyTorch for memory outside of operations."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except RuntimeError as error:
+            raise explained(error) from error
+
+    return cast(F, run)
+
+
+# ---- arrays --------------------------------------------------------------------------------------
 
 
 class _Flags:
@@ -103,14 +141,17 @@ class Array(ArrayFacts):
         a, b = self.tensor.untyped_storage(), other.tensor.untyped_storage()
         return bool(a.data_ptr() == b.data_ptr() and a.nbytes() > 0)
 
+    def share(self) -> None:
+        """Let forked processes write to the same memory; on CUDA nothing changes."""
+        self.tensor.share_memory_()
+
+    def is_shared(self) -> bool:
+        """Whether forked processes write to the same memory; on CUDA PyTorch says so always."""
+        return bool(self.tensor.is_shared())
+
     def view_as(self, tensor: Any) -> Array:
         """`tensor`, which shows this array's memory, as an array that says so."""
         return Array(tensor, self if self.base is None else self.base)
-
-    def derived(self, tensor: Any) -> Array:
-        """`tensor`, made from this array's: a view of its memory, or memory of its own."""
-        same = tensor.untyped_storage().data_ptr() == self.tensor.untyped_storage().data_ptr()
-        return self.view_as(tensor) if same else Array(tensor)
 
     # ---- shape -----------------------------------------------------------------------------------
 
@@ -129,9 +170,11 @@ class Array(ArrayFacts):
                 raise ValueError(f"cannot reshape array of size 0 into shape {tuple(sizes)}")
             sizes = [0 if s == -1 else s for s in sizes]
         try:
-            return self.derived(self.tensor.reshape(tuple(sizes)))
+            found = self.tensor.reshape(tuple(sizes))
         except RuntimeError as error:
-            raise ValueError(str(error)) from None
+            raise numpys(error) from None
+        same = found.data_ptr() == self.tensor.data_ptr()  # else it is a copy
+        return self.view_as(found) if same else Array(found)
 
     def ravel(self, order: str = "C") -> Array:
         """One dimension; a view where the memory's order allows it."""
@@ -159,6 +202,7 @@ class Array(ArrayFacts):
 
     # ---- copies ----------------------------------------------------------------------------------
 
+    @allocating
     def copy(self, order: str = "C") -> Array:
         """A copy, row-major, or with the dimensions in this array's order of memory ("K")."""
         kept = torch.preserve_format if order in ("K", "A") else torch.contiguous_format
@@ -196,6 +240,13 @@ class Array(ArrayFacts):
             return self.view_as(t.view(wanted))
         except RuntimeError as error:
             raise ValueError(str(error)) from None
+
+    def change(self, name: str, other: Any, alpha: float | None = None) -> None:
+        """Add, subtract, multiply or divide (`name` is NumPy's) by an array, times `alpha`, or by a
+        number: in place, by one kernel.
+        """
+        method = getattr(self.tensor, f"{name}_")
+        method(unwrap(other)) if alpha is None else method(unwrap(other), alpha=alpha)
 
     def fill(self, value: Any) -> None:
         """Write one value everywhere."""
@@ -312,12 +363,14 @@ class Array(ArrayFacts):
             "tensor.cpu() to copy the tensor to host memory first"
         )
 
+    @allocating
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         space = self.namespace
         if func.__module__ in ("numpy.linalg", "numpy.fft"):
             space = getattr(space, func.__module__[6:])
         return getattr(space, func.__name__)(*args, **kwargs)
 
+    @allocating
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         function = getattr(self.namespace, ufunc.__name__)
         if "out" in kwargs:
@@ -427,11 +480,12 @@ def unwrap(x: Any) -> Any:
 
 
 def as_tensor(value: Any, like: Array) -> Any:
-    """`value` as a tensor beside `like`: numbers in its dtype."""
+    """`value` as a tensor beside `like`: numbers in its dtype, where it is."""
     found = unwrap(value)
     if isinstance(found, torch.Tensor):
         return found
-    return torch.tensor(found, dtype=like.tensor.dtype)  # 0-d, which every device takes
+    t = like.tensor
+    return torch.full((), found, dtype=t.dtype, device=t.device)  # nothing waits for it
 
 
 def to_host(x: Array) -> Any:
@@ -445,6 +499,7 @@ def to_host(x: Array) -> Any:
     return t.numpy()
 
 
+@allocating
 def from_host(array: Any, device: Any, non_blocking: bool = True, share: bool = False) -> Array:
     """A NumPy array's elements on a PyTorch device: a copy, unless `share` and it is the host's."""
     narrow = array.dtype == dt.bfloat16.numpy

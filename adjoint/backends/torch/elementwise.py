@@ -46,12 +46,24 @@ def _beside(t: Any, number: Any) -> Any:
 
 
 def tensors(a: Any, b: Any) -> tuple[Any, Any]:
-    """Two operands as tensors: for PyTorch's functions that take no numbers."""
+    """Two operands as tensors: for PyTorch's functions that take no numbers, but tensors of the
+    host in their place.
+    """
     a, b = paired(a, b)
     if type(a) in NUMBERS:
-        a = torch.tensor(a, dtype=b.dtype)  # 0-d on the host: every device takes it
+        a = torch.tensor(a, dtype=b.dtype)
     elif type(b) in NUMBERS:
         b = torch.tensor(b, dtype=a.dtype)
+    return a, b
+
+
+def together(a: Any, b: Any) -> tuple[Any, Any]:
+    """Two operands as tensors of one device: for PyTorch's functions that take nothing else."""
+    a, b = paired(a, b)
+    if type(a) in NUMBERS:
+        a = torch.full((), a, dtype=b.dtype, device=b.device)
+    elif type(b) in NUMBERS:
+        b = torch.full((), b, dtype=a.dtype, device=a.device)
     return a, b
 
 
@@ -261,17 +273,23 @@ for _name, _function in {
 for _name, _function in {
     "add": torch.add, "floor_divide": torch.floor_divide,
     "fmod": torch.fmod, "remainder": torch.remainder,
-    "fmax": torch.fmax, "fmin": torch.fmin, "arctan2": torch.atan2, "hypot": torch.hypot,
-    "copysign": torch.copysign, "nextafter": torch.nextafter, "logaddexp": torch.logaddexp,
-    "logaddexp2": torch.logaddexp2, "gcd": torch.gcd, "lcm": torch.lcm,
     "bitwise_and": torch.bitwise_and, "bitwise_or": torch.bitwise_or,
     "bitwise_xor": torch.bitwise_xor, "left_shift": torch.bitwise_left_shift,
     "right_shift": torch.bitwise_right_shift, "logical_and": torch.logical_and,
     "logical_or": torch.logical_or, "logical_xor": torch.logical_xor, "equal": torch.eq,
     "not_equal": torch.ne, "less": torch.lt, "less_equal": torch.le, "greater": torch.gt,
-    "greater_equal": torch.ge, "zeta": _wide(special.zeta),
+    "greater_equal": torch.ge,
 }.items():  # fmt: skip
     _binary(_name, _function, tensors)
+
+
+for _name, _function in {
+    "fmax": torch.fmax, "fmin": torch.fmin, "arctan2": torch.atan2, "hypot": torch.hypot,
+    "copysign": torch.copysign, "nextafter": torch.nextafter, "logaddexp": torch.logaddexp,
+    "logaddexp2": torch.logaddexp2, "gcd": torch.gcd, "lcm": torch.lcm,
+    "zeta": _wide(special.zeta),
+}.items():  # fmt: skip
+    _binary(_name, _function, together)
 
 
 # ---- choices -------------------------------------------------------------------------------------
@@ -284,10 +302,8 @@ def where(condition: Any, x1: Any, x2: Any) -> Array:
     if type(x1) is not Array and type(x2) is not Array:
         x1, x2 = unwrap(x1), unwrap(x2)
         kind = torch_dtype(np.result_type(x1, x2))
-        options = (torch.tensor(each, dtype=kind) for each in (x1, x2))
-        if chosen.device.type != "cpu":
-            return Array(torch.where(chosen, x1, x2).to(kind))
-        return Array(torch.where(chosen, *options))
+        a, b = (torch.full((), each, dtype=kind, device=chosen.device) for each in (x1, x2))
+        return Array(torch.where(chosen, a, b))
     a, b = paired(x1, x2)
     return Array(torch.where(chosen if chosen.dtype is torch.bool else chosen != 0, a, b))
 
@@ -311,7 +327,7 @@ def clip(x: Any, low: Any = None, high: Any = None, out: Any = None) -> Array:
     """Each element brought into the range."""
     bounds = [unwrap(low), unwrap(high)]
     if any(isinstance(bound, torch.Tensor) for bound in bounds):
-        bounds = [None if b is None else torch.as_tensor(b, dtype=x.tensor.dtype) for b in bounds]
+        bounds = [None if b is None else as_tensor(b, x).to(x.tensor.dtype) for b in bounds]
     return finished(torch.clamp(x.tensor, *bounds), out)
 
 

@@ -15,7 +15,7 @@ from ...core.spec import Spec
 from ...program.compute import spec_of
 from .. import numpy as reference
 from . import philox
-from .array import Array, from_host, to_host, torch_dtype
+from .array import Array, allocating, explained, from_host, to_host, torch_dtype
 from .routines import LIBRARY
 
 _LOW = frozenset(d.numpy for d in LOW_PRECISION)
@@ -40,23 +40,24 @@ def run(xp: Any, op: Any, arrays: list[Any]) -> Any:
         elif kind is np.ndarray and x.ndim:
             raise mixed(op, arrays)
     function = LIBRARY.get(type(op).__name__)
-    if function is not None and op.n_outputs == 1:
-        found = function(op, *[x.tensor for x in arrays])
-        if found is not None:
-            return Array(found)
     try:
+        if function is not None and op.n_outputs == 1:
+            found = function(op, *[x.tensor for x in arrays])
+            if found is not None:
+                return Array(found)
         if low and not (op.exact or op.library or _is_one_function(op)):
             return _widened(xp, op, arrays)
         result = op.compute(xp, *arrays)
     except RuntimeError as error:
         if "same device" in str(error):
             raise mixed(op, arrays) from None
-        raise
+        raise explained(error, op.name) from error
     if op.n_outputs == 1:
         return result if type(result) is Array else _placed(xp, result)
     return tuple(_placed(xp, each) for each in result)
 
 
+@allocating
 def _on_host(xp: Any, op: Any, arrays: list[Any]) -> Any:
     """Random numbers come from the host's generator, so that they are the same everywhere: the
     parameters of a distribution are read, and what is drawn is sent to the device.

@@ -13,7 +13,7 @@ import torch
 
 from ...core.errors import BackendGap
 from . import execution
-from .array import Array, find_namespace_by, torch_dtype, unwrap
+from .array import Array, allocating, find_namespace_by, torch_dtype, unwrap
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -41,7 +41,7 @@ def named(name: str) -> Callable[[F], F]:
 
 def maker(function: F) -> F:
     """Add a function whose first argument is the device on which it makes an array."""
-    MAKERS[function.__name__] = function
+    MAKERS[function.__name__] = allocating(function)
     return function
 
 

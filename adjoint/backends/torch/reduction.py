@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from .algebra import has_products
 from .array import Array, torch_dtype, unwrap
 from .namespace import extra, named
 
@@ -205,7 +206,7 @@ def count_nonzero(x: Array, axis: Any = None, keepdims: bool = False) -> Array:
 def bincount(x: Array, weights: Any = None, minlength: int = 0) -> Array:
     """How often each number occurs, or the sum of its weights."""
     t = x.tensor.long()
-    if weights is None and not t.numel():
+    if not t.numel():  # integers, whatever the weights, as in PyTorch
         return Array(torch.zeros(minlength, dtype=torch.int64, device=t.device))
     values = torch.ones_like(t) if weights is None else weights.tensor
     size = minlength if minlength else int(t.max()) + 1
@@ -232,4 +233,7 @@ def isin(x: Array, elements: Array) -> Array:
 @extra
 def vecdot(x1: Array, x2: Array, axis: int = -1) -> Array:
     """The sum of products along an axis, the first conjugated."""
-    return Array(torch.linalg.vecdot(x1.tensor, x2.tensor, dim=axis))
+    a, b = x1.tensor, x2.tensor
+    if not has_products(a):
+        return Array((a * b).sum(axis, dtype=a.dtype))
+    return Array(torch.linalg.vecdot(a, b, dim=axis))

@@ -16,12 +16,30 @@ from torch.nn import functional as F  # noqa: N812 - PyTorch's name for it
 from ...core.dtype import dtype as Dtype  # noqa: N812
 from ...core.errors import IndexingError
 from ...core.spec import Spec
-from .array import NUMPY, Array, torch_dtype
+from .array import NUMPY, Array, allocating, torch_dtype
 
 aten = torch.ops.aten
 
+
+def _linear(op: Any, x: Any, w: Any, bias: Any = None) -> Any:
+    fits = x.is_floating_point() and w.ndim == 2 and (bias is None or bias.ndim == 1)
+    return F.linear(x, w, bias) if fits else None
+
+
+def _linear_input(op: Any, g: Any, w: Any) -> Any:
+    return torch.matmul(g, w) if g.is_floating_point() and w.ndim == 2 else None
+
+
+def _linear_weight(op: Any, g: Any, x: Any) -> Any:
+    if not g.is_floating_point() or g.ndim < 2 or g.ndim != x.ndim:
+        return None
+    return torch.mm(g.flatten(0, -2).t(), x.flatten(0, -2))
+
+
 # By the name of the op's class: (op, *tensors) -> tensor, or None where it does not apply.
 LIBRARY: dict[str, Callable[..., Any]] = {
+    "Linear": _linear, "LinearInput": _linear_input, "LinearWeight": _linear_weight,
+    "Relu": lambda op, x: torch.relu(x) if x.is_floating_point() else None,
     "Gelu": lambda op, x: F.gelu(x, approximate="tanh" if op.tanh else "none"),
     "Silu": lambda op, x: None if x.is_complex() else F.silu(x),
     "Mish": lambda op, x: F.mish(x),
@@ -32,7 +50,7 @@ LIBRARY: dict[str, Callable[..., Any]] = {
         torch.sum(x, op.axes, op.keepdims, dtype=x.dtype) if op.axes and x.ndim else None
     ),
     "Mean": lambda op, x: torch.mean(x, op.axes, op.keepdims) if op.axes and x.ndim else None,
-}
+}  # fmt: skip
 
 
 # ---- composites ----------------------------------------------------------------------------------
@@ -59,7 +77,7 @@ def _standardize_channels(x: Any, weight: Any, bias: Any, eps: float, tell: bool
     if x.dtype not in (torch.float32, torch.float64):
         raise NoKernel
     channels = x.shape[1]
-    mean, variance = (torch.zeros(channels, dtype=x.dtype, device=x.device) for _ in range(2))
+    mean, variance = torch.zeros(2, channels, dtype=x.dtype, device=x.device).unbind()
     y = F.batch_norm(x, mean, variance, weight, bias, True, 1.0, eps)
     count = x.numel() // channels
     return y, mean, variance * ((count - 1) / count)
@@ -213,6 +231,7 @@ class Routine:
         rest = iter(tensors)
         return self.function(*(next(rest) if s is NotImplemented else s for s in self.statics))
 
+    @allocating
     def forward(self, arrays: list[Array]) -> tuple[list[Array], list[Any]]:
         """The outputs, and PyTorch's graph where a gradient is wanted."""
         if not any(self.wants):
@@ -228,20 +247,24 @@ class Routine:
         graph = Held([t for t, wanted in zip(leaves, self.wants, strict=True) if wanted], ys)
         return [Array(y.detach()) for y in ys], [graph]
 
+    @allocating
     def backward(
         self, arrays: list[Array], outputs: list[Array], kept: list[Any], gs: list[Any]
     ) -> list[Any]:
-        """By PyTorch's graph, which stays as long as the node keeps it."""
+        """By PyTorch's graph, which stays as long as the node keeps it; in this thread, as handing
+        the work to a thread of the device and waiting for it would cost more than its launch.
+        """
         (graph,) = kept
         pairs = [
             (graph.outputs[i], g.tensor)
             for i, g in zip(self.differentiable, gs, strict=True)
             if g is not None
         ]
-        found = iter(torch.autograd.grad(
-            [y for y, _ in pairs], graph.inputs, [g for _, g in pairs], retain_graph=True,
-            allow_unused=True,
-        ))  # fmt: skip
+        with torch.autograd.set_multithreading_enabled(False):
+            found = iter(torch.autograd.grad(
+                [y for y, _ in pairs], graph.inputs, [g for _, g in pairs], retain_graph=True,
+                allow_unused=True,
+            ))  # fmt: skip
         result: list[Any] = []
         for wanted in self.wants:
             g = next(found) if wanted else None

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F  # noqa: N812 - PyTorch's name for it
 
+from .algebra import product
 from .array import Array
 from .namespace import extra
 
@@ -46,9 +47,12 @@ def conv(
     """The cross-correlation of x with w, plus bias (or None)."""
     if not _computes(x.tensor):
         return _conv_by_columns(x, w, bias, stride, padding, dilation, groups, count)
-    t, own = _padding(x.tensor, padding)
-    b = None if bias is None else bias.tensor
     rank = len(count)
+    b = None if bias is None else bias.tensor
+    if not x.size or not w.size:  # of which PyTorch makes other shapes
+        y = x.tensor.new_zeros((x.shape[0], w.shape[0], *count))
+        return Array(y if b is None else y + b.reshape(-1, *(1,) * rank))
+    t, own = _padding(x.tensor, padding)
 
     def run(t: Any, w: Any) -> Any:
         return torch.convolution(t, w, None, stride, own, dilation, False, _zeros(rank), groups)
@@ -130,7 +134,7 @@ def _conv_by_columns(
     columns = im2col(x, kernel, stride, padding, dilation, count).tensor
     batch, out = x.shape[0], w.shape[0]
     columns = columns.reshape(batch, groups, -1, math.prod(count))
-    y = w.tensor.reshape(groups, out // groups, -1) @ columns
+    y = product(w.tensor.reshape(groups, out // groups, -1), columns)
     y = y.reshape(batch, out, *count)
     return Array(y if bias is None else y + bias.tensor.reshape(-1, *(1,) * len(count)))
 
@@ -141,7 +145,7 @@ def _conv_input_by_columns(
     kernel, count = w.shape[2:], y.shape[2:]
     batch, out = y.shape[:2]
     matrix = w.tensor.reshape(groups, out // groups, -1).mT
-    columns = matrix @ y.tensor.reshape(batch, groups, out // groups, math.prod(count))
+    columns = product(matrix, y.tensor.reshape(batch, groups, out // groups, math.prod(count)))
     columns = columns.reshape(batch, w.shape[1] * groups, *kernel, *count)
     return col2im(Array(columns), kernel, stride, padding, dilation, count, size)
 
@@ -218,6 +222,8 @@ def _largest(
     rank = len(kernel)
     lead, size = x.shape[: x.ndim - rank], x.shape[x.ndim - rank :]
     t = x.tensor.reshape(math.prod(lead), 1, *size)
+    if 0 in count or 0 in lead:
+        return t.new_empty((*lead, *count)), t.new_empty((*lead, *count), dtype=torch.int64)
     if not x.size or not _computes(t):
         return _largest_of_windows(t, lead, kernel, stride, padding, dilation, count)
     natural = all(
@@ -297,6 +303,8 @@ def max_pool_input(x: Array, y: Array, g: Array, *options: Any) -> Array:
     """Images like x where each window's g is added to the place of its maximum y."""
     rank = len(options[0])
     lead, size = x.shape[: x.ndim - rank], x.shape[x.ndim - rank :]
+    if not x.size:  # the windows have seen padding only
+        return Array(torch.zeros_like(x.tensor))
     where = _winners(x, y, *options).reshape(*lead, math.prod(y.shape[x.ndim - rank :]))
     frame = g.tensor.new_zeros((*lead, math.prod(size)))
     return Array(frame.scatter_add_(-1, where, g.tensor.reshape(where.shape)).reshape(x.shape))
@@ -329,6 +337,8 @@ def sum_pool(x: Array, kernel: Sizes, stride: Sizes, padding: Pairs, count: Size
     rank = len(kernel)
     t = _frame(x.tensor, kernel, stride, padding, (1,) * rank, count, 0)
     shape = (*x.shape[: x.ndim - rank], *count)
+    if 0 in shape:
+        return Array(t.new_zeros(shape))
     if not t.is_floating_point():
         for i, (k, s) in enumerate(zip(kernel, stride, strict=True)):
             t = t.unfold(x.ndim - rank + i, k, s).sum(-1)

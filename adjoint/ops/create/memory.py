@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core import dtype as dt
-from ...core.device import CPU, as_device, device
+from ...core.device import CPU, as_device, device, device_of, is_device_array
 from ...core.device import is_pinned as array_is_pinned
 from ...core.errors import (
     AutogradError,
@@ -282,7 +282,7 @@ def to_dlpack(tensor: Tensor) -> Any:
 
 def owner_of(array: Any) -> Any:
     """The array that owns the memory which `array` shows."""
-    while isinstance(array.base, np.ndarray):
+    while isinstance(array.base, np.ndarray) or is_device_array(array.base):
         array = array.base
     return array
 
@@ -321,7 +321,7 @@ class UntypedStorage:
     @property
     def device(self) -> device:
         """Where the memory is."""
-        return as_device("cpu")
+        return device_of(self._owner)
 
     def tolist(self) -> list[int]:
         """The bytes as numbers."""
@@ -340,6 +340,8 @@ class UntypedStorage:
 
     def is_shared(self) -> bool:
         """Whether forked processes write to the same memory."""
+        if is_device_array(self._owner):
+            return bool(self._owner.is_shared())
         base = self._owner.base
         return isinstance(getattr(base, "obj", base), mmap.mmap)
 
@@ -484,7 +486,7 @@ def set_(self: Tensor, source: Any = None) -> Tensor:
     """
     _assert_replaceable(self, "set_")
     if source is None:
-        self._data = np.empty(0, self._data.dtype)
+        self._data = names_on(self.device).empty(0, self._data.dtype)
     else:
         if not isinstance(source, Handle):
             raise Unsupported("set_: needs a tensor as source; make one with frombuffer")
@@ -503,7 +505,8 @@ def _bump(x: Any, name: str) -> None:
 
 @public()
 def share_memory_(self: Tensor) -> Tensor:
-    """Move this tensor to memory that processes forked from this one share.
+    """Move this tensor to memory that processes forked from this one share; on CUDA it stays as it
+    is.
 
     Errors: AutogradError for a view, or a tensor that has views.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.share_memory_.html
@@ -512,6 +515,9 @@ def share_memory_(self: Tensor) -> Tensor:
     True
     """
     if is_shared(self):
+        return self
+    if is_device_array(self._data):
+        self._data.share()
         return self
     version = self._version
     if self._view is not None or (

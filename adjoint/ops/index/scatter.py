@@ -481,6 +481,7 @@ class OneHot(Op):
     differentiable = False
     library = "moves"
     grows = True
+    strict = True
 
     def infer(self, spec: Spec) -> Spec:
         """int64, with the new dimension."""

@@ -31,3 +31,12 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(count)
+
+
+@pytest.fixture(autouse=True)
+def whole_floats():
+    """Convolutions on CUDA in full float32, not in TF32: what is compared with the CPU."""
+    before = ad.backends.cudnn.allow_tf32
+    ad.backends.cudnn.allow_tf32 = False
+    yield
+    ad.backends.cudnn.allow_tf32 = before

@@ -13,5 +13,5 @@ def test_it_prints_its_tables():
         capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     assert not found.returncode, found.stderr
-    for name in ("GPT, autocast", "ResNet-18", "bfloat16; a copy", "softmax"):
+    for name in ("GPT, autocast", "ResNet-18", "MLP", "32 x 32", "bfloat16; a copy", "softmax"):
         assert name in found.stdout

@@ -12,8 +12,13 @@ import weakref
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import adjoint as ad
+from adjoint.nn import functional as F
+from tests.sweep import few_or_many
+from tests.autograd.test_inplace import check_program, step
 
 
 @pytest.fixture
@@ -127,6 +132,34 @@ def test_copies_between_devices(x, device):
     assert leaf.grad.tolist() == [3, 3] and leaf.grad.device.type == "cpu"
 
 
+LAYOUTS = {
+    "whole": lambda x: x, "turned": lambda x: x.T, "steps": lambda x: x[::2, 1:],
+    "nothing": lambda x: x[:0], "0-d": lambda x: x[1, 1], "expanded": lambda x: x.expand(2, 4, 3),
+    "backwards": lambda x: x.flip(0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_dtype_travels_in_every_layout(layout, device):
+    for dtype in ("bool", "uint8", "int64", "float16", "bfloat16", "float64", "complex64"):
+        x = LAYOUTS[layout]((ad.arange(12).reshape(4, 3) % 5).to(getattr(ad, dtype)))
+        y = x.to(device)
+        assert (y.shape, y.dtype, y.device.type) == (x.shape, x.dtype, device)
+        assert y.cpu().equal(x)
+        there, here = (ad.zeros(x.shape, dtype=x.dtype, device=d) for d in (device, "cpu"))
+        assert there.copy_(x).cpu().equal(x) and here.copy_(y).equal(x)
+
+
+def test_assignments_from_the_host(device):
+    x = ad.zeros(3, 4, device=device)
+    x[1] = ad.arange(4.0)
+    x[:, 1] = 7
+    x[0, 0] = ad.tensor(3.0)
+    x[x > 5] = ad.tensor(1.5)
+    x[2, 1:3] = ad.tensor([8, 9])
+    assert x.tolist() == [[3, 1.5, 0, 0], [0, 1.5, 2, 3], [0, 8, 9, 0]]
+
+
 # ---- views and writes ----------------------------------------------------------------------------
 
 
@@ -155,6 +188,16 @@ def test_gradients_through_writes(device):
         return leaf.grad.cpu()
 
     assert run(device).equal(run("cpu"))
+
+
+@few_or_many("count", 60, 1000)
+def test_random_programs_of_views_and_writes(count, device):
+    @settings(max_examples=count, deadline=None)
+    @given(st.lists(step, max_size=8))
+    def check(steps):
+        check_program(steps, device)
+
+    check()
 
 
 def test_a_changed_value_is_refused_by_backward(device):
@@ -295,6 +338,84 @@ def test_a_graph_is_freed_at_once(device):
         assert kept() is None
     finally:
         gc.enable()
+
+
+def test_memory_stays_on_the_device(x, device):
+    assert x[1].storage().size() == 6 and x[1].untyped_storage().nbytes() == 24
+    assert x.storage().device == x.device
+    assert x.new(2).device == x.new([1.0]).device == x.device
+    assert x.clone().resize_(3, 3).device == x.clone().set_().device == x.device
+    assert x.clone().share_memory_().is_shared()
+
+
+def test_floats_are_no_classes(x):
+    with pytest.raises(ad.DTypeError, match="one_hot: one_hot is only applicable"):
+        F.one_hot(x, 7)
+
+
+def test_products_of_integers(device, monkeypatch):
+    """CUDA's libraries have none; the way around is tried on every device."""
+    from adjoint.backends.torch import algebra
+
+    monkeypatch.setattr(algebra, "has_products", lambda t: t.is_floating_point())
+    for a, b in (
+        ((3, 4), (4, 5)), ((4,), (4, 5)), ((3, 4), (4,)), ((4,), (4,)), ((2, 1, 3, 4), (5, 4, 2)),
+        ((3, 0), (0, 2)), ((0, 3), (3, 0)), ((1, 300), (300, 1)),
+    ):  # fmt: skip
+        for dtype in (ad.int64, ad.int32, ad.uint8):
+            x, y = (ad.randint(0, 9, shape).to(dtype) for shape in (a, b))
+            assert (x.to(device) @ y.to(device)).cpu().equal(x @ y)
+    with pytest.raises(ad.ShapeError):
+        ad.ones(2, 3, dtype=ad.int64, device=device) @ ad.ones(2, 3, dtype=ad.int64, device=device)
+
+
+def test_windows_of_nothing(device):
+    """Images without pixels, batches without images, channels that are none."""
+    x = ad.zeros(5, 0, device=device, requires_grad=True)
+    y = F.max_pool1d(x, 2, 1, padding=1)
+    y.sum().backward()
+    assert y.shape == (5, 1) and x.grad.shape == (5, 0)
+    w = ad.ones(4, 3, 3, 3, device=device, requires_grad=True)
+    F.conv2d(ad.zeros(0, 3, 5, 5, device=device), w, ad.ones(4, device=device)).sum().backward()
+    assert w.grad.equal(ad.zeros_like(w))
+    y = F.conv1d(
+        *(ad.zeros(s, device=device) for s in ((2, 0, 4), (3, 0, 2))), ad.ones(3).to(device)
+    )
+    assert y.equal(ad.ones(2, 3, 3).to(device))
+
+
+TOO_MANY = 1 << 46  # elements that no address space has room for
+ASKING = {
+    "empty": lambda x: ad.empty(TOO_MANY, device=x.device), "add": lambda x: x + 1,
+    "rand": lambda x: ad.rand(16 * TOO_MANY, device=x.device), "clone": lambda x: x.clone(),
+    "like": lambda x: ad.ones_like(x), "softmax": lambda x: x.softmax(0),
+    "matmul": lambda x: x[:1 << 23, None] @ x[None, :1 << 23],
+    "layer_norm": lambda x: F.layer_norm(x, x.shape), "cat": lambda x: ad.cat([x, x]),
+    "to": lambda x: ad.zeros(1).expand(TOO_MANY).to(x.device), "float64": lambda x: x.double(),
+    "new": lambda x: x.new_full((TOO_MANY,), 2), "index": lambda x: x[x.long()],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ASKING)
+def test_what_there_is_no_memory_for_is_refused(name, device):
+    """And nothing is lost: the next operation runs."""
+    x = ad.ones(1, device=device).expand(TOO_MANY)
+    with pytest.raises(ad.OutOfMemoryError, match="memory"):
+        ASKING[name](x)
+    assert (x[:2] + 1).tolist() == [2, 2]
+
+
+def test_a_training_goes_on_after_there_was_no_memory(device):
+    model = ad.nn.Linear(4, 4).to(device)
+    optimizer = ad.optim.Adam(model.parameters())
+    x = ad.ones(1, 4, device=device)
+    for _ in range(2):
+        with pytest.raises(ad.cuda.OutOfMemoryError):
+            model(x.expand(TOO_MANY, 4))
+        model(x).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    assert model(x).isfinite().all()
 
 
 def test_unknown_names_are_gaps(x):

@@ -225,6 +225,42 @@ def test_checkpoints_come_back_where_they_were(device):
     assert all(m.device.type == device for m in moments)
 
 
+def test_a_training_goes_on_from_device_to_device(device):
+    """Each step where a file of the step before is loaded to, as if all were on the CPU."""
+
+    def run(places):
+        ad.manual_seed(0)
+        state = None
+        for place in places:
+            model = ad.nn.Linear(3, 2).to(place)
+            optimizer = ad.optim.Adam(model.parameters(), lr=0.1, amsgrad=True)
+            if state is not None:
+                found = ad.load(saved(state))
+                model.load_state_dict(found["model"])
+                optimizer.load_state_dict(found["optimizer"])
+            model(ad.ones(2, 3, device=place)).square().sum().backward()
+            optimizer.step()
+            moments = [t for s in optimizer.state.values() for t in s.values() if t.ndim]
+            assert moments and all(t.device.type == place for t in moments)
+            state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+        return model
+
+    found, expected = run([device, "cpu", device, device, "cpu"]), run(["cpu"] * 5)
+    assert_close(found.parameters(), expected.parameters())
+
+
+@pytest.mark.parametrize("kind", [ad.optim.SGD, ad.optim.Adam])
+def test_one_optimizer_for_parameters_on_two_devices(kind, device):
+    a, b = ad.nn.Parameter(ad.ones(2)), ad.nn.Parameter(ad.ones(2, device=device))
+    optimizer = kind([a, b], lr=0.1)
+    for _ in range(2):
+        optimizer.zero_grad()
+        (a.square().sum() + b.square().sum().cpu()).backward()
+        optimizer.step()
+    assert a.device.type == "cpu" and b.device.type == device and a[0] < 1
+    assert_close([b], [a])
+
+
 @pytest.mark.parametrize("extension", ["safetensors", "pt", "npz"])
 def test_map_location(extension, device, tmp_path):
     path = tmp_path / f"x.{extension}"
@@ -336,6 +372,14 @@ def test_lazy_values(device):
         assert y.device == x.device
     y.backward()
     np.testing.assert_allclose(x.grad.cpu().numpy(), 2 * np.exp(2 * np.arange(4.0)), rtol=1e-5)
+
+
+def test_lazy_values_on_two_devices(device):
+    x = ad.ones(2, device=device)
+    with ad.lazy():
+        y = x + 1
+        z = (y.cpu() * 2).to(device) + y
+    assert z.device == x.device and z.tolist() == [6, 6]
 
 
 def test_a_graph_recomputes_what_changed(device):
