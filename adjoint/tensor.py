@@ -869,11 +869,6 @@ def _owner(array: Any) -> Any:
 
 
 wiring.wire(Tensor)
-_FAMILIES = (
-    activation, arranging, complex_ops, conversion, convolution, copies, counting, creation, ew,
-    extrema, fft, householder, incomplete, indexing, joining, linalg, matmul, memory, movement,
-    quantiles, random, ranges, reduction, scan, scatter, slicing, sort, spectrograms, statistics,
-)  # fmt: skip
 for _name, _function in METHODS.items():
     if not hasattr(Tensor, _name):
         setattr(Tensor, _name, _function)

@@ -140,8 +140,6 @@ class FunctionNode(Node):
 class CustomFunction(Op, abstract=True):
     """A Function as the engine sees it: an op whose gradient rule is the user's backward."""
 
-    needs = "x"
-
     def __init__(self, function: type[Function], n_outputs: int) -> None:
         self.function = function
         self.n_outputs = n_outputs  # type: ignore[misc]
@@ -415,8 +413,6 @@ def _save(node: FunctionNode, raw: tuple[Any, ...], ys: tuple[Any, ...]) -> None
 
 class Opaque(Op, abstract=True):
     """The step of a view through a custom Function, over which no write can be followed."""
-
-    needs = ""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason

@@ -591,8 +591,6 @@ _KINDS: dict[tuple[str, type[Fused]], type[Fused]] = {}
 class _Passing(Op, abstract=True):
     """Its input itself, with a node of its own: where differentiation of a body stops."""
 
-    needs = ""
-
     def compute(self, xp: Any, x: Any) -> Any:
         """The input."""
         return x

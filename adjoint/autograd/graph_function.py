@@ -40,7 +40,6 @@ class Saved:
 class RecordedFunction(Op, abstract=True):
     """The results of forward, given first, with the user's backward as their gradient."""
 
-    needs = "y"
     opaque = True
     exact = True
 
@@ -106,7 +105,6 @@ def record_function(
 class OpaqueForward(Op, abstract=True):
     """A Function whose forward reads values: runs the whole of it."""
 
-    needs = "xs"
     opaque = True
     strict = False
 
@@ -156,7 +154,6 @@ class OpaqueForward(Op, abstract=True):
 class OpaqueBackward(Op, abstract=True):
     """The gradients of an OpaqueForward."""
 
-    needs = ""
     opaque = True
 
     def __init__(self, forward: OpaqueForward) -> None:

@@ -382,7 +382,6 @@ class Overwritten(Op, abstract=True):
     """
 
     exact = True
-    needs = ""
 
     def infer(self, old: Spec, value: Spec) -> Spec:
         """That of both."""

@@ -80,7 +80,8 @@ class Op(metaclass=_Interned):
     by position), `xs` (the tuple of all inputs), `y` (the output; the tuple of several outputs),
     `spec`, `spec1`, ..., `specs` (shapes and dtypes of inputs, which keep no value alive). One
     string serves all inputs; a tuple gives one string per input: what that input's gradient
-    reads, so that the rest is not stored when only some inputs want gradients.
+    reads, so that the rest is not stored when only some inputs want gradients. Where it is not
+    given, the names of the arguments of `gradient` behind g are the tokens.
 
     `gradient(g, *needed)` gets the cotangent (of several outputs a tuple, None for those that no
     gradient reaches) and the needed values in the order of `tokens`, None for what was not stored.
@@ -189,6 +190,11 @@ class Op(metaclass=_Interned):
 
     def __init_subclass__(cls, abstract: bool = False, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        if "gradient" in cls.__dict__ and "needs" not in cls.__dict__:
+            code = inspect.unwrap(cls.gradient).__code__
+            names = code.co_varnames[2 : code.co_argcount]
+            if all(map(_TOKEN.fullmatch, names)) and not code.co_flags & inspect.CO_VARARGS:
+                cls.needs = " ".join(names)
         needs = cls.needs
         each = (needs,) if isinstance(needs, str) else needs
         found = {token for text in each for token in text.split()}
@@ -204,7 +210,8 @@ class Op(metaclass=_Interned):
             if accepted != len(cls.tokens):
                 raise TypeError(
                     f"{cls.__name__}.gradient takes {accepted} values after g, but needs names "
-                    f"{len(cls.tokens)}: {cls.tokens}"
+                    f"{len(cls.tokens)}: {cls.tokens}; call its arguments x, x1, y, spec, ... or "
+                    "set needs"
                 )
         if "differentiable" not in cls.__dict__:
             cls.differentiable = cls.gradient is not Op.gradient
@@ -236,6 +243,9 @@ def saving_of(tokens: Sequence[str], wanted_by: Any) -> tuple[tuple[str, int, Se
             wanting = tuple([i for i, t in each if token in t])
         found.append((kind, place, wanting))
     return tuple(found)
+
+
+_TOKEN = re.compile(r"xs|x[0-9]*|y|specs|spec[0-9]*")
 
 
 def _token_order(token: str) -> tuple[int, str]:

@@ -23,11 +23,6 @@ from ..core.interpreted import cython
 if TYPE_CHECKING:
     import cython  # what the compiler sees
 
-__all__ = [
-    "Launcher", "Stream", "Viewer", "address", "addresses", "call", "capsule", "capsule_address",
-    "copy_memory", "keep", "memory_handler", "new_handle", "references",
-    "set_memory_handler", "signature", "write_rows",
-]  # fmt: skip
 
 ndarray = np.ndarray
 if cython.compiled:

@@ -24,8 +24,6 @@ from .views import (
     viewed,
 )
 
-__all__ = ["EXECUTORS", "apply", "apply_view", "execute", "finish", "made", "proceed", "run_known"]
-
 
 def apply(op: Op, *inputs: Any) -> Any:
     """Run `op` on tensors and Python numbers, the way the current mode says."""

@@ -34,8 +34,6 @@ from .public import (
 )
 from .writes import copied, in_place, is_copied_to
 
-__all__ = ["checking", "creating", "fused", "viewing", "writing"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 SMALLEST = policy.COMPOSITE_SMALLEST  # elements of the first argument from which kernels pay

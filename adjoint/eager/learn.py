@@ -19,8 +19,6 @@ from . import tensors as making
 from .arrays import Viewer, signature
 from .tensors import get_mode, ndarray
 
-__all__ = ["keep_call", "learn", "learn_new", "learn_view"]
-
 
 def keep_call(
     owner: Any, args: tuple[Any, ...], launch: Any, op: Op, records: bool, constants: Any = None

@@ -14,8 +14,6 @@ from ..core.op import Op
 from . import public
 from .dispatch import run_known
 
-__all__ = ["RECORDERS", "binary_operator", "plain_dtypes", "takes_number", "unary_operator"]
-
 # Ways to record usual elementwise ops of 1 and 2 inputs on graphs; they return None for others.
 RECORDERS: dict[int, Callable[..., Any]] = {}
 

@@ -9,11 +9,6 @@ from typing import Any, TypeVar, cast
 from ..core.mode import without_autocast
 from ..core.op import Op
 
-__all__ = [
-    "FUNCTIONS", "INPLACE", "METHODS", "public", "rebind", "rebinding", "with_out",
-    "write_by_kernel", "write_in_place", "write_out",
-]  # fmt: skip
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 METHODS: dict[str, Callable[..., Any]] = {}

@@ -16,12 +16,6 @@ from ..graph.node import Item, Node, Packed, Version, new_node
 from .tensors import INFERENCE, spec_of, wrap
 from .views import alias
 
-__all__ = [
-    "item", "note_place", "pack", "parents_of", "record", "save_output", "version_count",
-    "versions_of",
-]  # fmt: skip
-
-
 _item = functools.cache(Item)
 
 

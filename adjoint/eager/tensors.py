@@ -12,10 +12,6 @@ from ..core.mode import MODE
 from ..graph.node import Version
 from .arrays import new_handle
 
-__all__ = [
-    "INFERENCE", "Tensor", "as_array", "connect", "fresh", "get_mode", "spec_of", "wrap", "zeros",
-]  # fmt: skip
-
 ndarray = np.ndarray
 get_mode = MODE.get
 Tensor: Any = Handle  # the user's class, set by `connect`

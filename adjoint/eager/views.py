@@ -14,8 +14,6 @@ from ..graph.node import Node, Version, View, new_node
 from ..graph.recorded import Recorded, concrete
 from .tensors import INFERENCE, ndarray, wrap
 
-__all__ = ["alias", "mark_view", "node_of_view", "register_view", "shares_storage", "viewed"]
-
 
 def shares_storage(result: Any, x: Any, op: Op) -> bool:
     """Whether `result`, computed from tensor `x` by the view op `op`, shows its memory."""

@@ -21,12 +21,6 @@ from .arrays import copy_memory, signature
 from .dispatch import apply
 from .tensors import INFERENCE, get_mode, ndarray, wrap
 
-__all__ = [
-    "WRITERS", "ViewWrite", "announce", "assert_writable", "before_change", "copied", "in_place",
-    "is_copied_to", "overwrite", "rebase", "write_known", "write_part",
-]  # fmt: skip
-
-
 # What writes the value of a tensor into one with data of such a type. (ndarray: into an eager
 # tensor, which becomes part of the graph that the value belongs to.)
 WRITERS: dict[type, Callable[[Any, Any], None]] = {}
@@ -34,8 +28,6 @@ WRITERS: dict[type, Callable[[Any, Any], None]] = {}
 
 class ViewWrite(Op, abstract=True):
     """`base` with the part that `ops` shows replaced by `value` (what writing a view does)."""
-
-    needs = ""
 
     def __init__(self, ops: tuple[Op, ...]) -> None:
         self.ops = ops

@@ -298,8 +298,6 @@ class Leaf(Target):
 class Item(Op, abstract=True):
     """Output number `index` of a node with several outputs (bookkeeping, never computed)."""
 
-    needs = ""
-
     def __init__(self, index: int) -> None:
         self.index = index
 

@@ -27,7 +27,6 @@ class Cast(Op):
     """Conversion to another dtype."""
 
     to: dtype
-    needs = ""
     exact = True
 
     def infer(self, spec: Spec) -> Spec:

@@ -23,8 +23,6 @@ from ..graph.node import Item
 from ..graph.recorded import Recorded
 from .program import Node, Program, Value, inferred
 
-__all__ = ["Rebuild", "Recorder", "number_or_refuse", "program_of", "recording", "symbol", "taken"]
-
 # What a value that was there before becomes in a program: a constant, or a number.
 Known: TypeAlias = Callable[[Any], Any]
 Rebuild: TypeAlias = Callable[[Iterator[Any]], Any]  # outputs in the form of what the function gave

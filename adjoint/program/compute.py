@@ -269,9 +269,3 @@ def _compute_and_round(op: Op, xp: Any, wide: list[Any], specs: Any) -> Any:
     return tuple(
         np.asarray(r).astype(s.dtype.numpy, copy=False) for r, s in zip(result, specs, strict=True)
     )
-
-
-__all__ = [
-    "accelerate", "compute", "compute_elsewhere", "forget", "launcher_of", "prepare_contexts",
-    "quiet", "quietly", "remember", "spec_of", "write_arrays",
-]  # fmt: skip

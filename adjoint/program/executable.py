@@ -8,8 +8,6 @@ from typing import Any
 from ..core import policy
 from ..eager.arrays import Launcher, Viewer
 
-__all__ = ["Executable", "find", "forget", "forgettable", "keep"]
-
 
 class Executable:
     """What computes something for arrays like those that it was kept for.

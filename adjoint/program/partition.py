@@ -28,8 +28,6 @@ from ..core.errors import AdjointError
 from ..core.spec import broadcast_shapes
 from .program import Node, Program
 
-__all__ = ["Part", "Regions", "Role", "Traced", "Wanted", "cone", "kernels", "regions"]
-
 Axes = tuple[int, ...]
 
 

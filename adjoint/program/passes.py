@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from ..core.spec import prod
 from .program import Program, Value
 
-__all__ = ["drawn", "small", "unused_inputs", "without_reshapes"]
-
 Reshaped = tuple[int, tuple[int, ...]]  # an input, by number, and its other sizes
 
 

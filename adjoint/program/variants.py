@@ -7,8 +7,6 @@ from typing import Any
 
 from ..core import policy
 
-__all__ = ["Variants"]
-
 
 class Variants:
     """What computes one thing for any numbers: several, where numbers decide between them.

@@ -40,7 +40,6 @@ class Transfer(Op):
 
     to: device
     non_blocking: bool = False
-    needs = "spec"
     exact = True
 
     def infer(self, spec: Spec) -> Spec:

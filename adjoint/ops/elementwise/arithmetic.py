@@ -254,7 +254,6 @@ class FloorDivide(Elementwise):
 
     kinds = REAL
     wide_numbers = True
-    needs = ""
     samples = binary_samples(
         dtypes=(*FLOATS[:2], dt.int64, dt.int32), low=-9, high=9, low2=1.2, high2=4, gradients=False
     )
@@ -280,7 +279,6 @@ class TruncDivide(Elementwise):
 
     kinds = REAL
     wide_numbers = True
-    needs = ""
     samples = binary_samples(
         dtypes=(*FLOATS[:2], dt.int64, dt.int32), low=-9, high=9, low2=1.2, high2=4, gradients=False
     )

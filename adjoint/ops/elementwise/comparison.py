@@ -357,7 +357,6 @@ class Maximum(Elementwise):
     ufunc = "maximum"
     kinds = ORDERED
     exact = True
-    needs = "x1 x2"
     samples = _extremum_samples()
 
     def gradient(self, g: Tensor, x1: Any, x2: Any) -> tuple[Any, ...]:
@@ -379,7 +378,6 @@ class Minimum(Elementwise):
     ufunc = "minimum"
     kinds = ORDERED
     exact = True
-    needs = "x1 x2"
     samples = _extremum_samples()
 
     def gradient(self, g: Tensor, x1: Any, x2: Any) -> tuple[Any, ...]:
@@ -401,7 +399,6 @@ class Fmax(Elementwise):
     ufunc = "fmax"
     kinds = ORDERED
     exact = True
-    needs = "x1 x2"
     samples = _extremum_samples()
 
     def gradient(self, g: Tensor, x1: Any, x2: Any) -> tuple[Any, ...]:
@@ -421,7 +418,6 @@ class Fmin(Elementwise):
     ufunc = "fmin"
     kinds = ORDERED
     exact = True
-    needs = "x1 x2"
     samples = _extremum_samples()
 
     def gradient(self, g: Tensor, x1: Any, x2: Any) -> tuple[Any, ...]:
@@ -448,7 +444,6 @@ class ClampMin(Elementwise):
     ufunc = "maximum"
     kinds = ORDERED
     exact = True
-    needs = "x1 x2"
     samples = binary_samples(dtypes=FLOATS + INTS)
 
     def gradient(self, g: Tensor, x1: Any, x2: Any) -> tuple[Any, ...]:
@@ -462,7 +457,6 @@ class ClampMax(Elementwise):
     ufunc = "minimum"
     kinds = ORDERED
     exact = True
-    needs = "x1 x2"
     samples = binary_samples(dtypes=FLOATS + INTS)
 
     def gradient(self, g: Tensor, x1: Any, x2: Any) -> tuple[Any, ...]:
@@ -475,7 +469,6 @@ class Clamp(Elementwise):
 
     kinds = ORDERED
     exact = True
-    needs = "x1 x2 x3"
 
     def compute(self, xp: Any, x: Any, low: Any, high: Any) -> Any:
         """The maximum with the lower bound, then the minimum with the upper one."""

@@ -81,7 +81,6 @@ class Conj(Elementwise):
 
     ufunc = "conj"
     exact = True
-    needs = ""
     samples = unary_samples(dtypes=COMPLEX + FLOATS)
 
     def gradient(self, g: Tensor) -> tuple[Any, ...]:
@@ -97,7 +96,6 @@ class Complex(Floating):
     """Complex numbers from their real and imaginary parts."""
 
     exact = True
-    needs = ""
     library = "moves"
     samples = binary_samples(dtypes=(dt.float64, dt.float32))
 
@@ -326,7 +324,6 @@ class Angle(Analytic):
     """The angle of each complex number in the plane, between -pi and pi."""
 
     result = "real"
-    needs = "x"
     samples = unary_samples(dtypes=COMPLEX + FLOATS)
 
     def compute(self, xp: Any, x: Any) -> Any:
@@ -381,7 +378,6 @@ def angle(input: Any) -> Tensor:
 class ViewAsReal(Op):
     """Complex numbers as pairs of real ones in a last dimension of size 2."""
 
-    needs = ""
     view = True
     exact = True
     strict: ClassVar[bool] = True
@@ -419,7 +415,6 @@ class ViewAsReal(Op):
 class ViewAsComplex(Op):
     """Pairs of real numbers in a last dimension of size 2 as complex ones."""
 
-    needs = ""
     view = True
     exact = True
     strict: ClassVar[bool] = True

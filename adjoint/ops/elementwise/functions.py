@@ -40,7 +40,6 @@ class Abs(Elementwise):
     ufunc = "abs"
     kinds = NUMBERS
     result = "real"
-    needs = "x"
     samples = unary_samples(dtypes=(*FLOATS, *INTS, *COMPLEX))
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
@@ -56,7 +55,6 @@ class Sgn(Elementwise):
     """
 
     exact = True
-    needs = "x y"
     samples = unary_samples(dtypes=(*FLOATS, *INTS, dt.bool_, *COMPLEX))
 
     def compute(self, xp: Any, x: Any) -> Any:
@@ -115,7 +113,6 @@ class Square(Elementwise):
 
     ufunc = "square"
     kinds = NUMBERS
-    needs = "x"
     samples = unary_samples(dtypes=ALL_FLOATS + INTS)
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
@@ -131,7 +128,6 @@ class Sqrt(Analytic):
     """
 
     ufunc = "sqrt"
-    needs = "y"
     samples = unary_samples(0.1, 3, ALL_FLOATS)
 
     def gradient(self, g: Tensor, y: Tensor) -> tuple[Any, ...]:
@@ -146,7 +142,6 @@ class Rsqrt(Analytic):
     tensor([0.5000, 2.0000])
     """
 
-    needs = "y"
     samples = unary_samples(0.1, 3, ALL_FLOATS)
 
     def compute(self, xp: Any, x: Any) -> Any:
@@ -173,7 +168,6 @@ class Reciprocal(Analytic):
     """
 
     ufunc = "reciprocal"
-    needs = "y"
     samples = unary_samples(0.3, 3, ALL_FLOATS)
 
     def gradient(self, g: Tensor, y: Tensor) -> tuple[Any, ...]:
@@ -212,7 +206,6 @@ class Exp(Analytic):
     """
 
     ufunc = "exp"
-    needs = "y"
     samples = unary_samples(dtypes=ALL_FLOATS)
 
     def gradient(self, g: Tensor, y: Tensor) -> tuple[Any, ...]:
@@ -228,7 +221,6 @@ class Exp2(Analytic):
     """
 
     ufunc = "exp2"
-    needs = "y"
     samples = unary_samples(dtypes=ALL_FLOATS)
 
     def gradient(self, g: Tensor, y: Tensor) -> tuple[Any, ...]:
@@ -244,7 +236,6 @@ class Expm1(Analytic):
     """
 
     ufunc = "expm1"
-    needs = "y"
     samples = unary_samples(dtypes=ALL_FLOATS)
 
     def gradient(self, g: Tensor, y: Tensor) -> tuple[Any, ...]:
@@ -260,7 +251,6 @@ class Log(Analytic):
     """
 
     ufunc = "log"
-    needs = "x"
     samples = unary_samples(0.2, 3, ALL_FLOATS)
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
@@ -276,7 +266,6 @@ class Log2(Analytic):
     """
 
     ufunc = "log2"
-    needs = "x"
     samples = unary_samples(0.2, 3, ALL_FLOATS)
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
@@ -292,7 +281,6 @@ class Log10(Analytic):
     """
 
     ufunc = "log10"
-    needs = "x"
     samples = unary_samples(0.2, 3, ALL_FLOATS)
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
@@ -308,7 +296,6 @@ class Log1p(Analytic):
     """
 
     ufunc = "log1p"
-    needs = "x"
     samples = unary_samples(-0.8, 3, ALL_FLOATS)
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
@@ -324,7 +311,6 @@ class Sigmoid(Analytic):
     """
 
     ufunc = "sigmoid"
-    needs = "y"
     samples = unary_samples(dtypes=ALL_FLOATS)
 
     def gradient(self, g: Tensor, y: Tensor) -> tuple[Any, ...]:
@@ -353,7 +339,6 @@ class Sinh(Analytic):
     """
 
     ufunc = "sinh"
-    needs = "x"
     samples = unary_samples(dtypes=ALL_FLOATS)
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
@@ -369,7 +354,6 @@ class Cosh(Analytic):
     """
 
     ufunc = "cosh"
-    needs = "x"
     samples = unary_samples(dtypes=ALL_FLOATS)
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
@@ -385,7 +369,6 @@ class Tanh(Analytic):
     """
 
     ufunc = "tanh"
-    needs = "y"
     samples = unary_samples(dtypes=ALL_FLOATS)
 
     def gradient(self, g: Tensor, y: Tensor) -> tuple[Any, ...]:
@@ -401,7 +384,6 @@ class Asinh(Analytic):
     """
 
     ufunc = "arcsinh"
-    needs = "x"
     samples = unary_samples(-0.9, 0.9, ALL_FLOATS)
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
@@ -417,7 +399,6 @@ class Acosh(Analytic):
     """
 
     ufunc = "arccosh"
-    needs = "x"
     samples = unary_samples(1.2, 4, ALL_FLOATS)
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
@@ -435,7 +416,6 @@ class Atanh(Analytic):
     """
 
     ufunc = "arctanh"
-    needs = "x"
     samples = unary_samples(-0.9, 0.9, ALL_FLOATS)
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:

@@ -56,7 +56,6 @@ class Rounding(Elementwise, abstract=True):
 
     kinds = REAL
     exact = True
-    needs = ""
 
     def compute(self, xp: Any, x: Any) -> Any:
         """Integers are round already."""
@@ -124,7 +123,6 @@ class RoundDecimals(Elementwise):
 
     decimals: int
     kinds: ClassVar[str] = FLOATING
-    needs = ""
 
     def compute(self, xp: Any, x: Any) -> Any:
         """The rounded multiple, divided again."""
@@ -199,7 +197,6 @@ class NanToNum(Elementwise):
     posinf: float
     neginf: float
     kinds: ClassVar[str] = ANALYTIC
-    needs = "x"
 
     def compute(self, xp: Any, x: Any) -> Any:
         """The backend's nan_to_num, on both parts of complex numbers."""
@@ -307,7 +304,6 @@ class Frexp(Op):
 
     n_outputs = 2
     exact = True
-    needs = "y"
     samples = unary_samples(-9, 9)
 
     def infer(self, spec: Spec) -> tuple[Spec, Spec]:

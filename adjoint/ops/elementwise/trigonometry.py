@@ -32,7 +32,6 @@ class Sin(Analytic):
     """
 
     ufunc = "sin"
-    needs = "x"
     samples = unary_samples(dtypes=ALL_FLOATS)
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
@@ -48,7 +47,6 @@ class Cos(Analytic):
     """
 
     ufunc = "cos"
-    needs = "x"
     samples = unary_samples(dtypes=ALL_FLOATS)
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
@@ -64,7 +62,6 @@ class Tan(Analytic):
     """
 
     ufunc = "tan"
-    needs = "y"
     samples = unary_samples(-1.2, 1.2, ALL_FLOATS)
 
     def gradient(self, g: Tensor, y: Tensor) -> tuple[Any, ...]:
@@ -80,7 +77,6 @@ class Asin(Analytic):
     """
 
     ufunc = "arcsin"
-    needs = "x"
     samples = unary_samples(-0.9, 0.9, ALL_FLOATS)
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
@@ -96,7 +92,6 @@ class Acos(Analytic):
     """
 
     ufunc = "arccos"
-    needs = "x"
     samples = unary_samples(-0.9, 0.9, ALL_FLOATS)
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
@@ -112,7 +107,6 @@ class Atan(Analytic):
     """
 
     ufunc = "arctan"
-    needs = "x"
     samples = unary_samples(-0.9, 0.9, ALL_FLOATS)
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
@@ -128,7 +122,6 @@ class Atan2(Floating):
     """
 
     ufunc = "arctan2"
-    needs = "x1 x2"
     samples = binary_samples()
 
     def gradient(self, g: Tensor, x1: Any, x2: Any) -> tuple[Any, ...]:

@@ -347,7 +347,6 @@ class Overwrite(Movement):
     """The first input with the second, broadcast and converted, in the part that `items` select."""
 
     items: tuple[Item, ...] = ()
-    needs = ""
 
     def infer(self, spec: Spec, value: Any) -> Spec:
         """The first input's spec."""

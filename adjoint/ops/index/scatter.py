@@ -296,7 +296,6 @@ class ScatterReduce(_Along):
     axis: int
     reduce: str
     include_self: bool = True
-    needs = "x1 x2 x3 y"
     strict = True
 
     def infer(self, spec: Spec, index: Spec, src: Spec) -> Spec:

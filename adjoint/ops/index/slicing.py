@@ -40,7 +40,6 @@ class BasicIndex(Movement):
 
     items: tuple[Item, ...]
     key: Any = field(init=False, compare=False, repr=False)  # the items as NumPy takes them
-    needs = "spec"
     view = True
 
     def __post_init__(self) -> None:
@@ -109,7 +108,6 @@ class Place(Movement):
     items: tuple[Item, ...]
     shape: tuple[int, ...]
     value: Any = 0
-    needs = ""
     library = "moves"
 
     def infer(self, spec: Spec) -> Spec:
@@ -165,7 +163,6 @@ class Diagonal(Movement):
     offset: int
     axis1: int
     axis2: int
-    needs = "spec"
     view = True
 
     def infer(self, spec: Spec) -> Spec:
@@ -207,7 +204,6 @@ class PlaceDiagonal(Movement):
     offset: int
     axis1: int
     axis2: int
-    needs = ""
 
     def _diagonal(self) -> Diagonal:
         return Diagonal(self.offset, self.axis1, self.axis2)
@@ -257,7 +253,6 @@ class Unfold(Movement):
     axis: int
     size: int
     step: int
-    needs = "spec"
     view = True
 
     def infer(self, spec: Spec) -> Spec:
@@ -310,7 +305,6 @@ class SumWindows(Op):
     size: int
     step: int
     length: int
-    needs = ""
 
     def infer(self, spec: Spec) -> Spec:
         """The dimension has its length back."""
@@ -356,7 +350,6 @@ class AsStrided(Movement):
     size: tuple[int, ...]
     stride: tuple[int, ...]
     offset: int
-    needs = "spec"
     view = True
 
     def infer(self, spec: Spec) -> Spec:
@@ -408,7 +401,6 @@ class SumStrided(Op):
     size: tuple[int, ...]
     stride: tuple[int, ...]
     offset: int
-    needs = ""
 
     def infer(self, spec: Spec) -> Spec:
         """The shape."""

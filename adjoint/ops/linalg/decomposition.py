@@ -124,7 +124,6 @@ class Cholesky(Op):
 
     upper: bool = False
     library = "moves"
-    needs = "y"
 
     def infer(self, a: Spec) -> Spec:
         """The input's spec."""
@@ -303,7 +302,6 @@ class QR(Op):
     """Q with orthonormal columns and upper triangular R, A = Q R; A is square or tall."""
 
     complete: bool = False
-    needs = "y"
     n_outputs = 2
 
     def infer(self, a: Spec) -> tuple[Spec, Spec]:
@@ -372,7 +370,6 @@ class SVD(Op):
     """U, S, V^H with A = U diag(S) V^H; `full` completes U and V to square matrices."""
 
     full: bool = False
-    needs = "y"
     n_outputs = 3
 
     def infer(self, a: Spec) -> tuple[Spec, ...]:
@@ -449,7 +446,6 @@ class Eigh(Op):
     """Eigenvalues, ascending, and eigenvectors of Hermitian A, of which one triangle is read."""
 
     uplo: str = "L"
-    needs = "y"
     n_outputs = 2
 
     def infer(self, a: Spec) -> tuple[Spec, Spec]:
@@ -494,7 +490,6 @@ class Eigh(Op):
 class Eig(Op):
     """Complex eigenvalues, and eigenvectors of length 1, of a square matrix."""
 
-    needs = "y"
     n_outputs = 2
 
     def infer(self, a: Spec) -> tuple[Spec, Spec]:
@@ -547,7 +542,6 @@ class LUFactor(Op):
     """L and U packed into one matrix, and the row swaps (1-based), of A = P L U."""
 
     pivot: bool = True
-    needs = "y"
     n_outputs = 2
 
     def infer(self, a: Spec) -> tuple[Spec, Spec]:

@@ -48,8 +48,6 @@ def _square_samples(cls: Any) -> Iterable[Sample]:
 class Inverse(Op):
     """The inverse of a square matrix."""
 
-    needs = "y"
-
     def infer(self, a: Spec) -> Spec:
         """The input's spec."""
         return a
@@ -123,8 +121,6 @@ class Solve(Op):
 class Determinant(Op):
     """The determinant of a square matrix."""
 
-    needs = "x"
-
     def infer(self, a: Spec) -> Spec:
         """One number per matrix."""
         return a.with_(shape=a.shape[:-2])
@@ -147,8 +143,6 @@ class Determinant(Op):
 
 class Cofactors(Op):
     """The conjugate of the matrix of cofactors, conj(det A) A^-H, of singular matrices too."""
-
-    needs = "x y"
 
     def infer(self, a: Spec) -> Spec:
         """The input's spec."""
@@ -208,7 +202,6 @@ class Cofactors(Op):
 class SLogDet(Op):
     """The sign of the determinant and the logarithm of its absolute value."""
 
-    needs = "x y"
     n_outputs = 2
 
     def infer(self, a: Spec) -> tuple[Spec, Spec]:
@@ -252,7 +245,6 @@ class PseudoInverse(Op):
     """
 
     hermitian: bool = False
-    needs = "x1 y"
 
     def infer(self, a: Spec, atol: Any, rtol: Any) -> Spec:
         """(m, n) gives (n, m)."""

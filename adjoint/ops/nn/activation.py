@@ -61,7 +61,6 @@ class Relu(Elementwise):
     """
 
     kinds = REAL
-    needs = "y"
     exact = True
     samples = unary_samples(dtypes=(*FLOATS, dt.int64))
 
@@ -119,7 +118,6 @@ class Elu(Floating):
     alpha: float = 1.0
     scale: float = 1.0
     rate: float = 1.0
-    needs = "x"
     samples = _with_fields(unary_samples(), (0.5, 1.0, 2.0), (SELU_ALPHA, SELU_SCALE, 1.0))
 
     def compute(self, xp: Any, x: Any) -> Any:
@@ -149,7 +147,6 @@ class Gelu(Floating):
     """
 
     tanh: bool = False
-    needs = "x"
     samples = _with_fields(unary_samples(-4, 4), (True,))
 
     def compute(self, xp: Any, x: Any) -> Any:
@@ -202,7 +199,6 @@ class Silu(Analytic):
     A primitive because the composition keeps the sigmoid as well as x.
     """
 
-    needs = "x"
     samples = unary_samples(-5, 5, dtypes=(*FLOATS, dt.complex128))
 
     def compute(self, xp: Any, x: Any) -> Any:
@@ -229,7 +225,6 @@ class Softplus(Floating):
 
     beta: float = 1.0
     threshold: float = 20.0
-    needs = "x"
     samples = _with_fields(unary_samples(-5, 5), (2.0, 3.0), (0.5, float("inf")))
 
     def compute(self, xp: Any, x: Any) -> Any:
@@ -256,7 +251,6 @@ class Mish(Floating):
     A primitive because the composition keeps three tensors where one is enough.
     """
 
-    needs = "x"
     samples = unary_samples(-5, 5)
 
     def compute(self, xp: Any, x: Any) -> Any:

@@ -36,7 +36,6 @@ class SumPool(Op):
     stride: Sizes
     padding: Pairs
     library = "always"
-    needs = "spec"
 
     def count(self, shape: Any) -> Sizes:
         """How many windows there are along each dimension."""

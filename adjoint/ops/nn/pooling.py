@@ -66,7 +66,6 @@ class MaxPool(Pool):
     """The largest element of each window; padding never wins."""
 
     library = "always"
-    needs = "x y"
 
     def compute(self, xp: Any, x: Any) -> Any:
         """The backend's pooling."""
@@ -129,7 +128,6 @@ class MaxPoolInput(Pool):
     """Zeros like x with each window's g added at the place of its maximum y."""
 
     library = "always"
-    needs = "x1 x2"
 
     def infer(self, x: Spec, *rest: Spec) -> Spec:
         """x's spec."""
@@ -165,8 +163,6 @@ class MaxPoolInput(Pool):
 
 class MaxPoolSelect(Pool):
     """The elements of the third input at the places where x has its windows' maxima y."""
-
-    needs = "x1 x2"
 
     def compute(self, xp: Any, x: Any, y: Any, h: Any) -> Any:
         """The backend's gather."""

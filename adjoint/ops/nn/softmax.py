@@ -63,7 +63,6 @@ class _Normalised(Op, abstract=True):
     """The base of both: along `axes` (one axis; none for a 0-d tensor)."""
 
     axes: tuple[int, ...]
-    needs = "y"
     slope = staticmethod(_softmax_gradient)  # y (g - sum of g y)
     samples = classmethod(_softmax_samples)
 

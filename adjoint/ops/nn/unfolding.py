@@ -28,7 +28,6 @@ class Unfold(Op):
     stride: Sizes
     padding: Pairs
     dilation: Sizes
-    needs = "spec"
 
     def count(self, size: Any) -> Sizes:
         """How many windows there are along each dimension."""

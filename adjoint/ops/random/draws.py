@@ -30,6 +30,10 @@ class Draw(Op, abstract=True):
     drawn = True
     library = "draws"
 
+    def infer(self, *specs: Any) -> Any:
+        """As asked."""
+        return Spec(self.shape, self.dtype, self.device)  # type: ignore[attr-defined]
+
     def rng(self, xp: Any) -> Any:
         """NumPy's generator at the start of this draw's stream."""
         return xp.generator(self.seed, self.draw)
@@ -70,10 +74,6 @@ class Uniform(Draw):
     device: Device = CPU
     samples = _shapes_and_dtypes(_REAL)
 
-    def infer(self) -> Spec:
-        """As asked."""
-        return Spec(self.shape, self.dtype, self.device)
-
     def compute(self, xp: Any) -> Any:
         """Narrow dtypes are rounded down, so that 1 is never drawn."""
         return self.narrow(xp.drawn_uniform(self.seed, self.draw, self.shape, _low(self.dtype)))
@@ -106,10 +106,6 @@ class Normal(Draw):
     device: Device = CPU
     samples = _shapes_and_dtypes((*_REAL, dt.complex64, dt.complex128))
 
-    def infer(self) -> Spec:
-        """As asked."""
-        return Spec(self.shape, self.dtype, self.device)
-
     def compute(self, xp: Any) -> Any:
         """Complex numbers have their parts side by side."""
         shape = (*self.shape, 2) if self.dtype.is_complex else self.shape
@@ -138,10 +134,6 @@ class Exponential(Draw):
     device: Device = CPU
     samples = _shapes_and_dtypes(_REAL)
 
-    def infer(self) -> Spec:
-        """As asked."""
-        return Spec(self.shape, self.dtype, self.device)
-
     def compute(self, xp: Any) -> Any:
         """Drawn in float32 or float64."""
         values = xp.drawn_exponential(self.seed, self.draw, self.shape, _low(self.dtype))
@@ -166,10 +158,6 @@ class RandInt(Draw):
     dtype: dt.dtype
     device: Device = CPU
     samples = _shapes_and_dtypes((dt.int64, dt.uint8, dt.float32, dt.bool_), 0, 2)
-
-    def infer(self) -> Spec:
-        """As asked."""
-        return Spec(self.shape, self.dtype, self.device)
 
     def compute(self, xp: Any) -> Any:
         """Drawn in int64."""
@@ -197,10 +185,6 @@ class Permutation(Draw):
     def shape(self) -> tuple[int]:  # type: ignore[override]
         """Of the result."""
         return (self.n,)
-
-    def infer(self) -> Spec:
-        """n numbers."""
-        return Spec(self.shape, self.dtype, self.device)
 
     def compute(self, xp: Any) -> Any:
         """By shuffling."""
@@ -231,10 +215,6 @@ class Mask(Draw):
     dtype: dt.dtype
     device: Device = CPU
     samples = _shapes_and_dtypes((*_REAL, dt.int64, dt.bool_), 0.75, 1.0)
-
-    def infer(self) -> Spec:
-        """As asked."""
-        return Spec(self.shape, self.dtype, self.device)
 
     def compute(self, xp: Any) -> Any:
         """By 32 bits for each place."""
@@ -286,7 +266,6 @@ class MaskAt(Op):
 class ZeroGradient(Draw, abstract=True):
     """Base of draws whose parameter is an input: PyTorch gives it a gradient of zero."""
 
-    needs = ""
     differentiable = True
 
     def infer(self, spec: Spec) -> Spec:

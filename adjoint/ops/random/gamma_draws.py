@@ -48,7 +48,6 @@ class StandardGamma(Draw):
     The sampler rejects, so its value jumps; its gradient is the draw's at a fixed probability.
     """
 
-    needs = "x y"
     differentiable = True
     samples = classmethod(_concentrations)
 
@@ -75,7 +74,6 @@ class StandardGamma(Draw):
 class StandardDirichlet(Draw):
     """Shares with the Dirichlet distribution whose concentrations the input's rows give."""
 
-    needs = "x y"
     differentiable = True
     samples = classmethod(_concentrations)
 

@@ -30,7 +30,6 @@ class Extremum(Reduction, abstract=True):
 
     ufunc = ""  # of two elements
     nan_equal: bool = False
-    needs = "x y"
 
     def infer(self, spec: Spec) -> Spec:
         """The shape without the reduced axes, none of which may be empty."""

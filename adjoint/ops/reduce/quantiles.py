@@ -29,7 +29,6 @@ class Median(Op):
     """Lower median of all elements: NaN where there is one, unless they are ignored."""
 
     ignore_nan: bool = False
-    needs = "x y"
 
     def infer(self, spec: Spec) -> Spec:
         """One element."""

@@ -90,7 +90,6 @@ def wide(x: Any) -> Any:
 class Sum(Reduction):
     """Sum over `axes`."""
 
-    needs = "spec"
     samples = reduction_samples(FLOATS + INTS + COMPLEX)
 
     def compute(self, xp: Any, x: Any) -> Any:
@@ -110,7 +109,6 @@ class Sum(Reduction):
 class Mean(Reduction):
     """Mean over `axes`."""
 
-    needs = "spec"
     samples = reduction_samples(FLOATS + COMPLEX)
 
     def compute(self, xp: Any, x: Any) -> Any:
@@ -137,7 +135,6 @@ class Mean(Reduction):
 class Prod(Reduction):
     """Product over `axes`."""
 
-    needs = "x"
     samples = reduction_samples(FLOATS + INTS + COMPLEX)
 
     def compute(self, xp: Any, x: Any) -> Any:
@@ -231,7 +228,6 @@ class Some(Logical):
 class LogSumExp(Reduction):
     """Logarithm of the sum of exponentials over `axes`, without overflow."""
 
-    needs = "x y"
     samples = reduction_samples(FLOATS + COMPLEX)
 
     def compute(self, xp: Any, x: Any) -> Any:

@@ -95,7 +95,6 @@ class CumSum(Scan):
     """Running sum along `axis`, from the end where `reverse`."""
 
     reverse: bool = False
-    needs = ""
     library = "moves"
 
     def compute(self, xp: Any, x: Any) -> Any:
@@ -129,7 +128,6 @@ class CumSum(Scan):
 class CumProd(Scan):
     """Running product along `axis`."""
 
-    needs = "x"
     samples = scan_samples((*FLOATS, *INTS, *COMPLEX))
 
     def compute(self, xp: Any, x: Any) -> Any:
@@ -198,7 +196,6 @@ def backward_recurrence(a: Any, g: Any, axis: int) -> Any:
 class LogCumSumExp(Scan):
     """Logarithm of the running sum of exponentials along `axis`."""
 
-    needs = "x y"
     samples = scan_samples(FLOATS)
 
     def compute(self, xp: Any, x: Any) -> Any:

@@ -52,7 +52,6 @@ class VarMean(OfSquares):
 
     correction: float = 1
     root: bool = False
-    needs = "x y"
     n_outputs = 2
 
     def infer(self, spec: Spec) -> Any:
@@ -230,7 +229,6 @@ class Norm(OfSquares):
     """The `p`-norm of the elements over `axes`."""
 
     p: float = 2.0
-    needs = "x y"
 
     def infer(self, spec: Spec) -> Spec:
         """Real."""

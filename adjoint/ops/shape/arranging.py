@@ -44,7 +44,6 @@ class Flip(Movement):
     """The elements in reverse order along `axes`."""
 
     axes: tuple[int, ...]
-    needs = ""
     library = "moves"
 
     def infer(self, spec: Spec) -> Spec:
@@ -84,7 +83,6 @@ class Roll(Movement):
 
     shift: int
     axis: int
-    needs = ""
     library = "moves"
 
     def infer(self, spec: Spec) -> Spec:
@@ -119,7 +117,6 @@ class Tile(Movement):
     """Copies of the tensor side by side: as many along each dimension as `times` says."""
 
     times: tuple[int, ...]
-    needs = "spec"
     library = "moves"
 
     def infer(self, spec: Spec) -> Spec:
@@ -162,7 +159,6 @@ class Triangle(Movement):
 
     upper: bool
     diagonal: int = 0
-    needs = ""
 
     def infer(self, spec: Spec) -> Spec:
         """The same spec, of two dimensions or more."""

@@ -39,7 +39,6 @@ class Cat(Movement):
     """Tensors joined along a dimension that they have."""
 
     axis: int
-    needs = "specs"
     library = "moves"
 
     def infer(self, *specs: Spec) -> Spec:
@@ -104,7 +103,6 @@ class Stack(Movement):
     """Tensors of one shape joined along a new dimension."""
 
     axis: int
-    needs = "specs"
     library = "moves"
 
     def infer(self, *specs: Spec) -> Spec:
@@ -148,7 +146,6 @@ class Split(Movement):
 
     sizes: tuple[int, ...]
     axis: int
-    needs = "spec"
     view = True
 
     @property
@@ -213,7 +210,6 @@ class Unbind(Movement):
 
     count: int
     axis: int
-    needs = "spec"
     view = True
 
     @property

@@ -40,7 +40,6 @@ class Reshape(Movement):
     """The same elements, in row-major order, in another shape."""
 
     shape: tuple[int, ...]
-    needs = "spec"
     view = True
 
     def infer(self, spec: Spec) -> Spec:
@@ -88,7 +87,6 @@ class Permute(Movement):
     """The dimensions in another order."""
 
     axes: tuple[int, ...]
-    needs = ""
     view = True
 
     def infer(self, spec: Spec) -> Spec:
@@ -143,7 +141,6 @@ class Expand(Movement):
     """Dimensions of size 1 repeated without copying."""
 
     shape: tuple[int, ...]
-    needs = ""
     view = True
 
     def infer(self, spec: Spec) -> Spec:
@@ -190,7 +187,6 @@ class Clone(Movement):
     """A copy, in the input's memory order ("K") or row-major ("C")."""
 
     order: str = "K"
-    needs = ""
     library = "moves"
 
     def infer(self, spec: Spec) -> Spec:

@@ -98,7 +98,6 @@ class RealFourier(Op):
 
     axis: int
     norm: str = "backward"
-    needs = "spec"
 
     def infer(self, x: Spec) -> Spec:
         """Complex, n // 2 + 1 along the axis."""

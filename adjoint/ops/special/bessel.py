@@ -31,7 +31,6 @@ class I0e(Floating):
     """
 
     ufunc = scipy = "i0e"
-    needs = "x y"
     samples = unary_samples(-9, 9)
 
     def gradient(self, g: Tensor, x: Tensor, y: Tensor) -> tuple[Any, ...]:
@@ -47,7 +46,6 @@ class I1e(Floating):
     """
 
     ufunc = scipy = "i1e"
-    needs = "x y"
     samples = unary_samples(-9, 9)
 
     def gradient(self, g: Tensor, x: Tensor, y: Tensor) -> tuple[Any, ...]:
@@ -65,7 +63,6 @@ class BesselJ0(Floating):
     """
 
     ufunc, scipy = "bessel_j0", "j0"
-    needs = "x"
     samples = unary_samples(-12, 12, special=False)
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
@@ -81,7 +78,6 @@ class BesselJ1(Floating):
     """
 
     ufunc, scipy = "bessel_j1", "j1"
-    needs = "x y"
     samples = unary_samples(-12, 12, special=False)
 
     def gradient(self, g: Tensor, x: Tensor, y: Tensor) -> tuple[Any, ...]:
@@ -98,7 +94,6 @@ class BesselY0(Floating):
     """
 
     ufunc, scipy = "bessel_y0", "y0"
-    needs = "x"
     samples = unary_samples(0.3, 12, special=False)
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
@@ -114,7 +109,6 @@ class BesselY1(Floating):
     """
 
     ufunc, scipy = "bessel_y1", "y1"
-    needs = "x y"
     samples = unary_samples(0.3, 12, special=False)
 
     def gradient(self, g: Tensor, x: Tensor, y: Tensor) -> tuple[Any, ...]:
@@ -130,7 +124,6 @@ class ModifiedBesselK0(Floating):
     """
 
     ufunc, scipy = "bessel_k0", "k0"
-    needs = "x"
     samples = unary_samples(0.3, 5)
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
@@ -146,7 +139,6 @@ class ModifiedBesselK1(Floating):
     """
 
     ufunc, scipy = "bessel_k1", "k1"
-    needs = "x y"
     samples = unary_samples(0.3, 5)
 
     def gradient(self, g: Tensor, x: Tensor, y: Tensor) -> tuple[Any, ...]:
@@ -162,7 +154,6 @@ class ScaledModifiedBesselK0(Floating):
     """
 
     ufunc, scipy = "bessel_k0e", "k0e"
-    needs = "x y"
     samples = unary_samples(0.3, 5)
 
     def gradient(self, g: Tensor, x: Tensor, y: Tensor) -> tuple[Any, ...]:
@@ -178,7 +169,6 @@ class ScaledModifiedBesselK1(Floating):
     """
 
     ufunc, scipy = "bessel_k1e", "k1e"
-    needs = "x y"
     samples = unary_samples(0.3, 5)
 
     def gradient(self, g: Tensor, x: Tensor, y: Tensor) -> tuple[Any, ...]:

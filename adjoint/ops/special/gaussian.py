@@ -29,7 +29,6 @@ class Erfcx(Floating):
     """
 
     ufunc = scipy = "erfcx"
-    needs = "x y"
     samples = unary_samples(-3, 9)
 
     def gradient(self, g: Tensor, x: Tensor, y: Tensor) -> tuple[Any, ...]:
@@ -45,7 +44,6 @@ class LogNdtr(Floating):
     """
 
     ufunc = scipy = "log_ndtr"
-    needs = "x"
     samples = unary_samples(-9, 5)
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
@@ -61,7 +59,6 @@ class Ndtri(Floating):
     """
 
     ufunc = scipy = "ndtri"
-    needs = "y"
     samples = unary_samples(0.02, 0.98)
 
     def gradient(self, g: Tensor, y: Tensor) -> tuple[Any, ...]:
@@ -77,7 +74,6 @@ class Zeta(Floating):
     """
 
     ufunc = scipy = "zeta"
-    needs = ""
     samples = binary_samples(1.5, 6, low2=0.3, high2=5, gradients=False)
 
     def gradient(self, g: Tensor) -> tuple[Any, ...]:
@@ -93,7 +89,6 @@ class Entr(Floating):
     """
 
     ufunc = scipy = "entr"
-    needs = "x"
     samples = unary_samples(0.1, 3)
 
     def compute(self, xp: Any, x: Any) -> Any:

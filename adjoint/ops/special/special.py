@@ -52,7 +52,6 @@ class Erf(Floating):
     """
 
     ufunc = scipy = "erf"
-    needs = "x"
     samples = unary_samples(-3, 3)
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
@@ -68,7 +67,6 @@ class Erfc(Floating):
     """
 
     ufunc = scipy = "erfc"
-    needs = "x"
     samples = unary_samples(-3, 3)
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
@@ -84,7 +82,6 @@ class Erfinv(Floating):
     """
 
     ufunc = scipy = "erfinv"
-    needs = "y"
     samples = unary_samples(-0.95, 0.95)
 
     def gradient(self, g: Tensor, y: Tensor) -> tuple[Any, ...]:
@@ -108,7 +105,6 @@ class Lgamma(Floating):
     """
 
     ufunc = "lgamma"
-    needs = "x"
     samples = unary_samples(0.2, 9)
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
@@ -129,7 +125,6 @@ class Polygamma(Elementwise):
 
     n: int
     kinds: ClassVar[str] = FLOATING
-    needs = "x"
 
     def compute(self, xp: Any, x: Any) -> Any:
         """The backend's digamma or polygamma."""
@@ -252,7 +247,6 @@ class I0(Floating):
     """
 
     ufunc = scipy = "i0"
-    needs = "x"
     samples = unary_samples(-9, 9)
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
@@ -268,7 +262,6 @@ class I1(Floating):
     """
 
     ufunc = scipy = "i1"
-    needs = "x y"
     samples = unary_samples(-9, 9)
 
     def gradient(self, g: Tensor, x: Tensor, y: Tensor) -> tuple[Any, ...]:
@@ -366,7 +359,6 @@ class Sinc(Analytic):
     tensor([1.0000, 0.6366])
     """
 
-    needs = "x"
     samples = unary_samples(0.2, 3, FLOATS + COMPLEX)
 
     def compute(self, xp: Any, x: Any) -> Any:
@@ -400,7 +392,6 @@ class Logit(Elementwise):
 
     eps: float | None = None
     kinds: ClassVar[str] = FLOATING
-    needs = "x"
 
     def compute(self, xp: Any, x: Any) -> Any:
         """As written."""

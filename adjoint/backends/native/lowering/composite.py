@@ -29,8 +29,6 @@ from .composite_tracing import CompositeNames, Dims, Picked, Shaped, guards_of, 
 from .scalars import ScalarTracer, has_lost_numbers, values_of
 from .tracing import Tracer, common_shape
 
-__all__ = ["Composite", "launches"]
-
 ndarray = np.ndarray
 launches: list[int] = [0]  # kernels that composites have run, for the tests that count them
 

@@ -25,11 +25,6 @@ from ....program.partition import Wanted, cone
 from ..runtime.launch import Launcher
 from .tracing import Names, Traced, Tracer, _Function, _wide, elementwise, name_of
 
-__all__ = [
-    "CompositeNames", "Dims", "Picked", "Shaped", "guards_of", "trace", "traced",
-]  # fmt: skip
-
-
 Dims: TypeAlias = "tuple[int, ...]"  # for each dimension of a value, an axis of the index space
 
 

@@ -32,8 +32,6 @@ from .composite_tracing import traced
 from .scalars import ScalarTracer, has_lost_numbers, place_of
 from .tracing import Names, Traced, name_of
 
-__all__ = ["MultiTensor", "launches"]
-
 CHUNK = 8192  # elements: some microseconds' work
 launches: list[int] = [0]  # loops that were run, for the tests that count them
 

@@ -30,8 +30,6 @@ from ....program.compute import quietly
 from ..runtime import block_cache, launch
 from ..runtime.pool import default_pool
 
-__all__ = ["LANES", "MOVED", "NUMBERS", "Function", "compute", "computed", "run"]
-
 LANES = 8
 _NAMED = {"float32": "float", "float64": "double", "int32": "i32", "int64": "i64"}
 NUMBERS = {np.dtype(name): elem for name, elem in _NAMED.items()}  # what is added up

@@ -10,8 +10,6 @@ from ....core.scalar import Scalar
 from ....kernels import Value
 from .tracing import Tracer, name_of
 
-__all__ = ["ScalarTracer", "has_lost_numbers", "place_of", "values_of"]
-
 
 class ScalarTracer(Tracer):
     """A tracer that takes `Scalar`s: they are scalars of its kernel, and among its `numbers`."""
