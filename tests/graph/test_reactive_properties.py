@@ -116,12 +116,14 @@ class Machine(RuleBasedStateMachine):
             node.tensor = None
 
     def has_views(self, node):
-        """Whether writing to the node's tensor changes, or is seen by, other tensors."""
-        return node.tensor._view is not None or any(
-            other.tensor is not None and other.tensor._view is not None
-            and other.tensor._view.base is node.tensor
-            for other in self.oracle.nodes
-        ) or any(g is node.tensor for *_, g in self.derived)  # fmt: skip
+        """Whether writing to the node's tensor changes, or is seen by, other tensors: a view of a
+        detached tensor has another base, of the same memory.
+        """
+        x = node.tensor
+        views = [o.tensor._view for o in self.oracle.nodes if o.tensor is not None]
+        bases = [view.base for view in (x._view, *views) if view is not None]
+        shared = any(b is x or (b._version is not None and b._version is x._version) for b in bases)
+        return x._view is not None or shared or any(g is x for *_, g in self.derived)
 
     # ---- assigning -------------------------------------------------------------------------------
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 import adjoint as ad
 from adjoint.nn import functional as F
-from tests.sweep import few_or_many
 from tests.autograd.test_inplace import check_program, step
+from tests.sweep import few_or_many
 
 
 @pytest.fixture
