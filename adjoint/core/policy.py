@@ -136,8 +136,10 @@ CLIP_SMALL = _threshold("CLIP_SMALL", 4096, "optimizers")
 PRODUCT_SMALL = _threshold("PRODUCT_SMALL", 1 << 15, "layers --only matmul linear")
 PRODUCT_SMALL_BY_ROWS = _threshold("PRODUCT_SMALL_BY_ROWS", 1 << 18, "layers --only linear")
 PRODUCT_FEW_COLUMNS = _threshold("PRODUCT_FEW_COLUMNS", 1 << 20, "layers --only matmul linear")
-# multiply-adds up to which generated code beats NumPy: it is called by pointer
-PRODUCT_LITTLE = _threshold("PRODUCT_LITTLE", 1 << 12, "overhead")
+# multiply-adds up to which generated code beats NumPy and oneDNN: it is called by pointer
+PRODUCT_LITTLE = _threshold("PRODUCT_LITTLE", 1 << 15, "layers --only matmul linear")
+# the same of a matrix and a vector
+PRODUCT_VECTOR = _threshold("PRODUCT_VECTOR", 1 << 14, "layers --only linear --batch 1")
 # rows, of so many columns at least, below which oneDNN is faster for float32
 PRODUCT_FEW_ROWS = _threshold("PRODUCT_FEW_ROWS", 32, "layers --only linear --batch 1 32")
 # multiply-adds from which NumPy's BLAS is faster for float64

@@ -385,8 +385,9 @@ def _maker(output: Output, sizes: Sequence[int], strides: Sequence[Sequence[int]
     """A function that allocates an output, lying in memory in the order in which the inputs lie."""
     axes, dtype = output.axes, NUMPY[output.dtype]
     order = sorted(range(len(axes)), key=lambda k: (-sum(abs(s[axes[k]]) for s in strides), k))
+    several = [k for k in order if sizes[axes[k]] != 1]  # an axis of one position may be anywhere
+    if several == sorted(several):
+        return functools.partial(np.empty, tuple(sizes[a] for a in axes), dtype)
     shape = tuple(sizes[axes[k]] for k in order)
-    if order == sorted(order):
-        return functools.partial(np.empty, shape, dtype)
     back = tuple(order.index(k) for k in range(len(order)))
     return lambda: np.empty(shape, dtype).transpose(back)

@@ -276,7 +276,8 @@ def _grid(m: int, n: int, parts: int) -> tuple[int, int]:
 
 def _build(p: Product) -> Any:
     workers = threads()
-    work, vector = p.m * p.k * p.n, 1 in (p.m, p.n)
+    work = p.m * p.k * p.n
+    vector = 1 in (p.m, p.n) and work > policy.PRODUCT_VECTOR
     wide = p.dtype == FLOAT64
     if p.activation is None and (wide or workers == 1 or p.k == 1):
         few = p.n < 16 and policy.PRODUCT_LITTLE < work <= policy.PRODUCT_FEW_COLUMNS
@@ -284,6 +285,7 @@ def _build(p: Product) -> Any:
             raise Unsupported(f"{p}: left to NumPy")
     few_rows = (
         p.m < policy.PRODUCT_FEW_ROWS
+        and work > (policy.PRODUCT_VECTOR if p.m == 1 else policy.PRODUCT_LITTLE)
         and p.k > 1
         and p.n >= policy.PRODUCT_FEW_ROWS
         and (p.m < 8 or p.k * p.n >= 1 << 16)
