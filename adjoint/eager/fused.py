@@ -177,7 +177,7 @@ def creating(function: Any = None, *, draw: tuple[type[Op], Any] | None = None) 
         y = run_known(function, given)
         if y is None:
             y = function(*args, **kwargs)
-            if MODE.get().plain:
+            if MODE.get().plain and not kwargs.get("pin_memory"):  # which a copy has not
                 learn_new(function, given, y, draw)
         return y
 
