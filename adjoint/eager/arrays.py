@@ -168,7 +168,7 @@ def _describe(
         if len(parts) > _MOST:
             return False
         if isinstance(x, Handle):
-            data = x._data
+            data = getattr(x, "_data", None)
             if type(data) is not ndarray or not _is_taken(data):
                 return False
             flags = data.flags

@@ -587,3 +587,16 @@ def test_embedding_gradient_adds_repeated_rows():
         return t[i]
 
     compare(call, table, index)
+
+
+@pytest.mark.parametrize(("step", "start", "other"), [(2, 0, 8), (1, 8, 0), (3, 1, 0), (-1, 90, 3)])
+def test_copy_from_the_same_memory_in_other_steps(step, start, other):
+    """NumPy assigns overlapping rows of other strides in place; what is read is what was there."""
+    memory = ad.arange(200) % 9
+    expected = memory.numpy().copy()
+    to = slice(start, start + 30 * step, step) if step > 0 else slice(start, start - 30, -1)
+    expected[to] = expected[other : other + 30].copy()
+    x, y = memory.detach(), memory.detach()
+    x._data, y._data = memory._data[to], memory._data[other : other + 30]
+    x.copy_(y)
+    assert memory.tolist() == expected.tolist()

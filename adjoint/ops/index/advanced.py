@@ -369,6 +369,8 @@ class Overwrite(Movement):
         dtype = getattr(value, "dtype", None)
         if dtype is not None and dtype.kind == "c" and x.dtype.kind != "c":
             value = value.real
+        if isinstance(value, np.ndarray) and np.may_share_memory(x, value):
+            value = value.copy()  # NumPy assigns one dimension in place, whatever the strides
         x[basic_index(self.items).key if self.items else ...] = value
 
     def gradient(self, g: Tensor) -> tuple[Any, ...]:

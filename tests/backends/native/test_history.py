@@ -121,7 +121,7 @@ def optimizers(block: int) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Steps of each optimizer, also by one whose steps began with other options."""
     kinds = [ad.optim.SGD, ad.optim.Adam, ad.optim.AdamW, ad.optim.RMSprop, ad.optim.Adagrad,
              ad.optim.Adadelta, ad.optim.Adamax, ad.optim.NAdam, ad.optim.RAdam, ad.optim.Rprop,
-             ad.optim.ASGD]  # fmt: skip
+             ad.optim.ASGD, ad.optim.Adafactor]  # fmt: skip
     for kind in kinds[block::BLOCKS]:
         for size in (20, 2000):
             yield f"{kind.__name__} {size}", lambda k=kind, n=size: trained(k, n)
