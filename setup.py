@@ -7,6 +7,7 @@ which it is). What was built carries the hash of its sources: see adjoint/extens
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from pathlib import Path
 
@@ -21,6 +22,11 @@ _spec.loader.exec_module(extensions)
 
 class Build(build_ext):
     """Builds the extensions, all or none: they refer to each other's types."""
+
+    def finalize_options(self) -> None:
+        """As many compilers at once as there are cores."""
+        super().finalize_options()
+        self.parallel = self.parallel or os.cpu_count()
 
     def run(self) -> None:
         """Build, and note what was built from which sources."""
@@ -49,7 +55,7 @@ def made() -> list[Extension]:
             [f"{name.replace('.', '/')}.py"],
             include_dirs=[numpy.get_include()],
             define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")],
-            extra_compile_args=[] if sys.platform == "win32" else ["-O3", "-fno-strict-aliasing"],
+            extra_compile_args=[] if sys.platform == "win32" else ["-O1", "-fno-strict-aliasing"],
             optional=True,
         )
         for name in extensions.MODULES

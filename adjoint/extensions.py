@@ -36,8 +36,6 @@ MODULES = (
     "adjoint.ops.index.slicing",
     "adjoint.ops.index.indexing",
     "adjoint.ops.shape.movement",
-    "adjoint.ops.create.creation",
-    "adjoint.ops.random.random",
     "adjoint.ops.elementwise.arithmetic",
     "adjoint.ops.elementwise.pointwise",
 )
