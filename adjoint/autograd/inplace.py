@@ -26,7 +26,6 @@ from ..graph.recorded import Recorded, concrete
 from ..ops.promotion import assert_can_store, cast
 from ..program.compute import quiet, write_arrays
 from .devices import together
-from .overwriting import write_by_kernel
 from .recording import Recorder, source_of
 
 ndarray = np.ndarray
@@ -38,15 +37,13 @@ def inplace_method(name: str, function: Callable[..., Any]) -> Callable[..., Any
 
     direct = _DIRECT.get(name)
 
-    def general(method: Any, self: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if write_by_kernel(method, name, function, (self, *args), kwargs):
-            return self
+    def general(self: Any, *args: Any, **kwargs: Any) -> Any:
         if direct is not None and len(args) == 1 and _write_directly(self, direct, *args, **kwargs):
             rebase(self, None, name)
             return self
         return change(self, name, lambda old: without_autocast(function, old, *args, **kwargs))
 
-    method = in_place(name, general)
+    method = in_place(name, function, general)
     functools.update_wrapper(method, function)
     method.__name__ = method.__qualname__ = name
     method.__doc__ = (
@@ -178,20 +175,27 @@ def write(name: str, op: Op, x: Any, *inputs: Any) -> Any:
     """`x` becomes `op(x, *inputs)`, where `op.write` changes x's memory and nothing else."""
     mode = MODE.get()
     data = x._data
-    given = [each._data for each in (x, *inputs) if isinstance(each, Handle)]
-    recorded = any(type(each) is not ndarray and isinstance(each, Recorded) for each in given)
+    arrays, wants, alike = [data], x._node is not None, type(data) is ndarray
+    for each in inputs:
+        if isinstance(each, Handle):
+            arrays.append(each._data)
+            wants = wants or each._node is not None
+            alike = alike and type(each._data) is ndarray
+        else:
+            arrays.append(each)
+    recorded = not alike and any(isinstance(each, Recorded) for each in arrays)
     if mode.executor is not None or recorded or type(op).write is Op.write:
         return change(x, name, lambda old: apply(op, old, *inputs))
     assert_writable(x, name)
     if not data.flags.writeable:
         raise AutogradError(f"{name}: the tensor's memory is read-only; clone it first")
-    if not all(type(each) is type(data) for each in given):
+    if not alike:
         _, *inputs = together(op, (x, *inputs))  # type: ignore[assignment]
+        arrays = [data, *(each._data if isinstance(each, Handle) else each for each in inputs)]
     node = None
-    every = (x, *inputs)
-    if mode.grad and data.dtype.kind in "fcV" and any(parents_of(every)):
-        node = record(op, every, parents_of(every), x, mode)
-    write_arrays(op, [each._data if isinstance(each, Handle) else each for each in every])
+    if wants and mode.grad and data.dtype.kind in "fcV":
+        node = record(op, (x, *inputs), parents_of((x, *inputs)), x, mode)
+    write_arrays(op, arrays)
     rebase(x, node, name)
     return x
 

@@ -8,7 +8,6 @@ not another kernel.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 from typing import Any
 
 from ..backends import native
@@ -29,8 +28,6 @@ from ..program.program import Program
 from ..program.variants import Variants
 from .recording import execute_lazily
 
-__all__ = ["write_by_kernel"]
-
 
 def _record(op: Op, inputs: tuple[Any, ...]) -> Any:
     return execute_lazily(op, inputs)
@@ -43,20 +40,17 @@ _families: dict[Any, Variants] = {}  # by signatures without numbers
 forgettable(_families.clear)
 
 
-def write_by_kernel(owner: Any, name: str, function: Any, args: Any, kwargs: Any) -> bool:
-    """Write `function(*args, **kwargs)` over the first of `args` by one kernel, where nothing is
-    recorded and there is one; otherwise, also where an error is due, do nothing and return False.
-    `owner` stands for the method, which is called `name`.
+def write_anew(owner: Any, name: str, function: Any, args: Any, kwargs: Any, given: Any) -> bool:
+    """Write `function(*args, **kwargs)` over the first of `args` by a kernel, if there can be
+    one; otherwise, also where an error is due, do nothing and return False. `owner`, called `name`,
+    did not know one for the arguments, which are `given` as one sequence.
     """
-    given = (*args, _NAMED, *chain.from_iterable(kwargs.items())) if kwargs else args
-    done = write_known(owner, name, given)
-    if done is not None or args[0]._data.size <= policy.SMALL:
-        return bool(done)
-    if compute.accelerate is not None and native.load():
-        kernel = _find(owner, name, function, args, kwargs, given)
-        keep(signature(owner, given, MODE.get().grad, []), kernel)
-        done = write_known(owner, name, given)
-    return bool(done)
+    few = args[0]._data.size <= policy.SMALL
+    if few or compute.accelerate is None or not native.load():
+        return False
+    kernel = _find(owner, name, function, args, kwargs, given)
+    keep(signature(owner, given, MODE.get().grad, []), kernel)
+    return bool(write_known(owner, name, given))
 
 
 class _Writer:
@@ -182,5 +176,4 @@ _NUMBERS = (int, float)
 # Which numbers come with each call, by the kind of dtype that is written: the first that goes.
 _FLOATS: tuple[dict[type, type], ...] = ({float: float, int: float}, {float: float}, {})
 _KINDS = {"f": _FLOATS, "V": _FLOATS}  # V: bfloat16
-_NAMED: Any = object()  # before arguments by name
 _NOTHING = Executable(None, None, None, False)  # there is no kernel

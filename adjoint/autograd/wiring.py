@@ -23,7 +23,7 @@ __all__ = ["wire"]
 def wire(tensor_class: type) -> None:
     """Let operations give tensors of this class, with methods in place."""
     tensors.connect(tensor_class)
-    public.connect(inplace.write_out, inplace.write, inplace.rebind, overwriting.write_by_kernel)
+    public.connect(inplace.write_out, inplace.write, inplace.rebind, overwriting.write_anew)
     fused.connect(fusion.execute)
     RECORDERS[1], RECORDERS[2] = recording.record_one, recording.record_pair
     EXECUTORS[Recorded] = recording.settle_and_execute

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable
-from itertools import chain
 from typing import Any, TypeVar, cast, overload
 
 import numpy as np
@@ -28,8 +27,8 @@ from .public import (
     METHODS,
     _with_numpy_names,
     in_place_doc,
+    with_names,
     with_out,
-    write_by_kernel,
     write_in_place,
 )
 from .writes import copied, in_place, is_copied_to
@@ -123,7 +122,7 @@ def checking(function: F) -> F:
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
-        given = (*args, _NAMED, *chain.from_iterable(kwargs.items())) if kwargs else args
+        given = with_names(args, kwargs) if kwargs else args
         y = run_known(function, given, True)
         if y is not None:
             return y
@@ -159,21 +158,19 @@ def viewing(function: F) -> F:
     return cast(F, run)
 
 
-def creating(function: Any = None, *, draw: tuple[type[Op], Any] | None = None) -> Any:
+def creating(function: F, *, draw: tuple[type[Op], Any] | None = None) -> F:
     """Declare a public function that makes a tensor of what its arguments say alone; or of random
     numbers, all of which are one `draw` of their shape and dtype: an op, and what it draws from.
 
     Called again with such arguments, it need not look at them: of a small tensor, which is all that
     pays, the elements are copied, or drawn.
     """
-    if function is None:
-        return functools.partial(creating, draw=draw)
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
         if get_default_dtype() is not float32 or get_default_device() is not CPU:
             return function(*args, **kwargs)
-        given = (*args, _NAMED, *chain.from_iterable(kwargs.items())) if kwargs else args
+        given = with_names(args, kwargs) if kwargs else args
         y = run_known(function, given)
         if y is None:
             y = function(*args, **kwargs)
@@ -181,43 +178,35 @@ def creating(function: Any = None, *, draw: tuple[type[Op], Any] | None = None) 
                 learn_new(function, given, y, draw)
         return y
 
-    return run
+    return cast(F, run)
 
 
-_NAMED: Any = object()  # before arguments by name
-
-
-def writing(function: Callable[..., Any], *, overwrites: bool = False) -> Callable[..., Any]:
+def writing(function: Callable[..., Any]) -> Callable[..., Any]:
     """Declare two public functions from one that checks its arguments and returns (op, tensor,
     *inputs).
 
-    The function itself applies the op; the method with a trailing underscore lets `op.write` change
-    the tensor's own memory, which costs what is written and not the size of the tensor. Of a small
-    tensor it copies what the function gives, if the op does not overwrite all of it anyway.
+    The function itself applies the op; the method with a trailing underscore writes over the tensor
+    by a kernel or, where there is none, lets `op.write` change the tensor's own memory, which costs
+    what is written and not the tensor's size. Of a small one it copies what the function gives.
     """
     name = function.__name__
     apart = checking(function)
 
-    def general(method: Any, self: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if write_by_kernel(method, f"{name}_", apart, (self, *args), kwargs):
-            return self
-        if not (overwrites or kwargs) and _is_few(self) and is_copied_to(self, args):
+    def general(self: Any, *args: Any, **kwargs: Any) -> Any:
+        few = compute.accelerate is not None and 0 < self._data.size <= policy.WRITE_FEW
+        if few and not kwargs and is_copied_to(self, args):
             y = apart(self, *args)
             if copied(self, y, f"{name}_"):
                 return self
         op, tensor, *inputs = function(self, *args, **kwargs)
         return write_in_place(f"{name}_", op, tensor, *inputs)
 
-    method = functools.update_wrapper(in_place(f"{name}_", general), function)
+    method = functools.update_wrapper(in_place(f"{name}_", apart, general), function)
     method.__name__ = method.__qualname__ = f"{name}_"
     method.__doc__ = in_place_doc(name)
     FUNCTIONS[name] = METHODS[name] = apart
     METHODS[f"{name}_"] = method
     return with_out(apart)
-
-
-def _is_few(x: Any) -> bool:
-    return compute.accelerate is not None and 0 < x._data.size <= policy.WRITE_FEW
 
 
 def is_fusing(x: Any) -> bool:

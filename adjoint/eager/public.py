@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from itertools import chain
 from typing import Any, TypeVar, cast
 
 from ..core.mode import without_autocast
 from ..core.op import Op
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_NAMED: Any = object()  # before arguments by name
+
+
+def with_names(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """All arguments of a call as one sequence, by which it is known."""
+    return (*args, _NAMED, *chain.from_iterable(kwargs.items()))
+
 
 METHODS: dict[str, Callable[..., Any]] = {}
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
@@ -104,18 +113,18 @@ def _not_connected(*_: Any) -> Any:
 _write_out: Callable[..., Any] = _not_connected
 _write: Callable[..., Any] = _not_connected
 _rebind: Callable[..., Any] = _not_connected
-_write_by_kernel: Callable[..., bool] = _not_connected
+_write_anew: Callable[..., bool] = _not_connected
 
 
 def connect(
     out: Callable[..., Any],
     write: Callable[..., Any],
     rebind_to: Callable[..., Any],
-    by_kernel: Callable[..., bool],
+    anew: Callable[..., bool],
 ) -> None:
     """Set what writes results into memory that there is (see autograd/wiring.py)."""
-    global _write_out, _write, _rebind, _write_by_kernel
-    _write_out, _write, _rebind, _write_by_kernel = out, write, rebind_to, by_kernel
+    global _write_out, _write, _rebind, _write_anew
+    _write_out, _write, _rebind, _write_anew = out, write, rebind_to, anew
 
 
 def write_out(result: Any, out: Any, name: str) -> Any:
@@ -133,8 +142,6 @@ def rebind(name: str, tensor: Any, function: Callable[[Any], Any]) -> Any:
     return _rebind(name, tensor, function)
 
 
-def write_by_kernel(owner: Any, name: str, function: Any, args: Any, kwargs: Any) -> bool:
-    """Let one kernel write `function(*args, **kwargs)` over the first of `args`; False where there
-    is none, or something is recorded, and nothing was done. `owner` is what it is known by.
-    """
-    return _write_by_kernel(owner, name, function, args, kwargs)
+def write_anew(owner: Any, name: str, function: Any, args: Any, kwargs: Any, given: Any) -> bool:
+    """Let a kernel that is made now write `function(*args, **kwargs)` over the first of `args`."""
+    return _write_anew(owner, name, function, args, kwargs, given)

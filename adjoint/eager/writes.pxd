@@ -15,3 +15,5 @@ cpdef bint copied(object x, object y, object name) except -1
 
 @cython.locals(version=Version, mode=Mode)
 cpdef bint is_copied_to(object x, object args) except -1
+
+cpdef bint write_by_kernel(object owner, object name, object function, object args, object kwargs) except -1

@@ -19,6 +19,7 @@ from ..graph.recorded import Recorded, concrete, shown
 from ..program.executable import find
 from .arrays import copy_memory, signature
 from .dispatch import apply
+from .public import with_names, write_anew
 from .tensors import INFERENCE, get_mode, ndarray, wrap
 
 # What writes the value of a tensor into one with data of such a type. (ndarray: into an eager
@@ -188,15 +189,27 @@ def write_known(owner: Any, name: str, args: tuple[Any, ...]) -> bool | None:
     return True
 
 
-def in_place(name: str, general: Callable[..., Any]) -> Callable[..., Any]:
-    """The method called `name` that writes over its tensor as it is known to; where it is not, what
-    `general(method, self, args, kwargs)` does.
+def write_by_kernel(owner: Any, name: str, function: Any, args: Any, kwargs: Any) -> bool:
+    """Write `function(*args, **kwargs)` over the first of `args` by one kernel, made if need be;
+    False where there is none, or something is recorded, and nothing was done. `owner` is what it is
+    known by.
+    """
+    given = with_names(args, kwargs) if kwargs else args
+    done = write_known(owner, name, given)
+    if done is None:
+        return write_anew(owner, name, function, args, kwargs, given)
+    return bool(done)
+
+
+def in_place(name: str, function: Any, general: Callable[..., Any]) -> Callable[..., Any]:
+    """The method called `name` that writes `function` of its arguments over its tensor: by a kernel
+    or, where there is none, as `general` does.
     """
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not kwargs and write_known(method, name, (self, *args)):
+        if write_by_kernel(method, name, function, (self, *args), kwargs):
             return self
-        return general(method, self, args, kwargs)
+        return general(self, *args, **kwargs)
 
     method.__name__ = method.__qualname__ = name
     return method

@@ -182,17 +182,8 @@ def remember_draw(op: Op, draw: Callable[[int, int], Any]) -> None:
     """Let eager execution call `draw` for such an op without inputs on the CPU."""
     if len(draws) >= policy.LAUNCHERS:
         draws.clear()
-    draws[_draw_key(op)] = draw
-
-
-def draw_of(op: Op) -> Any:
-    """What was remembered for such an op, of any seed and number."""
-    return draws.get(_draw_key(op))
-
-
-def _draw_key(op: Op) -> Any:
     _, _, *fields, _ = op._attributes()
-    return type(op), tuple(fields)
+    draws[type(op), tuple(fields)] = draw
 
 
 forget = executable.forget

@@ -16,9 +16,9 @@ from ...core.spec import broadcast_shapes, normalize_axis, prod
 from ...core.types import Tensor
 from ...eager.dispatch import apply, apply_view, run_known
 from ...eager.fused import writing
-from ...eager.public import FUNCTIONS, public, write_by_kernel, write_in_place
+from ...eager.public import FUNCTIONS, public, write_in_place
 from ...eager.tensors import fresh
-from ...eager.writes import copied
+from ...eager.writes import copied, write_by_kernel
 from ..create.creation import names_on
 from ..create.values import convert_number
 from ..promotion import cast
@@ -385,7 +385,7 @@ def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     return write_in_place("copy_", _OVERWRITE, input, src)
 
 
-@functools.partial(writing, overwrites=True)
+@writing
 def fill(input: Tensor, value: Any) -> Any:
     """A tensor like `input` filled with one value (a number or a 0-d tensor).
 

@@ -21,12 +21,11 @@ import numpy as np
 from ....core import policy
 from ....core.errors import NotTraceable, Unsupported
 from ....core.op import Op
-from ....eager.arrays import Launcher
 from ....program import compute as core_compute
 from ....program.compute import quietly
 from ... import numpy as reference
 from ..runtime import block_cache, object_code
-from ..runtime.pool import default_pool
+from ..runtime.launch import bare
 from . import code as draws_code
 from . import ziggurat
 from .code import SEGMENT, Kind
@@ -52,16 +51,14 @@ class Draw:
             draws_code, f"{kind} {_tables()}", functools.partial(_text, kind), ["draw"]
         )
         segment = count if kind.serial else SEGMENT
-        chunks = -(-count // segment)
-        pool = count >= policy.DRAWS_PARALLEL and chunks > 1
         views, spans, outputs = [(-1, len(numbers))], [], [(shape, dtype)]
         if target is not None:
             views, outputs = [*views, (0, 0)], []
             spans = [(0, 0, False), (0, target.nbytes, False)]
-        self.run = Launcher(
-            address, chunks, [] if target is None else [target], outputs,
-            struct.pack("2q", count, segment), numbers + bytes(16),
-            default_pool().entry() if pool else None, count < policy.DRAWS_QUICK, views, spans,
+        self.run = bare(
+            address, -(-count // segment), [] if target is None else [target], outputs,
+            struct.pack("2q", count, segment), numbers + bytes(16), count >= policy.DRAWS_PARALLEL,
+            count < policy.DRAWS_QUICK, views, spans,
         )  # fmt: skip
         self.after = functools.partial(struct.Struct(f"={len(numbers)}s2Q").pack, numbers)
         large = count * dtype.itemsize >= block_cache.SMALLEST // 2
@@ -82,13 +79,20 @@ class _Latest(threading.local):
 _latest = _Latest()
 
 
-def computed(op: Op, names: Any, arrays: Sequence[Any]) -> Any:
-    """`op.compute` with the native namespace."""
+def _drawing(op: Op, names: Any, arrays: Sequence[Any]) -> tuple[Any, Draw | None]:
+    """`op.compute` with the native namespace, and the draw that is all of it, if there is one."""
     _latest.result = None
     found = quietly(op.compute, names, *arrays)
-    if _latest.result is found and _latest.draw is not None and not arrays:
-        core_compute.remember_draw(op, _latest.draw)
+    draw = _latest.draw if _latest.result is found and not arrays else None
     _latest.result = _latest.draw = None
+    return found, draw
+
+
+def computed(op: Op, names: Any, arrays: Sequence[Any]) -> Any:
+    """`op.compute` with the native namespace."""
+    found, draw = _drawing(op, names, arrays)
+    if draw is not None:
+        core_compute.remember_draw(op, draw)
     return found
 
 
@@ -97,12 +101,10 @@ def over(op: Op, names: Any, x: Any) -> Draw:
 
     Errors: NotTraceable where NumPy is to draw it.
     """
-    found = computed(op, names, [])
-    known = core_compute.draw_of(op)
-    if known is None or not x.flags.c_contiguous or found.dtype != x.dtype:
+    _, draw = _drawing(op, names, [])
+    if draw is None or not x.flags.c_contiguous:
         raise NotTraceable("numbers that are not drawn in this order")
-    kind, shape, dtype, numbers = known.asked
-    return Draw(kind, shape, dtype, numbers, x)
+    return Draw(*draw.asked, x)
 
 
 @functools.lru_cache(maxsize=1024)

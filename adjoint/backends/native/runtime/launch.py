@@ -79,13 +79,14 @@ def bare(
     parallel: bool,
     quick: bool,
     views: Sequence[View] | None = None,
+    spans: Sequence[tuple[int, int, bool]] = (),
 ) -> Kernel:
     """A launcher of machine code whose words are `before`, the addresses of the elements of `views`
     (None: the inputs) and of the outputs, `after`, and one in which it refuses the inputs.
     """
     views = [(n, 0) for n in range(len(given))] if views is None else views
     pool = default_pool().entry() if parallel and chunks > 1 else None
-    return Kernel(address, chunks, given, outputs, before, after, pool, quick, views)
+    return Kernel(address, chunks, given, outputs, before, after, pool, quick, views, spans)
 
 
 def writer(
@@ -111,12 +112,12 @@ def writer(
     spans = entry.written_spans()
     if any(n == 0 and not same for n, (_, _, same) in zip(places, spans)):  # noqa: B905
         raise NotTraceable("elements that are read after others are written")
-    pool = default_pool().entry() if parallel and entry.chunks > 1 else None
     views = [(n, 0) for n in (*places, 0)]
-    after = bytes(entry.pack.__self__.size)  # type: ignore[attr-defined]
-    made = Kernel(
-        entry.address, entry.chunks, given, (), entry.head, after, pool, entry.quick, views, spans
-    )
+    numbers = compiled.kernel.scalars
+    made = bare(
+        entry.address, entry.chunks, given, (), entry.head, entry.pack(*[0] * len(numbers)),
+        parallel, entry.quick, views, spans,
+    )  # fmt: skip
     made.keeps = entry.code  # of which the launcher only has the address
     return made, entry.pack
 
