@@ -14,6 +14,7 @@ import argparse
 import math
 import os
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -54,6 +55,19 @@ def gpt(t: object, device: str, sizes: Sizes) -> Callable[[], object]:
     return step
 
 
+def classifying(t: Any, model: Any, optimizer: Any, x: Any, target: Any) -> Callable[[], object]:
+    """A training step on one batch."""
+
+    def step() -> object:
+        loss = t.nn.functional.cross_entropy(model(x), target)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
+
+
 def resnet(t: object, device: str, sizes: Sizes) -> Callable[[], object]:
     """ResNet-18, float32, SGD with momentum."""
     nn = t.nn
@@ -84,15 +98,7 @@ def resnet(t: object, device: str, sizes: Sizes) -> Callable[[], object]:
     ).to(device)  # fmt: skip
     x, target = t.randn(batch, 3, pixels, pixels).to(device), (t.arange(batch) % 10).to(device)
     optimizer = t.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-
-    def step() -> object:
-        loss = nn.functional.cross_entropy(model(x), target)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        return loss
-
-    return step
+    return classifying(t, model, optimizer, x, target)
 
 
 def mlp(t: object, device: str, sizes: Sizes) -> Callable[[], object]:
@@ -103,15 +109,7 @@ def mlp(t: object, device: str, sizes: Sizes) -> Callable[[], object]:
     ).to(device)
     x, target = t.randn(64, 784).to(device), (t.arange(64) % 10).to(device)
     optimizer = t.optim.Adam(model.parameters(), lr=1e-3)
-
-    def step() -> object:
-        loss = nn.functional.cross_entropy(model(x), target)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        return loss
-
-    return step
+    return classifying(t, model, optimizer, x, target)
 
 
 # name: (operation on x and y, bytes moved for each byte of x)
