@@ -19,7 +19,7 @@ from typing import Any
 __all__ = ["MODULES", "NOTE", "source_hash", "state"]
 
 MODULES = (
-    "adjoint.core.handle",
+    "adjoint.core.tensor_base",
     "adjoint.core.mode",
     "adjoint.eager.arrays",
     "adjoint.program.executable",

@@ -14,7 +14,7 @@ import numpy as np
 from .core.device import get_default_device
 from .core.dtype import bool_, get_default_dtype, int64
 from .core.errors import InvalidArgument
-from .graph.recorded import concrete
+from .graph.lazy import concrete
 
 __all__ = ["get_printoptions", "printoptions", "set_printoptions"]
 

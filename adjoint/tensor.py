@@ -16,16 +16,16 @@ from .backends import numpy as numpy_backend
 from .core import dtype as dt
 from .core.device import CPU, as_device, host_array, is_device_array, transfer
 from .core.errors import AutogradError, DTypeError, InvalidArgument, InvalidType, ShapeError
-from .core.handle import Handle
 from .core.mode import MODE
 from .core.spec import normalize_axis
+from .core.tensor_base import TensorBase
 from .eager.operators import binary_operator
 from .eager.public import FUNCTIONS, METHODS
 from .eager.tensors import INFERENCE, wrap
 from .eager.views import alias
+from .graph.cells import Cell
+from .graph.lazy import concrete
 from .graph.node import Item, Leaf
-from .graph.reactive import Cell
-from .graph.recorded import concrete
 from .ops.create import conversion, creation, memory, ranges
 from .ops.elementwise import complex as complex_ops
 from .ops.elementwise import namespace as ew
@@ -112,7 +112,7 @@ class _SizeOrCount:
         return count
 
 
-class Tensor(Handle):
+class Tensor(TensorBase):
     """An array with automatic differentiation.
 
     Make one with `adjoint.tensor(data)`. `Tensor(2, 3)` gives uninitialised memory of that shape
@@ -845,7 +845,7 @@ for _dunder, _method in {
 
 def adopt(cls: type, source: Any) -> Any:
     """`source`'s data in a new tensor of class `cls`."""
-    tensor: Any = Handle.__new__(cls)
+    tensor: Any = TensorBase.__new__(cls)
     tensor._data = source._data
     tensor._node = tensor._leaf = tensor._view = None
     tensor._version = source._version

@@ -9,8 +9,8 @@ import numpy as np
 
 import adjoint as ad
 from adjoint.eager import dispatch, fused, operators, public, tensors, writes
-from adjoint.graph.reactive import Cell, Source
-from adjoint.graph.recorded import Recorded
+from adjoint.graph.cells import Cell, Source
+from adjoint.graph.lazy import LazyValue
 
 PACKAGE = Path(ad.__file__).parent
 WIRING = PACKAGE / "autograd" / "wiring.py"
@@ -62,8 +62,8 @@ def test_the_checks_bite():
 
 def test_every_slot_is_filled():
     assert tensors.Tensor is ad.Tensor
-    assert {Recorded, Cell, Source} <= set(dispatch.EXECUTORS)
-    assert {Recorded, Cell, Source, np.ndarray} == set(writes.WRITERS)
+    assert {LazyValue, Cell, Source} <= set(dispatch.EXECUTORS)
+    assert {LazyValue, Cell, Source, np.ndarray} == set(writes.WRITERS)
     assert set(operators.RECORDERS) == {1, 2}
     for slot in (public._write_out, public._write, public._rebind, fused._execute):
         assert slot.__module__.startswith("adjoint.autograd.")

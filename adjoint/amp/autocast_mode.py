@@ -14,8 +14,8 @@ from .. import cuda
 from ..autograd.modes import _ModeSwitch
 from ..core.dtype import bfloat16, dtype, float16
 from ..core.errors import InvalidArgument, InvalidType
-from ..core.handle import Handle
 from ..core.mode import MODE, Mode, mode_with
+from ..core.tensor_base import TensorBase
 from ..ops.promotion import cast
 from .casting import DEFAULT_CASTING, Casting
 
@@ -326,7 +326,7 @@ def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> An
 
 def _cast_all(value: Any, device_type: str, to: dtype) -> Any:
     """`value` with its floating-point tensors, but float64, in dtype `to`."""
-    if isinstance(value, Handle):
+    if isinstance(value, TensorBase):
         kind = value.dtype
         eligible = kind.is_floating_point and kind.itemsize < 8
         return cast(value, to) if eligible and value.device.type == device_type else value

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 from ..core.dtype import bfloat16, dtype, float16, float32, float64
 from ..core.errors import AutogradError
-from ..core.handle import Handle
 from ..core.mode import MODE, without_autocast
 from ..core.op import Op
+from ..core.tensor_base import TensorBase
 from ..eager.dispatch import proceed
-from ..graph.recorded import Recorded
+from ..graph.lazy import LazyValue
 from ..ops.promotion import Cast
 from .lists import CPU, CUDA, LOWER, PROMOTE, REFUSE, SAME, Lists
 
@@ -111,13 +111,13 @@ class Casting:
     def _target(self, inputs: Any) -> Target | None:
         """What is done on the device of the first tensor of `inputs`; None: nothing."""
         for x in inputs:
-            if isinstance(x, Handle):
+            if isinstance(x, TensorBase):
                 target = self.targets.get(x.device.type)
                 return target if target is not None and target.enabled else None
         return None
 
     def _converted(self, x: Any, target: Target, policy: str) -> Any:
-        if not isinstance(x, Handle) or not _is_eligible(x):
+        if not isinstance(x, TensorBase) or not _is_eligible(x):
             return x
         to = target.dtype if policy == LOWER else float32
         if x.dtype is to:
@@ -133,7 +133,7 @@ class Casting:
             not (self.cache_enabled and is_parameter and x.dtype is float32)
             or self.cache is None
             or mode.executor is not None
-            or isinstance(data, Recorded)
+            or isinstance(data, LazyValue)
         ):
             return proceed(Cast(to), (x,))
         key = (id(x), to, mode.grad, mode.inference)
@@ -168,7 +168,7 @@ def _is_eligible(x: Any) -> bool:
 
 def _tensors(value: Any) -> Iterator[Any]:
     """The tensors in `value`, in order; inside tuples, lists and dicts too."""
-    if isinstance(value, Handle):
+    if isinstance(value, TensorBase):
         yield value
     elif isinstance(value, (tuple, list)):
         for each in value:
@@ -179,7 +179,7 @@ def _tensors(value: Any) -> Iterator[Any]:
 
 def _mapped(value: Any, function: Callable[[Any], Any]) -> Any:
     """`value` with its tensors replaced by what `function` gives for them."""
-    if isinstance(value, Handle):
+    if isinstance(value, TensorBase):
         return function(value)
     if type(value) in (tuple, list):
         return type(value)([_mapped(each, function) for each in value])

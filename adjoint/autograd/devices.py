@@ -6,8 +6,8 @@ from typing import Any
 
 from ..core.device import CPU, is_device_array, namespace_of
 from ..core.errors import DeviceError
-from ..core.handle import Handle
 from ..core.op import Op
+from ..core.tensor_base import TensorBase
 from ..eager.dispatch import EXECUTORS, apply, finish
 from ..ops.create.conversion import Transfer
 from ..ops.elementwise.pointwise import Elementwise
@@ -28,7 +28,7 @@ def execute_on_device(op: Op, inputs: tuple[Any, ...]) -> Any:
     xp = None
     for x in inputs:
         node = None
-        if isinstance(x, Handle):
+        if isinstance(x, TensorBase):
             data, node = x._data, x._node
             if not is_device_array(data):
                 return _with_others(op, inputs)
@@ -47,7 +47,7 @@ def execute_on_device(op: Op, inputs: tuple[Any, ...]) -> Any:
 def _with_others(op: Op, inputs: tuple[Any, ...]) -> Any:
     """Run `op` where recorded values are among its inputs, or tensors of the host."""
     for x in inputs:
-        kind = type(x._data) if isinstance(x, Handle) else None
+        kind = type(x._data) if isinstance(x, TensorBase) else None
         if kind in EXECUTORS and not is_device_array(x._data):
             return EXECUTORS[kind](op, inputs)  # type: ignore[index]
     return execute_on_device(op, together(op, inputs))
@@ -58,13 +58,13 @@ def together(op: Op, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 
     Errors: DeviceError where those are more than numbers or indices.
     """
-    found = {x.device for x in inputs if isinstance(x, Handle)} - {CPU}
+    found = {x.device for x in inputs if isinstance(x, TensorBase)} - {CPU}
     if len(found) != 1:
         raise _mixed(op, inputs)
     place = found.pop()
     changed: list[Any] = []
     for i, x in enumerate(inputs):
-        if isinstance(x, Handle) and x.device is CPU:
+        if isinstance(x, TensorBase) and x.device is CPU:
             data = x._data
             number = not data.ndim and isinstance(op, (Elementwise, MaskedFill, Overwrite))
             index = i == 1 and isinstance(op, Advanced)
@@ -82,7 +82,7 @@ def _number(data: Any) -> Any:
 
 
 def _mixed(op: Op, inputs: tuple[Any, ...]) -> DeviceError:
-    found = sorted({str(x.device) for x in inputs if isinstance(x, Handle)})
+    found = sorted({str(x.device) for x in inputs if isinstance(x, TensorBase)})
     return DeviceError(
         f"{op.name}: Expected all tensors to be on the same device, but found at least two "
         f"devices, {' and '.join(found)}; move them to one with .to({found[-1]!r})"

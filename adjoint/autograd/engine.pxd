@@ -1,5 +1,5 @@
 cimport cython
-from ..core.handle cimport Handle
+from ..core.tensor_base cimport TensorBase
 from ..core.mode cimport Mode
 from ..eager.arrays cimport references
 from ..graph.node cimport Extra, Leaf, Node, Target, Version

@@ -15,15 +15,15 @@ from ..core import policy
 from ..core.device import namespace_of, space
 from ..core.dtype import from_numpy_dtype
 from ..core.errors import AutogradError, DTypeError, InvalidType, ShapeError
-from ..core.handle import Handle
 from ..core.mode import MODE, Mode, mode_with
+from ..core.tensor_base import TensorBase
 from ..eager.arrays import references
 from ..eager.dispatch import apply
 from ..eager.record import item
 from ..eager.tensors import wrap
 from ..eager.writes import before_change, overwrite, write_known
+from ..graph.lazy import LazyValue, concrete
 from ..graph.node import Item, Leaf, Node, Version
-from ..graph.recorded import Recorded, concrete
 from ..ops.reduce.reduction import Sum
 from ..program import compute
 from ..program.compute import quiet, quietly
@@ -103,7 +103,7 @@ def _awaited_between(roots: Sequence[tuple[Any, Any]], goals: frozenset[Any]) ->
 
 def count_alone(*shape: int) -> int:
     """`references` of a tensor that nobody else holds, and neither its memory."""
-    tensor: Any = Handle()
+    tensor: Any = TensorBase()
     tensor._data = np.zeros(4).reshape(*shape) if shape else np.zeros(4)
     return references(tensor)
 
@@ -203,19 +203,19 @@ def _walk(
             if parent not in awaited:
                 continue
             value = None if gradients is None else gradients[place]
-            if value is not None and not isinstance(value, Handle) and callable(value):
+            if value is not None and not isinstance(value, TensorBase) and callable(value):
                 value = value()
                 if anomaly:
                     _assert_no_nan(node, (value,))
             if value is not None:
-                if not isinstance(value, Handle):
+                if not isinstance(value, TensorBase):
                     raise _not_a_tensor(node, value)
                 data = value._data
                 dtype = data.dtype
                 if data.shape != parent.shape or (
                     dtype is not parent.data_type and dtype != parent.data_type
                 ):
-                    value = conform(value, parent, node)
+                    value = unbroadcast(value, parent, node)
                 before = pending.pop(parent, None)
                 if before is None:
                     pending[parent] = value
@@ -313,7 +313,7 @@ def keep(leaf: Leaf, g: Any, alone: bool, create_graph: bool = False) -> None:
             leaf.grad = g.clone() if old is None else old + g
         elif old is None:
             leaf.grad = g if alone else wrap(g._data.copy())
-        elif isinstance(old._data, Recorded):
+        elif isinstance(old._data, LazyValue):
             overwrite(old, old + g, "backward")
         elif not _takes_sums(old._data):
             leaf.grad = old + g
@@ -342,7 +342,7 @@ def _run_hooks(node: Any, g: Any, create_graph: bool) -> Any:
         replacement = hook(g)
         if replacement is not None:
             name = getattr(hook, "__name__", repr(hook))
-            if not isinstance(replacement, Handle):
+            if not isinstance(replacement, TensorBase):
                 raise InvalidType(
                     f"backward: expected Variable, but hook returned "
                     f"{type(replacement).__name__!r} (hook {name!r}); return a tensor or None"
@@ -363,7 +363,7 @@ def _run_hooks(node: Any, g: Any, create_graph: bool) -> Any:
 # ---- what a gradient rule returns ----------------------------------------------------------------
 
 
-def conform(g: Any, target: Any, source: Any = None, index: int = 0) -> Any:
+def unbroadcast(g: Any, target: Any, source: Any = None, index: int = 0) -> Any:
     """`g` summed over what was broadcast and converted to the dtype of the value it belongs to."""
     if g._data.shape != target.shape:
         g = sum_to_shape(g, tuple(target.shape), source, index)
@@ -414,7 +414,7 @@ def _not_a_tensor(node: Node, value: Any) -> Exception:
 
 def _assert_no_nan(node: Node, gradients: Iterable[Any]) -> None:
     for i, value in enumerate(gradients):
-        if not isinstance(value, Handle):
+        if not isinstance(value, TensorBase):
             continue
         if value.dtype.category >= 2 and bool(value.isnan().any()):  # type: ignore[attr-defined]
             where = node.extra.traceback if node.extra is not None else None
@@ -438,7 +438,7 @@ def seed(output: Any, gradient: Any, name: str = "backward") -> Any:
             )
         make = np if type(data) is ndarray else space(output.device)
         return wrap(make.ones(data.shape, data.dtype))
-    if not isinstance(gradient, Handle):
+    if not isinstance(gradient, TensorBase):
         raise InvalidType(
             f"{name}: gradients must be tensors or None, got {type(gradient).__name__}"
         )

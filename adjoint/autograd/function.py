@@ -9,16 +9,16 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core.errors import AutogradError, InvalidType, Unsupported
-from ..core.handle import Handle
 from ..core.mode import MODE
 from ..core.op import Op
 from ..core.spec import Spec
+from ..core.tensor_base import TensorBase
 from ..eager.record import item, note_place, pack, version_count
 from ..eager.tensors import wrap, zeros
 from ..eager.views import alias, register_view
 from ..eager.writes import rebase
 from ..graph.node import RELEASED, Node, Packed, Version, View, assert_unchanged
-from .engine import conform
+from .engine import unbroadcast
 from .graph_function import record_function, record_opaque, state_of
 from .modes import no_grad
 
@@ -48,7 +48,7 @@ class FunctionCtx:
         Errors: InvalidType for anything else; keep that as an attribute of ctx.
         """
         for i, x in enumerate(tensors):
-            if x is not None and not isinstance(x, Handle):
+            if x is not None and not isinstance(x, TensorBase):
                 raise InvalidType(
                     f"save_for_backward can only save variables, but argument {i} is of type "
                     f"{type(x).__name__}; keep it as an attribute of ctx"
@@ -183,7 +183,7 @@ def _checked(node: FunctionNode, found: tuple[Any, ...]) -> tuple[Any, ...]:
         )
     checked = []
     for i, (g, parent) in enumerate(zip(found, node.parents, strict=True)):
-        if g is not None and not isinstance(g, Handle):
+        if g is not None and not isinstance(g, TensorBase):
             raise AutogradError(
                 f"{name}: expected Variable or None (got {type(g).__name__}) as gradient {i}"
             )
@@ -193,7 +193,7 @@ def _checked(node: FunctionNode, found: tuple[Any, ...]) -> tuple[Any, ...]:
                 "the corresponding forward input was not a Variable"
             )
         if g is not None and parent is not None:
-            g = conform(g, parent, node, i)
+            g = unbroadcast(g, parent, node, i)
         checked.append(g)
     return tuple(checked)
 
@@ -264,10 +264,10 @@ class Function:
         separate = cls.setup_context is not Function.setup_context
         if kwargs or separate:
             args = _positional(cls, args, kwargs, separate)
-        parents = tuple(x._node if isinstance(x, Handle) else None for x in args)
+        parents = tuple(x._node if isinstance(x, TensorBase) else None for x in args)
         ctx = FunctionCtx()
         ctx.needs_input_grad = tuple(parent is not None for parent in parents)
-        ctx._are_tensors = [isinstance(x, Handle) for x in args]
+        ctx._are_tensors = [isinstance(x, TensorBase) for x in args]
         state = state_of(args)
         reads = 0 if state is None else state.reads
         with no_grad():
@@ -323,7 +323,7 @@ def _assert_dirty_returned(cls: type[Function], ctx: FunctionCtx, raw: tuple[Any
 def _new_node(
     cls: type[Function], ctx: FunctionCtx, parents: tuple[Any, ...], raw: tuple[Any, ...]
 ) -> FunctionNode:
-    only = raw[0]._data if len(raw) == 1 and isinstance(raw[0], Handle) else None
+    only = raw[0]._data if len(raw) == 1 and isinstance(raw[0], TensorBase) else None
     node = FunctionNode(
         CustomFunction(cls, len(raw)),
         parents,
@@ -334,7 +334,7 @@ def _new_node(
     )
     node.ctx = ctx
     node.outputs = tuple(
-        (y._data.shape, y._data.dtype, y.device) if isinstance(y, Handle) else None for y in raw
+        (y._data.shape, y._data.dtype, y.device) if isinstance(y, TensorBase) else None for y in raw
     )
     ctx._node = weakref.ref(node)
     if MODE.get().anomaly:
@@ -351,7 +351,7 @@ def _output(
     cls: type[Function],
 ) -> Any:
     """What `apply` returns for output `index` of forward."""
-    if not isinstance(y, Handle):
+    if not isinstance(y, TensorBase):
         return y
     history = None
     if node is not None and not any(y is x for x in ctx.non_differentiable):
@@ -449,7 +449,7 @@ def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
     def wrapper(ctx: Any, *args: Any) -> Any:
         with no_grad():
             found = function(ctx, *args)
-        parents = tuple(x._node for x in args if isinstance(x, Handle) and x._node is not None)
+        parents = tuple(x._node for x in args if isinstance(x, TensorBase) and x._node is not None)
         if not MODE.get().grad or not parents:
             return found
         refusal = Opaque(
@@ -458,7 +458,7 @@ def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
         several = isinstance(found, (tuple, list))
         results = []
         for y in found if several else (found,):
-            if isinstance(y, Handle) and y._data.dtype.kind in "fcV":
+            if isinstance(y, TensorBase) and y._data.dtype.kind in "fcV":
                 y = wrap(y._data, None, y._version)
                 y._node = Node(refusal, parents, (), None, y._data.shape, y._data.dtype)
             results.append(y)

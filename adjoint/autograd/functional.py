@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..core.errors import AutogradError, InvalidType, ShapeError, Unsupported
-from ..core.handle import Handle
+from ..core.tensor_base import TensorBase
 from ..eager.tensors import zeros
 from ..ops.shape.joining import stack
 from .gradients import grad
@@ -231,7 +231,7 @@ class _Call:
         self.tuple_out = isinstance(result, (tuple, list))
         self.ys = list(result if self.tuple_out else (result,))
         for i, y in enumerate(self.ys):
-            if not isinstance(y, Handle):
+            if not isinstance(y, TensorBase):
                 raise InvalidType(
                     f"{name}: The outputs of the user-provided function given to {name} must be "
                     f"either a Tensor or a tuple of Tensors but the value at index {i} has type "
@@ -245,7 +245,7 @@ class _Call:
                 )
 
     def _input(self, i: int, x: Any) -> Any:
-        if not isinstance(x, Handle):
+        if not isinstance(x, TensorBase):
             raise InvalidType(
                 f"{self.name}: The inputs given to {self.name} must be either a Tensor or a tuple "
                 f"of Tensors but the value at index {i} has type {type(x).__name__}"
@@ -294,7 +294,7 @@ class _Call:
                 f"{len(vs)}."
             )
         for i, (vector, x) in enumerate(zip(vs, like, strict=True)):
-            if not isinstance(vector, Handle):
+            if not isinstance(vector, TensorBase):
                 raise InvalidType(
                     f"{self.name}: v[{i}] must be a Tensor but has type {type(vector).__name__}"
                 )
@@ -322,7 +322,7 @@ def _zeros(x: Any) -> Any:
 
 
 def _assert_scalar(name: str, y: Any) -> Any:
-    if not isinstance(y, Handle):
+    if not isinstance(y, TensorBase):
         raise InvalidType(
             f"{name}: The function given to {name} should return a single Tensor, got "
             f"{type(y).__name__}"

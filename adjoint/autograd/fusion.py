@@ -22,17 +22,17 @@ from ..backends import native as native_backend
 from ..core import dispatch_log, policy
 from ..core.device import is_device_array
 from ..core.errors import AdjointError, NotTraceable
-from ..core.handle import Handle
 from ..core.mode import MODE, Mode, mode_with
 from ..core.op import Op
 from ..core.scalar import Arithmetic
 from ..core.spec import Spec
+from ..core.tensor_base import TensorBase
 from ..eager import fused
 from ..eager.learn import keep_call
 from ..eager.record import item, save_output, versions_of
 from ..eager.tensors import INFERENCE, get_mode, wrap
+from ..graph.lazy import LazyValue
 from ..graph.node import Leaf, Node
-from ..graph.recorded import Recorded
 from ..program.capture import program_of, recording, symbol
 from ..program.compute import quietly
 from ..program.passes import drawn, small
@@ -51,7 +51,7 @@ def execute(declared: fused.Declared, args: tuple[Any, ...]) -> Any:
     casting = None if mode.run is mode.executor else mode.autocast
     if casting is not None and declared.native:
         return function(*args)
-    inputs = [x for x in args if isinstance(x, Handle)]
+    inputs = [x for x in args if isinstance(x, TensorBase)]
     places: tuple[Any, ...] = ()
     if any(type(x._data) is not ndarray for x in inputs):
         if casting is not None or not all(_is_array(x._data) for x in inputs):
@@ -93,7 +93,7 @@ def _key_of(args: Any) -> Any:
     grad = get_mode().grad
     key: list[Any] = []
     for x in _flat(args):
-        if isinstance(x, Handle):
+        if isinstance(x, TensorBase):
             key += (x._data.shape, x._data.dtype)
             if grad and x._node is not None:
                 key.append(WANTED)
@@ -263,7 +263,7 @@ class Fused(Op, abstract=True):
         self.arithmetic = None if known else Arithmetic()
         self.casting = casting
         self.specs = tuple(x.spec for x in inputs)
-        self.statics = tuple(_UNKNOWN if isinstance(x, Handle) else x for x in args)
+        self.statics = tuple(_UNKNOWN if isinstance(x, TensorBase) else x for x in args)
         self.wants = tuple(wants)
         self._prepare()
         self.n_outputs = len(self.outputs)  # type: ignore[misc]
@@ -579,7 +579,7 @@ def _is_plain(mode: Mode, tensors: Sequence[Any]) -> bool:
     if mode.grad or mode.executor is not None:
         return False
     for x in tensors:
-        if x is None or (type(x._data) is not ndarray and isinstance(x._data, Recorded)):
+        if x is None or (type(x._data) is not ndarray and isinstance(x._data, LazyValue)):
             return False
     return True
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..core.device import device_of, host_array, is_device_array, transfer
 from ..core.errors import AutogradError, InvalidType, Unsupported
-from ..core.handle import Handle
+from ..core.tensor_base import TensorBase
 from ..eager.tensors import wrap
 from ..eager.tensors import zeros as tape_zeros
 from .gradients import grad
@@ -138,12 +138,12 @@ def gradgradcheck(
         else:
             cotangents = _as_tuple(grad_outputs)
             for g in cotangents:
-                if isinstance(g, Handle) and _is_float(g) and g._node is None:
+                if isinstance(g, TensorBase) and _is_float(g) and g._node is None:
                     g.requires_grad_()  # type: ignore[attr-defined]
 
     def gradients(*arguments: Any) -> tuple[Any, ...]:
         ys = [y for y in _outputs(func, arguments[:count]) if _differentiable(y)]
-        xs = [x for x in arguments[:count] if isinstance(x, Handle) and x._node is not None]
+        xs = [x for x in arguments[:count] if isinstance(x, TensorBase) and x._node is not None]
         found = grad(ys, xs, list(arguments[count:]), create_graph=True, allow_unused=True)
         return tuple(g for g in found if g is not None)
 
@@ -350,7 +350,7 @@ def _checked_inputs(values: tuple[Any, ...]) -> list[int]:
     """Positions of the inputs that require grad, after refusing what cannot be perturbed."""
     checked = []
     for i, x in enumerate(values):
-        if not isinstance(x, Handle) or x._node is None:
+        if not isinstance(x, TensorBase) or x._node is None:
             continue
         data = x._data
         if data.dtype not in (np.dtype(np.float64), np.dtype(np.complex128)):
@@ -379,7 +379,7 @@ def _checked_inputs(values: tuple[Any, ...]) -> list[int]:
 def _outputs(func: Callable[..., Any], values: Sequence[Any]) -> tuple[Any, ...]:
     found = _as_tuple(func(*values))
     for i, y in enumerate(found):
-        if not isinstance(y, Handle):
+        if not isinstance(y, TensorBase):
             raise InvalidType(
                 f"gradcheck: Expected Tensor outputs only, but output {i} is a {type(y).__name__}"
             )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.errors import AutogradError, InvalidArgument, InvalidType
-from ..core.handle import Handle
+from ..core.tensor_base import TensorBase
 from . import refreshing
 from .engine import roots_of, run_backward
 from .refreshing import is_of_graph
@@ -16,7 +16,7 @@ __all__ = ["backward", "grad"]
 
 
 def _sequence(value: Any) -> list[Any]:
-    return [value] if isinstance(value, Handle) or value is None else list(value)
+    return [value] if isinstance(value, TensorBase) or value is None else list(value)
 
 
 def _matching(gradients: Any, count: int, name: str) -> list[Any]:
@@ -81,7 +81,7 @@ def backward(
 
 def _assert_differentiable(inputs: Sequence[Any], name: str) -> None:
     for i, x in enumerate(inputs):
-        if not isinstance(x, Handle):
+        if not isinstance(x, TensorBase):
             raise InvalidType(f"{name}: input {i} is a {type(x).__name__}, not a tensor")
         if x._node is None:
             raise AutogradError(

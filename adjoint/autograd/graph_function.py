@@ -11,20 +11,20 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..core.errors import AutogradError, Unsupported
-from ..core.handle import Handle
 from ..core.mode import DEFAULT, MODE, mode_with
 from ..core.op import Op
 from ..core.spec import Spec
+from ..core.tensor_base import TensorBase
 from ..eager.tensors import wrap, zeros
-from ..graph.reactive import Cell, State
-from ..graph.recorded import concrete
+from ..graph.cells import Cell, State
+from ..graph.lazy import concrete
 from .recording import Recorder, record_cell, rewrite
 
 
 def state_of(args: Sequence[Any]) -> State | None:
     """The graph that a Function called with `args` belongs to; None for no graph."""
     for x in args:
-        if isinstance(x, Handle) and isinstance(x._data, Cell):
+        if isinstance(x, TensorBase) and isinstance(x._data, Cell):
             return x._data.state
     executor = MODE.get().executor
     return executor.state if isinstance(executor, Recorder) else None
@@ -82,14 +82,14 @@ def record_function(
     state: State, ctx: Any, rule: Callable[..., Any], args: Sequence[Any], raw: Sequence[Any]
 ) -> tuple[Any, ...]:
     """The results `raw` of forward as results of one node, differentiated by `rule`."""
-    places = [i for i, y in enumerate(raw) if isinstance(y, Handle)]
+    places = [i for i, y in enumerate(raw) if isinstance(y, TensorBase)]
     numbers = {id(raw[i]): n for n, i in enumerate(places)}
     saved = [None if x is None else numbers.get(id(x), x) for x in ctx.to_save]
     op = RecordedFunction(
-        ctx, rule, saved, len(places), [i for i, x in enumerate(args) if isinstance(x, Handle)]
+        ctx, rule, saved, len(places), [i for i, x in enumerate(args) if isinstance(x, TensorBase)]
     )
     results = [wrap(raw[i]._data, raw[i]._node, raw[i]._version) for i in places]
-    ys = record_cell(state, op, (*results, *(x for x in args if isinstance(x, Handle))))
+    ys = record_cell(state, op, (*results, *(x for x in args if isinstance(x, TensorBase))))
     outputs = list(raw)
     for i, y in zip(places, ys if isinstance(ys, tuple) else (ys,), strict=True):
         if any(raw[i] is x for x in ctx.non_differentiable):
@@ -110,8 +110,8 @@ class OpaqueForward(Op, abstract=True):
 
     def __init__(self, function: Any, args: Sequence[Any], specs: Sequence[Spec]) -> None:
         self.function = function
-        self.args = tuple(None if isinstance(x, Handle) else x for x in args)
-        self.places = [i for i, x in enumerate(args) if isinstance(x, Handle)]
+        self.args = tuple(None if isinstance(x, TensorBase) else x for x in args)
+        self.places = [i for i, x in enumerate(args) if isinstance(x, TensorBase)]
         self.specs = tuple(specs)
         self.n_outputs = len(specs)  # type: ignore[misc]
 
@@ -135,7 +135,7 @@ class OpaqueForward(Op, abstract=True):
         """What forward gives."""
         args, _ = self.arguments(arrays, False)
         found = _eagerly(lambda: self.function.apply(*args))
-        ys = [concrete(y) for y in found if isinstance(y, Handle)]
+        ys = [concrete(y) for y in found if isinstance(y, TensorBase)]
         return ys[0] if self.n_outputs == 1 else tuple(ys)
 
     def gradient(self, g: Any, xs: Any) -> tuple[Any, ...]:
@@ -178,7 +178,7 @@ class OpaqueBackward(Op, abstract=True):
             pairs = [
                 (y, wrap(g))
                 for y, g in zip(
-                    [y for y in ys if isinstance(y, Handle)], arrays[:count], strict=True
+                    [y for y in ys if isinstance(y, TensorBase)], arrays[:count], strict=True
                 )
                 if y._node is not None
             ]
@@ -218,11 +218,11 @@ def record_opaque(
     state: State, function: Any, args: Sequence[Any], raw: Sequence[Any]
 ) -> tuple[Any, ...]:
     """The results of a forward that reads values, as those of one node that runs it."""
-    if not all(isinstance(y, Handle) for y in raw):
+    if not all(isinstance(y, TensorBase) for y in raw):
         raise Unsupported(
             f"{function.__name__}: its forward reads values and returns what is no tensor, which a "
             "Graph cannot record; return tensors only, or compute with operations"
         )
     op = OpaqueForward(function, args, [y.spec for y in raw])  # type: ignore[attr-defined]
-    ys = record_cell(state, op, tuple(x for x in args if isinstance(x, Handle)))
+    ys = record_cell(state, op, tuple(x for x in args if isinstance(x, TensorBase)))
     return ys if isinstance(ys, tuple) else (ys,)

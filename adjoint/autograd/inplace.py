@@ -11,9 +11,9 @@ import numpy as np
 from ..core.device import is_device_array
 from ..core.dtype import bfloat16
 from ..core.errors import AutogradError, InvalidType, ShapeError
-from ..core.handle import Handle
 from ..core.mode import MODE, without_autocast
 from ..core.op import Op
+from ..core.tensor_base import TensorBase
 from ..eager.arrays import references
 from ..eager.dispatch import apply
 from ..eager.operators import plain_dtypes, takes_number
@@ -21,8 +21,8 @@ from ..eager.record import parents_of, record
 from ..eager.tensors import INFERENCE, wrap
 from ..eager.views import register_view
 from ..eager.writes import assert_writable, before_change, in_place, overwrite, rebase
+from ..graph.lazy import LazyValue, concrete
 from ..graph.node import Node
-from ..graph.recorded import Recorded, concrete
 from ..ops.promotion import assert_can_store, cast
 from ..program.compute import quiet, write_arrays
 from .devices import together
@@ -84,7 +84,7 @@ def _write_directly(
         return False
     if mode.grad and (x._node is not None or x._view is not None):
         return False
-    if isinstance(other, Handle):
+    if isinstance(other, TensorBase):
         value = other._data
         if value.dtype is not data.dtype or (mode.grad and other._node is not None):
             return False
@@ -177,13 +177,13 @@ def write(name: str, op: Op, x: Any, *inputs: Any) -> Any:
     data = x._data
     arrays, wants, alike = [data], x._node is not None, type(data) is ndarray
     for each in inputs:
-        if isinstance(each, Handle):
+        if isinstance(each, TensorBase):
             arrays.append(each._data)
             wants = wants or each._node is not None
             alike = alike and type(each._data) is ndarray
         else:
             arrays.append(each)
-    recorded = not alike and any(isinstance(each, Recorded) for each in arrays)
+    recorded = not alike and any(isinstance(each, LazyValue) for each in arrays)
     if mode.executor is not None or recorded or type(op).write is Op.write:
         return change(x, name, lambda old: apply(op, old, *inputs))
     assert_writable(x, name)
@@ -191,7 +191,7 @@ def write(name: str, op: Op, x: Any, *inputs: Any) -> Any:
         raise AutogradError(f"{name}: the tensor's memory is read-only; clone it first")
     if not alike:
         _, *inputs = together(op, (x, *inputs))  # type: ignore[assignment]
-        arrays = [data, *(each._data if isinstance(each, Handle) else each for each in inputs)]
+        arrays = [data, *(each._data if isinstance(each, TensorBase) else each for each in inputs)]
     node = None
     if wants and mode.grad and data.dtype.kind in "fcV":
         node = record(op, (x, *inputs), parents_of((x, *inputs)), x, mode)
@@ -235,7 +235,7 @@ def write_out(result: Any, out: Any, name: str) -> Any:
         for each, target in zip(result, out, strict=True):
             write_out(each, target, name)
         return out
-    if not isinstance(out, Handle):
+    if not isinstance(out, TensorBase):
         raise InvalidType(f"{name}: out= must be a tensor, got {type(out).__name__}")
     if MODE.get().grad and (result._node is not None or out._node is not None):
         raise AutogradError(

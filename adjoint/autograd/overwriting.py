@@ -14,10 +14,10 @@ from ..backends import native
 from ..core import dispatch_log, policy
 from ..core.dtype import LOW_PRECISION
 from ..core.errors import NotTraceable
-from ..core.handle import Handle
 from ..core.mode import MODE
 from ..core.op import Op
 from ..core.scalar import Arithmetic
+from ..core.tensor_base import TensorBase
 from ..eager.arrays import signature
 from ..eager.writes import write_known
 from ..ops.random.random import Generator, default_generator
@@ -67,7 +67,7 @@ class _Writer:
         from ..backends.native.lowering.composite import Composite
 
         every = (*args, *kwargs.values())
-        tensors = [x for x in every if isinstance(x, Handle)]
+        tensors = [x for x in every if isinstance(x, TensorBase)]
         if MODE.get().grad and any(x._node is not None for x in tensors):
             raise NotTraceable("a gradient is wanted")
         arrays = [x._data for x in tensors]
@@ -83,7 +83,7 @@ class _Writer:
         remaining = iter(symbols)
 
         def known(y: Any) -> Any:
-            if isinstance(y, Handle):
+            if isinstance(y, TensorBase):
                 return next(remaining)
             return arithmetic.scalar(kinds[type(y)](y)) if type(y) in kinds else y
 
@@ -92,7 +92,11 @@ class _Writer:
         with recording(executor=_record):
             y = function(*positional, **named)
         out = arrays[0]
-        if not isinstance(y, Handle) or y._data.dtype != out.dtype or y._data.shape != out.shape:
+        if (
+            not isinstance(y, TensorBase)
+            or y._data.dtype != out.dtype
+            or y._data.shape != out.shape
+        ):
             raise NotTraceable("a result that the tensor does not take as it is")
         program = program_of(given, [y._data])
         self.draw, program = _drawn_first(program, arrays)

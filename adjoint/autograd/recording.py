@@ -14,18 +14,18 @@ import numpy as np
 
 from ..core.device import is_device_array
 from ..core.errors import GraphError
-from ..core.handle import Handle
 from ..core.mode import MODE, mode_with
 from ..core.op import Op
 from ..core.spec import Spec
+from ..core.tensor_base import TensorBase
 from ..eager.dispatch import EXECUTORS, execute, finish
 from ..eager.operators import takes_number
 from ..eager.tensors import INFERENCE, wrap
 from ..eager.views import ONE_OF_SEVERAL_VIEWS, UNRECORDED_VIEW, mark_view, shares_storage
 from ..eager.writes import ViewWrite, write_part
+from ..graph.cells import Cell, Source, State
+from ..graph.lazy import LazyValue, concrete, given, realize, record, shown, specs_of
 from ..graph.node import Item, Version
-from ..graph.reactive import Cell, Source, State
-from ..graph.recorded import Recorded, concrete, given, realize, record, shown, specs_of
 from .modes import _Bare
 
 __all__ = ["Recorder", "lazy", "realize_all", "source_of"]
@@ -42,11 +42,11 @@ def execute_lazily(op: Op, inputs: tuple[Any, ...]) -> Any:
     parents: list[Any] = []
     wants = False
     for x in inputs:
-        if isinstance(x, Handle):
+        if isinstance(x, TensorBase):
             data = x._data
             if type(data) is ndarray or is_device_array(data):
                 data = _given(x)
-            elif type(data) is not Recorded:
+            elif type(data) is not LazyValue:
                 return EXECUTORS[type(data)](op, inputs)
             node = x._node
             wants = wants or node is not None
@@ -58,12 +58,12 @@ def execute_lazily(op: Op, inputs: tuple[Any, ...]) -> Any:
     return finish(op, inputs, record(op, tuple(values)), parents, wants)
 
 
-def _given(x: Any) -> Recorded:
+def _given(x: Any) -> LazyValue:
     version = x._version
     if version is None:
         version = x._version = Version()
     elif version is INFERENCE:
-        value = Recorded(None, (), x._data.shape, x._data.dtype, x.device)
+        value = LazyValue(None, (), x._data.shape, x._data.dtype, x.device)
         value.array = x._data.copy()
         return value
     return given(x, version)
@@ -75,10 +75,10 @@ def settle_and_execute(op: Op, inputs: tuple[Any, ...]) -> Any:
     if executor is not None:
         return executor(op, inputs)
     for x in inputs:
-        if isinstance(x, Handle) and isinstance(x._data, Cell):
+        if isinstance(x, TensorBase) and isinstance(x._data, Cell):
             return EXECUTORS[Cell](op, inputs)
     for x in inputs:
-        if isinstance(x, Handle):
+        if isinstance(x, TensorBase):
             concrete(x)
     return execute(op, inputs)
 
@@ -111,22 +111,22 @@ def realize_all(*tensors: Any) -> Any:
     >>> ad.realize(a)
     tensor([2., 2.])
     """
-    realize([x._data for x in tensors if isinstance(x, Handle) and type(x._data) is Recorded])
+    realize([x._data for x in tensors if isinstance(x, TensorBase) and type(x._data) is LazyValue])
     for x in tensors:
-        if isinstance(x, Handle):
+        if isinstance(x, TensorBase):
             concrete(x)
     return tensors[0] if len(tensors) == 1 else tensors
 
 
 def write_lazily(x: Any, y: Any) -> None:
     """The lazy tensor `x` takes the value of `y`; its base and views see it."""
-    value = y._data if type(y._data) is Recorded else _given(y)
+    value = y._data if type(y._data) is LazyValue else _given(y)
     view = x._view
     if view is None:
         x._data = value
     else:
         base = view.base
-        if not isinstance(base._data, Recorded):
+        if not isinstance(base._data, LazyValue):
             write_part(np, base._data, view.ops, value.realize())
             _show(x, base._data)
             return
@@ -140,8 +140,8 @@ def _show(x: Any, value: Any) -> None:
         other = reference()
         if other is None or (other is x and x._view is None):
             continue
-        if not isinstance(value, Recorded):
-            if isinstance(other._data, Recorded):
+        if not isinstance(value, LazyValue):
+            if isinstance(other._data, LazyValue):
                 other._data = value if other._view is None else shown(value, other._view)
             continue
         part = value
@@ -172,7 +172,7 @@ class Recorder:
 
 def record_where_inputs_are(op: Op, inputs: tuple[Any, ...]) -> Any:
     for x in inputs:
-        if isinstance(x, Handle) and isinstance(x._data, Cell):
+        if isinstance(x, TensorBase) and isinstance(x._data, Cell):
             return record_cell(x._data.state, op, inputs)
     raise AssertionError("no input is of a graph")
 
@@ -187,7 +187,7 @@ def record_cell(state: State, op: Op, inputs: tuple[Any, ...]) -> Any:
         values: list[Any] = []
         cut: list[int] = []
         for i, x in enumerate(inputs):
-            if isinstance(x, Handle):
+            if isinstance(x, TensorBase):
                 cell = x._data
                 if not isinstance(cell, Cell):
                     cell = source_of(state, x)
@@ -233,12 +233,12 @@ def record_pair(
     (of `dtypes`), or one and a number. None for any others.
     """
     b = other
-    if isinstance(input, Handle):
+    if isinstance(input, TensorBase):
         a = input._data
         if not isinstance(a, Cell) or a.dtype not in dtypes:
             return None
         cell, x = a, input
-        if isinstance(other, Handle):
+        if isinstance(other, TensorBase):
             b = other._data
             if not isinstance(b, Cell) or a.shape != b.shape or a.dtype is not b.dtype:
                 return None
@@ -248,7 +248,7 @@ def record_pair(
             return None
     else:
         a = input
-        if not isinstance(other, Handle):
+        if not isinstance(other, TensorBase):
             return None
         cell, x = other._data, other
         if not isinstance(cell, Cell) or not takes_number(dtypes.get(cell.dtype), a):
@@ -268,7 +268,7 @@ def record_pair(
 
 def record_one(op: Op, function: Any, dtypes: dict[Any, int], input: Any) -> Any:
     """`record_cell` for an elementwise op of one cell with a dtype of `dtypes`; None for others."""
-    cell = input._data if isinstance(input, Handle) else None
+    cell = input._data if isinstance(input, TensorBase) else None
     if not isinstance(cell, Cell) or cell.dtype not in dtypes:
         return None
     if input._node is None and _may_have_gradient(cell, input):
@@ -290,7 +290,7 @@ def _may_have_gradient(cell: Cell, x: Any) -> bool:
 
 def is_detached(x: Any) -> bool:
     """Whether `x` shows a cell without its history."""
-    cell = x._data if isinstance(x, Handle) else None
+    cell = x._data if isinstance(x, TensorBase) else None
     return isinstance(cell, Cell) and x._node is None and _may_have_gradient(cell, x)
 
 
@@ -326,7 +326,7 @@ def write_cell(x: Any, y: Any) -> None:
     view = x._view
     base = x if view is None else view.base
     target = base._data
-    if not isinstance(target, Recorded):  # x shows a part of a tensor outside
+    if not isinstance(target, LazyValue):  # x shows a part of a tensor outside
         write_part(np, target, view.ops, concrete(y))
         return
     if isinstance(target, Source):

@@ -14,14 +14,14 @@ from typing import Any
 
 from ..core import policy
 from ..core.errors import AutogradError
-from ..core.handle import Handle
 from ..core.mode import DEFAULT, MODE, mode_with
+from ..core.tensor_base import TensorBase
 from ..eager.record import record
 from ..eager.tensors import wrap, zeros
+from ..graph.cells import Cell, Source, State, refresh, release, upstream
 from ..graph.editing import rewire
+from ..graph.lazy import concrete, specs_of
 from ..graph.node import Item, Leaf, Node
-from ..graph.reactive import Cell, Source, State, refresh, release, upstream
-from ..graph.recorded import concrete, specs_of
 from .engine import keep, run_backward, seed
 from .recording import Recorder, Same, record_cell, source_of
 
@@ -382,4 +382,4 @@ def retained_gradient(x: Any) -> Any:
 
 def is_of_graph(x: Any) -> bool:
     """Whether `x` is a tensor of a graph."""
-    return isinstance(x, Handle) and isinstance(x._data, Cell)
+    return isinstance(x, TensorBase) and isinstance(x._data, Cell)

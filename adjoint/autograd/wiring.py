@@ -13,8 +13,8 @@ from ..eager import fused, public, tensors
 from ..eager.dispatch import EXECUTORS
 from ..eager.operators import RECORDERS
 from ..eager.writes import WRITERS
-from ..graph.reactive import Cell, Source
-from ..graph.recorded import Recorded
+from ..graph.cells import Cell, Source
+from ..graph.lazy import LazyValue
 from . import devices, fusion, inplace, overwriting, recording
 
 __all__ = ["wire"]
@@ -26,10 +26,10 @@ def wire(tensor_class: type) -> None:
     public.connect(inplace.write_out, inplace.write, inplace.rebind, overwriting.write_anew)
     fused.connect(fusion.execute)
     RECORDERS[1], RECORDERS[2] = recording.record_one, recording.record_pair
-    EXECUTORS[Recorded] = recording.settle_and_execute
+    EXECUTORS[LazyValue] = recording.settle_and_execute
     EXECUTORS[Cell] = EXECUTORS[Source] = recording.record_where_inputs_are
     watch_backends(lambda array: EXECUTORS.update({array: devices.execute_on_device}))
-    WRITERS[Recorded] = recording.write_lazily
+    WRITERS[LazyValue] = recording.write_lazily
     WRITERS[np.ndarray] = recording.rewrite
     WRITERS[Cell] = WRITERS[Source] = recording.write_cell
     for name, function in public.INPLACE.items():

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import InvalidArgument
-from ..core.handle import Handle
+from ..core.tensor_base import TensorBase
 from ..utils.progress import progress
 
 HELP = "run a model file (.onnx, .param of pnnx) on arrays"
@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _flat(found: Any) -> list[Any]:
     """The tensors of a result, in order."""
-    if isinstance(found, Handle):
+    if isinstance(found, TensorBase):
         return [found]
     parts = found.values() if isinstance(found, dict) else found or ()
     return [x for part in parts if part is not None for x in _flat(part)]

@@ -7,6 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ..tensor import Tensor as Tensor
 else:  # what every tensor is, for those who ask for annotations while a program runs
-    from .handle import Handle
+    from .tensor_base import TensorBase
 
-    Tensor = Handle
+    Tensor = TensorBase

@@ -10,7 +10,7 @@ from numpy cimport (
     PyArray_FLAGS, PyArray_ISBYTESWAPPED, PyArray_NBYTES, PyArray_NDIM, PyArray_SIZE,
     PyArray_SimpleNew, PyArray_STRIDES, PyArray_TYPE, dtype as c_dtype, import_array, ndarray as c_ndarray, npy_intp,
 )
-from ..core.handle cimport Handle
+from ..core.tensor_base cimport TensorBase
 
 cdef extern from "numpy/arrayobject.h":
     c_ndarray PyArray_NewFromDescr(type, c_dtype, int, npy_intp*, npy_intp*, void*, int, object)
@@ -26,7 +26,7 @@ ctypedef PyTypeObject* p_type
 ctypedef int64_t* p_int64
 
 @cython.locals(make=p_type)
-cpdef object new_handle(object kind)
+cpdef object new_tensor(object kind)
 
 ctypedef npy_intp* p_npy_intp
 ctypedef void (*kernel_t)(int64_t, int64_t, int64_t*) noexcept nogil
@@ -35,7 +35,7 @@ ctypedef void (*run_t)(void*, void*, int64_t*, int64_t) noexcept nogil
 @cython.locals(words=int64_t[512], count=Py_ssize_t, values=list)
 cpdef object signature(object owner, object args, bint grad, list arrays, object tensors=*, bint raw=*)
 
-@cython.locals(handle=Handle, number=double, overflow=int, whole=int64_t, wanted=bint)
+@cython.locals(handle=TensorBase, number=double, overflow=int, whole=int64_t, wanted=bint)
 cdef Py_ssize_t _write(
     int64_t* words, Py_ssize_t count, object args, bint grad, list arrays, object tensors,
     list values, bint raw, int depth) except -2
@@ -78,7 +78,7 @@ cpdef object address(object array)
 @cython.locals(wanted=int, size=Py_ssize_t, nd=int)
 cpdef bint copy_memory(object to, object source) except -1
 
-@cython.locals(handle=Handle, count=int64_t, owned=bint)
+@cython.locals(handle=TensorBase, count=int64_t, owned=bint)
 cpdef int64_t references(object tensor) except -1
 
 @cython.locals(place=p_int64, kernel=kernel_t, run=run_t, at=int64_t, state=int64_t)

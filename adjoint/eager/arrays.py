@@ -17,8 +17,8 @@ import numpy as np
 from ..core.device import device
 from ..core.dtype import dtype
 from ..core.errors import InvalidArgument
-from ..core.handle import Handle
 from ..core.interpreted import cython
+from ..core.tensor_base import TensorBase
 
 if TYPE_CHECKING:
     import cython  # what the compiler sees
@@ -31,12 +31,12 @@ if cython.compiled:
 # ---- tensors -------------------------------------------------------------------------------------
 
 
-def new_handle(kind: type) -> Any:
-    """A handle of this class, of which nothing is set: `Handle.__new__(kind)`."""
+def new_tensor(kind: type) -> Any:
+    """A handle of this class, of which nothing is set: `TensorBase.__new__(kind)`."""
     if cython.compiled:
-        make = cython.cast(p_type, cython.cast(cython.p_void, Handle))
+        make = cython.cast(p_type, cython.cast(cython.p_void, TensorBase))
         return make.tp_new(cython.cast(cython.p_void, kind), (), cython.NULL)
-    return Handle.__new__(kind)
+    return TensorBase.__new__(kind)
 
 
 # ---- what a call is known by ---------------------------------------------------------------------
@@ -80,7 +80,7 @@ def _write(  # type: ignore[no-untyped-def]
     for x in args:
         if count > _MOST:
             return -1
-        if isinstance(x, Handle):
+        if isinstance(x, TensorBase):
             handle = x
             data = handle._data
             if not PyArray_CheckExact(data):
@@ -167,7 +167,7 @@ def _describe(
         kind = type(x)
         if len(parts) > _MOST:
             return False
-        if isinstance(x, Handle):
+        if isinstance(x, TensorBase):
             data = getattr(x, "_data", None)
             if type(data) is not ndarray or not _is_taken(data):
                 return False

@@ -1,5 +1,5 @@
 cimport cython
-from ..core.handle cimport Handle
+from ..core.tensor_base cimport TensorBase
 from ..core.mode cimport Mode
 from ..program.executable cimport Executable, find, inputs_of
 from .arrays cimport Launcher, Viewer, signature
@@ -9,7 +9,7 @@ from .views cimport viewed
 
 @cython.locals(mode=Mode)
 cpdef object execute(object op, tuple inputs)
-@cython.locals(y=Handle, handle=Handle)
+@cython.locals(y=TensorBase, handle=TensorBase)
 cpdef object made(object op, tuple inputs, object result, bint records, Mode mode)
 @cython.locals(mode=Mode)
 cpdef object apply_view(object op, object x)

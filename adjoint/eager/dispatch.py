@@ -7,9 +7,9 @@ from typing import Any
 
 from ..backends import numpy as backend
 from ..core.errors import AdjointError
-from ..core.handle import Handle
 from ..core.mode import MODE, Mode
 from ..core.op import Op
+from ..core.tensor_base import TensorBase
 from ..program.compute import compute
 from ..program.executable import find, inputs_of
 from .arrays import signature
@@ -51,7 +51,7 @@ def execute(op: Op, inputs: tuple[Any, ...]) -> Any:
     arrays = []
     wants = False
     for x in inputs:
-        if isinstance(x, Handle):
+        if isinstance(x, TensorBase):
             data = x._data
             if type(data) is not ndarray and type(data) in EXECUTORS:
                 return EXECUTORS[type(data)](op, inputs)
@@ -75,7 +75,7 @@ def made(op: Op, inputs: tuple[Any, ...], result: Any, records: bool, mode: Mode
     y = wrap(result, None, INFERENCE if mode.inference else None)
     if records and mode.grad:
         for x in inputs:
-            if isinstance(x, Handle) and x._node is not None:
+            if isinstance(x, TensorBase) and x._node is not None:
                 y._node = record(op, inputs, parents_of(inputs), y, mode)
                 break
     return y
@@ -103,7 +103,7 @@ def run_known(owner: Any, args: tuple[Any, ...], by_gradient: bool = False) -> A
     elif found.viewer is not None:
         return viewed(found.op, tensors[0], found.viewer.view(arrays[0]), mode)
     elif found.op is owner:
-        result = found.launch(*[x._data if isinstance(x, Handle) else x for x in args])
+        result = found.launch(*[x._data if isinstance(x, TensorBase) else x for x in args])
     else:
         result = found.launch(*arrays)
     if result is None:

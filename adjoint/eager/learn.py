@@ -11,8 +11,8 @@ from typing import Any
 
 from ..backends import numpy as backend
 from ..core import policy
-from ..core.handle import Handle
 from ..core.op import Op
+from ..core.tensor_base import TensorBase
 from ..program.compute import draws
 from ..program.executable import Executable, find, keep
 from . import tensors as making
@@ -34,7 +34,7 @@ def learn(owner: Any, args: tuple[Any, ...], what: Any, inputs: list[Any]) -> No
     next time it need not run, if what was applied was launched to just the tensors among `args`.
     """
     mode = get_mode()
-    tensors = [x for x in inputs if isinstance(x, Handle)]
+    tensors = [x for x in inputs if isinstance(x, TensorBase)]
     given: list[Any] = []
     called = signature(owner, args, mode.grad, [], given)
     if called is None or not mode.plain or not tensors or len(given) != len(tensors):
@@ -47,7 +47,7 @@ def learn(owner: Any, args: tuple[Any, ...], what: Any, inputs: list[Any]) -> No
             return
         key = signature(what, inputs, False, [])
         if len(tensors) < len(inputs):
-            constants = tuple([None if isinstance(x, Handle) else x for x in inputs])
+            constants = tuple([None if isinstance(x, TensorBase) else x for x in inputs])
     else:
         key = signature(what.declared, inputs, mode.grad, [])
     found = None if key is None else find(key)
@@ -61,7 +61,11 @@ def learn_view(owner: Any, args: tuple[Any, ...], y: Any) -> None:
     tensor among them, by one op.
     """
     x = args[0] if args else None
-    if type(y) is not making.Tensor or not isinstance(x, Handle) or type(x._data) is not ndarray:
+    if (
+        type(y) is not making.Tensor
+        or not isinstance(x, TensorBase)
+        or type(x._data) is not ndarray
+    ):
         return
     view = y._view
     mode = get_mode()

@@ -1,5 +1,5 @@
 cimport cython
-from ..core.handle cimport Handle
+from ..core.tensor_base cimport TensorBase
 from ..core.mode cimport Mode
 from ..graph.node cimport Node, Version, new_node
 

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.errors import AutogradError
-from ..core.handle import Handle
 from ..core.mode import MODE, Mode, mode_with
 from ..core.op import Op, saving_of
+from ..core.tensor_base import TensorBase
 from ..graph.node import Item, Node, Packed, Version, new_node
 from .tensors import INFERENCE, spec_of, wrap
 from .views import alias
@@ -28,7 +28,7 @@ def item(node: Node, index: int, data: Any) -> Node | None:
 
 def parents_of(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """The nodes of tensors; None for what has none, and for numbers."""
-    return tuple([x._node if isinstance(x, Handle) else None for x in inputs])
+    return tuple([x._node if isinstance(x, TensorBase) else None for x in inputs])
 
 
 def record(op: Op, inputs: tuple[Any, ...], parents: tuple[Any, ...], y: Any, mode: Mode) -> Node:
@@ -45,7 +45,7 @@ def record(op: Op, inputs: tuple[Any, ...], parents: tuple[Any, ...], y: Any, mo
                 value = inputs[index] if kind == "x" else _saved(kind, index, inputs, y)
                 break
         saved.append(value)
-        if isinstance(value, Handle):
+        if isinstance(value, TensorBase):
             version = value._version
             if version is not None and (version is INFERENCE or version.count != 0):
                 changed = True
@@ -89,7 +89,7 @@ def pack(value: Any, hooks: tuple[Any, Any]) -> Any:
     """A saved value handed to the pack hook, where it is a tensor or a tuple of them."""
     if type(value) is tuple:
         return tuple(pack(each, hooks) for each in value)
-    if not isinstance(value, Handle):
+    if not isinstance(value, TensorBase):
         return value
     count = version_count(value)
     mode = MODE.get()

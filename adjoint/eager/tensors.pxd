@@ -1,6 +1,6 @@
 cimport cython
-from ..core.handle cimport Handle
-from .arrays cimport new_handle
+from ..core.tensor_base cimport TensorBase
+from .arrays cimport new_tensor
 
-@cython.locals(tensor=Handle)
+@cython.locals(tensor=TensorBase)
 cpdef object wrap(object data, object node=*, object version=*)

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from ..core.device import CPU, space
-from ..core.handle import Handle
 from ..core.mode import MODE
+from ..core.tensor_base import TensorBase
 from ..graph.node import Version
-from .arrays import new_handle
+from .arrays import new_tensor
 
 ndarray = np.ndarray
 get_mode = MODE.get
-Tensor: Any = Handle  # the user's class, set by `connect`
+Tensor: Any = TensorBase  # the user's class, set by `connect`
 
 
 def connect(tensor_class: type) -> None:
@@ -28,7 +28,7 @@ INFERENCE = Version()  # stands for "no version is kept": a value that autograd 
 
 def wrap(data: Any, node: Any = None, version: Any = None) -> Any:
     """A tensor around `data`."""
-    tensor = new_handle(Tensor)
+    tensor = new_tensor(Tensor)
     tensor._data = data
     tensor._node = node
     tensor._leaf = None
@@ -49,7 +49,7 @@ def zeros(shape: tuple[int, ...], dtype: Any, place: Any) -> Any:
 
 def spec_of(x: Any) -> Any:
     """A tensor's Spec; a Python number stands for itself."""
-    return x.spec if isinstance(x, Handle) else x
+    return x.spec if isinstance(x, TensorBase) else x
 
 
 def as_array(result: Any) -> Any:

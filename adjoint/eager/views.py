@@ -10,8 +10,8 @@ import numpy as np
 from ..backends import numpy as backend
 from ..core.mode import Mode
 from ..core.op import Op
+from ..graph.lazy import LazyValue, concrete
 from ..graph.node import Node, Version, View, new_node
-from ..graph.recorded import Recorded, concrete
 from .tensors import INFERENCE, ndarray, wrap
 
 
@@ -20,7 +20,7 @@ def shares_storage(result: Any, x: Any, op: Op) -> bool:
     source = x._data
     if result is source:
         return True
-    if type(result) is not ndarray and isinstance(result, Recorded):
+    if type(result) is not ndarray and isinstance(result, LazyValue):
         return _would_share(x, op)
     base = result.base
     return (base is not None and (base is source or base is source.base)) or (
@@ -101,14 +101,14 @@ def register_view(y: Any) -> None:
 
 def alias(x: Any) -> Any:
     """A tensor that shares data and version with `x` and has no history."""
-    if x._view is not None and type(x._data) is Recorded:
+    if x._view is not None and type(x._data) is LazyValue:
         concrete(x)  # real memory is what shows a write to everyone
     version = x._version
     if version is None:
         version = x._version = Version()
     y = wrap(x._data, None, version)
     data = x._data
-    if type(data) is not ndarray and isinstance(data, Recorded) and version is not INFERENCE:
+    if type(data) is not ndarray and isinstance(data, LazyValue) and version is not INFERENCE:
         # writes must find both
         if x._view is not None:
             y._view = View(x._view.base, x._view.above, x._view.op)

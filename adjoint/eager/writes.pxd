@@ -1,12 +1,12 @@
 cimport cython
-from ..core.handle cimport Handle
+from ..core.tensor_base cimport TensorBase
 from ..core.mode cimport Mode
 from ..graph.node cimport Node, Version, View
 from ..program.executable cimport Executable, find
 from .arrays cimport Launcher, copy_memory, signature
 from .tensors cimport wrap
 
-@cython.locals(x=Handle, version=Version, view=View, mode=Mode, arrays=list, found=Executable, then=Executable,
+@cython.locals(x=TensorBase, version=Version, view=View, mode=Mode, arrays=list, found=Executable, then=Executable,
                watched=bint)
 cpdef object write_known(object owner, object name, tuple args)
 

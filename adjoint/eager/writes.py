@@ -10,12 +10,12 @@ import numpy as np
 from ..core import policy
 from ..core.device import namespace_of
 from ..core.errors import AutogradError
-from ..core.handle import Handle
 from ..core.op import Op
 from ..core.spec import Spec
+from ..core.tensor_base import TensorBase
+from ..graph.cells import Cell
+from ..graph.lazy import LazyValue, concrete, shown
 from ..graph.node import Node, Version, View
-from ..graph.reactive import Cell
-from ..graph.recorded import Recorded, concrete, shown
 from ..program.executable import find
 from .arrays import copy_memory, signature
 from .dispatch import apply
@@ -48,7 +48,7 @@ class ViewWrite(Op, abstract=True):
         part = g
         for op in self.ops:
             part = apply(op, part)
-        if g.requires_grad or isinstance(g._data, Recorded):
+        if g.requires_grad or isinstance(g._data, LazyValue):
             rest = apply(self, g, part.new_zeros(part.shape))
         else:
             data = g._data.copy()
@@ -98,7 +98,7 @@ def assert_writable(x: Any, name: str) -> None:
             "clone it first"
         )
     strides = data.strides
-    if view is not None and isinstance(data, Recorded):  # as they will be
+    if view is not None and isinstance(data, LazyValue):  # as they will be
         strides = shown(np.empty(view.base._data.shape, data.dtype), view).strides
     if 0 in strides and data.size > 1:
         for size, stride in zip(data.shape, strides, strict=True):
@@ -117,10 +117,10 @@ def before_change(x: Any) -> None:
         return
     version.before_change()
     base = x if x._view is None else x._view.base
-    if not isinstance(base._data, Recorded):
+    if not isinstance(base._data, LazyValue):
         for reference in version.views or ():
             other = reference()
-            if other is not None and type(other._data) is Recorded and other._view is not None:
+            if other is not None and type(other._data) is LazyValue and other._view is not None:
                 other._data = shown(base._data, other._view)  # it must see the change
 
 
@@ -151,7 +151,7 @@ def write_known(owner: Any, name: str, args: tuple[Any, ...]) -> bool | None:
     None where this is not known; False where there is no such kernel, or there may be an error.
     """
     mode = get_mode()
-    if not mode.plain or not isinstance(args[0], Handle):
+    if not mode.plain or not isinstance(args[0], TensorBase):
         return False
     x = args[0]
     version = x._version
@@ -220,14 +220,14 @@ def copied(x: Any, y: Any, name: str) -> bool:
     copy of memory, where both are plain and lie alike, and `x` was changed before. Else nothing has
     happened.
     """
-    if not isinstance(x, Handle) or not is_copied_to(x, (y,)):
+    if not isinstance(x, TensorBase) or not is_copied_to(x, (y,)):
         return False
     data = x._data
     if data.nbytes > policy.COPY_HELD or data.dtype.kind == "O":
         return False
     source = None
     if y is not None:
-        if not isinstance(y, Handle) or type(y._data) is not ndarray:
+        if not isinstance(y, TensorBase) or type(y._data) is not ndarray:
             return False
         source = y._data
     if not copy_memory(data, source):
@@ -245,7 +245,7 @@ def overwrite(x: Any, y: Any, name: str) -> Any:
     data = x._data
     if y._data is not data:
         joins = y._node is not None and isinstance(y._data, Cell) and get_mode().grad
-        if joins or (type(data) is not ndarray and isinstance(data, Recorded)):
+        if joins or (type(data) is not ndarray and isinstance(data, LazyValue)):
             WRITERS[type(data)](x, y)
         else:
             if not data.flags.writeable:

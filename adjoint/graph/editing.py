@@ -7,9 +7,9 @@ from typing import Any
 
 from ..core.errors import GraphError
 from ..core.spec import Spec
+from .cells import Cell, Source, State, downstream, push
+from .lazy import specs_of
 from .node import Item, next_order
-from .reactive import Cell, Source, State, downstream, push
-from .recorded import specs_of
 
 Inputs = tuple[Any, ...]
 

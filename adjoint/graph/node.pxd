@@ -1,5 +1,5 @@
 cimport cython
-from ..core.handle cimport Handle
+from ..core.tensor_base cimport TensorBase
 
 cdef class Version:
     cdef public Py_ssize_t count

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core.errors import AutogradError, InvalidType
-from ..core.handle import Handle
 from ..core.op import Op
+from ..core.tensor_base import TensorBase
 
 next_order: Callable[[], int] = itertools.count(1).__next__  # atomic, also interpreted
 
@@ -162,7 +162,7 @@ class Node(Target):
         versions = self.versions
         packed = False
         for i, value in enumerate(saved):
-            if isinstance(value, Handle):
+            if isinstance(value, TensorBase):
                 version = value._version
                 if version is not None:
                     expected = 0 if versions is None else versions[i]
@@ -227,12 +227,12 @@ class Packed:
     def unpack(self) -> Any:
         """The tensor that the unpack hook gives, with the history of the one that was saved."""
         y = self.unpack_hook(self.packed)
-        if not isinstance(y, Handle):
+        if not isinstance(y, TensorBase):
             raise InvalidType(
                 "saved_tensors_hooks: output of saved tensor unpack_hook expected to be a Tensor "
                 f"but got result of type {type(y).__name__}"
             )
-        z = Handle.__new__(type(y))
+        z = TensorBase.__new__(type(y))
         z._data, z._version, z._node, z._leaf, z._view = y._data, y._version, self.node, None, None
         return z
 

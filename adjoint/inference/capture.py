@@ -10,11 +10,11 @@ from ..autograd import fusion
 from ..autograd.recording import execute_lazily
 from ..core.device import device_of
 from ..core.errors import DeviceError, InvalidArgument, InvalidType, Unsupported
-from ..core.handle import Handle
 from ..core.op import Op
 from ..core.spec import Spec
+from ..core.tensor_base import TensorBase
 from ..eager import fused
-from ..graph.recorded import Recorded, concrete
+from ..graph.lazy import LazyValue, concrete
 from ..nn import Module
 from ..program.capture import Rebuild, Recorder, program_of, recording, symbol, taken
 from ..program.compute import spec_of
@@ -57,7 +57,7 @@ class Source:
 
     def known(self, data: Any) -> Value:
         """The one value for an array that the function uses; the same in each capture."""
-        array = data.array if isinstance(data, Recorded) else data
+        array = data.array if isinstance(data, LazyValue) else data
         found = self._kept.get(id(array))
         if found is None:
             if device_of(array).type != "cpu":
@@ -80,7 +80,7 @@ def _whole(
     """A composite as one op with its inputs; None where there is no routine for it."""
     if not fused.pays(args):
         return None
-    inputs = tuple(x for x in args if isinstance(x, Handle))
+    inputs = tuple(x for x in args if isinstance(x, TensorBase))
     op = fusion.plan_for(function, native, args, inputs, [False] * len(inputs))
     return None if isinstance(op, str) else (op, inputs)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..core import policy
-from ..graph.recorded import run
+from ..graph.lazy import run
 from ..program.program import Value
 from .buffers import ALIGNMENT
 from .schedule import Schedule, dense

@@ -11,7 +11,7 @@ from typing import Any
 from ..core import policy
 from ..core.op import Op
 from ..core.spec import Spec, prod
-from ..graph.recorded import run
+from ..graph.lazy import run
 from ..ops.elementwise.arithmetic import Add, Mul, Sub, TrueDivide
 from ..ops.elementwise.comparison import Clamp, ClampMax, ClampMin
 from ..ops.promotion import Cast

@@ -14,10 +14,10 @@ import numpy as np
 
 from ..core import policy
 from ..core.errors import DeviceError, InvalidArgument, InvalidType
-from ..core.handle import Handle
 from ..core.spec import Spec
+from ..core.tensor_base import TensorBase
 from ..eager.tensors import wrap
-from ..graph.recorded import concrete
+from ..graph.lazy import concrete
 from ..program import program as form
 from ..program.capture import Rebuild
 from ..program.compute import spec_of
@@ -114,7 +114,7 @@ class Program:
         arrays = []
         key: list[Any] = [self._threads()]
         for x in inputs:
-            array = x._data if isinstance(x, Handle) else x
+            array = x._data if isinstance(x, TensorBase) else x
             if type(array) is not np.ndarray:
                 array = _array(x)
             arrays.append(array)
@@ -256,7 +256,7 @@ def _packing() -> Any:
 
 def _array(x: Any) -> Any:
     """The array of an input."""
-    if isinstance(x, Handle):
+    if isinstance(x, TensorBase):
         if x.device.type != "cpu":
             raise DeviceError(f"program: an input is on {x.device}; frozen programs take x.cpu()")
         array = concrete(x)

@@ -28,7 +28,7 @@ import numpy as np
 from ..core.device import CPU, host_array
 from ..core.dtype import BY_NAME, from_numpy_dtype
 from ..core.errors import CheckpointError, DeviceError, DTypeError, InvalidArgument, InvalidType
-from ..graph.recorded import concrete
+from ..graph.lazy import concrete
 from ..nn.parameter import Buffer, Parameter
 from ..ops.create.memory import from_numpy
 from .atomic import replacing

@@ -17,7 +17,7 @@ from ..core.device import device, host_array
 from ..core.dtype import dtype
 from ..core.errors import CheckpointError, DTypeError, InvalidType
 from ..core.spec import Size
-from ..graph.recorded import concrete
+from ..graph.lazy import concrete
 from ..nn.parameter import Parameter
 from ..tensor import Tensor
 from .pytorch_names import STORAGE_NAMES

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core.errors import InvalidArgument, InvalidType
-from ..core.handle import Handle
 from ..core.op import Op
 from ..core.spec import Spec
-from ..graph.recorded import Recorded, concrete
+from ..core.tensor_base import TensorBase
+from ..graph.lazy import LazyValue, concrete
 from ..nn import Module
 from ..program import program as form
 from ..program.capture import Recorder, program_of, recording, symbol, taken
@@ -133,7 +133,7 @@ class Captured(NamedTuple):
 def capture(module: Module, args: Sequence[Any], names: Sequence[str], axes: Axes) -> Captured:
     """Record `module(*args)` in eval mode, once for each way in which the sizes may vary."""
     for x in args:
-        if not isinstance(x, Handle):
+        if not isinstance(x, TensorBase):
             raise InvalidType(
                 f"onnx.export: expected tensors as inputs, got {type(x).__name__}; fix other "
                 "arguments in a small module around this one"
@@ -241,7 +241,7 @@ def _program(module: Module, specs: Sequence[Spec]) -> form.Program:
     constants: dict[int, form.Value] = {}  # by the id of their array
 
     def known(data: Any) -> form.Value:
-        array = data.array if isinstance(data, Recorded) else data
+        array = data.array if isinstance(data, LazyValue) else data
         return constants.setdefault(id(array), form.Value(spec_of(array), array=array))
 
     inputs = list(map(symbol, specs))

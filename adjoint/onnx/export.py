@@ -10,7 +10,7 @@ import numpy as np
 
 from ..core.dtype import from_numpy_dtype
 from ..core.errors import InvalidArgument, Unsupported
-from ..core.handle import Handle
+from ..core.tensor_base import TensorBase
 from ..io.atomic import replacing
 from ..nn import Module
 from ..program import program as form
@@ -56,7 +56,7 @@ def export(
         raise InvalidArgument(
             f"onnx.export: opset_version must be {OPSETS[0]} to {OPSETS[-1]}, got {opset_version}"
         )
-    args = (args,) if isinstance(args, Handle) else tuple(args)
+    args = (args,) if isinstance(args, TensorBase) else tuple(args)
     names = _names(input_names, len(args), "input")
     axes = {name: _axes_of(each) for name, each in (dynamic_axes or {}).items()}
     captured = capture(module, args, names, axes)

@@ -10,7 +10,7 @@ import numpy as np
 from ..autograd.modes import no_grad
 from ..autograd.recording import lazy
 from ..core.errors import CheckpointError, Unsupported
-from ..graph.recorded import Recorded
+from ..graph.lazy import LazyValue
 from ..io.imported import FAULTS, ImportedGraph, last_uses, needed, refuse, refusing, several
 from ..ops.create.memory import from_numpy
 from ..tensor import Tensor
@@ -240,5 +240,5 @@ def _sizes(found: Iterable[Any]) -> Iterable[int]:
         if id(value) not in seen:
             seen.add(id(value))
             yield value.size
-            if isinstance(value, Recorded):
-                stack.extend(x for x in value.inputs if isinstance(x, Recorded))
+            if isinstance(value, LazyValue):
+                stack.extend(x for x in value.inputs if isinstance(x, LazyValue))

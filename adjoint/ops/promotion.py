@@ -11,10 +11,10 @@ import numpy as np
 from ..core import dtype as dt
 from ..core.dtype import dtype, promote_types
 from ..core.errors import DTypeError, InvalidType
-from ..core.handle import Handle
 from ..core.op import Op, Sample
 from ..core.scalar import Scalar
 from ..core.spec import Spec
+from ..core.tensor_base import TensorBase
 from ..core.types import Tensor
 from ..eager.dispatch import apply
 from ..eager.public import public
@@ -85,7 +85,7 @@ def common_dtype(values: Iterable[Any], name: str = "result_type") -> dtype:
     zero_dim: dtype | None = None
     number: dtype | None = None
     for value in values:
-        if isinstance(value, Handle):
+        if isinstance(value, TensorBase):
             if value._data.ndim:
                 dimensioned = _join(dimensioned, value.dtype)
             else:
@@ -115,7 +115,7 @@ def promote(name: str, *values: Any, floating: bool = False) -> tuple[dtype, lis
 
     With `floating`, integers and bools become the default floating-point dtype.
     """
-    kinds = {v._data.dtype if isinstance(v, Handle) else None for v in values}
+    kinds = {v._data.dtype if isinstance(v, TensorBase) else None for v in values}
     if len(kinds) == 1 and None not in kinds:  # the usual case
         common = values[0].dtype
         if common.category >= 2 or not floating:
@@ -123,7 +123,9 @@ def promote(name: str, *values: Any, floating: bool = False) -> tuple[dtype, lis
     common = common_dtype(values, name)
     if floating and common.category < 2:
         common = dt.get_default_dtype()
-    return common, [cast(v, common) if isinstance(v, Handle) else number(v, common) for v in values]
+    return common, [
+        cast(v, common) if isinstance(v, TensorBase) else number(v, common) for v in values
+    ]
 
 
 def number(value: Any, to: dtype) -> Any:
@@ -143,7 +145,7 @@ def number(value: Any, to: dtype) -> Any:
 
 def as_tensor_like(value: Any, like: Tensor) -> Tensor:
     """`value` as a tensor beside `like`; a number becomes 0-d in the dtype it promotes to."""
-    if isinstance(value, Handle):
+    if isinstance(value, TensorBase):
         return value  # type: ignore[return-value]
     return like.new_tensor(value, dtype=common_dtype((like, value)))
 

@@ -14,13 +14,13 @@ from typing import Any, TypeAlias
 from ..autograd.recording import execute_lazily
 from ..core.dtype import LOW_PRECISION, from_numpy_dtype
 from ..core.errors import AutogradError, InvalidType, NotTraceable, Unsupported
-from ..core.handle import Handle
 from ..core.mode import DEFAULT, MODE, mode_with
 from ..core.op import Op
 from ..core.spec import Spec
+from ..core.tensor_base import TensorBase
 from ..eager.tensors import wrap
+from ..graph.lazy import LazyValue
 from ..graph.node import Item
-from ..graph.recorded import Recorded
 from .program import Node, Program, Value, inferred
 
 # What a value that was there before becomes in a program: a constant, or a number.
@@ -30,7 +30,7 @@ Rebuild: TypeAlias = Callable[[Iterator[Any]], Any]  # outputs in the form of wh
 
 def symbol(spec: Spec) -> Any:
     """A tensor of which only shape and dtype are known."""
-    return wrap(Recorded(None, (), spec.shape, spec.dtype.numpy))
+    return wrap(LazyValue(None, (), spec.shape, spec.dtype.numpy))
 
 
 class Recorder:
@@ -74,7 +74,7 @@ def number_or_refuse(data: Any) -> Any:
 
     Errors: NotTraceable for everything else.
     """
-    if not isinstance(data, Recorded):
+    if not isinstance(data, LazyValue):
         raise NotTraceable("a result that was not recorded")
     is_number = data.shape == () and data.array is not None
     if not is_number or from_numpy_dtype(data.dtype) not in LOW_PRECISION:
@@ -101,7 +101,7 @@ def program_of(
             alive.append(x)
         return values[id(x)]
 
-    stack = [x for x in reversed(outputs) if isinstance(x, Recorded)]
+    stack = [x for x in reversed(outputs) if isinstance(x, LazyValue)]
     while stack:
         x = stack[-1]
         if id(x) in values or id(x) in several:
@@ -111,7 +111,7 @@ def program_of(
         else:
             waiting = [
                 v for v in x.inputs
-                if isinstance(v, Recorded) and id(v) not in values and id(v) not in several
+                if isinstance(v, LazyValue) and id(v) not in values and id(v) not in several
             ]  # fmt: skip
             if waiting:
                 stack.extend(reversed(waiting))
@@ -120,7 +120,7 @@ def program_of(
             if type(x.op) is Item:
                 values[id(x)] = several[id(x.inputs[0])].outputs[x.op.index]
                 continue
-            args = [values[id(v)] if isinstance(v, Recorded) else v for v in x.inputs]
+            args = [values[id(v)] if isinstance(v, LazyValue) else v for v in x.inputs]
             specs = inferred(x.op, args) if x.dtype is None else (x.spec,)
             node = Node(x.op, args, specs)
             nodes.append(node)
@@ -143,7 +143,7 @@ def taken(found: Any, refused: str) -> tuple[list[Any], Rebuild]:
     results: list[Any] = []
 
     def form(found: Any) -> Rebuild:
-        if isinstance(found, Handle):
+        if isinstance(found, TensorBase):
             results.append(found._data)
             return next
         if found is None:

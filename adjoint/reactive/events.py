@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..graph.cells import Cell, State
 from ..graph.node import Item
-from ..graph.reactive import Cell, State
 
 
 class Log:

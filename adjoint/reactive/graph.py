@@ -16,11 +16,10 @@ from ..autograd.modes import no_grad
 from ..autograd.recording import Recorder
 from ..core.dtype import as_dtype, get_default_dtype
 from ..core.errors import GraphError, InvalidArgument
-from ..core.handle import Handle
 from ..core.mode import MODE, Mode, mode_with
+from ..core.tensor_base import TensorBase
 from ..graph import editing
-from ..graph.node import Version
-from ..graph.reactive import (
+from ..graph.cells import (
     Cell,
     Journal,
     Source,
@@ -31,7 +30,8 @@ from ..graph.reactive import (
     refresh,
     upstream,
 )
-from ..graph.recorded import concrete
+from ..graph.lazy import concrete
+from ..graph.node import Version
 from ..nn import Module, Parameter
 from ..ops.create.memory import as_tensor
 from ..ops.random.draws import Draw
@@ -295,7 +295,7 @@ class Graph:
         return True
 
     def _cell(self, x: Any, name: str) -> Cell:
-        if isinstance(x, Handle) and not isinstance(x._data, Cell):
+        if isinstance(x, TensorBase) and not isinstance(x._data, Cell):
             followed = self._state.sources.get(id(x))
             if followed is not None:
                 return followed
@@ -344,7 +344,7 @@ class Graph:
         tensor(6.)
         """
         self._cell(loss, "backward")
-        targets = [inputs] if isinstance(inputs, Handle) else inputs
+        targets = [inputs] if isinstance(inputs, TensorBase) else inputs
         refreshing.backward(loss, gradient, retain_graph, targets)
 
     def no_grad_scope(self, function: Callable[[], Any]) -> Any:
@@ -646,7 +646,7 @@ def _value_or_shape(name: str, value: Any, shape: Any) -> tuple[Any, Any]:
 
 def _showing(cell: Cell, kind: type) -> Any:
     """A new tensor of class `kind` with the cell's value."""
-    tensor: Any = Handle.__new__(kind)
+    tensor: Any = TensorBase.__new__(kind)
     tensor._data = cell
     tensor._node = tensor._leaf = tensor._view = None
     tensor._version = Version()

@@ -15,14 +15,14 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import GraphError
-from ..core.handle import Handle
 from ..core.mode import MODE, mode_with
 from ..core.op import Op
+from ..core.tensor_base import TensorBase
 from ..eager.tensors import wrap
 from ..eager.writes import before_change
+from ..graph.cells import Cell, Source, State, push
+from ..graph.lazy import concrete
 from ..graph.node import Node, Version
-from ..graph.reactive import Cell, Source, State, push
-from ..graph.recorded import concrete
 from ..nn.hooks import EVERYWHERE
 from ..nn.modules.module import Module
 from ..ops.random.draws import Draw
@@ -333,7 +333,7 @@ def _settings(module: Module) -> tuple[Any, ...]:
 
 def _signature(value: Any, outside: list[Any]) -> Any:
     """`value` as a key; collects the tensors from outside the graph that are arguments."""
-    if isinstance(value, Handle):
+    if isinstance(value, TensorBase):
         cell = value._data
         if isinstance(cell, Cell):
             handle = cell.handle() if isinstance(cell, Source) else None
@@ -356,7 +356,7 @@ def _signature(value: Any, outside: list[Any]) -> Any:
 
 
 def _replaced(value: Any, stand_ins: dict[int, Any]) -> Any:
-    if isinstance(value, Handle):
+    if isinstance(value, TensorBase):
         return stand_ins.get(id(value), value)
     if type(value) in (tuple, list):
         return type(value)(_replaced(each, stand_ins) for each in value)

@@ -10,10 +10,10 @@ from ..autograd.recording import Same, is_detached, record_cell, source_of
 from ..autograd.refreshing import is_of_graph
 from ..core.device import device_of, transfer
 from ..core.errors import DTypeError, GraphError, InvalidArgument, ShapeError
-from ..core.handle import Handle
+from ..core.tensor_base import TensorBase
+from ..graph.cells import Cell, Source
 from ..graph.editing import rewire
-from ..graph.reactive import Cell, Source
-from ..graph.recorded import concrete
+from ..graph.lazy import concrete
 from ..ops.create.memory import as_tensor
 from ..tensor import Tensor
 
@@ -29,7 +29,7 @@ class DetachNode(Same, abstract=True):
 
 def cell_of(x: Any, name: str) -> Cell:
     """The cell of a graph's tensor; GraphError for any other."""
-    if not isinstance(x, Handle) or not isinstance(x._data, Cell):
+    if not isinstance(x, TensorBase) or not isinstance(x._data, Cell):
         raise GraphError(
             f"{name}: needs a tensor of a Graph, got {type(x).__name__}; make inputs with "
             "graph.input(...), and compute from them"
@@ -39,7 +39,7 @@ def cell_of(x: Any, name: str) -> Cell:
 
 def value_for(cell: Cell, value: Any) -> Any:
     """An array of the cell's shape and dtype that nobody else holds."""
-    if isinstance(value, Handle):
+    if isinstance(value, TensorBase):
         array = concrete(value)
     elif type(value) is np.ndarray and value.dtype == cell.dtype:
         array = value
@@ -88,7 +88,7 @@ def set_value(self: Any, value: Any) -> Any:
         )
     from ..autograd.modes import no_grad
 
-    if isinstance(value, Handle) and value._data.shape != self._data.shape:
+    if isinstance(value, TensorBase) and value._data.shape != self._data.shape:
         raise ShapeError(
             f"set: the tensor has shape {tuple(self.shape)}, the value "
             f"{tuple(value._data.shape)}; reshape the value"
@@ -127,7 +127,7 @@ def set_input(self: Any, index: int, other: Any) -> Any:
 
 def input_cell(cell: Cell, other: Any) -> Any:
     """`other` as an input of `cell`: a cell of its graph, or a number."""
-    if not isinstance(other, Handle):
+    if not isinstance(other, TensorBase):
         return other
     if isinstance(other._data, Cell):
         return other._data

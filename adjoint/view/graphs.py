@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ..autograd.refreshing import tensor_of
+from ..graph.cells import Cell, Source, State, upstream
 from ..graph.node import Item
-from ..graph.reactive import Cell, Source, State, upstream
 from ..nn.parameter import Parameter
 from ..reactive import Graph, Log
 from ..tensor import Tensor

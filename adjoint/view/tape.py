@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.dtype import from_numpy_dtype
-from ..core.handle import Handle
 from ..core.op import snake_case
+from ..core.tensor_base import TensorBase
+from ..graph.lazy import LazyValue
 from ..graph.node import RELEASED, Item, Leaf
-from ..graph.recorded import Recorded
 from ..nn.modules.module import Module
 from ..nn.parameter import Parameter
 from .origins import origin_of, parameter_names, source_line
@@ -74,7 +74,7 @@ class _Tape:
             ):
                 if parent is not None:
                     sources.append((position, place[id(_computing(parent))]))
-                elif isinstance(value, Handle):
+                elif isinstance(value, TensorBase):
                     key = id(value._data)
                     if key not in place:
                         place[key] = len(infos)
@@ -131,11 +131,11 @@ class _Tape:
                 self.tensors[id(node)] = node.tensor()
             return
         for parent, value in zip(node.parents, self._inputs(node), strict=True):
-            if parent is not None and isinstance(value, Handle):
+            if parent is not None and isinstance(value, TensorBase):
                 self.tensors.setdefault(id(parent), value)
         if node.saved is not RELEASED and len(node.op.tokens) == len(node.saved):
             for token, value in zip(node.op.tokens, node.saved, strict=True):
-                if token == "y" and isinstance(value, Handle):
+                if token == "y" and isinstance(value, TensorBase):
                     self.tensors.setdefault(id(node), value)
 
     def _array(self, node: Any) -> Any:
@@ -204,7 +204,7 @@ class _Tape:
 
 def _computed(data: Any) -> Any:
     """The array; None for a lazy value that nothing has read yet."""
-    return data.array if isinstance(data, Recorded) else data
+    return data.array if isinstance(data, LazyValue) else data
 
 
 def _computing(node: Any) -> Any:

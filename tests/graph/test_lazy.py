@@ -11,26 +11,26 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.graph import recorded
-from adjoint.graph.recorded import Recorded
+from adjoint.graph import lazy
+from adjoint.graph.lazy import LazyValue
 
 
 @pytest.fixture
 def ran(monkeypatch):
     """The names of the ops that recorded values have run."""
     names = []
-    run = recorded.run
+    run = lazy.run
 
     def counting(op, arrays):
         names.append(type(op).__name__)
         return run(op, arrays)
 
-    monkeypatch.setattr(recorded, "run", counting)
+    monkeypatch.setattr(lazy, "run", counting)
     return names
 
 
 def is_computed(x):
-    return type(x._data) is not Recorded or x._data.array is not None
+    return type(x._data) is not LazyValue or x._data.array is not None
 
 
 # ---- when ----------------------------------------------------------------------------------------

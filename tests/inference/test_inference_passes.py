@@ -10,7 +10,7 @@ from adjoint import nn
 from adjoint.backends import native
 from adjoint.core import policy
 from adjoint.core.errors import GraphError
-from adjoint.graph.recorded import run
+from adjoint.graph.lazy import run
 from adjoint.inference import (
     affine,
     buffers,

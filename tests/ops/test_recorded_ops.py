@@ -7,8 +7,8 @@ import pytest
 
 import adjoint as ad
 from adjoint.eager.dispatch import apply
-from adjoint.graph.reactive import Cell
-from adjoint.graph.recorded import Recorded
+from adjoint.graph.cells import Cell
+from adjoint.graph.lazy import LazyValue
 
 from .test_ops import CASES, few_of_each_op, outputs, tensors, widen
 
@@ -59,7 +59,7 @@ def test_lazily(sample, request):
     expected = run(sample, leaves(sample))
     with ad.lazy():
         recorded = outputs(apply(sample.op, *tensors(sample)))
-        assert all(type(y._data) is Recorded for y in recorded)
+        assert all(type(y._data) is LazyValue for y in recorded)
         ys, grads = run(sample, leaves(sample))
         specs = [y.spec for y in ys]
     assert_equal(ys, expected[0], near)

@@ -18,7 +18,7 @@ from adjoint.core.errors import (
     Unsupported,
 )
 from adjoint.core.spec import Spec
-from adjoint.graph.recorded import Recorded
+from adjoint.graph.lazy import LazyValue
 from adjoint.ops.elementwise.arithmetic import MUL
 from adjoint.ops.elementwise.functions import Tanh
 from adjoint.program.capture import Recorder, program_of, recording, symbol, taken
@@ -89,7 +89,7 @@ def test_other_tensors_are_refused_or_constants() -> None:
         y = x * w
 
     def known(data: Any) -> Value:
-        assert isinstance(data, Recorded)
+        assert isinstance(data, LazyValue)
         return Value(MATRIX, array=data.array, name="w")
 
     program = program_of([x._data], [y._data], known)

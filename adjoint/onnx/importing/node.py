@@ -17,7 +17,7 @@ import numpy as np
 from ... import nn
 from ...core.errors import CheckpointError, Unsupported
 from ...eager.public import FUNCTIONS
-from ...graph.recorded import concrete
+from ...graph.lazy import concrete
 from ...ops.create.memory import from_numpy
 from ...tensor import Tensor
 

@@ -11,9 +11,9 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.device import CPU, as_device, device, transfer
 from ...core.errors import InvalidArgument, InvalidType
-from ...core.handle import Handle
 from ...core.op import Op, Sample
 from ...core.spec import Spec
+from ...core.tensor_base import TensorBase
 from ...eager.dispatch import apply
 from ...eager.public import FUNCTIONS, METHODS, public
 from ..promotion import cast
@@ -92,7 +92,7 @@ def to(
     rest = list(args)
     if rest and not isinstance(rest[0], bool):
         first = rest.pop(0)
-        if isinstance(first, Handle):
+        if isinstance(first, TensorBase):
             device, dtype = first.device, first.dtype
         elif isinstance(first, (str, _Device, int)):
             device = first
@@ -198,7 +198,7 @@ class TensorType:
         return legacy_new(self.dtype, data, device)
 
     def __instancecheck__(self, instance: Any) -> bool:
-        return isinstance(instance, Handle) and instance.dtype is self.dtype
+        return isinstance(instance, TensorBase) and instance.dtype is self.dtype
 
     def __repr__(self) -> str:
         return f"<class 'adjoint.{self.__name__}'>"
@@ -234,7 +234,7 @@ def legacy_new(dtype: dt.dtype, data: tuple[Any, ...], device: Any = None) -> Te
     """What `Tensor(...)` makes: memory from sizes, a copy from a sequence."""
     if len(data) == 1 and not isinstance(data[0], int):
         source = data[0]
-        if isinstance(source, Handle):
+        if isinstance(source, TensorBase):
             return source.detach()  # type: ignore[attr-defined,no-any-return]
         if type(source).__name__ == "Size":
             data = tuple(source)
@@ -313,7 +313,7 @@ def is_tensor(obj: Any) -> bool:
     >>> ad.is_tensor(ad.ones(1)), ad.is_tensor(1)
     (True, False)
     """
-    return isinstance(obj, Handle)
+    return isinstance(obj, TensorBase)
 
 
 @public()
@@ -350,7 +350,7 @@ def typename(obj: Any) -> str:
     >>> ad.typename(ad.ones(1))
     'adjoint.FloatTensor'
     """
-    if isinstance(obj, Handle):
+    if isinstance(obj, TensorBase):
         return str(type_(obj))
     kind = type(obj)
     module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."

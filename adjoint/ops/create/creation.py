@@ -19,7 +19,7 @@ from ...core.errors import (
     ShapeError,
     Unsupported,
 )
-from ...core.handle import Handle
+from ...core.tensor_base import TensorBase
 from ...eager.fused import creating
 from ...eager.public import public
 from ...eager.tensors import fresh
@@ -280,7 +280,7 @@ def full(
         return into(array, out, dtype, "full")
     d = target(dtype)
     if d is None:
-        d = fill_value.dtype if isinstance(fill_value, Handle) else dt.of_scalar(value)
+        d = fill_value.dtype if isinstance(fill_value, TensorBase) else dt.of_scalar(value)
     place = as_device(device)
     array = filled_array(shape, value, d, "full", place)
     return finish(array, place, requires_grad, pin_memory)
@@ -295,7 +295,7 @@ def filled_array(
 
 def _array_like(make: Callable[..., Any], input: Any, dtype: Any, format: Any, name: str) -> Any:
     """A new array of `input`'s shape, its dimensions in the same order of memory."""
-    if not isinstance(input, Handle):
+    if not isinstance(input, TensorBase):
         raise InvalidType(f"{name}: argument 'input' must be Tensor, not {type(input).__name__}")
     assert_row_major(format, name)
     data = input._data
@@ -486,7 +486,7 @@ def new_tensor(
     tensor([1., 2.])
     """
     d = target(dtype) or self.dtype
-    if d.category == 1 and not isinstance(data, (Handle, np.ndarray)):
+    if d.category == 1 and not isinstance(data, (TensorBase, np.ndarray)):
         array = converted(array_from(data, None, copy=True), d, False)
     else:
         array = array_from(data, d, copy=True)

@@ -19,7 +19,7 @@ from ...core.errors import (
     InvalidType,
     Unsupported,
 )
-from ...core.handle import Handle
+from ...core.tensor_base import TensorBase
 from ...eager.arrays import capsule_address
 from ...eager.public import FUNCTIONS, public
 from .conversion import to
@@ -65,7 +65,7 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     >>> ad.as_tensor(x) is x
     True
     """
-    if isinstance(data, Handle):
+    if isinstance(data, TensorBase):
         return to(data, device=device, dtype=dtype)  # type: ignore[no-any-return]
     return finish(array_from(data, target(dtype), copy=False), device)
 
@@ -90,7 +90,7 @@ def asarray(
     tensor([1, 2])
     """
     wanted = target(dtype)
-    if isinstance(obj, Handle):
+    if isinstance(obj, TensorBase):
         if copy is False and wanted not in (None, obj.dtype):
             raise InvalidArgument(
                 f"asarray: can't alias tensor of {obj.dtype} as {wanted} without a copy"
@@ -488,7 +488,7 @@ def set_(self: Tensor, source: Any = None) -> Tensor:
     if source is None:
         self._data = names_on(self.device).empty(0, self._data.dtype)
     else:
-        if not isinstance(source, Handle):
+        if not isinstance(source, TensorBase):
             raise Unsupported("set_: needs a tensor as source; make one with frombuffer")
         if source.dtype is not self.dtype:
             raise DTypeError(f"set_: source has {source.dtype}, this tensor {self.dtype}")

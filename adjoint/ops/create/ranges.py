@@ -11,7 +11,7 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument, InvalidType, Unsupported
-from ...core.handle import Handle
+from ...core.tensor_base import TensorBase
 from ...eager.public import public
 from .creation import finish, into
 from .values import target
@@ -24,7 +24,7 @@ __all__ = ["arange", "linspace", "logspace", "range"]
 
 def _number(value: Any, name: str) -> Any:
     """A bound given as a number or as a tensor of one element."""
-    if isinstance(value, (Handle, np.generic)):
+    if isinstance(value, (TensorBase, np.generic)):
         return value.item()  # type: ignore[union-attr]
     if isinstance(value, (bool, int, float, complex)):
         return value

@@ -9,8 +9,8 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument, InvalidType
-from ...core.handle import Handle
 from ...core.scalar import Scalar
+from ...core.tensor_base import TensorBase
 
 
 def target(dtype: Any) -> dt.dtype | None:
@@ -30,7 +30,7 @@ _SEQUENCES = frozenset((list, tuple))
 
 def array_from(data: Any, dtype: dt.dtype | None, copy: bool) -> Any:
     """`data` as an array of `dtype` (inferred where None); of its own memory if `copy`."""
-    if isinstance(data, Handle):
+    if isinstance(data, TensorBase):
         return converted(data._data, dtype, copy)
     if isinstance(data, np.ndarray):
         return converted(checked_array(data), dtype, copy)
@@ -181,7 +181,7 @@ def _array_by_hand(data: Any, dtype: dt.dtype | None) -> Any:
 def _is_sequence(data: Any) -> bool:
     if isinstance(data, np.ndarray):
         return bool(data.ndim)
-    if isinstance(data, Handle):  # inside a sequence, a tensor stands for one number
+    if isinstance(data, TensorBase):  # inside a sequence, a tensor stands for one number
         return False
     return hasattr(data, "__len__") and hasattr(data, "__getitem__") and not isinstance(data, dict)
 
@@ -205,7 +205,7 @@ def _shape_of(data: Any) -> tuple[int, ...]:
 
 def _infer(data: Any) -> dt.dtype | None:
     """The dtype in which all values meet; None for no values."""
-    if isinstance(data, Handle):
+    if isinstance(data, TensorBase):
         return data.dtype
     if isinstance(data, (np.ndarray, np.generic)):
         return dt.from_numpy_dtype(data.dtype)
@@ -245,8 +245,8 @@ def _collect(data: Any, shape: tuple[int, ...], dim: int, values: list[Any]) -> 
 
 
 def _scalar(data: Any) -> Any:
-    if isinstance(data, (Handle, np.ndarray, np.generic)):
-        array = data._data if isinstance(data, Handle) else np.asarray(data)
+    if isinstance(data, (TensorBase, np.ndarray, np.generic)):
+        array = data._data if isinstance(data, TensorBase) else np.asarray(data)
         if array.size != 1:
             raise InvalidType(
                 f"tensor: only one element tensors can be converted to Python scalars, got shape "
@@ -268,7 +268,7 @@ def _scalar(data: Any) -> Any:
 
 def fill_number(value: Any, name: str) -> Any:
     """A number given as such or as a 0-d tensor."""
-    if isinstance(value, Handle):
+    if isinstance(value, TensorBase):
         if value.ndim:
             raise InvalidType(
                 f"{name}: argument 'fill_value' must be Number, not a tensor of shape "

@@ -10,8 +10,8 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument
-from ...core.handle import Handle
 from ...core.op import Sample
+from ...core.tensor_base import TensorBase
 from ...eager.dispatch import apply, run_known
 from ...eager.public import public
 from ..promotion import cast, common_dtype, number, promote
@@ -166,7 +166,7 @@ def add(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Tensor:
 
 def _sub_general(input: Any, other: Any) -> Any:
     if any(
-        x.dtype is dt.bool_ if isinstance(x, Handle) else isinstance(x, bool)
+        x.dtype is dt.bool_ if isinstance(x, TensorBase) else isinstance(x, bool)
         for x in (input, other)
     ):
         raise DTypeError(
@@ -623,7 +623,7 @@ def lerp(input: Any, end: Any, weight: Any) -> Tensor:
         raise DTypeError(
             f"lerp: expected dtype {found} for `end` but got dtype {end.dtype}; convert with .to()"
         )
-    if isinstance(weight, Handle):
+    if isinstance(weight, TensorBase):
         if weight.dtype is not found:
             if weight._data.ndim:
                 raise DTypeError(

@@ -9,9 +9,9 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument, InvalidType
-from ...core.handle import Handle
 from ...core.op import Sample
 from ...core.spec import Spec, broadcast_shapes
+from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply, run_known
 from ...eager.public import public
@@ -306,9 +306,9 @@ def where(condition: Any, input: Any = None, other: Any = None, *, out: Any = No
         return to_out(result, out, "where")
     if input is None or other is None:
         raise InvalidType("where: needs both `input` and `other`, or neither")
-    if not isinstance(condition, Handle) or condition.dtype is not dt.bool_:
+    if not isinstance(condition, TensorBase) or condition.dtype is not dt.bool_:
         condition = _condition(condition)
-    if isinstance(other, Handle) and not isinstance(input, Handle):
+    if isinstance(other, TensorBase) and not isinstance(input, TensorBase):
         x2, x1 = promoted("where", WHERE, (other, input))  # the tensor first has a shorter way
     else:
         x1, x2 = promoted("where", WHERE, (input, other))
@@ -429,9 +429,9 @@ class Fmin(Elementwise):
 
 def tensors(x1: Any, x2: Any) -> tuple[Any, Any]:
     """Both as tensors, where one may be a number."""
-    if not isinstance(x1, Handle):
+    if not isinstance(x1, TensorBase):
         return x2.new_tensor(x1), x2
-    return x1, x2 if isinstance(x2, Handle) else x1.new_tensor(x2)  # type: ignore[attr-defined]
+    return x1, x2 if isinstance(x2, TensorBase) else x1.new_tensor(x2)  # type: ignore[attr-defined]
 
 
 maximum, minimum = binary(Maximum(), inplace=False), binary(Minimum(), inplace=False)
@@ -504,7 +504,7 @@ class Clamp(Elementwise):
 
 
 def _crossed(x1: Any, x2: Any, compare: Any) -> Any:
-    if isinstance(x1, Handle) or isinstance(x2, Handle):
+    if isinstance(x1, TensorBase) or isinstance(x2, TensorBase):
         return compare(*tensors(x1, x2))
     return fresh(np.asarray(x1 < x2))
 
@@ -532,7 +532,7 @@ def clamp(input: Any, min: Any = None, max: Any = None, *, out: Any = None) -> T
         raise InvalidArgument("clamp: At least one of 'min' or 'max' must not be None")
     result: Any = run_known(CLAMP, (input, min, max))
     if result is None:
-        if not isinstance(input, Handle):
+        if not isinstance(input, TensorBase):
             assert_tensor("clamp", input)
         result = apply(CLAMP, *promoted("clamp", CLAMP, (input, min, max), kinds=ORDERED))
     return to_out(result, out, "clamp")

@@ -9,9 +9,9 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import DTypeError, ShapeError
-from ...core.handle import Handle
 from ...core.op import Op, Sample
 from ...core.spec import Spec, broadcast_shapes
+from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply, apply_view, run_known
 from ...eager.public import METHODS, public
@@ -140,7 +140,7 @@ def real(input: Any) -> Tensor:
     >>> ad.real(ad.tensor([1 + 2j]))
     tensor([1.])
     """
-    if not isinstance(input, Handle):
+    if not isinstance(input, TensorBase):
         assert_tensor("real", input)
     result: Any = input
     if input._data.dtype.kind == "c":
@@ -171,7 +171,7 @@ def imag(input: Any) -> Tensor:
 def _write_part(part: Any) -> Any:
     def write(self: Any, value: Any) -> None:
         target = part(self)
-        target.copy_(value) if isinstance(value, Handle) else target.fill_(value)
+        target.copy_(value) if isinstance(value, TensorBase) else target.fill_(value)
 
     return write
 
@@ -205,7 +205,7 @@ def conj(input: Any) -> Tensor:
     >>> ad.conj(ad.tensor([1 + 2j]))
     tensor([1.-2.j])
     """
-    if not isinstance(input, Handle):
+    if not isinstance(input, TensorBase):
         assert_tensor("conj", input)
     result: Any = input
     if input._data.dtype.kind == "c":

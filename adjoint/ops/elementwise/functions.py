@@ -9,7 +9,7 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import DTypeError
-from ...core.handle import Handle
+from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.public import public
 from ..promotion import cast
@@ -190,7 +190,7 @@ def square(input: Tensor) -> Tensor:
     >>> ad.square(ad.tensor([-2., 3.]))
     tensor([4., 9.])
     """
-    if isinstance(input, Handle) and input.dtype is dt.bool_:
+    if isinstance(input, TensorBase) and input.dtype is dt.bool_:
         input = cast(input, dt.int64)
     return _square(input)
 

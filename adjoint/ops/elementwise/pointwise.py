@@ -9,10 +9,10 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidType
-from ...core.handle import Handle
 from ...core.op import Op
 from ...core.scalar import Scalar
 from ...core.spec import Spec, broadcast_shapes
+from ...core.tensor_base import TensorBase
 from ...eager.dispatch import apply
 from ...eager.operators import binary_operator, unary_operator
 from ...eager.public import FUNCTIONS, INPLACE, METHODS, with_out, write_out
@@ -110,7 +110,7 @@ def not_implemented(name: str, d: dt.dtype, kinds: str) -> DTypeError:
 
 def assert_tensor(name: str, x: Any, argument: str = "input") -> None:
     """Refuse what is not a tensor."""
-    if not isinstance(x, Handle):
+    if not isinstance(x, TensorBase):
         raise InvalidType(
             f"{name}: argument '{argument}' must be Tensor, not {type(x).__name__}: {x!r:.60}; "
             "make one with adjoint.tensor()"
@@ -137,9 +137,13 @@ def promoted(
 ) -> list[Any]:
     """The operands of `op` brought to their common dtype, which must be one of `kinds`."""
     first = values[0]
-    if isinstance(first, Handle) and (d := first._data.dtype) in PLAIN and "f" in (kinds or "f"):
+    if (
+        isinstance(first, TensorBase)
+        and (d := first._data.dtype) in PLAIN
+        and "f" in (kinds or "f")
+    ):
         for v in values:
-            if not (v._data.dtype is d if isinstance(v, Handle) else type(v) in _NUMBERS):
+            if not (v._data.dtype is d if isinstance(v, TensorBase) else type(v) in _NUMBERS):
                 break
         else:
             return list(values)  # the usual case: nothing to convert
@@ -147,11 +151,11 @@ def promoted(
     if kinds:
         assert_kind(name, common, kinds)
     narrow = common in dt.LOW_PRECISION and not getattr(op, "wide_numbers", False)
-    if narrow or not any(isinstance(v, Handle) for v in operands):
+    if narrow or not any(isinstance(v, TensorBase) for v in operands):
         with np.errstate(over="ignore"):
             return [
                 v
-                if isinstance(v, Handle)
+                if isinstance(v, TensorBase)
                 else v.rounded(common.numpy)
                 if type(v) is Scalar
                 else fresh(np.asarray(v).astype(common.numpy))
@@ -184,7 +188,7 @@ def unary(
     accepted = kinds + INTEGRAL if floating else kinds
 
     def general(input: Any) -> Any:
-        if not isinstance(input, Handle):
+        if not isinstance(input, TensorBase):
             assert_tensor(name, input)
         found = input.dtype
         if found.category < 2:
@@ -207,7 +211,7 @@ def binary(
     kinds = op.kinds
 
     def general(input: Any, other: Any) -> Any:
-        if isinstance(input, Handle) and isinstance(other, Handle):
+        if isinstance(input, TensorBase) and isinstance(other, TensorBase):
             found = input.dtype
             if found is other.dtype and _KINDS[found] in kinds:
                 return apply(op, input, other)
@@ -284,6 +288,6 @@ def to_out(result: Any, out: Any, name: str) -> Any:
 
 def conj(x: Any) -> Any:
     """The complex conjugate; real tensors and numbers are their own."""
-    if isinstance(x, Handle):
+    if isinstance(x, TensorBase):
         return x if x._data.dtype.kind != "c" else x.conj()  # type: ignore[attr-defined]
     return x.conjugate() if isinstance(x, complex) else x

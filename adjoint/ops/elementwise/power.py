@@ -11,8 +11,8 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument
-from ...core.handle import Handle
 from ...core.op import Sample
+from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply, run_known
 from ...eager.public import public
@@ -131,7 +131,7 @@ def pow(input: Any, exponent: Any, *, out: Any = None) -> Tensor:
     """
     if type(exponent) in (int, float):
         special = _SPECIAL_POWERS.get(exponent)
-        if special is not None and isinstance(input, Handle) and input._data.dtype in PLAIN:
+        if special is not None and isinstance(input, TensorBase) and input._data.dtype in PLAIN:
             return special(input, out=out)
     result: Any = run_known(POW, (input, exponent))
     if result is None:
@@ -140,7 +140,7 @@ def pow(input: Any, exponent: Any, *, out: Any = None) -> Tensor:
 
 
 def _pow(input: Any, exponent: Any) -> Any:
-    if isinstance(exponent, Handle):
+    if isinstance(exponent, TensorBase):
         base, exponent = promoted("pow", POW, (input, exponent), kinds=NUMBERS)
         return apply(POW, base, exponent)
     assert_tensor("pow", input)
@@ -197,5 +197,5 @@ def ldexp(input: Any, other: Any) -> Tensor:
     tensor([2., 4., 8.])
     """
     values = promoted("ldexp", MUL, (input, other), floating=True)
-    factor = exp2(values[1]) if isinstance(values[1], Handle) else 2.0 ** values[1]
+    factor = exp2(values[1]) if isinstance(values[1], TensorBase) else 2.0 ** values[1]
     return mul(values[0], factor)

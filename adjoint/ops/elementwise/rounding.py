@@ -13,9 +13,9 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import DTypeError
-from ...core.handle import Handle
 from ...core.op import Op, Sample
 from ...core.spec import Spec
+from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply, run_known
 from ...eager.fused import checking
@@ -396,7 +396,7 @@ def heaviside(input: Any, values: Any) -> Tensor:
     if result is not None:
         return result
     assert_tensor("heaviside", input)
-    if isinstance(values, Handle) and input.dtype is not values.dtype:
+    if isinstance(values, TensorBase) and input.dtype is not values.dtype:
         raise DTypeError(
             "heaviside: is not yet implemented for tensors with different dtypes, "
             f"{input.dtype} and {values.dtype}; convert one with .to()"

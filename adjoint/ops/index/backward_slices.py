@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core.handle import Handle
+from ...core.tensor_base import TensorBase
 
 __all__: list[str] = []
 
@@ -45,6 +45,6 @@ def _dimensions(part: Any) -> int:
     """How many dimensions of the tensor a part of an index stands for."""
     if part is None or part is Ellipsis or isinstance(part, bool):
         return 0
-    if isinstance(part, Handle) and part.dtype.category == 0:
+    if isinstance(part, TensorBase) and part.dtype.category == 0:
         return part.ndim
     return 1

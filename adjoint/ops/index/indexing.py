@@ -11,8 +11,8 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import DTypeError, IndexingError, InvalidType, ShapeError
-from ...core.handle import Handle
 from ...core.spec import broadcast_shapes, normalize_axis, prod
+from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply, apply_view, run_known
 from ...eager.fused import writing
@@ -53,7 +53,7 @@ def _simple(shape: tuple[int, ...], index: Any) -> Any:
         if step is None or (type(step) is int and step > 0):
             start, stop, step = index.indices(size)
             return ((start, stop if stop > start else start, step),), ()
-    elif isinstance(index, Handle) and (ndim := index._data.ndim):
+    elif isinstance(index, TensorBase) and (ndim := index._data.ndim):
         dtype = index._data.dtype
         if dtype == _INT64 or (dtype == _BOOL and index._data.shape == shape[:ndim]):
             return (), ((0, index),)
@@ -73,7 +73,7 @@ def _parse(x: Any, index: Any) -> tuple[tuple[Item, ...], list[tuple[int, Any]]]
     parts = [_index_part(each) for each in index]
     used = 0
     for each in parts:
-        if isinstance(each, Handle):
+        if isinstance(each, TensorBase):
             used += each._data.ndim if each.dtype in (dt.bool_, dt.uint8) else 1
         elif each is not None and each is not Ellipsis and type(each) is not bool:
             used += 1
@@ -142,7 +142,7 @@ def _stands_for_tuple(index: Any) -> bool:
     if not isinstance(index, list) or len(index) >= 32:
         return False
     return any(
-        each is None or each is Ellipsis or isinstance(each, (slice, list, tuple, Handle))
+        each is None or each is Ellipsis or isinstance(each, (slice, list, tuple, TensorBase))
         for each in index
     )
 
@@ -152,7 +152,7 @@ def _index_part(part: Any) -> Any:
     kind = type(part)
     if kind is int or kind is slice or kind is bool or part is None or part is Ellipsis:
         return part
-    if isinstance(part, Handle):
+    if isinstance(part, TensorBase):
         data = part._data
         narrow = data.dtype.itemsize < 4 and data.dtype.kind == "i"
         if data.dtype.kind not in "biu" or (narrow and data.ndim):
@@ -301,7 +301,7 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
         setitem(input, slices, FUNCTIONS["flip"](changed, turned))
         return
     if not advanced:
-        if isinstance(value, Handle) and value._data.ndim:
+        if isinstance(value, TensorBase) and value._data.ndim:
             shape = basic_index(items).infer(input.spec).shape
             value = _strip(value, len(shape))
         if 0 in input._data.strides:  # the part may be writable where the whole is not
@@ -318,7 +318,7 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
             advanced = ((place, mask.reshape(-1)),)
     axes, packed = _gathered(part, advanced)
     op = IndexPut(axes)
-    if isinstance(value, Handle):
+    if isinstance(value, TensorBase):
         assert_same_dtype(input, value)
         value = _strip(value, len(op.result_shape(part._data.shape, packed._data.shape)))
     write_in_place("setitem", op, part, packed, value)
@@ -334,7 +334,7 @@ _OVERWRITE = Overwrite()
 
 def _assignable(x: Any, value: Any) -> Any:
     """`value` as a tensor, or as a number of x's dtype."""
-    if isinstance(value, Handle):
+    if isinstance(value, TensorBase):
         if type(value._data) is not type(x._data) and value.device != x.device:
             return FUNCTIONS["to"](value, x.device)
         return value
@@ -350,7 +350,7 @@ def _assignable(x: Any, value: Any) -> Any:
 
 def _strip(value: Any, ndim: int) -> Any:
     """`value` without the leading dimensions of size 1 that exceed `ndim`."""
-    if not isinstance(value, Handle):
+    if not isinstance(value, TensorBase):
         return value
     shape = value._data.shape
     excess = len(shape) - ndim
@@ -378,7 +378,7 @@ def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """
     if copied(input, src, "copy_") or write_by_kernel(copy_, "copy_", _copy, (input, src), {}):
         return input
-    if not isinstance(src, Handle) or type(src._data) is not type(input._data):
+    if not isinstance(src, TensorBase) or type(src._data) is not type(input._data):
         assert_tensor(src, "copy_")
         if src.device != input.device:
             src = FUNCTIONS["to"](src, input.device, non_blocking=non_blocking)
@@ -414,7 +414,7 @@ def zero_(input: Tensor) -> Tensor:
 
 def one_value(x: Any, value: Any, name: str) -> Any:
     """A fill value: a number of x's dtype, or a 0-d tensor converted to it."""
-    if isinstance(value, Handle):
+    if isinstance(value, TensorBase):
         if value._data.ndim:
             raise ShapeError(
                 f"{name}: only supports a 0-dimensional value tensor, but got tensor with "
@@ -433,7 +433,7 @@ def one_value(x: Any, value: Any, name: str) -> Any:
 
 def assert_index_dtype(index: Any, name: str) -> None:
     """Refuse an index that is not a tensor of int32 or int64."""
-    if isinstance(index, Handle) and index._data.dtype == _INT64:
+    if isinstance(index, TensorBase) and index._data.dtype == _INT64:
         return
     assert_tensor(index, name)
     if index.dtype not in (dt.int64, dt.int32) and index._data.size:
@@ -465,7 +465,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     tensor([[3, 4],
             [3, 4]])
     """
-    if isinstance(index, Handle) and index._data.ndim == 1:  # more are an error
+    if isinstance(index, TensorBase) and index._data.ndim == 1:  # more are an error
         found: Tensor | None = run_known(_selecting(dim, input._data.ndim), (input, index))
         if found is not None:
             return found
@@ -507,7 +507,7 @@ def _put(input: Any, axis: int, index: Any, value: Any, accumulate: bool, name: 
         wrapped(index._data, 1, 0, negative=name == "index_fill")
         if not index._data.size:
             return Overwrite(), input, input
-        value = value.reshape(()) if isinstance(value, Handle) else value  # type: ignore[attr-defined]
+        value = value.reshape(()) if isinstance(value, TensorBase) else value  # type: ignore[attr-defined]
         return Overwrite(), input, input + value if accumulate else value
     return IndexPut((axis,), accumulate, name == "index_fill"), input, index, value
 
@@ -563,7 +563,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Any:
     """
     axis, index = _along(input, dim, index, "index_fill")
     fill_value = one_value(input, value, "index_fill")
-    if isinstance(fill_value, Handle) and input._data.ndim:  # a repeated index writes it once
+    if isinstance(fill_value, TensorBase) and input._data.ndim:  # a repeated index writes it once
         index = fresh(np.unique(wrapped(index._data, input._data.shape[axis], axis)))
     return _put(input, axis, index, fill_value, False, "index_fill")
 
@@ -580,9 +580,9 @@ def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
     >>> ad.index_put(ad.zeros(3), (ad.tensor([0, 0]),), ad.tensor(1.), accumulate=True)
     tensor([2., 0., 0.])
     """
-    if type(indices) is tuple and len(indices) == 1 and isinstance(values, Handle):
+    if type(indices) is tuple and len(indices) == 1 and isinstance(values, TensorBase):
         op, index = IndexPut((0,), accumulate), indices[0]
-        if isinstance(index, Handle) and index._data.dtype is _INT64 and input._data.ndim:
+        if isinstance(index, TensorBase) and index._data.dtype is _INT64 and input._data.ndim:
             assert_same_dtype(input, values)
             return op, input, index, values
     assert_tensor(values, "index_put")

@@ -13,9 +13,9 @@ from ...core import dtype as dt
 from ...core import policy
 from ...core.device import is_device_array
 from ...core.errors import DTypeError, IndexingError, InvalidArgument, ShapeError
-from ...core.handle import Handle
 from ...core.op import Op, Sample
 from ...core.spec import Spec, broadcast_shapes, normalize_axis, prod
+from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply, run_known
 from ...eager.fused import checking, writing
@@ -538,7 +538,7 @@ def _prepare(input: Any, dim: int, index: Any, name: str) -> int:
 
 
 def _as_1d(x: Any) -> Any:
-    return x if not isinstance(x, Handle) or x._data.ndim else x.reshape(1)  # type: ignore[attr-defined]
+    return x if not isinstance(x, TensorBase) or x._data.ndim else x.reshape(1)  # type: ignore[attr-defined]
 
 
 @public(out=True)
@@ -554,7 +554,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
     tensor([[1, 1],
             [4, 3]])
     """
-    if isinstance(input, Handle):
+    if isinstance(input, TensorBase):
         found = run_known(_gathering(dim, input._data.ndim), (input, index))
         if found is not None:
             return found
@@ -623,7 +623,7 @@ def _scatter_inputs(input: Any, axis: int, index: Any, src: Any, accumulate: boo
                 f"scatter: index of shape {tuple(index.shape)} for a 0-d tensor; unsqueeze it"
             )
         wrapped(index._data, 1, 0, negative=False)
-        value = src.reshape(()) if isinstance(src, Handle) else src  # type: ignore[attr-defined]
+        value = src.reshape(()) if isinstance(src, TensorBase) else src  # type: ignore[attr-defined]
         return Overwrite(), input, value + input if accumulate else value
     return Scatter(axis, accumulate), input, _as_1d(index), _as_1d(src)
 
@@ -652,7 +652,7 @@ def scatter(
     """
     axis = _prepare(input, dim, index, "scatter")
     source = value if src is None else src
-    if not isinstance(source, Handle):
+    if not isinstance(source, TensorBase):
         source = one_value(input, source, "scatter")
     if reduce is None or reduce == "add":
         return _scatter_inputs(input, axis, index, source, reduce == "add")
@@ -660,7 +660,7 @@ def scatter(
         raise InvalidArgument(
             f"scatter: reduce argument must be either add or multiply, got {reduce!r}"
         )
-    if not isinstance(source, Handle):
+    if not isinstance(source, TensorBase):
         source = input.new_full(index.shape, source)
     return ScatterReduce(axis, "prod"), input, index, source
 

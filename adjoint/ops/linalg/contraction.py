@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import InvalidArgument, InvalidType, ShapeError
-from ...core.handle import Handle
 from ...core.spec import broadcast_shapes, normalize_axis, prod
+from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.public import public, with_out
 from ..elementwise.namespace import conj
@@ -169,7 +169,7 @@ def einsum(*args: Any) -> Tensor:
         if len(args) % 2:
             output = ["..." if x is Ellipsis else x for x in args[-1]]
     for i, operand in enumerate(operands):
-        if not isinstance(operand, Handle):
+        if not isinstance(operand, TensorBase):
             raise InvalidType(f"einsum: operand {i} must be a tensor, got {type(operand).__name__}")
     return _einsum(operands, inputs, output)
 
@@ -269,7 +269,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     >>> ad.tensordot(ad.ones(2, 3, 4), ad.ones(3, 4, 5), dims=2).shape
     adjoint.Size([2, 5])
     """
-    if isinstance(dims, Handle):
+    if isinstance(dims, TensorBase):
         dims = dims._data.tolist()
     if isinstance(dims, int):
         if not 0 <= dims <= min(a.ndim, b.ndim):

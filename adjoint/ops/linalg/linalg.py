@@ -8,8 +8,8 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import InvalidArgument, LinalgError, ShapeError
-from ...core.handle import Handle
 from ...core.spec import normalize_axis, prod
+from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply
 from ...eager.public import FUNCTIONS, public, with_out
@@ -759,7 +759,7 @@ def matrix_exp(A: Tensor) -> Tensor:
     tensor([[1., 1.],
             [0., 1.]])
     """
-    if isinstance(A, Handle) and A.dtype in dt.LOW_PRECISION:
+    if isinstance(A, TensorBase) and A.dtype in dt.LOW_PRECISION:
         return cast(matrix_exp(cast(A, dt.float32)), A.dtype)
     assert_matrices("linalg.matrix_exp", A, square=True)
     if not A._data.size:

@@ -9,10 +9,10 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidType, ShapeError
-from ...core.handle import Handle
 from ...core.mode import is_casting
 from ...core.op import Op, Sample
 from ...core.spec import Spec, broadcast_shapes, prod
+from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply, apply_view, run_known
 from ...eager.public import public
@@ -147,7 +147,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     known: Tensor | None = run_known(MATMUL, (input, other))
     if known is not None:
         return known
-    if not isinstance(input, Handle) or not isinstance(other, Handle):
+    if not isinstance(input, TensorBase) or not isinstance(other, TensorBase):
         raise InvalidType(
             f"matmul: expected two tensors, got {type(input).__name__} and {type(other).__name__}"
         )
@@ -353,7 +353,7 @@ def _apply_again(op: Op, *inputs: Any) -> Any:
 def assert_ndim(name: str, **expected: tuple[Any, int]) -> None:
     """Refuse arguments that are no tensors of the given number of dimensions."""
     for argument, (x, ndim) in expected.items():
-        if not isinstance(x, Handle):
+        if not isinstance(x, TensorBase):
             raise InvalidType(f"{name}: {argument} must be a tensor, got {type(x).__name__}")
         if x._data.ndim != ndim:
             raise ShapeError(

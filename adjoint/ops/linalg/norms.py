@@ -9,8 +9,8 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument, ShapeError
-from ...core.handle import Handle
 from ...core.spec import normalize_axes, normalize_axis
+from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply
 from ...eager.public import FUNCTIONS, with_out
@@ -226,12 +226,12 @@ def matrix_rank(
 
 
 def _as_tensor(value: Any, like: Any) -> Any:
-    return value if isinstance(value, Handle) else like.new_tensor(value)
+    return value if isinstance(value, TensorBase) else like.new_tensor(value)
 
 
 def tolerances(x: Any, atol: Any, rtol: Any) -> tuple[Any, Any]:
     """PyTorch's defaults: rtol is eps * the larger size, unless a positive atol is given."""
     if rtol is None:
-        positive = isinstance(atol, Handle) or (atol is not None and atol > 0)
+        positive = isinstance(atol, TensorBase) or (atol is not None and atol > 0)
         rtol = 0.0 if positive else dt.finfo(x.dtype).eps * max(x.shape[-2:])
     return (0.0 if atol is None else atol), rtol

@@ -21,8 +21,8 @@ from ...core import dtype as dt
 from ...core.device import CPU, as_device, device
 from ...core.device import device as Device  # noqa: N812 - the parameters here are called device
 from ...core.errors import DTypeError, InvalidArgument, InvalidType, ShapeError
-from ...core.handle import Handle
 from ...core.mode import MODE
+from ...core.tensor_base import TensorBase
 from ...eager.arrays import Stream
 from ...eager.dispatch import apply
 from ...eager.fused import creating
@@ -106,7 +106,7 @@ class Generator(Stream):
 
     def set_state(self, new_state: Tensor) -> Generator:
         """Go back to what `get_state` returned."""
-        if not isinstance(new_state, Handle):
+        if not isinstance(new_state, TensorBase):
             raise InvalidType(
                 f"set_state: expected a tensor of bytes, got {type(new_state).__name__}"
             )
@@ -537,8 +537,8 @@ def normal(
     >>> ad.normal(ad.tensor([1., 2.]), 0.0)
     tensor([1., 2.])
     """
-    parameters = [p for p in (mean, std) if isinstance(p, Handle)]
-    if isinstance(std, Handle):
+    parameters = [p for p in (mean, std) if isinstance(p, TensorBase)]
+    if isinstance(std, TensorBase):
         if std._data.size and not std._data.min() >= 0:
             raise InvalidArgument(
                 f"normal: expects all elements of std >= 0.0, got {std._data.min()}"
@@ -706,7 +706,7 @@ def _normal(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any
 
 def _bernoulli(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
     """1 with probability p (a number, or a tensor that broadcasts), else 0."""
-    if isinstance(p, Handle):
+    if isinstance(p, TensorBase):
         chances = cast(p.expand(self.shape), dt.float64)  # type: ignore[attr-defined]
         return cast(apply(Bernoulli(*next_draw(generator)), chances.detach()), self.dtype)
     _assert_probability(p, "bernoulli_")

@@ -12,9 +12,9 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.device import is_device_array
 from ...core.errors import DTypeError, InvalidArgument, ShapeError
-from ...core.handle import Handle
 from ...core.op import Op, Sample
 from ...core.spec import Spec, normalize_axis, prod
+from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply
 from ...eager.public import public
@@ -167,7 +167,7 @@ def histogram(
             f"histogram: weight must have the shape of input, {tuple(input.shape)}, got "
             f"{tuple(weight.shape)}"
         )
-    if isinstance(bins, Handle):
+    if isinstance(bins, TensorBase):
         edges: Any = bins
     else:
         if bins <= 0:
@@ -228,7 +228,7 @@ def histogramdd(
     edges, places, shape = [], [], []
     for i, given in enumerate(each):
         column = points[:, i].contiguous()
-        if isinstance(given, Handle):
+        if isinstance(given, TensorBase):
             edge: Any = given
         else:
             if given <= 0:

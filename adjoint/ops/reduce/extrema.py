@@ -9,8 +9,8 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import DTypeError, IndexingError, InvalidType, ShapeError
-from ...core.handle import Handle
 from ...core.spec import Spec, normalize_axes, normalize_axis, reduced_shape
+from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply
 from ...eager.fused import checking
@@ -295,7 +295,7 @@ def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = N
 def _overloaded(
     name: str, whole: Any, place: Any, input: Any, dim: Any, keepdim: bool, other: Any
 ) -> Any:
-    if isinstance(dim, Handle):
+    if isinstance(dim, TensorBase):
         dim, other = None, dim
     if other is not None:
         return input.maximum(other) if name == "max" else input.minimum(other)

@@ -10,9 +10,9 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument, ShapeError
-from ...core.handle import Handle
 from ...core.op import Op, Sample
 from ...core.spec import Spec, normalize_axis
+from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply
 from ...eager.public import public
@@ -265,7 +265,7 @@ def _quantile(name: str, input: Any, q: Any, dim: Any, keepdim: bool, interpolat
         )
     if not input._data.size:
         raise ShapeError(f"{name}() input tensor must be non-empty, got {tuple(input.shape)}")
-    if not isinstance(q, Handle):
+    if not isinstance(q, TensorBase):
         if not 0 <= q <= 1:
             raise InvalidArgument(f"{name}() q must be in the range [0, 1] but got {q}")
         q = input.new_full((), q)

@@ -13,9 +13,9 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.device import is_device_array
 from ...core.errors import DTypeError, InvalidArgument, ShapeError
-from ...core.handle import Handle
 from ...core.op import Op, Sample
 from ...core.spec import Spec, normalize_axis
+from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply, run_known
 from ...eager.public import FUNCTIONS, public
@@ -444,7 +444,7 @@ def _slopes(x: Any, axis: int, spacing: Any, edge_order: int) -> Any:
         return x.narrow(axis, start, length)
 
     shape = [-1 if i == axis else 1 for i in range(x.ndim)]
-    if isinstance(spacing, Handle) and spacing._data.ndim:
+    if isinstance(spacing, TensorBase) and spacing._data.ndim:
         if tuple(spacing.shape) != (size,):
             raise ShapeError(
                 f"gradient: expected one coordinate for each of {size} elements, got shape "

@@ -12,9 +12,9 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.device import is_device_array, namespace_of
 from ...core.errors import DTypeError, InvalidArgument, ShapeError
-from ...core.handle import Handle
 from ...core.op import Op, Sample
 from ...core.spec import Spec, normalize_axis
+from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply, run_known
 from ...eager.public import public
@@ -388,7 +388,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
     >>> values, indices
     (tensor([5., 4.]), tensor([1, 3]))
     """
-    if type(k) is int and isinstance(input, Handle) and (ndim := input._data.ndim):
+    if type(k) is int and isinstance(input, TensorBase) and (ndim := input._data.ndim):
         first = _topping(dim, ndim, k, largest)
         found: Any = run_known(first, (input,))
         if found is not None:
@@ -513,7 +513,7 @@ def isin(
     >>> ad.isin(ad.tensor([1, 2, 3]), ad.tensor([2, 5]))
     tensor([False,  True, False])
     """
-    like: Any = elements if isinstance(elements, Handle) else test_elements
+    like: Any = elements if isinstance(elements, TensorBase) else test_elements
     both = (as_tensor_like(elements, like), as_tensor_like(test_elements, like))
     found: Any = apply(IsIn(), *promote("isin", *both)[1])
     return ~found if invert else found

@@ -14,9 +14,9 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.device import is_device_array
 from ...core.errors import InvalidArgument, InvalidType, ShapeError, Unsupported
-from ...core.handle import Handle
 from ...core.op import Sample
 from ...core.spec import Spec, normalize_axes, normalize_axis, prod
+from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply, apply_view
 from ...eager.fused import checking
@@ -471,7 +471,7 @@ def repeat_interleave(
     axis = normalize_axis(0 if dim is None else dim, x._data.ndim, "repeat_interleave")
     x = x if x._data.ndim else x.reshape(1)
     size = x._data.shape[axis]
-    if not isinstance(repeats, Handle):
+    if not isinstance(repeats, TensorBase):
         times = operator.index(repeats)
         if times < 0:
             raise InvalidArgument(f"repeat_interleave: repeats can not be negative, got {times}")

@@ -13,10 +13,10 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.device import CPU
 from ...core.errors import IndexingError, InvalidArgument, InvalidType, ShapeError
-from ...core.handle import Handle
 from ...core.mode import MODE
 from ...core.op import Op, Sample
 from ...core.spec import Spec, normalize_axis
+from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply, apply_view
 from ...eager.fused import checking
@@ -559,7 +559,7 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
     """
     axis = _axis_to_split(input, dim, "tensor_split")
     length = input._data.shape[axis]
-    if isinstance(indices_or_sections, Handle):
+    if isinstance(indices_or_sections, TensorBase):
         indices_or_sections = indices_or_sections._data.tolist()
     if isinstance(indices_or_sections, (tuple, list)):
         stops = [slice(None, operator.index(i)).indices(length)[1] for i in indices_or_sections]

@@ -12,10 +12,10 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import InvalidType, ShapeError
-from ...core.handle import Handle
 from ...core.op import Op, Sample
 from ...core.spec import Size, Spec, normalize_axes, normalize_axis, prod
 from ...core.spec import broadcast_shapes as common_shape
+from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply, apply_view
 from ...eager.fused import viewing
@@ -267,7 +267,7 @@ def as_writable(view: Any, source: Any) -> Any:
 
 def assert_tensor(value: Any, name: str) -> None:
     """Refuse what is not a tensor."""
-    if not isinstance(value, Handle):
+    if not isinstance(value, TensorBase):
         raise InvalidType(
             f"{name}: expected a Tensor, got {type(value).__name__}: {value!r:.40}; "
             "wrap it in adjoint.tensor(...)"
@@ -806,7 +806,7 @@ _CLONE, _CLONE_C = Clone(), Clone("C")
 def _each(tensors: tuple[Any, ...], name: str, function: Callable[[Any], Any]) -> Any:
     """`function` of one tensor, or of each of several."""
     found = tuple(function(x) for x in sequence_of(tensors, name))
-    return found[0] if len(tensors) == 1 and isinstance(tensors[0], Handle) else found
+    return found[0] if len(tensors) == 1 and isinstance(tensors[0], TensorBase) else found
 
 
 @public(method=False)

@@ -11,9 +11,9 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument, InvalidType, ShapeError
-from ...core.handle import Handle
 from ...core.op import Op, Sample
 from ...core.spec import Spec, normalize_axis
+from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply
 from ...eager.public import FUNCTIONS, with_out
@@ -191,7 +191,7 @@ def _norm(name: str, norm: str | None) -> str:
 
 def _floating(name: str, x: Any, complex_: bool) -> Any:
     """`x` in the real or complex dtype that is transformed."""
-    if not isinstance(x, Handle):
+    if not isinstance(x, TensorBase):
         raise InvalidType(f"{name}: expected a tensor, got {type(x).__name__}")
     dtype = x.dtype
     if dtype in dt.LOW_PRECISION:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
-from ...core.handle import Handle
+from ...core.tensor_base import TensorBase
 from ..elementwise.kinds import Floating
 from ..elementwise.pointwise import binary, widen
 from ..promotion import cast
@@ -214,7 +214,7 @@ legendre_polynomial_p = _function(LegendrePolynomialP, "legendre_polynomial_p")
 
 def _shifted(function: Callable[..., Any], name: str, kind: str) -> Callable[..., Any]:
     def shifted(input: Any, n: Any, *, out: Any = None) -> Any:
-        if isinstance(input, Handle) and input.dtype.category < 2:
+        if isinstance(input, TensorBase) and input.dtype.category < 2:
             input = cast(input, dt.get_default_dtype())  # before 2x leaves the dtype's range
         return function(2 * input - 1, n, out=out)
 

@@ -29,8 +29,8 @@ from ..core.errors import AdjointError, GraphError
 from ..core.op import Op
 from ..program import compute as core_compute
 from ..program.compute import by_known_kernel, quietly
+from .lazy import LazyValue, as_array, run
 from .node import Extra, next_order
-from .recorded import Recorded, as_array, run
 
 ndarray = np.ndarray
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
@@ -200,7 +200,7 @@ class _InRare(Generic[T]):
         setattr(cell.rare, self.name, value)
 
 
-class Cell(Recorded):
+class Cell(LazyValue):
     """A recorded value of a graph; see the module."""
 
     __slots__ = (

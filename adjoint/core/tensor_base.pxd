@@ -1,4 +1,4 @@
-cdef class Handle:
+cdef class TensorBase:
     cdef public object _data
     cdef public object _node
     cdef public object _leaf

@@ -1,9 +1,9 @@
 """Recorded values: arrays that are known by how they are computed, and computed when read.
 
 A recorded value stands where an array stands, as the data of a tensor. Its shape and dtype are
-known at once (`Op.infer`); whatever needs its elements realizes it. `Recorded` is the lazy kind: a
+known at once (`Op.infer`); whatever needs its elements realizes it. `LazyValue` is the lazy kind: a
 pure value that is computed at most once and then forgets its inputs. The reactive kind, `Cell`
-(reactive.py), lasts and is computed again when what it depends on has changed.
+(cells.py), lasts and is computed again when what it depends on has changed.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from ..core.device import device as Device  # noqa: N812 - recorded values have 
 from ..core.dtype import from_numpy_dtype
 from ..core.errors import AutogradError
 from ..core.facts import ArrayFacts
-from ..core.handle import Handle
 from ..core.op import Op
 from ..core.spec import Spec
+from ..core.tensor_base import TensorBase
 from ..program.compute import compute
 from .node import Item, Version
 
@@ -38,7 +38,7 @@ class _Flags:
     writeable = True
 
 
-class Recorded(ArrayFacts):
+class LazyValue(ArrayFacts):
     """The value of `op` on `inputs`, which are recorded values and Python numbers."""
 
     __slots__ = ("__weakref__", "array", "device", "dtype", "inputs", "memory", "op", "shape")
@@ -119,7 +119,7 @@ class Recorded(ArrayFacts):
         if version is not None:
             for reference in version.views or ():
                 other = reference()
-                if other is not None and type(other._data) is Recorded:
+                if other is not None and type(other._data) is LazyValue:
                     other._data = array if other._view is None else shown(array, other._view)
         return array
 
@@ -138,7 +138,7 @@ class Recorded(ArrayFacts):
         return array.copy() if copy else array if dtype is None else array.astype(dtype)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        given = [x.realize() if isinstance(x, Recorded) else x for x in inputs]
+        given = [x.realize() if isinstance(x, LazyValue) else x for x in inputs]
         return getattr(ufunc, method)(*given, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
@@ -196,17 +196,17 @@ class Recorded(ArrayFacts):
         return f"<{name} {tuple(self.shape)} {self.dtype}, {state}>"
 
 
-register_backend(Recorded, None, lambda value: value.device)
+register_backend(LazyValue, None, lambda value: value.device)
 
 
-def given(tensor: Any, version: Version) -> Recorded:
+def given(tensor: Any, version: Version) -> LazyValue:
     """The present value of a tensor, in whose memory it stays until that is changed."""
     array = tensor._data
     for reference in version.watchers or ():
         value = reference()
-        if type(value) is Recorded and value.array is array:
+        if type(value) is LazyValue and value.array is array:
             return value
-    value = Recorded(None, (), array.shape, array.dtype, device_of(array))
+    value = LazyValue(None, (), array.shape, array.dtype, device_of(array))
     value.array = array
     value.memory = version
     version.watch(value)
@@ -215,7 +215,7 @@ def given(tensor: Any, version: Version) -> Recorded:
 
 def specs_of(inputs: Iterable[Any]) -> list[Any]:
     """What `Op.infer` takes: the specs of recorded values, and numbers as they are."""
-    return [x.spec if isinstance(x, Recorded) else x for x in inputs]
+    return [x.spec if isinstance(x, LazyValue) else x for x in inputs]
 
 
 def record(op: Op, inputs: tuple[Any, ...]) -> Any:
@@ -225,15 +225,15 @@ def record(op: Op, inputs: tuple[Any, ...]) -> Any:
     """
     found = op.infer(*specs_of(inputs))
     if isinstance(found, Spec):
-        return Recorded(op, inputs, found.shape, found.dtype.numpy, found.device)
-    whole = Recorded(op, inputs, (), None)
+        return LazyValue(op, inputs, found.shape, found.dtype.numpy, found.device)
+    whole = LazyValue(op, inputs, (), None)
     return tuple(
-        Recorded(Item(i), (whole,), spec.shape, spec.dtype.numpy, spec.device)
+        LazyValue(Item(i), (whole,), spec.shape, spec.dtype.numpy, spec.device)
         for i, spec in enumerate(found)
     )
 
 
-def realize(values: Iterable[Recorded]) -> None:
+def realize(values: Iterable[LazyValue]) -> None:
     """Compute `values` and what they need, each once; a computed value forgets its inputs."""
     stack = [value for value in values if value.array is None]
     while stack:
@@ -242,16 +242,16 @@ def realize(values: Iterable[Recorded]) -> None:
             stack.pop()
             continue
         inputs = value.inputs
-        waiting = [x for x in inputs if isinstance(x, Recorded) and x.array is None]
+        waiting = [x for x in inputs if isinstance(x, LazyValue) and x.array is None]
         if waiting:
             stack.extend(waiting)
             continue
         stack.pop()
         if value.op is None:
             raise AutogradError(f"realize: {value!r} was given no value")
-        value.array = run(value.op, [x.array if isinstance(x, Recorded) else x for x in inputs])
+        value.array = run(value.op, [x.array if isinstance(x, LazyValue) else x for x in inputs])
         for x in inputs:
-            memory = x.memory if isinstance(x, Recorded) else None
+            memory = x.memory if isinstance(x, LazyValue) else None
             if memory is not None and _shares_memory(value.array, x.array):
                 value.memory = memory
                 memory.watch(value)
@@ -291,17 +291,17 @@ def shown(array: Any, view: Any) -> Any:
 def concrete(tensor: Any) -> Any:
     """The array of `tensor`, computed now where it was only recorded."""
     data = tensor._data
-    return data if type(data) is ndarray or not isinstance(data, Recorded) else data.settle(tensor)
+    return data if type(data) is ndarray or not isinstance(data, LazyValue) else data.settle(tensor)
 
 
 def _held_by_tensor() -> int:
-    """How many references `Recorded.settle` counts to a value that only its tensor holds."""
+    """How many references `LazyValue.settle` counts to a value that only its tensor holds."""
 
-    class Probe(Recorded):
+    class Probe(LazyValue):
         def settle(self, tensor: Any) -> Any:
             return sys.getrefcount(self)
 
-    tensor: Any = Handle()
+    tensor: Any = TensorBase()
     tensor._data = Probe(None, (), (), None)
     return concrete(tensor)
 

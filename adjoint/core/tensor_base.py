@@ -13,7 +13,7 @@ from .dtype import BY_NUMPY, dtype, from_numpy_dtype
 from .spec import Size, Spec
 
 
-class Handle:
+class TensorBase:
     """The state behind a Tensor."""
 
     __slots__ = ("__dict__", "__weakref__", "_data", "_leaf", "_node", "_version", "_view")
