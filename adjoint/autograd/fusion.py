@@ -10,7 +10,6 @@ differentiated.
 
 from __future__ import annotations
 
-import copy
 import functools
 import importlib
 from collections.abc import Callable, Sequence
@@ -28,6 +27,7 @@ from ..core.scalar import Arithmetic
 from ..core.spec import Spec
 from ..core.tensor_base import TensorBase
 from ..eager import fused
+from ..eager.arrays import signature
 from ..eager.learn import keep_call
 from ..eager.record import item, save_output, versions_of
 from ..eager.tensors import INFERENCE, get_mode, wrap
@@ -35,6 +35,7 @@ from ..graph.lazy import LazyValue
 from ..graph.node import Leaf, Node
 from ..program.capture import program_of, recording, symbol
 from ..program.compute import quietly
+from ..program.executable import Executable, find, keep_family
 from ..program.passes import drawn, small
 from ..program.program import Program, Value
 from ..program.variants import Variants
@@ -60,12 +61,18 @@ def execute(declared: fused.Declared, args: tuple[Any, ...]) -> Any:
     call = _key_of(args)
     key = (places, casting and casting.signature, call)
     plan = declared.plans.get(key)
+    family = None
     if plan is None:
-        plan = _with_new_numbers(declared, args, key)
+        family = _family(declared, args, key)
+        plan = None if family is None else family.find(_floats(args))
     if plan is None:
         wants = [mode.grad and x._node is not None for x in inputs]
-        plan = _made(declared, args, inputs, wants, casting, key)
-        _keep(declared, key, plan)
+        plan = _made(declared, args, inputs, wants, casting, family)
+        if isinstance(plan, str) or plan.arithmetic is None:
+            family = None
+            if len(declared.plans) >= policy.COMPOSITES:
+                declared.plans.clear()
+            declared.plans[key] = plan
         if dispatch_log.on and not isinstance(plan, str):
             dispatch_log.said(_named(function, inputs), plan.way, plan.why)
     if isinstance(plan, str):
@@ -78,7 +85,10 @@ def execute(declared: fused.Declared, args: tuple[Any, ...]) -> Any:
     found = plan.run(inputs)
     if mode.plain and plan.launch is not None:
         records = plan.differentiable and not plan.several and plan.outputs[0].dtype.category >= 2
-        keep_call(declared, args, plan.launch, plan, records)
+        if family is None:
+            keep_call(declared, args, plan.launch, plan, records)
+        else:
+            _keep_numbered(declared, args, family, plan, records)
     if mode.inference:
         for y in found if type(found) is tuple else (found,):
             y._version = INFERENCE
@@ -144,19 +154,30 @@ def _family(declared: fused.Declared, args: tuple[Any, ...], key: Any) -> Varian
     return found
 
 
-def _with_new_numbers(declared: fused.Declared, args: tuple[Any, ...], key: Any) -> Fused | None:
-    """The plan that is there for other floats, with these; None where there is none.
+def _floats(args: tuple[Any, ...]) -> list[float]:
+    return [x for x in args if type(x) is float]
 
-    Numbers that come twice in a row get a plan, and with it launchers, of their own.
-    """
-    family = _family(declared, args, key)
-    if family is None:
-        return None
-    found, again = family.find([x for x in args if type(x) is float], key)
-    if again:
-        found.prepare()
-        _keep(declared, key, found)
-    return found  # type: ignore[no-any-return]
+
+def _keep_numbered(
+    declared: fused.Declared, args: tuple[Any, ...], family: Variants, plan: Fused, records: bool
+) -> None:
+    """Let `run_known` launch the plans of a family for such arguments with any floats."""
+    numbers: list[Any] = []
+    arrays: list[Any] = []
+    key = signature(declared, args, get_mode().grad, arrays, None, False, numbers)
+    if key is None or find(key) is not None:
+        return
+    whole = [n for n in numbers if type(n) is int]
+    strides = plan.forward.key_of(arrays)
+
+    def make(declared: Any, numbers: list[Any]) -> Executable | None:
+        if [n for n in numbers if type(n) is int] != whole:
+            return None
+        plan = family.find([n for n in numbers if type(n) is float])
+        launch = None if plan is None else plan.forward.launch_for(strides)
+        return None if launch is None else Executable(launch, declared, plan, records)
+
+    keep_family(key, declared, make)
 
 
 def _made(
@@ -165,10 +186,9 @@ def _made(
     inputs: Sequence[Any],
     wants: Sequence[bool],
     casting: Any,
-    key: Any,
+    family: Variants | None,
 ) -> Fused | str:
     """A plan; if it can be, for any floats. The reason, where there is none."""
-    family = _family(declared, args, key)
     if family is not None and len(family.made) < policy.VARIANTS and native_backend.load():
         try:
             kind = _kind(declared.function, Fused)
@@ -181,12 +201,6 @@ def _made(
             family.made.append(made)
             return made
     return plan_for(declared.function, declared.native, args, inputs, wants, casting)
-
-
-def _keep(declared: fused.Declared, key: Any, plan: Fused | str) -> None:
-    if len(declared.plans) >= policy.COMPOSITES:
-        declared.plans.clear()
-    declared.plans[key] = plan
 
 
 def _bare(casting: Any) -> Any:
@@ -316,27 +330,19 @@ class Fused(Op, abstract=True):
         return x if known else self.arithmetic.scalar(x)  # type: ignore[union-attr]
 
     def with_numbers(self, floats: Sequence[float]) -> Fused | None:
-        """The same kernels for other floats among the arguments; None where they decide on others.
-        For one call, and its gradient, until `prepare` is called.
-        """
-        assert self.arithmetic is not None
-        values = self.arithmetic.run(floats)
+        """The same kernels for other floats among the arguments; None where they decide else."""
+        values = self.values(*floats)
         if values is None:
             return None
-        other = copy.copy(self)
+        other = object.__new__(type(self))
+        vars(other).update(vars(self))
         given = iter(floats)
         other.statics = tuple([next(given) if type(x) is float else x for x in self.statics])
         other.forward = self.forward.with_numbers(values)
         if self.backward is not None:
-            other.backward = self.backward.with_numbers(values)
+            other.backward = self.backward.with_numbers(values[len(self.forward.sources) :])
         other.launch = None
         return other
-
-    def prepare(self) -> None:
-        """Let calls to come have launchers of their own."""
-        self.forward.once = False
-        if self.backward is not None:
-            self.backward.once = False
 
     def _make(
         self, joint: Program, ahead: Program, kept: Sequence[Value], results: Sequence[Value]
@@ -372,6 +378,9 @@ class Fused(Op, abstract=True):
             like = [forward.dims[i] for i in self.differentiable_outputs]
             like = [*forward.dims[len(self.outputs) :], *like]
             self.backward = make(back, like, space=forward.space)
+        if self.arithmetic is not None:
+            behind = self.backward.sources if self.backward is not None else []
+            self.values = self.arithmetic.function([*forward.sources, *behind])
         cuts = [
             ("forward", forward.cuts),
             ("backward", self.backward.cuts if self.backward else []),

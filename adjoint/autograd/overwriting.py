@@ -23,7 +23,7 @@ from ..eager.writes import write_known
 from ..ops.random.random import Generator, default_generator
 from ..program import compute
 from ..program.capture import program_of, recording, symbol
-from ..program.executable import Executable, forgettable, keep
+from ..program.executable import Executable, find, keep, keep_family
 from ..program.program import Program
 from ..program.variants import Variants
 from .recording import execute_lazily
@@ -35,9 +35,6 @@ def _record(op: Op, inputs: tuple[Any, ...]) -> Any:
 
 vars(_record)["generator"] = Generator()  # a method that draws does not count while it is captured
 _NARROW = frozenset(d.numpy for d in LOW_PRECISION)
-_NUMBER: Any = object()  # in the place of a float
-_families: dict[Any, Variants] = {}  # by signatures without numbers
-forgettable(_families.clear)
 
 
 def write_anew(owner: Any, name: str, function: Any, args: Any, kwargs: Any, given: Any) -> bool:
@@ -77,7 +74,7 @@ class _Writer:
             raise NotTraceable("complex numbers, or a foreign byte order")
         self.kinds = kinds
         self.fixed = [None if type(y) in kinds else y for y in every if type(y) in _NUMBERS]
-        arithmetic = self.arithmetic = Arithmetic()
+        arithmetic = Arithmetic()
         symbols = [symbol(compute.spec_of(x)) for x in arrays]
         given = [x._data for x in symbols]
         remaining = iter(symbols)
@@ -102,9 +99,11 @@ class _Writer:
         self.draw, program = _drawn_first(program, arrays)
         if len(program.nodes) > 1 and any(x.dtype in _NARROW for x in arrays):
             raise NotTraceable("several ops, each of which rounds its result")
-        self.launcher = None
+        self.launcher, self.values = None, arithmetic.function(())
         if program.nodes:
-            self.launcher, self.words = Composite(program, arithmetic=arithmetic).writer(arrays)
+            composite = Composite(program, arithmetic=arithmetic)
+            self.launcher = composite.writer(arrays)
+            self.values = arithmetic.function(composite.sources)
 
     def with_numbers(self, numbers: Sequence[Any]) -> Executable | None:
         """What launches it for these; None where they are, or decide on, another kernel."""
@@ -117,12 +116,12 @@ class _Writer:
                 given.append(kind(y))
             elif type(y) is not type(fixed) or y != fixed or str(y) != str(fixed):
                 return None
-        values = self.arithmetic.run(given)
+        values = self.values(*given)
         if values is None:
             return None
         found = None
         if self.launcher is not None:
-            found = Executable(self.launcher, self, None, False, self.words(values))
+            found = Executable(self.launcher.numbered(values), self, None, False)
         if self.draw is not None:
             return Executable(self.draw.run, self, None, False, None, default_generator, found)
         return found
@@ -149,15 +148,13 @@ def _drawn_first(program: Program, arrays: Sequence[Any]) -> tuple[Any, Program]
 
 def _find(owner: Any, name: str, function: Any, args: Any, kwargs: Any, given: Any) -> Executable:
     """What writes for arguments like these, made now if need be; it may be that nothing does."""
-    numbers = [y for y in (*args, *kwargs.values()) if type(y) in _NUMBERS]
-    like = tuple([_NUMBER if type(y) in _NUMBERS else y for y in given]) if numbers else given
+    numbers: list[Any] = []
     arrays: list[Any] = []
-    key = signature(owner, like, MODE.get().grad, arrays)
-    family = _families.get(key)
-    if family is None:
-        if len(_families) >= policy.WRITERS:
-            _families.clear()
-        family = _families[key] = Variants()
+    key = signature(owner, given, MODE.get().grad, arrays, None, False, numbers)
+    family = find(key)
+    variants = Variants() if family is None else family.owner
+    if family is None and numbers:
+        keep_family(key, variants, lambda _, numbers: variants.find(numbers))
 
     def make() -> _Writer | str:
         reason = ""
@@ -168,7 +165,7 @@ def _find(owner: Any, name: str, function: Any, args: Any, kwargs: Any, given: A
                 reason = dispatch_log.reason_of(error, _find)
         return reason
 
-    found = family.find_or_make(numbers, make)
+    found = variants.find_or_make(numbers, make)
     reason = found if isinstance(found, str) else ""
     if dispatch_log.on:
         way = "a new array, copied" if reason else "kernel, in place"

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from math import copysign
 from typing import Any, ClassVar, NamedTuple
+from weakref import WeakValueDictionary
 
 from .device import CPU, device
 
@@ -170,6 +171,24 @@ class Op(metaclass=_Interned):
             return (id(self),)
         return tuple([getattr(self, name) for name in fields])
 
+    def without_numbers(self, numbers: list[Any]) -> Op:
+        """What stands for all ops that differ from this in floats among their fields, which are
+        appended to `numbers`.
+        """
+        if not type(self).numbers:
+            return self
+        values = self._attributes()
+        floats = [x for x in values if type(x) is float]
+        if not floats:
+            return self
+        key = (type(self), *[float if type(x) is float else (type(x), x) for x in values])
+        try:
+            found = _alike.setdefault(key, self)
+        except TypeError:  # an array, say
+            return self
+        numbers += floats
+        return found
+
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):
             return NotImplemented
@@ -253,6 +272,7 @@ def _token_order(token: str) -> tuple[int, str]:
 
 
 REGISTRY: dict[str, type[Op]] = {}
+_alike: WeakValueDictionary[Any, Op] = WeakValueDictionary()  # one of those that differ in floats
 
 
 @functools.lru_cache(maxsize=1024)

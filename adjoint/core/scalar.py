@@ -2,14 +2,16 @@
 
 A `Scalar` is a float whose value comes with each run: arithmetic on it is written down in its
 `Arithmetic`, and so is the outcome of every comparison, since it may have decided what else was
-written. `Arithmetic.run` gives all numbers for other values, or None where a decision differs.
+written. `Arithmetic.function` computes what is asked for from other values, or gives None where a
+decision differs.
 
 >>> arithmetic = Arithmetic()
 >>> rate = arithmetic.scalar(0.5)
 >>> kept = 1 - rate if rate > 0 else rate
->>> arithmetic.run([0.25])[kept.place]
-0.75
->>> arithmetic.run([-1.0]) is None
+>>> run = arithmetic.function([kept])
+>>> run(0.25)
+(0.75,)
+>>> run(-1.0) is None
 True
 """
 
@@ -40,20 +42,30 @@ class Arithmetic:
         self.given.append(made.place)
         return made
 
-    def run(self, given: Sequence[float]) -> list[Any] | None:
-        """The value at each place; None where another decision would have been taken."""
-        values = self.values.copy()
-        for place, value in zip(self.given, given, strict=True):
-            values[place] = value
-        try:
-            for function, a, b, place in self.steps:
-                values[place] = function(values[a], values[b])
-            for function, a, b, outcome in self.decisions:
-                if function(values[a], values[b]) is not outcome:
-                    return None
-        except (ArithmeticError, ValueError):  # perhaps behind a decision: the formula will say
-            return None
-        return values
+    def function(self, sources: Sequence[Any]) -> Callable[..., tuple[Any, ...] | None]:
+        """What computes `sources`, numbers of this and others, for other values of those that come
+        with each run; it gives None where another decision would have been taken.
+
+        It is Python that is written here, a line for each step: a loop over them takes longer.
+        """
+        known: dict[str, Any] = {f"v{place}": value for place, value in enumerate(self.values)}
+        lines = []
+        for k, (function, a, b, place) in enumerate(self.steps):
+            known[f"f{k}"] = function
+            lines.append(f"  v{place} = f{k}(v{a}, v{b})")
+        for k, (function, a, b, outcome) in enumerate(self.decisions):
+            known[f"d{k}"] = function
+            lines.append(f"  if d{k}(v{a}, v{b}) is not {outcome}: return None")
+        if lines:  # what fails may stand behind a decision: the formula will say
+            lines = [" try:", *lines, " except (ArithmeticError, ValueError): return None"]
+        found = []
+        for k, source in enumerate(sources):
+            known[f"s{k}"] = source
+            found.append(f"v{source.place}" if type(source) is Scalar else f"s{k}")
+        given = ", ".join(f"v{place}" for place in self.given)
+        lines = [f"def run({given}):", *lines, f" return ({''.join(f'{x}, ' for x in found)})"]
+        exec("\n".join(lines), known)
+        return known["run"]  # type: ignore[no-any-return]
 
     def _new(self, value: Any) -> Scalar:
         self.values.append(value)

@@ -33,12 +33,14 @@ ctypedef void (*kernel_t)(int64_t, int64_t, int64_t*) noexcept nogil
 ctypedef void (*run_t)(void*, void*, int64_t*, int64_t) noexcept nogil
 
 @cython.locals(words=int64_t[512], count=Py_ssize_t, values=list)
-cpdef object signature(object owner, object args, bint grad, list arrays, object tensors=*, bint raw=*)
+cpdef object signature(
+    object owner, object args, bint grad, list arrays, object tensors=*, bint raw=*,
+    object numbers=*)
 
 @cython.locals(handle=TensorBase, number=double, overflow=int, whole=int64_t, wanted=bint)
 cdef Py_ssize_t _write(
     int64_t* words, Py_ssize_t count, object args, bint grad, list arrays, object tensors,
-    list values, bint raw, int depth) except -2
+    list values, bint raw, object numbers, int depth) except -2
 
 @cython.locals(nd=int, kind=int, flags=int, row_major=bint, i=int, dims="npy_intp*",
                strides="npy_intp*")
@@ -51,7 +53,7 @@ cdef class Stream:
 
 cdef class Launcher:
     cdef public tuple given, outputs, views, rest
-    cdef public object keeps
+    cdef public object keeps, pack
     cdef int64_t _address, _chunks, _run, _state
     cdef bint _quick
     cdef Py_ssize_t _count, _pointers, _outputs, _before, _total
@@ -59,12 +61,14 @@ cdef class Launcher:
     cdef bytes _views
     cdef object _shapes
     cdef bytes _types, _spans
-    cpdef object launch(self, list arrays, bytes after=*, Stream stream=*)
+    @cython.locals(after=bytes, other=Launcher, words=bytearray, behind=cython.p_char)
+    cpdef Launcher numbered(self, object numbers)
+    cpdef object launch(self, list arrays, Stream stream=*)
     @cython.locals(shape=p_int64, types=p_int64, words=p_int64, view=p_int64, at=Py_ssize_t,
                    k=Py_ssize_t, code=kernel_t, run=run_t, chunks=int64_t, owned=bytearray,
-                   several=list, own=bint, span=p_int64, place=int64_t, low=int64_t, high=int64_t,
+                   several=list, span=p_int64, place=int64_t, low=int64_t, high=int64_t,
                    other=int64_t, meets=bint, behind=int64_t)
-    cdef object _call(self, list arrays, bytes after, Stream stream)
+    cdef object _call(self, list arrays, Stream stream)
 
 cdef class Viewer:
     cdef public object compute

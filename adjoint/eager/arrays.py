@@ -49,30 +49,33 @@ _DEEP = 4  # sequences in sequences
 
 
 def signature(
-    owner: Any, args: Any, grad: bool, arrays: list[Any], tensors: Any = None, raw: bool = False
-) -> Any:
+    owner: Any, args: Any, grad: bool, arrays: list[Any], tensors: Any = None, raw: bool = False,
+    numbers: Any = None,
+) -> Any:  # fmt: skip
     """What decides how `owner` is computed for `args`: of tensors dtype, shape, strides and whether
     a gradient is wanted, of all else type and value; None where there is more to it.
 
     The tensors' arrays are appended to `arrays`, themselves to `tensors`, where that is a list.
-    Where `raw`, arrays may stand for tensors that want no gradient.
+    Where `raw`, arrays may stand for tensors that want no gradient. Where `numbers` is a list, of
+    the ints and floats that are arguments themselves the value does not matter: they are appended.
     """
     values: list[Any] = []
     if cython.compiled:
         words[0] = cython.cast(int64_t, cython.cast(cython.p_void, owner))
-        count = _write(words, 1, args, grad, arrays, tensors, values, raw, 0)
+        words[1] = numbers is not None
+        count = _write(words, 2, args, grad, arrays, tensors, values, raw, numbers, 0)
         if count < 0:
             return None
         key = PyBytes_FromStringAndSize(cython.cast(cython.p_char, words), 8 * count)
         return (key, *values) if values else key
-    parts: list[Any] = [id(owner)]
-    if not _describe(parts, args, grad, arrays, tensors, values, raw, 0):
+    parts: list[Any] = [id(owner), numbers is not None]
+    if not _describe(parts, args, grad, arrays, tensors, values, raw, numbers, 0):
         return None
     return (*parts, "values", *values)
 
 
 def _write(  # type: ignore[no-untyped-def]
-    words, count, args, grad, arrays, tensors, values, raw, depth
+    words, count, args, grad, arrays, tensors, values, raw, numbers, depth
 ):
     """Write the words of `args` behind `count` others; how many there are then, -1: too much."""
     if depth > _DEEP:
@@ -97,6 +100,10 @@ def _write(  # type: ignore[no-untyped-def]
             if count < 0:
                 return -1
             arrays.append(x)
+        elif numbers is not None and (type(x) is float or type(x) is int):
+            words[count] = 9 if type(x) is float else 10
+            count += 1
+            numbers.append(x)
         elif type(x) is float:
             words[count] = 1
             number = x
@@ -116,13 +123,15 @@ def _write(  # type: ignore[no-untyped-def]
         elif type(x) is tuple or type(x) is list:
             words[count] = 4 if type(x) is tuple else 5
             words[count + 1] = len(x)
-            count = _write(words, count + 2, x, grad, arrays, tensors, values, raw, depth + 1)
+            count = _write(words, count + 2, x, grad, arrays, tensors, values, raw, None, depth + 1)
             if count < 0:
                 return -1
         elif type(x) is slice:
             words[count] = 6
             part = (x.start, x.stop, x.step)
-            count = _write(words, count + 1, part, grad, arrays, tensors, values, raw, depth + 1)
+            count = _write(
+                words, count + 1, part, grad, arrays, tensors, values, raw, None, depth + 1
+            )
             if count < 0:
                 return -1
         elif type(x) in _VALUES:
@@ -158,7 +167,7 @@ def _write_array(words, count, data, wanted):  # type: ignore[no-untyped-def]
 
 def _describe(
     parts: list[Any], args: Any, grad: bool, arrays: list[Any], tensors: Any,
-    values: list[Any], raw: bool, depth: int,
+    values: list[Any], raw: bool, numbers: Any, depth: int,
 ) -> bool:  # fmt: skip
     """The twin of `_write`."""
     if depth > _DEEP:
@@ -182,6 +191,9 @@ def _describe(
                 return False
             parts.append((x.dtype.num, x.shape, None if x.flags.c_contiguous else x.strides, False))
             arrays.append(x)
+        elif numbers is not None and (kind is float or kind is int):
+            parts.append(9 if kind is float else 10)
+            numbers.append(x)
         elif kind is float:
             parts += (1, x.hex())
         elif kind is int:
@@ -193,7 +205,7 @@ def _describe(
         elif kind in _SEQUENCES:
             items = (x.start, x.stop, x.step) if kind is slice else x
             parts += (_SEQUENCES.index(kind), len(items))
-            if not _describe(parts, items, grad, arrays, tensors, values, raw, depth + 1):
+            if not _describe(parts, items, grad, arrays, tensors, values, raw, None, depth + 1):
                 return False
         elif kind in _VALUES:
             parts.append(7)
@@ -254,9 +266,9 @@ class Launcher:
     """
 
     __slots__ = (
-        "_address", "_after", "_before", "_chunks", "_count", "_outputs", "_pointers", "_quick",
-        "_run", "_shapes", "_spans", "_state", "_total", "_types", "_views", "_words", "given",
-        "keeps", "outputs", "rest", "views",
+        "_address", "_before", "_chunks", "_count", "_outputs", "_pointers", "_quick", "_run",
+        "_shapes", "_spans", "_state", "_total", "_types", "_views", "_words", "given", "keeps",
+        "outputs", "pack", "rest", "views",
     )  # fmt: skip
 
     given: tuple[Any, ...]  # dtype, shape and strides of each input
@@ -264,6 +276,7 @@ class Launcher:
     views: tuple[Any, ...]
     rest: tuple[Any, ...]  # the other arguments
     keeps: Any  # what owns memory that the words point to
+    pack: Any  # what gives the words `after` for other numbers, where there are such
 
     def __init__(
         self, address: int, chunks: int, given: Sequence[Any], outputs: Sequence[Any],
@@ -274,7 +287,7 @@ class Launcher:
         self.outputs = tuple([(tuple(shape), np.dtype(kind)) for shape, kind in outputs])
         self.views = tuple(views)
         self.rest = address, chunks, before, after, pool, quick
-        self.keeps = None
+        self.keeps = self.pack = None
         self._address = address
         self._chunks = chunks
         self._quick = bool(quick)
@@ -300,7 +313,41 @@ class Launcher:
         if self.views != tuple([(n, 0) for n in range(self._count)]) or len(views) != self._count:
             return None
         address, chunks, before, after, pool, quick = self.rest
+        after = bytes(self._words[-8 - len(after) : -8])
         return Launcher(address, chunks, given, self.outputs, before, after, pool, quick, views)
+
+    def numbered(self, numbers: Any) -> Launcher:
+        """The same with the words for these numbers."""
+        after = self.pack(*numbers)
+        other = Launcher.__new__(Launcher)
+        other.rest = self.rest
+        other.given = self.given
+        other.outputs = self.outputs
+        other.views = self.views
+        other.keeps = self.keeps
+        other.pack = self.pack
+        other._address = self._address
+        other._chunks = self._chunks
+        other._quick = self._quick
+        other._run = self._run
+        other._state = self._state
+        other._count = self._count
+        other._pointers = self._pointers
+        other._outputs = self._outputs
+        other._before = self._before
+        other._total = self._total
+        other._views = self._views
+        other._spans = self._spans
+        other._shapes = self._shapes
+        other._types = self._types
+        words = bytearray(self._words)
+        if cython.compiled:
+            behind = PyByteArray_AS_STRING(words) + len(words) - 8 - len(after)
+            memcpy(behind, PyBytes_AS_STRING(after), len(after))
+        else:
+            words[-8 - len(after) : -8] = after
+        other._words = words
+        return other
 
     def __call__(self, *operands: Any) -> Any:
         """The result for arrays, among which numbers are passed over; None for other arrays than
@@ -314,13 +361,13 @@ class Launcher:
                 return None
         return self.launch(arrays)
 
-    def launch(self, arrays: list[Any], after: Any = None, stream: Any = None) -> Any:
+    def launch(self, arrays: list[Any], stream: Any = None) -> Any:
         """The same, where the arrays are known to be like those: an array, or a tuple of several;
-        None where they are refused. `after`: the words behind the addresses, where not its own;
-        the last two are seed and number of a draw from `stream`, if there is one.
+        None where they are refused. Of the words `after`, the last two are seed and number of a
+        draw from `stream`, if there is one.
         """
         if cython.compiled:
-            return self._call(arrays, after, stream)
+            return self._call(arrays, stream)
         results = tuple([np.empty(shape, kind) for shape, kind in self.outputs])
         code = bytearray(self._words)
         words = np.frombuffer(code, np.int64)
@@ -333,8 +380,6 @@ class Launcher:
         if self._spans and not self._may_write(places, arrays[self.views[-1][0]]):
             return None
         words[self._before : end] = places
-        if after is not None:
-            words[end:-1] = np.frombuffer(after, np.int64)
         if stream is not None:
             words[-3:-1] = np.array(stream.next_draw(), np.uint64).view(np.int64)
         start = words.ctypes.data
@@ -355,7 +400,7 @@ class Launcher:
                 return False
         return bool(written.flags.writeable)
 
-    def _call(self, arrays, after, stream):  # type: ignore[no-untyped-def]
+    def _call(self, arrays, stream):  # type: ignore[no-untyped-def]
         """`launch` by NumPy's C API."""
         shape = cython.cast(p_int64, PyBytes_AS_STRING(self._shapes))
         types = cython.cast(p_int64, PyBytes_AS_STRING(self._types))
@@ -368,8 +413,7 @@ class Launcher:
             for k in range(self._outputs):
                 several.append(PyArray_SimpleNew(shape[0], shape + 1, types[k]))
                 shape += 1 + shape[0]
-        own = self._quick and after is None
-        owned = self._words if own else bytearray(self._words)
+        owned = self._words if self._quick else bytearray(self._words)
         # From here on no Python runs until the code has, so that `owned` is nobody else's.
         words = cython.cast(p_int64, PyByteArray_AS_STRING(owned))
         view = cython.cast(p_int64, PyBytes_AS_STRING(self._views))
@@ -401,9 +445,6 @@ class Launcher:
                 meets = other + span[3 * k] < high and low < other + span[3 * k + 1]
                 if meets and (other != place or not span[3 * k + 2]):
                     return None
-        if after is not None:
-            at += self._outputs
-            memcpy(words + at, PyBytes_AS_STRING(after), PyBytes_GET_SIZE(after))
         if stream is not None:
             words[self._total - 2] = cython.cast(int64_t, stream.key)
             words[self._total - 1] = cython.cast(int64_t, stream.draws)

@@ -1,7 +1,7 @@
 cimport cython
 from ..core.tensor_base cimport TensorBase
 from ..core.mode cimport Mode
-from ..program.executable cimport Executable, find, inputs_of
+from ..program.executable cimport Executable, find, find_numbered, inputs_of
 from .arrays cimport Launcher, Viewer, signature
 from .record cimport parents_of, record
 from .tensors cimport wrap

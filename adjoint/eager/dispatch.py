@@ -11,7 +11,7 @@ from ..core.mode import MODE, Mode
 from ..core.op import Op
 from ..core.tensor_base import TensorBase
 from ..program.compute import compute
-from ..program.executable import find, inputs_of
+from ..program.executable import find, find_numbered, inputs_of
 from .arrays import signature
 from .record import item, parents_of, record
 from .tensors import INFERENCE, as_array, get_mode, ndarray, wrap
@@ -96,10 +96,12 @@ def run_known(owner: Any, args: tuple[Any, ...], by_gradient: bool = False) -> A
         return None
     found = find(key)
     if found is None:
-        return None
+        found = find_numbered(key, owner, args, by_gradient and mode.grad)
+        if found is None:
+            return None
     inputs = args if found.op is owner else inputs_of(found, tensors)
     if found.launcher is not None:
-        result = found.launcher.launch(arrays, None, found.stream)
+        result = found.launcher.launch(arrays, found.stream)
     elif found.viewer is not None:
         return viewed(found.op, tensors[0], found.viewer.view(arrays[0]), mode)
     elif found.op is owner:

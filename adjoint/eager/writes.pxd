@@ -2,7 +2,7 @@ cimport cython
 from ..core.tensor_base cimport TensorBase
 from ..core.mode cimport Mode
 from ..graph.node cimport Node, Version, View
-from ..program.executable cimport Executable, find
+from ..program.executable cimport Executable, find, find_numbered
 from .arrays cimport Launcher, copy_memory, signature
 from .tensors cimport wrap
 

@@ -16,7 +16,7 @@ from ..core.tensor_base import TensorBase
 from ..graph.cells import Cell
 from ..graph.lazy import LazyValue, concrete, shown
 from ..graph.node import Node, Version, View
-from ..program.executable import find
+from ..program.executable import find, find_numbered
 from .arrays import copy_memory, signature
 from .dispatch import apply
 from .public import with_names, write_anew
@@ -167,17 +167,19 @@ def write_known(owner: Any, name: str, args: tuple[Any, ...]) -> bool | None:
         return False
     found = find(key)
     if found is None:
-        return None
+        found = find_numbered(key, owner, args, mode.grad)
+        if found is None:
+            return None
     if found.launcher is None:
         return False
     watched = version is not None and version.watchers is not None
     if watched:
         before_change(x)
-    if found.launcher.launch(arrays, found.constants, found.stream) is None:
+    if found.launcher.launch(arrays, found.stream) is None:
         return False
     then = found.then
     if then is not None and then.launcher is not None:
-        then.launcher.launch(arrays, then.constants)
+        then.launcher.launch(arrays)
     launches[0] += 1
     if version is None:
         version = x._version = Version()

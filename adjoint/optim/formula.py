@@ -60,6 +60,7 @@ class Formula:
             raise NotTraceable("a formula that changes the gradient")
         program = program_of(given, [symbols[n]._data for n in self.written])
         self.run = MultiTensor(dtypes, program, self.written)
+        self.values = self.arithmetic.function(self.run.scalars)
 
     def with_numbers(self, asked: tuple[dict[str, Any], Any]) -> tuple[Formula, Any] | None:
         """Itself, and the kernel's scalars for these options and numbers; None where it is not
@@ -79,8 +80,8 @@ class Formula:
                 given.append(value)
             elif value is not pattern and not _fits(value, pattern, given):
                 return None
-        found = self.arithmetic.run(given)
-        return None if found is None else (self, [found[place] for place in self.run.scalars])
+        found = self.values(*given)
+        return None if found is None else (self, found)
 
 
 def formula_of(change: Any, group: Any, numbers: Any, names: Any, dtypes: Any) -> Formula | str:

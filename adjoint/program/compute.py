@@ -137,22 +137,61 @@ def compute(op: Op, arrays: list[Any]) -> Any:
 
 def remember(op: Op, arrays: list[Any], launch: Callable[..., Any], result: Any) -> None:
     """Let eager execution call `launch`, which gave `result`, for such inputs of this op."""
-    if type(result) is not _ndarray:
-        return
-    if result.dtype not in _WIDE and not all(type(a) is _ndarray for a in arrays):
-        return  # integers, say, beside which a float counts as another dtype
-    key = signature(op, arrays, False, [], None, True)
+    key = signature(op, arrays, False, [], None, True) if _is_kept(arrays, result) else None
     if key is not None:
-        records = op.differentiable and result.dtype.kind in "fcV"
-        executable.keep(key, executable.Executable(launch, op, op, records))
+        executable.keep(key, executable.Executable(launch, op, op, _records(op, result)))
+
+
+def remember_numbered(
+    op: Op, arrays: list[Any], launching: Callable[[list[Any]], Any], result: Any
+) -> None:
+    """Let it call `launching(numbers)` for inputs that differ from these in numbers, and for ops
+    that differ in floats among their fields, which come first; None: for these it does not know.
+    """
+    numbers: list[Any] = []
+    alike = op.without_numbers(numbers)
+    key = signature(alike, arrays, False, [], None, True, numbers)
+    if key is None or not _is_kept(arrays, result) or executable.find(key) is not None:
+        return
+    records = _records(op, result)
+
+    def make(op: Op, numbers: list[Any]) -> Any:
+        launch = launching(numbers)
+        return None if launch is None else executable.Executable(launch, op, op, records)
+
+    executable.keep_family(key, alike, make)
+
+
+def _records(op: Op, result: Any) -> bool:
+    return op.differentiable and result.dtype.kind in "fcV"
+
+
+def _is_kept(arrays: list[Any], result: Any) -> bool:
+    """Whether calls with such inputs may go straight to what gave `result`: numbers must be of the
+    arrays' kind, since others, and those beside narrow floats, are converted before.
+    """
+    if type(result) is not _ndarray:
+        return False
+    numbers = [a for a in arrays if type(a) is not _ndarray]
+    if not numbers:
+        return True
+    dtypes = {a.dtype for a in arrays if type(a) is _ndarray} - {_BOOL}
+    if all(type(n) is int for n in numbers) and {d.kind for d in dtypes} == {"i"}:
+        return True
+    return bool(dtypes) and dtypes <= _WIDE
 
 
 def compute_again(op: Op, arrays: list[Any]) -> Any:
     """`compute`, by what is known to compute the op for such arrays."""
     key = signature(op, arrays, False, [], None, True)
-    found = None if key is None else executable.find(key)
+    found = None if key is None else _known(key, op, arrays)
     result = None if found is None else found.launch(*arrays)
     return compute(op, arrays) if result is None else result
+
+
+def _known(key: Any, op: Op, arrays: list[Any]) -> Any:
+    found = executable.find(key)
+    return executable.find_numbered(key, op, arrays, False, True) if found is None else found
 
 
 def by_known_kernel(op: Op, arrays: list[Any]) -> Any:
@@ -163,13 +202,14 @@ def by_known_kernel(op: Op, arrays: list[Any]) -> Any:
     key = signature(op, arrays, False, given, None, True)
     if key is None:
         return NotImplemented
-    found = executable.find(key)
+    found = _known(key, op, arrays)
     if found is None:
         return None
     return NotImplemented if found.launcher is None else found.launcher.launch(given)
 
 
-_WIDE = (np.dtype(np.float32), np.dtype(np.float64))
+_WIDE = frozenset((np.dtype(np.float32), np.dtype(np.float64)))
+_BOOL = np.dtype(bool)
 
 
 # The same for random draws: (class, fields behind seed and draw but the device) -> the function of

@@ -1,7 +1,8 @@
-from ..eager.arrays cimport Launcher, Stream, Viewer
+cimport cython
+from ..eager.arrays cimport Launcher, Stream, Viewer, signature
 
 cdef class Executable:
-    cdef public object launch, owner, op, constants
+    cdef public object launch, owner, op, constants, seen
     cdef public Stream stream
     cdef public Executable then
     cdef public Launcher launcher
@@ -15,3 +16,5 @@ cdef _Cache _cache
 cpdef Executable find(object key)
 cpdef keep(object key, Executable executable)
 cpdef tuple inputs_of(Executable executable, object tensors)
+@cython.locals(numbers=list, family=Executable, found=Executable)
+cpdef Executable find_numbered(object key, object owner, object args, bint grad, bint raw=*)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..core import policy
-from ..eager.arrays import Launcher, Viewer
+from ..core.op import Op
+from ..eager.arrays import Launcher, Viewer, signature
 
 
 class Executable:
@@ -18,7 +19,8 @@ class Executable:
     """
 
     __slots__ = (
-        "constants", "launch", "launcher", "op", "owner", "records", "stream", "then", "viewer",
+        "constants", "launch", "launcher", "op", "owner", "records", "seen", "stream", "then",
+        "viewer",
     )  # fmt: skip
 
     launcher: Launcher | None  # what `launch` is, where that is a kernel called by pointer
@@ -28,9 +30,8 @@ class Executable:
     records: bool  # whether the result may want a gradient
     constants: Any  # the op's inputs with None for tensors, where there are others; else None
     stream: Any  # what random numbers are drawn from, where they are
-    # Of what is written over a tensor, `constants` are the launcher's last words, if it has other
-    # ones, and `then` is what writes over it next.
-    then: Executable | None
+    then: Executable | None  # what writes over the same tensor next
+    seen: Any  # where it makes executables: the numbers that came lately, each a tuple
 
     def __init__(
         self, launch: Any, owner: Any, op: Any, records: bool, constants: Any = None,
@@ -45,6 +46,7 @@ class Executable:
         self.constants = constants
         self.stream = stream
         self.then = then
+        self.seen = None
 
 
 class _Cache:
@@ -79,6 +81,40 @@ def keep(key: Any, executable: Executable) -> None:
         _cache.old = _cache.young
         _cache.young = {}
     _cache.young[key] = executable
+
+
+def keep_family(key: Any, owner: Any, make: Callable[[Any, list[Any]], Executable | None]) -> None:
+    """Let `find_numbered` ask `make(owner, numbers)` for what computes it for other numbers; `key`
+    is the signature without numbers.
+    """
+    family = Executable(make, owner, None, False)
+    family.seen = set()
+    keep(key, family)
+
+
+def find_numbered(
+    key: Any, owner: Any, args: Any, grad: bool, raw: bool = False
+) -> Executable | None:
+    """What computes `owner` for arguments of which only the numbers are new; None where it is not
+    known what does. What is found a second time, `find(key)` gives from then on: numbers that
+    change with each call leave nothing behind.
+    """
+    numbers: list[Any] = []
+    alike = owner.without_numbers(numbers) if isinstance(owner, Op) else owner
+    like = signature(alike, args, grad, [], None, raw, numbers)
+    family = find(like) if numbers and like is not None else None
+    if family is None:
+        return None
+    found: Executable | None = family.launch(owner, numbers)
+    if found is not None:
+        which = tuple(numbers)
+        if which in family.seen:
+            keep(key, found)
+        elif len(family.seen) < policy.NUMBERS:
+            family.seen.add(which)
+        else:
+            family.seen = {which}
+    return found
 
 
 def forget() -> None:

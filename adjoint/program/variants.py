@@ -15,34 +15,28 @@ class Variants:
     decide otherwise.
     """
 
-    __slots__ = ("latest", "made", "refused")
+    __slots__ = ("made", "refused")
 
     made: list[Any]
-    latest: Any  # the key of the latest numbers
     refused: str  # why nothing more can be made
 
     def __init__(self) -> None:
         self.made = []
-        self.latest = None
         self.refused = ""
 
-    def find(self, numbers: Any, key: Any = None) -> tuple[Any, bool]:
-        """What computes it for these numbers, None where nothing made so far does; and whether they
-        came twice in a row: then what is prepared for them alone may pay.
-        """
+    def find(self, numbers: Any) -> Any:
+        """What computes it for these numbers; None where nothing made so far does."""
         for variant in self.made:
             found = variant.with_numbers(numbers)
             if found is not None:
-                again = self.latest == key
-                self.latest = key
-                return found, again
-        return None, False
+                return found
+        return None
 
     def find_or_make(self, numbers: Any, make: Callable[[], Any]) -> Any:
         """What computes it for these numbers, made by `make()` if need be; or a str, the
         reason why nothing does, which `make` may give, too: then it is not asked again.
         """
-        found, _ = self.find(numbers)
+        found = self.find(numbers)
         if found is None and not self.refused and len(self.made) < policy.VARIANTS:
             made = make()
             if isinstance(made, str):

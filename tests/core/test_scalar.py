@@ -17,16 +17,16 @@ def test_arithmetic_is_done_again_with_other_numbers(function):
     a, b = arithmetic.scalar(2.0), arithmetic.scalar(3)
     results = [function(a, b), function(a, 0.5), function(0.5, b), -a, +b, abs(-a)]
     assert all(type(x) is Scalar and isinstance(x, float) for x in results)
+    run = arithmetic.function([*results, 7.0])
     for x, y in ((2.0, 3), (0.25, 7.0), (5, 0.5)):
-        values = arithmetic.run([x, y])
-        expected = [function(x, y), function(x, 0.5), function(0.5, y), -x, y, abs(x)]
-        assert [values[each.place] for each in results] == expected
+        expected = (function(x, y), function(x, 0.5), function(0.5, y), -x, y, abs(x), 7.0)
+        assert run(x, y) == expected
 
 
 def test_the_sign_of_zero_survives():
     arithmetic = Arithmetic()
     x = -arithmetic.scalar(1.0)
-    assert math.copysign(1, arithmetic.run([0.0])[x.place]) == -1
+    assert math.copysign(1, arithmetic.function([x])(0.0)[0]) == -1
 
 
 @pytest.mark.parametrize(
@@ -43,15 +43,16 @@ def test_the_sign_of_zero_survives():
 def test_decisions_must_come_out_the_same(decide, others, same):
     arithmetic = Arithmetic()
     assert decide(arithmetic.scalar(2.0)) == decide(2.0)
-    assert [arithmetic.run([x]) is not None for x in others] == same
+    assert [arithmetic.function([])(x) is not None for x in others] == same
 
 
 def test_errors_of_other_numbers_are_a_difference():
     arithmetic = Arithmetic()
     x = 1 / arithmetic.scalar(2.0)
-    assert arithmetic.run([4.0])[x.place] == 0.25
-    assert arithmetic.run([0.0]) is None
-    assert Arithmetic().run([]) == []
+    run = arithmetic.function([x])
+    assert run(4.0) == (0.25,)
+    assert run(0.0) is None
+    assert Arithmetic().function([])() == ()
 
 
 @pytest.mark.parametrize("function", [float, int, round, math.floor, lambda x: x % 2, float.hex])

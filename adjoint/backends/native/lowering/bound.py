@@ -72,18 +72,16 @@ def bound_composite(
         for (n, sizes), y in zip(composite.outputs, outs, strict=True)
     }
     calls: list[Call] = []
-    for stage in composite.stages:
+    for stage, numbers in zip(composite.stages, composite.numbers, strict=True):
         given = [known[n] for n in stage.arguments]
         count = len(stage.compiled.kernel.outputs)
         made = [results.get(n) for n in range(len(known), len(known) + count)]
         if any(y is None for y in made):  # what only later kernels read
-            own = stage.compiled(*given, scalars=stage.numbers, shape=stage.shape)
+            own = stage.compiled(*given, scalars=numbers, shape=stage.shape)
             own = own if type(own) is tuple else (own,)
             made = [y if out is None else out for y, out in zip(own, made, strict=True)]
         known += made
-        calls.append(
-            bound_kernel(stage.compiled, given, made, stage.numbers, stage.shape, stage.run)
-        )
+        calls.append(bound_kernel(stage.compiled, given, made, numbers, stage.shape, stage.run))
     return calls, known
 
 

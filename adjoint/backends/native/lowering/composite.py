@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 from collections.abc import Callable, Sequence
 from operator import itemgetter
@@ -33,14 +32,15 @@ ndarray = np.ndarray
 launches: list[int] = [0]  # kernels that composites have run, for the tests that count them
 
 
-# A launcher, and where its arguments are: the place of the only one, or what takes several of them.
-_Step: TypeAlias = "tuple[Launcher, int, Callable[[Sequence[Any]], Any] | None]"
+# A launcher, and where its arguments are: the place of the only one, or what takes several of them;
+# and which kernel it launches, -1 for what takes values from others.
+_Step: TypeAlias = "tuple[Launcher, int, Callable[[Sequence[Any]], Any] | None, int]"
 # Launchers, and the places of the outputs: the inputs come first, then what each launcher gives.
 _Launching: TypeAlias = "tuple[list[_Step], Dims]"
 
 
-def _step(launch: Launcher, places: Sequence[int]) -> _Step:
-    return launch, places[0], itemgetter(*places) if len(places) > 1 else None
+def _step(launch: Launcher, places: Sequence[int], stage: int = -1) -> _Step:
+    return launch, places[0], itemgetter(*places) if len(places) > 1 else None, stage
 
 
 class Composite:
@@ -99,9 +99,9 @@ class Composite:
         parts = kernels(wanted, space, REDUCTIONS)
         self.cuts = [part.reason for part in parts[1:]]  # why there is more than one kernel
         self.stages = [_Stage(part, tracer, space) for part in parts]
-        self.once = False  # whether its numbers may not come again: then nothing is prepared
-        if arithmetic is not None:
-            self._fill(arithmetic.values)
+        self.sources = [x for stage in self.stages for x in stage.sources]  # of all numbers
+        self.varies = Scalar in map(type, self.sources)
+        self._fill(values_of(self.sources))
         used = sorted({n for part in parts for kind, n in part.loads if kind == "input"})
         sources = {n for x in self.gathers for n in x.sources}
         self.reads = tuple(sorted(n for n in {*used, *sources} if n < len(inputs)))
@@ -136,23 +136,28 @@ class Composite:
             tuple(n for n in x.shape(every) if n != 1) for x in self.gathers
         ]
 
-    def _fill(self, values: Sequence[Any]) -> None:
-        for stage in self.stages:
-            stage.numbers = values_of(stage.sources, values)
+    def _fill(self, values: Sequence[float]) -> None:
+        """Let each kernel get its numbers, which are the next ones of `values`."""
+        remaining = iter(values)
+        self.numbers = [[next(remaining) for _ in stage.sources] for stage in self.stages]
 
-    def with_numbers(self, values: Sequence[Any]) -> Composite:
-        """The same kernels for other numbers, where `values` are those of their arithmetic; for one
-        call, unless `once` is set to False.
-        """
-        if all(type(x) is not Scalar for stage in self.stages for x in stage.sources):
+    def with_numbers(self, values: Sequence[float]) -> Composite:
+        """The same kernels for other numbers, where `values` are those of `sources`."""
+        if not self.varies:
             return self
-        other = copy.copy(self)
-        other.stages = list(map(copy.copy, self.stages))
+        other = object.__new__(Composite)
+        vars(other).update(vars(self))
         other._fill(values)
-        other.once = True
-        other.latest, other.remembered = ([], ()), {}
+        other.latest = [], ()
         other.direct = other.launch = None
         return other
+
+    def launch_for(self, key: Any) -> Callable[..., Any] | None:
+        """`launch` for arrays with such a key, if that is known."""
+        known = self.remembered.get(key)
+        if known is not None:
+            self._use(*known)
+        return None if known is None else self.launch
 
     def __call__(self, arrays: Sequence[Any]) -> Sequence[Any]:
         """The outputs. Of the inputs those of `reads` are needed, the others may be None."""
@@ -170,7 +175,7 @@ class Composite:
         if not steps:
             return None
         known = list(arrays)
-        for launch, place, taking in steps:
+        for launch, place, taking, _ in steps:
             found = launch(known[place]) if taking is None else launch(*taking(known))
             if type(found) is ndarray:
                 known.append(found)
@@ -190,9 +195,7 @@ class Composite:
 
     def _first(self, arrays: Sequence[Any]) -> list[Any]:
         """The outputs for arrays that lie as none did lately, and launchers for the next ones."""
-        if self.once:
-            return self._run(list(arrays))[0]
-        key = tuple([a.strides for n, a in enumerate(arrays) if n in self.read])
+        key = self.key_of(arrays)
         known = self.remembered.get(key)
         if known is not None:
             self._use(*known)
@@ -204,6 +207,10 @@ class Composite:
         known = self.remembered[key] = self._prepared(arrays, made)
         self._use(*known)
         return results
+
+    def key_of(self, arrays: Sequence[Any]) -> Any:
+        """What decides how arrays are launched: how those that are read lie in memory."""
+        return tuple([a.strides for n, a in enumerate(arrays) if n in self.read])
 
     def _prepared(self, arrays: Sequence[Any], made: list[Any]) -> _Launching:
         """What does for arrays like these what `_run` has done, which had all of `made`."""
@@ -242,7 +249,7 @@ class Composite:
         count = len(given)
         filled = first + len(steps)
         shapes = dict(self.outputs)
-        for stage in self.stages:
+        for k, stage in enumerate(self.stages):
             roots = [views.get(n, (n, 0)) for n in stage.arguments]
             sources = sorted({n for n, _ in roots})
             several = len(stage.compiled.kernel.outputs)
@@ -252,14 +259,14 @@ class Composite:
                 [shapes.get(n, made[n].shape) for n in range(count, count + several)],
                 arrays=[made[n] for n in stage.arguments],
                 views=[(sources.index(n), offset) for n, offset in roots],
-                scalars=stage.numbers,
+                scalars=self.numbers[k],
                 shape=stage.shape,
                 parallel=stage.run is not None,
                 outs=stage.outs(),
             )
             if launch is None:
                 return [], ()
-            steps.append(_step(launch, [place[n] for n in sources]))
+            steps.append(_step(launch, [place[n] for n in sources], k))
             for n in range(count, count + several):
                 place[n] = filled
                 filled += 1
@@ -267,20 +274,25 @@ class Composite:
         return steps, tuple(place[n] for n, _ in self.outputs)
 
     def _use(self, steps: list[_Step], results: Dims) -> None:
-        """Let the next call try these first."""
+        """Let the next call try these first, with its own numbers."""
+        if self.varies:
+            steps = [
+                (launch if k < 0 else launch.numbered(self.numbers[k]), place, taking, k)
+                for launch, place, taking, k in steps
+            ]
         self.latest = steps, results
         self.direct = None
         self.launch = self._launch_checked if steps else None
         if len(steps) == 1 and results == tuple(range(self.count, self.count + len(results))):
-            launch, place, taking = steps[0]
+            launch, place, taking, _ = steps[0]
             if (taking(range(self.count)) if taking else (place,)) == self.reads:
                 self.direct = launch if self.small else functools.partial(quietly, launch)
                 if not self.guards and len(self.reads) == self.count:
                     self.launch = self.direct
 
-    def writer(self, arrays: Sequence[Any]) -> tuple[Launcher, Callable[[Sequence[Any]], bytes]]:
-        """A launcher that writes the only output over the first of arrays like these, and what
-        gives the words of its numbers, where those of the arithmetic have such values.
+    def writer(self, arrays: Sequence[Any]) -> Launcher:
+        """A launcher that writes the only output over the first of arrays like these; its numbers,
+        those of `sources`, are to be set.
 
         Errors: NotTraceable for what is not one elementwise kernel.
         """
@@ -292,11 +304,10 @@ class Composite:
         for n, shape in self.squeezed:
             given[n] = given[n].reshape(shape)
         seen = out.reshape([size for size in out.shape if size != 1])
-        launch, pack = writer(
+        return writer(
             stage.compiled, arrays, [given[n] for n in stage.arguments], stage.arguments, seen,
             stage.shape, stage.run is not None,
         )  # fmt: skip
-        return launch, lambda values: pack(*values_of(stage.sources, values))
 
     def check(self, arrays: Sequence[Any]) -> None:
         """Raise what the ops raise for values that they refuse: kernels do not look."""
@@ -319,11 +330,11 @@ class Composite:
         for n, shape in self.squeezed:
             arrays[n] = arrays[n].reshape(shape)
         arrays += further
-        for stage in self.stages:
+        for stage, numbers in zip(self.stages, self.numbers, strict=True):
             found = stage.compiled(
                 *[arrays[n] for n in stage.arguments],
                 out=stage.outs(),
-                scalars=stage.numbers,
+                scalars=numbers,
                 shape=stage.shape,
                 run=stage.run,
             )
@@ -345,7 +356,7 @@ class Composite:
 class _Stage:
     """A kernel with what each call of it passes."""
 
-    __slots__ = ("arguments", "compiled", "numbers", "ordered", "run", "shape", "sizes", "sources")
+    __slots__ = ("arguments", "compiled", "ordered", "run", "shape", "sizes", "sources")
 
     arguments: tuple[int, ...]  # positions among inputs and what earlier kernels have written
     ordered: bool  # whether outputs are row-major, however the inputs lie
@@ -392,7 +403,6 @@ class _Stage:
             if w.axes not in (small, everywhere):
                 raise NotTraceable("results of different extent")
             kernel.output(copies[w.value.number], w.dtype, full=w.axes == everywhere)
-        self.numbers = self.sources
         self.compiled = Compiled(kernel)
         known = {a for v in kernel.inputs for a in v.axes}
         self.sizes = sizes = tuple(space[d] for d in place)

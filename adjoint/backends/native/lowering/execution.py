@@ -37,32 +37,40 @@ from .tracing import Traced, common_shape
 ndarray = np.ndarray
 
 _FLOAT32 = np.dtype(np.float32)
-_programs: dict[Any, Program | str] = {}  # or the reason why there is none
-_families: dict[Any, Variants] = {}
+# By op, shapes, dtypes and numbers: what needs to know these, or the reason why there is none.
+_programs: dict[Any, Program | str] = {}
+_families: dict[Any, Variants] = {}  # by the same but for the numbers: programs for others, too
 
 
 class Program:
-    """One op on arrays of given shapes and dtypes, as a kernel."""
+    """One op on arrays of given shapes and dtypes, as a kernel, for some or for all numbers."""
 
     __slots__ = (
-        "arithmetic", "compiled", "launchers", "numbers", "op", "ordered", "parallel", "several",
-        "shapes", "simple", "sources",
+        "box", "compiled", "fixed", "launchers", "ordered", "parallel", "scalars", "several",
+        "shapes", "values", "varies",
     )  # fmt: skip
 
-    def __init__(self, op: Op, arrays: Sequence[Any], known: bool = False) -> None:
-        """`known`: floats among the op's fields, and among the inputs, are part of the kernel; else
-        they come with calls, in this order.
+    def __init__(
+        self, op: Op, arrays: Sequence[Any], vary: bool = False, box: Any = None
+    ) -> None:  # fmt: skip
+        """With `vary`, floats among the op's fields, and among the inputs, come with each call, in
+        this order; other numbers are part of the kernel. With `box`, a dtype, the ints among the
+        inputs come as arrays of one element.
+
+        Errors: NotTraceable for what is no kernel.
         """
-        self.op = op
+        self.box = box
+        numbers = _numbers_of(op, arrays)
+        arrays = self._boxed(arrays)
         shapes = [a.shape for a in arrays if type(a) is ndarray]
         tracer = ScalarTracer(common_shape(shapes))
-        self.arithmetic = Arithmetic()
-        symbolic = op if known else _with_scalars(op, self.arithmetic)
+        arithmetic = Arithmetic()
+        symbolic = _with_scalars(op, arithmetic) if vary else op
         symbols = [
             tracer.input(a.shape, a.dtype)
             if type(a) is ndarray
-            else self.arithmetic.scalar(a)
-            if type(a) is float and not known
+            else arithmetic.scalar(a)
+            if type(a) is float and vary
             else a
             for a in arrays
         ]
@@ -83,72 +91,103 @@ class Program:
                 raise NotTraceable("a transposed result")
             tracer.kernel.output(y.value, str(spec.dtype.numpy))
             self.shapes.append(spec.shape)
-        if not known and has_lost_numbers(tracer):
+        if vary and has_lost_numbers(tracer):
             raise NotTraceable("a number that was taken for known")
-        self.sources = tracer.numbers
-        self.numbers = values_of(self.sources, self.arithmetic.values)
+        self.scalars = values_of(tracer.numbers)  # for the numbers of now
+        self.values = arithmetic.function(tracer.numbers)  # for others
+        # Of each number: its value where that is part of the kernel, else None.
+        self.fixed = [
+            None if (vary if type(n) is float else box is not None) else n for n in numbers
+        ]
+        self.varies = None in self.fixed
         self.ordered = tracer.ordered
         self.compiled = Compiled(tracer.kernel)
         self.parallel = math.prod(tracer.space) >= policy.PARALLEL
-        self.launchers: dict[Any, Launcher | None] = {}  # by the arrays' strides
+        self.launchers: dict[Any, Launcher | None] = {}  # by the arrays' strides, for any numbers
 
-    def with_numbers(self, floats: Sequence[float]) -> Program | None:
-        """The same kernel for other floats; None where they decide on another."""
-        values = self.arithmetic.run(floats)
-        if values is None:
-            return None
-        other = copy.copy(self)
-        other.numbers = values_of(self.sources, values)
-        other.launchers = {}
-        return other
+    def with_numbers(self, numbers: Sequence[Any]) -> tuple[Program, Sequence[float]] | None:
+        """Itself and the kernel's scalars for these; None where it is not their kernel."""
+        given = []
+        for n, fixed in zip(numbers, self.fixed, strict=True):
+            if fixed is not None:
+                if type(n) is not type(fixed) or n != fixed:
+                    return None
+            elif type(n) is float:
+                given.append(n)
+            elif self.box is None or not _holds(self.box, n):
+                return None
+        scalars = self.values(*given)
+        return None if scalars is None else (self, scalars)
 
-    def __call__(self, op: Op, arrays: Sequence[Any]) -> Any:
-        """The result; `op` is equal to the one that the program was made of."""
-        given = [a for a in arrays if type(a) is ndarray]
+    def __call__(self, op: Op, arrays: Sequence[Any], scalars: Sequence[float]) -> Any:
+        """The result."""
+        given = [a for a in self._boxed(arrays) if type(a) is ndarray]
         key = tuple([a.strides for a in given])
-        launch = self.launchers.get(key, _UNKNOWN)
-        if launch is _UNKNOWN:
+        if key not in self.launchers:
             if len(self.launchers) >= policy.PROGRAMS:
                 self.launchers.clear()
-            launch = self.launchers[key] = launcher(
+            self.launchers[key] = launcher(
                 self.compiled,
                 given,
                 self.shapes,
-                scalars=self.numbers,
+                scalars=scalars,
                 parallel=self.parallel,
                 outs=self._outs(given),
             )
+        launch = self.launcher(key, scalars)
         found = None if launch is None else launch(*given)
         if found is not None:
-            if op is self.op:
-                _remember(op, arrays, launch, found)
+            self._remember(op, arrays, key, launch, found)
             return found
-        return self._general(given)
-
-    def _outs(self, given: Sequence[Any]) -> Any:
-        """Row-major outputs, where the order of memory matters."""
-        return [np.empty(shape, given[0].dtype) for shape in self.shapes] if self.ordered else None
-
-    def once(self, arrays: Sequence[Any]) -> Any:
-        """The result, where the same numbers may not come again: without a launcher."""
-        return self._general([a for a in arrays if type(a) is ndarray])
-
-    def _general(self, given: Sequence[Any]) -> Any:
-        """By a call of the kernel."""
         run = default_pool().run if self.parallel else None
-        found = self.compiled(*given, out=self._outs(given), scalars=self.numbers, run=run)
+        found = self.compiled(*given, out=self._outs(given), scalars=scalars, run=run)
         found = found if isinstance(found, tuple) else (found,)
         found = tuple([y.reshape(shape) for y, shape in zip(found, self.shapes, strict=True)])
         return found if self.several else found[0]
 
+    def launcher(self, key: Any, scalars: Sequence[float]) -> Any:
+        """What launches it for arrays of such strides; None where that is not known."""
+        launch = self.launchers.get(key)
+        return launch.numbered(scalars) if launch is not None and self.scalars else launch
 
-def _remember(op: Op, arrays: Sequence[Any], launch: Launcher, found: Any) -> None:
-    """Let eager execution call the launcher of an op that is kept for good, as those without fields
-    are, with arrays of these shapes and the same numbers.
-    """
-    if type(found) is ndarray and found.nbytes >= block_cache.SMALLEST // 2:
-        launch = functools.partial(quietly, launch)
-    core_compute.remember(op, list(arrays), launch, found)
+    def _remember(
+        self, op: Op, arrays: Sequence[Any], key: Any, launch: Launcher, found: Any
+    ) -> None:
+        """Let eager execution call the launcher with arrays of these shapes and the same numbers;
+        or, where they come with calls, with any.
+        """
+        if not op.kept:
+            return
+        large = type(found) is ndarray and found.nbytes >= block_cache.SMALLEST // 2
+        if not self.varies:
+            launch = functools.partial(quietly, launch) if large else launch
+            core_compute.remember(op, list(arrays), launch, found)
+            return
+        family = _family(op, _with_floats(arrays))
+        converts = _takes_floats(arrays)
+
+        def launching(numbers: list[Any]) -> Any:
+            found = family.find(_as_floats(numbers) if converts else numbers)
+            return None if found is None else found[0].launching(key, found[1], large)
+
+        core_compute.remember_numbered(op, list(arrays), launching, found)
+
+    def launching(self, key: Any, scalars: Sequence[float], large: bool) -> Any:
+        """What computes it for the op's inputs, if they lie so; None where that is not known."""
+        launch = self.launcher(key, scalars)
+        if launch is None or (not large and self.box is None):
+            return launch
+        run = functools.partial(quietly, launch) if large else launch
+        return run if self.box is None else lambda *arrays: run(*self._boxed(arrays))
+
+    def _boxed(self, arrays: Sequence[Any]) -> Sequence[Any]:
+        if self.box is None:
+            return arrays
+        return [np.asarray(a, self.box) if type(a) is int else a for a in arrays]
+
+    def _outs(self, given: Sequence[Any]) -> Any:
+        """Row-major outputs, where the order of memory matters."""
+        return [np.empty(shape, given[0].dtype) for shape in self.shapes] if self.ordered else None
 
 
 def accelerate(op: Op, arrays: Sequence[Any]) -> Any:
@@ -169,17 +208,16 @@ def accelerate(op: Op, arrays: Sequence[Any]) -> Any:
         program = _programs.get(key)
     except TypeError:
         return NotImplemented  # an array among the op's fields
-    if program is None:
-        found = _with_new_numbers(op, arrays, key, given)
-        if found is not NotImplemented:
-            return found
-        found = _with_other_whole_numbers(op, arrays)
-        if found is not NotImplemented:
-            return found
+    numbers = _numbers_of(op, arrays)
+    found = None
+    if program is None and numbers:
+        found = _family(op, arrays).find(numbers)
+    if program is None and found is None:
         program = _prepare(op, arrays)
-        if len(_programs) >= policy.PROGRAMS:
-            _programs.clear()
-        _programs[key] = program
+        if isinstance(program, str) or not program.varies:
+            if len(_programs) >= policy.PROGRAMS:
+                _programs.clear()
+            _programs[key] = program
         if dispatch_log.on:
             what = dispatch_log.named(op.name, arrays)
             if isinstance(program, Program):
@@ -187,39 +225,13 @@ def accelerate(op: Op, arrays: Sequence[Any]) -> Any:
             else:
                 dispatch_log.said(what, "NumPy", program)
     if isinstance(program, Program):
-        return quietly(program, op, given)
-    if dispatch_log.strict and _is_expected(op, program):
+        found = program, program.scalars
+    if found is not None:
+        return quietly(found[0], op, given, found[1])
+    if dispatch_log.strict and _is_expected(op, str(program)):
         op.infer(*map(spec_of, arrays))  # a user's error comes first
-        dispatch_log.fell_back(dispatch_log.named(op.name, arrays), "NumPy", program)
+        dispatch_log.fell_back(dispatch_log.named(op.name, arrays), "NumPy", str(program))
     return NotImplemented
-
-
-# (op, *shapes and dtypes) -> the program that takes whole numbers as arrays of one element, or why
-# there is none; None where one number has come so far, which is part of its kernel.
-_whole: dict[Any, Program | str | None] = {}
-
-
-def _with_other_whole_numbers(op: Op, arrays: Sequence[Any]) -> Any:
-    """The result beside whole numbers that change: they make no kernel each. NotImplemented for
-    other inputs, and for the first numbers.
-    """
-    kinds = [a.dtype for a in arrays if type(a) is ndarray and a.dtype.kind in "iu"]
-    if not kinds or int not in map(type, arrays):
-        return NotImplemented
-    key = (op, *[(a.shape, a.dtype) if type(a) is ndarray else type(a) for a in arrays])
-    if key not in _whole:
-        if len(_whole) >= policy.PROGRAMS:
-            _whole.clear()
-        _whole[key] = None
-        return NotImplemented
-    try:
-        boxed = [np.asarray(a, kinds[0]) if type(a) is int else a for a in arrays]
-    except OverflowError:
-        return NotImplemented
-    program = _whole[key]
-    if program is None:
-        program = _whole[key] = _prepare(op, boxed)
-    return NotImplemented if isinstance(program, str) else quietly(program, op, boxed)
 
 
 _LIBRARIES = {"moves": "routine", "draws": "generator"}  # others are called libraries
@@ -269,23 +281,20 @@ def _with_scalars(op: Op, arithmetic: Arithmetic) -> Op:
     return other
 
 
-def _floats(op: Op, arrays: Sequence[Any]) -> list[float]:
-    """The floats among the op's fields, then those among its inputs."""
+def _numbers_of(op: Op, arrays: Sequence[Any]) -> list[Any]:
+    """The floats among the op's fields, then the numbers among its inputs."""
     return [
         *[getattr(op, name) for name in _float_fields(op)],
-        *[a for a in arrays if type(a) is float],
+        *[a for a in arrays if type(a) is float or type(a) is int],
     ]
 
 
 def _family(op: Op, arrays: Sequence[Any]) -> Variants:
-    """The programs of ops that differ in floats only, for such inputs but for the floats."""
-    kind: Any = op
-    if _float_fields(op):
-        kind = (type(op), *[float if type(x) is float else _number(x) for x in op._attributes()])
+    """The programs of ops that differ in numbers only, for such inputs but for the numbers."""
     key = (
-        kind,
+        op.without_numbers([]),
         *[
-            (a.shape, a.dtype) if type(a) is ndarray else float if type(a) is float else _number(a)
+            (a.shape, a.dtype) if type(a) is ndarray else type(a) if type(a) in _NUMBERS else a
             for a in arrays
         ],
     )
@@ -297,47 +306,50 @@ def _family(op: Op, arrays: Sequence[Any]) -> Variants:
     return found
 
 
-def _with_floats(arrays: Sequence[Any]) -> Sequence[Any]:
-    """The inputs with the floats that they are for whole numbers beside arrays of floats."""
-    if int not in map(type, arrays):
-        return arrays
+_NUMBERS = (int, float)
+
+
+def _takes_floats(arrays: Sequence[Any]) -> bool:
+    """Whether whole numbers beside such arrays are floats."""
     kinds = {a.dtype.kind for a in arrays if type(a) is ndarray}
-    if "f" not in kinds or kinds - {"f", "b"}:
-        return arrays
+    return "f" in kinds and not kinds - {"f", "b"}
+
+
+def _as_floats(arrays: Sequence[Any]) -> Sequence[Any]:
+    """The same with the floats that whole numbers are, if they are such."""
     return [float(a) if type(a) is int and -(1 << 53) <= a <= 1 << 53 else a for a in arrays]
 
 
-def _with_new_numbers(op: Op, arrays: Sequence[Any], key: Any, given: Sequence[Any]) -> Any:
-    """The result by a kernel that is there for other floats; NotImplemented where there is none.
-    `given` are the inputs as the user has them.
-
-    Numbers that come twice in a row get a program, and with it a launcher, of their own.
-    """
-    floats = _floats(op, arrays)
-    if not floats:
-        return NotImplemented
-    program, again = _family(op, arrays).find(floats, key)
-    if program is None:
-        return NotImplemented
-    program.op = op
-    if not again:
-        return quietly(program.once, arrays)
-    _programs[key] = program
-    return quietly(program, op, given)
+def _with_floats(arrays: Sequence[Any]) -> Sequence[Any]:
+    """The inputs with the floats that they are for whole numbers beside arrays of floats."""
+    if int not in map(type, arrays) or not _takes_floats(arrays):
+        return arrays
+    return _as_floats(arrays)
 
 
 def _made(op: Op, arrays: Sequence[Any]) -> Program:
-    """A program; if it can be, for any floats."""
-    if _floats(op, arrays):
-        family = _family(op, arrays)
-        if len(family.made) < policy.VARIANTS:
-            try:
-                program = Program(op, arrays)
-                family.made.append(program)
-                return program
-            except (NotTraceable, AdjointError):
-                pass  # perhaps for these floats, then
-    return Program(op, arrays, known=True)
+    """A program; if it can be, for any numbers. The first whole number beside integers is part of
+    its kernel, which is faster, and only where others come one is made that takes them.
+    """
+    if not _numbers_of(op, arrays):
+        return Program(op, arrays)
+    family = _family(op, arrays)
+    whole = [a.dtype for a in arrays if type(a) is ndarray and a.dtype.kind in "iu"]
+    counts = whole and all(_holds(whole[0], a) for a in arrays if type(a) is int)
+    box = whole[0] if counts and family.made and int in map(type, arrays) else None
+    if len(family.made) < policy.VARIANTS:
+        try:
+            program = Program(op, arrays, True, box)
+            family.made.append(program)
+            return program
+        except (NotTraceable, AdjointError):
+            pass  # perhaps for these numbers, then
+    return Program(op, arrays)
+
+
+def _holds(dtype: Any, n: int) -> bool:
+    """Whether a dtype of integers has this number."""
+    return bool(np.iinfo(dtype).min <= n <= np.iinfo(dtype).max)
 
 
 def _takes_narrow(op: Op) -> bool:
@@ -382,7 +394,6 @@ def _is_usable(x: Any) -> bool:
 def _clear() -> None:
     _programs.clear()
     _families.clear()
-    _whole.clear()
 
 
 forgettable(_clear)

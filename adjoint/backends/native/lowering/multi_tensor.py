@@ -29,7 +29,7 @@ from ....program.program import Program
 from ..runtime import object_code
 from ..runtime.pool import default_pool
 from .composite_tracing import traced
-from .scalars import ScalarTracer, has_lost_numbers, place_of
+from .scalars import ScalarTracer, has_lost_numbers
 from .tracing import Names, Traced, name_of
 
 CHUNK = 8192  # elements: some microseconds' work
@@ -60,7 +60,7 @@ class MultiTensor:
             kernel.output(y.value, name_of(dtypes[column]))
         if kernel.reduced or has_lost_numbers(tracer):
             raise NotTraceable("a reduction, or a number that was taken for known")
-        self.scalars = list(map(place_of, tracer.numbers))
+        self.scalars = tracer.numbers
         codes = {"float32": "f4x", "float64": "d"}
         self._pack = struct.Struct("=" + "".join(codes[v.dtype] for v in kernel.scalars)).pack
         self._lay_out(kernel, dtypes, list(columns))

@@ -36,16 +36,6 @@ def has_lost_numbers(tracer: Tracer) -> bool:
     return any(v.op == "const" and v.attr != v.attr for v in tracer.kernel.values)
 
 
-def place_of(number: Any) -> int:
-    """Where the value of a kernel's scalar is found.
-
-    Errors: NotTraceable for a number that does not come with the call.
-    """
-    if type(number) is not Scalar:
-        raise NotTraceable("a number that depends on sizes")
-    return number.place
-
-
-def values_of(numbers: Sequence[Any], values: Sequence[float]) -> list[float]:
-    """A kernel's scalars, where `values` are those of its arithmetic."""
-    return [values[x.place] if type(x) is Scalar else x for x in numbers]
+def values_of(numbers: Sequence[Any]) -> list[float]:
+    """A kernel's scalars with which it was written down."""
+    return [x.arithmetic.values[x.place] if type(x) is Scalar else x for x in numbers]

@@ -34,9 +34,7 @@ from .code import SEGMENT, Kind
 class Draw:
     """What draws an array from a seed and the number of a draw."""
 
-    __slots__ = ("_launch", "after", "asked", "run")
-
-    after: Any  # (seed, number) -> the words behind the addresses
+    __slots__ = ("_large", "asked", "run")
 
     def __init__(
         self, kind: Kind, shape: Any, dtype: np.dtype[Any], numbers: bytes, target: Any = None
@@ -60,13 +58,13 @@ class Draw:
             struct.pack("2q", count, segment), numbers + bytes(16), count >= policy.DRAWS_PARALLEL,
             count < policy.DRAWS_QUICK, views, spans,
         )  # fmt: skip
-        self.after = functools.partial(struct.Struct(f"={len(numbers)}s2Q").pack, numbers)
-        large = count * dtype.itemsize >= block_cache.SMALLEST // 2
-        self._launch = functools.partial(quietly, self.run.launch) if large else self.run.launch
+        self.run.pack = functools.partial(struct.Struct(f"={len(numbers)}s2Q").pack, numbers)
+        self._large = count * dtype.itemsize >= block_cache.SMALLEST // 2
 
     def __call__(self, seed: int, number: int) -> Any:
         """The array."""
-        return self._launch([], self.after(seed, number))
+        run = self.run.numbered((seed, number))
+        return quietly(run.launch, []) if self._large else run.launch([])
 
 
 class _Latest(threading.local):

@@ -7,7 +7,7 @@ passed over: the caller knows that these numbers are the kernel's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,7 +18,8 @@ from ....kernels import Compiled
 from ....kernels.run import Entry, Pair
 from .pool import default_pool
 
-Launcher: TypeAlias = Callable[..., Any]  # (*arrays) -> array, tuple of arrays, or None
+# (*arrays) -> array, tuple of arrays, or None; with `numbered(scalars)`, where it has some
+Launcher: TypeAlias = Any
 View: TypeAlias = "tuple[int, int]"  # of which input, and how many bytes from its first element
 
 
@@ -66,6 +67,7 @@ def _single(
         entry.quick, views,
     )  # fmt: skip
     made.keeps = entry.code  # of which the launcher only has the address
+    made.pack = entry.pack
     return made
 
 
@@ -97,10 +99,10 @@ def writer(
     out: np.ndarray,
     shape: Sequence[int] | None,
     parallel: bool,
-) -> tuple[Kernel, Callable[..., bytes]]:
+) -> Kernel:
     """A launcher of an elementwise kernel of one output that writes it over the first of `given`,
-    which is seen as `out`; and what packs its scalars, which come with each call. The kernel gets
-    `arrays`, which are the given ones at these `places`.
+    which is seen as `out`; its scalars are to be set. The kernel gets `arrays`, which are the given
+    ones at these `places`.
 
     Errors: NotTraceable where elements would be written before they are read.
     """
@@ -119,7 +121,8 @@ def writer(
         parallel, entry.quick, views, spans,
     )  # fmt: skip
     made.keeps = entry.code  # of which the launcher only has the address
-    return made, entry.pack
+    made.pack = entry.pack
+    return made
 
 
 def _is_apart_in_itself(out: np.ndarray) -> bool:
@@ -175,16 +178,36 @@ def _pair(
     )
     if first is None or second is None:
         return None
-    several = len(parts) > 1
+    return _Pair(first, second, len(parts) > 1, [n for n, _ in further], pair.sizes)
 
-    def launch(*operands: Any) -> Any:
-        found = first(*operands)
+
+class _Pair:
+    """The launchers of a reduction in two steps, of which the second also gets the inputs at some
+    places.
+    """
+
+    def __init__(
+        self, first: Any, second: Any, several: bool, further: Sequence[int], sizes: Sequence[int]
+    ) -> None:
+        self.first = first
+        self.second = second
+        self.several = several
+        self.further = further
+        self.sizes = sizes
+
+    def numbered(self, numbers: Sequence[float]) -> _Pair:
+        """The same for other scalars."""
+        first = self.first.numbered(numbers)
+        second = self.second.numbered((*numbers, *self.sizes))
+        return _Pair(first, second, self.several, self.further, self.sizes)
+
+    def __call__(self, *operands: Any) -> Any:
+        """What the second gives."""
+        found = self.first(*operands)
         if found is None:
             return None
-        found = found if several else (found,)
-        if further:
+        found = found if self.several else (found,)
+        if self.further:
             arrays = [x for x in operands if type(x) is np.ndarray]
-            found = (*found, *[arrays[n] for n, _ in further])
-        return second(*found)
-
-    return launch
+            found = (*found, *[arrays[n] for n in self.further])
+        return self.second(*found)

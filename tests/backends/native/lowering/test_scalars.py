@@ -13,8 +13,11 @@ pytest.importorskip("llvmlite")
 import adjoint as ad
 from adjoint.backends import native
 from adjoint.backends.native.lowering import execution
+from adjoint.eager.arrays import signature
 from adjoint.kernels import run as compiler_run
-from adjoint.program import compute
+from adjoint.nn.functional import elu
+from adjoint.ops.elementwise.arithmetic import MUL
+from adjoint.program import compute, executable
 
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason=str(native.reason_off()))
 
@@ -87,14 +90,39 @@ def test_new_numbers_are_no_new_code(name: str) -> None:
     assert (len(compiler_run._codes), len(execution._programs)) == before
 
 
-def test_numbers_that_come_again_get_a_launcher_of_their_own() -> None:
-    x = ad.rand(70_000)
-    for n in (0.1, 0.2, 0.3):
-        x.add(x, alpha=n)
-    assert len(execution._programs) == 1  # of the first
-    x.add(x, alpha=0.3)
-    x.add(x, alpha=0.3)
-    assert len(execution._programs) == 2
+def test_other_numbers_are_launched_and_leave_nothing_unless_they_come_again(monkeypatch) -> None:
+    x = ad.rand(64)
+    x * 0.3, x.clamp(-0.3, 0.3), elu(x, 0.3), ad.where(x > 0.3, x, 0.3)
+
+    def unexpected(*_: Any) -> None:
+        raise AssertionError("not launched")
+
+    monkeypatch.setattr(compute, "accelerate", unexpected)
+    before = sum(executable.counts().values())
+    for n in range(1, 100):
+        np.testing.assert_array_equal((x * (n / 7)).numpy(), x.numpy() * np.float32(n / 7))
+        clamped = x.numpy().clip(None, np.float32(n / 200))
+        np.testing.assert_array_equal(x.clamp(-n / 200, n / 200).numpy(), clamped)
+        ad.where(x > n / 200, x, n / 7), elu(x, n / 7)
+    assert sum(executable.counts().values()) == before
+    key = signature(MUL, (x, 0.25), False, [])
+    assert executable.find(key) is None
+    x * 0.25, x * 0.5, x * 0.25
+    assert executable.find(key) is not None
+    assert (x * 0.25).equal(x / 4)
+
+
+@pytest.mark.parametrize("dtype", [ad.int8, ad.uint8, ad.int32, ad.int64], ids=lambda d: d.name)
+def test_whole_numbers_that_a_dtype_does_not_have_go_their_own_way(dtype: Any) -> None:
+    x = ad.tensor([1, 2, 3, 4] * 30, dtype=dtype)
+    expected = [int(n) for n in range(1, 60)]
+    assert [(x + n)[0].item() for n in range(59)] == expected
+    for n in (300, -1, 1 << 40, -5, 7):
+        found = (x + n).numpy()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(compute, "accelerate", None)
+            executable.forget()
+            np.testing.assert_array_equal(found, (x + n).numpy())
 
 
 def test_a_number_that_an_op_must_know_is_part_of_its_kernel() -> None:
