@@ -26,7 +26,7 @@ from ..graph.lazy import LazyValue, concrete
 from ..graph.node import Item, Leaf, Node, Version
 from ..ops.reduce.reduction import Sum
 from ..program import compute
-from ..program.compute import quiet, quietly
+from ..program.compute import quietly
 
 ndarray = np.ndarray
 _modes: dict[tuple[Mode, bool], Mode] = {}  # the mode in which backward runs, by the caller's
@@ -182,7 +182,7 @@ def _walk(
             elif over is not None and not create_graph and references(g) in ALONE:
                 data = g._data
                 arrays = [value._data for value in saved]
-                quiet.run(over, op, namespace_of(data), data, *arrays)
+                quietly(over, op, namespace_of(data), data, *arrays)
                 gradients = (g,)
                 del arrays
             else:

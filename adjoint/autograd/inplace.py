@@ -24,7 +24,7 @@ from ..eager.writes import assert_writable, before_change, in_place, overwrite, 
 from ..graph.lazy import LazyValue, concrete
 from ..graph.node import Node
 from ..ops.promotion import assert_can_store, cast
-from ..program.compute import quiet, write_arrays
+from ..program.compute import quietly, write_arrays
 from .devices import together
 from .recording import Recorder, source_of
 
@@ -106,8 +106,8 @@ def _write_directly(
             data.change(ufunc.__name__, value, alpha)
             return True
         if alpha is not None:
-            value = quiet.run(np.multiply, value, alpha)
-        quiet.run(ufunc, data, value, data)
+            value = quietly(np.multiply, value, alpha)
+        quietly(ufunc, data, value, data)
     except (ValueError, RuntimeError):  # refused before anything is written
         return False
     return True

@@ -201,9 +201,7 @@ def record_cell(state: State, op: Op, inputs: tuple[Any, ...]) -> Any:
         found = op.infer(*specs_of(values))
         differentiable = mode.grad and op.differentiable
         if isinstance(found, Spec):
-            cell = Cell(
-                state, op, tuple(values), found.shape, found.dtype.numpy, None, found.device
-            )
+            cell = Cell(state, op, tuple(values), found.shape, found.dtype.numpy, found.device)
             cell.tracked = differentiable and cell.dtype.kind in "fcV"
             if cut:
                 cell.cut = tuple(cut)
@@ -217,7 +215,7 @@ def record_cell(state: State, op: Op, inputs: tuple[Any, ...]) -> Any:
             whole.cut = tuple(cut)
         ys = []
         for i, spec in enumerate(found):
-            cell = Cell(state, Item(i), (whole,), spec.shape, spec.dtype.numpy, None, spec.device)
+            cell = Cell(state, Item(i), (whole,), spec.shape, spec.dtype.numpy, spec.device)
             cell.tracked = differentiable and cell.dtype.kind in "fcV"
             ys.append(wrap(cell, cell if cell.tracked else None))
         if op.view:
@@ -226,9 +224,7 @@ def record_cell(state: State, op: Op, inputs: tuple[Any, ...]) -> Any:
         return tuple(ys)
 
 
-def record_pair(
-    op: Op, function: Any, dtypes: dict[Any, int], boolean: bool, input: Any, other: Any
-) -> Any:
+def record_pair(op: Op, dtypes: dict[Any, int], boolean: bool, input: Any, other: Any) -> Any:
     """`record_cell` for the usual operands of an elementwise op: two cells of one shape and dtype
     (of `dtypes`), or one and a number. None for any others.
     """
@@ -257,23 +253,21 @@ def record_pair(
     if x._node is None and _may_have_gradient(cell, x):
         return None
     dtype = cell.dtype
-    made = Cell(
-        cell.state, op, (a, b), cell.shape, _BOOL if boolean else dtype, function, cell.device
-    )
+    made = Cell(cell.state, op, (a, b), cell.shape, _BOOL if boolean else dtype, cell.device)
     if not boolean and dtype.kind in "fc" and MODE.get().grad:
         made.tracked = True
         return wrap(made, made)
     return wrap(made)
 
 
-def record_one(op: Op, function: Any, dtypes: dict[Any, int], input: Any) -> Any:
+def record_one(op: Op, dtypes: dict[Any, int], input: Any) -> Any:
     """`record_cell` for an elementwise op of one cell with a dtype of `dtypes`; None for others."""
     cell = input._data if isinstance(input, TensorBase) else None
     if not isinstance(cell, Cell) or cell.dtype not in dtypes:
         return None
     if input._node is None and _may_have_gradient(cell, input):
         return None
-    made = Cell(cell.state, op, (cell,), cell.shape, cell.dtype, function, cell.device)
+    made = Cell(cell.state, op, (cell,), cell.shape, cell.dtype, cell.device)
     if op.differentiable and made.dtype.kind in "fc" and MODE.get().grad:
         made.tracked = True
         return wrap(made, made)

@@ -113,9 +113,7 @@ def _items(whole: Cell, known: Sequence[Cell]) -> list[Cell]:
     for i, spec in enumerate(whole.op.infer(*specs_of(whole.inputs))):  # type: ignore[union-attr]
         item = found.get(i)
         if item is None:
-            item = Cell(
-                whole.state, Item(i), (whole,), spec.shape, spec.dtype.numpy, None, spec.device
-            )
+            item = Cell(whole.state, Item(i), (whole,), spec.shape, spec.dtype.numpy, spec.device)
             item.tracked = whole.tracked and item.dtype.kind in "fcV"
         items.append(item)
     return items

@@ -10,7 +10,7 @@ from ..core.errors import AdjointError
 from ..core.mode import MODE, Mode
 from ..core.op import Op
 from ..core.tensor_base import TensorBase
-from ..program.compute import compute
+from ..program.compute import compute_anew
 from ..program.executable import find, find_numbered, inputs_of
 from .arrays import signature
 from .record import item, parents_of, record
@@ -60,7 +60,7 @@ def execute(op: Op, inputs: tuple[Any, ...]) -> Any:
                 wants = True
         else:
             arrays.append(x)
-    result = compute(op, arrays)
+    result = compute_anew(op, arrays)
     if several:
         return finish(op, inputs, result, parents_of(inputs), wants)
     mode = get_mode()

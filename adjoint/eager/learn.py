@@ -35,12 +35,6 @@ def learn(owner: Any, args: tuple[Any, ...], what: Any, inputs: list[Any]) -> No
     """
     mode = get_mode()
     tensors = [x for x in inputs if isinstance(x, TensorBase)]
-    given: list[Any] = []
-    called = signature(owner, args, mode.grad, [], given)
-    if called is None or not mode.plain or not tensors or len(given) != len(tensors):
-        return
-    if any(x is not y for x, y in zip(given, tensors, strict=True)):
-        return
     constants = None
     if isinstance(what, Op):
         if what.view or what.n_outputs != 1:
@@ -52,6 +46,12 @@ def learn(owner: Any, args: tuple[Any, ...], what: Any, inputs: list[Any]) -> No
         key = signature(what.declared, inputs, mode.grad, [])
     found = None if key is None else find(key)
     if found is None or (constants is not None and found.launcher is None):
+        return
+    given: list[Any] = []
+    called = signature(owner, args, mode.grad, [], given)
+    if called is None or not mode.plain or not tensors or len(given) != len(tensors):
+        return
+    if any(x is not y for x, y in zip(given, tensors, strict=True)):
         return
     keep(called, Executable(found.launch, owner, found.op, found.records, constants))
 

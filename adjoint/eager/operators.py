@@ -61,7 +61,7 @@ def binary_operator(
             return public.write_out(without_autocast(general, input, other), out, op.name)
         y = run_known(op, (input, other))
         if y is None and (result == "same" or result == "bool"):
-            y = RECORDERS[2](op, function, dtypes, result == "bool", input, other)
+            y = RECORDERS[2](op, dtypes, result == "bool", input, other)
         return general(input, other) if y is None else y
 
     return operator
@@ -82,7 +82,7 @@ def unary_operator(
             return public.write_out(without_autocast(general, input), out, op.name)
         y = run_known(op, (input,))
         if y is None and records:
-            y = RECORDERS[1](op, function, dtypes, input)
+            y = RECORDERS[1](op, dtypes, input)
         return general(input) if y is None else y
 
     return operator

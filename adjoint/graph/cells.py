@@ -23,18 +23,15 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from ..core.device import CPU, device, device_of, namespace_of, register_backend
-from ..core.dtype import LOW_PRECISION
-from ..core.errors import AdjointError, GraphError
+from ..core.device import CPU, device, device_of, register_backend
+from ..core.errors import GraphError
 from ..core.op import Op
-from ..program import compute as core_compute
-from ..program.compute import by_known_kernel, quietly
-from .lazy import LazyValue, as_array, run
+from ..program.compute import quietly
+from .lazy import LazyValue, run
 from .node import Extra, next_order
 
 ndarray = np.ndarray
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
-_LOW = frozenset(d.numpy for d in LOW_PRECISION)
 
 
 class Journal:
@@ -87,7 +84,7 @@ class State:
 
     __slots__ = (
         "__weakref__", "_cutoff", "_members", "_places", "_planning", "_scope", "before_read",
-        "derived", "edited", "edits", "effects", "eventful", "lock", "namespace", "observer",
+        "derived", "edited", "edits", "effects", "eventful", "lock", "observer",
         "owner", "reads", "roots", "runs", "sources", "stamp", "undo",
     )  # fmt: skip
 
@@ -140,7 +137,6 @@ class State:
         self.reads = 0
         self.effects = None
         self.owner = lambda: None
-        self.namespace = namespace_of(np.empty(0))
 
     def __reduce__(self) -> Any:
         raise GraphError("pickle: a Graph cannot be pickled; save its parameters' values instead")
@@ -204,7 +200,7 @@ class Cell(LazyValue):
     """A recorded value of a graph; see the module."""
 
     __slots__ = (
-        "cells", "function", "order", "plain", "rare", "reference", "seen", "stale", "state",
+        "cells", "order", "rare", "reference", "seen", "stale", "state",
         "tracked", "users", "version",
     )  # fmt: skip
 
@@ -216,8 +212,6 @@ class Cell(LazyValue):
     version: int  # grows when the value changes
     seen: tuple[int, ...] | None  # the versions of `cells` that `array` was computed from
     order: int  # greater than that of every input
-    plain: bool  # `op.compute` may be called as it is
-    function: Callable[..., Any] | None  # what `op.compute` calls on its arrays, where known
     tracked: bool  # gradients may flow back through it
     rare: Rare | None
 
@@ -235,7 +229,6 @@ class Cell(LazyValue):
         inputs: tuple[Any, ...],
         shape: tuple[int, ...],
         dtype: Any,
-        function: Callable[..., Any] | None = None,
         device: device = CPU,
     ) -> None:
         self.state = state
@@ -251,14 +244,6 @@ class Cell(LazyValue):
         self.users = []
         self.order = next_order()
         self.reference = reference = weakref.ref(self)
-        self.function = function
-        plain = function is not None or (
-            op is not None
-            and op.n_outputs == 1
-            and (op.exact or dtype not in _LOW)
-            and not op.library
-            and device is CPU
-        )
         cells: list[Cell] = []
         for x in inputs:
             if not isinstance(x, Cell):
@@ -269,12 +254,8 @@ class Cell(LazyValue):
                 if len(users) > 7 and len(users) & (len(users) - 1) == 0:
                     users[:] = [r for r in users if r() is not None]
                 users.append(reference)
-            if function is None and plain and (x.dtype is None or x.dtype in _LOW):
-                plain = x.dtype is not None and op.exact  # type: ignore[union-attr]
         self.cells = inputs if len(cells) == len(inputs) else tuple(cells)
-        self.plain = plain
         if not cells:
-            self.plain = False
             state.add_root(self)
         if state.eventful:
             self._note_place()
@@ -372,7 +353,7 @@ class Source(Cell):
 
     def __init__(self, state: State, shape: tuple[int, ...], dtype: Any, array: Any = None) -> None:
         there = CPU if array is None else device_of(array)
-        super().__init__(state, None, (), shape, dtype, None, there)
+        super().__init__(state, None, (), shape, dtype, there)
         self.array = array
         self.stale = False
         self.seen = ()
@@ -444,10 +425,7 @@ def refresh(targets: Iterable[Cell]) -> None:
 
 def _refresh(state: State, wanted: list[Cell]) -> None:
     observer = state.observer
-    namespace = state.namespace
     clock = time.perf_counter_ns
-    native = core_compute.accelerate is not None
-    large = core_compute.LARGE if native else sys.maxsize
     stack = list(wanted)
     began = 0
     while stack:
@@ -455,7 +433,6 @@ def _refresh(state: State, wanted: list[Cell]) -> None:
         cells = cell.cells
         stale = cell.stale
         ready = True
-        plain = cell.plain
         if stale:
             for x in cells:
                 if x.stale:
@@ -485,8 +462,6 @@ def _refresh(state: State, wanted: list[Cell]) -> None:
                 if array is None:
                     stack.append(x)
                     ready = False
-                elif plain and array.size > large:
-                    plain = False
                 arrays.append(array)
             else:
                 arrays.append(x)
@@ -495,22 +470,9 @@ def _refresh(state: State, wanted: list[Cell]) -> None:
         stack.pop()
         if observer is not None:
             began = clock()
-        try:
-            result = NotImplemented
-            if plain and native and not cell.op.view:  # type: ignore[union-attr]
-                result = by_known_kernel(cell.op, arrays)  # type: ignore[arg-type]
-            if result is None or not plain:
-                result = _run(cell, arrays)
-            elif result is NotImplemented and cell.function is not None:
-                result = cell.function(*arrays)
-            elif result is NotImplemented:
-                result = cell.op.compute(namespace, *arrays)  # type: ignore[union-attr]
-        except AdjointError:
-            raise
-        except Exception:
-            result = _run(cell, arrays)  # says clearly what is wrong
-        if type(result) is not ndarray and cell.dtype is not None:
-            result = as_array(result)
+        if cell.op is None:
+            raise _no_value(cell)
+        result = run(cell.op, arrays)
         old = cell.array
         cell.array = result
         state.runs += 1
@@ -524,12 +486,6 @@ def _refresh(state: State, wanted: list[Cell]) -> None:
                     observer.on_cut(cell)
             else:
                 cell.version += 1
-
-
-def _run(cell: Cell, arrays: list[Any]) -> Any:
-    if cell.op is None:
-        raise _no_value(cell)
-    return run(cell.op, arrays)
 
 
 def _is_same(old: Any, new: Any, op: Any) -> bool:

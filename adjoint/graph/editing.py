@@ -139,8 +139,6 @@ def _apply(
         if cell.cells == inputs:
             cell.cells = inputs
         cell.seen = None
-        cell.plain = False
-        cell.function = None
         for x in cell.cells:
             if cell.reference not in x.users:
                 x.users.append(cell.reference)
@@ -155,8 +153,6 @@ def _apply(
         if isinstance(spec, Spec):
             cell.shape, cell.dtype = spec.shape, spec.dtype.numpy
             cell.array = None
-            cell.plain = False
-            cell.function = None
         elif spec is not None or cell.planned:
             cell.array = None
     next(iter(changes)).state.edits += 1
@@ -233,14 +229,13 @@ def copy(cells: Iterable[Cell], state: State) -> dict[Cell, Cell]:
                     cell.follows._version.watch(twin)
         else:
             inputs = tuple(copies[x] if isinstance(x, Cell) else x for x in cell.inputs)
-            twin = Cell(state, cell.op, inputs, cell.shape, cell.dtype, None, cell.device)
+            twin = Cell(state, cell.op, inputs, cell.shape, cell.dtype, cell.device)
             twin.array = cell.array
             twin.stale = cell.stale
             twin.seen = cell.seen
             twin.tracked = cell.tracked
             if cell.cut:
                 twin.cut = cell.cut
-            twin.plain, twin.function = cell.plain, cell.function
             twin.planned = cell.planned
         twin.version = cell.version
         if cell.cutoff:

@@ -268,9 +268,11 @@ def run(op: Op, arrays: list[Any]) -> Any:
     if type(op) is Item:
         return arrays[0][op.index]
     result = compute(op, arrays)
+    if type(result) is ndarray:
+        return result
     if op.n_outputs != 1:
         return tuple(map(as_array, result))
-    return result if type(result) is ndarray else as_array(result)
+    return as_array(result)
 
 
 def as_array(result: Any) -> Any:

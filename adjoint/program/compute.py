@@ -20,9 +20,13 @@ from ..core.op import Op
 from ..core.spec import Spec
 from ..eager.arrays import signature
 from . import executable
+from .executable import known
 
 _LOW_NUMPY = frozenset(d.numpy for d in LOW_PRECISION)
 _FLOAT32 = np.dtype(np.float32)
+
+
+_inside = contextvars.ContextVar("whether ops compute here", default=False)
 
 
 class _Quiet(threading.local):
@@ -34,12 +38,13 @@ class _Quiet(threading.local):
     def __init__(self) -> None:
         with np.errstate(all="ignore"):
             self.run = contextvars.copy_context().run
+        self.run(_inside.set, True)
         for prepare in _preparations:
             prepare(self.run)
 
 
 _preparations: list[Callable[[Any], object]] = []
-quiet = _Quiet()
+_quiet = _Quiet()
 
 
 def prepare_contexts(prepare: Callable[[Any], object]) -> None:
@@ -47,23 +52,14 @@ def prepare_contexts(prepare: Callable[[Any], object]) -> None:
     in it), and for those of threads to come.
     """
     _preparations.append(prepare)
-    try:
-        prepare(quiet.run)
-    except RuntimeError as error:
-        if "already entered" not in str(error):
-            raise
-        prepare(lambda function, *args: function(*args))  # a graph's run is in it
+    prepare(quietly)
 
 
 def quietly(function: Callable[..., Any], *args: Any) -> Any:
-    """`function(*args)` in the context in which ops compute, also from within it."""
-    try:
-        return quiet.run(function, *args)
-    except RuntimeError as error:
-        if "already entered" not in str(error):
-            raise
-        with np.errstate(all="ignore"):  # in the middle of another op, or of a graph's run
-            return function(*args)
+    """`function(*args)` in the context in which ops compute; at once, where that is the present one
+    (in the middle of another op, of a walk, or of a graph's run).
+    """
+    return function(*args) if _inside.get() else _quiet.run(function, *args)
 
 
 def spec_of(array: Any) -> Any:
@@ -84,6 +80,14 @@ _ALWAYS = frozenset(("always", "product", "linear"))
 
 
 def compute(op: Op, arrays: list[Any]) -> Any:
+    """What `op` computes from arrays and numbers: by what is known to compute it for such, else in
+    the general way.
+    """
+    found = known(op, arrays)
+    return compute_anew(op, arrays) if found is None else found
+
+
+def compute_anew(op: Op, arrays: list[Any]) -> Any:
     """`op.compute` on `arrays`; where it fails, `op.infer` gets the chance to say why."""
     xp = None
     low = False
@@ -113,8 +117,8 @@ def compute(op: Op, arrays: list[Any]) -> Any:
             why = f"at most {enough} elements" if accelerate else "no native backend"
             dispatch_log.said(dispatch_log.named(op.name, arrays), "NumPy", why)
         if low and not op.exact:
-            return _compute_low(op, xp, arrays)
-        result = quiet.run(op.compute, xp, *arrays)
+            return quietly(_compute_and_round, op, xp, *_widened(op, arrays))
+        result = quietly(op.compute, xp, *arrays)
         again = op.kept and not op.view and op.n_outputs == 1
         if large and op.library:  # which decides by values too
             again = False
@@ -124,11 +128,6 @@ def compute(op: Op, arrays: list[Any]) -> Any:
     except AdjointError:
         raise
     except Exception as error:
-        if isinstance(error, RuntimeError) and "already entered" in str(error):
-            with np.errstate(all="ignore"):  # in the middle of another op, or of a graph's run
-                if low and not op.exact:
-                    return _compute_and_round(op, xp, *_widened(op, arrays))
-                return op.compute(xp, *arrays)
         op.infer(*map(spec_of, arrays))
         if isinstance(error, MemoryError):
             raise OutOfMemoryError(f"{op.name}: {error}; compute it in parts") from error
@@ -179,33 +178,6 @@ def _is_kept(arrays: list[Any], result: Any) -> bool:
     if all(type(n) is int for n in numbers) and {d.kind for d in dtypes} == {"i"}:
         return True
     return bool(dtypes) and dtypes <= _WIDE
-
-
-def compute_again(op: Op, arrays: list[Any]) -> Any:
-    """`compute`, by what is known to compute the op for such arrays."""
-    key = signature(op, arrays, False, [], None, True)
-    found = None if key is None else _known(key, op, arrays)
-    result = None if found is None else found.launch(*arrays)
-    return compute(op, arrays) if result is None else result
-
-
-def _known(key: Any, op: Op, arrays: list[Any]) -> Any:
-    found = executable.find(key)
-    return executable.find_numbered(key, op, arrays, False, True) if found is None else found
-
-
-def by_known_kernel(op: Op, arrays: list[Any]) -> Any:
-    """What the kernel gives that is known for `op` and such arrays; None where it is not known what
-    computes it, NotImplemented where that is no kernel.
-    """
-    given: list[Any] = []
-    key = signature(op, arrays, False, given, None, True)
-    if key is None:
-        return NotImplemented
-    found = _known(key, op, arrays)
-    if found is None:
-        return None
-    return NotImplemented if found.launcher is None else found.launcher.launch(given)
 
 
 _WIDE = frozenset((np.dtype(np.float32), np.dtype(np.float64)))
@@ -268,21 +240,12 @@ def write_arrays(op: Op, arrays: list[Any]) -> None:
     if op.strict:
         op.infer(*map(spec_of, arrays))
     try:
-        quiet.run(op.write, namespace_of(arrays[0]), *arrays)
+        quietly(op.write, namespace_of(arrays[0]), *arrays)
     except AdjointError:
         raise
-    except Exception as error:
-        if isinstance(error, RuntimeError) and "already entered" in str(error):
-            with np.errstate(all="ignore"):
-                op.write(namespace_of(arrays[0]), *arrays)
-            return
+    except Exception:
         op.infer(*map(spec_of, arrays))
         raise
-
-
-def _compute_low(op: Op, xp: Any, arrays: list[Any]) -> Any:
-    """Compute float16 and bfloat16 in float32 and round once, as PyTorch's CPU kernels do."""
-    return quiet.run(_compute_and_round, op, xp, *_widened(op, arrays))
 
 
 def _widened(op: Op, arrays: list[Any]) -> tuple[list[Any], Any]:

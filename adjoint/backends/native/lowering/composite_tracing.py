@@ -53,13 +53,13 @@ class Picked(NamedTuple):
         op, source, by = self
 
         def take(arrays: Sequence[Any]) -> Any:
-            return core_compute.compute_again(op, [arrays[source], arrays[by]])
+            return core_compute.compute(op, [arrays[source], arrays[by]])
 
         return take
 
     def alone(self, given: Sequence[Any]) -> Launcher:
         """What gives it for its own sources, when these are like the `given` ones."""
-        return lambda x, index: core_compute.compute_again(self.op, [x, index])
+        return lambda x, index: core_compute.compute(self.op, [x, index])
 
 
 class _Part(NamedTuple):
