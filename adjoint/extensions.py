@@ -24,6 +24,8 @@ MODULES = (
     "adjoint.eager.arrays",
     "adjoint.program.executable",
     "adjoint.graph.node",
+    "adjoint.graph.chains",
+    "adjoint.graph.cells",
     "adjoint.eager.tensors",
     "adjoint.eager.views",
     "adjoint.eager.record",

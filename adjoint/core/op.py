@@ -100,6 +100,7 @@ class Op(metaclass=_Interned):
     # "linear_input" and "linear_weight": matrix products; "moves": native code for indices;
     # "draws": for random numbers.
     library: ClassVar[str] = ""
+    pointwise: ClassVar[bool] = False  # each element of the result depends on those there only
     grows: ClassVar[bool] = False  # what it gives is larger than its inputs: small ones too
     differentiable: ClassVar[bool] = True  # False: the output never requires grad
     kept: ClassVar[bool] = False  # the one object with its fields, which is used again

@@ -109,6 +109,14 @@ OPTIMIZER_CHUNK = _threshold("OPTIMIZER_CHUNK", 8192, "optimizers")
 # microseconds that a waiting thread looks for work before it sleeps
 POOL_SPIN = _threshold("POOL_SPIN", 100, "pool")
 
+# ---- graphs --------------------------------------------------------------------------------------
+
+# cells of a graph that one kernel computes; half as many from CHAIN_LARGE elements on; only what
+# came CHAIN_SEEN times before is compiled
+CHAIN = _threshold("CHAIN", 8, "graphs --only chains")
+CHAIN_LARGE = _threshold("CHAIN_LARGE", 1 << 14, "graphs --only chains")
+CHAIN_SEEN = _threshold("CHAIN_SEEN", 32, "graphs --only chains")
+
 # ---- writing in place ----------------------------------------------------------------------------
 
 # elements up to which a copy costs less than the checks of a write
@@ -209,6 +217,7 @@ PROGRAMS = _bound("PROGRAMS", 4096)
 VARIANTS = _bound("VARIANTS", 8)  # kernels for one key, between which numbers decide
 KERNELS = _bound("KERNELS", 4096)  # machine code that nothing may refer to; two mappings each
 COMPOSITES = _bound("COMPOSITES", 1024)  # plans of one composite
+CHAINS = _bound("CHAINS", 4096)  # of one graph: how often they came, or their kernels
 NUMBERS = _bound("NUMBERS", 64)  # of one call, remembered to see which come again
 EXECUTABLES = _bound("EXECUTABLES", 8192)  # of each of two generations: ops, composites, calls
 COMPOSITE_STRIDES = _bound("COMPOSITE_STRIDES", 256)  # launchers of one composite

@@ -26,7 +26,9 @@ import numpy as np
 from ..core.device import CPU, device, device_of, register_backend
 from ..core.errors import GraphError
 from ..core.op import Op
+from ..program import compute as core_compute
 from ..program.compute import quietly
+from .chains import Chain, given
 from .lazy import LazyValue, run
 from .node import Extra, next_order
 
@@ -84,7 +86,7 @@ class State:
 
     __slots__ = (
         "__weakref__", "_cutoff", "_members", "_places", "_planning", "_scope", "before_read",
-        "derived", "edited", "edits", "effects", "eventful", "lock", "observer",
+        "chains", "derived", "edited", "edits", "effects", "eventful", "lock", "observer",
         "owner", "reads", "roots", "runs", "sources", "stamp", "undo",
     )  # fmt: skip
 
@@ -103,6 +105,7 @@ class State:
     derived: list[weakref.ref[Any]]  # what `before_read` keeps up to date
     reads: int  # how often values were asked for
     effects: list[tuple[Any, Cell]] | None  # collects (tensor outside, what was written to it)
+    chains: dict[Any, Any]  # by the `order` of their cells: how often they came, or their kernel
     owner: Any  # weak reference to the user's Graph
 
     # What new cells have to look at:
@@ -136,6 +139,7 @@ class State:
         self.derived = []
         self.reads = 0
         self.effects = None
+        self.chains = {}
         self.owner = lambda: None
 
     def __reduce__(self) -> Any:
@@ -424,7 +428,19 @@ def refresh(targets: Iterable[Cell]) -> None:
 
 
 def _refresh(state: State, wanted: list[Cell]) -> None:
+    chain = Chain(state)
+    try:
+        _walk(state, wanted, chain)
+        chain.compute()
+    finally:
+        chain.forget()
+
+
+def _walk(state: State, wanted: list[Cell], chain: Chain) -> None:
+    """Compute what `wanted` need, or promise it to the chain."""
     observer = state.observer
+    chaining = observer is None and core_compute.chained is not None
+    promised = chain.cells
     clock = time.perf_counter_ns
     stack = list(wanted)
     began = 0
@@ -459,7 +475,7 @@ def _refresh(state: State, wanted: list[Cell]) -> None:
         for x in inputs:
             if inputs is cells or isinstance(x, Cell):
                 array = x.array
-                if array is None:
+                if array is None and x not in promised:
                     stack.append(x)
                     ready = False
                 arrays.append(array)
@@ -472,6 +488,15 @@ def _refresh(state: State, wanted: list[Cell]) -> None:
             began = clock()
         if cell.op is None:
             raise _no_value(cell)
+        if chaining and chain.takes(cell):
+            if stale:
+                cell.seen = versions
+                cell.stale = False
+                cell.version += 1
+            continue
+        if promised:
+            chain.compute()
+            arrays = given(cell)
         result = run(cell.op, arrays)
         old = cell.array
         cell.array = result

@@ -72,6 +72,9 @@ def spec_of(array: Any) -> Any:
 # What may compute an op on large NumPy arrays instead of NumPy: (op, arrays) -> the result, or
 # NotImplemented. Set by `backends.native`.
 accelerate: Callable[[Op, list[Any]], Any] | None = None
+# A program of elementwise ops with the arithmetic of its numbers -> what computes all outputs of
+# arrays, or None. Set with it, at the first large op.
+chained: Callable[[Any, Any], Callable[[list[Any]], Any] | None] | None = None
 LARGE, SMALL = policy.LARGE, policy.SMALL
 
 _ndarray = np.ndarray

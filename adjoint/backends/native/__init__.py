@@ -65,10 +65,11 @@ def _first(op: Any, arrays: list[Any]) -> Any:
     """The first large op: from now on `execution.accelerate` is asked."""
     if not load():
         return NotImplemented
+    from .lowering.composite import chained
     from .lowering.execution import accelerate
     from .runtime.memory import use_in
 
     compute.prepare_contexts(use_in)
     if compute.accelerate is _first:
-        compute.accelerate = accelerate
+        compute.accelerate, compute.chained = accelerate, chained
     return accelerate(op, arrays)

@@ -36,6 +36,7 @@ class Elementwise(Op, abstract=True):
     # Whether a number beside float16 or bfloat16 keeps its precision, as it does in PyTorch for
     # products and quotients; otherwise it takes part as the nearest value of that dtype.
     wide_numbers: ClassVar[bool] = False
+    pointwise = True
 
     def infer(self, *specs: Any) -> Spec:
         """The broadcast shape; all tensor inputs have one dtype already."""

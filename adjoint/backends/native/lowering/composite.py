@@ -350,6 +350,15 @@ class Composite:
         return results, arrays
 
 
+def chained(program: Program, arithmetic: Arithmetic) -> Composite | None:
+    """What computes all outputs of elementwise ops as one kernel; None where that takes several.
+
+    Errors: NotTraceable where there is none.
+    """
+    made = Composite(program, arithmetic=arithmetic)
+    return None if made.cuts or made.gathers or made.guards else made
+
+
 # ---- kernels -------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,17 @@
+cimport cython
+
+cdef class Chain:
+    cdef public object state
+    cdef public dict cells
+    cdef dict _known
+    cdef object _shape
+    cdef Py_ssize_t _most
+    cpdef bint takes(self, object cell) except -1
+    @cython.locals(cells=list, done=Py_ssize_t)
+    cpdef compute(self)
+    cpdef forget(self)
+    @cython.locals(key=tuple, arrays=list, places=list)
+    cdef object _by_kernel(self, list cells)
+
+@cython.locals(found=list)
+cpdef list given(object cell)
