@@ -6,8 +6,10 @@ times are CPU time of the process; medians of rounds that take turns with NumPy'
 
 from __future__ import annotations
 
+import argparse
 import gc
 import importlib.util
+import itertools
 import json
 import os
 import statistics
@@ -23,6 +25,9 @@ import numpy as np
 import torch
 
 import adjoint as ad
+from adjoint.core import policy
+
+from . import timing
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 ROUNDS = 15
@@ -423,14 +428,51 @@ def _recomputing(cases: list[tuple[str, int]]) -> None:
         _row(f"{name} {size:,}", [*row, *(by_nodes or (None, None)), *(vectorised or (None, None))])
 
 
+CHAINED = (16, 1_000, 90_000, 1_000_000)
+
+
+def _chains() -> None:
+    timing.header("A hundred elementwise nodes after a change, and the same operations in PyTorch")
+
+    def run(x: Any) -> Any:
+        y = x
+        for _ in range(25):
+            y = (y * 0.99 + x).tanh() - 0.1
+        return y
+
+    for size in CHAINED:
+        values = [np.random.default_rng(n).random(size, np.float32) for n in range(2)]
+        graph = ad.Graph()
+        with graph:
+            x = graph.input(ad.tensor(values[0]))
+            y = run(x)
+        given = [ad.tensor(v) for v in values], [torch.tensor(v) for v in values]
+        ours, theirs = (itertools.cycle(each) for each in given)
+
+        def update(x: Any = x, y: Any = y, ours: Any = ours) -> None:
+            x.set(next(ours))
+            y.numpy()
+
+        for _ in range(2 * policy.CHAIN_SEEN):
+            update()
+        result = timing.compare(update, lambda theirs=theirs: run(next(theirs)))
+        timing.row(f"{size:,} elements", result)
+
+
 def main() -> None:
     """Print the tables."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks graphs")
+    parser.add_argument("--only", choices=("chains",), help="that table alone")
+    only = parser.parse_args().only
     torch.set_num_threads(1)
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
-    cases = [(name, size) for name in SHAPES for size in SIZES]
-    _building(cases)
-    _updating(cases)
-    _recomputing(cases)
+    ad.set_num_threads(1)
+    _chains()
+    if only is None:
+        cases = [(name, size) for name in SHAPES for size in SIZES]
+        _building(cases)
+        _updating(cases)
+        _recomputing(cases)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ and chains of products, in which a call of backward() counts for little.
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import subprocess
 import sys
@@ -22,6 +23,8 @@ SETUP = {
     "p": lambda t: t.ones(4, 4).requires_grad_(),
     "q": lambda t: t.ones(4, 4).requires_grad_(),
     "g": lambda t: t.ones(4, 4),
+    "m": lambda t: t.ones(4, 4) > 0,
+    "i": lambda t: t.ones(4, 4).long(),
 }
 
 EXPRESSIONS = {
@@ -46,11 +49,27 @@ EXPRESSIONS = {
     "t.zeros(4, 4)": "t.zeros(4, 4)",
 }
 
+# `n()` is another number in each call.
+CHANGING = {
+    "a * n": "a * n()",
+    "p * n": "p * n()",
+    "n - a": "n() - a",
+    "a ** n": "a ** n()",
+    "a > n": "a > n()",
+    "a.clamp(-1.0, n)": "a.clamp(-1.0, n())",
+    "t.where(m, a, n)": "t.where(m, a, n())",
+    "t.add(a, b, alpha=n)": "t.add(a, b, alpha=n())",
+    "a.add_(n)": "a.add_(n())",
+    "t.nn.functional.softplus(a, n)": "t.nn.functional.softplus(a, n())",
+    "i + whole n": "i + int(n())",
+}
 
-def function(expression: str, t: object) -> object:
+
+def function(expression: str, t: Any) -> Callable[[], object]:
     """The expression as a function of no arguments, on framework `t`."""
     scope = {"t": t, **{name: make(t) for name, make in SETUP.items()}}
-    return eval(f"lambda: {expression}", scope)
+    scope.update(n=map((0.5).__add__, itertools.count()).__next__)
+    return eval(f"lambda: {expression}", scope)  # type: ignore[no-any-return]
 
 
 def chain(t: Any, length: int, both: bool) -> Callable[[], object]:
@@ -83,6 +102,9 @@ def main() -> None:
     torch.set_num_threads(1)
     header("Overhead per operation (4x4 float32, one thread; gradients accumulate)")
     for label, expression in EXPRESSIONS.items():
+        row(label, compare(function(expression, ad), function(expression, torch)))
+    header("Numbers that change with each call (4x4 float32, one thread)")
+    for label, expression in CHANGING.items():
         row(label, compare(function(expression, ad), function(expression, torch)))
     header("Chains of products with their gradients, a product (4x4 float32, one thread)")
     for both in (False, True):
