@@ -175,7 +175,7 @@ def _is_kept(arrays: list[Any], result: Any) -> bool:
     if type(result) is not _ndarray:
         return False
     numbers = [a for a in arrays if type(a) is not _ndarray]
-    if not numbers:
+    if not numbers or result.dtype in _WIDE:
         return True
     dtypes = {a.dtype for a in arrays if type(a) is _ndarray} - {_BOOL}
     if all(type(n) is int for n in numbers) and {d.kind for d in dtypes} == {"i"}:
