@@ -349,7 +349,14 @@ def _made(op: Op, arrays: Sequence[Any]) -> Program:
 
 def _holds(dtype: Any, n: int) -> bool:
     """Whether a dtype of integers has this number."""
-    return bool(np.iinfo(dtype).min <= n <= np.iinfo(dtype).max)
+    low, high = _range(dtype)
+    return low <= n <= high
+
+
+@functools.cache
+def _range(dtype: Any) -> tuple[int, int]:
+    found = np.iinfo(dtype)
+    return int(found.min), int(found.max)
 
 
 def _takes_narrow(op: Op) -> bool:
