@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from ..autograd.modes import no_grad
@@ -171,6 +171,10 @@ class Distribution:
 
     def _extended_shape(self, sample_shape: Sequence[int] = ()) -> Size:
         return Size((*sample_shape, *self._batch_shape, *self._event_shape))
+
+    def _drawn(self, make: Callable[..., Any], sample_shape: Sequence[int], like: Any) -> Any:
+        """What `make` gives in the shape of samples, of the dtype and device of a parameter."""
+        return make(self._extended_shape(sample_shape), dtype=like.dtype, device=like.device)
 
     def _validate_sample(self, value: Any) -> None:
         """Raise where `value` cannot be a draw from this distribution."""

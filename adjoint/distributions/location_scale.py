@@ -25,7 +25,4 @@ class LocationScale(Distribution):
         """The location."""
         return self.loc
 
-    @property
-    def mode(self) -> Any:
-        """The location."""
-        return self.loc
+    mode = mean
