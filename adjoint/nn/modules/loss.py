@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
-from ..functional.loss import reduction_of
 from .margin import *  # noqa: F403 - PyTorch has them here too
-from .module import Module
+from .margin import _Loss, _WeightedLoss
 
 __all__ = [
     "BCELoss", "BCEWithLogitsLoss", "CosineEmbeddingLoss", "CrossEntropyLoss", "GaussianNLLLoss",
@@ -15,30 +14,6 @@ __all__ = [
     "MultiLabelSoftMarginLoss", "MultiMarginLoss", "NLLLoss", "PoissonNLLLoss", "SmoothL1Loss",
     "SoftMarginLoss", "TripletMarginLoss",
 ]  # fmt: skip
-
-
-class _Loss(Module):
-    """The base of losses: how the elements' losses are reduced."""
-
-    def __init__(
-        self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
-    ) -> None:
-        super().__init__()
-        self.reduction = reduction_of(reduction, size_average, reduce)
-
-
-class _WeightedLoss(_Loss):
-    """The base of losses with a weight for each class."""
-
-    def __init__(
-        self,
-        weight: Any = None,
-        size_average: bool | None = None,
-        reduce: bool | None = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.register_buffer("weight", weight)
 
 
 class MSELoss(_Loss):
@@ -135,7 +110,7 @@ class BCELoss(_WeightedLoss):
         return F.binary_cross_entropy(input, target, self.weight, reduction=self.reduction)
 
 
-class BCEWithLogitsLoss(_Loss):
+class BCEWithLogitsLoss(_WeightedLoss):
     """The binary cross entropy of logits; `pos_weight` weighs the positive ones.
 
     Shapes: input and target alike; a scalar, or their shape for reduction "none".
@@ -154,8 +129,7 @@ class BCEWithLogitsLoss(_Loss):
         reduction: str = "mean",
         pos_weight: Any = None,
     ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.register_buffer("weight", weight)
+        super().__init__(weight, size_average, reduce, reduction)
         self.register_buffer("pos_weight", pos_weight)
 
     def forward(self, input: Any, target: Any) -> Any:
@@ -387,7 +361,21 @@ class MultiMarginLoss(_WeightedLoss):
         )
 
 
-class MarginRankingLoss(_Loss):
+class _OfPairs(_Loss):
+    """The base of losses of two inputs, of which the target says whether they are alike."""
+
+    def __init__(
+        self,
+        margin: float = 0.0,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
+        self.margin = margin
+
+
+class MarginRankingLoss(_OfPairs):
     """max(0, -target (input1 - input2) + margin).
 
     Shapes: all alike.
@@ -398,16 +386,6 @@ class MarginRankingLoss(_Loss):
     1.0
     """
 
-    def __init__(
-        self,
-        margin: float = 0.0,
-        size_average: bool | None = None,
-        reduce: bool | None = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.margin = margin
-
     def forward(self, input1: Any, input2: Any, target: Any) -> Any:
         """The loss."""
         return F.margin_ranking_loss(
@@ -415,7 +393,7 @@ class MarginRankingLoss(_Loss):
         )
 
 
-class CosineEmbeddingLoss(_Loss):
+class CosineEmbeddingLoss(_OfPairs):
     """1 - cos where target is 1, max(0, cos - margin) where it is -1.
 
     Shapes: (batch, features) twice and (batch,), or without batch.
@@ -426,16 +404,6 @@ class CosineEmbeddingLoss(_Loss):
     >>> abs(round(ad.nn.CosineEmbeddingLoss()(x, x, ad.ones(1)).item(), 4))
     0.0
     """
-
-    def __init__(
-        self,
-        margin: float = 0.0,
-        size_average: bool | None = None,
-        reduce: bool | None = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.margin = margin
 
     def forward(self, input1: Any, input2: Any, target: Any) -> Any:
         """The loss."""

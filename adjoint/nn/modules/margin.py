@@ -20,7 +20,31 @@ __all__ = [
 ]  # fmt: skip
 
 
-class CTCLoss(Module):
+class _Loss(Module):
+    """The base of losses: how the elements' losses are reduced."""
+
+    def __init__(
+        self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
+    ) -> None:
+        super().__init__()
+        self.reduction = reduction_of(reduction, size_average, reduce)
+
+
+class _WeightedLoss(_Loss):
+    """The base of losses with a weight for each class."""
+
+    def __init__(
+        self,
+        weight: Any = None,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
+        self.register_buffer("weight", weight)
+
+
+class CTCLoss(_Loss):
     """Minus the log-probability of the targets, summed over all their alignments with the input.
 
     Shapes: log-probabilities (T, N, C) or (T, C); targets (N, S), or all in one.
@@ -34,8 +58,7 @@ class CTCLoss(Module):
     def __init__(
         self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False
     ) -> None:
-        super().__init__()
-        self.reduction = reduction
+        super().__init__(reduction=reduction)
         self.blank = blank
         self.zero_infinity = zero_infinity
 
@@ -47,7 +70,7 @@ class CTCLoss(Module):
         )  # fmt: skip
 
 
-class MultiLabelMarginLoss(Module):
+class MultiLabelMarginLoss(_Loss):
     """The sum over labels j and other classes i of max(0, 1 - input[j] + input[i]) / classes.
 
     Shapes: (batch, classes) both, or without batch.
@@ -59,18 +82,12 @@ class MultiLabelMarginLoss(Module):
     tensor(0.8500)
     """
 
-    def __init__(
-        self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
-    ) -> None:
-        super().__init__()
-        self.reduction = reduction_of(reduction, size_average, reduce)
-
     def forward(self, input: Any, target: Any) -> Any:
         """The loss."""
         return F.multilabel_margin_loss(input, target, reduction=self.reduction)
 
 
-class TripletMarginWithDistanceLoss(Module):
+class TripletMarginWithDistanceLoss(_Loss):
     """max(0, d(anchor, positive) - d(anchor, negative) + margin) for any distance d.
 
     Shapes: those of the distance; by default (batch, features), all alike.
@@ -90,13 +107,12 @@ class TripletMarginWithDistanceLoss(Module):
         swap: bool = False,
         reduction: str = "mean",
     ) -> None:
-        super().__init__()
+        super().__init__(reduction=reduction)
         if margin <= 0:
             raise InvalidArgument(
                 f"TripletMarginWithDistanceLoss: expected margin to be greater than 0, got "
                 f"{margin} instead"
             )
-        self.reduction = reduction
         self.distance_function = distance_function or PairwiseDistance()
         self.margin = margin
         self.swap = swap
@@ -126,7 +142,7 @@ class LinearCrossEntropyOptions:
     acc_dtype: Any = None
 
 
-class LinearCrossEntropyLoss(Module):
+class LinearCrossEntropyLoss(_WeightedLoss):
     """The cross entropy of a linear map of the input.
 
     Shapes: (batch, in_features) or (in_features,), and target classes or probabilities.
@@ -152,7 +168,7 @@ class LinearCrossEntropyLoss(Module):
         label_smoothing: float = 0.0,
         options: Any = None,
     ) -> None:
-        super().__init__()
+        super().__init__(weight, reduction=reduction)
         if weight is not None and tuple(weight.shape) != (num_classes,):
             raise ShapeError(
                 f"expected weight shape to be {(num_classes,)}, got {tuple(weight.shape)}"
@@ -161,8 +177,6 @@ class LinearCrossEntropyLoss(Module):
             raise InvalidArgument(
                 f"expected label_smoothing to be in range [0, 1], got {label_smoothing}"
             )
-        self.register_buffer("weight", weight)
-        self.reduction = reduction
         self.num_classes = num_classes
         self.out_features = out_features
         self.ignore_index = ignore_index
