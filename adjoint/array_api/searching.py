@@ -1,4 +1,4 @@
-"""Places of elements."""
+"""Places of elements, and elements in order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from . import functions as ad
 from .axes import reduced
 from .data_types import ANY, BOOLEAN, REAL, Array, assert_array, common_dtype, operands
 
-__all__ = ["argmax", "argmin", "count_nonzero", "nonzero", "searchsorted", "where"]
+__all__ = [
+    "argmax", "argmin", "argsort", "count_nonzero", "nonzero", "searchsorted", "sort", "where",
+]  # fmt: skip
 
 
 def _extremum(name: str, x: Array, axis: int | None, keepdims: bool) -> Array:
@@ -108,3 +110,29 @@ def where(condition: Array, x1: Any, x2: Any, /) -> Array:
     assert_array("where", condition, BOOLEAN)
     common_dtype("where", (x1, x2))
     return ad.where(condition, *operands("where", ANY, x1, x2))
+
+
+def argsort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
+    """The places of the elements in order along an axis; equal ones keep theirs where `stable`.
+
+    Errors: DTypeError for bool and complex arrays.
+    Source: https://data-apis.org/array-api/2024.12/API_specification/generated/array_api.argsort.html
+
+    >>> ad.array_api.argsort(ad.tensor([3, 1, 2]))
+    tensor([1, 2, 0])
+    """
+    assert_array("argsort", x, REAL)
+    return ad.argsort(x, axis, descending, stable)
+
+
+def sort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
+    """The elements in order along an axis.
+
+    Errors: DTypeError for bool and complex arrays.
+    Source: https://data-apis.org/array-api/2024.12/API_specification/generated/array_api.sort.html
+
+    >>> ad.array_api.sort(ad.tensor([3, 1, 2]), descending=True)
+    tensor([3, 2, 1])
+    """
+    assert_array("sort", x, REAL)
+    return ad.sort(x, axis, descending, stable).values
