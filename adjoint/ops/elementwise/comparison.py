@@ -80,7 +80,12 @@ class Ne(Comparison):
     samples = _comparison_samples(FLOATS + INTS + COMPLEX)
 
 
-class Lt(Comparison):
+class _Order(Comparison, abstract=True):
+    kinds = ORDERED
+    samples = _comparison_samples(FLOATS + INTS)
+
+
+class Lt(_Order):
     """Whether elements of `input` are less than those of `other`.
 
     >>> ad.lt(ad.tensor([1, 2]), 2)
@@ -88,11 +93,9 @@ class Lt(Comparison):
     """
 
     ufunc = "less"
-    kinds = ORDERED
-    samples = _comparison_samples(FLOATS + INTS)
 
 
-class Le(Comparison):
+class Le(_Order):
     """Whether elements of `input` are less than or equal to those of `other`.
 
     >>> ad.le(ad.tensor([1, 2]), 1)
@@ -100,11 +103,9 @@ class Le(Comparison):
     """
 
     ufunc = "less_equal"
-    kinds = ORDERED
-    samples = _comparison_samples(FLOATS + INTS)
 
 
-class Gt(Comparison):
+class Gt(_Order):
     """Whether elements of `input` are greater than those of `other`.
 
     >>> ad.gt(ad.tensor([1, 2]), 1)
@@ -112,11 +113,9 @@ class Gt(Comparison):
     """
 
     ufunc = "greater"
-    kinds = ORDERED
-    samples = _comparison_samples(FLOATS + INTS)
 
 
-class Ge(Comparison):
+class Ge(_Order):
     """Whether elements of `input` are greater than or equal to those of `other`.
 
     >>> ad.ge(ad.tensor([1, 2]), 2)
@@ -124,8 +123,6 @@ class Ge(Comparison):
     """
 
     ufunc = "greater_equal"
-    kinds = ORDERED
-    samples = _comparison_samples(FLOATS + INTS)
 
 
 eq, ne, lt = binary(Eq()), binary(Ne()), binary(Lt())

@@ -90,6 +90,14 @@ class ArgExtremum(Reduction, abstract=True):
 
     function: ClassVar[str]
 
+    @classmethod
+    def samples(cls) -> Any:
+        """One axis or all."""
+        for sample in reduction_samples(EXTREMA_DTYPES).__func__(cls):
+            axes = sample.op.axes  # type: ignore[attr-defined]
+            if len(axes) in (1, sample.inputs[0].ndim):
+                yield sample
+
     def infer(self, spec: Spec) -> Spec:
         """int64."""
         assert_not_empty(spec.shape, self.axes, self.name)
@@ -115,29 +123,11 @@ class Argmax(ArgExtremum):
 
     function = "argmax"
 
-    @classmethod
-    def samples(cls) -> Any:
-        """One axis or all."""
-        return place_samples(cls)
-
 
 class Argmin(ArgExtremum):
     """Place of the smallest value along an axis, or in the flattened tensor."""
 
     function = "argmin"
-
-    @classmethod
-    def samples(cls) -> Any:
-        """One axis or all."""
-        return place_samples(cls)
-
-
-def place_samples(cls: Any) -> Any:
-    """The samples of a reduction over one axis or all of them."""
-    for sample in reduction_samples(EXTREMA_DTYPES).__func__(cls):
-        axes = sample.op.axes  # type: ignore[attr-defined]
-        if len(axes) in (1, sample.inputs[0].ndim):
-            yield sample
 
 
 def assert_not_empty(shape: Any, axes: tuple[int, ...], name: str) -> None:
