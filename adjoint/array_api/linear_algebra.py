@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ..core.errors import ShapeError
 from . import functions as ad
@@ -12,7 +13,7 @@ from .data_types import ANY, NUMERIC, Array, checked, matrices, operands
 __all__ = ["matmul", "matrix_transpose", "tensordot", "vecdot"]
 
 
-def _numeric(name: str, x1: Array, x2: Array) -> list[Array]:
+def _numeric(name: str, x1: Array, x2: Array) -> Any:
     """Two arrays, in their common dtype."""
     return operands(name, NUMERIC, checked(name, x1), checked(name, x2))
 
@@ -78,7 +79,8 @@ def vecdot(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
     >>> ad.array_api.vecdot(ad.tensor([1, 2]), ad.tensor([3, 4]))
     tensor(11)
     """
-    x1, x2 = along_common_axis("vecdot", *_numeric("vecdot", x1, x2), axis)
+    x1, x2 = _numeric("vecdot", x1, x2)
+    x1, x2 = along_common_axis("vecdot", x1, x2, axis)
     return ad.linalg.vecdot(x1, x2).to(x1.dtype)  # PyTorch adds integers up in int64
 
 
