@@ -27,19 +27,17 @@ def fold_affine(graph: Program, folds: Folds) -> int:
     found = 0
     for node in graph.renewed(changes):
         made = _absorbed(node, folds)
-        if made is not None:
-            layer, x = made
-            alone = len(users.get(x, ())) == 1 and x not in outputs
-            if alone:
-                nodes = [n for n in nodes if n is not x.node]
-                nodes.append(layer)
-                changes[node.output] = layer.output
-                users[layer.output] = users.get(node.output, [])
-                if node.output in outputs:
-                    outputs.add(layer.output)
-                found += 1
-                continue
-        nodes.append(node)
+        if made is None or len(users.get(made[1], ())) != 1 or made[1] in outputs:
+            nodes.append(node)
+            continue
+        layer, x = made
+        nodes = [n for n in nodes if n is not x.node]
+        nodes.append(layer)
+        changes[node.output] = layer.output
+        users[layer.output] = users.get(node.output, [])
+        if node.output in outputs:
+            outputs.add(layer.output)
+        found += 1
     graph.nodes = nodes
     graph.replace(changes)
     return found

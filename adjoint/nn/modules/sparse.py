@@ -17,7 +17,7 @@ __all__ = ["Embedding", "EmbeddingBag"]
 
 
 def _sizes_of(embeddings: Any) -> Any:
-    """_Rows and columns of a matrix; ShapeError for anything else."""
+    """Rows and columns of a matrix; ShapeError for anything else."""
     if embeddings.ndim != 2:
         raise ShapeError(
             f"Embeddings parameter is expected to be 2-dimensional, got {tuple(embeddings.shape)}"
@@ -25,20 +25,26 @@ def _sizes_of(embeddings: Any) -> Any:
     return embeddings.shape
 
 
-def _assert_weight_shape(weight: Any, rows: int, columns: int) -> None:
-    """Refuse a weight that is given in another shape."""
-    if tuple(weight.shape) != (rows, columns):
-        raise ShapeError(
-            f"Shape of weight {tuple(weight.shape)} does not match num_embeddings={rows} and "
-            f"embedding_dim={columns}"
-        )
-
-
 class _Rows(Module):
     """The base of modules with a matrix of vectors, of which one may stand for padding."""
 
+    num_embeddings: int
+    embedding_dim: int
     padding_idx: int | None
     weight: Any
+
+    def _make_weight(self, given: Any, device: Any, dtype: Any, freeze: bool = False) -> None:
+        """New vectors, or the given ones; ShapeError for those of another shape."""
+        shape = (self.num_embeddings, self.embedding_dim)
+        if given is not None and tuple(given.shape) != shape:
+            raise ShapeError(
+                f"Shape of weight {tuple(given.shape)} does not match num_embeddings={shape[0]} "
+                f"and embedding_dim={shape[1]}"
+            )
+        weight = empty(shape, device=device, dtype=dtype) if given is None else given
+        self.weight = Parameter(weight, requires_grad=not freeze)
+        if given is None:
+            self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Draw new vectors from the standard normal distribution.
@@ -92,13 +98,7 @@ class Embedding(_Rows):
         self.norm_type = norm_type
         self.scale_grad_by_freq = scale_grad_by_freq
         self.sparse = sparse
-        if _weight is None:
-            weight = empty((num_embeddings, embedding_dim), device=device, dtype=dtype)
-            self.weight = Parameter(weight, requires_grad=not _freeze)
-            self.reset_parameters()
-        else:
-            _assert_weight_shape(_weight, num_embeddings, embedding_dim)
-            self.weight = Parameter(_weight, requires_grad=not _freeze)
+        self._make_weight(_weight, device, dtype, _freeze)
 
     def forward(self, input: Any) -> Any:
         """The vectors at the indices."""
@@ -170,12 +170,7 @@ class EmbeddingBag(_Rows):
         self.norm_type = norm_type
         self.scale_grad_by_freq = scale_grad_by_freq
         self.padding_idx = padding_row(padding_idx, num_embeddings, "padding_idx")
-        if _weight is None:
-            self._new_parameter("weight", (num_embeddings, embedding_dim), device, dtype)
-            self.reset_parameters()
-        else:
-            _assert_weight_shape(_weight, num_embeddings, embedding_dim)
-            self.weight = Parameter(_weight)
+        self._make_weight(_weight, device, dtype)
         self.mode = mode
         self.sparse = sparse
         self.include_last_offset = include_last_offset

@@ -53,6 +53,13 @@ class _Along(Op, abstract=True):
                 positions = positions + steps.reshape((-1,) + (1,) * (index.ndim - i - 1))
         return positions
 
+    def _assert_like(self, spec: Spec, src: Any) -> None:
+        if isinstance(src, Spec) and src.dtype is not spec.dtype:
+            raise DTypeError(
+                f"{self.name}: scatter(): Expected self.dtype to be equal to src.dtype, got "
+                f"{spec.dtype} and {src.dtype}; convert one with .to()"
+            )
+
     def _assert_fits(self, shape: tuple[int, ...], index: Spec, src: Any = None) -> None:
         name = self.name
         if index.dtype not in (dt.int64, dt.int32):
@@ -206,11 +213,7 @@ class Scatter(_Along):
 
     def infer(self, spec: Spec, index: Spec, src: Any) -> Spec:
         """The first input's spec."""
-        if isinstance(src, Spec) and src.dtype is not spec.dtype:
-            raise DTypeError(
-                f"scatter: scatter(): Expected self.dtype to be equal to src.dtype, got "
-                f"{spec.dtype} and {src.dtype}; convert one with .to()"
-            )
+        self._assert_like(spec, src)
         self._assert_fits(spec.shape, index, src)
         return spec
 
@@ -300,11 +303,7 @@ class ScatterReduce(_Along):
 
     def infer(self, spec: Spec, index: Spec, src: Spec) -> Spec:
         """The first input's spec."""
-        if src.dtype is not spec.dtype:
-            raise DTypeError(
-                f"scatter_reduce: scatter(): Expected self.dtype to be equal to src.dtype, got "
-                f"{spec.dtype} and {src.dtype}; convert one with .to()"
-            )
+        self._assert_like(spec, src)
         self._assert_fits(spec.shape, index, src)
         return spec
 

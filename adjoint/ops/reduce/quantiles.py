@@ -19,7 +19,7 @@ from ...eager.public import public
 from .. import return_types
 from ..samples import FLOATS, array, strided
 from .extrema import assert_not_empty, share_evenly, value_at
-from .sort import Ranking, assert_sortable, place_along, ranked_places, ranking_samples, sort
+from .sort import OnePlace, assert_sortable, place_along, ranked_places, ranking_samples, sort
 
 __all__ = ["median", "mode", "nanmedian", "nanquantile", "quantile"]
 
@@ -73,14 +73,10 @@ class Median(Op):
 
 
 @dataclass(eq=False, repr=False)
-class MedianPlace(Ranking):
+class MedianPlace(OnePlace):
     """Place of the lower median along `axis`, which is kept with size 1."""
 
     ignore_nan: bool = False
-
-    def length(self, size: int) -> int:
-        """One."""
-        return 1
 
     def compute(self, xp: Any, x: Any) -> Any:
         """By rank; the first NaN where there is one, unless they are ignored."""
@@ -115,14 +111,10 @@ class MedianPlace(Ranking):
         return np.argmax(equal, axis=self.axis, keepdims=True)
 
 
-class ModePlace(Ranking):
+class ModePlace(OnePlace):
     """Last place of the most frequent (of several: the smallest) value along `axis`, which is kept
     with size 1.
     """
-
-    def length(self, size: int) -> int:
-        """One."""
-        return 1
 
     def compute(self, xp: Any, x: Any) -> Any:
         """Where the longest run of equal elements ends, once sorted."""

@@ -197,8 +197,7 @@ def var_mean(
     >>> ad.var_mean(ad.tensor([1., 2., 3.]))
     (tensor(1.), tensor(2.))
     """
-    found: Any = _var_mean("var_mean", input, dim, unbiased, keepdim, correction, False)
-    return found[0], found[1]
+    return _var_mean("var_mean", input, dim, unbiased, keepdim, correction, False)
 
 
 @public(method=False, out=True)
@@ -217,8 +216,7 @@ def std_mean(
     >>> ad.std_mean(ad.tensor([1., 3., 5.]))
     (tensor(2.), tensor(3.))
     """
-    found: Any = _var_mean("std_mean", input, dim, unbiased, keepdim, correction, True)
-    return found[0], found[1]
+    return _var_mean("std_mean", input, dim, unbiased, keepdim, correction, True)
 
 
 # ---- norms ---------------------------------------------------------------------------------------
