@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..ops.create.creation import empty, full_like
-from .location_scale import LocationScale
+from .distribution import LocationScale
 
 __all__ = ["Cauchy"]
 

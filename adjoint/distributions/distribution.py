@@ -9,8 +9,9 @@ from ..autograd.modes import no_grad
 from ..core.errors import InvalidArgument, ShapeError, Unsupported
 from ..core.spec import Size, broadcast_shapes
 from ..tensor import Tensor
+from . import constraints
 from .constraints import Constraint
-from .utils import lazy_property
+from .utils import broadcast_all, lazy_property
 
 __all__ = ["Distribution"]
 
@@ -209,3 +210,22 @@ class Distribution:
         found = [(n, self.__dict__[n]) for n in self.arg_constraints if n in self.__dict__]
         shown = ", ".join(f"{n}: {v if v.numel() == 1 else v.size()}" for n, v in found)
         return f"{type(self).__name__}({shown})"
+
+
+class LocationScale(Distribution):
+    """The base of distributions over all numbers, moved and stretched, with `loc` as mode."""
+
+    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
+    support = constraints.real  # type: ignore[assignment]
+    has_rsample = True
+
+    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+        self.loc, self.scale = broadcast_all(loc, scale)
+        super().__init__(self.loc.shape, (), validate_args)
+
+    @property
+    def mean(self) -> Any:
+        """The location."""
+        return self.loc
+
+    mode = mean

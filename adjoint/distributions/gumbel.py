@@ -8,7 +8,7 @@ from typing import Any
 
 from ..core.dtype import finfo
 from ..ops.create.creation import empty
-from .location_scale import LocationScale
+from .distribution import LocationScale
 from .utils import euler_constant
 
 __all__ = ["Gumbel"]

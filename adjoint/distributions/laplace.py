@@ -7,7 +7,7 @@ from typing import Any
 
 from ..core.dtype import finfo
 from ..ops.random.random import rand
-from .location_scale import LocationScale
+from .distribution import LocationScale
 
 __all__ = ["Laplace"]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..ops.random.random import randn
-from .location_scale import LocationScale
+from .distribution import LocationScale
 from .utils import HALF_LOG_2PI
 
 __all__ = ["Normal"]

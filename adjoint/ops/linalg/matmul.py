@@ -19,7 +19,7 @@ from ...eager.public import public
 from ...program.compute import spec_of
 from ..elementwise.namespace import conj
 from ..promotion import cast
-from ..samples import array, strided
+from ..samples import FLOATS, array, each_dtype, strided
 from ..shape.movement import Permute
 
 __all__ = [
@@ -210,9 +210,7 @@ class Linear(Op):
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         """With and without bias, rows, vectors, batches, empty."""
-        for dtype in (dt.float64, dt.float32, dt.bfloat16, dt.float16, dt.complex128):
-            inputs = (array((2, 3), dtype), array((4, 3), dtype), array((4,), dtype))
-            yield Sample(cls(), inputs, dtype.name)
+        yield from each_dtype(cls(), (*FLOATS, dt.complex128), (2, 3), (4, 3), (4,))
         w = array((4, 3))
         yield Sample(cls(), (array((2, 3)), w), "no-bias")
         yield Sample(cls(), (array((3,)), w, array((4,))), "vector")

@@ -16,7 +16,7 @@ from ...core.spec import Spec, prod
 from ...core.types import Tensor
 from ...eager.dispatch import apply
 from ...eager.public import public
-from ..samples import array
+from ..samples import array, each_dtype
 from .windows import Pairs, Sizes, batched, hashable, per_dimension, reference_windows, window_count
 
 __all__ = ["max_pool1d", "max_pool2d", "max_pool3d"]
@@ -81,8 +81,7 @@ class MaxPool(Pool):
         for label, shape, *options in _geometries():
             yield Sample(cls(*options), (array(shape),), label)  # type: ignore[arg-type]
         op = cls((2,), (2,), ((1, 1),), (1,))
-        for dtype in (dt.float32, dt.bfloat16, dt.float16, dt.int64, dt.uint8):
-            yield Sample(op, (array((2, 4), dtype),), dtype.name)
+        yield from each_dtype(op, (dt.float32, dt.bfloat16, dt.float16, dt.int64, dt.uint8), (2, 4))
         special = np.array([[1.0, 1.0, np.nan, 2.0, -np.inf, -np.inf]])
         yield Sample(cls((2,), (2,), ((0, 0),), (1,)), (special,), "special", gradients=False)
 

@@ -17,7 +17,7 @@ from ...core.types import Tensor
 from ...eager.dispatch import apply
 from ...eager.public import public
 from .. import return_types
-from ..samples import FLOATS, array, strided
+from ..samples import FLOATS, array, each_dtype, strided
 from .extrema import assert_not_empty, share_evenly, value_at
 from .sort import OnePlace, assert_sortable, place_along, ranked_places, ranking_samples, sort
 
@@ -54,8 +54,7 @@ class Median(Op):
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         """Odd and even numbers of elements, NaN, each dtype."""
-        for dtype in (*FLOATS, dt.int64, dt.uint8):
-            yield Sample(cls(), (array((3, 4), dtype),), dtype.name)
+        yield from each_dtype(cls(), (*FLOATS, dt.int64, dt.uint8), (3, 4))
         yield Sample(cls(), (array((3, 3)),), "odd")
         yield Sample(cls(), (array(()),), "0-d")
         yield Sample(cls(), (strided(array((3, 4))),), "strided")
