@@ -13,6 +13,7 @@ from ..core.op import Sample
 FLOATS = (dt.float64, dt.float32, dt.bfloat16, dt.float16)
 INTS = (dt.int64, dt.int32, dt.uint8)
 COMPLEX = (dt.complex128, dt.complex64)
+ALL_FLOATS = FLOATS + COMPLEX
 KINDS = (dt.float64, dt.bfloat16, dt.int32, dt.complex128)
 
 

@@ -22,7 +22,7 @@ from ...eager.fused import checking
 from ...eager.public import public
 from .. import return_types
 from ..promotion import cast
-from ..samples import COMPLEX, FLOATS, INTS, array, binary_samples, strided, unary_samples
+from ..samples import ALL_FLOATS, FLOATS, INTS, array, binary_samples, strided, unary_samples
 from .comparison import eq, isfinite, tensors, where
 from .functions import exp2
 from .kinds import Floating
@@ -44,8 +44,6 @@ __all__ = [
     "ceil", "copysign", "fix", "floor", "frac", "frexp", "heaviside", "nan_to_num",
     "nextafter", "round", "trunc",
 ]  # fmt: skip
-
-ALL_FLOATS = FLOATS + COMPLEX
 
 
 # ---- rounding ------------------------------------------------------------------------------------

@@ -96,6 +96,12 @@ def _to_input(op: MaxPool) -> MaxPoolInput:
     return MaxPoolInput(*op.options)
 
 
+def _pooled(cls: Any) -> Iterable[tuple[str, Any, Any, Any]]:
+    """Of each geometry: its label, the op of `cls`, what was pooled, and the op that pools."""
+    for label, shape, *options in _geometries():
+        yield label, cls(*options), array(shape), MaxPool(*options)  # type: ignore[arg-type]
+
+
 class MaxPoolIndices(Pool):
     """Where in its flattened image each window's maximum is; inputs x and its pooled y."""
 
@@ -110,10 +116,8 @@ class MaxPoolIndices(Pool):
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         """The geometries."""
-        for label, shape, *options in _geometries():
-            op = MaxPool(*options)  # type: ignore[arg-type]
-            x = array(shape)
-            yield Sample(cls(*options), (x, op.reference(x)), label)  # type: ignore[arg-type]
+        for label, op, x, pool in _pooled(cls):
+            yield Sample(op, (x, pool.reference(x)), label)
 
     def reference(self, x: Any, y: Any) -> Any:
         """By the windows of the positions."""
@@ -143,12 +147,9 @@ class MaxPoolInput(Pool):
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         """The geometries; gradients are tested with MaxPool."""
-        for label, shape, *options in _geometries():
-            op = MaxPool(*options)  # type: ignore[arg-type]
-            x = array(shape)
-            y = op.reference(x)
-            g = array(y.shape, seed=1)
-            yield Sample(cls(*options), (x, y, g), label, gradients=False)  # type: ignore[arg-type]
+        for label, op, x, pool in _pooled(cls):
+            y = pool.reference(x)
+            yield Sample(op, (x, y, array(y.shape, seed=1)), label, gradients=False)
 
     def reference(self, x: Any, y: Any, g: Any) -> Any:
         """By the indices."""
@@ -174,11 +175,9 @@ class MaxPoolSelect(Pool):
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         """The geometries; gradients are tested with MaxPool."""
-        for label, shape, *options in _geometries():
-            op = MaxPool(*options)  # type: ignore[arg-type]
-            x = array(shape)
-            inputs = (x, op.reference(x), array(shape, seed=1))
-            yield Sample(cls(*options), inputs, label, gradients=False)  # type: ignore[arg-type]
+        for label, op, x, pool in _pooled(cls):
+            inputs = (x, pool.reference(x), array(x.shape, seed=1))
+            yield Sample(op, inputs, label, gradients=False)
 
     def reference(self, x: Any, y: Any, h: Any) -> Any:
         """By the indices."""

@@ -22,6 +22,9 @@ from .reduction import Reduction, reduction, reduction_samples, wide
 __all__ = ["amax", "amin", "aminmax", "argmax", "argmin", "max", "min"]
 
 
+EXTREMA_DTYPES = (*FLOATS, *INTS, dt.bool_)
+
+
 @dataclass(eq=False, repr=False)
 class Extremum(Reduction, abstract=True):
     """Base of the largest and the smallest value; NaN wins. Then the gradient goes to the NaNs
@@ -30,6 +33,7 @@ class Extremum(Reduction, abstract=True):
 
     ufunc = ""  # of two elements
     nan_equal: bool = False
+    samples = reduction_samples(EXTREMA_DTYPES)
 
     def infer(self, spec: Spec) -> Spec:
         """The shape without the reduced axes, none of which may be empty."""
@@ -66,21 +70,16 @@ def share_evenly(g: Any, x: Any, y: Any, axes: tuple[int, ...], nan_equal: bool 
     return chosen * (g / chosen.sum(axes, True)) if axes else g
 
 
-EXTREMA_DTYPES = (*FLOATS, *INTS, dt.bool_)
-
-
 class Amax(Extremum):
     """Largest value over `axes`."""
 
     ufunc = "maximum"
-    samples = reduction_samples(EXTREMA_DTYPES)
 
 
 class Amin(Extremum):
     """Smallest value over `axes`."""
 
     ufunc = "minimum"
-    samples = reduction_samples(EXTREMA_DTYPES)
 
 
 class ArgExtremum(Reduction, abstract=True):
