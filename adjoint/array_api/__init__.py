@@ -36,7 +36,6 @@ from .operators import *
 from .rounding import *
 from .searching import *
 from .sets import *
-from .sorting import *
 from .statistical import *
 from .transcendental import *
 from .utility import *

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from .data_types import Array, assert_array, assert_kind, is_array, operands
+from .data_types import Array, assert_kind, checked, is_array, operands
 
 Function = Callable[..., Any]
 SPECIFICATION = "https://data-apis.org/array-api/2024.12/API_specification/generated/array_api."
@@ -21,11 +21,10 @@ def unary(kinds: frozenset[str], own: Function | None = None) -> Callable[[Funct
         name, compute = function.__name__, own or function
 
         @functools.wraps(function)
-        def checked(x: Array, /) -> Array:
-            assert_array(name, x, kinds)
-            return compute(x)
+        def checking(x: Array, /) -> Array:
+            return compute(checked(name, x, kinds))
 
-        return documented(checked, kinds)
+        return documented(checking, kinds)
 
     return declare
 

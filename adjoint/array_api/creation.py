@@ -10,7 +10,7 @@ import numpy as np
 from ..core.dtype import dtype as DType  # noqa: N812 - a class, in spite of PyTorch's name
 from ..core.errors import DTypeError, InvalidArgument
 from . import functions as ad
-from .data_types import Array, assert_array, is_array
+from .data_types import Array, checked, is_array
 
 __all__ = [
     "arange", "asarray", "empty", "empty_like", "eye", "from_dlpack", "full", "full_like",
@@ -145,7 +145,7 @@ def empty_like(x: Array, /, *, dtype: DType | None = None, device: Any = None) -
     >>> ad.array_api.empty_like(ad.zeros(2)).shape
     adjoint.Size([2])
     """
-    assert_array("empty_like", x)
+    checked("empty_like", x)
     return empty(tuple(x.shape), dtype=dtype or x.dtype, device=device or x.device)
 
 
@@ -157,7 +157,7 @@ def zeros_like(x: Array, /, *, dtype: DType | None = None, device: Any = None) -
     >>> ad.array_api.zeros_like(ad.ones(2))
     tensor([0., 0.])
     """
-    assert_array("zeros_like", x)
+    checked("zeros_like", x)
     return zeros(tuple(x.shape), dtype=dtype or x.dtype, device=device or x.device)
 
 
@@ -169,7 +169,7 @@ def ones_like(x: Array, /, *, dtype: DType | None = None, device: Any = None) ->
     >>> ad.array_api.ones_like(ad.zeros(2))
     tensor([1., 1.])
     """
-    assert_array("ones_like", x)
+    checked("ones_like", x)
     return ones(tuple(x.shape), dtype=dtype or x.dtype, device=device or x.device)
 
 
@@ -184,7 +184,7 @@ def full_like(
     >>> ad.array_api.full_like(ad.zeros(2), 3)
     tensor([3., 3.])
     """
-    assert_array("full_like", x)
+    checked("full_like", x)
     return full(tuple(x.shape), fill_value, dtype=dtype or x.dtype, device=device or x.device)
 
 
@@ -296,8 +296,7 @@ def tril(x: Array, /, *, k: int = 0) -> Array:
     tensor([[1., 0.],
             [1., 1.]])
     """
-    assert_array("tril", x)
-    return ad.tril(x, k)
+    return ad.tril(checked("tril", x), k)
 
 
 def triu(x: Array, /, *, k: int = 0) -> Array:
@@ -309,5 +308,4 @@ def triu(x: Array, /, *, k: int = 0) -> Array:
     tensor([[1., 1.],
             [0., 1.]])
     """
-    assert_array("triu", x)
-    return ad.triu(x, k)
+    return ad.triu(checked("triu", x), k)

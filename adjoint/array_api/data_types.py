@@ -10,7 +10,7 @@ import numpy as np
 
 from ..core import dtype as dt
 from ..core.dtype import dtype as DType  # noqa: N812 - a class, in spite of PyTorch's name
-from ..core.errors import DTypeError, InvalidArgument, InvalidType
+from ..core.errors import DTypeError, InvalidArgument, InvalidType, ShapeError
 from . import functions as ad
 
 __all__ = ["astype", "can_cast", "finfo", "iinfo", "isdtype", "result_type"]
@@ -68,8 +68,8 @@ def is_array(value: Any) -> bool:
     return isinstance(value, ad.Tensor)
 
 
-def assert_array(name: str, value: Any, kinds: frozenset[str] = ANY) -> None:
-    """Refuse what is no array, or of other kinds: this namespace converts nothing but Python
+def checked(name: str, value: Any, kinds: frozenset[str] = ANY) -> Any:
+    """`value`, unless it is no array, or of other kinds: this namespace converts nothing but Python
     scalars beside arrays.
     """
     if not is_array(value):
@@ -78,6 +78,15 @@ def assert_array(name: str, value: Any, kinds: frozenset[str] = ANY) -> None:
             "make one with asarray()"
         )
     assert_kind(name, value.dtype, kinds)
+    return value
+
+
+def matrices(name: str, x: Array, kinds: frozenset[str] = FLOATING) -> Array:
+    """The array, which must hold matrices of one of `kinds`."""
+    checked(name, x, kinds)
+    if x.ndim < 2:
+        raise ShapeError(f"{name}: shape {tuple(x.shape)} holds no matrices")
+    return x
 
 
 # ---- promotion -----------------------------------------------------------------------------------
@@ -209,7 +218,7 @@ def astype(x: Array, dtype: DType, /, *, copy: bool = True, device: Any = None) 
     >>> xp.astype(xp.asarray([0, 2]), xp.bool)
     tensor([False,  True])
     """
-    assert_array("astype", x)
+    checked("astype", x)
     if x.dtype.is_complex and dtype.category in (1, 2):
         raise DTypeError(f"astype: {x.dtype} to {dtype} would drop a part; use real() or imag()")
     return x.to(dtype=dtype, device=device, copy=copy)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..core.dtype import dtype as DType  # noqa: N812 - a class, in spite of PyTorch's name
 from . import functions as ad
-from .data_types import ANY, FLOATING, REAL_FLOATING, Array, assert_array, assert_kind
+from .data_types import FLOATING, REAL_FLOATING, Array, assert_kind, checked
 
 __all__ = [
     "fft", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifftn", "ifftshift", "ihfft", "irfft",
@@ -15,11 +15,6 @@ __all__ = [
 ]  # fmt: skip
 
 Sizes = Sequence[int] | None  # of several axes
-
-
-def _checked(name: str, x: Array, kinds: frozenset[str] = FLOATING) -> Array:
-    assert_array(name, x, kinds)
-    return x
 
 
 def fft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Array:
@@ -33,7 +28,7 @@ def fft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: str = "backw
     >>> xp.fft.fft(xp.asarray([1., 0.]))
     tensor([1.+0.j, 1.+0.j])
     """
-    return ad.fft.fft(_checked("fft", x), n, axis, norm)
+    return ad.fft.fft(checked("fft", x, FLOATING), n, axis, norm)
 
 
 def ifft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Array:
@@ -47,7 +42,7 @@ def ifft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: str = "back
     >>> xp.fft.ifft(xp.asarray([1 + 0j, 1 + 0j]))
     tensor([1.+0.j, 0.+0.j])
     """
-    return ad.fft.ifft(_checked("ifft", x), n, axis, norm)
+    return ad.fft.ifft(checked("ifft", x, FLOATING), n, axis, norm)
 
 
 def fftn(x: Array, /, *, s: Sizes = None, axes: Sizes = None, norm: str = "backward") -> Array:
@@ -61,7 +56,7 @@ def fftn(x: Array, /, *, s: Sizes = None, axes: Sizes = None, norm: str = "backw
     >>> xp.fft.fftn(xp.ones((2, 2)))[0, 0]
     tensor(4.+0.j)
     """
-    return ad.fft.fftn(_checked("fftn", x), s, axes, norm)
+    return ad.fft.fftn(checked("fftn", x, FLOATING), s, axes, norm)
 
 
 def ifftn(x: Array, /, *, s: Sizes = None, axes: Sizes = None, norm: str = "backward") -> Array:
@@ -75,7 +70,7 @@ def ifftn(x: Array, /, *, s: Sizes = None, axes: Sizes = None, norm: str = "back
     >>> xp.fft.ifftn(xp.ones((2, 2)))[0, 0]
     tensor(1.+0.j)
     """
-    return ad.fft.ifftn(_checked("ifftn", x), s, axes, norm)
+    return ad.fft.ifftn(checked("ifftn", x, FLOATING), s, axes, norm)
 
 
 def rfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Array:
@@ -89,7 +84,7 @@ def rfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: str = "back
     >>> xp.fft.rfft(xp.asarray([1., 0., 0.]))
     tensor([1.+0.j, 1.+0.j])
     """
-    return ad.fft.rfft(_checked("rfft", x, REAL_FLOATING), n, axis, norm)
+    return ad.fft.rfft(checked("rfft", x, REAL_FLOATING), n, axis, norm)
 
 
 def irfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Array:
@@ -103,7 +98,7 @@ def irfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: str = "bac
     >>> xp.fft.irfft(xp.asarray([1 + 0j, 1 + 0j]))
     tensor([1., 0.])
     """
-    return ad.fft.irfft(_checked("irfft", x), n, axis, norm)
+    return ad.fft.irfft(checked("irfft", x, FLOATING), n, axis, norm)
 
 
 def rfftn(x: Array, /, *, s: Sizes = None, axes: Sizes = None, norm: str = "backward") -> Array:
@@ -117,7 +112,7 @@ def rfftn(x: Array, /, *, s: Sizes = None, axes: Sizes = None, norm: str = "back
     >>> xp.fft.rfftn(xp.ones((2, 4))).shape
     adjoint.Size([2, 3])
     """
-    return ad.fft.rfftn(_checked("rfftn", x, REAL_FLOATING), s, axes, norm)
+    return ad.fft.rfftn(checked("rfftn", x, REAL_FLOATING), s, axes, norm)
 
 
 def irfftn(x: Array, /, *, s: Sizes = None, axes: Sizes = None, norm: str = "backward") -> Array:
@@ -131,7 +126,7 @@ def irfftn(x: Array, /, *, s: Sizes = None, axes: Sizes = None, norm: str = "bac
     >>> xp.fft.irfftn(xp.ones((2, 3))).shape
     adjoint.Size([2, 4])
     """
-    return ad.fft.irfftn(_checked("irfftn", x), s, axes, norm)
+    return ad.fft.irfftn(checked("irfftn", x, FLOATING), s, axes, norm)
 
 
 def hfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Array:
@@ -145,7 +140,7 @@ def hfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: str = "back
     >>> xp.fft.hfft(xp.asarray([1 + 0j, 0j]))
     tensor([1., 1.])
     """
-    return ad.fft.hfft(_checked("hfft", x), n, axis, norm)
+    return ad.fft.hfft(checked("hfft", x, FLOATING), n, axis, norm)
 
 
 def ihfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Array:
@@ -159,7 +154,7 @@ def ihfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: str = "bac
     >>> xp.fft.ihfft(xp.asarray([1., 1.]))
     tensor([1.-0.j, 0.-0.j])
     """
-    return ad.fft.ihfft(_checked("ihfft", x, REAL_FLOATING), n, axis, norm)
+    return ad.fft.ihfft(checked("ihfft", x, REAL_FLOATING), n, axis, norm)
 
 
 def fftfreq(n: int, /, *, d: float = 1.0, dtype: DType | None = None, device: Any = None) -> Array:
@@ -202,7 +197,7 @@ def fftshift(x: Array, /, *, axes: int | Sequence[int] | None = None) -> Array:
     >>> ad.array_api.fft.fftshift(ad.tensor([0, 1, -2, -1]))
     tensor([-2, -1,  0,  1])
     """
-    return ad.fft.fftshift(_checked("fftshift", x, ANY), axes)
+    return ad.fft.fftshift(checked("fftshift", x), axes)
 
 
 def ifftshift(x: Array, /, *, axes: int | Sequence[int] | None = None) -> Array:
@@ -213,4 +208,4 @@ def ifftshift(x: Array, /, *, axes: int | Sequence[int] | None = None) -> Array:
     >>> ad.array_api.fft.ifftshift(ad.tensor([-2, -1, 0, 1]))
     tensor([ 0,  1, -2, -1])
     """
-    return ad.fft.ifftshift(_checked("ifftshift", x, ANY), axes)
+    return ad.fft.ifftshift(checked("ifftshift", x), axes)

@@ -6,15 +6,14 @@ from ..core.errors import InvalidArgument, ShapeError
 from ..core.spec import broadcast_shapes
 from . import functions as ad
 from .axes import axis_of
-from .data_types import INTEGRAL, Array, assert_array
+from .data_types import INTEGRAL, Array, checked
 
 __all__ = ["take", "take_along_axis"]
 
 
 def _places(name: str, indices: Array) -> Array:
     """Indices in the dtype that indexing takes."""
-    assert_array(name, indices, INTEGRAL)
-    return indices.to(ad.int64)
+    return checked(name, indices, INTEGRAL).to(ad.int64)
 
 
 def take(x: Array, indices: Array, /, *, axis: int | None = None) -> Array:
@@ -28,7 +27,7 @@ def take(x: Array, indices: Array, /, *, axis: int | None = None) -> Array:
     >>> xp.take(xp.asarray([10, 20, 30]), xp.asarray([2, 0]))
     tensor([30, 10])
     """
-    assert_array("take", x)
+    checked("take", x)
     places = _places("take", indices)
     if axis is None:
         if x.ndim != 1:
@@ -50,7 +49,7 @@ def take_along_axis(x: Array, indices: Array, /, *, axis: int = -1) -> Array:
     tensor([[2],
             [3]])
     """
-    assert_array("take_along_axis", x)
+    checked("take_along_axis", x)
     places = _places("take_along_axis", indices)
     if places.ndim != x.ndim:
         raise ShapeError(

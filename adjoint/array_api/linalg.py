@@ -9,7 +9,7 @@ from ..core.errors import InvalidArgument, ShapeError
 from ..core.spec import broadcast_shapes
 from . import functions as ad
 from .axes import tuple_of
-from .data_types import FLOATING, NUMERIC, Array, assert_array, operands
+from .data_types import ANY, FLOATING, NUMERIC, Array, checked, matrices, operands
 from .linear_algebra import along_common_axis, matmul, matrix_transpose, tensordot, vecdot
 from .statistical import accumulator
 
@@ -18,14 +18,6 @@ __all__ = [
     "matrix_power", "matrix_rank", "matrix_transpose", "outer", "pinv", "qr", "slogdet", "solve",
     "svd", "svdvals", "tensordot", "trace", "vecdot", "vector_norm",
 ]  # fmt: skip
-
-
-def _matrices(name: str, x: Array, kinds: frozenset[str] = FLOATING) -> Array:
-    """The array, which must hold matrices of one of `kinds`."""
-    assert_array(name, x, kinds)
-    if x.ndim < 2:
-        raise ShapeError(f"{name}: shape {tuple(x.shape)} holds no matrices")
-    return x
 
 
 # ---- decompositions ------------------------------------------------------------------------------
@@ -43,7 +35,7 @@ def cholesky(x: Array, /, *, upper: bool = False) -> Array:
     tensor([[2., 0.],
             [1., 2.]])
     """
-    return ad.linalg.cholesky(_matrices("cholesky", x), upper=upper)
+    return ad.linalg.cholesky(matrices("cholesky", x), upper=upper)
 
 
 def eigh(x: Array, /) -> Any:
@@ -57,7 +49,7 @@ def eigh(x: Array, /) -> Any:
     >>> xp.linalg.eigh(xp.eye(2)).eigenvalues
     tensor([1., 1.])
     """
-    return ad.linalg.eigh(_matrices("eigh", x))
+    return ad.linalg.eigh(matrices("eigh", x))
 
 
 def eigvalsh(x: Array, /) -> Array:
@@ -71,7 +63,7 @@ def eigvalsh(x: Array, /) -> Array:
     >>> xp.linalg.eigvalsh(xp.eye(2))
     tensor([1., 1.])
     """
-    return ad.linalg.eigvalsh(_matrices("eigvalsh", x))
+    return ad.linalg.eigvalsh(matrices("eigvalsh", x))
 
 
 def qr(x: Array, /, *, mode: str = "reduced") -> Any:
@@ -87,7 +79,7 @@ def qr(x: Array, /, *, mode: str = "reduced") -> Any:
     """
     if mode not in ("reduced", "complete"):
         raise InvalidArgument(f"qr: mode must be 'reduced' or 'complete', got {mode!r}")
-    return ad.linalg.qr(_matrices("qr", x), mode)
+    return ad.linalg.qr(matrices("qr", x), mode)
 
 
 def svd(x: Array, /, *, full_matrices: bool = True) -> Any:
@@ -101,7 +93,7 @@ def svd(x: Array, /, *, full_matrices: bool = True) -> Any:
     >>> xp.linalg.svd(xp.eye(2)).S
     tensor([1., 1.])
     """
-    return ad.linalg.svd(_matrices("svd", x), full_matrices)
+    return ad.linalg.svd(matrices("svd", x), full_matrices)
 
 
 def svdvals(x: Array, /) -> Array:
@@ -114,7 +106,7 @@ def svdvals(x: Array, /) -> Array:
     >>> xp.linalg.svdvals(xp.eye(2))
     tensor([1., 1.])
     """
-    return ad.linalg.svdvals(_matrices("svdvals", x))
+    return ad.linalg.svdvals(matrices("svdvals", x))
 
 
 # ---- numbers of a matrix -------------------------------------------------------------------------
@@ -131,7 +123,7 @@ def det(x: Array, /) -> Array:
     >>> xp.linalg.det(xp.asarray([[4., 2.], [2., 5.]]))
     tensor(16.)
     """
-    return ad.linalg.det(_matrices("det", x))
+    return ad.linalg.det(matrices("det", x))
 
 
 def slogdet(x: Array, /) -> Any:
@@ -145,7 +137,7 @@ def slogdet(x: Array, /) -> Any:
     >>> xp.linalg.slogdet(xp.eye(2)).sign
     tensor(1.)
     """
-    return ad.linalg.slogdet(_matrices("slogdet", x))
+    return ad.linalg.slogdet(matrices("slogdet", x))
 
 
 def matrix_rank(x: Array, /, *, rtol: Any = None) -> Array:
@@ -158,7 +150,7 @@ def matrix_rank(x: Array, /, *, rtol: Any = None) -> Array:
     >>> xp.linalg.matrix_rank(xp.eye(2))
     tensor(2)
     """
-    return ad.linalg.matrix_rank(_matrices("matrix_rank", x), rtol=rtol)
+    return ad.linalg.matrix_rank(matrices("matrix_rank", x), rtol=rtol)
 
 
 def trace(x: Array, /, *, offset: int = 0, dtype: DType | None = None) -> Array:
@@ -172,7 +164,7 @@ def trace(x: Array, /, *, offset: int = 0, dtype: DType | None = None) -> Array:
     >>> xp.linalg.trace(xp.asarray([[4., 2.], [2., 5.]]))
     tensor(9.)
     """
-    _matrices("trace", x, NUMERIC)
+    matrices("trace", x, NUMERIC)
     return diagonal(x, offset=offset).sum(-1, dtype=dtype or accumulator(x.dtype))
 
 
@@ -187,7 +179,7 @@ def matrix_norm(x: Array, /, *, keepdims: bool = False, ord: Any = "fro") -> Arr
     tensor(5.)
     """
     ord = "fro" if ord is None else ord
-    return ad.linalg.matrix_norm(_matrices("matrix_norm", x), ord, (-2, -1), keepdims)
+    return ad.linalg.matrix_norm(matrices("matrix_norm", x), ord, (-2, -1), keepdims)
 
 
 def diagonal(x: Array, /, *, offset: int = 0) -> Array:
@@ -200,10 +192,7 @@ def diagonal(x: Array, /, *, offset: int = 0) -> Array:
     >>> xp.linalg.diagonal(xp.asarray([[4., 2.], [2., 5.]]))
     tensor([4., 5.])
     """
-    assert_array("diagonal", x)
-    if x.ndim < 2:
-        raise ShapeError(f"diagonal: shape {tuple(x.shape)} holds no matrices")
-    return ad.linalg.diagonal(x, offset=offset)
+    return ad.linalg.diagonal(matrices("diagonal", x, ANY), offset=offset)
 
 
 # ---- inverses and solutions ----------------------------------------------------------------------
@@ -221,7 +210,7 @@ def inv(x: Array, /) -> Array:
     tensor([[0.5000, 0.0000],
             [0.0000, 0.2500]])
     """
-    return ad.linalg.inv(_matrices("inv", x))
+    return ad.linalg.inv(matrices("inv", x))
 
 
 def pinv(x: Array, /, *, rtol: Any = None) -> Array:
@@ -234,7 +223,7 @@ def pinv(x: Array, /, *, rtol: Any = None) -> Array:
     >>> xp.linalg.pinv(xp.asarray([[2.], [0.]]))
     tensor([[0.5000, 0.0000]])
     """
-    return ad.linalg.pinv(_matrices("pinv", x), rtol=rtol)
+    return ad.linalg.pinv(matrices("pinv", x), rtol=rtol)
 
 
 def matrix_power(x: Array, n: int, /) -> Array:
@@ -249,7 +238,7 @@ def matrix_power(x: Array, n: int, /) -> Array:
     tensor([[1., 3.],
             [0., 1.]])
     """
-    return ad.linalg.matrix_power(_matrices("matrix_power", x), n)
+    return ad.linalg.matrix_power(matrices("matrix_power", x), n)
 
 
 def solve(x1: Array, x2: Array, /) -> Array:
@@ -263,7 +252,7 @@ def solve(x1: Array, x2: Array, /) -> Array:
     >>> xp.linalg.solve(xp.asarray([[2., 0.], [0., 4.]]), xp.asarray([2., 2.]))
     tensor([1.0000, 0.5000])
     """
-    x1, x2 = operands("solve", FLOATING, _matrices("solve", x1), x2)
+    x1, x2 = operands("solve", FLOATING, matrices("solve", x1), x2)
     right = x2[:, None] if x2.ndim == 1 else x2
     batch = broadcast_shapes(x1.shape[:-2], right.shape[:-2], op="solve")
     x1, right = (ad.broadcast_to(a, (*batch, *a.shape[-2:])) for a in (x1, right))
@@ -322,7 +311,7 @@ def vector_norm(
     >>> xp.linalg.vector_norm(xp.asarray([3., 4.]))
     tensor(5.)
     """
-    assert_array("vector_norm", x, FLOATING)
+    checked("vector_norm", x, FLOATING)
     axes = None if axis is None else tuple_of(axis)
     if axes == () or not x.ndim:  # over a new axis of size 1: each element is a vector
         return ad.linalg.vector_norm(x[None], ord, (0,))

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ..core.errors import ShapeError
 from . import functions as ad
 from .axes import axis_of
-from .data_types import NUMERIC, Array, assert_array, operands
+from .data_types import ANY, NUMERIC, Array, checked, matrices, operands
 
 __all__ = ["matmul", "matrix_transpose", "tensordot", "vecdot"]
+
+
+def _numeric(name: str, x1: Array, x2: Array) -> Any:
+    """Two arrays, in their common dtype."""
+    return operands(name, NUMERIC, checked(name, x1), checked(name, x2))
 
 
 def matmul(x1: Array, x2: Array, /) -> Array:
@@ -23,9 +29,7 @@ def matmul(x1: Array, x2: Array, /) -> Array:
     >>> ad.array_api.matmul(ad.tensor([[1, 2], [3, 4]]), ad.tensor([1, 1]))
     tensor([3, 7])
     """
-    assert_array("matmul", x1)
-    assert_array("matmul", x2)
-    return ad.matmul(*operands("matmul", NUMERIC, x1, x2))
+    return ad.matmul(*_numeric("matmul", x1, x2))
 
 
 def matrix_transpose(x: Array, /) -> Array:
@@ -37,10 +41,7 @@ def matrix_transpose(x: Array, /) -> Array:
     >>> ad.array_api.matrix_transpose(ad.zeros(2, 3, 4)).shape
     adjoint.Size([2, 4, 3])
     """
-    assert_array("matrix_transpose", x)
-    if x.ndim < 2:
-        raise ShapeError(f"matrix_transpose: shape {tuple(x.shape)} holds no matrices")
-    return ad.transpose(x, -2, -1)
+    return ad.transpose(matrices("matrix_transpose", x, ANY), -2, -1)
 
 
 def tensordot(
@@ -56,9 +57,7 @@ def tensordot(
     >>> ad.array_api.tensordot(ad.ones(2, 3), ad.ones(3, 4), axes=1).shape
     adjoint.Size([2, 4])
     """
-    assert_array("tensordot", x1)
-    assert_array("tensordot", x2)
-    x1, x2 = operands("tensordot", NUMERIC, x1, x2)
+    x1, x2 = _numeric("tensordot", x1, x2)
     if not isinstance(axes, int):
         axes = (list(axes[0]), list(axes[1]))
         for i, j in zip(*axes, strict=False):  # PyTorch broadcasts sizes of 1
@@ -80,9 +79,7 @@ def vecdot(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
     >>> ad.array_api.vecdot(ad.tensor([1, 2]), ad.tensor([3, 4]))
     tensor(11)
     """
-    assert_array("vecdot", x1)
-    assert_array("vecdot", x2)
-    x1, x2 = operands("vecdot", NUMERIC, x1, x2)
+    x1, x2 = _numeric("vecdot", x1, x2)
     x1, x2 = along_common_axis("vecdot", x1, x2, axis)
     return ad.linalg.vecdot(x1, x2).to(x1.dtype)  # PyTorch adds integers up in int64
 

@@ -8,7 +8,7 @@ from typing import Any
 from ..core.errors import InvalidArgument, InvalidType, ShapeError
 from . import functions as ad
 from .axes import axes_of, axis_of, tuple_of
-from .data_types import INTEGRAL, Array, assert_array, assert_kind, common_dtype, is_array
+from .data_types import INTEGRAL, Array, assert_kind, checked, common_dtype, is_array
 
 __all__ = [
     "broadcast_arrays", "broadcast_to", "concat", "expand_dims", "flip", "moveaxis",
@@ -18,11 +18,9 @@ __all__ = [
 
 def _alike(name: str, arrays: Any) -> list[Array]:
     """The arrays, brought to their common dtype."""
-    arrays = list(arrays)
+    arrays = [checked(name, array) for array in arrays]
     if not arrays:
         raise InvalidArgument(f"{name}: needs at least one array")
-    for array in arrays:
-        assert_array(name, array)
     common = common_dtype(name, arrays)
     return [array.to(common) for array in arrays]
 
@@ -37,7 +35,7 @@ def broadcast_arrays(*arrays: Array) -> list[Array]:
     [tensor([1, 2]), tensor([3, 3])]
     """
     for array in arrays:
-        assert_array("broadcast_arrays", array)
+        checked("broadcast_arrays", array)
     return list(ad.broadcast_tensors(*arrays)) if arrays else []
 
 
@@ -51,7 +49,7 @@ def broadcast_to(x: Array, /, shape: tuple[int, ...]) -> Array:
     tensor([[1, 2],
             [1, 2]])
     """
-    assert_array("broadcast_to", x)
+    checked("broadcast_to", x)
     if any(size < 0 for size in shape):  # PyTorch reads -1 as the size that is there
         raise ShapeError(f"broadcast_to: {tuple(shape)} has a negative size")
     return ad.broadcast_to(x, tuple(shape))
@@ -89,8 +87,7 @@ def expand_dims(x: Array, /, axis: int) -> Array:
     >>> ad.array_api.expand_dims(ad.zeros(2, 3), -1).shape
     adjoint.Size([2, 3, 1])
     """
-    assert_array("expand_dims", x)
-    return ad.unsqueeze(x, axis)
+    return ad.unsqueeze(checked("expand_dims", x), axis)
 
 
 def flip(x: Array, /, *, axis: int | tuple[int, ...] | None = None) -> Array:
@@ -101,7 +98,7 @@ def flip(x: Array, /, *, axis: int | tuple[int, ...] | None = None) -> Array:
     >>> ad.array_api.flip(ad.tensor([1, 2, 3]))
     tensor([3, 2, 1])
     """
-    assert_array("flip", x)
+    checked("flip", x)
     return ad.flip(x, tuple(range(x.ndim)) if axis is None else tuple_of(axis))
 
 
@@ -115,8 +112,7 @@ def moveaxis(
     >>> ad.array_api.moveaxis(ad.zeros(2, 3, 4), 0, -1).shape
     adjoint.Size([3, 4, 2])
     """
-    assert_array("moveaxis", x)
-    return ad.movedim(x, source, destination)
+    return ad.movedim(checked("moveaxis", x), source, destination)
 
 
 def permute_dims(x: Array, /, axes: tuple[int, ...]) -> Array:
@@ -127,8 +123,7 @@ def permute_dims(x: Array, /, axes: tuple[int, ...]) -> Array:
     >>> ad.array_api.permute_dims(ad.zeros(2, 3, 4), (2, 0, 1)).shape
     adjoint.Size([4, 2, 3])
     """
-    assert_array("permute_dims", x)
-    return ad.permute(x, tuple(axes))
+    return ad.permute(checked("permute_dims", x), tuple(axes))
 
 
 def repeat(x: Array, repeats: int | Array, /, *, axis: int | None = None) -> Array:
@@ -140,7 +135,7 @@ def repeat(x: Array, repeats: int | Array, /, *, axis: int | None = None) -> Arr
     >>> ad.array_api.repeat(ad.tensor([1, 2]), 2)
     tensor([1, 1, 2, 2])
     """
-    assert_array("repeat", x)
+    checked("repeat", x)
     if axis is None:
         x, axis = x.reshape(-1), 0
     axis = axis_of(axis, x.ndim, "repeat")
@@ -164,7 +159,7 @@ def reshape(x: Array, /, shape: tuple[int, ...], *, copy: bool | None = None) ->
     tensor([[1, 2],
             [3, 4]])
     """
-    assert_array("reshape", x)
+    checked("reshape", x)
     if copy is False:
         return x.view(tuple(shape))  # an error where it would need a copy
     return ad.reshape(x.clone() if copy else x, tuple(shape))
@@ -182,7 +177,7 @@ def roll(
     >>> ad.array_api.roll(ad.tensor([1, 2, 3]), 1)
     tensor([3, 1, 2])
     """
-    assert_array("roll", x)
+    checked("roll", x)
     if axis is None:
         if isinstance(shift, tuple):
             raise InvalidArgument(f"roll: {len(shift)} shifts need as many axes")
@@ -203,7 +198,7 @@ def squeeze(x: Array, /, axis: int | tuple[int, ...]) -> Array:
     >>> ad.array_api.squeeze(ad.zeros(2, 1), 1).shape
     adjoint.Size([2])
     """
-    assert_array("squeeze", x)
+    checked("squeeze", x)
     axes = axes_of(axis, x.ndim, "squeeze")
     for each in axes:
         if x.shape[each] != 1:  # PyTorch leaves it as it is
@@ -232,7 +227,7 @@ def tile(x: Array, repetitions: tuple[int, ...], /) -> Array:
     >>> ad.array_api.tile(ad.tensor([1, 2]), (2,))
     tensor([1, 2, 1, 2])
     """
-    assert_array("tile", x)
+    checked("tile", x)
     if not isinstance(repetitions, (tuple, list)):
         raise InvalidType(f"tile: repetitions must be a tuple, got {repetitions!r}")
     return ad.tile(x, tuple(repetitions))
@@ -247,5 +242,4 @@ def unstack(x: Array, /, *, axis: int = 0) -> tuple[Array, ...]:
     >>> ad.array_api.unstack(ad.tensor([[1, 2], [3, 4]]))
     (tensor([1, 2]), tensor([3, 4]))
     """
-    assert_array("unstack", x)
-    return tuple(ad.unbind(x, axis))
+    return tuple(ad.unbind(checked("unstack", x), axis))

@@ -16,7 +16,7 @@ from .data_types import (
     REAL,
     REAL_FLOATING,
     Array,
-    assert_array,
+    checked,
     operands,
 )
 
@@ -215,7 +215,7 @@ def clip(x: Array, /, min: Any = None, max: Any = None) -> Array:
     >>> xp.clip(xp.asarray([-2, 0, 7]), min=-1, max=5)
     tensor([-1,  0,  5])
     """
-    assert_array("clip", x, REAL)
+    checked("clip", x, REAL)
     bounds = [
         None if bound is None else operands("clip", REAL, x[()], bound)[1] for bound in (min, max)
     ]

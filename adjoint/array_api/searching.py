@@ -1,4 +1,4 @@
-"""Places of elements."""
+"""Places of elements, and elements in order."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from typing import Any
 from ..core.errors import InvalidArgument
 from . import functions as ad
 from .axes import reduced
-from .data_types import ANY, BOOLEAN, REAL, Array, assert_array, common_dtype, operands
+from .data_types import ANY, BOOLEAN, REAL, Array, checked, common_dtype, operands
 
-__all__ = ["argmax", "argmin", "count_nonzero", "nonzero", "searchsorted", "where"]
+__all__ = [
+    "argmax", "argmin", "argsort", "count_nonzero", "nonzero", "searchsorted", "sort", "where",
+]  # fmt: skip
 
 
 def _extremum(name: str, x: Array, axis: int | None, keepdims: bool) -> Array:
-    assert_array(name, x, REAL)
+    checked(name, x, REAL)
     if axis is None:
         place = getattr(ad, name)(x)
         return place.reshape((1,) * x.ndim) if keepdims else place
@@ -54,8 +56,7 @@ def count_nonzero(
     >>> ad.array_api.count_nonzero(ad.tensor([1, 0, 3]))
     tensor(2)
     """
-    assert_array("count_nonzero", x)
-    return reduced(ad.sum, x != 0, axis, keepdims, dtype=ad.int64)
+    return reduced(ad.sum, checked("count_nonzero", x) != 0, axis, keepdims, dtype=ad.int64)
 
 
 def nonzero(x: Array, /) -> tuple[Array, ...]:
@@ -67,7 +68,7 @@ def nonzero(x: Array, /) -> tuple[Array, ...]:
     >>> ad.array_api.nonzero(ad.tensor([0, 5, 0, 7]))
     (tensor([1, 3]),)
     """
-    assert_array("nonzero", x)
+    checked("nonzero", x)
     if not x.ndim:
         raise InvalidArgument("nonzero: an array without axes has no places; reshape it to (1,)")
     return tuple(ad.nonzero(x, as_tuple=True))
@@ -105,6 +106,30 @@ def where(condition: Array, x1: Any, x2: Any, /) -> Array:
     >>> ad.array_api.where(ad.tensor([True, False]), ad.tensor([1, 2]), 0)
     tensor([1, 0])
     """
-    assert_array("where", condition, BOOLEAN)
+    checked("where", condition, BOOLEAN)
     common_dtype("where", (x1, x2))
     return ad.where(condition, *operands("where", ANY, x1, x2))
+
+
+def argsort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
+    """The places of the elements in order along an axis; equal ones keep theirs where `stable`.
+
+    Errors: DTypeError for bool and complex arrays.
+    Source: https://data-apis.org/array-api/2024.12/API_specification/generated/array_api.argsort.html
+
+    >>> ad.array_api.argsort(ad.tensor([3, 1, 2]))
+    tensor([1, 2, 0])
+    """
+    return ad.argsort(checked("argsort", x, REAL), axis, descending, stable)
+
+
+def sort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
+    """The elements in order along an axis.
+
+    Errors: DTypeError for bool and complex arrays.
+    Source: https://data-apis.org/array-api/2024.12/API_specification/generated/array_api.sort.html
+
+    >>> ad.array_api.sort(ad.tensor([3, 1, 2]), descending=True)
+    tensor([3, 2, 1])
+    """
+    return ad.sort(checked("sort", x, REAL), axis, descending, stable).values

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ..core import dtype as dt
 from . import functions as ad
-from .data_types import Array, assert_array
+from .data_types import Array, checked
 
 __all__ = ["unique_all", "unique_counts", "unique_inverse", "unique_values"]
 
@@ -52,7 +52,7 @@ def unique_all(x: Array, /) -> UniqueAll:
     >>> ad.array_api.unique_all(ad.tensor([3, 1, 3])).indices
     tensor([1, 0])
     """
-    assert_array("unique_all", x)
+    checked("unique_all", x)
     flat = x.reshape(-1)
     order = _order(flat)
     in_order = flat[order]

@@ -8,7 +8,7 @@ from ..core.dtype import dtype as DType  # noqa: N812 - a class, in spite of PyT
 from ..core.errors import InvalidArgument
 from . import functions as ad
 from .axes import axis_of, reduced
-from .data_types import FLOATING, NUMERIC, REAL, REAL_FLOATING, Array, assert_array
+from .data_types import FLOATING, NUMERIC, REAL, REAL_FLOATING, Array, checked
 
 __all__ = ["cumulative_prod", "cumulative_sum", "max", "mean", "min", "prod", "std", "sum", "var"]
 
@@ -25,7 +25,7 @@ def accumulator(dtype: DType) -> DType:
 def _total(
     name: str, function: Any, x: Array, axis: Axis, dtype: DType | None, keepdims: bool
 ) -> Array:
-    assert_array(name, x, NUMERIC)
+    checked(name, x, NUMERIC)
     return reduced(function, x, axis, keepdims, dtype=dtype or accumulator(x.dtype))
 
 
@@ -73,8 +73,7 @@ def prod(
 
 
 def _extreme(name: str, function: Any, x: Array, axis: Axis, keepdims: bool) -> Array:
-    assert_array(name, x, REAL)
-    return reduced(function, x, axis, keepdims)
+    return reduced(function, checked(name, x, REAL), axis, keepdims)
 
 
 def max(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
@@ -110,14 +109,13 @@ def mean(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
     >>> ad.array_api.mean(ad.tensor([1., 2., 6.]))
     tensor(3.)
     """
-    assert_array("mean", x, FLOATING)
-    return reduced(ad.mean, x, axis, keepdims)
+    return reduced(ad.mean, checked("mean", x, FLOATING), axis, keepdims)
 
 
 def _spread(
     name: str, function: Any, x: Array, axis: Axis, correction: float, keepdims: bool
 ) -> Array:
-    assert_array(name, x, REAL_FLOATING)
+    checked(name, x, REAL_FLOATING)
 
     def corrected(x: Array, dim: tuple[int, ...], keepdim: bool) -> Array:
         return function(x, dim, keepdim=keepdim, correction=correction)
@@ -157,7 +155,7 @@ def var(
 def _running(
     name: str, x: Array, axis: int | None, dtype: DType | None, include_initial: bool
 ) -> Array:
-    assert_array(name, x, NUMERIC)
+    checked(name, x, NUMERIC)
     if axis is None:
         if x.ndim != 1:
             raise InvalidArgument(f"{name}: an array of shape {tuple(x.shape)} needs an axis")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..core.errors import InvalidArgument
 from . import functions as ad
 from .axes import reduced
-from .data_types import NUMERIC, Array, assert_array, assert_kind, common_dtype
+from .data_types import NUMERIC, Array, assert_kind, checked, common_dtype
 
 __all__ = ["all", "any", "diff"]
 
@@ -18,8 +18,7 @@ def all(x: Array, /, *, axis: int | tuple[int, ...] | None = None, keepdims: boo
     >>> ad.array_api.all(ad.tensor([[True, False], [True, True]]), axis=0)
     tensor([ True, False])
     """
-    assert_array("all", x)
-    return reduced(ad.all, x != 0, axis, keepdims)
+    return reduced(ad.all, checked("all", x) != 0, axis, keepdims)
 
 
 def any(x: Array, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Array:
@@ -30,8 +29,7 @@ def any(x: Array, /, *, axis: int | tuple[int, ...] | None = None, keepdims: boo
     >>> ad.array_api.any(ad.tensor([[True, False], [True, False]]), axis=0)
     tensor([ True, False])
     """
-    assert_array("any", x)
-    return reduced(ad.any, x != 0, axis, keepdims)
+    return reduced(ad.any, checked("any", x) != 0, axis, keepdims)
 
 
 def diff(
@@ -53,7 +51,7 @@ def diff(
     >>> ad.array_api.diff(ad.tensor([1, 4, 9]))
     tensor([3, 5])
     """
-    assert_array("diff", x)
+    checked("diff", x)
     if n == 0:
         return x
     if n < 0:

@@ -169,12 +169,10 @@ def _send(connection: Any, outbox: queue.SimpleQueue[Any]) -> None:
             except (BrokenPipeError, ConnectionError):
                 raise
             except Exception as error:
-                if isinstance(answer, Failure):  # of a class that has no name to find it by
-                    failure = answer._replace(kind=RuntimeError)
-                else:
+                failure = answer  # of a class that has no name to find it by
+                if not isinstance(answer, Failure):
                     failure = Failure.of(error, "while sending a batch from a DataLoader worker")
-                    failure = failure._replace(kind=RuntimeError)
-                channel.send(connection, (number, failure, state))
+                channel.send(connection, (number, failure._replace(kind=RuntimeError), state))
         except (BrokenPipeError, ConnectionError):
             os._exit(0)  # nobody reads any more
 

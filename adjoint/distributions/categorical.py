@@ -75,15 +75,12 @@ class Categorical(Distribution):
         """Categories have none: NaN."""
         return self._parameter.new_full(self._batch_shape, math.nan)
 
+    variance = mean
+
     @property
     def mode(self) -> Any:
         """The most probable category."""
         return self.probs.argmax(-1)
-
-    @property
-    def variance(self) -> Any:
-        """Categories have none: NaN."""
-        return self._parameter.new_full(self._batch_shape, math.nan)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Any:
         """Draws without gradient, int64."""

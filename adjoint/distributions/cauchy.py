@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..ops.create.creation import empty, full_like
-from .location_scale import LocationScale
+from .distribution import LocationScale
 
 __all__ = ["Cauchy"]
 
@@ -33,9 +33,7 @@ class Cauchy(LocationScale):
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
         """loc + scale * standard Cauchy draws."""
-        noise = empty(
-            self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device
-        ).cauchy_()
+        noise = self._drawn(empty, sample_shape, self.loc).cauchy_()
         return self.loc + noise * self.scale
 
     def _log_prob(self, value: Any) -> Any:

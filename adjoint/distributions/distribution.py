@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from ..autograd.modes import no_grad
 from ..core.errors import InvalidArgument, ShapeError, Unsupported
 from ..core.spec import Size, broadcast_shapes
 from ..tensor import Tensor
+from . import constraints
 from .constraints import Constraint
-from .utils import lazy_property
+from .utils import broadcast_all, lazy_property
 
 __all__ = ["Distribution"]
 
@@ -172,6 +173,10 @@ class Distribution:
     def _extended_shape(self, sample_shape: Sequence[int] = ()) -> Size:
         return Size((*sample_shape, *self._batch_shape, *self._event_shape))
 
+    def _drawn(self, make: Callable[..., Any], sample_shape: Sequence[int], like: Any) -> Any:
+        """What `make` gives in the shape of samples, of the dtype and device of a parameter."""
+        return make(self._extended_shape(sample_shape), dtype=like.dtype, device=like.device)
+
     def _validate_sample(self, value: Any) -> None:
         """Raise where `value` cannot be a draw from this distribution."""
         if not self._validate_args:
@@ -205,3 +210,22 @@ class Distribution:
         found = [(n, self.__dict__[n]) for n in self.arg_constraints if n in self.__dict__]
         shown = ", ".join(f"{n}: {v if v.numel() == 1 else v.size()}" for n, v in found)
         return f"{type(self).__name__}({shown})"
+
+
+class LocationScale(Distribution):
+    """The base of distributions over all numbers, moved and stretched, with `loc` as mode."""
+
+    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
+    support = constraints.real  # type: ignore[assignment]
+    has_rsample = True
+
+    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+        self.loc, self.scale = broadcast_all(loc, scale)
+        super().__init__(self.loc.shape, (), validate_args)
+
+    @property
+    def mean(self) -> Any:
+        """The location."""
+        return self.loc
+
+    mode = mean

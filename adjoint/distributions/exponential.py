@@ -49,9 +49,7 @@ class Exponential(Distribution):
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
         """Standard exponential draws / rate."""
-        shape = self._extended_shape(sample_shape)
-        draws = empty(shape, dtype=self.rate.dtype, device=self.rate.device).exponential_()
-        return draws / self.rate
+        return self._drawn(empty, sample_shape, self.rate).exponential_() / self.rate
 
     def _log_prob(self, value: Any) -> Any:
         """The log density."""

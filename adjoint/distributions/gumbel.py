@@ -8,7 +8,7 @@ from typing import Any
 
 from ..core.dtype import finfo
 from ..ops.create.creation import empty
-from .location_scale import LocationScale
+from .distribution import LocationScale
 from .utils import euler_constant
 
 __all__ = ["Gumbel"]
@@ -40,9 +40,7 @@ class Gumbel(LocationScale):
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
         """loc - scale * log of standard exponential draws."""
-        draws = empty(
-            self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device
-        ).exponential_()
+        draws = self._drawn(empty, sample_shape, self.loc).exponential_()
         return self.loc - self.scale * draws.clamp(min=finfo(draws.dtype).tiny).log()
 
     def _log_prob(self, value: Any) -> Any:

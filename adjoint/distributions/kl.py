@@ -97,9 +97,7 @@ def _normal(p: Normal, q: Normal) -> Any:
     return 0.5 * (ratio + ((p.loc - q.loc) / q.scale).square() - 1 - ratio.log())
 
 
-@register_kl(HalfNormal, HalfNormal)
-def _half_normal(p: HalfNormal, q: HalfNormal) -> Any:
-    return _normal(p.base_dist, q.base_dist)
+register_kl(HalfNormal, HalfNormal)(lambda p, q: _normal(p.base_dist, q.base_dist))
 
 
 @register_kl(Laplace, Laplace)
@@ -145,17 +143,15 @@ def _gumbel(p: Gumbel, q: Gumbel) -> Any:
     return -ratio.log() - moved + ratio * euler_constant + overlap - (1 + euler_constant)
 
 
-@register_kl(Beta, Beta)
-def _beta(p: Beta, q: Beta) -> Any:
-    return _dirichlet(p._dirichlet, q._dirichlet)
-
-
 @register_kl(Dirichlet, Dirichlet)
 def _dirichlet(p: Dirichlet, q: Dirichlet) -> Any:
     a, b = p.concentration, q.concentration
     total = a.sum(-1)
     normalizers = lgamma(total) - lgamma(b.sum(-1)) + (lgamma(b) - lgamma(a)).sum(-1)
     return normalizers + ((a - b) * (digamma(a) - digamma(total).unsqueeze(-1))).sum(-1)
+
+
+register_kl(Beta, Beta)(lambda p, q: _dirichlet(p._dirichlet, q._dirichlet))
 
 
 @register_kl(Bernoulli, Bernoulli)
@@ -194,9 +190,9 @@ def _categorical(p: Categorical, q: Categorical) -> Any:
     return where((p.probs == 0).expand(terms.shape), 0.0, terms).sum(-1)
 
 
-@register_kl(OneHotCategorical, OneHotCategorical)
-def _one_hot_categorical(p: OneHotCategorical, q: OneHotCategorical) -> Any:
-    return _categorical(p._categorical, q._categorical)
+register_kl(OneHotCategorical, OneHotCategorical)(
+    lambda p, q: _categorical(p._categorical, q._categorical)
+)
 
 
 @register_kl(MultivariateNormal, MultivariateNormal)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..core.dtype import finfo
 from ..ops.random.random import rand
-from .location_scale import LocationScale
+from .distribution import LocationScale
 
 __all__ = ["Laplace"]
 
@@ -33,10 +33,7 @@ class Laplace(LocationScale):
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
         """By the inverse of the cumulative distribution."""
-        u = (
-            rand(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
-            - 0.5
-        )
+        u = self._drawn(rand, sample_shape, self.loc) - 0.5
         tail = (1 - 2 * u.abs()).clamp(min=finfo(u.dtype).tiny)
         return self.loc - self.scale * u.sign() * tail.log()
 

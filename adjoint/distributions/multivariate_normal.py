@@ -108,10 +108,7 @@ class MultivariateNormal(Distribution):
         """The location."""
         return self.loc
 
-    @property
-    def mode(self) -> Any:
-        """The location."""
-        return self.loc
+    mode = mean
 
     @property
     def variance(self) -> Any:
@@ -120,9 +117,7 @@ class MultivariateNormal(Distribution):
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
         """loc + factor @ standard normal draws."""
-        noise = randn(
-            self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device
-        )
+        noise = self._drawn(randn, sample_shape, self.loc)
         if self._factor.ndim == 2:
             return self.loc + noise @ self._factor.T
         return self.loc + (self._factor @ noise.unsqueeze(-1)).squeeze(-1)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..ops.random.random import randn
-from .location_scale import LocationScale
+from .distribution import LocationScale
 from .utils import HALF_LOG_2PI
 
 __all__ = ["Normal"]
@@ -34,9 +34,7 @@ class Normal(LocationScale):
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
         """loc + scale * standard normal draws."""
-        noise = randn(
-            self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device
-        )
+        noise = self._drawn(randn, sample_shape, self.loc)
         return self.loc + self.scale * noise
 
     def _log_prob(self, value: Any) -> Any:

@@ -36,15 +36,12 @@ class Poisson(Distribution):
         """The rate."""
         return self.rate
 
+    variance = mean
+
     @property
     def mode(self) -> Any:
         """The rate's whole part."""
         return self.rate.floor()
-
-    @property
-    def variance(self) -> Any:
-        """The rate."""
-        return self.rate
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Any:
         """Draws without gradient."""

@@ -60,8 +60,7 @@ class StudentT(Distribution):
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
         """A normal draw over the root of a chi-squared one."""
-        shape = self._extended_shape(sample_shape)
-        noise = randn(shape, dtype=self.df.dtype, device=self.df.device)
+        noise = self._drawn(randn, sample_shape, self.df)
         spread = Chi2(self.df, validate_args=False).rsample(sample_shape)
         return self.loc + self.scale * (noise * (spread / self.df).rsqrt())
 

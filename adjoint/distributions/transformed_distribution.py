@@ -118,9 +118,7 @@ class TransformedDistribution(Distribution):
         return self._transformed(self.base_dist.icdf(self._turned(value)))
 
     def _turned(self, probability: Any) -> Any:
-        sign: Any = 1
-        for transform in self.transforms:
-            sign = sign * transform.sign
+        sign = ComposeTransform(self.transforms).sign
         if isinstance(sign, int) and sign == 1:
             return probability
         return sign * (probability - 0.5) + 0.5

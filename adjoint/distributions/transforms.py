@@ -393,7 +393,14 @@ class ReshapeTransform(Transform):
         return (*shape[:cut], *new)
 
 
-class ExpTransform(Transform):
+class _Increasing(Transform):
+    """The base of those that keep the order of numbers."""
+
+    bijective = True
+    sign = +1  # type: ignore[assignment]
+
+
+class ExpTransform(_Increasing):
     """y = exp(x).
 
     Source: https://docs.pytorch.org/docs/stable/distributions.html#torch.distributions.transforms.ExpTransform
@@ -402,9 +409,7 @@ class ExpTransform(Transform):
     tensor(1.)
     """
 
-    bijective = True
     codomain = constraints.positive
-    sign = +1  # type: ignore[assignment]
 
     def _call(self, x: Any) -> Any:
         return x.exp()
@@ -454,9 +459,7 @@ class PowerTransform(Transform):
         """Broadcast with the exponent's."""
         return _broadcast(shape, self.exponent)
 
-    def inverse_shape(self, shape: Sequence[int]) -> Any:
-        """Broadcast with the exponent's."""
-        return _broadcast(shape, self.exponent)
+    inverse_shape = forward_shape
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PowerTransform) and _same(self.exponent, other.exponent)
@@ -473,7 +476,7 @@ def _same(a: Any, b: Any) -> bool:
     return bool((a == b).all()) if isinstance(a == b, Tensor) else bool(a == b)
 
 
-class SigmoidTransform(Transform):
+class SigmoidTransform(_Increasing):
     """y = 1 / (1 + exp(-x)).
 
     Source: https://docs.pytorch.org/docs/stable/distributions.html#torch.distributions.transforms.SigmoidTransform
@@ -482,9 +485,7 @@ class SigmoidTransform(Transform):
     tensor(0.5000)
     """
 
-    bijective = True
     codomain = constraints.unit_interval
-    sign = +1  # type: ignore[assignment]
 
     def _call(self, x: Any) -> Any:
         info = finfo(x.dtype)
@@ -500,7 +501,7 @@ class SigmoidTransform(Transform):
         return -softplus(-x) - softplus(x)
 
 
-class SoftplusTransform(Transform):
+class SoftplusTransform(_Increasing):
     """y = log(1 + exp(x)).
 
     Source: https://docs.pytorch.org/docs/stable/distributions.html#torch.distributions.transforms.SoftplusTransform
@@ -509,9 +510,7 @@ class SoftplusTransform(Transform):
     tensor(0.6931)
     """
 
-    bijective = True
     codomain = constraints.positive
-    sign = +1  # type: ignore[assignment]
 
     def _call(self, x: Any) -> Any:
         return softplus(x)
@@ -524,7 +523,7 @@ class SoftplusTransform(Transform):
         return -softplus(-x)
 
 
-class TanhTransform(Transform):
+class TanhTransform(_Increasing):
     """y = tanh(x).
 
     Source: https://docs.pytorch.org/docs/stable/distributions.html#torch.distributions.transforms.TanhTransform
@@ -533,9 +532,7 @@ class TanhTransform(Transform):
     tensor(0.)
     """
 
-    bijective = True
     codomain = constraints.interval(-1.0, 1.0)
-    sign = +1  # type: ignore[assignment]
 
     def _call(self, x: Any) -> Any:
         return x.tanh()
@@ -617,9 +614,7 @@ class AffineTransform(Transform):
         """Broadcast with the parameters'."""
         return _broadcast(shape, self.loc, self.scale)
 
-    def inverse_shape(self, shape: Sequence[int]) -> Any:
-        """Broadcast with the parameters'."""
-        return _broadcast(shape, self.loc, self.scale)
+    inverse_shape = forward_shape
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -653,9 +648,7 @@ class SoftmaxTransform(Transform):
         """The same; at least one dimension."""
         return _with_events(shape, 0)
 
-    def inverse_shape(self, shape: Sequence[int]) -> Any:
-        """The same; at least one dimension."""
-        return _with_events(shape, 0)
+    inverse_shape = forward_shape
 
 
 def _with_events(shape: Sequence[int], more: int) -> Any:

@@ -63,9 +63,7 @@ class Uniform(Distribution):
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
         """low + (high - low) * uniform draws."""
-        draws = rand(
-            self._extended_shape(sample_shape), dtype=self.low.dtype, device=self.low.device
-        )
+        draws = self._drawn(rand, sample_shape, self.low)
         return self.low + draws * (self.high - self.low)
 
     def _log_prob(self, value: Any) -> Any:

@@ -27,19 +27,17 @@ def fold_affine(graph: Program, folds: Folds) -> int:
     found = 0
     for node in graph.renewed(changes):
         made = _absorbed(node, folds)
-        if made is not None:
-            layer, x = made
-            alone = len(users.get(x, ())) == 1 and x not in outputs
-            if alone:
-                nodes = [n for n in nodes if n is not x.node]
-                nodes.append(layer)
-                changes[node.output] = layer.output
-                users[layer.output] = users.get(node.output, [])
-                if node.output in outputs:
-                    outputs.add(layer.output)
-                found += 1
-                continue
-        nodes.append(node)
+        if made is None or len(users.get(made[1], ())) != 1 or made[1] in outputs:
+            nodes.append(node)
+            continue
+        layer, x = made
+        nodes = [n for n in nodes if n is not x.node]
+        nodes.append(layer)
+        changes[node.output] = layer.output
+        users[layer.output] = users.get(node.output, [])
+        if node.output in outputs:
+            outputs.add(layer.output)
+        found += 1
     graph.nodes = nodes
     graph.replace(changes)
     return found
@@ -47,8 +45,7 @@ def fold_affine(graph: Program, folds: Folds) -> int:
 
 def _absorbed(node: Node, folds: Folds) -> tuple[Node, Value] | None:
     """The layer that does what `node` does to another layer's output, and that output."""
-    rule = _RULES.get(type(node.op))
-    if rule is None or len(node.inputs) != 2:
+    if type(node.op) not in (Add, Sub, Mul, TrueDivide) or len(node.inputs) != 2:
         return None
     for place, (x, other) in enumerate((node.inputs, node.inputs[::-1])):
         if not isinstance(x, Value) or x.node is None or not is_constant(other):
@@ -61,7 +58,7 @@ def _absorbed(node: Node, folds: Folds) -> tuple[Node, Value] | None:
         along = _channels(x, other)
         if along is None or (bias and bias[0].shape != w.shape[:1]):
             continue
-        parts = rule(folds, w, bias[0] if bias else None, along, place)
+        parts = _combined(node.op, folds, w, bias[0] if bias else None, along, place)
         if parts is None or any(p is not None and p.spec.dtype != w.spec.dtype for p in parts):
             continue
         return make(x.node.op, x.node.inputs[0], *(p for p in parts if p is not None)), x
@@ -130,25 +127,16 @@ def _shifted(folds: Folds, w: Value, bias: Value | None, by: Any, sign: int) -> 
     return w, _memo(folds, key, name, lambda: start + sign * shift)
 
 
-def _by_mul(folds: Folds, w: Value, bias: Value | None, by: Any, place: int) -> Parts | None:
-    return _scaled(folds, w, bias, by, False)
-
-
-def _by_divide(folds: Folds, w: Value, bias: Value | None, by: Any, place: int) -> Parts | None:
-    return None if place else _scaled(folds, w, bias, by, True)
-
-
-def _by_add(folds: Folds, w: Value, bias: Value | None, by: Any, place: int) -> Parts | None:
+def _combined(
+    op: Op, folds: Folds, w: Value, bias: Value | None, by: Any, place: int
+) -> Parts | None:
+    """Weight and bias after `op` with `by`, which the layer's output is the operand `place` of."""
+    if isinstance(op, Mul):
+        return _scaled(folds, w, bias, by, False)
+    if isinstance(op, TrueDivide):
+        return None if place else _scaled(folds, w, bias, by, True)
+    if isinstance(op, Sub):
+        if not place:
+            return _shifted(folds, w, bias, by, -1)
+        w, bias = _scaled(folds, w, bias, -1, False)
     return _shifted(folds, w, bias, by, 1)
-
-
-def _by_sub(folds: Folds, w: Value, bias: Value | None, by: Any, place: int) -> Parts | None:
-    if not place:
-        return _shifted(folds, w, bias, by, -1)
-    weight, moved = _scaled(folds, w, bias, -1, False)
-    return _shifted(folds, weight, moved, by, 1)
-
-
-_RULES: dict[type[Op], Callable[..., Parts | None]] = {
-    Mul: _by_mul, TrueDivide: _by_divide, Add: _by_add, Sub: _by_sub
-}  # fmt: skip

@@ -52,8 +52,7 @@ class Source:
     @property
     def title(self) -> str:
         """What to call the program."""
-        function = self.function
-        return function.__class__.__name__ if self.is_module else _name_of(function)
+        return getattr(self.function, "__name__", type(self.function).__name__)
 
     def known(self, data: Any) -> Value:
         """The one value for an array that the function uses; the same in each capture."""
@@ -68,10 +67,6 @@ class Source:
             value = Value(spec_of(own), array=own, name=self.names.get(id(array), ""))
             found = self._kept[id(array)] = (array, value)
         return found[1]
-
-
-def _name_of(function: Any) -> str:
-    return getattr(function, "__name__", type(function).__name__)
 
 
 def _whole(

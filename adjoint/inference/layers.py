@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.device import namespace_of
 from ..core.op import Op
 from ..core.spec import Spec
 from ..ops.elementwise.arithmetic import Add, Mul, TrueDivide
@@ -99,14 +100,8 @@ def _followed(y: Any, kind: str, first: float, second: float) -> Any:
         return y * np.asarray(first, y.dtype)
     op = _OPS.get(kind)
     if op is None:
-        op = Activation(kind, first, second)
-    return op.compute(np if isinstance(op, Activation) else _namespace(y), y)
-
-
-def _namespace(y: Any) -> Any:
-    from ..core.device import namespace_of
-
-    return namespace_of(y)
+        return Activation(kind, first, second).compute(np, y)
+    return op.compute(namespace_of(y), y)
 
 
 _OPS: dict[str, Op] = {

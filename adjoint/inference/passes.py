@@ -70,8 +70,8 @@ def fold_constants(graph: Program, folds: Folds) -> int:
     """Compute what depends on constants only."""
     changes: dict[Value, Value] = {}
     kept = []
-    for node in graph.nodes:
-        inputs = tuple(changes.get(x, x) if isinstance(x, Value) else x for x in node.inputs)
+    for node in graph.renewed(changes):
+        inputs = node.inputs
         found = folds.of(node.op, *inputs) if all(map(is_constant, inputs)) else None
         if found is None:
             kept.append(node)
@@ -100,10 +100,8 @@ def merge_equal(graph: Program) -> int:
     changes: dict[Value, Value] = {}
     seen: dict[Any, Node] = {}
     kept = []
-    for node in graph.nodes:
-        inputs = tuple(changes.get(x, x) if isinstance(x, Value) else x for x in node.inputs)
-        node.inputs = inputs
-        key = (_identity_of(node.op), *map(_key, inputs))
+    for node in graph.renewed(changes):
+        key = (_identity_of(node.op), *map(_key, node.inputs))
         first = seen.setdefault(key, node)
         if first is node:
             kept.append(node)

@@ -19,8 +19,7 @@ def name_activations(graph: Program) -> int:
     """Clamps, leaky ReLU, hard sigmoid, hard swish and GELU as one op each."""
     found = 0
     changes: dict[Value, Value] = {}
-    for i, node in enumerate(graph.nodes):
-        node.inputs = tuple(changes.get(x, x) if isinstance(x, Value) else x for x in node.inputs)
+    for i, node in enumerate(graph.renewed(changes)):
         match = _clip(node) or _leaky(node) or _hard(node) or _gelu(node)
         if match is not None:
             op, x = match

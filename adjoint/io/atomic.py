@@ -15,6 +15,8 @@ import secrets
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
+from ..core.errors import InvalidType
+
 fcntl: Any
 try:
     import fcntl
@@ -42,6 +44,18 @@ def replacing(path: Any) -> Iterator[BinaryIO]:
                 os.unlink(temporary)
             raise
     _sync_directory(directory)
+
+
+@contextlib.contextmanager
+def writing(f: Any, caller: str) -> Iterator[Any]:
+    """`f` itself where it is a file to write to; a file that replaces the one at a path `f`."""
+    if hasattr(f, "write"):
+        yield f
+    elif isinstance(f, (str, os.PathLike)):
+        with replacing(os.fspath(f)) as file:
+            yield file
+    else:
+        raise InvalidType(f"{caller}: expected a path or a file object, got {type(f).__name__}")
 
 
 def _new_file(prefix: str) -> tuple[str, int]:

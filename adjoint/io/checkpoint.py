@@ -31,7 +31,7 @@ from ..core.errors import CheckpointError, DeviceError, DTypeError, InvalidArgum
 from ..graph.lazy import concrete
 from ..nn.parameter import Buffer, Parameter
 from ..ops.create.memory import from_numpy
-from .atomic import replacing
+from .atomic import writing
 from .placement import Placement, place
 from .structure import decode, encode
 
@@ -74,7 +74,7 @@ class _Writer:
             id(tensor): host_array(concrete(tensor), self.memories) for tensor, _ in self.tensors
         }
         for tensor, path in self.tensors:
-            groups.setdefault(_storage(self.hosts[id(tensor)]), []).append((tensor, path))
+            groups.setdefault(memory_of(self.hosts[id(tensor)]), []).append((tensor, path))
         for members in groups.values():
             if len(members) == 1:
                 tensor, path = members[0]
@@ -97,25 +97,18 @@ class _Writer:
 
     def _store_shared(self, members: list[tuple[Any, str]]) -> None:
         arrays = [self.hosts[id(tensor)] for tensor, _ in members]
-        spans = [np.lib.array_utils.byte_bounds(a) for a in arrays]
-        start, end = min(low for low, _ in spans), max(high for _, high in spans)
-        dtypes = {a.dtype for a in arrays}
-        if len(dtypes) != 1:
+        if len({a.dtype for a in arrays}) != 1:
             raise DTypeError(
                 f"save: {members[0][1]!r} and {members[1][1]!r} share memory under different "
                 "dtypes; clone() one of them"
             )
-        dtype = dtypes.pop()
-        owner = next(a for a, (low, _) in zip(arrays, spans, strict=True) if low == start)
-        count = (end - start) // dtype.itemsize
-        first = _first_element(owner)
-        storage = np.lib.stride_tricks.as_strided(first, (count,), (dtype.itemsize,))
+        storage, start = all_memory(arrays)
         stored: dict[str, Any] = {}
         self._store(stored, members[0][1], storage)
         for (tensor, _), array in zip(members, arrays, strict=True):
             entry = self.entries[id(tensor)]
-            offset = (array.__array_interface__["data"][0] - start) // dtype.itemsize
-            strides = [s // dtype.itemsize for s in array.strides]
+            offset = (array.__array_interface__["data"][0] - start) // array.itemsize
+            strides = [s // array.itemsize for s in array.strides]
             entry.update(stored, view=[offset, list(array.shape), strides])
 
 
@@ -125,17 +118,22 @@ def _kind_of(tensor: Any) -> str:
     return "buffer" if isinstance(tensor, Buffer) else "tensor"
 
 
-def _storage(array: Any) -> int:
+def memory_of(array: Any) -> int:
     """An id of the memory that `array` shows: equal for all views of one storage."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return id(array) if array.base is None or not array.size else id(array.base)
 
 
-def _first_element(array: Any) -> Any:
-    """A view of one element of `array`, the one at the lowest address."""
-    index = tuple(slice(-1, None) if s < 0 else slice(0, 1) for s in array.strides)
-    return array[index].reshape(-1)
+def all_memory(arrays: list[Any]) -> tuple[Any, int]:
+    """One array over all the memory that `arrays`, views of one storage, show; its address."""
+    bounds = [np.lib.array_utils.byte_bounds(a) for a in arrays]
+    start, end = min(low for low, _ in bounds), max(high for _, high in bounds)
+    first = next(a for a, (low, _) in zip(arrays, bounds, strict=True) if low == start)
+    index = tuple(slice(-1, None) if s < 0 else slice(0, 1) for s in first.strides)
+    size = ((end - start) // first.itemsize,)
+    storage = np.lib.stride_tricks.as_strided(first[index].reshape(-1), size, (first.itemsize,))
+    return storage, start
 
 
 _NAMES = {
@@ -188,15 +186,9 @@ def save(obj: Any, f: Any) -> None:
     # Widest first, so that every array is aligned.
     order = sorted(writer.arrays.items(), key=lambda item: -item[1].itemsize)
     parts = [_header(order, metadata), *(_bytes(data).data for _, data in order if data.size)]
-    if hasattr(f, "write"):
+    with writing(f, "save") as file:
         for part in parts:
-            f.write(part)
-    elif isinstance(f, (str, os.PathLike)):
-        with replacing(os.fspath(f)) as file:
-            for part in parts:
-                file.write(part)
-    else:
-        raise InvalidType(f"save: expected a path or a file object, got {type(f).__name__}")
+            file.write(part)
 
 
 # ---- reading -------------------------------------------------------------------------------------

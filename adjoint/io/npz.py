@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import math
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,7 +16,7 @@ from ..core.dtype import from_numpy_dtype
 from ..core.errors import CheckpointError, InvalidArgument, InvalidType
 from ..ops.create.memory import from_numpy
 from ..tensor import Tensor
-from .atomic import replacing
+from .atomic import writing
 from .source import named, opened
 from .zip_archive import STORED, Archive, write_archive
 
@@ -46,13 +45,8 @@ def save_npz(tensors: Mapping[str, Any], f: Any) -> None:
     if not isinstance(tensors, Mapping):
         raise InvalidType(f"save_npz: expected a dict of tensors, got {type(tensors).__name__}")
     members = [(f"{name}.npy", _packed(name, value)) for name, value in tensors.items()]
-    if hasattr(f, "write"):
-        write_archive(f, members)
-    elif isinstance(f, (str, os.PathLike)):
-        with replacing(os.fspath(f)) as file:
-            write_archive(file, members)
-    else:
-        raise InvalidType(f"save_npz: expected a path or a file object, got {type(f).__name__}")
+    with writing(f, "save_npz") as file:
+        write_archive(file, members)
 
 
 def _packed(name: Any, value: Any) -> bytes:

@@ -20,6 +20,7 @@ from ..core.spec import Size
 from ..graph.lazy import concrete
 from ..nn.parameter import Parameter
 from ..tensor import Tensor
+from .checkpoint import all_memory, memory_of
 from .pytorch_names import STORAGE_NAMES
 from .restricted_pickle import MAX_DEPTH, assert_key
 
@@ -231,12 +232,10 @@ class PickleWriter:
             self._emit(pickle.MARK)
             self._write_plain(tensor, False)
             self._bool(tensor.requires_grad)
+            self._hooks()
+            self._emit(pickle.TUPLE + pickle.REDUCE)
         else:
             self._write_plain(tensor, tensor.requires_grad and tensor.is_leaf)
-            self._remember(tensor)
-            return
-        self._hooks()
-        self._emit(pickle.TUPLE + pickle.REDUCE)
         self._remember(tensor)
 
     def _write_plain(self, tensor: Any, requires_grad: bool) -> None:
@@ -254,7 +253,7 @@ class PickleWriter:
         """Choose the storages, and write what each tensor shows of its own."""
         groups: dict[int, list[_Place]] = {}
         for place in places:
-            owner = _owner(place.array) if place.array.size else id(place)
+            owner = memory_of(place.array) if place.array.size else id(place)
             groups.setdefault(owner, []).append(place)
         for members in groups.values():
             storage, start = _span([place.array for place in members])
@@ -270,13 +269,6 @@ def _array(tensor: Any, memories: dict[int, Any]) -> Any:
     return array if all(s >= 0 for s in array.strides) else array.copy()
 
 
-def _owner(array: Any) -> int:
-    """An id of the memory that `array` shows: equal for all views of one storage."""
-    while isinstance(array.base, np.ndarray):
-        array = array.base
-    return id(array) if array.base is None else id(array.base)
-
-
 def _span(arrays: list[Any]) -> tuple[Any, int]:
     """One array over all the memory that `arrays`, views of one storage, show; its address."""
     if not arrays[0].size:
@@ -287,12 +279,7 @@ def _span(arrays: list[Any]) -> tuple[Any, int]:
             f"save: tensors share memory under different dtypes ({', '.join(names)}); clone() one "
             "of them"
         )
-    bounds = [np.lib.array_utils.byte_bounds(a) for a in arrays]
-    start, end = min(low for low, _ in bounds), max(high for _, high in bounds)
-    first = next(a for a, (low, _) in zip(arrays, bounds, strict=True) if low == start)
-    item = first.dtype.itemsize
-    element = first[(slice(0, 1),) * first.ndim].reshape(-1)
-    return np.lib.stride_tricks.as_strided(element, ((end - start) // item,), (item,)), start
+    return all_memory(arrays)
 
 
 def _numbers(array: Any, storage: Any, number: int, start: int) -> bytes:

@@ -40,16 +40,19 @@ class StateDict(OrderedDict[str, Any]):
     _metadata: OrderedDict[str, dict[str, Any]]
 
 
+def _saved(module: Any) -> dict[str, Any]:
+    """The module's own parameters and persistent buffers."""
+    passing = module._non_persistent_buffers_set
+    buffers = {name: x for name, x in module._buffers.items() if name not in passing}
+    return {name: x for name, x in {**module._parameters, **buffers}.items() if x is not None}
+
+
 def save_own(module: Any, destination: Any, prefix: str, keep_vars: bool, has_extra: bool) -> None:
     """Write the module's own parameters and buffers (not its children's) to `destination`;
     `has_extra`: its class defines `get_extra_state`.
     """
-    for name, value in module._parameters.items():
-        if value is not None:
-            destination[prefix + name] = value if keep_vars else value.detach()
-    for name, value in module._buffers.items():
-        if value is not None and name not in module._non_persistent_buffers_set:
-            destination[prefix + name] = value if keep_vars else value.detach()
+    for name, value in _saved(module).items():
+        destination[prefix + name] = value if keep_vars else value.detach()
     if has_extra:
         destination[prefix + EXTRA_STATE] = module.get_extra_state()
 
@@ -93,15 +96,9 @@ def load_own(
     """
     for hook in module._state_hooks("load_pre").values():
         hook(module, state, prefix, local_metadata, strict, missing, unexpected, errors)
-    persistent = {
-        name: value
-        for name, value in module._buffers.items()
-        if name not in module._non_persistent_buffers_set
-    }
+    own = _saved(module)
     assign = local_metadata.get("assign_to_params_buffers", False)
-    for name, value in {**module._parameters, **persistent}.items():
-        if value is None:
-            continue
+    for name, value in own.items():
         key = prefix + name
         if key in state:
             problem = _load_one(module, name, key, value, state[key], assign)
@@ -117,7 +114,6 @@ def load_own(
     elif strict and prefix + EXTRA_STATE in state:
         unexpected.append(prefix + EXTRA_STATE)
     if strict:
-        own = {n for n, v in {**module._parameters, **persistent}.items() if v is not None}
         for key in state:
             if key.startswith(prefix) and key != prefix + EXTRA_STATE:
                 first, dot, _ = key[len(prefix) :].partition(".")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from ..core.dtype import from_numpy_dtype
 from ..core.errors import InvalidArgument, Unsupported
 from ..core.tensor_base import TensorBase
-from ..io.atomic import replacing
+from ..io.atomic import writing
 from ..nn import Module
 from ..program import program as form
 from .capture import Captured, Dim, Size, Value, capture, values_of
@@ -75,11 +74,8 @@ def export(
             f"onnx.export: ONNX lacks an operator for a dtype; convert with .to(): {error}"
         ) from error
     data = model.SerializeToString()
-    if isinstance(f, (str, os.PathLike)):
-        with replacing(f) as file:
-            file.write(data)
-    else:
-        f.write(data)
+    with writing(f, "onnx.export") as file:
+        file.write(data)
 
 
 def _names(given: Sequence[str] | None, count: int, kind: str) -> list[str]:

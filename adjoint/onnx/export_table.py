@@ -19,8 +19,7 @@ def lowers(*names: str) -> Callable[[Lower], Lower]:
     """Enter a function for the ops called `names`."""
 
     def enter(function: Lower) -> Lower:
-        for name in names:
-            TABLE[name] = function
+        TABLE.update(dict.fromkeys(names, function))
         return function
 
     return enter

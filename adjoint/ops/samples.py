@@ -13,6 +13,8 @@ from ..core.op import Sample
 FLOATS = (dt.float64, dt.float32, dt.bfloat16, dt.float16)
 INTS = (dt.int64, dt.int32, dt.uint8)
 COMPLEX = (dt.complex128, dt.complex64)
+ALL_FLOATS = FLOATS + COMPLEX
+KINDS = (dt.float64, dt.bfloat16, dt.int32, dt.complex128)
 
 
 def array(
@@ -41,6 +43,13 @@ def strided(x: Any) -> Any:
     wide = np.zeros((*x.shape[:-1], x.shape[-1] * 2), x.dtype)
     wide[..., ::2] = x
     return np.swapaxes(np.swapaxes(wide[..., ::2], 0, -1).copy(), 0, -1)
+
+
+def each_dtype(op: Any, dtypes: Iterable[dt.dtype], *inputs: Any) -> Iterable[Sample]:
+    """A sample of each dtype; of the inputs, shapes stand for arrays of it."""
+    for dtype in dtypes:
+        values = tuple(array(x, dtype) if isinstance(x, tuple) else x for x in inputs)
+        yield Sample(op, values, dtype.name)
 
 
 def unary_samples(

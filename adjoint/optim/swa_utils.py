@@ -22,13 +22,6 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _assert_decay(decay: float) -> None:
-    if not 0.0 <= decay <= 1.0:
-        raise InvalidArgument(
-            f"Invalid decay value {decay} provided. Please provide a value in [0,1] range."
-        )
-
-
 def get_ema_avg_fn(decay: float = 0.999) -> Callable[[Any, Any, Any], Any]:
     """The exponential moving average of one tensor, for `AveragedModel(avg_fn=...)`.
 
@@ -38,7 +31,10 @@ def get_ema_avg_fn(decay: float = 0.999) -> Callable[[Any, Any, Any], Any]:
     >>> ad.optim.swa_utils.get_ema_avg_fn(0.75)(ad.ones(1), ad.zeros(1), 1)
     tensor([0.7500])
     """
-    _assert_decay(decay)
+    if not 0.0 <= decay <= 1.0:
+        raise InvalidArgument(
+            f"Invalid decay value {decay} provided. Please provide a value in [0,1] range."
+        )
 
     @no_grad()
     def average(averaged: Any, current: Any, count: Any) -> Any:
@@ -74,17 +70,7 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[[Any, Any, Any], None
     >>> averaged
     [tensor([0.7500])]
     """
-    _assert_decay(decay)
-
-    @no_grad()
-    def average(averaged: Any, current: Any, count: Any) -> None:
-        for old, new in zip(averaged, current, strict=True):
-            if old.is_floating_point() or old.is_complex():
-                old.lerp_(new, 1 - decay)
-            else:
-                old.copy_(old * decay + new * (1 - decay))
-
-    return average
+    return _in_place(lambda count: 1 - decay, get_ema_avg_fn(decay))
 
 
 def get_swa_multi_avg_fn() -> Callable[[Any, Any, Any], None]:
@@ -97,16 +83,23 @@ def get_swa_multi_avg_fn() -> Callable[[Any, Any, Any], None]:
     >>> averaged
     [tensor([0.7500])]
     """
+    return _in_place(lambda count: 1 / (float(count) + 1), get_swa_avg_fn())
+
+
+def _in_place(
+    weight: Callable[[Any], float], average: Callable[[Any, Any, Any], Any]
+) -> Callable[[Any, Any, Any], None]:
+    """`average` on lists of tensors, into the first; by the `weight` of the second if it can."""
 
     @no_grad()
-    def average(averaged: Any, current: Any, count: Any) -> None:
+    def average_all(averaged: Any, current: Any, count: Any) -> None:
         for old, new in zip(averaged, current, strict=True):
             if old.is_floating_point() or old.is_complex():
-                old.lerp_(new, 1 / (float(count) + 1))
+                old.lerp_(new, weight(count))
             else:
-                old.copy_(old + (new - old) / (count + 1))
+                old.copy_(average(old, new, count))
 
-    return average
+    return average_all
 
 
 class AveragedModel(Module):

@@ -161,7 +161,7 @@ def _applied(name: str, operands: list[Any]) -> Any:
     if name == "size":
         return int(operands[0].shape[operands[1]])
     if name in ("int", "float"):
-        return (int if name == "int" else float)(_number(operands[0]))
+        return (int if name == "int" else float)(number_of(operands[0]))
     if name in DTYPE_NAMES:
         (x,) = operands
         if isinstance(x, Tensor):
@@ -178,7 +178,8 @@ def _applied(name: str, operands: list[Any]) -> Any:
     )
 
 
-def _number(x: Any) -> Any:
+def number_of(x: Any) -> Any:
+    """A number, from a tensor too."""
     return x.item() if isinstance(x, Tensor) else x
 
 

@@ -15,7 +15,7 @@ from ..ops.create import creation, ranges
 from ..ops.create.memory import from_numpy
 from ..tensor import Tensor
 from . import names
-from .expression import evaluated
+from .expression import evaluated, number_of
 from .layers import RECURRENT, bare
 from .step import Step, operator, words
 from .text import product
@@ -212,11 +212,7 @@ def _(s: Step, x: Any) -> Any:
 
 @operator("Tensor.fill")
 def _(s: Step, x: Any, *value: Any) -> Any:
-    return creation.full_like(x, _number(value[0] if value else s.params["value"]))
-
-
-def _number(x: Any) -> Any:
-    return x.item() if isinstance(x, Tensor) else x
+    return creation.full_like(x, number_of(value[0] if value else s.params["value"]))
 
 
 @operator("Tensor.contiguous", "Tensor.detach", "aten::contiguous", "aten::detach", "aten::alias")
@@ -294,7 +290,7 @@ for _name in ("zeros_like", "ones_like", "empty_like", "full_like"):
 def _(s: Step, *xs: Any) -> Any:
     given = {**s.params, **_named(s, xs)}
     start, end, step = given.pop("start", 0), given.pop("end"), given.pop("step", 1)
-    start, end, step = (_number(v) for v in (start or 0, end, 1 if step is None else step))
+    start, end, step = (number_of(v) for v in (start or 0, end, 1 if step is None else step))
     if (end - start) / step > MOST:
         raise CheckpointError(f"pnnx: {s.label}: from {start} to {end} by {step}")
     return ranges.arange(start, end, step, **given)

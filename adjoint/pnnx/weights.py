@@ -43,7 +43,7 @@ def _weight(op: Operator, key: str, name: str, archive: Archive | None) -> Tenso
     wanted = as_dtype(dtype)
     size = product(shape) * wanted.numpy.itemsize
     if not size:
-        return _tensor(_empty(name, shape, wanted))
+        return from_numpy(_empty(name, shape, wanted))
     if archive is None:
         raise CheckpointError(f"{op.label} has weights, and there is no .bin file for them")
     member = archive.member(name)
@@ -53,11 +53,7 @@ def _weight(op: Operator, key: str, name: str, archive: Archive | None) -> Tenso
         )
     stored = np.dtype("u1") if dtype == "bool" else wanted.numpy
     array = archive.array(name, stored)
-    return _tensor((array != 0 if dtype == "bool" else array).reshape(shape))
-
-
-def _tensor(array: Any) -> Tensor:
-    return from_numpy(array)
+    return from_numpy((array != 0 if dtype == "bool" else array).reshape(shape))
 
 
 def _empty(name: str, shape: tuple[int, ...], dtype: Any) -> Any:

@@ -18,7 +18,6 @@ from ...ops.nn.unfolding import *
 from ...ops.shape.arranging import pad as pad
 from .activation import *
 from .attention import *
-from .bags import *
 from .ctc import *
 from .dropout import *
 from .fractional import *
@@ -26,7 +25,6 @@ from .grid import *
 from .loss import *
 from .margin import *
 from .normalization import *
-from .response_norm import *
 from .sparse import *
 from .vision import *
 

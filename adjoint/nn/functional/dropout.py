@@ -120,14 +120,19 @@ def dropout3d(
 _ALPHA = -1.7580993408473766  # -scale * alpha of selu: what it tends to
 
 
-def _alpha(input: Tensor, p: float, training: bool, shape: tuple[int, ...]) -> Tensor:
+def _alpha(
+    input: Tensor, p: float, training: bool, inplace: bool, shape: tuple[int, ...], name: str
+) -> Tensor:
+    _assert_probability(p, name)
     if not training or p == 0 or not input.numel():
         return input
     if p == 1:
-        return input * 0
-    if shape == tuple(input.shape) and is_fusing(input):
-        return _alpha_dropped(input, *_state(), float(p))
-    return _moved(input, dropout_mask(input, p, scale=False, shape=shape), p)
+        result = input * 0
+    elif shape == tuple(input.shape) and is_fusing(input):
+        result = _alpha_dropped(input, *_state(), float(p))
+    else:
+        result = _moved(input, dropout_mask(input, p, scale=False, shape=shape), p)
+    return input.copy_(result) if inplace else result
 
 
 @fused
@@ -154,9 +159,7 @@ def alpha_dropout(
     >>> ad.nn.functional.alpha_dropout(ad.ones(2), p=1.0, training=True)
     tensor([0., 0.])
     """
-    _assert_probability(p, "alpha_dropout")
-    result = _alpha(input, p, training, tuple(input.shape))
-    return input.copy_(result) if inplace and result is not input else result
+    return _alpha(input, p, training, inplace, tuple(input.shape), "alpha_dropout")
 
 
 def feature_alpha_dropout(
@@ -171,7 +174,5 @@ def feature_alpha_dropout(
     >>> ad.nn.functional.feature_alpha_dropout(ad.ones(1, 2), p=1.0, training=True)
     tensor([[0., 0.]])
     """
-    _assert_probability(p, "feature_alpha_dropout")
     shape = (*input.shape[:2], *(1,) * (input.ndim - 2))
-    result = _alpha(input, p, training, shape)
-    return input.copy_(result) if inplace and result is not input else result
+    return _alpha(input, p, training, inplace, shape, "feature_alpha_dropout")

@@ -25,7 +25,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _with_indices(rank: int, kind: str, pool: Any) -> Any:
+def _with_indices(rank: int, kind: str, pool: Any, arguments: str = "2") -> Any:
     """`pool` that always returns indices."""
 
     signature = inspect.signature(pool)
@@ -43,7 +43,7 @@ def _with_indices(rank: int, kind: str, pool: Any) -> Any:
     Shapes: those of `{kind}{rank}d`.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.{kind}{rank}d.html
 
-    >>> ad.nn.functional.{function.__name__}(ad.ones({example}), 2)[1].dtype
+    >>> ad.nn.functional.{function.__name__}(ad.ones({example}), {arguments})[1].dtype
     adjoint.int64
     """
     return function
@@ -119,46 +119,6 @@ def _fractional_max_pool(
     return values, places
 
 
-def fractional_max_pool2d_with_indices(
-    input: Tensor,
-    kernel_size: Any,
-    output_size: Any = None,
-    output_ratio: Any = None,
-    return_indices: bool = False,
-    _random_samples: Any = None,
-) -> tuple[Tensor, Tensor]:
-    """`fractional_max_pool2d` and the places of the maxima.
-
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.fractional_max_pool2d.html
-
-    >>> x = ad.zeros(1, 5, 5)
-    >>> y, i = ad.nn.functional.fractional_max_pool2d_with_indices(x, 2, output_size=3)
-    >>> i.shape
-    adjoint.Size([1, 3, 3])
-    """
-    return _fractional_max_pool(2, input, kernel_size, output_size, output_ratio, _random_samples)
-
-
-def fractional_max_pool3d_with_indices(
-    input: Tensor,
-    kernel_size: Any,
-    output_size: Any = None,
-    output_ratio: Any = None,
-    return_indices: bool = False,
-    _random_samples: Any = None,
-) -> tuple[Tensor, Tensor]:
-    """`fractional_max_pool3d` and the places of the maxima.
-
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.fractional_max_pool3d.html
-
-    >>> x = ad.zeros(1, 5, 5, 5)
-    >>> y, i = ad.nn.functional.fractional_max_pool3d_with_indices(x, 2, output_size=3)
-    >>> i.shape
-    adjoint.Size([1, 3, 3, 3])
-    """
-    return _fractional_max_pool(3, input, kernel_size, output_size, output_ratio, _random_samples)
-
-
 def fractional_max_pool2d(
     input: Tensor,
     kernel_size: Any,
@@ -201,3 +161,11 @@ def fractional_max_pool3d(
     """
     result = _fractional_max_pool(3, input, kernel_size, output_size, output_ratio, _random_samples)
     return result if return_indices else result[0]
+
+
+fractional_max_pool2d_with_indices = _with_indices(
+    2, "fractional_max_pool", fractional_max_pool2d, "2, 3"
+)
+fractional_max_pool3d_with_indices = _with_indices(
+    3, "fractional_max_pool", fractional_max_pool3d, "2, 3"
+)

@@ -10,9 +10,12 @@ from ...autograd.modes import no_grad
 from ...core.dtype import LOW_PRECISION, finfo, float32
 from ...core.errors import InvalidArgument, ShapeError
 from ...eager.fused import checking, fused
+from ...ops.shape.arranging import pad
 from ...tensor import Tensor
 
-__all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm"]
+__all__ = [
+    "batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "rms_norm",
+]  # fmt: skip
 
 
 def _wide(x: Tensor) -> Tensor:
@@ -282,3 +285,31 @@ def instance_norm(
         variance = x.var(axes, correction=0)
         _update_running(running_mean, running_var, mean.mean(0), variance.mean(0), momentum, count)
     return group_norm(input, channels, weight, bias, eps)
+
+
+def local_response_norm(
+    input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> Tensor:
+    """x / (k + alpha * mean of x^2 over `size` neighbouring channels) ** beta.
+
+    Shapes: (batch, channels, ...), at least three dimensions.
+    Errors: ShapeError for fewer.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.local_response_norm.html
+
+    >>> ad.nn.functional.local_response_norm(ad.zeros(1, 2, 3), 2).shape
+    adjoint.Size([1, 2, 3])
+    """
+    if input.ndim < 3:
+        raise ShapeError(
+            f"local_response_norm: Expected 3D or higher dimensionality input (got "
+            f"{input.ndim} dimensions)"
+        )
+    if not input.numel():
+        return input
+    channels = input.shape[1]
+    squares: Any = input * input
+    squares = pad(squares, (0, 0) * (input.ndim - 2) + (size // 2, (size - 1) // 2))
+    total = squares.narrow(1, 0, channels)
+    for offset in range(1, size):
+        total = total + squares.narrow(1, offset, channels)
+    return input / (total * (alpha / size) + k) ** beta

@@ -1,20 +1,26 @@
-"""Lookups by index: embedding, one_hot; and bilinear, distances."""
+"""Lookups by index: embedding, embedding_bag; and bilinear, distances."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
+
+import numpy as np
 
 from ...autograd.modes import no_grad
 from ...core.dtype import int32, int64
-from ...core.errors import DTypeError, InvalidArgument, Unsupported
+from ...core.errors import DTypeError, InvalidArgument, ShapeError, Unsupported
 from ...eager.fused import fused
+from ...ops.create.memory import from_numpy
 from ...ops.elementwise.comparison import where
 from ...ops.index.indexing import rows_at
 from ...ops.linalg.contraction import einsum
 from ...ops.shape.movement import broadcast_tensors
 from ...tensor import Tensor
 
-__all__ = ["bilinear", "cosine_similarity", "embedding", "pairwise_distance"]
+__all__ = [
+    "bilinear", "cosine_similarity", "embedding", "embedding_bag", "pairwise_distance",
+]  # fmt: skip
 
 
 def embedding(
@@ -75,6 +81,123 @@ def _bound_rows(weight: Tensor, indices: Tensor, max_norm: float, norm_type: flo
         norms = rows.norm(norm_type, 1, keepdim=True)
         factors = where(norms > max_norm, max_norm / (norms + 1e-7), 1.0)
         weight.index_copy_(0, used, (rows * factors).to(weight.dtype))
+
+
+def embedding_bag(
+    input: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Tensor:
+    """The rows of `weight` at the indices of each bag, added up, averaged, or the largest of each
+    feature. Indices equal to `padding_idx` do not count; an empty bag gives zeros.
+
+    Shapes: input (bags, size), or (indices,) with `offsets` where the bags begin -> (bags,
+    features).
+    Errors: ShapeError for other shapes; InvalidArgument for an unknown mode; Unsupported for
+    sparse gradients.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.embedding_bag.html
+
+    >>> w = ad.tensor([[1.], [2.], [4.]])
+    >>> ad.nn.functional.embedding_bag(ad.tensor([0, 1, 2]), w, ad.tensor([0, 2]), mode="sum")
+    tensor([[3.],
+            [4.]])
+    """
+    if weight.ndim != 2:
+        raise ShapeError(f"embedding_bag: weight has to be a 2D Tensor, got {tuple(weight.shape)}")
+    if mode not in ("sum", "mean", "max"):
+        raise InvalidArgument(
+            f"embedding_bag: mode has to be one of sum, mean or max, got {mode!r}"
+        )
+    if sparse or scale_grad_by_freq:
+        raise Unsupported(
+            "embedding_bag: sparse gradients and scale_grad_by_freq; use the default, False"
+        )
+    if per_sample_weights is not None:
+        if mode != "sum":
+            raise Unsupported(
+                f"embedding_bag: per_sample_weights is only supported for mode='sum', got {mode!r}"
+            )
+        if tuple(per_sample_weights.shape) != tuple(input.shape):
+            raise ShapeError(
+                f"embedding_bag: per_sample_weights {tuple(per_sample_weights.shape)} must have "
+                f"the same shape as the input {tuple(input.shape)}"
+            )
+        per_sample_weights = per_sample_weights.reshape(-1)
+    starts = _starts(input, offsets, include_last_offset)
+    indices = input.reshape(-1).long()
+    if max_norm is not None:
+        _bound_rows(weight, indices, max_norm, norm_type)
+    places = indices.detach().cpu().numpy()
+    bags = np.searchsorted(starts, np.arange(len(places)), side="right") - 1
+    if padding_idx is not None:
+        kept = np.flatnonzero(places != padding_idx % weight.shape[0])
+        if len(kept) < len(places):
+            chosen = from_numpy(kept).to(weight.device)
+            indices, bags = indices.index_select(0, chosen), bags[kept]
+            if per_sample_weights is not None:
+                per_sample_weights = per_sample_weights.index_select(0, chosen)
+    rows: Any = weight.index_select(0, indices)
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.unsqueeze(-1)
+    if mode == "max":
+        return _largest(rows, bags, len(starts))
+    result = rows.new_zeros((len(starts), weight.shape[1])).index_add(
+        0, from_numpy(bags.astype(np.int64)).to(rows.device), rows
+    )
+    if mode == "mean":
+        counts = np.maximum(np.bincount(bags, minlength=len(starts)), 1)
+        result = result / from_numpy(counts[:, None]).to(result)
+    return result
+
+
+def _starts(input: Tensor, offsets: Tensor | None, include_last: bool) -> Any:
+    """Where in the flattened indices each bag begins."""
+    if input.ndim == 2:
+        if offsets is not None:
+            raise InvalidArgument(
+                "embedding_bag: if input is 2D, then offsets has to be None, as input is treated "
+                "as a mini-batch of fixed length sequences"
+            )
+        return np.arange(input.shape[0]) * input.shape[1]
+    if input.ndim != 1 or offsets is None or offsets.ndim != 1:
+        raise ShapeError(
+            f"embedding_bag: input has to be 2D, or 1D with 1D offsets; got shape "
+            f"{tuple(input.shape)} and offsets {None if offsets is None else tuple(offsets.shape)}"
+        )
+    starts = offsets.detach().cpu().numpy()
+    starts = starts[:-1] if include_last else starts
+    if len(starts) and starts[0] != 0:
+        raise InvalidArgument(
+            f"embedding_bag: offsets[0] has to be 0, i.e., the first sequence in the mini-batch "
+            f"has to start from position 0. However, got {starts[0]}"
+        )
+    return starts
+
+
+def _largest(rows: Any, bags: Any, count: int) -> Any:
+    """Each bag's maxima: its rows side by side, shorter bags filled with -inf."""
+    sizes = np.bincount(bags, minlength=count)
+    longest = int(sizes.max(initial=0))
+    if not longest:
+        return rows.new_zeros((count, rows.shape[1]))
+    first = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    order = np.argsort(bags, kind="stable")
+    place = first[:, None] + np.arange(longest)
+    filled = np.arange(longest) < sizes[:, None]
+    index = order[np.where(filled, place, 0)]
+    side = rows.index_select(0, from_numpy(index.reshape(-1).astype(np.int64)).to(rows.device))
+    side = side.reshape(count, longest, rows.shape[1])
+    side = side.masked_fill(from_numpy(~filled).to(rows.device).unsqueeze(-1), -math.inf)
+    found = side.max(1)[0]
+    return found.masked_fill(from_numpy(sizes == 0).to(rows.device).unsqueeze(-1), 0.0)
 
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -324,6 +324,13 @@ def interpolate(
     return result.clone() if result is input else result
 
 
+def _warn_of_old_name(name: str) -> None:
+    warnings.warn(
+        f"`nn.functional.{name}` is deprecated. Use `nn.functional.interpolate` instead.",
+        stacklevel=3,
+    )
+
+
 def upsample(
     input: Tensor,
     size: Any = None,
@@ -338,10 +345,7 @@ def upsample(
     >>> ad.nn.functional.interpolate(ad.zeros(1, 1, 2), scale_factor=2).shape
     adjoint.Size([1, 1, 4])
     """
-    warnings.warn(
-        "`nn.functional.upsample` is deprecated. Use `nn.functional.interpolate` instead.",
-        stacklevel=2,
-    )
+    _warn_of_old_name("upsample")
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
@@ -353,10 +357,7 @@ def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) 
     >>> ad.nn.functional.interpolate(ad.zeros(1, 1, 2), scale_factor=2).shape
     adjoint.Size([1, 1, 4])
     """
-    warnings.warn(
-        "`nn.functional.upsample_nearest` is deprecated. Use `nn.functional.interpolate` instead.",
-        stacklevel=2,
-    )
+    _warn_of_old_name("upsample_nearest")
     return interpolate(input, size, scale_factor, mode="nearest")
 
 
@@ -369,8 +370,5 @@ def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None)
     >>> ad.nn.functional.interpolate(x, size=3, mode="bilinear", align_corners=True).shape
     adjoint.Size([1, 1, 3, 3])
     """
-    warnings.warn(
-        "`nn.functional.upsample_bilinear` is deprecated. Use `nn.functional.interpolate` instead.",
-        stacklevel=2,
-    )
+    _warn_of_old_name("upsample_bilinear")
     return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)

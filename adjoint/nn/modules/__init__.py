@@ -11,23 +11,19 @@ from .container import *  # noqa: F403
 from .conv import *  # noqa: F403
 from .distance import *  # noqa: F403
 from .dropout import *  # noqa: F403
-from .embedding_bag import *  # noqa: F403
 from .flatten import *  # noqa: F403
 from .fold import *  # noqa: F403
 from .lazy import *  # noqa: F403
 from .linear import *  # noqa: F403
 from .loss import *  # noqa: F403
-from .margin import *  # noqa: F403
 from .module import Module as Module
 from .normalization import *  # noqa: F403
 from .padding import *  # noqa: F403
 from .pixelshuffle import *  # noqa: F403
 from .pooling import *  # noqa: F403
-from .response_norm import *  # noqa: F403
 from .rnn import *  # noqa: F403
 from .sparse import *  # noqa: F403
 from .transformer import *  # noqa: F403
-from .unpooling import *  # noqa: F403
 from .upsampling import *  # noqa: F403
 
 if not typing.TYPE_CHECKING:  # which follows the imports

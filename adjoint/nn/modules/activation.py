@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from ...core.errors import ShapeError
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
@@ -19,23 +19,23 @@ __all__ = [
 
 
 class _MayOverwrite(Module):
-    """The base of activations whose one option is whether they overwrite their input."""
+    """The base of activations that may overwrite their input."""
+
+    _repr_unless: ClassVar[tuple[tuple[str, Any], ...]] = (("inplace", False),)
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__()
         self.inplace = inplace
 
 
-class _WithAlpha(Module):
+class _WithAlpha(_MayOverwrite):
     """The base of the two that are linear above 0 and approach -alpha below."""
 
     _repr = "alpha={alpha}"
-    _repr_unless = (("inplace", False),)
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
-        super().__init__()
+        super().__init__(inplace)
         self.alpha = alpha
-        self.inplace = inplace
 
 
 class _Shrinks(Module):
@@ -68,8 +68,6 @@ class ReLU(_MayOverwrite):
     [0.0, 2.0]
     """
 
-    _repr_unless = (("inplace", False),)
-
     def forward(self, input: Any) -> Any:
         """The activation, elementwise."""
         return F.relu(input, inplace=self.inplace)
@@ -85,14 +83,12 @@ class ReLU6(_MayOverwrite):
     [0.0, 6.0]
     """
 
-    _repr_unless = (("inplace", False),)
-
     def forward(self, input: Any) -> Any:
         """The activation, elementwise."""
         return F.relu6(input, inplace=self.inplace)
 
 
-class LeakyReLU(Module):
+class LeakyReLU(_MayOverwrite):
     """x where it is positive, negative_slope * x elsewhere.
 
     Shape: any; the result has the shape of the input.
@@ -103,19 +99,17 @@ class LeakyReLU(Module):
     """
 
     _repr = "negative_slope={negative_slope}"
-    _repr_unless = (("inplace", False),)
 
     def __init__(self, negative_slope: float = 1e-2, inplace: bool = False) -> None:
-        super().__init__()
+        super().__init__(inplace)
         self.negative_slope = negative_slope
-        self.inplace = inplace
 
     def forward(self, input: Any) -> Any:
         """The activation, elementwise."""
         return F.leaky_relu(input, self.negative_slope, inplace=self.inplace)
 
 
-class RReLU(Module):
+class RReLU(_MayOverwrite):
     """Leaky ReLU whose slope is drawn from [lower, upper) in training.
 
     Shape: any; the result has the shape of the input.
@@ -126,15 +120,13 @@ class RReLU(Module):
     """
 
     _repr = "lower={lower}, upper={upper}"
-    _repr_unless = (("inplace", False),)
 
     def __init__(
         self, lower: float = 1.0 / 8, upper: float = 1.0 / 3, inplace: bool = False
     ) -> None:
-        super().__init__()
+        super().__init__(inplace)
         self.lower = lower
         self.upper = upper
-        self.inplace = inplace
 
     def forward(self, input: Any) -> Any:
         """The activation, elementwise."""
@@ -165,8 +157,6 @@ class SELU(_MayOverwrite):
     >>> ad.nn.SELU()(ad.zeros(1)).tolist()
     [0.0]
     """
-
-    _repr_unless = (("inplace", False),)
 
     def forward(self, input: Any) -> Any:
         """The activation, elementwise."""
@@ -219,8 +209,6 @@ class SiLU(_MayOverwrite):
     [0.0]
     """
 
-    _repr_unless = (("inplace", False),)
-
     def forward(self, input: Any) -> Any:
         """The activation, elementwise."""
         return F.silu(input, inplace=self.inplace)
@@ -235,8 +223,6 @@ class Mish(_MayOverwrite):
     >>> ad.nn.Mish()(ad.zeros(1)).tolist()
     [0.0]
     """
-
-    _repr_unless = (("inplace", False),)
 
     def forward(self, input: Any) -> Any:
         """The activation, elementwise."""
@@ -370,7 +356,7 @@ class Tanhshrink(Module):
         return F.tanhshrink(input)
 
 
-class Hardtanh(Module):
+class Hardtanh(_MayOverwrite):
     """x bounded to [min_val, max_val].
 
     Shape: any; the result has the shape of the input.
@@ -381,13 +367,11 @@ class Hardtanh(Module):
     """
 
     _repr = "min_val={min_val}, max_val={max_val}"
-    _repr_unless = (("inplace", False),)
 
     def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
-        super().__init__()
+        super().__init__(inplace)
         self.min_val = min_val
         self.max_val = max_val
-        self.inplace = inplace
 
     def forward(self, input: Any) -> Any:
         """The activation, elementwise."""
@@ -404,6 +388,8 @@ class Hardsigmoid(_MayOverwrite):
     [0.5]
     """
 
+    _repr_unless = ()  # PyTorch does not show it
+
     def forward(self, input: Any) -> Any:
         """The activation, elementwise."""
         return F.hardsigmoid(input, inplace=self.inplace)
@@ -419,12 +405,14 @@ class Hardswish(_MayOverwrite):
     [0.0]
     """
 
+    _repr_unless = ()  # PyTorch does not show it
+
     def forward(self, input: Any) -> Any:
         """The activation, elementwise."""
         return F.hardswish(input, inplace=self.inplace)
 
 
-class Threshold(Module):
+class Threshold(_MayOverwrite):
     """x above threshold, value elsewhere.
 
     Shape: any; the result has the shape of the input.
@@ -435,13 +423,11 @@ class Threshold(Module):
     """
 
     _repr = "threshold={threshold}, value={value}"
-    _repr_unless = (("inplace", False),)
 
     def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
-        super().__init__()
+        super().__init__(inplace)
         self.threshold = threshold
         self.value = value
-        self.inplace = inplace
 
     def forward(self, input: Any) -> Any:
         """The activation, elementwise."""

@@ -217,7 +217,38 @@ class ModuleList(_Listed):
         return f"{self._get_name()}(\n  " + "\n  ".join(lines) + "\n)"
 
 
-class ModuleDict(Module):
+class _Keyed(Module):
+    """What dicts of modules and of parameters have in common; `keys` says what they hold."""
+
+    def __len__(self) -> int:
+        return len(self.keys())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.keys()
+
+    def clear(self) -> None:
+        """Take out everything.
+
+        >>> ad.nn.ModuleDict({"act": ad.nn.ReLU()}).clear()
+        """
+        for key in list(self.keys()):
+            del self[key]
+
+    def pop(self: Any, key: str) -> Any:
+        """Take out and return one module or value.
+
+        >>> ad.nn.ModuleDict({"act": ad.nn.ReLU()}).pop("act")
+        ReLU()
+        """
+        found = self[key]
+        del self[key]
+        return found
+
+
+class ModuleDict(_Keyed):
     """A dict of modules, registered as children; keeps the order of insertion.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.ModuleDict.html
@@ -239,30 +270,6 @@ class ModuleDict(Module):
 
     def __delitem__(self, key: str) -> None:
         del self._modules[key]
-
-    def __len__(self) -> int:
-        return len(self._modules)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._modules)
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._modules
-
-    def clear(self) -> None:
-        """Take out all modules.
-
-        >>> ad.nn.ModuleDict({"act": ad.nn.ReLU()}).clear()
-        """
-        self._modules.clear()
-
-    def pop(self, key: str) -> Any:
-        """Take out and return one module.
-
-        >>> ad.nn.ModuleDict({"act": ad.nn.ReLU()}).pop("act")
-        ReLU()
-        """
-        return self._modules.pop(key)
 
     def keys(self) -> Any:
         """The names.
@@ -409,7 +416,7 @@ class ParameterList(Module):
         raise InvalidArgument("ParameterList should not be called.")
 
 
-class ParameterDict(Module):
+class ParameterDict(_Keyed):
     """A dict whose tensors are registered as parameters; other values are kept as they are.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.ParameterDict.html
@@ -446,17 +453,8 @@ class ParameterDict(Module):
         del self._keys[key]
         delattr(self, self._attribute(key))
 
-    def __len__(self) -> int:
-        return len(self._keys)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._keys)
-
     def __reversed__(self) -> Iterator[str]:
         return reversed(list(self._keys))
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._keys
 
     def __or__(self, other: Any) -> ParameterDict:
         result = self.copy()
@@ -497,24 +495,6 @@ class ParameterDict(Module):
         1
         """
         return self[key] if key in self._keys else default
-
-    def clear(self) -> None:
-        """Take out everything.
-
-        >>> ad.nn.ParameterDict({"w": ad.ones(1)}).clear()
-        """
-        for key in list(self._keys):
-            del self[key]
-
-    def pop(self, key: str) -> Any:
-        """Take out and return one value.
-
-        >>> ad.nn.ParameterDict({"w": ad.ones(1)}).pop("w").shape
-        adjoint.Size([1])
-        """
-        found = self[key]
-        del self[key]
-        return found
 
     def popitem(self) -> tuple[str, Any]:
         """Take out and return the pair that was added last.

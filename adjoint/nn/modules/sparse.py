@@ -1,20 +1,63 @@
-"""Embedding."""
+"""Embedding and EmbeddingBag."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from ...autograd.modes import no_grad
+from ...core.errors import ShapeError
 from ...ops.create.creation import empty
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
+from .. import init
 from ..functional.sparse import padding_row
 from ..parameter import Parameter
-from .embedding_bag import EmbeddingBag as EmbeddingBag
-from .embedding_bag import Rows, assert_weight_shape, sizes_of
+from .module import Module
 
-__all__ = ["Embedding"]
+__all__ = ["Embedding", "EmbeddingBag"]
 
 
-class Embedding(Rows):
+def _sizes_of(embeddings: Any) -> Any:
+    """Rows and columns of a matrix; ShapeError for anything else."""
+    if embeddings.ndim != 2:
+        raise ShapeError(
+            f"Embeddings parameter is expected to be 2-dimensional, got {tuple(embeddings.shape)}"
+        )
+    return embeddings.shape
+
+
+class _Rows(Module):
+    """The base of modules with a matrix of vectors, of which one may stand for padding."""
+
+    num_embeddings: int
+    embedding_dim: int
+    padding_idx: int | None
+    weight: Any
+
+    def _make_weight(self, given: Any, device: Any, dtype: Any, freeze: bool = False) -> None:
+        """New vectors, or the given ones; ShapeError for those of another shape."""
+        shape = (self.num_embeddings, self.embedding_dim)
+        if given is not None and tuple(given.shape) != shape:
+            raise ShapeError(
+                f"Shape of weight {tuple(given.shape)} does not match num_embeddings={shape[0]} "
+                f"and embedding_dim={shape[1]}"
+            )
+        weight = empty(shape, device=device, dtype=dtype) if given is None else given
+        self.weight = Parameter(weight, requires_grad=not freeze)
+        if given is None:
+            self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new vectors from the standard normal distribution.
+
+        >>> ad.nn.Embedding(2, 2).reset_parameters()
+        """
+        init.normal_(self.weight)
+        if self.padding_idx is not None:
+            with no_grad():
+                self.weight[self.padding_idx].fill_(0)
+
+
+class Embedding(_Rows):
     """A learned vector for each of num_embeddings indices.
 
     The vector of `padding_idx` is zero at first and gets no gradient.
@@ -55,13 +98,7 @@ class Embedding(Rows):
         self.norm_type = norm_type
         self.scale_grad_by_freq = scale_grad_by_freq
         self.sparse = sparse
-        if _weight is None:
-            weight = empty((num_embeddings, embedding_dim), device=device, dtype=dtype)
-            self.weight = Parameter(weight, requires_grad=not _freeze)
-            self.reset_parameters()
-        else:
-            assert_weight_shape(_weight, num_embeddings, embedding_dim)
-            self.weight = Parameter(_weight, requires_grad=not _freeze)
+        self._make_weight(_weight, device, dtype, _freeze)
 
     def forward(self, input: Any) -> Any:
         """The vectors at the indices."""
@@ -93,8 +130,88 @@ class Embedding(Rows):
         >>> ad.nn.Embedding.from_pretrained(ad.ones(2, 3)).weight.requires_grad
         False
         """
-        rows, columns = sizes_of(embeddings)
+        rows, columns = _sizes_of(embeddings)
         return cls(
             rows, columns, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse,
             _weight=embeddings, _freeze=freeze,
         )  # fmt: skip
+
+
+class EmbeddingBag(_Rows):
+    """The learned vectors of each bag of indices: their mean, sum or maximum.
+
+    Shapes: (bags, size), or (indices,) with offsets -> (bags, embedding_dim).
+    Errors: those of `functional.embedding_bag`.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.EmbeddingBag.html
+
+    >>> ad.nn.EmbeddingBag(10, 3)(ad.tensor([1, 2, 4]), ad.tensor([0, 2])).shape
+    adjoint.Size([2, 3])
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        mode: str = "mean",
+        sparse: bool = False,
+        _weight: Any = None,
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.num_embeddings = num_embeddings
+        self.embedding_dim = embedding_dim
+        self.max_norm = max_norm
+        self.norm_type = norm_type
+        self.scale_grad_by_freq = scale_grad_by_freq
+        self.padding_idx = padding_row(padding_idx, num_embeddings, "padding_idx")
+        self._make_weight(_weight, device, dtype)
+        self.mode = mode
+        self.sparse = sparse
+        self.include_last_offset = include_last_offset
+
+    def forward(self, input: Any, offsets: Any = None, per_sample_weights: Any = None) -> Any:
+        """One vector for each bag."""
+        return F.embedding_bag(
+            input, self.weight, offsets, self.max_norm, self.norm_type, self.scale_grad_by_freq,
+            self.mode, self.sparse, per_sample_weights, self.include_last_offset, self.padding_idx,
+        )  # fmt: skip
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        embeddings: Any,
+        freeze: bool = True,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        mode: str = "mean",
+        sparse: bool = False,
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+    ) -> EmbeddingBag:
+        """An EmbeddingBag that shares the memory of a matrix of vectors, frozen by default.
+
+        Errors: ShapeError for anything but a matrix.
+
+        >>> ad.nn.EmbeddingBag.from_pretrained(ad.ones(2, 3)).weight.requires_grad
+        False
+        """
+        rows, columns = _sizes_of(embeddings)
+        made = cls(
+            rows, columns, max_norm, norm_type, scale_grad_by_freq, mode, sparse,
+            _weight=embeddings, include_last_offset=include_last_offset, padding_idx=padding_idx,
+        )  # fmt: skip
+        made.weight.requires_grad_(not freeze)
+        return made
+
+    def extra_repr(self) -> str:
+        """The sizes, the mode and the settings that differ from the defaults."""
+        usual = [("max_norm", None), ("norm_type", 2), ("scale_grad_by_freq", False)]
+        text = self._shown("{num_embeddings}, {embedding_dim}", usual)
+        return f"{text}, " + self._shown("mode={mode!r}", [("padding_idx", None)])

@@ -151,10 +151,7 @@ def _(n: Node, x: Any, ratio: Any = None, training: Any = None) -> Any:
 
 @operator("Cast")
 def _(n: Node, x: Any) -> Any:
-    dtype = DTYPES.get(n.get("to"))
-    if dtype is None:
-        raise n.unsupported(f"element type {n.get('to')}")
-    return t(x).to(from_numpy_dtype(dtype))
+    return t(x).to(from_numpy_dtype(n.dtype("to")))
 
 
 operator("CastLike")(lambda n, x, like: t(x).to(t(like).dtype))

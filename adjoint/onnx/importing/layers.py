@@ -1,4 +1,4 @@
-"""What ONNX's layers compute: products, windows, normalization, resizing."""
+"""What ONNX's layers compute: products, windows, normalization, resizing, losses."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.dtype import int64
 from ...eager.dispatch import apply
 from ...ops.nn.averaging import SumPool
 from ...ops.nn.convolution import Convolution, ConvolutionInput
@@ -403,3 +404,27 @@ def _cubic(x: Any, a: float) -> Any:
     near = ((a + 2) * x - (a + 3)) * x * x + 1
     far = a * (((x - 5) * x + 8) * x - 4)
     return np.where(x <= 1, near, np.where(x < 2, far, 0))
+
+
+# ---- losses ----------------------------------------------------------------------------------
+
+
+def _nll(n: Node, scores: Tensor, target: Any, weight: Any) -> Any:
+    weight = None if weight is None else t(weight)
+    ignored = n.get("ignore_index", -100)  # no class is numbered so
+    reduction = n.get("reduction", "mean")
+    return F.nll_loss(
+        scores, t(target).to(int64), weight, ignore_index=ignored, reduction=reduction
+    )
+
+
+@operator("NegativeLogLikelihoodLoss")
+def _(n: Node, scores: Any, target: Any, weight: Any = None) -> Any:
+    return _nll(n, t(scores), target, weight)
+
+
+@operator("SoftmaxCrossEntropyLoss")
+def _(n: Node, scores: Any, target: Any, weight: Any = None) -> Any:
+    logs = F.log_softmax(t(scores), 1)
+    loss = _nll(n, logs, target, weight)
+    return (loss, logs) if len(n.outputs) > 1 else loss

@@ -20,6 +20,7 @@ from ...eager.public import FUNCTIONS
 from ...graph.lazy import concrete
 from ...ops.create.memory import from_numpy
 from ...tensor import Tensor
+from ..files import DTYPES
 
 F: Any = nn.functional
 ad: Any = type("functions", (), {name: staticmethod(f) for name, f in FUNCTIONS.items()})
@@ -48,6 +49,13 @@ class Node:
     def get(self, name: str, default: Any = None) -> Any:
         """An attribute."""
         return self.attributes.get(name, default)
+
+    def dtype(self, name: str, default: int | None = None) -> Any:
+        """NumPy's dtype for the element type that an attribute gives."""
+        found = DTYPES.get(self.get(name, default))
+        if found is None:
+            raise self.unsupported(f"element type {self.get(name)}")
+        return found
 
     def check_size(self, sizes: Sequence[int]) -> None:
         """TooLarge where a tensor of these sizes must not be made; before it is."""

@@ -9,7 +9,6 @@ import numpy as np
 
 from ...core.dtype import from_numpy_dtype
 from ...ops.create.creation import full
-from ..files import DTYPES
 from .node import F, Node, ad, axes_of, axis_in, host, ints, operator, t
 
 
@@ -182,8 +181,5 @@ def _(n: Node, x: Any) -> Any:
 @operator("EyeLike")
 def _(n: Node, x: Any) -> Any:
     rows, columns = x.shape
-    kind = n.get("dtype")
-    if kind is not None and kind not in DTYPES:
-        raise n.unsupported(f"element type {kind}")
-    found = np.eye(rows, columns, n.get("k", 0))
-    return found.astype(t(x).dtype.numpy if kind is None else DTYPES[kind])
+    dtype = t(x).dtype.numpy if n.get("dtype") is None else n.dtype("dtype")
+    return np.eye(rows, columns, n.get("k", 0)).astype(dtype)

@@ -9,7 +9,6 @@ import numpy as np
 
 from ...fft import fft, ifft, irfft
 from ...tensor import Tensor
-from ..files import DTYPES
 from .node import Node, ad, axis_in, host, operator, t
 
 
@@ -80,14 +79,7 @@ def _(n: Node, size: Any) -> Any:
     turn = 2 * math.pi / max(count if n.get("periodic", 1) else count - 1, 1)
     at = np.arange(count) * turn
     found = sum(c * np.cos(i * at) for i, c in enumerate(_COSINES[n.kind]))
-    return np.asarray(found).astype(_dtype(n, "output_datatype"))
-
-
-def _dtype(n: Node, name: str) -> Any:
-    dtype = DTYPES.get(n.get(name, 1))
-    if dtype is None:
-        raise n.unsupported(f"element type {n.get(name)}")
-    return dtype
+    return np.asarray(found).astype(n.dtype("output_datatype", 1))
 
 
 @operator("MelWeightMatrix")
@@ -106,4 +98,4 @@ def _(n: Node, bins: Any, length: Any, rate: Any, low: Any, high: Any) -> Any:
         fall = (last - at) / max(last - middle, 1)
         found[:, i] = np.where((first <= at) & (at <= middle), rise, 0)
         found[:, i] = np.where((middle <= at) & (at < last), fall, found[:, i])
-    return found.astype(_dtype(n, "output_datatype"))
+    return found.astype(n.dtype("output_datatype", 1))

@@ -214,18 +214,15 @@ HalfTensor = TensorType("HalfTensor", dt.float16)
 BFloat16Tensor = TensorType("BFloat16Tensor", dt.bfloat16)
 FloatTensor = TensorType("FloatTensor", dt.float32)
 DoubleTensor = TensorType("DoubleTensor", dt.float64)
-_UNNAMED_TYPES = (  # `type()` names them; there are no constructors of these names
-    TensorType("ComplexFloatTensor", dt.complex64),
-    TensorType("ComplexDoubleTensor", dt.complex128),
-    TensorType("UInt16Tensor", dt.uint16),
-    TensorType("UInt32Tensor", dt.uint32),
-    TensorType("UInt64Tensor", dt.uint64),
-)
 _TYPES = {
     kind.dtype: kind
     for kind in (
         BoolTensor, ByteTensor, CharTensor, ShortTensor, IntTensor, LongTensor, HalfTensor,
-        BFloat16Tensor, FloatTensor, DoubleTensor, *_UNNAMED_TYPES,
+        BFloat16Tensor, FloatTensor, DoubleTensor,
+        # `type()` names these; there are no constructors of their names
+        TensorType("ComplexFloatTensor", dt.complex64),
+        TensorType("ComplexDoubleTensor", dt.complex128), TensorType("UInt16Tensor", dt.uint16),
+        TensorType("UInt32Tensor", dt.uint32), TensorType("UInt64Tensor", dt.uint64),
     )
 }  # fmt: skip
 

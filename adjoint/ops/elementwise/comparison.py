@@ -80,7 +80,12 @@ class Ne(Comparison):
     samples = _comparison_samples(FLOATS + INTS + COMPLEX)
 
 
-class Lt(Comparison):
+class _Order(Comparison, abstract=True):
+    kinds = ORDERED
+    samples = _comparison_samples(FLOATS + INTS)
+
+
+class Lt(_Order):
     """Whether elements of `input` are less than those of `other`.
 
     >>> ad.lt(ad.tensor([1, 2]), 2)
@@ -88,11 +93,9 @@ class Lt(Comparison):
     """
 
     ufunc = "less"
-    kinds = ORDERED
-    samples = _comparison_samples(FLOATS + INTS)
 
 
-class Le(Comparison):
+class Le(_Order):
     """Whether elements of `input` are less than or equal to those of `other`.
 
     >>> ad.le(ad.tensor([1, 2]), 1)
@@ -100,11 +103,9 @@ class Le(Comparison):
     """
 
     ufunc = "less_equal"
-    kinds = ORDERED
-    samples = _comparison_samples(FLOATS + INTS)
 
 
-class Gt(Comparison):
+class Gt(_Order):
     """Whether elements of `input` are greater than those of `other`.
 
     >>> ad.gt(ad.tensor([1, 2]), 1)
@@ -112,11 +113,9 @@ class Gt(Comparison):
     """
 
     ufunc = "greater"
-    kinds = ORDERED
-    samples = _comparison_samples(FLOATS + INTS)
 
 
-class Ge(Comparison):
+class Ge(_Order):
     """Whether elements of `input` are greater than or equal to those of `other`.
 
     >>> ad.ge(ad.tensor([1, 2]), 2)
@@ -124,8 +123,6 @@ class Ge(Comparison):
     """
 
     ufunc = "greater_equal"
-    kinds = ORDERED
-    samples = _comparison_samples(FLOATS + INTS)
 
 
 eq, ne, lt = binary(Eq()), binary(Ne()), binary(Lt())
@@ -334,20 +331,21 @@ def _where_method(input: Any, condition: Any, other: Any) -> Any:
     return where(condition, input, other)
 
 
-def _extremum_samples() -> Any:
-    """Samples of an extremum; the special ones hold ties and NaN on each side."""
-    usual: Any = binary_samples(dtypes=FLOATS + INTS)
+class _Extremum(Elementwise, abstract=True):
+    kinds = ORDERED
+    exact = True
 
-    def samples(cls: Any) -> Iterable[Sample]:
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """The usual ones; the special ones hold ties and NaN on each side."""
+        usual: Any = binary_samples(dtypes=FLOATS + INTS)
         yield from usual.__func__(cls)
         x1 = np.array([np.nan, 1.0, 1.0, np.inf, np.nan, -np.inf])
         x2 = np.array([1.0, np.nan, 1.0, 1.0, np.nan, 1.0])
         yield Sample(cls(), (x1, x2), "special", gradients=False)
 
-    return classmethod(samples)
 
-
-class Maximum(Elementwise):
+class Maximum(_Extremum):
     """The greater of two elements; NaN where one is NaN. Equal elements share the gradient.
 
     >>> ad.maximum(ad.tensor([1., 5.]), ad.tensor([3., 2.]))
@@ -355,9 +353,6 @@ class Maximum(Elementwise):
     """
 
     ufunc = "maximum"
-    kinds = ORDERED
-    exact = True
-    samples = _extremum_samples()
 
     def gradient(self, g: Tensor, x1: Any, x2: Any) -> tuple[Any, ...]:
         """g for the greater, half of it each for equal ones."""
@@ -368,7 +363,7 @@ class Maximum(Elementwise):
         return (lambda: share(*tensors(x1, x2)), lambda: share(*tensors(x2, x1)))
 
 
-class Minimum(Elementwise):
+class Minimum(_Extremum):
     """The smaller of two elements; NaN where one is NaN. Equal elements share the gradient.
 
     >>> ad.minimum(ad.tensor([1., 5.]), ad.tensor([3., 2.]))
@@ -376,9 +371,6 @@ class Minimum(Elementwise):
     """
 
     ufunc = "minimum"
-    kinds = ORDERED
-    exact = True
-    samples = _extremum_samples()
 
     def gradient(self, g: Tensor, x1: Any, x2: Any) -> tuple[Any, ...]:
         """g for the smaller, half of it each for equal ones."""
@@ -389,7 +381,7 @@ class Minimum(Elementwise):
         return (lambda: share(*tensors(x1, x2)), lambda: share(*tensors(x2, x1)))
 
 
-class Fmax(Elementwise):
+class Fmax(_Extremum):
     """The greater of two elements; where one is NaN, the other.
 
     >>> ad.fmax(ad.tensor([1., float("nan")]), ad.tensor([3., 2.]))
@@ -397,9 +389,6 @@ class Fmax(Elementwise):
     """
 
     ufunc = "fmax"
-    kinds = ORDERED
-    exact = True
-    samples = _extremum_samples()
 
     def gradient(self, g: Tensor, x1: Any, x2: Any) -> tuple[Any, ...]:
         """g for the one that was taken; the first of equal ones."""
@@ -408,7 +397,7 @@ class Fmax(Elementwise):
         return (lambda: where(first, g, 0), lambda: where(first, 0, g))
 
 
-class Fmin(Elementwise):
+class Fmin(_Extremum):
     """The smaller of two elements; where one is NaN, the other.
 
     >>> ad.fmin(ad.tensor([1., float("nan")]), ad.tensor([3., 2.]))
@@ -416,9 +405,6 @@ class Fmin(Elementwise):
     """
 
     ufunc = "fmin"
-    kinds = ORDERED
-    exact = True
-    samples = _extremum_samples()
 
     def gradient(self, g: Tensor, x1: Any, x2: Any) -> tuple[Any, ...]:
         """g for the one that was taken; the first of equal ones."""

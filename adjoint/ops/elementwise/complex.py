@@ -16,7 +16,7 @@ from ...core.types import Tensor
 from ...eager.dispatch import apply, apply_view, run_known
 from ...eager.public import METHODS, public
 from ..promotion import cast
-from ..samples import COMPLEX, FLOATS, array, binary_samples, strided, unary_samples
+from ..samples import COMPLEX, FLOATS, array, binary_samples, each_dtype, strided, unary_samples
 from .comparison import eq, where
 from .functions import square
 from .kinds import Analytic, Floating
@@ -401,8 +401,7 @@ class ViewAsReal(Op):
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         """Both precisions; strided, 0-d, empty."""
-        for dtype in COMPLEX:
-            yield Sample(cls(), (array((2, 3), dtype),), dtype.name)
+        yield from each_dtype(cls(), COMPLEX, (2, 3))
         yield Sample(cls(), (strided(array((3, 4), COMPLEX[0])),), "strided")
         yield Sample(cls(), (array((), COMPLEX[0]),), "0-d")
         yield Sample(cls(), (array((0, 3), COMPLEX[0]),), "empty")
@@ -446,8 +445,7 @@ class ViewAsComplex(Op):
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         """Both precisions; strided, 0-d, empty."""
-        for dtype in (dt.float64, dt.float32):
-            yield Sample(cls(), (array((3, 2), dtype),), dtype.name)
+        yield from each_dtype(cls(), (dt.float64, dt.float32), (3, 2))
         yield Sample(cls(), (np.moveaxis(array((2, 3)), 0, -1),), "strided")
         yield Sample(cls(), (array((2,)),), "0-d")
         yield Sample(cls(), (array((0, 2)),), "empty")

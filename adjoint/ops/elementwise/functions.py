@@ -13,7 +13,7 @@ from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.public import public
 from ..promotion import cast
-from ..samples import COMPLEX, FLOATS, INTS, unary_samples
+from ..samples import ALL_FLOATS, COMPLEX, FLOATS, INTS, unary_samples
 from .comparison import where
 from .kinds import Analytic
 from .pointwise import NUMBERS, Elementwise, alias, assert_tensor, conj, unary, widen
@@ -23,8 +23,6 @@ __all__ = [
     "exp2", "expm1", "log", "log1p", "log2", "log10", "reciprocal", "rsqrt", "sgn", "sigmoid",
     "sign", "sinh", "sqrt", "square", "tanh",
 ]  # fmt: skip
-
-ALL_FLOATS = FLOATS + COMPLEX
 
 
 # ---- signs ---------------------------------------------------------------------------------------
@@ -206,7 +204,6 @@ class Exp(Analytic):
     """
 
     ufunc = "exp"
-    samples = unary_samples(dtypes=ALL_FLOATS)
 
     def gradient(self, g: Tensor, y: Tensor) -> tuple[Any, ...]:
         """g y."""
@@ -221,7 +218,6 @@ class Exp2(Analytic):
     """
 
     ufunc = "exp2"
-    samples = unary_samples(dtypes=ALL_FLOATS)
 
     def gradient(self, g: Tensor, y: Tensor) -> tuple[Any, ...]:
         """g y log(2)."""
@@ -236,7 +232,6 @@ class Expm1(Analytic):
     """
 
     ufunc = "expm1"
-    samples = unary_samples(dtypes=ALL_FLOATS)
 
     def gradient(self, g: Tensor, y: Tensor) -> tuple[Any, ...]:
         """g (y + 1)."""
@@ -311,7 +306,6 @@ class Sigmoid(Analytic):
     """
 
     ufunc = "sigmoid"
-    samples = unary_samples(dtypes=ALL_FLOATS)
 
     def gradient(self, g: Tensor, y: Tensor) -> tuple[Any, ...]:
         """g y (1 - y)."""
@@ -339,7 +333,6 @@ class Sinh(Analytic):
     """
 
     ufunc = "sinh"
-    samples = unary_samples(dtypes=ALL_FLOATS)
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
         """g cosh(x)."""
@@ -354,7 +347,6 @@ class Cosh(Analytic):
     """
 
     ufunc = "cosh"
-    samples = unary_samples(dtypes=ALL_FLOATS)
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
         """g sinh(x)."""
@@ -369,7 +361,6 @@ class Tanh(Analytic):
     """
 
     ufunc = "tanh"
-    samples = unary_samples(dtypes=ALL_FLOATS)
 
     def gradient(self, g: Tensor, y: Tensor) -> tuple[Any, ...]:
         """g (1 - y^2)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..samples import ALL_FLOATS, unary_samples
 from .pointwise import ANALYTIC, FLOATING, Elementwise
 
 
@@ -15,3 +16,4 @@ class Analytic(Elementwise, abstract=True):
     """The base of functions of floating-point and complex numbers."""
 
     kinds = ANALYTIC
+    samples = unary_samples(dtypes=ALL_FLOATS)

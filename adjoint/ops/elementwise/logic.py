@@ -83,7 +83,12 @@ class LogicalNot(Comparison):
     samples = special_samples((dt.bool_, *INTS, *FLOATS, *COMPLEX))
 
 
-class BitwiseAnd(Elementwise):
+class _OfBits(Elementwise, abstract=True):
+    kinds = INTEGRAL
+    samples = binary_samples(dtypes=(*INTS, dt.bool_), low=-100, high=100)
+
+
+class BitwiseAnd(_OfBits):
     """The bits that both elements have.
 
     >>> ad.bitwise_and(ad.tensor([6]), 3)
@@ -91,11 +96,9 @@ class BitwiseAnd(Elementwise):
     """
 
     ufunc = "bitwise_and"
-    kinds = INTEGRAL
-    samples = binary_samples(dtypes=(*INTS, dt.bool_), low=-100, high=100)
 
 
-class BitwiseOr(Elementwise):
+class BitwiseOr(_OfBits):
     """The bits that one element has, or both.
 
     >>> ad.bitwise_or(ad.tensor([6]), 3)
@@ -103,11 +106,9 @@ class BitwiseOr(Elementwise):
     """
 
     ufunc = "bitwise_or"
-    kinds = INTEGRAL
-    samples = binary_samples(dtypes=(*INTS, dt.bool_), low=-100, high=100)
 
 
-class BitwiseXor(Elementwise):
+class BitwiseXor(_OfBits):
     """The bits that exactly one of the elements has.
 
     >>> ad.bitwise_xor(ad.tensor([6]), 3)
@@ -115,8 +116,6 @@ class BitwiseXor(Elementwise):
     """
 
     ufunc = "bitwise_xor"
-    kinds = INTEGRAL
-    samples = binary_samples(dtypes=(*INTS, dt.bool_), low=-100, high=100)
 
 
 class BitwiseNot(Elementwise):

@@ -22,7 +22,7 @@ from ...eager.fused import checking
 from ...eager.public import public
 from .. import return_types
 from ..promotion import cast
-from ..samples import COMPLEX, FLOATS, INTS, array, binary_samples, strided, unary_samples
+from ..samples import ALL_FLOATS, FLOATS, INTS, array, binary_samples, strided, unary_samples
 from .comparison import eq, isfinite, tensors, where
 from .functions import exp2
 from .kinds import Floating
@@ -45,8 +45,6 @@ __all__ = [
     "nextafter", "round", "trunc",
 ]  # fmt: skip
 
-ALL_FLOATS = FLOATS + COMPLEX
-
 
 # ---- rounding ------------------------------------------------------------------------------------
 
@@ -65,16 +63,13 @@ class Rounding(Elementwise, abstract=True):
         """Zero: the function is piecewise constant."""
         return (g.new_zeros(g.shape),)
 
-
-def _rounding_samples() -> Any:
-    usual: Any = unary_samples(-5, 5, dtypes=FLOATS + INTS)
-
-    def samples(cls: Any) -> Iterable[Sample]:
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """The usual ones, and halves."""
+        usual: Any = unary_samples(-5, 5, dtypes=FLOATS + INTS)
         yield from usual.__func__(cls)
         halves = np.array([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 3.5])
         yield Sample(cls(), (halves,), "halves", gradients=False)
-
-    return classmethod(samples)
 
 
 class Floor(Rounding):
@@ -85,7 +80,6 @@ class Floor(Rounding):
     """
 
     ufunc = "floor"
-    samples = _rounding_samples()
 
 
 class Ceil(Rounding):
@@ -96,7 +90,6 @@ class Ceil(Rounding):
     """
 
     ufunc = "ceil"
-    samples = _rounding_samples()
 
 
 class Trunc(Rounding):
@@ -107,14 +100,12 @@ class Trunc(Rounding):
     """
 
     ufunc = "trunc"
-    samples = _rounding_samples()
 
 
 class Round(Rounding):
     """The nearest whole number to each element; halves go to the even one."""
 
     ufunc = "rint"
-    samples = _rounding_samples()
 
 
 @dataclass(eq=False, repr=False)

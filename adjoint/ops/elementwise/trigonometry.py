@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core.types import Tensor
 from ...eager.public import public
-from ..samples import COMPLEX, FLOATS, binary_samples, unary_samples
+from ..samples import ALL_FLOATS, binary_samples, unary_samples
 from .comparison import eq, where
 from .functions import reciprocal, rsqrt
 from .kinds import Analytic, Floating
@@ -17,8 +17,6 @@ __all__ = [
     "acos", "arccos", "arcsin", "arctan", "arctan2", "asin", "atan", "atan2", "cos", "deg2rad",
     "hypot", "rad2deg", "sin", "tan",
 ]  # fmt: skip
-
-ALL_FLOATS = FLOATS + COMPLEX
 
 
 # ---- angles --------------------------------------------------------------------------------------
@@ -32,7 +30,6 @@ class Sin(Analytic):
     """
 
     ufunc = "sin"
-    samples = unary_samples(dtypes=ALL_FLOATS)
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
         """g cos(x)."""
@@ -47,7 +44,6 @@ class Cos(Analytic):
     """
 
     ufunc = "cos"
-    samples = unary_samples(dtypes=ALL_FLOATS)
 
     def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
         """-g sin(x)."""

@@ -15,7 +15,7 @@ from ...core.op import Op, Sample
 from ...core.spec import Spec, prod
 from ...core.types import Tensor
 from ...eager.dispatch import apply, apply_view
-from ..samples import array
+from ..samples import KINDS, array, each_dtype
 from ..shape.movement import Movement
 from .slicing import Item, basic_index
 
@@ -153,8 +153,7 @@ class Index(Advanced):
         """One index and several, neighbours and not, repeated and negative entries, empty."""
         one = np.array([2, 0, 2, -1])
         two = np.array([[0, 2, 1], [1, 1, 0]])
-        for dtype in (dt.float64, dt.bfloat16, dt.int32, dt.complex128):
-            yield Sample(cls((0,)), (array((3, 2), dtype), one), dtype.name)
+        yield from each_dtype(cls((0,)), KINDS, (3, 2), one)
         yield Sample(cls((1,)), (array((2, 3, 2)), one.reshape(2, 2)), "middle")
         yield Sample(cls((1, 2)), (array((2, 3, 2)), two), "neighbours")
         yield Sample(cls((0, 2)), (array((3, 2, 2)), two), "apart")
@@ -213,8 +212,7 @@ class IndexSum(Advanced):
         """One index and several."""
         one = np.array([2, 0, 2, -1])
         two = np.array([[0, 2, 1], [1, 1, 0]])
-        for dtype in (dt.float64, dt.bfloat16, dt.int32, dt.complex128):
-            yield Sample(cls((0,), (3, 2)), (array((4, 2), dtype), one), dtype.name)
+        yield from each_dtype(cls((0,), (3, 2)), KINDS, (4, 2), one)
         yield Sample(cls((1,), (2, 3, 2)), (array((2, 4, 2)), one), "middle")
         yield Sample(cls((1, 2), (2, 3, 2)), (array((2, 3)), two), "neighbours")
         yield Sample(cls((0, 2), (3, 2, 2)), (array((3, 2)), two), "apart")

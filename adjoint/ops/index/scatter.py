@@ -22,7 +22,7 @@ from ...eager.fused import checking, writing
 from ...eager.public import public
 from ...eager.tensors import fresh
 from ..create import creation
-from ..samples import array
+from ..samples import KINDS, array, each_dtype
 from ..shape.movement import assert_tensor
 from .advanced import Index, IndexPut, Overwrite, add_at, wrapped
 from .indexing import assert_index_dtype, one_value
@@ -52,6 +52,13 @@ class _Along(Op, abstract=True):
                 steps = np.arange(size) * prod(shape[i + 1 :])
                 positions = positions + steps.reshape((-1,) + (1,) * (index.ndim - i - 1))
         return positions
+
+    def _assert_like(self, spec: Spec, src: Any) -> None:
+        if isinstance(src, Spec) and src.dtype is not spec.dtype:
+            raise DTypeError(
+                f"{self.name}: scatter(): Expected self.dtype to be equal to src.dtype, got "
+                f"{spec.dtype} and {src.dtype}; convert one with .to()"
+            )
 
     def _assert_fits(self, shape: tuple[int, ...], index: Spec, src: Any = None) -> None:
         name = self.name
@@ -118,8 +125,7 @@ class Gather(_Along):
     def samples(cls) -> Iterable[Sample]:
         """Each axis, repeated entries, a smaller index, dtypes, empty."""
         index = np.array([[0, 1, 1], [2, 0, 1]])
-        for dtype in (dt.float64, dt.bfloat16, dt.int32, dt.complex128):
-            yield Sample(cls(0), (array((3, 3), dtype), index), dtype.name)
+        yield from each_dtype(cls(0), KINDS, (3, 3), index)
         yield Sample(cls(1), (array((4, 3)), index), "smaller")
         yield Sample(cls(1), (array((2, 3, 2)), index[:, :, None] % 3), "3-d")
         yield Sample(cls(0), (array((3, 2)).T, index[:, :1] % 2), "transposed")
@@ -177,8 +183,7 @@ class GatherSum(_Along):
     def samples(cls) -> Iterable[Sample]:
         """Each axis, dtypes."""
         index = np.array([[0, 1, 1], [2, 0, 1]])
-        for dtype in (dt.float64, dt.bfloat16, dt.int32, dt.complex128):
-            yield Sample(cls(0, (3, 3)), (array((2, 3), dtype), index), dtype.name)
+        yield from each_dtype(cls(0, (3, 3)), KINDS, (2, 3), index)
         yield Sample(cls(1, (4, 3)), (array((2, 3)), index), "larger")
 
     def reference(self, g: Any, index: Any) -> Any:
@@ -206,11 +211,7 @@ class Scatter(_Along):
 
     def infer(self, spec: Spec, index: Spec, src: Any) -> Spec:
         """The first input's spec."""
-        if isinstance(src, Spec) and src.dtype is not spec.dtype:
-            raise DTypeError(
-                f"scatter: scatter(): Expected self.dtype to be equal to src.dtype, got "
-                f"{spec.dtype} and {src.dtype}; convert one with .to()"
-            )
+        self._assert_like(spec, src)
         self._assert_fits(spec.shape, index, src)
         return spec
 
@@ -300,11 +301,7 @@ class ScatterReduce(_Along):
 
     def infer(self, spec: Spec, index: Spec, src: Spec) -> Spec:
         """The first input's spec."""
-        if src.dtype is not spec.dtype:
-            raise DTypeError(
-                f"scatter_reduce: scatter(): Expected self.dtype to be equal to src.dtype, got "
-                f"{spec.dtype} and {src.dtype}; convert one with .to()"
-            )
+        self._assert_like(spec, src)
         self._assert_fits(spec.shape, index, src)
         return spec
 
@@ -458,8 +455,7 @@ class MaskedFill(Op):
     def samples(cls) -> Iterable[Sample]:
         """Each dtype, broadcast both ways, 0-d values, empty."""
         mask = array((2, 3), dt.bool_, seed=2)
-        for dtype in (dt.float64, dt.bfloat16, dt.int32, dt.complex128):
-            yield Sample(cls(), (array((2, 3), dtype), mask, 1), dtype.name)
+        yield from each_dtype(cls(), KINDS, (2, 3), mask, 1)
         yield Sample(cls(), (array((2, 3)), mask[:1], array(())), "value")
         yield Sample(cls(), (array((3,)), mask, array(())), "broadcast")
         yield Sample(cls(), (array((0, 3)), mask[:0], 2.0), "empty")

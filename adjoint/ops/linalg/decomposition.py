@@ -17,7 +17,7 @@ from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply
 from ..elementwise.namespace import conj
-from ..samples import array
+from ..samples import array, each_dtype
 from .matmul import conj_transposed, matmul
 
 NUMERIC = (dt.float64, dt.float32, dt.complex128, dt.complex64)
@@ -575,8 +575,7 @@ class LUFactor(Op):
         for label, shape in (*square_shapes(), ("tall", (4, 2)), ("wide", (2, 4))):
             x = array(shape)
             yield Sample(cls(), (x,), label, gradients=shape[-1] == shape[-2])
-        for dtype in NUMERIC:
-            yield Sample(cls(), (array((3, 3), dtype),), dtype.name)
+        yield from each_dtype(cls(), NUMERIC, (3, 3))
         yield Sample(cls(), (array((70, 70)),), "big", gradients=False)
         yield Sample(cls(False), (general_samples((3, 3)),), "no-pivot", reference=False)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from ...eager.public import public
 from ...program.compute import spec_of
 from ..elementwise.namespace import conj
 from ..promotion import cast
-from ..samples import array, strided
+from ..samples import FLOATS, array, each_dtype, strided
 from ..shape.movement import Permute
 
 __all__ = [
@@ -210,9 +210,7 @@ class Linear(Op):
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         """With and without bias, rows, vectors, batches, empty."""
-        for dtype in (dt.float64, dt.float32, dt.bfloat16, dt.float16, dt.complex128):
-            inputs = (array((2, 3), dtype), array((4, 3), dtype), array((4,), dtype))
-            yield Sample(cls(), inputs, dtype.name)
+        yield from each_dtype(cls(), (*FLOATS, dt.complex128), (2, 3), (4, 3), (4,))
         w = array((4, 3))
         yield Sample(cls(), (array((2, 3)), w), "no-bias")
         yield Sample(cls(), (array((3,)), w, array((4,))), "vector")
@@ -243,11 +241,25 @@ def _conjugate(xp: Any, x: Any) -> Any:
     return xp.conjugate(x) if x.dtype.kind == "c" else x
 
 
+def _gradient_samples(second: Callable[[tuple[int, ...]], tuple[int, ...]]) -> Any:
+    """Rows, vectors, batches, empty; `second` gives the second input's shape for the first's."""
+
+    def samples(cls: Any) -> Iterable[Sample]:
+        for dtype in (dt.float64, dt.float32, dt.bfloat16, dt.float16, dt.complex128):
+            yield Sample(cls(), (array((2, 4), dtype), array(second((2, 4)), dtype)), dtype.name)
+        for label, shape in (("vector", (4,)), ("batch", (2, 5, 4)), ("empty", (0, 4))):
+            yield Sample(cls(), (array(shape), array(second(shape))), label)
+        yield Sample(cls(), (strided(array((2, 4))), strided(array(second((2, 4))))), "strided")
+
+    return classmethod(samples)
+
+
 class LinearInput(Op):
     """The gradient of a linear layer's input: g conj(weight), over all rows."""
 
     library = "linear_input"
     needs = ("x2", "x1")
+    samples = _gradient_samples(lambda g: (4, 3))
 
     def infer(self, g: Spec, w: Spec) -> Spec:
         """(..., out) and (out, in) give (..., in)."""
@@ -264,17 +276,6 @@ class LinearInput(Op):
         """The layer of `g`, and the gradient of its weight."""
         return (lambda: apply(LINEAR, g, x2), lambda: apply(LINEAR_WEIGHT, x1, g))
 
-    @classmethod
-    def samples(cls) -> Iterable[Sample]:
-        """Rows, vectors, batches, empty."""
-        for dtype in (dt.float64, dt.float32, dt.bfloat16, dt.float16, dt.complex128):
-            yield Sample(cls(), (array((2, 4), dtype), array((4, 3), dtype)), dtype.name)
-        w = array((4, 3))
-        yield Sample(cls(), (array((4,)), w), "vector")
-        yield Sample(cls(), (array((2, 5, 4)), w), "batch")
-        yield Sample(cls(), (array((0, 4)), w), "empty")
-        yield Sample(cls(), (strided(array((2, 4))), strided(w)), "strided")
-
     def reference(self, g: Any, w: Any) -> Any:
         """By einsum."""
         wide = [v.astype(np.float64) if v.dtype.kind in "fV" else v for v in (g, w)]
@@ -289,6 +290,7 @@ class LinearWeight(Op):
 
     library = "linear_weight"
     needs = ("x2", "x1")
+    samples = _gradient_samples(lambda g: (*g[:-1], 3))
 
     def infer(self, g: Spec, x: Spec) -> Spec:
         """(..., out) and (..., in) give (out, in)."""
@@ -303,16 +305,6 @@ class LinearWeight(Op):
     def gradient(self, g: Tensor, x1: Tensor, x2: Tensor) -> tuple[Any, ...]:
         """A layer of the rows, and the gradient of its input."""
         return (lambda: apply(LINEAR, x2, g), lambda: apply(LINEAR_INPUT, x1, g))
-
-    @classmethod
-    def samples(cls) -> Iterable[Sample]:
-        """Rows, vectors, batches, empty."""
-        for dtype in (dt.float64, dt.float32, dt.bfloat16, dt.float16, dt.complex128):
-            yield Sample(cls(), (array((2, 4), dtype), array((2, 3), dtype)), dtype.name)
-        yield Sample(cls(), (array((4,)), array((3,))), "vector")
-        yield Sample(cls(), (array((2, 5, 4)), array((2, 5, 3))), "batch")
-        yield Sample(cls(), (array((0, 4)), array((0, 3))), "empty")
-        yield Sample(cls(), (strided(array((2, 4))), strided(array((2, 3)))), "strided")
 
     def reference(self, g: Any, x: Any) -> Any:
         """By einsum, over all rows."""

@@ -14,7 +14,7 @@ from ...core.spec import Spec, broadcast_shapes
 from ...core.types import Tensor
 from ...eager.dispatch import apply
 from ..elementwise.namespace import conj
-from ..samples import array
+from ..samples import array, each_dtype
 from .decomposition import (
     NUMERIC,
     general_samples,
@@ -290,8 +290,7 @@ class PseudoInverse(Op):
         """Every shape, rank deficient, Hermitian."""
         for label, shape in (*square_shapes(), ("tall", (4, 2)), ("wide", (2, 4))):
             yield Sample(cls(), (array(shape), 0.0, 1e-12), label)
-        for dtype in NUMERIC:
-            yield Sample(cls(), (array((3, 2), dtype), 0.0, 1e-5), dtype.name)
+        yield from each_dtype(cls(), NUMERIC, (3, 2), 0.0, 1e-5)
         x = array((4, 2)) @ array((2, 3))
         yield Sample(cls(), (x, 0.0, 1e-8), "deficient", gradients=False)
         x = hermitian_samples((3, 3))

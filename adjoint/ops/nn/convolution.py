@@ -429,7 +429,7 @@ def _transposed(
     return ConvolutionInput(stride, padding, dilation, groups, size)
 
 
-def _conv_transpose(
+def _spread(
     rank: int,
     input: Tensor,
     weight: Tensor,
@@ -505,9 +505,7 @@ def conv_transpose1d(
     >>> ad.conv_transpose1d(ad.tensor([[1., 2.]]), ad.tensor([[[1., 10.]]]), stride=2)
     tensor([[ 1., 10.,  2., 20.]])
     """
-    return _conv_transpose(
-        1, input, weight, bias, stride, padding, output_padding, groups, dilation
-    )
+    return _spread(1, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
 @public(method=False)
@@ -532,9 +530,7 @@ def conv_transpose2d(
     tensor([[[[1., 2., 1.],
               [1., 2., 1.]]]])
     """
-    return _conv_transpose(
-        2, input, weight, bias, stride, padding, output_padding, groups, dilation
-    )
+    return _spread(2, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
 @public(method=False)
@@ -558,6 +554,4 @@ def conv_transpose3d(
     >>> ad.conv_transpose3d(ad.ones(1, 1, 1, 1, 1), ad.ones(1, 2, 2, 2, 2)).shape
     adjoint.Size([1, 2, 2, 2, 2])
     """
-    return _conv_transpose(
-        3, input, weight, bias, stride, padding, output_padding, groups, dilation
-    )
+    return _spread(3, input, weight, bias, stride, padding, output_padding, groups, dilation)

@@ -16,7 +16,7 @@ from ...core.spec import Spec, prod
 from ...core.types import Tensor
 from ...eager.dispatch import apply
 from ...eager.public import public
-from ..samples import array
+from ..samples import array, each_dtype
 from .windows import Pairs, Sizes, batched, hashable, per_dimension, reference_windows, window_count
 
 __all__ = ["max_pool1d", "max_pool2d", "max_pool3d"]
@@ -81,8 +81,7 @@ class MaxPool(Pool):
         for label, shape, *options in _geometries():
             yield Sample(cls(*options), (array(shape),), label)  # type: ignore[arg-type]
         op = cls((2,), (2,), ((1, 1),), (1,))
-        for dtype in (dt.float32, dt.bfloat16, dt.float16, dt.int64, dt.uint8):
-            yield Sample(op, (array((2, 4), dtype),), dtype.name)
+        yield from each_dtype(op, (dt.float32, dt.bfloat16, dt.float16, dt.int64, dt.uint8), (2, 4))
         special = np.array([[1.0, 1.0, np.nan, 2.0, -np.inf, -np.inf]])
         yield Sample(cls((2,), (2,), ((0, 0),), (1,)), (special,), "special", gradients=False)
 
@@ -95,6 +94,12 @@ class MaxPool(Pool):
 @functools.lru_cache(maxsize=1024)
 def _to_input(op: MaxPool) -> MaxPoolInput:
     return MaxPoolInput(*op.options)
+
+
+def _pooled(cls: Any) -> Iterable[tuple[str, Any, Any, Any]]:
+    """Of each geometry: its label, the op of `cls`, what was pooled, and the op that pools."""
+    for label, shape, *options in _geometries():
+        yield label, cls(*options), array(shape), MaxPool(*options)  # type: ignore[arg-type]
 
 
 class MaxPoolIndices(Pool):
@@ -111,10 +116,8 @@ class MaxPoolIndices(Pool):
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         """The geometries."""
-        for label, shape, *options in _geometries():
-            op = MaxPool(*options)  # type: ignore[arg-type]
-            x = array(shape)
-            yield Sample(cls(*options), (x, op.reference(x)), label)  # type: ignore[arg-type]
+        for label, op, x, pool in _pooled(cls):
+            yield Sample(op, (x, pool.reference(x)), label)
 
     def reference(self, x: Any, y: Any) -> Any:
         """By the windows of the positions."""
@@ -144,12 +147,9 @@ class MaxPoolInput(Pool):
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         """The geometries; gradients are tested with MaxPool."""
-        for label, shape, *options in _geometries():
-            op = MaxPool(*options)  # type: ignore[arg-type]
-            x = array(shape)
-            y = op.reference(x)
-            g = array(y.shape, seed=1)
-            yield Sample(cls(*options), (x, y, g), label, gradients=False)  # type: ignore[arg-type]
+        for label, op, x, pool in _pooled(cls):
+            y = pool.reference(x)
+            yield Sample(op, (x, y, array(y.shape, seed=1)), label, gradients=False)
 
     def reference(self, x: Any, y: Any, g: Any) -> Any:
         """By the indices."""
@@ -175,11 +175,9 @@ class MaxPoolSelect(Pool):
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         """The geometries; gradients are tested with MaxPool."""
-        for label, shape, *options in _geometries():
-            op = MaxPool(*options)  # type: ignore[arg-type]
-            x = array(shape)
-            inputs = (x, op.reference(x), array(shape, seed=1))
-            yield Sample(cls(*options), inputs, label, gradients=False)  # type: ignore[arg-type]
+        for label, op, x, pool in _pooled(cls):
+            inputs = (x, pool.reference(x), array(x.shape, seed=1))
+            yield Sample(op, inputs, label, gradients=False)
 
     def reference(self, x: Any, y: Any, h: Any) -> Any:
         """By the indices."""

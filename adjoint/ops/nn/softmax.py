@@ -17,7 +17,7 @@ from ...eager.public import public
 from ..elementwise.functions import exp
 from ..elementwise.pointwise import FLOATING, assert_kind, assert_tensor
 from ..promotion import cast
-from ..samples import FLOATS, array, strided
+from ..samples import FLOATS, array, each_dtype, strided
 
 
 def assert_dtype(name: str, x: Any, kinds: str = FLOATING) -> None:
@@ -32,8 +32,7 @@ def wide(x: Tensor) -> Tensor:
 
 
 def _softmax_samples(cls: Any) -> Iterable[Sample]:
-    for dtype in FLOATS:
-        yield Sample(cls((1,)), (array((3, 4), dtype),), dtype.name)
+    yield from each_dtype(cls((1,)), FLOATS, (3, 4))
     yield Sample(cls((0,)), (array((3, 4)),), "first")
     yield Sample(cls((1,)), (array((2, 3, 2)),), "middle")
     yield Sample(cls((1,)), (strided(array((3, 4))),), "strided")

@@ -66,12 +66,17 @@ _MANTISSA = {dt.float16: 11, dt.bfloat16: 8}
 
 
 @dataclass(eq=False, repr=False)
-class Uniform(Draw):
-    """Numbers spread evenly over [0, 1)."""
+class Numbers(Draw, abstract=True):
+    """Base of draws that nothing but their shape and dtype describes."""
 
     shape: tuple[int, ...]
     dtype: dt.dtype
     device: Device = CPU
+
+
+class Uniform(Numbers):
+    """Numbers spread evenly over [0, 1)."""
+
     samples = _shapes_and_dtypes(_REAL)
 
     def compute(self, xp: Any) -> Any:
@@ -97,13 +102,9 @@ class Uniform(Draw):
         return np.trunc(values * 2**digits) / 2**digits
 
 
-@dataclass(eq=False, repr=False)
-class Normal(Draw):
+class Normal(Numbers):
     """Numbers with the standard normal distribution; complex ones have variance 1 in all."""
 
-    shape: tuple[int, ...]
-    dtype: dt.dtype
-    device: Device = CPU
     samples = _shapes_and_dtypes((*_REAL, dt.complex64, dt.complex128))
 
     def compute(self, xp: Any) -> Any:
@@ -125,13 +126,9 @@ class Normal(Draw):
         return values.reshape(self.shape)
 
 
-@dataclass(eq=False, repr=False)
-class Exponential(Draw):
+class Exponential(Numbers):
     """Numbers with the standard exponential distribution."""
 
-    shape: tuple[int, ...]
-    dtype: dt.dtype
-    device: Device = CPU
     samples = _shapes_and_dtypes(_REAL)
 
     def compute(self, xp: Any) -> Any:
@@ -263,14 +260,18 @@ class MaskAt(Op):
         return Mask(int(seed), int(draw), self.keep, 1.0, self.shape, dt.bool_).reference()
 
 
-class ZeroGradient(Draw, abstract=True):
-    """Base of draws whose parameter is an input: PyTorch gives it a gradient of zero."""
+class OfParameter(Draw, abstract=True):
+    """Base of draws whose parameter is an input."""
 
     differentiable = True
 
     def infer(self, spec: Spec) -> Spec:
         """Like the parameter."""
         return spec
+
+
+class ZeroGradient(OfParameter, abstract=True):
+    """Base of those to whose parameter PyTorch gives a gradient of zero."""
 
     def gradient(self, g: Tensor) -> tuple[Any, ...]:
         """Zero: the value jumps or stays."""

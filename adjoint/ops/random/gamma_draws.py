@@ -14,7 +14,7 @@ from ...core.spec import Spec, broadcast_shapes
 from ...eager.dispatch import apply
 from ...eager.public import public
 from ..special.incomplete import beta_shift, gamma_shift
-from .draws import Draw
+from .draws import Draw, OfParameter
 from .random import Generator, next_draw
 
 if TYPE_CHECKING:
@@ -42,18 +42,13 @@ def _concentrations(cls: Any) -> Iterable[Sample]:
     yield Sample(cls(1, 2), (values.T,), "strided", gradients=False)
 
 
-class StandardGamma(Draw):
+class StandardGamma(OfParameter):
     """Numbers with the gamma distribution whose concentration the input gives, of rate 1.
 
     The sampler rejects, so its value jumps; its gradient is the draw's at a fixed probability.
     """
 
-    differentiable = True
     samples = classmethod(_concentrations)
-
-    def infer(self, spec: Spec) -> Spec:
-        """Like the concentration."""
-        return spec
 
     def compute(self, xp: Any, x: Any) -> Any:
         """NumPy's sampler."""
@@ -71,15 +66,10 @@ class StandardGamma(Draw):
         return np.maximum(np.array(values).reshape(x.shape), np.finfo(x.dtype).tiny)
 
 
-class StandardDirichlet(Draw):
+class StandardDirichlet(OfParameter):
     """Shares with the Dirichlet distribution whose concentrations the input's rows give."""
 
-    differentiable = True
     samples = classmethod(_concentrations)
-
-    def infer(self, spec: Spec) -> Spec:
-        """Like the concentrations."""
-        return spec
 
     def compute(self, xp: Any, x: Any) -> Any:
         """Gamma draws in proportion, by their logarithms: small concentrations underflow."""

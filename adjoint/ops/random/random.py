@@ -13,7 +13,7 @@ import operator
 import os
 import struct
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -249,8 +249,9 @@ def drawn(
 # ---- public functions ----------------------------------------------------------------------------
 
 
-def _refuse(name: str, kind: dt.dtype) -> NoReturn:
-    raise DTypeError(f'{name}: "{name}" not implemented for {kind}; use a floating-point dtype')
+def _assert_kind(name: str, d: dt.dtype, categories: tuple[int, ...] = (2,)) -> None:
+    if d.category not in categories:
+        raise DTypeError(f'{name}: "{name}" not implemented for {d}; use a floating-point dtype')
 
 
 def draw_uniform(
@@ -260,8 +261,7 @@ def draw_uniform(
     if d.is_complex:
         pairs = drawn(Uniform, generator, place, (*shape, 2), d.to_real())
         return finish(pairs._data.view(d.numpy)[..., 0], place)
-    if d.category != 2:
-        _refuse("uniform", d)
+    _assert_kind("uniform", d)
     return drawn(Uniform, generator, place, shape, d)
 
 
@@ -269,8 +269,7 @@ def draw_normal(
     shape: tuple[int, ...], d: dt.dtype, generator: Generator | None, place: Device = CPU
 ) -> Tensor:
     """Standard normal numbers."""
-    if d.category < 2:
-        _refuse("normal_kernel_cpu", d)
+    _assert_kind("normal_kernel_cpu", d, (2, 3))
     return drawn(Normal, generator, place, shape, d)
 
 
@@ -584,8 +583,7 @@ def bernoulli(
     if p is not None:
         _assert_probability(p, "bernoulli")
         return _mask(tuple(input.shape), input.dtype, p, 1.0, generator, input.device)
-    if input.dtype.category != 2:
-        _refuse("bernoulli_tensor_cpu_p_", input.dtype)
+    _assert_kind("bernoulli_tensor_cpu_p_", input.dtype)
     return apply(Bernoulli(*next_draw(generator)), input)
 
 
@@ -630,8 +628,7 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     >>> ad.poisson(ad.zeros(2))
     tensor([0., 0.])
     """
-    if input.dtype.category != 2:
-        _refuse("poisson_cpu", input.dtype)
+    _assert_kind("poisson_cpu", input.dtype)
     return apply(Poisson(*next_draw(generator)), input)
 
 
@@ -736,8 +733,7 @@ def _exponential(self: Tensor, lambd: float = 1.0, *, generator: Any = None) -> 
     """Numbers with the exponential distribution of rate lambd."""
     if not lambd > 0:
         raise InvalidArgument(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
-    if self.dtype.category != 2:
-        _refuse("exponential_", self.dtype)
+    _assert_kind("exponential_", self.dtype)
     values = drawn(Exponential, generator, self.device, tuple(self.shape), self.dtype)
     return values if lambd == 1.0 else values / lambd
 
@@ -756,8 +752,7 @@ def _cauchy(
     """Numbers with the Cauchy distribution."""
     if not sigma > 0:
         raise InvalidArgument(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
-    if self.dtype.category != 2:
-        _refuse("cauchy_", self.dtype)
+    _assert_kind("cauchy_", self.dtype)
     angle = (_unit(self, generator) - 0.5) * math.pi
     return cast(angle.tan() * sigma + median, self.dtype)
 
@@ -768,8 +763,7 @@ def _log_normal(
     """Numbers whose logarithm is normal with this mean and standard deviation."""
     if not std > 0:
         raise InvalidArgument(f"log_normal_ expects std > 0.0, but found std={std}")
-    if self.dtype.category != 2:
-        _refuse("log_normal_", self.dtype)
+    _assert_kind("log_normal_", self.dtype)
     drawn: Any = draw_normal(tuple(self.shape), self.dtype, generator, self.device)
     logarithm: Any = drawn * std + mean
     return logarithm.exp()

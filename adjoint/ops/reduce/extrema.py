@@ -22,6 +22,9 @@ from .reduction import Reduction, reduction, reduction_samples, wide
 __all__ = ["amax", "amin", "aminmax", "argmax", "argmin", "max", "min"]
 
 
+EXTREMA_DTYPES = (*FLOATS, *INTS, dt.bool_)
+
+
 @dataclass(eq=False, repr=False)
 class Extremum(Reduction, abstract=True):
     """Base of the largest and the smallest value; NaN wins. Then the gradient goes to the NaNs
@@ -30,6 +33,7 @@ class Extremum(Reduction, abstract=True):
 
     ufunc = ""  # of two elements
     nan_equal: bool = False
+    samples = reduction_samples(EXTREMA_DTYPES)
 
     def infer(self, spec: Spec) -> Spec:
         """The shape without the reduced axes, none of which may be empty."""
@@ -66,21 +70,16 @@ def share_evenly(g: Any, x: Any, y: Any, axes: tuple[int, ...], nan_equal: bool 
     return chosen * (g / chosen.sum(axes, True)) if axes else g
 
 
-EXTREMA_DTYPES = (*FLOATS, *INTS, dt.bool_)
-
-
 class Amax(Extremum):
     """Largest value over `axes`."""
 
     ufunc = "maximum"
-    samples = reduction_samples(EXTREMA_DTYPES)
 
 
 class Amin(Extremum):
     """Smallest value over `axes`."""
 
     ufunc = "minimum"
-    samples = reduction_samples(EXTREMA_DTYPES)
 
 
 class ArgExtremum(Reduction, abstract=True):
@@ -89,6 +88,14 @@ class ArgExtremum(Reduction, abstract=True):
     """
 
     function: ClassVar[str]
+
+    @classmethod
+    def samples(cls) -> Any:
+        """One axis or all."""
+        for sample in reduction_samples(EXTREMA_DTYPES).__func__(cls):
+            axes = sample.op.axes  # type: ignore[attr-defined]
+            if len(axes) in (1, sample.inputs[0].ndim):
+                yield sample
 
     def infer(self, spec: Spec) -> Spec:
         """int64."""
@@ -115,29 +122,11 @@ class Argmax(ArgExtremum):
 
     function = "argmax"
 
-    @classmethod
-    def samples(cls) -> Any:
-        """One axis or all."""
-        return place_samples(cls)
-
 
 class Argmin(ArgExtremum):
     """Place of the smallest value along an axis, or in the flattened tensor."""
 
     function = "argmin"
-
-    @classmethod
-    def samples(cls) -> Any:
-        """One axis or all."""
-        return place_samples(cls)
-
-
-def place_samples(cls: Any) -> Any:
-    """The samples of a reduction over one axis or all of them."""
-    for sample in reduction_samples(EXTREMA_DTYPES).__func__(cls):
-        axes = sample.op.axes  # type: ignore[attr-defined]
-        if len(axes) in (1, sample.inputs[0].ndim):
-            yield sample
 
 
 def assert_not_empty(shape: Any, axes: tuple[int, ...], name: str) -> None:

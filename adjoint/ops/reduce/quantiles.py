@@ -17,9 +17,9 @@ from ...core.types import Tensor
 from ...eager.dispatch import apply
 from ...eager.public import public
 from .. import return_types
-from ..samples import FLOATS, array, strided
+from ..samples import FLOATS, array, each_dtype, strided
 from .extrema import assert_not_empty, share_evenly, value_at
-from .sort import Ranking, assert_sortable, place_along, ranked_places, ranking_samples, sort
+from .sort import OnePlace, assert_sortable, place_along, ranked_places, ranking_samples, sort
 
 __all__ = ["median", "mode", "nanmedian", "nanquantile", "quantile"]
 
@@ -54,8 +54,7 @@ class Median(Op):
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         """Odd and even numbers of elements, NaN, each dtype."""
-        for dtype in (*FLOATS, dt.int64, dt.uint8):
-            yield Sample(cls(), (array((3, 4), dtype),), dtype.name)
+        yield from each_dtype(cls(), (*FLOATS, dt.int64, dt.uint8), (3, 4))
         yield Sample(cls(), (array((3, 3)),), "odd")
         yield Sample(cls(), (array(()),), "0-d")
         yield Sample(cls(), (strided(array((3, 4))),), "strided")
@@ -73,14 +72,10 @@ class Median(Op):
 
 
 @dataclass(eq=False, repr=False)
-class MedianPlace(Ranking):
+class MedianPlace(OnePlace):
     """Place of the lower median along `axis`, which is kept with size 1."""
 
     ignore_nan: bool = False
-
-    def length(self, size: int) -> int:
-        """One."""
-        return 1
 
     def compute(self, xp: Any, x: Any) -> Any:
         """By rank; the first NaN where there is one, unless they are ignored."""
@@ -115,14 +110,10 @@ class MedianPlace(Ranking):
         return np.argmax(equal, axis=self.axis, keepdims=True)
 
 
-class ModePlace(Ranking):
+class ModePlace(OnePlace):
     """Last place of the most frequent (of several: the smallest) value along `axis`, which is kept
     with size 1.
     """
-
-    def length(self, size: int) -> int:
-        """One."""
-        return 1
 
     def compute(self, xp: Any, x: Any) -> Any:
         """Where the longest run of equal elements ends, once sorted."""

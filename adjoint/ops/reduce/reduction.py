@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -324,15 +324,9 @@ def prod(
     return reduction(Prod, dim, input._data.ndim, keepdim), input
 
 
-def _logical(cls: Any) -> Callable[..., Any]:
-    def function(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
-        result = apply(reduction(cls, dim, input._data.ndim, keepdim), input)
-        return cast(result, dt.uint8) if input.dtype is dt.uint8 else result
-
-    return function
-
-
-_all, _any = _logical(All), _logical(Some)
+def _logical(cls: Any, input: Any, dim: Any, keepdim: bool) -> Any:
+    result = apply(reduction(cls, dim, input._data.ndim, keepdim), input)
+    return cast(result, dt.uint8) if input.dtype is dt.uint8 else result
 
 
 @public(out=True)
@@ -346,7 +340,7 @@ def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     >>> ad.all(ad.tensor([[True, False], [True, True]]), dim=1)
     tensor([False,  True])
     """
-    return _all(input, dim, keepdim)
+    return _logical(All, input, dim, keepdim)
 
 
 @public(out=True)
@@ -360,7 +354,7 @@ def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     >>> ad.any(ad.tensor([[True, False], [False, False]]), dim=1)
     tensor([ True, False])
     """
-    return _any(input, dim, keepdim)
+    return _logical(Some, input, dim, keepdim)
 
 
 @public()

@@ -200,17 +200,21 @@ class TopPlaces(Ranking):
         return np.take(order, range(self.k), self.axis)
 
 
+class OnePlace(Ranking, abstract=True):
+    """Base of those that give one place along `axis`, which is kept with size 1."""
+
+    def length(self, size: int) -> int:
+        """One."""
+        return 1
+
+
 @dataclass(eq=False, repr=False)
-class KthPlace(Ranking):
+class KthPlace(OnePlace):
     """Place of the element of rank `k` (from 0) along `axis`, which is kept with size 1; NaN ranks
     last.
     """
 
     k: int = 1
-
-    def length(self, size: int) -> int:
-        """One."""
-        return 1
 
     def compute(self, xp: Any, x: Any) -> Any:
         """By a partition."""

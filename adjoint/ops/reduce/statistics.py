@@ -19,7 +19,7 @@ from ...eager.dispatch import apply
 from ...eager.public import FUNCTIONS, public
 from ..elementwise.pointwise import conj
 from ..promotion import cast, number
-from ..samples import COMPLEX, FLOATS, array, strided
+from ..samples import COMPLEX, FLOATS, array, each_dtype, strided
 from .extrema import share_evenly
 from .reduction import Reduction, wide
 
@@ -197,8 +197,7 @@ def var_mean(
     >>> ad.var_mean(ad.tensor([1., 2., 3.]))
     (tensor(1.), tensor(2.))
     """
-    found: Any = _var_mean("var_mean", input, dim, unbiased, keepdim, correction, False)
-    return found[0], found[1]
+    return _var_mean("var_mean", input, dim, unbiased, keepdim, correction, False)
 
 
 @public(method=False, out=True)
@@ -217,8 +216,7 @@ def std_mean(
     >>> ad.std_mean(ad.tensor([1., 3., 5.]))
     (tensor(2.), tensor(3.))
     """
-    found: Any = _var_mean("std_mean", input, dim, unbiased, keepdim, correction, True)
-    return found[0], found[1]
+    return _var_mean("std_mean", input, dim, unbiased, keepdim, correction, True)
 
 
 # ---- norms ---------------------------------------------------------------------------------------
@@ -281,8 +279,7 @@ class Norm(OfSquares):
             yield Sample(cls((1,), False, p), (array((3, 4)),), f"p{p}")
             yield Sample(cls((1,), False, p), (array((3, 4), dt.complex128),), f"complex-p{p}")
             yield Sample(cls((0, 2), True, p), (array((2, 3, 2)),), f"keepdims-p{p}")
-        for dtype in (*FLOATS, *COMPLEX):
-            yield Sample(cls((0,)), (array((3, 4), dtype),), dtype.name)
+        yield from each_dtype(cls((0,)), (*FLOATS, *COMPLEX), (3, 4))
         yield Sample(cls((0,)), (strided(array((3, 4))),), "strided")
         yield Sample(cls(()), (array(()),), "0-d")
         yield Sample(cls((1,)), (array((0, 3)),), "empty")

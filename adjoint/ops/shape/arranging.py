@@ -27,7 +27,7 @@ from ..create.creation import names_on
 from ..create.values import convert_number
 from ..index.advanced import Index
 from ..index.slicing import Item, Place, basic_index, part
-from ..samples import array, strided
+from ..samples import KINDS, array, each_dtype, strided
 from .joining import _promoted as promoted
 from .joining import cat, stack
 from .movement import Movement, assert_tensor, sequence_of, sizes_of
@@ -62,8 +62,7 @@ class Flip(Movement):
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         """Each axis, both, dtypes, strided, empty."""
-        for dtype in (dt.float64, dt.bfloat16, dt.int32, dt.bool_):
-            yield Sample(cls((0,)), (array((3, 2), dtype),), dtype.name)
+        yield from each_dtype(cls((0,)), (dt.float64, dt.bfloat16, dt.int32, dt.bool_), (3, 2))
         yield Sample(cls((0, 1)), (array((2, 3)),), "both")
         yield Sample(cls((1,)), (strided(array((2, 3))),), "strided")
         yield Sample(cls((0,)), (array((0, 3)),), "empty")
@@ -100,8 +99,7 @@ class Roll(Movement):
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         """Both directions, dtypes, strided, empty."""
-        for dtype in (dt.float64, dt.bfloat16, dt.int32, dt.bool_, dt.complex128):
-            yield Sample(cls(1, 0), (array((3, 2), dtype),), dtype.name)
+        yield from each_dtype(cls(1, 0), (*KINDS, dt.bool_), (3, 2))
         yield Sample(cls(-2, 1), (array((2, 5)),), "back")
         yield Sample(cls(1, 1), (strided(array((2, 3))),), "strided")
         yield Sample(cls(1, 0), (array((2, 0)),), "empty")
@@ -140,8 +138,7 @@ class Tile(Movement):
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         """Each dimension, none, dtypes, strided, empty."""
-        for dtype in (dt.float64, dt.bfloat16, dt.int32, dt.complex128):
-            yield Sample(cls((2, 3)), (array((3, 2), dtype),), dtype.name)
+        yield from each_dtype(cls((2, 3)), KINDS, (3, 2))
         yield Sample(cls((1, 2, 2)), (strided(array((2, 3, 4))),), "strided")
         yield Sample(cls((0, 2)), (array((2, 3)),), "no copy")
         yield Sample(cls(()), (array(()),), "0-d")
@@ -182,8 +179,7 @@ class Triangle(Movement):
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         """Both triangles, offsets, batches, dtypes."""
-        for dtype in (dt.float64, dt.bfloat16, dt.int32, dt.bool_, dt.complex128):
-            yield Sample(cls(True), (array((3, 3), dtype),), dtype.name)
+        yield from each_dtype(cls(True), (*KINDS, dt.bool_), (3, 3))
         yield Sample(cls(False), (array((2, 3, 4)),), "batch")
         yield Sample(cls(False, -1), (array((3, 3)),), "below")
         yield Sample(cls(True, 2), (array((2, 4)),), "above")
@@ -623,22 +619,18 @@ def _pad_axis(x: Any, axis: int, before: int, after: int, mode: str) -> Any:
         )
     if not before and not after:
         return x
-    pieces = []
-    if before:
+
+    def piece(count: int, mirrored: int, opposite: int, edge: int) -> Any:
         if mode == "reflect":
-            pieces.append(apply(Flip((axis,)), part(x, axis, 1, before + 1)))
-        elif mode == "circular":
-            pieces.append(part(x, axis, size - before, size))
-        else:
-            pieces.append(_repeated(x, axis, 0, before))
+            return apply(Flip((axis,)), part(x, axis, mirrored, mirrored + count))
+        if mode == "circular":
+            return part(x, axis, opposite, opposite + count)
+        return _repeated(x, axis, edge, count)
+
+    pieces = [piece(before, 1, size - before, 0)] if before else []
     pieces.append(x)
     if after:
-        if mode == "reflect":
-            pieces.append(apply(Flip((axis,)), part(x, axis, size - 1 - after, size - 1)))
-        elif mode == "circular":
-            pieces.append(part(x, axis, 0, after))
-        else:
-            pieces.append(_repeated(x, axis, size - 1, after))
+        pieces.append(piece(after, size - 1 - after, 0, size - 1))
     return cat(pieces, axis)
 
 
