@@ -429,7 +429,7 @@ def _transposed(
     return ConvolutionInput(stride, padding, dilation, groups, size)
 
 
-def _spread(
+def _conv_transpose(
     rank: int,
     input: Tensor,
     weight: Tensor,
@@ -505,7 +505,9 @@ def conv_transpose1d(
     >>> ad.conv_transpose1d(ad.tensor([[1., 2.]]), ad.tensor([[[1., 10.]]]), stride=2)
     tensor([[ 1., 10.,  2., 20.]])
     """
-    return _spread(1, input, weight, bias, stride, padding, output_padding, groups, dilation)
+    return _conv_transpose(
+        1, input, weight, bias, stride, padding, output_padding, groups, dilation
+    )
 
 
 @public(method=False)
@@ -530,7 +532,9 @@ def conv_transpose2d(
     tensor([[[[1., 2., 1.],
               [1., 2., 1.]]]])
     """
-    return _spread(2, input, weight, bias, stride, padding, output_padding, groups, dilation)
+    return _conv_transpose(
+        2, input, weight, bias, stride, padding, output_padding, groups, dilation
+    )
 
 
 @public(method=False)
@@ -554,4 +558,6 @@ def conv_transpose3d(
     >>> ad.conv_transpose3d(ad.ones(1, 1, 1, 1, 1), ad.ones(1, 2, 2, 2, 2)).shape
     adjoint.Size([1, 2, 2, 2, 2])
     """
-    return _spread(3, input, weight, bias, stride, padding, output_padding, groups, dilation)
+    return _conv_transpose(
+        3, input, weight, bias, stride, padding, output_padding, groups, dilation
+    )
