@@ -107,7 +107,7 @@ LOOP_TILE = _threshold("LOOP_TILE", 256, "operations --rows contiguous")
 # elements that one turn of an optimizer's loop over many tensors does: some microseconds' work
 OPTIMIZER_CHUNK = _threshold("OPTIMIZER_CHUNK", 8192, "optimizers")
 # microseconds that a waiting thread looks for work before it sleeps
-POOL_SPIN = _threshold("POOL_SPIN", 100, "pool")
+POOL_SPIN = _threshold("POOL_SPIN", 2000, "training")
 
 # ---- graphs --------------------------------------------------------------------------------------
 

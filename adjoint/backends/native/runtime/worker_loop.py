@@ -311,7 +311,7 @@ class _Code:
         b.start(empty)
 
 
-def text(yield_after: int = 300_000, wait_spin: int = 20_000) -> str:
+def text(yield_after: int = 300_000, wait_spin: int = 1_000_000) -> str:
     """The pool's LLVM IR; times in nanoseconds.
 
     Errors: Unsupported where the system is not Linux or the processor is neither x86-64 nor ARM64.
