@@ -21,6 +21,7 @@ from .pointwise import (
     BINARY_DOC,
     INTEGERS,
     NUMBERS,
+    PLAIN,
     REAL,
     Elementwise,
     alias,
@@ -555,6 +556,17 @@ class Lerp(Elementwise):
 ADDCMUL, ADDCDIV, LERP = Addcmul(), Addcdiv(), Lerp()
 
 
+def _as_given(value: Any, to: Any) -> Any:
+    """The number that arrays of dtype `to` take; small whole ones stay ints beside usual floats, as
+    calls that are known by them have them.
+    """
+    kept = type(value) is int and value in _SMALL and to.numpy in PLAIN
+    return value if kept else number(value, to)
+
+
+_SMALL = range(-128, 128)
+
+
 @public(inplace=True, out=True)
 def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
     """input + value * tensor1 * tensor2.
@@ -571,7 +583,7 @@ def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor
     if result is None:
         common, values = promote("addcmul", input, tensor1, tensor2)
         assert_kind("addcmul", common, NUMBERS)
-        result = apply(ADDCMUL, *values, number(value, common))
+        result = apply(ADDCMUL, *values, _as_given(value, common))
     return result  # type: ignore[no-any-return]
 
 
@@ -596,7 +608,7 @@ def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor
             "input + value * ad.true_divide(tensor1, tensor2), or rounding_mode='trunc' in ad.div"
         )
     common, values = promote("addcdiv", input, tensor1, tensor2)
-    return apply(ADDCDIV, *values, number(value, common))  # type: ignore[no-any-return]
+    return apply(ADDCDIV, *values, _as_given(value, common))  # type: ignore[no-any-return]
 
 
 @public(inplace=True, out=True)
