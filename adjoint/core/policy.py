@@ -218,6 +218,7 @@ VARIANTS = _bound("VARIANTS", 8)  # kernels for one key, between which numbers d
 KERNELS = _bound("KERNELS", 4096)  # machine code that nothing may refer to; two mappings each
 COMPOSITES = _bound("COMPOSITES", 1024)  # plans of one composite
 CHAINS = _bound("CHAINS", 4096)  # of one graph: how often they came, or their kernels
+CHAINS_MADE = _bound("CHAINS_MADE", 4)  # of them at one refresh: that is milliseconds each
 NUMBERS = _bound("NUMBERS", 64)  # of one call, remembered to see which come again
 EXECUTABLES = _bound("EXECUTABLES", 8192)  # of each of two generations: ops, composites, calls
 COMPOSITE_STRIDES = _bound("COMPOSITE_STRIDES", 256)  # launchers of one composite

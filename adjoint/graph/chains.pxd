@@ -5,7 +5,7 @@ cdef class Chain:
     cdef public dict cells
     cdef dict _known
     cdef object _shape
-    cdef Py_ssize_t _most
+    cdef Py_ssize_t _most, _made
     cpdef bint takes(self, object cell) except -1
     @cython.locals(cells=list, done=Py_ssize_t)
     cpdef compute(self)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from typing import Any
+from weakref import WeakSet
 
 from ..core import policy
 from ..core.device import CPU
@@ -16,6 +17,7 @@ from ..core.dtype import LOW_PRECISION
 from ..core.errors import AdjointError, NotTraceable
 from ..core.scalar import Arithmetic
 from ..program import compute as core_compute
+from ..program.executable import forgettable
 from ..program.program import Node, Program, Value
 from .lazy import LazyValue, run
 
@@ -25,7 +27,7 @@ _LOW = frozenset(d.numpy for d in LOW_PRECISION)
 class Chain:
     """The cells that a walk has promised. They count as computed, but for their arrays."""
 
-    __slots__ = ("_known", "_most", "_shape", "cells", "state")
+    __slots__ = ("_known", "_made", "_most", "_shape", "cells", "state")
 
     def __init__(self, state: Any) -> None:
         self.state = state
@@ -33,6 +35,7 @@ class Chain:
         self._known = state.chains
         self._shape: Any = None  # of the promised cells
         self._most = 0  # how many there may be
+        self._made = 0  # how many kernels this walk has asked for
 
     def takes(self, cell: Any) -> bool:
         """Promise a cell, if that goes: the others are computed first where it does not fit."""
@@ -92,13 +95,19 @@ class Chain:
                     self._known.clear()
                 self._known[key] = known + 1
                 return None
+            if self._made >= policy.CHAINS_MADE:
+                return None
+            self._made += 1
+            _states.add(self.state)
             known = self._known[key] = _made(cells)
         kernel, places = known
+        if kernel is None:
+            return None
         arrays = [cells[k].inputs[j].array for k, j in places]
         for x in arrays:
             if not x.flags.c_contiguous:  # apart, results lie as these do
                 return None
-        return None if kernel is None else kernel(arrays)
+        return kernel(arrays)
 
 
 def given(cell: Any) -> list[Any]:
@@ -106,30 +115,72 @@ def given(cell: Any) -> list[Any]:
     return [x.array if isinstance(x, LazyValue) else x for x in cell.inputs]
 
 
+# By what chains do, to which shapes and dtypes: their kernel for any numbers, and what gives the
+# kernel's numbers for these; None where there is none.
+_kernels: dict[Any, tuple[Any, Any] | None] = {}
+_states: WeakSet[Any] = WeakSet()  # whose `chains` hold kernels
+
+
+def _forget() -> None:
+    _kernels.clear()
+    for state in list(_states):
+        state.chains.clear()
+
+
+forgettable(_forget)
+
+
 def _made(cells: list[Any]) -> tuple[Any, list[tuple[int, int]]]:
     """The kernel of a chain, None where it has none, and of which cells it takes which inputs."""
-    arithmetic = Arithmetic()
-    values: dict[Any, Value] = {}
-    nodes = []
-    places = []
+    places: list[tuple[int, int]] = []
+    numbers: list[float] = []
+    names: dict[Any, int] = {}  # of what is read: negative for the chain's own cells
+    key: list[Any] = []
     for k, cell in enumerate(cells):
-        operands: list[Any] = []
+        key.append(cell.op)
         for j, x in enumerate(cell.inputs):
             if isinstance(x, LazyValue):
-                if x not in values:
-                    values[x] = Value(x.spec)
+                if x not in names:
+                    names[x] = len(places)
                     places.append((k, j))
-                operands.append(values[x])
+                    key.append((x.shape, x.dtype))
+                key.append(names[x])
+            elif type(x) is float:
+                numbers.append(x)
+                key.append(float)
             else:
-                operands.append(arithmetic.scalar(x) if type(x) is float else x)
-        node = Node(cell.op, tuple(operands), [cell.spec])
-        nodes.append(node)
-        values[cell] = node.outputs[0]
+                key.append((type(x), x))
+        names[cell] = ~k
+    found = tuple(key)
+    if found not in _kernels:
+        if len(_kernels) >= policy.CHAINS:
+            _kernels.clear()
+        _kernels[found] = _compiled(cells, places)
+    made = _kernels[found]
+    values = None if made is None else made[1](*numbers)
+    return (None if made is None or values is None else made[0].with_numbers(values)), places
+
+
+def _compiled(cells: list[Any], places: list[tuple[int, int]]) -> tuple[Any, Any] | None:
+    arithmetic = Arithmetic()
+    values = {cells[k].inputs[j]: Value(cells[k].inputs[j].spec) for k, j in places}
+    inputs, nodes = list(values.values()), []
+    for cell in cells:
+        operands = [
+            values[x]
+            if isinstance(x, LazyValue)
+            else arithmetic.scalar(x)
+            if type(x) is float
+            else x
+            for x in cell.inputs
+        ]
+        nodes.append(Node(cell.op, operands, [cell.spec]))
+        values[cell] = nodes[-1].output
     if any(x.dtype in _LOW or x.dtype.kind not in "fiub" for x in values):
-        return None, []
-    inputs = [values[cells[k].inputs[j]] for k, j in places]
-    program = Program(inputs, nodes, [values[cell] for cell in cells])
+        return None
     try:
-        return core_compute.chained(program, arithmetic), places  # type: ignore[misc]
+        program = Program(inputs, nodes, [values[cell] for cell in cells])
+        kernel = core_compute.chained(program, arithmetic)  # type: ignore[misc]
     except (NotTraceable, AdjointError):
-        return None, []
+        return None
+    return None if kernel is None else (kernel, arithmetic.function(kernel.sources))

@@ -74,7 +74,7 @@ def spec_of(array: Any) -> Any:
 accelerate: Callable[[Op, list[Any]], Any] | None = None
 # A program of elementwise ops with the arithmetic of its numbers -> what computes all outputs of
 # arrays, or None. Set with it, at the first large op.
-chained: Callable[[Any, Any], Callable[[list[Any]], Any] | None] | None = None
+chained: Callable[[Any, Any], Any] | None = None
 LARGE, SMALL = policy.LARGE, policy.SMALL
 
 _ndarray = np.ndarray

@@ -16,6 +16,7 @@ from adjoint.backends import native
 from adjoint.backends.native.lowering import composite
 from adjoint.core import policy
 from adjoint.core.errors import GraphError
+from adjoint.program import compute, executable
 
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason=str(native.reason_off()))
 
@@ -62,8 +63,45 @@ def test_a_chain_that_comes_again_is_few_kernels() -> None:
         y.numpy()
         kernels.append(composite.launches[0] - before)
         nodes.append(graph.stats()["runs"] - ran)
-    assert kernels == [0, 0, *[40 // policy.CHAIN] * 4]
+    chains = 40 // policy.CHAIN
+    assert kernels == [0, 0, min(policy.CHAINS_MADE, chains), *[chains] * 3]
     assert nodes == [40] * 6
+
+
+def test_like_chains_share_a_kernel_and_few_are_made_at_once(monkeypatch: Any) -> None:
+    monkeypatch.setattr(policy, "CHAINS_MADE", 2)
+    made = []
+    compiled = composite.chained
+
+    def counting(*args: Any) -> Any:
+        made.append(args)
+        return compiled(*args)
+
+    monkeypatch.setattr(compute, "chained", counting)
+    executable.forget()
+    graph = ad.Graph()
+    with graph:
+        xs = [graph.input(ad.ones(10)) for _ in range(5)]
+        ys = [x * (n + 0.5) + x for n, x in enumerate(xs)]
+    kernels = []
+    for k in range(8):
+        for x in xs:
+            x.set(ad.full((10,), float(k)))
+        before = composite.launches[0]
+        for n, y in enumerate(ys):
+            assert y.tolist() == [k * (n + 1.5)] * 10
+        kernels.append(composite.launches[0] - before)
+    assert kernels == [0, 0, *[5] * 6]  # each read is a walk of its own
+    assert len(made) == 1
+    before = composite.launches[0]
+    total = sum(ys[1:], ys[0])
+    for k in range(9):
+        for x in xs:
+            x.set(ad.full((10,), float(k)))
+        assert total.tolist() == [k * 17.5] * 10
+    assert executable.forget() is None
+    assert not graph._state.chains
+    graph.check_invariants()
 
 
 def test_only_what_is_read_is_computed() -> None:
