@@ -488,15 +488,17 @@ def _walk(state: State, wanted: list[Cell], chain: Chain) -> None:
             began = clock()
         if cell.op is None:
             raise _no_value(cell)
-        if chaining and chain.takes(cell):
-            if stale:
-                cell.seen = versions
-                cell.stale = False
-                cell.version += 1
-            continue
-        if promised:
-            chain.compute()
-            arrays = given(cell)
+        if chaining:
+            waiting = len(promised)
+            if chain.takes(cell):
+                if stale:
+                    cell.seen = versions
+                    cell.stale = False
+                    cell.version += 1
+                continue
+            if waiting:  # some of which may be its inputs
+                chain.compute()
+                arrays = given(cell)
         result = run(cell.op, arrays)
         old = cell.array
         cell.array = result

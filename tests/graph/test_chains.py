@@ -145,6 +145,27 @@ def test_memory_in_another_order_goes_its_own_way() -> None:
         assert ad.tensor(y).equal(chained(value).sum(0))
 
 
+@pytest.mark.parametrize("most", [0, 1, 2, 8])
+def test_what_is_no_part_of_the_chain_gets_the_new_values(most: int, monkeypatch: Any) -> None:
+    """Also where it is asked whether it may be one, and the others are computed for that."""
+    monkeypatch.setattr(policy, "CHAIN", most)
+    draw = np.random.default_rng(2)
+    graph = ad.Graph()
+    with graph:
+        x = graph.input(ad.zeros(1, 3))
+        empty = ad.zeros(0, 3, dtype=ad.float32)
+        y = x.exp() + 1
+        z = (empty * y).sum(), (y @ y.t()), (y.expand(4, 3) * 2 + y), y.sum(1) * y
+    for _ in range(5):
+        value = ad.tensor(draw.standard_normal((1, 3)).astype(np.float32))
+        x.set(value)
+        y = value.exp() + 1
+        expected = (empty * y).sum(), (y @ y.t()), (y.expand(4, 3) * 2 + y), y.sum(1) * y
+        for one, other in zip(z, expected, strict=True):
+            assert ad.tensor(one).equal(other)
+        graph.check_invariants()
+
+
 def test_an_error_in_the_middle_leaves_the_rest_stale() -> None:
     graph = ad.Graph()
     with graph:
