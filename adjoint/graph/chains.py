@@ -11,7 +11,7 @@ import math
 from typing import Any
 from weakref import WeakSet
 
-from ..core import policy
+from ..core import dispatch_log, policy
 from ..core.device import CPU
 from ..core.dtype import LOW_PRECISION
 from ..core.errors import AdjointError, NotTraceable
@@ -181,6 +181,7 @@ def _compiled(cells: list[Any], places: list[tuple[int, int]]) -> tuple[Any, Any
     try:
         program = Program(inputs, nodes, [values[cell] for cell in cells])
         kernel = core_compute.chained(program, arithmetic)  # type: ignore[misc]
-    except (NotTraceable, AdjointError):
+    except (NotTraceable, AdjointError) as error:
+        dispatch_log.said(f"a chain of {len(cells)} cells", "its ops one by one", error)
         return None
     return None if kernel is None else (kernel, arithmetic.function(kernel.sources))
