@@ -9,7 +9,7 @@ cdef class Chain:
     cpdef bint takes(self, object cell) except -1
     @cython.locals(cells=list, done=Py_ssize_t)
     cpdef compute(self)
-    cpdef forget(self)
+    cpdef forget(self, Py_ssize_t kept=*)
     @cython.locals(key=tuple, arrays=list, places=list)
     cdef object _by_kernel(self, list cells)
 

@@ -72,16 +72,13 @@ class Chain:
             for cell in cells:
                 cell.array = run(cell.op, given(cell)) if found is None else found[done]
                 done += 1
-            self.cells.clear()
         finally:
             self.state.runs += done
-            for cell in cells[:done]:
-                self.cells.pop(cell, None)
-            self.forget()
+            self.forget(done)
 
-    def forget(self) -> None:
-        """Take the promises back."""
-        for cell in self.cells:
+    def forget(self, kept: int = 0) -> None:
+        """Take the promises back, but for the first ones, which were kept."""
+        for cell in list(self.cells)[kept:]:
             cell.stale, cell.seen = True, None
         self.cells.clear()
 

@@ -50,9 +50,7 @@ class Program:
         "shapes", "values", "varies",
     )  # fmt: skip
 
-    def __init__(
-        self, op: Op, arrays: Sequence[Any], vary: bool = False, box: Any = None
-    ) -> None:  # fmt: skip
+    def __init__(self, op: Op, arrays: Sequence[Any], vary: bool = False, box: Any = None) -> None:
         """With `vary`, floats among the op's fields, and among the inputs, come with each call, in
         this order; other numbers are part of the kernel. With `box`, a dtype, the ints among the
         inputs come as arrays of one element.
@@ -369,7 +367,6 @@ def _number(value: Any) -> Any:
     return (type(value), value, sign)
 
 
-_UNKNOWN: Any = object()
 _OF_DTYPES = "no kernel computes"  # how reasons begin that are the same for all ops
 
 
