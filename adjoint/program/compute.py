@@ -79,7 +79,7 @@ LARGE, SMALL = policy.LARGE, policy.SMALL
 
 _ndarray = np.ndarray
 _ASKED = frozenset(("", "moves", "draws"))
-_ALWAYS = frozenset(("always", "product", "linear"))
+_ALWAYS = frozenset(("always", "product", "linear", "linear_input", "linear_weight"))
 
 
 def compute(op: Op, arrays: list[Any]) -> Any:
