@@ -23,6 +23,7 @@ from .eager.operators import binary_operator
 from .eager.public import FUNCTIONS, METHODS
 from .eager.tensors import INFERENCE, wrap
 from .eager.views import alias
+from .eager.writes import exported
 from .graph.cells import Cell
 from .graph.lazy import concrete
 from .graph.node import Item, Leaf
@@ -406,6 +407,8 @@ class Tensor(TensorBase):
             concrete(self)
             if self._version is not None and self._version.watchers is not None:
                 version = self._version
+            elif self._version is not None or MODE.get().step is not None:
+                exported(self)  # who writes to the result does not tell this tensor
         return wrap(self._data, None, version)
 
     @data.setter
@@ -530,7 +533,7 @@ class Tensor(TensorBase):
 
     def data_ptr(self) -> int:
         """The address of the first element."""
-        return int(concrete(self).ctypes.data)
+        return int(concrete(exported(self)).ctypes.data)
 
     def is_floating_point(self) -> bool:
         """Whether the dtype is a floating-point one.
@@ -632,6 +635,7 @@ class Tensor(TensorBase):
             )
         data = concrete(self)
         if not is_device_array(data):
+            exported(self)
             return data
         return data.to_host() if force else data.numpy()
 
@@ -661,7 +665,7 @@ class Tensor(TensorBase):
                 "__dlpack__: can't export tensors that require gradient; use tensor.detach()"
             )
         options = {"max_version": max_version, "dl_device": dl_device, "copy": copy}
-        return memory.export_dlpack(concrete(self), options)
+        return memory.export_dlpack(concrete(exported(self)), options)
 
     def __dlpack_device__(self) -> Any:
         return concrete(self).__dlpack_device__()

@@ -15,7 +15,7 @@ from ..core import policy
 from ..core.device import namespace_of, space
 from ..core.dtype import from_numpy_dtype
 from ..core.errors import AutogradError, DTypeError, InvalidType, ShapeError
-from ..core.mode import MODE, Mode, mode_with
+from ..core.mode import MODE, Mode, mode_with, unobserved
 from ..core.tensor_base import TensorBase
 from ..eager.arrays import references
 from ..eager.dispatch import apply
@@ -49,7 +49,7 @@ def run_backward(
     mode = MODE.get()
     inside = _modes.get((mode, create_graph))
     if inside is None:
-        inside = mode_with(mode, grad=create_graph, inference=False)
+        inside = mode_with(unobserved(mode), grad=create_graph, inference=False)
         if mode.lasting:
             _modes[mode, create_graph] = inside
     goals = _NO_GOALS if targets is None else frozenset(targets)

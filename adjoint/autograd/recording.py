@@ -171,6 +171,9 @@ class Recorder:
 
 
 def record_where_inputs_are(op: Op, inputs: tuple[Any, ...]) -> Any:
+    step = MODE.get().step
+    if step is not None:
+        return execute(op, tuple(step.pinned(inputs)))
     for x in inputs:
         if isinstance(x, TensorBase) and isinstance(x._data, Cell):
             return record_cell(x._data.state, op, inputs)
@@ -229,6 +232,9 @@ def record_pair(op: Op, dtypes: dict[Any, int], boolean: bool, input: Any, other
     (of `dtypes`), or one and a number. None for any others.
     """
     b = other
+    mode = MODE.get()
+    if mode.step is not None:
+        return None
     if isinstance(input, TensorBase):
         a = input._data
         if not isinstance(a, Cell) or a.dtype not in dtypes:
@@ -254,7 +260,7 @@ def record_pair(op: Op, dtypes: dict[Any, int], boolean: bool, input: Any, other
         return None
     dtype = cell.dtype
     made = Cell(cell.state, op, (a, b), cell.shape, _BOOL if boolean else dtype, cell.device)
-    if not boolean and dtype.kind in "fc" and MODE.get().grad:
+    if not boolean and dtype.kind in "fc" and mode.grad:
         made.tracked = True
         return wrap(made, made)
     return wrap(made)
@@ -263,7 +269,7 @@ def record_pair(op: Op, dtypes: dict[Any, int], boolean: bool, input: Any, other
 def record_one(op: Op, dtypes: dict[Any, int], input: Any) -> Any:
     """`record_cell` for an elementwise op of one cell with a dtype of `dtypes`; None for others."""
     cell = input._data if isinstance(input, TensorBase) else None
-    if not isinstance(cell, Cell) or cell.dtype not in dtypes:
+    if not isinstance(cell, Cell) or cell.dtype not in dtypes or MODE.get().step is not None:
         return None
     if input._node is None and _may_have_gradient(cell, input):
         return None

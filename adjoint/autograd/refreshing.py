@@ -37,6 +37,11 @@ def leaves_changed() -> None:
     _Leaves.revision += 1
 
 
+def revision() -> int:
+    """Grows with each such change."""
+    return _Leaves.revision
+
+
 def wants_gradient(cell: Cell) -> bool:
     """Whether a leaf that requires grad lies above `cell`."""
     seen = {cell}

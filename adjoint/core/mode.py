@@ -14,7 +14,7 @@ class Mode:
 
     __slots__ = (
         "anomaly", "autocast", "executor", "fuses", "grad", "inference", "lasting", "plain", "run",
-        "saved_hooks",
+        "saved_hooks", "step",
     )  # fmt: skip
 
     executor: Executor | None  # runs (op, inputs) instead of eager execution: lazy, ...
@@ -23,6 +23,7 @@ class Mode:
     anomaly: bool  # remember where each node was made, check gradients for NaN
     saved_hooks: tuple[Any, Any] | None  # (pack, unpack) for what nodes save
     autocast: Any  # converts the inputs of ops, then runs them by `executor` (amp.casting.Casting)
+    step: Any  # what a graph's values are inside its `step()` (reactive.steps.Steps)
     run: Executor | None  # what `apply` calls: `autocast` where it is active, else `executor`
     lasting: bool  # refers to nothing of the user's, so that it may be kept
     plain: bool  # eager and nothing watches: operators may take their short cut
@@ -36,6 +37,7 @@ class Mode:
         anomaly: bool,
         saved_hooks: tuple[Any, Any] | None = None,
         autocast: Any = None,
+        step: Any = None,
     ) -> None:
         self.executor = executor
         self.grad = grad
@@ -43,9 +45,10 @@ class Mode:
         self.anomaly = anomaly
         self.saved_hooks = saved_hooks
         self.autocast = autocast
+        self.step = step
         casts = autocast is not None and autocast.active
         self.run = autocast if casts else executor
-        self.lasting = executor is None and saved_hooks is None and autocast is None
+        self.lasting = executor is None and saved_hooks is None and autocast is None is step
         self.fuses = executor is None and saved_hooks is None and not anomaly
         self.plain = self.fuses and not inference and not casts
 
@@ -60,9 +63,9 @@ def mode_with(base: Mode, **changes: Any) -> Mode:
     mode = _derived.get(short)
     if mode is not None:
         return mode
-    names = ("executor", "grad", "inference", "anomaly", "saved_hooks", "autocast")
+    names = ("executor", "grad", "inference", "anomaly", "saved_hooks", "autocast", "step")
     key = tuple(changes.get(name, getattr(base, name)) for name in names)
-    if any(key[i] is not None for i in (0, 4, 5)):
+    if any(key[i] is not None for i in (0, 4, 5, 6)):
         return Mode(*key)
     mode = _made.setdefault(key, Mode(*key))
     if base.lasting:
@@ -70,8 +73,15 @@ def mode_with(base: Mode, **changes: Any) -> Mode:
     return mode
 
 
+def unobserved(mode: Mode) -> Mode:
+    """The mode in which a step of a graph only computes."""
+    if mode.step is None or mode.executor is not mode.step:
+        return mode
+    return mode_with(mode, executor=None)
+
+
 DEFAULT = Mode(None, True, False, False)
-_made[(None, True, False, False, None, None)] = DEFAULT
+_made[(None, True, False, False, None, None, None)] = DEFAULT
 MODE: ContextVar[Mode] = ContextVar("adjoint_mode", default=DEFAULT)
 
 

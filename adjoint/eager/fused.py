@@ -52,8 +52,8 @@ def fused(function: Any = None, *, native: str = "", always: bool = False) -> An
 
     `native` names a module of `backends.native` for what cannot be derived, such as loops over
     time: its `plan(specs, statics, wants)` makes a `Routine` (see `autograd.fusion`). A recorder
-    may take such a composite as a whole: its `composite(function, native, args)` returns the
-    result, or NotImplemented. `always` says that it pays for tensors of every size.
+    may take a composite as a whole: its `composite(declared, args)` returns the result, or
+    NotImplemented. `always` says that it pays for tensors of every size.
     """
     if function is None:
         return functools.partial(_declare, native=native, always=always)
@@ -99,17 +99,29 @@ def _declare(function: F, native: str, always: bool) -> F:
             return y
         mode = MODE.get()
         if mode.fuses:
-            data = args[0]._data
-            few = compute.accelerate is None or (data.size < SMALLEST and not always)
-            if few and not is_device_array(data):
-                return function(*args)
-            return _execute(declared, args)
-        whole = getattr(mode.executor, "composite", None) if native else None
-        found = NotImplemented if whole is None else whole(function, native, args)
+            return _anew(declared, args)
+        whole = getattr(mode.executor, "composite", None)
+        found = NotImplemented if whole is None else whole(declared, args)
         return function(*args) if found is NotImplemented else found
 
     run.declared = declared  # type: ignore[attr-defined]
     return cast(F, run)
+
+
+def call_composite(declared: Declared, args: tuple[Any, ...]) -> Any:
+    """What eager execution gives for a composite of `args`."""
+    y = run_known(declared, args, True)
+    if y is not None:
+        return y
+    return _anew(declared, args) if MODE.get().fuses else declared.function(*args)
+
+
+def _anew(declared: Declared, args: tuple[Any, ...]) -> Any:
+    data = args[0]._data
+    few = compute.accelerate is None or (data.size < SMALLEST and not declared.always)
+    if few and not is_device_array(data):
+        return declared.function(*args)
+    return _execute(declared, args)
 
 
 def checking(function: F) -> F:

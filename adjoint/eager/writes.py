@@ -124,6 +124,20 @@ def before_change(x: Any) -> None:
                 other._data = shown(base._data, other._view)  # it must see the change
 
 
+def exported(x: Any) -> Any:
+    """Returns `x`, whose memory others know from now on: NumPy, or whoever gave it. What they write
+    there is not seen, so recorded values keep what it holds, and graphs compare.
+    """
+    version = x._version
+    if version is None:
+        version = x._version = Version()
+    if version is not INFERENCE and not version.exported:
+        version.exported = True
+        if version.watchers is not None:
+            before_change(x)
+    return x
+
+
 def announce(tensors: Sequence[Any], name: str) -> list[Version]:
     """Tensors are about to be changed by `name` where nothing is recorded: what `before_change`
     and `rebase` do, for many. Returns the versions that are to be told (`bump`) when it is done.

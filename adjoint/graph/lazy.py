@@ -207,6 +207,9 @@ def given(tensor: Any, version: Version) -> LazyValue:
         if type(value) is LazyValue and value.array is array:
             return value
     value = LazyValue(None, (), array.shape, array.dtype, device_of(array))
+    if version.exported:  # nobody would tell
+        value.array = array.copy()
+        return value
     value.array = array
     value.memory = version
     version.watch(value)

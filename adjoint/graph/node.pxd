@@ -4,6 +4,7 @@ from ..core.tensor_base cimport TensorBase
 cdef class Version:
     cdef public Py_ssize_t count
     cdef public object changed_by
+    cdef public bint exported
     cdef public object views
     cdef public object watchers
 

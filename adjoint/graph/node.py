@@ -17,16 +17,18 @@ next_order: Callable[[], int] = itertools.count(1).__next__  # atomic, also inte
 class Version:
     """Counts the changes of one storage; shared by every tensor that shows it."""
 
-    __slots__ = ("changed_by", "count", "views", "watchers")
+    __slots__ = ("changed_by", "count", "exported", "views", "watchers")
 
     count: int
     changed_by: str  # the op that made the last change
+    exported: bool  # others know the memory (NumPy, DLPack), and may write to it unseen
     views: list[weakref.ref[Any]] | None  # live tensors that are views of the storage
     watchers: list[weakref.ref[Any]] | None  # recorded values that depend on what it holds
 
     def __init__(self) -> None:
         self.count = 0
         self.changed_by = ""
+        self.exported = False
         self.views = None
         self.watchers = None
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from ..autograd.modes import enable_grad
 from ..core.errors import CheckpointError, InvalidArgument, InvalidType
-from ..core.mode import MODE, mode_with
+from ..core.mode import MODE, mode_with, unobserved
 from ..core.scalar import Scalar
 from ..nn.hooks import add
 from ..nn.modules.module import clear_gradients
@@ -243,7 +243,7 @@ class Optimizer:
         """
         loss = None
         differentiable = bool(self.defaults.get("differentiable", False))
-        token = MODE.set(mode_with(MODE.get(), grad=differentiable))
+        token = MODE.set(mode_with(unobserved(MODE.get()), grad=differentiable))
         try:
             if closure is not None:
                 with enable_grad():

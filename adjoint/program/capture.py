@@ -18,6 +18,7 @@ from ..core.mode import DEFAULT, MODE, mode_with
 from ..core.op import Op
 from ..core.spec import Spec
 from ..core.tensor_base import TensorBase
+from ..eager.fused import Declared
 from ..eager.tensors import wrap
 from ..graph.lazy import LazyValue
 from ..graph.node import Item
@@ -43,9 +44,10 @@ class Recorder:
         """The recorded result."""
         return execute_lazily(op, inputs)
 
-    def composite(self, function: Callable[..., Any], native: str, args: tuple[Any, ...]) -> Any:
+    def composite(self, declared: Declared, args: tuple[Any, ...]) -> Any:
         """The recorded result of a composite; NotImplemented where its own ops are recorded."""
-        found = self.whole(function, native, args)
+        native = declared.native
+        found = self.whole(declared.function, native, args) if native else None
         return NotImplemented if found is None else execute_lazily(*found)
 
 

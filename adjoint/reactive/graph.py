@@ -40,6 +40,7 @@ from ..tensor import Tensor
 from .events import Log
 from .modules import Calls
 from .nodes import cell_of, input_cell
+from .steps import Block, Steps
 
 
 class GraphRecorder(Recorder):
@@ -96,6 +97,7 @@ class Graph:
         self._outside: list[Mode] = []
         self.generator = None if seed is None else Generator().manual_seed(seed)
         self.calls = Calls(self._state, self)
+        self.steps = Steps(self._state)
         self.recorder = GraphRecorder(self._state, self.calls, self.generator)
         self.plans: dict[Any, Any] = {}  # recorded backward passes, the last used last
         self.retained: dict[Cell, Any] = {}  # gradients of the last backward(retain_graph=True)
@@ -106,11 +108,49 @@ class Graph:
     def __enter__(self) -> Graph:
         mode = MODE.get()
         self._outside.append(mode)
-        MODE.set(mode_with(mode, executor=self.recorder))
+        MODE.set(mode_with(mode, executor=self.recorder, step=None))
         return self
 
     def __exit__(self, *exc: Any) -> None:
         MODE.set(self._outside.pop())
+
+    def step(self, reuse: bool | None = None) -> Block:
+        """`with graph.step():` around a training step: what is computed inside keeps its value and
+        its gradient, as in PyTorch, and what did not change since a step before is not computed
+        again.
+
+        Inside, a tensor of the graph stands for the value that it has now. `reuse`: whether to look
+        for values that are known already; by default as long as that saves time. What it found is
+        in `graph.stats()` under `step_ops`, `step_reused` and `step_unknown`.
+
+        Errors: GraphError for a computed node of the graph that wants a gradient.
+
+        >>> graph, w = ad.Graph(), ad.tensor(3.0, requires_grad=True)
+        >>> losses = []
+        >>> for _ in range(2):
+        ...     with graph.step():
+        ...         losses.append(w * w)
+        ...     losses[-1].backward()
+        ...     ad.optim.SGD([w], lr=0.5).step()
+        >>> [loss.item() for loss in losses]
+        [9.0, 0.0]
+        """
+        return Block(self.steps, reuse)
+
+    def reuse(self, module: Module) -> Module:
+        """Promise that what `module` returns depends on nothing but its arguments, parameters and
+        buffers: in steps, a call with values as before then runs no code of it. Returns it.
+
+        >>> graph, teacher = ad.Graph(), ad.nn.Linear(2, 2).requires_grad_(False)
+        >>> x = ad.ones(1, 2)
+        >>> for _ in range(4):
+        ...     with graph.step():
+        ...         y = graph.reuse(teacher)(x)
+        >>> graph.stats()["step_reused"] > 0
+        True
+        """
+        self.steps.trust(module)
+        return module
 
     @contextmanager
     def building(self) -> Iterator[Graph]:
@@ -600,6 +640,7 @@ class Graph:
             "edits": self._state.edits,
             "plans": len(self.plans),
             **self.calls.stats(),
+            **self.steps.counts,
         }
 
     def check_invariants(self) -> None:

@@ -22,6 +22,7 @@ from ...core.errors import (
 from ...core.tensor_base import TensorBase
 from ...eager.arrays import capsule_address
 from ...eager.public import FUNCTIONS, public
+from ...eager.writes import exported
 from .conversion import to
 from .creation import assert_row_major, finish, names_on, pinned, sizes_from
 from .values import array_from, checked_array, target
@@ -51,7 +52,7 @@ def from_numpy(ndarray: Any) -> Tensor:
     """
     if not isinstance(ndarray, np.ndarray):
         raise InvalidType(f"from_numpy: expected np.ndarray (got {type(ndarray).__name__})")
-    return finish(checked_array(ndarray), CPU)
+    return exported(finish(checked_array(ndarray), CPU))  # type: ignore[no-any-return]
 
 
 @public(method=False)
@@ -67,7 +68,8 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """
     if isinstance(data, TensorBase):
         return to(data, device=device, dtype=dtype)  # type: ignore[no-any-return]
-    return finish(array_from(data, target(dtype), copy=False), device)
+    result = finish(array_from(data, target(dtype), copy=False), device)
+    return exported(result) if isinstance(data, np.ndarray) else result
 
 
 @public(method=False)
@@ -116,7 +118,8 @@ def asarray(
     array = array_from(source, wanted, copy=bool(copy))
     if copy is False and array.dtype != source.dtype:
         raise InvalidArgument(f"asarray: can't alias {source.dtype} as {wanted} without a copy")
-    return finish(array, device, requires_grad)
+    result = finish(array, device, requires_grad)
+    return result if copy else exported(result)
 
 
 @public(method=False)
@@ -159,7 +162,7 @@ def frombuffer(
         )
     size = count if count > 0 else (length - offset) // d.itemsize
     memory = np.frombuffer(buffer, np.uint8, size * d.itemsize, offset)
-    return finish(memory.view(d.numpy), CPU, requires_grad)
+    return exported(finish(memory.view(d.numpy), CPU, requires_grad))  # type: ignore[no-any-return]
 
 
 class _Writable:
@@ -203,7 +206,7 @@ def _shared(ext_tensor: Any) -> Tensor:
     if ext_tensor.__dlpack_device__()[0] not in (1, 3, 13):  # CPU memory, plain, pinned, managed
         raise DeviceError("from_dlpack: the data is not in CPU memory; move it there first")
     if isinstance(ext_tensor, np.ndarray):
-        return finish(checked_array(ext_tensor), CPU)
+        return from_numpy(ext_tensor)  # type: ignore[no-any-return]
     capsule = ext_tensor.__dlpack__()
     bfloat = _replace_type(capsule, _BFLOAT, _INT)
     try:
@@ -215,7 +218,7 @@ def _shared(ext_tensor: Any) -> Tensor:
         ) from error
     if not array.flags.writeable:
         array = np.asarray(_Writable(array))
-    return finish(checked_array(array.view(dt.bfloat16.numpy) if bfloat else array), CPU)
+    return from_numpy(array.view(dt.bfloat16.numpy) if bfloat else array)  # type: ignore[no-any-return]
 
 
 _INT, _BFLOAT = 0, 4  # type codes of the DLPack standard

@@ -1,0 +1,412 @@
+"""Training steps: eager execution inside a graph, in which what did not change is not computed again.
+
+Inside `with graph.step():` ops run eagerly and are recorded on the tape, so that every value, error
+and gradient is that of PyTorch's rules. What a step saves is found by numbering values: equal ops
+on equal values have equal results, whatever Python code asks for them. A value that some step asked
+for again is kept, and the next step that asks for it gets it without computing. No code is watched
+and none is skipped, so nothing that a program does between can make a reused value wrong: only
+writes to memory could, and each write to a tensor changes its version.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ..autograd import refreshing
+from ..backends import numpy as backend
+from ..core import policy
+from ..core.errors import GraphError
+from ..core.mode import MODE, Mode, mode_with
+from ..core.op import Op
+from ..core.tensor_base import TensorBase
+from ..eager.dispatch import execute, finish
+from ..eager.fused import Declared, call_composite
+from ..eager.record import parents_of
+from ..eager.tensors import INFERENCE, wrap
+from ..graph.cells import Cell, State
+from ..graph.lazy import LazyValue, as_array
+from ..graph.node import Leaf, Version
+from ..nn.modules.module import Module
+
+ndarray = np.ndarray
+_SIMPLE = frozenset((int, float, bool, str, bytes, type(None)))
+
+
+class _Known:
+    """What is known of a value: its number, when it was last asked for, its arrays once kept."""
+
+    __slots__ = ("arrays", "last", "number", "op", "seconds")
+
+    def __init__(self, number: int, op: Any) -> None:
+        self.number = number
+        self.op = op  # for the log
+        self.last = 0
+        self.arrays: tuple[Any, ...] | None = None
+        self.seconds = 0.0  # that computing it took
+
+
+class _Seen:
+    """A tensor that was an input: which value it shows, for as long as nobody writes to it."""
+
+    __slots__ = ("content", "count", "data", "number", "tensor")
+
+    def __init__(self, tensor: Any, number: Any, content: bytes | None = None) -> None:
+        self.tensor = weakref.ref(tensor)
+        self.data = weakref.ref(tensor._data)
+        self.count = _count(tensor)
+        self.number = number
+        self.content = content  # where others may write the memory, too: what it held
+
+
+def _count(tensor: Any) -> int:
+    version = tensor._version
+    return 0 if version is None else int(version.count)
+
+
+class Steps:
+    """What the steps of one graph share: the values that they may use again.
+
+    It is the executor of a step that is observed.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._values: dict[Any, _Known] = {}
+        self._tensors: dict[int, _Seen] = {}
+        self._given: dict[int, tuple[Any, Any]] = {}  # LazyValues handed out, and their numbers
+        self._number = itertools.count(1).__next__
+        self._bytes = 0  # kept
+        self._block = 0
+        self._tries = 0  # observed blocks since it was last found to pay, or tried
+        self._wait = 0  # blocks until it is tried again
+        self._leaves = -1
+        self._saved = 0.0
+        self._asked = 0
+        self._eager: tuple[Any, Any] = (None, None)
+        self._pure: weakref.WeakSet[Module] = weakref.WeakSet()
+        self.counts = {"steps": 0, "step_ops": 0, "step_reused": 0, "step_unknown": 0}
+
+    def clear(self) -> None:
+        """Forget all values; they are computed again."""
+        for each in (self._values, self._tensors, self._given):
+            each.clear()
+        self._bytes = 0
+
+    def trust(self, module: Module) -> None:
+        """Calls of `module` may be skipped where its arguments, parameters and buffers are as they
+        were.
+        """
+        self._pure.add(module)
+
+    # ---- blocks ----------------------------------------------------------------------------------
+
+    def begin(self, mode: Mode, reuse: bool | None) -> Mode:
+        """The mode of a block that begins in `mode`."""
+        self._block += 1
+        self.counts["steps"] += 1
+        observed = self._pays() if reuse is None else reuse
+        self._saved, self._asked = 0.0, 0
+        return mode_with(mode, executor=self if observed else None, step=self)
+
+    def end(self, mode: Mode) -> None:
+        """The block of this mode ends."""
+        if mode.executor is not self:
+            return
+        self._tries += 1
+        if self._saved > policy.STEP_LOOK * 1e-9 * self._asked:
+            self._tries = 0
+        elif self._tries >= policy.STEP_BLOCKS:
+            self._wait = policy.STEP_WAIT
+            self.clear()
+        if self._block % policy.STEP_BLOCKS == 0:
+            oldest = self._block - policy.STEP_BLOCKS
+            self._values = {k: v for k, v in self._values.items() if v.last > oldest}
+            self._tensors = {k: v for k, v in self._tensors.items() if v.tensor() is not None}
+            self._given = {k: v for k, v in self._given.items() if v[0]() is not None}
+            kept = [a for v in self._values.values() if v.arrays for a in v.arrays]
+            self._bytes = sum(a.nbytes for a in kept)
+
+    def _pays(self) -> bool:
+        """Whether to look for values to reuse: as long as that is found to save time, and again
+        after a while, and after a change of what is frozen.
+        """
+        if self._leaves != refreshing.revision():
+            self._leaves = refreshing.revision()
+            self._tries = self._wait = 0
+        if self._wait:
+            self._wait -= 1
+            if not self._wait:
+                self._tries = 0
+        return not self._wait or bool(self._pure) or self._state.observer is not None
+
+    # ---- an op -----------------------------------------------------------------------------------
+
+    def __call__(self, op: Op, inputs: tuple[Any, ...]) -> Any:
+        """What eager execution gives for `op`; without computing it where its value is known."""
+        numbers = None if op.drawn or op.opaque else self._numbers(inputs)
+        key = None if numbers is None else (op, _kinds(op), numbers)
+        known = self._known(key, op)
+        if known is not None and (known.arrays is not None or self._is_seen_view(op, inputs)):
+            return self._reused(op, inputs, known)
+        began = time.perf_counter()
+        y = self._eagerly(execute, op, self._plain(op, inputs))
+        self._note(op, known, y, time.perf_counter() - began)
+        return y
+
+    def composite(self, declared: Declared, args: tuple[Any, ...]) -> Any:
+        """The same for a composite, of which only what wants no gradient is reused."""
+        wants = MODE.get().grad and any(isinstance(x, TensorBase) and x._node for x in args)
+        numbers = None if wants else self._numbers(args)
+        known = self._known(None if numbers is None else (declared, numbers), declared)
+        if known is not None and known.arrays is not None:
+            self._reuse(known)
+            return self._handed(known, known.arrays)
+        began = time.perf_counter()
+        y = self._eagerly(call_composite, declared, self._plain(None, args))
+        self._note(declared, known, y, time.perf_counter() - began)
+        return y
+
+    def call_module(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a module; where it is trusted, its result may be known."""
+        if module not in self._pure or MODE.get().grad and any(
+            p.requires_grad for p in module.parameters()
+        ):
+            return module._call(args, kwargs)
+        state = (*module.parameters(), *module.buffers())
+        modes = tuple([m.training for m in module.modules()])
+        given = (*args, *kwargs.values())
+        simple = all(isinstance(x, TensorBase) or type(x) in _SIMPLE for x in given)
+        numbers = self._numbers((*given, *state)) if simple else None
+        key = None if numbers is None else (id(module), modes, tuple(kwargs), numbers)
+        known = self._known(key, module)
+        if known is not None and known.arrays is not None:
+            self._reuse(known)
+            return self._handed(known, known.arrays)
+        began = time.perf_counter()
+        y = module._call(args, kwargs)
+        self._note(module, known, y, time.perf_counter() - began)
+        return y
+
+    def _known(self, key: Any, op: Any) -> _Known | None:
+        """What is known of the value of this key; None where none can be found again."""
+        self._asked += 1
+        self.counts["step_ops"] += 1
+        try:
+            known = None if key is None else self._values.get(key)
+        except TypeError:  # a field or an argument that cannot be compared
+            key = None
+        if key is None:
+            self.counts["step_unknown"] += 1
+            return None
+        if known is None:
+            known = self._values[key] = _Known(self._number(), op)
+        return known
+
+    def _eagerly(self, function: Callable[..., Any], *args: Any) -> Any:
+        mode = MODE.get()
+        if self._eager[0] is not mode:
+            self._eager = (mode, mode_with(mode, executor=None))
+        MODE.set(self._eager[1])
+        try:
+            return function(*args)
+        finally:
+            MODE.set(mode)
+
+    def _note(self, op: Any, known: _Known | None, y: Any, seconds: float) -> None:
+        """An op was computed: number its results, and keep them where they were asked for before."""
+        if self._state.observer is not None:
+            self._state.observer.on_run(_Ran(op), int(seconds * 1e9))
+        if known is None:
+            return
+        ys = y if type(y) is tuple else (y,)
+        if not all(isinstance(each, TensorBase) for each in ys):
+            return
+        again, known.last, known.seconds = known.last, self._block, seconds
+        view = isinstance(op, Op) and op.view
+        arrays = [] if view or again in (0, self._block) else list(map(self._own, ys))
+        size = sum(0 if a is None else a.nbytes for a in arrays)
+        if arrays and all(a is not None for a in arrays) and size + self._bytes < policy.STEP_BYTES:
+            self._bytes += size
+            known.arrays = tuple(arrays)
+            for each, array in zip(ys, arrays, strict=True):
+                each._data = self._value(array, None)
+        for i, each in enumerate(ys):
+            self._bind(each, (known.number, i))
+
+    def _own(self, y: Any) -> Any:
+        """The array of `y`, which nothing else shows or can write to; else None."""
+        if y._view is None and self._is_given(y):
+            return y._data.array
+        own = type(y._data) is ndarray and y._data.base is None and y._version is None
+        return y._data if own else None
+
+    def _is_given(self, x: Any) -> bool:
+        """Whether `x` shows a kept array."""
+        given = self._given.get(id(x._data))
+        return given is not None and given[0]() is x._data
+
+    def _bind(self, x: Any, number: Any) -> None:
+        """The tensor `x` shows the value of this number."""
+        data = x._data
+        if type(data) is LazyValue:
+            self._given[id(data)] = (weakref.ref(data), number)
+        elif type(data) is ndarray and x._version is not INFERENCE:
+            self._tensors[id(x)] = _Seen(x, number)
+
+    def _value(self, array: Any, number: Any) -> LazyValue:
+        """A recorded value that holds `array`, and copies it for who writes to it."""
+        value = LazyValue(None, (), array.shape, array.dtype)
+        value.array = array
+        if number is not None:
+            self._given[id(value)] = (weakref.ref(value), number)
+        return value
+
+    # ---- reused values ---------------------------------------------------------------------------
+
+    def _reuse(self, known: _Known) -> None:
+        known.last = self._block
+        self._saved += known.seconds
+        self.counts["step_reused"] += 1
+        if self._state.observer is not None:
+            self._state.observer.on_reuse(_Ran(known.op))
+
+    def _handed(self, known: _Known, arrays: tuple[Any, ...]) -> Any:
+        """New tensors that show the kept arrays."""
+        ys = tuple([wrap(self._value(a, (known.number, i))) for i, a in enumerate(arrays)])
+        return ys[0] if len(ys) == 1 else ys
+
+    def _is_seen_view(self, op: Op, inputs: tuple[Any, ...]) -> bool:
+        """Whether `op` shows a part of a value that was handed out, whose memory stays untouched."""
+        return op.view and type(inputs[0]._data) is LazyValue
+
+    def _reused(self, op: Op, inputs: tuple[Any, ...], known: _Known) -> Any:
+        """The tensors of `op` with its kept value, as a part of this step's tape."""
+        self._reuse(known)
+        arrays = known.arrays
+        if arrays is not None:
+            inputs = self._plain(op, inputs)
+        else:
+            found = op.compute(backend, inputs[0]._data.array, *inputs[1:])
+            arrays = tuple(map(as_array, found)) if op.n_outputs != 1 else (as_array(found),)
+        values = tuple([self._value(a, (known.number, i)) for i, a in enumerate(arrays)])
+        wants = any(isinstance(x, TensorBase) and x._node is not None for x in inputs)
+        result = values if op.n_outputs != 1 else values[0]
+        return finish(op, inputs, result, parents_of(inputs), wants)
+
+    # ---- inputs ----------------------------------------------------------------------------------
+
+    def _numbers(self, inputs: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """What the inputs are, so that equal ones hold the same; None where that cannot be said."""
+        found: list[Any] = []
+        for x in inputs:
+            if isinstance(x, TensorBase):
+                number = self._number_of(x)
+                if number is None:
+                    return None
+                found.append(number)
+            elif type(x) is float:
+                found.append((float, x, math.copysign(1.0, x)))
+            elif isinstance(x, (tuple, list)) and any(isinstance(each, TensorBase) for each in x):
+                return None
+            else:
+                found.append((type(x), x))
+        return tuple(found)
+
+    def _number_of(self, x: Any) -> Any:
+        data = x._data
+        kind = type(data)
+        if kind is LazyValue:
+            return self._given[id(data)][1] if self._is_given(x) else None
+        if isinstance(data, Cell):
+            data.realize()
+            return ("cell", data.order, data.version)
+        if kind is not ndarray or x._version is INFERENCE:
+            return None
+        seen = self._tensors.get(id(x))
+        known = seen is not None and seen.tensor() is x and seen.data() is data
+        known = known and seen.count == _count(x)  # type: ignore[union-attr]
+        exported = x._version is not None and x._version.exported
+        if exported:
+            content = data.tobytes()
+            if known and seen.content == content:  # type: ignore[union-attr]
+                return seen.number  # type: ignore[union-attr]
+        elif known:
+            return seen.number  # type: ignore[union-attr]
+        if x._version is None:
+            x._version = Version()
+        seen = self._tensors[id(x)] = _Seen(x, self._number(), content if exported else None)
+        return seen.number
+
+    def _plain(self, op: Op | None, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The inputs for eager execution: kept arrays are read where they are. A view must show the
+        tensor's own memory.
+        """
+        if op is not None and op.view:
+            return tuple(self.pinned(inputs))
+        return tuple(
+            [
+                wrap(x._data.array, x._node, x._version)
+                if isinstance(x, TensorBase) and self._is_given(x)
+                else x
+                for x in self.pinned(inputs)
+            ]
+        )
+
+    def pinned(self, inputs: tuple[Any, ...]) -> Iterator[Any]:
+        """The inputs of an op in a step: of a graph's tensors, the values that they have now.
+
+        Errors: GraphError for a computed node that wants a gradient.
+        """
+        for x in inputs:
+            if not isinstance(x, TensorBase) or not isinstance(x._data, Cell):
+                yield x
+                continue
+            node = x._node
+            if node is not None and type(node) is not Leaf:
+                if MODE.get().grad:
+                    raise GraphError(
+                        f"step: {x._data!r} was recorded outside the step and wants a gradient, "
+                        "which would not reach it; compute it inside the step, or use "
+                        ".detach() of it"
+                    )
+                node = None
+            yield wrap(x._data.settle(None), node)
+
+
+def _kinds(op: Op) -> Any:
+    """The types of an op's fields, where numbers of several may be equal."""
+    return tuple(map(type, op._attributes())) if type(op).numbers else None
+
+
+class _Ran:
+    """An op of a step, for the log of a graph."""
+
+    def __init__(self, op: Any) -> None:
+        self.op = op
+
+
+class Block:
+    """One step: `with graph.step():`."""
+
+    def __init__(self, steps: Steps, reuse: bool | None) -> None:
+        self._steps = steps
+        self._reuse = reuse
+        self._modes: list[tuple[Mode, Mode]] = []
+
+    def __enter__(self) -> None:
+        outside = MODE.get()
+        inside = self._steps.begin(outside, self._reuse)
+        self._modes.append((outside, inside))
+        MODE.set(inside)
+
+    def __exit__(self, *exc: Any) -> None:
+        outside, inside = self._modes.pop()
+        MODE.set(outside)
+        self._steps.end(inside)
