@@ -24,7 +24,7 @@ from ..eager.tensors import INFERENCE, wrap
 from ..eager.views import ONE_OF_SEVERAL_VIEWS, UNRECORDED_VIEW, mark_view, shares_storage
 from ..eager.writes import ViewWrite, write_part
 from ..graph.cells import Cell, Source, State
-from ..graph.lazy import LazyValue, concrete, given, realize, record, shown, specs_of
+from ..graph.lazy import LazyValue, concrete, given, realize, record, shown, snapshot, specs_of
 from ..graph.node import Item, Version
 from .modes import _Bare
 
@@ -40,7 +40,7 @@ def execute_lazily(op: Op, inputs: tuple[Any, ...]) -> Any:
     """Record `op`; its value is computed when something reads it."""
     values: list[Any] = []
     parents: list[Any] = []
-    wants = False
+    wants = foreign = False
     for x in inputs:
         if isinstance(x, TensorBase):
             data = x._data
@@ -48,6 +48,10 @@ def execute_lazily(op: Op, inputs: tuple[Any, ...]) -> Any:
                 data = _given(x)
             elif type(data) is not LazyValue:
                 return EXECUTORS[type(data)](op, inputs)
+            if data.memory is not None and data.memory.exported:
+                foreign = True
+                if not op.view:
+                    data = snapshot(data)
             node = x._node
             wants = wants or node is not None
             values.append(data)
@@ -55,7 +59,10 @@ def execute_lazily(op: Op, inputs: tuple[Any, ...]) -> Any:
         else:
             values.append(x)
             parents.append(None)
-    return finish(op, inputs, record(op, tuple(values)), parents, wants)
+    found = record(op, tuple(values))
+    if foreign and op.view:  # shows the memory, whatever is written there
+        realize(found if type(found) is tuple else (found,))
+    return finish(op, inputs, found, parents, wants)
 
 
 def _given(x: Any) -> LazyValue:

@@ -116,12 +116,12 @@ def before_change(x: Any) -> None:
     if version is None or version.watchers is None:
         return
     version.before_change()
-    base = x if x._view is None else x._view.base
-    if not isinstance(base._data, LazyValue):
-        for reference in version.views or ():
-            other = reference()
-            if other is not None and type(other._data) is LazyValue and other._view is not None:
-                other._data = shown(base._data, other._view)  # it must see the change
+    for reference in version.views or ():
+        other = reference()
+        if other is not None and type(other._data) is LazyValue and other._view is not None:
+            memory = other._view.base._data
+            if not isinstance(memory, LazyValue):
+                other._data = shown(memory, other._view)  # it must see the change
 
 
 def exported(x: Any) -> Any:
@@ -267,8 +267,6 @@ def overwrite(x: Any, y: Any, name: str) -> Any:
             if not data.flags.writeable:
                 raise AutogradError(f"{name}: the tensor's memory is read-only; clone it first")
             data[...] = concrete(y)
-            if isinstance(y._data, Cell) and y._data.state.effects is not None:
-                y._data.state.effects.append((x, y._data))
     rebase(x, y._node, name)
     return x
 

@@ -72,21 +72,15 @@ class _Noticed(Generic[T]):
 
     def __set__(self, state: State, value: T) -> None:
         setattr(state, self.own, value)
-        state.eventful = (
-            state._cutoff
-            or state._places
-            or state._planning > 0
-            or state._members is not None
-            or bool(state._scope)
-        )
+        state.eventful = state._cutoff or state._places or state._planning > 0 or bool(state._scope)
 
 
 class State:
     """What the cells of one graph share."""
 
     __slots__ = (
-        "__weakref__", "_cutoff", "_members", "_places", "_planning", "_scope", "before_read",
-        "chains", "derived", "edited", "edits", "effects", "eventful", "lock", "observer",
+        "__weakref__", "_cutoff", "_places", "_planning", "_scope", "before_read",
+        "chains", "derived", "edited", "edits", "eventful", "lock", "observer",
         "owner", "reads", "roots", "runs", "sources", "stamp", "undo",
     )  # fmt: skip
 
@@ -104,19 +98,16 @@ class State:
     before_read: Callable[[State], None] | None  # called before a read that follows edits
     derived: list[weakref.ref[Any]]  # what `before_read` keeps up to date
     reads: int  # how often values were asked for
-    effects: list[tuple[Any, Cell]] | None  # collects (tensor outside, what was written to it)
     chains: dict[Any, Any]  # by the `order` of their cells: how often they came, or their kernel
     owner: Any  # weak reference to the user's Graph
 
     # What new cells have to look at:
     cutoff = _Noticed["bool"]()  # what their `cutoff` is
-    members = _Noticed["list[Cell] | None"]()  # collects them
     places = _Noticed["bool"]()  # whether they remember the user's line
     planning = _Noticed["int"]()  # what their `planned` is
     scope = _Noticed["tuple[str, ...]"]()  # the modules being called, the outermost first
-    eventful: bool  # any of these five is set
+    eventful: bool  # any of these four is set
     _cutoff: bool
-    _members: list[Cell] | None
     _places: bool
     _planning: int
     _scope: tuple[str, ...]
@@ -125,7 +116,6 @@ class State:
         self.lock = threading.RLock()
         self._cutoff = self._places = self.eventful = False
         self._planning = 0
-        self._members = None
         self._scope = ()
         self.edits = 0
         self.runs = 0
@@ -138,7 +128,6 @@ class State:
         self.before_read = None
         self.derived = []
         self.reads = 0
-        self.effects = None
         self.chains = {}
         self.owner = lambda: None
 
@@ -271,8 +260,6 @@ class Cell(LazyValue):
             self.cutoff = True
         if state.planning:
             self.planned = state.planning
-        if state.members is not None:
-            state.members.append(self)
         if state.scope:
             self.note(module=state.scope)
         if state.places:

@@ -207,13 +207,17 @@ def given(tensor: Any, version: Version) -> LazyValue:
         if type(value) is LazyValue and value.array is array:
             return value
     value = LazyValue(None, (), array.shape, array.dtype, device_of(array))
-    if version.exported:  # nobody would tell
-        value.array = array.copy()
-        return value
     value.array = array
     value.memory = version
     version.watch(value)
     return value
+
+
+def snapshot(value: LazyValue) -> LazyValue:
+    """What a value holds now, where others may write to its memory and nobody would tell."""
+    kept = LazyValue(None, (), value.shape, value.dtype, value.device)
+    kept.array = value.array.copy()
+    return kept
 
 
 def specs_of(inputs: Iterable[Any]) -> list[Any]:

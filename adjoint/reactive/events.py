@@ -92,4 +92,5 @@ class Log:
 
 
 def _names(cells: list[Cell]) -> list[str]:
-    return [type(cell.op).__name__ for cell in cells if type(cell.op) is not Item]
+    ops = [cell.op for cell in cells if type(cell.op) is not Item]
+    return [getattr(op, "__name__", type(op).__name__) for op in ops]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import itertools
 import weakref
@@ -35,7 +36,7 @@ from ..graph.node import Version
 from ..nn import Module, Parameter
 from ..ops.create.memory import as_tensor
 from ..ops.random.draws import Draw
-from ..ops.random.random import Generator
+from ..ops.random.random import Generator, next_draw
 from ..tensor import Tensor
 from .events import Log
 from .modules import Calls
@@ -54,7 +55,7 @@ class GraphRecorder(Recorder):
         self.generator = generator
 
     def call_module(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call a module, or reuse what an earlier call recorded."""
+        """Call a module, whose nodes go by its name."""
         return self.calls.call(module, args, kwargs)
 
 
@@ -96,7 +97,7 @@ class Graph:
         self._ends: list[Any] = []  # tensors of a copy that nothing in it uses: they keep the rest
         self._outside: list[Mode] = []
         self.generator = None if seed is None else Generator().manual_seed(seed)
-        self.calls = Calls(self._state, self)
+        self.calls = Calls(self._state)
         self.steps = Steps(self._state)
         self.recorder = GraphRecorder(self._state, self.calls, self.generator)
         self.plans: dict[Any, Any] = {}  # recorded backward passes, the last used last
@@ -438,12 +439,23 @@ class Graph:
         >>> bool((x.numpy() != before).all())
         True
         """
-        self.calls.redraw([c for c in self._state.cells() if isinstance(c.op, Draw)])
+        mode = MODE.get()
+        MODE.set(mode_with(mode, executor=self.recorder))  # whose generator may be the graph's
+        try:
+            for cell in self._state.cells():
+                if isinstance(cell.op, Draw):
+                    seed, draw = next_draw(None)
+                    cell.op = dataclasses.replace(cell.op, seed=seed, draw=draw)  # type: ignore[type-var]
+                    cell.stale = True
+                    cell.seen = None
+                    push(cell)
+        finally:
+            MODE.set(mode)
 
     def drop_plans(self, cell: Cell | None = None) -> None:
         """Forget the backward passes of `cell`, and those of results that nobody can ask for."""
         for key, plan in list(self.plans.items()):
-            if key[0] is cell or (plan.result() is None and not self.calls.owns(key[0])):
+            if key[0] is cell or plan.result() is None:
                 del self.plans[key]
 
     # ---- gradients and modes ---------------------------------------------------------------------
@@ -525,13 +537,8 @@ class Graph:
         with self:
             new = function(node)
         other = self._cell(new, "insert_after")
-        inside = set(upstream([other]))
         editing.rewire(
-            {
-                user: tuple(other if x is cell else x for x in user.inputs)
-                for user in users
-                if user not in inside or not self.calls.owns(user)  # of a call that is reused
-            }
+            {user: tuple(other if x is cell else x for x in user.inputs) for user in users}
         )
         return new
 
@@ -542,16 +549,10 @@ class Graph:
         Errors: GraphError where other nodes use it.
         """
         cell = self._cell(node, "remove")
-        above = [each for each in upstream([cell]) if each is not cell]
         editing.remove(cell)
         self._forget(cell.label)
         if isinstance(cell, Source) and cell.follows is not None:
             self._state.sources.pop(id(cell.follows), None)
-        self.calls.forget_cells({cell})
-        held = {x._data for x in self._named.values()}
-        for each in reversed(above):
-            if each.op is not None and each not in held and not each.living_users():
-                self.calls.forget_cells({each})
 
     def copy(self) -> Graph:
         """A graph of its own with the same nodes, names, values and gradients' structure.
@@ -619,8 +620,8 @@ class Graph:
         return Log(self._state)
 
     def stats(self) -> dict[str, int]:
-        """Counts: nodes, edges, stale and released ones, bytes held, nodes ever run, recorded
-        module calls and their reuses, backward plans.
+        """Counts: nodes, edges, stale and released ones, bytes held, nodes ever run, backward
+        plans; steps, their ops, how many of these were reused, or could not be known again.
 
         >>> graph = ad.Graph()
         >>> y = graph.input(1.0) + 1
@@ -639,7 +640,6 @@ class Graph:
             "runs": self._state.runs,
             "edits": self._state.edits,
             "plans": len(self.plans),
-            **self.calls.stats(),
             **self.steps.counts,
         }
 

@@ -1,4 +1,4 @@
-"""Training steps: eager execution inside a graph, in which what did not change is not computed again.
+"""Training steps: eager execution in a graph, where what did not change is not computed again.
 
 Inside `with graph.step():` ops run eagerly and are recorded on the tape, so that every value, error
 and gradient is that of PyTorch's rules. What a step saves is found by numbering values: equal ops
@@ -84,6 +84,7 @@ class Steps:
         self._number = itertools.count(1).__next__
         self._bytes = 0  # kept
         self._block = 0
+        self._asked_for = False  # whether the user said that values are to be reused
         self._tries = 0  # observed blocks since it was last found to pay, or tried
         self._wait = 0  # blocks until it is tried again
         self._leaves = -1
@@ -111,6 +112,7 @@ class Steps:
         """The mode of a block that begins in `mode`."""
         self._block += 1
         self.counts["steps"] += 1
+        self._asked_for = reuse is not None
         observed = self._pays() if reuse is None else reuse
         self._saved, self._asked = 0.0, 0
         return mode_with(mode, executor=self if observed else None, step=self)
@@ -120,7 +122,7 @@ class Steps:
         if mode.executor is not self:
             return
         self._tries += 1
-        if self._saved > policy.STEP_LOOK * 1e-9 * self._asked:
+        if self._asked_for or self._saved > policy.STEP_LOOK * 1e-9 * self._asked:
             self._tries = 0
         elif self._tries >= policy.STEP_BLOCKS:
             self._wait = policy.STEP_WAIT
@@ -164,20 +166,20 @@ class Steps:
         """The same for a composite, of which only what wants no gradient is reused."""
         wants = MODE.get().grad and any(isinstance(x, TensorBase) and x._node for x in args)
         numbers = None if wants else self._numbers(args)
-        known = self._known(None if numbers is None else (declared, numbers), declared)
+        key = None if numbers is None else (declared, numbers)
+        known = self._known(key, declared.function)
         if known is not None and known.arrays is not None:
             self._reuse(known)
             return self._handed(known, known.arrays)
         began = time.perf_counter()
         y = self._eagerly(call_composite, declared, self._plain(None, args))
-        self._note(declared, known, y, time.perf_counter() - began)
+        self._note(declared.function, known, y, time.perf_counter() - began)
         return y
 
     def call_module(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a module; where it is trusted, its result may be known."""
-        if module not in self._pure or MODE.get().grad and any(
-            p.requires_grad for p in module.parameters()
-        ):
+        wants = MODE.get().grad and any(p.requires_grad for p in module.parameters())
+        if wants or module not in self._pure:
             return module._call(args, kwargs)
         state = (*module.parameters(), *module.buffers())
         modes = tuple([m.training for m in module.modules()])
@@ -220,7 +222,7 @@ class Steps:
             MODE.set(mode)
 
     def _note(self, op: Any, known: _Known | None, y: Any, seconds: float) -> None:
-        """An op was computed: number its results, and keep them where they were asked for before."""
+        """An op was computed: number its results; keep them where they were asked for before."""
         if self._state.observer is not None:
             self._state.observer.on_run(_Ran(op), int(seconds * 1e9))
         if known is None:
@@ -283,7 +285,7 @@ class Steps:
         return ys[0] if len(ys) == 1 else ys
 
     def _is_seen_view(self, op: Op, inputs: tuple[Any, ...]) -> bool:
-        """Whether `op` shows a part of a value that was handed out, whose memory stays untouched."""
+        """Whether `op` shows a part of a value that was handed out, whose memory nobody writes."""
         return op.view and type(inputs[0]._data) is LazyValue
 
     def _reused(self, op: Op, inputs: tuple[Any, ...], known: _Known) -> Any:
