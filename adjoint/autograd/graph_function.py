@@ -47,7 +47,7 @@ class RecordedFunction(Op, abstract=True):
         self, ctx: Any, rule: Callable[..., Any], saved: Sequence[Any], count: int, places: Any
     ) -> None:
         self.ctx = ctx
-        self.rule = rule
+        self.rule = rule  # gives one gradient for each argument
         self.saved = tuple(saved)  # tensors, None, or the number of an output
         self.n_outputs = count  # type: ignore[misc]
         self.places = places  # of the tensors among the arguments
@@ -72,10 +72,7 @@ class RecordedFunction(Op, abstract=True):
         saved = Saved(tuple(ys[s] if isinstance(s, int) else s for s in self.saved))
         self.ctx._node = lambda: saved
         found = self.rule(self.ctx, *given)
-        found = tuple(found) if isinstance(found, (tuple, list)) else (found,)
-        return (None,) * self.n_outputs + tuple(
-            found[i] if i < len(found) else None for i in self.places
-        )
+        return (None,) * self.n_outputs + tuple(found[i] for i in self.places)
 
 
 def record_function(
