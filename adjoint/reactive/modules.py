@@ -25,6 +25,7 @@ from ..graph.lazy import concrete
 from ..graph.node import Node, Version
 from ..nn.hooks import EVERYWHERE
 from ..nn.modules.module import Module
+from ..nn.roots import root_name
 from ..ops.random.draws import Draw
 from ..ops.random.random import next_draw
 from ..tensor import Tensor
@@ -181,7 +182,7 @@ class Calls:
         graph = self._graph()
         if graph is not None and mode.executor is not graph.recorder:
             MODE.set(mode_with(mode, executor=graph.recorder))
-        state.scope = (type(module).__name__,)
+        state.scope = (root_name(module),)
         try:
             return module._call(args, kwargs)
         finally:
