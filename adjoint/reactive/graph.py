@@ -294,7 +294,7 @@ class Graph:
         >>> [each.node.label for each in graph.nodes]
         ['x', 'add']
         """
-        return [refreshing.tensor_of(cell) for cell in self._cells(gradients=False)]
+        return [refreshing.tensor_of(cell) for cell in self._cells()[0]]
 
     @property
     def gradient_nodes(self) -> list[Any]:
@@ -307,20 +307,19 @@ class Graph:
         >>> len(graph), sorted({each.node.label for each in graph.gradient_nodes})
         (2, ['add', 'input', 'mul'])
         """
-        return [refreshing.tensor_of(cell) for cell in self._cells(gradients=True)]
+        return [refreshing.tensor_of(cell) for cell in self._cells()[1]]
 
     def __len__(self) -> int:
-        return len(self._cells(gradients=False))
+        return len(self._cells()[0])
 
-    def _cells(self, gradients: bool) -> list[Cell]:
-        """The cells that are values, and compute gradients or not; inputs before users."""
-        return [
-            cell
-            for cell in self._state.cells()
-            if (cell.planned != 0) is gradients
-            and cell.dtype is not None  # the outputs of an op with several are its values
-            and not (cell.about and cell.about.get("removed"))
-        ]
+    def _cells(self) -> tuple[list[Cell], list[Cell]]:
+        """The user's cells, and those that compute gradients; inputs before users."""
+        found: tuple[list[Cell], list[Cell]] = ([], [])
+        for cell in self._state.cells():
+            several = cell.dtype is None  # whose values are the cells of its outputs
+            if not several and not (cell.about and cell.about.get("removed")):
+                found[cell.planned > 0].append(cell)
+        return found
 
     def __bool__(self) -> bool:
         return True
@@ -653,11 +652,11 @@ class Graph:
         >>> graph.stats()["nodes"], graph.stats()["stale"]
         (2, 1)
         """
-        cells = self._cells(gradients=False)
-        arrays = {id(c.array): c.array for c in self._state.cells()}.values()
+        cells, gradients = self._cells()
+        arrays = {id(c.array): c.array for c in (*cells, *gradients)}.values()
         return {
             "nodes": len(cells),
-            "gradient_nodes": len(self._cells(gradients=True)),
+            "gradient_nodes": len(gradients),
             "edges": sum(len(c.cells) for c in cells),
             "inputs": sum(c.op is None for c in cells),
             "stale": sum(c.stale for c in cells),
