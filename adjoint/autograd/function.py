@@ -286,7 +286,7 @@ class Function:
         _assert_dirty_returned(cls, ctx, raw)
         if state is not None:
             if state.reads == reads:
-                ys = record_function(state, ctx, functools.partial(_gradients, cls), args, raw)
+                ys = record_function(state, cls, ctx, functools.partial(_gradients, cls), args, raw)
             else:
                 ys = record_opaque(state, cls, args, raw)
             return ys if isinstance(result, tuple) else ys[0]

@@ -217,3 +217,17 @@ def test_a_lazy_computation_is_drawn_before_it_runs():
         for _ in range(5_000):
             deep = deep + given
     assert len(deep.graph().nodes) == 5_001
+
+
+def test_custom_functions_keep_their_name_in_a_graph():
+    class DoubleIt(ad.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2
+
+    y = DoubleIt.apply(ad.Graph().parameter([1.0]))
+    assert y.graph().nodes[-1].op == "double_it"
