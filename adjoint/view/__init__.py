@@ -30,6 +30,8 @@ def graph(input: Tensor, model: Any = None, title: str = "graph", **modules: Any
     keyword (`G=generator`), and their parameters, with that name before. What ran inside
     `adjoint.view.observe()` is shown with its module, source line and time.
 
+    Errors: InvalidType for a keyword that is no Module.
+
     >>> w = ad.tensor(2.0, requires_grad=True)
     >>> (w * 3).exp().graph()
     <Snapshot 'graph': 3 nodes, 2 edges>

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, ref
 
+from ..core.errors import InvalidType
 from ..core.mode import MODE, mode_with
 from ..core.op import Op
 from ..eager.dispatch import execute
@@ -54,6 +55,12 @@ class Names:
     """
 
     def __init__(self, model: Module | None, given: Mapping[str, Module]) -> None:
+        for name, module in given.items():
+            if not isinstance(module, Module):
+                raise InvalidType(
+                    f"graph: {name}={module!r} is no Module; keywords name modules, as in "
+                    "graph(G=generator)"
+                )
         called = {**ROOTS, **{module: name for name, module in given.items()}}
         self._boxes = {ROOTS[module]: called[module] for module in called if module in ROOTS}
         roots = [*called.items(), *(() if model is None else ((model, ""),))]

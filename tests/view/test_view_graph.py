@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 import adjoint as ad
 from adjoint import nn
+from adjoint.core.errors import InvalidType
 
 
 def nodes(graph, **options):
@@ -172,6 +175,8 @@ def test_modules_given_by_keyword_have_that_name():
     assert boxes(in_graph.graph(G=G, D=D)) == boxes(eager.graph(G=G, D=D)) == inside
     assert boxes(graph.snapshot(G=G, D=D)) == inside
     assert "Net" in boxes(in_graph.graph(D=D)) and "D" in boxes(in_graph.graph(D=D))
+    with pytest.raises(InvalidType, match="graph: titel='loss' is no Module"):
+        in_graph.graph(titel="loss")
     plain = names(in_graph.graph(G))
     assert {"body.weight", "Net#2.head.bias"} <= plain
 
