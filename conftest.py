@@ -2,7 +2,6 @@
 
 import gc
 import os
-import sys
 
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")  # the test processes already use every core
@@ -13,6 +12,7 @@ from hypothesis import settings  # noqa: E402
 
 import adjoint  # noqa: E402
 from adjoint import extensions  # noqa: E402
+from adjoint.nn.roots import ROOTS  # noqa: E402
 
 # Compiled modules are no Python files: tests/test_extensions.py runs the examples of their docs.
 collect_ignore = (
@@ -40,6 +40,4 @@ def _fresh(doctest_namespace):
     adjoint.set_printoptions(profile="default")
     adjoint.set_default_dtype(adjoint.float32)
     adjoint.set_default_device("cpu")
-    origins = sys.modules.get("adjoint.view.origins")
-    if origins is not None:
-        origins._roots.clear()  # names that modules got when they were observed
+    ROOTS.clear()  # names that modules got when they were called in a graph, or observed

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import os
+import sys
+import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -25,7 +28,7 @@ from .eager.tensors import INFERENCE, wrap
 from .eager.views import alias
 from .eager.writes import exported
 from .graph.cells import Cell
-from .graph.lazy import concrete
+from .graph.lazy import LazyValue, concrete
 from .graph.node import Item, Leaf
 from .ops.create import conversion, creation, memory, ranges
 from .ops.elementwise import complex as complex_ops
@@ -43,6 +46,8 @@ from .printing import format_tensor
 __all__ = ["RemovableHandle", "Tensor"]
 
 assert numpy_backend  # importing it registers it
+
+_PACKAGE = os.path.dirname(__file__) + os.sep
 
 
 class RemovableHandle:
@@ -230,11 +235,20 @@ class Tensor(TensorBase):
 
     @property
     def grad(self) -> Any:
-        """The gradient accumulated by `backward`; None before."""
+        """The gradient accumulated by `backward`; None before.
+
+        Warns where it is None because only leaves, and tensors with `retain_grad()`, keep theirs.
+        Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.grad.html
+        """
         leaf = self._leaf
-        if leaf is None:
-            return None if type(self._data) is not Cell else refreshing.retained_gradient(self)
-        return leaf.grad
+        if leaf is not None:
+            return leaf.grad
+        if self._node is None:
+            return None
+        found = refreshing.retained_gradient(self) if type(self._data) is Cell else None
+        if found is None:
+            _warn_of_no_gradient(self)
+        return found
 
     @grad.setter
     def grad(self, value: Any) -> None:
@@ -444,6 +458,21 @@ class Tensor(TensorBase):
     def is_frozen(self) -> bool:
         """Whether this is a leaf that gets no gradient."""
         return not self.requires_grad
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether the value is there and up to date: not so before a lazy tensor is read, or where
+        a tensor of a Graph was released, or an input above it has changed since.
+
+        >>> with ad.lazy():
+        ...     x = ad.ones(2) + 1
+        >>> x.is_computed, ad.realize(x).is_computed
+        (False, True)
+        """
+        data = self._data
+        if not isinstance(data, LazyValue):
+            return True
+        return data.array is not None and not (isinstance(data, Cell) and data.stale)
 
     def is_inference(self) -> bool:
         """Whether this tensor was made in inference mode.
@@ -804,6 +833,20 @@ class Tensor(TensorBase):
 
     def __rmatmul__(self, other: Any) -> Any:
         return matmul.matmul(other, self)
+
+
+def _warn_of_no_gradient(x: Tensor) -> None:
+    """Say why `x`, which was computed, shows no gradient; the package itself may look for one."""
+    reader = sys._getframe(2).f_code.co_filename
+    if x.requires_grad and not reader.startswith(_PACKAGE):
+        warnings.warn(
+            "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its "
+            ".grad attribute won't be populated during autograd.backward(). If you indeed want "
+            "the .grad field to be populated for a non-leaf Tensor, use .retain_grad() on the "
+            "non-leaf Tensor. If you access the non-leaf Tensor by mistake, make sure you access "
+            "the leaf Tensor instead.",
+            stacklevel=3,
+        )
 
 
 def _operator(function_name: str, reflected: bool = False) -> Callable[[Any, Any], Any]:

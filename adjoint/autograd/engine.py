@@ -189,6 +189,8 @@ def _walk(
                 if create_graph and "y" in op.tokens:
                     saved = _with_history(node, saved)
                 gradients = op.gradient(g, *saved)
+                if not isinstance(gradients, (tuple, list)):
+                    raise _not_a_tuple(node, gradients)
             del saved
             if not retain_graph:
                 node.release()
@@ -403,6 +405,14 @@ def _summing(shape: tuple[int, ...], have: tuple[int, ...]) -> tuple[Sum, bool] 
     axes = (*range(lead), *grown)
     keeps = lead < len(axes)
     return Sum(axes, keeps), keeps and lead > 0
+
+
+def _not_a_tuple(node: Node, value: Any) -> Exception:
+    count = len(node.parents)
+    return InvalidType(
+        f"{node.op.name}: gradient returned a {type(value).__name__}, not a tuple; return one "
+        f"entry for each input ({count}): (g,) for one, None for an input without gradient"
+    )
 
 
 def _not_a_tensor(node: Node, value: Any) -> Exception:

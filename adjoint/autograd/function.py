@@ -154,10 +154,24 @@ class CustomFunction(Op, abstract=True):
                 zeros(*output) if each is None and output is not None else each
                 for each, output in zip(given, node.outputs, strict=True)
             ]
-        found = _rule(self.function)(ctx, *given)
-        if not isinstance(found, tuple):
-            found = tuple(found) if isinstance(found, list) else (found,)
-        return _checked(node, found)
+        return _checked(node, _gradients(self.function, ctx, *given))
+
+
+def _gradients(function: type[Function], ctx: FunctionCtx, *given: Any) -> tuple[Any, ...]:
+    """What backward returns: one for each argument of forward; one alone needs no tuple."""
+    found = _rule(function)(ctx, *given)
+    if not isinstance(found, tuple):
+        found = tuple(found) if isinstance(found, list) else (found,)
+    count = len(ctx._are_tensors)
+    if len(found) > count and all(each is None for each in found[count:]):
+        found = found[:count]
+    if len(found) != count:
+        raise AutogradError(
+            f"function {function.__name__}Backward returned an incorrect number of gradients "
+            f"(expected {count}, got {len(found)}); return one for each argument of forward, None "
+            "for what is no tensor"
+        )
+    return found
 
 
 def _rule(function: type[Function]) -> Callable[..., Any]:
@@ -171,16 +185,8 @@ def _rule(function: type[Function]) -> Callable[..., Any]:
 
 
 def _checked(node: FunctionNode, found: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The gradients that backward returned, one for each parent."""
-    count = len(node.parents)
+    """The gradients that backward returned, each checked and of its parent's shape and dtype."""
     name = node.name()
-    if len(found) > count and all(each is None for each in found[count:]):
-        found = found[:count]
-    if len(found) != count:
-        raise AutogradError(
-            f"function {name} returned an incorrect number of gradients (expected {count}, got "
-            f"{len(found)}); return one for each argument of forward, None for what is no tensor"
-        )
     checked = []
     for i, (g, parent) in enumerate(zip(found, node.parents, strict=True)):
         if g is not None and not isinstance(g, TensorBase):
@@ -280,7 +286,7 @@ class Function:
         _assert_dirty_returned(cls, ctx, raw)
         if state is not None:
             if state.reads == reads:
-                ys = record_function(state, ctx, _rule(cls), args, raw)
+                ys = record_function(state, cls, ctx, functools.partial(_gradients, cls), args, raw)
             else:
                 ys = record_opaque(state, cls, args, raw)
             return ys if isinstance(result, tuple) else ys[0]

@@ -44,10 +44,17 @@ class RecordedFunction(Op, abstract=True):
     exact = True
 
     def __init__(
-        self, ctx: Any, rule: Callable[..., Any], saved: Sequence[Any], count: int, places: Any
+        self,
+        function: Any,
+        ctx: Any,
+        rule: Callable[..., Any],
+        saved: Sequence[Any],
+        count: int,
+        places: Any,
     ) -> None:
+        self.function = function
         self.ctx = ctx
-        self.rule = rule
+        self.rule = rule  # gives one gradient for each argument
         self.saved = tuple(saved)  # tensors, None, or the number of an output
         self.n_outputs = count  # type: ignore[misc]
         self.places = places  # of the tensors among the arguments
@@ -72,22 +79,23 @@ class RecordedFunction(Op, abstract=True):
         saved = Saved(tuple(ys[s] if isinstance(s, int) else s for s in self.saved))
         self.ctx._node = lambda: saved
         found = self.rule(self.ctx, *given)
-        found = tuple(found) if isinstance(found, (tuple, list)) else (found,)
-        return (None,) * self.n_outputs + tuple(
-            found[i] if i < len(found) else None for i in self.places
-        )
+        return (None,) * self.n_outputs + tuple(found[i] for i in self.places)
 
 
 def record_function(
-    state: State, ctx: Any, rule: Callable[..., Any], args: Sequence[Any], raw: Sequence[Any]
+    state: State,
+    function: Any,
+    ctx: Any,
+    rule: Callable[..., Any],
+    args: Sequence[Any],
+    raw: Sequence[Any],
 ) -> tuple[Any, ...]:
     """The results `raw` of forward as results of one node, differentiated by `rule`."""
     places = [i for i, y in enumerate(raw) if isinstance(y, TensorBase)]
     numbers = {id(raw[i]): n for n, i in enumerate(places)}
     saved = [None if x is None else numbers.get(id(x), x) for x in ctx.to_save]
-    op = RecordedFunction(
-        ctx, rule, saved, len(places), [i for i, x in enumerate(args) if isinstance(x, TensorBase)]
-    )
+    tensors = [i for i, x in enumerate(args) if isinstance(x, TensorBase)]
+    op = RecordedFunction(function, ctx, rule, saved, len(places), tensors)
     results = [wrap(raw[i]._data, raw[i]._node, raw[i]._version) for i in places]
     ys = record_cell(state, op, (*results, *(x for x in args if isinstance(x, TensorBase))))
     outputs = list(raw)

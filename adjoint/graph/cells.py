@@ -364,7 +364,12 @@ class Source(Cell):
         """The memory was changed, by an in-place operation or an assignment."""
         with self.state.lock:
             if self.follows is not None:
-                self.array = self.follows._data
+                array = self.follows._data
+                if isinstance(array, Cell):  # it became a node; what was recorded of it stays
+                    self.state.sources.pop(id(self.follows), None)
+                    self.follows = None
+                    return
+                self.array = array
             self.version = self.state.stamp()
             push(self)
 

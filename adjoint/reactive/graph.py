@@ -29,11 +29,13 @@ from ..graph.cells import (
     downstream,
     push,
     refresh,
+    release,
     upstream,
 )
 from ..graph.lazy import concrete
 from ..graph.node import Version
 from ..nn import Module, Parameter
+from ..nn.modules.module import clear_gradients
 from ..ops.create.memory import as_tensor
 from ..ops.random.draws import Draw
 from ..ops.random.random import Generator, next_draw
@@ -326,11 +328,39 @@ class Graph:
 
     @property
     def nodes(self) -> list[Any]:
-        """All nodes, inputs before what uses them."""
-        return [refreshing.tensor_of(cell) for cell in self._state.cells()]
+        """All nodes, inputs before what uses them, without those that only compute gradients.
+
+        >>> graph = ad.Graph()
+        >>> y = graph.input(1.0, name="x") + 1
+        >>> [each.node.label for each in graph.nodes]
+        ['x', 'add']
+        """
+        return [refreshing.tensor_of(cell) for cell in self._cells()[0]]
+
+    @property
+    def gradient_nodes(self) -> list[Any]:
+        """The nodes that compute gradients, for `backward` or for what `autograd.grad` gave.
+
+        >>> graph = ad.Graph()
+        >>> w = graph.parameter(3.0)
+        >>> y = w * w
+        >>> y.backward()
+        >>> len(graph), sorted({each.node.label for each in graph.gradient_nodes})
+        (2, ['add', 'input', 'mul'])
+        """
+        return [refreshing.tensor_of(cell) for cell in self._cells()[1]]
 
     def __len__(self) -> int:
-        return len(self._state.cells())
+        return len(self._cells()[0])
+
+    def _cells(self) -> tuple[list[Cell], list[Cell]]:
+        """The user's cells, and those that compute gradients; inputs before users."""
+        found: tuple[list[Cell], list[Cell]] = ([], [])
+        for cell in self._state.cells():
+            several = cell.dtype is None  # whose values are the cells of its outputs
+            if not several and not (cell.about and cell.about.get("removed")):
+                found[cell.planned > 0].append(cell)
+        return found
 
     def __bool__(self) -> bool:
         return True
@@ -452,6 +482,28 @@ class Graph:
         finally:
             MODE.set(mode)
 
+    def release(self, *nodes: Any) -> None:
+        """Drop the values of all computed nodes, or of those that `nodes` were computed from
+        (theirs stay); they are computed again when they are needed.
+
+        Errors: GraphError for a tensor of no graph, or of another.
+
+        >>> graph = ad.Graph()
+        >>> h = graph.input(2.0) * 3
+        >>> y = h + 1
+        >>> y.item()
+        7.0
+        >>> graph.release(y)
+        >>> h.is_computed, y.is_computed, graph.stats()["released"], h.item()
+        (False, True, 1, 6.0)
+        """
+        state = self._state
+        given = {self._cell(node, "release") for node in nodes}
+        with state.lock:
+            release(cell for cell in upstream(given) if cell not in given)
+            if not nodes:
+                release(state.cells())
+
     def drop_plans(self, cell: Cell | None = None) -> None:
         """Forget the backward passes of `cell`, and those of results that nobody can ask for."""
         for key, plan in list(self.plans.items()):
@@ -487,6 +539,18 @@ class Graph:
         """Store gradients for them again."""
         for leaf in _leaves(what):
             leaf.requires_grad_(True)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop the gradients of all parameters that the graph uses, or fill them with zeros.
+
+        >>> graph = ad.Graph()
+        >>> w = graph.parameter(3.0)
+        >>> loss = w * w
+        >>> loss.backward()
+        >>> graph.zero_grad()
+        >>> w.grad
+        """
+        clear_gradients(self.parameters(), set_to_none)
 
     def is_frozen(self, what: Any) -> bool:
         """Whether no gradient is stored for a leaf, or any parameter of a module."""
@@ -620,23 +684,25 @@ class Graph:
         return Log(self._state)
 
     def stats(self) -> dict[str, int]:
-        """Counts: nodes, edges, stale and released ones, bytes held, nodes ever run, backward
-        plans; steps, their ops, how many of these were reused, or could not be known again.
+        """Counts of nodes, with their edges, inputs, stale and released ones; of the nodes that
+        compute gradients; of bytes held by all, nodes ever run, edits, backward plans; of steps,
+        their ops, how many of these were reused, or could not be known again.
 
         >>> graph = ad.Graph()
         >>> y = graph.input(1.0) + 1
         >>> graph.stats()["nodes"], graph.stats()["stale"]
         (2, 1)
         """
-        cells = self._state.cells()
-        held = {id(c.array): c.array for c in cells if isinstance(c.array, np.ndarray)}
+        cells, gradients = self._cells()
+        arrays = {id(c.array): c.array for c in (*cells, *gradients)}.values()
         return {
             "nodes": len(cells),
+            "gradient_nodes": len(gradients),
             "edges": sum(len(c.cells) for c in cells),
             "inputs": sum(c.op is None for c in cells),
             "stale": sum(c.stale for c in cells),
             "released": sum(not c.stale and c.array is None and c.op is not None for c in cells),
-            "bytes": sum(a.nbytes for a in held.values() if a.base is None),
+            "bytes": sum(a.nbytes for a in arrays if isinstance(a, np.ndarray) and a.base is None),
             "runs": self._state.runs,
             "edits": self._state.edits,
             "plans": len(self.plans),

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..graph.cells import State
 from ..nn.modules.module import Module
+from ..nn.roots import root_name
 
 
 class Calls:
@@ -34,7 +35,7 @@ class Calls:
             if names is None:
                 self._modules.add(module)
                 self._names = {id(m): name for name, m in module.named_modules()}
-                state.scope = (type(module).__name__,)
+                state.scope = (root_name(module),)
             else:
                 name = names.get(id(module), type(module).__name__)
                 state.scope = (*scope[:1], *name.split(".")) if name else scope

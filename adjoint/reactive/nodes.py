@@ -152,12 +152,19 @@ def detach_node(self: Any) -> Any:
 
 
 def node_of(self: Any) -> Cell | None:
-    """The node that this tensor is in its Graph; None for a tensor of no Graph.
+    """The node that this tensor is in its Graph; of a tensor outside, a Module's parameter for
+    instance, the one that follows it in the last graph that used it. None for a tensor of no Graph.
 
     A node has `value`, `version`, `seen` (the versions of its inputs that the value was computed
     from), `stale`, `inputs` and `op`.
     """
-    return self._data if isinstance(self._data, Cell) else None
+    if isinstance(self._data, Cell):
+        return self._data
+    for reference in reversed((self._version and self._version.watchers) or ()):
+        watcher = reference()
+        if isinstance(watcher, Source) and watcher.follows is self:
+            return watcher
+    return None
 
 
 def attach() -> None:

@@ -84,7 +84,7 @@ class Steps:
         self._number = itertools.count(1).__next__
         self._bytes = 0  # kept
         self._block = 0
-        self._asked_for = False  # whether the user said that values are to be reused
+        self._asked_for = False  # whether values are to be reused, at whatever cost
         self._tries = 0  # observed blocks since it was last found to pay, or tried
         self._wait = 0  # blocks until it is tried again
         self._leaves = -1
@@ -112,8 +112,8 @@ class Steps:
         """The mode of a block that begins in `mode`."""
         self._block += 1
         self.counts["steps"] += 1
-        self._asked_for = reuse is not None
-        observed = self._pays() if reuse is None else reuse
+        self._asked_for = bool(reuse or self._pure or self._state.observer is not None)
+        observed = reuse is not False and (self._asked_for or self._pays())
         self._saved, self._asked = 0.0, 0
         return mode_with(mode, executor=self if observed else None, step=self)
 
@@ -146,7 +146,7 @@ class Steps:
             self._wait -= 1
             if not self._wait:
                 self._tries = 0
-        return not self._wait or bool(self._pure) or self._state.observer is not None
+        return not self._wait
 
     # ---- an op -----------------------------------------------------------------------------------
 

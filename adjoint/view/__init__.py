@@ -22,12 +22,15 @@ if TYPE_CHECKING:
 __all__ = ["graph", "observe", "summary"]
 
 
-def graph(input: Tensor, model: Any = None, title: str = "graph") -> Snapshot:
+def graph(input: Tensor, model: Any = None, title: str = "graph", **modules: Any) -> Snapshot:
     """The recorded operations that led to this tensor, to look at: `.nodes`, `.edges`, `.to_dot()`,
-    `.to_svg()` and `.save_html(path)`.
+    `.to_svg()` and `.save_html(path)`. Of a lazy tensor that is not computed yet: what will run.
 
-    Parameters of `model` (a Module) are shown with their names. What ran inside
+    Parameters of `model` (a Module) are shown with the names that they have in it; modules given by
+    keyword (`G=generator`), and their parameters, with that name before. What ran inside
     `adjoint.view.observe()` is shown with its module, source line and time.
+
+    Errors: InvalidType for a keyword that is no Module.
 
     >>> w = ad.tensor(2.0, requires_grad=True)
     >>> (w * 3).exp().graph()
@@ -35,11 +38,14 @@ def graph(input: Tensor, model: Any = None, title: str = "graph") -> Snapshot:
     """
     from .graphs import snapshot_of
 
-    return snapshot_of(input, model, title)
+    return snapshot_of(input, title, None, model, modules)
 
 
-def _snapshot(graph: Graph, log: Log | None = None, title: str = "graph") -> Snapshot:
+def _snapshot(
+    graph: Graph, log: Log | None = None, title: str = "graph", **modules: Any
+) -> Snapshot:
     """All nodes of a Graph as they are now, to look at; with a `log` of its events, their times.
+    Modules given by keyword are shown with that name.
 
     >>> graph = ad.Graph()
     >>> y = graph.input(1.0, name="x") + 1
@@ -48,7 +54,7 @@ def _snapshot(graph: Graph, log: Log | None = None, title: str = "graph") -> Sna
     """
     from .graphs import snapshot_of
 
-    return snapshot_of(graph, None, title, log)
+    return snapshot_of(graph, title, log, None, modules)
 
 
 def _to_dot(graph: Graph) -> str:
@@ -61,10 +67,13 @@ def _to_svg(graph: Graph) -> str:
     return _snapshot(graph).to_svg()
 
 
-def _save_html(graph: Graph, path: Any, log: Log | None = None, title: str = "graph") -> Path:
+def _save_html(
+    graph: Graph, path: Any, log: Log | None = None, title: str = "graph", **modules: Any
+) -> Path:
     """Write the interactive page, one file that needs no network; returns its path.
 
-    With `log`, a `graph.events()` that has seen nodes run, it shows their times.
+    With `log`, a `graph.events()` that has seen nodes run, it shows their times; modules given by
+    keyword with that name.
 
     >>> graph = ad.Graph()
     >>> y = graph.input(1.0) + 1
@@ -73,7 +82,7 @@ def _save_html(graph: Graph, path: Any, log: Log | None = None, title: str = "gr
     ...     graph.save_html(folder + "/graph.html").name
     'graph.html'
     """
-    return _snapshot(graph, log, title).save_html(path)
+    return _snapshot(graph, log, title, **modules).save_html(path)
 
 
 Tensor.graph = graph  # type: ignore[attr-defined]

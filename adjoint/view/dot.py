@@ -14,6 +14,7 @@ GREY = "#b8bec6"
 _STYLES = {
     "op": 'shape=box style="rounded,filled" fillcolor="#ffffff"',
     "parameter": 'shape=ellipse style=filled fillcolor="#ffe9b8"',
+    "frozen": 'shape=ellipse style=filled fillcolor="#dce9f2"',
     "input": 'shape=invhouse style=filled fillcolor="#cdeccd"',
     "constant": 'shape=plaintext fontcolor="#566270"',
     "boundary": f'shape=box style="rounded,dashed" color="{GREY}" fontcolor="{GREY}"',
@@ -75,7 +76,9 @@ def _clusters(snapshot: Snapshot) -> Iterator[str]:
 def _statement(i: int, node: NodeInfo) -> str:
     shape = "" if node.shape is None else f"{node.shape} {node.dtype}".rstrip()
     stale = node.state == "stale"
-    label = _label(node.title, shape, "stale" if stale else "")
+    label = _label(
+        node.title, shape, "frozen" if node.kind == "frozen" else "", "stale" if stale else ""
+    )
     marked = ' color="#d9730d" penwidth=2' if stale else ""
     return f"n{i} [label={label} {_STYLES[node.kind]}{marked}]"
 

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from ..autograd.refreshing import tensor_of
 from ..graph.cells import Cell, Source, State, upstream
+from ..graph.lazy import LazyValue
 from ..graph.node import Item
-from ..nn.parameter import Parameter
 from ..reactive import Graph, Log
 from ..tensor import Tensor
 from .live import Feed
-from .origins import source_line
+from .origins import Names, source_line
 from .snapshot import Edge, NodeInfo, Snapshot
 from .snapshot import State as NodeState
-from .tape import dtype_name, fields_of, short, tape_snapshot
+from .tape import dtype_name, fields_of, kind_of, op_name, short, tape_snapshot
 
 
 def state_of(value: Any) -> State | None:
@@ -36,98 +36,136 @@ def is_graph(value: Any) -> bool:
 
 
 def snapshot_of(
-    value: Any, model: Any = None, title: str = "graph", log: Log | None = None
+    value: Any,
+    title: str = "graph",
+    log: Log | None = None,
+    model: Any = None,
+    modules: Mapping[str, Any] = {},
 ) -> Snapshot:
     """The snapshot of a Graph, or of what led to a tensor; `log` gives nodes of a Graph times."""
     if isinstance(value, Snapshot):
         return value
+    names = Names(model, modules)
     state = state_of(value)
-    if state is None:
-        return tape_snapshot(value, model, title)
-    with state.lock:
-        cells = state.cells() if isinstance(value, Graph) else upstream([value._data])
-        return _Cells(state, model, log).walk(cells, title)
+    if state is not None:
+        with state.lock:
+            cells = state.cells() if isinstance(value, Graph) else upstream([value._data])
+            return _Cells(state, names, log).walk(cells, title)
+    if type(value._data) is LazyValue and value._data.array is None:
+        return _Values(names).walk(_needed(value._data), title)
+    return tape_snapshot(value, names, title)
 
 
-class _Cells:
-    """One walk over the cells of a graph, whose lock is held."""
+class _Values:
+    """One walk over recorded values, of which nothing is computed."""
 
-    def __init__(self, state: State, model: Any = None, log: Log | None = None) -> None:
-        owner = state.owner()
-        self.retained: dict[Cell, Any] = {} if owner is None else owner.retained
-        modules = [] if owner is None else owner.calls.modules()
-        self.names = {
-            id(tensor): name
-            for module in (*modules, *(() if model is None else (model,)))
-            for name, tensor in (*module.named_parameters(), *module.named_buffers())
-        }
-        self.times: dict[Cell, list[int]] = {}
-        for cell, nanoseconds in zip(log.cells, log.times, strict=True) if log is not None else ():
-            self.times.setdefault(cell, []).append(nanoseconds)
+    def __init__(self, names: Names) -> None:
+        self.names = names
+        self.followed = {id(tensor._data): tensor for _, tensor in names.tensors.values()}
 
-    def walk(self, cells: Iterable[Cell], title: str) -> Snapshot:
-        """The snapshot; cells come after their inputs."""
+    def walk(self, values: Iterable[LazyValue], title: str) -> Snapshot:
+        """The snapshot; values come after their inputs."""
         infos: list[NodeInfo] = []
         edges: list[Edge] = []
-        place: dict[Cell, int] = {}
+        place: dict[LazyValue, int] = {}
         detached: dict[int, int] = {}  # node -> the boundary behind it
-        for cell in cells:
-            if isinstance(cell.op, Item):  # belongs to the cell that computes all outputs
-                place[cell] = place[cell.cells[0]]
-                output = f"{tuple(cell.shape)} {dtype_name(cell.dtype)}"
-                infos[place[cell]].attributes[f"output {cell.op.index}"] = output
+        for value in values:
+            if isinstance(value.op, Item) and value.inputs:  # belongs to what computes all outputs
+                place[value] = place[value.inputs[0]]
+                output = f"{tuple(value.shape)} {dtype_name(value.dtype)}"
+                infos[place[value]].attributes[f"output {value.op.index}"] = output
                 continue
             attributes: dict[str, str] = {}
             sources = []
-            for position, x in enumerate(cell.inputs):
-                if not isinstance(x, Cell):
+            for position, x in enumerate(value.inputs):
+                if not isinstance(x, LazyValue):
                     attributes[f"input {position}"] = short(x)
                     continue
                 source = place[x]
-                if position in cell.cut:
+                if isinstance(value, Cell) and position in value.cut:
                     if source not in detached:
                         detached[source] = len(infos)
                         edges.append(Edge(source, len(infos), 0))
                         infos.append(_boundary(infos[source]))
                     source = detached[source]
                 sources.append((source, position))
-            place[cell] = index = len(infos)
-            infos.append(self._describe(cell, attributes))
+            place[value] = index = len(infos)
+            infos.append(self.describe(value, attributes))
             edges.extend(Edge(source, index, position) for source, position in sources)
         return Snapshot(infos, edges, title)
 
-    def _describe(self, cell: Cell, attributes: dict[str, str]) -> NodeInfo:
-        op = cell.op
-        about = cell.about or {}
-        info = NodeInfo(id(cell), "input", str(about.get("name") or ""), attributes=attributes)
-        info.module = ".".join(about.get("module") or ())
-        if cell.planned:  # the nodes of a remembered backward pass are a box of their own
-            info.module = f"backward.{info.module}".rstrip(".")
-        info.source = source_line(*about.get("line", ("", 0)))
-        times = self.times.get(cell)
-        if times is not None:
-            info.time_us, info.runs = times[-1] / 1000, len(times)
-        info.version = cell.version
-        info.state = _state(cell)
-        info.value = lambda: cell.array if isinstance(cell.array, np.ndarray) else None
-        if cell.dtype is not None:
-            info.shape, info.dtype = tuple(cell.shape), dtype_name(cell.dtype)
-        if op is not None:
-            info.op = op.name
-            attributes.update(fields_of(op))
-            info.gradient = lambda: _array(self.retained.get(cell))
+    def describe(self, value: Any, attributes: dict[str, str]) -> NodeInfo:
+        """One node."""
+        info = NodeInfo(id(value), "input", kind="input", attributes=attributes)
+        info.state = "never" if value.array is None else "fresh"
+        info.value = lambda: value.array if isinstance(value.array, np.ndarray) else None
+        if value.dtype is not None:
+            info.shape, info.dtype = tuple(value.shape), dtype_name(value.dtype)
+        if value.op is not None:
+            info.op, info.kind = op_name(value.op), "op"
+            attributes.update(fields_of(value.op))
             return info
-        info.kind = "input"
-        tensor = tensor_of(cell) if isinstance(cell, Source) else None
-        if isinstance(tensor, Parameter):
-            info.kind = "parameter"
-        elif isinstance(cell, Source) and cell.follows is not None and cell.size == 1:
+        tensor = self.tensor(value)
+        outside = not isinstance(value, Source) or value.follows is not None
+        info.label = self.names.label(tensor)
+        info.kind = kind_of(tensor)
+        if info.kind == "input" and outside and value.size == 1 and not info.label:
             info.kind = "constant"
         info.op = info.kind
-        info.label = info.label or self.names.get(id(tensor), "")
-        if tensor is not None:
-            info.gradient = lambda: _array(tensor.grad)
+        if tensor is not None and tensor._leaf is not None:
+            info.gradient = lambda: _array(tensor._leaf.grad)
         return info
+
+    def tensor(self, value: Any) -> Any:
+        """The tensor that a given value is of; None where that is not known."""
+        return self.followed.get(id(value.array))
+
+
+def _needed(value: LazyValue) -> list[LazyValue]:
+    """`value` and what it will be computed from, inputs before users."""
+    found: dict[LazyValue, None] = {}
+    stack = [value]
+    while stack:
+        each = stack[-1]
+        waiting = [x for x in each.inputs if isinstance(x, LazyValue) and x not in found]
+        stack.extend(waiting)
+        if not waiting:
+            found[stack.pop()] = None
+    return list(found)
+
+
+class _Cells(_Values):
+    """One walk over the cells of a graph, whose lock is held."""
+
+    def __init__(self, state: State, names: Names, log: Log | None = None) -> None:
+        super().__init__(names)
+        owner = state.owner()
+        self.retained: dict[Cell, Any] = {} if owner is None else owner.retained
+        self.times: dict[Cell, list[int]] = {}
+        for cell, nanoseconds in zip(log.cells, log.times, strict=True) if log is not None else ():
+            self.times.setdefault(cell, []).append(nanoseconds)
+
+    def describe(self, value: Cell, attributes: dict[str, str]) -> NodeInfo:
+        """One node."""
+        info = super().describe(value, attributes)
+        about = value.about or {}
+        info.label = str(about.get("name") or info.label)
+        info.module = self.names.box(".".join(about.get("module") or ()))
+        if value.planned:  # the nodes of a remembered backward pass are a box of their own
+            info.module = f"backward.{info.module}".rstrip(".")
+        info.source = source_line(*about.get("line", ("", 0)))
+        times = self.times.get(value)
+        if times is not None:
+            info.time_us, info.runs = times[-1] / 1000, len(times)
+        info.version = value.version
+        info.state = _state(value)
+        if value.op is not None:
+            info.gradient = lambda: _array(self.retained.get(value))
+        return info
+
+    def tensor(self, value: Any) -> Any:
+        """The tensor whose value a source is; None for a node that was removed."""
+        return tensor_of(value) if isinstance(value, Source) else None
 
 
 def _array(tensor: Any) -> Any:
@@ -225,7 +263,7 @@ class Watched:
         if state is None:
             return Snapshot([], [], self.title)
         with state.lock:
-            return _Cells(state).walk(state.cells(), self.title)
+            return _Cells(state, Names(None, {})).walk(state.cells(), self.title)
 
     def structure(self) -> tuple[int, ...]:
         """Which graph, its edits and its size; read seldom enough to cost the program little."""

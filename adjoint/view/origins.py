@@ -10,15 +10,17 @@ import linecache
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, ref
 
+from ..core.errors import InvalidType
 from ..core.mode import MODE, mode_with
 from ..core.op import Op
 from ..eager.dispatch import execute
 from ..nn.hooks import register_module_forward_hook, register_module_forward_pre_hook
 from ..nn.modules.module import Module
+from ..nn.roots import ROOTS, root_name
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
@@ -40,7 +42,6 @@ class Observation:
 
 
 _origins: WeakKeyDictionary[Any, Origin] = WeakKeyDictionary()  # Node -> Origin
-_roots: WeakKeyDictionary[Module, str] = WeakKeyDictionary()  # module -> its name as a root
 
 
 def origin_of(node: Any) -> Origin | None:
@@ -48,13 +49,35 @@ def origin_of(node: Any) -> Origin | None:
     return _origins.get(node)
 
 
-def parameter_names() -> dict[int, str]:
-    """`id` of each parameter and buffer of the observed modules, with its path."""
-    return {
-        id(tensor): name
-        for module, root in _roots.items()
-        for name, tensor in (*module.named_parameters(root), *module.named_buffers(root))
-    }
+class Names:
+    """What modules, their parameters and buffers are called in a drawing: `given` names, otherwise
+    by the classes of the outermost modules; those of `model` as it calls them itself.
+    """
+
+    def __init__(self, model: Module | None, given: Mapping[str, Module]) -> None:
+        for name, module in given.items():
+            if not isinstance(module, Module):
+                raise InvalidType(
+                    f"graph: {name}={module!r} is no Module; keywords name modules, as in "
+                    "graph(G=generator)"
+                )
+        called = {**ROOTS, **{module: name for name, module in given.items()}}
+        self._boxes = {ROOTS[module]: called[module] for module in called if module in ROOTS}
+        roots = [*called.items(), *(() if model is None else ((model, ""),))]
+        self.tensors = {
+            id(tensor): (name, tensor)
+            for module, root in roots
+            for name, tensor in (*module.named_parameters(root), *module.named_buffers(root))
+        }
+
+    def label(self, tensor: Any) -> str:
+        """The name of a parameter or buffer; empty for other tensors."""
+        return self.tensors.get(id(tensor), ("",))[0]
+
+    def box(self, path: str) -> str:
+        """The path of a module, whose first name is that of an outermost one."""
+        root, *inner = path.split(".")
+        return ".".join((self._boxes.get(root, root), *inner))
 
 
 @contextlib.contextmanager
@@ -110,7 +133,7 @@ class _ModuleStack:
         """Forward begins."""
         above = self._frames[-1] if self._frames else None
         if above is None:
-            name = _roots.get(module) or _root_name(module)
+            name = root_name(module)
         else:
             name = above.names.get(id(module)) or type(module).__name__
         names = self._names.get(module)
@@ -138,18 +161,6 @@ class _Frame(NamedTuple):
     path: str
     names: dict[int, str]  # id of each module below it -> path from here
     calls: dict[str, int]
-
-
-def _root_name(module: Module) -> str:
-    """The class name, with a number where another root has it."""
-    taken = set(_roots.values())
-    name = base = type(module).__name__
-    number = 1
-    while name in taken:
-        number += 1
-        name = f"{base}#{number}"
-    _roots[module] = name
-    return name
 
 
 def _user_line() -> tuple[str, int]:

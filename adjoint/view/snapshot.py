@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-Kind = Literal["input", "parameter", "constant", "op", "boundary"]
+Kind = Literal["input", "parameter", "frozen", "constant", "op", "boundary"]
 State = Literal["fresh", "stale", "released", "never", "none"]
 
 SAMPLE = 1 << 16  # elements of a larger array that statistics read

@@ -9,20 +9,15 @@ from ..core.op import snake_case
 from ..core.tensor_base import TensorBase
 from ..graph.lazy import LazyValue
 from ..graph.node import RELEASED, Item, Leaf
-from ..nn.modules.module import Module
 from ..nn.parameter import Parameter
-from .origins import origin_of, parameter_names, source_line
-from .snapshot import Edge, NodeInfo, Snapshot
+from .origins import Names, origin_of, source_line
+from .snapshot import Edge, Kind, NodeInfo, Snapshot
 
 _LONGEST = 200  # characters of an attribute's value
 
 
-def tape_snapshot(tensor: Any, model: Module | None = None, title: str = "graph") -> Snapshot:
-    """The nodes that `tensor` was computed by; `model` gives parameters their names."""
-    names = parameter_names()
-    if model is not None:
-        named = (*model.named_parameters(), *model.named_buffers())
-        names.update((id(each), name) for name, each in named)
+def tape_snapshot(tensor: Any, names: Names, title: str = "graph") -> Snapshot:
+    """The nodes that `tensor` was computed by."""
     return _Tape(names).walk(tensor, title)
 
 
@@ -41,7 +36,7 @@ def fields_of(op: Any) -> dict[str, str]:
 class _Tape:
     """One walk over the tape."""
 
-    def __init__(self, names: dict[int, str]) -> None:
+    def __init__(self, names: Names) -> None:
         self.names = names
         self.tensors: dict[int, Any] = {}  # id of a node -> a tensor that holds its value
         self.outputs: dict[int, list[Any]] = {}  # id of a node with several outputs -> its Items
@@ -149,9 +144,8 @@ class _Tape:
 
     def _describe_leaf(self, leaf: Leaf) -> NodeInfo:
         tensor = leaf.tensor()
-        parameter = isinstance(tensor, Parameter)
-        kind = "parameter" if parameter else "input"
-        info = NodeInfo(leaf.order, kind, kind="parameter" if parameter else "input")
+        kind = kind_of(tensor)
+        info = NodeInfo(leaf.order, kind, kind=kind)
         info.shape, info.dtype = leaf.shape, dtype_name(leaf.data_type)
         info.state = "none" if tensor is None else "fresh"
         info.gradient = lambda: None if leaf.grad is None else leaf.grad._data
@@ -161,9 +155,10 @@ class _Tape:
 
     def _describe_value(self, tensor: Any, key: Any) -> NodeInfo:
         """A tensor without history."""
-        constant = tensor._data.size == 1 and id(tensor) not in self.names
-        kind = "constant" if constant else "input"
-        info = NodeInfo(-(id(key) % 2**48), kind, kind="constant" if constant else "input")
+        kind = kind_of(tensor)
+        if kind == "input" and tensor._data.size == 1 and not self.names.label(tensor):
+            kind = "constant"
+        info = NodeInfo(-(id(key) % 2**48), kind, kind=kind)
         info.state = "fresh"
         self._add_value(info, tensor)
         return info
@@ -171,7 +166,7 @@ class _Tape:
     def _describe_node(self, node: Any, attributes: dict[str, str]) -> NodeInfo:
         op = node.op
         attributes.update(fields_of(op))
-        info = NodeInfo(node.order, _op_name(node), attributes=attributes)
+        info = NodeInfo(node.order, op_name(op), attributes=attributes)
         items = sorted(self.outputs.get(id(node), ()), key=lambda item: item.op.index)
         for item in items:
             shape = f"{tuple(item.shape)} {dtype_name(item.data_type)}"
@@ -191,15 +186,22 @@ class _Tape:
         if retained is not None:
             info.gradient = lambda: None if retained.grad is None else retained.grad._data
         if origin is not None:
-            info.module, info.time_us, info.runs = origin.module, origin.time_us, 1
+            info.module, info.time_us, info.runs = self.names.box(origin.module), origin.time_us, 1
             info.source = source_line(origin.file, origin.line)
         return info
 
     def _add_value(self, info: NodeInfo, tensor: Any) -> None:
-        info.label = self.names.get(id(tensor), "")
+        info.label = self.names.label(tensor)
         info.shape, info.dtype = tuple(tensor._data.shape), dtype_name(tensor._data.dtype)
         info.version = tensor._version.count if tensor._version is not None else 0
         info.value = lambda: _computed(tensor._data)
+
+
+def kind_of(tensor: Any) -> Kind:
+    """What a tensor that no op computed is drawn as."""
+    if not isinstance(tensor, Parameter):
+        return "input"
+    return "frozen" if tensor._node is None else "parameter"
 
 
 def _computed(data: Any) -> Any:
@@ -214,9 +216,10 @@ def _computing(node: Any) -> Any:
     return node
 
 
-def _op_name(node: Any) -> str:
-    function = getattr(node.op, "function", None)  # of a custom autograd.Function
-    return str(node.op.name) if function is None else snake_case(function.__name__)
+def op_name(op: Any) -> str:
+    """The op's name; of a custom autograd.Function, that of the Function."""
+    function = getattr(op, "function", None)
+    return str(op.name) if function is None else snake_case(function.__name__)
 
 
 def dtype_name(data_type: Any) -> str:

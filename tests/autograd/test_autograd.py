@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
+from adjoint.core.errors import InvalidType
 from adjoint.core.op import Op
 from adjoint.eager.dispatch import apply
 
@@ -480,3 +481,19 @@ def test_sums_of_infinities_are_nan_without_a_warning():
     (y * float("inf")).sum().backward()
     (y * float("-inf")).sum().backward()
     assert y.grad.isnan().all()
+
+
+@pytest.mark.parametrize("way", ["eager", "create_graph", "graph"])
+def test_a_gradient_rule_that_returns_one_tensor_is_told_what_to_return(way):
+    x = ad.Graph().parameter([1.0, 2.0]) if way == "graph" else leaf(1.0, 2.0)
+    one = apply(Rule(lambda g: g * 2), x)
+    two = apply(Rule(lambda g: g * 2), x, x)
+    for y, count in ((one, 1), (two, 2)):
+        message = rf"rule: gradient returned a Tensor, not a tuple; .*\({count}\): \(g,\) for one"
+        with pytest.raises(InvalidType, match=message):
+            y.sum().backward(create_graph=way == "create_graph")
+    assert x.grad is None
+    with pytest.raises(InvalidType, match="returned a NoneType"):
+        apply(Rule(lambda g: None), x).sum().backward()
+    apply(Rule(lambda g: [g * 2]), x).sum().backward()  # a list will do
+    assert x.grad.tolist() == [2, 2]

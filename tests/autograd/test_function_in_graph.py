@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
+from adjoint.core.errors import AutogradError
 
 
 class Cube(ad.autograd.Function):
@@ -108,3 +109,21 @@ def test_lazily_a_function_is_as_eager():
         y.sum().backward()
     assert x.grad.tolist() == [3, 12]
     assert y.tolist() == [1, 8]
+
+
+def test_one_gradient_for_several_arguments_is_an_error_as_in_eager_execution():
+    class Product(ad.autograd.Function):
+        @staticmethod
+        def forward(ctx, a, b):
+            return a * b
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2
+
+    graph = ad.Graph()
+    a, b = graph.parameter([1.0, 2.0]), graph.parameter([3.0, 4.0])
+    for x, y in ((a, b), (ad.ones(2, requires_grad=True), ad.ones(2, requires_grad=True))):
+        with pytest.raises(AutogradError, match=r"ProductBackward .*\(expected 2, got 1\)"):
+            Product.apply(x, y).sum().backward()
+        assert x.grad is None and y.grad is None

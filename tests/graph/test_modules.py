@@ -353,15 +353,25 @@ def test_a_result_changed_in_place_does_not_change_the_next(graph):
     assert_equal([again.detach().numpy()], [eager(x).detach().numpy()])
 
 
-def test_an_argument_changed_in_place_is_followed(graph):
+def test_an_argument_changed_in_place_is_seen_by_the_next_call(graph):
     layer, eager = twins(lambda: nn.Linear(2, 2))
     x = ad.ones(1, 2)
     with graph:
         first = layer(x)
-        x.mul_(3)
+        x.mul_(3)  # recorded: x is another node from here on
         second = layer(x)
-    expected = eager(ad.ones(1, 2) * 3).detach().numpy()
-    assert_equal([y.detach().numpy() for y in (first, second)], [expected] * 2)
+    before, after = (eager(ad.ones(1, 2) * n).detach().numpy() for n in (1, 3))
+    assert_equal([y.detach().numpy() for y in (first, second)], [before, after])
+
+
+def test_an_argument_changed_without_a_record_is_followed(graph):
+    layer, eager = twins(lambda: nn.Linear(2, 2))
+    x = ad.ones(1, 2)
+    with graph:
+        first = layer(x)
+        with ad.no_grad():
+            x.mul_(3)
+    assert_equal([first.detach().numpy()], [eager(ad.ones(1, 2) * 3).detach().numpy()])
 
 
 def test_errors_inside_a_module_leave_the_graph_usable(graph):

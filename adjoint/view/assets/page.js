@@ -285,7 +285,7 @@ function arrange() {
 
 function readColors() {
   const style = getComputedStyle(document.documentElement);
-  const kinds = ["group", "folded", "op", "parameter", "input", "constant", "boundary"];
+  const kinds = ["group", "folded", "op", "parameter", "frozen", "input", "constant", "boundary"];
   const others = ["paper", "ink", "muted", "card", "edge", "stale", "run", "accent"];
   for (const name of [...kinds, ...kinds.map(kind => kind + "-line"), ...others])
     colors[name] = style.getPropertyValue(`--${name}`).trim();
@@ -423,7 +423,7 @@ function drawOpen(b, s) {
 function drawBox(b, s, now, hitSet) {
   const group = isGroup(b.item) ? groups[b.item - count] : null, node = group ? null : nodes[b.item];
   const kind = group ? "folded" : node.kind;
-  const corner = kind === "parameter" || kind === "constant" ? b.h / 2 : kind === "input" ? 3 : 7;
+  const corner = ["parameter", "frozen", "constant"].includes(kind) ? b.h / 2 : kind === "input" ? 3 : 7;
   const at = group ? group.ran : glow.get(b.item);
   const heat = at === undefined ? 0 : Math.max(0.25, 1 - (now - at) / 1500);
   const stale = node?.state === "stale";
@@ -847,7 +847,7 @@ function legend() {
     const mark = element("i"); mark.style.cssText = `background:${fill};border-color:${line};border-style:${style}`;
     return element("span", "", mark, text);
   };
-  const made = ["op", "parameter", "input", "constant"].filter(kind => kinds.has(kind))
+  const made = ["op", "parameter", "frozen", "input", "constant"].filter(kind => kinds.has(kind))
     .map(kind => entry(kind, colors[kind], colors[kind + "-line"]));
   if (kinds.has("boundary")) made.push(entry("detached", colors.boundary, colors["boundary-line"], "dashed"));
   if (states.has("stale")) made.push(entry("stale", colors.op, colors.stale, "dashed"));
