@@ -23,7 +23,7 @@ from ..eager.operators import takes_number
 from ..eager.tensors import INFERENCE, wrap
 from ..eager.views import ONE_OF_SEVERAL_VIEWS, UNRECORDED_VIEW, mark_view, shares_storage
 from ..eager.writes import ViewWrite, write_part
-from ..graph.cells import Cell, Source, State
+from ..graph.cells import Cell, Source, State, warn_of_change
 from ..graph.lazy import LazyValue, concrete, given, realize, record, shown, snapshot, specs_of
 from ..graph.node import Item, Version
 from .modes import _Bare
@@ -193,6 +193,8 @@ def record_cell(state: State, op: Op, inputs: tuple[Any, ...]) -> Any:
     Errors: those of `op.infer`; GraphError for inputs of two graphs or of a removed node.
     """
     mode = MODE.get()
+    if op.copies and not (mode.grad and _follows(inputs[0])):
+        return execute(op, (wrap(concrete(inputs[0])),))
     with state.lock:
         values: list[Any] = []
         cut: list[int] = []
@@ -203,8 +205,11 @@ def record_cell(state: State, op: Op, inputs: tuple[Any, ...]) -> Any:
                     cell = source_of(state, x)
                 elif cell.state is not state:
                     raise _two_graphs(op)
-                elif x._node is None and _may_have_gradient(cell, x):
-                    cut.append(i)
+                elif x._node is None:
+                    if cell.stale:
+                        warn_of_change(cell, "is used again")
+                    if _may_have_gradient(cell, x):
+                        cut.append(i)
                 values.append(cell)
             else:
                 values.append(x)
@@ -295,6 +300,13 @@ def _may_have_gradient(cell: Cell, x: Any) -> bool:
     return cell.tracked or (isinstance(cell, Source) and cell.handle() is not x)
 
 
+def _follows(x: Any) -> bool:
+    """Whether a copy of `x` follows it: it carries a gradient, or is a node without being one's
+    detached value.
+    """
+    return x._node is not None or (isinstance(x._data, Cell) and not is_detached(x))
+
+
 def is_detached(x: Any) -> bool:
     """Whether `x` shows a cell without its history."""
     cell = x._data if isinstance(x, TensorBase) else None
@@ -304,7 +316,7 @@ def is_detached(x: Any) -> bool:
 def _two_graphs(op: Op) -> GraphError:
     return GraphError(
         f"{op.name}: its inputs belong to two graphs; pass a value from one graph to the other "
-        "with .detach().clone() outside both, or an input that you set"
+        "with .detach().clone(), which keeps it as it is now, or by an input that you set"
     )
 
 

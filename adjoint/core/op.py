@@ -101,6 +101,7 @@ class Op(metaclass=_Interned):
     # "draws": for random numbers.
     library: ClassVar[str] = ""
     pointwise: ClassVar[bool] = False  # each element of the result depends on those there only
+    copies: ClassVar[bool] = False  # gives its input's value in memory of its own: a program's copy
     grows: ClassVar[bool] = False  # what it gives is larger than its inputs: small ones too
     differentiable: ClassVar[bool] = True  # False: the output never requires grad
     kept: ClassVar[bool] = False  # the one object with its fields, which is used again

@@ -12,11 +12,11 @@ Invariants (`assert_consistent` checks them):
 
 from __future__ import annotations
 
-import itertools
 import os
 import sys
 import threading
 import time
+import warnings
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
@@ -81,7 +81,8 @@ class State:
     __slots__ = (
         "__weakref__", "_cutoff", "_places", "_planning", "_scope", "before_read",
         "chains", "derived", "edited", "edits", "eventful", "lock", "observer",
-        "owner", "reads", "roots", "runs", "sources", "stamp", "undo",
+        "owner", "reads", "roots", "runs", "set_last", "sources", "stamp", "undo", "warned",
+        "written_last",
     )  # fmt: skip
 
     lock: Any  # held while cells are read, changed or edited
@@ -100,6 +101,9 @@ class State:
     reads: int  # how often values were asked for
     chains: dict[Any, Any]  # by the `order` of their cells: how often they came, or their kernel
     owner: Any  # weak reference to the user's Graph
+    set_last: int  # when an input was last given another value
+    written_last: int  # when an optimizer last wrote to a source's memory
+    warned: bool  # that a node shows another value than when it was recorded
 
     # What new cells have to look at:
     cutoff = _Noticed["bool"]()  # what their `cutoff` is
@@ -122,7 +126,9 @@ class State:
         self.observer = None
         self.roots = []
         self.sources = weakref.WeakValueDictionary()
-        self.stamp = itertools.count(1).__next__
+        self.stamp = next_order
+        self.set_last = self.written_last = 0
+        self.warned = False
         self.undo = None
         self.edited = []
         self.before_read = None
@@ -318,6 +324,8 @@ class Cell(LazyValue):
 
     def settle(self, tensor: Any) -> Any:
         """The up-to-date array, as one that cannot be written: writes go through the tensor."""
+        if self.stale and tensor is not None:
+            warn_of_change(self, "is read")
         array = self.realize()
         if array.flags.writeable and type(array) is ndarray:
             array = array.view()
@@ -371,6 +379,8 @@ class Source(Cell):
                     return
                 self.array = array
             self.version = self.state.stamp()
+            if optimizing:
+                self.state.written_last = self.version
             push(self)
 
     def assign(self, array: Any) -> None:
@@ -380,7 +390,7 @@ class Source(Cell):
             if undo is not None and self not in undo.sources:
                 undo.sources[self] = (self.array, self.version, False)
             self.array = array
-            self.version = self.state.stamp()
+            self.version = self.state.set_last = self.state.stamp()
             push(self)
 
 
@@ -389,6 +399,50 @@ for _type in (Cell, Source):
 
 
 # ---- change and read -----------------------------------------------------------------------------
+
+
+optimizing: list[Any] = []  # the optimizers whose step runs
+
+
+def warn_of_change(cell: Cell, used: str) -> None:
+    """Say once that a node has not the value that it had when it was recorded, where nobody asked
+    for that by setting an input, but an optimizer wrote to what it depends on.
+    """
+    state = cell.state
+    if state.warned or not cell.order < state.written_last > state.set_last:
+        return
+    stack = [cell]
+    seen = {cell}
+    for each in stack:
+        for x in each.cells:
+            if isinstance(x, Source) and x.version > cell.order:
+                state.warned = True
+                _warn(cell, used)
+                return
+            if x.stale and x not in seen:
+                seen.add(x)
+                stack.append(x)
+
+
+def _warn(cell: Cell, used: str) -> None:
+    line = (cell.about or {}).get("line")
+    where = f"at {line[0]}:{line[1]}" if line else "before (ad.Graph(lines=True) says where)"
+    warnings.warn(
+        f"Graph: {cell.label!r} of shape {tuple(cell.shape)} was recorded {where}, and {used} "
+        "after an optimizer's step changed what it depends on: it shows what that gives now. For "
+        "the value that it had, record it inside `with graph.step():`, or take node.snapshot() "
+        "before the step (graph.peek(node) is what was computed last); said once for each graph",
+        stacklevel=_users_level(),
+    )
+
+
+def _users_level() -> int:
+    """The `stacklevel`, for the caller's warning, of the user's line."""
+    frame = sys._getframe()
+    level = 0 if frame.f_code.co_name == "_users_level" else 1  # compiled, it has no frame
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def push(changed: Cell) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-import itertools
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from ..core.dtype import as_dtype, get_default_dtype
 from ..core.errors import GraphError, InvalidArgument
 from ..core.mode import MODE, Mode, mode_with
 from ..core.tensor_base import TensorBase
+from ..eager.tensors import wrap
 from ..graph import editing
 from ..graph.cells import (
     Cell,
@@ -397,6 +397,24 @@ class Graph:
         refresh(stale)
         return nodes[0] if len(nodes) == 1 else nodes
 
+    def peek(self, node: Any) -> Tensor:
+        """The value that was computed for `node` last, as a plain tensor, without computing now:
+        after an optimizer's step, the loss before it.
+
+        Errors: GraphError where none was computed, or it was released.
+
+        >>> graph = ad.Graph()
+        >>> x = graph.input(1.0)
+        >>> y = x * 2
+        >>> y.item(), x.set(5.0).item(), graph.peek(y).item()
+        (2.0, 5.0, 2.0)
+        """
+        cell = self._cell(node, "peek")
+        if cell.array is None:
+            raise GraphError(f"peek: {cell!r} has no value yet, or it was released; read the node")
+        tensor: Tensor = wrap(cell.array.copy())
+        return tensor
+
     def backward(
         self, loss: Any, gradient: Any = None, retain_graph: bool = False, inputs: Any = None
     ) -> None:
@@ -638,7 +656,6 @@ class Graph:
                 new.generator = new.recorder.generator = self.generator.clone_state()
             lasting = [cell for cell in state.cells() if cell.planned != 2]
             twins = editing.copy(upstream(lasting), new._state)
-            new._state.stamp = itertools.count(state.stamp()).__next__  # beyond the copied versions
             tensors = {cell: new._tensor_for(cell, twin) for cell, twin in twins.items()}
             for cell, tensor in tensors.items():
                 new._twins[cell] = twins[cell].reference
@@ -735,7 +752,7 @@ class Graph:
         if not isinstance(cell, Source):
             raise GraphError(f"touch: node {cell.label!r} is computed")
         with self._state.lock:
-            cell.version = self._state.stamp()
+            cell.version = self._state.set_last = self._state.stamp()
             push(cell)
 
     def __repr__(self) -> str:

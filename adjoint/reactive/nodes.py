@@ -11,6 +11,7 @@ from ..autograd.refreshing import is_of_graph
 from ..core.device import device_of, transfer
 from ..core.errors import DTypeError, GraphError, InvalidArgument, ShapeError
 from ..core.tensor_base import TensorBase
+from ..eager.tensors import wrap
 from ..graph.cells import Cell, Source
 from ..graph.editing import rewire
 from ..graph.lazy import concrete
@@ -151,6 +152,21 @@ def detach_node(self: Any) -> Any:
     return y
 
 
+def snapshot(self: Any) -> Any:
+    """A plain tensor with the value that this one has now; no later change reaches it.
+
+    Shapes: that of the tensor.
+    Errors: GraphError for an input that was never set.
+
+    >>> x = ad.Graph().input(1.0)
+    >>> y = x * 2
+    >>> before = y.snapshot()
+    >>> x.set(5.0).item(), y.item(), before.item()
+    (5.0, 10.0, 2.0)
+    """
+    return wrap(concrete(self).copy())
+
+
 def node_of(self: Any) -> Cell | None:
     """The node that this tensor is in its Graph; of a tensor outside, a Module's parameter for
     instance, the one that follows it in the last graph that used it. None for a tensor of no Graph.
@@ -170,7 +186,8 @@ def node_of(self: Any) -> Cell | None:
 def attach() -> None:
     """Give tensors these methods."""
     for name, method in {
-        "set": set_value, "set_input": set_input, "detach_node": detach_node
+        "set": set_value, "set_input": set_input, "detach_node": detach_node,
+        "snapshot": snapshot,
     }.items():  # fmt: skip
         setattr(Tensor, name, method)
     Tensor.node = property(node_of)  # type: ignore[attr-defined]

@@ -11,6 +11,7 @@ from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument, InvalidType
 from ...core.scalar import Scalar
 from ...core.tensor_base import TensorBase
+from ...graph.lazy import LazyValue, concrete
 
 
 def target(dtype: Any) -> dt.dtype | None:
@@ -31,7 +32,8 @@ _SEQUENCES = frozenset((list, tuple))
 def array_from(data: Any, dtype: dt.dtype | None, copy: bool) -> Any:
     """`data` as an array of `dtype` (inferred where None); of its own memory if `copy`."""
     if isinstance(data, TensorBase):
-        return converted(data._data, dtype, copy)
+        array = data._data  # a lazy value never changes, a graph's does
+        return converted(array if type(array) is LazyValue else concrete(data), dtype, copy)
     if isinstance(data, np.ndarray):
         return converted(checked_array(data), dtype, copy)
     if isinstance(data, np.generic):

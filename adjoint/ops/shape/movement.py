@@ -188,6 +188,7 @@ class Clone(Movement):
 
     order: str = "K"
     library = "moves"
+    copies = True
 
     def infer(self, spec: Spec) -> Spec:
         """The same spec."""
