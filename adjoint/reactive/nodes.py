@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from ..core.tensor_base import TensorBase
 from ..graph.cells import Cell, Source
 from ..graph.editing import rewire
 from ..graph.lazy import concrete
+from ..graph.node import Version
 from ..ops.create.memory import as_tensor
 from ..tensor import Tensor
 
@@ -149,6 +151,18 @@ def detach_node(self: Any) -> Any:
     y = record_cell(cell.state, DetachNode(), (self,))
     y._view = None
     return y
+
+
+def showing(cell: Cell, kind: type) -> Any:
+    """A new tensor of class `kind` that stands for the cell: its leaf, if it gets one."""
+    tensor: Any = TensorBase.__new__(kind)
+    tensor._data = cell
+    tensor._node = tensor._leaf = tensor._view = None
+    tensor._version = Version()
+    if isinstance(cell, Source):
+        tensor._version.watch(cell)
+    cell.handle = weakref.ref(tensor)
+    return tensor
 
 
 def node_of(self: Any) -> Cell | None:
