@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from .graph import Graph
 
 VERSION = 1
-MAX_WORK = 50_000_000  # parts of ops' fields and outputs, over all nodes of a file
+MAX_PARTS = 1 << 20, 64  # of fields, inputs and outputs of all nodes of a file; and so many a node
 _FLAGS = ("tracked", "stale", "seen", "cutoff", "planned", "computed", "leaf")
 _ABOUT = ("name", "module", "line")
 _FACTS = tuple[str | None, tuple[str, ...] | None, tuple[str, int] | None, tuple[int, ...]]
@@ -306,7 +306,7 @@ class _Reader:
         self.outputs: dict[Cell, tuple[Spec, ...]] = {}  # of ops with several
         self.values = {name: concrete(x) for name, x in found["values"].items()}
         self.taken = dict.fromkeys(self.values, 0)  # how many of them were given to nodes
-        self.work = 0
+        self.left = 0  # parts that further nodes may have
 
     def read(self) -> None:
         """The nodes, then what the graph says of them."""
@@ -314,6 +314,7 @@ class _Reader:
         rows, counts, inputs, flags, facts = (
             _column(found["columns"][name]) for name in ("op", "count", "input", "flags", "fact")
         )
+        self.left = MAX_PARTS[0] + MAX_PARTS[1] * len(rows)
         sources, given = iter(found["sources"]), iter(inputs)
         ops = [(self._op(each), 1 + _size(each)) for each in found["ops"]]
         numbers = [self._field(each) for each in found["numbers"]]
@@ -340,10 +341,10 @@ class _Reader:
         self._finish()
         assert_consistent(self.cells)
 
-    def _spend(self, cost: int) -> None:
-        self.work += cost
-        if self.work > MAX_WORK:
-            raise CheckpointError(f"its nodes have more than {MAX_WORK} parts")
+    def _spend(self, parts: int) -> None:
+        self.left -= parts
+        if self.left < 0:
+            raise CheckpointError("its nodes have more parts than a program's could")
 
     def _cell(self, place: Any) -> Cell:
         return self.cells[_at(place, self.cells)]
