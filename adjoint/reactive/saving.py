@@ -47,6 +47,8 @@ MAX_PARTS = 1 << 20, 64  # of fields, inputs and outputs of all nodes of a file;
 _FLAGS = ("tracked", "stale", "seen", "cutoff", "planned", "computed", "leaf")
 _ABOUT = ("name", "module", "line")
 _FACTS = tuple[str | None, tuple[str, ...] | None, tuple[str, int] | None, tuple[int, ...]]
+_NUMBER = bool | int | float | complex | None
+_SIZES = tuple[int, ...]  # of an op: sizes, steps, dimensions counted from the front
 _PLAIN = frozenset((type(None), bool, int, float, complex, str, dtype, device))
 
 # Ops that only graphs have.
@@ -57,12 +59,16 @@ _OWN_HINTS: dict[Any, Any] = {Item: {"index": int}, ViewWrite: {"ops": tuple[Op,
 
 
 def lasting(graph: Graph) -> list[Cell]:
-    """The cells of `graph` but for those of remembered backward passes, inputs before users."""
+    """The cells of `graph`, inputs before users, but for those that were removed or are of
+    remembered backward passes; and the sources of tensors outside that have names.
+    """
     state = graph._state
     if state.edited:
         refreshing.derive_again(state)
         state.edited.clear()
-    return upstream([c for c in state.cells() if c.planned != 2])
+    outside = [x for x in graph._named.values() if not refreshing.is_of_graph(x)]
+    cells = [*state.cells(), *(source_of(state, x) for x in outside)]
+    return upstream([c for c in cells if c.planned != 2 and not (c.about or {}).get("removed")])
 
 
 def derivations(graph: Graph, stands: Mapping[Any, Any]) -> Iterator[list[list[Any]]]:
@@ -317,7 +323,7 @@ class _Reader:
         self.left = MAX_PARTS[0] + MAX_PARTS[1] * len(rows)
         sources, given = iter(found["sources"]), iter(inputs)
         ops = [(self._op(each), 1 + _size(each)) for each in found["ops"]]
-        numbers = [self._field(each) for each in found["numbers"]]
+        numbers = [_checked(each, _NUMBER) for each in found["numbers"]]
         known = [_checked(each, _FACTS) for each in found["facts"]]
         for row, count, flag, fact in zip(rows, counts, flags, facts, strict=True):
             args = tuple(
@@ -332,7 +338,7 @@ class _Reader:
                 op, cost = ops[_at(row, ops)]
                 self._spend(cost + len(args))
                 cell, tensor = self._computed(op, args, flag)
-            self._describe(cell, *known[_at(fact, known)])
+            self._describe(cell, flag, *known[_at(fact, known)])
             self.cells.append(cell)
             self.tensors.append(tensor)
         left = [*sources, *given, *(n for n, x in self.values.items() if self.taken[n] != x.size)]
@@ -361,7 +367,9 @@ class _Reader:
             raise CheckpointError(f"there is no op {name!r:.80}; import the module that defines it")
         hints = _hints(kind)
         values = [self._field(each) for each in fields]
-        if len(values) != len(hints) or not all(map(fits, values, hints.values())):
+        fit = len(values) == len(hints) and all(map(fits, values, hints.values()))
+        sizes = [x for x, hint in zip(values, hints.values(), strict=False) if hint == _SIZES]
+        if not fit or any(not 0 <= n < 2**63 for n in itertools.chain(*sizes)):
             raise CheckpointError(f"{name} is not made of {values!r:.80}")
         return kind(*values)
 
@@ -391,7 +399,7 @@ class _Reader:
         return source, showing(source, type(given)).requires_grad_(given.requires_grad)
 
     def _computed(self, op: Any, args: tuple[Any, ...], flag: int) -> tuple[Cell, Any]:
-        tracked, stale, seen, cutoff, planned, computed, leaf = (
+        tracked, stale, seen, _, planned, computed, leaf = (
             bool(flag >> i & 1) for i in range(len(_FLAGS))
         )
         specs = self._specs(op, args)
@@ -404,8 +412,6 @@ class _Reader:
         cell.tracked, cell.stale = tracked, stale
         if seen:
             cell.seen = tuple([x.version for x in cell.cells])
-        if cutoff:
-            cell.cutoff = True
         if planned:
             cell.planned = 1
         if computed:
@@ -441,7 +447,9 @@ class _Reader:
         array = self.values[name][start:end].reshape(spec.shape).copy()
         return array if spec.device is CPU else transfer(array, spec.device)
 
-    def _describe(self, cell: Cell, name: Any, module: Any, line: Any, cut: Any) -> None:
+    def _describe(self, cell: Cell, flag: int, name: Any, module: Any, line: Any, cut: Any) -> None:
+        if flag >> _FLAGS.index("cutoff") & 1:
+            cell.cutoff = True
         about = {key: x for key, x in zip(_ABOUT, (name, module, line), strict=True) if x}
         if about:
             cell.note(**about)
