@@ -2,8 +2,8 @@
 
 A genome is an `ad.Graph`, as in neat.py, but its weights and biases are parameters: a child is a
 copy of a parent, one edit of its topology, and some steps of Adam. Evolution looks for the shape of
-the network only. A new neuron is put into a connection (`insert_after`), a new connection joins the
-sum of a neuron (`set_input`) with weight 0: what the parent has learnt is kept, or nearly so.
+the network only. A new connection joins the sum of a neuron (`set_input`) with weight 0, and a new
+neuron is put into a connection (`insert_after`): most of what the parent has learnt is kept.
 
 The best network of every generation is also written eagerly, from its genes: values and gradients
 are the same to 1e-6.
@@ -23,7 +23,7 @@ import adjoint as ad
 
 SEED = 0
 SMOKE = bool(os.environ.get("ADJOINT_SMOKE"))
-SIZE, GENERATIONS, STEPS = (4, 3, 10) if SMOKE else (10, 20, 50)
+SIZE, GENERATIONS, STEPS = (4, 3, 10) if SMOKE else (8, 12, 80)
 
 X = np.linspace(-1, 1, 64)
 Y = np.sin(5 * X) + 0.5 * X
@@ -79,14 +79,15 @@ class Genome:
         self.genes.append((f"n{n}", target))
 
     def mutate(self, rng):
-        if rng.random() < 0.6:
-            self.split(rng.randrange(len(self.genes)))
-            return
-        source = rng.choice(["x", *(f"n{n}" for n in self.sums if n)])
-        target = rng.choice(list(self.sums))
-        if (source, target) not in self.genes:
+        """Another connection, another neuron in a connection, or both."""
+        chance = rng.random()
+        if chance < 0.8:
+            source = rng.choice(["x", *(f"n{n}" for n in self.sums if n)])
             with contextlib.suppress(ad.GraphError):  # it would close a cycle
-                self.connect(source, target)
+                self.connect(source, rng.choice(list(self.sums)))
+        if chance > 0.3:
+            newest = len(self.genes) - 1
+            self.split(newest if chance < 0.8 else rng.randrange(len(self.genes)))
 
     def train(self, steps):
         """Some steps of Adam; returns the loss after them."""
