@@ -213,13 +213,14 @@ def _op(op: Any, cell: Cell) -> tuple[Any, ...]:
     kind: Any = type(op)
     name = kind.__name__ if kind in _OWN.values() else f"{kind.__module__}.{kind.__qualname__}"
     hints = _hints(kind)
+    fields = [getattr(op, field) for field in hints]
     has_more = not hints and vars(op).keys() - {"kept"}
-    if _kind_of(name) is not kind or op.opaque or has_more:
+    if _kind_of(name) is not kind or op.opaque or has_more or not _suit(fields, hints):
         raise InvalidType(
             f"save: node {cell.label!r} is computed by {kind.__qualname__}, which no file can "
             "hold; compute it by operations of adjoint's, or let go of the node"
         )
-    return ("op", name, [_field(getattr(op, field), cell) for field in hints])
+    return ("op", name, [_field(each, cell) for each in fields])
 
 
 def _field(value: Any, cell: Cell) -> Any:
@@ -258,7 +259,7 @@ def fits(value: Any, hint: Any) -> bool:
     """Whether `value` is of the type that an annotation states; Any is any number."""
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin is tuple:
-        if type(value) is not tuple:
+        if not isinstance(value, tuple):
             return False
         if parts[-1] is ...:
             parts = parts[:1] * len(value)
@@ -270,6 +271,14 @@ def fits(value: Any, hint: Any) -> bool:
     if hint in (float, Any):
         return type(value) in (int, float) or (hint is Any and type(value) in _PLAIN)
     return type(value) is (type(None) if hint is None else hint)
+
+
+def _suit(fields: Sequence[Any], hints: Mapping[str, Any]) -> bool:
+    """Whether an op can be made of these fields, as far as their types say."""
+    if len(fields) != len(hints) or not all(map(fits, fields, hints.values())):
+        return False
+    sizes = [x for x, hint in zip(fields, hints.values(), strict=True) if hint == _SIZES]
+    return all(0 <= n < 2**63 for n in itertools.chain(*sizes))
 
 
 def _checked(value: Any, hint: Any) -> Any:
@@ -310,7 +319,7 @@ class _Reader:
         self.cells: list[Cell] = []
         self.tensors: list[Any] = []  # that show them
         self.outputs: dict[Cell, tuple[Spec, ...]] = {}  # of ops with several
-        self.values = {name: concrete(x) for name, x in found["values"].items()}
+        self.values = {name: _host(x) for name, x in found["values"].items()}
         self.taken = dict.fromkeys(self.values, 0)  # how many of them were given to nodes
         self.left = 0  # parts that further nodes may have
 
@@ -365,11 +374,8 @@ class _Reader:
         kind = _kind_of(name)
         if tag != "op" or kind is None:
             raise CheckpointError(f"there is no op {name!r:.80}; import the module that defines it")
-        hints = _hints(kind)
         values = [self._field(each) for each in fields]
-        fit = len(values) == len(hints) and all(map(fits, values, hints.values()))
-        sizes = [x for x, hint in zip(values, hints.values(), strict=False) if hint == _SIZES]
-        if not fit or any(not 0 <= n < 2**63 for n in itertools.chain(*sizes)):
+        if not _suit(values, _hints(kind)):
             raise CheckpointError(f"{name} is not made of {values!r:.80}")
         return kind(*values)
 
@@ -454,8 +460,8 @@ class _Reader:
         if about:
             cell.note(**about)
         if cut:
-            for place in cut:
-                _at(place, cell.inputs)
+            if len(cut) > len(cell.inputs) or not all(0 <= i < len(cell.inputs) for i in cut):
+                raise CheckpointError(f"{cell.label!r} has no inputs {cut!r:.80}")
             cell.cut = cut
 
     # ---- the graph -------------------------------------------------------------------------------
@@ -466,7 +472,8 @@ class _Reader:
         self.state.places = _checked(found["lines"], bool)
         graph.training = _checked(found["training"], bool)
         if found["generator"] is not None:
-            graph.generator = graph.recorder.generator = Generator().set_state(found["generator"])
+            seeded = Generator().set_state(wrap(_host(found["generator"])))
+            graph.generator = graph.recorder.generator = seeded
         for name, (place, detached) in found["named"].items():
             tensor = self._tensor(place)
             graph._named[_checked(name, str)] = tensor.detach() if detached else tensor
@@ -486,8 +493,12 @@ class _Reader:
         graph._ends.extend(ends(zip(self.cells, self.tensors, strict=True)))
 
 
+def _host(x: Any) -> Any:
+    return host_array(concrete(x), {})
+
+
 def _column(x: Any) -> list[int]:
-    array = concrete(x)
+    array = _host(x)
     if array.dtype != np.int64 or array.ndim != 1:
         raise CheckpointError("a column of its table is not of integers")
     return array.tolist()  # type: ignore[no-any-return]

@@ -225,6 +225,14 @@ def test_what_no_file_can_hold_is_refused_by_name(tmp_path):
     assert y.tolist() == [2, 2]
 
 
+def test_an_op_with_other_fields_than_its_class_states_is_refused():
+    graph = ad.Graph()
+    y = graph.name(graph.input([[1.0, 2.0]]).sum(0), "total")
+    y.node.op = type(y.node.op)((-1,), "yes")
+    with pytest.raises(InvalidType, match="'total' is computed by Sum"):
+        written(graph)
+
+
 # ---- files made by hand --------------------------------------------------------------------------
 
 
@@ -272,7 +280,7 @@ ATTACKS = {
     "a name of no node": (("named", "y"), (9, False), "number 9 of 3"),
     "an input without a name": (("inputs", 0), "z", "KeyError"),
     "a name that is a number": (("facts", 0, 0), 5, "stands where"),
-    "a cut that is no input": (("facts", 0, 3), (3,), "number 3 of 0"),
+    "a cut that is no input": (("facts", 0, 3), (3,), "no inputs"),
     "a gradient that is none": (("derivations",), [[[2], [0], [None], [2]]], "gradients"),
     "a generator of two bytes": (("generator",), ad.zeros(2, dtype=ad.uint8), "RNG state"),
     "a flag that is text": (("cutoff",), "yes", "stands where"),
