@@ -49,6 +49,7 @@ _ABOUT = ("name", "module", "line")
 _FACTS = tuple[str | None, tuple[str, ...] | None, tuple[str, int] | None, tuple[int, ...]]
 _NUMBER = bool | int | float | complex | None
 _SIZES = tuple[int, ...]  # of an op: sizes, steps, dimensions counted from the front
+_SIGNED = frozenset(("offset", "diagonal", "shift", "decimals", "ignore", "low", "high"))
 _PLAIN = frozenset((type(None), bool, int, float, complex, str, dtype, device))
 
 # Ops that only graphs have.
@@ -277,8 +278,11 @@ def _suit(fields: Sequence[Any], hints: Mapping[str, Any]) -> bool:
     """Whether an op can be made of these fields, as far as their types say."""
     if len(fields) != len(hints) or not all(map(fits, fields, hints.values())):
         return False
-    sizes = [x for x, hint in zip(fields, hints.values(), strict=True) if hint == _SIZES]
-    return all(0 <= n < 2**63 for n in itertools.chain(*sizes))
+    for (name, hint), field in zip(hints.items(), fields, strict=True):
+        sizes = field if hint == _SIZES else (field,) * (hint is int and name not in _SIGNED)
+        if any(not 0 <= n < 2**64 for n in sizes):
+            return False
+    return True
 
 
 def _checked(value: Any, hint: Any) -> Any:
