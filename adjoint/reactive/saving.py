@@ -342,7 +342,7 @@ class _Reader:
             args = tuple(
                 [
                     self._cell(x) if x >= 0 else numbers[_at(-1 - x, numbers)]
-                    for x in itertools.islice(given, _checked(count, int))
+                    for x in itertools.islice(given, count)
                 ]
             )
             if row < 0:
@@ -520,7 +520,11 @@ def _size(written: Any) -> int:
 
 
 def _shape(shape: Any) -> tuple[int, ...]:
-    sizes: tuple[int, ...] = _checked(shape, tuple[int, ...])
-    if len(sizes) > 64 or any(n < 0 for n in sizes) or prod(n for n in sizes if n) >= 2**59:
-        raise CheckpointError(f"{sizes!r:.80} is no shape")
-    return sizes
+    good = isinstance(shape, tuple) and len(shape) <= 64
+    if (
+        not good
+        or not all(type(n) is int and n >= 0 for n in shape)
+        or prod(n or 1 for n in shape) >= 2**59
+    ):
+        raise CheckpointError(f"{shape!r:.80} is no shape")
+    return shape  # type: ignore[no-any-return]

@@ -162,6 +162,28 @@ def test_a_name_of_a_detached_tensor_stays_detached():
     assert again["x"].grad.item() == 4
 
 
+def test_a_leaf_in_the_middle_stays_one():
+    graph = ad.Graph()
+    x = graph.input(2.0, "x", requires_grad=True)
+    d = graph.name((x * x).detach().requires_grad_(), "d")
+    graph.name(d * d * x, "z")
+    for each in (graph.copy(), loaded(graph), loaded(graph.copy()), graph):
+        each["z"].backward()
+        assert (each["d"].grad.item(), each["x"].grad.item()) == (16, 16)
+
+
+def test_a_tensor_outside_that_has_a_name_and_no_users_any_more():
+    graph = ad.Graph()
+    weight = ad.nn.Parameter(ad.ones(2))
+    used = graph.input([1.0, 2.0]) * weight
+    graph.name(weight, "weight")
+    del used
+    assert graph.copy()["weight"] is weight
+    for each in (loaded(graph), graph.copy(share=False)):
+        assert type(each["weight"]) is ad.nn.Parameter and each["weight"] is not weight
+        assert each["weight"].tolist() == [1, 1]
+
+
 def test_a_file_takes_few_bytes_a_node():
     graph = ad.Graph()
     y = graph.input(1.0, "x")
