@@ -539,17 +539,12 @@ class Graph:
             new = Graph(cutoff=state.cutoff, lines=state.places)
             if self.generator is not None:
                 new.generator = new.recorder.generator = self.generator.clone_state()
-            followed = (
-                []
-                if share
-                else [c for c in cells if isinstance(c, Source) and c.follows is not None]
-            )
+            apart: dict[Cell, Source] = {}
             memo: dict[int, Any] = {}
-            twins = editing.copy(
-                cells,
-                new._state,
-                {c: source_of(new._state, copy.deepcopy(c.follows, memo)) for c in followed},
-            )
+            for cell in () if share else cells:
+                if isinstance(cell, Source) and cell.follows is not None:
+                    apart[cell] = source_of(new._state, copy.deepcopy(cell.follows, memo))
+            twins = editing.copy(cells, new._state, apart)
             new._state.stamp = itertools.count(state.stamp()).__next__  # beyond the copied versions
             tensors = {cell: new._tensor_for(cell, twin) for cell, twin in twins.items()}
             for cell in tensors:
