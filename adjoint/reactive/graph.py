@@ -619,6 +619,13 @@ class Graph:
         that are Parameters. Nothing in the file is executed. `map_location`: as in `adjoint.load`.
 
         Errors: CheckpointError for any other file, an incomplete or an altered one.
+
+        >>> import io
+        >>> file = io.BytesIO()
+        >>> ad.Graph(seed=0).save(file)
+        >>> _ = file.seek(0)
+        >>> ad.Graph.load(file)
+        <adjoint.Graph: 0 nodes, 0 named>
         """
         graph = cls()
         saving.load(graph, f, map_location)
