@@ -168,7 +168,8 @@ def test_an_example_has_the_same_losses_with_pytorch(name, monkeypatch):
 
 
 def test_every_example_is_compared():
-    ours = {"block_descent", "gan_graph", "neat", "pricing", "tbptt", "transfer_graph"}  # of Graph
+    graphs = {"block_descent", "neat", "neat_gradient", "pricing"}
+    ours = {"gan_graph", "tbptt", "transfer_graph", *graphs}  # of Graph
     own = {"inference"}  # of what PyTorch has under other names
     helpers = {"digits", "interleaved", "record_results"}
     programs = {path.stem for path in EXAMPLES.glob("*.py")}

@@ -210,14 +210,17 @@ def _retire(cell: Cell) -> None:
     cell.stale = False
 
 
-def copy(cells: Iterable[Cell], state: State) -> dict[Cell, Cell]:
+def copy(cells: Iterable[Cell], state: State, sources: Mapping[Cell, Source]) -> dict[Cell, Cell]:
     """The same cells in another graph, values and versions included; sources that follow tensors
-    outside follow them there too. Maps each cell to its copy.
+    outside follow them there too, but for those that have one there already in `sources`. Maps each
+    cell to its copy.
     """
     copies: dict[Cell, Cell] = {}
     for cell in cells:
         twin: Cell
-        if isinstance(cell, Source):
+        if cell in sources:
+            twin = sources[cell]
+        elif isinstance(cell, Source):
             array = cell.array
             own = array is not None and cell.follows is None
             twin = Source(state, cell.shape, cell.dtype, array.copy() if own else array)

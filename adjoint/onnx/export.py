@@ -10,10 +10,12 @@ import numpy as np
 from ..core.dtype import from_numpy_dtype
 from ..core.errors import InvalidArgument, Unsupported
 from ..core.tensor_base import TensorBase
+from ..eager.tensors import wrap
 from ..io.atomic import writing
 from ..nn import Module
 from ..program import program as form
 from .capture import Captured, Dim, Size, Value, capture, values_of
+from .nodes import Nodes, named
 from .require import onnx_package
 
 OPSETS = range(17, 23)
@@ -25,7 +27,7 @@ TYPES = {
 
 
 def export(
-    module: Module,
+    module: Any,
     args: Any,
     f: Any,
     input_names: Sequence[str] | None = None,
@@ -38,6 +40,10 @@ def export(
     The graph is what the module does when it runs on inputs of these shapes and dtypes. Parameters
     and buffers keep their names. `dynamic_axes` names the dimensions of inputs that may vary, as in
     PyTorch: {"x": {0: "batch"}}.
+
+    In the place of `module` may stand a node of a Graph, or a list of nodes: then `args` are the
+    nodes that become inputs, or None for the inputs of the graph that these depend on. Names of
+    nodes are those in the file.
 
     Shapes: `args` is a tensor or a tuple of tensors; `f` a path or a file open for writing bytes.
     Errors: Unsupported for an operation that ONNX lacks, and where the module reads values of its
@@ -55,6 +61,12 @@ def export(
         raise InvalidArgument(
             f"onnx.export: opset_version must be {OPSETS[0]} to {OPSETS[-1]}, got {opset_version}"
         )
+    kind = type(module).__name__
+    if not isinstance(module, Module):
+        module, kind = Nodes(module, args), "Graph"
+        args = [wrap(cell) for cell in module.given]
+        input_names = input_names or named(module.given)
+        output_names = output_names or named(module.results)
     args = (args,) if isinstance(args, TensorBase) else tuple(args)
     names = _names(input_names, len(args), "input")
     axes = {name: _axes_of(each) for name, each in (dynamic_axes or {}).items()}
@@ -66,7 +78,7 @@ def export(
             f"onnx.export: dynamic_axes names {sorted(unknown)}, but inputs are {names} and "
             f"outputs {outputs}"
         )
-    model = Exporter(onnx, captured, opset_version).model(names, outputs, type(module).__name__)
+    model = Exporter(onnx, captured, opset_version).model(names, outputs, kind)
     try:
         onnx.checker.check_model(model, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import gc
 import weakref
@@ -13,7 +14,7 @@ import numpy as np
 
 from ..autograd import refreshing
 from ..autograd.modes import no_grad
-from ..autograd.recording import Recorder
+from ..autograd.recording import Recorder, source_of
 from ..core.dtype import as_dtype, get_default_dtype
 from ..core.errors import GraphError, InvalidArgument
 from ..core.mode import MODE, Mode, mode_with
@@ -33,16 +34,16 @@ from ..graph.cells import (
     upstream,
 )
 from ..graph.lazy import concrete
-from ..graph.node import Version
 from ..nn import Module, Parameter
 from ..nn.modules.module import clear_gradients
 from ..ops.create.memory import as_tensor
 from ..ops.random.draws import Draw
 from ..ops.random.random import Generator, next_draw
 from ..tensor import Tensor
+from . import saving
 from .events import Log
 from .modules import Calls
-from .nodes import cell_of, input_cell
+from .nodes import cell_of, input_cell, showing
 from .steps import Block, Steps
 
 
@@ -96,6 +97,7 @@ class Graph:
         self._parameters: dict[str, Any] = {}
         self._inputs: dict[str, Any] = {}
         self._twins: weakref.WeakKeyDictionary[Cell, Any] = weakref.WeakKeyDictionary()
+        self._twins_of: Callable[[], State | None] = lambda: None  # weak: what this is a copy of
         self._ends: list[Any] = []  # tensors of a copy that nothing in it uses: they keep the rest
         self._outside: list[Mode] = []
         self.generator = None if seed is None else Generator().manual_seed(seed)
@@ -250,7 +252,7 @@ class Graph:
             raise GraphError(f"{what}: the graph has a node named {label!r} already")
         source = Source(self._state, spec[0], spec[1], array)
         source.note(name=label)
-        tensor = _showing(source, kind)
+        tensor = showing(source, kind)
         if requires_grad:
             tensor.requires_grad_()
         self._keep(label, tensor)
@@ -636,38 +638,50 @@ class Graph:
         if isinstance(cell, Source) and cell.follows is not None:
             self._state.sources.pop(id(cell.follows), None)
 
-    def copy(self) -> Graph:
+    def copy(self, share: bool = True) -> Graph:
         """A graph of its own with the same nodes, names, values and gradients' structure.
 
         Inputs and parameters made by this graph are copied; tensors outside (a Module's parameters)
-        are shared. `copy.twin(node)` is the copy of a node.
+        are shared, unless `share` is False: then they are copied too, and the copy trains apart.
+        `copy.twin(node)` is the copy of a node, and of a tensor outside.
+
+        Errors: AutogradError for a tensor outside with a history, where it is to be copied.
 
         >>> graph = ad.Graph()
         >>> x = graph.input(2.0, name="x")
-        >>> y = x * 3
-        >>> other = graph.copy()
-        >>> other["x"].set(10.0).item(), other.twin(y).item(), y.item()
-        (10.0, 30.0, 6.0)
+        >>> w = ad.nn.Parameter(ad.tensor(3.0))
+        >>> y = x * w
+        >>> other = graph.copy(share=False)
+        >>> _ = other["x"].set(10.0), other.twin(w).set(4.0)
+        >>> other.twin(y).item(), y.item()
+        (40.0, 6.0)
         """
         state = self._state
         with state.lock:
+            cells = saving.lasting(self)
             new = Graph(cutoff=state.cutoff, lines=state.places)
             if self.generator is not None:
                 new.generator = new.recorder.generator = self.generator.clone_state()
-            lasting = [cell for cell in state.cells() if cell.planned != 2]
-            twins = editing.copy(upstream(lasting), new._state)
+            apart: dict[Cell, Source] = {}
+            memo: dict[int, Any] = {}
+            for cell in () if share else cells:
+                if isinstance(cell, Source) and cell.follows is not None:
+                    apart[cell] = source_of(new._state, copy.deepcopy(cell.follows, memo))
+            twins = editing.copy(cells, new._state, apart)
             tensors = {cell: new._tensor_for(cell, twin) for cell, twin in twins.items()}
-            for cell, tensor in tensors.items():
+            for cell in tensors:
                 new._twins[cell] = twins[cell].reference
-                if not twins[cell].living_users():
-                    new._ends.append(tensor)
+            new._twins_of = weakref.ref(state)
+            new._ends.extend(saving.ends((twins[cell], x) for cell, x in tensors.items()))
             for names, theirs in (
                 (self._named, new._named),
                 (self._inputs, new._inputs),
                 (self._parameters, new._parameters),
             ):
                 for name, tensor in names.items():
-                    theirs[name] = tensors[tensor._data]
+                    theirs[name] = tensors[self._cell(tensor, "copy")]
+            for parts in saving.derivations(self, tensors):
+                saving.derive(*parts)
         new.training = self.training
         return new
 
@@ -675,17 +689,20 @@ class Graph:
         handle = cell.handle()
         if handle is None or (isinstance(cell, Source) and cell.follows is not None):
             return refreshing.tensor_of(twin)
-        tensor = _showing(twin, type(handle))
+        tensor = showing(twin, type(handle))
         if handle._node is not None:
             tensor.requires_grad_()
         return tensor
 
     def twin(self, node: Any) -> Any:
-        """In a copy: the copy of a node of the graph that it was made from.
+        """In a copy: the copy of a node of the graph that it was made from, or of a tensor outside
+        (which is that tensor itself where the two share it).
 
-        Errors: GraphError for a node that was not there when the copy was made.
+        Errors: GraphError for what was not there when the copy was made.
         """
-        reference = self._twins.get(cell_of(node, "twin"))
+        origin = self._twins_of()
+        cell = None if origin is None else origin.sources.get(id(node))
+        reference = self._twins.get(cell_of(node, "twin") if cell is None else cell)
         found = None if reference is None else reference()
         if found is None:
             raise GraphError(
@@ -693,6 +710,48 @@ class Graph:
                 "its copy any more"
             )
         return refreshing.tensor_of(found)
+
+    # ---- saving ----------------------------------------------------------------------------------
+
+    def save(self, f: Any) -> None:
+        """Write the graph as one file: nodes, values, names, and the tensors outside that it uses.
+
+        `f` is a path or a file open for writing bytes; the file is safetensors, as `adjoint.save`
+        writes it. What a program holds beside the graph (hooks, modules, optimizers) is not in it.
+
+        Errors: InvalidType for a node that a file cannot hold (a custom Function); GraphError for
+        tensors outside with a history; OSError where the file cannot be written.
+
+        >>> import io
+        >>> graph, file = ad.Graph(), io.BytesIO()
+        >>> y = graph.name(graph.input(2.0, name="x") * 3, "y")
+        >>> graph.save(file)
+        >>> _ = file.seek(0)
+        >>> again = ad.Graph.load(file)
+        >>> again["x"].set(10.0).item(), again["y"].item()
+        (10.0, 30.0)
+        """
+        saving.save(self, f)
+
+    @classmethod
+    def load(cls, f: Any, map_location: Any = None) -> Graph:
+        """The graph in a file that `save` wrote; what was computed is not computed again.
+
+        Tensors that were outside the graph are new tensors outside it; `parameters()` has those
+        that are Parameters. Nothing in the file is executed. `map_location`: as in `adjoint.load`.
+
+        Errors: CheckpointError for any other file, an incomplete or an altered one.
+
+        >>> import io
+        >>> file = io.BytesIO()
+        >>> ad.Graph(seed=0).save(file)
+        >>> _ = file.seek(0)
+        >>> ad.Graph.load(file)
+        <adjoint.Graph: 0 nodes, 0 named>
+        """
+        graph = cls()
+        saving.load(graph, f, map_location)
+        return graph
 
     # ---- observation -----------------------------------------------------------------------------
 
@@ -766,18 +825,6 @@ def _value_or_shape(name: str, value: Any, shape: Any) -> tuple[Any, Any]:
     if value is None and shape is None:
         raise InvalidArgument(f"{name}: give a value or a shape")
     return value, shape
-
-
-def _showing(cell: Cell, kind: type) -> Any:
-    """A new tensor of class `kind` with the cell's value."""
-    tensor: Any = TensorBase.__new__(kind)
-    tensor._data = cell
-    tensor._node = tensor._leaf = tensor._view = None
-    tensor._version = Version()
-    if isinstance(cell, Source):
-        tensor._version.watch(cell)
-    cell.handle = weakref.ref(tensor)
-    return tensor
 
 
 def _dtype(dtype: Any) -> Any:

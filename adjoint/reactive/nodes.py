@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from ..eager.tensors import wrap
 from ..graph.cells import Cell, Source
 from ..graph.editing import rewire
 from ..graph.lazy import concrete
+from ..graph.node import Version
 from ..ops.create.memory import as_tensor
 from ..tensor import Tensor
 
@@ -165,6 +167,18 @@ def snapshot(self: Any) -> Any:
     (5.0, 10.0, 2.0)
     """
     return wrap(concrete(self).copy())
+
+
+def showing(cell: Cell, kind: type) -> Any:
+    """A new tensor of class `kind` that stands for the cell: its leaf, if it gets one."""
+    tensor: Any = TensorBase.__new__(kind)
+    tensor._data = cell
+    tensor._node = tensor._leaf = tensor._view = None
+    tensor._version = Version()
+    if isinstance(cell, Source):
+        tensor._version.watch(cell)
+    cell.handle = weakref.ref(tensor)
+    return tensor
 
 
 def node_of(self: Any) -> Cell | None:

@@ -355,7 +355,8 @@ class AsStrided(Movement):
     def infer(self, spec: Spec) -> Spec:
         """The new shape, within the elements that exist."""
         last = self.offset + sum((n - 1) * s for n, s in zip(self.size, self.stride, strict=True))
-        if 0 not in self.size and not 0 <= last < max(prod(spec.shape), 1):
+        first = min(self.offset, *self.stride, 0)  # steps lead forward only
+        if 0 not in self.size and not 0 <= first <= last < max(prod(spec.shape), 1):
             raise ShapeError(
                 f"as_strided: setStorage: sizes {list(self.size)}, strides {list(self.stride)}, "
                 f"storage offset {self.offset} are out of bounds for storage of "

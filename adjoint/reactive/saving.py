@@ -1,0 +1,530 @@
+"""A graph in a file, and back: topology, values, names.
+
+The file is one that `adjoint.save` writes (io/checkpoint.py: safetensors, from which nothing is
+executed). Nodes are rows of integer columns, inputs before users, so that a row refers to earlier
+ones only; what many rows share (ops, numbers among inputs, facts such as names) stands in tables. A
+source has a tensor of its own, computed values lie one after another, by dtype. Shapes and dtypes
+are not stored: they are what the ops infer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import os
+import typing
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..autograd import refreshing
+from ..autograd.recording import Overwritten, is_detached, source_of
+from ..autograd.refreshing import Derivation, Derivative
+from ..core.device import CPU, device, host_array, transfer
+from ..core.dtype import dtype, from_numpy_dtype
+from ..core.errors import CheckpointError, DeviceError, GraphError, InvalidType
+from ..core.op import REGISTRY, Op
+from ..core.spec import Spec, prod
+from ..eager.tensors import wrap
+from ..eager.writes import ViewWrite
+from ..graph.cells import Cell, Source, assert_consistent, upstream
+from ..graph.lazy import concrete, specs_of
+from ..graph.node import Item
+from ..io import checkpoint
+from ..nn import Parameter
+from ..ops.random.random import Generator
+from ..tensor import Tensor
+from .nodes import DetachNode, showing
+
+if TYPE_CHECKING:
+    from .graph import Graph
+
+VERSION = 1
+MAX_PARTS = 1 << 20, 64  # of fields, inputs and outputs of all nodes of a file; and so many a node
+_FLAGS = ("tracked", "stale", "seen", "cutoff", "planned", "computed", "leaf")
+_ABOUT = ("name", "module", "line")
+_FACTS = tuple[str | None, tuple[str, ...] | None, tuple[str, int] | None, tuple[int, ...]]
+_NUMBER = bool | int | float | complex | None
+_SIZES = tuple[int, ...]  # of an op: sizes, steps, dimensions counted from the front
+_SIGNED = frozenset(("offset", "diagonal", "shift", "decimals", "ignore", "low", "high"))
+_PLAIN = frozenset((type(None), bool, int, float, complex, str, dtype, device))
+
+# Ops that only graphs have.
+_OWN: dict[str, type[Op]] = {
+    op.__name__: op for op in (Item, ViewWrite, Overwritten, DetachNode, Derivative)
+}
+_OWN_HINTS: dict[Any, Any] = {Item: {"index": int}, ViewWrite: {"ops": tuple[Op, ...]}}
+
+
+def lasting(graph: Graph) -> list[Cell]:
+    """The cells of `graph`, inputs before users, but for those that were removed or are of
+    remembered backward passes; and the sources of tensors outside that have names.
+    """
+    state = graph._state
+    if state.edited:
+        refreshing.derive_again(state)
+        state.edited.clear()
+    outside = [x for x in graph._named.values() if not refreshing.is_of_graph(x)]
+    cells = [*state.cells(), *(source_of(state, x) for x in outside)]
+    return upstream([c for c in cells if c.planned != 2 and not (c.about or {}).get("removed")])
+
+
+def derivations(graph: Graph, stands: Mapping[Any, Any]) -> Iterator[list[list[Any]]]:
+    """What `grad` was called with and gave in this graph: outputs, inputs, seeds, results; `stands`
+    says what stands for the tensors of a cell, others are themselves.
+    """
+    state = graph._state
+
+    def stand(x: Any) -> Any:
+        known = refreshing.is_of_graph(x)
+        return stands.get(x._data if known else state.sources.get(id(x)), x)
+
+    for reference in state.derived:
+        found = reference()
+        if found is not None:
+            cells = [None if r is None else r() for r in found.results]
+            parts = [list(map(stand, each)) for each in (found.outputs, found.inputs, found.seeds)]
+            yield [*parts, [stands.get(cell) for cell in cells]]
+
+
+def derive(
+    outputs: Sequence[Any], inputs: Sequence[Any], seeds: Sequence[Any], results: Sequence[Any]
+) -> None:
+    """Let `results` (None for one that nobody holds) be what `grad` gave for the rest."""
+    derivation = Derivation(outputs, inputs, seeds)
+    cells = [None if x is None else x._data for x in results]
+    derivation.results = [None if cell is None else cell.reference for cell in cells]
+    living = [cell for cell in cells if cell is not None]
+    for cell in living:
+        cell.note(derivation=derivation)
+    if living:
+        living[0].state.derived.append(weakref.ref(derivation))
+
+
+def ends(pairs: Iterable[tuple[Cell, Any]]) -> Iterator[Any]:
+    """Of cells and their tensors, the tensors that nothing else keeps: leaves, and what nothing is
+    computed from.
+    """
+    for cell, tensor in pairs:
+        if not cell.living_users() or tensor._node is tensor._leaf is not None:
+            yield tensor
+
+
+# ---- writing -------------------------------------------------------------------------------------
+
+
+def save(graph: Graph, f: Any) -> None:
+    """Write `graph`; see `Graph.save`."""
+    state = graph._state
+    with state.lock:
+        checkpoint.save(_written(graph), f)
+
+
+def _written(graph: Graph) -> dict[str, Any]:
+    cells = lasting(graph)
+    places = {cell: i for i, cell in enumerate(cells)}
+    ops: dict[int, Any] = {}  # by id: the number, and what is written
+    numbers: dict[Any, Any] = {}
+    facts: dict[Any, Any] = {}
+    columns: dict[str, list[int]] = {name: [] for name in ("op", "count", "input", "flags", "fact")}
+    values: dict[str, list[Any]] = {}
+    sources = []
+    for cell in cells:
+        if isinstance(cell, Source):
+            sources.append(_source(cell))
+            op = -1
+        else:
+            op = _number(ops, id(cell.op), _op, cell.op, cell)
+        columns["op"].append(op)
+        columns["count"].append(len(cell.inputs))
+        for x in cell.inputs:
+            columns["input"].append(
+                places[x]
+                if isinstance(x, Cell)
+                else -1 - _number(numbers, (type(x), repr(x)), _field, x, cell)
+            )
+        computed = op >= 0 and cell.array is not None
+        for array in cell.array if cell.dtype is None and computed else [cell.array] * computed:
+            name = from_numpy_dtype(array.dtype).name
+            values.setdefault(name, []).append(host_array(array, {}).reshape(-1))
+        handle = cell.handle()
+        seen = cell.seen == tuple([x.version for x in cell.cells])
+        leaf = op >= 0 and handle is not None and handle._node not in (None, cell)
+        flags = (
+            cell.tracked, cell.stale, seen, cell.cutoff, cell.planned == 1, computed, leaf
+        )  # fmt: skip
+        columns["flags"].append(sum(bool(flag) << i for i, flag in enumerate(flags)))
+        about = cell.about or {}
+        row = (*(about.get(key) for key in _ABOUT), cell.cut)
+        columns["fact"].append(_number(facts, row, tuple, row))
+    return {
+        "adjoint.Graph": VERSION,
+        "cutoff": graph._state.cutoff,
+        "lines": graph._state.places,
+        "training": graph.training,
+        "generator": None if graph.generator is None else graph.generator.get_state(),
+        "ops": [written for _, written in ops.values()],
+        "numbers": [written for _, written in numbers.values()],
+        "facts": [written for _, written in facts.values()],
+        "columns": {name: wrap(np.array(each, np.int64)) for name, each in columns.items()},
+        "sources": sources,
+        "values": {name: wrap(np.concatenate(each)) for name, each in values.items()},
+        "named": {
+            name: (places[graph._cell(x, "save")], is_detached(x))
+            for name, x in graph._named.items()
+        },
+        "inputs": list(graph._inputs),
+        "parameters": list(graph._parameters),
+        "derivations": list(derivations(graph, places)),
+    }
+
+
+def _number(table: dict[Any, Any], key: Any, write: Callable[..., Any], *of: Any) -> int:
+    """The number of `key` in a table, where it is written when it comes first."""
+    if key not in table:
+        table[key] = (len(table), write(*of))
+    return int(table[key][0])
+
+
+def _source(cell: Source) -> dict[str, Any]:
+    """A source: its tensor, or what is known of one that was never set."""
+    outside = cell.follows is not None
+    tensor = cell.follows if outside else cell.handle()
+    leaf = tensor is not None and tensor._node is not None
+    if leaf and tensor._node is not tensor._leaf:
+        raise GraphError(
+            f"save: {cell!r} follows a tensor that was computed outside the graph, whose history "
+            "no file can hold; detach() it, or compute it in the graph"
+        )
+    if cell.array is None:
+        shape, kind = tuple(cell.shape), from_numpy_dtype(cell.dtype)
+        return {"shape": shape, "dtype": kind, "requires_grad": leaf}
+    if not outside:
+        given = wrap(cell.array)
+        tensor = (
+            Parameter(given, leaf) if isinstance(tensor, Parameter) else given.requires_grad_(leaf)
+        )
+    return {"tensor": tensor, "outside": outside}
+
+
+def _op(op: Any, cell: Cell) -> tuple[Any, ...]:
+    kind: Any = type(op)
+    name = kind.__name__ if kind in _OWN.values() else f"{kind.__module__}.{kind.__qualname__}"
+    hints = _hints(kind)
+    fields = [getattr(op, field) for field in hints]
+    has_more = not hints and vars(op).keys() - {"kept"}
+    if _kind_of(name) is not kind or op.opaque or has_more or not _suit(fields, hints):
+        raise InvalidType(
+            f"save: node {cell.label!r} is computed by {kind.__qualname__}, which no file can "
+            "hold; compute it by operations of adjoint's, or let go of the node"
+        )
+    return ("op", name, [_field(each, cell) for each in fields])
+
+
+def _field(value: Any, cell: Cell) -> Any:
+    """A field of an op, or a number among inputs; tuples as lists, since ops are tuples here."""
+    if type(value) in _PLAIN:
+        return value
+    if isinstance(value, tuple):
+        return [_field(each, cell) for each in value]
+    if isinstance(value, Op):
+        return _op(value, cell)
+    raise InvalidType(
+        f"save: node {cell.label!r} is computed with a {type(value).__name__}; only numbers, text, "
+        "dtypes, devices and tuples of them can be stored"
+    )
+
+
+# ---- what an op is made of -----------------------------------------------------------------------
+
+
+def _kind_of(name: Any) -> Any:
+    return _OWN.get(name) or REGISTRY.get(name)
+
+
+@functools.lru_cache(maxsize=1024)
+def _hints(kind: Any) -> dict[str, Any]:
+    """The types of the fields that an op is made with, in order."""
+    if kind in _OWN.values():
+        return _OWN_HINTS.get(kind, {})
+    if not dataclasses.is_dataclass(kind):
+        return {}
+    hints = typing.get_type_hints(kind)
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind) if field.init}
+
+
+def fits(value: Any, hint: Any) -> bool:
+    """Whether `value` is of the type that an annotation states; Any is any number."""
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if origin is tuple:
+        if not isinstance(value, tuple):
+            return False
+        if parts[-1] is ...:
+            parts = parts[:1] * len(value)
+        return len(value) == len(parts) and all(map(fits, value, parts))
+    if parts:  # a union
+        return any(fits(value, part) for part in parts)
+    if hint is Op:
+        return isinstance(value, Op)
+    if hint in (float, Any):
+        return type(value) in (int, float) or (hint is Any and type(value) in _PLAIN)
+    return type(value) is (type(None) if hint is None else hint)
+
+
+def _suit(fields: Sequence[Any], hints: Mapping[str, Any]) -> bool:
+    """Whether an op can be made of these fields, as far as their types say."""
+    if len(fields) != len(hints) or not all(map(fits, fields, hints.values())):
+        return False
+    for (name, hint), field in zip(hints.items(), fields, strict=True):
+        sizes = field if hint == _SIZES else (field,) * (hint is int and name not in _SIGNED)
+        if any(not 0 <= n < 2**64 for n in sizes):
+            return False
+    return True
+
+
+def _checked(value: Any, hint: Any) -> Any:
+    if not fits(value, hint):
+        raise CheckpointError(f"{value!r:.80} stands where {hint} belongs")
+    return value
+
+
+# ---- reading -------------------------------------------------------------------------------------
+
+
+def load(graph: Graph, f: Any, map_location: Any) -> None:
+    """Fill `graph`, which is new; see `Graph.load`."""
+    name = repr(os.fspath(f)) if isinstance(f, (str, os.PathLike)) else repr(f)
+    found = checkpoint.load(f, map_location)
+    if not isinstance(found, dict) or found.get("adjoint.Graph") != VERSION:
+        raise CheckpointError(
+            f"Graph.load: {name} holds no graph of version {VERSION}; adjoint.load reads other "
+            "files, the adjoint that wrote it later versions"
+        )
+    try:
+        _Reader(graph, found).read()
+    except (DeviceError, MemoryError):
+        raise
+    except Exception as error:  # what only a file made by hand can provoke
+        raise CheckpointError(
+            f"Graph.load: {name} cannot be understood: {type(error).__name__}: {error}"
+        ) from error
+
+
+class _Reader:
+    """Makes the nodes of a graph, row by row."""
+
+    def __init__(self, graph: Graph, found: dict[str, Any]) -> None:
+        self.graph = graph
+        self.state = graph._state
+        self.found = found
+        self.cells: list[Cell] = []
+        self.tensors: list[Any] = []  # that show them
+        self.outputs: dict[Cell, tuple[Spec, ...]] = {}  # of ops with several
+        self.values = {name: _host(x) for name, x in found["values"].items()}
+        self.taken = dict.fromkeys(self.values, 0)  # how many of them were given to nodes
+        self.left = 0  # parts that further nodes may have
+
+    def read(self) -> None:
+        """The nodes, then what the graph says of them."""
+        found = self.found
+        rows, counts, inputs, flags, facts = (
+            _column(found["columns"][name]) for name in ("op", "count", "input", "flags", "fact")
+        )
+        self.left = MAX_PARTS[0] + MAX_PARTS[1] * len(rows)
+        sources, given = iter(found["sources"]), iter(inputs)
+        ops = [(self._op(each), 1 + _size(each)) for each in found["ops"]]
+        numbers = [_checked(each, _NUMBER) for each in found["numbers"]]
+        known = [_checked(each, _FACTS) for each in found["facts"]]
+        for row, count, flag, fact in zip(rows, counts, flags, facts, strict=True):
+            args = tuple(
+                [
+                    self._cell(x) if x >= 0 else numbers[_at(-1 - x, numbers)]
+                    for x in itertools.islice(given, count)
+                ]
+            )
+            if row < 0:
+                cell, tensor = self._source(next(sources))
+            else:
+                op, cost = ops[_at(row, ops)]
+                self._spend(cost + len(args))
+                cell, tensor = self._computed(op, args, flag)
+            self._describe(cell, flag, *known[_at(fact, known)])
+            self.cells.append(cell)
+            self.tensors.append(tensor)
+        left = [*sources, *given, *(n for n, x in self.values.items() if self.taken[n] != x.size)]
+        if left:
+            raise CheckpointError("it holds more sources, inputs or values than its nodes have")
+        self._finish()
+        assert_consistent(self.cells)
+
+    def _spend(self, parts: int) -> None:
+        self.left -= parts
+        if self.left < 0:
+            raise CheckpointError("its nodes have more parts than a program's could")
+
+    def _cell(self, place: Any) -> Cell:
+        return self.cells[_at(place, self.cells)]
+
+    def _tensor(self, place: Any) -> Any:
+        return self.tensors[_at(place, self.cells)]
+
+    # ---- ops -------------------------------------------------------------------------------------
+
+    def _op(self, written: Any) -> Op:
+        tag, name, fields = written
+        kind = _kind_of(name)
+        if tag != "op" or kind is None:
+            raise CheckpointError(f"there is no op {name!r:.80}; import the module that defines it")
+        values = [self._field(each) for each in fields]
+        if not _suit(values, _hints(kind)):
+            raise CheckpointError(f"{name} is not made of {values!r:.80}")
+        return kind(*values)
+
+    def _field(self, written: Any) -> Any:
+        if type(written) is list:
+            return tuple([self._field(each) for each in written])
+        if type(written) is tuple:
+            return self._op(written)
+        if type(written) not in _PLAIN or (type(written) is int and written.bit_length() > 64):
+            raise CheckpointError(f"{written!r:.80} is no field of an op")
+        return written
+
+    # ---- nodes -----------------------------------------------------------------------------------
+
+    def _source(self, row: dict[str, Any]) -> tuple[Cell, Any]:
+        given = row.get("tensor")
+        if given is None:
+            source = Source(self.state, _shape(row["shape"]), _checked(row["dtype"], dtype).numpy)
+            leaf = _checked(row["requires_grad"], bool)
+            return source, showing(source, Tensor).requires_grad_(leaf)
+        if not isinstance(given, Tensor):
+            raise CheckpointError(f"a source is a {type(given).__name__}")
+        if row["outside"]:
+            return source_of(self.state, given), given
+        array = concrete(given).copy()
+        source = Source(self.state, array.shape, array.dtype, array)
+        return source, showing(source, type(given)).requires_grad_(given.requires_grad)
+
+    def _computed(self, op: Any, args: tuple[Any, ...], flag: int) -> tuple[Cell, Any]:
+        tracked, stale, seen, _, planned, computed, leaf = (
+            bool(flag >> i & 1) for i in range(len(_FLAGS))
+        )
+        specs = self._specs(op, args)
+        if op.n_outputs == 1:
+            (spec,) = specs
+            cell = Cell(self.state, op, args, spec.shape, spec.dtype.numpy, spec.device)
+        else:
+            cell = Cell(self.state, op, args, (), None)
+            self.outputs[cell] = specs
+        cell.tracked, cell.stale = tracked, stale
+        if seen:
+            cell.seen = tuple([x.version for x in cell.cells])
+        if planned:
+            cell.planned = 1
+        if computed:
+            arrays = tuple([self._array(spec) for spec in specs])
+            cell.array = arrays[0] if op.n_outputs == 1 else arrays
+        if leaf:
+            return cell, showing(cell, Tensor).requires_grad_()
+        return cell, refreshing.tensor_of(cell)
+
+    def _specs(self, op: Any, args: tuple[Any, ...]) -> tuple[Spec, ...]:
+        """What the op's outputs are, by its own word."""
+        if type(op) is Item:
+            (whole,) = args
+            return (self.outputs[whole][_at(op.index, self.outputs[whole])],)
+        if not self.outputs.keys().isdisjoint(x for x in args if isinstance(x, Cell)):
+            raise CheckpointError(f"{op.name} takes the outputs of another op as one")
+        self._spend(op.n_outputs)
+        found = op.infer(*specs_of(args))
+        specs = (found,) if isinstance(found, Spec) else tuple(found)
+        for spec in specs:
+            _shape(spec.shape)
+        if len(specs) != op.n_outputs:
+            raise CheckpointError(f"{op.name} has {len(specs)} outputs")
+        return specs
+
+    def _array(self, spec: Spec) -> Any:
+        """The next of the values of this dtype."""
+        name, size = spec.dtype.name, prod(spec.shape)
+        start = self.taken[name]
+        self.taken[name] = end = start + size
+        if end > self.values[name].size:
+            raise CheckpointError(f"it has too few values of {name} for one of shape {spec.shape}")
+        array = self.values[name][start:end].reshape(spec.shape).copy()
+        return array if spec.device is CPU else transfer(array, spec.device)
+
+    def _describe(self, cell: Cell, flag: int, name: Any, module: Any, line: Any, cut: Any) -> None:
+        if flag >> _FLAGS.index("cutoff") & 1:
+            cell.cutoff = True
+        about = {key: x for key, x in zip(_ABOUT, (name, module, line), strict=True) if x}
+        if about:
+            cell.note(**about)
+        if cut:
+            if len(cut) > len(cell.inputs) or not all(0 <= i < len(cell.inputs) for i in cut):
+                raise CheckpointError(f"{cell.label!r} has no inputs {cut!r:.80}")
+            cell.cut = cut
+
+    # ---- the graph -------------------------------------------------------------------------------
+
+    def _finish(self) -> None:
+        graph, found = self.graph, self.found
+        self.state.cutoff = _checked(found["cutoff"], bool)
+        self.state.places = _checked(found["lines"], bool)
+        graph.training = _checked(found["training"], bool)
+        if found["generator"] is not None:
+            seeded = Generator().set_state(wrap(_host(found["generator"])))
+            graph.generator = graph.recorder.generator = seeded
+        for name, (place, detached) in found["named"].items():
+            tensor = self._tensor(place)
+            graph._named[_checked(name, str)] = tensor.detach() if detached else tensor
+        for names, theirs in (
+            (found["inputs"], graph._inputs),
+            (found["parameters"], graph._parameters),
+        ):
+            for name in names:
+                theirs[name] = graph._named[name]
+        for parts in found["derivations"]:
+            outputs, inputs, seeds, results = (
+                [self._tensor(x) if type(x) is int else x for x in each] for each in parts
+            )
+            if any(type(x._data.op) is not Derivative for x in results if x is not None):
+                raise CheckpointError("it has gradients that are none")
+            derive(outputs, inputs, seeds, results)
+        graph._ends.extend(ends(zip(self.cells, self.tensors, strict=True)))
+
+
+def _host(x: Any) -> Any:
+    return host_array(concrete(x), {})
+
+
+def _column(x: Any) -> list[int]:
+    array = _host(x)
+    if array.dtype != np.int64 or array.ndim != 1:
+        raise CheckpointError("a column of its table is not of integers")
+    return array.tolist()  # type: ignore[no-any-return]
+
+
+def _at(place: Any, of: Sized) -> int:
+    if type(place) is not int or not 0 <= place < len(of):
+        raise CheckpointError(f"it names number {place!r:.40} of {len(of)}")
+    return place
+
+
+def _size(written: Any) -> int:
+    """How many parts a written field has."""
+    return sum(map(_size, written)) + 1 if isinstance(written, (list, tuple)) else 1
+
+
+def _shape(shape: Any) -> tuple[int, ...]:
+    good = isinstance(shape, tuple) and len(shape) <= 64
+    if (
+        not good
+        or not all(type(n) is int and n >= 0 for n in shape)
+        or prod(n or 1 for n in shape) >= 2**59
+    ):
+        raise CheckpointError(f"{shape!r:.80} is no shape")
+    return shape  # type: ignore[no-any-return]
