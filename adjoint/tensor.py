@@ -14,7 +14,6 @@ import numpy as np
 
 from .autograd import engine, refreshing, wiring
 from .autograd.gradients import backward as autograd_backward
-from .autograd.refreshing import wants_gradient
 from .backends import numpy as numpy_backend
 from .core import dtype as dt
 from .core.device import CPU, as_device, host_array, is_device_array, transfer
@@ -27,7 +26,7 @@ from .eager.public import FUNCTIONS, METHODS
 from .eager.tensors import INFERENCE, wrap
 from .eager.views import alias
 from .eager.writes import exported
-from .graph.cells import Cell
+from .graph.cells import Cell, wants_gradient
 from .graph.lazy import LazyValue, concrete
 from .graph.node import Item, Leaf
 from .ops.create import conversion, creation, memory, ranges

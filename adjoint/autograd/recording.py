@@ -256,7 +256,7 @@ def record_pair(op: Op, dtypes: dict[Any, int], boolean: bool, input: Any, other
             b = other._data
             if not isinstance(b, Cell) or a.shape != b.shape or a.dtype is not b.dtype:
                 return None
-            if a.state is not b.state or (other._node is None and _may_have_gradient(b, other)):
+            if a.state is not b.state or (other._node is None and _is_special(b, other)):
                 return None
         elif not takes_number(dtypes[a.dtype], other):
             return None
@@ -268,7 +268,7 @@ def record_pair(op: Op, dtypes: dict[Any, int], boolean: bool, input: Any, other
         if not isinstance(cell, Cell) or not takes_number(dtypes.get(cell.dtype), a):
             return None
         b = cell
-    if x._node is None and _may_have_gradient(cell, x):
+    if x._node is None and _is_special(cell, x):
         return None
     dtype = cell.dtype
     made = Cell(cell.state, op, (a, b), cell.shape, _BOOL if boolean else dtype, cell.device)
@@ -283,7 +283,7 @@ def record_one(op: Op, dtypes: dict[Any, int], input: Any) -> Any:
     cell = input._data if isinstance(input, TensorBase) else None
     if not isinstance(cell, Cell) or cell.dtype not in dtypes or MODE.get().step is not None:
         return None
-    if input._node is None and _may_have_gradient(cell, input):
+    if input._node is None and _is_special(cell, input):
         return None
     made = Cell(cell.state, op, (cell,), cell.shape, cell.dtype, cell.device)
     if op.differentiable and made.dtype.kind in "fc" and MODE.get().grad:
@@ -298,6 +298,12 @@ _BOOL = np.dtype(bool)
 def _may_have_gradient(cell: Cell, x: Any) -> bool:
     """Whether gradients could flow through `cell`, of which `x` shows no history: detached."""
     return cell.tracked or (isinstance(cell, Source) and cell.handle() is not x)
+
+
+def _is_special(cell: Cell, x: Any) -> bool:
+    """Whether `record_cell` has more to do for an input without history than to take it."""
+    old = cell.stale and cell.order < cell.state.written_last
+    return old or _may_have_gradient(cell, x)
 
 
 def _follows(x: Any) -> bool:

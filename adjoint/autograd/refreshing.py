@@ -42,22 +42,6 @@ def revision() -> int:
     return _Leaves.revision
 
 
-def wants_gradient(cell: Cell) -> bool:
-    """Whether a leaf that requires grad lies above `cell`."""
-    seen = {cell}
-    stack = [cell]
-    while stack:
-        each = stack.pop()
-        if each.leaf is not None:
-            return True
-        if each.tracked:
-            for i, x in enumerate(each.inputs):
-                if isinstance(x, Cell) and x not in seen and i not in each.cut:
-                    seen.add(x)
-                    stack.append(x)
-    return False
-
-
 def retrace(outputs: Sequence[Cell], everything: bool = False) -> dict[Cell, Any]:
     """The tape of `outputs`: for each cell above them through which gradients flow, its Node or
     Leaf. With `everything`, also through what was recorded under no_grad.

@@ -13,7 +13,7 @@ from ..core.errors import AutogradError
 from ..core.op import Op
 from ..core.spec import Spec
 from ..core.tensor_base import TensorBase
-from ..graph.cells import Cell
+from ..graph.cells import Cell, wants_gradient
 from ..graph.lazy import LazyValue, concrete, shown
 from ..graph.node import Node, Version, View
 from ..program.executable import find, find_numbered
@@ -261,6 +261,7 @@ def overwrite(x: Any, y: Any, name: str) -> Any:
     data = x._data
     if y._data is not data:
         joins = y._node is not None and isinstance(y._data, Cell) and get_mode().grad
+        joins = joins and wants_gradient(y._data)
         if joins or (type(data) is not ndarray and isinstance(data, LazyValue)):
             WRITERS[type(data)](x, y)
         else:

@@ -199,7 +199,7 @@ class Cell(LazyValue):
     """A recorded value of a graph; see the module."""
 
     __slots__ = (
-        "cells", "order", "rare", "reference", "seen", "stale", "state",
+        "cells", "order", "rare", "read", "reference", "seen", "stale", "state",
         "tracked", "users", "version",
     )  # fmt: skip
 
@@ -207,6 +207,7 @@ class Cell(LazyValue):
     cells: tuple[Cell, ...]  # the inputs that are cells; is `inputs` where all are
     users: list[weakref.ref[Cell]]  # cells that have this one as an input, and dead references
     reference: weakref.ref[Cell]  # to this cell, for its inputs' `users`
+    read: bool  # a program read the value, and so knows what a later read shows
     stale: bool  # an input may have changed since `array` was computed; new cells are
     version: int  # grows when the value changes
     seen: tuple[int, ...] | None  # the versions of `cells` that `array` was computed from
@@ -238,7 +239,7 @@ class Cell(LazyValue):
         self.dtype = dtype
         self.array = self.seen = self.rare = None
         self.stale = True
-        self.tracked = False
+        self.tracked = self.read = False
         self.version = 0
         self.users = []
         self.order = next_order()
@@ -324,8 +325,10 @@ class Cell(LazyValue):
 
     def settle(self, tensor: Any) -> Any:
         """The up-to-date array, as one that cannot be written: writes go through the tensor."""
-        if self.stale and tensor is not None:
-            warn_of_change(self, "is read")
+        if tensor is not None:
+            if self.stale and not self.read:
+                warn_of_change(self, "is read")
+            self.read = True
         array = self.realize()
         if array.flags.writeable and type(array) is ndarray:
             array = array.view()
@@ -597,6 +600,22 @@ def release(cells: Iterable[Cell]) -> None:
 def upstream(targets: Iterable[Cell]) -> list[Cell]:
     """`targets` and everything they depend on, inputs before users."""
     return _reached(targets, lambda cell: cell.cells)
+
+
+def wants_gradient(cell: Cell) -> bool:
+    """Whether a leaf that requires grad lies above `cell`."""
+    seen = {cell}
+    stack = [cell]
+    while stack:
+        each = stack.pop()
+        if each.leaf is not None:
+            return True
+        if each.tracked:
+            for i, x in enumerate(each.inputs):
+                if isinstance(x, Cell) and x not in seen and i not in each.cut:
+                    seen.add(x)
+                    stack.append(x)
+    return False
 
 
 def downstream(starts: Iterable[Cell]) -> list[Cell]:

@@ -30,7 +30,7 @@ from ..eager.dispatch import execute, finish
 from ..eager.fused import Declared, call_composite
 from ..eager.record import parents_of
 from ..eager.tensors import INFERENCE, wrap
-from ..graph.cells import Cell, State
+from ..graph.cells import Cell, State, wants_gradient
 from ..graph.lazy import LazyValue, as_array
 from ..graph.node import Leaf, Version
 from ..nn.modules.module import Module
@@ -372,7 +372,7 @@ class Steps:
                 continue
             node = x._node
             if node is not None and type(node) is not Leaf:
-                if MODE.get().grad:
+                if MODE.get().grad and wants_gradient(x._data):
                     raise GraphError(
                         f"step: {x._data!r} was recorded outside the step and wants a gradient, "
                         "which would not reach it; compute it inside the step, or use "

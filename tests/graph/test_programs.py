@@ -174,6 +174,7 @@ def test_lazily_as_eagerly(program, read_backwards):
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(PROGRAMS)
 def test_in_a_graph_as_eagerly_also_after_changes(program):
+    program = [line for line in program if line[1] != "clone"]  # some are copies, which stay
     graph = ad.Graph()
     first, second = start(0), start(1)
     a, b = graph.parameter(first[0]), graph.parameter(first[1])

@@ -1,0 +1,387 @@
+"""Steps of a graph: eager execution that reuses values. Living graphs: what keeps its value."""
+
+from __future__ import annotations
+
+import copy
+import threading
+import warnings
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from adjoint import nn
+from adjoint.core import policy
+from adjoint.core.errors import GraphError
+
+
+def reused(graph):
+    stats = graph.stats()
+    return stats["step_reused"], stats["step_ops"]
+
+
+def steps(graph, function, n=4, reuse=True):
+    """What `function` gives in each of n steps, and how many ops were reused in the last."""
+    results, before = [], 0
+    for _ in range(n):
+        before = graph.stats()["step_reused"]
+        with graph.step(reuse):
+            results.append(function())
+    return results, graph.stats()["step_reused"] - before
+
+
+# ---- what a step hands out -----------------------------------------------------------------------
+
+
+def test_a_loss_keeps_its_value_and_its_gradient():
+    graph, w = ad.Graph(), ad.tensor(3.0, requires_grad=True)
+    optimizer, losses = ad.optim.SGD([w], lr=0.25), []
+    for _ in range(3):
+        with graph.step():
+            losses.append(w * w)
+        optimizer.zero_grad()
+        losses[-1].backward()
+        optimizer.step()
+    assert [loss.item() for loss in losses] == [9.0, 2.25, 0.5625]
+    with pytest.raises(ad.AutogradError, match="second time"):
+        losses[0].backward()
+    assert len(graph) == 0
+
+
+def test_tensors_of_the_graph_stand_for_their_values():
+    graph = ad.Graph()
+    x, w = graph.input(2.0), graph.parameter(3.0)
+    living = x * 10
+    with graph.step():
+        y = w * x + living
+    y.backward()
+    assert (y.item(), w.grad.item()) == (26.0, 2.0)
+    x.set(5.0)
+    assert (y.item(), living.item()) == (26.0, 50.0)
+    with graph.step(True):
+        again = w * x + living
+    assert again.item() == 65.0
+
+
+@pytest.mark.parametrize("reuse", [True, False])
+def test_a_computed_node_that_wants_a_gradient_is_refused(reuse):
+    graph = ad.Graph()
+    h = graph.parameter(3.0) * 2
+    with graph.step(reuse):
+        with pytest.raises(GraphError, match="compute it inside the step"):
+            h * 2
+        assert (h.detach() * 2).item() == 12.0
+        with ad.no_grad():
+            assert (h * 2).item() == 12.0
+
+
+def test_blocks_nest_and_errors_leave_them():
+    graph, x = ad.Graph(), ad.ones(2)
+    with graph.step(), graph.step(False):
+        assert (x * 2).node is None
+        with graph:
+            living = x * 3
+        assert living.node is not None
+    with pytest.raises(ZeroDivisionError), graph.step():
+        1 / 0  # noqa: B018
+    assert (x * 2).node is None
+    with graph:
+        assert (x * 2).node is not None
+
+
+def test_backward_and_the_optimizer_inside_the_block():
+    def run(block):
+        ad.manual_seed(0)
+        model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 1))
+        optimizer = ad.optim.Adam(model.parameters(), lr=0.1)
+        x = ad.randn(8, 3)
+        for _ in range(4):
+            with block():
+                optimizer.zero_grad()
+                (model(x) ** 2).mean().backward()
+                optimizer.step()
+        return [p.detach().numpy().copy() for p in (*model.parameters(), *model.buffers())]
+
+    expected = run(ad.enable_grad)
+    for reuse in (True, False, None):
+        graph = ad.Graph()
+        for a, b in zip(run(lambda: graph.step(reuse)), expected, strict=True):  # noqa: B023
+            np.testing.assert_array_equal(a, b)
+
+
+def test_a_second_thread_steps_too():
+    graph, x, found = ad.Graph(), ad.randn(50, 50), []
+
+    def work():
+        for _ in range(30):
+            with graph.step(True):
+                found.append((x @ x).exp().sum().item())
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(found)) == 1
+
+
+# ---- what is reused ------------------------------------------------------------------------------
+
+
+def test_what_did_not_change_is_computed_twice_and_then_reused():
+    graph, x = ad.Graph(), ad.randn(4, 4)
+    results, again = steps(graph, lambda: (x @ x).exp().sum())
+    assert again == 3
+    assert len({y.item() for y in results}) == 1
+
+
+@pytest.mark.parametrize("change", [
+    lambda x: x.add_(1), lambda x: x.data.add_(1), lambda x: x.detach().mul_(2),
+    lambda x: x.detach().numpy().__setitem__(0, 9.0), lambda x: x[1:].zero_(),
+    lambda x: setattr(x, "data", ad.ones(3)), lambda x: x.copy_(ad.zeros(3)),
+    lambda x: ad.optim.SGD([x], lr=1.0).step(),
+])  # fmt: skip
+def test_every_write_is_seen(change):
+    graph = ad.Graph()
+    x = ad.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    x.grad = ad.ones(3)
+    steps(graph, lambda: (x * 2).exp())
+    with ad.no_grad():
+        change(x)
+    results, _ = steps(graph, lambda: (x * 2).exp())
+    for y in results:
+        np.testing.assert_array_equal(y.detach().numpy(), (x * 2).exp().detach().numpy())
+
+
+def test_memory_that_others_write():
+    graph, buffer = ad.Graph(), np.zeros(3, np.float32)
+    x, found = ad.from_numpy(buffer), []
+    for i in range(6):
+        buffer[:] = i // 2
+        with graph.step(True):
+            found.append((x + 1).sum().item())
+    assert found == [3, 3, 6, 6, 9, 9]
+
+
+def test_a_reused_value_changed_in_place_is_not_changed_for_the_next():
+    graph, x = ad.Graph(), ad.ones(3)
+
+    def program():
+        y = x * 2
+        z = y.view(3, 1)
+        y.add_(1)
+        z[0] = 7
+        y.data.mul_(2)
+        return y + 0
+
+    results, _ = steps(graph, program, 6)
+    assert all(y.tolist() == [14, 6, 6] for y in results)
+    results[0].zero_()
+    assert results[-1].tolist() == [14, 6, 6]
+
+
+def test_values_of_equal_ops_are_told_apart():
+    graph, x = ad.Graph(), ad.tensor([0.0, -0.0, 2.0])
+    for _ in range(4):
+        with graph.step(True):
+            assert np.signbit((x * 0.0).numpy()).tolist() == [False, True, False]
+            assert np.signbit((x * -0.0).numpy()).tolist() == [True, False, True]
+            assert (x * 2).dtype is ad.float32 and (ad.ones(2, dtype=ad.int64) * True).tolist()
+            assert ad.full((2,), 1).dtype is ad.int64 and ad.full((2,), 1.0).dtype is ad.float32
+
+
+def test_random_numbers_are_new_ones():
+    graph, drawn = ad.Graph(), []
+    ad.manual_seed(0)
+    for _ in range(5):
+        with graph.step(True):
+            drawn.append((ad.rand(3), nn.functional.dropout(ad.ones(3)), ad.randperm(5)))
+    ad.manual_seed(0)
+    for values in drawn:
+        for a, b in zip(
+            values, (ad.rand(3), nn.functional.dropout(ad.ones(3)), ad.randperm(5)), strict=True
+        ):
+            assert a.tolist() == b.tolist()
+
+
+def test_a_trusted_module_is_not_called():
+    graph, calls = ad.Graph(), []
+
+    class Teacher(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Linear(2, 2).requires_grad_(False)
+
+        def forward(self, x):
+            calls.append(0)
+            return self.body(x).tanh(), x.shape
+
+    teacher, x = graph.reuse(Teacher()), ad.ones(1, 2)
+    steps(graph, lambda: teacher(x), 5, None)
+    assert len(calls) == 5  # its result is no tensor alone
+    teacher = graph.reuse(nn.Sequential(nn.Linear(2, 2).requires_grad_(False), nn.Tanh()))
+    teacher.register_forward_hook(lambda m, a, y: calls.append(1))
+    calls.clear()
+    results, _ = steps(graph, lambda: teacher(x), 5, None)
+    assert calls == [1, 1]
+    with ad.no_grad():
+        teacher[0].weight.mul_(2)
+    (changed, *_), _ = steps(graph, lambda: teacher(x), 1, None)
+    assert changed.tolist() == teacher(x).tolist() != results[0].tolist()
+
+
+def test_where_nothing_is_found_it_is_not_looked_for():
+    graph, x = ad.Graph(), ad.ones(3)
+    for i in range(3 * policy.STEP_BLOCKS):
+        with graph.step():
+            x * i
+    assert graph.stats()["step_ops"] == policy.STEP_BLOCKS
+
+
+def test_what_is_kept_is_bounded(monkeypatch):
+    graph, x = ad.Graph(), ad.ones(1000)
+    for i in range(100):
+        with graph.step(True):
+            (x * (i % 50) + 1).sum()
+    assert len(graph.steps._values) <= 2 * policy.STEP_BLOCKS * 3 + 3
+    monkeypatch.setattr(policy, "STEP_BYTES", 100)
+    graph = ad.Graph()
+    _, again = steps(graph, lambda: x * 3, 6)
+    assert again == 0
+
+
+def test_the_log_names_what_ran_and_what_was_reused():
+    graph, x = ad.Graph(), ad.randn(4, 4)
+    with graph.events() as log:
+        for _ in range(3):
+            with graph.step():
+                (x @ x).exp()
+    assert log.ran == ["MatMul", "Exp"] * 2
+    assert log.reused == ["MatMul", "Exp"]
+
+
+# ---- a living graph ------------------------------------------------------------------------------
+
+
+PLAIN = ad.zeros(())
+
+
+def follower():
+    graph, model = ad.Graph(), nn.Linear(2, 1)
+    optimizer = ad.optim.SGD(model.parameters(), lr=0.5)
+    with graph:
+        loss = model(ad.ones(1, 2)).square().sum()
+    return graph, model, optimizer, loss
+
+
+@pytest.mark.parametrize("make", [
+    lambda y: y.detach().clone(), lambda y: y.snapshot(), lambda y: ad.tensor(y.detach()),
+    lambda y: y.detach().to(ad.float32, copy=True), lambda y: PLAIN.clone().copy_(y.detach()),
+    lambda y: copy.deepcopy(y.detach()), lambda y: ad.no_grad()(y.clone)(),
+])  # fmt: skip
+@pytest.mark.parametrize("inside", [True, False])
+def test_copies_copy(make, inside):
+    graph, _, optimizer, loss = follower()
+    value = loss.item()
+    if inside:
+        with graph:
+            kept = make(loss)
+    else:
+        kept = make(loss)
+    loss.backward()
+    optimizer.step()
+    assert kept.item() == value != loss.item()
+    assert kept.node is None
+    assert (kept + ad.Graph().input(1.0)).item() == pytest.approx(value + 1)  # in another, too
+
+
+def test_what_carries_a_gradient_stays_a_node():
+    graph, model, _, loss = follower()
+    with graph:
+        y = loss.clone()
+    assert y.node is not None
+    y.backward()
+    assert model.weight.grad is not None
+
+
+def test_state_that_is_copied_stays():
+    graph, model, optimizer, loss = follower()
+    with graph:
+        best = {name: value.clone() for name, value in model.state_dict().items()}
+        target = copy.deepcopy(model)
+    before = model.weight.detach().numpy().copy()
+    loss.backward()
+    optimizer.step()
+    assert (best["weight"].numpy() == before).all()
+    assert (target.weight.detach().numpy() == before).all()
+    assert (model.weight.detach().numpy() != before).any()
+
+
+def test_peek_computes_nothing():
+    graph, _, optimizer, loss = follower()
+    with pytest.raises(GraphError, match="no value yet"):
+        graph.peek(loss)
+    value = loss.item()
+    loss.backward()
+    optimizer.step()
+    with graph.events() as log:
+        assert graph.peek(loss).item() == value
+    assert log.ran == []
+
+
+def test_a_value_read_after_the_optimizers_step_warns_once():
+    graph, _, optimizer, loss = follower()
+    loss.backward()
+    optimizer.step()
+    with pytest.warns(UserWarning, match=r"read after an optimizer's step.*snapshot") as found:
+        loss.item()
+    assert found[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loss.item()
+        with graph:
+            (loss * 2).item()
+
+
+def test_a_detached_value_used_after_the_optimizers_step_warns():
+    graph, model, optimizer, loss = follower()
+    with graph:
+        old = loss.detach()
+        with ad.no_grad():
+            other = model(ad.ones(1, 2)).sum()
+    old.item()
+    loss.backward()
+    optimizer.step()
+    with graph, pytest.warns(UserWarning, match="is used again after an optimizer's step"):
+        loss - old
+    graph._state.warned = False
+    with graph, pytest.warns(UserWarning, match="is used again"):
+        loss - other
+
+
+def test_a_loop_that_sets_inputs_or_reads_before_the_step_is_not_warned():
+    graph, model = ad.Graph(), nn.Linear(2, 1)
+    optimizer = ad.optim.SGD(model.parameters(), lr=0.1)
+    x = graph.input((1, 2))
+    loss = model(x).square().sum()
+    for i in range(3):
+        x.set([[1.0, i]])
+        loss.item()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def test_memory_that_others_write_under_lazy():
+    buffer, found = np.zeros(3, np.float32), []
+    with ad.lazy():
+        for i in range(3):
+            buffer[:] = i
+            x = ad.from_numpy(buffer)
+            found.append((x * 2, x[0] + 1, x.view(3, 1).sum()))
+    assert [[y.sum().item() for y in ys] for ys in found] == [[0, 1, 0], [6, 2, 3], [12, 3, 6]]
+    x = ad.ones(2)
+    with ad.lazy():
+        y = x * 2
+    x.numpy()[:] = 5
+    assert y.tolist() == [2, 2]
