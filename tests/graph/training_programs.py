@@ -32,8 +32,8 @@ from adjoint.utils.data import DataLoader, TensorDataset
 PROGRAMS = {}
 
 
-def training(program):
-    """A program of the table; the random numbers of each run of it are the same."""
+def seeded(program):
+    """The program with the same random numbers in each run."""
 
     @functools.wraps(program)
     def run(block, steps):
@@ -42,8 +42,13 @@ def training(program):
         random.seed(0)
         return program(block, steps)
 
-    PROGRAMS[program.__name__] = run
     return run
+
+
+def training(program):
+    """A program of the table."""
+    PROGRAMS[program.__name__] = seeded(program)
+    return program
 
 
 def mlp(*sizes):
@@ -55,8 +60,8 @@ def mlp(*sizes):
 
 
 def floats(tensors):
-    """The numbers of tensors of one element."""
-    return [tensor.item() for tensor in tensors]
+    """The numbers of tensors of one element, and of what is a number already."""
+    return [float(tensor) for tensor in tensors]
 
 
 def arrays(tensors):
@@ -130,7 +135,7 @@ def regression_with_everything_inside(block, steps):
             prediction = model(x)
             loss = F.smooth_l1_loss(prediction, x[:, :2].cos())
             update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.detach())
         predictions.append(prediction)
     return [floats(losses), arrays(predictions), weights(model)]
 
@@ -150,7 +155,7 @@ def regression_without_modules(block, steps):
             for parameter in (w, v):
                 parameter -= 0.05 * parameter.grad
                 parameter.grad.zero_()
-        losses.append(loss)
+        losses.append(loss.item())
         history.append(w.detach().clone())
     return [floats(losses), arrays(history), arrays([w, v])]
 
@@ -290,7 +295,7 @@ def loader_with_a_smaller_last_batch(block, steps):
             with block():
                 loss = F.mse_loss(model(inputs), targets)
             update(optimizer, loss)
-            losses.append(loss)
+            losses.append(loss.detach())
     return [floats(losses), weights(model)]
 
 
@@ -307,7 +312,7 @@ def validation_between_steps(block, steps):
         with block():
             loss = F.mse_loss(model(x), y)
         update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.item())
         if step % 2 == 1:
             model.eval()
             with ad.no_grad(), block():
@@ -346,7 +351,7 @@ def convolutions_and_batch_norm(block, steps):
         with block():
             loss = F.cross_entropy(model(images), labels)
         update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.detach())
         means.append(model[1].running_mean.clone())
     return [floats(losses), arrays(means), weights(model)]
 
@@ -365,7 +370,7 @@ def attention_block(block, steps):
             mask = ad.triu(ad.full((5, 5), float("-inf")), diagonal=1)
             loss = F.mse_loss(head(layer(x, src_mask=mask)), y)
         update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.item())
     return [floats(losses), weights(head)]
 
 
@@ -460,7 +465,7 @@ def gradient_accumulation(block, steps):
         with block():
             loss = F.mse_loss(model(x), x[:, :2]) / 4
         loss.backward()
-        losses.append(loss)
+        losses.append(loss.detach())
         if step % 4 == 3:
             optimizer.step()
             optimizer.zero_grad()
@@ -484,7 +489,7 @@ def gradient_accumulation_in_one_block(block, steps):
                 x = ad.randn(2, 4)
                 loss = F.mse_loss(model(x), x[:, :2]) / 3
                 loss.backward()
-                losses.append(loss)
+                losses.append(loss.item())
         optimizer.step()
     return [floats(losses), weights(model)]
 
@@ -523,7 +528,7 @@ def gradients_clipped_by_value(block, steps):
         nn.utils.clip_grad_value_(model.parameters(), 0.2)
         after.append(model[0].weight.grad.clone())
         optimizer.step()
-        losses.append(loss)
+        losses.append(loss.detach())
     return [floats(losses), arrays(before), arrays(after)]
 
 
@@ -540,7 +545,7 @@ def groups_of_parameters(block, steps):
         with block():
             loss = F.mse_loss(head(body(x).tanh()), y)
         update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.item())
     return [floats(losses), weights(body), weights(head)]
 
 
@@ -577,7 +582,7 @@ def mixed_precision(block, steps):
         scaler.scale(loss).backward()
         scaler.step(optimizer)
         scaler.update()
-        losses.append(loss)
+        losses.append(loss.detach())
     return [floats(losses), weights(model)]
 
 
@@ -730,7 +735,7 @@ def reinforce(block, steps):
         with block():
             loss = -(ad.stack(kept) * ad.tensor(returns, dtype=kept[0].dtype)).sum()
         update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.item())
         returns_of_all.append(returns[0])
     return [floats(losses), returns_of_all, weights(policy)]
 
@@ -828,7 +833,7 @@ def ppo(old_log_probabilities):
                     gain = ad.min(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage).mean()
                     loss = F.mse_loss(estimate, rewards) - gain
                 update(optimizer, loss)
-                losses.append(loss)
+                losses.append(loss.detach())
                 ratios.append(ratio.mean())
         return [floats(losses), floats(ratios), arrays(kept)]
 
@@ -881,7 +886,7 @@ def dqn_with_a_copied_target_network(block, steps):
         update(optimizer, loss)
         if step % 3 == 2:
             target = copy.deepcopy(network)
-        losses.append(loss)
+        losses.append(loss.item())
         targets.append(wanted)
     return [floats(losses), arrays(targets), weights(target)]
 
@@ -996,7 +1001,7 @@ def truncated_backpropagation_through_an_lstm(block, steps):
             loss = F.mse_loss(head(output), x.mean(2, keepdim=True))
         update(optimizer, loss)
         state = tuple(part.detach() for part in state)
-        losses.append(loss)
+        losses.append(loss.detach())
         states.append(state[0])
     return [floats(losses), arrays(states), weights(lstm)]
 
@@ -1018,7 +1023,7 @@ def truncated_backpropagation_through_a_cell_by_hand(block, steps):
                 h = (inner(x) + outer(h)).tanh()
                 loss = loss + (head(h).squeeze(1) - x.sum(1)).square().mean()
             update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.item())
     return [floats(losses), arrays([h]), weights(outer)]
 
 
@@ -1081,7 +1086,7 @@ def state_in_a_buffer_and_a_counter(block, steps):
         with block():
             loss = model(x).pow(2).mean() + model(-x).abs().mean()
         update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.detach())
         traces.append(model.trace.clone())
     return [floats(losses), arrays(traces), float(model.calls)]
 
@@ -1108,7 +1113,7 @@ def sequence_to_sequence_with_teacher_forcing(block, steps):
                 word = words[:, place] if random.random() < 0.5 else guess
                 chosen.append(guess)
         update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.item())
         decoded.append(ad.stack(chosen, 1))
     return [floats(losses), arrays(decoded)]
 
@@ -1145,7 +1150,7 @@ def text_generated_between_steps(block, steps):
             logits = head(rnn(embedding(text[:-1]))[0])
             loss = F.cross_entropy(logits.flatten(0, 1), text[1:].flatten())
         update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.detach())
         word, state = ad.zeros(1, 1, dtype=ad.int64), None
         for _ in range(3):
             with ad.no_grad(), block():
@@ -1171,7 +1176,7 @@ def siamese_network(block, steps):
             apart = (1 - same) * F.relu(1 - distance).pow(2)
             loss = (same * distance.pow(2) + apart).mean()
         update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.item())
         distances.append(distance)
     return [floats(losses), arrays(distances), weights(model)]
 
@@ -1206,7 +1211,7 @@ def triplets(block, steps):
             hardest = ad.cdist(a, n).argmin(1)
             loss = criterion(a, p, n[hardest])
         update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.detach())
     return [floats(losses), weights(model)]
 
 
@@ -1223,7 +1228,7 @@ def ensemble_of_networks(block, steps):
             outputs = ad.stack([member(x) for member in members])
             loss = (outputs - y).square().mean()
         update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.item())
         spreads.append(outputs.std(0).mean())
     return [floats(losses), floats(spreads)]
 
@@ -1260,7 +1265,7 @@ def shared_embeddings(block, steps):
             logits = F.linear(middle(both).tanh(), embedding.weight)
             loss = F.cross_entropy(logits, target)
         update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.detach())
     return [floats(losses), weights(embedding)]
 
 
@@ -1279,7 +1284,7 @@ def tied_weights(block, steps):
         with block():
             loss = F.mse_loss(decoder(encoder(x).tanh()), x)
         update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.item())
     return [floats(losses), weights(encoder), weights(decoder)]
 
 
@@ -1362,7 +1367,7 @@ def contrastive_learning_with_a_queue(block, steps):
         update(optimizer, loss)
         queue[place : place + 4] = k
         place = (place + 4) % 8
-        losses.append(loss)
+        losses.append(loss.detach())
         queues.append(queue.clone())
     return [floats(losses), arrays(queues), weights(slow)]
 
@@ -1388,7 +1393,7 @@ def elastic_weight_consolidation(block, steps):
                 for name, p in model.named_parameters():
                     loss = loss + 10 * (importance[name] * (p - anchor[name]) ** 2).sum()
         update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.item())
     return [floats(losses), arrays(anchor.values()), weights(model)]
 
 
@@ -1431,7 +1436,7 @@ def distillation(new_batch):
                 student_log = F.log_softmax(student(x) / 2, dim=1)
                 loss = F.kl_div(student_log, soft, reduction="batchmean") * 4
             update(optimizer, loss)
-            losses.append(loss)
+            losses.append(loss.detach())
             answers.append(answer)
         return [floats(losses), arrays(answers), weights(student)]
 
@@ -1463,7 +1468,7 @@ def frozen_backbone_with_a_changing_head(block, steps):
                     features = backbone(x)
             loss = F.mse_loss(head(features), y)
         update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.item())
     return [floats(losses), weights(head)]
 
 
@@ -1500,7 +1505,7 @@ def layers_frozen_in_the_middle(block, steps):
         with block():
             loss = F.mse_loss(model(x), x[:, :2])
         update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.detach())
     return [floats(losses), weights(model)]
 
 
@@ -1517,7 +1522,7 @@ def averaged_model(block, steps):
             loss = F.mse_loss(model(x), y)
         update(optimizer, loss)
         average.update_parameters(model)
-        losses.append(loss)
+        losses.append(loss.item())
         with block(), ad.no_grad():
             of_average.append(F.mse_loss(average(x), y))
     return [floats(losses), floats(of_average), weights(average)]
@@ -1568,7 +1573,7 @@ def mean_teacher(block, steps):
             for name, value in teacher.state_dict().items():
                 if value.is_floating_point():
                     value.lerp_(new[name], 0.2)
-        losses.append(loss)
+        losses.append(loss.detach())
     return [floats(losses), weights(teacher)]
 
 
@@ -1588,7 +1593,7 @@ def early_stopping(keep):
             if loss.item() < best:
                 best, kept = loss.item(), keep(model)
             optimizer.step()
-            losses.append(loss)
+            losses.append(loss.item())
         model.load_state_dict(kept)
         with block(), ad.no_grad():
             restored = F.mse_loss(model(x), y)
@@ -1650,7 +1655,7 @@ def spectral_norm(block, steps):
         with block():
             loss = model(ad.randn(3, 4)).mean() - model(ad.randn(3, 4) + 1).mean()
         update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.detach())
     return [floats(losses), weights(model)]
 
 
@@ -1672,7 +1677,7 @@ def parametrization_of_the_user(block, steps):
         with block():
             loss = (layer(layer(x)) - x).pow(2).mean() + 0.01 * layer.weight.abs().sum()
         update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.item())
     return [floats(losses), arrays([layer.weight])]
 
 
@@ -1720,7 +1725,7 @@ class Settings(nn.Module):
         h = h + self.names["bias"] + self.shift * h.cos() + self.options.slope * h
         h = h * ad.from_numpy(self.table) + self.plain * self.level
         for linear in self.linears:
-            h = self.slope(linear(self.dropout(h)))
+            h = self.slope(linear(self.dropout(h)) - 1)
         if 0 not in self.shown:
             h = h.sin()
         first, second = h[:, self.ends[0] : self.ends[1]], h[:, -1:]
@@ -1769,7 +1774,7 @@ CHANGES = {
     "forward_replaced": lambda model: setattr(
         model.linear, "forward", lambda x: F.linear(x, model.linear.weight).sin()
     ),
-    "global_dict": lambda model: LIMITS.update(top=0.1),
+    "global_dict": lambda model: LIMITS.update(top=-1.0),
     "hook_added": lambda model: model.linear.register_forward_hook(lambda m, args, y: y * 0.5),
 }
 
@@ -1814,7 +1819,7 @@ def curriculum_in_every_step(block, steps):
         with block():
             loss = criterion(model(x), x.mean())
         update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.detach())
     return [floats(losses), weights(model)]
 
 
@@ -1842,7 +1847,7 @@ def temperature_that_the_module_counts_itself(block, steps):
             chances = model(x) if step % 3 else model(x, temperature=0.5)
             loss = F.nll_loss(chances.log(), ad.tensor([0, 1, 2, 0, 1]))
         update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.item())
     return [floats(losses), float(model.calls)]
 
 
@@ -1882,7 +1887,7 @@ def pruning_in_the_middle(block, steps):
             optimizer.step()
             if mask is not None:
                 model[0].weight.data.mul_(mask)
-        losses.append(loss)
+        losses.append(loss.detach())
     return [floats(losses), weights(model)]
 
 
@@ -1915,7 +1920,7 @@ def layer_drop(chance):
             with block():
                 loss = F.mse_loss(model(x), x.roll(1, 1))
             update(optimizer, loss)
-            losses.append(loss)
+            losses.append(loss.item())
         return [floats(losses), weights(model)]
 
     return program
@@ -1962,7 +1967,7 @@ def dropout_left_on_for_uncertainty(block, steps):
         with block():
             loss = F.mse_loss(model(x), y)
         update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.detach())
         with ad.no_grad(), block():
             passes = ad.stack([model(x) for _ in range(4)])
             doubts.append(passes.std(0))
@@ -1982,7 +1987,7 @@ def noise_drawn_inside_the_block(block, steps):
             kept = ad.bernoulli(ad.full((6, 1), 0.7))
             loss = ((model(x + noise) - x[:, :2]).square() * kept).mean()
         update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.item())
         noises.append(noise)
     return [floats(losses), arrays(noises)]
 
@@ -2019,7 +2024,7 @@ def mixup(block, steps):
             output = model(share * x + (1 - share) * x[order])
             loss = share * F.mse_loss(output, y) + (1 - share) * F.mse_loss(output, y[order])
         update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.detach())
     return [floats(losses), weights(model)]
 
 
@@ -2035,7 +2040,7 @@ def generator_of_the_user(block, steps):
             x = ad.randn(4, 3, generator=mine)
             loss = (model(x) - x.sum(1, keepdim=True) - 0.1 * ad.randn(4, 1)).square().mean()
         update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.item())
     return [floats(losses), arrays([ad.randn(2, generator=mine), ad.randn(2)])]
 
 
@@ -2074,7 +2079,7 @@ def activations_stored_by_a_forward_hook(block, steps):
         with block():
             loss = F.mse_loss(model(x), y) + 0.1 * stored["hidden"].abs().mean()
         update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.detach())
         hidden.append(stored["hidden"])
     return [floats(losses), floats(means), arrays(hidden)]
 
@@ -2100,7 +2105,7 @@ def hooks_that_change_inputs_and_outputs(block, steps):
         with block():
             loss = F.mse_loss(model(x), y)
         update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.item())
     return [floats(losses), float(calls[0])]
 
 
@@ -2140,7 +2145,7 @@ def hook_on_gradients_of_a_module(block, steps):
         with block():
             loss = F.mse_loss(model(x), y)
             update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.detach())
     return [floats(losses), floats(noted), weights(model)]
 
 
@@ -2161,7 +2166,7 @@ def hook_after_accumulation(block, steps):
         with block():
             loss = F.mse_loss(model(x), y)
             loss.backward()
-        losses.append(loss)
+        losses.append(loss.item())
     return [floats(losses), weights(model)]
 
 
@@ -2237,7 +2242,7 @@ def functions_of_the_user(block, steps):
             weight = Rounded.apply(model.weight * 8) / 8
             loss = (Cubed.apply(F.linear(x, weight, model.bias)) - x[:, :3]).abs().mean()
         update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.detach())
     return [floats(losses), weights(model)]
 
 
@@ -2274,7 +2279,7 @@ def checkpointed_segments(block, steps):
             hidden = checkpoint(first, x, use_reentrant=False)
             loss = F.mse_loss(second(hidden), y)
         update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.item())
     return [floats(losses), weights(first)]
 
 
@@ -2319,7 +2324,7 @@ def reptile(block, steps):
             with block():
                 loss = F.mse_loss(copied(x), (x + phase).sin())
             update(optimizer, loss)
-            losses.append(loss)
+            losses.append(loss.detach())
         with ad.no_grad():
             for slow, fast in zip(model.parameters(), copied.parameters(), strict=True):
                 slow += 0.5 * (fast - slow)
@@ -2342,7 +2347,7 @@ def physics_informed_network(block, steps):
             residual = ddu + u
             loss = residual.square().mean() + (u[0] - 1).square().sum() + du[0].square().sum()
         update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.item())
         residuals.append(residual)
     return [floats(losses), arrays(residuals)]
 
@@ -2385,7 +2390,7 @@ def attack_on_the_input(block, steps):
             attacked = (x + 0.1 * gradient.sign()).detach()
             loss = F.cross_entropy(model(attacked), labels)
         update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.detach())
         moved.append(attacked)
     return [floats(losses), arrays(moved)]
 
@@ -2430,7 +2435,7 @@ def functional_parameters(block, steps):
             parameters = [
                 (p - 0.2 * g).detach() for p, g in zip(parameters, gradients, strict=True)
             ]
-        losses.append(loss)
+        losses.append(loss.item())
         firsts.append(parameters[0])
     return [floats(losses), arrays(firsts)]
 
@@ -2496,7 +2501,7 @@ def data_replaced(block, steps):
         gradients = ad.autograd.grad(loss, list(model.parameters()))
         for p, g in zip(model.parameters(), gradients, strict=True):
             p.data = p.data - 0.1 * g
-        losses.append(loss)
+        losses.append(loss.detach())
     return [floats(losses), weights(model)]
 
 
@@ -2517,7 +2522,7 @@ def activations_written_in_place(block, steps):
             output *= 2
             loss = F.mse_loss(output, y)
         update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.item())
         outputs.append(output)
     return [floats(losses), arrays(outputs)]
 
@@ -2578,7 +2583,7 @@ def rows_of_a_result_filled_one_by_one(block, steps):
                 collected[number] = model(x[number])
             loss = (collected.cumsum(0) - x[:, :2]).square().mean()
         update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.detach())
     return [floats(losses), weights(model)]
 
 
@@ -2596,7 +2601,7 @@ def one_buffer_of_numpy_filled_again_and_again(block, steps):
             output = model(x)
             loss = F.mse_loss(output, x[:, :2])
         update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.item())
         outputs.append(output)
     return [floats(losses), arrays(outputs)]
 
@@ -2633,7 +2638,7 @@ def inputs_written_through_numpy(block, steps):
         with block():
             loss = F.mse_loss(model(x), y)
         update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.detach())
     return [floats(losses), weights(model)]
 
 
@@ -2651,7 +2656,7 @@ def weights_written_through_numpy(block, steps):
         for p in model.parameters():
             array = p.detach().numpy()
             np.clip(array, -0.4, 0.4, out=array)
-        losses.append(loss)
+        losses.append(loss.item())
     return [floats(losses), weights(model)]
 
 
@@ -2691,7 +2696,7 @@ def inputs_normalized_by_running_statistics(block, steps):
             normal = (x - mean) / (variance + 1e-5).sqrt()
             loss = F.mse_loss(model(normal), x[:, :2].sign())
         update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.detach())
         means.append(mean)
     return [floats(losses), arrays(means), arrays([variance])]
 
@@ -2709,7 +2714,7 @@ def tensors_made_inside_the_block(block, steps):
             x = x + ad.arange(step, step + 5) / 10
             loss = F.cross_entropy(model(x), ad.as_tensor(np.arange(3) % (step % 2 + 1)))
         update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.item())
     return [floats(losses), weights(model)]
 
 
@@ -2746,7 +2751,7 @@ def proximal_steps(block, steps):
                 w.copy_(w.sign() * (w.abs() - 0.05).clamp(min=0))
                 w.grad = None
             zeros.append((w == 0).sum())
-        losses.append(loss)
+        losses.append(loss.detach())
     return [floats(losses), floats(zeros), arrays([w])]
 
 
@@ -2763,7 +2768,7 @@ def large_losses_are_skipped(block, steps):
         x = ad.randn(3, 4) * random.choice((1.0, 4.0))
         with block():
             loss = F.mse_loss(model(x), x[:, :2])
-        losses.append(loss)
+        losses.append(loss.item())
         if loss.item() > 2.0:
             skipped += 1
             continue
@@ -2805,7 +2810,7 @@ def hard_examples_only(block, steps):
             hard = each[each > each.mean()]
             loss = hard.mean() + each.topk(2).values.sum() / 10
         update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.detach())
         counts.append(float(len(hard)))
     return [floats(losses), counts]
 
@@ -2830,7 +2835,7 @@ def backtracking_line_search(block, steps):
             if tried < loss:
                 break
             size /= 2
-        losses.append(loss)
+        losses.append(loss.item())
         sizes.append(size)
     return [floats(losses), sizes, weights(model)]
 
@@ -2888,7 +2893,7 @@ def exception_after_writes(block, steps):
         except KeyError:
             loss = (kept - 1).abs().mean()
         update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.detach())
     return [floats(losses), arrays([total, kept])]
 
 
@@ -2909,7 +2914,7 @@ def nested_blocks(block, steps):
             hidden = features(x)
             loss = F.mse_loss(head(hidden), y)
             update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.item())
         norms.append(features(x).norm().detach())
         norms.append(hidden.norm().detach())
     return [floats(losses), floats(norms)]
@@ -2947,7 +2952,7 @@ def all_steps_in_one_block(block, steps):
         for _ in range(steps):
             loss = F.mse_loss(model(x), y)
             update(optimizer, loss)
-            losses.append(loss)
+            losses.append(loss.detach())
     return [floats(losses), weights(model)]
 
 
@@ -2965,7 +2970,7 @@ def block_entered_at_times(block, steps):
         else:
             loss = F.mse_loss(model(x), y)
         update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.item())
     return [floats(losses), weights(model)]
 
 
@@ -3000,7 +3005,7 @@ def backward_of_the_step_before(block, steps):
         if waiting is not None:
             waiting.backward()
         waiting = loss
-        losses.append(loss)
+        losses.append(loss.detach())
         if len(losses) % 4 == 0:
             waiting.backward()
             waiting = None
@@ -3037,7 +3042,7 @@ def dictionaries_and_keywords(block, steps):
             if result["norm"] is not None:
                 loss = loss + 0.1 * result["norm"]
         update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.item())
     return [floats(losses), weights(model)]
 
 
@@ -3075,7 +3080,7 @@ def model_made_anew_for_each_fold(block, steps):
             with block():
                 loss = F.mse_loss(model(x[kept]), y[kept])
             update(optimizer, loss)
-            losses.append(loss)
+            losses.append(loss.detach())
         with block(), ad.no_grad():
             scores.append(F.mse_loss(model(x[fold::3]), y[fold::3]))
     return [floats(losses), floats(scores)]
@@ -3095,7 +3100,7 @@ def autoencoder(block, steps):
             code = encoder(x).sigmoid()
             loss = F.binary_cross_entropy_with_logits(decoder(code), x) + 0.01 * code.abs().sum()
         update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.item())
         codes.append(code)
     return [floats(losses), arrays(codes)]
 
@@ -3158,7 +3163,7 @@ def vector_quantization(block, steps):
         update(optimizer, loss)
         for row, code in zip(z.detach(), nearest.tolist(), strict=True):
             codes[code] = 0.9 * codes[code] + 0.1 * row
-        losses.append(loss)
+        losses.append(loss.detach())
         used.append(nearest)
     return [floats(losses), arrays(used), arrays([codes])]
 
@@ -3177,7 +3182,7 @@ def words_with_negative_samples(block, steps):
             wrong = (contexts(negatives) @ words(center)[:, :, None]).squeeze(2)
             loss = -(F.logsigmoid(right) + F.logsigmoid(-wrong).sum(1)).mean()
         update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.item())
     return [floats(losses), weights(words)]
 
 
@@ -3256,7 +3261,7 @@ def gaussian_process(block, steps):
             loss = 0.5 * y @ solved[:, 0] + factor.diagonal().log().sum()
             predictions.append((kernel @ solved).detach())
         update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.detach())
     return [floats(losses), arrays(predictions), arrays([logs])]
 
 
@@ -3318,7 +3323,7 @@ def normalizing_flow(block, steps):
                 determinant = determinant + scale.sum(1)
             loss = (0.5 * x.square().sum(1) - determinant).mean()
         update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.item())
         with ad.no_grad(), block():
             z = ad.randn(2, 2)
             for net in reversed(nets):
@@ -3371,7 +3376,7 @@ def langevin_sampling(block, steps):
             real = ad.randn(4, 2) * 0.3 + 1
             loss = energy(real).mean() - energy(samples.detach()).mean()
         update(optimizer, loss)
-        losses.append(loss)
+        losses.append(loss.detach())
         history.append(samples)
     return [floats(losses), arrays(history)]
 
@@ -3399,5 +3404,5 @@ def style_transfer(block, steps):
             loss = F.mse_loss(features, wanted) + 10 * F.mse_loss(gram(features), wanted_gram)
         update(optimizer, loss)
         picture.data.clamp_(0, 1)
-        losses.append(loss)
+        losses.append(loss.item())
     return [floats(losses), arrays([picture, wanted_gram])]
