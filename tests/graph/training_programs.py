@@ -61,7 +61,7 @@ def mlp(*sizes):
 
 def floats(tensors):
     """The numbers of tensors of one element, and of what is a number already."""
-    return [float(tensor) for tensor in tensors]
+    return [x if isinstance(x, float) else x.item() for x in tensors]
 
 
 def arrays(tensors):
@@ -379,9 +379,9 @@ def attention_block(block, steps):
 
 @training
 def lbfgs_with_the_block_in_its_closure(block, steps):
-    """The optimizer calls the block as often as it likes."""
-    x, y = regression_data()
-    model = mlp(4, 4, 2)
+    """The optimizer calls the block as often as it likes; numbers are of double precision."""
+    x, y = (part.double() for part in regression_data())
+    model = mlp(4, 4, 2).double()
     optimizer = ad.optim.LBFGS(model.parameters(), lr=0.5, max_iter=3, history_size=4)
 
     def closure():
@@ -1202,7 +1202,7 @@ def siamese_network_on_one_pair(block, steps):
 def triplets(block, steps):
     """One module three times, the hardest negative chosen by an index."""
     model, criterion = mlp(4, 8, 3), nn.TripletMarginLoss(margin=1.0)
-    optimizer = ad.optim.Adam(model.parameters(), lr=0.02)
+    optimizer = ad.optim.SGD(model.parameters(), lr=0.02)
     losses = []
     for _ in range(steps):
         anchors, positives, others = ad.randn(4, 4), ad.randn(4, 4), ad.randn(6, 4)
@@ -1313,7 +1313,7 @@ def tasks_with_learned_uncertainties(block, steps):
     body, heads = nn.Linear(4, 8), nn.ModuleDict({"a": nn.Linear(8, 2), "b": nn.Linear(8, 2)})
     doubts = nn.ParameterDict({name: nn.Parameter(ad.zeros(())) for name in heads})
     parameters = [*body.parameters(), *heads.parameters(), *doubts.parameters()]
-    optimizer = ad.optim.SGD(parameters, lr=0.1)
+    optimizer = ad.optim.SGD(parameters, lr=0.02)
     x, y = regression_data()
     log = []
     for _ in range(steps):
@@ -1792,7 +1792,7 @@ def curriculum(change):
             with block():
                 loss = (model(x) - 1).square()
             update(optimizer, loss)
-            losses.append(loss)
+            losses.append(loss.detach())
         LIMITS["top"] = 5.0
         return [floats(losses), float(model.count), weights(model)]
 
