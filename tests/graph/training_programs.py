@@ -51,6 +51,14 @@ def training(program):
     return program
 
 
+def variants(make, **ways):
+    """A program of the table for each way to make it."""
+    for name, way in ways.items():
+        program = make(way)
+        program.__name__ = name
+        training(program)
+
+
 def mlp(*sizes):
     """Linear layers of these sizes with tanh between them."""
     layers = []
@@ -857,15 +865,13 @@ def _through_numpy(log_probability):
     return ad.from_numpy(log_probability().detach().numpy())
 
 
-for _name, _way in {
-    "ppo_with_old_values_detached": _detached,
-    "ppo_with_old_values_under_no_grad": _without_gradients,
-    "ppo_with_old_values_cloned": _cloned,
-    "ppo_with_old_values_through_numpy": _through_numpy,
-}.items():
-    _program = ppo(_way)
-    _program.__name__ = _name
-    training(_program)
+variants(
+    ppo,
+    ppo_with_old_values_detached=_detached,
+    ppo_with_old_values_under_no_grad=_without_gradients,
+    ppo_with_old_values_cloned=_cloned,
+    ppo_with_old_values_through_numpy=_through_numpy,
+)
 
 
 @training
@@ -1443,13 +1449,7 @@ def distillation(new_batch):
     return program
 
 
-for _name, _new in {
-    "distillation_of_one_batch": False,
-    "distillation_of_changing_batches": True,
-}.items():
-    _program = distillation(_new)
-    _program.__name__ = _name
-    training(_program)
+variants(distillation, distillation_of_one_batch=False, distillation_of_changing_batches=True)
 
 
 @training
@@ -1614,14 +1614,12 @@ def _views(model):  # which show what the weights become, as they do in PyTorch
     return {name: value.detach() for name, value in model.named_parameters()}
 
 
-for _name, _way in {
-    "early_stopping_with_a_deep_copy": _deepcopied,
-    "early_stopping_with_clones": _clones,
-    "early_stopping_with_mere_views": _views,
-}.items():
-    _program = early_stopping(_way)
-    _program.__name__ = _name
-    training(_program)
+variants(
+    early_stopping,
+    early_stopping_with_a_deep_copy=_deepcopied,
+    early_stopping_with_clones=_clones,
+    early_stopping_with_mere_views=_views,
+)
 
 
 @training
@@ -1799,10 +1797,7 @@ def curriculum(change):
     return program
 
 
-for _name, _change in CHANGES.items():
-    _program = curriculum(_change)
-    _program.__name__ = f"curriculum_by_{_name}"
-    training(_program)
+variants(curriculum, **{f"curriculum_by_{name}": change for name, change in CHANGES.items()})
 
 
 @training
@@ -1926,14 +1921,12 @@ def layer_drop(chance):
     return program
 
 
-for _name, _chance in {
-    "layer_drop_by_python": random.random,
-    "layer_drop_by_numpy": np.random.rand,
-    "layer_drop_by_tensors": lambda: ad.rand(()),
-}.items():
-    _program = layer_drop(_chance)
-    _program.__name__ = _name
-    training(_program)
+variants(
+    layer_drop,
+    layer_drop_by_python=random.random,
+    layer_drop_by_numpy=np.random.rand,
+    layer_drop_by_tensors=lambda: ad.rand(()),
+)
 
 
 @training
