@@ -1,0 +1,136 @@
+"""Training programs inside `with graph.step():` log the numbers of eager execution, whatever is
+reused of earlier steps, and a step leaves nothing behind that eager execution would not."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import itertools
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from adjoint.core.tensor_base import TensorBase
+
+from ..sweep import few_or_many, one_in, swept
+from . import training_programs
+from .training_programs import CHANGES, PROGRAMS
+
+OURS = tuple(  # without what is kept to compute with, in caches of a fixed size
+    f"adjoint.{package}"
+    for package in ("autograd", "core", "graph", "nn", "ops", "reactive", "tensor")
+)
+
+every_program = pytest.mark.parametrize("name", PROGRAMS)
+some_steps = few_or_many("steps", 6, 50)
+every_reuse = pytest.mark.parametrize(
+    "reuse", [True, False, None], ids=["reuse", "no_reuse", "default"]
+)
+
+
+@functools.cache
+def eager(name, steps):
+    """What a program logs without graphs."""
+    return numbers(PROGRAMS[name](contextlib.nullcontext, steps))
+
+
+def numbers(logged):
+    """All that a program logged: a vector for each list of numbers, and for each array."""
+    if isinstance(logged, list) and not all(isinstance(each, float) for each in logged):
+        return [vector for each in logged for vector in numbers(each)]
+    return [np.ravel(np.asarray(logged, np.float64))]
+
+
+def assert_same(found, expected, tolerance=1e-6):
+    """Differences are relative to the largest number of each vector."""
+    assert [len(vector) for vector in found] == [len(vector) for vector in expected]
+    for number, (a, b) in enumerate(zip(found, expected, strict=True)):
+        size = np.abs(b).max(initial=0)
+        np.testing.assert_allclose(a, b, 0, tolerance * size, err_msg=f"log number {number}")
+
+
+# ---- the programs --------------------------------------------------------------------------------
+
+
+@every_program
+@some_steps
+def test_the_programs_are_deterministic_and_learn_something(name, steps):
+    again = numbers(PROGRAMS[name](contextlib.nullcontext, steps))
+    assert_same(again, eager(name, steps), tolerance=0)
+    assert all(np.isfinite(vector).all() for vector in again)
+    assert len(set(again[0])) > 1
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_of_settings_shows_in_the_log(change):
+    unchanged = training_programs.curriculum(lambda model: None)
+    losses = numbers(training_programs.seeded(unchanged)(contextlib.nullcontext, 6))[0]
+    changed = eager(f"curriculum_by_{change}", 6)[0]
+    assert (losses[:3] == changed[:3]).all() and (losses[3:] != changed[3:]).all()
+
+
+def test_other_numbers_are_noticed():
+    assert_same([np.ones(3), np.zeros(2)], [np.ones(3), np.zeros(2)])
+    for wrong in ([np.ones(3)], [np.ones(2), np.zeros(2)], [np.ones(3) + 2e-6, np.zeros(2)],
+                  [np.ones(3), np.full(2, np.nan)], [np.ones(3), np.full(2, 1e-30)]):  # fmt: skip
+        with pytest.raises(AssertionError):
+            assert_same(wrong, [np.ones(3), np.zeros(2)])
+
+
+# ---- in a graph ----------------------------------------------------------------------------------
+
+
+@every_program
+@some_steps
+@every_reuse
+def test_a_program_in_steps_of_a_graph_logs_the_numbers_of_eager_execution(name, steps, reuse):
+    graph = ad.Graph()
+    found = PROGRAMS[name](lambda: graph.step(reuse=reuse), steps)
+    assert_same(numbers(found), eager(name, steps))
+    graph.check_invariants()
+
+
+@functools.cache
+def eager_growth(name):
+    return growth(PROGRAMS[name], contextlib.nullcontext)
+
+
+def growth(program, block):
+    """How many tensors, and how many of our objects in all, a program has more in the end than
+    after a third of 300 steps (where it enters one block in each)."""
+    samples, entered = [], itertools.count()
+
+    def watched():
+        if next(entered) % 100 == 0:
+            gc.collect()
+            ours = [x for x in gc.get_objects() if str(type(x).__module__).startswith(OURS)]
+            samples.append((sum(isinstance(x, TensorBase) for x in ours), len(ours)))
+        return block()
+
+    program(watched, 301)
+    return np.subtract(samples[-1], samples[len(samples) // 3])
+
+
+@pytest.mark.parametrize("name", one_in(93, [n for n in PROGRAMS if n != "all_steps_in_one_block"]))
+@pytest.mark.parametrize("reuse", [None, swept(True)])
+def test_no_step_leaves_anything_behind(name, reuse):
+    """A tensor that the program keeps may have two more objects in a graph than it has eagerly."""
+    graph = ad.Graph()
+    tensors, objects = eager_growth(name)
+    found_tensors, found_objects = growth(PROGRAMS[name], lambda: graph.step(reuse=reuse))
+    assert found_tensors <= tensors + 20
+    assert found_objects <= objects + 2 * tensors + 50
+
+
+def test_what_a_step_leaves_behind_is_noticed():
+    kept = []
+
+    def leaking():
+        kept.append(ad.ones(1))
+        return contextlib.nullcontext()
+
+    name = next(iter(PROGRAMS))
+    tensors, objects = growth(PROGRAMS[name], leaking)
+    assert np.subtract((tensors, objects), eager_growth(name)).tolist() == [200, 200]
