@@ -261,7 +261,8 @@ def overwrite(x: Any, y: Any, name: str) -> Any:
     data = x._data
     if y._data is not data:
         joins = y._node is not None and isinstance(y._data, Cell) and get_mode().grad
-        joins = joins and wants_gradient(y._data)
+        if joins and name == "copy_":  # a copy copies, unless it carries a gradient
+            joins = wants_gradient(y._data)
         if joins or (type(data) is not ndarray and isinstance(data, LazyValue)):
             WRITERS[type(data)](x, y)
         else:
