@@ -226,7 +226,7 @@ class Derivation:
                 x._node = None
         for reference, g in zip(self.results, found, strict=True):
             cell = None if reference is None else reference()
-            if cell is not None:
+            if cell is not None and cell.op is not None:  # not removed
                 if g is None:
                     g = zeros(cell.shape, cell.dtype, cell.device)
                 data = g._data if isinstance(g._data, Cell) else source_of(cell.state, g)
