@@ -110,8 +110,8 @@ class State:
     sources: weakref.WeakValueDictionary[int, Source]  # by id of the tensor that they follow
     stamp: Callable[[], int]  # versions of sources: never given twice
     undo: Journal | None  # in a batch: how to go back
-    edited: list[Cell]  # whose inputs were edited since `before_read` was called
-    before_read: Callable[[State], None] | None  # called before a read that follows edits
+    edited: list[Cell]  # whose inputs were edited, until `before_read` has seen to it
+    before_read: Any  # called before a read that follows edits, with the cells to be read, or None
     derived: list[weakref.ref[Any]]  # what `before_read` keeps up to date
     reads: int  # how often values were asked for
     effects: list[tuple[Any, Cell]] | None  # collects (tensor outside, what was written to it)
@@ -443,8 +443,7 @@ def refresh(targets: Iterable[Cell]) -> None:
     state = wanted[0].state
     with state.lock:
         if state.edited and state.before_read is not None:
-            state.before_read(state)
-        state.edited.clear()
+            state.before_read(state, wanted)
         quietly(_refresh, state, wanted)
 
 

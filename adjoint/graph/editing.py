@@ -8,7 +8,7 @@ from typing import Any
 
 from ..core.errors import AdjointError, GraphError
 from ..core.spec import Spec
-from .cells import Cell, Journal, Source, State, downstream, push
+from .cells import Cell, Journal, Source, State, downstream, push, upstream
 from .lazy import specs_of
 from .node import Item, next_order
 
@@ -28,31 +28,32 @@ def transaction(state: State, single: bool = False) -> Iterator[None]:
             if outer is not None:
                 outer.take(journal)
             elif journal.doubtful or journal.reshaped:
-                _settle_all(state)
+                state.before_read(state, None)
         except BaseException:
             state.undo = None
             journal.roll_back()
             if outer is None and journal.reshaped:
-                _settle_all(state)
+                state.before_read(state, None)
             raise
         finally:
             state.undo = outer
 
 
-def _settle_all(state: State) -> None:
-    """Gradients too have their shapes at once."""
-    if state.before_read is not None:
-        state.before_read(state)
-    state.edited.clear()
-
-
-def settle(state: State) -> None:
-    """Infer what an edit in this batch has left in doubt; raises what `Op.infer` does."""
+def settle(state: State, wanted: Iterable[Cell] | None) -> bool:
+    """Infer what edits in this batch have left in doubt; raises what `Op.infer` does. False, and
+    nothing is done, where cells are `wanted` that depend on none of it.
+    """
     undo = state.undo
-    if undo is not None and undo.doubtful:
-        known = [x for x in undo.doubtful if x.op is not None and type(x.op) is not Item]
-        rewire({cell: cell.inputs for cell in known}, strict=True)
-        undo.doubtful = set()
+    if undo is None or not undo.doubtful:
+        return True
+    if wanted is not None:
+        gradients = {cell for each in _derivations(state) for cell in _results(each)}
+        if undo.doubtful.union(gradients).isdisjoint(upstream(wanted)):
+            return False
+    known = [x for x in undo.doubtful if x.op is not None and type(x.op) is not Item]
+    rewire({cell: cell.inputs for cell in known}, strict=True)
+    undo.doubtful = set()
+    return True
 
 
 def rewire(

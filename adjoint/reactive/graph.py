@@ -57,9 +57,11 @@ class GraphRecorder(Recorder):
         return self.calls.call(module, args, kwargs)
 
 
-def _before_read(state: State) -> None:
-    editing.settle(state)
-    refreshing.derive_again(state)
+def _before_read(state: State, wanted: list[Cell] | None) -> None:
+    """Bring shapes and gradients up to date with edits; all of them where nothing is `wanted`."""
+    if editing.settle(state, wanted):
+        refreshing.derive_again(state)
+        state.edited.clear()
 
 
 class Graph:

@@ -378,8 +378,8 @@ def test_a_removal_is_taken_back(graph):
     x = graph.input([1.0, 2.0], "x")
     w = graph.parameter([3.0, 4.0], "w")
     y = graph.name(x * w, "y")
-    y.sum().backward()
     before = everything(graph)
+    y.sum().backward()
     with pytest.raises(Stopped), graph.batch():
         x.set([5.0, 6.0])
         graph.remove("y")

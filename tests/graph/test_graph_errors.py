@@ -36,7 +36,7 @@ def test_a_value_of_the_wrong_shape(graph, value):
     y = ad.stack([x, graph.input(np.ones((2, 3), np.float32))]).sum(0)
     y.numpy()
     version = x.node.version
-    with pytest.raises(ShapeError, match="equal size.* at node 'stack', the graph is unchanged"):
+    with pytest.raises(ShapeError, match=r"equal size.* at node 'stack', the graph is unchanged"):
         x.set(value)
     assert x.node.version == version
     assert x.shape == (2, 3)
