@@ -47,7 +47,7 @@ def settle(state: State, wanted: Iterable[Cell] | None) -> bool:
     if undo is None or not undo.doubtful:
         return True
     if wanted is not None:
-        gradients = {cell for each in _derivations(state) for cell in _results(each)}
+        gradients = {cell for each in _derivations(state) for cell, _ in _results(each)}
         if undo.doubtful.union(gradients).isdisjoint(upstream(wanted)):
             return False
     known = [x for x in undo.doubtful if x.op is not None and type(x.op) is not Item]
@@ -79,12 +79,12 @@ def rewire(
         undo = state.undo
         for cell, inputs in changes.items():
             _assert_editable(cell, inputs)
-        order = _ordered(downstream([*touched, *spoilt]), changes)
+        order, like = _order([*touched, *spoilt], changes)
         specs: dict[Cell, Any] = {
             source: source.spec.with_(shape=array.shape) for source, array in arrays.items()
         }
         doubtful = None if strict or undo is None or undo.single else undo.doubtful
-        _infer(order, changes, specs, doubtful)
+        _infer(order, changes, like, specs, doubtful)
         if undo is not None:
             undo.reshaped |= bool(specs)
             saved = [(cell, _structure(cell)) for cell in order if cell.planned != 2]
@@ -145,6 +145,25 @@ def _assert_editable(cell: Cell, inputs: Inputs) -> None:
             x.assert_there("set_input")
 
 
+def _order(
+    starts: list[Cell], changes: Mapping[Cell, Inputs]
+) -> tuple[list[Cell], dict[Cell, Cell]]:
+    """What an edit of `starts` affects, so that inputs, as they will be, come before users; and
+    which of it are gradients, whose shapes are those of what they are with respect to.
+    """
+    like = {
+        cell: x._data
+        for each in _derivations(starts[0].state)
+        for cell, x in _results(each)
+        if isinstance(x._data, Cell) and cell not in changes
+    }
+    affected = set(downstream(starts))
+    while more := [cell for cell, x in like.items() if x in affected and cell not in affected]:
+        affected.update(downstream(more))
+    inputs = {**changes, **{cell: (*cell.cells, x) for cell, x in like.items()}}
+    return _ordered(affected, inputs), like
+
+
 def _ordered(affected: Iterable[Cell], changes: Mapping[Cell, Inputs]) -> list[Cell]:
     """`affected` so that inputs, as they will be, come before users."""
     waiting = set(affected)
@@ -181,6 +200,7 @@ def _cycle(path: list[Cell]) -> GraphError:
 def _infer(
     order: Iterable[Cell],
     changes: Mapping[Cell, Inputs],
+    like: Mapping[Cell, Cell],
     found: dict[Cell, Any],
     doubtful: set[Cell] | None,
 ) -> None:
@@ -190,6 +210,10 @@ def _infer(
     unknown: set[Cell] = set()
     for cell in order:
         if cell.planned or cell.op is None:  # gradients are made anew, not edited: see refreshing
+            continue
+        if cell in like:
+            if like[cell] in found:
+                found[cell] = found[like[cell]]
             continue
         inputs = changes.get(cell, cell.inputs)
         if unknown and not unknown.isdisjoint(x for x in inputs if isinstance(x, Cell)):
@@ -286,7 +310,7 @@ def _spoil_gradients(state: State, touched: Iterable[Cell]) -> None:
         owner.plans.clear()
     for derivation in _derivations(state):
         if not derivation.above.isdisjoint(touched):
-            for cell in _results(derivation):
+            for cell, _ in _results(derivation):
                 cell.stale = True
                 push(cell)
 
@@ -295,10 +319,10 @@ def _derivations(state: State) -> list[Any]:
     return [each for reference in state.derived if (each := reference()) is not None]
 
 
-def _results(derivation: Any) -> list[Cell]:
-    """The gradients of a derivation that are still in the graph."""
-    cells = [result() for result in derivation.results if result is not None]
-    return [cell for cell in cells if cell is not None and cell.op is not None]
+def _results(derivation: Any) -> list[tuple[Cell, Any]]:
+    """The gradients of a derivation that are still in the graph, and with respect to what."""
+    known = [(r and r(), x) for r, x in zip(derivation.results, derivation.inputs, strict=True)]
+    return [(cell, x) for cell, x in known if cell is not None and cell.op is not None]
 
 
 def _connect(cell: Cell) -> None:
@@ -339,7 +363,7 @@ def remove(cell: Cell) -> None:
         users = [user for user in cell.living_users() if not user.planned]
         for each in _derivations(state):
             if any(getattr(x, "_data", None) is cell for x in (*each.outputs, *each.seeds)):
-                users += _results(each)
+                users += [gradient for gradient, _ in _results(each)]
         if users:
             names = ", ".join(repr(user.label) for user in users[:5])
             raise GraphError(

@@ -234,7 +234,7 @@ class Machine(RuleBasedStateMachine):
             return
         old, node.value = node.value, self.values(shape)
         if not self.in_batch and not self.fits():
-            with pytest.raises(ShapeError, match="at node .* the graph is unchanged"):
+            with pytest.raises(ShapeError, match=r"at node .* the graph is unchanged"):
                 node.tensor.set(node.value)
             node.value = old
             return
@@ -358,7 +358,7 @@ class Machine(RuleBasedStateMachine):
     def forget(self, node):
         self.oracle.nodes.remove(node)
         if self.in_batch:
-            self.edited.update(node.steps)
+            self.edited.add(node.step)
             self.gone.append(node)
         assert node.step.cell not in {x.node for x in self.graph.nodes}
         with pytest.raises(GraphError, match="removed"):
