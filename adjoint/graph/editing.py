@@ -87,43 +87,46 @@ def rewire(
         _infer(order, changes, like, specs, doubtful)
         if undo is not None:
             undo.reshaped |= bool(specs)
-            saved = [(cell, _structure(cell)) for cell in order if cell.planned != 2]
-            undo.edits.append(lambda: _restore(state, saved))
+            saved: list[tuple[Cell, tuple[Any, ...]]] = [
+                (cell, (cell.shape, cell.dtype, cell.order)) for cell in order if cell.planned != 2
+            ]
+            saved += [(cell, _structure(cell)) for cell in touched]
+            grads = [(leaf, leaf.grad) for source in arrays if (leaf := _leaf(source)) is not None]
+            undo.edits.append(lambda: _restore(state, saved, grads))
         _apply(order, changes, specs)
         for source, array in arrays.items():
             source.assign(array)
         _spoil_gradients(state, touched)
 
 
-_STRUCTURE = ("op", "inputs", "cells", "cut", "shape", "dtype", "tracked", "about", "order")
+_STRUCTURE = ("shape", "dtype", "order", "op", "inputs", "cells", "cut", "tracked", "about")
 
 
 def _structure(cell: Cell) -> tuple[Any, ...]:
-    leaf = _leaf(cell)
-    return (leaf and leaf.grad, *[getattr(cell, name) for name in _STRUCTURE])
+    return tuple([getattr(cell, name) for name in _STRUCTURE])
 
 
-def _restore(state: State, saved: list[tuple[Cell, tuple[Any, ...]]]) -> None:
-    """Let cells be what they were."""
-    for cell, _ in saved:
-        _disconnect(cell, set())
-    for cell, (grad, *values) in saved:
-        if values[1] is not cell.inputs:
-            cell.seen = None
-        if (values[4], values[5]) != (cell.shape, cell.dtype):
-            _reshape(cell, values[4], values[5])
-            leaf = _leaf(cell)
-            if leaf is not None:
-                leaf.grad = grad
-        for name, value in zip(_STRUCTURE, values, strict=True):
+def _restore(state: State, saved: list[tuple[Cell, tuple[Any, ...]]], grads: Any = ()) -> None:
+    """Let cells be what they were: all of their structure, or the first three parts."""
+    for cell, values in saved:
+        if len(values) > 3:
+            _disconnect(cell, set())
+            if values[4] is not cell.inputs:
+                cell.seen = None
+        if values[:2] != (cell.shape, cell.dtype):
+            _reshape(cell, *values[:2])
+        for name, value in zip(_STRUCTURE, values, strict=False):
             if getattr(cell, name) is not value:
                 setattr(cell, name, value)
-        _connect(cell)
         cell.stale = cell.op is not None
-    for cell, _ in saved:
+    for leaf, grad in grads:
+        leaf.grad = grad
+    for cell, values in saved:
+        if len(values) > 3:
+            _connect(cell)
         push(cell)
-    state.edited += [cell for cell, _ in saved]
-    _spoil_gradients(state, [cell for cell, _ in saved])
+    cells = [cell for cell, _ in saved]
+    _spoil_gradients(state, cells)
 
 
 def _assert_editable(cell: Cell, inputs: Inputs) -> None:
