@@ -559,8 +559,9 @@ class Graph:
 
     def remove(self, node: Any) -> None:
         """Take a node that nothing uses out of the graph, and its name with it; what only it could
-        reach goes too (in a batch, which could bring it back, when that ends). Reading or setting it is an error from then on. Recorded backward passes
-        that it was part of are no users; they are recorded anew.
+        reach goes too (in a batch, which could bring it back, when that ends). Reading or setting
+        it is an error from then on. Recorded backward passes that it was part of are no users; they
+        are recorded anew.
 
         Errors: GraphError where other nodes use it, or a gradient that `autograd.grad` gave.
 
