@@ -440,8 +440,11 @@ class Machine(RuleBasedStateMachine):
         for i in range(len(self.derived)):
             self.read_derivative(i)
 
-    def note_runs(self, cells, above):
-        """Of the steps known, those in `cells` ran: each was out of date, and lies above."""
+    def note_runs(self, log, above):
+        """Of the steps known, those of `log` ran: each was out of date, and lies above. Whether a
+        value that was released since had changed is what the log says.
+        """
+        cells = log.cells
         steps = {s.cell: s for n in self.oracle.nodes for s in n.steps}
         near = {s for n in above for s in n.steps}
         assert len(cells) == len(set(cells))
@@ -451,7 +454,10 @@ class Machine(RuleBasedStateMachine):
                 continue
             assert step in near
             if step.seen != [x.version for x in step.inputs]:
+                version = step.version
                 self.oracle.has_run(step)
+                if cell.array is None and cell in log._cut:
+                    step.version = version
             else:
                 assert not step.has_value
                 self.oracle._take(step)
@@ -472,7 +478,7 @@ class Machine(RuleBasedStateMachine):
                 self.graph.backward(loss.tensor, retain_graph=retain)
             else:
                 loss.tensor.backward(retain_graph=retain)
-        self.note_runs(log.cells, loss.above())
+        self.note_runs(log, loss.above())
         if not y.requires_grad:
             return
         wanted = [n for n, v in values.items() if v.requires_grad]
@@ -526,7 +532,7 @@ class Machine(RuleBasedStateMachine):
         leaf.wants = wants
         with self.graph.events() as log:
             value = g.detach().numpy()
-        self.note_runs(log.cells, [n for x, _, _ in self.derived for n in x.above()])
+        self.note_runs(log, [n for x, _, _ in self.derived for n in x.above()])
         if expected is None:
             assert not value.any()
         else:
