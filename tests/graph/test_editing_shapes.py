@@ -222,13 +222,12 @@ def test_what_says_sizes_refuses_others(graph, function):
 def test_a_view_that_was_written(graph):
     x, v = graph.input(np.ones((4, 3))), graph.input(np.full((2, 3), 5.0))
     y = x * 1
-    y[1:3].copy_(v)
-    x.set(np.zeros((5, 3)))
-    assert y.tolist() == [[0] * 3, [5] * 3, [5] * 3, [0] * 3, [0] * 3]
-    for wrong in (np.zeros((2, 3)), np.zeros((4, 2))):
-        with pytest.raises(ShapeError, match=r"is written to a part of shape .* at node"):
-            x.set(wrong)
-    assert y.sum().item() == 30
+    y[1:3].mul_(v)
+    x.set(np.ones((5, 3)))
+    assert y.tolist() == [[1] * 3, [5] * 3, [5] * 3, [1] * 3, [1] * 3]
+    with pytest.raises(ShapeError, match=r"is written to a part of shape .* at node"):
+        x.set(np.ones((2, 3)))
+    assert y.sum().item() == 39
 
 
 def test_fewer_dimensions_are_refused_where_they_would_mean_something_else(graph):
