@@ -88,7 +88,7 @@ def rewire(
         if undo is not None:
             undo.reshaped |= bool(specs)
             saved: list[tuple[Cell, tuple[Any, ...]]] = [
-                (cell, (cell.shape, cell.dtype, cell.order)) for cell in order if cell.planned != 2
+                (cell, (cell.shape, cell.dtype)) for cell in order if cell.planned != 2
             ]
             saved += [(cell, _structure(cell)) for cell in touched]
             grads = [(leaf, leaf.grad) for source in arrays if (leaf := _leaf(source)) is not None]
@@ -99,7 +99,7 @@ def rewire(
         _spoil_gradients(state, touched)
 
 
-_STRUCTURE = ("shape", "dtype", "order", "op", "inputs", "cells", "cut", "tracked", "about")
+_STRUCTURE = ("shape", "dtype", "op", "inputs", "cells", "cut", "tracked", "about")
 
 
 def _structure(cell: Cell) -> tuple[Any, ...]:
@@ -107,11 +107,11 @@ def _structure(cell: Cell) -> tuple[Any, ...]:
 
 
 def _restore(state: State, saved: list[tuple[Cell, tuple[Any, ...]]], grads: Any = ()) -> None:
-    """Let cells be what they were: all of their structure, or the first three parts."""
+    """Let cells be what they were: all of their structure, or only shape and dtype."""
     for cell, values in saved:
-        if len(values) > 3:
+        if len(values) > 2:
             _disconnect(cell, set())
-            if values[4] is not cell.inputs:
+            if values[3] is not cell.inputs:
                 cell.seen = None
         if values[:2] != (cell.shape, cell.dtype):
             _reshape(cell, *values[:2])
@@ -122,10 +122,12 @@ def _restore(state: State, saved: list[tuple[Cell, tuple[Any, ...]]], grads: Any
     for leaf, grad in grads:
         leaf.grad = grad
     for cell, values in saved:
-        if len(values) > 3:
+        if len(values) > 2:
             _connect(cell)
         push(cell)
     cells = [cell for cell, _ in saved]
+    for cell in _ordered(downstream(cells), {}):  # gradients that were derived meanwhile too
+        cell.order = next_order()
     _spoil_gradients(state, cells)
 
 
