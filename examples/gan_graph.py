@@ -106,7 +106,7 @@ class Reactive(Eager):
         with self.graph.batch():
             for x, value in zip((self.real, self.noise), next(self.batches), strict=True):
                 x.set(value)
-        return [lambda node=node: node for node in self.nodes]
+        return [lambda node=node: self.graph.forward(node) for node in self.nodes]
 
 
 def nodes_ran(reactive):

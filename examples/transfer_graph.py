@@ -101,7 +101,7 @@ class Reactive(Eager):
 
     def losses(self):
         """The recorded losses, computed as far as something has changed when they are asked for."""
-        return self.recorded
+        return map(self.graph.forward, self.recorded)
 
 
 def accuracy(backbone, head, x, y):

@@ -189,7 +189,12 @@ class Derivation:
         self.inputs = tuple(inputs)
         self.seeds = tuple(seeds)
         self.results: list[Any] = [None] * len(inputs)  # weak references to the results' cells
-        self.above = set(upstream([y._data for y in outputs if isinstance(y._data, Cell)]))
+        self.above = self._above()
+
+    def _above(self) -> set[Cell]:
+        """What the results depend on: of the inputs, the shape at least."""
+        ends = (*self.outputs, *self.inputs)
+        return set(upstream([x._data for x in ends if isinstance(x._data, Cell)]))
 
     def derive(self, name: str = "grad") -> list[Any]:
         """Record the gradients."""
@@ -203,7 +208,7 @@ class Derivation:
 
     def again(self) -> None:
         """After an edit: let the results compute from gradients recorded anew."""
-        self.above = set(upstream([y._data for y in self.outputs if isinstance(y._data, Cell)]))
+        self.above = self._above()
         changes = {}
         frozen = [x for x in self.inputs if x._node is None]
         for x in frozen:  # which stores no gradient, but this one was asked for before
@@ -215,7 +220,7 @@ class Derivation:
                 x._node = None
         for reference, g in zip(self.results, found, strict=True):
             cell = None if reference is None else reference()
-            if cell is not None:
+            if cell is not None and cell.op is not None:  # not removed
                 if g is None:
                     g = zeros(cell.shape, cell.dtype, cell.device)
                 data = g._data if isinstance(g._data, Cell) else source_of(cell.state, g)

@@ -103,6 +103,7 @@ class Op(metaclass=_Interned):
     pointwise: ClassVar[bool] = False  # each element of the result depends on those there only
     copies: ClassVar[bool] = False  # gives its input's value in memory of its own: a program's copy
     grows: ClassVar[bool] = False  # what it gives is larger than its inputs: small ones too
+    joins: ClassVar[bool] = False  # takes any number of inputs of one kind
     differentiable: ClassVar[bool] = True  # False: the output never requires grad
     kept: ClassVar[bool] = False  # the one object with its fields, which is used again
     opaque: ClassVar[bool] = False  # runs a user's code, which is not to be traced

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..core import policy
 from ..core.device import namespace_of
-from ..core.errors import AutogradError
+from ..core.errors import AutogradError, ShapeError
 from ..core.op import Op
 from ..core.spec import Spec
 from ..core.tensor_base import TensorBase
@@ -34,7 +34,15 @@ class ViewWrite(Op, abstract=True):
         self.ops = ops
 
     def infer(self, base: Spec, value: Spec) -> Spec:
-        """The base's spec."""
+        """The base's spec; the value has the shape of the part."""
+        part = base
+        for op in self.ops:
+            part = op.infer(part)
+        if part.shape != value.shape:
+            raise ShapeError(
+                f"view_write: a value of shape {tuple(value.shape)} is written to a part of shape "
+                f"{tuple(part.shape)}; write another view"
+            )
         return base
 
     def compute(self, xp: Any, base: Any, value: Any) -> Any:

@@ -39,21 +39,31 @@ _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 class Journal:
     """What a batch has changed: the old values of sources, and how to take edits back."""
 
-    __slots__ = ("edits", "sources")
+    __slots__ = ("doubtful", "edits", "reshaped", "single", "sources")
 
-    def __init__(self) -> None:
+    def __init__(self, single: bool = False, outer: Journal | None = None) -> None:
         self.sources: dict[Source, tuple[Any, int, bool]] = {}
         self.edits: list[Callable[[], None]] = []
+        self.single = single and outer is None  # one edit: shapes must agree at once
+        # Cells whose shapes do not agree, which later edits in the batch may put right.
+        self.doubtful: set[Cell] = set() if outer is None else set(outer.doubtful)
+        self.reshaped = False  # some cell's shape or dtype is another one
+
+    def take(self, inner: Journal) -> None:
+        """A batch inside this one has ended well."""
+        self.edits += inner.edits
+        self.sources = {**inner.sources, **self.sources}
+        self.doubtful = inner.doubtful
+        self.reshaped |= inner.reshaped
 
     def roll_back(self) -> None:
         """Bring the graph back to where the batch began."""
         for edit in reversed(self.edits):
             edit()
         for source, (array, version, into) in self.sources.items():
-            if into and array is not None and source.array is not None:
+            source.array = source.follows._data if into else array
+            if into:
                 source.array[...] = array
-            else:
-                source.array = array
             source.version = version
             push(source)
 
@@ -95,8 +105,8 @@ class State:
     sources: weakref.WeakValueDictionary[int, Source]  # by id of the tensor that they follow
     stamp: Callable[[], int]  # versions of sources: never given twice
     undo: Journal | None  # in a batch: how to go back
-    edited: list[Cell]  # whose inputs were edited since `before_read` was called
-    before_read: Callable[[State], None] | None  # called before a read that follows edits
+    edited: list[Cell]  # whose inputs were edited, until `before_read` has seen to it
+    before_read: Any  # called before a read that follows edits, with the cells to be read, or None
     derived: list[weakref.ref[Any]]  # what `before_read` keeps up to date
     reads: int  # how often values were asked for
     chains: dict[Any, Any]  # by the `order` of their cells: how often they came, or their kernel
@@ -291,6 +301,14 @@ class Cell(LazyValue):
             return str(self.about["name"])
         return "input" if self.op is None else self.op.name
 
+    def assert_there(self, name: str) -> None:
+        """GraphError, of an operation `name`, for a cell that was removed from its graph."""
+        if self.about and self.about.get("removed"):
+            raise GraphError(
+                f"{name}: node {self.label!r} of shape {tuple(self.shape)} was removed from its "
+                "graph; build what you need again, or replace the node before removing it"
+            )
+
     def name(self) -> str:
         """As `grad_fn` in PyTorch's form shows it."""
         return f"{type(self.op).__name__}Backward0"
@@ -364,6 +382,8 @@ class Source(Cell):
 
     def before_change(self) -> bool:
         """The memory is about to be changed: a batch must be able to bring it back."""
+        if self.follows is None:
+            self.assert_there("write")
         undo = self.state.undo
         if undo is not None and self not in undo.sources:
             array = self.array
@@ -389,6 +409,7 @@ class Source(Cell):
     def assign(self, array: Any) -> None:
         """Take another array, of the same shape and dtype, as the value."""
         with self.state.lock:
+            self.assert_there("set")
             undo = self.state.undo
             if undo is not None and self not in undo.sources:
                 undo.sources[self] = (self.array, self.version, False)
@@ -471,8 +492,7 @@ def refresh(targets: Iterable[Cell]) -> None:
     state = wanted[0].state
     with state.lock:
         if state.edited and state.before_read is not None:
-            state.before_read(state)
-        state.edited.clear()
+            state.before_read(state, wanted)
         quietly(_refresh, state, wanted)
 
 
@@ -536,6 +556,7 @@ def _walk(state: State, wanted: list[Cell], chain: Chain) -> None:
         if observer is not None:
             began = clock()
         if cell.op is None:
+            cell.assert_there("read")
             raise _no_value(cell)
         if chaining:
             waiting = len(promised)
@@ -576,11 +597,6 @@ def _is_same(old: Any, new: Any, op: Any) -> bool:
 
 
 def _no_value(cell: Cell) -> GraphError:
-    if cell.about and cell.about.get("removed"):
-        return GraphError(
-            f"read: node {cell.label!r} of shape {tuple(cell.shape)} was removed from its graph; "
-            "build what you need again, or replace the node before removing it"
-        )
     return GraphError(
         f"read: input {cell.label!r} of shape {tuple(cell.shape)} has no value; give it one with "
         ".set(value)"

@@ -2,52 +2,137 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-from ..core.errors import GraphError
+from ..core.errors import AdjointError, GraphError
 from ..core.spec import Spec
-from .cells import Cell, Source, State, downstream, push
+from .cells import Cell, Journal, Source, State, downstream, push, upstream
 from .lazy import specs_of
 from .node import Item, next_order
 
 Inputs = tuple[Any, ...]
 
 
-def rewire(changes: Mapping[Cell, Inputs]) -> None:
-    """Give each cell of `changes` other inputs; what depends on them becomes stale.
+@contextmanager
+def transaction(state: State, single: bool = False) -> Iterator[None]:
+    """All changes inside, or none of them. Shapes must agree where the outermost block ends; with
+    `single`, after each edit.
+    """
+    with state.lock:
+        outer = state.undo
+        journal = state.undo = Journal(single, outer)
+        try:
+            yield
+            if outer is not None:
+                outer.take(journal)
+            elif journal.doubtful or journal.reshaped:
+                state.before_read(state, None)
+        except BaseException:
+            state.undo = None
+            journal.roll_back()
+            if outer is None and journal.reshaped:
+                state.before_read(state, None)
+            raise
+        finally:
+            state.undo = outer
 
-    Shapes and dtypes downstream are inferred again at once. Costs what depends on the changed
-    cells.
+
+def settle(state: State, wanted: Iterable[Cell] | None) -> bool:
+    """Infer what edits in this batch have left in doubt; raises what `Op.infer` does. False, and
+    nothing is done, where cells are `wanted` that depend on none of it.
+    """
+    undo = state.undo
+    if undo is None or not undo.doubtful:
+        return True
+    if wanted is not None:
+        gradients = {cell for each in _derivations(state) for cell, _ in _results(each)}
+        if undo.doubtful.union(gradients).isdisjoint(upstream(wanted)):
+            return False
+    known = [x for x in undo.doubtful if x.op is not None and type(x.op) is not Item]
+    rewire({cell: cell.inputs for cell in known}, strict=True)
+    undo.doubtful = set()
+    return True
+
+
+def rewire(
+    changes: Mapping[Cell, Inputs], arrays: Mapping[Source, Any] | None = None, strict: bool = False
+) -> None:
+    """Give each cell of `changes` other inputs, and sources the values `arrays`, whose shapes may
+    be other ones; what depends on them becomes stale.
+
+    Shapes and dtypes downstream are inferred again at once. In a batch (unless `strict`) they need
+    not agree before it ends. Costs what depends on the changed cells.
 
     Errors: GraphError for a cycle, naming its cells; what `Op.infer` raises. An error changes
     nothing.
     """
+    arrays = arrays or {}
     spoilt = [cell for cell in changes if cell.planned == 2]
     changes = {cell: inputs for cell, inputs in changes.items() if cell.planned != 2}
-    if not changes:
+    touched = [*changes, *arrays]
+    if not touched:
         return
-    state = next(iter(changes)).state
+    state = touched[0].state
     with state.lock:
+        undo = state.undo
         for cell, inputs in changes.items():
             _assert_editable(cell, inputs)
-        affected = downstream([*changes, *spoilt])
-        order = _ordered(affected, changes)
-        specs = _inferred(order, changes)
-        before = {cell: (cell.inputs, cell.cut) for cell in changes}
+        order, like = _order([*touched, *spoilt], changes)
+        specs: dict[Cell, Any] = {
+            source: source.spec.with_(shape=array.shape) for source, array in arrays.items()
+        }
+        doubtful = None if strict or undo is None or undo.single else undo.doubtful
+        _infer(order, changes, like, specs, doubtful)
+        if undo is not None:
+            undo.reshaped |= bool(specs)
+            saved: list[tuple[Cell, tuple[Any, ...]]] = [
+                (cell, (cell.shape, cell.dtype)) for cell in order if cell.planned != 2
+            ]
+            saved += [(cell, _structure(cell)) for cell in touched]
+            grads = [(leaf, leaf.grad) for source in arrays if (leaf := _leaf(source)) is not None]
+            undo.edits.append(lambda: _restore(state, saved, grads))
         _apply(order, changes, specs)
-        _spoil_gradients(state, changes)
-        if state.undo is not None:
-            state.undo.edits.append(lambda: _undo(before))
+        for source, array in arrays.items():
+            source.assign(array)
+        _spoil_gradients(state, touched)
 
 
-def _undo(before: dict[Cell, tuple[Inputs, tuple[int, ...]]]) -> None:
-    rewire({cell: inputs for cell, (inputs, _) in before.items()})
-    for cell, (_, cut) in before.items():
-        cell.cut = cut
+_STRUCTURE = ("shape", "dtype", "op", "inputs", "cells", "cut", "tracked", "about")
+
+
+def _structure(cell: Cell) -> tuple[Any, ...]:
+    return tuple([getattr(cell, name) for name in _STRUCTURE])
+
+
+def _restore(state: State, saved: list[tuple[Cell, tuple[Any, ...]]], grads: Any = ()) -> None:
+    """Let cells be what they were: all of their structure, or only shape and dtype."""
+    for cell, values in saved:
+        if len(values) > 2:
+            _disconnect(cell, set())
+            if values[3] is not cell.inputs:
+                cell.seen = None
+        if values[:2] != (cell.shape, cell.dtype):
+            _reshape(cell, *values[:2])
+        for name, value in zip(_STRUCTURE, values, strict=False):
+            if getattr(cell, name) is not value:
+                setattr(cell, name, value)
+        cell.stale = cell.op is not None
+    for leaf, grad in grads:
+        leaf.grad = grad
+    for cell, values in saved:
+        if len(values) > 2:
+            _connect(cell)
+        push(cell)
+    cells = [cell for cell, _ in saved]
+    for cell in _ordered(downstream(cells), {}):  # gradients that were derived meanwhile too
+        cell.order = next_order()
+    _spoil_gradients(state, cells)
 
 
 def _assert_editable(cell: Cell, inputs: Inputs) -> None:
+    cell.assert_there("set_input")
     if cell.op is None:
         raise GraphError(
             f"set_input: {cell.label!r} is an input and has no inputs itself; set its value, or "
@@ -61,8 +146,27 @@ def _assert_editable(cell: Cell, inputs: Inputs) -> None:
     for x in inputs:
         if isinstance(x, Cell) and x.state is not cell.state:
             raise GraphError(f"set_input: {x!r} belongs to another graph than {cell!r}")
-        if isinstance(x, Cell) and x.about and x.about.get("removed"):
-            raise GraphError(f"set_input: {x.label!r} was removed from the graph")
+        if isinstance(x, Cell):
+            x.assert_there("set_input")
+
+
+def _order(
+    starts: list[Cell], changes: Mapping[Cell, Inputs]
+) -> tuple[list[Cell], dict[Cell, Cell]]:
+    """What an edit of `starts` affects, so that inputs, as they will be, come before users; and
+    which of it are gradients, whose shapes are those of what they are with respect to.
+    """
+    like = {
+        cell: x._data
+        for each in _derivations(starts[0].state)
+        for cell, x in _results(each)
+        if isinstance(x._data, Cell) and cell not in changes
+    }
+    affected = set(downstream(starts))
+    while more := [cell for cell, x in like.items() if x in affected and cell not in affected]:
+        affected.update(downstream(more))
+    inputs = {**changes, **{cell: (*cell.cells, x) for cell, x in like.items()}}
+    return _ordered(affected, inputs), like
 
 
 def _ordered(affected: Iterable[Cell], changes: Mapping[Cell, Inputs]) -> list[Cell]:
@@ -98,79 +202,140 @@ def _cycle(path: list[Cell]) -> GraphError:
     return GraphError(f"edit: it would close a cycle: {names}; the graph is unchanged")
 
 
-def _inferred(order: Iterable[Cell], changes: Mapping[Cell, Inputs]) -> dict[Cell, Any]:
-    """The specs that change: of a cell with several outputs the tuple of theirs."""
-    found: dict[Cell, Any] = {}
+def _infer(
+    order: Iterable[Cell],
+    changes: Mapping[Cell, Inputs],
+    like: Mapping[Cell, Cell],
+    found: dict[Cell, Any],
+    doubtful: set[Cell] | None,
+) -> None:
+    """Add to `found` the specs that change: of a cell with several outputs the tuple of theirs.
+    What cannot be inferred is added to `doubtful`; an error where that is None.
+    """
+    unknown: set[Cell] = set()
     for cell in order:
-        if cell.planned:  # made anew, not edited: see refreshing.py
+        if cell.planned or cell.op is None:  # gradients are made anew, not edited: see refreshing
+            continue
+        if cell in like:
+            if like[cell] in found:
+                found[cell] = found[like[cell]]
             continue
         inputs = changes.get(cell, cell.inputs)
+        if unknown and not unknown.isdisjoint(x for x in inputs if isinstance(x, Cell)):
+            unknown.add(cell)
+            continue
         if cell not in changes and not any(x in found for x in inputs if isinstance(x, Cell)):
             continue
-        op: Any = cell.op
-        if type(op) is Item:
-            specs = found[cell.inputs[0]]
-            if op.index >= len(specs):
-                raise GraphError(
-                    f"edit: {cell.label!r} is output {op.index} of a node that would have only "
-                    f"{len(specs)} outputs; the graph is unchanged"
-                )
-            spec = specs[op.index]
-        else:
-            given = [
-                found.get(x, each) if isinstance(x, Cell) else each
-                for x, each in zip(inputs, specs_of(inputs), strict=True)
-            ]
-            spec = op.infer(*given)
+        try:
+            spec = _spec(cell, inputs, found)
+        except AdjointError as error:
+            if doubtful is None:
+                raise _at(cell, error) from error
+            unknown.add(cell)
+            continue
         if not isinstance(spec, Spec):
             found[cell] = tuple(spec)
         elif spec != cell.spec:
             found[cell] = spec
-    return found
+    if doubtful is not None:
+        doubtful |= unknown
+
+
+def _spec(cell: Cell, inputs: Inputs, found: Mapping[Cell, Any]) -> Any:
+    op: Any = cell.op
+    if type(op) is not Item:
+        given = [
+            found.get(x, each) if isinstance(x, Cell) else each
+            for x, each in zip(inputs, specs_of(inputs), strict=True)
+        ]
+        return op.infer(*given)
+    specs = found[cell.inputs[0]]
+    if op.index >= len(specs):
+        raise GraphError(f"edit: the node would have only {len(specs)} outputs")
+    return specs[op.index]
+
+
+def _at(cell: Cell, error: AdjointError) -> AdjointError:
+    """`error`, which says where in the graph it comes from."""
+    file, line = (cell.about or {}).get("line", ("", 0))
+    where = f" ({file}:{line})" if file else ""
+    return type(error)(f"{error}; at node {cell.label!r}{where}, the graph is unchanged")
 
 
 def _apply(
     order: Iterable[Cell], changes: Mapping[Cell, Inputs], specs: Mapping[Cell, Any]
 ) -> None:
     for cell, inputs in changes.items():
+        if inputs is cell.inputs:
+            continue
         _disconnect(cell, {x for x in inputs if isinstance(x, Cell)})
         cell.inputs = inputs
         cell.cells = tuple(x for x in inputs if isinstance(x, Cell))
         if cell.cells == inputs:
             cell.cells = inputs
         cell.seen = None
-        for x in cell.cells:
-            if cell.reference not in x.users:
-                x.users.append(cell.reference)
-        cell.state.edited.append(cell)
+        _connect(cell)
     for cell in order:
         if cell.planned == 2:
             _retire(cell)
             continue
-        cell.order = next_order()
-        cell.stale = True
         spec = specs.get(cell)
         if isinstance(spec, Spec):
-            cell.shape, cell.dtype = spec.shape, spec.dtype.numpy
-            cell.array = None
+            _reshape(cell, spec.shape, spec.dtype.numpy)
         elif spec is not None or cell.planned:
             cell.array = None
-    next(iter(changes)).state.edits += 1
+        if cell.op is not None:
+            cell.order = next_order()
+            cell.stale = True
 
 
-def _spoil_gradients(state: State, changes: Mapping[Cell, Inputs]) -> None:
-    """Mark gradients stale whose formulas the changes concern, though their inputs may not be."""
+def _reshape(cell: Cell, shape: tuple[int, ...], dtype: Any) -> None:
+    cell.shape, cell.dtype = shape, dtype
+    if cell.op is not None:
+        cell.array = None
+    leaf = _leaf(cell)
+    if leaf is not None:
+        leaf.shape, leaf.grad = shape, None
+
+
+def _leaf(cell: Cell) -> Any:
+    """What holds the `.grad` of a source, frozen or not."""
+    return getattr(cell.handle(), "_leaf", None) if cell.op is None else None
+
+
+def _spoil_gradients(state: State, touched: Iterable[Cell]) -> None:
+    """The structure has changed at `touched`: forget recorded backward passes, and mark gradients
+    stale whose formulas are concerned, though their inputs may not be.
+    """
+    state.edits += 1
+    state.edited += touched
     owner = state.owner()
     if owner is not None:
         owner.retained = {}
-    for reference in state.derived:
-        derivation = reference()
-        if derivation is not None and not derivation.above.isdisjoint(changes):
-            for result in derivation.results:
-                cell = None if result is None else result()
-                if cell is not None:
-                    cell.stale = True
-                    push(cell)
+        owner.plans.clear()
+    for derivation in _derivations(state):
+        if not derivation.above.isdisjoint(touched):
+            for cell, _ in _results(derivation):
+                cell.stale = True
+                push(cell)
+
+
+def _derivations(state: State) -> list[Any]:
+    return [each for reference in state.derived if (each := reference()) is not None]
+
+
+def _results(derivation: Any) -> list[tuple[Cell, Any]]:
+    """The gradients of a derivation that are still in the graph, and with respect to what."""
+    known = [(r and r(), x) for r, x in zip(derivation.results, derivation.inputs, strict=True)]
+    return [(cell, x) for cell, x in known if cell is not None and cell.op is not None]
+
+
+def _connect(cell: Cell) -> None:
+    for x in cell.cells:
+        if cell.reference not in x.users:
+            x.users.append(cell.reference)
+    if not cell.cells and cell.reference not in cell.state.roots:
+        cell.state.add_root(cell)
 
 
 def _disconnect(cell: Cell, keep: set[Cell]) -> None:
@@ -179,29 +344,52 @@ def _disconnect(cell: Cell, keep: set[Cell]) -> None:
             x.users[:] = [r for r in x.users if r is not cell.reference]
 
 
-def remove(cell: Cell) -> None:
-    """Take a cell without users out of its graph; reading it is an error from then on.
+def resize(source: Source, array: Any) -> None:
+    """Give a source a value of another shape, of its dtype. Its `.grad`, of the old shape, goes.
 
-    Errors: GraphError where other cells use it.
+    Errors: what `Op.infer` raises for the first cell that does not fit. An error changes nothing.
+    """
+    with transaction(source.state, single=True):
+        rewire({}, {source: array})
+
+
+def remove(cell: Cell) -> None:
+    """Take a cell without users out of its graph; reading it is an error from then on. What
+    computes gradients through it goes too: those of what is left are derived anew.
+
+    Errors: GraphError where other cells use it, or a gradient that is one of the graph's nodes.
     """
     state = cell.state
-    with state.lock:
-        users = cell.living_users()
+    with transaction(state, single=True):
+        cell.assert_there("remove")
+        owner = state.owner()
+        if owner is not None:
+            owner.plans.clear()  # which keep losses that nobody else does
+        users = [user for user in cell.living_users() if not user.planned]
+        for each in _derivations(state):
+            if any(getattr(x, "_data", None) is cell for x in (*each.outputs, *each.seeds)):
+                users += [gradient for gradient, _ in _results(each)]
         if users:
             names = ", ".join(repr(user.label) for user in users[:5])
             raise GraphError(
                 f"remove: {cell.label!r} is used by {names}; replace it there, or remove them first"
             )
-        if state.undo is not None:
-            raise GraphError("remove: not inside graph.batch(), which could not bring it back")
-        _retire(cell)
-        state.edits += 1
-        state.edited.append(cell)
+        gone = [each for each in downstream([cell]) if each is cell or each.planned]
+        undo: Any = state.undo
+        saved = [(cell, _structure(cell))]
+        undo.edits.append(lambda: _restore(state, saved))
+        if isinstance(cell, Source):
+            cell.before_change()
+        for each in gone:
+            _retire(each)
+        _spoil_gradients(state, [cell])
 
 
 def _retire(cell: Cell) -> None:
     _disconnect(cell, set())
-    cell.note(removed=True, name=cell.label)
+    if not cell.cells:
+        cell.state.roots[:] = [r for r in cell.state.roots if r is not cell.reference]
+    cell.about = {"removed": True, "name": cell.label}
     cell.op = None
     cell.inputs = cell.cells = ()
     cell.array = None

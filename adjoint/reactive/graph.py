@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import gc
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +24,6 @@ from ..eager.tensors import wrap
 from ..graph import editing
 from ..graph.cells import (
     Cell,
-    Journal,
     Source,
     State,
     assert_consistent,
@@ -43,7 +43,7 @@ from ..tensor import Tensor
 from . import saving
 from .events import Log
 from .modules import Calls
-from .nodes import cell_of, input_cell, showing
+from .nodes import cell_of, input_cell, place_of, showing
 from .steps import Block, Steps
 
 
@@ -60,6 +60,13 @@ class GraphRecorder(Recorder):
     def call_module(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a module, whose nodes go by its name."""
         return self.calls.call(module, args, kwargs)
+
+
+def _before_read(state: State, wanted: list[Cell] | None) -> None:
+    """Bring shapes and gradients up to date with edits; all of them where nothing is `wanted`."""
+    if editing.settle(state, wanted):
+        refreshing.derive_again(state)
+        state.edited.clear()
 
 
 class Graph:
@@ -92,7 +99,7 @@ class Graph:
         self._state.cutoff = cutoff
         self._state.places = lines
         self._state.owner = weakref.ref(self)
-        self._state.before_read = refreshing.derive_again
+        self._state.before_read = _before_read
         self._named: dict[str, Any] = {}
         self._parameters: dict[str, Any] = {}
         self._inputs: dict[str, Any] = {}
@@ -250,12 +257,10 @@ class Graph:
         label = name or self._free_name(what)
         if label in self._named:
             raise GraphError(f"{what}: the graph has a node named {label!r} already")
-        source = Source(self._state, spec[0], spec[1], array)
-        source.note(name=label)
-        tensor = showing(source, kind)
+        tensor = showing(Source(self._state, spec[0], spec[1], array), kind)
         if requires_grad:
             tensor.requires_grad_()
-        self._keep(label, tensor)
+        self._keep(label, tensor, tensor._data)
         return tensor
 
     def _free_name(self, what: str) -> str:
@@ -277,18 +282,53 @@ class Graph:
         cell = self._cell(node, "name")
         if name in self._named:
             raise GraphError(f"name: the graph has a node named {name!r} already")
-        cell.note(name=name)
-        self._keep(name, node)
+        self._keep(name, node, cell)
         return node
 
-    def _keep(self, label: str, tensor: Any) -> None:
-        self._named[label] = tensor
-        if self._state.undo is not None:
-            self._state.undo.edits.append(lambda: self._forget(label))
+    def rename(self, node: Any, new: str) -> Any:
+        """Give a node, which may be given by its name, another name. Returns the node.
 
-    def _forget(self, label: str) -> None:
-        for names in (self._named, self._inputs, self._parameters):
-            names.pop(label, None)
+        Errors: GraphError for a name that is taken, or that no node has.
+
+        >>> graph = ad.Graph()
+        >>> x = graph.input(1.0, name="x")
+        >>> graph.rename("x", "weight") is x, "x" in graph
+        (True, False)
+        """
+        cell = self._cell(node, "rename")
+        old = {node} if isinstance(node, str) else self._names_of(cell)
+        tensor = self[node] if isinstance(node, str) else node
+        if new in self._named and new not in old:
+            raise GraphError(f"rename: the graph has a node named {new!r} already")
+        self._relabel(lambda name: new if name in old else name)
+        self._keep(new, tensor, cell)
+        return tensor
+
+    def _keep(self, label: str, tensor: Any, cell: Cell) -> None:
+        about = cell.about
+        self._note_undo(lambda: setattr(cell, "about", about))
+        self._note_undo(lambda: self._relabel(lambda name: None if name == label else name))
+        cell.note(name=label)
+        self._named[label] = tensor
+
+    def _names_of(self, cell: Cell) -> set[str]:
+        sources = self._state.sources
+        return {
+            name for name, x in self._named.items() if x._data is cell or sources.get(id(x)) is cell
+        }
+
+    def _relabel(self, new: Callable[[str], str | None]) -> None:
+        """Let each name be what `new` makes of it; None takes it away."""
+        for attribute in ("_named", "_inputs", "_parameters"):
+            names = getattr(self, attribute)
+            self._note_undo(functools.partial(setattr, self, attribute, names))
+            found = {label: x for name, x in names.items() if (label := new(name)) is not None}
+            setattr(self, attribute, found)
+
+    def _note_undo(self, undo: Callable[[], None]) -> None:
+        """In a batch: how to take back what is about to be done."""
+        if self._state.undo is not None:
+            self._state.undo.edits.append(undo)
 
     def __getitem__(self, name: str) -> Any:
         try:
@@ -368,6 +408,7 @@ class Graph:
         return True
 
     def _cell(self, x: Any, name: str) -> Cell:
+        x = self[x] if isinstance(x, str) else x
         if isinstance(x, TensorBase) and not isinstance(x._data, Cell):
             followed = self._state.sources.get(id(x))
             if followed is not None:
@@ -394,6 +435,7 @@ class Graph:
             cell = getattr(node, "_data", None)
             if not isinstance(cell, Cell) or cell.state is not state:
                 cell = self._cell(node, "forward")
+            cell.read = True  # in the knowledge that it is brought up to date
             if cell.stale or cell.array is None:
                 stale.append(cell)
         refresh(stale)
@@ -452,6 +494,9 @@ class Graph:
     def batch(self) -> Iterator[Graph]:
         """Several changes as one: where an error leaves the block, the graph is as it was before.
 
+        Shapes must agree when the outermost block ends, or something in it is read.
+        Errors: those of the first node whose inputs do not fit; nothing is changed then.
+
         >>> graph = ad.Graph()
         >>> x = graph.input(1.0)
         >>> try:
@@ -463,20 +508,8 @@ class Graph:
         tensor(5.)
         1.0
         """
-        state = self._state
-        with state.lock:
-            if state.undo is not None:
-                yield self
-                return
-            journal = state.undo = Journal()
-            try:
-                yield self
-            except BaseException:
-                state.undo = None
-                journal.roll_back()
-                raise
-            finally:
-                state.undo = None
+        with editing.transaction(self._state):
+            yield self
 
     def redraw(self) -> None:
         """Draw the numbers of all random nodes anew; what depends on them becomes stale.
@@ -592,15 +625,13 @@ class Graph:
         >>> y.item()
         11.0
         """
-        cell = self._cell(old, "replace")
-        other = input_cell(cell, new)
-        if isinstance(other, Cell):
-            self._cell(new, "replace")
-        changes = {
-            user: tuple(other if x is cell else x for x in user.inputs)
-            for user in cell.living_users()
-        }
-        editing.rewire(changes)
+        with editing.transaction(self._state, single=True):
+            cell = self._cell(old, "replace")
+            new = self[new] if isinstance(new, str) else new
+            other = input_cell(cell, new, cell)
+            if isinstance(new, TensorBase):
+                self._cell(new, "replace")
+            editing.rewire(_using(other, cell, cell.living_users()))
         return new
 
     def insert_after(self, node: Any, function: Callable[[Any], Any]) -> Any:
@@ -616,27 +647,100 @@ class Graph:
         >>> y.item()
         1.0
         """
-        cell = self._cell(node, "insert_after")
-        users = cell.living_users()
-        with self:
-            new = function(node)
-        other = self._cell(new, "insert_after")
-        editing.rewire(
-            {user: tuple(other if x is cell else x for x in user.inputs) for user in users}
-        )
+        with editing.transaction(self._state, single=True):
+            cell = self._cell(node, "insert_after")
+            users = cell.living_users()
+            with self:
+                new = function(self[node] if isinstance(node, str) else node)
+            other = self._cell(new, "insert_after")
+            editing.rewire(_using(other, cell, users))
         return new
+
+    def splice_out(self, node: Any, index: int | None = None) -> Any:
+        """Take a node out from between its input and its users, which use the input instead;
+        returns the input. Of several inputs, `index` says which.
+
+        Errors: GraphError for a node without an input that is a tensor, or with several where none
+        is said; otherwise as `replace` and `remove`.
+
+        >>> graph = ad.Graph()
+        >>> x = graph.input(2.0)
+        >>> h = x * 3
+        >>> y = h + 1
+        >>> graph.splice_out(h) is x, y.item()
+        (True, 3.0)
+        """
+        with editing.transaction(self._state, single=True):
+            cell = self._cell(node, "splice_out")
+            places = (
+                range(len(cell.inputs)) if index is None else [place_of(cell, "splice_out", index)]
+            )
+            found = {x for i in places if isinstance(x := cell.inputs[i], Cell) and x.dtype}
+            if len(found) != 1:
+                raise GraphError(
+                    f"splice_out: {cell.label!r} has {len(found)} inputs that are tensors, and "
+                    "its users need one in its place; say by `index` which"
+                )
+            (x,) = found
+            users = [user for user in cell.living_users() if not user.planned]
+            uses = [(user, i) for user in users for i, y in enumerate(user.inputs) if y is cell]
+            detached = any(cell.inputs[i] is x and i in cell.cut for i in places)
+            editing.rewire(_using(x, cell, users))
+            for user, i in uses if detached else ():
+                user.cut = tuple(sorted({*user.cut, i}))
+            self.remove(node)
+        return refreshing.tensor_of(x)
 
     def remove(self, node: Any) -> None:
         """Take a node that nothing uses out of the graph, and its name with it; what only it could
-        reach goes too. Reading it is an error from then on.
+        reach goes too (in a batch, which could bring it back, when that ends). Reading or setting
+        it is an error from then on. Recorded backward passes that it was part of are no users; they
+        are recorded anew.
 
-        Errors: GraphError where other nodes use it.
+        Errors: GraphError where other nodes use it, or a gradient that `autograd.grad` gave.
+
+        >>> graph = ad.Graph()
+        >>> w = graph.parameter(2.0)
+        >>> y = w * 3
+        >>> y.backward()
+        >>> graph.remove(y)
+        >>> graph.nodes == [w]
+        True
         """
-        cell = self._cell(node, "remove")
-        editing.remove(cell)
-        self._forget(cell.label)
-        if isinstance(cell, Source) and cell.follows is not None:
-            self._state.sources.pop(id(cell.follows), None)
+        state = self._state
+        with editing.transaction(state, single=True):
+            cell = self._cell(node, "remove")
+            editing.remove(cell)
+            names = self._names_of(cell)
+            self._relabel(lambda name: None if name in names else name)
+            if isinstance(cell, Source) and cell.follows is not None:
+                key = id(cell.follows)
+                state.sources.pop(key, None)
+                self._note_undo(lambda: state.sources.update({key: cell}))
+
+    def users(self, node: Any) -> list[Any]:
+        """The nodes that compute from `node`; those of recorded gradients are not among them.
+
+        >>> graph = ad.Graph()
+        >>> x = graph.input(1.0)
+        >>> y = x + 1
+        >>> [n.node.label for n in graph.users(x)]
+        ['add']
+        """
+        users = self._cell(node, "users").living_users()
+        return [refreshing.tensor_of(user) for user in users if not user.planned]
+
+    def inputs_of(self, node: Any) -> list[Any]:
+        """What a node computes from, as `set_input` counts it: nodes, and numbers as they are.
+
+        >>> graph = ad.Graph()
+        >>> x = graph.input(1.0)
+        >>> inputs = graph.inputs_of(x * 2)
+        >>> inputs[0] is x, inputs[1]
+        (True, 2)
+        """
+        inputs = self._cell(node, "inputs_of").inputs
+        return [refreshing.tensor_of(x) if isinstance(x, Cell) else x for x in inputs]
 
     def copy(self, share: bool = True) -> Graph:
         """A graph of its own with the same nodes, names, values and gradients' structure.
@@ -825,6 +929,11 @@ def _value_or_shape(name: str, value: Any, shape: Any) -> tuple[Any, Any]:
     if value is None and shape is None:
         raise InvalidArgument(f"{name}: give a value or a shape")
     return value, shape
+
+
+def _using(new: Any, old: Cell, users: Sequence[Cell]) -> dict[Cell, tuple[Any, ...]]:
+    """The inputs of `users` with `new` in the place of `old`."""
+    return {user: tuple([new if x is old else x for x in user.inputs]) for user in users}
 
 
 def _dtype(dtype: Any) -> Any:

@@ -119,7 +119,8 @@ class Steps:
 
     def end(self, mode: Mode) -> None:
         """The block of this mode ends."""
-        if mode.executor is not self:
+        executor: Any = mode.executor
+        if executor is not self:
             return
         self._tries += 1
         if self._asked_for or self._saved > policy.STEP_LOOK * 1e-9 * self._asked:

@@ -166,7 +166,8 @@ class Oracle:
         found: dict[int, Any] = {len(function.steps) - 1: cell}
         for i in reversed(range(len(function.steps))):  # from the result up to its hidden inputs
             op, places = function.steps[i]
-            assert type(found[i].op).__name__ == op
+            recorded = type(found[i].op).__name__
+            assert recorded.replace("Reindex", "BasicIndex") == op  # of a tensor without rows
             assert len(found[i].cells) == len(places)
             for place, x in zip(places, found[i].cells, strict=True):
                 if place < 0:

@@ -27,6 +27,7 @@ PICK = st.integers(0, 30)
 SHAPES = st.sampled_from([(2, 3), (3, 2), (1, 3), (3, 3)])
 NAMES = st.sampled_from(sorted(FUNCTIONS))
 ONE_STEP = sorted(name for name, f in FUNCTIONS.items() if len(f.steps) == 1)
+ACTIONS = st.sampled_from(["change", "reshape", "reshape", "replace", "remove", "splice", "read"])
 ASSIGNMENTS = st.sampled_from(["set", "copy_", "add_", "item", "same"])
 
 
@@ -37,6 +38,9 @@ class Machine(RuleBasedStateMachine):
         super().__init__()
         self.numbers = np.random.default_rng(0)
         self.derived = []  # (loss, leaf, the tensor that is the gradient)
+        self.in_batch = False  # shapes need not agree yet
+        self.edited = set()  # the steps edited in the last batch
+        self.gone = []  # the nodes removed in this batch
 
     @initialize(cutoff=st.booleans())
     def begin(self, cutoff):
@@ -89,6 +93,8 @@ class Machine(RuleBasedStateMachine):
     )
     def compute(self, name, places, detached, recorded):
         function = FUNCTIONS[name]
+        if name == "clone" and (detached[0] or not recorded):
+            return  # a copy, which is no node: see test_steps.py
         inputs = [
             (self.pick(place), cut)
             for place, cut in zip(places[: function.arity], detached, strict=False)
@@ -130,8 +136,8 @@ class Machine(RuleBasedStateMachine):
     def assign(self, node, how):
         x = node.tensor
         value = self.values(node.value.shape)
-        if how == "same":
-            value = node.value.copy()
+        if how == "same" or (how == "item" and value[:1, 1:].size == 0):
+            how, value = "set", node.value.copy()
         with ad.no_grad():
             if how == "add_":
                 x.add_(ad.tensor(value))
@@ -173,46 +179,82 @@ class Machine(RuleBasedStateMachine):
         assert self.graph.is_frozen(node.tensor) == freeze
         node.wants = not freeze
 
-    @rule(
-        changes=st.lists(st.tuples(PICK, ASSIGNMENTS), max_size=3),
-        replaced=st.none() | st.tuples(PICK, PICK),
-        read=st.none() | PICK,
-        fails=st.booleans(),
-    )
-    def batch(self, changes, replaced, read, fails):
-        before = [(n, n.value, n.step.version) for n in self.oracle.nodes if n.is_source]
-        edges = [(n, list(n.inputs), [(s, list(s.inputs)) for s in n.steps])
-                 for n in self.oracle.nodes]  # fmt: skip
-        edited = set()
+    @rule(actions=st.lists(st.tuples(ACTIONS, PICK, PICK), max_size=4), fails=st.booleans())
+    def batch(self, actions, fails):
+        """Any changes: all of them, or, where it fails or shapes do not agree in the end, none."""
+        nodes = list(self.oracle.nodes)
+        before = [(n, list(n.inputs), n.value, n.step.version, n.grad) for n in nodes]
+        edges = [(s, list(s.inputs)) for n in nodes for s in n.steps]
+        self.edited = set()
+        fitting = True
         try:
             with self.graph.batch():
-                for place, how in changes:
-                    self.change_source(place, how)
-                if replaced is not None:
-                    edited = self.do_replace(*replaced)
-                if read is not None:
-                    self.do_read(read)
+                self.in_batch = True
+                for action, place, other in actions:
+                    getattr(self, f"do_{action}")(place, other)
+                self.in_batch = False
+                fitting = self.fits()
                 if fails:
                     raise KeyError("in the middle")
-        except KeyError:
-            for node, value, version in before:
-                node.value, node.step.version = value, version
-            for node, inputs, steps in edges:
-                node.inputs = inputs
-                for step, above in steps:
-                    step.inputs = above
-            for step in edited:
+            assert fitting
+        except (KeyError, ShapeError) as error:
+            assert fails or not fitting, error
+            self.oracle.nodes[:] = nodes
+            for node, inputs, value, version, grad in before:
+                node.inputs, node.value, node.grad = inputs, value, grad
+                if node.is_source:
+                    node.step.version = version
+            for step, above in edges:
+                step.inputs = above
+            for step in self.edited:
                 step.seen = None
-            self.forget_shapes()
+            for node in nodes:
+                for step in node.steps:
+                    step.has_value &= step.cell.array is not None
+        finally:
+            self.in_batch = False
+            self.edited.clear()
+            self.gone.clear()
 
-    def change_source(self, place, how):
+    def fits(self):
+        """Whether the shapes of all nodes agree."""
+        try:
+            self.oracle.evaluate(self.oracle.nodes)
+        except ShapeError:
+            return False
+        return True
+
+    def do_change(self, place, other):
+        how = ("set", "copy_", "add_", "same")[other % 4]
         self.assign(self.pick(place, lambda n: n.is_source), how)
+
+    def do_reshape(self, place, other):
+        """Set a source to a value of another shape."""
+        node = self.pick(place, lambda n: n.kind in ("input", "parameter"))
+        shape = [(2, 3), (3, 2), (1, 3), (3, 3), (0, 3), (2, 1)][other % 6]
+        if node is None or shape == node.value.shape:
+            return
+        old, node.value = node.value, self.values(shape)
+        if not self.in_batch and not self.fits():
+            with pytest.raises(ShapeError, match=r"at node .* the graph is unchanged"):
+                node.tensor.set(node.value)
+            node.value = old
+            return
+        node.tensor.set(node.value)
+        assert node.tensor.shape == shape
+        node.step.version = next(_versions)
+        node.grad = None
+        self.forget_shapes()
+
+    @rule(place=PICK, other=PICK)
+    def reshape(self, place, other):
+        self.do_reshape(place, other)
 
     # ---- editing ---------------------------------------------------------------------------------
 
     def edit(self, changes, perform):
         """`perform()` lets each of the steps `changes` have other inputs: (node, what its inputs
-        become, {step: its inputs}). Returns the steps edited; {} where the edit was refused.
+        become, {step: its inputs}). In a batch, shapes need not agree.
         """
         before = [(node, node.inputs) for node, _, _ in changes]
         for node, inputs, _ in changes:
@@ -220,11 +262,8 @@ class Machine(RuleBasedStateMachine):
         refused = None
         if any(node in x.above() for node, inputs, _ in changes for x, _ in inputs):
             refused = GraphError
-        else:
-            try:
-                self.oracle.evaluate(self.oracle.nodes)
-            except ShapeError:
-                refused = ShapeError
+        elif not self.in_batch and not self.fits():
+            refused = ShapeError
         if refused is not None:
             for node, inputs in before:
                 node.inputs = inputs
@@ -232,16 +271,15 @@ class Machine(RuleBasedStateMachine):
             with pytest.raises(refused):
                 perform()
             assert self.graph.stats()["edits"] == edits
-            return set()
+            return
         perform()
-        edited = set()
         for _, _, steps in changes:
             for step, inputs in steps.items():
                 step.inputs = inputs
                 step.seen = None
-                edited.add(step)
+                if self.in_batch:
+                    self.edited.add(step)
         self.forget_shapes()
-        return edited
 
     def forget_shapes(self):
         """A step whose shape is another one now has no value any more."""
@@ -267,11 +305,11 @@ class Machine(RuleBasedStateMachine):
     def do_replace(self, place, other):
         old, new = self.pick(place), self.pick(other)
         users = [n for n in self.oracle.nodes if any(x is old for x, _ in n.inputs)]
-        if old is new:
-            return set()
-        return self.edit(
-            self.users_changes(old, new, users), lambda: self.graph.replace(old.tensor, new.tensor)
-        )
+        if old is not new:
+            self.edit(
+                self.users_changes(old, new, users),
+                lambda: self.graph.replace(old.tensor, new.tensor),
+            )
 
     @rule(place=PICK, other=PICK)
     def replace(self, place, other):
@@ -303,24 +341,53 @@ class Machine(RuleBasedStateMachine):
                 step.inputs, step.seen = above, None
         self.forget_shapes()
 
-    @rule(place=PICK)
-    def remove(self, place):
+    def do_remove(self, place, other=0):
         node = self.pick(place, lambda n: n.kind != "outside")
         if node is None or len(self.oracle.nodes) < 4:
             return
         used = any(x is node for n in self.oracle.nodes for x, _ in n.inputs)
-        if used or any(node in loss.above() for loss, _, _ in self.derived):
-            if used:
-                with pytest.raises(GraphError, match="is used by"):
-                    self.graph.remove(node.tensor)
+        users = {u for s in node.steps[-1:] for u in s.cell.living_users() if not u.planned}
+        hidden = {s.cell for n in self.gone for s in n.steps}  # which only the batch can bring back
+        if users and users <= hidden and not used:
             return
-        if any(len(s.cell.living_users()) for s in node.steps[-1:]):
-            return  # a recorded backward pass uses it
+        if used or any(node is loss for loss, _, _ in self.derived):
+            with pytest.raises(GraphError, match="is used by"):
+                self.graph.remove(node.tensor)
+            return
         self.graph.remove(node.tensor)
+        self.forget(node)
+
+    def forget(self, node):
         self.oracle.nodes.remove(node)
-        if not node.is_source:
+        if self.in_batch:
+            self.edited.add(node.step)
+            self.gone.append(node)
+        assert node.step.cell not in {x.node for x in self.graph.nodes}
+        with pytest.raises(GraphError, match="removed"):
+            node.tensor.set(0.0)
+        if not self.in_batch or self.fits():
             with pytest.raises(GraphError, match="removed"):
-                node.tensor.numpy()
+                node.tensor.detach().numpy()
+
+    @rule(place=PICK)
+    def remove(self, place):
+        self.do_remove(place)
+
+    def do_splice(self, place, other=0):
+        node = self.pick(place, lambda n: n.kind in ONE_STEP and len(n.inputs) == 1)
+        if node is None or any(node is loss for loss, _, _ in self.derived):
+            return
+        ((new, cut),) = node.inputs
+        users = [n for n in self.oracle.nodes if any(x is node for x, _ in n.inputs)]
+        changes = self.users_changes(node, new, users)
+        for user, inputs, _ in changes:
+            for i, (x, _) in enumerate(user.inputs):
+                inputs[i] = (inputs[i][0], inputs[i][1] or (x is node and cut))
+        self.edit(changes, lambda: (self.graph.splice_out(node.tensor), self.forget(node)))
+
+    @rule(place=PICK)
+    def splice(self, place):
+        self.do_splice(place)
 
     @precondition(lambda self: not self.derived)
     @rule()
@@ -343,8 +410,16 @@ class Machine(RuleBasedStateMachine):
 
     # ---- reading ---------------------------------------------------------------------------------
 
-    def do_read(self, place):
-        self.read_node(self.pick(place))
+    def do_read(self, place, other=0):
+        node = self.pick(place)
+        if self.in_batch and not self.fits():
+            try:
+                self.oracle.evaluate([node])
+            except ShapeError:
+                with pytest.raises(ShapeError, match="at node"):
+                    node.tensor.detach().numpy()
+            return
+        self.read_node(node)
 
     def read_node(self, node):
         with self.graph.events() as log:
@@ -367,8 +442,11 @@ class Machine(RuleBasedStateMachine):
         for i in range(len(self.derived)):
             self.read_derivative(i)
 
-    def note_runs(self, cells, above):
-        """Of the steps known, those in `cells` ran: each was out of date, and lies above."""
+    def note_runs(self, log, above):
+        """Of the steps known, those of `log` ran: each was out of date, and lies above. Whether a
+        value that was released since had changed is what the log says.
+        """
+        cells = log.cells
         steps = {s.cell: s for n in self.oracle.nodes for s in n.steps}
         near = {s for n in above for s in n.steps}
         assert len(cells) == len(set(cells))
@@ -378,7 +456,10 @@ class Machine(RuleBasedStateMachine):
                 continue
             assert step in near
             if step.seen != [x.version for x in step.inputs]:
+                version = step.version
                 self.oracle.has_run(step)
+                if cell.array is None and cell in log._cut:
+                    step.version = version
             else:
                 assert not step.has_value
                 self.oracle._take(step)
@@ -399,7 +480,7 @@ class Machine(RuleBasedStateMachine):
                 self.graph.backward(loss.tensor, retain_graph=retain)
             else:
                 loss.tensor.backward(retain_graph=retain)
-        self.note_runs(log.cells, loss.above())
+        self.note_runs(log, loss.above())
         if not y.requires_grad:
             return
         wanted = [n for n, v in values.items() if v.requires_grad]
@@ -453,7 +534,7 @@ class Machine(RuleBasedStateMachine):
         leaf.wants = wants
         with self.graph.events() as log:
             value = g.detach().numpy()
-        self.note_runs(log.cells, [n for x, _, _ in self.derived for n in x.above()])
+        self.note_runs(log, [n for x, _, _ in self.derived for n in x.above()])
         if expected is None:
             assert not value.any()
         else:

@@ -118,6 +118,7 @@ def test_a_loaded_graph_lives(graph):
         assert_same_bits(values(again)[name], value)
 
 
+@pytest.mark.filterwarnings("ignore:Graph. ")  # it is read after the step, on purpose
 def test_a_loaded_graph_trains_as_the_original():
     model = ad.nn.Sequential(ad.nn.Linear(3, 8), ad.nn.Tanh(), ad.nn.Linear(8, 1))
     graph = ad.Graph()
@@ -453,7 +454,8 @@ class Saved(Machine):
         self.graph, self.oracle = new, old.copied(twin, cell)
         nodes = dict(zip(old.nodes, self.oracle.nodes, strict=True))
         for node in self.oracle.nodes:
-            node.grad = None if node.tensor is None or node.tensor.grad is None else node.grad
+            kept = node.tensor is not None and node.tensor.is_leaf and node.tensor.grad is not None
+            node.grad = node.grad if kept else None
         self.derived = [
             (nodes[loss], nodes[leaf], saving.refreshing.tensor_of(cells[g.node]))
             for loss, leaf, g in self.derived

@@ -5,13 +5,15 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import DTypeError, IndexingError, InvalidType, ShapeError
-from ...core.spec import broadcast_shapes, normalize_axis, prod
+from ...core.spec import Spec, broadcast_shapes, normalize_axis, prod
 from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply, apply_view, run_known
@@ -19,10 +21,11 @@ from ...eager.fused import writing
 from ...eager.public import FUNCTIONS, public, write_in_place
 from ...eager.tensors import fresh
 from ...eager.writes import copied, write_by_kernel
+from ...graph.cells import Cell
 from ..create.creation import names_on
 from ..create.values import convert_number
 from ..promotion import cast
-from ..shape.movement import assert_tensor, to_shape
+from ..shape.movement import Movement, assert_tensor, to_shape
 from .advanced import Index, IndexPut, Overwrite, assert_same_dtype, wrapped
 from .backward_slices import straightened
 from .slicing import Item, basic_index
@@ -135,6 +138,45 @@ def _parse(x: Any, index: Any) -> tuple[tuple[Item, ...], list[tuple[int, Any]]]
         items.pop()  # the dimensions after the items are kept whole anyway
         axis -= 1
     return tuple(items), advanced
+
+
+@dataclass(eq=False, repr=False)
+class Reindex(Movement, abstract=True):
+    """A basic index as a graph records it: as it was written (slices as tuples), since the input
+    may come to have another shape.
+    """
+
+    index: tuple[Any, ...]
+    view = True
+    name = "index"
+
+    def _for(self, shape: tuple[int, ...]) -> Any:
+        index = tuple(slice(*each) if type(each) is tuple else each for each in self.index)
+        return basic_index(_parse(SimpleNamespace(_data=SimpleNamespace(shape=shape)), index)[0])
+
+    def infer(self, spec: Spec) -> Spec:
+        """What the index selects of this shape."""
+        return self._for(spec.shape).infer(spec)  # type: ignore[no-any-return]
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """A view."""
+        return self._for(x.shape).compute(xp, x)
+
+    def gradient(self, g: Tensor, spec: Spec) -> tuple[Any, ...]:
+        """g among zeros."""
+        return self._for(spec.shape).gradient(g, spec)  # type: ignore[no-any-return]
+
+
+def _as_written(op: Any, shape: tuple[int, ...], index: Any) -> Any:
+    """The op of a basic index in a graph: `op`, unless it means something else in another shape."""
+    parts = [_index_part(each) for each in (index if type(index) is tuple else (index,))]
+    for i, each in enumerate(parts):
+        if type(each) is slice:
+            ends = each.start, each.stop, each.step
+            parts[i] = tuple(None if end is None else operator.index(end) for end in ends)
+    written = Reindex(tuple(parts))
+    larger = written._for(tuple(size + 1 for size in shape))
+    return op if larger is op else written
 
 
 def _stands_for_tuple(index: Any) -> bool:
@@ -258,7 +300,10 @@ def getitem(input: Tensor, index: Any) -> Tensor:
         slices, turned, rest = forward
         return FUNCTIONS["flip"](getitem(input, slices), turned)[rest]  # type: ignore[no-any-return]
     if not advanced:
-        return apply_view(basic_index(items), input)  # type: ignore[no-any-return]
+        op: Any = basic_index(items)
+        if isinstance(input._data, Cell):
+            op = _as_written(op, input._data.shape, index)
+        return apply_view(op, input)  # type: ignore[no-any-return]
     part = apply_view(basic_index(items), input) if items else input
     if len(advanced) == 1:
         place, each = advanced[0]

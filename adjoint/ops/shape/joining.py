@@ -40,6 +40,7 @@ class Cat(Movement):
 
     axis: int
     library = "moves"
+    joins = True
 
     def infer(self, *specs: Spec) -> Spec:
         """The sizes along the axis add up; the others agree."""
@@ -103,6 +104,7 @@ class Stack(Movement):
 
     axis: int
     library = "moves"
+    joins = True
 
     def infer(self, *specs: Spec) -> Spec:
         """All shapes agree."""

@@ -20,6 +20,7 @@ from ...core.types import Tensor
 from ...eager.dispatch import apply, apply_view
 from ...eager.fused import viewing
 from ...eager.public import public, rebinding
+from ...graph.cells import Cell
 from ..samples import array, strided
 
 __all__ = [
@@ -83,6 +84,46 @@ def to_shape(shape: tuple[int, ...]) -> Reshape:
 
 
 @dataclass(eq=False, repr=False)
+class Refit(Reshape, abstract=True):
+    """A reshape as a graph records it, whose input may come to have other sizes: -1 in the shape is
+    what is left, (i, j) the product of the input's sizes from i up to j.
+    """
+
+    shape: tuple[Any, ...]
+    rank: int | None  # how many dimensions the input must have
+    name = "reshape"
+
+    def _sizes(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        if self.rank not in (None, len(shape)):
+            raise ShapeError(
+                f"reshape: recorded for a tensor of {self.rank} dimensions, got shape {shape}"
+            )
+        sizes = tuple(prod(shape[n[0] : n[1]]) if type(n) is tuple else n for n in self.shape)
+        return infer_size(sizes, prod(shape), "reshape")
+
+    def infer(self, spec: Spec) -> Spec:
+        """The new shape; the number of elements must agree."""
+        return to_shape(self._sizes(spec.shape)).infer(spec)
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """A view where the memory allows one, otherwise a copy."""
+        return x.reshape(self._sizes(x.shape))
+
+
+def _fitted(
+    input: Tensor, sizes: tuple[int, ...], said: tuple[Any, ...], rank: int | None = None
+) -> Tensor:
+    """`input` in the shape `sizes`; in a graph, recorded as what was `said`: see `Refit`."""
+    if isinstance(input._data, Cell) and said != sizes:
+        return apply_view(Refit(said, rank), input)
+    return apply_view(to_shape(sizes), input)
+
+
+def _kept(start: int, stop: int) -> tuple[tuple[int, int], ...]:
+    return tuple((i, i + 1) for i in range(start, stop))
+
+
+@dataclass(eq=False, repr=False)
 class Permute(Movement):
     """The dimensions in another order."""
 
@@ -138,32 +179,39 @@ def to_order(axes: tuple[int, ...]) -> Permute:
 
 @dataclass(eq=False, repr=False)
 class Expand(Movement):
-    """Dimensions of size 1 repeated without copying."""
+    """Dimensions of size 1 repeated without copying; -1 keeps a size (in graphs: see `Refit`)."""
 
     shape: tuple[int, ...]
     view = True
 
+    def _sizes(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        if -1 not in self.shape:
+            return self.shape
+        have = (-1,) * (len(self.shape) - len(shape)) + tuple(shape)
+        return tuple(h if n == -1 else n for n, h in zip(self.shape, have, strict=False))
+
     def infer(self, spec: Spec) -> Spec:
         """The expanded shape; only dimensions of size 1 grow."""
         lead = len(self.shape) - len(spec.shape)
-        if lead < 0:
+        sizes = self._sizes(spec.shape)
+        if lead < 0 or -1 in sizes:
             raise ShapeError(
                 f"expand: the number of sizes provided ({len(self.shape)}) must be greater or "
                 f"equal to the number of dimensions in the tensor ({len(spec.shape)}): sizes "
                 f"{self.shape}, shape {spec.shape}"
             )
         for i, have in enumerate(spec.shape, lead):
-            if have not in (1, self.shape[i]):
+            if have not in (1, sizes[i]):
                 raise ShapeError(
-                    f"expand: The expanded size of the tensor ({self.shape[i]}) must match the "
+                    f"expand: The expanded size of the tensor ({sizes[i]}) must match the "
                     f"existing size ({have}) at non-singleton dimension {i}. Target sizes: "
-                    f"{list(self.shape)}. Tensor sizes: {list(spec.shape)}"
+                    f"{list(sizes)}. Tensor sizes: {list(spec.shape)}"
                 )
-        return spec.with_(shape=self.shape)
+        return spec.with_(shape=sizes)
 
     def compute(self, xp: Any, x: Any) -> Any:
         """A view with strides of 0."""
-        return as_writable(xp.broadcast_to(x, self.shape), x)
+        return as_writable(xp.broadcast_to(x, self._sizes(x.shape)), x)
 
     def gradient(self, g: Tensor) -> tuple[Any, ...]:
         """The engine sums over what was expanded."""
@@ -324,8 +372,7 @@ def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
             [2, 3]])
     """
     wanted = sizes_of(sizes if shape is None else (shape,), "reshape")
-    found = infer_size(wanted, input._data.size, "reshape")
-    return apply_view(to_shape(found), input)
+    return _fitted(input, infer_size(wanted, input._data.size, "reshape"), wanted)
 
 
 @public()
@@ -343,7 +390,7 @@ def view(input: Tensor, *sizes: Any, size: Any = None, dtype: dt.dtype | None = 
     if dtype is not None or (len(sizes) == 1 and isinstance(sizes[0], dt.dtype)):
         return apply_view(Bitcast(sizes[0] if dtype is None else dtype), input)
     wanted = sizes_of(sizes if size is None else (size,), "view")
-    result = apply_view(to_shape(infer_size(wanted, input._data.size, "view")), input)
+    result = _fitted(input, infer_size(wanted, input._data.size, "view"), wanted)
     data, found = input._data, result._data
     known = type(data) is np.ndarray and (found.base is data or found.base is data.base is not None)
     if not known and data.size and not np.may_share_memory(found, data):
@@ -404,7 +451,8 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     if start == end and ndim:
         return input
     joined = (*shape[:start], prod(shape[start : end + 1]), *shape[end + 1 :])
-    return apply_view(to_shape(joined), input)
+    said = (*_kept(0, start), (start, end + 1), *_kept(end + 1, ndim))
+    return _fitted(input, joined, said, ndim)
 
 
 @public()
@@ -418,7 +466,7 @@ def ravel(input: Tensor) -> Tensor:
     """
     if input._data.ndim == 1 and input._data.flags.c_contiguous:
         return input
-    return apply_view(to_shape((input._data.size,)), input)
+    return _fitted(input, (input._data.size,), (-1,))
 
 
 @public()
@@ -444,7 +492,8 @@ def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
             f"unflatten: Provided sizes {list(wanted)} don't multiply up to the size of dim {dim} "
             f"({whole}) in the input tensor of shape {tuple(shape)}"
         )
-    return apply_view(to_shape((*shape[:axis], *inner, *shape[axis + 1 :])), input)
+    said = (*_kept(0, axis), *wanted, *_kept(axis + 1, len(shape)))
+    return _fitted(input, (*shape[:axis], *inner, *shape[axis + 1 :]), said, len(shape))
 
 
 @rebinding
@@ -460,12 +509,12 @@ def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     adjoint.Size([1, 2])
     """
     shape = input._data.shape
-    if dim is None:
-        kept = tuple(size for size in shape if size != 1)
-    else:
+    axes: Any = range(len(shape))
+    if dim is not None:
         axes = normalize_axes(dim, len(shape), "squeeze") if dim != () else ()
-        kept = tuple(size for i, size in enumerate(shape) if size != 1 or i not in axes)
-    return apply_view(to_shape(kept), input)
+    kept = [i for i, size in enumerate(shape) if size != 1 or i not in axes]
+    said = tuple((i, i + 1) for i in kept)
+    return _fitted(input, tuple(shape[i] for i in kept), said, len(shape))
 
 
 @rebinding
@@ -482,7 +531,8 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """
     shape = input._data.shape
     axis = normalize_axis(dim, len(shape) + 1, "unsqueeze")
-    return apply_view(to_shape((*shape[:axis], 1, *shape[axis:])), input)
+    said = (*_kept(0, axis), 1, *_kept(axis, len(shape)))
+    return _fitted(input, (*shape[:axis], 1, *shape[axis:]), said, len(shape))
 
 
 @public()
@@ -706,7 +756,7 @@ def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
             f"non-existing dimension {shape.index(min(shape))}, got sizes {list(wanted)} for a "
             f"tensor of shape {tuple(have)}"
         )
-    return apply_view(Expand(shape), input)
+    return apply_view(Expand(wanted if isinstance(input._data, Cell) else shape), input)
 
 
 @public()
