@@ -18,7 +18,7 @@ import sys
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -192,9 +192,9 @@ def refreshed(built: Built, targets: list[Any]) -> list[Any]:
 def numpy_of(cells: list[Any], times: int) -> Callable[[], None]:
     """What NumPy alone does in `times` updates: the same functions on the same arrays."""
     steps = [
-        (cell.function, *(getattr(x, "array", x) for x in cell.inputs))
+        (getattr(np, cell.op.ufunc), *(getattr(x, "array", x) for x in cell.inputs))
         for cell in cells
-        if cell.function is not None
+        if getattr(cell.op, "ufunc", "")
     ]
 
     def run() -> None:
@@ -459,15 +459,53 @@ def _chains() -> None:
         timing.row(f"{size:,} elements", result)
 
 
+def _steps() -> None:
+    timing.header("Training steps in `graph.step()`, and the same in PyTorch")
+
+    def made(t: Any, block: Any, frozen: bool, width: int) -> Callable[[], None]:
+        t.manual_seed(0)
+        layers = [t.nn.Linear(width, width), t.nn.Tanh(), t.nn.Linear(width, width), t.nn.Tanh()]
+        backbone, head = t.nn.Sequential(*layers), t.nn.Linear(width, 10)
+        parameters = [*head.parameters()]
+        if frozen:
+            backbone.requires_grad_(False)
+        else:
+            parameters += backbone.parameters()
+        optimizer = t.optim.SGD(parameters, lr=0.01)
+        x, y, loss_of = t.randn(64, width), t.arange(64) % 10, t.nn.CrossEntropyLoss()
+
+        def run() -> None:
+            with block():
+                loss = loss_of(head(backbone(x)), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+        return run
+
+    for width in (16, 512):
+        for frozen in (True, False):
+            what = f"{width} wide, {'frozen backbone' if frozen else 'all trained'}"
+            theirs = made(torch, nullcontext, frozen, width)
+            for label, reuse in (("default", None), ("reuse=True", True), ("eager", "")):
+                graph = ad.Graph()
+                block = nullcontext if reuse == "" else lambda: graph.step(reuse)  # noqa: B023
+                timing.row(
+                    f"{what}, {label}", timing.compare(made(ad, block, frozen, width), theirs)
+                )
+
+
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks graphs")
-    parser.add_argument("--only", choices=("chains",), help="that table alone")
+    parser.add_argument("--only", choices=("chains", "steps"), help="that table alone")
     only = parser.parse_args().only
     torch.set_num_threads(1)
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
     ad.set_num_threads(1)
-    _chains()
+    for name, table in (("chains", _chains), ("steps", _steps)):
+        if only in (None, name):
+            table()
     if only is None:
         cases = [(name, size) for name in SHAPES for size in SIZES]
         _building(cases)

@@ -236,7 +236,7 @@ FROZEN_PLANS = _bound("FROZEN_PLANS", 16)  # shapes of inputs of a frozen module
 # where it did not pay
 STEP_BLOCKS = _bound("STEP_BLOCKS", 8)
 STEP_BYTES = _bound("STEP_BYTES", 1 << 30)
-STEP_LOOK = _threshold("STEP_LOOK", 6000, "graphs --only steps")
+STEP_LOOK = _threshold("STEP_LOOK", 25_000, "graphs --only steps")
 STEP_WAIT = _threshold("STEP_WAIT", 256, "graphs --only steps")
 BACKWARD_PLANS = _bound("BACKWARD_PLANS", 32)  # that a graph remembers
 DISPATCH_LINES = _bound("DISPATCH_LINES", 1 << 14)  # of the dispatch log, each said once
