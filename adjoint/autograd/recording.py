@@ -23,7 +23,7 @@ from ..eager.operators import takes_number
 from ..eager.tensors import INFERENCE, wrap
 from ..eager.views import ONE_OF_SEVERAL_VIEWS, UNRECORDED_VIEW, mark_view, shares_storage
 from ..eager.writes import ViewWrite, write_part
-from ..graph.cells import Cell, Source, State, warn_of_change
+from ..graph.cells import Cell, Source, State, wants_gradient, warn_of_change
 from ..graph.lazy import LazyValue, concrete, given, realize, record, shown, snapshot, specs_of
 from ..graph.node import Item, Version
 from .modes import _Bare
@@ -352,6 +352,12 @@ def write_cell(x: Any, y: Any) -> None:
     base = x if view is None else view.base
     target = base._data
     if not isinstance(target, LazyValue):  # x shows a part of a tensor outside
+        if MODE.get().grad and isinstance(y._data, Cell) and wants_gradient(y._data):
+            raise GraphError(
+                f"write: a value of shape {tuple(y.shape)} that carries a gradient, into a part of "
+                "a tensor outside the graph, where the gradient would be lost; write into a clone "
+                "made inside the graph, or write value.detach()"
+            )
         write_part(np, target, view.ops, concrete(y))
         return
     if isinstance(target, Source):

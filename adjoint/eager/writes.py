@@ -277,7 +277,11 @@ def overwrite(x: Any, y: Any, name: str) -> Any:
             if not data.flags.writeable:
                 raise AutogradError(f"{name}: the tensor's memory is read-only; clone it first")
             data[...] = concrete(y)
-    rebase(x, y._node, name)
+    node = y._node
+    owner = x if x._view is None else x._view.base
+    if isinstance(node, Cell) and not isinstance(owner._data, Cell):
+        node = None  # a value was written to memory outside; its history stays in the graph
+    rebase(x, node, name)
     return x
 
 

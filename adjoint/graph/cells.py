@@ -112,7 +112,7 @@ class State:
     chains: dict[Any, Any]  # by the `order` of their cells: how often they came, or their kernel
     owner: Any  # weak reference to the user's Graph
     set_last: int  # when an input was last given another value
-    written_last: int  # when an optimizer last wrote to a source's memory
+    written_last: int  # when a program, an optimizer mostly, last wrote to a leaf's memory
     warned: bool  # that a node shows another value than when it was recorded
 
     # What new cells have to look at:
@@ -402,7 +402,7 @@ class Source(Cell):
                     return
                 self.array = array
             self.version = self.state.stamp()
-            if optimizing:
+            if self.leaf is not None:
                 self.state.written_last = self.version
             push(self)
 
@@ -425,12 +425,9 @@ for _type in (Cell, Source):
 # ---- change and read -----------------------------------------------------------------------------
 
 
-optimizing: list[Any] = []  # the optimizers whose step runs
-
-
 def warn_of_change(cell: Cell, used: str) -> None:
     """Say once that a node has not the value that it had when it was recorded, where nobody asked
-    for that by setting an input, but an optimizer wrote to what it depends on.
+    for that by setting an input, but a parameter that it depends on was written to.
     """
     state = cell.state
     if state.warned or not cell.order < state.written_last > state.set_last:
@@ -453,9 +450,9 @@ def _warn(cell: Cell, used: str) -> None:
     where = f"at {line[0]}:{line[1]}" if line else "before (ad.Graph(lines=True) says where)"
     warnings.warn(
         f"Graph: {cell.label!r} of shape {tuple(cell.shape)} was recorded {where}, and {used} "
-        "after an optimizer's step changed what it depends on: it shows what that gives now. For "
-        "the value that it had, record it inside `with graph.step():`, or take node.snapshot() "
-        "before the step (graph.peek(node) is what was computed last); said once for each graph",
+        "after a parameter that it depends on was changed: it shows what that gives now. For the "
+        "value that it had, record it inside `with graph.step():`, or take node.snapshot() before "
+        "the change (graph.peek(node) is what was computed last); said once for each graph",
         stacklevel=_users_level(),
     )
 

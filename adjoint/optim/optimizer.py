@@ -14,7 +14,6 @@ from ..autograd.modes import enable_grad
 from ..core.errors import CheckpointError, InvalidArgument, InvalidType
 from ..core.mode import MODE, mode_with, unobserved
 from ..core.scalar import Scalar
-from ..graph.cells import optimizing
 from ..nn.hooks import add
 from ..nn.modules.module import clear_gradients
 from ..tensor import RemovableHandle, Tensor
@@ -254,11 +253,7 @@ class Optimizer:
                 parameters = [p for p in group["params"] if p.grad is not None and p.requires_grad]
                 if parameters:
                     groups.append((group, parameters))
-            optimizing.append(self)
-            try:
-                self.update_groups(groups)
-            finally:
-                optimizing.pop()
+            self.update_groups(groups)
         finally:
             MODE.reset(token)
         return loss

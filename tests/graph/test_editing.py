@@ -8,6 +8,9 @@ import pytest
 import adjoint as ad
 from adjoint.core.errors import GraphError, ShapeError
 
+# Nodes follow what a program writes: that is what these tests are about.
+pytestmark = pytest.mark.filterwarnings("ignore:Graph. ")
+
 
 @pytest.fixture
 def graph():
@@ -297,7 +300,6 @@ def test_an_error_takes_back_sets_writes_and_edits(graph):
     assert w.grad.tolist() == [1, 2]
 
 
-@pytest.mark.filterwarnings("ignore:Graph. ")  # it is read after the step, on purpose
 def test_an_optimizer_step_is_taken_back(graph):
     w = graph.parameter([1.0, 2.0])
     loss = (w * w).sum()

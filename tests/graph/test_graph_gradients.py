@@ -8,6 +8,9 @@ import pytest
 import adjoint as ad
 from adjoint.core.errors import AutogradError
 
+# Nodes follow what a program writes: that is what these tests are about.
+pytestmark = pytest.mark.filterwarnings("ignore:Graph. ")
+
 
 @pytest.fixture
 def graph():

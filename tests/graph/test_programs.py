@@ -5,10 +5,14 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import adjoint as ad
+
+# Nodes follow what a program writes: that is what these tests are about.
+pytestmark = pytest.mark.filterwarnings("ignore:Graph. ")
 
 FUNCTIONS = {
     "tanh": lambda x: x.tanh(),

@@ -11,6 +11,9 @@ import pytest
 import adjoint as ad
 from adjoint.core.errors import GraphError
 
+# Nodes follow what a program writes: that is what these tests are about.
+pytestmark = pytest.mark.filterwarnings("ignore:Graph. ")
+
 
 def line():
     """y = w * x + b."""

@@ -23,6 +23,9 @@ from adjoint.core.errors import AutogradError, GraphError, ShapeError
 from ..sweep import few_or_many
 from .oracle import FUNCTIONS, SEED, Oracle
 
+# Nodes follow what a program writes: that is what these tests are about.
+pytestmark = pytest.mark.filterwarnings("ignore:Graph. ")
+
 PICK = st.integers(0, 30)
 SHAPES = st.sampled_from([(2, 3), (3, 2), (1, 3), (3, 3)])
 NAMES = st.sampled_from(sorted(FUNCTIONS))

@@ -20,6 +20,9 @@ from adjoint.reactive import saving
 from ..sweep import few_or_many
 from .test_reactive_properties import Machine
 
+# Nodes follow what a program writes: that is what these tests are about.
+pytestmark = pytest.mark.filterwarnings("ignore:Graph. ")
+
 
 def written(graph):
     file = io.BytesIO()
@@ -118,7 +121,6 @@ def test_a_loaded_graph_lives(graph):
         assert_same_bits(values(again)[name], value)
 
 
-@pytest.mark.filterwarnings("ignore:Graph. ")  # it is read after the step, on purpose
 def test_a_loaded_graph_trains_as_the_original():
     model = ad.nn.Sequential(ad.nn.Linear(3, 8), ad.nn.Tanh(), ad.nn.Linear(8, 1))
     graph = ad.Graph()

@@ -10,6 +10,9 @@ import pytest
 
 import adjoint as ad
 
+# Nodes follow what a program writes: that is what these tests are about.
+pytestmark = pytest.mark.filterwarnings("ignore:Graph. ")
+
 ROUNDS = 150
 
 
