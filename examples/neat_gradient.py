@@ -96,7 +96,7 @@ class Genome:
             optimizer.zero_grad()
             self.graph["loss"].backward()
             optimizer.step()
-        return self.graph["loss"].item()
+        return self.graph.forward(self.graph["loss"]).item()
 
 
 def eagerly(genome):

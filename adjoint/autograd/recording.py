@@ -24,7 +24,7 @@ from ..eager.tensors import INFERENCE, wrap
 from ..eager.views import ONE_OF_SEVERAL_VIEWS, UNRECORDED_VIEW, mark_view, shares_storage
 from ..eager.writes import ViewWrite, write_part
 from ..graph.cells import Cell, Source, State, wants_gradient, warn_of_change
-from ..graph.lazy import LazyValue, concrete, given, realize, record, shown, snapshot, specs_of
+from ..graph.lazy import LazyValue, concrete, given, realize, record, shown, specs_of
 from ..graph.node import Item, Version
 from .modes import _Bare
 
@@ -40,7 +40,7 @@ def execute_lazily(op: Op, inputs: tuple[Any, ...]) -> Any:
     """Record `op`; its value is computed when something reads it."""
     values: list[Any] = []
     parents: list[Any] = []
-    wants = foreign = False
+    wants = False
     for x in inputs:
         if isinstance(x, TensorBase):
             data = x._data
@@ -48,10 +48,6 @@ def execute_lazily(op: Op, inputs: tuple[Any, ...]) -> Any:
                 data = _given(x)
             elif type(data) is not LazyValue:
                 return EXECUTORS[type(data)](op, inputs)
-            if data.memory is not None and data.memory.exported:
-                foreign = True
-                if not op.view:
-                    data = snapshot(data)
             node = x._node
             wants = wants or node is not None
             values.append(data)
@@ -59,10 +55,31 @@ def execute_lazily(op: Op, inputs: tuple[Any, ...]) -> Any:
         else:
             values.append(x)
             parents.append(None)
-    found = record(op, tuple(values))
-    if foreign and op.view:  # shows the memory, whatever is written there
-        realize(found if type(found) is tuple else (found,))
-    return finish(op, inputs, found, parents, wants)
+    return finish(op, inputs, record(op, tuple(values)), parents, wants)
+
+
+def _execute_meanwhile(op: Op, inputs: tuple[Any, ...]) -> Any:
+    """`execute_lazily` while the program goes on: of memory that others may write to unseen, what
+    it holds now is recorded; a view shows it, whatever is written there.
+    """
+    foreign = False
+    found = list(inputs)
+    for i, x in enumerate(inputs):
+        data: Any = x._data if isinstance(x, TensorBase) else None
+        if type(data) is ndarray:
+            memory = x._version
+        else:
+            memory = data.memory if type(data) is LazyValue else None
+        if memory is not None and memory.exported:
+            foreign = True
+            if not op.view:
+                value = LazyValue(None, (), data.shape, data.dtype)
+                value.array = concrete(x).copy() if type(data) is ndarray else data.realize().copy()
+                found[i] = wrap(value, x._node)
+    y = execute_lazily(op, tuple(found))
+    if foreign and op.view:
+        realize([each._data for each in (y if type(y) is tuple else (y,))])
+    return y
 
 
 def _given(x: Any) -> LazyValue:
@@ -104,7 +121,7 @@ class lazy(_Bare):  # noqa: N801 - like no_grad
     tensor([3., 3.])
     """
 
-    changes = {"executor": execute_lazily}  # noqa: RUF012 - never changed
+    changes = {"executor": _execute_meanwhile}  # noqa: RUF012 - never changed
 
 
 def realize_all(*tensors: Any) -> Any:

@@ -213,13 +213,6 @@ def given(tensor: Any, version: Version) -> LazyValue:
     return value
 
 
-def snapshot(value: LazyValue) -> LazyValue:
-    """What a value holds now, where others may write to its memory and nobody would tell."""
-    kept = LazyValue(None, (), value.shape, value.dtype, value.device)
-    kept.array = value.array.copy()
-    return kept
-
-
 def specs_of(inputs: Iterable[Any]) -> list[Any]:
     """What `Op.infer` takes: the specs of recorded values, and numbers as they are."""
     return [x.spec if isinstance(x, LazyValue) else x for x in inputs]
