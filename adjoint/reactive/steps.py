@@ -165,9 +165,10 @@ class Steps:
 
     def composite(self, declared: Declared, args: tuple[Any, ...]) -> Any:
         """The same for a composite, of which only what wants no gradient is reused."""
-        wants = MODE.get().grad and any(isinstance(x, TensorBase) and x._node for x in args)
+        mode = MODE.get()
+        wants = mode.grad and any(isinstance(x, TensorBase) and x._node for x in args)
         numbers = None if wants else self._numbers(args)
-        key = None if numbers is None else (declared, numbers)
+        key = None if numbers is None else (declared, _casts(mode), numbers)
         known = self._known(key, declared.function)
         if known is not None and known.arrays is not None:
             self._reuse(known)
@@ -179,7 +180,8 @@ class Steps:
 
     def call_module(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a module; where it is trusted, its result may be known."""
-        wants = MODE.get().grad and any(p.requires_grad for p in module.parameters())
+        mode = MODE.get()
+        wants = mode.grad and any(p.requires_grad for p in module.parameters())
         if wants or module not in self._pure:
             return module._call(args, kwargs)
         state = (*module.parameters(), *module.buffers())
@@ -187,7 +189,7 @@ class Steps:
         given = (*args, *kwargs.values())
         simple = all(isinstance(x, TensorBase) or type(x) in _SIMPLE for x in given)
         numbers = self._numbers((*given, *state)) if simple else None
-        key = None if numbers is None else (id(module), modes, tuple(kwargs), numbers)
+        key = (module, modes, _casts(mode), tuple(kwargs), numbers) if numbers else None
         known = self._known(key, module)
         if known is not None and known.arrays is not None:
             self._reuse(known)
@@ -381,6 +383,11 @@ class Steps:
                     )
                 node = None
             yield wrap(x._data.settle(None), node)
+
+
+def _casts(mode: Mode) -> Any:
+    """What autocast makes of the inputs of ops inside a composite or a module."""
+    return mode.autocast and mode.autocast.signature
 
 
 def _kinds(op: Op) -> Any:

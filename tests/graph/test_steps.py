@@ -190,6 +190,19 @@ def test_values_of_equal_ops_are_told_apart():
             assert ad.full((2,), 1).dtype is ad.int64 and ad.full((2,), 1.0).dtype is ad.float32
 
 
+def test_autocast_is_part_of_what_is_known():
+    graph, x = ad.Graph(), ad.randn(64, 64)
+    layer = graph.reuse(nn.Linear(64, 64).requires_grad_(False))
+    for _ in range(4):
+        for on in (True, False):
+            with graph.step(True), ad.autocast("cpu", dtype=ad.bfloat16, enabled=on):
+                found = x @ x, layer(x), nn.functional.gelu(x @ x), nn.functional.softmax(x, -1)
+            with ad.autocast("cpu", dtype=ad.bfloat16, enabled=on):
+                plain = x @ x, layer(x), nn.functional.gelu(x @ x), nn.functional.softmax(x, -1)
+            for a, b in zip(found, plain, strict=True):
+                assert a.dtype is b.dtype and a.tolist() == b.tolist()
+
+
 def test_random_numbers_are_new_ones():
     graph, drawn = ad.Graph(), []
     ad.manual_seed(0)
