@@ -102,6 +102,10 @@ def set_value(self: Any, value: Any) -> Any:
         )
     with no_grad():
         self.copy_(as_tensor(value))
+    for reference in (self._version.watchers or ()) if self._version is not None else ():
+        source = reference()
+        if isinstance(source, Source):
+            source.state.set_last = source.version  # which was asked for: no warning
     return self
 
 
