@@ -74,7 +74,8 @@ def _execute_meanwhile(op: Op, inputs: tuple[Any, ...]) -> Any:
             foreign = True
             if not op.view:
                 value = LazyValue(None, (), data.shape, data.dtype)
-                value.array = concrete(x).copy() if type(data) is ndarray else data.realize().copy()
+                array = concrete(x) if type(data) is ndarray else data.realize()
+                value.array = array.copy(order="K")
                 found[i] = wrap(value, x._node)
     y = execute_lazily(op, tuple(found))
     if foreign and op.view:

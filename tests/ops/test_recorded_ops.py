@@ -74,7 +74,7 @@ def test_in_a_graph(sample, request):
     with ad.Graph() as graph:
         inputs = leaves(sample)
         ys, grads = run(sample, inputs)
-    assert all(type(y._data) is Cell for y in ys)
+    assert sample.op.copies or all(type(y._data) is Cell for y in ys)  # copies of constants copy
     assert_equal(ys, expected[0], near)
     assert_equal(grads, expected[1], near)
     graph.check_invariants()
