@@ -196,8 +196,8 @@ class Linear(Op):
         """One matmul over all rows."""
         if x.dtype != w.dtype or (bias is not None and bias.dtype != w.dtype):
             self.infer(*(spec_of(a) for a in (x, w, bias) if a is not None))
-        y = xp.linear(_rows(x) if x.ndim > 2 else x, w, bias)
-        return y.reshape(*x.shape[:-1], w.shape[0]) if x.ndim > 2 else y
+        y = xp.linear(_rows(x), w, bias)
+        return y if x.ndim == 2 else y.reshape(*x.shape[:-1], w.shape[0])
 
     def gradient(self, g: Tensor, x1: Tensor, x2: Tensor) -> tuple[Any, ...]:
         """Products over all rows; the engine sums the bias's."""

@@ -9,10 +9,12 @@ import pytest
 
 pytest.importorskip("llvmlite")
 
+import adjoint as ad
 from adjoint.backends.native.gemm import code as gemm_code
 from adjoint.backends.native.gemm import gemm, products
 from adjoint.backends.native.runtime.pool import Pool
 from adjoint.kernels import target
+from adjoint.program import compute
 
 pytestmark = pytest.mark.skipif(gemm.address() is None, reason="no product is generated here")
 
@@ -172,3 +174,21 @@ def test_with_the_registers_of_avx2(dtype):
         for sizes in [(1, 1, 1), (13, 21, 30), (70, 400, 300), (300, 20, 33), (530, 270, 260)]:
             _check(dtype, transposes, sizes, 1.0, 0.0, address=address)
             _check(dtype, transposes, sizes, 2.0, 0.5, address=address)
+
+
+@pytest.mark.parametrize("sizes", [(3, 4), (8, 8), (65, 33), (512, 300)])
+def test_a_layer_of_a_vector_is_that_of_its_row_whichever_came_first(sizes):
+    inputs, outputs = sizes
+    numbers = np.random.default_rng(0)
+    x, w, b = (
+        ad.tensor(numbers.standard_normal(shape).astype(np.float32))
+        for shape in ((inputs,), (outputs, inputs), (outputs,))
+    )
+    found = []
+    for first in (x, x.view(1, -1)):
+        compute.forget()
+        products._ready.clear()
+        for _ in range(2):
+            ad.linear(first, w, b)
+        found += [ad.linear(x, w, b) for _ in range(3)]
+    assert all(y.tolist() == found[0].tolist() for y in found)
