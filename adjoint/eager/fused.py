@@ -63,8 +63,9 @@ def fused(function: Any = None, *, native: str = "", always: bool = False) -> An
 class Declared:
     """A composite, and what was worked out for calls of it."""
 
-    __slots__ = ("__weakref__", "always", "families", "function", "native", "plans")
+    __slots__ = ("__weakref__", "always", "families", "function", "native", "plans", "run")
 
+    run: Callable[..., Any]  # the public function, which calls this one or its kernels
     plans: dict[Any, Any]  # the op that it is, or the reason why none; by arguments and casts
     families: dict[Any, Variants]  # of such ops, by the same without numbers
 
@@ -99,29 +100,18 @@ def _declare(function: F, native: str, always: bool) -> F:
             return y
         mode = MODE.get()
         if mode.fuses:
-            return _anew(declared, args)
+            data = args[0]._data
+            few = compute.accelerate is None or (data.size < SMALLEST and not always)
+            if few and not is_device_array(data):
+                return function(*args)
+            return _execute(declared, args)
         whole = getattr(mode.executor, "composite", None)
         found = NotImplemented if whole is None else whole(declared, args)
         return function(*args) if found is NotImplemented else found
 
+    declared.run = run
     run.declared = declared  # type: ignore[attr-defined]
     return cast(F, run)
-
-
-def call_composite(declared: Declared, args: tuple[Any, ...]) -> Any:
-    """What eager execution gives for a composite of `args`."""
-    y = run_known(declared, args, True)
-    if y is not None:
-        return y
-    return _anew(declared, args) if MODE.get().fuses else declared.function(*args)
-
-
-def _anew(declared: Declared, args: tuple[Any, ...]) -> Any:
-    data = args[0]._data
-    few = compute.accelerate is None or (data.size < SMALLEST and not declared.always)
-    if few and not is_device_array(data):
-        return declared.function(*args)
-    return _execute(declared, args)
 
 
 def checking(function: F) -> F:

@@ -280,9 +280,7 @@ class Cell(LazyValue):
         if state.scope:
             self.note(module=state.scope)
         if state.places:
-            frame = sys._getframe(1)
-            while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-                frame = frame.f_back
+            _, frame = _users_frame()
             self.note(line=(frame.f_code.co_filename, frame.f_lineno))
 
     def note(self, **facts: Any) -> None:
@@ -453,17 +451,17 @@ def _warn(cell: Cell, used: str) -> None:
         "after a parameter that it depends on was changed: it shows what that gives now. For the "
         "value that it had, record it inside `with graph.step():`, or take node.snapshot() before "
         "the change (graph.peek(node) is what was computed last); said once for each graph",
-        stacklevel=_users_level(),
+        stacklevel=_users_frame()[0],
     )
 
 
-def _users_level() -> int:
-    """The `stacklevel`, for the caller's warning, of the user's line."""
+def _users_frame() -> tuple[int, Any]:
+    """The frame of the user's line, and its `stacklevel` in a warning of the caller's."""
     frame = sys._getframe()
-    level = 0 if frame.f_code.co_name == "_users_level" else 1  # compiled, it has no frame
+    level = 0 if frame.f_code.co_name == "_users_frame" else 1  # compiled, it has no frame
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         level, frame = level + 1, frame.f_back
-    return level
+    return level, frame
 
 
 def push(changed: Cell) -> None:
@@ -612,7 +610,7 @@ def release(cells: Iterable[Cell]) -> None:
 
 def upstream(targets: Iterable[Cell]) -> list[Cell]:
     """`targets` and everything they depend on, inputs before users."""
-    return _reached(targets, lambda cell: cell.cells)
+    return reached_from(targets, lambda cell: cell.cells)
 
 
 def wants_gradient(cell: Cell) -> bool:
@@ -633,10 +631,10 @@ def wants_gradient(cell: Cell) -> bool:
 
 def downstream(starts: Iterable[Cell]) -> list[Cell]:
     """`starts` and everything that depends on them, inputs before users."""
-    return _reached(starts, Cell.living_users)
+    return reached_from(starts, Cell.living_users)
 
 
-def _reached(starts: Iterable[Cell], next_to: Callable[[Cell], Iterable[Cell]]) -> list[Cell]:
+def reached_from(starts: Iterable[Cell], next_to: Callable[[Cell], Iterable[Cell]]) -> list[Cell]:
     """`starts` and what `next_to` leads to from there, inputs before users."""
     found: set[Cell] = set()
     stack = list(starts)

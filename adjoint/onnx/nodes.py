@@ -10,7 +10,7 @@ from ..core.errors import GraphError
 from ..core.tensor_base import TensorBase
 from ..eager.dispatch import apply
 from ..eager.tensors import wrap
-from ..graph.cells import Cell, Source
+from ..graph.cells import Cell, Source, reached_from
 from ..graph.node import Item
 from ..nn import Module, Parameter
 from ..reactive import Graph
@@ -72,11 +72,5 @@ def _cells(nodes: Any) -> list[Cell]:
 
 def _between(starts: Sequence[Cell], ends: Sequence[Cell]) -> list[Cell]:
     """`ends` and what they depend on as far as `starts`, inputs before users."""
-    found: set[Cell] = set()
-    stack = list(ends)
-    while stack:
-        cell = stack.pop()
-        if cell not in found:
-            found.add(cell)
-            stack.extend(() if cell in starts else cell.cells)
-    return sorted(found, key=lambda cell: cell.order)
+    known = set(starts)
+    return reached_from(ends, lambda cell: () if cell in known else cell.cells)

@@ -131,7 +131,8 @@ class Graph:
         its gradient, as in PyTorch, and what did not change since a step before is not computed
         again.
 
-        Inside, a tensor of the graph stands for the value that it has now. `reuse`: whether to look
+        Inside, a tensor of the graph stands for the value that it has now, and random numbers are
+        those of the program, not of the graph's `seed`. `reuse`: whether to look
         for values that are known already; by default as long as that saves time. What it found is
         in `graph.stats()` under `step_ops`, `step_reused` and `step_unknown`.
 

@@ -65,8 +65,7 @@ def lasting(graph: Graph) -> list[Cell]:
     """
     state = graph._state
     if state.edited:
-        refreshing.derive_again(state)
-        state.edited.clear()
+        state.before_read(state, None)
     outside = [x for x in graph._named.values() if not refreshing.is_of_graph(x)]
     cells = [*state.cells(), *(source_of(state, x) for x in outside)]
     return upstream([c for c in cells if c.planned != 2 and not (c.about or {}).get("removed")])

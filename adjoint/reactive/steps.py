@@ -27,7 +27,7 @@ from ..core.mode import MODE, Mode, mode_with
 from ..core.op import Op
 from ..core.tensor_base import TensorBase
 from ..eager.dispatch import execute, finish
-from ..eager.fused import Declared, call_composite
+from ..eager.fused import Declared
 from ..eager.record import parents_of
 from ..eager.tensors import INFERENCE, wrap
 from ..graph.cells import Cell, State, wants_gradient
@@ -158,10 +158,9 @@ class Steps:
         known = self._known(key, op)
         if known is not None and (known.arrays is not None or self._is_seen_view(op, inputs)):
             return self._reused(op, inputs, known)
-        began = time.perf_counter()
-        y = self._eagerly(execute, op, self._plain(op, inputs))
-        self._note(op, known, y, time.perf_counter() - began)
-        return y
+        return self._computed(
+            op, known, lambda: self._eagerly(execute, op, self._plain(op, inputs))
+        )
 
     def composite(self, declared: Declared, args: tuple[Any, ...]) -> Any:
         """The same for a composite, of which only what wants no gradient is reused."""
@@ -169,14 +168,8 @@ class Steps:
         wants = mode.grad and any(isinstance(x, TensorBase) and x._node for x in args)
         numbers = None if wants else self._numbers(args)
         key = None if numbers is None else (declared, _casts(mode), numbers)
-        known = self._known(key, declared.function)
-        if known is not None and known.arrays is not None:
-            self._reuse(known)
-            return self._handed(known, known.arrays)
-        began = time.perf_counter()
-        y = self._eagerly(call_composite, declared, self._plain(None, args))
-        self._note(declared.function, known, y, time.perf_counter() - began)
-        return y
+        run = declared.run
+        return self._once(key, run, lambda: self._eagerly(run, *self._plain(None, args)))
 
     def call_module(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a module; where it is trusted, its result may be known."""
@@ -190,13 +183,22 @@ class Steps:
         simple = all(isinstance(x, TensorBase) or type(x) in _SIMPLE for x in given)
         numbers = self._numbers((*given, *state)) if simple else None
         key = (module, modes, _casts(mode), tuple(kwargs), numbers) if numbers else None
-        known = self._known(key, module)
-        if known is not None and known.arrays is not None:
-            self._reuse(known)
-            return self._handed(known, known.arrays)
+        return self._once(key, module, lambda: module._call(args, kwargs))
+
+    def _once(self, key: Any, op: Any, compute: Callable[[], Any]) -> Any:
+        """What `compute()` gives, or gave for this key: tensors that want no gradient."""
+        known = self._known(key, op)
+        if known is None or known.arrays is None:
+            return self._computed(op, known, compute)
+        self._reuse(known)
+        ys = tuple([wrap(self._value(a, (known.number, i))) for i, a in enumerate(known.arrays)])
+        return ys[0] if len(ys) == 1 else ys
+
+    def _computed(self, op: Any, known: _Known | None, compute: Callable[[], Any]) -> Any:
+        """What `compute()` gives, noted as what `op` does."""
         began = time.perf_counter()
-        y = module._call(args, kwargs)
-        self._note(module, known, y, time.perf_counter() - began)
+        y = compute()
+        self._note(op, known, y, time.perf_counter() - began)
         return y
 
     def _known(self, key: Any, op: Any) -> _Known | None:
@@ -281,11 +283,6 @@ class Steps:
         self.counts["step_reused"] += 1
         if self._state.observer is not None:
             self._state.observer.on_reuse(_Ran(known.op))
-
-    def _handed(self, known: _Known, arrays: tuple[Any, ...]) -> Any:
-        """New tensors that show the kept arrays."""
-        ys = tuple([wrap(self._value(a, (known.number, i))) for i, a in enumerate(arrays)])
-        return ys[0] if len(ys) == 1 else ys
 
     def _is_seen_view(self, op: Op, inputs: tuple[Any, ...]) -> bool:
         """Whether `op` shows a part of a value that was handed out, whose memory nobody writes."""
