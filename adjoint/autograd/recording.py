@@ -223,10 +223,10 @@ def record_cell(state: State, op: Op, inputs: tuple[Any, ...]) -> Any:
                     cell = source_of(state, x)
                 elif cell.state is not state:
                     raise _two_graphs(op)
-                elif x._node is None:
-                    if cell.stale:
+                else:
+                    if cell.stale and not state.planning:  # by a program, not by a gradient
                         warn_of_change(cell, "is used again")
-                    if _may_have_gradient(cell, x):
+                    if x._node is None and _may_have_gradient(cell, x):
                         cut.append(i)
                 values.append(cell)
             else:
@@ -274,7 +274,7 @@ def record_pair(op: Op, dtypes: dict[Any, int], boolean: bool, input: Any, other
             b = other._data
             if not isinstance(b, Cell) or a.shape != b.shape or a.dtype is not b.dtype:
                 return None
-            if a.state is not b.state or (other._node is None and _is_special(b, other)):
+            if a.state is not b.state or _is_special(b, other):
                 return None
         elif not takes_number(dtypes[a.dtype], other):
             return None
@@ -286,7 +286,7 @@ def record_pair(op: Op, dtypes: dict[Any, int], boolean: bool, input: Any, other
         if not isinstance(cell, Cell) or not takes_number(dtypes.get(cell.dtype), a):
             return None
         b = cell
-    if x._node is None and _is_special(cell, x):
+    if _is_special(cell, x):
         return None
     dtype = cell.dtype
     made = Cell(cell.state, op, (a, b), cell.shape, _BOOL if boolean else dtype, cell.device)
@@ -301,7 +301,7 @@ def record_one(op: Op, dtypes: dict[Any, int], input: Any) -> Any:
     cell = input._data if isinstance(input, TensorBase) else None
     if not isinstance(cell, Cell) or cell.dtype not in dtypes or MODE.get().step is not None:
         return None
-    if input._node is None and _is_special(cell, input):
+    if _is_special(cell, input):
         return None
     made = Cell(cell.state, op, (cell,), cell.shape, cell.dtype, cell.device)
     if op.differentiable and made.dtype.kind in "fc" and MODE.get().grad:
@@ -319,9 +319,10 @@ def _may_have_gradient(cell: Cell, x: Any) -> bool:
 
 
 def _is_special(cell: Cell, x: Any) -> bool:
-    """Whether `record_cell` has more to do for an input without history than to take it."""
-    old = cell.stale and cell.order < cell.state.written_last
-    return old or _may_have_gradient(cell, x)
+    """Whether `record_cell` has more to do for an input than to take it."""
+    if cell.stale and cell.order < cell.state.written_last:
+        return True
+    return x._node is None and _may_have_gradient(cell, x)
 
 
 def _follows(x: Any) -> bool:

@@ -92,7 +92,7 @@ class State:
         "__weakref__", "_cutoff", "_places", "_planning", "_scope", "before_read",
         "chains", "derived", "edited", "edits", "eventful", "lock", "observer",
         "owner", "reads", "roots", "runs", "set_last", "sources", "stamp", "undo", "warned",
-        "written_last",
+        "written_first", "written_last",
     )  # fmt: skip
 
     lock: Any  # held while cells are read, changed or edited
@@ -112,7 +112,8 @@ class State:
     chains: dict[Any, Any]  # by the `order` of their cells: how often they came, or their kernel
     owner: Any  # weak reference to the user's Graph
     set_last: int  # when an input was last given another value
-    written_last: int  # when a program, an optimizer mostly, last wrote to a leaf's memory
+    written_first: int  # when a program, an optimizer mostly, first wrote to a leaf's memory
+    written_last: int  # when it last did; 0 before, and once it was warned
     warned: bool  # that a node shows another value than when it was recorded
 
     # What new cells have to look at:
@@ -137,7 +138,7 @@ class State:
         self.roots = []
         self.sources = weakref.WeakValueDictionary()
         self.stamp = next_order
-        self.set_last = self.written_last = 0
+        self.set_last = self.written_first = self.written_last = 0
         self.warned = False
         self.undo = None
         self.edited = []
@@ -342,9 +343,9 @@ class Cell(LazyValue):
     def settle(self, tensor: Any) -> Any:
         """The up-to-date array, as one that cannot be written: writes go through the tensor."""
         if tensor is not None:
-            if self.stale and not self.read:
+            if self.stale and not (self.read and self.order < self.state.written_first):
                 warn_of_change(self, "is read")
-            self.read = True
+            self.read = True  # from before the first write, it is read again and again
         array = self.realize()
         if array.flags.writeable and type(array) is ndarray:
             array = array.view()
@@ -400,8 +401,10 @@ class Source(Cell):
                     return
                 self.array = array
             self.version = self.state.stamp()
-            if self.leaf is not None:
-                self.state.written_last = self.version
+            state = self.state
+            if self.leaf is not None and not state.warned:
+                state.written_first = state.written_first or self.version
+                state.written_last = self.version
             push(self)
 
     def assign(self, array: Any) -> None:
@@ -428,14 +431,14 @@ def warn_of_change(cell: Cell, used: str) -> None:
     for that by setting an input, but a parameter that it depends on was written to.
     """
     state = cell.state
-    if state.warned or not cell.order < state.written_last > state.set_last:
+    if not cell.order < state.written_last > state.set_last:
         return
     stack = [cell]
     seen = {cell}
     for each in stack:
         for x in each.cells:
             if isinstance(x, Source) and x.version > cell.order:
-                state.warned = True
+                state.warned, state.written_last = True, 0
                 _warn(cell, used)
                 return
             if x.stale and x not in seen:

@@ -368,8 +368,44 @@ def test_a_detached_value_used_after_the_optimizers_step_warns():
     with graph, pytest.warns(UserWarning, match="is used again after a parameter"):
         loss - old
     graph._state.warned = False
+    optimizer.step()
     with graph, pytest.warns(UserWarning, match="is used again"):
         loss - other
+
+
+def test_an_attached_value_used_after_the_optimizers_step_warns():
+    graph, _, optimizer, loss = follower()
+    loss.backward()
+    total = loss * 1
+    optimizer.step()
+    with graph, pytest.warns(UserWarning, match="is used again after a parameter"):
+        total + loss  # of one shape and dtype: the short way
+    graph._state.warned = False
+    optimizer.step()
+    with graph, pytest.warns(UserWarning, match="is used again after a parameter"):
+        total.exp()
+    graph._state.warned = False
+    optimizer.step()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ad.autograd.grad(total, [loss], create_graph=True)  # not the program's
+
+
+def test_a_loss_of_a_loop_that_is_read_again_after_the_step_warns():
+    graph, model, optimizer, fixed = follower()
+    x = ad.ones(1, 2)
+    fixed.item()
+    fixed.backward()
+    optimizer.step()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fixed.item()  # recorded once, read again and again
+        with graph:
+            loss = model(x).sum()  # recorded anew in each iteration
+        loss.item()
+    optimizer.step()
+    with pytest.warns(UserWarning, match="is read after a parameter"):
+        loss.item()
 
 
 def test_a_loop_that_sets_inputs_or_reads_before_the_step_is_not_warned():
