@@ -23,12 +23,12 @@ from .core.spec import normalize_axis
 from .core.tensor_base import TensorBase
 from .eager.operators import binary_operator
 from .eager.public import FUNCTIONS, METHODS
-from .eager.tensors import INFERENCE, wrap
+from .eager.tensors import wrap
 from .eager.views import alias
 from .eager.writes import exported
 from .graph.cells import Cell, wants_gradient
 from .graph.lazy import LazyValue, concrete
-from .graph.node import Item, Leaf
+from .graph.node import INFERENCE, Item, Leaf
 from .ops.create import conversion, creation, memory, ranges
 from .ops.elementwise import complex as complex_ops
 from .ops.elementwise import namespace as ew

@@ -7,7 +7,6 @@ node, and gradients are found from the cells themselves (refreshing.py), which m
 
 from __future__ import annotations
 
-import weakref
 from typing import Any
 
 import numpy as np
@@ -20,12 +19,12 @@ from ..core.spec import Spec
 from ..core.tensor_base import TensorBase
 from ..eager.dispatch import EXECUTORS, execute, finish
 from ..eager.operators import takes_number
-from ..eager.tensors import INFERENCE, wrap
+from ..eager.tensors import wrap
 from ..eager.views import ONE_OF_SEVERAL_VIEWS, UNRECORDED_VIEW, mark_view, shares_storage
 from ..eager.writes import ViewWrite, write_part
 from ..graph.cells import Cell, Source, State, wants_gradient, warn_of_change
 from ..graph.lazy import LazyValue, concrete, given, realize, record, shown, specs_of
-from ..graph.node import Item, Version
+from ..graph.node import INFERENCE, Item, Version
 from .modes import _Bare
 
 __all__ = ["Recorder", "lazy", "realize_all", "source_of"]
@@ -351,13 +350,7 @@ def source_of(state: State, x: Any) -> Source:
     if source is None:
         array = concrete(x)
         source = Source(state, array.shape, array.dtype, array)
-        source.follows = x
-        source.handle = weakref.ref(x)
-        state.sources[id(x)] = source
-        if x._version is None:
-            x._version = Version()
-        if x._version is not INFERENCE:
-            x._version.watch(source)
+        source.follow(x)
     return source
 
 

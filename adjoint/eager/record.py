@@ -12,8 +12,8 @@ from ..core.errors import AutogradError
 from ..core.mode import MODE, Mode, mode_with
 from ..core.op import Op, saving_of
 from ..core.tensor_base import TensorBase
-from ..graph.node import Item, Node, Packed, Version, new_node
-from .tensors import INFERENCE, spec_of, wrap
+from ..graph.node import INFERENCE, Item, Node, Packed, Version, new_node
+from .tensors import spec_of, wrap
 from .views import alias
 
 _item = functools.cache(Item)

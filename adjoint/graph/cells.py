@@ -26,11 +26,12 @@ import numpy as np
 from ..core.device import CPU, device, device_of, register_backend
 from ..core.errors import GraphError
 from ..core.op import Op
+from ..core.tensor_base import TensorBase
 from ..program import compute as core_compute
 from ..program.compute import quietly
 from .chains import Chain, given
 from .lazy import LazyValue, run
-from .node import Extra, next_order
+from .node import INFERENCE, Extra, Version, next_order
 
 ndarray = np.ndarray
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
@@ -90,7 +91,7 @@ class State:
 
     __slots__ = (
         "__weakref__", "_cutoff", "_places", "_planning", "_scope", "before_read",
-        "chains", "derived", "edited", "edits", "eventful", "lock", "observer",
+        "chains", "derived", "edited", "edits", "eventful", "foreign", "lock", "observer",
         "owner", "reads", "roots", "runs", "set_last", "sources", "stamp", "undo", "warned",
         "written_first", "written_last",
     )  # fmt: skip
@@ -103,6 +104,7 @@ class State:
     )
     roots: list[weakref.ref[Cell]]  # the cells without inputs, from which all others are reached
     sources: weakref.WeakValueDictionary[int, Source]  # by id of the tensor that they follow
+    foreign: list[weakref.ref[Source]]  # in whose memory others may write unseen
     stamp: Callable[[], int]  # versions of sources: never given twice
     undo: Journal | None  # in a batch: how to go back
     edited: list[Cell]  # whose inputs were edited, until `before_read` has seen to it
@@ -137,6 +139,7 @@ class State:
         self.observer = None
         self.roots = []
         self.sources = weakref.WeakValueDictionary()
+        self.foreign = []
         self.stamp = next_order
         self.set_last = self.written_first = self.written_last = 0
         self.warned = False
@@ -281,7 +284,7 @@ class Cell(LazyValue):
         if state.scope:
             self.note(module=state.scope)
         if state.places:
-            _, frame = _users_frame()
+            _, frame = users_frame()
             self.note(line=(frame.f_code.co_filename, frame.f_lineno))
 
     def note(self, **facts: Any) -> None:
@@ -335,8 +338,9 @@ class Cell(LazyValue):
 
     def realize(self) -> Any:
         """The up-to-date array; computed now where it is stale or was released."""
-        self.state.reads += 1
-        if self.stale or self.array is None:
+        state = self.state
+        state.reads += 1
+        if self.stale or self.array is None or state.foreign:
             refresh((self,))
         return self.array
 
@@ -366,9 +370,10 @@ class Cell(LazyValue):
 class Source(Cell):
     """A cell whose value is given: an input, a parameter, or a tensor from outside the graph."""
 
-    __slots__ = ("follows",)
+    __slots__ = ("content", "follows")
 
     follows: Any  # the tensor outside whose memory this is; None where the source owns its array
+    content: bytes | None  # of memory that others know, too: what it held at the last read
 
     def __init__(self, state: State, shape: tuple[int, ...], dtype: Any, array: Any = None) -> None:
         there = CPU if array is None else device_of(array)
@@ -376,8 +381,26 @@ class Source(Cell):
         self.array = array
         self.stale = False
         self.seen = ()
-        self.follows = None
+        self.follows = self.content = None
         self.version = state.stamp()
+
+    def follow(self, x: Any) -> None:
+        """Have the memory of `x`, a tensor outside the graph, and its changes, for a value."""
+        self.follows = x
+        self.handle = weakref.ref(x)
+        self.state.sources[id(x)] = self
+        if x._version is None:
+            x._version = Version()
+        if x._version is not INFERENCE:
+            x._version.watch(self)
+            if x._version.exported:
+                self.exported()
+
+    def exported(self) -> None:
+        """Others know the memory: what it holds is compared before each read."""
+        if self.content is None:
+            self.content = self.array.tobytes()
+            self.state.foreign.append(weakref.ref(self))
 
     def before_change(self) -> bool:
         """The memory is about to be changed: a batch must be able to bring it back."""
@@ -454,14 +477,14 @@ def _warn(cell: Cell, used: str) -> None:
         "after a parameter that it depends on was changed: it shows what that gives now. For the "
         "value that it had, record it inside `with graph.step():`, or take node.snapshot() before "
         "the change (graph.peek(node) is what was computed last); said once for each graph",
-        stacklevel=_users_frame()[0],
+        stacklevel=users_frame()[0],
     )
 
 
-def _users_frame() -> tuple[int, Any]:
+def users_frame() -> tuple[int, Any]:
     """The frame of the user's line, and its `stacklevel` in a warning of the caller's."""
     frame = sys._getframe()
-    level = 0 if frame.f_code.co_name == "_users_frame" else 1  # compiled, it has no frame
+    level = 0 if frame.f_code.co_name == "users_frame" else 1  # compiled, it has no frame
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         level, frame = level + 1, frame.f_back
     return level, frame
@@ -478,16 +501,57 @@ def push(changed: Cell) -> None:
                 reached.append(user)
 
 
+def notice_foreign_writes(state: State) -> None:
+    """Find out what others wrote to memory that is followed here. What nobody else holds any more
+    needs no more looking at.
+    """
+    still = []
+    for reference in state.foreign:
+        source = reference()
+        if source is None or source.follows is None:
+            continue
+        content = source.array.tobytes()
+        if content != source.content:
+            source.content = content
+            source.changed()
+        if source.array.base is not None or _holders(source) > _TENSOR_AND_SOURCE:
+            still.append(reference)
+        else:
+            source.content = None
+    state.foreign = still
+
+
+def _holders(source: Any) -> int:
+    return sys.getrefcount(source.array)
+
+
+def _tensor_and_source() -> int:
+    """What `_holders` counts where nothing but a tensor and its source hold an array."""
+    source = Source(State(), (), None, np.empty(()))
+    source.follows = TensorBase()
+    source.follows._data = source.array
+    return _holders(source)
+
+
+_TENSOR_AND_SOURCE = _tensor_and_source()
+
+
 def refresh(targets: Iterable[Cell]) -> None:
     """Bring `targets` up to date, computing only the stale or released cells that they need.
 
     Errors: GraphError for an input that was never set, or a removed node; what ops raise. The cells
     that were computed before an error are up to date, the others stay stale.
     """
+    targets = tuple(targets)
+    if not targets:
+        return
+    state = targets[0].state
+    if state.foreign:
+        with state.lock:
+            notice_foreign_writes(state)
     wanted = [cell for cell in targets if cell.stale or cell.array is None]
     if not wanted:
         return
-    state = wanted[0].state
     with state.lock:
         if state.edited and state.before_read is not None:
             state.before_read(state, wanted)

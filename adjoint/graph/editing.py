@@ -413,11 +413,7 @@ def copy(cells: Iterable[Cell], state: State, sources: Mapping[Cell, Source]) ->
             own = array is not None and cell.follows is None
             twin = Source(state, cell.shape, cell.dtype, array.copy() if own else array)
             if cell.follows is not None:
-                twin.follows = cell.follows
-                twin.handle = cell.handle
-                state.sources[id(cell.follows)] = twin
-                if cell.follows._version is not None:
-                    cell.follows._version.watch(twin)
+                twin.follow(cell.follows)
         else:
             inputs = tuple(copies[x] if isinstance(x, Cell) else x for x in cell.inputs)
             twin = Cell(state, cell.op, inputs, cell.shape, cell.dtype, cell.device)

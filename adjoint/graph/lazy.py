@@ -133,6 +133,9 @@ class LazyValue(ArrayFacts):
     def changed(self) -> None:
         """The memory was changed, which does not concern a value that kept its own copy."""
 
+    def exported(self) -> None:
+        """Others know the memory from now on, which does not concern it either."""
+
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         array = self.realize()
         return array.copy() if copy else array if dtype is None else array.astype(dtype)

@@ -30,7 +30,7 @@ from ..core.op import REGISTRY, Op
 from ..core.spec import Spec, prod
 from ..eager.tensors import wrap
 from ..eager.writes import ViewWrite
-from ..graph.cells import Cell, Source, assert_consistent, upstream
+from ..graph.cells import Cell, Source, assert_consistent, notice_foreign_writes, upstream
 from ..graph.lazy import concrete, specs_of
 from ..graph.node import Item
 from ..io import checkpoint
@@ -66,6 +66,7 @@ def lasting(graph: Graph) -> list[Cell]:
     state = graph._state
     if state.edited:
         state.before_read(state, None)
+    notice_foreign_writes(state)
     outside = [x for x in graph._named.values() if not refreshing.is_of_graph(x)]
     cells = [*state.cells(), *(source_of(state, x) for x in outside)]
     return upstream([c for c in cells if c.planned != 2 and not (c.about or {}).get("removed")])

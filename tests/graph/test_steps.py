@@ -421,6 +421,70 @@ def test_a_loop_that_sets_inputs_or_reads_before_the_step_is_not_warned():
         optimizer.step()
 
 
+def test_memory_that_others_write_in_a_living_graph_is_compared_on_read():
+    graph, buffer = ad.Graph(), np.ones(3, np.float32)
+    batch, weight = ad.from_numpy(buffer), nn.Parameter(ad.ones(3))
+    with graph:
+        doubled, loss = (batch * 2).sum(), (batch * weight).sum()
+    assert (doubled.item(), loss.item()) == (6, 3)
+    buffer[:] = 3
+    twin = graph.copy().twin(loss)
+    assert (doubled.item(), loss.item(), twin.item()) == (18, 9, 9)
+    with graph.events() as log:
+        assert (doubled.item(), loss.item()) == (18, 9)
+    assert log.ran == []
+    seen = weight.detach().numpy()
+    seen[0] = 5
+    loss.backward()
+    assert (loss.item(), weight.grad.tolist()) == (21, [3, 3, 3])
+    part = seen[1:]  # memory lives on in views of views
+    del seen
+    part[0] = 7
+    assert loss.item() == 39
+    graph.check_invariants()
+
+
+def test_memory_that_nobody_else_holds_any_more_is_not_compared():
+    graph, weight = ad.Graph(), nn.Parameter(ad.ones(3))
+    with graph:
+        loss = weight.sum()
+    for value in (5, 6):
+        weight.detach().numpy()[0] = value
+        assert loss.item() == value + 2
+        assert not graph._state.foreign
+
+
+def test_it_is_said_why_values_could_not_be_known_again():
+    graph, frozen = ad.Graph(), nn.Linear(2, 2).requires_grad_(False)
+    with ad.inference_mode():
+        unseen = ad.ones(2)
+    with graph.step(reuse=True):
+        ad.rand(2)
+        unseen * 2
+        frozen(ad.ones(2))
+    because = graph.stats()["step_unknown_because"]
+    assert {why.split(",")[0]: n for why, n in because.items()} == {
+        "random numbers": 1, "an inference tensor": 1,
+    }  # fmt: skip
+    assert sum(because.values()) == graph.stats()["step_unknown"]
+
+
+def test_a_promised_module_through_which_gradients_flow_is_called_and_says_so_once():
+    graph, frozen = ad.Graph(), nn.Linear(2, 1).requires_grad_(False)
+    graph.reuse(frozen)
+    x = ad.ones(2, requires_grad=True)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        for _ in range(4):
+            x.grad = None
+            with graph.step(reuse=True):
+                frozen(x).sum().backward()
+            assert x.grad.tolist() == frozen.weight[0].tolist()
+    (message,) = [str(each.message) for each in found]
+    assert "Linear cannot be reused (a gradient is wanted" in message
+    assert found[0].filename == __file__
+
+
 def test_memory_that_others_write_under_lazy():
     buffer, found = np.zeros(3, np.float32), []
     with ad.lazy():
