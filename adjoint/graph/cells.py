@@ -75,7 +75,7 @@ T = TypeVar("T")
 class _Noticed(Generic[T]):
     """An attribute of a State that new cells have to look at; few states have any."""
 
-    def __set_name__(self, owner: type, name: str) -> None:
+    def __init__(self, name: str) -> None:
         self.own = f"_{name}"
 
     def __get__(self, state: State, owner: type) -> T:
@@ -119,10 +119,10 @@ class State:
     warned: bool  # that a node shows another value than when it was recorded
 
     # What new cells have to look at:
-    cutoff = _Noticed["bool"]()  # what their `cutoff` is
-    places = _Noticed["bool"]()  # whether they remember the user's line
-    planning = _Noticed["int"]()  # what their `planned` is
-    scope = _Noticed["tuple[str, ...]"]()  # the modules being called, the outermost first
+    cutoff = _Noticed["bool"]("cutoff")  # what their `cutoff` is
+    places = _Noticed["bool"]("places")  # whether they remember the user's line
+    planning = _Noticed["int"]("planning")  # what their `planned` is
+    scope = _Noticed["tuple[str, ...]"]("scope")  # the modules being called, the outermost first
     eventful: bool  # any of these four is set
     _cutoff: bool
     _places: bool
@@ -197,7 +197,7 @@ _USUAL = Rare()
 class _InRare(Generic[T]):
     """An attribute of a Cell that is in its `rare`."""
 
-    def __set_name__(self, owner: type, name: str) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
 
     def __get__(self, cell: Cell, owner: type) -> T:
@@ -229,12 +229,12 @@ class Cell(LazyValue):
     tracked: bool  # gradients may flow back through it
     rare: Rare | None
 
-    about = _InRare["dict[str, Any] | None"]()
-    cut = _InRare["tuple[int, ...]"]()
-    cutoff = _InRare["bool"]()
-    extra = _InRare["Extra | None"]()
-    handle = _InRare["Callable[[], Any]"]()
-    planned = _InRare["int"]()
+    about = _InRare["dict[str, Any] | None"]("about")
+    cut = _InRare["tuple[int, ...]"]("cut")
+    cutoff = _InRare["bool"]("cutoff")
+    extra = _InRare["Extra | None"]("extra")
+    handle = _InRare["Callable[[], Any]"]("handle")
+    planned = _InRare["int"]("planned")
 
     def __init__(
         self,
@@ -245,34 +245,7 @@ class Cell(LazyValue):
         dtype: Any,
         device: device = CPU,
     ) -> None:
-        self.state = state
-        self.device = device
-        self.op = op
-        self.inputs = inputs
-        self.shape = shape
-        self.dtype = dtype
-        self.array = self.seen = self.rare = None
-        self.stale = True
-        self.tracked = self.read = False
-        self.version = 0
-        self.users = []
-        self.order = next_order()
-        self.reference = reference = weakref.ref(self)
-        cells: list[Cell] = []
-        for x in inputs:
-            if not isinstance(x, Cell):
-                continue
-            cells.append(x)
-            users = x.users
-            if not users or users[-1] is not reference:
-                if len(users) > 7 and len(users) & (len(users) - 1) == 0:
-                    users[:] = [r for r in users if r() is not None]
-                users.append(reference)
-        self.cells = inputs if len(cells) == len(inputs) else tuple(cells)
-        if not cells:
-            state.add_root(self)
-        if state.eventful:
-            self._note_place()
+        _begin(self, state, op, inputs, shape, dtype, device)
 
     def _note_place(self) -> None:
         """What is done for new cells only where the state asks for it."""
@@ -365,6 +338,61 @@ class Cell(LazyValue):
     def __repr__(self) -> str:
         state = "stale" if self.stale else "released" if self.array is None else "fresh"
         return f"<{self.label} {tuple(self.shape)} {self.dtype}, version {self.version}, {state}>"
+
+
+def new_cell(
+    state: State, op: Op, inputs: tuple[Any, ...], shape: Any, dtype: Any, device: Any
+) -> Cell:  # the arguments of `Cell`, in the shortest way
+    """`Cell(...)`."""
+    cell = Cell.__new__(Cell)
+    _begin(cell, state, op, inputs, shape, dtype, device)
+    return cell
+
+
+def _begin(
+    cell: Cell,
+    state: State,
+    op: Op | None,
+    inputs: tuple[Any, ...],
+    shape: Any,
+    dtype: Any,
+    device: Any,
+) -> None:
+    cell.state = state
+    cell.device = device
+    cell.op = op
+    cell.inputs = inputs
+    cell.shape = shape
+    cell.dtype = dtype
+    cell.array = cell.seen = cell.rare = None
+    cell.stale = True
+    cell.tracked = cell.read = False
+    cell.version = 0
+    cell.users = []
+    cell.order = next_order()
+    cell.reference = weakref.ref(cell)
+    cell.cells = _entered(cell, inputs)
+    if not cell.cells:
+        state.add_root(cell)
+    if state.eventful:
+        cell._note_place()
+
+
+def _entered(cell: Cell, inputs: tuple[Any, ...]) -> tuple[Cell, ...]:
+    """Those of `inputs` that are cells, which know of a new user now."""
+    reference = cell.reference
+    cells: list[Cell] = []
+    for x in inputs:
+        if not isinstance(x, Cell):
+            continue
+        above = x
+        cells.append(above)
+        users = above.users
+        if not users or users[-1] is not reference:
+            if len(users) > 7 and len(users) & (len(users) - 1) == 0:
+                users[:] = [r for r in users if r() is not None]
+            users.append(reference)
+    return inputs if len(cells) == len(inputs) else tuple(cells)
 
 
 class Source(Cell):
@@ -581,15 +609,15 @@ def _walk(state: State, wanted: list[Cell], chain: Chain) -> None:
         stale = cell.stale
         ready = True
         if stale:
-            for x in cells:
-                if x.stale:
-                    stack.append(x)
+            for above in cells:
+                if above.stale:
+                    stack.append(above)
                     ready = False
             if not ready:
                 continue
             versions: Any = []
-            for x in cells:  # loops, here and below: a comprehension costs a call in Python 3.11
-                versions.append(x.version)
+            for above in cells:  # loops, here and below: a comprehension costs a call in 3.11
+                versions.append(above.version)
             versions = tuple(versions)  # of ints: the garbage collector need not look at it
             if versions == cell.seen:
                 cell.stale = stale = False
@@ -605,9 +633,10 @@ def _walk(state: State, wanted: list[Cell], chain: Chain) -> None:
         arrays = []
         for x in inputs:
             if inputs is cells or isinstance(x, Cell):
-                array = x.array
-                if array is None and x not in promised:
-                    stack.append(x)
+                above = x
+                array = above.array
+                if array is None and above not in promised:
+                    stack.append(above)
                     ready = False
                 arrays.append(array)
             else:
