@@ -13,6 +13,7 @@ from ...core import dtype as dt
 from ...core.errors import InvalidArgument, ShapeError, Unsupported
 from ...ops.create.memory import from_numpy
 from ...ops.nn.averaging import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
+from ...ops.shape.sizes import hold_sizes
 from ...tensor import Tensor
 
 __all__ = [
@@ -304,6 +305,7 @@ def interpolate(
             f"interpolate: Input and output sizes should be greater than 0, but got input of size "
             f"{list(input.shape[2:])} and output of size {counts}"
         )
+    input = hold_sizes("interpolate", input, dims=range(2, input.ndim))
     if mode == "area":
         return _AREA[rank - 1](input, counts)
     align = bool(align_corners)

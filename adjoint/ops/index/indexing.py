@@ -26,6 +26,7 @@ from ..create.creation import names_on
 from ..create.values import convert_number
 from ..promotion import cast
 from ..shape.movement import Movement, assert_tensor, to_shape
+from ..shape.sizes import hold_sizes
 from .advanced import Index, IndexPut, Overwrite, assert_same_dtype, wrapped
 from .backward_slices import straightened
 from .slicing import Item, basic_index
@@ -775,6 +776,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     >>> ad.unravel_index(ad.tensor([4]), (2, 3))
     (tensor([1]), tensor([1]))
     """
+    indices = hold_sizes("unravel_index", indices)
     sizes = (shape,) if isinstance(shape, int) else tuple(shape)
     if indices._data.dtype.kind not in "iu":
         raise InvalidType(f"unravel_index: expected integer indices, got {indices.dtype}")

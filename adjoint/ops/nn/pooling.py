@@ -17,6 +17,7 @@ from ...core.types import Tensor
 from ...eager.dispatch import apply
 from ...eager.public import public
 from ..samples import array, each_dtype
+from ..shape.sizes import hold_sizes
 from .windows import Pairs, Sizes, batched, hashable, per_dimension, reference_windows, window_count
 
 __all__ = ["max_pool1d", "max_pool2d", "max_pool3d"]
@@ -256,6 +257,8 @@ def _max_pool(
         rank, input._data.shape[-rank:], hashable(kernel_size), hashable(stride),
         hashable(padding), hashable(dilation), ceil_mode,
     )  # fmt: skip
+    if ceil_mode or any(lo != hi for lo, hi in op.padding):
+        input = hold_sizes(name, input, dims=range(-rank, 0))
     result: Tensor = apply(op, input)
     if not return_indices:
         return result
