@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..core.device import is_device_array
-from ..core.errors import GraphError
+from ..core.errors import GraphError, ShapeError
 from ..core.mode import MODE, mode_with
 from ..core.op import Op
 from ..core.spec import Spec
@@ -223,7 +223,9 @@ def record_cell(state: State, op: Op, inputs: tuple[Any, ...]) -> Any:
                     cell = source_of(state, x)
                 elif cell.state is not state:
                     raise _two_graphs(op)
-                elif x._node is None:
+                elif cell.op is None:
+                    cell.assert_there(op.name)
+                if x._node is None and x._data is cell:
                     if cell.stale:
                         warn_of_change(cell, "is used again")
                     if _may_have_gradient(cell, x):
@@ -286,6 +288,10 @@ def record_pair(op: Op, dtypes: dict[Any, int], boolean: bool, input: Any, other
         if not isinstance(cell, Cell) or not takes_number(dtypes.get(cell.dtype), a):
             return None
         b = cell
+    if cell.op is None or (b is not other and b.op is None):
+        for each in (cell, b):
+            if isinstance(each, Cell):
+                each.assert_there(op.name)
     if x._node is None and _is_special(cell, x):
         return None
     dtype = cell.dtype
@@ -301,6 +307,8 @@ def record_one(op: Op, dtypes: dict[Any, int], input: Any) -> Any:
     cell = input._data if isinstance(input, TensorBase) else None
     if not isinstance(cell, Cell) or cell.dtype not in dtypes or MODE.get().step is not None:
         return None
+    if cell.op is None:
+        cell.assert_there(op.name)
     if input._node is None and _is_special(cell, input):
         return None
     made = Cell(cell.state, op, (cell,), cell.shape, cell.dtype, cell.device)
@@ -433,7 +441,12 @@ class Overwritten(Op, abstract=True):
     exact = True
 
     def infer(self, old: Spec, value: Spec) -> Spec:
-        """That of both."""
+        """That of both; ShapeError where they differ."""
+        if old != value:
+            raise ShapeError(
+                f"write: a value of shape {value.shape} and {value.dtype} was written, as a whole, "
+                f"over one of shape {old.shape} and {old.dtype}"
+            )
         return old
 
     def compute(self, xp: Any, old: Any, value: Any) -> Any:
