@@ -26,7 +26,7 @@ from ..create.creation import names_on
 from ..create.values import convert_number
 from ..promotion import cast
 from ..shape.movement import Movement, assert_tensor, to_shape
-from ..shape.sizes import hold_sizes
+from ..shape.sizes import hold_sizes, hold_values, is_of_graph
 from .advanced import Index, IndexPut, Overwrite, assert_same_dtype, wrapped
 from .backward_slices import straightened
 from .slicing import Item, basic_index
@@ -256,7 +256,8 @@ def _gathered(x: Any, advanced: Sequence[tuple[int, Any]]) -> tuple[tuple[int, .
     for place, each in advanced:
         if each.dtype in (dt.bool_, dt.uint8):
             axes.extend(range(place, place + each._data.ndim))
-            indices.extend(fresh(column) for column in nonzero_columns(each._data))
+            columns = nonzero_columns(each._data)
+            indices.extend(hold_values("index", fresh(column), each) for column in columns)
         else:
             axes.append(place)
             indices.append(each)
@@ -269,6 +270,8 @@ def _gathered(x: Any, advanced: Sequence[tuple[int, Any]]) -> tuple[tuple[int, .
             "index: shape mismatch: indexing tensors could not be broadcast together with shapes "
             + ", ".join(str(list(each.shape)) for each in indices)
         ) from None
+    if any(map(is_of_graph, indices)):
+        return tuple(axes), FUNCTIONS["stack"]([each.long().expand(shape) for each in indices])
     packed = names_on(x.device).empty((len(indices), *shape), np.int64)
     for row, each in enumerate(indices):
         packed[row] = each._data
@@ -314,7 +317,7 @@ def getitem(input: Tensor, index: Any) -> Tensor:
                 shape = part._data.shape
                 rest = shape[place + mask.ndim :]
                 part = apply_view(to_shape((*shape[:place], mask.size, *rest)), part)
-            each = fresh(mask.reshape(-1).nonzero()[0])
+            each = hold_values("index", fresh(mask.reshape(-1).nonzero()[0]), each)
         return apply(Index((place,)), part, each)  # type: ignore[no-any-return]
     axes, packed = _gathered(part, advanced)
     return apply(Index(axes), part, packed)  # type: ignore[no-any-return]
@@ -610,7 +613,9 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Any:
     axis, index = _along(input, dim, index, "index_fill")
     fill_value = one_value(input, value, "index_fill")
     if isinstance(fill_value, TensorBase) and input._data.ndim:  # a repeated index writes it once
-        index = fresh(np.unique(wrapped(index._data, input._data.shape[axis], axis)))
+        unique = fresh(np.unique(wrapped(index._data, input._data.shape[axis], axis)))
+        input = hold_sizes("index_fill", input, dims=(axis,))
+        index = hold_values("index_fill", unique, index)
     return _put(input, axis, index, fill_value, False, "index_fill")
 
 
@@ -708,7 +713,8 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
         raise DTypeError(f"masked_select: expected BoolTensor for mask, got {mask.dtype}")
     shape = broadcast_shapes(input._data.shape, mask._data.shape, op="masked_select")
     places = np.flatnonzero(np.broadcast_to(mask._data, shape))
-    return apply(Index((0,)), input.expand(shape).reshape(-1), fresh(places))
+    chosen = hold_values("masked_select", fresh(places), mask)
+    return apply(Index((0,)), hold_sizes("masked_select", input).expand(shape).reshape(-1), chosen)
 
 
 @public(out=True)

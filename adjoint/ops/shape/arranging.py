@@ -31,7 +31,7 @@ from ..samples import KINDS, array, each_dtype, strided
 from .joining import _promoted as promoted
 from .joining import cat, stack
 from .movement import Movement, assert_tensor, sequence_of, sizes_of
-from .sizes import hold_sizes
+from .sizes import hold_sizes, hold_values
 
 __all__ = [
     "block_diag", "cartesian_prod", "combinations", "constant_pad_nd", "flip", "fliplr", "flipud",
@@ -474,6 +474,7 @@ def repeat_interleave(
         times = operator.index(repeats)
         if times < 0:
             raise InvalidArgument(f"repeat_interleave: repeats can not be negative, got {times}")
+        x = hold_sizes("repeat_interleave", x)
         shape = x._data.shape
         wide = (*shape[: axis + 1], times, *shape[axis + 1 :])
         whole = (*shape[:axis], size * times, *shape[axis + 1 :])
@@ -491,7 +492,8 @@ def repeat_interleave(
             f"repeat_interleave: allocated size {output_size} does not match required size "
             f"{places.size}"
         )
-    return apply(Index((axis,)), x, fresh(places))
+    x = hold_sizes("repeat_interleave", x, dims=(axis,))
+    return apply(Index((axis,)), x, hold_values("repeat_interleave", fresh(places), repeats))
 
 
 def _assert_counts(counts: Any) -> None:

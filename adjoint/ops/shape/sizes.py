@@ -7,6 +7,7 @@ compute with sizes either record an op that asks for them again (`over_size`, `f
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from ...core.errors import ShapeError
+from ...core.errors import GraphError, ShapeError
 from ...core.op import Op, Sample
 from ...core.spec import Spec
 from ...eager.dispatch import apply
 from ...graph.cells import Cell
 from ..samples import array
 
-__all__ = ["HoldSizes", "OverSize", "hold_sizes", "is_of_graph", "over_size"]
+__all__ = ["HoldSizes", "OverSize", "hold_sizes", "hold_values", "is_of_graph", "over_size"]
 
 ndarray = np.ndarray
 _ANY = -1  # a size that may change
@@ -30,11 +31,13 @@ _ANY = -1  # a size that may change
 @dataclass(eq=False, repr=False)
 class HoldSizes(Op):
     """The value of its first input; all inputs keep the sizes that they had when it was recorded
-    (-1: any). `reader` is the function that computed with them.
+    (-1: any), and with a `digest` the values behind the first. `reader` is the function that
+    computed with them.
     """
 
     reader: str
     sizes: tuple[tuple[int, ...], ...]
+    digest: str = ""
     exact = True
 
     def infer(self, spec: Spec, *others: Spec) -> Spec:
@@ -50,7 +53,12 @@ class HoldSizes(Op):
         return spec
 
     def compute(self, xp: Any, x: Any, *others: Any) -> Any:
-        """The same array."""
+        """The same array; GraphError where other values were read."""
+        if self.digest and _digest(others) != self.digest:
+            raise GraphError(
+                f"{self.reader}: it was recorded for other values of a node, which say "
+                "how large its result is; record it again"
+            )
         return x
 
     def gradient(self, g: Any, specs: Any) -> tuple[Any, ...]:
@@ -107,6 +115,14 @@ class OverSize(Op):
         return y * (n / (n - 1)) if self.bessel else y / n
 
 
+def _digest(arrays: Iterable[Any]) -> str:
+    """A text that is equal for equal arrays."""
+    text = hashlib.sha256()
+    for each in arrays:
+        text.update(np.ascontiguousarray(each).tobytes())
+    return text.hexdigest()
+
+
 def is_of_graph(x: Any) -> bool:
     """Whether `x` is a node, whose sizes may change.
 
@@ -134,7 +150,7 @@ def hold_sizes(reader: str, x: Any, *others: Any, dims: Iterable[int] | None = N
     if type(x._data) is ndarray and not others:
         return x
     nodes = [each for each in others if is_of_graph(each)]
-    if not nodes and not is_of_graph(x):
+    if not nodes and (others or not is_of_graph(x)):
         return x
     shape = tuple(x._data.shape)
     if dims is not None:
@@ -142,6 +158,18 @@ def hold_sizes(reader: str, x: Any, *others: Any, dims: Iterable[int] | None = N
         shape = tuple([n if i in axes else _ANY for i, n in enumerate(shape)])
     sizes = (shape, *(tuple(each._data.shape) for each in nodes))
     return apply(HoldSizes(reader, sizes), x, *nodes)
+
+
+def hold_values(reader: str, x: Any, *others: Any) -> Any:
+    """`x`, which the function `reader` computed from the values of `others`; where these are nodes,
+    one that cannot be read any more when their values are other ones.
+    """
+    nodes = [each for each in others if is_of_graph(each)]
+    if not nodes:
+        return x
+    sizes = tuple([tuple(each._data.shape) for each in (x, *nodes)])
+    read = [each._data.realize() for each in nodes]
+    return apply(HoldSizes(reader, sizes, _digest(read)), x, *nodes)
 
 
 def over_size(y: Any, count: Any, x: Any, *axes: int, bessel: bool = False) -> Any:
