@@ -271,7 +271,8 @@ def _gathered(x: Any, advanced: Sequence[tuple[int, Any]]) -> tuple[tuple[int, .
             + ", ".join(str(list(each.shape)) for each in indices)
         ) from None
     if any(map(is_of_graph, indices)):
-        return tuple(axes), FUNCTIONS["stack"]([each.long().expand(shape) for each in indices])
+        places = [x if x._data.shape == shape else x.expand(shape) for x in indices]
+        return tuple(axes), FUNCTIONS["stack"]([x.long() for x in places])
     packed = names_on(x.device).empty((len(indices), *shape), np.int64)
     for row, each in enumerate(indices):
         packed[row] = each._data
