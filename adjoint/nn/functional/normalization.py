@@ -73,10 +73,15 @@ def _standardize_channels_by(
 
 @fused
 def _standardize_groups(input: Any, weight: Any, bias: Any, groups: int, eps: float) -> Any:
+    batch: int = input.shape[0]
+    if is_of_graph(input):
+        follows = 0 not in input.shape  # a batch of any size
+        input = hold_sizes("group_norm", input, dims=range(int(follows), input.ndim))
+        batch = -1 if follows else batch
     grouped = (groups, input.shape[1] // groups)
-    x = input.reshape(input.shape[0], *grouped, math.prod(input.shape[2:]))
+    x = input.reshape(batch, *grouped, math.prod(input.shape[2:]))
     weight, bias = _reshaped(weight, (*grouped, 1)), _reshaped(bias, (*grouped, 1))
-    return _standard(x, weight, bias, (2, 3), eps)[0].reshape(input.shape)
+    return _standard(x, weight, bias, (2, 3), eps)[0].reshape(batch, *input.shape[1:])
 
 
 @fused

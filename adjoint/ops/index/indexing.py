@@ -143,16 +143,19 @@ def _parse(x: Any, index: Any) -> tuple[tuple[Item, ...], list[tuple[int, Any]]]
 
 @dataclass(eq=False, repr=False)
 class Reindex(Movement, abstract=True):
-    """A basic index as a graph records it: as it was written (slices as tuples), since the input
-    may come to have another shape.
+    """A basic index as a graph records it: as it was written (slices as tuples, `...` as text),
+    since the input may come to have another shape.
     """
 
-    index: tuple[Any, ...]
+    index: tuple[int | str | tuple[int | None, ...] | None, ...]
     view = True
     name = "index"
 
     def _for(self, shape: tuple[int, ...]) -> Any:
-        index = tuple(slice(*each) if type(each) is tuple else each for each in self.index)
+        index = tuple(
+            slice(*each) if type(each) is tuple else ... if each == "..." else each
+            for each in self.index
+        )
         return basic_index(_parse(SimpleNamespace(_data=SimpleNamespace(shape=shape)), index)[0])
 
     def infer(self, spec: Spec) -> Spec:
@@ -175,6 +178,8 @@ def _as_written(op: Any, shape: tuple[int, ...], index: Any) -> Any:
         if type(each) is slice:
             ends = each.start, each.stop, each.step
             parts[i] = tuple(None if end is None else operator.index(end) for end in ends)
+        elif each is Ellipsis:
+            parts[i] = "..."
     written = Reindex(tuple(parts))
     larger = written._for(tuple(size + 1 for size in shape))
     return op if larger is op else written
