@@ -58,7 +58,11 @@ _PLAIN = frozenset((type(None), bool, int, float, complex, str, dtype, device))
 _OWN: dict[str, type[Op]] = {
     op.__name__: op for op in (Item, ViewWrite, Overwritten, DetachNode, Derivative, Refit, Reindex)
 }
-_OWN_HINTS: dict[Any, Any] = {Item: {"index": int}, ViewWrite: {"ops": tuple[Op, ...]}}
+_OWN_HINTS: dict[Any, Any] = {
+    Item: {"index": int},
+    ViewWrite: {"ops": tuple[Op, ...]},
+    Refit: {"shape": tuple[int | tuple[int, int], ...], "rank": int | None},
+}
 
 
 def lasting(graph: Graph) -> list[Cell]:

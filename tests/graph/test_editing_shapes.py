@@ -342,7 +342,7 @@ def test_a_value_written_over_one_of_another_shape_is_refused(graph):
     with ad.no_grad():
         y.copy_(v)
     assert y.tolist() == v.tolist()
-    with pytest.raises(ShapeError, match="copy_: .* at node"):
+    with pytest.raises(ShapeError, match=r"copy_: .* at node"):
         x.set(np.ones((2, 3)))
     with graph.batch():
         x.set(np.ones((2, 3)))

@@ -223,7 +223,7 @@ def test_every_function(name):
     torch.manual_seed(0)
     faults = []
     samples = entry.sample_inputs("cpu", dtypes[0], requires_grad=gradients)
-    for _, sample in zip(range(6), samples, strict=False):
+    for _, sample in zip(range(4), samples, strict=False):
         given = op_db.as_leaves(((sample.input, *sample.args), sample.kwargs))
         given = op_db.to_ours(given)
         tensors = tensors_in(given)
@@ -237,7 +237,7 @@ def test_every_function(name):
             return found if process is None else process(found)
 
         drawn = name in op_db.DRAWN or op_db.is_drawn(name, sample)
-        faults += check(called, tensors, not drawn, most=8)[0]
+        faults += check(called, tensors, not drawn, most=6)[0]
     assert not faults, "\n".join(faults[:5])
 
 
@@ -254,7 +254,7 @@ def test_every_module(name):
             entry, device="cpu", dtype=torch.float64, requires_grad=True, training=training
         )
         samples = [sample for sample in samples if sample.forward_input is not None]
-        for sample in samples[:6]:
+        for sample in samples[:3]:
             args, kwargs = sample.constructor_input.args, sample.constructor_input.kwargs
             module = made(*module_db.to_ours(args), **module_db.to_ours(kwargs))
             module = module.to(ad.float64).train(training)
@@ -268,7 +268,7 @@ def test_every_module(name):
                 return copy.deepcopy(module)(*args, **kwargs)
 
             drawn = name in module_db.RANDOM and (training or not module_db.RANDOM[name])
-            faults += check(called, tensors_in(given), not drawn, most=12)[0]
+            faults += check(called, tensors_in(given), not drawn, most=6)[0]
     assert not faults, "\n".join(faults[:5])
 
 

@@ -36,6 +36,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     tensor([[[[0., 1.],
               [2., 3.]]]])
     """
+    input = hold_sizes("pixel_shuffle", input)
     r = upscale_factor
     _assert_factor("pixel_shuffle", input, r)
     *lead, channels, height, width = input.shape
@@ -60,6 +61,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     >>> ad.nn.functional.pixel_unshuffle(ad.zeros(1, 1, 4, 4), 2).shape
     adjoint.Size([1, 4, 2, 2])
     """
+    input = hold_sizes("pixel_unshuffle", input)
     r = downscale_factor
     _assert_factor("pixel_unshuffle", input, r)
     *lead, channels, height, width = input.shape

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
-from ...core.errors import InvalidArgument, LinalgError, ShapeError
+from ...core.errors import InvalidArgument, LinalgError, ShapeError, Unsupported
 from ...core.spec import normalize_axis, prod
 from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
@@ -16,7 +16,7 @@ from ...eager.public import FUNCTIONS, public, with_out
 from ...eager.tensors import fresh
 from ..promotion import cast
 from ..return_types import return_type
-from ..shape.sizes import hold_sizes
+from ..shape.sizes import hold_sizes, is_of_graph
 from . import contraction
 from .contraction import *  # noqa: F403 - re-exported
 from .decomposition import (
@@ -140,6 +140,14 @@ def inverse(input: Tensor) -> Tensor:
     return inv(input)
 
 
+def _refuse_nodes(name: str, *tensors: Any) -> None:
+    if any(map(is_of_graph, tensors)):
+        raise Unsupported(
+            f"linalg.{name}: what it returns depends on values, which a Graph may change; use "
+            f"linalg.{name.removesuffix('_ex')}"
+        )
+
+
 @with_out
 def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:
     """The inverses, and 0 or the number of the zero pivot of a singular matrix.
@@ -151,6 +159,7 @@ def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:
     >>> ad.linalg.inv_ex(ad.zeros(2, 2)).info
     tensor(1, dtype=adjoint.int32)
     """
+    _refuse_nodes("inv_ex", A)
     assert_matrices("linalg.inv_ex", A, square=True)
     if check_errors:
         return InvExResult(inv(A), A.new_zeros(A.shape[:-2], dtype=dt.int32))
@@ -229,6 +238,7 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = Fa
     >>> ad.linalg.solve_ex(ad.zeros(1, 1), ad.ones(1)).info
     tensor(1, dtype=adjoint.int32)
     """
+    _refuse_nodes("solve_ex", A)
     assert_matrices("linalg.solve_ex", A, square=True)
     _, info = inverse_and_info(A.detach())
     bad = info != 0
@@ -580,6 +590,7 @@ def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:
     >>> ad.linalg.lu_factor(ad.tensor([[1., 2.], [2., 2.]])).pivots
     tensor([2, 2], dtype=adjoint.int32)
     """
+    A = hold_sizes("lu_factor", A)  # noqa: N806
     assert_matrices("linalg.lu_factor", A)
     m, n = A.shape[-2:]
     if m == n or A._node is None:

@@ -38,9 +38,12 @@ class Pool(Op, abstract=True):
         return window_count(size, self.kernel, self.stride, self.padding, self.dilation)
 
     def infer(self, x: Spec, *rest: Spec) -> Spec:
-        """One element per window."""
+        """One element per window, as in the second input, if there is one."""
         lead = len(x.shape) - len(self.kernel)
-        return x.with_(shape=(*x.shape[:lead], *self.count(x)))
+        shape = (*x.shape[:lead], *self.count(x))
+        if rest and rest[0].shape != shape:
+            raise ShapeError(f"{self.name}: {rest[0].shape} is not {x.shape} pooled, {shape}")
+        return x.with_(shape=shape)
 
     @property
     def options(self) -> tuple[Any, ...]:
@@ -108,7 +111,7 @@ class MaxPoolIndices(Pool):
 
     def infer(self, x: Spec, *rest: Spec) -> Spec:
         """One index per window."""
-        return Pool.infer(self, x).with_(dtype=dt.int64)
+        return Pool.infer(self, x, *rest).with_(dtype=dt.int64)
 
     def compute(self, xp: Any, x: Any, y: Any) -> Any:
         """The backend's search."""

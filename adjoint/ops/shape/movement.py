@@ -90,7 +90,7 @@ class Refit(Reshape, abstract=True):
     what is left, (i, j) the product of the input's sizes from i up to j.
     """
 
-    shape: tuple[int | tuple[int, int], ...]
+    shape: tuple[Any, ...]
     rank: int | None  # how many dimensions the input must have
     name = "reshape"
 
