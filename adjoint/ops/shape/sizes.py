@@ -143,9 +143,6 @@ def hold_sizes(reader: str, x: Any, *others: Any, dims: Iterable[int] | None = N
     >>> y = hold_sizes("f", x, dims=(1,))
     >>> x.set(ad.ones(4, 3)).shape, y.shape
     (adjoint.Size([4, 3]), adjoint.Size([4, 3]))
-    >>> x.set(ad.ones(4, 2))
-    Traceback (most recent call last):
-    adjoint.core.errors.ShapeError: f: it was recorded for sizes (any, 3) and ...
     """
     if type(x._data) is ndarray and not others:
         return x
