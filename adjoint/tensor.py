@@ -26,7 +26,8 @@ from .eager.public import FUNCTIONS, METHODS
 from .eager.tensors import wrap
 from .eager.views import alias
 from .eager.writes import exported
-from .graph.cells import Cell, wants_gradient
+from .graph.cells import Cell, Source, wants_gradient
+from .graph.editing import refollow
 from .graph.lazy import LazyValue, concrete
 from .graph.node import INFERENCE, Item, Leaf
 from .ops.create import conversion, creation, memory, ranges
@@ -430,7 +431,13 @@ class Tensor(TensorBase):
             raise InvalidType(f"data: expected a Tensor, got {type(value).__name__}")
         if self._node is not None and value.dtype.category < 2:
             raise DTypeError("data: a tensor that requires grad needs floating-point data")
-        self._data = concrete(value)
+        if isinstance(self._data, Source):
+            self.set(value)
+            return
+        data = concrete(value)
+        if self._version is not None and self._version.watchers is not None:
+            refollow(self, data)
+        self._data = data
         if self._leaf is not None:
             self._leaf.shape = tuple(value._data.shape)
             self._leaf.data_type = value._data.dtype

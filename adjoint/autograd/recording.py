@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..core.device import is_device_array
-from ..core.errors import GraphError
+from ..core.errors import GraphError, ShapeError
 from ..core.mode import MODE, mode_with
 from ..core.op import Op
 from ..core.spec import Spec
@@ -225,6 +225,8 @@ def record_cell(state: State, op: Op, inputs: tuple[Any, ...]) -> Any:
                     cell = data
                     if cell.state is not state:
                         raise _two_graphs(op)
+                    if cell.op is None:
+                        cell.assert_there(op.name)
                     if cell.stale and not state.planning:  # by a program, not by a gradient
                         warn_of_change(cell, "is used again")
                     if x._node is None and _may_have_gradient(cell, x):
@@ -322,6 +324,8 @@ def _may_have_gradient(cell: Cell, x: Any) -> bool:
 def _is_special(cell: Cell, x: Any) -> bool:
     """Whether `record_cell` has more to do for an input than to take it."""
     if cell.stale and cell.order < cell.state.written_last:
+        return True
+    if cell.op is None and cell.rare is not None and "removed" in (cell.rare.about or ()):
         return True
     return x._node is None and _may_have_gradient(cell, x)
 
@@ -429,7 +433,12 @@ class Overwritten(Op, abstract=True):
     exact = True
 
     def infer(self, old: Spec, value: Spec) -> Spec:
-        """That of both."""
+        """That of both; ShapeError where they differ."""
+        if old != value:
+            raise ShapeError(
+                f"write: a value of shape {value.shape} and {value.dtype} was written, as a whole, "
+                f"over one of shape {old.shape} and {old.dtype}"
+            )
         return old
 
     def compute(self, xp: Any, old: Any, value: Any) -> Any:

@@ -36,6 +36,7 @@ from ..graph.cells import (
 from ..graph.lazy import concrete
 from ..nn import Module, Parameter
 from ..nn.modules.module import clear_gradients
+from ..nn.roots import ROOTS
 from ..ops.create.memory import as_tensor
 from ..ops.random.draws import Draw
 from ..ops.random.random import Generator, next_draw
@@ -136,7 +137,8 @@ class Graph:
         for values that are known already; by default as long as that saves time. `graph.stats()`
         says what it found: `step_ops`, `step_reused`, `step_unknown`, `step_unknown_because`.
 
-        Errors: GraphError for a computed node of the graph that wants a gradient.
+        Errors: GraphError for a computed node of the graph that wants a gradient; InvalidArgument
+        for another `reuse`.
 
         >>> graph, w = ad.Graph(), ad.tensor(3.0, requires_grad=True)
         >>> losses = []
@@ -148,6 +150,8 @@ class Graph:
         >>> [loss.item() for loss in losses]
         [9.0, 0.0]
         """
+        if reuse not in (None, True, False):
+            raise InvalidArgument(f"step: reuse may be None, True or False, got {reuse!r}")
         return Block(self.steps, reuse)
 
     def reuse(self, module: Module) -> Module:
@@ -351,7 +355,8 @@ class Graph:
 
     def named_parameters(self) -> Iterator[tuple[str, Any]]:
         """The parameters made by `graph.parameter`, and those of tensors outside that its nodes use
-        (a Module's), with their names.
+        (a Module's), with their names: those of modules that were called as theirs say, after the
+        class of the outermost.
 
         >>> graph = ad.Graph()
         >>> w = graph.parameter(1.0, name="w")
@@ -359,12 +364,20 @@ class Graph:
         ['w']
         """
         yield from self._parameters.items()
+        names = {
+            id(parameter): f"{root}.{name}"
+            for module, root in ROOTS.items()
+            for name, parameter in module.named_parameters()
+        }
         number = 0
         for cell in self._state.cells():
             tensor = cell.follows if isinstance(cell, Source) else None
             if isinstance(tensor, Parameter):
-                yield (cell.about or {}).get("name") or f"outside{number}", tensor
-                number += 1
+                name = (cell.about or {}).get("name") or names.get(id(tensor))
+                if name is None:
+                    name = f"outside{number}"
+                    number += 1
+                yield name, tensor
 
     def parameters(self) -> Iterator[Any]:
         """The parameters without their names."""

@@ -35,7 +35,9 @@ from ..graph.lazy import concrete, specs_of
 from ..graph.node import Item
 from ..io import checkpoint
 from ..nn import Parameter
+from ..ops.index.indexing import Reindex
 from ..ops.random.random import Generator
+from ..ops.shape.movement import Refit
 from ..tensor import Tensor
 from .nodes import DetachNode, showing
 
@@ -54,9 +56,13 @@ _PLAIN = frozenset((type(None), bool, int, float, complex, str, dtype, device))
 
 # Ops that only graphs have.
 _OWN: dict[str, type[Op]] = {
-    op.__name__: op for op in (Item, ViewWrite, Overwritten, DetachNode, Derivative)
+    op.__name__: op for op in (Item, ViewWrite, Overwritten, DetachNode, Derivative, Refit, Reindex)
 }
-_OWN_HINTS: dict[Any, Any] = {Item: {"index": int}, ViewWrite: {"ops": tuple[Op, ...]}}
+_OWN_HINTS: dict[Any, Any] = {
+    Item: {"index": int},
+    ViewWrite: {"ops": tuple[Op, ...]},
+    Refit: {"shape": tuple[int | tuple[int, int], ...], "rank": int | None},
+}
 
 
 def lasting(graph: Graph) -> list[Cell]:
@@ -248,8 +254,8 @@ def _kind_of(name: Any) -> Any:
 @functools.lru_cache(maxsize=1024)
 def _hints(kind: Any) -> dict[str, Any]:
     """The types of the fields that an op is made with, in order."""
-    if kind in _OWN.values():
-        return _OWN_HINTS.get(kind, {})
+    if kind in _OWN_HINTS:
+        return _OWN_HINTS[kind]
     if not dataclasses.is_dataclass(kind):
         return {}
     hints = typing.get_type_hints(kind)

@@ -12,7 +12,7 @@ import pytest
 import adjoint as ad
 from adjoint import nn
 from adjoint.core import policy
-from adjoint.core.errors import GraphError
+from adjoint.core.errors import GraphError, InvalidArgument
 
 
 def reused(graph):
@@ -516,3 +516,9 @@ def test_a_part_of_a_tensor_outside_is_written_in_a_graph():
     np.testing.assert_allclose(found, model.weight.grad.numpy(), rtol=1e-5)
     with graph, pytest.raises(GraphError, match="would be lost"):
         memory[:, 1].copy_(model(ad.ones(3)).sum().expand(5))
+
+
+@pytest.mark.parametrize("reuse", ["yes", 2, "auto"])
+def test_reuse_is_none_or_a_bool(reuse):
+    with pytest.raises(InvalidArgument, match="None, True or False"):
+        ad.Graph().step(reuse=reuse)
