@@ -84,6 +84,7 @@ class Steps:
         self._number = itertools.count(1).__next__
         self._bytes = 0  # kept
         self._block = 0
+        self._noted = 0  # new values of this block
         self._asked_for = False  # whether values are to be reused, at whatever cost
         self._tries = 0  # observed blocks since it was last found to pay, or tried
         self._wait = 0  # blocks until it is tried again
@@ -114,7 +115,7 @@ class Steps:
         self.counts["steps"] += 1
         self._asked_for = bool(reuse or self._pure or self._state.observer is not None)
         observed = reuse is not False and (self._asked_for or self._pays())
-        self._saved, self._asked = 0.0, 0
+        self._saved, self._asked, self._noted = 0.0, 0, 0
         return mode_with(mode, executor=self if observed else None, step=self)
 
     def end(self, mode: Mode) -> None:
@@ -130,11 +131,15 @@ class Steps:
             self.clear()
         if self._block % policy.STEP_BLOCKS == 0:
             oldest = self._block - policy.STEP_BLOCKS
-            self._values = {k: v for k, v in self._values.items() if v.last > oldest}
-            self._tensors = {k: v for k, v in self._tensors.items() if v.tensor() is not None}
-            self._given = {k: v for k, v in self._given.items() if v[0]() is not None}
+            self._keep(lambda known: known.last > oldest)
             kept = [a for v in self._values.values() if v.arrays for a in v.arrays]
             self._bytes = sum(a.nbytes for a in kept)
+
+    def _keep(self, wanted: Callable[[_Known], bool]) -> None:
+        """Forget all other values, and tensors that are gone."""
+        self._values = {k: v for k, v in self._values.items() if wanted(v)}
+        self._tensors = {k: v for k, v in self._tensors.items() if v.tensor() is not None}
+        self._given = {k: v for k, v in self._given.items() if v[0]() is not None}
 
     def _pays(self) -> bool:
         """Whether to look for values to reuse: as long as that is found to save time, and again
@@ -213,6 +218,10 @@ class Steps:
             self.counts["step_unknown"] += 1
             return None
         if known is None:
+            if self._noted == policy.STEP_NOTED:  # in a block that is a whole training, perhaps
+                self._keep(lambda known: known.last != self._block or known.arrays is not None)
+                self._noted = 0
+            self._noted += 1
             known = self._values[key] = _Known(self._number(), op)
         return known
 

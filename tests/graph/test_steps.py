@@ -263,6 +263,19 @@ def test_what_is_kept_is_bounded(monkeypatch):
     assert again == 0
 
 
+def test_what_one_block_notes_is_bounded(monkeypatch):
+    """A training as a whole may stand in one block. What is kept already stays kept."""
+    monkeypatch.setattr(policy, "STEP_NOTED", 20)
+    graph, x = ad.Graph(), ad.ones(3)
+    steps(graph, lambda: x.exp(), 2)
+    before = graph.stats()["step_reused"]
+    with graph.step(True):
+        for i in range(200):
+            x.exp() + i
+    assert graph.stats()["step_reused"] == before + 200
+    assert max(map(len, (graph.steps._values, graph.steps._tensors, graph.steps._given))) <= 25
+
+
 def test_the_log_names_what_ran_and_what_was_reused():
     graph, x = ad.Graph(), ad.randn(4, 4)
     with graph.events() as log:
