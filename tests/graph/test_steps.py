@@ -109,6 +109,30 @@ def test_backward_and_the_optimizer_inside_the_block():
             np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.parametrize("clip", [
+    lambda ps: nn.utils.clip_grad_norm_(ps, 1.0),
+    lambda ps: nn.utils.get_total_norm([p.grad for p in ps]),
+    lambda ps: nn.utils.clip_grads_with_norm_(ps, 1.0, ad.tensor(3.0)),
+    lambda ps: nn.utils.clip_grad_value_(ps, 0.5),
+])  # fmt: skip
+def test_gradients_are_clipped_to_the_same_bits(clip):
+    def run(block, seed):
+        ad.manual_seed(seed)
+        parameters = [nn.Parameter(ad.zeros(n)) for n in (256, 64, 128, 2, 1)]
+        for p in parameters:
+            p.grad = ad.randn(len(p))
+        with block():
+            total = clip(parameters)
+        return [x.numpy().copy() for x in (total, *(p.grad for p in parameters)) if x is not None]
+
+    for seed in range(30):
+        graph = ad.Graph()
+        for a, b in zip(
+            run(ad.enable_grad, seed), run(lambda g=graph: g.step(True), seed), strict=True
+        ):
+            np.testing.assert_array_equal(a, b)
+
+
 def test_a_second_thread_steps_too():
     graph, x, found = ad.Graph(), ad.randn(50, 50), []
 
