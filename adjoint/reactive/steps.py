@@ -55,13 +55,14 @@ class _Known:
 class _Seen:
     """A tensor that was an input: which value it shows, for as long as nobody writes to it."""
 
-    __slots__ = ("content", "count", "data", "number", "tensor")
+    __slots__ = ("content", "count", "data", "last", "number", "tensor")
 
-    def __init__(self, tensor: Any, number: Any, content: bytes | None = None) -> None:
+    def __init__(self, tensor: Any, number: Any, last: int, content: bytes | None = None) -> None:
         self.tensor = weakref.ref(tensor)
         self.data = weakref.ref(tensor._data)
         self.count = _count(tensor)
         self.number = number
+        self.last = last  # block that asked for it
         self.content = content  # where others may write the memory, too: what it held
 
 
@@ -130,15 +131,22 @@ class Steps:
             self._wait = policy.STEP_WAIT
             self.clear()
         if self._block % policy.STEP_BLOCKS == 0:
-            oldest = self._block - policy.STEP_BLOCKS
+            oldest = self._oldest()
             self._keep(lambda known: known.last > oldest)
             kept = [a for v in self._values.values() if v.arrays for a in v.arrays]
             self._bytes = sum(a.nbytes for a in kept)
 
+    def _oldest(self) -> int:
+        """The block from which on nobody has asked for what is forgotten."""
+        return self._block - policy.STEP_BLOCKS
+
     def _keep(self, wanted: Callable[[_Known], bool]) -> None:
-        """Forget all other values, and tensors that are gone."""
+        """Forget all other values, and tensors that are gone, or lie in a list of the program."""
+        oldest = self._oldest()
         self._values = {k: v for k, v in self._values.items() if wanted(v)}
-        self._tensors = {k: v for k, v in self._tensors.items() if v.tensor() is not None}
+        self._tensors = {
+            k: v for k, v in self._tensors.items() if v.last > oldest and v.tensor() is not None
+        }
         self._given = {k: v for k, v in self._given.items() if v[0]() is not None}
 
     def _pays(self) -> bool:
@@ -274,7 +282,7 @@ class Steps:
         if type(data) is LazyValue:
             self._given[id(data)] = (weakref.ref(data), number)
         elif type(data) is ndarray and x._version is not INFERENCE:
-            self._tensors[id(x)] = _Seen(x, number)
+            self._tensors[id(x)] = _Seen(x, number, self._block)
 
     def _value(self, array: Any, number: Any) -> LazyValue:
         """A recorded value that holds `array`, and copies it for who writes to it."""
@@ -343,6 +351,8 @@ class Steps:
         seen = self._tensors.get(id(x))
         known = seen is not None and seen.tensor() is x and seen.data() is data
         known = known and seen.count == _count(x)  # type: ignore[union-attr]
+        if known:
+            seen.last = self._block  # type: ignore[union-attr]
         exported = x._version is not None and x._version.exported
         if exported:
             content = data.tobytes()
@@ -352,7 +362,9 @@ class Steps:
             return seen.number  # type: ignore[union-attr]
         if x._version is None:
             x._version = Version()
-        seen = self._tensors[id(x)] = _Seen(x, self._number(), content if exported else None)
+        seen = self._tensors[id(x)] = _Seen(
+            x, self._number(), self._block, content if exported else None
+        )
         return seen.number
 
     def _plain(self, op: Op | None, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
