@@ -90,7 +90,7 @@ class State:
 
     __slots__ = (
         "__weakref__", "_cutoff", "_places", "_planning", "_scope", "before_read",
-        "chains", "derived", "edited", "edits", "eventful", "lock", "observer",
+        "chains", "derived", "edited", "edits", "eventful", "fleeting", "lock", "observer",
         "owner", "reads", "roots", "runs", "set_last", "sources", "stamp", "undo", "warned",
         "written_last",
     )  # fmt: skip
@@ -113,6 +113,7 @@ class State:
     owner: Any  # weak reference to the user's Graph
     set_last: int  # when an input was last given another value
     written_last: int  # when a program, an optimizer mostly, last wrote to a leaf's memory
+    fleeting: bool  # there are cells that are
     warned: bool  # that a node shows another value than when it was recorded
 
     # What new cells have to look at:
@@ -138,7 +139,7 @@ class State:
         self.sources = weakref.WeakValueDictionary()
         self.stamp = next_order
         self.set_last = self.written_last = 0
-        self.warned = False
+        self.fleeting = self.warned = False
         self.undo = None
         self.edited = []
         self.before_read = None
@@ -209,13 +210,16 @@ class Cell(LazyValue):
     """A recorded value of a graph; see the module."""
 
     __slots__ = (
-        "cells", "order", "rare", "read", "reference", "seen", "stale", "state",
+        "cells", "fleeting", "order", "rare", "read", "reference", "seen", "stale", "state",
         "tracked", "users", "version",
     )  # fmt: skip
 
     state: State
     cells: tuple[Cell, ...]  # the inputs that are cells; is `inputs` where all are
     users: list[weakref.ref[Cell]]  # cells that have this one as an input, and dead references
+    # Recorded under no_grad, and nobody asked for the value itself: dropped when all users are
+    # computed. How many more times it may have to be computed again for that; 0: it is kept.
+    fleeting: int
     reference: weakref.ref[Cell]  # to this cell, for its inputs' `users`
     read: bool  # a program read the value, and so knows what a later read shows
     stale: bool  # an input may have changed since `array` was computed; new cells are
@@ -250,7 +254,7 @@ class Cell(LazyValue):
         self.array = self.seen = self.rare = None
         self.stale = True
         self.tracked = self.read = False
-        self.version = 0
+        self.version = self.fleeting = 0
         self.users = []
         self.order = next_order()
         self.reference = reference = weakref.ref(self)
@@ -282,6 +286,25 @@ class Cell(LazyValue):
         if state.places:
             _, frame = _users_frame()
             self.note(line=(frame.f_code.co_filename, frame.f_lineno))
+
+    def pass_by(self) -> None:
+        """Keep the value only as long as a user waits for it, unless it computes a gradient."""
+        if not self.state.planning:
+            self.fleeting = 2
+            self.state.fleeting = True
+
+    def let_inputs_go(self) -> None:
+        """Drop the values of inputs that only had to lead to this one, and which no user waits for
+        any more; with many users it would be costly to say.
+        """
+        for x in self.cells:
+            if x.fleeting and len(x.users) <= 8:
+                for reference in x.users:
+                    user = reference()
+                    if user is not None and user.stale:
+                        break
+                else:
+                    x.array = None
 
     def note(self, **facts: Any) -> None:
         """Remember what few cells have."""
@@ -508,6 +531,10 @@ def _walk(state: State, wanted: list[Cell], chain: Chain) -> None:
     clock = time.perf_counter_ns
     stack = list(wanted)
     began = 0
+    fleeting = state.fleeting
+    if fleeting:
+        for cell in wanted:
+            cell.fleeting = 0
     while stack:
         cell = stack[-1]
         cells = cell.cells
@@ -555,7 +582,7 @@ def _walk(state: State, wanted: list[Cell], chain: Chain) -> None:
             raise _no_value(cell)
         if chaining:
             waiting = len(promised)
-            if chain.takes(cell):
+            if not cell.fleeting and chain.takes(cell):
                 if stale:
                     cell.seen = versions
                     cell.stale = False
@@ -570,6 +597,8 @@ def _walk(state: State, wanted: list[Cell], chain: Chain) -> None:
         state.runs += 1
         if observer is not None:
             observer.on_run(cell, clock() - began)
+        if not stale and cell.fleeting:  # something asks for it, though nothing has changed
+            cell.fleeting -= 1
         if stale:
             cell.seen = versions
             cell.stale = False
@@ -578,6 +607,9 @@ def _walk(state: State, wanted: list[Cell], chain: Chain) -> None:
                     observer.on_cut(cell)
             else:
                 cell.version += 1
+        if fleeting:
+            arrays = array = old = result = None
+            cell.let_inputs_go()
 
 
 def _is_same(old: Any, new: Any, op: Any) -> bool:

@@ -72,8 +72,8 @@ def watch(name, in_graph, steps, connection):
 
 
 def run(name, in_graph, steps, limit):
-    """What `watch` sends from a process of its own; None where it takes longer than `limit` seconds,
-    or the program fails (one of a single number diverges at last).
+    """What `watch` sends from a process of its own; None where that takes longer than `limit`
+    seconds, or fails: some programs diverge at last.
     """
     ours, theirs = multiprocessing.Pipe(duplex=False)
     process = multiprocessing.get_context("fork").Process(
