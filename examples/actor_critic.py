@@ -43,8 +43,8 @@ def build_model():
 def advantages_of(rewards, values, ends, last_value):
     """Generalized advantage estimates, from the last step to the first."""
     advantages = torch.zeros_like(rewards)
-    following = torch.zeros(POLES)
-    for t in reversed(range(HORIZON)):
+    following = torch.zeros_like(last_value)
+    for t in reversed(range(len(rewards))):
         going_on = 1 - ends[t]
         surprise = rewards[t] + GAMMA * going_on * last_value - values[t]
         following = surprise + GAMMA * LAMBDA * going_on * following

@@ -169,7 +169,8 @@ def test_an_example_has_the_same_losses_with_pytorch(name, monkeypatch):
 
 def test_every_example_is_compared():
     graphs = {"block_descent", "neat", "neat_gradient", "pricing"}
-    ours = {"gan_graph", "tbptt", "transfer_graph", *graphs}  # of Graph
+    steps = {"dqn_graph", "ewc_graph", "ppo_graph"}
+    ours = {"gan_graph", "tbptt", "transfer_graph", *graphs, *steps}  # of Graph
     own = {"inference"}  # of what PyTorch has under other names
     helpers = {"digits", "interleaved", "record_results"}
     programs = {path.stem for path in EXAMPLES.glob("*.py")}

@@ -241,6 +241,8 @@ def record_cell(state: State, op: Op, inputs: tuple[Any, ...]) -> Any:
             cell.tracked = differentiable and cell.dtype.kind in "fcV"
             if cut:
                 cell.cut = tuple(cut)
+            if not mode.grad:
+                cell.pass_by()
             y = wrap(cell, cell if cell.tracked else None)
             if op.view and shares_storage(cell, inputs[0], op):
                 mark_view(y, inputs[0], op, "" if mode.grad else UNRECORDED_VIEW)
@@ -249,10 +251,13 @@ def record_cell(state: State, op: Op, inputs: tuple[Any, ...]) -> Any:
         whole.tracked = differentiable
         if cut:
             whole.cut = tuple(cut)
+        if not mode.grad:
+            whole.pass_by()
         ys = []
         for i, spec in enumerate(found):
             cell = Cell(state, Item(i), (whole,), spec.shape, spec.dtype.numpy, spec.device)
             cell.tracked = differentiable and cell.dtype.kind in "fcV"
+            cell.fleeting = whole.fleeting
             ys.append(wrap(cell, cell if cell.tracked else None))
         if op.view:
             for y, single in zip(ys, op.output_views(inputs[0]._data.shape), strict=True):
@@ -294,6 +299,8 @@ def record_pair(op: Op, dtypes: dict[Any, int], boolean: bool, input: Any, other
     if not boolean and dtype.kind in "fc" and mode.grad:
         made.tracked = True
         return wrap(made, made)
+    if not mode.grad:
+        made.pass_by()
     return wrap(made)
 
 
@@ -310,6 +317,8 @@ def record_one(op: Op, dtypes: dict[Any, int], input: Any) -> Any:
     if op.differentiable and made.dtype.kind in "fc" and mode.grad:
         made.tracked = True
         return wrap(made, made)
+    if not mode.grad:
+        made.pass_by()
     return wrap(made)
 
 

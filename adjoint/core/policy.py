@@ -231,10 +231,11 @@ OPTIMIZER_TABLES = _bound("OPTIMIZER_TABLES", 8)  # numbers of rows of one formu
 INTERNED = _bound("INTERNED", 1024)  # ops of one class, by their fields
 INTERNED_TYPED = _bound("INTERNED_TYPED", 4096)  # of all classes where types of fields count
 FROZEN_PLANS = _bound("FROZEN_PLANS", 16)  # shapes of inputs of a frozen module
-# values of steps of a graph: blocks in which nobody asks for them until they are forgotten, bytes
-# of what is kept; nanoseconds that looking for a value costs, blocks until that is tried again
-# where it did not pay
+# values of steps of a graph: blocks in which nobody asks for them until they are forgotten, how
+# many one block may note at a time, bytes of what is kept; nanoseconds that looking for a value
+# costs, blocks until that is tried again where it did not pay
 STEP_BLOCKS = _bound("STEP_BLOCKS", 8)
+STEP_NOTED = _bound("STEP_NOTED", 4096)
 STEP_BYTES = _bound("STEP_BYTES", 1 << 30)
 STEP_LOOK = _threshold("STEP_LOOK", 25_000, "graphs --only steps")
 STEP_WAIT = _threshold("STEP_WAIT", 256, "graphs --only steps")

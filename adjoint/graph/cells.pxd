@@ -9,7 +9,7 @@ cdef class State:
     cdef public list roots, edited, derived, foreign
     cdef public object sources, stamp, undo, before_read, owner
     cdef public dict chains
-    cdef public bint warned, eventful, _cutoff, _places
+    cdef public bint warned, eventful, fleeting, _cutoff, _places
     cdef public Py_ssize_t _planning
     cdef public tuple _scope
     cdef object __weakref__
@@ -26,14 +26,14 @@ cdef class Cell(LazyValue):
     cdef public list users
     cdef public object reference, seen, version
     cdef public bint read, stale, tracked
-    cdef public Py_ssize_t order
+    cdef public Py_ssize_t order, fleeting
     cdef public Rare rare
 
 cdef class Source(Cell):
     cdef public object content, follows
 
 @cython.locals(stack=list, arrays=list, cells=tuple, inputs=tuple, stale=bint, ready=bint,
-               chaining=bint, promised=dict, cell=Cell, above=Cell)
+               chaining=bint, fleeting=bint, promised=dict, cell=Cell, above=Cell)
 cdef object _walk(State state, list wanted, Chain chain)
 
 @cython.locals(reached=list, cell=Cell)

@@ -91,7 +91,8 @@ class State:
 
     __slots__ = (
         "__weakref__", "_cutoff", "_places", "_planning", "_scope", "before_read",
-        "chains", "derived", "edited", "edits", "eventful", "foreign", "lock", "observer",
+        "chains", "derived", "edited", "edits", "eventful", "fleeting", "foreign", "lock",
+        "observer",
         "owner", "reads", "roots", "runs", "set_last", "sources", "stamp", "undo", "warned",
         "written_first", "written_last",
     )  # fmt: skip
@@ -116,6 +117,7 @@ class State:
     set_last: int  # when an input was last given another value
     written_first: int  # when a program, an optimizer mostly, first wrote to a leaf's memory
     written_last: int  # when it last did; 0 before, and once it was warned
+    fleeting: bool  # there are cells that are
     warned: bool  # that a node shows another value than when it was recorded
 
     # What new cells have to look at:
@@ -142,7 +144,7 @@ class State:
         self.foreign = []
         self.stamp = next_order
         self.set_last = self.written_first = self.written_last = 0
-        self.warned = False
+        self.fleeting = self.warned = False
         self.undo = None
         self.edited = []
         self.before_read = None
@@ -213,13 +215,16 @@ class Cell(LazyValue):
     """A recorded value of a graph; see the module."""
 
     __slots__ = (
-        "cells", "order", "rare", "read", "reference", "seen", "stale", "state",
+        "cells", "fleeting", "order", "rare", "read", "reference", "seen", "stale", "state",
         "tracked", "users", "version",
     )  # fmt: skip
 
     state: State
     cells: tuple[Cell, ...]  # the inputs that are cells; is `inputs` where all are
     users: list[weakref.ref[Cell]]  # cells that have this one as an input, and dead references
+    # Recorded under no_grad, and nobody asked for the value itself: dropped when all users are
+    # computed. How many more times it may have to be computed again for that; 0: it is kept.
+    fleeting: int
     reference: weakref.ref[Cell]  # to this cell, for its inputs' `users`
     read: bool  # a program read the value, and so knows what a later read shows
     stale: bool  # an input may have changed since `array` was computed; new cells are
@@ -259,6 +264,25 @@ class Cell(LazyValue):
         if state.places:
             _, frame = users_frame()
             self.note(line=(frame.f_code.co_filename, frame.f_lineno))
+
+    def pass_by(self) -> None:
+        """Keep the value only as long as a user waits for it, unless it computes a gradient."""
+        if not self.state.planning:
+            self.fleeting = 2
+            self.state.fleeting = True
+
+    def let_inputs_go(self) -> None:
+        """Drop the values of inputs that only had to lead to this one, and which no user waits for
+        any more; with many users it would be costly to say.
+        """
+        for x in self.cells:
+            if x.fleeting and len(x.users) <= 8:
+                for reference in x.users:
+                    user = reference()
+                    if user is not None and user.stale:
+                        break
+                else:
+                    x.array = None
 
     def note(self, **facts: Any) -> None:
         """Remember what few cells have."""
@@ -367,7 +391,7 @@ def _begin(
     cell.array = cell.seen = cell.rare = None
     cell.stale = True
     cell.tracked = cell.read = False
-    cell.version = 0
+    cell.version = cell.fleeting = 0
     cell.users = []
     cell.order = next_order()
     cell.reference = weakref.ref(cell)
@@ -603,6 +627,10 @@ def _walk(state: State, wanted: list[Cell], chain: Chain) -> None:
     clock = time.perf_counter_ns
     stack = list(wanted)
     began = 0
+    fleeting = state.fleeting
+    if fleeting:
+        for cell in wanted:
+            cell.fleeting = 0
     while stack:
         cell = stack[-1]
         cells = cell.cells
@@ -651,7 +679,7 @@ def _walk(state: State, wanted: list[Cell], chain: Chain) -> None:
             raise _no_value(cell)
         if chaining:
             waiting = len(promised)
-            if chain.takes(cell):
+            if not cell.fleeting and chain.takes(cell):
                 if stale:
                     cell.seen = versions
                     cell.stale = False
@@ -666,6 +694,8 @@ def _walk(state: State, wanted: list[Cell], chain: Chain) -> None:
         state.runs += 1
         if observer is not None:
             observer.on_run(cell, clock() - began)
+        if not stale and cell.fleeting:  # something asks for it, though nothing has changed
+            cell.fleeting -= 1
         if stale:
             cell.seen = versions
             cell.stale = False
@@ -674,6 +704,9 @@ def _walk(state: State, wanted: list[Cell], chain: Chain) -> None:
                     observer.on_cut(cell)
             else:
                 cell.version += 1
+        if fleeting:
+            arrays, array, old, result = [], None, None, None  # nothing here keeps them
+            cell.let_inputs_go()
 
 
 def _is_same(old: Any, new: Any, op: Any) -> bool:

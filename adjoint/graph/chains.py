@@ -75,6 +75,9 @@ class Chain:
         finally:
             self.state.runs += done
             self.forget(done)
+        if self.state.fleeting:
+            for cell in cells:
+                cell.let_inputs_go()
 
     def forget(self, kept: int = 0) -> None:
         """Take the promises back, but for the first ones, which were kept."""

@@ -448,6 +448,8 @@ def copy(cells: Iterable[Cell], state: State, sources: Mapping[Cell, Source]) ->
             twin.stale = cell.stale
             twin.seen = cell.seen
             twin.tracked = cell.tracked
+            if cell.fleeting:
+                twin.pass_by()
             if cell.cut:
                 twin.cut = cell.cut
             twin.planned = cell.planned

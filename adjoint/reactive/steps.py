@@ -56,13 +56,14 @@ class _Known:
 class _Seen:
     """A tensor that was an input: which value it shows, for as long as nobody writes to it."""
 
-    __slots__ = ("content", "count", "data", "number", "tensor")
+    __slots__ = ("content", "count", "data", "last", "number", "tensor")
 
-    def __init__(self, tensor: Any, number: Any, content: bytes | None = None) -> None:
+    def __init__(self, tensor: Any, number: Any, last: int, content: bytes | None = None) -> None:
         self.tensor = weakref.ref(tensor)
         self.data = weakref.ref(tensor._data)
         self.count = _count(tensor)
         self.number = number
+        self.last = last  # block that asked for it
         self.content = content  # where others may write the memory, too: what it held
 
 
@@ -85,6 +86,7 @@ class Steps:
         self._number = itertools.count(1).__next__
         self._bytes = 0  # kept
         self._block = 0
+        self._noted = 0  # new values of this block
         self._asked_for = False  # whether values are to be reused, at whatever cost
         self._tries = 0  # observed blocks since it was last found to pay, or tried
         self._wait = 0  # blocks until it is tried again
@@ -117,7 +119,7 @@ class Steps:
         self.counts["steps"] += 1
         self._asked_for = bool(reuse or self._pure or self._state.observer is not None)
         observed = reuse is not False and (self._asked_for or self._pays())
-        self._saved, self._asked = 0.0, 0
+        self._saved, self._asked, self._noted = 0.0, 0, 0
         return mode_with(mode, executor=self if observed else None, step=self)
 
     def end(self, mode: Mode) -> None:
@@ -132,12 +134,23 @@ class Steps:
             self._wait = policy.STEP_WAIT
             self.clear()
         if self._block % policy.STEP_BLOCKS == 0:
-            oldest = self._block - policy.STEP_BLOCKS
-            self._values = {k: v for k, v in self._values.items() if v.last > oldest}
-            self._tensors = {k: v for k, v in self._tensors.items() if v.tensor() is not None}
-            self._given = {k: v for k, v in self._given.items() if v[0]() is not None}
+            oldest = self._oldest()
+            self._keep(lambda known: known.last > oldest)
             kept = [a for v in self._values.values() if v.arrays for a in v.arrays]
             self._bytes = sum(a.nbytes for a in kept)
+
+    def _oldest(self) -> int:
+        """The block from which on nobody has asked for what is forgotten."""
+        return self._block - policy.STEP_BLOCKS
+
+    def _keep(self, wanted: Callable[[_Known], bool]) -> None:
+        """Forget all other values, and tensors that are gone, or lie in a list of the program."""
+        oldest = self._oldest()
+        self._values = {k: v for k, v in self._values.items() if wanted(v)}
+        self._tensors = {
+            k: v for k, v in self._tensors.items() if v.last > oldest and v.tensor() is not None
+        }
+        self._given = {k: v for k, v in self._given.items() if v[0]() is not None}
 
     def _pays(self) -> bool:
         """Whether to look for values to reuse: as long as that is found to save time, and again
@@ -225,6 +238,10 @@ class Steps:
             self.unknown[reason] = self.unknown.get(reason, 0) + 1
             return None
         if known is None:
+            if self._noted == policy.STEP_NOTED:  # in a block that is a whole training, perhaps
+                self._keep(lambda known: known.last != self._block or known.arrays is not None)
+                self._noted = 0
+            self._noted += 1
             known = self._values[key] = _Known(self._number(), op)
         return known
 
@@ -296,7 +313,7 @@ class Steps:
         if type(data) is LazyValue:
             self._given[id(data)] = (weakref.ref(data), number)
         elif type(data) is ndarray and x._version is not INFERENCE:
-            self._tensors[id(x)] = _Seen(x, number)
+            self._tensors[id(x)] = _Seen(x, number, self._block)
 
     def _value(self, array: Any, number: Any) -> LazyValue:
         """A recorded value that holds `array`, and copies it for who writes to it."""
@@ -365,6 +382,8 @@ class Steps:
         seen = self._tensors.get(id(x))
         known = seen is not None and seen.tensor() is x and seen.data() is data
         known = known and seen.count == _count(x)  # type: ignore[union-attr]
+        if known:
+            seen.last = self._block  # type: ignore[union-attr]
         exported = x._version is not None and x._version.exported
         if exported:
             content = data.tobytes()
@@ -374,7 +393,9 @@ class Steps:
             return seen.number  # type: ignore[union-attr]
         if x._version is None:
             x._version = Version()
-        seen = self._tensors[id(x)] = _Seen(x, self._number(), content if exported else None)
+        seen = self._tensors[id(x)] = _Seen(
+            x, self._number(), self._block, content if exported else None
+        )
         return seen.number
 
     def _plain(self, op: Op | None, inputs: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import pathlib
 import random
@@ -307,3 +308,43 @@ def test_tbptt_carries_the_state_and_ends_the_gradient_as_eager_does(example):
         assert len(reactive.graph) == nodes
     assert reactive.graph.stats()["plans"] == 1
     assert reactive.initial.grad is None
+
+
+# ---- in steps ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["ppo_graph", "dqn_graph", "ewc_graph"])
+@pytest.mark.parametrize("reuse", [True, False, None], ids=["reuse", "no_reuse", "default"])
+def test_training_in_steps_gives_the_numbers_of_eager_execution(example, name, reuse):
+    pytest.importorskip("sklearn" if name == "ewc_graph" else "gymnasium")
+    program, graph = example(name), ad.Graph()
+    model, losses = program.train(lambda: graph.step(reuse), 2)
+    twin, expected = program.train(contextlib.nullcontext, 2)
+    assert losses == expected and len(set(losses)) > 10
+    for ours, theirs in zip(model.parameters(), twin.parameters(), strict=True):
+        np.testing.assert_array_equal(ours.detach().numpy(), theirs.detach().numpy())
+
+
+def test_a_difference_from_eager_is_noticed(example):
+    interleaved = example("interleaved")
+    model, twin = ad.nn.Linear(2, 1), ad.nn.Linear(2, 1)
+    twin.load_state_dict(model.state_dict())
+    assert interleaved.difference(model, [1.0], twin, [1.0]) == 0
+    with pytest.raises(AssertionError):
+        interleaved.difference(model, [1.0], twin, [1.1])
+    with ad.no_grad():
+        twin.weight[0, 0] += 0.1
+    with pytest.raises(AssertionError):
+        interleaved.difference(model, [1.0], twin, [1.0])
+
+
+def test_ewc_what_mattered_is_held_back(example):
+    pytest.importorskip("sklearn")
+    ewc = example("ewc_graph")
+    model = ewc.build_model()
+    importance = [ad.ones_like(p) for p in model.parameters()]
+    penalty = ewc.holding_back(model, importance)
+    assert penalty(model).item() == 0
+    with ad.no_grad():
+        model[0].weight[0, 0] += 0.5
+    assert penalty(model).item() == pytest.approx(ewc.STRENGTH / 2 * 0.25, rel=1e-5)

@@ -109,6 +109,30 @@ def test_backward_and_the_optimizer_inside_the_block():
             np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.parametrize("clip", [
+    lambda ps: nn.utils.clip_grad_norm_(ps, 1.0),
+    lambda ps: nn.utils.get_total_norm([p.grad for p in ps]),
+    lambda ps: nn.utils.clip_grads_with_norm_(ps, 1.0, ad.tensor(3.0)),
+    lambda ps: nn.utils.clip_grad_value_(ps, 0.5),
+])  # fmt: skip
+def test_gradients_are_clipped_to_the_same_bits(clip):
+    def run(block, seed):
+        ad.manual_seed(seed)
+        parameters = [nn.Parameter(ad.zeros(n)) for n in (256, 64, 128, 2, 1)]
+        for p in parameters:
+            p.grad = ad.randn(len(p))
+        with block():
+            total = clip(parameters)
+        return [x.numpy().copy() for x in (total, *(p.grad for p in parameters)) if x is not None]
+
+    for seed in range(30):
+        graph = ad.Graph()
+        for a, b in zip(
+            run(ad.enable_grad, seed), run(lambda g=graph: g.step(True), seed), strict=True
+        ):
+            np.testing.assert_array_equal(a, b)
+
+
 def test_a_second_thread_steps_too():
     graph, x, found = ad.Graph(), ad.randn(50, 50), []
 
@@ -261,6 +285,19 @@ def test_what_is_kept_is_bounded(monkeypatch):
     graph = ad.Graph()
     _, again = steps(graph, lambda: x * 3, 6)
     assert again == 0
+
+
+def test_what_one_block_notes_is_bounded(monkeypatch):
+    """A training as a whole may stand in one block. What is kept already stays kept."""
+    monkeypatch.setattr(policy, "STEP_NOTED", 20)
+    graph, x = ad.Graph(), ad.ones(3)
+    steps(graph, lambda: x.exp(), 2)
+    before = graph.stats()["step_reused"]
+    with graph.step(True):
+        for i in range(200):
+            x.exp() + i
+    assert graph.stats()["step_reused"] == before + 200
+    assert max(map(len, (graph.steps._values, graph.steps._tensors, graph.steps._given))) <= 25
 
 
 def test_the_log_names_what_ran_and_what_was_reused():

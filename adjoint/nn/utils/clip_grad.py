@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from ...backends import native
 from ...core import policy
 from ...core.dtype import from_numpy_dtype
 from ...core.errors import InvalidArgument, NotTraceable
-from ...core.mode import MODE
+from ...core.mode import MODE, mode_with, unobserved
 from ...core.scalar import Arithmetic
 from ...core.spec import Spec
 from ...eager.tensors import wrap
@@ -36,6 +36,22 @@ def _gradients(parameters: Any) -> list[Any]:
     return [p.grad for p in _listed(parameters) if p.grad is not None]
 
 
+def _alone(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` without gradients, and with the same short cuts in a step of a graph as outside:
+    other sums would have other last bits.
+    """
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        token = MODE.set(mode_with(unobserved(MODE.get()), grad=False))
+        try:
+            return function(*args, **kwargs)
+        finally:
+            MODE.reset(token)
+
+    return run
+
+
 def _plain(values: list[Any]) -> bool:
     """Whether all are NumPy arrays of one dtype, and nothing is recorded."""
     dtype = values[0]._data.dtype if values else None
@@ -54,7 +70,7 @@ def _joined(values: list[Any], p: float) -> list[Any]:
     return [*(x for x in values if x._data.size > policy.CLIP_SMALL), wrap(np.concatenate(small))]
 
 
-@no_grad()
+@_alone
 def get_total_norm(
     tensors: Any,
     norm_type: float = 2.0,
@@ -84,7 +100,7 @@ def get_total_norm(
     return total
 
 
-@no_grad()
+@_alone
 def clip_grads_with_norm_(
     parameters: Any, max_norm: float, total_norm: Any, foreach: bool | None = None
 ) -> None:
