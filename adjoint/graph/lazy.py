@@ -110,7 +110,7 @@ class LazyValue(ArrayFacts):
             if tensor._data is self:
                 tensor._data = shown(base, view)
             return tensor._data
-        array = self.realize()
+        array = shared = self.realize()
         held = sys.getrefcount(self) > _HELD_BY_TENSOR or sys.getrefcount(array) > 3
         if held or array.base is not None or self.memory is not None:
             array = array.copy()
@@ -119,7 +119,9 @@ class LazyValue(ArrayFacts):
         if version is not None:
             for reference in version.views or ():
                 other = reference()
-                if other is not None and type(other._data) is LazyValue:
+                if other is None:
+                    continue
+                if type(other._data) is LazyValue or np.may_share_memory(other._data, shared):
                     other._data = array if other._view is None else shown(array, other._view)
         return array
 
