@@ -815,7 +815,6 @@ def head_alone(world, block):
 def backward_after(world, block):
     with block():
         loss = world.loss()
-    world.between()
     world.update(loss)
 
 
@@ -823,7 +822,6 @@ def backward_after(world, block):
 def everything_inside(world, block):
     with block():
         loss = world.loss()
-        world.between()
         world.update(loss)
 
 
@@ -832,7 +830,7 @@ def backward_inside(world, block):
     with block():
         loss = world.loss()
         loss.backward()
-    world.between()
+    world.act(world.round.between)
     world.step()
 
 
@@ -910,6 +908,7 @@ def twice_backward(world, block):
     with block():
         loss = world.loss()
         loss.backward(retain_graph=True)
+    world.act(world.round.between)
     loss.backward()
     world.step()
 
@@ -1038,6 +1037,7 @@ class World:
 
     def update(self, loss):
         self.zero_grad()
+        self.act(self.round.between)
         loss.backward()
         self.step()
 
@@ -1051,10 +1051,6 @@ class World:
         loss = F.mse_loss(y, self.wanted) + 0.1 * (y @ self.head).mean()
         self.note(loss)
         return loss
-
-    def between(self):
-        """Between the forward and the backward pass."""
-        self.act(self.round.between)
 
     def stumble(self):
         if self.stumbles:
@@ -1138,6 +1134,7 @@ def assert_same(found, expected):
 
 # ---- programs ------------------------------------------------------------------------------------
 
+NUMBERS, NOTHING = st.integers(0, 63), st.just(())
 LEAF = st.sampled_from(list(LEAVES))
 TREE = st.one_of(
     LEAF,
@@ -1169,16 +1166,15 @@ def programs(draw):
         for name, function in ACTIONS.items()
         if any(issubclass(kind, function.kinds) for kind in kinds)
     ]
-    action = st.tuples(st.sampled_from(able), st.integers(0, 63))
-    some = st.lists(action, max_size=3).map(tuple)
-    few = st.one_of(st.just(()), st.just(()), st.just(()), st.tuples(action))
+    action = st.tuples(st.sampled_from(able), NUMBERS)
+    write = st.tuples(st.sampled_from([n for n in able if n.startswith("write")]), NUMBERS)
     rounds = st.builds(
         Round,
-        before=some,
-        inside=few,
-        between=few,
+        before=st.lists(action, max_size=2).map(tuple),
+        inside=st.one_of(NOTHING, NOTHING, st.tuples(action)),
+        between=st.one_of(NOTHING, NOTHING, st.tuples(write)),
         way=st.sampled_from(list(WAYS)),
-        times=st.integers(1, 3),
+        times=st.sampled_from([1, 2, 3, 3]),
         graph=st.sampled_from([0, 0, 0, 1]),
     )
     return Program(
