@@ -954,9 +954,9 @@ def in_autocast(world, block):
 
 
 @way
-def autocast_around(world, block):
-    with ad.autocast("cpu", dtype=ad.bfloat16), block():
-        world.note(world.forward())
+def evaluated_in_autocast(world, block):
+    with ad.autocast("cpu", dtype=ad.bfloat16), block(), ad.no_grad():
+        world.forward()
 
 
 # ---- the runner ----------------------------------------------------------------------------------
