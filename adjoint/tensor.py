@@ -414,16 +414,13 @@ class Tensor(TensorBase):
     @property
     def data(self) -> Tensor:
         """This tensor's storage without history or version; assigning replaces the storage."""
-        version = None
         if isinstance(self._data, Cell):
-            version = alias(self)._version
-        else:
-            concrete(self)
-            if self._version is not None and self._version.watchers is not None:
-                version = self._version
-            elif self._version is not None or MODE.get().step is not None:
-                exported(self)  # who writes to the result does not tell this tensor
-        return wrap(self._data, None, version)
+            return wrap(self._data, None, alias(self)._version)
+        data = concrete(self)
+        if self._version is not None and self._version.watchers is not None:
+            return wrap(data, None, self._version)
+        exported(self)  # neither of the two is told of writes to the other
+        return exported(wrap(data))
 
     @data.setter
     def data(self, value: Any) -> None:
@@ -437,10 +434,16 @@ class Tensor(TensorBase):
         data = concrete(value)
         if self._version is not None and self._version.watchers is not None:
             refollow(self, data)
+        exported(value)  # neither of the two is told of writes to the other
+        self._show(data)
+        exported(self)
+
+    def _show(self, data: Any) -> None:
+        """Have `data` for memory from now on, which nobody else writes to unseen."""
         self._data = data
         if self._leaf is not None:
-            self._leaf.shape = tuple(value._data.shape)
-            self._leaf.data_type = value._data.dtype
+            self._leaf.shape = tuple(data.shape)
+            self._leaf.data_type = data.dtype
         if self._version is not None and self._version.watchers is not None:
             self._version.bump("data")
 

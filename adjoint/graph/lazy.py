@@ -112,7 +112,7 @@ class LazyValue:
             if tensor._data is self:
                 tensor._data = shown(base, view)
             return tensor._data
-        array = self.realize()
+        array = shared = self.realize()
         held = sys.getrefcount(self), sys.getrefcount(array)
         if _HELD_BY_TENSOR is None:
             return held
@@ -123,7 +123,9 @@ class LazyValue:
         if version is not None:
             for reference in version.views or ():
                 other = reference()
-                if other is not None and type(other._data) is LazyValue:
+                if other is None:
+                    continue
+                if type(other._data) is LazyValue or np.may_share_memory(other._data, shared):
                     other._data = array if other._view is None else shown(array, other._view)
         return array
 

@@ -31,6 +31,7 @@ from ..eager.dispatch import execute, finish
 from ..eager.fused import Declared
 from ..eager.record import parents_of
 from ..eager.tensors import wrap
+from ..eager.views import register_view
 from ..graph.cells import Cell, State, users_frame, wants_gradient
 from ..graph.lazy import LazyValue, as_array
 from ..graph.node import INFERENCE, Leaf, Version
@@ -406,9 +407,7 @@ class Steps:
             return tuple(self.pinned(inputs))
         return tuple(
             [
-                wrap(x._data.array, x._node, x._version)
-                if isinstance(x, TensorBase) and self._is_given(x)
-                else x
+                _readable(x) if isinstance(x, TensorBase) and self._is_given(x) else x
                 for x in self.pinned(inputs)
             ]
         )
@@ -437,6 +436,20 @@ class Steps:
 def _casts(mode: Mode) -> Any:
     """What autocast makes of the inputs of ops inside a composite or a module."""
     return mode.autocast and mode.autocast.signature
+
+
+def _readable(x: Any) -> Any:
+    """`x` with its kept array as memory. Where that is saved for a gradient, writes to `x` must
+    reach it: it has the same version, and gets the memory that `x` gets when it is written.
+    """
+    y = wrap(x._data.array, x._node, x._version)
+    if MODE.get().grad:
+        if x._version is None:
+            x._version = y._version = Version()
+        y._view = x._view
+        register_view(x)
+        register_view(y)
+    return y
 
 
 def _kinds(op: Op) -> Any:

@@ -187,6 +187,76 @@ def test_memory_that_others_write():
     assert found == [3, 3, 6, 6, 9, 9]
 
 
+def _given_data_of(x, other):
+    x.data = other
+    return other
+
+
+def _given_parts_of(x, vector):
+    nn.utils.vector_to_parameters(vector, [x])
+    return vector
+
+
+@pytest.mark.parametrize("share", [
+    lambda x: x.data, lambda x: x[:2].data, lambda x: _given_data_of(x, ad.zeros(3)),
+    lambda x: _given_data_of(x, ad.zeros(4)[:3]), lambda x: _given_parts_of(x, ad.ones(3)),
+])  # fmt: skip
+@pytest.mark.parametrize("other_way", [False, True])
+def test_tensors_that_share_memory_and_no_version(share, other_way):
+    graph, x = ad.Graph(), ad.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    other = share(x)
+    shown, written = (other, x) if other_way else (x, other)
+    steps(graph, lambda: (shown * 2).exp())
+    with ad.no_grad():
+        written.add_(1)
+    results, _ = steps(graph, lambda: (shown * 2).exp())
+    for y in results:
+        np.testing.assert_array_equal(y.detach().numpy(), (shown * 2).exp().detach().numpy())
+
+
+def test_a_module_that_is_moved_to_where_it_is_shares_nothing():
+    model = nn.Linear(2, 2)
+    before = model.weight._version
+    assert model.to("cpu").float().weight._version is before
+
+
+@pytest.mark.parametrize("write", [
+    lambda y: y.data.mul_(3), lambda y: y.mul_(3), lambda y: y[0].data.zero_(),
+    lambda y: y.view(3, 1).mul_(3), lambda y: y.detach().numpy().fill(5),
+])  # fmt: skip
+@pytest.mark.parametrize("function", [ad.exp, ad.tanh, lambda x: x.exp()[0:3]])
+def test_a_reused_value_that_is_written_before_the_backward_pass(write, function):
+    """What a gradient reads of it was changed, or refuses, as it does eagerly."""
+
+    def gradient(w, y, product):
+        try:
+            with ad.no_grad():
+                write(y)
+            return ad.autograd.grad(product, w)[0].tolist()
+        except ad.AutogradError as error:
+            return str(error)
+
+    def program(w):
+        y = function(x * 0.5)
+        return w, y, (y * w).square().sum()
+
+    graph, x = ad.Graph(), ad.ones(3)
+    expected = gradient(*program(ad.ones(3, requires_grad=True)))
+    results, reused = steps(graph, lambda: program(ad.ones(3, requires_grad=True)))
+    assert reused >= 2
+    assert [gradient(*result) for result in results] == [expected] * 4
+
+
+def test_an_output_that_was_saved_is_written_before_the_backward_pass():
+    graph, x = ad.Graph(), ad.ones(3, requires_grad=True)
+    steps(graph, lambda: ad.no_grad()(ad.tanh)(x * 2))
+    (y, *_), reused = steps(graph, lambda: ad.tanh(x * 2), 1)
+    assert reused == 2
+    y.data.zero_()
+    y.sum().backward()
+    assert x.grad.tolist() == [2, 2, 2]
+
+
 def test_a_reused_value_changed_in_place_is_not_changed_for_the_next():
     graph, x = ad.Graph(), ad.ones(3)
 
@@ -225,6 +295,21 @@ def test_autocast_is_part_of_what_is_known():
                 plain = x @ x, layer(x), nn.functional.gelu(x @ x), nn.functional.softmax(x, -1)
             for a, b in zip(found, plain, strict=True):
                 assert a.dtype is b.dtype and a.tolist() == b.tolist()
+
+
+def test_autocast_casts_a_parameter_once():
+    """So that its gradients are added up in the lower dtype, as eagerly."""
+
+    def run(block):
+        layer.zero_grad()
+        with block, ad.autocast("cpu", dtype=ad.bfloat16):
+            y = layer(layer(x)).float().square().mean()
+        y.backward()
+        return layer.weight.grad.tolist()
+
+    graph, layer, x = ad.Graph(), nn.Linear(4, 4), ad.randn(5, 4)
+    expected = run(ad.enable_grad())
+    assert [run(graph.step(reuse)) for reuse in (True, True, True, False)] == [expected] * 4
 
 
 def test_random_numbers_are_new_ones():
