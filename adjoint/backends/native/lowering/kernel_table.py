@@ -60,6 +60,7 @@ KERNELS: dict[str, tuple[str, ...]] = {
     "Gelu": (),
     "Gt": (),
     "Heaviside": (),
+    "HoldSizes": ("shapes that do not broadcast",),
     "Hypot": (),
     "I0": (),
     "I0e": (),
