@@ -152,6 +152,20 @@ class Normed(nn.Module):
         return self.layer(x) + self.batch(x)
 
 
+class Attention(nn.Module):
+    """A composite with products in it."""
+
+    def __init__(self):
+        super().__init__()
+        self.causal, self.scale, self.dim = False, None, 1
+
+    def forward(self, x):
+        y = F.scaled_dot_product_attention(
+            x[None], x[None], x[None], is_causal=self.causal, scale=self.scale
+        )
+        return F.normalize(y[0].float(), dim=self.dim).softmax(self.dim)
+
+
 class Random(nn.Module):
     """Draws from every generator there is."""
 
@@ -301,6 +315,7 @@ LEAVES = {
     "still": lambda world: Still(),
     "convolution": lambda world: Convolution(),
     "normed": lambda world: Normed(),
+    "attention": lambda world: Attention(),
     "random": Random,
     "closing": Closing,
     "custom": lambda world: Custom(),
@@ -376,6 +391,11 @@ SETTINGS = {
         ("eps", lambda n: 10.0 ** -(n % 6)),
         ("training", lambda n: bool(n % 2)),
         ("track_running_stats", lambda n: bool(n % 2)),
+    ),
+    Attention: (
+        ("causal", lambda n: bool(n % 2)),
+        ("scale", lambda n: (None, 0.5, 2.0)[n % 3]),
+        ("dim", lambda n: n % 2),
     ),
     nn.LayerNorm: (("eps", lambda n: 10.0 ** -(n % 6)),),
     Random: (
@@ -1166,7 +1186,7 @@ def programs(draw):
         for name, function in ACTIONS.items()
         if any(issubclass(kind, function.kinds) for kind in kinds)
     ]
-    action = st.tuples(st.sampled_from(able), NUMBERS)
+    action = st.tuples(st.sampled_from([*able, *["set_attribute"] * (len(able) // 2)]), NUMBERS)
     write = st.tuples(st.sampled_from([n for n in able if n.startswith("write")]), NUMBERS)
     rounds = st.builds(
         Round,

@@ -30,7 +30,10 @@ PICK = st.integers(0, 30)
 SHAPES = st.sampled_from([(2, 3), (3, 2), (1, 3), (3, 3)])
 NAMES = st.sampled_from(sorted(FUNCTIONS))
 ONE_STEP = sorted(name for name, f in FUNCTIONS.items() if len(f.steps) == 1)
-ACTIONS = st.sampled_from(["change", "reshape", "reshape", "replace", "remove", "splice", "read"])
+ACTIONS = st.sampled_from([
+    "change", "reshape", "reshape", "reshape_alike", "reshape_alike", "replace", "remove",
+    "remove_unused", "splice", "read",
+])  # fmt: skip
 ASSIGNMENTS = st.sampled_from(["set", "copy_", "add_", "item", "same"])
 
 
@@ -185,6 +188,9 @@ class Machine(RuleBasedStateMachine):
     @rule(actions=st.lists(st.tuples(ACTIONS, PICK, PICK), max_size=4), fails=st.booleans())
     def batch(self, actions, fails):
         """Any changes: all of them, or, where it fails or shapes do not agree in the end, none."""
+        self.do_batch(actions, fails)
+
+    def do_batch(self, actions, fails):
         nodes = list(self.oracle.nodes)
         before = [(n, list(n.inputs), n.value, n.step.version, n.grad) for n in nodes]
         edges = [(s, list(s.inputs)) for n in nodes for s in n.steps]
@@ -234,8 +240,12 @@ class Machine(RuleBasedStateMachine):
     def do_reshape(self, place, other):
         """Set a source to a value of another shape."""
         node = self.pick(place, lambda n: n.kind in ("input", "parameter"))
+        if node is not None:
+            self.reshape_node(node, other)
+
+    def reshape_node(self, node, other):
         shape = [(2, 3), (3, 2), (1, 3), (3, 3), (0, 3), (2, 1)][other % 6]
-        if node is None or shape == node.value.shape:
+        if shape == node.value.shape:
             return
         old, node.value = node.value, self.values(shape)
         if not self.in_batch and not self.fits():
@@ -248,6 +258,18 @@ class Machine(RuleBasedStateMachine):
         node.step.version = next(_versions)
         node.grad = None
         self.forget_shapes()
+
+    def do_reshape_alike(self, place, other):
+        """Set all inputs and parameters of a shape to values of another: with them, what was
+        computed elementwise still agrees.
+        """
+        node = self.pick(place, lambda n: n.kind in ("input", "parameter"))
+        if node is None:
+            return
+        shape = node.value.shape
+        for each in self.oracle.nodes:
+            if each.kind in ("input", "parameter") and each.value.shape == shape:
+                self.reshape_node(each, other)
 
     @rule(place=PICK, other=PICK)
     def reshape(self, place, other):
@@ -346,7 +368,17 @@ class Machine(RuleBasedStateMachine):
 
     def do_remove(self, place, other=0):
         node = self.pick(place, lambda n: n.kind != "outside")
-        if node is None or len(self.oracle.nodes) < 4:
+        if node is not None:
+            self.remove_node(node)
+
+    def do_remove_unused(self, place, other=0):
+        used = {x for n in self.oracle.nodes for x, _ in n.inputs}
+        node = self.pick(place, lambda n: n.kind != "outside" and n not in used)
+        if node is not None:
+            self.remove_node(node)
+
+    def remove_node(self, node):
+        if len(self.oracle.nodes) < 4:
             return
         used = any(x is node for n in self.oracle.nodes for x, _ in n.inputs)
         users = {u for s in node.steps[-1:] for u in s.cell.living_users() if not u.planned}
@@ -469,6 +501,18 @@ class Machine(RuleBasedStateMachine):
 
     @rule(place=PICK, retain=st.booleans(), on_graph=st.booleans())
     def backward(self, place, retain, on_graph):
+        self.do_backward(place, retain, on_graph)
+
+    @rule(
+        place=PICK, retain=st.booleans(), removed=st.lists(PICK, min_size=1, max_size=4),
+        fails=st.booleans(),
+    )  # fmt: skip
+    def backward_and_remove(self, place, retain, removed, fails):
+        """What a recorded backward pass goes through is taken out, from the end up."""
+        self.do_backward(place, retain, False)
+        self.do_batch([("remove_unused", each, 0) for each in removed], fails)
+
+    def do_backward(self, place, retain, on_graph):
         loss = self.pick(place, lambda n: n.kind != "outside")
         if loss is None:
             return
