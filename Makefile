@@ -9,7 +9,7 @@ run: .venv/.demo  ## train on the real digits, save, reload, predict, draw
 	$(BIN)/adjoint demo
 
 # What is run interpreted, besides compiled, and on other Pythons: see adjoint/extensions.py.
-CORE := $(addprefix tests/, $(addprefix autograd/test_, autograd.py function.py functional.py inplace.py) test_tensor.py \
+CORE := $(addprefix tests/, $(addprefix autograd/test_, autograd.py function.py functional.py inplace.py) test_tensor.py $(addprefix graph/test_, lazy.py reactive.py) \
 	$(addprefix backends/native/, test_eager.py runtime/test_launch.py lowering/test_fused.py))
 SOURCES := setup.py adjoint/extensions.py $(foreach each,$(wildcard adjoint/*/*.pxd adjoint/*/*/*.pxd),$(each) $(each:.pxd=.py))
 

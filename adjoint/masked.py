@@ -25,6 +25,7 @@ from .ops.linalg.norms import vector_norm
 from .ops.nn.softmax import log_softmax as _log_softmax
 from .ops.nn.softmax import softmax as _softmax
 from .ops.promotion import cast
+from .ops.shape.sizes import hold_sizes
 from .ops.special.special import logaddexp as _logaddexp
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def _full_mask(input: Tensor, mask: Tensor, name: str) -> Tensor:
             f"masked.{name}: expected broadcastable mask (got mask dimensionality higher than of "
             f"the input): {tuple(mask.shape)} for {tuple(input.shape)}"
         )
-    return cast(mask, dt.bool_).expand(input.shape)
+    return hold_sizes(f"masked.{name}", cast(mask, dt.bool_).expand(input.shape), input)
 
 
 def _filled(input: Tensor, mask: Tensor | None, value: Any, name: str) -> Any:

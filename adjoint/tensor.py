@@ -23,12 +23,13 @@ from .core.spec import normalize_axis
 from .core.tensor_base import TensorBase
 from .eager.operators import binary_operator
 from .eager.public import FUNCTIONS, METHODS
-from .eager.tensors import INFERENCE, wrap
+from .eager.tensors import wrap
 from .eager.views import alias
 from .eager.writes import exported
-from .graph.cells import Cell, wants_gradient
+from .graph.cells import Cell, Source, wants_gradient
+from .graph.editing import refollow
 from .graph.lazy import LazyValue, concrete
-from .graph.node import Item, Leaf
+from .graph.node import INFERENCE, Item, Leaf
 from .ops.create import conversion, creation, memory, ranges
 from .ops.elementwise import complex as complex_ops
 from .ops.elementwise import namespace as ew
@@ -413,16 +414,13 @@ class Tensor(TensorBase):
     @property
     def data(self) -> Tensor:
         """This tensor's storage without history or version; assigning replaces the storage."""
-        version = None
         if isinstance(self._data, Cell):
-            version = alias(self)._version
-        else:
-            concrete(self)
-            if self._version is not None and self._version.watchers is not None:
-                version = self._version
-            elif self._version is not None or MODE.get().step is not None:
-                exported(self)  # who writes to the result does not tell this tensor
-        return wrap(self._data, None, version)
+            return wrap(self._data, None, alias(self)._version)
+        data = concrete(self)
+        if self._version is not None and self._version.watchers is not None:
+            return wrap(data, None, self._version)
+        exported(self)  # neither of the two is told of writes to the other
+        return exported(wrap(data))
 
     @data.setter
     def data(self, value: Any) -> None:
@@ -430,10 +428,22 @@ class Tensor(TensorBase):
             raise InvalidType(f"data: expected a Tensor, got {type(value).__name__}")
         if self._node is not None and value.dtype.category < 2:
             raise DTypeError("data: a tensor that requires grad needs floating-point data")
-        self._data = concrete(value)
+        if isinstance(self._data, Source):
+            self.set(value)
+            return
+        data = concrete(value)
+        if self._version is not None and self._version.watchers is not None:
+            refollow(self, data)
+        exported(value)  # neither of the two is told of writes to the other
+        self._show(data)
+        exported(self)
+
+    def _show(self, data: Any) -> None:
+        """Have `data` for memory from now on, which nobody else writes to unseen."""
+        self._data = data
         if self._leaf is not None:
-            self._leaf.shape = tuple(value._data.shape)
-            self._leaf.data_type = value._data.dtype
+            self._leaf.shape = tuple(data.shape)
+            self._leaf.data_type = data.dtype
         if self._version is not None and self._version.watchers is not None:
             self._version.bump("data")
 

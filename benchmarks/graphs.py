@@ -31,6 +31,7 @@ from . import timing
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 ROUNDS = 15
+ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 JAX_LIMIT = 60  # seconds for compiling and running one function
 clock = time.process_time
 
@@ -332,12 +333,11 @@ def run_jax(name: str, size: int, form: str) -> list[float] | None:
     """
     if importlib.util.find_spec("jax") is None:
         return None
-    flags = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     command = [sys.executable, "-m", "benchmarks.graphs", name, str(size), form]
     try:
         done = subprocess.run(
             command,
-            env={**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
+            env={**os.environ, "XLA_FLAGS": ONE_THREAD, "JAX_PLATFORMS": "cpu"},
             stdout=subprocess.PIPE,
             timeout=JAX_LIMIT,
             check=True,
@@ -459,6 +459,76 @@ def _chains() -> None:
         timing.row(f"{size:,} elements", result)
 
 
+SHARED = (4, 4_096)
+SHARES = (0.005, 0.05, 0.1, 0.25, 0.5, 1.0)
+
+
+def _shares() -> None:
+    """A thousand nodes of which a share is affected, against recomputing all of them elsewhere."""
+    shape, n_inputs = SHAPES["windows"], 200
+    build: Any = shape.build
+    for size in SHARED:
+        graph = ad.Graph()
+        values = [np.full(size, i / 10, np.float32) for i in range(10)]
+        inputs = [graph.input(values[0]) for _ in range(n_inputs)]
+        outputs = build(inputs)
+        theirs = [torch.full((size,), 0.5) for _ in range(n_inputs)]
+
+        def updates(
+            count: int,
+            graph: Any = graph,
+            xs: Any = inputs,
+            ys: Any = outputs,
+            values: Any = values,
+        ) -> Any:
+            given = itertools.cycle(values)
+
+            def run() -> None:
+                value = next(given)
+                for x in xs[:count]:
+                    x.set(value)
+                graph.forward(*ys)
+
+            return run  # noqa: B023 - a function of its own
+
+        ways = {f"{share:.1%}": updates(max(1, int(share * n_inputs))) for share in SHARES}
+        compiled = torch.compile(build)
+        peers = {
+            "PyTorch": lambda xs=theirs: build(xs),
+            "torch.compile": lambda xs=theirs, run=compiled: run(xs),
+        }
+        if importlib.util.find_spec("jax") is not None:
+            os.environ["XLA_FLAGS"] = ONE_THREAD
+            os.environ["JAX_PLATFORMS"] = "cpu"
+            import jax
+
+            jitted, arrays = jax.jit(build), [jax.numpy.full(size, 0.5) for _ in range(n_inputs)]
+            peers["JAX jit"] = lambda f=jitted, xs=arrays: jax.block_until_ready(f(xs))
+        each: dict[str, list[float]] = {name: [] for name in (*ways, *peers)}
+        first = {name: _elapsed(run) for name, run in (ways | peers).items()}
+        with without_gc():
+            for _ in range(2 * ROUNDS + 1):
+                for name, run in (ways | peers).items():
+                    each[name].append(_elapsed(run) * 1e6)
+        typical = {name: statistics.median(times) for name, times in each.items()}
+        _head(f"{len(graph):,} nodes of {size:,} floats (us): by the share that is affected", ways)
+        _row("adjoint", [typical[name] for name in ways])
+        for name in peers:
+            shares = [0.0, *SHARES]
+            costs = [typical[w] for w in (next(iter(ways)), *ways)]
+            even = float(np.interp(typical[name], costs, shares))
+            print(
+                f"{name:18s}{_text(typical[name]):>11s} for all of it, after {first[name]:.1f} s; "
+                f"as long as adjoint with {even:.0%} affected"
+            )
+
+
+def _elapsed(function: Callable[[], Any]) -> float:
+    began = time.perf_counter()
+    function()
+    return time.perf_counter() - began
+
+
 def _steps() -> None:
     timing.header("Training steps in `graph.step()`, and the same in PyTorch")
 
@@ -498,12 +568,12 @@ def _steps() -> None:
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks graphs")
-    parser.add_argument("--only", choices=("chains", "steps"), help="that table alone")
+    parser.add_argument("--only", choices=("chains", "shares", "steps"), help="that table alone")
     only = parser.parse_args().only
     torch.set_num_threads(1)
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
     ad.set_num_threads(1)
-    for name, table in (("chains", _chains), ("steps", _steps)):
+    for name, table in (("chains", _chains), ("steps", _steps), ("shares", _shares)):
         if only in (None, name):
             table()
     if only is None:

@@ -132,7 +132,7 @@ class Casting:
         if (
             not (self.cache_enabled and is_parameter and x.dtype is float32)
             or self.cache is None
-            or mode.executor is not None
+            or mode.executor not in (None, mode.step)  # which records: the cast is part of it
             or isinstance(data, LazyValue)
         ):
             return proceed(Cast(to), (x,))

@@ -30,9 +30,9 @@ from ..eager import fused
 from ..eager.arrays import signature
 from ..eager.learn import keep_call
 from ..eager.record import item, save_output, versions_of
-from ..eager.tensors import INFERENCE, get_mode, wrap
+from ..eager.tensors import get_mode, wrap
 from ..graph.lazy import LazyValue
-from ..graph.node import Leaf, Node
+from ..graph.node import INFERENCE, Leaf, Node
 from ..program.capture import program_of, recording, symbol
 from ..program.compute import quietly
 from ..program.executable import Executable, find, keep_family

@@ -18,11 +18,11 @@ from ..eager.arrays import references
 from ..eager.dispatch import apply
 from ..eager.operators import plain_dtypes, takes_number
 from ..eager.record import parents_of, record
-from ..eager.tensors import INFERENCE, wrap
+from ..eager.tensors import wrap
 from ..eager.views import register_view
 from ..eager.writes import assert_writable, before_change, in_place, overwrite, rebase
 from ..graph.lazy import LazyValue, concrete
-from ..graph.node import Node
+from ..graph.node import INFERENCE, Node
 from ..ops.promotion import assert_can_store, cast
 from ..program.compute import quietly, write_arrays
 from .devices import together

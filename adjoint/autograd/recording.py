@@ -7,25 +7,24 @@ node, and gradients are found from the cells themselves (refreshing.py), which m
 
 from __future__ import annotations
 
-import weakref
 from typing import Any
 
 import numpy as np
 
 from ..core.device import is_device_array
-from ..core.errors import GraphError
+from ..core.errors import GraphError, ShapeError
 from ..core.mode import MODE, mode_with
 from ..core.op import Op
 from ..core.spec import Spec
 from ..core.tensor_base import TensorBase
 from ..eager.dispatch import EXECUTORS, execute, finish
 from ..eager.operators import takes_number
-from ..eager.tensors import INFERENCE, wrap
+from ..eager.tensors import wrap
 from ..eager.views import ONE_OF_SEVERAL_VIEWS, UNRECORDED_VIEW, mark_view, shares_storage
 from ..eager.writes import ViewWrite, write_part
-from ..graph.cells import Cell, Source, State, wants_gradient, warn_of_change
+from ..graph.cells import Cell, Source, State, new_cell, wants_gradient, warn_of_change
 from ..graph.lazy import LazyValue, concrete, given, realize, record, shown, specs_of
-from ..graph.node import Item, Version
+from ..graph.node import INFERENCE, Item, Version
 from .modes import _Bare
 
 __all__ = ["Recorder", "lazy", "realize_all", "source_of"]
@@ -218,15 +217,19 @@ def record_cell(state: State, op: Op, inputs: tuple[Any, ...]) -> Any:
         cut: list[int] = []
         for i, x in enumerate(inputs):
             if isinstance(x, TensorBase):
-                cell = x._data
-                if not isinstance(cell, Cell):
+                data = x._data
+                cell: Cell
+                if not isinstance(data, Cell):
                     cell = source_of(state, x)
-                elif cell.state is not state:
-                    raise _two_graphs(op)
-                elif x._node is None:
-                    if cell.stale:
+                else:
+                    cell = data
+                    if cell.state is not state:
+                        raise _two_graphs(op)
+                    if cell.op is None:
+                        cell.assert_there(op.name)
+                    if cell.stale and not state.planning:  # by a program, not by a gradient
                         warn_of_change(cell, "is used again")
-                    if _may_have_gradient(cell, x):
+                    if x._node is None and _may_have_gradient(cell, x):
                         cut.append(i)
                 values.append(cell)
             else:
@@ -234,7 +237,7 @@ def record_cell(state: State, op: Op, inputs: tuple[Any, ...]) -> Any:
         found = op.infer(*specs_of(values))
         differentiable = mode.grad and op.differentiable
         if isinstance(found, Spec):
-            cell = Cell(state, op, tuple(values), found.shape, found.dtype.numpy, found.device)
+            cell = new_cell(state, op, tuple(values), found.shape, found.dtype.numpy, found.device)
             cell.tracked = differentiable and cell.dtype.kind in "fcV"
             if cut:
                 cell.cut = tuple(cut)
@@ -266,35 +269,33 @@ def record_pair(op: Op, dtypes: dict[Any, int], boolean: bool, input: Any, other
     """`record_cell` for the usual operands of an elementwise op: two cells of one shape and dtype
     (of `dtypes`), or one and a number. None for any others.
     """
-    b = other
     mode = MODE.get()
     if mode.step is not None:
         return None
-    if isinstance(input, TensorBase):
-        a = input._data
-        if not isinstance(a, Cell) or a.dtype not in dtypes:
+    a = input._data if isinstance(input, TensorBase) else input
+    b = other._data if isinstance(other, TensorBase) else other
+    if isinstance(a, Cell):
+        first = a
+        if isinstance(b, Cell):
+            second = b
+            if first.dtype not in dtypes or first.shape != second.shape:
+                return None
+            if first.dtype is not second.dtype or first.state is not second.state:
+                return None
+            if _is_special(second, other):
+                return None
+        elif not takes_number(dtypes.get(first.dtype), b):
             return None
-        cell, x = a, input
-        if isinstance(other, TensorBase):
-            b = other._data
-            if not isinstance(b, Cell) or a.shape != b.shape or a.dtype is not b.dtype:
-                return None
-            if a.state is not b.state or (other._node is None and _is_special(b, other)):
-                return None
-        elif not takes_number(dtypes[a.dtype], other):
+        if _is_special(first, input):
+            return None
+    elif isinstance(b, Cell):
+        first = b
+        if not takes_number(dtypes.get(first.dtype), a) or _is_special(first, other):
             return None
     else:
-        a = input
-        if not isinstance(other, TensorBase):
-            return None
-        cell, x = other._data, other
-        if not isinstance(cell, Cell) or not takes_number(dtypes.get(cell.dtype), a):
-            return None
-        b = cell
-    if x._node is None and _is_special(cell, x):
         return None
-    dtype = cell.dtype
-    made = Cell(cell.state, op, (a, b), cell.shape, _BOOL if boolean else dtype, cell.device)
+    dtype = first.dtype
+    made = new_cell(first.state, op, (a, b), first.shape, _BOOL if boolean else dtype, first.device)
     if not boolean and dtype.kind in "fc" and mode.grad:
         made.tracked = True
         return wrap(made, made)
@@ -305,17 +306,18 @@ def record_pair(op: Op, dtypes: dict[Any, int], boolean: bool, input: Any, other
 
 def record_one(op: Op, dtypes: dict[Any, int], input: Any) -> Any:
     """`record_cell` for an elementwise op of one cell with a dtype of `dtypes`; None for others."""
-    cell = input._data if isinstance(input, TensorBase) else None
-    if not isinstance(cell, Cell) or cell.dtype not in dtypes or MODE.get().step is not None:
+    mode = MODE.get()
+    data = input._data if isinstance(input, TensorBase) else None
+    if not isinstance(data, Cell) or mode.step is not None:
         return None
-    if input._node is None and _is_special(cell, input):
+    cell = data
+    if cell.dtype not in dtypes or _is_special(cell, input):
         return None
-    made = Cell(cell.state, op, (cell,), cell.shape, cell.dtype, cell.device)
-    grad = MODE.get().grad
-    if op.differentiable and made.dtype.kind in "fc" and grad:
+    made = new_cell(cell.state, op, (cell,), cell.shape, cell.dtype, cell.device)
+    if op.differentiable and made.dtype.kind in "fc" and mode.grad:
         made.tracked = True
         return wrap(made, made)
-    if not grad:
+    if not mode.grad:
         made.pass_by()
     return wrap(made)
 
@@ -329,9 +331,12 @@ def _may_have_gradient(cell: Cell, x: Any) -> bool:
 
 
 def _is_special(cell: Cell, x: Any) -> bool:
-    """Whether `record_cell` has more to do for an input without history than to take it."""
-    old = cell.stale and cell.order < cell.state.written_last
-    return old or _may_have_gradient(cell, x)
+    """Whether `record_cell` has more to do for an input than to take it."""
+    if cell.stale and cell.order < cell.state.written_last:
+        return True
+    if cell.op is None and cell.rare is not None and "removed" in (cell.rare.about or ()):
+        return True
+    return x._node is None and _may_have_gradient(cell, x)
 
 
 def _follows(x: Any) -> bool:
@@ -360,13 +365,7 @@ def source_of(state: State, x: Any) -> Source:
     if source is None:
         array = concrete(x)
         source = Source(state, array.shape, array.dtype, array)
-        source.follows = x
-        source.handle = weakref.ref(x)
-        state.sources[id(x)] = source
-        if x._version is None:
-            x._version = Version()
-        if x._version is not INFERENCE:
-            x._version.watch(source)
+        source.follow(x)
     return source
 
 
@@ -443,7 +442,12 @@ class Overwritten(Op, abstract=True):
     exact = True
 
     def infer(self, old: Spec, value: Spec) -> Spec:
-        """That of both."""
+        """That of both; ShapeError where they differ."""
+        if old != value:
+            raise ShapeError(
+                f"write: a value of shape {value.shape} and {value.dtype} was written, as a whole, "
+                f"over one of shape {old.shape} and {old.dtype}"
+            )
         return old
 
     def compute(self, xp: Any, old: Any, value: Any) -> Any:

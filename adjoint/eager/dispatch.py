@@ -10,11 +10,12 @@ from ..core.errors import AdjointError
 from ..core.mode import MODE, Mode
 from ..core.op import Op
 from ..core.tensor_base import TensorBase
+from ..graph.node import INFERENCE
 from ..program.compute import compute_anew
 from ..program.executable import find, find_numbered, inputs_of
 from .arrays import signature
 from .record import item, parents_of, record
-from .tensors import INFERENCE, as_array, get_mode, ndarray, wrap
+from .tensors import as_array, get_mode, ndarray, wrap
 from .views import (
     ONE_OF_SEVERAL_VIEWS,
     UNRECORDED_VIEW,

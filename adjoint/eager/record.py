@@ -12,8 +12,8 @@ from ..core.errors import AutogradError
 from ..core.mode import MODE, Mode, mode_with
 from ..core.op import Op, saving_of
 from ..core.tensor_base import TensorBase
-from ..graph.node import Item, Node, Packed, Version, new_node
-from .tensors import INFERENCE, spec_of, wrap
+from ..graph.node import INFERENCE, Item, Node, Packed, new_node
+from .tensors import spec_of
 from .views import alias
 
 _item = functools.cache(Item)
@@ -120,9 +120,7 @@ def save_output(y: Any) -> Any:
     """What a node saves of its output: an alias without history."""
     if isinstance(y, tuple):
         return tuple(save_output(each) for each in y)
-    if y._version is None:
-        y._version = Version()
-    return wrap(y._data, None, y._version)
+    return alias(y)
 
 
 def _saved(token: str, index: int, inputs: tuple[Any, ...], y: Any) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 from ..core.device import CPU, space
 from ..core.mode import MODE
 from ..core.tensor_base import TensorBase
-from ..graph.node import Version
+from ..graph.node import INFERENCE
 from .arrays import new_tensor
 
 ndarray = np.ndarray
@@ -21,9 +21,6 @@ def connect(tensor_class: type) -> None:
     """Let `tensor_class` be what operations give."""
     global Tensor
     Tensor = tensor_class
-
-
-INFERENCE = Version()  # stands for "no version is kept": a value that autograd may never save
 
 
 def wrap(data: Any, node: Any = None, version: Any = None) -> Any:

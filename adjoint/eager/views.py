@@ -11,8 +11,8 @@ from ..backends import numpy as backend
 from ..core.mode import Mode
 from ..core.op import Op
 from ..graph.lazy import LazyValue, concrete
-from ..graph.node import Node, Version, View, new_node
-from .tensors import INFERENCE, ndarray, wrap
+from ..graph.node import INFERENCE, Node, Version, View, new_node
+from .tensors import ndarray, wrap
 
 
 def shares_storage(result: Any, x: Any, op: Op) -> bool:

@@ -15,12 +15,12 @@ from ..core.spec import Spec
 from ..core.tensor_base import TensorBase
 from ..graph.cells import Cell, wants_gradient
 from ..graph.lazy import LazyValue, concrete, shown
-from ..graph.node import Node, Version, View
+from ..graph.node import INFERENCE, Node, Version, View
 from ..program.executable import find, find_numbered
 from .arrays import copy_memory, signature
 from .dispatch import apply
 from .public import with_names, write_anew
-from .tensors import INFERENCE, get_mode, ndarray, wrap
+from .tensors import get_mode, ndarray, wrap
 
 # What writes the value of a tensor into one with data of such a type. (ndarray: into an eager
 # tensor, which becomes part of the graph that the value belongs to.)
@@ -139,10 +139,16 @@ def exported(x: Any) -> Any:
     version = x._version
     if version is None:
         version = x._version = Version()
-    if version is not INFERENCE and not version.exported:
-        version.exported = True
-        if version.watchers is not None:
+    if version is INFERENCE:
+        return x
+    if version.watchers is not None:
+        if not version.exported:
             before_change(x)
+        for reference in version.watchers or ():
+            watcher = reference()
+            if watcher is not None:
+                watcher.exported()
+    version.exported = True
     return x
 
 

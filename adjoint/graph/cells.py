@@ -26,11 +26,12 @@ import numpy as np
 from ..core.device import CPU, device, device_of, register_backend
 from ..core.errors import GraphError
 from ..core.op import Op
+from ..core.tensor_base import TensorBase
 from ..program import compute as core_compute
 from ..program.compute import quietly
 from .chains import Chain, given
 from .lazy import LazyValue, run
-from .node import Extra, next_order
+from .node import INFERENCE, Extra, Version, next_order
 
 ndarray = np.ndarray
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
@@ -74,7 +75,7 @@ T = TypeVar("T")
 class _Noticed(Generic[T]):
     """An attribute of a State that new cells have to look at; few states have any."""
 
-    def __set_name__(self, owner: type, name: str) -> None:
+    def __init__(self, name: str) -> None:
         self.own = f"_{name}"
 
     def __get__(self, state: State, owner: type) -> T:
@@ -90,9 +91,10 @@ class State:
 
     __slots__ = (
         "__weakref__", "_cutoff", "_places", "_planning", "_scope", "before_read",
-        "chains", "derived", "edited", "edits", "eventful", "fleeting", "lock", "observer",
+        "chains", "derived", "edited", "edits", "eventful", "fleeting", "foreign", "lock",
+        "observer",
         "owner", "reads", "roots", "runs", "set_last", "sources", "stamp", "undo", "warned",
-        "written_last",
+        "written_first", "written_last",
     )  # fmt: skip
 
     lock: Any  # held while cells are read, changed or edited
@@ -103,6 +105,7 @@ class State:
     )
     roots: list[weakref.ref[Cell]]  # the cells without inputs, from which all others are reached
     sources: weakref.WeakValueDictionary[int, Source]  # by id of the tensor that they follow
+    foreign: list[weakref.ref[Source]]  # in whose memory others may write unseen
     stamp: Callable[[], int]  # versions of sources: never given twice
     undo: Journal | None  # in a batch: how to go back
     edited: list[Cell]  # whose inputs were edited, until `before_read` has seen to it
@@ -112,15 +115,16 @@ class State:
     chains: dict[Any, Any]  # by the `order` of their cells: how often they came, or their kernel
     owner: Any  # weak reference to the user's Graph
     set_last: int  # when an input was last given another value
-    written_last: int  # when a program, an optimizer mostly, last wrote to a leaf's memory
+    written_first: int  # when a program, an optimizer mostly, first wrote to a leaf's memory
+    written_last: int  # when it last did; 0 before, and once it was warned
     fleeting: bool  # there are cells that are
     warned: bool  # that a node shows another value than when it was recorded
 
     # What new cells have to look at:
-    cutoff = _Noticed["bool"]()  # what their `cutoff` is
-    places = _Noticed["bool"]()  # whether they remember the user's line
-    planning = _Noticed["int"]()  # what their `planned` is
-    scope = _Noticed["tuple[str, ...]"]()  # the modules being called, the outermost first
+    cutoff = _Noticed["bool"]("cutoff")  # what their `cutoff` is
+    places = _Noticed["bool"]("places")  # whether they remember the user's line
+    planning = _Noticed["int"]("planning")  # what their `planned` is
+    scope = _Noticed["tuple[str, ...]"]("scope")  # the modules being called, the outermost first
     eventful: bool  # any of these four is set
     _cutoff: bool
     _places: bool
@@ -137,8 +141,9 @@ class State:
         self.observer = None
         self.roots = []
         self.sources = weakref.WeakValueDictionary()
+        self.foreign = []
         self.stamp = next_order
-        self.set_last = self.written_last = 0
+        self.set_last = self.written_first = self.written_last = 0
         self.fleeting = self.warned = False
         self.undo = None
         self.edited = []
@@ -194,7 +199,7 @@ _USUAL = Rare()
 class _InRare(Generic[T]):
     """An attribute of a Cell that is in its `rare`."""
 
-    def __set_name__(self, owner: type, name: str) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
 
     def __get__(self, cell: Cell, owner: type) -> T:
@@ -229,12 +234,12 @@ class Cell(LazyValue):
     tracked: bool  # gradients may flow back through it
     rare: Rare | None
 
-    about = _InRare["dict[str, Any] | None"]()
-    cut = _InRare["tuple[int, ...]"]()
-    cutoff = _InRare["bool"]()
-    extra = _InRare["Extra | None"]()
-    handle = _InRare["Callable[[], Any]"]()
-    planned = _InRare["int"]()
+    about = _InRare["dict[str, Any] | None"]("about")
+    cut = _InRare["tuple[int, ...]"]("cut")
+    cutoff = _InRare["bool"]("cutoff")
+    extra = _InRare["Extra | None"]("extra")
+    handle = _InRare["Callable[[], Any]"]("handle")
+    planned = _InRare["int"]("planned")
 
     def __init__(
         self,
@@ -245,34 +250,7 @@ class Cell(LazyValue):
         dtype: Any,
         device: device = CPU,
     ) -> None:
-        self.state = state
-        self.device = device
-        self.op = op
-        self.inputs = inputs
-        self.shape = shape
-        self.dtype = dtype
-        self.array = self.seen = self.rare = None
-        self.stale = True
-        self.tracked = self.read = False
-        self.version = self.fleeting = 0
-        self.users = []
-        self.order = next_order()
-        self.reference = reference = weakref.ref(self)
-        cells: list[Cell] = []
-        for x in inputs:
-            if not isinstance(x, Cell):
-                continue
-            cells.append(x)
-            users = x.users
-            if not users or users[-1] is not reference:
-                if len(users) > 7 and len(users) & (len(users) - 1) == 0:
-                    users[:] = [r for r in users if r() is not None]
-                users.append(reference)
-        self.cells = inputs if len(cells) == len(inputs) else tuple(cells)
-        if not cells:
-            state.add_root(self)
-        if state.eventful:
-            self._note_place()
+        _begin(self, state, op, inputs, shape, dtype, device)
 
     def _note_place(self) -> None:
         """What is done for new cells only where the state asks for it."""
@@ -284,7 +262,7 @@ class Cell(LazyValue):
         if state.scope:
             self.note(module=state.scope)
         if state.places:
-            _, frame = _users_frame()
+            _, frame = users_frame()
             self.note(line=(frame.f_code.co_filename, frame.f_lineno))
 
     def pass_by(self) -> None:
@@ -357,17 +335,18 @@ class Cell(LazyValue):
 
     def realize(self) -> Any:
         """The up-to-date array; computed now where it is stale or was released."""
-        self.state.reads += 1
-        if self.stale or self.array is None:
+        state = self.state
+        state.reads += 1
+        if self.stale or self.array is None or state.foreign:
             refresh((self,))
         return self.array
 
     def settle(self, tensor: Any) -> Any:
         """The up-to-date array, as one that cannot be written: writes go through the tensor."""
         if tensor is not None:
-            if self.stale and not self.read:
+            if self.stale and not (self.read and self.order < self.state.written_first):
                 warn_of_change(self, "is read")
-            self.read = True
+            self.read = True  # from before the first write, it is read again and again
         array = self.realize()
         if array.flags.writeable and type(array) is ndarray:
             array = array.view()
@@ -385,12 +364,68 @@ class Cell(LazyValue):
         return f"<{self.label} {tuple(self.shape)} {self.dtype}, version {self.version}, {state}>"
 
 
+def new_cell(
+    state: State, op: Op, inputs: tuple[Any, ...], shape: Any, dtype: Any, device: Any
+) -> Cell:  # the arguments of `Cell`, in the shortest way
+    """`Cell(...)`."""
+    cell = Cell.__new__(Cell)
+    _begin(cell, state, op, inputs, shape, dtype, device)
+    return cell
+
+
+def _begin(
+    cell: Cell,
+    state: State,
+    op: Op | None,
+    inputs: tuple[Any, ...],
+    shape: Any,
+    dtype: Any,
+    device: Any,
+) -> None:
+    cell.state = state
+    cell.device = device
+    cell.op = op
+    cell.inputs = inputs
+    cell.shape = shape
+    cell.dtype = dtype
+    cell.array = cell.seen = cell.rare = None
+    cell.stale = True
+    cell.tracked = cell.read = False
+    cell.version = cell.fleeting = 0
+    cell.users = []
+    cell.order = next_order()
+    cell.reference = weakref.ref(cell)
+    cell.cells = _entered(cell, inputs)
+    if not cell.cells:
+        state.add_root(cell)
+    if state.eventful:
+        cell._note_place()
+
+
+def _entered(cell: Cell, inputs: tuple[Any, ...]) -> tuple[Cell, ...]:
+    """Those of `inputs` that are cells, which know of a new user now."""
+    reference = cell.reference
+    cells: list[Cell] = []
+    for x in inputs:
+        if not isinstance(x, Cell):
+            continue
+        above = x
+        cells.append(above)
+        users = above.users
+        if not users or users[-1] is not reference:
+            if len(users) > 7 and len(users) & (len(users) - 1) == 0:
+                users[:] = [r for r in users if r() is not None]
+            users.append(reference)
+    return inputs if len(cells) == len(inputs) else tuple(cells)
+
+
 class Source(Cell):
     """A cell whose value is given: an input, a parameter, or a tensor from outside the graph."""
 
-    __slots__ = ("follows",)
+    __slots__ = ("content", "follows")
 
     follows: Any  # the tensor outside whose memory this is; None where the source owns its array
+    content: bytes | None  # of memory that others know, too: what it held at the last read
 
     def __init__(self, state: State, shape: tuple[int, ...], dtype: Any, array: Any = None) -> None:
         there = CPU if array is None else device_of(array)
@@ -398,8 +433,26 @@ class Source(Cell):
         self.array = array
         self.stale = False
         self.seen = ()
-        self.follows = None
+        self.follows = self.content = None
         self.version = state.stamp()
+
+    def follow(self, x: Any) -> None:
+        """Have the memory of `x`, a tensor outside the graph, and its changes, for a value."""
+        self.follows = x
+        self.handle = weakref.ref(x)
+        self.state.sources[id(x)] = self
+        if x._version is None:
+            x._version = Version()
+        if x._version is not INFERENCE:
+            x._version.watch(self)
+            if x._version.exported:
+                self.exported()
+
+    def exported(self) -> None:
+        """Others know the memory: what it holds is compared before each read."""
+        if self.content is None:
+            self.content = self.array.tobytes()
+            self.state.foreign.append(weakref.ref(self))
 
     def before_change(self) -> bool:
         """The memory is about to be changed: a batch must be able to bring it back."""
@@ -423,8 +476,10 @@ class Source(Cell):
                     return
                 self.array = array
             self.version = self.state.stamp()
-            if self.leaf is not None:
-                self.state.written_last = self.version
+            state = self.state
+            if self.leaf is not None and not state.warned:
+                state.written_first = state.written_first or self.version
+                state.written_last = self.version
             push(self)
 
     def assign(self, array: Any) -> None:
@@ -451,14 +506,14 @@ def warn_of_change(cell: Cell, used: str) -> None:
     for that by setting an input, but a parameter that it depends on was written to.
     """
     state = cell.state
-    if state.warned or not cell.order < state.written_last > state.set_last:
+    if not cell.order < state.written_last > state.set_last:
         return
     stack = [cell]
     seen = {cell}
     for each in stack:
         for x in each.cells:
             if isinstance(x, Source) and x.version > cell.order:
-                state.warned = True
+                state.warned, state.written_last = True, 0
                 _warn(cell, used)
                 return
             if x.stale and x not in seen:
@@ -474,14 +529,14 @@ def _warn(cell: Cell, used: str) -> None:
         "after a parameter that it depends on was changed: it shows what that gives now. For the "
         "value that it had, record it inside `with graph.step():`, or take node.snapshot() before "
         "the change (graph.peek(node) is what was computed last); said once for each graph",
-        stacklevel=_users_frame()[0],
+        stacklevel=users_frame()[0],
     )
 
 
-def _users_frame() -> tuple[int, Any]:
+def users_frame() -> tuple[int, Any]:
     """The frame of the user's line, and its `stacklevel` in a warning of the caller's."""
     frame = sys._getframe()
-    level = 0 if frame.f_code.co_name == "_users_frame" else 1  # compiled, it has no frame
+    level = 0 if frame.f_code.co_name == "users_frame" else 1  # compiled, it has no frame
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         level, frame = level + 1, frame.f_back
     return level, frame
@@ -498,16 +553,57 @@ def push(changed: Cell) -> None:
                 reached.append(user)
 
 
+def notice_foreign_writes(state: State) -> None:
+    """Find out what others wrote to memory that is followed here. What nobody else holds any more
+    needs no more looking at.
+    """
+    still = []
+    for reference in state.foreign:
+        source = reference()
+        if source is None or source.follows is None:
+            continue
+        content = source.array.tobytes()
+        if content != source.content:
+            source.content = content
+            source.changed()
+        if source.array.base is not None or _holders(source) > _TENSOR_AND_SOURCE:
+            still.append(reference)
+        else:
+            source.content = None
+    state.foreign = still
+
+
+def _holders(source: Any) -> int:
+    return sys.getrefcount(source.array)
+
+
+def _tensor_and_source() -> int:
+    """What `_holders` counts where nothing but a tensor and its source hold an array."""
+    source = Source(State(), (), None, np.empty(()))
+    source.follows = TensorBase()
+    source.follows._data = source.array
+    return _holders(source)
+
+
+_TENSOR_AND_SOURCE = _tensor_and_source()
+
+
 def refresh(targets: Iterable[Cell]) -> None:
     """Bring `targets` up to date, computing only the stale or released cells that they need.
 
     Errors: GraphError for an input that was never set, or a removed node; what ops raise. The cells
     that were computed before an error are up to date, the others stay stale.
     """
+    targets = tuple(targets)
+    if not targets:
+        return
+    state = targets[0].state
+    if state.foreign:
+        with state.lock:
+            notice_foreign_writes(state)
     wanted = [cell for cell in targets if cell.stale or cell.array is None]
     if not wanted:
         return
-    state = wanted[0].state
     with state.lock:
         if state.edited and state.before_read is not None:
             state.before_read(state, wanted)
@@ -541,15 +637,15 @@ def _walk(state: State, wanted: list[Cell], chain: Chain) -> None:
         stale = cell.stale
         ready = True
         if stale:
-            for x in cells:
-                if x.stale:
-                    stack.append(x)
+            for above in cells:
+                if above.stale:
+                    stack.append(above)
                     ready = False
             if not ready:
                 continue
             versions: Any = []
-            for x in cells:  # loops, here and below: a comprehension costs a call in Python 3.11
-                versions.append(x.version)
+            for above in cells:  # loops, here and below: a comprehension costs a call in 3.11
+                versions.append(above.version)
             versions = tuple(versions)  # of ints: the garbage collector need not look at it
             if versions == cell.seen:
                 cell.stale = stale = False
@@ -565,9 +661,10 @@ def _walk(state: State, wanted: list[Cell], chain: Chain) -> None:
         arrays = []
         for x in inputs:
             if inputs is cells or isinstance(x, Cell):
-                array = x.array
-                if array is None and x not in promised:
-                    stack.append(x)
+                above = x
+                array = above.array
+                if array is None and above not in promised:
+                    stack.append(above)
                     ready = False
                 arrays.append(array)
             else:
@@ -608,7 +705,7 @@ def _walk(state: State, wanted: list[Cell], chain: Chain) -> None:
             else:
                 cell.version += 1
         if fleeting:
-            arrays = array = old = result = None
+            arrays, array, old, result = [], None, None, None  # nothing here keeps them
             cell.let_inputs_go()
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from ..core.dtype import from_numpy_dtype
 from ..core.errors import AdjointError, GraphError
 from ..core.spec import Spec
 from .cells import Cell, Journal, Source, State, downstream, push, upstream
@@ -81,7 +82,8 @@ def rewire(
             _assert_editable(cell, inputs)
         order, like = _order([*touched, *spoilt], changes)
         specs: dict[Cell, Any] = {
-            source: source.spec.with_(shape=array.shape) for source, array in arrays.items()
+            source: Spec(tuple(array.shape), from_numpy_dtype(array.dtype), source.device)
+            for source, array in arrays.items()
         }
         doubtful = None if strict or undo is None or undo.single else undo.doubtful
         _infer(order, changes, like, specs, doubtful)
@@ -353,6 +355,31 @@ def resize(source: Source, array: Any) -> None:
         rewire({}, {source: array})
 
 
+def refollow(tensor: Any, array: Any) -> None:
+    """`array` is about to be the memory of `tensor`: in graphs that follow it, what depends on it
+    is inferred again where the shape or dtype is another one.
+
+    Errors: what `Op.infer` raises for the first cell that does not fit. An error changes nothing.
+    """
+    watchers = [reference() for reference in tensor._version.watchers or ()]
+    sources = [x for x in watchers if isinstance(x, Source) and x.follows is tensor]
+    old = tensor._data
+    done: list[Source] = []
+    for source in sources:
+        if source.shape == array.shape and source.dtype == array.dtype:
+            continue
+        try:
+            with transaction(source.state, single=True):
+                rewire({}, {source: array})
+                undo: Any = source.state.undo
+                undo.edits.append(lambda: setattr(tensor, "_data", old))
+        except AdjointError:
+            for each in done:
+                resize(each, old)
+            raise
+        done.append(source)
+
+
 def remove(cell: Cell) -> None:
     """Take a cell without users out of its graph; reading it is an error from then on. What
     computes gradients through it goes too: those of what is left are derived anew.
@@ -413,11 +440,7 @@ def copy(cells: Iterable[Cell], state: State, sources: Mapping[Cell, Source]) ->
             own = array is not None and cell.follows is None
             twin = Source(state, cell.shape, cell.dtype, array.copy() if own else array)
             if cell.follows is not None:
-                twin.follows = cell.follows
-                twin.handle = cell.handle
-                state.sources[id(cell.follows)] = twin
-                if cell.follows._version is not None:
-                    cell.follows._version.watch(twin)
+                twin.follow(cell.follows)
         else:
             inputs = tuple(copies[x] if isinstance(x, Cell) else x for x in cell.inputs)
             twin = Cell(state, cell.op, inputs, cell.shape, cell.dtype, cell.device)

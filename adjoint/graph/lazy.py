@@ -38,7 +38,7 @@ class _Flags:
     writeable = True
 
 
-class LazyValue(ArrayFacts):
+class LazyValue:
     """The value of `op` on `inputs`, which are recorded values and Python numbers."""
 
     __slots__ = ("__weakref__", "array", "device", "dtype", "inputs", "memory", "op", "shape")
@@ -54,6 +54,8 @@ class LazyValue(ArrayFacts):
 
     base = _MEMORY
     flags = _Flags
+    ndim, size = ArrayFacts.ndim, ArrayFacts.size
+    itemsize, nbytes = ArrayFacts.itemsize, ArrayFacts.nbytes
 
     def __init__(
         self,
@@ -77,7 +79,7 @@ class LazyValue(ArrayFacts):
     def strides(self) -> tuple[int, ...]:
         """The steps in memory of a row-major array of this shape."""
         steps = []
-        step = self.itemsize
+        step = self.itemsize  # type: ignore[misc]
         for size in reversed(self.shape):
             steps.append(step)
             step *= size
@@ -110,16 +112,20 @@ class LazyValue(ArrayFacts):
             if tensor._data is self:
                 tensor._data = shown(base, view)
             return tensor._data
-        array = self.realize()
-        held = sys.getrefcount(self) > _HELD_BY_TENSOR or sys.getrefcount(array) > 3
-        if held or array.base is not None or self.memory is not None:
+        array = shared = self.realize()
+        held = sys.getrefcount(self), sys.getrefcount(array)
+        if _HELD_BY_TENSOR is None:
+            return held
+        if held != _HELD_BY_TENSOR or array.base is not None or self.memory is not None:
             array = array.copy()
         tensor._data = array
         version = tensor._version
         if version is not None:
             for reference in version.views or ():
                 other = reference()
-                if other is not None and type(other._data) is LazyValue:
+                if other is None:
+                    continue
+                if type(other._data) is LazyValue or np.may_share_memory(other._data, shared):
                     other._data = array if other._view is None else shown(array, other._view)
         return array
 
@@ -132,6 +138,9 @@ class LazyValue(ArrayFacts):
 
     def changed(self) -> None:
         """The memory was changed, which does not concern a value that kept its own copy."""
+
+    def exported(self) -> None:
+        """Others know the memory from now on, which does not concern it either."""
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         array = self.realize()
@@ -158,10 +167,14 @@ class LazyValue(ArrayFacts):
     def __int__(self) -> int:
         return int(self.realize())
 
-    __index__ = __int__
+    def __index__(self) -> int:
+        return int(self.realize())
 
     def __float__(self) -> float:
         return float(self.realize())
+
+    def __hash__(self) -> int:
+        return id(self) >> 4
 
     def __lt__(self, other: Any) -> Any:
         return self.realize() < other
@@ -296,16 +309,16 @@ def concrete(tensor: Any) -> Any:
     return data if type(data) is ndarray or not isinstance(data, LazyValue) else data.settle(tensor)
 
 
-def _held_by_tensor() -> int:
-    """How many references `LazyValue.settle` counts to a value that only its tensor holds."""
-
-    class Probe(LazyValue):
-        def settle(self, tensor: Any) -> Any:
-            return sys.getrefcount(self)
-
+def _held_by_tensor() -> Any:
+    """How many references `LazyValue.settle` counts to a value that only its tensor holds, and to
+    an array that only the value holds.
+    """
     tensor: Any = TensorBase()
-    tensor._data = Probe(None, (), (), None)
+    tensor._view = None
+    tensor._data = LazyValue(None, (), (), None)
+    tensor._data.array = np.empty(0)
     return concrete(tensor)
 
 
+_HELD_BY_TENSOR = None  # until it is counted
 _HELD_BY_TENSOR = _held_by_tensor()

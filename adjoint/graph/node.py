@@ -57,6 +57,9 @@ class Version:
         self.watchers = live or None
 
 
+INFERENCE = Version()  # stands for "no version is kept": a value that autograd may never save
+
+
 class View:
     """`base` followed by `ops` gives the tensor that holds this."""
 

@@ -75,7 +75,8 @@ class UninitializedParameter(Parameter):
     def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
         """Become a Parameter of `shape` whose values are arbitrary."""
         place = self.device if device is None else device
-        self.data = empty(tuple(shape), device=place, dtype=dtype or self.dtype)
+        made = empty(tuple(shape), device=place, dtype=dtype or self.dtype)
+        self._show(made._data)
         self.__class__ = Parameter  # type: ignore[assignment]
 
     def __repr__(self) -> str:

@@ -36,6 +36,7 @@ from ..graph.cells import (
 from ..graph.lazy import concrete
 from ..nn import Module, Parameter
 from ..nn.modules.module import clear_gradients
+from ..nn.roots import ROOTS
 from ..ops.create.memory import as_tensor
 from ..ops.random.draws import Draw
 from ..ops.random.random import Generator, next_draw
@@ -133,10 +134,11 @@ class Graph:
 
         Inside, a tensor of the graph stands for the value that it has now, and random numbers are
         those of the program, not of the graph's `seed`. `reuse`: whether to look
-        for values that are known already; by default as long as that saves time. What it found is
-        in `graph.stats()` under `step_ops`, `step_reused` and `step_unknown`.
+        for values that are known already; by default as long as that saves time. `graph.stats()`
+        says what it found: `step_ops`, `step_reused`, `step_unknown`, `step_unknown_because`.
 
-        Errors: GraphError for a computed node of the graph that wants a gradient.
+        Errors: GraphError for a computed node of the graph that wants a gradient; InvalidArgument
+        for another `reuse`.
 
         >>> graph, w = ad.Graph(), ad.tensor(3.0, requires_grad=True)
         >>> losses = []
@@ -148,11 +150,15 @@ class Graph:
         >>> [loss.item() for loss in losses]
         [9.0, 0.0]
         """
+        if reuse not in (None, True, False):
+            raise InvalidArgument(f"step: reuse may be None, True or False, got {reuse!r}")
         return Block(self.steps, reuse)
 
     def reuse(self, module: Module) -> Module:
         """Promise that what `module` returns depends on nothing but its arguments, parameters and
-        buffers: in steps, a call with values as before then runs no code of it. Returns it.
+        buffers: in steps, a call with values as before then runs no code of it. A call for which
+        that cannot be told, or through which gradients are to flow, is made, and the first says so
+        with a warning. Returns the module.
 
         >>> graph, teacher = ad.Graph(), ad.nn.Linear(2, 2).requires_grad_(False)
         >>> x = ad.ones(1, 2)
@@ -349,7 +355,8 @@ class Graph:
 
     def named_parameters(self) -> Iterator[tuple[str, Any]]:
         """The parameters made by `graph.parameter`, and those of tensors outside that its nodes use
-        (a Module's), with their names.
+        (a Module's), with their names: those of modules that were called as theirs say, after the
+        class of the outermost.
 
         >>> graph = ad.Graph()
         >>> w = graph.parameter(1.0, name="w")
@@ -357,12 +364,20 @@ class Graph:
         ['w']
         """
         yield from self._parameters.items()
+        names = {
+            id(parameter): f"{root}.{name}"
+            for module, root in ROOTS.items()
+            for name, parameter in module.named_parameters()
+        }
         number = 0
         for cell in self._state.cells():
             tensor = cell.follows if isinstance(cell, Source) else None
             if isinstance(tensor, Parameter):
-                yield (cell.about or {}).get("name") or f"outside{number}", tensor
-                number += 1
+                name = (cell.about or {}).get("name") or names.get(id(tensor))
+                if name is None:
+                    name = f"outside{number}"
+                    number += 1
+                yield name, tensor
 
     def parameters(self) -> Iterator[Any]:
         """The parameters without their names."""
@@ -431,15 +446,14 @@ class Graph:
         tensor(6.)
         """
         state = self._state
-        stale = []
+        cells = []
         for node in nodes:
             cell = getattr(node, "_data", None)
             if not isinstance(cell, Cell) or cell.state is not state:
                 cell = self._cell(node, "forward")
             cell.read = True  # in the knowledge that it is brought up to date
-            if cell.stale or cell.array is None:
-                stale.append(cell)
-        refresh(stale)
+            cells.append(cell)
+        refresh(cells)
         return nodes[0] if len(nodes) == 1 else nodes
 
     def peek(self, node: Any) -> Tensor:
@@ -864,10 +878,10 @@ class Graph:
         """A log of which nodes ran, for a `with` block; see `Log`."""
         return Log(self._state)
 
-    def stats(self) -> dict[str, int]:
+    def stats(self) -> dict[str, Any]:
         """Counts of nodes, with their edges, inputs, stale and released ones; of the nodes that
         compute gradients; of bytes held by all, nodes ever run, edits, backward plans; of steps,
-        their ops, how many of these were reused, or could not be known again.
+        their ops, how many of these were reused, or could not be known again, and why not.
 
         >>> graph = ad.Graph()
         >>> y = graph.input(1.0) + 1
@@ -888,6 +902,7 @@ class Graph:
             "edits": self._state.edits,
             "plans": len(self.plans),
             **self.steps.counts,
+            "step_unknown_because": dict(self.steps.unknown),
         }
 
     def check_invariants(self) -> None:

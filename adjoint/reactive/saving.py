@@ -30,12 +30,14 @@ from ..core.op import REGISTRY, Op
 from ..core.spec import Spec, prod
 from ..eager.tensors import wrap
 from ..eager.writes import ViewWrite
-from ..graph.cells import Cell, Source, assert_consistent, upstream
+from ..graph.cells import Cell, Source, assert_consistent, notice_foreign_writes, upstream
 from ..graph.lazy import concrete, specs_of
 from ..graph.node import Item
 from ..io import checkpoint
 from ..nn import Parameter
+from ..ops.index.indexing import Reindex
 from ..ops.random.random import Generator
+from ..ops.shape.movement import Refit
 from ..tensor import Tensor
 from .nodes import DetachNode, showing
 
@@ -54,9 +56,13 @@ _PLAIN = frozenset((type(None), bool, int, float, complex, str, dtype, device))
 
 # Ops that only graphs have.
 _OWN: dict[str, type[Op]] = {
-    op.__name__: op for op in (Item, ViewWrite, Overwritten, DetachNode, Derivative)
+    op.__name__: op for op in (Item, ViewWrite, Overwritten, DetachNode, Derivative, Refit, Reindex)
 }
-_OWN_HINTS: dict[Any, Any] = {Item: {"index": int}, ViewWrite: {"ops": tuple[Op, ...]}}
+_OWN_HINTS: dict[Any, Any] = {
+    Item: {"index": int},
+    ViewWrite: {"ops": tuple[Op, ...]},
+    Refit: {"shape": tuple[int | tuple[int, int], ...], "rank": int | None},
+}
 
 
 def lasting(graph: Graph) -> list[Cell]:
@@ -66,6 +72,7 @@ def lasting(graph: Graph) -> list[Cell]:
     state = graph._state
     if state.edited:
         state.before_read(state, None)
+    notice_foreign_writes(state)
     outside = [x for x in graph._named.values() if not refreshing.is_of_graph(x)]
     cells = [*state.cells(), *(source_of(state, x) for x in outside)]
     return upstream([c for c in cells if c.planned != 2 and not (c.about or {}).get("removed")])
@@ -247,8 +254,8 @@ def _kind_of(name: Any) -> Any:
 @functools.lru_cache(maxsize=1024)
 def _hints(kind: Any) -> dict[str, Any]:
     """The types of the fields that an op is made with, in order."""
-    if kind in _OWN.values():
-        return _OWN_HINTS.get(kind, {})
+    if kind in _OWN_HINTS:
+        return _OWN_HINTS[kind]
     if not dataclasses.is_dataclass(kind):
         return {}
     hints = typing.get_type_hints(kind)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
+import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -29,10 +30,11 @@ from ..core.tensor_base import TensorBase
 from ..eager.dispatch import execute, finish
 from ..eager.fused import Declared
 from ..eager.record import parents_of
-from ..eager.tensors import INFERENCE, wrap
-from ..graph.cells import Cell, State, wants_gradient
+from ..eager.tensors import wrap
+from ..eager.views import register_view
+from ..graph.cells import Cell, State, users_frame, wants_gradient
 from ..graph.lazy import LazyValue, as_array
-from ..graph.node import Leaf, Version
+from ..graph.node import INFERENCE, Leaf, Version
 from ..nn.modules.module import Module
 
 ndarray = np.ndarray
@@ -94,7 +96,9 @@ class Steps:
         self._asked = 0
         self._eager: tuple[Any, Any] = (None, None)
         self._pure: weakref.WeakSet[Module] = weakref.WeakSet()
+        self._refused: weakref.WeakSet[Module] = weakref.WeakSet()  # which was said
         self.counts = {"steps": 0, "step_ops": 0, "step_reused": 0, "step_unknown": 0}
+        self.unknown: dict[str, int] = {}  # by the reason why
 
     def clear(self) -> None:
         """Forget all values; they are computed again."""
@@ -168,7 +172,7 @@ class Steps:
         """What eager execution gives for `op`; without computing it where its value is known."""
         numbers = None if op.drawn or op.opaque else self._numbers(inputs)
         key = None if numbers is None else (op, _kinds(op), numbers)
-        known = self._known(key, op)
+        known = self._known(key, op, inputs)
         if known is not None and (known.arrays is not None or self._is_seen_view(op, inputs)):
             return self._reused(op, inputs, known)
         return self._computed(
@@ -182,25 +186,32 @@ class Steps:
         numbers = None if wants else self._numbers(args)
         key = None if numbers is None else (declared, _casts(mode), numbers)
         run = declared.run
-        return self._once(key, run, lambda: self._eagerly(run, *self._plain(None, args)))
+        return self._once(key, run, args, lambda: self._eagerly(run, *self._plain(None, args)))
 
     def call_module(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a module; where it is trusted, its result may be known."""
         mode = MODE.get()
-        wants = mode.grad and any(p.requires_grad for p in module.parameters())
-        if wants or module not in self._pure:
+        if module not in self._pure:
             return module._call(args, kwargs)
         state = (*module.parameters(), *module.buffers())
+        inputs = (*args, *kwargs.values(), *state)
+        wants = mode.grad and any(isinstance(x, TensorBase) and x._node for x in inputs)
         modes = tuple([m.training for m in module.modules()])
-        given = (*args, *kwargs.values())
-        simple = all(isinstance(x, TensorBase) or type(x) in _SIMPLE for x in given)
-        numbers = self._numbers((*given, *state)) if simple else None
+        simple = all(isinstance(x, TensorBase) or type(x) in _SIMPLE for x in inputs)
+        numbers = self._numbers(inputs) if simple and not wants else None
         key = (module, modes, _casts(mode), tuple(kwargs), numbers) if numbers else None
-        return self._once(key, module, lambda: module._call(args, kwargs))
+        if key is None and module not in self._refused:
+            self._refused.add(module)
+            warnings.warn(
+                f"Graph.reuse: a call of {type(module).__name__} cannot be reused "
+                f"({self._reason(module, inputs)}); said once for each module",
+                stacklevel=users_frame()[0],
+            )
+        return self._once(key, module, inputs, lambda: module._call(args, kwargs))
 
-    def _once(self, key: Any, op: Any, compute: Callable[[], Any]) -> Any:
+    def _once(self, key: Any, op: Any, inputs: tuple[Any, ...], compute: Callable[[], Any]) -> Any:
         """What `compute()` gives, or gave for this key: tensors that want no gradient."""
-        known = self._known(key, op)
+        known = self._known(key, op, inputs)
         if known is None or known.arrays is None:
             return self._computed(op, known, compute)
         self._reuse(known)
@@ -214,7 +225,7 @@ class Steps:
         self._note(op, known, y, time.perf_counter() - began)
         return y
 
-    def _known(self, key: Any, op: Any) -> _Known | None:
+    def _known(self, key: Any, op: Any, inputs: tuple[Any, ...]) -> _Known | None:
         """What is known of the value of this key; None where none can be found again."""
         self._asked += 1
         self.counts["step_ops"] += 1
@@ -224,6 +235,8 @@ class Steps:
             key = None
         if key is None:
             self.counts["step_unknown"] += 1
+            reason = self._reason(op, inputs)
+            self.unknown[reason] = self.unknown.get(reason, 0) + 1
             return None
         if known is None:
             if self._noted == policy.STEP_NOTED:  # in a block that is a whole training, perhaps
@@ -232,6 +245,25 @@ class Steps:
             self._noted += 1
             known = self._values[key] = _Known(self._number(), op)
         return known
+
+    def _reason(self, op: Any, inputs: tuple[Any, ...]) -> str:
+        """Why the value of `op` on `inputs` could not be found again."""
+        if isinstance(op, Op):
+            if op.drawn:
+                return "random numbers"
+            if op.opaque:
+                return "code of the program's own"
+        for x in inputs:
+            if isinstance(x, TensorBase):
+                if x._version is INFERENCE:
+                    return "an inference tensor, whose changes are not counted"
+                if self._number_of(x) is None:
+                    return "memory of another device, or a value that is not computed yet"
+            elif isinstance(x, (tuple, list)) or (op in self._pure and type(x) not in _SIMPLE):
+                return f"an argument of type {type(x).__name__}"
+        if not isinstance(op, Op):
+            return "a gradient is wanted through the whole of it"
+        return "a field that cannot be compared"
 
     def _eagerly(self, function: Callable[..., Any], *args: Any) -> Any:
         mode = MODE.get()
@@ -375,9 +407,7 @@ class Steps:
             return tuple(self.pinned(inputs))
         return tuple(
             [
-                wrap(x._data.array, x._node, x._version)
-                if isinstance(x, TensorBase) and self._is_given(x)
-                else x
+                _readable(x) if isinstance(x, TensorBase) and self._is_given(x) else x
                 for x in self.pinned(inputs)
             ]
         )
@@ -406,6 +436,20 @@ class Steps:
 def _casts(mode: Mode) -> Any:
     """What autocast makes of the inputs of ops inside a composite or a module."""
     return mode.autocast and mode.autocast.signature
+
+
+def _readable(x: Any) -> Any:
+    """`x` with its kept array as memory. Where that is saved for a gradient, writes to `x` must
+    reach it: it has the same version, and gets the memory that `x` gets when it is written.
+    """
+    y = wrap(x._data.array, x._node, x._version)
+    if MODE.get().grad:
+        if x._version is None:
+            x._version = y._version = Version()
+        y._view = x._view
+        register_view(x)
+        register_view(y)
+    return y
 
 
 def _kinds(op: Op) -> Any:

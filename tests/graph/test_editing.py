@@ -672,3 +672,53 @@ def test_rename(graph):
         with pytest.raises(GraphError, match="named"):
             graph.rename(node, new)
     assert list(graph.inputs) == ["x"]
+
+
+def test_no_operation_takes_a_removed_node():
+    graph = ad.Graph()
+    a, b = graph.input(1.0, "a"), graph.input(2.0, "b")
+    y = a * 2
+    graph.remove(y)
+    graph.remove(a)
+    for gone in (a, y):
+        for function in (
+            lambda x: x + 1, lambda x: 1 + x, lambda x: b * x, lambda x: x.exp(), lambda x: x + x,
+            lambda x: ad.stack([b, x]), lambda x: x.detach() + 1, lambda x: x.sum(0),
+        ):  # fmt: skip
+            with pytest.raises(GraphError, match="was removed from its graph"):
+                function(gone)
+    assert len(graph) == 1
+    graph.check_invariants()
+
+
+def test_a_node_is_removed_once():
+    graph = ad.Graph()
+    a = graph.input(1.0, "a")
+    with pytest.raises(GraphError, match="was removed"), graph.batch():
+        graph.remove(a)
+        graph.remove(a)
+    assert graph["a"] is a and a.item() == 1
+    with graph.batch():
+        graph.remove("a")
+        with pytest.raises(GraphError, match="no node is named 'a'"):
+            graph.remove("a")
+        with pytest.raises(GraphError, match="was removed"):
+            graph.remove(a)
+    assert "a" not in graph
+    graph.check_invariants()
+
+
+def test_parameters_of_modules_go_by_the_modules_names():
+    graph = ad.Graph()
+    w = graph.parameter(1.0, "w")
+    net = ad.nn.Sequential(ad.nn.Linear(2, 2), ad.nn.ReLU(), ad.nn.Linear(2, 1))
+    alone = ad.nn.Parameter(ad.ones(1))
+    with graph:
+        y = net(graph.input(ad.ones(3, 2))) * w * alone
+    assert y.shape == (3, 1)
+    names = dict(graph.named_parameters())
+    assert names["w"] is w and names["outside0"] is alone
+    (root,) = {name.split(".")[0] for name in names if "." in name}
+    assert root.startswith("Sequential")
+    for name, parameter in net.named_parameters():
+        assert names[f"{root}.{name}"] is parameter

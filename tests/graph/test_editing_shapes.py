@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
+from adjoint.autograd.recording import Overwritten
 from adjoint.core.errors import GraphError, ShapeError
 from adjoint.nn import functional as F
 
@@ -290,3 +291,68 @@ def test_a_set_of_the_wrong_kind_still_refuses(graph):
     x = graph.input(np.ones((2, 2)))
     with pytest.raises(GraphError, match="is computed"):
         (x * 2).set(np.ones((3, 3)))
+
+
+def test_data_of_another_shape_is_inferred_or_refused(graph):
+    layer = ad.nn.Linear(3, 2, dtype=ad.float64)
+    x = graph.input(np.ones((4, 3)), "x")
+    y = layer(x)
+    assert y.sum().item() != 0
+    with pytest.raises(ShapeError, match="at node 'linear'"):
+        layer.weight.data = ad.ones(5, 4, dtype=ad.float64)
+    assert layer.weight.shape == (2, 3)
+    graph.check_invariants()
+    with graph.batch():
+        layer.weight.data = ad.ones(5, 3, dtype=ad.float64)
+        layer.bias.data = ad.zeros(5, dtype=ad.float64)
+    assert y.tolist() == [[3] * 5] * 4
+    y.sum().backward()
+    assert layer.weight.grad.tolist() == [[4] * 3] * 5
+    with pytest.raises(Stopped), graph.batch():
+        layer.weight.data = ad.full((1, 3), 2.0, dtype=ad.float64)
+        layer.bias.data = ad.zeros(1, dtype=ad.float64)
+        assert y.shape == (4, 1)
+        raise Stopped
+    assert layer.weight.tolist() == [[1] * 3] * 5
+    assert y.tolist() == [[3] * 5] * 4
+
+
+def test_data_of_another_dtype_is_inferred_too(graph):
+    layer = ad.nn.Linear(3, 2, bias=False)
+    x = graph.input(ad.ones(1))
+    with graph:
+        y = layer.weight * x
+    assert y.dtype is ad.float32
+    with pytest.raises(ad.DTypeError, match="at node 'mul'"):
+        layer.weight.data = ad.ones(2, 3, dtype=ad.float64)
+    assert layer.weight.dtype is ad.float32
+    graph.check_invariants()
+
+
+def test_data_of_a_parameter_of_the_graph_sets_it(graph):
+    w = graph.parameter(np.ones(2), "w")
+    y = w * 2
+    w.data = ad.tensor([1.0, 2.0, 3.0], dtype=ad.float64)
+    assert y.tolist() == [2, 4, 6] and graph["w"] is w
+
+
+def test_a_value_written_over_one_of_another_shape_is_refused(graph):
+    x, v = graph.input(np.ones((4, 3)), requires_grad=True), graph.input(np.ones((4, 3)))
+    y = x * 1
+    with ad.no_grad():
+        y.copy_(v)
+    assert y.tolist() == v.tolist()
+    with pytest.raises(ShapeError, match=r"copy_: .* at node"):
+        x.set(np.ones((2, 3)))
+    with graph.batch():
+        x.set(np.ones((2, 3)))
+        v.set(np.full((2, 3), 5.0))
+    assert y.tolist() == [[5] * 3] * 2
+
+
+def test_overwriting_wants_one_shape_and_dtype():
+    spec = ad.ones(2, 3).spec
+    assert Overwritten().infer(spec, spec) == spec
+    for other in (ad.ones(2).spec, ad.ones(2, 3, dtype=ad.float64).spec):
+        with pytest.raises(ShapeError, match="over one of shape"):
+            Overwritten().infer(spec, other)

@@ -12,7 +12,7 @@ import pytest
 import adjoint as ad
 from adjoint import nn
 from adjoint.core import policy
-from adjoint.core.errors import GraphError
+from adjoint.core.errors import GraphError, InvalidArgument
 
 
 def reused(graph):
@@ -187,6 +187,76 @@ def test_memory_that_others_write():
     assert found == [3, 3, 6, 6, 9, 9]
 
 
+def _given_data_of(x, other):
+    x.data = other
+    return other
+
+
+def _given_parts_of(x, vector):
+    nn.utils.vector_to_parameters(vector, [x])
+    return vector
+
+
+@pytest.mark.parametrize("share", [
+    lambda x: x.data, lambda x: x[:2].data, lambda x: _given_data_of(x, ad.zeros(3)),
+    lambda x: _given_data_of(x, ad.zeros(4)[:3]), lambda x: _given_parts_of(x, ad.ones(3)),
+])  # fmt: skip
+@pytest.mark.parametrize("other_way", [False, True])
+def test_tensors_that_share_memory_and_no_version(share, other_way):
+    graph, x = ad.Graph(), ad.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    other = share(x)
+    shown, written = (other, x) if other_way else (x, other)
+    steps(graph, lambda: (shown * 2).exp())
+    with ad.no_grad():
+        written.add_(1)
+    results, _ = steps(graph, lambda: (shown * 2).exp())
+    for y in results:
+        np.testing.assert_array_equal(y.detach().numpy(), (shown * 2).exp().detach().numpy())
+
+
+def test_a_module_that_is_moved_to_where_it_is_shares_nothing():
+    model = nn.Linear(2, 2)
+    before = model.weight._version
+    assert model.to("cpu").float().weight._version is before
+
+
+@pytest.mark.parametrize("write", [
+    lambda y: y.data.mul_(3), lambda y: y.mul_(3), lambda y: y[0].data.zero_(),
+    lambda y: y.view(3, 1).mul_(3), lambda y: y.detach().numpy().fill(5),
+])  # fmt: skip
+@pytest.mark.parametrize("function", [ad.exp, ad.tanh, lambda x: x.exp()[0:3]])
+def test_a_reused_value_that_is_written_before_the_backward_pass(write, function):
+    """What a gradient reads of it was changed, or refuses, as it does eagerly."""
+
+    def gradient(w, y, product):
+        try:
+            with ad.no_grad():
+                write(y)
+            return ad.autograd.grad(product, w)[0].tolist()
+        except ad.AutogradError as error:
+            return str(error)
+
+    def program(w):
+        y = function(x * 0.5)
+        return w, y, (y * w).square().sum()
+
+    graph, x = ad.Graph(), ad.ones(3)
+    expected = gradient(*program(ad.ones(3, requires_grad=True)))
+    results, reused = steps(graph, lambda: program(ad.ones(3, requires_grad=True)))
+    assert reused >= 2
+    assert [gradient(*result) for result in results] == [expected] * 4
+
+
+def test_an_output_that_was_saved_is_written_before_the_backward_pass():
+    graph, x = ad.Graph(), ad.ones(3, requires_grad=True)
+    steps(graph, lambda: ad.no_grad()(ad.tanh)(x * 2))
+    (y, *_), reused = steps(graph, lambda: ad.tanh(x * 2), 1)
+    assert reused == 2
+    y.data.zero_()
+    y.sum().backward()
+    assert x.grad.tolist() == [2, 2, 2]
+
+
 def test_a_reused_value_changed_in_place_is_not_changed_for_the_next():
     graph, x = ad.Graph(), ad.ones(3)
 
@@ -225,6 +295,21 @@ def test_autocast_is_part_of_what_is_known():
                 plain = x @ x, layer(x), nn.functional.gelu(x @ x), nn.functional.softmax(x, -1)
             for a, b in zip(found, plain, strict=True):
                 assert a.dtype is b.dtype and a.tolist() == b.tolist()
+
+
+def test_autocast_casts_a_parameter_once():
+    """So that its gradients are added up in the lower dtype, as eagerly."""
+
+    def run(block):
+        layer.zero_grad()
+        with block, ad.autocast("cpu", dtype=ad.bfloat16):
+            y = layer(layer(x)).float().square().mean()
+        y.backward()
+        return layer.weight.grad.tolist()
+
+    graph, layer, x = ad.Graph(), nn.Linear(4, 4), ad.randn(5, 4)
+    expected = run(ad.enable_grad())
+    assert [run(graph.step(reuse)) for reuse in (True, True, True, False)] == [expected] * 4
 
 
 def test_random_numbers_are_new_ones():
@@ -405,8 +490,44 @@ def test_a_detached_value_used_after_the_optimizers_step_warns():
     with graph, pytest.warns(UserWarning, match="is used again after a parameter"):
         loss - old
     graph._state.warned = False
+    optimizer.step()
     with graph, pytest.warns(UserWarning, match="is used again"):
         loss - other
+
+
+def test_an_attached_value_used_after_the_optimizers_step_warns():
+    graph, _, optimizer, loss = follower()
+    loss.backward()
+    total = loss * 1
+    optimizer.step()
+    with graph, pytest.warns(UserWarning, match="is used again after a parameter"):
+        total + loss  # of one shape and dtype: the short way
+    graph._state.warned = False
+    optimizer.step()
+    with graph, pytest.warns(UserWarning, match="is used again after a parameter"):
+        total.exp()
+    graph._state.warned = False
+    optimizer.step()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ad.autograd.grad(total, [loss], create_graph=True)  # not the program's
+
+
+def test_a_loss_of_a_loop_that_is_read_again_after_the_step_warns():
+    graph, model, optimizer, fixed = follower()
+    x = ad.ones(1, 2)
+    fixed.item()
+    fixed.backward()
+    optimizer.step()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fixed.item()  # recorded once, read again and again
+        with graph:
+            loss = model(x).sum()  # recorded anew in each iteration
+        loss.item()
+    optimizer.step()
+    with pytest.warns(UserWarning, match="is read after a parameter"):
+        loss.item()
 
 
 def test_a_loop_that_sets_inputs_or_reads_before_the_step_is_not_warned():
@@ -420,6 +541,70 @@ def test_a_loop_that_sets_inputs_or_reads_before_the_step_is_not_warned():
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+
+
+def test_memory_that_others_write_in_a_living_graph_is_compared_on_read():
+    graph, buffer = ad.Graph(), np.ones(3, np.float32)
+    batch, weight = ad.from_numpy(buffer), nn.Parameter(ad.ones(3))
+    with graph:
+        doubled, loss = (batch * 2).sum(), (batch * weight).sum()
+    assert (doubled.item(), loss.item()) == (6, 3)
+    buffer[:] = 3
+    twin = graph.copy().twin(loss)
+    assert (doubled.item(), loss.item(), twin.item()) == (18, 9, 9)
+    with graph.events() as log:
+        assert (doubled.item(), loss.item()) == (18, 9)
+    assert log.ran == []
+    seen = weight.detach().numpy()
+    seen[0] = 5
+    loss.backward()
+    assert (loss.item(), weight.grad.tolist()) == (21, [3, 3, 3])
+    part = seen[1:]  # memory lives on in views of views
+    del seen
+    part[0] = 7
+    assert loss.item() == 39
+    graph.check_invariants()
+
+
+def test_memory_that_nobody_else_holds_any_more_is_not_compared():
+    graph, weight = ad.Graph(), nn.Parameter(ad.ones(3))
+    with graph:
+        loss = weight.sum()
+    for value in (5, 6):
+        weight.detach().numpy()[0] = value
+        assert loss.item() == value + 2
+        assert not graph._state.foreign
+
+
+def test_it_is_said_why_values_could_not_be_known_again():
+    graph, frozen = ad.Graph(), nn.Linear(2, 2).requires_grad_(False)
+    with ad.inference_mode():
+        unseen = ad.ones(2)
+    with graph.step(reuse=True):
+        ad.rand(2)
+        unseen * 2
+        frozen(ad.ones(2))
+    because = graph.stats()["step_unknown_because"]
+    assert {why.split(",")[0]: n for why, n in because.items()} == {
+        "random numbers": 1, "an inference tensor": 1,
+    }  # fmt: skip
+    assert sum(because.values()) == graph.stats()["step_unknown"]
+
+
+def test_a_promised_module_through_which_gradients_flow_is_called_and_says_so_once():
+    graph, frozen = ad.Graph(), nn.Linear(2, 1).requires_grad_(False)
+    graph.reuse(frozen)
+    x = ad.ones(2, requires_grad=True)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        for _ in range(4):
+            x.grad = None
+            with graph.step(reuse=True):
+                frozen(x).sum().backward()
+            assert x.grad.tolist() == frozen.weight[0].tolist()
+    (message,) = [str(each.message) for each in found]
+    assert "Linear cannot be reused (a gradient is wanted" in message
+    assert found[0].filename == __file__
 
 
 def test_memory_that_others_write_under_lazy():
@@ -453,3 +638,9 @@ def test_a_part_of_a_tensor_outside_is_written_in_a_graph():
     np.testing.assert_allclose(found, model.weight.grad.numpy(), rtol=1e-5)
     with graph, pytest.raises(GraphError, match="would be lost"):
         memory[:, 1].copy_(model(ad.ones(3)).sum().expand(5))
+
+
+@pytest.mark.parametrize("reuse", ["yes", 2, "auto"])
+def test_reuse_is_none_or_a_bool(reuse):
+    with pytest.raises(InvalidArgument, match="None, True or False"):
+        ad.Graph().step(reuse=reuse)

@@ -13,6 +13,7 @@ from ...eager.fused import fused
 from ...ops.linalg.matmul import linear
 from ...ops.nn.activation import softmax
 from ...ops.shape.joining import cat
+from ...ops.shape.sizes import hold_sizes
 from ...tensor import Tensor
 from .dropout import dropout
 
@@ -45,6 +46,11 @@ def scaled_dot_product_attention(
         raise InvalidArgument(
             "scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True"
         )
+    if scale is None:
+        query = hold_sizes("scaled_dot_product_attention", query, dims=(-1,))
+    if is_causal:
+        query = hold_sizes("scaled_dot_product_attention", query, dims=(-2,))
+        key = hold_sizes("scaled_dot_product_attention", key, dims=(-2,))
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     if enable_gqa and key.shape[-3] == value.shape[-3] and not dropout_p:
         return _grouped(query, key, value, attn_mask, is_causal, factor)

@@ -20,6 +20,7 @@ from ...ops.elementwise.namespace import Elementwise
 from ...ops.index.pick import Pick
 from ...ops.nn.activation import logsigmoid
 from ...ops.samples import array
+from ...ops.shape.sizes import hold_sizes, over_size
 from ...ops.special.special import xlogy
 from ...tensor import Tensor
 
@@ -382,7 +383,7 @@ def _soft_cross_entropy(
     input: Any, target: Any, weight: Any, dim: int, reduction: str, label_smoothing: float
 ) -> Tensor:
     weight = _along(dim, input.ndim, weight)
-    logs = input.log_softmax(dim)
+    logs = hold_sizes("cross_entropy", input, dims=(dim,)).log_softmax(dim)
     classes = logs.shape[dim]
     if label_smoothing:
         target = target * (1 - label_smoothing) + label_smoothing / classes
@@ -390,7 +391,8 @@ def _soft_cross_entropy(
     if weight is not None:
         terms = terms * weight
     if reduction == "mean":
-        return -terms.sum() / (logs.numel() / classes)
+        others = [i for i in range(logs.ndim) if i != dim % logs.ndim]
+        return over_size(-terms.sum(), logs.numel() / classes, logs, *others)
     return _reduced(-terms.sum(dim), reduction, "cross_entropy")
 
 
@@ -559,7 +561,8 @@ def _kl_div(input: Tensor, target: Tensor, log_target: bool, reduction: str) -> 
     else:
         loss = xlogy(target, target) - target * input  # 0 log 0 counts as 0
     if reduction == "batchmean":
-        return loss.sum() / (input.shape[0] if input.ndim else 1)
+        total = loss.sum()
+        return over_size(total, input.shape[0], input, 0) if input.ndim else total
     return _reduced(loss, reduction, "kl_div")
 
 

@@ -11,6 +11,7 @@ from ...core.dtype import LOW_PRECISION, finfo, float32
 from ...core.errors import InvalidArgument, ShapeError
 from ...eager.fused import checking, fused
 from ...ops.shape.arranging import pad
+from ...ops.shape.sizes import hold_sizes, is_of_graph, over_size
 from ...tensor import Tensor
 
 __all__ = [
@@ -72,10 +73,15 @@ def _standardize_channels_by(
 
 @fused
 def _standardize_groups(input: Any, weight: Any, bias: Any, groups: int, eps: float) -> Any:
+    batch: int = input.shape[0]
+    if is_of_graph(input):
+        follows = 0 not in input.shape  # a batch of any size
+        input = hold_sizes("group_norm", input, dims=range(int(follows), input.ndim))
+        batch = -1 if follows else batch
     grouped = (groups, input.shape[1] // groups)
-    x = input.reshape(input.shape[0], *grouped, math.prod(input.shape[2:]))
+    x = input.reshape(batch, *grouped, math.prod(input.shape[2:]))
     weight, bias = _reshaped(weight, (*grouped, 1)), _reshaped(bias, (*grouped, 1))
-    return _standard(x, weight, bias, (2, 3), eps)[0].reshape(input.shape)
+    return _standard(x, weight, bias, (2, 3), eps)[0].reshape(batch, *input.shape[1:])
 
 
 @fused
@@ -137,6 +143,9 @@ def batch_norm(
     if running_mean is None and running_var is None:
         return _standardize_channels, input, weight, bias, eps, False
     result, mean, variance = _standardize_channels(input, weight, bias, eps, True)
+    if is_of_graph(input):
+        axes = [i for i in range(input.ndim) if i != 1]
+        variance, count = over_size(variance, count, input, *axes, bessel=True), None
     _update_running(running_mean, running_var, mean, variance, momentum, count)
     return result
 
@@ -147,16 +156,19 @@ def _update_running(
     mean: Tensor,
     variance: Tensor,
     momentum: float,
-    count: int,
+    count: int | None,
 ) -> None:
-    """Move the running statistics towards this batch's (its unbiased variance), in place."""
-    if not count:
+    """Move the running statistics towards this batch's (its unbiased variance), in place.
+
+    `count`: of how many values `variance` is the biased one; None where it is unbiased.
+    """
+    if count == 0:
         return
     with no_grad():
         if running_mean is not None:
             running_mean.mul_(1 - momentum).add_(mean.to(running_mean.dtype), alpha=momentum)
         if running_var is not None:
-            unbiased = momentum * count / (count - 1)
+            unbiased = momentum if count is None else momentum * count / (count - 1)
             running_var.mul_(1 - momentum).add_(variance.to(running_var.dtype), alpha=unbiased)
 
 
@@ -271,6 +283,7 @@ def instance_norm(
     """
     if not use_input_stats:
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+    input = hold_sizes("instance_norm", input, dims=(1,))
     channels = input.shape[1]
     count = math.prod(input.shape[2:])
     if count == 1:
@@ -283,6 +296,8 @@ def instance_norm(
         x = _wide(input.detach())
         mean = x.mean(axes)
         variance = x.var(axes, correction=0)
+        if is_of_graph(input):
+            variance, count = over_size(variance, count, input, *axes, bessel=True), None
         _update_running(running_mean, running_var, mean.mean(0), variance.mean(0), momentum, count)
     return group_norm(input, channels, weight, bias, eps)
 
@@ -306,6 +321,7 @@ def local_response_norm(
         )
     if not input.numel():
         return input
+    input = hold_sizes("local_response_norm", input, dims=(1,))
     channels = input.shape[1]
     squares: Any = input * input
     squares = pad(squares, (0, 0) * (input.ndim - 2) + (size // 2, (size - 1) // 2))

@@ -16,6 +16,7 @@ from ...ops.elementwise.comparison import where
 from ...ops.index.indexing import rows_at
 from ...ops.linalg.contraction import einsum
 from ...ops.shape.movement import broadcast_tensors
+from ...ops.shape.sizes import hold_sizes, hold_values
 from ...tensor import Tensor
 
 __all__ = [
@@ -54,6 +55,8 @@ def embedding(
         raise Unsupported(
             "embedding: sparse gradients and scale_grad_by_freq; use the default, False"
         )
+    if padding_idx is not None and padding_idx < 0:
+        weight = hold_sizes("embedding", weight, dims=(0,))
     padding_idx = padding_row(padding_idx, weight.shape[0], "embedding: Padding_idx")
     if max_norm is not None:
         _bound_rows(weight, input.reshape(-1), max_norm, norm_type)
@@ -132,6 +135,9 @@ def embedding_bag(
             )
         per_sample_weights = per_sample_weights.reshape(-1)
     starts = _starts(input, offsets, include_last_offset)
+    read = [x for x in (offsets, None if padding_idx is None else input) if x is not None]
+    input = hold_values("embedding_bag", hold_sizes("embedding_bag", input), *read)
+    weight = hold_sizes("embedding_bag", weight)
     indices = input.reshape(-1).long()
     if max_norm is not None:
         _bound_rows(weight, indices, max_norm, norm_type)

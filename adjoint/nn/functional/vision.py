@@ -13,6 +13,7 @@ from ...core import dtype as dt
 from ...core.errors import InvalidArgument, ShapeError, Unsupported
 from ...ops.create.memory import from_numpy
 from ...ops.nn.averaging import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
+from ...ops.shape.sizes import hold_sizes
 from ...tensor import Tensor
 
 __all__ = [
@@ -35,6 +36,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     tensor([[[[0., 1.],
               [2., 3.]]]])
     """
+    input = hold_sizes("pixel_shuffle", input)
     r = upscale_factor
     _assert_factor("pixel_shuffle", input, r)
     *lead, channels, height, width = input.shape
@@ -59,6 +61,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     >>> ad.nn.functional.pixel_unshuffle(ad.zeros(1, 1, 4, 4), 2).shape
     adjoint.Size([1, 4, 2, 2])
     """
+    input = hold_sizes("pixel_unshuffle", input)
     r = downscale_factor
     _assert_factor("pixel_unshuffle", input, r)
     *lead, channels, height, width = input.shape
@@ -304,6 +307,7 @@ def interpolate(
             f"interpolate: Input and output sizes should be greater than 0, but got input of size "
             f"{list(input.shape[2:])} and output of size {counts}"
         )
+    input = hold_sizes("interpolate", input, dims=range(2, input.ndim))
     if mode == "area":
         return _AREA[rank - 1](input, counts)
     align = bool(align_corners)

@@ -521,7 +521,10 @@ class Module:
             if parameter is not None:
                 with no_grad():
                     gradient = parameter.grad
-                    parameter.data = fn(parameter.data)
+                    old = parameter.detach()
+                    new = fn(old)
+                    if new is not old:
+                        parameter.data = new
                     if gradient is not None:
                         parameter.grad = fn(gradient.detach()).requires_grad_(
                             gradient.requires_grad

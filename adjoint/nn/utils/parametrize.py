@@ -5,7 +5,8 @@ Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.parametriz
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from ...autograd.modes import no_grad
@@ -16,7 +17,8 @@ from ..modules.module import Module
 from ..parameter import Parameter
 
 __all__ = [
-    "ParametrizationList", "is_parametrized", "register_parametrization", "remove_parametrizations",
+    "ParametrizationList", "cached", "is_parametrized", "register_parametrization",
+    "remove_parametrizations",
 ]  # fmt: skip
 
 
@@ -103,9 +105,43 @@ class ParametrizationList(ModuleList):
         return value
 
 
+_cache: dict[tuple[int, str], Any] = {}  # by module and name, inside `cached`
+_caching = 0  # how many `cached` blocks are open
+
+
+@contextmanager
+def cached() -> Iterator[None]:
+    """Inside, each parametrized tensor is computed once, when it is first read, and kept until the
+    end of the outermost such block; for modules that read one several times in a call.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.parametrize.cached.html
+
+    >>> from adjoint.nn.utils import parametrize as p
+    >>> layer = p.register_parametrization(ad.nn.Linear(2, 2), "weight", ad.nn.Softplus())
+    >>> with p.cached():
+    ...     layer.weight is layer.weight
+    True
+    >>> layer.weight is layer.weight
+    False
+    """
+    global _caching
+    _caching += 1
+    try:
+        yield
+    finally:
+        _caching -= 1
+        if not _caching:
+            _cache.clear()
+
+
 def _computed(name: str) -> property:
     def get(self: Any) -> Any:
-        return self.parametrizations[name]()
+        if not _caching:
+            return self.parametrizations[name]()
+        value = _cache.get((id(self), name))
+        if value is None:
+            value = _cache[id(self), name] = self.parametrizations[name]()
+        return value
 
     def set_original(self: Any, value: Any) -> None:
         self.parametrizations[name].right_inverse(value)

@@ -17,6 +17,7 @@ from ...eager.dispatch import apply, apply_view, run_known
 from ...eager.public import METHODS, public
 from ..promotion import cast
 from ..samples import COMPLEX, FLOATS, array, binary_samples, each_dtype, strided, unary_samples
+from ..shape.sizes import hold_sizes
 from .comparison import eq, where
 from .functions import square
 from .kinds import Analytic, Floating
@@ -546,4 +547,6 @@ def isreal(input: Any) -> Tensor:
     tensor([ True, False])
     """
     assert_tensor("isreal", input)
-    return eq(imag(input) if input.dtype.is_complex else input.new_zeros(input.shape), 0)
+    if input.dtype.is_complex:
+        return eq(imag(input), 0)
+    return hold_sizes("isreal", eq(input.new_zeros(input.shape), 0), input)

@@ -26,6 +26,7 @@ from ..create.creation import names_on
 from ..create.values import convert_number
 from ..promotion import cast
 from ..shape.movement import Movement, assert_tensor, to_shape
+from ..shape.sizes import hold_sizes, hold_values, is_of_graph
 from .advanced import Index, IndexPut, Overwrite, assert_same_dtype, wrapped
 from .backward_slices import straightened
 from .slicing import Item, basic_index
@@ -142,16 +143,19 @@ def _parse(x: Any, index: Any) -> tuple[tuple[Item, ...], list[tuple[int, Any]]]
 
 @dataclass(eq=False, repr=False)
 class Reindex(Movement, abstract=True):
-    """A basic index as a graph records it: as it was written (slices as tuples), since the input
-    may come to have another shape.
+    """A basic index as a graph records it: as it was written (slices as tuples, `...` as text),
+    since the input may come to have another shape.
     """
 
-    index: tuple[Any, ...]
+    index: tuple[int | str | tuple[int | None, ...] | None, ...]
     view = True
     name = "index"
 
     def _for(self, shape: tuple[int, ...]) -> Any:
-        index = tuple(slice(*each) if type(each) is tuple else each for each in self.index)
+        index = tuple(
+            slice(*each) if type(each) is tuple else ... if each == "..." else each
+            for each in self.index
+        )
         return basic_index(_parse(SimpleNamespace(_data=SimpleNamespace(shape=shape)), index)[0])
 
     def infer(self, spec: Spec) -> Spec:
@@ -174,6 +178,8 @@ def _as_written(op: Any, shape: tuple[int, ...], index: Any) -> Any:
         if type(each) is slice:
             ends = each.start, each.stop, each.step
             parts[i] = tuple(None if end is None else operator.index(end) for end in ends)
+        elif each is Ellipsis:
+            parts[i] = "..."
     written = Reindex(tuple(parts))
     larger = written._for(tuple(size + 1 for size in shape))
     return op if larger is op else written
@@ -255,7 +261,8 @@ def _gathered(x: Any, advanced: Sequence[tuple[int, Any]]) -> tuple[tuple[int, .
     for place, each in advanced:
         if each.dtype in (dt.bool_, dt.uint8):
             axes.extend(range(place, place + each._data.ndim))
-            indices.extend(fresh(column) for column in nonzero_columns(each._data))
+            columns = nonzero_columns(each._data)
+            indices.extend(hold_values("index", fresh(column), each) for column in columns)
         else:
             axes.append(place)
             indices.append(each)
@@ -268,6 +275,9 @@ def _gathered(x: Any, advanced: Sequence[tuple[int, Any]]) -> tuple[tuple[int, .
             "index: shape mismatch: indexing tensors could not be broadcast together with shapes "
             + ", ".join(str(list(each.shape)) for each in indices)
         ) from None
+    if any(map(is_of_graph, indices)):
+        places = [x if x._data.shape == shape else x.expand(shape) for x in indices]
+        return tuple(axes), FUNCTIONS["stack"]([x.long() for x in places])
     packed = names_on(x.device).empty((len(indices), *shape), np.int64)
     for row, each in enumerate(indices):
         packed[row] = each._data
@@ -313,7 +323,7 @@ def getitem(input: Tensor, index: Any) -> Tensor:
                 shape = part._data.shape
                 rest = shape[place + mask.ndim :]
                 part = apply_view(to_shape((*shape[:place], mask.size, *rest)), part)
-            each = fresh(mask.reshape(-1).nonzero()[0])
+            each = hold_values("index", fresh(mask.reshape(-1).nonzero()[0]), each)
         return apply(Index((place,)), part, each)  # type: ignore[no-any-return]
     axes, packed = _gathered(part, advanced)
     return apply(Index(axes), part, packed)  # type: ignore[no-any-return]
@@ -609,7 +619,9 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Any:
     axis, index = _along(input, dim, index, "index_fill")
     fill_value = one_value(input, value, "index_fill")
     if isinstance(fill_value, TensorBase) and input._data.ndim:  # a repeated index writes it once
-        index = fresh(np.unique(wrapped(index._data, input._data.shape[axis], axis)))
+        unique = fresh(np.unique(wrapped(index._data, input._data.shape[axis], axis)))
+        input = hold_sizes("index_fill", input, dims=(axis,))
+        index = hold_values("index_fill", unique, index)
     return _put(input, axis, index, fill_value, False, "index_fill")
 
 
@@ -707,7 +719,8 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
         raise DTypeError(f"masked_select: expected BoolTensor for mask, got {mask.dtype}")
     shape = broadcast_shapes(input._data.shape, mask._data.shape, op="masked_select")
     places = np.flatnonzero(np.broadcast_to(mask._data, shape))
-    return apply(Index((0,)), input.expand(shape).reshape(-1), fresh(places))
+    chosen = hold_values("masked_select", fresh(places), mask)
+    return apply(Index((0,)), hold_sizes("masked_select", input).expand(shape).reshape(-1), chosen)
 
 
 @public(out=True)
@@ -775,6 +788,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     >>> ad.unravel_index(ad.tensor([4]), (2, 3))
     (tensor([1]), tensor([1]))
     """
+    indices = hold_sizes("unravel_index", indices)
     sizes = (shape,) if isinstance(shape, int) else tuple(shape)
     if indices._data.dtype.kind not in "iu":
         raise InvalidType(f"unravel_index: expected integer indices, got {indices.dtype}")

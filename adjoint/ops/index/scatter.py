@@ -24,6 +24,7 @@ from ...eager.tensors import fresh
 from ..create import creation
 from ..samples import KINDS, array, each_dtype
 from ..shape.movement import assert_tensor
+from ..shape.sizes import hold_sizes, hold_values
 from .advanced import Index, IndexPut, Overwrite, add_at, wrapped
 from .indexing import assert_index_dtype, one_value
 from .slicing import Place
@@ -735,6 +736,7 @@ def index_reduce(
             f"index_reduce: reduce argument must be either prod, mean, amax or amin, got {reduce}."
         )
     index, source = _as_1d(index), _as_1d(source)
+    source = hold_sizes("index_reduce", source)
     shape = source._data.shape
     if index._data.ndim != 1 or shape[axis : axis + 1] != index._data.shape:
         raise IndexingError(
@@ -797,7 +799,9 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
             f"in mask ({places.size})"
         )
     values = source.reshape(-1)[: places.size]
-    flat = apply(IndexPut((0,)), input.expand(shape).reshape(-1), fresh(places), values)
+    input = hold_sizes("masked_scatter", input)
+    chosen = hold_values("masked_scatter", fresh(places), mask)
+    flat = apply(IndexPut((0,)), input.expand(shape).reshape(-1), chosen, values)
     return flat.reshape(shape)
 
 

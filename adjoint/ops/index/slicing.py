@@ -20,6 +20,7 @@ from ...eager.dispatch import apply, apply_view
 from ...eager.public import public, rebinding
 from ..samples import array, strided
 from ..shape.movement import Movement, as_writable, sizes_of
+from ..shape.sizes import hold_sizes, is_of_graph
 
 __all__ = [
     "as_strided", "as_strided_scatter", "diag", "diag_embed", "diagflat", "diagonal",
@@ -444,8 +445,17 @@ def _positions(size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> A
 
 def part(input: Tensor, axis: int, start: int, stop: int, step: int = 1) -> Tensor:
     """The view of `start:stop:step` (in range) along `axis`."""
-    items = *((0, size, 1) for size in input._data.shape[:axis]), (start, stop, step)
-    return apply_view(basic_index(items), input)
+    return apply_view(basic_index((*before(input, axis), (start, stop, step))), input)
+
+
+def before(input: Any, axis: int) -> tuple[Item, ...]:
+    """All of the dimensions before `axis`; in a graph, however many that will be."""
+    if is_of_graph(input):
+        return ((0, _ANY_SIZE, 1),) * axis
+    return tuple((0, size, 1) for size in input._data.shape[:axis])
+
+
+_ANY_SIZE = 1 << 62
 
 
 @public()
@@ -468,8 +478,9 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
             f"select: select(): index {place} out of range for tensor of size {list(shape)} at "
             f"dimension {axis}"
         )
-    items = *((0, size, 1) for size in shape[:axis]), place % shape[axis]
-    return apply_view(basic_index(items), input)
+    if place < 0:
+        input = hold_sizes("select", input, dims=(axis,))
+    return apply_view(basic_index((*before(input, axis), place % shape[axis])), input)
 
 
 @public()
@@ -495,7 +506,9 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
             f"narrow: start out of range (expected to be in range of [{-size}, {size}], but got "
             f"{first})"
         )
-    first = first + size if first < 0 else first
+    if first < 0:
+        input = hold_sizes("narrow", input, dims=(axis,))
+        first = first + size
     if first + length > size:
         raise ShapeError(
             f"narrow: start ({first}) + length ({length}) exceeds dimension size ({size})."

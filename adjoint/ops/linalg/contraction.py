@@ -14,6 +14,7 @@ from ...core.types import Tensor
 from ...eager.public import public, with_out
 from ..elementwise.namespace import conj
 from ..promotion import promote
+from ..shape.sizes import hold_sizes
 from .matmul import matmul, product
 
 __all__ = ["chain_matmul", "cross", "einsum", "kron", "tensordot"]
@@ -269,6 +270,8 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     >>> ad.tensordot(ad.ones(2, 3, 4), ad.ones(3, 4, 5), dims=2).shape
     adjoint.Size([2, 5])
     """
+    b = hold_sizes("tensordot", b)
+    a = hold_sizes("tensordot", a)
     if isinstance(dims, TensorBase):
         dims = dims._data.tolist()
     if isinstance(dims, int):

@@ -307,6 +307,8 @@ class QR(Op):
     def infer(self, a: Spec) -> tuple[Spec, Spec]:
         """(m, n) gives (m, n) and (n, n), or (m, m) and (m, n)."""
         *batch, m, n = a.shape
+        if m < n and not self.complete:
+            raise ShapeError(f"qr: expected at least as many rows as columns, got {a.shape}")
         k = m if self.complete else n
         return a.with_(shape=(*batch, m, k)), a.with_(shape=(*batch, k, n))
 

@@ -9,6 +9,7 @@ from ...core.types import Tensor
 from ...eager.public import public
 from ..promotion import promote
 from ..shape.arranging import triu_indices
+from ..shape.sizes import hold_sizes
 from .matmul import matmul
 from .norms import vector_norm
 
@@ -83,6 +84,7 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     >>> ad.pdist(ad.tensor([[0., 0.], [3., 4.], [0., 4.]]))
     tensor([5., 4., 3.])
     """
+    input = hold_sizes("pdist", input)
     if input.ndim != 2:
         raise ShapeError(f"pdist: only supports 2D tensors, got: {input.ndim}D")
     _assert_order("pdist", p, input)

@@ -15,6 +15,7 @@ from ...eager.dispatch import apply
 from ...eager.public import FUNCTIONS, public, with_out
 from ..random.random import draw_normal
 from ..samples import array
+from ..shape.sizes import hold_sizes
 from .decomposition import assert_matrices
 from .linalg import linalg_qr, linalg_svd
 from .matmul import matmul
@@ -114,6 +115,7 @@ def householder_product(A: Tensor, tau: Tensor) -> Tensor:
     tensor([[-0.6000],
             [-0.8000]])
     """
+    A = hold_sizes("householder_product", A)  # noqa: N806
     reflections = _reflections("linalg.householder_product", A, tau)
     m, n = A.shape[-2:]
     if n > m:
@@ -157,6 +159,7 @@ def ormqr(
     tensor([[-5.],
             [ 0.]])
     """
+    input = hold_sizes("ormqr", input)
     reflections = _reflections("ormqr", input, tau)
     # Q is H_1 ... H_k: from the left the last reflection comes first; transposed, conversely.
     forward = left == transpose
@@ -196,6 +199,7 @@ def svd_lowrank(
     >>> ad.svd_lowrank(ad.ones(4, 4), q=1)[1].round(decimals=4)
     tensor([4.])
     """
+    A = hold_sizes("svd_lowrank", A)  # noqa: N806
     x: Any = A if M is None else A - M.expand(A.shape)
     wide = x.shape[-2] < x.shape[-1]
     if wide:
@@ -218,6 +222,7 @@ def pca_lowrank(
     >>> ad.pca_lowrank(ad.tensor([[1., 0.], [3., 0.]]), q=1)[1].round(decimals=4)
     tensor([1.4142])
     """
+    A = hold_sizes("pca_lowrank", A)  # noqa: N806
     m, n = A.shape[-2:]
     if q is None:
         q = min(6, m, n)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
-from ...core.errors import InvalidArgument, LinalgError, ShapeError
+from ...core.errors import InvalidArgument, LinalgError, ShapeError, Unsupported
 from ...core.spec import normalize_axis, prod
 from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
@@ -16,6 +16,7 @@ from ...eager.public import FUNCTIONS, public, with_out
 from ...eager.tensors import fresh
 from ..promotion import cast
 from ..return_types import return_type
+from ..shape.sizes import hold_sizes, is_of_graph
 from . import contraction
 from .contraction import *  # noqa: F403 - re-exported
 from .decomposition import (
@@ -139,6 +140,14 @@ def inverse(input: Tensor) -> Tensor:
     return inv(input)
 
 
+def _refuse_nodes(name: str, *tensors: Any) -> None:
+    if any(map(is_of_graph, tensors)):
+        raise Unsupported(
+            f"linalg.{name}: what it returns depends on values, which a Graph may change; use "
+            f"linalg.{name.removesuffix('_ex')}"
+        )
+
+
 @with_out
 def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:
     """The inverses, and 0 or the number of the zero pivot of a singular matrix.
@@ -150,6 +159,7 @@ def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:
     >>> ad.linalg.inv_ex(ad.zeros(2, 2)).info
     tensor(1, dtype=adjoint.int32)
     """
+    _refuse_nodes("inv_ex", A)
     assert_matrices("linalg.inv_ex", A, square=True)
     if check_errors:
         return InvExResult(inv(A), A.new_zeros(A.shape[:-2], dtype=dt.int32))
@@ -228,6 +238,7 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = Fa
     >>> ad.linalg.solve_ex(ad.zeros(1, 1), ad.ones(1)).info
     tensor(1, dtype=adjoint.int32)
     """
+    _refuse_nodes("solve_ex", A)
     assert_matrices("linalg.solve_ex", A, square=True)
     _, info = inverse_and_info(A.detach())
     bad = info != 0
@@ -324,6 +335,8 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     tensor([[1.],
             [2.]])
     """
+    B = hold_sizes("lstsq", B, dims=(-2, -1))  # noqa: N806
+    A = hold_sizes("lstsq", A, dims=(-2, -1))  # noqa: N806
     assert_matrices("linalg.lstsq", A)
     drivers = (None, "gelsy", "gels", "gelsd", "gelss")
     if driver not in drivers:
@@ -385,6 +398,7 @@ def cholesky_ex(input: Tensor, *, upper: bool = False, check_errors: bool = Fals
     >>> ad.linalg.cholesky_ex(ad.tensor([[-1.]])).info
     tensor(1, dtype=adjoint.int32)
     """
+    input = hold_sizes("cholesky_ex", input)
     assert_matrices("linalg.cholesky_ex", input, square=True)
     info = input.new_zeros(input.shape[:-2], dtype=dt.int32)
     try:
@@ -408,6 +422,7 @@ def cholesky_ex(input: Tensor, *, upper: bool = False, check_errors: bool = Fals
 
 def _qr(name: str, A: Tensor, mode: str) -> tuple[Any, Any]:
     assert_matrices(name, A)
+    A = hold_sizes("qr", A, dims=(-2, -1))  # noqa: N806
     if mode not in ("reduced", "complete", "r"):
         raise InvalidArgument(
             f"{name}: QR received unrecognized mode {mode!r}; use 'reduced', 'complete' or 'r'"
@@ -575,6 +590,7 @@ def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:
     >>> ad.linalg.lu_factor(ad.tensor([[1., 2.], [2., 2.]])).pivots
     tensor([2, 2], dtype=adjoint.int32)
     """
+    A = hold_sizes("lu_factor", A)  # noqa: N806
     assert_matrices("linalg.lu_factor", A)
     m, n = A.shape[-2:]
     if m == n or A._node is None:
@@ -601,6 +617,7 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -
     >>> ad.linalg.lu_factor_ex(ad.zeros(1, 1)).info
     tensor(1, dtype=adjoint.int32)
     """
+    A = hold_sizes("lu_factor_ex", A)  # noqa: N806
     lu, pivots = lu_factor(A, pivot=pivot)
     zero = np.diagonal(lu._data, axis1=-2, axis2=-1) == 0
     found = np.where(zero.any(-1), zero.argmax(-1) + 1, 0) if zero.shape[-1] else zero.any(-1)
@@ -625,6 +642,7 @@ def lu(A: Tensor, *, pivot: bool = True) -> Any:
     tensor([[2., 2.],
             [0., 1.]])
     """
+    A = hold_sizes("lu", A, dims=(-2, -1))  # noqa: N806
     packed, pivots = lu_factor(A, pivot=pivot)
     return LUResult(*lu_unpack(packed, pivots))
 
@@ -655,6 +673,7 @@ def lu_unpack(
     >>> ad.lu_unpack(*ad.linalg.lu_factor(ad.tensor([[2.]])))[2]
     tensor([[2.]])
     """
+    LU_data = hold_sizes("lu_unpack", LU_data, dims=(-2, -1))  # noqa: N806
     m, n = LU_data.shape[-2:]
     k = min(m, n)
     empty = LU_data.new_zeros((0,))
@@ -719,6 +738,7 @@ def matrix_power(input: Tensor, n: int) -> Tensor:
     tensor([[1., 3.],
             [0., 1.]])
     """
+    input = hold_sizes("matrix_power", input)
     if input.ndim < 2 or input.shape[-1] != input.shape[-2]:
         raise ShapeError(
             f"linalg.matrix_power: A must be batches of square matrices, but they are "
@@ -858,6 +878,7 @@ def vander(x: Tensor, N: int | None = None) -> Tensor:
     tensor([[1, 2, 4],
             [1, 3, 9]])
     """
+    x = hold_sizes("vander", x)
     if not x.ndim:
         x = x.unsqueeze(0)
     n = x.shape[-1] if N is None else N

@@ -21,6 +21,7 @@ from ..elementwise.namespace import conj
 from ..promotion import cast
 from ..samples import FLOATS, array, each_dtype, strided
 from ..shape.movement import Permute
+from ..shape.sizes import hold_sizes, is_of_graph
 
 __all__ = [
     "addbmm", "addmm", "addmv", "addr", "baddbmm", "bmm", "dot", "ger", "inner", "linear",
@@ -122,6 +123,11 @@ def product(name: str, x1: Tensor, x2: Tensor) -> Tensor:
             )
     result: Tensor
     if a.ndim > 2 and b.ndim == 2:  # all rows at once: one product, and no batch of gradients
+        if is_of_graph(x1) and 0 not in (*a.shape, *b.shape):  # of a batch of any size
+            x: Any = hold_sizes(name, x1, dims=range(1, a.ndim - 1))
+            rows = apply(MATMUL, x.flatten(0, -2), x2)
+            return rows.unflatten(0, (-1, *a.shape[1:-1]))
+        x1 = hold_sizes(name, x1)
         result = apply(MATMUL, x1.reshape(prod(a.shape[:-1]), a.shape[-1]), x2)
         return result.reshape(*a.shape[:-1], b.shape[-1])
     result = apply(MATMUL, x1, x2)

@@ -17,6 +17,7 @@ from ...eager.public import FUNCTIONS, with_out
 from ...eager.tensors import fresh
 from ..promotion import cast, number
 from ..reduce.statistics import Norm
+from ..shape.sizes import hold_sizes
 from .decomposition import SVD, Eigh, assert_matrices
 from .solving import Inverse
 
@@ -167,6 +168,7 @@ def cond(A: Tensor, p: Any = None) -> Tensor:
     >>> ad.linalg.cond(ad.tensor([[4., 0.], [0., 2.]]))
     tensor(2.)
     """
+    A = hold_sizes("cond", A)  # noqa: N806
     assert_matrices("linalg.cond", A, square=p not in (None, 2, -2))
     if p in (None, 2, -2):
         values = apply(SVD(), A)[1]
@@ -212,6 +214,7 @@ def matrix_rank(
     >>> ad.linalg.matrix_rank(ad.tensor([[1., 2.], [2., 4.]]))
     tensor(1)
     """
+    A = hold_sizes("matrix_rank", A)  # noqa: N806
     assert_matrices("linalg.matrix_rank", A, square=hermitian)
     x = A.detach()
     if tol is not None:

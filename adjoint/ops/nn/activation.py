@@ -25,6 +25,7 @@ from ..elementwise.pointwise import ANALYTIC, NUMBERS, REAL, Elementwise, assert
 from ..promotion import cast
 from ..random.random import rand_like
 from ..samples import FLOATS, array, binary_samples, unary_samples
+from ..shape.sizes import hold_sizes
 from ..special.special import erf
 from .softmax import assert_dtype, log_softmax, softmax, softmin, wide
 
@@ -686,7 +687,7 @@ def glu(input: Tensor, dim: int = -1) -> Any:
             f"glu: Halving dimension must be even, but dimension {axis} is size {size} (shape "
             f"{tuple(input.shape)}); pad it or choose another dim"
         )
-    return _gated, input, axis
+    return _gated, hold_sizes("glu", input, dims=(axis,)), axis
 
 
 @fused

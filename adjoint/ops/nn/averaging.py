@@ -18,6 +18,7 @@ from ...eager.dispatch import apply
 from ...eager.public import FUNCTIONS, public
 from ..linalg.matmul import matmul
 from ..samples import array
+from ..shape.sizes import hold_sizes
 from .pooling import MaxPool, MaxPoolIndices, pool_geometry
 from .windows import Pairs, Sizes, batched, hashable, per_dimension, reference_windows, window_count
 
@@ -161,6 +162,8 @@ def _avg_pool(
     size = tuple(input._data.shape[-rank:])
     op = _sum_op(rank, size, hashable(kernel_size), hashable(stride), hashable(padding), ceil_mode)
     kernel, strides, pairs = op.kernel, op.stride, op.padding
+    if ceil_mode or any(lo or hi for lo, hi in pairs):
+        input = hold_sizes(name, input, dims=range(-rank, 0))
     sums = apply(op, input)
     rounding = "trunc" if input.dtype is dt.int64 else None
     if divisor_override is not None or not any(hi > lo or lo for lo, hi in pairs):
@@ -271,6 +274,7 @@ def _adaptive_avg_pool(rank: int, input: Tensor, output_size: Any) -> Tensor:
     size, count = _output_sizes(f"adaptive_avg_pool{rank}d", input, output_size, rank)
     if count == (1,) * rank:
         return input.mean(tuple(range(-rank, 0)), keepdim=True)
+    input = hold_sizes(f"adaptive_avg_pool{rank}d", input, dims=range(-rank, 0))
     if all(c and n % c == 0 for n, c in zip(size, count, strict=True)):
         kernel = tuple(n // c for n, c in zip(size, count, strict=True))
         sums = apply(SumPool(kernel, kernel, ((0, 0),) * rank), input)
@@ -289,6 +293,7 @@ def _adaptive_avg_pool(rank: int, input: Tensor, output_size: Any) -> Tensor:
 
 def _adaptive_max_pool(rank: int, input: Tensor, output_size: Any, return_indices: bool) -> Any:
     size, count = _output_sizes(f"adaptive_max_pool{rank}d", input, output_size, rank)
+    input = hold_sizes(f"adaptive_max_pool{rank}d", input, dims=range(-rank, 0))
     if all(c and n % c == 0 for n, c in zip(size, count, strict=True)):
         kernel = tuple(n // c for n, c in zip(size, count, strict=True))
         op = MaxPool(kernel, kernel, ((0, 0),) * rank, (1,) * rank)
@@ -481,6 +486,7 @@ def _max_unpool(
         )
     else:
         size = tuple(output_size)[-rank:]
+    input = hold_sizes(name, input)
     lead = tuple(input.shape[:-rank])
     values, places = (x.reshape(*lead, -1) for x in (input, indices))
     if places._data.size and not 0 <= places._data.min() <= places._data.max() < prod(size):

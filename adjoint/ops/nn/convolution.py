@@ -18,6 +18,7 @@ from ...eager.dispatch import apply
 from ...eager.public import public
 from ..elementwise.namespace import conj
 from ..samples import array, strided
+from ..shape.sizes import hold_sizes
 from .windows import Pairs, Sizes, batched, hashable, per_dimension, reference_windows, window_count
 
 __all__ = ["conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"]
@@ -307,7 +308,10 @@ def _conv(
             f"{name}: expected {rank + 2}D weight (out, in / groups, *kernel), but got weight of "
             f"size: {list(weight.shape)}"
         )
-    kernel = weight._data.shape[2:] if isinstance(padding, str) else ()
+    kernel: Any = ()
+    if isinstance(padding, str):
+        weight = hold_sizes(name, weight, dims=range(2, rank + 2))
+        kernel = weight._data.shape[2:]
     op = _convolution(
         rank, hashable(stride), hashable(padding), hashable(dilation), groups, tuple(kernel)
     )
@@ -457,6 +461,8 @@ def _conv_transpose(
                 f"output_padding={extras}, stride={strides}, dilation={dilations}"
             )
     x, has_batch = batched(input, rank, name)
+    x = hold_sizes(name, x, dims=range(2, rank + 2))
+    weight = hold_sizes(name, weight, dims=range(2, rank + 2))
     size = tuple(
         (n - 1) * s - 2 * p + d * (k - 1) + more + 1
         for n, s, p, d, k, more in zip(

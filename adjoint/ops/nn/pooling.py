@@ -17,6 +17,7 @@ from ...core.types import Tensor
 from ...eager.dispatch import apply
 from ...eager.public import public
 from ..samples import array, each_dtype
+from ..shape.sizes import hold_sizes
 from .windows import Pairs, Sizes, batched, hashable, per_dimension, reference_windows, window_count
 
 __all__ = ["max_pool1d", "max_pool2d", "max_pool3d"]
@@ -37,9 +38,12 @@ class Pool(Op, abstract=True):
         return window_count(size, self.kernel, self.stride, self.padding, self.dilation)
 
     def infer(self, x: Spec, *rest: Spec) -> Spec:
-        """One element per window."""
+        """One element per window, as in the second input, if there is one."""
         lead = len(x.shape) - len(self.kernel)
-        return x.with_(shape=(*x.shape[:lead], *self.count(x)))
+        shape = (*x.shape[:lead], *self.count(x))
+        if rest and rest[0].shape != shape:
+            raise ShapeError(f"{self.name}: {rest[0].shape} is not {x.shape} pooled, {shape}")
+        return x.with_(shape=shape)
 
     @property
     def options(self) -> tuple[Any, ...]:
@@ -107,7 +111,7 @@ class MaxPoolIndices(Pool):
 
     def infer(self, x: Spec, *rest: Spec) -> Spec:
         """One index per window."""
-        return Pool.infer(self, x).with_(dtype=dt.int64)
+        return Pool.infer(self, x, *rest).with_(dtype=dt.int64)
 
     def compute(self, xp: Any, x: Any, y: Any) -> Any:
         """The backend's search."""
@@ -256,6 +260,8 @@ def _max_pool(
         rank, input._data.shape[-rank:], hashable(kernel_size), hashable(stride),
         hashable(padding), hashable(dilation), ceil_mode,
     )  # fmt: skip
+    if ceil_mode or any(lo != hi for lo, hi in op.padding):
+        input = hold_sizes(name, input, dims=range(-rank, 0))
     result: Tensor = apply(op, input)
     if not return_indices:
         return result

@@ -32,6 +32,7 @@ from ...program import compute as core_compute
 from ..create.creation import assert_row_major, finish, into, sizes_from
 from ..create.values import target
 from ..promotion import cast
+from ..shape.sizes import hold_sizes, is_of_graph
 from .draws import (
     Bernoulli,
     Draw,
@@ -454,7 +455,7 @@ def rand_like(
     assert_row_major(memory_format, "rand_like")
     place = input.device if device is None else as_device(device)
     result = draw_uniform(tuple(input.shape), target(dtype) or input.dtype, generator, place)
-    return _finished(result, None, dtype, device, requires_grad, "rand_like")
+    return _finished(_like(result, input), None, dtype, device, requires_grad, "rand_like")
 
 
 @public(method=False)
@@ -479,7 +480,7 @@ def randn_like(
     assert_row_major(memory_format, "randn_like")
     place = input.device if device is None else as_device(device)
     result = draw_normal(tuple(input.shape), target(dtype) or input.dtype, generator, place)
-    return _finished(result, None, dtype, device, requires_grad, "randn_like")
+    return _finished(_like(result, input), None, dtype, device, requires_grad, "randn_like")
 
 
 @public(method=False)
@@ -508,7 +509,7 @@ def randint_like(
     place = input.device if device is None else as_device(device)
     d = target(dtype) or input.dtype
     result = _draw_integers(low, high, tuple(input.shape), d, generator, place)
-    return _finished(result, None, dtype, device, requires_grad, "randint_like")
+    return _finished(_like(result, input), None, dtype, device, requires_grad, "randint_like")
 
 
 @public(method=False)
@@ -557,7 +558,8 @@ def normal(
         if len(parameters) == 2:
             d = dt.promote_types(d, parameters[1].dtype)
     place = parameters[0].device if parameters else _place(device, out)
-    result = draw_normal(shape, d, generator, place) * std + mean
+    drawn: Any = draw_normal(shape, d, generator, place)
+    result = _like(drawn, *parameters) * std + mean
     return _finished(result, out, dtype, device, requires_grad, "normal")
 
 
@@ -582,7 +584,8 @@ def bernoulli(
     """
     if p is not None:
         _assert_probability(p, "bernoulli")
-        return _mask(tuple(input.shape), input.dtype, p, 1.0, generator, input.device)
+        ones = _mask(tuple(input.shape), input.dtype, p, 1.0, generator, input.device)
+        return _like(ones, input)
     _assert_kind("bernoulli_tensor_cpu_p_", input.dtype)
     return apply(Bernoulli(*next_draw(generator)), input)
 
@@ -590,6 +593,11 @@ def bernoulli(
 def _assert_probability(p: Any, name: str) -> None:
     if not 0 <= p <= 1:
         raise InvalidArgument(f"{name}: expects p to be in [0, 1], but got p={p}")
+
+
+def _like(drawn: Any, *inputs: Any) -> Any:
+    """Numbers that were drawn for the shape of `inputs`."""
+    return hold_sizes("random", drawn, *inputs) if is_of_graph(drawn) else drawn
 
 
 def _mask(
@@ -613,7 +621,7 @@ def dropout_mask(
     keep = 1.0 - p
     value = 1.0 / keep if scale and keep else 1.0
     where = tuple(input.shape if shape is None else shape)
-    return _mask(where, input.dtype, keep, value, generator, input.device)
+    return _like(_mask(where, input.dtype, keep, value, generator, input.device), input)
 
 
 @public()
@@ -769,13 +777,15 @@ def _log_normal(
     return logarithm.exp()
 
 
-INPLACE.update(
-    uniform_=_uniform,
-    normal_=_normal,
-    bernoulli_=_bernoulli,
-    random_=_random,
-    exponential_=_exponential,
-    geometric_=_geometric,
-    cauchy_=_cauchy,
-    log_normal_=_log_normal,
-)
+def _drawing(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def draw(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return _like(function(self, *args, **kwargs), self)
+
+    return draw
+
+
+for _function in (
+    _uniform, _normal, _bernoulli, _random, _exponential, _geometric, _cauchy, _log_normal,
+):  # fmt: skip
+    INPLACE[f"{_function.__name__[1:]}_"] = _drawing(_function)

@@ -24,6 +24,7 @@ from ..create.creation import names_on
 from ..create.ranges import linspace
 from ..promotion import cast
 from ..samples import array
+from ..shape.sizes import hold_sizes, hold_values
 from .sort import assert_sortable, searchsorted
 
 __all__ = ["bincount", "histc", "histogram", "histogramdd", "unique", "unique_consecutive"]
@@ -50,7 +51,7 @@ class BinCount(Op):
         if weights is None:
             return xp.bincount(x, minlength=self.bins)
         weights = weights.reshape(-1).astype(np.float64, copy=False)
-        return xp.bincount(x, weights, minlength=self.bins)
+        return xp.bincount(x, weights, minlength=self.bins).astype(np.float64, copy=False)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -102,7 +103,7 @@ def bincount(input: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
             f"and {data.shape}"
         )
     bins = max(int(data.max()) + 1 if data.size else 0, minlength)
-    counted = cast(input, dt.int64)
+    counted = hold_values("bincount", cast(input, dt.int64), input)
     if weights is None:
         return apply(BinCount(bins), counted)
     result = apply(BinCount(bins), counted, weights)
@@ -174,7 +175,10 @@ def histogram(
             raise InvalidArgument(f"histogram: bins must be > 0, got {bins}")
         start, end = range or (0, 0)
         low, high = _range("histogram", start, end, input, 0.5)
+        if start == end:
+            input = hold_values("histogram", input, input)
         edges = linspace(low, high, bins + 1, dtype=input.dtype, device=input.device)
+    edges = hold_sizes("histogram", edges)
     count = edges.shape[0] - 1
     x: Any = input.detach().reshape((-1,))
     place = searchsorted(edges, x, right=True) - 1
@@ -235,7 +239,10 @@ def histogramdd(
                 raise InvalidArgument(f"histogramdd: bins must be > 0, got {given}")
             start, end = range[2 * i : 2 * i + 2] if range is not None else (0, 0)
             low, high = _range("histogramdd", start, end, column, 0.5)
+            if start == end:
+                column = hold_values("histogramdd", column, column)
             edge = linspace(low, high, given + 1, dtype=input.dtype, device=input.device)
+        edge = hold_sizes("histogramdd", edge)
         count = edge.shape[0] - 1
         place = searchsorted(edge, column, right=True) - 1
         places.append(place.masked_fill(column == edge[-1], count - 1))

@@ -18,6 +18,7 @@ from ...eager.dispatch import apply
 from ...eager.public import public
 from .. import return_types
 from ..samples import FLOATS, array, each_dtype, strided
+from ..shape.sizes import hold_sizes
 from .extrema import assert_not_empty, share_evenly, value_at
 from .sort import OnePlace, assert_sortable, place_along, ranked_places, ranking_samples, sort
 
@@ -269,6 +270,7 @@ def _quantile(name: str, input: Any, q: Any, dim: Any, keepdim: bool, interpolat
         raise InvalidArgument(f"{name}() q values must be in the range [0, 1], got {q}")
     ndim = input._data.ndim
     axis = 0 if dim is None else normalize_axis(dim, ndim, name)
+    input = hold_sizes(name, input, dims=None if dim is None else (axis,))
     rows = input.reshape((-1,)) if dim is None or ndim == 0 else input.movedim(axis, -1)
     rows = sort(rows, -1)[0]
     size = rows.shape[-1]

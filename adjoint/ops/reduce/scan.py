@@ -23,6 +23,7 @@ from .. import return_types
 from ..elementwise.pointwise import conj
 from ..promotion import cast
 from ..samples import COMPLEX, FLOATS, INTS, array, strided
+from ..shape.sizes import hold_sizes
 from .extrema import assert_comparable
 from .reduction import shifted, wide
 
@@ -388,6 +389,7 @@ def diff(
     axis = normalize_axis(dim, input._data.ndim, "diff")
     parts = [part for part in (prepend, input, append) if part is not None] if n else []
     x: Any = FUNCTIONS["cat"](parts, axis) if len(parts) > 1 else input
+    x = hold_sizes("diff", x, dims=(axis,)) if n else x
     for _ in range(min(n, x.shape[axis])):
         size = x.shape[axis] - 1
         after, before = x.narrow(axis, 1, size), x.narrow(axis, 0, size)
@@ -428,6 +430,7 @@ def gradient(
             f"{len(axes)} dimensions, got {len(given)}"
         )
     x: Any = cast(input, dt.get_default_dtype()) if input.dtype.category < 2 else input
+    x = hold_sizes("gradient", x, dims=axes)
     return tuple(_slopes(x, a, s, edge_order) for a, s in zip(axes, given, strict=True))
 
 
@@ -513,6 +516,7 @@ def cumulative_trapezoid(y: Tensor, x: Any = None, *, dx: Any = None, dim: int =
 
 def _trapezoids(name: str, y: Any, x: Any, dx: Any, dim: int) -> Any:
     """The area between each pair of neighbours."""
+    y = hold_sizes("trapezoid", y)
     axis = normalize_axis(dim, y._data.ndim, name)
     size = y.shape[axis]
     if size < 2:

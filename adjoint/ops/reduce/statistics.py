@@ -20,6 +20,7 @@ from ...eager.public import FUNCTIONS, public
 from ..elementwise.pointwise import conj
 from ..promotion import cast, number
 from ..samples import COMPLEX, FLOATS, array, each_dtype, strided
+from ..shape.sizes import hold_sizes
 from .extrema import share_evenly
 from .reduction import Reduction, wide
 
@@ -410,6 +411,7 @@ def cov(
     x: Any = input.reshape((1, -1)) if input._data.ndim < 2 else input
     if x._data.dtype.kind in "biu":
         x = cast(x, dt.get_default_dtype())
+    x = hold_sizes("cov", x)
     count = x.shape[1]
     weights: Any = None
     for name, given in (("fweights", fweights), ("aweights", aweights)):

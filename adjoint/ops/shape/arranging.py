@@ -31,6 +31,7 @@ from ..samples import KINDS, array, each_dtype, strided
 from .joining import _promoted as promoted
 from .joining import cat, stack
 from .movement import Movement, assert_tensor, sequence_of, sizes_of
+from .sizes import hold_sizes, hold_values
 
 __all__ = [
     "block_diag", "cartesian_prod", "combinations", "constant_pad_nd", "flip", "fliplr", "flipud",
@@ -280,6 +281,8 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
 
 def _rolled(x: Any, shift: int, axis: int) -> Any:
     size = x._data.shape[axis] if x._data.ndim else 0
+    if abs(shift) >= size:
+        x = hold_sizes("roll", x, dims=(axis,))
     if not size or shift % size == 0:
         return x.clone()
     return apply(Roll(shift % size if shift > 0 else -(-shift % size), axis), x)
@@ -471,6 +474,7 @@ def repeat_interleave(
         times = operator.index(repeats)
         if times < 0:
             raise InvalidArgument(f"repeat_interleave: repeats can not be negative, got {times}")
+        x = hold_sizes("repeat_interleave", x)
         shape = x._data.shape
         wide = (*shape[: axis + 1], times, *shape[axis + 1 :])
         whole = (*shape[:axis], size * times, *shape[axis + 1 :])
@@ -488,7 +492,8 @@ def repeat_interleave(
             f"repeat_interleave: allocated size {output_size} does not match required size "
             f"{places.size}"
         )
-    return apply(Index((axis,)), x, fresh(places))
+    x = hold_sizes("repeat_interleave", x, dims=(axis,))
+    return apply(Index((axis,)), x, hold_values("repeat_interleave", fresh(places), repeats))
 
 
 def _assert_counts(counts: Any) -> None:
@@ -543,7 +548,7 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> A
             f"{len(pairs) + 1} or {len(pairs) + 2} dimensions only, got shape {tuple(shape)}; "
             "unsqueeze it first"
         )
-    result: Tensor = input
+    result: Tensor = hold_sizes("pad", input, dims=[axis for axis, _, _ in by_axis])
     for axis, before, after in by_axis:
         result = _pad_axis(result, axis, before, after, mode)
     return input.clone() if result is input else result
@@ -571,6 +576,7 @@ def constant_pad_nd(input: Tensor, pad: Any, value: float = 0) -> Tensor:
 def _pad_constant(x: Any, by_axis: Sequence[tuple[int, int, int]], value: Any) -> Any:
     crop, room, whole = _frame(x._data.shape, tuple(by_axis))
     if crop:
+        x = hold_sizes("pad", x)
         x = apply_view(basic_index(crop), x)
     if whole == x._data.shape:
         return x.clone()
@@ -741,6 +747,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     if r == 0:
         return input.new_empty((0,))
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    input = hold_sizes("combinations", input)
     rows = list(choose(range(input._data.size), r))
     places = np.array(rows, np.int64).reshape(len(rows), r)
     return apply(Index((0,)), input, creation.finish(places, input.device))

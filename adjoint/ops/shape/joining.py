@@ -22,10 +22,11 @@ from ...eager.dispatch import apply, apply_view
 from ...eager.fused import checking
 from ...eager.public import public
 from ..create.creation import finish
-from ..index.slicing import basic_index, part
+from ..index.slicing import basic_index, before, part
 from ..promotion import cast, common_dtype
 from ..samples import KINDS, array, each_dtype, strided
 from .movement import Movement, assert_tensor, atleast_1d, atleast_2d, atleast_3d, sizes_of
+from .sizes import hold_sizes
 
 __all__ = [
     "cat", "chunk", "column_stack", "concat", "concatenate", "dsplit", "dstack", "hsplit",
@@ -468,6 +469,7 @@ def column_stack(tensors: Any) -> Tensor:
 def _parts(input: Any, sizes: tuple[int, ...], axis: int) -> tuple[Any, ...]:
     """Views of consecutive parts."""
     if len(sizes) == 1 and sizes[0] == input._data.shape[axis]:
+        input = hold_sizes("split", input, dims=(axis,))
         return (part(input, axis, 0, sizes[0]),)
     return apply(Split(sizes, axis), input)
 
@@ -649,6 +651,6 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
         )
     axis = normalize_axis(dim, len(shape), "unbind")
     if shape[axis] == 1:
-        lead = ((0, size, 1) for size in shape[:axis])
-        return (apply_view(basic_index((*lead, 0)), input),)
+        input = hold_sizes("unbind", input, dims=(axis,))
+        return (apply_view(basic_index((*before(input, axis), 0)), input),)
     return apply(Unbind(shape[axis], axis), input)

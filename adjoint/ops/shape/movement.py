@@ -22,6 +22,7 @@ from ...eager.fused import viewing
 from ...eager.public import public, rebinding
 from ...graph.cells import Cell
 from ..samples import array, strided
+from .sizes import hold_sizes, is_of_graph
 
 __all__ = [
     "adjoint", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_shapes", "broadcast_tensors",
@@ -769,7 +770,8 @@ def expand_as(input: Tensor, other: Tensor) -> Tensor:
     >>> ad.zeros(1, 3).expand_as(ad.zeros(2, 3)).shape
     adjoint.Size([2, 3])
     """
-    return apply_view(Expand(tuple(other._data.shape)), input)
+    y: Tensor = apply_view(Expand(tuple(other._data.shape)), input)
+    return hold_sizes("expand_as", y, other) if is_of_graph(other) else y
 
 
 @public()
@@ -812,7 +814,10 @@ def broadcast_tensors(*tensors: Any) -> tuple[Any, ...]:
     """
     several = sequence_of(tensors, "broadcast_tensors")
     shape = common_shape(*(x._data.shape for x in several), op="broadcast_tensors")
-    return tuple(x if x._data.shape == shape else apply_view(Expand(shape), x) for x in several)
+    found = [x if x._data.shape == shape else apply_view(Expand(shape), x) for x in several]
+    if any(map(is_of_graph, several)):
+        return tuple([hold_sizes("broadcast_tensors", x, *several) for x in found])
+    return tuple(found)
 
 
 def sequence_of(tensors: tuple[Any, ...], name: str) -> tuple[Any, ...]:

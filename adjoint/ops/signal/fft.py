@@ -20,6 +20,7 @@ from ...eager.public import FUNCTIONS, with_out
 from ..elementwise.namespace import conj
 from ..promotion import cast
 from ..samples import array, strided
+from ..shape.sizes import hold_sizes
 
 # not names at the top level: they live in adjoint.fft
 __all__ = [
@@ -244,10 +245,17 @@ def _axes(name: str, x: Any, s: Any, dim: Any) -> tuple[list[int], list[int | No
     return axes, [None if n == -1 else _length(name, n) for n in s]
 
 
+def _held(name: str, x: Any, axes: list[int], lengths: list[int | None]) -> Any:
+    """`x`, of which what is cut off or added depends on the sizes."""
+    given = [axis for axis, n in zip(axes, lengths, strict=True) if n is not None]
+    return hold_sizes(name, x, dims=given) if given else x
+
+
 def _complex(name: str, x: Any, s: Any, dim: Any, norm: str | None, inverse: bool) -> Any:
     mode = _norm(name, norm)
     x = _floating(name, x, True)
     axes, lengths = _axes(name, x, s, dim)
+    x = _held(name, x, axes, lengths)
     for axis, n in zip(axes, lengths, strict=True):
         x = _resize(name, x, axis, x.shape[axis] if n is None else n)
     return apply(Fourier(tuple(axes), inverse, mode), x) if axes else x
@@ -258,6 +266,7 @@ def _real(name: str, x: Any, s: Any, dim: Any, norm: str | None) -> Any:
     mode = _norm(name, norm)
     x = _floating(name, x, False)
     axes, lengths = _axes(name, x, s, dim)
+    x = _held(name, x, axes, lengths)
     if not axes:
         raise ShapeError(f"{name}: must transform at least one axis")
     for axis, n in zip(axes, lengths, strict=True):
@@ -271,8 +280,10 @@ def _inverse_real(name: str, x: Any, s: Any, dim: Any, norm: str | None) -> Any:
     mode = _norm(name, norm)
     x = _floating(name, x, True)
     axes, lengths = _axes(name, x, s, dim)
+    x = _held(name, x, axes, lengths)
     if not axes:
         raise ShapeError(f"{name}: must transform at least one axis")
+    x = hold_sizes(name, x, dims=axes[-1:])
     last = 2 * (x.shape[axes[-1]] - 1) if lengths[-1] is None else lengths[-1]
     if last < 1:
         raise ShapeError(f"{name}: Invalid number of data points ({last}) specified")
@@ -673,6 +684,7 @@ def rfftfreq(
 
 
 def _shift(name: str, input: Tensor, dim: Any, back: bool) -> Tensor:
+    input = hold_sizes("fftshift", input)
     dims = range(input.ndim) if dim is None else [dim] if isinstance(dim, int) else list(dim)
     axes = tuple(normalize_axis(d, input.ndim, name) for d in dims)
     shifts = tuple((input.shape[a] + int(back)) // 2 for a in axes)

@@ -12,6 +12,7 @@ from ...eager.public import public
 from ..elementwise.complex import view_as_real
 from ..index.slicing import SumWindows
 from ..shape.arranging import pad
+from ..shape.sizes import hold_sizes
 from .fft import fft, ifft, irfft, rfft
 
 __all__ = ["istft", "stft"]
@@ -68,6 +69,7 @@ def stft(
     hop = n_fft // 4 if hop_length is None else hop_length
     if input.ndim not in (1, 2):
         raise ShapeError(f"stft: expected a 1D or 2D tensor, got shape {tuple(input.shape)}")
+    input = hold_sizes("stft", input, dims=(-1,))
     x: Any = input if input.ndim == 2 else input.unsqueeze(0)
     if center:
         x = pad(x, (n_fft // 2, n_fft // 2), pad_mode)
@@ -146,6 +148,7 @@ def istft(
             "istft: cannot have onesided input with complex output; pass onesided=False"
         )
     taper = _window("istft", input, window, n_fft, size)
+    input = hold_sizes("istft", input, dims=(-2, -1))
     x: Any = input if input.ndim == 3 else input.unsqueeze(0)
     x = x.transpose(1, 2)
     if return_complex:

@@ -87,7 +87,9 @@ class Program:
                 raise NotTraceable("an order of memory of another shape")
             if list(y.dims) != sorted(y.dims):
                 raise NotTraceable("a transposed result")
-            tracer.kernel.output(y.value, str(spec.dtype.numpy))
+            written = tracer.kernel.output(y.value, str(spec.dtype.numpy))
+            if math.prod(tracer.space[axis] for axis in written.axes) != math.prod(spec.shape):
+                raise NotTraceable("a result smaller than an input it does not read")
             self.shapes.append(spec.shape)
         if vary and has_lost_numbers(tracer):
             raise NotTraceable("a number that was taken for known")

@@ -1,0 +1,5 @@
+"""Functions of modules, under the name that PyTorch has them by: `torch.func`."""
+
+from .nn.utils.stateless import functional_call
+
+__all__ = ["functional_call"]
