@@ -21,6 +21,7 @@ import adjoint as ad
 import adjoint.nn.functional as F
 from adjoint import nn
 
+SEED = 0
 SMOKE = bool(os.environ.get("ADJOINT_SMOKE"))
 EPOCHS = 1 if SMOKE else 20
 SAMPLES = 20 if SMOKE else 500  # of which information is the mean
@@ -84,7 +85,7 @@ def holding_back(model, importance):
 
 def train(block, epochs, held=True):
     """A model that learnt the first task and then the second, and its losses in both."""
-    ad.manual_seed(0)
+    ad.manual_seed(SEED)
     first, second = load()
     model = build_model()
     losses = learn(block, model, *first[:2], epochs)

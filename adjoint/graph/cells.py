@@ -727,6 +727,18 @@ def _no_value(cell: Cell) -> GraphError:
     )
 
 
+def lies_in(view: Cell, cell: Cell) -> bool:
+    """Whether `view`, computed from `cell`, shows its memory. Both are computed for that, which is
+    no asking for their values.
+    """
+    fleeting = cell.fleeting, view.fleeting
+    memory = cell.realize()  # first, and held: it may go when the view is computed
+    shared = np.may_share_memory(memory, view.realize())
+    cell.fleeting, view.fleeting = fleeting
+    view.let_inputs_go()
+    return shared
+
+
 def release(cells: Iterable[Cell]) -> None:
     """Drop the arrays of computed `cells`; they are computed again when needed."""
     for cell in cells:

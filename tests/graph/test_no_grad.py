@@ -23,6 +23,13 @@ class Residual(nn.Module):
         return x
 
 
+class Viewed(Residual):
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x.view(-1, 256)).relu().view(-1, 16, 16)
+        return x
+
+
 def stacked(*kinds):
     return nn.Sequential(*[make() for _ in range(6) for make in kinds]).eval()
 
@@ -39,6 +46,7 @@ NETWORKS = {
         ),
         (16, 8, 32, 32),
     ),
+    "viewed": (Viewed, (1024, 256)),
     "residual": (Residual, (1024, 256)),
 }  # fmt: skip
 MARGIN = 1.2
@@ -116,6 +124,23 @@ def test_values_that_lead_to_others_go_and_come_again():
     x.set(ad.randn(64, 64))
     y.numpy()
     assert hidden.is_computed  # as the program asked for it once
+
+
+def test_a_view_of_such_a_value():
+    """`view` asks whether memory is shared; that is no asking for the values."""
+    graph = ad.Graph()
+    x = graph.input(ad.randn(8, 8))
+    with ad.no_grad():
+        hidden = (x @ x).tanh()
+        flat = hidden.view(-1)
+        y = flat.exp()
+    for _ in range(2):
+        plain = x.snapshot()
+        np.testing.assert_array_equal(y.numpy(), (plain @ plain).tanh().view(-1).exp().numpy())
+        assert not hidden.is_computed and not flat.is_computed
+        x.set(ad.randn(8, 8))
+    with ad.no_grad(), pytest.raises(ad.ShapeError, match="contiguous"):
+        hidden.t().view(-1)
 
 
 def test_with_gradients_all_values_are_kept():

@@ -204,6 +204,7 @@ def test_in_a_graph_as_eagerly_also_after_changes(program):
 @given(PROGRAMS)
 def test_in_a_graph_of_tensors_from_outside(program):
     """The graph follows eager tensors: what changes them in place changes it."""
+    program = [line for line in program if line[1] != "clone"]  # some are copies, which stay
     graph = ad.Graph()
     first, second = start(0), start(1)
     a, b, c = leaves_of(first)

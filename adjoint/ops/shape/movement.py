@@ -20,7 +20,7 @@ from ...core.types import Tensor
 from ...eager.dispatch import apply, apply_view
 from ...eager.fused import viewing
 from ...eager.public import public, rebinding
-from ...graph.cells import Cell
+from ...graph.cells import Cell, lies_in
 from ..samples import array, strided
 from .sizes import hold_sizes, is_of_graph
 
@@ -394,6 +394,8 @@ def view(input: Tensor, *sizes: Any, size: Any = None, dtype: dt.dtype | None = 
     result = _fitted(input, infer_size(wanted, input._data.size, "view"), wanted)
     data, found = input._data, result._data
     known = type(data) is np.ndarray and (found.base is data or found.base is data.base is not None)
+    if isinstance(data, Cell) and isinstance(found, Cell):
+        known = lies_in(found, data)
     if not known and data.size and not np.may_share_memory(found, data):
         raise ShapeError(
             f"view: view size {list(wanted)} is not compatible with input tensor's size "
