@@ -26,7 +26,8 @@ cdef class Cell(LazyValue):
     cdef public list users
     cdef public object reference, seen, version
     cdef public bint read, stale, tracked
-    cdef public Py_ssize_t order, fleeting
+    cdef public bint fleeting
+    cdef public Py_ssize_t order
     cdef public Rare rare
 
 cdef class Source(Cell):

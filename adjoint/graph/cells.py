@@ -222,9 +222,9 @@ class Cell(LazyValue):
     state: State
     cells: tuple[Cell, ...]  # the inputs that are cells; is `inputs` where all are
     users: list[weakref.ref[Cell]]  # cells that have this one as an input, and dead references
-    # Recorded under no_grad, and nobody asked for the value itself: dropped when all users are
-    # computed. How many more times it may have to be computed again for that; 0: it is kept.
-    fleeting: int
+    # Recorded under no_grad: the value is dropped when all users are computed. Not if it was asked
+    # for, by the program, or by a user that is computed when nothing above has changed.
+    fleeting: bool
     reference: weakref.ref[Cell]  # to this cell, for its inputs' `users`
     read: bool  # a program read the value, and so knows what a later read shows
     stale: bool  # an input may have changed since `array` was computed; new cells are
@@ -266,9 +266,11 @@ class Cell(LazyValue):
             self.note(line=(frame.f_code.co_filename, frame.f_lineno))
 
     def pass_by(self) -> None:
-        """Keep the value only as long as a user waits for it, unless it computes a gradient."""
-        if not self.state.planning:
-            self.fleeting = 2
+        """Keep the value only as long as a user waits for it, unless it computes a gradient, or is
+        to be compared with the next one.
+        """
+        if not (self.state.planning or self.state.cutoff):
+            self.fleeting = True
             self.state.fleeting = True
 
     def let_inputs_go(self) -> None:
@@ -390,8 +392,8 @@ def _begin(
     cell.dtype = dtype
     cell.array = cell.seen = cell.rare = None
     cell.stale = True
-    cell.tracked = cell.read = False
-    cell.version = cell.fleeting = 0
+    cell.tracked = cell.read = cell.fleeting = False
+    cell.version = 0
     cell.users = []
     cell.order = next_order()
     cell.reference = weakref.ref(cell)
@@ -630,7 +632,7 @@ def _walk(state: State, wanted: list[Cell], chain: Chain) -> None:
     fleeting = state.fleeting
     if fleeting:
         for cell in wanted:
-            cell.fleeting = 0
+            cell.fleeting = False
     while stack:
         cell = stack[-1]
         cells = cell.cells
@@ -694,8 +696,8 @@ def _walk(state: State, wanted: list[Cell], chain: Chain) -> None:
         state.runs += 1
         if observer is not None:
             observer.on_run(cell, clock() - began)
-        if not stale and cell.fleeting:  # something asks for it, though nothing has changed
-            cell.fleeting -= 1
+        if not stale:  # something asks for it again: each is computed once in a walk
+            cell.fleeting = False
         if stale:
             cell.seen = versions
             cell.stale = False

@@ -463,6 +463,7 @@ class Machine(RuleBasedStateMachine):
         assert len(log.cells) == len(set(log.cells))
         assert set(log.cells) == expected
         assert not any(s.cell.stale for n in node.above() for s in n.steps)
+        self.note_let_go(node)
         assert_same(value, self.oracle.evaluate([node])[node].detach().numpy())
 
     @rule(place=PICK)
@@ -476,6 +477,14 @@ class Machine(RuleBasedStateMachine):
                 self.read_node(node)
         for i in range(len(self.derived)):
             self.read_derivative(i)
+
+    def note_let_go(self, read=None):
+        """What was recorded under no_grad may go, unless it was read, or something waits for it."""
+        for node in self.oracle.nodes:
+            for step in () if node.recorded or node is read else node.steps:
+                if step.has_value and step.cell.array is None:
+                    assert not any(user.stale for user in step.cell.living_users())
+                    step.has_value = False
 
     def note_runs(self, log, above):
         """Of the steps known, those of `log` ran: each was out of date, and lies above. Whether a
@@ -498,6 +507,7 @@ class Machine(RuleBasedStateMachine):
             else:
                 assert not step.has_value
                 self.oracle._take(step)
+        self.note_let_go()
 
     @rule(place=PICK, retain=st.booleans(), on_graph=st.booleans())
     def backward(self, place, retain, on_graph):
@@ -595,6 +605,7 @@ class Machine(RuleBasedStateMachine):
     @invariant()
     def all_is_well(self):
         self.graph.check_invariants()
+        self.note_let_go()
         values = self.oracle.evaluate(self.oracle.nodes)
         for node in self.oracle.nodes:
             for step in node.steps:
