@@ -12,8 +12,8 @@ from ..core.errors import AutogradError
 from ..core.mode import MODE, Mode, mode_with
 from ..core.op import Op, saving_of
 from ..core.tensor_base import TensorBase
-from ..graph.node import INFERENCE, Item, Node, Packed, new_node
-from .tensors import spec_of
+from ..graph.node import INFERENCE, Item, Node, Packed, Version, new_node
+from .tensors import ndarray, spec_of, wrap
 from .views import alias
 
 _item = functools.cache(Item)
@@ -120,7 +120,11 @@ def save_output(y: Any) -> Any:
     """What a node saves of its output: an alias without history."""
     if isinstance(y, tuple):
         return tuple(save_output(each) for each in y)
-    return alias(y)
+    if type(y._data) is not ndarray:
+        return alias(y)
+    if y._version is None:
+        y._version = Version()
+    return wrap(y._data, None, y._version)
 
 
 def _saved(token: str, index: int, inputs: tuple[Any, ...], y: Any) -> Any:

@@ -514,6 +514,7 @@ def test_every_change_is_counted() -> None:
         loss.backward()
 
 
+@pytest.mark.filterwarnings("ignore:Graph. ")
 @pytest.mark.parametrize("kernels_serve", [True, False])
 def test_recorded_values_stay_what_they_were(kernels_serve: bool, by_ops: Any) -> None:
     def check() -> None:
