@@ -25,8 +25,7 @@ cdef class Cell(LazyValue):
     cdef public tuple cells
     cdef public list users
     cdef public object reference, seen, version
-    cdef public bint read, stale, tracked
-    cdef public bint fleeting
+    cdef public bint fleeting, read, stale, tracked
     cdef public Py_ssize_t order
     cdef public Rare rare
 

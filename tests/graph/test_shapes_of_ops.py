@@ -13,7 +13,7 @@ import pytest
 
 import adjoint as ad
 from adjoint import nn
-from adjoint.core.errors import GraphError, ShapeError
+from adjoint.core.errors import GraphError, InvalidType, ShapeError
 from adjoint.nn import functional as F
 
 from ..sweep import first_of_each, swept
@@ -200,6 +200,14 @@ def with_nodes(values, nodes):
         return value
 
     return replaced(values)
+
+
+@pytest.mark.parametrize(
+    "name", ["cond", "matrix_rank", "qr", "lu_factor", "cholesky_ex", "inv_ex"]
+)
+def test_what_is_no_tensor_is_refused_by_the_function_itself(name):
+    with pytest.raises(InvalidType, match="expected a tensor, got list"):
+        getattr(ad.linalg, name)([1.0])
 
 
 @pytest.fixture(autouse=True)

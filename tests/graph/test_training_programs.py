@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
+from adjoint.core.errors import GraphError
 from adjoint.core.tensor_base import TensorBase
 
 from ..sweep import few_or_many, one_in, swept
@@ -150,7 +151,11 @@ def test_a_living_graph_is_eager_or_says_that_it_is_not(name):
     graph, expected = ad.Graph(), eager(name, 6)
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
-        logged = numbers(PROGRAMS[name](lambda: graph, 6))
+        try:
+            logged = numbers(PROGRAMS[name](lambda: graph, 6))
+        except GraphError as error:
+            assert "record it again" in str(error)  # the way out
+            return
     said = any(str(each.message).startswith("Graph: ") for each in found)
     if not said and name not in FOLLOWS_ON_PURPOSE:
         assert_same(logged, expected)

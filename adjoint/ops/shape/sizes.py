@@ -18,6 +18,7 @@ import numpy as np
 from ...core.errors import GraphError, ShapeError
 from ...core.op import Op, Sample
 from ...core.spec import Spec
+from ...core.tensor_base import TensorBase
 from ...eager.dispatch import apply
 from ...graph.cells import Cell
 from ..samples import array
@@ -130,8 +131,7 @@ def is_of_graph(x: Any) -> bool:
     >>> is_of_graph(ad.ones(2)), is_of_graph(ad.Graph().input((2,)))
     (False, True)
     """
-    data = x._data
-    return type(data) is not ndarray and isinstance(data, Cell)
+    return isinstance(x, TensorBase) and isinstance(x._data, Cell)
 
 
 def hold_sizes(reader: str, x: Any, *others: Any, dims: Iterable[int] | None = None) -> Any:
@@ -144,8 +144,8 @@ def hold_sizes(reader: str, x: Any, *others: Any, dims: Iterable[int] | None = N
     >>> x.set(ad.ones(4, 3)).shape, y.shape
     (adjoint.Size([4, 3]), adjoint.Size([4, 3]))
     """
-    if type(x._data) is ndarray and not others:
-        return x
+    if not isinstance(x, TensorBase) or (type(x._data) is ndarray and not others):
+        return x  # what is no tensor, the function itself refuses
     nodes = [each for each in others if is_of_graph(each)]
     if not nodes and (others or not is_of_graph(x)):
         return x
