@@ -18,6 +18,7 @@ import numpy as np
 
 from .backends import native, settings
 from .core.errors import InvalidArgument, InvalidType
+from .program.executable import forget_calls
 
 __all__ = [
     "are_deterministic_algorithms_enabled", "get_float32_matmul_precision",
@@ -91,6 +92,7 @@ def set_num_threads(num: int) -> None:
         from .backends.native.runtime.pool import default_pool
 
         default_pool().set_num_threads(num)
+        forget_calls()  # products are cut for so many threads
     elif set_ is None:
         warnings.warn(
             "set_num_threads: NumPy's BLAS library offers no way to set its threads; set "

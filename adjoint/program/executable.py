@@ -133,9 +133,14 @@ def known(op: Op, arrays: list[Any]) -> Any:
     return found.launch(*arrays) if found.launcher is None else found.launcher.launch(given)
 
 
+def forget_calls() -> None:
+    """Empty the cache, so that each call looks anew for what computes it."""
+    _cache.young, _cache.old = {}, {}
+
+
 def forget() -> None:
     """Empty the cache, and what was registered with `forgettable`."""
-    _cache.young, _cache.old = {}, {}
+    forget_calls()
     for clear in _forgettable:
         clear()
 

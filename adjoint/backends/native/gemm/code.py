@@ -24,7 +24,7 @@ CONFLICTING = 1024  # elements between rows of b that fall on each other in the 
 BAND = 512  # rows of a that are used with one panel
 FAR, WIDE = 256, 256  # elements between rows of a, columns of b, from which a is copied too
 FEW = 64  # rows for which a panel does not pay: vectors are read from b
-NARROW = 256  # elements between rows of b up to which they are as good as a panel
+NARROW = 256, 96  # elements between rows of b up to which they are as good: AVX-512, others
 FAR_AHEAD = 96  # of k: enough time for what is written to be fetched meanwhile
 LARGE = 5 << 19  # multiply-adds from which a library's product is faster
 SMALL_RIGHT = 1 << 17  # elements of b up to which a bias costs the library more than it is ahead
@@ -60,6 +60,9 @@ class _Code:
         self.vector = type_name(elem, self.lanes)
         self.rows = ROWS if target.vector_bytes == 64 else ROWS // 2  # fewer registers
         self.width = WIDTH
+        # Elsewhere a mask takes registers: LLVM would make it anew for each k.
+        self.masks = target.has("avx512f")
+        self.narrow = NARROW[0 if self.masks else 1]
         self.heights = [self.rows >> i for i in range(self.rows.bit_length())]
 
     def argument(self, b: Body, elem: str, name: str) -> Reg:
@@ -117,6 +120,7 @@ class _Code:
         a, right, c, bias = (self.argument(b, "ptr", name) for name in ("a", "b", "c", "bias"))
         alpha, beta = (self.argument(b, self.elem, name) for name in ("alpha", "beta"))
         masks: list[Reg | None] = [None] * (width - 1) + [self.mask(b, count)]
+        reads = masks if self.masks else [None] * width
         places = [(i, j) for i in range(rows) for j in range(width)]
         self.module.declare("llvm.prefetch.p0", "void", ["ptr", "i32", "i32", "i32"])
         first, top, left, row = (b.alloca("ptr") for _ in range(4))
@@ -139,7 +143,7 @@ class _Code:
             with b.loop(0, k) as p:
                 here = b.get(row)
                 vectors = [
-                    self.load(b, b.at(here, j * self.lanes, self.elem), masks[j])
+                    self.load(b, b.at(here, j * self.lanes, self.elem), reads[j])
                     for j in range(width)
                 ]
                 column = b.get(left)
@@ -384,7 +388,9 @@ class _Code:
                 b.put(row_b, g["b_row"])
                 by_rows = b.compare("eq", g["b_column"], 1)
                 apart = b.compare("ne", g["b_row"] & (CONFLICTING - 1), 0)  # not in one cache set
-                good = (height <= rows) | (height <= FEW) & apart | (g["b_row"] <= NARROW)
+                good = (height <= rows) | (height <= FEW) & apart | (g["b_row"] <= self.narrow)
+                if not self.masks:  # whole vectors can be read from a panel only
+                    good = good & b.compare("eq", lanes_left, lanes)
                 with b.when(~(by_rows & good)):
                     b.put(vector_b, panel)
                     b.put(row_b, w * lanes)

@@ -192,3 +192,37 @@ def test_a_layer_of_a_vector_is_that_of_its_row_whichever_came_first(sizes):
             ad.linear(first, w, b)
         found += [ad.linear(x, w, b) for _ in range(3)]
     assert all(y.tolist() == found[0].tolist() for y in found)
+
+
+@pytest.mark.skipif(not target.host().has("avx2"), reason="no x86-64")
+@pytest.mark.parametrize(
+    ("features", "rows", "in_loop"),
+    [("+avx,+avx2,+fma", 4, 0), ("+avx2,+fma,+avx512f,+avx512dq,+avx512bw", 8, 1)],
+)
+def test_the_loop_over_k_masks_only_where_masks_have_registers(features, rows, in_loop):
+    text = gemm_code.text(target.Target("", "", features), "float", "any")
+    tile = text.split(f"@.tiles{rows}x3c(")[1].split("\n}")[0]
+    # c's last vectors and the bias's, where they are added; and b's in the loop.
+    assert tile.count("@llvm.masked.load") == rows + 1 + in_loop
+
+
+def test_products_are_cut_for_the_number_of_threads_of_now(monkeypatch):
+    a = ad.randn(256, 256)
+    made = []
+
+    class Plan(gemm.Plan):
+        def launcher(self, given, c):
+            made.append(len(self._tasks))
+            return super().launcher(given, c)
+
+    monkeypatch.setattr(gemm, "Plan", Plan)
+    before = ad.get_num_threads()
+    try:
+        for threads in (1, 2, 1):
+            ad.set_num_threads(threads)
+            for _ in range(3):
+                a @ a
+    finally:
+        ad.set_num_threads(before)
+    assert len(made) == 3  # one launcher for each
+    assert made[0] == made[2] < made[1]
