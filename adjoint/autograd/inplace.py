@@ -116,9 +116,12 @@ def _write_directly(
 def change(x: Any, name: str, function: Callable[[Any], Any]) -> Any:
     """`x` becomes `function(x)`: values, version and history; nothing changes on an error."""
     assert_writable(x, name)
-    old = wrap(x._data, x._node)
     mode = MODE.get()
     recorder = mode.executor
+    meet = getattr(recorder, "meet", None)
+    if meet is not None:
+        meet(x)
+    old = wrap(x._data, x._node)
     followed = False
     if isinstance(recorder, Recorder) and type(x._data) is ndarray:
         followed = not (mode.grad and x._data.dtype.kind in "fcV")  # `x` stays outside the graph

@@ -316,6 +316,10 @@ class Launcher:
         after = bytes(self._words[-8 - len(after) : -8])
         return Launcher(address, chunks, given, self.outputs, before, after, pool, quick, views)
 
+    def words_behind(self) -> bytes:
+        """The words behind the addresses, with the numbers of now."""
+        return bytes(self._words[len(self._words) - 8 - len(self.rest[3]) :])
+
     def numbered(self, numbers: Any) -> Launcher:
         """The same with the words for these numbers."""
         after = self.pack(*numbers)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -16,15 +17,25 @@ from .steps import LibraryStep
 
 
 class Workspace:
-    """What one run at a time needs: memory, and the steps as calls without arguments."""
+    """What one run at a time needs: memory, and the steps as calls without arguments. `placed` has
+    the arrays of values that are not in the arena.
+    """
 
-    def __init__(self, schedule: Schedule, tell: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        schedule: Schedule,
+        tell: Callable[[], object],
+        placed: Mapping[Value, Any] = MappingProxyType({}),
+    ) -> None:
+        from ..backends.native.runtime.sequence import Call, joined
+
         layout = schedule.layout
         memory = np.zeros(layout.size + ALIGNMENT, np.uint8)
         start = -memory.ctypes.data % ALIGNMENT
         self.arena = memory[start : start + layout.size]
         self.kept: list[Any] = []
         arrays: dict[Value, Any] = {x: x.array for x in schedule.graph.constants()}
+        arrays.update(placed)
         for x, offset, buffer in zip(
             schedule.owners, layout.offsets, schedule.buffers, strict=True
         ):
@@ -41,6 +52,7 @@ class Workspace:
         self.inputs = [arrays[x] for x in schedule.graph.inputs]
         self.outputs = [arrays[y] for y in schedule.graph.outputs]
         self.calls: list[Callable[[], object]] = []
+        self.shown: set[Value] = set()  # whose arrays are read as such, not by their address
         layers: list[LibraryStep] = []
         for step in schedule.steps:
             if isinstance(step, LibraryStep):
@@ -48,9 +60,13 @@ class Workspace:
             else:
                 self._connect(layers)
                 layers = []
-                self.calls += step.bind(arrays, self.kept)
+                calls = step.bind(arrays, self.kept)
+                if not all(type(call) is Call and call.otherwise is None for call in calls):
+                    self.shown.update(schedule.roots.get(x, x) for x in step.values)
+                self.calls += calls
             tell()
         self._connect(layers)
+        self.calls = joined(self.calls)
 
     def _connect(self, steps: Sequence[LibraryStep]) -> None:
         """Let layers that follow one another run as one call."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from ..backends import native
@@ -29,7 +29,17 @@ class Kernel(Op, abstract=True):
 
     library = "always"
 
-    def __init__(self, nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value]):
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        inputs: Sequence[Value],
+        outputs: Sequence[Value],
+        checked: Collection[Value] = (),
+    ) -> None:
+        """`checked`: inputs whose values are looked at before the kernel runs, if it refuses some.
+
+        Errors: NotTraceable for what is no kernel.
+        """
         from ..backends.native.lowering.composite import Composite
 
         self.name_ = "_".join(node.op.name for node in nodes[:3]) + ("_..." if nodes[3:] else "")
@@ -37,7 +47,9 @@ class Kernel(Op, abstract=True):
         self.specs = tuple(y.spec for y in outputs)
         self.n_outputs = len(outputs)  # type: ignore[misc]
         self.composite = Composite(self.program)
-        if self.composite.guards or self.composite.gathers:
+        if self.composite.gathers or any(
+            inputs[n] not in checked for _, _, n in self.composite.guards
+        ):
             raise NotTraceable("what an index picks")
 
     @property
@@ -70,7 +82,7 @@ def _role(node: Node) -> Role | str:
     if len(node.outputs) != 1 or op.view or not node.values:
         return "a view" if op.view else "no step of a kernel"
     if not (isinstance(op, Elementwise) or kind in REDUCING or kind in ("Activation", "Cast",
-            "MaskedFill", "BitwiseNot")):  # fmt: skip
+            "MaskedFill", "BitwiseNot", "PlaceAt")):  # fmt: skip
         return "neither elementwise nor a reduction"
     specs = [x.spec for x in (*node.values, node.output)]
     if any(s.dtype.category == 3 or 0 in s.shape for s in specs):
@@ -78,8 +90,11 @@ def _role(node: Node) -> Role | str:
     return Role(kind in REDUCING, kind in COSTLY)
 
 
-def fuse_kernels(graph: Program) -> int:
-    """Let groups of elementwise ops and reductions run as kernels; returns how many there are."""
+def fuse_kernels(graph: Program, checked: Collection[Value] = ()) -> int:
+    """Let groups of elementwise ops and reductions run as kernels; returns how many there are.
+    `checked`: inputs whose values are looked at before the program runs, where a kernel refuses
+    some.
+    """
     if not native.load():
         return 0
     groups, cuts = regions(graph, _role)
@@ -104,7 +119,7 @@ def fuse_kernels(graph: Program) -> int:
             if node.output in outputs or any(u not in members for u in users[node.output])
         ]  # fmt: skip
         try:
-            op = Kernel(nodes, inputs, results)
+            op = Kernel(nodes, inputs, results, checked)
         except (NotTraceable, AdjointError) as error:
             if dispatch_log.on:
                 names = "_".join(node.op.name for node in nodes)

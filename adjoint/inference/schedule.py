@@ -6,15 +6,16 @@ layers compute with lie with their channels last: as arrays, that is a transpose
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ..autograd.fusion import Written
+from ..backends import native
 from ..core.errors import Unsupported
-from ..ops.linalg.matmul import Linear, MatMul
+from ..ops.linalg.matmul import Linear
 from ..ops.nn.averaging import SumPool
 from ..ops.nn.convolution import Convolution, ConvolutionInput
 from ..ops.nn.pooling import MaxPool
@@ -37,14 +38,24 @@ from .steps import (
 )
 
 Order = tuple[int, ...]  # of the dimensions in memory; () is row-major
+PRODUCTS = ("product", "linear", "linear_input", "linear_weight")  # `Op.library`
 _LAYERS = (Layer, Convolution, ConvolutionInput, Linear, MaxPool, SumPool)
 
 
 class Schedule:
-    """The steps and buffers of a graph."""
+    """The steps and buffers of a graph; `placed` are values whose memory, row-major, is not of the
+    arena: inputs that are read where they are, and results that are written where they are wanted.
+    """
 
-    def __init__(self, graph: Program, packing: Any, tell: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        graph: Program,
+        packing: Any,
+        tell: Callable[[], object],
+        placed: Collection[Value] = (),
+    ) -> None:
         self.graph = graph
+        self.placed = frozenset(placed)
         self.packing = packing  # None without oneDNN
         self.steps: list[Step] = []
         self.roots: dict[Value, Value] = {}  # whose memory a value shows
@@ -54,7 +65,7 @@ class Schedule:
         self._moved: dict[tuple[Value, Order], Value] = {}
         self._users = graph.users()
         for x in graph.inputs:
-            self._allocate(x, self._wanted_order(x))
+            self._allocate(x, () if x in self.placed else self._wanted_order(x))
         for node in graph.nodes:
             self._add(node)
             tell()
@@ -82,7 +93,7 @@ class Schedule:
             kind, order = KernelStep, self._kernel_order(node)
         elif isinstance(op, Reshape):
             kind = CopyStep
-        elif isinstance(op, MatMul) and self._has_products(node):
+        elif op.library in PRODUCTS and self._has_products(node):
             kind = ProductStep
         elif isinstance(op, (Cat, Stack)) and self._joins(node):
             kind = JoinStep
@@ -109,7 +120,7 @@ class Schedule:
 
     def _has_products(self, node: Node) -> bool:
         dtype = node.output.spec.dtype.name
-        return self.packing is not None and dtype in ("float32", "float64")
+        return native.load() and dtype in ("float32", "float64") and 0 not in node.output.shape
 
     def _joins(self, node: Node) -> bool:
         return all(x.spec.dtype is node.output.spec.dtype for x in node.values)
@@ -289,18 +300,19 @@ class Schedule:
 
     def _plan(self) -> None:
         """Lifetimes and offsets of the buffers."""
-        begin = dict.fromkeys(self.graph.inputs, -1)
-        end = dict.fromkeys(self.graph.inputs, -1)
+        begin = dict.fromkeys([x for x in self.graph.inputs if x not in self.placed], -1)
+        end = dict.fromkeys(begin, -1)
         for i, step in enumerate(self.steps):
             for y in step.outputs:
-                begin[y] = end[y] = i
+                if y not in self.placed:
+                    begin[y] = end[y] = i
             for x in step.values:
                 root = self.roots.get(x, x)
-                if root.array is None:
+                if root.array is None and root not in self.placed:
                     end[root] = i
         for y in self.graph.outputs:
             root = self.roots.get(y, y)
-            if root.array is None:
+            if root.array is None and root not in self.placed:
                 end[root] = len(self.steps)
         self.owners = list(begin)
         self.buffers = [buffers.Buffer(max(1, _bytes(x)), begin[x], end[x]) for x in self.owners]

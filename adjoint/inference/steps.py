@@ -10,7 +10,6 @@ import numpy as np
 from ..autograd.fusion import Written
 from ..core.op import Op
 from ..ops.shape.joining import Stack
-from ..program.compute import compute
 from ..program.program import Value
 from .kernels import Kernel
 
@@ -33,23 +32,11 @@ class Step:
         return tuple(x for x in self.inputs if isinstance(x, Value))
 
     def bind(self, arrays: dict[Value, Any], kept: list[Any]) -> Calls:
-        """The calls that compute the outputs; what must be kept alive with them goes to `kept`.
+        """The calls that compute the outputs; what must be kept alive with them goes to `kept`."""
+        from ..backends.native.lowering.bound import bound_op
 
-        Here: the op computes arrays of its own, which are copied.
-        """
-        op = self.op
         given = [arrays[x] if isinstance(x, Value) else x for x in self.inputs]
-        outs = [arrays[y] for y in self.outputs]
-
-        def call() -> None:
-            found = compute(op, given)
-            if len(outs) == 1:
-                np.copyto(outs[0], found, casting="no")
-                return
-            for out, each in zip(outs, found, strict=True):
-                np.copyto(out, each, casting="no")
-
-        return [call]
+        return [bound_op(self.op, given, [arrays[y] for y in self.outputs])]
 
 
 class CopyStep(Step):
@@ -117,7 +104,7 @@ def _copying(target: Any, source: Any) -> Callable[[], object]:
 
 
 class ProductStep(Step):
-    """The product of two values."""
+    """A matrix product: of two values, or a layer's."""
 
     how = "product"
 
@@ -125,8 +112,8 @@ class ProductStep(Step):
         """By NumPy or oneDNN, into the output's memory."""
         from ..backends.native.lowering.bound import bound_product
 
-        a, b = (arrays[x] for x in self.values)
-        return [bound_product(a, b, arrays[self.outputs[0]])]
+        given = [arrays[x] for x in self.values]
+        return [bound_product(self.op.library, given, arrays[self.outputs[0]])]
 
 
 class RoutineStep(Step):

@@ -89,6 +89,10 @@ class ElementwiseOptimizer(Optimizer):
         if type(self).update is not ElementwiseOptimizer.update:
             super().update_groups(groups)
             return
+        capture = getattr(MODE.get().executor, "update", None)
+        if capture is not None:
+            capture(self, groups)
+            return
         batches: list[_Batch] = []
         for group, parameters in groups:
             batches += self._batches(group, parameters)
@@ -177,7 +181,6 @@ class ElementwiseOptimizer(Optimizer):
 
     def _change_by_kernels(self, batches: list[_Batch]) -> list[_Batch]:
         """Run as few kernels as there are; returns what is left to do otherwise."""
-        assert self._kernels is not None
         left: list[_Batch] = []
         runs: dict[Formula, list[tuple[_Batch, list[list[Any]], list[float]]]] = {}
         for batch in batches:
@@ -192,9 +195,7 @@ class ElementwiseOptimizer(Optimizer):
                 continue
             found: Any = "no array of the host"
             if type(parameters[0]._data) is np.ndarray:
-                asked = self._decay_and_change, group, numbers, names, dtypes
-                family = self._kernels.setdefault((names, dtypes), Variants())
-                found = family.find_or_make((group, numbers), functools.partial(formula_of, *asked))
+                found = self.formula_for(group, numbers, names, dtypes)
             reason = found if isinstance(found, str) else ""
             if dispatch_log.on:
                 what = f"{type(self).__name__}.step of {', '.join(map(str, dtypes))}"
@@ -220,6 +221,19 @@ class ElementwiseOptimizer(Optimizer):
                 chosen = [batch.parameters[i] for i in rest], [batch.states[i] for i in rest]
                 left.append(_Batch(batch.group, batch.numbers, *chosen))
         return left
+
+    def formula_for(
+        self, group: dict[str, Any], numbers: Any, names: tuple[str, ...], dtypes: tuple[Any, ...]
+    ) -> tuple[Formula, Any] | str:
+        """The kernel of the formula for a group's options and `numbers`, on states of these names,
+        with the values of its scalars; the reason, where there is none.
+        """
+        if self._kernels is None:
+            self._kernels = {}
+        family = self._kernels.setdefault((names, dtypes), Variants())
+        make = functools.partial(formula_of, self._decay_and_change, group, numbers, names, dtypes)
+        found: tuple[Formula, Any] | str = family.find_or_make((group, numbers), make)
+        return found
 
     # ---- on other devices --------------------------------------------------------------------
 

@@ -85,15 +85,20 @@ def number_or_refuse(data: Any) -> Any:
 
 
 def program_of(
-    inputs: Sequence[Any], outputs: Sequence[Any], known: Known = number_or_refuse
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    known: Known = number_or_refuse,
+    order: Callable[[Any], int] | None = None,
 ) -> Program:
     """What leads from `inputs` to `outputs`, recorded values both; what was there before them
-    becomes what `known` says. Nodes come in the order in which a walk from the outputs needs them.
+    becomes what `known` says. Nodes come in the order in which a walk from the outputs needs them,
+    or in the `order` of the values that they compute.
 
     Errors: those of `known`.
     """
     values = {id(x): Value(x.spec, name=f"x{i}") for i, x in enumerate(inputs)}
     nodes: list[Node] = []
+    places: list[int] = []
     several: dict[int, Node] = {}  # by the id of the recorded value of an op with several outputs
     alive: list[Any] = []  # what `known` was asked about: ids are theirs
 
@@ -126,6 +131,7 @@ def program_of(
             specs = inferred(x.op, args) if x.dtype is None else (x.spec,)
             node = Node(x.op, args, specs)
             nodes.append(node)
+            places.append(0 if order is None else order(x))
             if x.dtype is None:
                 several[id(x)] = node
             else:
@@ -133,6 +139,8 @@ def program_of(
     results = [value(y) for y in outputs]
     if not all(isinstance(y, Value) for y in results):
         raise NotTraceable("a result that does not depend on the inputs")
+    if order is not None:
+        nodes = [nodes[i] for i in sorted(range(len(nodes)), key=places.__getitem__)]
     return Program([values[id(x)] for x in inputs], nodes, results)
 
 

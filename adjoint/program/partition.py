@@ -133,7 +133,10 @@ class _Regions:
             self.cuts.append((node, role))
             self.home[node] = self.new(parents)
             return
-        step = _Region(broadcast_shapes(*(x.shape for x in node.values)))
+        shapes = [x.shape for x in node.values]
+        if not role.reduces:  # which may span more than its inputs, as what is placed does
+            shapes += [y.shape for y in node.outputs]
+        step = _Region(broadcast_shapes(*shapes))
         step.nodes, (step.reduces, step.costly) = [node], role
         chosen: int | None = None
         for parent in sorted(parents & self.regions.keys(), reverse=True):

@@ -23,6 +23,7 @@ from ....eager.arrays import address as place_of
 from ....kernels import target
 from ..onednn import api as onednn
 from ..runtime import machine_code, object_code
+from ..runtime.sequence import Call
 from . import code as gemm_code
 from .code import TASK_WORDS, Shape
 
@@ -143,6 +144,15 @@ class Plan:
         words = self._before(bool(bias)) + struct.pack(f"{len(places)}q", *places)
         pool = self._pool.entry() if self._pool is not None else None
         call(self._chunks, len(self._tasks), words, pool, self._quick)
+
+    def call(self, given: Sequence[Any], c: Any) -> Call:
+        """The same for arrays that stay where they are: a, b and perhaps bias."""
+        before = self._before(len(given) > 2)
+        words = before + struct.pack(f"{len(given) + 1}q", *map(place_of, (*given, c)))
+        first = len(before) // 8
+        pointers = range(first, first + len(given) + 1)
+        shared = self._pool is not None
+        return Call(self._chunks, len(self._tasks), words, pointers, shared, self._quick, self)
 
     def launcher(self, given: Sequence[Any], c: Any) -> Launcher:
         """What makes arrays like c of arrays like the given ones, which are a, b and perhaps bias,

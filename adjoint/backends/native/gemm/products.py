@@ -444,6 +444,11 @@ _OPERANDS: dict[str, Callable[[Any, Any], tuple[Any, Any]]] = {
 }
 
 
+def matrices(library: str, x: Any, y: Any) -> tuple[Any, Any]:
+    """What is multiplied for two inputs of an op of that `library`."""
+    return _OPERANDS[library](x, y)
+
+
 def _launch(library: str, a: Any, b: Any, bias: Any = None) -> Any:
     """What an op gives, as soon as it was computed for such arrays; else None."""
     ready = ready_for(a, b, bias, library)
@@ -586,6 +591,23 @@ def _library(
     if fresh:
         np.copyto(out, c)
     return out
+
+
+def is_little(a: Any, b: Any) -> bool:
+    """Whether generated code takes not much longer than NumPy for a product of two matrices,
+    whatever their shapes.
+    """
+    return a.ndim == 2 == b.ndim and a.size * b.shape[-1] <= policy.PRODUCT_FEW_COLUMNS
+
+
+def generated(a: Any, b: Any, bias: Any = None) -> gemm.Plan | None:
+    """A product of two matrices as they lie, by generated code; None where that has none."""
+    left, right = _strides(a, 2), _strides(b, 2)
+    if left is None or right is None or a.dtype != b.dtype or not gemm.is_available(a.dtype):
+        return None
+    (m, k), n = a.shape, b.shape[-1]
+    product = Product((), m, k, n, left, right, a.dtype, bias is not None, None)
+    return _build_generated(product, threads())
 
 
 def _prepare(a: Any, b: Any, batch: Sizes, bias: Any, activation: str | None) -> Any:

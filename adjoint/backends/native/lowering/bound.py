@@ -7,22 +7,27 @@ has to know of them is worked out once, here. Whoever calls what is returned kee
 from __future__ import annotations
 
 import functools
+import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ....core.errors import NotTraceable
-from ....eager.arrays import addresses, call
+from ....core.op import Op
+from ....eager.arrays import Launcher, address, addresses, signature
 from ....kernels import Compiled
 from ....kernels.run import Entry
+from ....program import compute as core_compute
 from ....program.compute import quietly
-from ..gemm import products
+from ....program.executable import find
+from ..gemm import gemm, products
 from ..recurrent.recurrent import Recurrent, biases
 from ..runtime.pool import default_pool
+from ..runtime.sequence import Call as Ready
 from .composite import Composite
 
-Call = Callable[[], object]
+Call = Callable[[], object]  # machine code, where that is all: `Ready`
 
 
 def bound_kernel(
@@ -42,14 +47,12 @@ def bound_kernel(
         places = addresses((*arrays, *outs))
         if not entry.overlaps(places):
             words = entry.head + places + entry.pack(*scalars)
-            if run is not None and entry.chunks > 1:
-                bound = functools.partial(run, entry.address, words, entry.chunks)
-            else:
-                bound = functools.partial(
-                    call, entry.address, entry.chunks, words, None, entry.quick
-                )
-            bound.__dict__["code"] = entry.code  # of which the call only has the address
-            return bound
+            first = len(entry.head) // 8
+            pointers = range(first, first + len(places) // 8)
+            shared = run is not None and entry.chunks > 1
+            return Ready(
+                entry.address, entry.chunks, words, pointers, shared, entry.quick, entry.code
+            )
     options = {"out": tuple(outs), "scalars": scalars, "shape": shape, "run": run}
     return functools.partial(compiled, *arrays, **options)
 
@@ -85,15 +88,69 @@ def bound_composite(
     return calls, known
 
 
-def bound_product(a: Any, b: Any, out: Any) -> Call:
-    """What computes out = a @ b each time it is called."""
-    products.matmul(a, b)  # which remembers how
-    ready = products.ready_for(a, b)
-    if ready is not None and ready.run is None:
-        return functools.partial(quietly, np.matmul, a, b, out)
-    if ready is not None and out.flags.c_contiguous:
-        return functools.partial(ready.run, a, b, out)
-    return functools.partial(quietly, products.matmul, a, b, out)
+def bound_product(library: str, operands: Sequence[Any], out: Any) -> Call:
+    """What computes an op of that `library` (`Op.library`) into `out` each time it is called."""
+    x, y, *bias = operands
+    a, b = products.matrices(library, x, y)
+    c = out if out.ndim == a.ndim else out.reshape(-1, out.shape[-1])
+    at_hand = all(np.may_share_memory(new, old) for new, old in ((a, x), (b, y), (c, out)))
+    if at_hand and c.flags.c_contiguous:
+        products.matmul(a, b, None, *bias)  # which remembers how
+        ready = products.ready_for(a, b, *bias)
+        run = None if ready is None else ready.run
+        plan = getattr(run, "__self__", None)
+        if run is None and products.is_little(a, b):  # also what eagerly is copied first
+            plan = products.generated(a, b, *bias)
+        if isinstance(plan, gemm.Plan):
+            return plan.call((a, b, *bias), c)
+        if run is not None:
+            return functools.partial(run, a, b, c, *bias)
+
+    def compute() -> None:
+        a, b = products.matrices(library, x, y)
+        out[...] = products.matmul(a, b, None, *bias).reshape(out.shape)
+
+    return functools.partial(quietly, compute)
+
+
+def bound_op(op: Op, inputs: Sequence[Any], outs: Sequence[Any]) -> Call:
+    """What computes an op of arrays and numbers into `outs`: the machine code that eager execution
+    launches for such, where there is some.
+    """
+
+    def compute() -> None:
+        found = core_compute.compute(op, inputs)  # type: ignore[arg-type]
+        for out, each in zip(outs, found if len(outs) > 1 else (found,), strict=True):
+            np.copyto(out, each, casting="no")
+
+    launch = _launcher_of(op, list(inputs))
+    if launch is None or any(n < 0 for n, _ in launch.views):
+        return compute
+    if [(y.shape, y.dtype) for y in outs] != list(launch.outputs):
+        return compute
+    if not all(y.flags.c_contiguous for y in outs):
+        return compute
+    arrays = [x for x in inputs if type(x) is np.ndarray]
+    code, chunks, before, _, pool, quick = launch.rest
+    places = [address(arrays[n]) + offset for n, offset in launch.views] + list(map(address, outs))
+    words = before + struct.pack(f"{len(places)}q", *places) + launch.words_behind()
+    first = len(before) // 8
+    pointers = range(first, first + len(places))
+    return Ready(code, chunks, words, pointers, pool is not None, quick, launch, compute)
+
+
+def _launcher_of(op: Op, inputs: list[Any]) -> Launcher | None:
+    """What eager execution launches for an op of such arrays, which may be any of their kind."""
+    try:
+        core_compute.compute(op, inputs)
+    except Exception:  # of these values: what is computed for others is not known
+        return None
+    key = signature(op, inputs, False, [], None, True)
+    found = None if key is None else find(key)
+    launch = None if found is None else found.launch
+    if type(launch) is functools.partial and launch.func is quietly:
+        launch = launch.args[0]
+    return launch if type(launch) is Launcher else None
 
 
 class _KeptWeights(Recurrent):
@@ -132,7 +189,7 @@ class _KeptWeights(Recurrent):
             if not np.may_share_memory(rows, x):
                 return None
             x = np.empty((order.total, len(given["weight_ih"])), self.dtype)
-            first.append(bound_product(rows, given["weight_ih"].T, x))
+            first.append(bound_product("product", (rows, given["weight_ih"].T), x))
         else:
             if x.strides[-1] != x.itemsize:
                 return None

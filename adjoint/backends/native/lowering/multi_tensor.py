@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +28,7 @@ from ....kernels.target import Target
 from ....program.program import Program
 from ..runtime import object_code
 from ..runtime.pool import default_pool
+from ..runtime.sequence import Call
 from .composite_tracing import traced
 from .scalars import ScalarTracer, has_lost_numbers
 from .tracing import Names, Traced, name_of
@@ -117,13 +118,7 @@ class MultiTensor:
         numbers: list[tuple[int, Sequence[float]]],
     ) -> list[int]:
         """The same with a table for so many rows."""
-        if self.scalars and table.numbers != numbers:
-            begin, place = 0, self._first_scalar
-            for rows, values in numbers:
-                words = np.frombuffer(self._pack(*values), np.int64)
-                table.rows[begin : begin + rows, place : place + len(words)] = words
-                begin += rows
-            table.numbers = numbers
+        self._fill(table, numbers)
         write_rows(
             columns, self._kinds, self._written, table.rows, self._length, self._first_pointer
         )
@@ -141,6 +136,41 @@ class MultiTensor:
             return []
         lengths = table.rows[:count, self._length]
         return [int(row) for row in np.flatnonzero(lengths < 0)]
+
+    def _fill(self, table: _Table, numbers: list[tuple[int, Sequence[float]]]) -> None:
+        """Put the scalars' values into the rows."""
+        if self.scalars and table.numbers != numbers:
+            begin, place = 0, self._first_scalar
+            for rows, values in numbers:
+                words = np.frombuffer(self._pack(*values), np.int64)
+                table.rows[begin : begin + rows, place : place + len(words)] = words
+                begin += rows
+            table.numbers = numbers
+
+    def bound(
+        self, columns: Sequence[list[Any]]
+    ) -> tuple[Call, Callable[[list[tuple[int, Sequence[float]]]], None]]:
+        """The computation of all rows on arrays that stay where they are, and what gives it the
+        scalars' values (as `__call__` takes them) before it runs.
+
+        Errors: NotTraceable for rows that `__call__` would leave.
+        """
+        owned = tuple(map(tuple, columns))
+        count = len(owned[0])
+        table = _Table(self._words, self._template, count, self._columns)
+        write_rows(owned, self._kinds, self._written, table.rows, self._length, self._first_pointer)
+        least = int(table.words[_PARALLEL])
+        table.words[_PARALLEL] = 0  # only completed now, not run
+        self._sort(table)
+        if self._start(table) & ~_MANY:
+            raise NotTraceable("rows that are not contiguous, or overlap")
+        chunks = int(table.rows[count, 0])
+        elements = int(table.rows[:count, self._length].sum())
+        call = Call(
+            self._native.drive, chunks, table.words.tobytes(), range(0), elements >= least, False,
+            (self, table, owned),
+        )  # fmt: skip
+        return call, functools.partial(self._fill, table)
 
     def _start(self, table: _Table) -> int:
         """What the machine code says of a table."""
@@ -187,7 +217,7 @@ _HEADER = (
     "found",  # what `start` says
 )  # fmt: skip
 _COLUMN = ("itemsize", "written")
-_FOUND = _HEADER.index("found")
+_FOUND, _PARALLEL = _HEADER.index("found"), _HEADER.index("parallel")
 _OVERLAP, _UNFIT, _MANY = 1, 2, 4  # nothing was done; rows are left; it is to be run
 
 

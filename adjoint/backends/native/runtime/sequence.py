@@ -1,0 +1,142 @@
+"""Kernels that run one after another as one call of machine code, on memory that may move.
+
+A `Call` is machine code with its words, some of which are addresses. A `Sequence` lays the words of
+many calls out in one place, with a record for each: code, chunks, where its words are, whether
+threads share the chunks. A generated loop goes through the records without the GIL. Where code
+refuses its arrays (an index out of range), the loop stops: what is general computes instead, or
+says what is wrong. Where an array lies elsewhere the next time, the words that point into it are
+changed (`moving`).
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable
+from collections.abc import Sequence as Many
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ....eager.arrays import address, call
+from ....kernels.emit import Module
+from . import machine_code
+from .pool import default_pool
+from .shared_code import function
+
+_CODE, _CHUNKS, _WORDS, _SHARED, _STATUS, _RECORD = range(6)  # words of a record, and how many
+# Of a table, before its records: the pool's `run` (0: none) and its state, and the next record.
+_RUN, _STATE, _NEXT, _HEAD = range(4)
+
+
+@dataclass(eq=False, slots=True)
+class Call:
+    """Machine code `void(int64 begin, int64 end, int64 *words)` for chunks 0 to `chunks` - 1."""
+
+    code: int  # where it is
+    chunks: int
+    words: bytes
+    pointers: range  # the places of the words that are addresses
+    shared: bool  # whether the pool's threads share the chunks
+    quick: bool  # so little that the GIL is kept
+    keeps: Any  # what owns the code, and memory that other words point to
+    otherwise: Callable[[], object] | None = None  # the last word is set where that is to be called
+
+    def __call__(self) -> None:
+        """Run it alone."""
+        Sequence([self])()
+
+
+@functools.cache
+def _code() -> int:
+    """The loop: records from the next to `end` of a table, which says afterwards which is the next:
+    the one behind that which refused, or `end` + 1.
+    """
+    module = Module()
+    header = "void @sequence(i64 %begin, i64 %end, ptr %table)"
+    with function(module, header) as (b, _, end, table):
+        run, state = (b.get(b.place("ptr", table, k, "i64")) for k in (_RUN, _STATE))
+        following = b.place("i64", table, _NEXT, "i64")
+        alone = b.emit("i1", 0, f"icmp eq ptr {run.ref}, null")
+        with b.forever() as (_, over):
+            i = b.get(following)
+            b.put(following, i + 1)
+            with b.when(i >= end):
+                b.go(over)
+            record = b.at(table, i * (8 * _RECORD) + 8 * _HEAD)
+            code, words, status = (
+                b.get(b.place("ptr", record, k, "i64")) for k in (_CODE, _WORDS, _STATUS)
+            )
+            chunks, shared = (b.get(b.place("i64", record, k, "i64")) for k in (_CHUNKS, _SHARED))
+            together = b.compare("ne", shared, 0) & ~alone
+            with b.when(together):
+                b.invoke("void", run, state, code, words, chunks)
+            with b.when(~together):
+                b.invoke("void", code, b.const("i64", 0), chunks, words)
+            with b.when(b.emit("i1", 0, f"icmp ne ptr {status.ref}, null")):
+                refused = b.place("i64", status, 0)
+                with b.when(b.compare("ne", b.get(refused), 0)):
+                    b.put(refused, 0)
+                    b.go(over)
+    return machine_code.load(str(module), ["sequence"])[0]
+
+
+class Sequence:
+    """Calls, which run in order as one call of machine code."""
+
+    def __init__(self, calls: Many[Call]) -> None:
+        self._calls = list(calls)  # which keep what is pointed to
+        starts = np.cumsum([0, *(len(each.words) // 8 for each in calls)])
+        self._words = np.frombuffer(bytearray(b"".join(c.words for c in calls)), np.int64)
+        base = address(self._words)
+        self._table = np.zeros(_HEAD + _RECORD * len(calls), np.int64)
+        for k, each in enumerate(calls):
+            first, end = (base + 8 * int(n) for n in starts[k : k + 2])
+            status = end - 8 if each.otherwise is not None else 0
+            record = each.code, each.chunks, first, each.shared, status
+            self._table[_HEAD + _RECORD * k :][:_RECORD] = record
+        found = [range(int(s) + c.pointers.start, int(s) + c.pointers.stop)
+                 for s, c in zip(starts, calls, strict=False)]  # fmt: skip
+        self._pointers = np.array([n for each in found for n in each], np.int64)
+        self._quick = all(each.quick for each in calls)
+        self._shared = any(each.shared for each in calls)
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def moving(self, array: Any) -> Callable[[int], None]:
+        """What lets all calls that use the memory of an array use what begins at an address."""
+        offsets = self._words[self._pointers] - address(array)
+        inside = (offsets >= 0) & (offsets < max(array.nbytes, 1))
+        places, offsets = self._pointers[inside], offsets[inside]
+
+        def move(now: int) -> None:
+            self._words[places] = offsets + now
+
+        return move
+
+    def __call__(self) -> None:
+        """All calls, in order."""
+        table = self._table
+        if self._shared:  # hires workers where a fork or a change has left some missing
+            table[_RUN : _STATE + 1] = default_pool().entry() or (0, 0)
+        count = len(self._calls)
+        table[_NEXT] = 0
+        while True:
+            call(_code(), count, address(table), None, self._quick)
+            done = int(table[_NEXT])
+            if done > count:
+                return
+            otherwise = self._calls[done - 1].otherwise
+            assert otherwise is not None
+            otherwise()
+
+
+def joined(calls: Many[Callable[[], object]]) -> list[Callable[[], object]]:
+    """The same, with one `Sequence` for machine code that follows machine code."""
+    found: list[Callable[[], object]] = []
+    for kind, group in itertools.groupby(calls, type):
+        each = list(group)
+        found += [Sequence(each)] if kind is Call else each  # type: ignore[arg-type]
+    return found

@@ -1,0 +1,256 @@
+"""A training step as a `Program`: the function is run once on symbols, for all that it touches.
+
+Its arguments, and each tensor that an operation meets, hold symbols while it runs, so a value that
+it reads is an error and not a constant. What tensors hold in the end that were there before is what
+the step writes; leaves' gradients and optimizers' steps are noted as they happen.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..autograd.recording import execute_lazily
+from ..core.errors import Unsupported
+from ..core.op import Op
+from ..core.spec import Spec
+from ..core.tensor_base import TensorBase
+from ..eager.tensors import wrap
+from ..graph.lazy import LazyValue, record
+from ..program.capture import Rebuild, program_of, recording, taken
+from ..program.compute import spec_of
+from ..program.program import Node, Program, Value
+
+ndarray = np.ndarray
+
+
+class Update(Op, abstract=True):
+    """An optimizer's step. Its inputs are, for each group, the columns of tensors that it is about:
+    parameters, gradients, each kind of state; its outputs the same without gradients, changed.
+    """
+
+    def __init__(self, optimizer: Any, groups: Sequence[tuple[Any, Sequence[Any]]]) -> None:
+        self.optimizer = optimizer
+        self.groups = [(group, list(parameters)) for group, parameters in groups]
+        self.columns: list[list[list[Any]]] = []  # of each group
+        for group, parameters in self.groups:
+            states = []
+            for p in parameters:
+                state = optimizer.state.get(p) or {}
+                if not state and optimizer.begin(p, group):
+                    raise NotReady(f"{type(optimizer).__name__} has no state yet")
+                states.append(state)
+            names = [name for name in states[0] if name not in optimizer.scalars]
+            kinds = [[state[name] for state in states] for name in names]
+            self.columns.append([parameters, [p.grad for p in parameters], *kinds])
+        self.n_outputs = len(self.written())  # type: ignore[misc]
+
+    def given(self) -> list[Any]:
+        """The tensors that it reads."""
+        return [x for columns in self.columns for column in columns for x in column]
+
+    def written(self) -> list[Any]:
+        """The tensors that it writes."""
+        return [x for first, _, *more in self.columns for column in (first, *more) for x in column]
+
+    def infer(self, *specs: Spec) -> Any:
+        """Those of what is written."""
+        by_tensor = dict(zip(map(id, self.given()), specs, strict=True))
+        return tuple(by_tensor[id(x)] for x in self.written())
+
+
+class Met(NamedTuple):
+    """A tensor that was there before, with what it held."""
+
+    tensor: Any
+    array: Any
+    symbol: LazyValue
+    node: Any
+
+
+class Captured(NamedTuple):
+    """What a step does."""
+
+    program: Program  # its inputs are the arguments, then the states
+    arguments: int
+    states: list[Any]  # tensors that it reads or writes
+    written: list[int]  # which of them it writes: the first outputs
+    leaves: list[Any]  # tensors whose gradients it sets: the next outputs
+    cleared: list[bool]  # whether it drops the gradient that a leaf had before
+    rebuild: Rebuild  # what it returns, of the last outputs
+    updates: list[Node]
+
+
+class _Recorder:
+    """Records ops on symbols for whatever they touch."""
+
+    def __init__(self) -> None:
+        self.met: dict[int, Met] = {}
+        self.views: list[tuple[Any, Any, Any]] = []
+        self.order: dict[int, int] = {}  # of recorded values, by id
+        self.alive: list[Any] = []  # those values
+        self.cleared: set[int] = set()  # ids of leaves whose gradient was set before it was added
+
+    def __call__(self, op: Op, inputs: tuple[Any, ...]) -> Any:
+        """The recorded result."""
+        for x in inputs:
+            if isinstance(x, TensorBase):
+                self.meet(x)
+        found = execute_lazily(op, inputs)
+        for y in found if type(found) is tuple else (found,):
+            self._note(y._data)
+        return found
+
+    def _note(self, value: Any) -> None:
+        for x in (value, *(value.inputs if value.dtype is not None else ())):
+            if isinstance(x, LazyValue) and x.op is not None and id(x) not in self.order:
+                self.order[id(x)] = len(self.order)
+                self.alive.append(x)
+
+    def meet(self, x: Any) -> None:
+        """Give a tensor a symbol, and its gradient too."""
+        if type(x._data) is not ndarray:
+            if not isinstance(x._data, LazyValue):
+                raise Unsupported("compile: a tensor that is not in the host's memory")
+            return
+        if x._view is not None:
+            self.meet(x._view.base)
+            self.views.append((x, x._data, x._node))
+            value = x._view.base._data
+            for op in x._view.ops:
+                value = record(op, (value,))
+                self._note(value)
+            x._data = value
+            return
+        symbol = LazyValue(None, (), x._data.shape, x._data.dtype)
+        self.met[id(x)] = Met(x, x._data, symbol, x._node)
+        x._data = symbol
+        leaf = x._leaf
+        if leaf is not None and leaf.grad is not None:
+            self.meet(leaf.grad)
+
+    def note_gradient(self, x: Any) -> None:
+        """The program sets the gradient of `x`."""
+        self.cleared.add(id(x))
+
+    def note_read(self) -> None:
+        """The program reads a value."""
+        raise Unsupported(_READS)
+
+    def update(self, optimizer: Any, groups: Sequence[tuple[Any, Sequence[Any]]]) -> None:
+        """An optimizer steps."""
+        op = Update(optimizer, groups)
+        for x in op.given():
+            self.meet(x)
+        found = record(op, tuple([x._data for x in op.given()]))
+        for x, value in zip(op.written(), found, strict=True):
+            self._note(value)
+            x._data = value
+
+    def restore(self) -> None:
+        """Give all tensors back what they held."""
+        for x, array, node in self.views:
+            x._data, x._node = array, node
+        for met in self.met.values():
+            met.tensor._data, met.tensor._node = met.array, met.node
+
+
+class NotReady(Unsupported):
+    """The step is to be run eagerly first."""
+
+
+_READS = (
+    "compile: the function reads a value (item, bool, int, a loop over a tensor), on which a "
+    "program cannot depend; use where(), or read it after the call"
+)
+
+
+def capture(function: Callable[..., Any], arguments: Sequence[Any]) -> Captured:
+    """What `function` does with tensors like `arguments`, which stay as they are.
+
+    Errors: Unsupported for what cannot be captured; NotReady where an optimizer has no state yet.
+    """
+    recorder = _Recorder()
+    # Nobody else's, unless they get gradients: what is written to them concerns nobody.
+    arguments = [wrap(x._data) if x._node is None else x for x in arguments]
+    for x in arguments:
+        if x._view is not None or x._node is not x._leaf:
+            raise Unsupported("compile: an argument that was computed; give it detached")
+        recorder.meet(x)
+    count = len(recorder.met)
+    try:
+        with recording(_READS, executor=recorder, grad=True):
+            found = function(*arguments)
+        results, rebuild = taken(found, "compile: the function returned")
+        del found
+        for each in recorder.met.values():
+            if each.tensor._node is not each.node:
+                raise Unsupported("compile: a tensor from outside gets a history")
+        met = list(recorder.met.values())
+        written = [n for n, m in enumerate(met) if m.tensor._data is not m.symbol]
+        leaves = [
+            m.tensor
+            for m in met
+            if m.tensor._leaf is not None
+            and m.tensor._leaf.grad is not None
+            and id(m.tensor._leaf.grad) not in recorder.met
+        ]
+        gradients = [x._leaf.grad._data for x in leaves]
+        for x in leaves:
+            x._leaf.grad = None
+        given = [m.symbol for m in met]
+        values = [*(met[n].tensor._data for n in written), *gradients, *results]
+        program = program_of(
+            given, values, _constant, lambda value: recorder.order.get(id(value), -1)
+        )
+    finally:
+        recorder.restore()
+    _assert_apart(met, written)
+    if any(n < count for n in written):
+        raise Unsupported("compile: the function writes to an argument; write to a clone")
+    states = []
+    for value, m in zip(program.inputs[count:], met[count:], strict=True):
+        # What nobody holds any more but `recorder.met`, `met` and `m` stays as it is.
+        if m.tensor._leaf is None and sys.getrefcount(m.tensor) <= _HELD:
+            value.array = m.array
+        states.append(m.tensor)
+    for node in program.nodes:
+        if node.op.drawn:
+            raise Unsupported(
+                f"compile: {node.op.name} draws random numbers, which is not done yet"
+            )
+    updates = [node for node in program.nodes if isinstance(node.op, Update)]
+    return Captured(
+        program, count, states, [n - count for n in written], leaves,
+        [id(x) in recorder.cleared for x in leaves], rebuild, updates,
+    )  # fmt: skip
+
+
+def _assert_apart(met: Sequence[Met], written: Sequence[int]) -> None:
+    """Refuse tensors that share memory, as `x` and `x.detach()` do, where something is written."""
+    changed = {id(met[n].array) for n in written}
+    spans = sorted(
+        (m.array.ctypes.data, m.array.ctypes.data + m.array.nbytes, id(m.array) in changed)
+        for m in met
+        if m.array.size
+    )
+    end, writes = 0, False
+    for first, last, changes in spans:
+        if first < end and (changes or writes):
+            raise Unsupported(
+                "compile: memory that is written is shown by another tensor too (x.detach(), "
+                "x.data); use one of them in the function, or x.detach().clone()"
+            )
+        writes = changes or (writes and first < end)
+        end = max(end, last)
+
+
+_HELD = 2  # references to a tensor in one `Met` as `sys.getrefcount` counts them
+
+
+def _constant(data: Any) -> Value:
+    array = data.array if isinstance(data, LazyValue) else data
+    return Value(spec_of(array), array=array)

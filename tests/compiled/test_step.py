@@ -1,0 +1,258 @@
+"""Training steps as one native program: the same numbers as eagerly, state and gradients kept."""
+
+import copy
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from adjoint import nn
+from adjoint.backends import native
+from adjoint.backends.native.runtime.sequence import Sequence
+from adjoint.compiled.step import Step
+from adjoint.core.errors import Unsupported
+
+pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason="no native backend")
+
+OPTIMIZERS = {
+    "SGD": lambda p: ad.optim.SGD(p, lr=0.1),
+    "momentum": lambda p: ad.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01),
+    "Adam": lambda p: ad.optim.Adam(p, lr=0.01),
+    "AdamW": lambda p: ad.optim.AdamW(p, lr=0.01, amsgrad=True),
+    "RMSprop": lambda p: ad.optim.RMSprop(p, lr=0.01, centered=True, momentum=0.5),
+    "Adagrad": lambda p: ad.optim.Adagrad(p, lr=0.1),
+    "groups": lambda p: ad.optim.AdamW(
+        [{"params": p[:1], "lr": 0.1, "weight_decay": 0.0}, {"params": p[1:]}]
+    ),
+}
+
+
+class Pair:
+    """The same model twice: trained eagerly, and by a compiled step."""
+
+    def __init__(self, model, optimizer, criterion, backward=None):
+        self.models = model, copy.deepcopy(model)
+        self.optimizers = [optimizer(list(m.parameters())) for m in self.models]
+
+        def step_of(m, o):
+            def step(x, y):
+                o.zero_grad()
+                loss = criterion(m(x), y)
+                loss.backward()
+                o.step()
+                return loss
+
+            return step
+
+        self.steps = [step_of(m, o) for m, o in zip(self.models, self.optimizers, strict=True)]
+        self.compiled = Step(self.steps[1])
+
+    def run(self, x, y):
+        """One step of each; all that they leave is equal."""
+        eagerly, found = self.steps[0](x, y), self.compiled(x, y)
+        np.testing.assert_allclose(found.item(), eagerly.item(), rtol=1e-5)
+        self.check()
+        return found
+
+    def check(self):
+        for name in ("named_parameters", "named_buffers"):
+            pairs = zip(*(getattr(m, name)() for m in self.models), strict=True)
+            for (key, a), (_, b) in pairs:
+                np.testing.assert_allclose(
+                    b.tolist(), a.tolist(), rtol=2e-4, atol=2e-6, err_msg=key
+                )
+                if a.requires_grad:
+                    np.testing.assert_allclose(
+                        b.grad.tolist(), a.grad.tolist(), rtol=2e-4, atol=2e-6, err_msg=key
+                    )
+        for a, b in zip(*(o.state_dict()["state"].values() for o in self.optimizers), strict=True):
+            for key, value in a.items():
+                np.testing.assert_allclose(b[key].tolist(), value.tolist(), rtol=2e-4, atol=2e-6)
+
+    @property
+    def program(self):
+        """The only one."""
+        [found] = self.compiled.programs.values()
+        return found
+
+
+def digits(batch=16, seed=0):
+    draw = np.random.default_rng(seed)
+    return (
+        ad.tensor(draw.standard_normal((batch, 20)).astype(np.float32)),
+        ad.tensor(draw.integers(0, 5, batch)),
+    )
+
+
+def mlp():
+    ad.manual_seed(0)
+    return nn.Sequential(
+        nn.Linear(20, 32), nn.ReLU(), nn.Linear(32, 16), nn.ReLU(), nn.Linear(16, 5)
+    )
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_perceptron_trains_as_eagerly(name):
+    pair = Pair(mlp(), OPTIMIZERS[name], nn.CrossEntropyLoss())
+    for i in range(8):
+        pair.run(*digits(seed=i))
+
+
+def test_the_step_is_one_call_of_machine_code_and_the_optimizer_one():
+    pair = Pair(mlp(), OPTIMIZERS["Adam"], nn.CrossEntropyLoss())
+    for i in range(3):
+        pair.run(*digits(64, seed=i))
+    program = pair.program
+    assert [type(call) for call in program.space.calls] == [Sequence]
+    assert len(program.space.calls[0]) <= 19
+    [optimizer] = program.steps
+    assert [len(calls) for calls, _ in optimizer.made.values()] == [1]
+
+
+@pytest.mark.parametrize("batch", [1, 2, 15, 300])
+def test_batches_of_any_size(batch):
+    pair = Pair(mlp(), OPTIMIZERS["Adam"], nn.CrossEntropyLoss())
+    for i in range(3):
+        pair.run(*digits(batch, seed=i))
+
+
+def test_other_sizes_get_another_program_and_the_first_is_kept():
+    pair = Pair(mlp(), OPTIMIZERS["momentum"], nn.CrossEntropyLoss())
+    for i, batch in enumerate((8, 8, 8, 5, 5, 8, 8)):
+        pair.run(*digits(batch, seed=i))
+    assert len(pair.compiled.programs) == 2
+
+
+def test_statistics_of_batches_and_a_learning_rate_that_changes():
+    ad.manual_seed(0)
+    model = nn.Sequential(nn.Linear(20, 16), nn.BatchNorm1d(16), nn.Tanh(), nn.Linear(16, 5))
+    pair = Pair(model, OPTIMIZERS["momentum"], nn.CrossEntropyLoss())
+    schedules = [ad.optim.lr_scheduler.StepLR(o, 2, 0.5) for o in pair.optimizers]
+    for i in range(8):
+        pair.run(*digits(seed=i))
+        for schedule in schedules:
+            schedule.step()
+
+
+def test_a_gradient_that_somebody_keeps_stays_as_it_was():
+    pair = Pair(mlp(), OPTIMIZERS["SGD"], nn.CrossEntropyLoss())
+    kept = []
+    for i in range(4):
+        pair.run(*digits(seed=i))
+        g = pair.models[1][0].weight.grad
+        kept.append((g, g.tolist()))
+        memory = pair.models[1][2].weight.grad.numpy()
+        kept.append((memory, memory.tolist()))
+    for g, before in kept:
+        assert g.tolist() == before
+    del g, memory, kept
+    pair.run(*digits())
+    before = id(pair.models[1][4].weight.grad)
+    pair.run(*digits())
+    pair.run(*digits())
+    assert id(pair.models[1][4].weight.grad) == before  # of nobody's the memory is used again
+
+
+def test_parameters_that_are_replaced_or_loaded_are_noticed():
+    pair = Pair(mlp(), OPTIMIZERS["Adam"], nn.CrossEntropyLoss())
+    for i in range(3):
+        pair.run(*digits(seed=i))
+    for model in pair.models:
+        model[0].weight.data = ad.ones(32, 20) / 20
+        model.load_state_dict({k: v * 0.5 for k, v in model.state_dict().items()})
+    for i in range(3):
+        pair.run(*digits(seed=i))
+
+
+def test_state_of_the_optimizer_that_is_loaded_is_noticed():
+    pair = Pair(mlp(), OPTIMIZERS["Adam"], nn.CrossEntropyLoss())
+    for i in range(3):
+        pair.run(*digits(seed=i))
+    saved = [copy.deepcopy(o.state_dict()) for o in pair.optimizers]
+    for i in range(3):
+        pair.run(*digits(seed=i))
+    for optimizer, state in zip(pair.optimizers, saved, strict=True):
+        optimizer.load_state_dict(state)
+    for i in range(3):
+        pair.run(*digits(seed=i))
+
+
+def test_arguments_in_any_memory():
+    pair = Pair(mlp(), OPTIMIZERS["Adam"], nn.CrossEntropyLoss())
+    x, y = digits(600)
+    for i in range(3):
+        pair.run(x[200 * i : 200 * i + 200], y[200 * i : 200 * i + 200])
+    pair.run(x[::3], y[::3])
+    pair.run(x.T.contiguous().T[:200], y[:200])
+    buffer = np.array(x[:200].tolist(), np.float32)
+    for _ in range(3):
+        buffer += 0.1
+        pair.run(ad.from_numpy(buffer), y[:200])
+
+
+def test_a_wrong_target_changes_nothing():
+    pair = Pair(mlp(), OPTIMIZERS["Adam"], nn.CrossEntropyLoss())
+    x, y = digits()
+    for _ in range(3):
+        pair.run(x, y)
+    before = [p.tolist() for p in pair.models[1].parameters()]
+    steps = [s["step"].item() for s in pair.optimizers[1].state.values()]
+    for wrong in (5, -1):
+        with pytest.raises(IndexError, match="Target"):
+            pair.compiled(x, y.clone().fill_(wrong))
+    assert [p.tolist() for p in pair.models[1].parameters()] == before
+    assert [s["step"].item() for s in pair.optimizers[1].state.values()] == steps
+    pair.run(x, y)
+
+
+def test_what_saved_a_parameter_knows_that_it_has_changed():
+    pair = Pair(mlp(), OPTIMIZERS["SGD"], nn.CrossEntropyLoss())
+    for i in range(2):
+        pair.run(*digits(seed=i))
+    loss = pair.models[1](digits()[0]).sum()
+    pair.run(*digits())
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_gradients_add_up_where_nobody_clears_them():
+    ad.manual_seed(0)
+    models = [nn.Linear(20, 5) for _ in range(2)]
+    models[1].load_state_dict(models[0].state_dict())
+
+    def step_of(model):
+        def step(x, y):
+            loss = nn.functional.cross_entropy(model(x), y)
+            loss.backward()
+            return loss
+
+        return step
+
+    eagerly, compiled = step_of(models[0]), Step(step_of(models[1]))
+    for i in range(4):
+        eagerly(*digits(seed=i))
+        compiled(*digits(seed=i))
+        for a, b in zip(*(m.parameters() for m in models), strict=True):
+            np.testing.assert_allclose(b.grad.tolist(), a.grad.tolist(), rtol=1e-4, atol=1e-6)
+
+
+def reads(x):
+    return x * 2 if x.sum() > 0 else x
+
+
+@pytest.mark.parametrize(
+    ("function", "says"),
+    [
+        (reads, "reads a value"),
+        (lambda x: x.tolist(), "reads a value"),
+        (lambda x: x.numpy() + 1, "reads a value|returned"),
+        (lambda x: ad.dropout(x, 0.5), "draws"),
+        (lambda x: x.shape, "returned"),
+    ],
+)
+def test_what_cannot_be_captured_is_refused(function, says):
+    x = ad.randn(4, 4)
+    before = x.tolist()
+    with pytest.raises((Unsupported, TypeError), match=says):
+        Step(function)(x)
+    assert x.tolist() == before
