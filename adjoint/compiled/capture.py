@@ -174,11 +174,10 @@ def capture(function: Callable[..., Any], arguments: Sequence[Any]) -> Captured:
     Errors: Unsupported for what cannot be captured; NotReady where an optimizer has no state yet.
     """
     recorder = _Recorder()
-    # Nobody else's, unless they get gradients: what is written to them concerns nobody.
-    arguments = [wrap(x._data) if x._node is None else x for x in arguments]
+    if any(x._node is not None for x in arguments):
+        raise Unsupported("compile: an argument that wants a gradient, which is not done yet")
+    arguments = [wrap(x._data) for x in arguments]
     for x in arguments:
-        if x._view is not None or x._node is not x._leaf:
-            raise Unsupported("compile: an argument that was computed; give it detached")
         recorder.meet(x)
     count = len(recorder.met)
     try:

@@ -63,7 +63,7 @@ class Step:
         plain = all(type(x._data) is np.ndarray for x in arguments)
         if not plain or MODE.get() is not DEFAULT:
             return self.function(*arguments)
-        key = tuple([(x._data.shape, x._data.dtype, x._node is None) for x in arguments])
+        key = tuple([(x._data.shape, x._data.dtype) for x in arguments])
         program = self.programs.get(key)
         if program is None or not program.fits():
             try:
@@ -260,49 +260,62 @@ class _Optimizer:
     """An optimizer's step on memory that stays where it is."""
 
     def __init__(self, op: Update, arrays: Sequence[Any]) -> None:
-        self.op = op
         self.optimizer = op.optimizer
+        self.groups = op.groups
+        self.written = op.written()
         given = iter(arrays)
         self.arrays = [[[next(given) for _ in column] for column in cs] for cs in op.columns]
-        self.place = {
-            id(p): (g, i) for g, (_, ps) in enumerate(op.groups) for i, p in enumerate(ps)
-        }
+        self.place = {id(p): i for _, ps in op.groups for i, p in enumerate(ps)}
+        self.kept: list[tuple[Any, Any, Any]] = []  # dicts, keys, and what they hold
+        for (_, parameters), (_, _, *kinds) in zip(op.groups, op.columns, strict=True):
+            for i, p in enumerate(parameters):
+                state = self.optimizer.state.get(p)
+                self.kept.append((self.optimizer.state, p, state))
+                names = [name for name in state or () if name not in self.optimizer.scalars]
+                for name, kind in zip(names, kinds, strict=True):
+                    self.kept.append((state, name, kind[i]))
+        self.laid: dict[Any, Any] = {}  # by group and parameters: names, rows, columns, dtypes
         self.made: dict[Any, Any] = {}
 
     def fits(self) -> bool:
-        """Whether it would step the same parameters, with the same states."""
-        for (_, parameters), columns in zip(self.op.groups, self.op.columns, strict=True):
-            for i, p in enumerate(parameters):
-                state = self.optimizer.state.get(p) or {}
-                kept = [x for name, x in state.items() if name not in self.optimizer.scalars]
-                if len(kept) != len(columns) - 2:
-                    return False
-                if any(x is not column[i] for x, column in zip(kept, columns[2:], strict=True)):
-                    return False
-        return True
+        """Whether the optimizer's state is what it was."""
+        if self.kept and self.kept[0][0] is not self.optimizer.state:
+            return False
+        return all(held.get(key) is value for held, key, value in self.kept)
+
+    def _layout(self, g: int, parameters: Any) -> tuple[Any, ...]:
+        """For some parameters of a group: names of states, rows of its arrays, these, dtypes."""
+        key = g, None if parameters is self.groups[g][1] else tuple(map(id, parameters))
+        found = self.laid.get(key)
+        if found is None:
+            state = self.optimizer.state.get(parameters[0]) or ()
+            names = tuple(name for name in state if name not in self.optimizer.scalars)
+            rows = tuple(self.place[id(p)] for p in parameters)
+            columns = [[column[i] for i in rows] for column in self.arrays[g]]
+            found = names, rows, columns, tuple(column[0].dtype for column in columns)
+            self.laid[key] = found
+        return found
 
     def run(self) -> None:
         """Count the step, and change everything."""
         optimizer = self.optimizer
         parts: dict[Any, list[Any]] = {}
-        for g, (group, parameters) in enumerate(self.op.groups):
+        for g, (group, parameters) in enumerate(self.groups):
             for batch in optimizer._batches(group, parameters):
-                names = tuple(name for name in batch.states[0] if name not in optimizer.scalars)
-                rows = tuple(self.place[id(p)][1] for p in batch.parameters)
-                columns = [[column[i] for i in rows] for column in self.arrays[g]]
-                dtypes = tuple(column[0].dtype for column in columns)
+                names, rows, columns, dtypes = self._layout(g, batch.parameters)
                 found = optimizer.formula_for(batch.group, batch.numbers, names, dtypes)
                 if isinstance(found, str):
                     raise Unsupported(f"compile: {found}")
                 parts.setdefault(found[0], []).append((g, rows, columns, found[1]))
-        watched = announce(self.op.written(), "step")
+        watched = announce(self.written, "step")
         for formula, each in parts.items():
-            key = (formula, *((g, rows) for g, rows, _, _ in each))
-            if key not in self.made:
+            key = (formula, *[part[:2] for part in each])
+            made = self.made.get(key)
+            if made is None:
                 columns = [[x for part in each for x in part[2][k]] for k in range(len(each[0][2]))]
                 call, fill = formula.run.bound(columns)
-                self.made[key] = Calls([call]), fill
-            run, fill = self.made[key]
+                made = self.made[key] = Calls([call]), fill
+            run, fill = made
             fill([(len(rows), values) for _, rows, _, values in each])
             run()
         for version in watched:

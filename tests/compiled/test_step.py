@@ -256,3 +256,37 @@ def test_what_cannot_be_captured_is_refused(function, says):
     with pytest.raises((Unsupported, TypeError), match=says):
         Step(function)(x)
     assert x.tolist() == before
+
+
+def test_arguments_that_want_gradients_are_refused():
+    x = ad.randn(3, requires_grad=True)
+    for given in (x, x * 2):
+        with pytest.raises(Unsupported, match="wants a gradient"):
+            Step(lambda x: x.sum())(given)
+
+
+def test_memory_that_two_tensors_show_is_refused_where_it_is_written():
+    x, shown = ad.ones(4), None
+    shown = x.detach()
+
+    def write(y):
+        total = (shown * y).sum()
+        x.mul_(2)
+        return total + (shown * y).sum()
+
+    with pytest.raises(Unsupported, match="shown by another tensor"):
+        Step(write)(ad.ones(4))
+    assert x.tolist() == [1, 1, 1, 1]
+
+
+def test_several_threads_take_turns():
+    from concurrent.futures import ThreadPoolExecutor
+
+    ad.manual_seed(0)
+    model = nn.Linear(20, 5)
+    scores = Step(lambda x: model(x).softmax(1))
+    batches = [digits(64, seed)[0] for seed in range(16)]
+    expected = [model(x).softmax(1).tolist() for x in batches]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda x: scores(x).tolist(), batches * 4))
+    np.testing.assert_allclose(found, expected * 4, rtol=1e-5)
