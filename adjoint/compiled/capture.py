@@ -69,6 +69,7 @@ class Met(NamedTuple):
     array: Any
     symbol: LazyValue
     node: Any
+    gradient: Any  # of a leaf
 
 
 class Captured(NamedTuple):
@@ -126,9 +127,9 @@ class _Recorder:
             x._data = value
             return
         symbol = LazyValue(None, (), x._data.shape, x._data.dtype)
-        self.met[id(x)] = Met(x, x._data, symbol, x._node)
-        x._data = symbol
         leaf = x._leaf
+        self.met[id(x)] = Met(x, x._data, symbol, x._node, None if leaf is None else leaf.grad)
+        x._data = symbol
         if leaf is not None and leaf.grad is not None:
             self.meet(leaf.grad)
 
@@ -156,6 +157,8 @@ class _Recorder:
             x._data, x._node = array, node
         for met in self.met.values():
             met.tensor._data, met.tensor._node = met.array, met.node
+            if met.tensor._leaf is not None:
+                met.tensor._leaf.grad = met.gradient
 
 
 class NotReady(Unsupported):
@@ -198,8 +201,6 @@ def capture(function: Callable[..., Any], arguments: Sequence[Any]) -> Captured:
             and id(m.tensor._leaf.grad) not in recorder.met
         ]
         gradients = [x._leaf.grad._data for x in leaves]
-        for x in leaves:
-            x._leaf.grad = None
         given = [m.symbol for m in met]
         values = [*(met[n].tensor._data for n in written), *gradients, *results]
         program = program_of(

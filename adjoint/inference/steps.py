@@ -90,7 +90,7 @@ class JoinStep(Step):
         for x in self.values:
             source = arrays[x]
             if isinstance(self.op, Stack):
-                part = whole[(*lead, start)]
+                part = whole[(*lead, start, ...)]  # an array, though of one element
                 start += 1
             else:
                 part = whole[(*lead, slice(start, start + source.shape[axis]))]

@@ -236,6 +236,138 @@ def test_gradients_add_up_where_nobody_clears_them():
             np.testing.assert_allclose(b.grad.tolist(), a.grad.tolist(), rtol=1e-4, atol=1e-6)
 
 
+class Tied(nn.Module):
+    """Words, their weights used twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.norm, self.head = nn.Embedding(11, 8), nn.LayerNorm(8), nn.Linear(8, 11)
+        self.head.weight = self.words.weight
+
+    def forward(self, x):
+        return self.head(self.norm(self.words(x))).mean(1)
+
+
+class Recurrent(nn.Module):
+    """An LSTM's last output."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.head = nn.LSTM(5, 6, batch_first=True), nn.Linear(6, 3)
+
+    def forward(self, x):
+        return self.head(self.layer(x)[0][:, -1])
+
+
+class Attending(nn.Module):
+    """A transformer's layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.head(self.layer(x).mean(1))
+
+
+class Residual(nn.Module):
+    """One layer several times, behind a frozen one."""
+
+    def __init__(self):
+        super().__init__()
+        self.frozen, self.layer, self.head = nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 3)
+        self.frozen.requires_grad_(False)
+
+    def forward(self, x):
+        x = self.frozen(x)
+        for _ in range(3):
+            x = x + nn.functional.silu(self.layer(x))
+        return self.head(x)
+
+
+def convolutions():
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(4, 8, 3), nn.GELU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 3),
+    )  # fmt: skip
+
+
+NETWORKS = {
+    "convolutions": (convolutions, lambda: ad.randn(4, 1, 8, 8)),
+    "words": (Tied, lambda: ad.randint(0, 11, (4, 5))),
+    "recurrent": (Recurrent, lambda: ad.randn(4, 4, 5)),
+    "attention": (Attending, lambda: ad.randn(4, 4, 8)),
+    "residual": (Residual, lambda: ad.randn(4, 6)),
+}
+
+
+def clipped(model, optimizer, x, y):
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(model(x), y, label_smoothing=0.1)
+    loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+    optimizer.step()
+    return loss
+
+
+def cleared_last(model, optimizer, x, y):
+    scores = model(x)
+    loss = nn.functional.cross_entropy(scores, y)
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    return {"loss": loss.detach(), "classes": [scores.argmax(1)]}
+
+
+def accumulated(model, optimizer, x, y):
+    optimizer.zero_grad()
+    total = 0.0
+    for half in (slice(0, 2), slice(2, 4)):
+        loss = nn.functional.cross_entropy(model(x[half]), y[half]) / 2
+        loss.backward()
+        total = total + loss.detach()
+    optimizer.step()
+    return total
+
+
+def flat(result):
+    if isinstance(result, dict):
+        result = list(result.values())
+    if isinstance(result, (list, tuple)):
+        return [x for each in result for x in flat(each)]
+    return [result.tolist()]
+
+
+@pytest.mark.parametrize("step", [clipped, cleared_last, accumulated])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks_and_ways_to_train_them(name, step):
+    make, draw = NETWORKS[name]
+    ad.manual_seed(1)
+    model = make()
+    models = model, copy.deepcopy(model)
+    optimizers = [
+        ad.optim.SGD([p for p in m.parameters() if p.requires_grad], lr=0.1, momentum=0.9)
+        for m in models
+    ]
+    compiled = Step(lambda x, y: step(models[1], optimizers[1], x, y))
+    for seed in range(5):
+        ad.manual_seed(seed)
+        x, y = draw(), ad.randint(0, 3, (4,))
+        expected, found = step(models[0], optimizers[0], x, y), compiled(x, y)
+        for a, b in zip(flat(expected), flat(found), strict=True):
+            np.testing.assert_allclose(b, a, rtol=1e-4, atol=1e-6)
+        for (key, a), b in zip(
+            models[0].state_dict().items(), models[1].state_dict().values(), strict=True
+        ):
+            np.testing.assert_allclose(b.tolist(), a.tolist(), rtol=2e-4, atol=2e-6, err_msg=key)
+        for a, b in zip(*(m.parameters() for m in models), strict=True):
+            assert (a.grad is None) == (b.grad is None)
+            if a.grad is not None:
+                np.testing.assert_allclose(b.grad.tolist(), a.grad.tolist(), rtol=2e-4, atol=2e-6)
+    assert len(compiled.programs) == 1
+
+
 def reads(x):
     return x * 2 if x.sum() > 0 else x
 

@@ -425,3 +425,11 @@ def _assert_buffers_apart(program: Program):
         for other, two in placed[i + 1 :]:
             if one.begin <= two.end and two.begin <= one.end:
                 assert start + one.size <= other or other + two.size <= start
+
+
+def test_numbers_that_are_stacked():
+    program = ad.inference.freeze(lambda x: ad.stack([x.sum(), x.max(), x[0, 0]]), ad.ones(2, 3))
+    x = ad.randn(2, 3)
+    np.testing.assert_allclose(
+        program(x).tolist(), [x.sum().item(), x.max().item(), x[0, 0].item()], rtol=1e-6
+    )
