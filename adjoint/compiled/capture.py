@@ -106,10 +106,21 @@ class _Recorder:
         return found
 
     def _note(self, value: Any) -> None:
-        for x in (value, *(value.inputs if value.dtype is not None else ())):
-            if isinstance(x, LazyValue) and x.op is not None and id(x) not in self.order:
-                self.order[id(x)] = len(self.order)
-                self.alive.append(x)
+        """A value was recorded, perhaps of others that were recorded by no op of the program's."""
+        stack = [value]
+        while stack:
+            x = stack[-1]
+            if not isinstance(x, LazyValue) or x.op is None or id(x) in self.order:
+                stack.pop()
+                continue
+            before = [y for y in x.inputs if isinstance(y, LazyValue) and y.op is not None]
+            before = [y for y in before if id(y) not in self.order]
+            if before:
+                stack.extend(before)
+                continue
+            stack.pop()
+            self.order[id(x)] = len(self.order)
+            self.alive.append(x)
 
     def meet(self, x: Any) -> None:
         """Give a tensor a symbol, and its gradient too."""

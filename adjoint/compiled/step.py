@@ -28,7 +28,7 @@ from ..inference.passes import (
     merge_equal,
 )
 from ..inference.schedule import Schedule
-from ..program.program import Program
+from ..program.program import Node, Program, Value
 from .capture import Captured, NotReady, Update, capture
 
 _COPIED = 1 << 14  # bytes of an argument below which it is copied
@@ -73,6 +73,60 @@ class Step:
         return program.run(arguments)
 
 
+class _Part:
+    """What lies between two steps of optimizers: a program, in memory of its own."""
+
+    def __init__(
+        self, inputs: Sequence[Value], nodes: Sequence[Node], wanted: Sequence[Value]
+    ) -> None:
+        """`inputs` and `wanted` are values of the whole program, whose nodes are taken over."""
+        self.inputs, self.wanted = list(inputs), list(wanted)
+        own = {x: Value(x.spec, name=x.name) for x in inputs}
+        for node in nodes:
+            node.inputs = tuple([own.get(x, x) if type(x) is Value else x for x in node.inputs])
+        self.graph = Program(own.values(), nodes, wanted)
+        _optimize(self.graph)
+
+    def bind(self, known: dict[Value, Any], places: dict[Value, Any]) -> None:
+        """Connect the kernels to the arrays of values that are `known`, where what is wanted is
+        added. `places` are arrays into which wanted values are to be written, if they can.
+        """
+        graph = self.graph
+        inputs = dict(zip(graph.inputs, self.inputs, strict=True))
+        arrays = {x: known[source] for x, source in inputs.items()}
+        made = {y for node in graph.nodes for y in node.outputs if not node.op.view}
+        for value, y in zip(self.wanted, graph.outputs, strict=True):
+            if value in places and y in made and graph.outputs.count(y) == 1:
+                arrays[y] = places[value]
+        self.schedule = Schedule(graph, None, lambda: None, arrays)
+        space = Workspace(self.schedule, lambda: None, arrays)
+        self.space = space  # whose memory the calls only have addresses of
+        self.calls = space.calls
+        known.update(
+            (value, space.arrays[y]) for value, y in zip(self.wanted, graph.outputs, strict=True)
+        )
+        checked = [
+            step
+            for step in self.schedule.steps
+            if isinstance(step.op, Kernel) and step.op.composite.guards
+        ]
+        self.checks = [
+            partial(step.op.composite.check, [space.arrays[x] for x in step.values])  # type: ignore[attr-defined]
+            for step in checked
+        ]
+        roots = self.schedule.roots
+        shown = space.shown.union(*(step.values for step in checked))
+        # Those of the inputs whose arrays are read as such, not by their addresses.
+        self.shown = {inputs[y] for x in shown if (y := roots.get(x, x)) in inputs}
+
+    def run(self) -> None:
+        """Check, then compute."""
+        for check in self.checks:
+            check()
+        for call in self.calls:
+            call()
+
+
 class _Compiled:
     """A program for arguments of certain shapes and dtypes; one thread at a time runs it."""
 
@@ -80,92 +134,93 @@ class _Compiled:
         self.lock = threading.Lock()
         self.captured = captured
         graph = captured.program
-        states = graph.inputs[captured.arguments :]
-        self.state_values = states
-        count = len(captured.written)
-        written, rest = graph.outputs[:count], graph.outputs[count:]
-        self.gradients = rest[: len(captured.leaves)]
-        results = rest[len(captured.leaves) :]
-        self.updates = captured.updates
-        read = {x for node in graph.nodes for x in node.values}
-        by_update = {y for node in self.updates for y in node.outputs}
-        if by_update & (read | set(results)):
-            raise Unsupported("compile: what an optimizer has changed is read in the same step")
-        graph.nodes = [node for node in graph.nodes if not isinstance(node.op, Update)]
-        self.changed = [
-            (captured.states[n], y)
-            for n, y in zip(captured.written, written, strict=True)
-            if y not in by_update
-        ]
-        wanted = [x for node in self.updates for x in node.values]
-        self.n_results = len(results)
-        graph.inputs = [x for x in graph.inputs if x.array is None]
-        graph.outputs = [*results, *self.gradients, *(y for _, y in self.changed), *wanted]
-        _optimize(graph)
-        self.results = graph.outputs[: self.n_results]
-        found = iter(graph.outputs[self.n_results :])
-        self.gradients = [next(found) for _ in self.gradients]
-        self.changed = [(x, next(found)) for x, _ in self.changed]
-        self.wanted = [[next(found) for _ in node.values] for node in self.updates]
-        self.arguments = [x for x in graph.inputs if x not in set(states)]
-        made = {y for node in graph.nodes for y in node.outputs if not node.op.view}
-        once = [y for y in self.gradients if y in made and self.gradients.count(y) == 1]
-        self.placed = {x for x in states if x.array is None} | set(once)
-        # Large arguments are read where they are, if nothing needs them as arrays.
-        large = {x for x in self.arguments if prod(x.shape) * x.spec.dtype.itemsize >= _COPIED}
-        self.placed |= large
-        self.schedule = Schedule(graph, None, lambda: None, self.placed)
+        count, more = len(captured.written), len(captured.leaves)
+        self.arguments = graph.inputs[: captured.arguments]
+        self.states = graph.inputs[captured.arguments :]
+        self.written = graph.outputs[:count]
+        self.gradients = graph.outputs[count : count + more]
+        self.results = graph.outputs[count + more :]
+        self.parts = self._cut(graph)
         self._bind()
-        shown = self.space.shown.union(*(step.values for step in self._checked()))
-        if large & {self.schedule.roots.get(x, x) for x in shown}:
-            self.placed -= large
-            self.schedule = Schedule(graph, None, lambda: None, self.placed)
-            self._bind()
+
+    def _cut(self, graph: Program) -> list[_Part]:
+        """The parts between the steps of optimizers, each of which changes states where they are.
+
+        Errors: Unsupported where what was there before such a step is read after it.
+        """
+        groups: list[list[Node]] = [[]]
+        self.after: dict[Value, Any] = {}  # of what optimizers have computed, the tensor
+        changed: dict[Value, int] = {}  # states, by the part behind which they are changed
+        state_of = dict(zip(map(id, self.captured.states), self.states, strict=True))
+        for node in graph.nodes:
+            if isinstance(node.op, Update):
+                for tensor, y in zip(node.op.written(), node.outputs, strict=True):
+                    self.after[y] = tensor
+                    changed.setdefault(state_of[id(tensor)], len(groups) - 1)
+                groups.append([])
+            else:
+                groups[-1].append(node)
+        updates = [[*node.values] for node in self.captured.updates]
+        ends = {*self.results, *self.gradients, *self.written}
+        parts = []
+        for k, nodes in enumerate(groups):
+            own = {y for node in nodes for y in node.outputs}
+            read = dict.fromkeys(x for node in nodes for x in node.values if x not in own)
+            if any(changed.get(x, k) < k for x in read):
+                raise Unsupported(
+                    "compile: a parameter's value from before an optimizer's step is used after it"
+                )
+            later = {x for group in groups[k + 1 :] for node in group for x in node.values}
+            later.update(x for values in updates[k:] for x in values)
+            wanted = [y for node in nodes for y in node.outputs if y in later or y in ends]
+            inputs = [x for x in read if x.array is None]
+            parts.append(_Part(inputs, nodes, wanted))
+        return parts
 
     # ---- memory ----------------------------------------------------------------------------------
 
     def _bind(self) -> None:
         """Connect all kernels to the memory of now."""
         captured = self.captured
-        arrays = {}
         self.bound = []
         self.holders: Any = None  # of gradients, when nobody else has seen them
-        for value, x in zip(self.state_values, captured.states, strict=True):
+        known: dict[Value, Any] = {x: x.array for x in self.states if x.array is not None}
+        for value, x in zip(self.states, captured.states, strict=True):
             if value.array is None:
-                arrays[value] = x._data
+                known[value] = x._data
                 self.bound.append((x, x._data, x._node))
+        known.update((y, x._data) for y, x in self.after.items())
+        known.update((x, np.zeros(x.shape, x.spec.dtype.numpy)) for x in self.arguments)
         self.grads = [wrap(np.zeros(x._data.shape, x._data.dtype)) for x in captured.leaves]
+        places: dict[Value, Any] = {}
         for value, g in zip(self.gradients, self.grads, strict=True):
-            if value in self.placed:
-                arrays[value] = g._data
-        own = {x: np.zeros(x.shape, x.spec.dtype.numpy) for x in self.arguments if x in self.placed}
-        arrays.update(own)
-        space = self.space = Workspace(self.schedule, lambda: None, arrays)
-        shown = space.arrays
-        self.checks = [
-            partial(step.op.composite.check, [shown[x] for x in step.values])
-            for step in self._checked()
+            places.setdefault(value, g._data)
+        self.steps: list[_Optimizer] = []
+        for k, part in enumerate(self.parts):
+            part.bind(known, places)
+            if k < len(captured.updates):
+                node = captured.updates[k]
+                arrays = [_array(known, x) for x in node.values]
+                self.steps.append(_Optimizer(cast(Update, node.op), arrays))
+        shown = set().union(*(part.shown for part in self.parts))
+        calls = [call for part in self.parts for call in part.calls]
+        ends = {*self.results, *self.gradients, *self.written}
+        ends.update(x for node in captured.updates for x in node.values)
+        self.inputs = [
+            _Argument(known[x], () if x in shown or x in ends or _is_small(x) else calls)
+            for x in self.arguments
         ]
-        self.inputs = [_Argument(shown[x], space.calls if x in own else ()) for x in self.arguments]
         self.copies = [
-            (g._data, shown[value])
+            (g._data, _array(known, value))
             for value, g in zip(self.gradients, self.grads, strict=True)
-            if shown[value] is not g._data
+            if known.get(value) is not g._data
         ]
-        self.writes = [(x, shown[y]) for x, y in self.changed]
-        self.returned = [shown[y] for y in self.results]
-        self.steps = [
-            _Optimizer(cast(Update, node.op), [shown[x] for x in values])
-            for node, values in zip(self.updates, self.wanted, strict=True)
+        self.writes = [
+            (captured.states[n], _array(known, y))
+            for n, y in zip(captured.written, self.written, strict=True)
+            if y not in self.after
         ]
-
-    def _checked(self) -> list[Any]:
-        """The kernels that refuse some values of their inputs."""
-        return [
-            step
-            for step in self.schedule.steps
-            if isinstance(step.op, Kernel) and step.op.composite.guards
-        ]
+        self.returned = [_array(known, y) for y in self.results]
 
     def _holders(self) -> list[tuple[int, int]]:
         """References to each gradient, but its leaf's, and to its array."""
@@ -200,23 +255,34 @@ class _Compiled:
             self._bind()  # somebody keeps a gradient of the last step
         for target, x in zip(self.inputs, arguments, strict=True):
             target.take(x._data)
-        for check in self.checks:
-            check()
-        for call in self.space.calls:
-            call()
+        steps = iter(self.steps)
+        for part in self.parts:
+            part.run()
+            step = next(steps, None)
+            if step is not None:
+                step.run()
+        results = [wrap(y.copy()) for y in self.returned]  # which may show what is written now
         for target, source in self.copies:
             target[...] = source
-        for x, source in self.writes:
+        staged = [(x, source.copy()) for x, source in self.writes]
+        for x, value in staged:
             watched = announce([x], "step")
-            x._data[...] = source
+            x._data[...] = value
             for version in watched:
                 version.bump("step")
-        for step in self.steps:
-            step.run()
         self._give()
         if self.holders is None:
             self.holders = self._holders()
-        return self.captured.rebuild(iter([wrap(y.copy()) for y in self.returned]))
+        return self.captured.rebuild(iter(results))
+
+
+def _array(known: dict[Value, Any], x: Value) -> Any:
+    return x.array if x.array is not None else known[x]
+
+
+def _is_small(x: Value) -> bool:
+    """Whether an argument is rather copied than read where it is."""
+    return prod(x.shape) * x.spec.dtype.itemsize < _COPIED
 
 
 def _optimize(graph: Program) -> None:

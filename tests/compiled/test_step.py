@@ -103,8 +103,8 @@ def test_the_step_is_one_call_of_machine_code_and_the_optimizer_one():
     for i in range(3):
         pair.run(*digits(64, seed=i))
     program = pair.program
-    assert [type(call) for call in program.space.calls] == [Sequence]
-    assert len(program.space.calls[0]) <= 19
+    assert [type(call) for call in program.parts[0].calls] == [Sequence]
+    assert len(program.parts[0].calls[0]) <= 19
     [optimizer] = program.steps
     assert [len(calls) for calls, _ in optimizer.made.values()] == [1]
 
@@ -331,6 +331,16 @@ def accumulated(model, optimizer, x, y):
     return total
 
 
+def read_again(model, optimizer, x, y):
+    """The loss before the optimizer's step, and after it."""
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+    with ad.no_grad():
+        return loss, nn.functional.cross_entropy(model(x), y)
+
+
 def flat(result):
     if isinstance(result, dict):
         result = list(result.values())
@@ -339,7 +349,7 @@ def flat(result):
     return [result.tolist()]
 
 
-@pytest.mark.parametrize("step", [clipped, cleared_last, accumulated])
+@pytest.mark.parametrize("step", [clipped, cleared_last, accumulated, read_again])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks_and_ways_to_train_them(name, step):
     make, draw = NETWORKS[name]
@@ -366,6 +376,71 @@ def test_networks_and_ways_to_train_them(name, step):
             if a.grad is not None:
                 np.testing.assert_allclose(b.grad.tolist(), a.grad.tolist(), rtol=2e-4, atol=2e-6)
     assert len(compiled.programs) == 1
+
+
+def test_two_networks_with_an_optimizer_each():
+    def made():
+        ad.manual_seed(3)
+        generator = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 3))
+        critic = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 1))
+        one = ad.optim.Adam(generator.parameters(), lr=0.01)
+        other = ad.optim.SGD(critic.parameters(), lr=0.1, momentum=0.5)
+        loss_of = nn.BCEWithLogitsLoss()
+
+        def step(real, noise):
+            fake = generator(noise)
+            other.zero_grad()
+            right, wrong = critic(real), critic(fake.detach())
+            loss = loss_of(right, ad.ones_like(right)) + loss_of(wrong, ad.zeros_like(wrong))
+            loss.backward()
+            other.step()
+            one.zero_grad()
+            fooled = critic(fake)
+            gain = loss_of(fooled, ad.ones_like(fooled))
+            gain.backward()
+            one.step()
+            return loss, gain, fake.detach()
+
+        return [*generator.parameters(), *critic.parameters()], step
+
+    (parameters, eagerly), (others, step) = made(), made()
+    compiled = Step(step)
+    for seed in range(5):
+        ad.manual_seed(seed)
+        real, noise = ad.randn(16, 3), ad.randn(16, 2)
+        for a, b in zip(eagerly(real, noise), compiled(real, noise), strict=True):
+            np.testing.assert_allclose(b.tolist(), a.tolist(), rtol=1e-4, atol=1e-6)
+        for a, b in zip(parameters, others, strict=True):
+            np.testing.assert_allclose(b.tolist(), a.tolist(), rtol=1e-4, atol=1e-6)
+            np.testing.assert_allclose(b.grad.tolist(), a.grad.tolist(), rtol=1e-4, atol=1e-6)
+    assert len(compiled.programs) == 1
+
+
+def test_buffers_that_change_places_and_results_that_show_what_is_written():
+    a, b = ad.arange(3.0), ad.ones(3)
+
+    def swap(x):
+        before = a.clone()
+        a.copy_(b)
+        b.copy_(before)
+        return a, before, x
+
+    compiled = Step(swap)
+    for i in range(4):
+        first, second, x = compiled(ad.full((2,), float(i)))
+        expected = [[1, 1, 1], [0, 1, 2]] if i % 2 == 0 else [[0, 1, 2], [1, 1, 1]]
+        assert [first.tolist(), second.tolist()] == expected
+        assert [a.tolist(), b.tolist()] == expected
+        assert x.tolist() == [i, i]
+
+
+def test_a_learning_rate_and_options_that_change():
+    pair = Pair(mlp(), OPTIMIZERS["momentum"], nn.CrossEntropyLoss())
+    changes = [{}, {}, {"lr": 0.01}, {"weight_decay": 0.0}, {"momentum": 0.5}, {"lr": 1}]
+    for i, change in enumerate(changes):
+        for optimizer in pair.optimizers:
+            optimizer.param_groups[0].update(change)
+        pair.run(*digits(seed=i))
 
 
 def reads(x):
