@@ -205,6 +205,27 @@ def test_a_wrong_target_changes_nothing():
     pair.run(x, y)
 
 
+def test_targets_that_are_ignored_take_the_general_way_and_the_rest_goes_on():
+    pair = Pair(mlp(), OPTIMIZERS["Adam"], nn.CrossEntropyLoss())
+    x, y = digits()
+    for ignored in ([], [0, 3], [1], [], list(range(15))):
+        targets = y.clone()
+        targets[ad.tensor(ignored, dtype=ad.int64)] = -100
+        pair.run(x, targets)
+    assert len(pair.compiled.programs) == 1
+
+
+def test_another_number_of_threads():
+    pair = Pair(mlp(), OPTIMIZERS["Adam"], nn.CrossEntropyLoss())
+    before = ad.get_num_threads()
+    try:
+        for i, threads in enumerate((2, 2, 1, 3, 2)):
+            ad.set_num_threads(threads)
+            pair.run(*digits(300, seed=i))
+    finally:
+        ad.set_num_threads(before)
+
+
 def test_what_saved_a_parameter_knows_that_it_has_changed():
     pair = Pair(mlp(), OPTIMIZERS["SGD"], nn.CrossEntropyLoss())
     for i in range(2):

@@ -51,7 +51,7 @@ class Call:
 @functools.cache
 def _code() -> int:
     """The loop: records from the next to `end` of a table, which says afterwards which is the next:
-    the one behind that which refused, or `end` + 1.
+    the one behind that which refused, or the first.
     """
     module = Module()
     header = "void @sequence(i64 %begin, i64 %end, ptr %table)"
@@ -63,6 +63,7 @@ def _code() -> int:
             i = b.get(following)
             b.put(following, i + 1)
             with b.when(i >= end):
+                b.put(following, 0)
                 b.go(over)
             record = b.at(table, i * (8 * _RECORD) + 8 * _HEAD)
             code, words, status = (
@@ -101,6 +102,10 @@ class Sequence:
         self._pointers = np.array([n for each in found for n in each], np.int64)
         self._quick = all(each.quick for each in calls)
         self._shared = any(each.shared for each in calls)
+        self._refuses = any(each.otherwise is not None for each in calls)
+        self._run = functools.partial(
+            call, _code(), len(calls), address(self._table), None, self._quick
+        )
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -121,16 +126,16 @@ class Sequence:
         table = self._table
         if self._shared:  # hires workers where a fork or a change has left some missing
             table[_RUN : _STATE + 1] = default_pool().entry() or (0, 0)
-        count = len(self._calls)
-        table[_NEXT] = 0
-        while True:
-            call(_code(), count, address(table), None, self._quick)
-            done = int(table[_NEXT])
-            if done > count:
-                return
-            otherwise = self._calls[done - 1].otherwise
+        self._run()
+        while self._refuses and table[_NEXT]:
+            otherwise = self._calls[table[_NEXT] - 1].otherwise
             assert otherwise is not None
-            otherwise()
+            try:
+                otherwise()
+            except BaseException:
+                table[_NEXT] = 0
+                raise
+            self._run()
 
 
 def joined(calls: Many[Callable[[], object]]) -> list[Callable[[], object]]:
