@@ -275,9 +275,9 @@ class Tensor(TensorBase):
                 return
             self._leaf = Leaf(self)
         self._leaf.grad = value
-        note = getattr(MODE.get().executor, "note_gradient", None)
-        if note is not None:
-            note(self)
+        executor = MODE.get().executor
+        if executor is not None and hasattr(executor, "note_gradient"):
+            executor.note_gradient(self)
 
     @grad.deleter
     def grad(self) -> None:

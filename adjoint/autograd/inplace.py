@@ -118,9 +118,8 @@ def change(x: Any, name: str, function: Callable[[Any], Any]) -> Any:
     assert_writable(x, name)
     mode = MODE.get()
     recorder = mode.executor
-    meet = getattr(recorder, "meet", None)
-    if meet is not None:
-        meet(x)
+    if recorder is not None and hasattr(recorder, "meet"):
+        recorder.meet(x)
     old = wrap(x._data, x._node)
     followed = False
     if isinstance(recorder, Recorder) and type(x._data) is ndarray:

@@ -82,8 +82,11 @@ class _Part:
         """`inputs` and `wanted` are values of the whole program, whose nodes are taken over."""
         self.inputs, self.wanted = list(inputs), list(wanted)
         own = {x: Value(x.spec, name=x.name) for x in inputs}
+        self.views = set(own.values())  # what shows the memory of inputs, and is to follow it
         for node in nodes:
             node.inputs = tuple([own.get(x, x) if type(x) is Value else x for x in node.inputs])
+            if node.op.view and node.inputs[0] in self.views:
+                self.views.update(node.outputs)
         self.graph = Program(own.values(), nodes, wanted)
         _optimize(self.graph)
 
@@ -102,9 +105,15 @@ class _Part:
         space = Workspace(self.schedule, lambda: None, arrays)
         self.space = space  # whose memory the calls only have addresses of
         self.calls = space.calls
-        known.update(
-            (value, space.arrays[y]) for value, y in zip(self.wanted, graph.outputs, strict=True)
-        )
+        roots = self.schedule.roots
+        self.copies: list[tuple[Any, Any]] = []
+        alike: set[Value] = set()
+        for value, y in zip(self.wanted, graph.outputs, strict=True):
+            known[value] = array = space.arrays[y]
+            if roots.get(y, y) in inputs and value not in self.views:  # the passes found it equal
+                known[value] = array.copy()
+                self.copies.append((known[value], array))
+                alike.add(y)
         checked = [
             step
             for step in self.schedule.steps
@@ -114,8 +123,7 @@ class _Part:
             partial(step.op.composite.check, [space.arrays[x] for x in step.values])  # type: ignore[attr-defined]
             for step in checked
         ]
-        roots = self.schedule.roots
-        shown = space.shown.union(*(step.values for step in checked))
+        shown = space.shown.union(alike, *(step.values for step in checked))
         # Those of the inputs whose arrays are read as such, not by their addresses.
         self.shown = {inputs[y] for x in shown if (y := roots.get(x, x)) in inputs}
 
@@ -125,6 +133,8 @@ class _Part:
             check()
         for call in self.calls:
             call()
+        for target, source in self.copies:
+            target[...] = source
 
 
 class _Compiled:
@@ -150,13 +160,14 @@ class _Compiled:
         """
         groups: list[list[Node]] = [[]]
         self.after: dict[Value, Any] = {}  # of what optimizers have computed, the tensor
-        changed: dict[Value, int] = {}  # states, by the part behind which they are changed
-        state_of = dict(zip(map(id, self.captured.states), self.states, strict=True))
+        changed: dict[Value, int] = {}  # by the part behind which their memory is written
+        held = dict(zip(map(id, self.captured.states), self.states, strict=True))  # at the moment
         for node in graph.nodes:
             if isinstance(node.op, Update):
                 for tensor, y in zip(node.op.written(), node.outputs, strict=True):
                     self.after[y] = tensor
-                    changed.setdefault(state_of[id(tensor)], len(groups) - 1)
+                    changed[held[id(tensor)]] = len(groups) - 1
+                    held[id(tensor)] = y
                 groups.append([])
             else:
                 groups[-1].append(node)

@@ -25,6 +25,7 @@ from ..program.program import Node, Program, Value
 from . import buffers
 from .kernels import Kernel
 from .layers import BIAS, Layer, as_library
+from .passes import EXACT
 from .steps import (
     SAME,
     CopyStep,
@@ -119,8 +120,9 @@ class Schedule:
         return True
 
     def _has_products(self, node: Node) -> bool:
-        dtype = node.output.spec.dtype.name
-        return native.load() and dtype in ("float32", "float64") and 0 not in node.output.shape
+        y = node.output
+        fits = all(bias.shape == y.shape[-1:] for bias in node.values[2:])
+        return native.load() and fits and y.spec.dtype.name in EXACT and 0 not in y.shape
 
     def _joins(self, node: Node) -> bool:
         return all(x.spec.dtype is node.output.spec.dtype for x in node.values)

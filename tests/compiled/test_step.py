@@ -518,3 +518,33 @@ def test_several_threads_take_turns():
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda x: scores(x).tolist(), batches * 4))
     np.testing.assert_allclose(found, expected * 4, rtol=1e-5)
+
+
+def test_values_from_before_an_optimizer_s_step_stay_and_views_follow():
+    def made():
+        ad.manual_seed(1)
+        w, v = (nn.Parameter(ad.randn(3)) for _ in range(2))
+        optimizer = ad.optim.SGD([w, v], lr=0.1, momentum=0.9)
+
+        def step(x):
+            optimizer.zero_grad()
+            kept, copied, shown = w * 1.0, w.detach().clone(), w.detach()
+            (w * v).sum().backward()
+            optimizer.step()
+            after = (kept.detach() + x).sum()
+            between = w.detach().clone()
+            optimizer.step()
+            return kept.detach(), copied, shown, after, between, (between * 2).sum()
+
+        return (w, v), step
+
+    (parameters, eagerly), (others, step) = made(), made()
+    compiled = Step(step)
+    for i in range(4):
+        x = ad.full((3,), float(i))
+        for a, b in zip(eagerly(x), compiled(x), strict=True):
+            np.testing.assert_allclose(b.tolist(), a.tolist(), rtol=1e-5, atol=1e-6)
+        for a, b in zip(parameters, others, strict=True):
+            np.testing.assert_allclose(b.tolist(), a.tolist(), rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(b.grad.tolist(), a.grad.tolist(), rtol=1e-5, atol=1e-6)
+    assert len(compiled.programs) == 1

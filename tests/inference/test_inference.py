@@ -433,3 +433,11 @@ def test_numbers_that_are_stacked():
     np.testing.assert_allclose(
         program(x).tolist(), [x.sum().item(), x.max().item(), x[0, 0].item()], rtol=1e-6
     )
+
+
+@pytest.mark.parametrize("shape", [(1,), (), (1, 5), (4, 5), (5,)])
+def test_biases_that_broadcast(shape):
+    x, w, b = ad.randn(4, 3), ad.randn(5, 3), ad.rand(5, 4, 5).sum() * ad.ones(shape)
+    layer = ad.nn.functional.linear
+    program = ad.inference.freeze(lambda x: layer(x, w * x[0, 0], b), x)
+    np.testing.assert_allclose(program(x).tolist(), layer(x, w * x[0, 0], b).tolist(), rtol=1e-5)

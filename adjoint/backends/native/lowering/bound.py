@@ -25,6 +25,7 @@ from ..gemm import gemm, products
 from ..recurrent.recurrent import Recurrent, biases
 from ..runtime.pool import default_pool
 from ..runtime.sequence import Call as Ready
+from ..runtime.sequence import joined
 from .composite import Composite
 
 Call = Callable[[], object]  # machine code, where that is all: `Ready`
@@ -94,7 +95,7 @@ def bound_product(library: str, operands: Sequence[Any], out: Any) -> Call:
     a, b = products.matrices(library, x, y)
     c = out if out.ndim == a.ndim else out.reshape(-1, out.shape[-1])
     at_hand = all(np.may_share_memory(new, old) for new, old in ((a, x), (b, y), (c, out)))
-    if at_hand and c.flags.c_contiguous:
+    if at_hand and all(v.flags.c_contiguous for v in (c, *bias)):
         products.matmul(a, b, None, *bias)  # which remembers how
         ready = products.ready_for(a, b, *bias)
         run = None if ready is None else ready.run
@@ -203,6 +204,7 @@ class _KeptWeights(Recurrent):
         words = self._words((*self._strides(x, self.early), 0), table, operands)
         run, loop, chunks = default_pool().run, self.loop, self.chunks
         last = output[order.last_step]
+        first = joined(first)
 
         def compute() -> None:
             for each in first:

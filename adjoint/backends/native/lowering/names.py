@@ -26,8 +26,10 @@ moves = True  # the functions of `copies` and `movement` are here
 
 def linear(rows: Any, w: Any, bias: Any) -> Any:
     """rows @ w.T, plus bias unless it is None, rounded once."""
-    if bias is None or bias.ndim != 1:
-        return reference.linear(rows, w, bias) if bias is not None else matmul(rows, w.T)
+    if bias is None:
+        return matmul(rows, w.T)
+    if bias.shape != w.shape[:1]:  # it broadcasts
+        return reference.linear(rows, w, bias)
     return matmul(rows, w.T, None, bias)
 
 
