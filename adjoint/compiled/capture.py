@@ -203,6 +203,13 @@ def capture(function: Callable[..., Any], arguments: Sequence[Any]) -> Captured:
             if each.tensor._node is not each.node:
                 raise Unsupported("compile: a tensor from outside gets a history")
         met = list(recorder.met.values())
+        for each in met:
+            g = None if each.tensor._leaf is None else each.tensor._leaf.grad
+            known = g is not None and (id(g) in recorder.met or type(g._data) is ndarray)
+            if known and g is not each.gradient:
+                raise Unsupported(
+                    "compile: a gradient that no operation has computed; give backward a clone"
+                )
         written = [n for n, m in enumerate(met) if m.tensor._data is not m.symbol]
         leaves = [
             m.tensor

@@ -110,7 +110,8 @@ class _Part:
         alike: set[Value] = set()
         for value, y in zip(self.wanted, graph.outputs, strict=True):
             known[value] = array = space.arrays[y]
-            if roots.get(y, y) in inputs and value not in self.views:  # the passes found it equal
+            follows = value in self.views and value not in places  # gradients are copies
+            if roots.get(y, y) in inputs and not follows:
                 known[value] = array.copy()
                 self.copies.append((known[value], array))
                 alike.add(y)
@@ -150,6 +151,8 @@ class _Compiled:
         self.written = graph.outputs[:count]
         self.gradients = graph.outputs[count : count + more]
         self.results = graph.outputs[count + more :]
+        if not set(graph.inputs).isdisjoint(self.gradients):
+            raise Unsupported("compile: a gradient that is another tensor; give backward its clone")
         self.parts = self._cut(graph)
         self._bind()
 
@@ -241,6 +244,9 @@ class _Compiled:
         ]
 
     def _give(self) -> None:
+        """Let leaves have their gradients: apart from `_run`, whose variables would hold some."""
+        for target, source in self.copies:
+            target[...] = source
         for x, g in zip(self.captured.leaves, self.grads, strict=True):
             x._leaf.grad = g
 
@@ -273,8 +279,6 @@ class _Compiled:
             if step is not None:
                 step.run()
         results = [wrap(y.copy()) for y in self.returned]  # which may show what is written now
-        for target, source in self.copies:
-            target[...] = source
         staged = [(x, source.copy()) for x, source in self.writes]
         for x, value in staged:
             watched = announce([x], "step")

@@ -548,3 +548,40 @@ def test_values_from_before_an_optimizer_s_step_stay_and_views_follow():
             np.testing.assert_allclose(b.tolist(), a.tolist(), rtol=1e-5, atol=1e-6)
             np.testing.assert_allclose(b.grad.tolist(), a.grad.tolist(), rtol=1e-5, atol=1e-6)
     assert len(compiled.programs) == 1
+
+
+def test_memory_of_gradients_is_used_again_where_one_is_a_constant(monkeypatch):
+    layer = nn.Linear(3, 2)
+
+    def step(x):
+        layer.zero_grad()
+        total = layer(x).sum()  # the bias's gradient is known before
+        total.backward()
+        return total
+
+    compiled = Step(step)
+    for i in range(3):
+        compiled(ad.full((4, 3), float(i)))
+        assert layer.bias.grad.tolist() == [4, 4]
+        assert layer.weight.grad.tolist() == [[4.0 * i] * 3] * 2
+    [program] = compiled.programs.values()
+    monkeypatch.setattr(program, "_bind", None)
+    for _ in range(3):
+        compiled(ad.ones(4, 3))
+
+
+def test_a_gradient_that_no_operation_has_computed_is_refused():
+    w, v = (nn.Parameter(ad.ones(3)) for _ in range(2))
+    optimizer = ad.optim.SGD([w, v], lr=0.5)
+
+    def step(x, given):
+        optimizer.zero_grad()
+        (w + x).backward(given())
+        (v * 2).sum().backward()
+        optimizer.step()
+
+    with pytest.raises(Unsupported, match="no operation has computed"):
+        Step(lambda x: step(x, v.detach))(ad.ones(3))
+    assert w.tolist() == v.tolist() == [1, 1, 1]
+    Step(lambda x: step(x, lambda: v * 1))(ad.ones(3))
+    assert [w.grad.tolist(), w.tolist(), v.tolist()] == [[1] * 3, [0.5] * 3, [0] * 3]
