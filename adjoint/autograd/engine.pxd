@@ -12,4 +12,4 @@ cdef dict _awaited(object roots)
                extra=Extra, saved=tuple, left=Py_ssize_t, place=Py_ssize_t, count=Py_ssize_t,
                target=Target)
 cdef dict _walk(object roots, dict awaited, object goals, bint retain_graph, bint create_graph,
-                bint accumulate, bint anomaly)
+                bint accumulate, bint anomaly, object observer)

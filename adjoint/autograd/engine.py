@@ -53,12 +53,18 @@ def run_backward(
         if mode.lasting:
             _modes[mode, create_graph] = inside
     goals = _NO_GOALS if targets is None else frozenset(targets)
+    observer = mode.observer
+    depth = 0 if observer is None else observer.depth()
     MODE.set(inside)
     try:
         awaited = _awaited(roots) if targets is None else _awaited_between(roots, goals)
-        return _walk(roots, awaited, goals, retain_graph, create_graph, accumulate, mode.anomaly)
+        return _walk(
+            roots, awaited, goals, retain_graph, create_graph, accumulate, mode.anomaly, observer
+        )
     finally:
         MODE.set(mode)
+        if observer is not None:
+            observer.close(depth)  # events that an error has left open
 
 
 _NO_GOALS: frozenset[Any] = frozenset()
@@ -122,6 +128,7 @@ def _walk(
     create_graph: bool,
     accumulate: bool,
     anomaly: bool,
+    observer: Any,
 ) -> dict[Any, Any]:
     """Run each node once all gradients that it awaits are there, the newest first; a leaf keeps its
     gradient as soon as it is complete. What a node saved, and the cotangent that it used, are
@@ -147,7 +154,11 @@ def _walk(
     while True:
         if leaves:
             for leaf in leaves:
+                if observer is not None:
+                    observer.begin("AccumulateGrad")
                 _finish(leaf, pending, create_graph, goals, reached, accumulate)
+                if observer is not None:
+                    observer.end()
             leaves.clear()
         if ready is None:
             if not heap:
@@ -156,6 +167,8 @@ def _walk(
         else:
             node = heappushpop(heap, (-ready.order, ready))[1] if heap else ready
             ready = None
+        if observer is not None:
+            observer.begin(node.name())
         g = pending.pop(node, None)
         extra = node.extra
         if extra is not None and g is not None:
@@ -234,6 +247,8 @@ def _walk(
                 else:
                     heappush(heap, (-parent.order, parent))
         data = before = value = gradients = None
+        if observer is not None:
+            observer.end()
 
 
 def _sum(g: Any, other: Any) -> Any:

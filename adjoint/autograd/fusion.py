@@ -49,7 +49,7 @@ def execute(declared: fused.Declared, args: tuple[Any, ...]) -> Any:
     """The composite of `args`, by its kernels where it has some: what `eager.fused` calls."""
     function = declared.function
     mode = get_mode()
-    casting = None if mode.run is mode.executor else mode.autocast
+    casting = mode.autocast if mode.casts else None
     if casting is not None and declared.native:
         return function(*args)
     inputs = [x for x in args if isinstance(x, TensorBase)]

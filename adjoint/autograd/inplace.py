@@ -176,6 +176,8 @@ _HELD_ONCE = _count_held_once()
 def write(name: str, op: Op, x: Any, *inputs: Any) -> Any:
     """`x` becomes `op(x, *inputs)`, where `op.write` changes x's memory and nothing else."""
     mode = MODE.get()
+    if mode.watched:
+        return mode.observer.in_place(name, write, (name, op, x, *inputs), {})
     data = x._data
     arrays, wants, alike = [data], x._node is not None, type(data) is ndarray
     for each in inputs:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..backends.native.runtime.sequence import Sequence as Calls
 from ..core.errors import Unsupported
-from ..core.mode import DEFAULT, MODE
+from ..core.mode import DEFAULT, MODE, mode_with, observed
 from ..core.spec import prod
 from ..eager.arrays import address
 from ..eager.tensors import wrap
@@ -60,8 +60,16 @@ class Step:
 
     def __call__(self, *arguments: Any) -> Any:
         """What the function returns; all that it changes is changed."""
-        plain = all(type(x._data) is np.ndarray for x in arguments)
-        if not plain or MODE.get() is not DEFAULT:
+        mode = MODE.get()
+        if mode is DEFAULT:
+            return self._run(arguments, None)
+        name = f"Step#{getattr(self.function, '__name__', type(self.function).__name__)}"
+        if mode_with(mode, observer=None) is DEFAULT:
+            return observed(name, self._run, arguments, mode.observer)
+        return observed(name, self.function, *arguments)
+
+    def _run(self, arguments: tuple[Any, ...], observer: Any) -> Any:
+        if not all(type(x._data) is np.ndarray for x in arguments):
             return self.function(*arguments)
         key = tuple([(x._data.shape, x._data.dtype) for x in arguments])
         program = self.programs.get(key)
@@ -70,7 +78,7 @@ class Step:
                 program = self.programs[key] = _Compiled(capture(self.function, arguments))
             except NotReady:
                 return self.function(*arguments)
-        return program.run(arguments)
+        return program.run(arguments, observer)
 
 
 class _Part:
@@ -128,12 +136,11 @@ class _Part:
         # Those of the inputs whose arrays are read as such, not by their addresses.
         self.shown = {inputs[y] for x in shown if (y := roots.get(x, x)) in inputs}
 
-    def run(self) -> None:
+    def run(self, observer: Any) -> None:
         """Check, then compute."""
         for check in self.checks:
             check()
-        for call in self.calls:
-            call()
+        self.space.compute(observer)
         for target, source in self.copies:
             target[...] = source
 
@@ -258,12 +265,12 @@ class _Compiled:
                 return False
         return all(step.fits() for step in self.steps)
 
-    def run(self, arguments: Sequence[Any]) -> Any:
+    def run(self, arguments: Sequence[Any], observer: Any = None) -> Any:
         """The results; everything is written."""
         with self.lock:
-            return self._run(arguments)
+            return self._run(arguments, observer)
 
-    def _run(self, arguments: Sequence[Any]) -> Any:
+    def _run(self, arguments: Sequence[Any], observer: Any) -> Any:
         for x, array, node in self.bound:
             if x._data is not array or x._node is not node:
                 self._bind()
@@ -274,10 +281,15 @@ class _Compiled:
             target.take(x._data)
         steps = iter(self.steps)
         for part in self.parts:
-            part.run()
+            part.run(observer)
             step = next(steps, None)
-            if step is not None:
+            if step is None:
+                continue
+            if observer is None:
                 step.run()
+            else:
+                name = type(step.optimizer).__name__
+                observed(f"Optimizer.step#{name}.step", step.run)
         results = [wrap(y.copy()) for y in self.returned]  # which may show what is written now
         staged = [(x, source.copy()) for x, source in self.writes]
         for x, value in staged:

@@ -13,8 +13,8 @@ class Mode:
     """One immutable combination of switches; equal switches are the same object."""
 
     __slots__ = (
-        "anomaly", "autocast", "executor", "fuses", "grad", "inference", "lasting", "plain", "run",
-        "saved_hooks", "step",
+        "anomaly", "autocast", "casts", "executor", "fuses", "grad", "inference", "lasting",
+        "observer", "plain", "run", "saved_hooks", "step", "watched",
     )  # fmt: skip
 
     executor: Executor | None  # runs (op, inputs) instead of eager execution: lazy, ...
@@ -24,7 +24,10 @@ class Mode:
     saved_hooks: tuple[Any, Any] | None  # (pack, unpack) for what nodes save
     autocast: Any  # converts the inputs of ops, then runs them by `executor` (amp.casting.Casting)
     step: Any  # what a graph's values are inside its `step()` (reactive.steps.Steps)
-    run: Executor | None  # what `apply` calls: `autocast` where it is active, else `executor`
+    observer: Any  # sees what runs (profiler.recorder.Recorder): ops, nodes of backward, `observed`
+    watched: bool  # it sees ops, too: they run here
+    casts: bool  # `autocast` is active
+    run: Executor | None  # what `apply` calls: `observer`, or an active `autocast`, or `executor`
     lasting: bool  # refers to nothing of the user's, so that it may be kept
     plain: bool  # eager and nothing watches: operators may take their short cut
     fuses: bool  # composites may run as kernels
@@ -38,6 +41,7 @@ class Mode:
         saved_hooks: tuple[Any, Any] | None = None,
         autocast: Any = None,
         step: Any = None,
+        observer: Any = None,
     ) -> None:
         self.executor = executor
         self.grad = grad
@@ -46,11 +50,17 @@ class Mode:
         self.saved_hooks = saved_hooks
         self.autocast = autocast
         self.step = step
-        casts = autocast is not None and autocast.active
-        self.run = autocast if casts else executor
-        self.lasting = executor is None and saved_hooks is None and autocast is None is step
+        self.observer = observer
+        self.casts = autocast is not None and autocast.active
+        computes = executor is None or executor is step  # where others record, nothing runs
+        self.run = autocast if self.casts else executor
+        self.watched = observer is not None and computes
+        if self.watched:
+            self.run = observer
+        given = executor, saved_hooks, autocast, step, observer
+        self.lasting = all(each is None for each in given)
         self.fuses = executor is None and saved_hooks is None and not anomaly
-        self.plain = self.fuses and not inference and not casts
+        self.plain = self.fuses and not inference and not self.casts and observer is None
 
 
 _derived: dict[Any, Mode] = {}  # (mode, changes) -> mode
@@ -63,9 +73,11 @@ def mode_with(base: Mode, **changes: Any) -> Mode:
     mode = _derived.get(short)
     if mode is not None:
         return mode
-    names = ("executor", "grad", "inference", "anomaly", "saved_hooks", "autocast", "step")
+    names = (
+        "executor", "grad", "inference", "anomaly", "saved_hooks", "autocast", "step", "observer",
+    )  # fmt: skip
     key = tuple(changes.get(name, getattr(base, name)) for name in names)
-    if any(key[i] is not None for i in (0, 4, 5, 6)):
+    if any(key[i] is not None for i in (0, 4, 5, 6, 7)):
         return Mode(*key)
     mode = _made.setdefault(key, Mode(*key))
     if base.lasting:
@@ -81,14 +93,21 @@ def unobserved(mode: Mode) -> Mode:
 
 
 DEFAULT = Mode(None, True, False, False)
-_made[(None, True, False, False, None, None, None)] = DEFAULT
+_made[(None, True, False, False, None, None, None, None)] = DEFAULT
 MODE: ContextVar[Mode] = ContextVar("adjoint_mode", default=DEFAULT)
 
 
 def is_casting() -> bool:
     """Whether autocast converts the inputs of ops here, so that their dtypes may differ."""
-    mode = MODE.get()
-    return mode.run is not mode.executor
+    return MODE.get().casts
+
+
+def observed(name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """`function(*args, **kwargs)`, which an observer sees as one event, around what it does."""
+    observer = MODE.get().observer
+    if observer is None:
+        return function(*args, **kwargs)
+    return observer.around(name, function, args, kwargs)
 
 
 def without_autocast(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from ..core.errors import AdjointError, InvalidType
+from ..core.mode import observed
 from . import channel
 from .position import Position
 from .worker import LOADER_ENDS, Begin, End, Failure, Setup, WorkerDiedError, run
@@ -126,6 +127,9 @@ class WorkerIterator:
         self._next_task += 1
 
     def __next__(self) -> Any:
+        return observed("enumerate(DataLoader)#WorkerIterator.__next__", self._next)
+
+    def _next(self) -> Any:
         while not self.closed:
             number = self._next_answer
             if number == self._next_task:

@@ -102,9 +102,10 @@ def _declare(function: F, native: str, always: bool) -> F:
         if mode.fuses:
             data = args[0]._data
             few = compute.accelerate is None or (data.size < SMALLEST and not always)
-            if few and not is_device_array(data):
-                return function(*args)
-            return _execute(declared, args)
+            one_by_one = few and not is_device_array(data)
+            if mode.observer is not None:
+                return mode.observer.composite(declared, args, one_by_one)
+            return function(*args) if one_by_one else _execute(declared, args)
         whole = getattr(mode.executor, "composite", None)
         found = NotImplemented if whole is None else whole(declared, args)
         return function(*args) if found is NotImplemented else found

@@ -239,6 +239,9 @@ def in_place(name: str, function: Any, general: Callable[..., Any]) -> Callable[
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         if write_by_kernel(method, name, function, (self, *args), kwargs):
             return self
+        mode = get_mode()
+        if mode.watched:
+            return mode.observer.in_place(name, method, (self, *args), kwargs)
         return general(self, *args, **kwargs)
 
     method.__name__ = method.__qualname__ = name

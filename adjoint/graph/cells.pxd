@@ -34,7 +34,7 @@ cdef class Source(Cell):
 
 @cython.locals(stack=list, arrays=list, cells=tuple, inputs=tuple, stale=bint, ready=bint,
                chaining=bint, fleeting=bint, promised=dict, cell=Cell, above=Cell)
-cdef object _walk(State state, list wanted, Chain chain)
+cdef object _walk(State state, list wanted, Chain chain, object profiler)
 
 @cython.locals(reached=list, cell=Cell)
 cpdef object push(Cell changed)

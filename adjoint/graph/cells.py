@@ -25,6 +25,7 @@ import numpy as np
 
 from ..core.device import CPU, device, device_of, register_backend
 from ..core.errors import GraphError
+from ..core.mode import MODE
 from ..core.op import Op
 from ..core.tensor_base import TensorBase
 from ..program import compute as core_compute
@@ -609,19 +610,19 @@ def refresh(targets: Iterable[Cell]) -> None:
     with state.lock:
         if state.edited and state.before_read is not None:
             state.before_read(state, wanted)
-        quietly(_refresh, state, wanted)
+        quietly(_refresh, state, wanted, MODE.get().observer)
 
 
-def _refresh(state: State, wanted: list[Cell]) -> None:
-    chain = Chain(state)
+def _refresh(state: State, wanted: list[Cell], profiler: Any) -> None:
+    chain = Chain(state, profiler)
     try:
-        _walk(state, wanted, chain)
+        _walk(state, wanted, chain, profiler)
         chain.compute()
     finally:
         chain.forget()
 
 
-def _walk(state: State, wanted: list[Cell], chain: Chain) -> None:
+def _walk(state: State, wanted: list[Cell], chain: Chain, profiler: Any) -> None:
     """Compute what `wanted` need, or promise it to the chain."""
     observer = state.observer
     chaining = observer is None and core_compute.chained is not None
@@ -690,7 +691,7 @@ def _walk(state: State, wanted: list[Cell], chain: Chain) -> None:
             if waiting:  # some of which may be its inputs
                 chain.compute()
                 arrays = given(cell)
-        result = run(cell.op, arrays)
+        result = run(cell.op, arrays) if profiler is None else _profiled(profiler, cell.op, arrays)
         old = cell.array
         cell.array = result
         state.runs += 1
@@ -709,6 +710,10 @@ def _walk(state: State, wanted: list[Cell], chain: Chain) -> None:
         if fleeting:
             arrays, array, old, result = [], None, None, None  # nothing here keeps them
             cell.let_inputs_go()
+
+
+def _profiled(profiler: Any, op: Op, arrays: list[Any]) -> Any:
+    return profiler.compute(op, arrays, run)
 
 
 def _is_same(old: Any, new: Any, op: Any) -> bool:

@@ -2,6 +2,7 @@ cimport cython
 
 cdef class Chain:
     cdef public object state
+    cdef object _profiler
     cdef public dict cells
     cdef dict _known
     cdef object _shape

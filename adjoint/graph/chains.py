@@ -27,10 +27,11 @@ _LOW = frozenset(d.numpy for d in LOW_PRECISION)
 class Chain:
     """The cells that a walk has promised. They count as computed, but for their arrays."""
 
-    __slots__ = ("_known", "_made", "_most", "_shape", "cells", "state")
+    __slots__ = ("_known", "_made", "_most", "_profiler", "_shape", "cells", "state")
 
-    def __init__(self, state: Any) -> None:
+    def __init__(self, state: Any, profiler: Any) -> None:
         self.state = state
+        self._profiler = profiler  # None: nobody wants to see what is computed
         self.cells: dict[Any, None] = {}
         self._known = state.chains
         self._shape: Any = None  # of the promised cells
@@ -70,7 +71,12 @@ class Chain:
         try:
             found = self._by_kernel(cells) if len(cells) > 1 else None
             for cell in cells:
-                cell.array = run(cell.op, given(cell)) if found is None else found[done]
+                if found is not None:
+                    cell.array = found[done]
+                elif self._profiler is None:
+                    cell.array = run(cell.op, given(cell))
+                else:
+                    cell.array = self._profiler.compute(cell.op, given(cell), run)
                 done += 1
         finally:
             self.state.runs += done
@@ -107,7 +113,9 @@ class Chain:
         for x in arrays:
             if not x.flags.c_contiguous:  # apart, results lie as these do
                 return None
-        return kernel(arrays)
+        if self._profiler is None:
+            return kernel(arrays)
+        return self._profiler.chain([cell.op for cell in cells], arrays, kernel)
 
 
 def given(cell: Any) -> list[Any]:

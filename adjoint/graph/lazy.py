@@ -19,6 +19,7 @@ from ..core.device import device as Device  # noqa: N812 - recorded values have 
 from ..core.dtype import from_numpy_dtype
 from ..core.errors import AutogradError
 from ..core.facts import ArrayFacts
+from ..core.mode import MODE
 from ..core.op import Op
 from ..core.spec import Spec
 from ..core.tensor_base import TensorBase
@@ -249,6 +250,7 @@ def record(op: Op, inputs: tuple[Any, ...]) -> Any:
 def realize(values: Iterable[LazyValue]) -> None:
     """Compute `values` and what they need, each once; a computed value forgets its inputs."""
     stack = [value for value in values if value.array is None]
+    observer = MODE.get().observer if stack else None
     while stack:
         value = stack[-1]
         if value.array is not None:
@@ -262,7 +264,12 @@ def realize(values: Iterable[LazyValue]) -> None:
         stack.pop()
         if value.op is None:
             raise AutogradError(f"realize: {value!r} was given no value")
-        value.array = run(value.op, [x.array if isinstance(x, LazyValue) else x for x in inputs])
+        arrays = [x.array if isinstance(x, LazyValue) else x for x in inputs]
+        if observer is None:
+            value.array = run(value.op, arrays)
+        else:
+            value.array = observer.compute(value.op, arrays, run)
+        del arrays
         for x in inputs:
             memory = x.memory if isinstance(x, LazyValue) else None
             if memory is not None and _shares_memory(value.array, x.array):

@@ -13,7 +13,7 @@ from ..graph.lazy import run
 from ..program.program import Value
 from .buffers import ALIGNMENT
 from .schedule import Schedule, dense
-from .steps import LibraryStep
+from .steps import LibraryStep, Step
 
 
 class Workspace:
@@ -53,6 +53,7 @@ class Workspace:
         self.outputs = [arrays[y] for y in schedule.graph.outputs]
         self.calls: list[Callable[[], object]] = []
         self.shown: set[Value] = set()  # whose arrays are read as such, not by their address
+        self._by: list[tuple[Step, ...]] = []  # for each call: what it computes
         layers: list[LibraryStep] = []
         for step in schedule.steps:
             if isinstance(step, LibraryStep):
@@ -64,6 +65,7 @@ class Workspace:
                 if not all(type(call) is Call and call.otherwise is None for call in calls):
                     self.shown.update(schedule.roots.get(x, x) for x in step.values)
                 self.calls += calls
+                self._by += [(step,)] * len(calls)
             tell()
         self._connect(layers)
         self.calls = joined(self.calls)
@@ -94,6 +96,7 @@ class Workspace:
             bound.append((step.layer, where))
         plan = connect(bound, len(slots))
         self.calls.append(lambda: plan.run(*slots))
+        self._by.append(tuple(steps))
 
     def _shown(self, x: Value) -> Any:
         """The array of a value; a constant's in row-major order."""
@@ -104,12 +107,29 @@ class Workspace:
         self.kept.append(own)
         return own
 
-    def run(self, given: Sequence[Any]) -> list[Any]:
+    def compute(self, observer: Any = None) -> None:
+        """Run the calls; with an observer one by one, each a `step` that it sees."""
+        if observer is None:
+            for call in self.calls:
+                call()
+            return
+        from ..backends.native.runtime.sequence import Sequence as Calls
+
+        begin = 0
+        for call in self.calls:
+            of = self._by[begin:]
+            if isinstance(call, Calls):
+                call.one_by_one(lambda k, run, of=of: observer.step(of[k], run))  # type: ignore[misc]
+                begin += len(call)
+            else:
+                observer.step(of[0], call)
+                begin += 1
+
+    def run(self, given: Sequence[Any], observer: Any = None) -> list[Any]:
         """The outputs, in memory of their own."""
         for target, source in zip(self.inputs, given, strict=True):
             _copy(target, source)
-        for call in self.calls:
-            call()
+        self.compute(observer)
         return [y.copy() for y in self.outputs]
 
 

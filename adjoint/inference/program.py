@@ -14,6 +14,7 @@ import numpy as np
 
 from ..core import policy
 from ..core.errors import DeviceError, InvalidArgument, InvalidType
+from ..core.mode import MODE, observed
 from ..core.spec import Spec
 from ..core.tensor_base import TensorBase
 from ..eager.tensors import wrap
@@ -67,7 +68,7 @@ class _Planned:
             with _bar(len(self.schedule.steps)) as tell:
                 workspace = Workspace(self.schedule, tell)
         try:
-            results = workspace.run(arrays)
+            results = workspace.run(arrays, MODE.get().observer)
         finally:
             self.free.append(workspace)
         return self.rebuild(map(wrap, results))
@@ -111,6 +112,9 @@ class Program:
 
     def __call__(self, *inputs: Any) -> Any:
         """The outputs for these inputs: tensors, arrays, or what NumPy makes arrays of."""
+        return observed("inference.Program", self._run, inputs)
+
+    def _run(self, inputs: tuple[Any, ...]) -> Any:
         arrays = []
         key: list[Any] = [self._threads()]
         for x in inputs:

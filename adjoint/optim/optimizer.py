@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from ..autograd.modes import enable_grad
 from ..core.errors import CheckpointError, InvalidArgument, InvalidType
-from ..core.mode import MODE, mode_with, unobserved
+from ..core.mode import MODE, mode_with, observed, unobserved
 from ..core.scalar import Scalar
 from ..nn.hooks import add
 from ..nn.modules.module import clear_gradients
@@ -223,7 +223,11 @@ class Optimizer:
         >>> p.grad is None
         True
         """
-        clear_gradients(self._parameters(), set_to_none)
+        if MODE.get().observer is None:
+            clear_gradients(self._parameters(), set_to_none)
+            return
+        name = f"Optimizer.zero_grad#{type(self).__name__}.zero_grad"
+        observed(name, clear_gradients, self._parameters(), set_to_none)
 
     # ---- the step ----------------------------------------------------------------------------
 
@@ -253,6 +257,8 @@ class Optimizer:
                 parameters = [p for p in group["params"] if p.grad is not None and p.requires_grad]
                 if parameters:
                     groups.append((group, parameters))
+            if MODE.get().observer is not None:
+                MODE.set(mode_with(MODE.get(), observer=None))  # kernels, as without
             self.update_groups(groups)
         finally:
             MODE.reset(token)
@@ -444,6 +450,12 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(step)
     def with_hooks(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if MODE.get().observer is None:
+            return run(self, args, kwargs)
+        name = type(self).__name__
+        return observed(f"Optimizer.step#{name}.step", run, self, args, kwargs)
+
+    def run(self: Any, args: Any, kwargs: Any) -> Any:
         before, after = self._hooks["before_step"], self._hooks["after_step"]
         for hook in (*_before_any.values(), *before.values()):
             changed = hook(self, args, kwargs)

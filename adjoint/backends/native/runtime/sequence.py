@@ -121,6 +121,23 @@ class Sequence:
 
         return move
 
+    def one_by_one(self, around: Callable[[int, Callable[[], None]], object]) -> None:
+        """All calls, in order, each run by `around(its place, what runs it)`."""
+        for k in range(len(self._calls)):
+            around(k, functools.partial(self._one, k))
+
+    def _one(self, k: int) -> None:
+        table = self._table
+        if self._shared:
+            table[_RUN : _STATE + 1] = default_pool().entry() or (0, 0)
+        table[_NEXT] = k
+        call(_code(), k + 1, address(table), None, self._quick)
+        refused, table[_NEXT] = table[_NEXT], 0
+        if refused:
+            otherwise = self._calls[k].otherwise
+            assert otherwise is not None
+            otherwise()
+
     def __call__(self) -> None:
         """All calls, in order."""
         table = self._table
