@@ -79,13 +79,14 @@ autograd.Variable = Tensor  # PyTorch's old name for it  # noqa: F405 - from .te
 
 _LATER = (
     "array_api", "data", "distributions", "func", "inference", "models", "onnx", "optim", "pnnx",
-    "serialization", "sklearn", "testing", "utils",
+    "profiler", "serialization", "sklearn", "testing", "utils",
 )  # fmt: skip
 
 if _TYPE_CHECKING:
     from . import data as data
     from . import func as func
     from . import optim as optim
+    from . import profiler as profiler
     from . import testing as testing
     from . import utils as utils
 

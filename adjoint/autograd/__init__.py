@@ -5,7 +5,7 @@ Source: https://docs.pytorch.org/docs/stable/autograd.html
 
 from typing import Any
 
-from . import anomaly_mode, function, functional, grad_mode, graph
+from . import anomaly_mode, function, functional, grad_mode, graph, profiler
 from . import devices as devices  # serves other devices than the host
 from . import fusion as fusion  # connects program.fused
 from .function import Function
@@ -29,5 +29,5 @@ __all__ = [
     "Function", "GradcheckError", "anomaly_mode", "backward", "detect_anomaly", "enable_grad",
     "function", "functional", "grad", "grad_mode", "gradcheck", "gradgradcheck", "graph",
     "inference_mode", "is_anomaly_enabled", "is_grad_enabled", "is_inference_mode_enabled",
-    "no_grad", "set_detect_anomaly", "set_grad_enabled",
+    "no_grad", "profiler", "set_detect_anomaly", "set_grad_enabled",
 ]  # fmt: skip

@@ -5,7 +5,8 @@ from __future__ import annotations
 __all__ = [
     "AdjointError", "AutogradError", "BackendGap", "CheckpointError", "DTypeError", "DeviceError",
     "FallbackError", "GraphError", "IndexingError", "InvalidArgument", "InvalidType", "LinalgError",
-    "NotTraceable", "OutOfMemoryError", "ShapeError", "Unsupported",
+    "NotTraceable", "OutOfMemoryError", "ProfilerError", "ShapeError", "UnknownColumn",
+    "Unsupported",
 ]  # fmt: skip
 
 
@@ -51,6 +52,14 @@ class OutOfMemoryError(AdjointError, MemoryError, RuntimeError):
 
 class LinalgError(AdjointError, RuntimeError, ValueError):
     """A matrix is singular, not positive definite, or a decomposition did not converge."""
+
+
+class ProfilerError(AdjointError, RuntimeError, AssertionError):
+    """A profile was used before it had started, before it had ended, or inside another one."""
+
+
+class UnknownColumn(InvalidArgument, AttributeError):  # noqa: N818 - reads as what happened
+    """A profile was to be sorted, or exported, by something that its events do not have."""
 
 
 class CheckpointError(AdjointError, ValueError, RuntimeError):
