@@ -63,6 +63,7 @@ MODULES = (
     "adjoint.optim",
     "adjoint.optim.lr_scheduler",
     "adjoint.optim.swa_utils",
+    "adjoint.profiler",
     "adjoint.utils.data",
     "adjoint.utils.checkpoint",
     "adjoint.utils.tensorboard",

@@ -18,7 +18,7 @@ STEPS = 20
 NAMES = {
     "actor_critic": "gymnasium", "binary_weights": "sklearn", "char_gpt": None, "char_lstm": None,
     "digits_cnn": "sklearn", "digits_mlp": "sklearn", "gan": "sklearn", "hessian": "sklearn",
-    "multitask": "sklearn", "transfer": "sklearn", "xor": None,
+    "multitask": "sklearn", "profile_training": None, "transfer": "sklearn", "xor": None,
 }  # fmt: skip
 
 IMPORTS = """
@@ -85,6 +85,11 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, OneCycleLR,
 from torch.optim.optimizer import Optimizer
 from torch.optim.sgd import SGD
 from torch.optim.swa_utils import AveragedModel, SWALR
+import torch.profiler
+from torch.profiler import ProfilerAction, ProfilerActivity, profile, record_function, schedule
+from torch.profiler import supported_activities, tensorboard_trace_handler
+import torch.autograd.profiler as profiler
+from torch.autograd.profiler import profile, record_function
 from torch.random import fork_rng
 from torch.special import digamma, expit, xlogy
 from torch.testing import assert_close

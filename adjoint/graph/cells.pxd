@@ -1,6 +1,7 @@
 cimport cython
 from .chains cimport Chain, given
 from .lazy cimport LazyValue
+from ..core.mode cimport Mode
 
 cdef class State:
     cdef public object lock
@@ -35,6 +36,9 @@ cdef class Source(Cell):
 @cython.locals(stack=list, arrays=list, cells=tuple, inputs=tuple, stale=bint, ready=bint,
                chaining=bint, fleeting=bint, promised=dict, cell=Cell, above=Cell)
 cdef object _walk(State state, list wanted, Chain chain, object profiler)
+
+@cython.locals(mode=Mode)
+cpdef object refresh(object targets)
 
 @cython.locals(reached=list, cell=Cell)
 cpdef object push(Cell changed)

@@ -25,7 +25,7 @@ import numpy as np
 
 from ..core.device import CPU, device, device_of, register_backend
 from ..core.errors import GraphError
-from ..core.mode import MODE
+from ..core.mode import MODE, Mode
 from ..core.op import Op
 from ..core.tensor_base import TensorBase
 from ..program import compute as core_compute
@@ -35,6 +35,7 @@ from .lazy import LazyValue, run
 from .node import INFERENCE, Extra, Version, next_order
 
 ndarray = np.ndarray
+get_mode = MODE.get
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
 
@@ -610,7 +611,8 @@ def refresh(targets: Iterable[Cell]) -> None:
     with state.lock:
         if state.edited and state.before_read is not None:
             state.before_read(state, wanted)
-        quietly(_refresh, state, wanted, MODE.get().observer)
+        mode: Mode = get_mode()
+        quietly(_refresh, state, wanted, mode.observer)
 
 
 def _refresh(state: State, wanted: list[Cell], profiler: Any) -> None:
