@@ -311,8 +311,9 @@ def train(optimizer_name, mode):
 def test_training_as_eagerly(name):
     losses, parameters = train(name, contextlib.nullcontext)
     lazily, parameters_lazily = train(name, ad.lazy)
-    # Eagerly a step is one kernel, which rounds a product and its sum once; LBFGS searches a line.
-    tolerance = 2e-3 if name == "LBFGS" else 1e-5
+    # Eagerly a step is one kernel, which rounds a product and its sum once; LBFGS searches a line,
+    # Muon rounds to bfloat16 many times, where the last bit of a product may be the last of 8.
+    tolerance = {"LBFGS": 2e-3, "Muon": 5e-3}.get(name, 1e-5)
     np.testing.assert_allclose(lazily, losses, rtol=tolerance)
     for a, b in zip(parameters, parameters_lazily, strict=True):
         np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance / 10)
