@@ -184,6 +184,8 @@ class profile:  # noqa: N801 - PyTorch's name
             )
         self._recorder = Recorder(**self._options)
         self._recorder.metadata = self._metadata
+        if self._accumulates and self._recorded is not None:
+            self._recorder.follow(self._recorded.trace)
         self._recorder.start()
         self._begin_mark()
 
@@ -194,8 +196,7 @@ class profile:  # noqa: N801 - PyTorch's name
         self._end_mark()
         recorder.stop()
         self._recorder = None
-        earlier = self._recorded if self._accumulates and self._recorded is not None else ()
-        self._recorded = EventList([*earlier, *recorder.events], trace=recorder)
+        self._recorded = EventList(recorder.events, trace=recorder)
 
     def _begin_mark(self) -> None:
         if self._marks_steps and self._recorder is not None:

@@ -77,6 +77,12 @@ class Recorder:
         self.active = True
         MODE.set(mode_with(MODE.get(), observer=self))
 
+    def follow(self, earlier: Recorder) -> None:
+        """Go on from an earlier window: its events and times come before those of this one."""
+        self.origin = earlier.origin
+        self.events += earlier.events
+        self.memory += earlier.memory
+
     def stop(self) -> None:
         """Observe no more; events that last end now."""
         self.active = False

@@ -196,8 +196,14 @@ def test_windows_of_steps():
     later = ["ProfilerStep#6", "sin", "ProfilerStep#7", "exp"]
     assert seen == [(4, window), (8, later)]
     assert [e.name for e in prof.events()] == later
-    prof, seen = run_steps(10, schedule=plan, acc_events=True)
-    assert [e.name for e in prof.events()] == window + later
+    prof, seen = run_steps(10, schedule=plan, acc_events=True, profile_memory=True)
+    events = prof.events()
+    assert [e.name for e in events] == window + later
+    assert [e.id for e in events] == list(range(8))
+    starts = [e.time_range.start for e in events]  # since the first window began
+    assert starts == sorted(starts)
+    changes = [when for when, _, _ in events.trace.memory]
+    assert changes[0] < events[4].began < changes[-1]
 
 
 def test_a_window_that_the_program_ends():
