@@ -312,7 +312,8 @@ def test_training_as_eagerly(name):
     losses, parameters = train(name, contextlib.nullcontext)
     lazily, parameters_lazily = train(name, ad.lazy)
     # Eagerly a step is one kernel, which rounds a product and its sum once; LBFGS searches a line,
-    # Muon rounds to bfloat16 many times, where the last bit of a product may be the last of 8.
+    # Muon's iteration is one routine, whose sums have another order: on some processors one of them
+    # rounds to another bfloat16 here, and the other iterations make 0.05 of that.
     tolerance = {"LBFGS": 2e-3, "Muon": 5e-3}.get(name, 1e-5)
     np.testing.assert_allclose(lazily, losses, rtol=tolerance)
     for a, b in zip(parameters, parameters_lazily, strict=True):
