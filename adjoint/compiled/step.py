@@ -29,6 +29,7 @@ from ..inference.passes import (
 )
 from ..inference.schedule import Schedule
 from ..program.program import Node, Program, Value
+from ..program.reads import watched
 from .capture import Captured, NotReady, Update, capture
 
 _COPIED = 1 << 14  # bytes of an argument below which it is copied
@@ -74,8 +75,10 @@ class Step:
         key = tuple([(x._data.shape, x._data.dtype) for x in arguments])
         program = self.programs.get(key)
         if program is None or not program.fits():
+            run = partial(capture, self.function, arguments)
             try:
-                program = self.programs[key] = _Compiled(capture(self.function, arguments))
+                captured, guards = watched(self.function, (), run)
+                program = self.programs[key] = _Compiled(captured, guards)
             except NotReady:
                 return self.function(*arguments)
         return program.run(arguments, observer)
@@ -148,7 +151,8 @@ class _Part:
 class _Compiled:
     """A program for arguments of certain shapes and dtypes; one thread at a time runs it."""
 
-    def __init__(self, captured: Captured) -> None:
+    def __init__(self, captured: Captured, guards: Any) -> None:
+        self.guards = guards
         self.lock = threading.Lock()
         self.captured = captured
         graph = captured.program
@@ -259,6 +263,8 @@ class _Compiled:
 
     def fits(self) -> bool:
         """Whether what it was captured from is as it was."""
+        if not self.guards.hold():
+            return False
         captured = self.captured
         for x, leaf_cleared in zip(captured.leaves, captured.cleared, strict=True):
             if not leaf_cleared and x._leaf.grad is not None:

@@ -13,7 +13,7 @@ import operator
 import os
 import struct
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -75,6 +75,7 @@ class Generator(Stream):
     """
 
     __slots__ = ("_device",)
+    _read_by_name: ClassVar[tuple[str, ...]] = ()  # drawing changes it in compiled functions, too
 
     def __init__(self, device: Any = "cpu") -> None:
         self._device = as_device(device)

@@ -1,0 +1,654 @@
+"""What a function's Python reads outside of itself, and whether that is still what it was.
+
+A program that was captured from a function holds for as long as its Python would do the same: the
+same attributes, variables and containers, read by the same code. Before the function runs, all
+that it can reach by the names in its code is written down (`Reads`); while it runs, which code does
+(`Watch`); afterwards, what has a name in code that ran is what the program depends on (`Guards`).
+What Python has changed is put back, since a program could not change it again.
+
+Tensors are looked at by identity: what they hold is the program's business. Nothing is known of
+code without Python: functions that may have an effect are refused by name.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import itertools
+import operator
+import os
+import random
+import sys
+import sysconfig
+import types
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from ..core import policy
+from ..core.errors import Unsupported
+from ..core.op import Op
+from ..core.tensor_base import TensorBase
+
+ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "nothing"})()
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_LIBRARIES = tuple(
+    os.path.abspath(sysconfig.get_path(name)) + os.sep
+    for name in ("stdlib", "platstdlib", "purelib", "platlib")
+)
+_PLAIN = frozenset(
+    (int, float, complex, bool, str, bytes, type(None), type(Ellipsis), range, slice)
+)
+# Names in code by which attributes are read that stand nowhere in it.
+_ANY_NAME = frozenset(
+    ("getattr", "setattr", "delattr", "hasattr", "vars", "__dict__", "eval", "exec")
+)
+# What Python calls without naming it.
+_METHODS = (
+    "call getattr getattribute getitem setitem len iter next contains enter exit bool eq ne lt "
+    "le gt ge hash add sub mul truediv matmul pow neg radd rsub rmul rtruediv iadd isub imul "
+    "get set "
+)
+_IMPLIED = frozenset(f"__{name}__" for name in _METHODS.split())
+_PURE_MODULES = (
+    "builtins math cmath operator _operator itertools functools _functools collections "
+    "_collections _abc _weakref _weakrefset _struct _bisect _heapq contextlib _contextvars copy "
+    "copyreg types typing _typing abc warnings _warnings re _sre string numbers fractions "
+    "decimal _decimal dataclasses inspect enum sys _thread threading gc cython_runtime "
+)
+_PURE = frozenset(_PURE_MODULES.split())
+_IMPURE = frozenset(("print", "input", "open", "breakpoint", "exec", "eval", "compile"))
+
+
+class Slot(NamedTuple):
+    """A place where Python finds something."""
+
+    kind: str  # how it is looked at: see `_now` and `is_same`
+    holder: Any
+    key: Any
+    value: Any  # what it held; the items, for containers
+    parent: int  # the slot that holds the holder; -1 for none
+    needs: Any  # a name or a code object, which must have run for this to be read; None for always
+
+
+class Users(str):
+    """A name that counts only in code of users."""
+
+    __slots__ = ()
+
+
+class Watch:
+    """Which code runs within it, and calls that a program could not repeat."""
+
+    def __init__(self) -> None:
+        self.codes: dict[Any, None] = {}
+        self.refused: str = ""  # the first call with an effect, and where
+        self.changed: dict[int, str] = {}  # by the id of a container that a method changed: where
+        self._outer: Any = None
+        self._random: Any = None  # states of generators that are not ours
+
+    def __enter__(self) -> Watch:
+        self._outer = sys.getprofile()
+        self._random = random.getstate(), _numpy_state()
+        sys.setprofile(self._event)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        sys.setprofile(self._outer)
+        before = self._random
+        self._random = None
+        if exception[0] is None and not self.refused:
+            for state, known, name in zip(
+                before, (random.getstate(), _numpy_state()), ("random", "numpy.random"), strict=True
+            ):
+                if state != known:
+                    self.refused = f"numbers of the module {name}, which other calls would not get"
+
+    def _event(self, frame: Any, event: str, arg: Any) -> None:
+        if event == "call":
+            self.codes[frame.f_code] = None
+        elif event == "c_call":
+            code = frame.f_code
+            if code.co_filename.startswith(_PACKAGE):
+                return
+            owner = getattr(arg, "__self__", None)
+            if type(owner) in _CONTAINERS:
+                self.changed[id(owner)] = _place(frame)
+            elif not self.refused and _has_effect(arg, owner):
+                users = _users_frame(frame)
+                if users is not None:
+                    name = _name_of(arg)
+                    self.refused = f"{name}(), of which a program knows nothing{_place(users)}"
+
+
+_CONTAINERS = (list, dict, set, deque)
+
+
+def _has_effect(function: Any, owner: Any) -> bool:
+    """Whether a function without Python code may do something, or give something else next time."""
+    if isinstance(owner, types.ModuleType) or owner is None:
+        module = function.__module__ or (owner.__name__ if owner is not None else "")
+        if module == "builtins":
+            return function.__name__ in _IMPURE
+        return module not in _PURE and module.partition(".")[0] not in ("numpy", "adjoint")
+    kind = owner if isinstance(owner, type) else type(owner)
+    module = kind.__module__
+    if module.startswith("numpy.random") or module == "_io":
+        return True
+    return module not in _PURE and module.partition(".")[0] not in ("numpy", "adjoint")
+
+
+def _name_of(function: Any) -> str:
+    module = function.__module__ or type(function.__self__).__module__
+    return f"{module}.{function.__qualname__}".removeprefix("builtins.")
+
+
+def _users_frame(frame: Any) -> Any:
+    """The first frame of a user's, from this one outwards; None if the package called before."""
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if name.startswith(_PACKAGE):
+            return None
+        if not _is_library(name):
+            return frame
+        frame = frame.f_back
+    return None
+
+
+def _is_library(path: str) -> bool:
+    return path.startswith(("<frozen", *_LIBRARIES))
+
+
+def _place(frame: Any) -> str:
+    return f" ({frame.f_code.co_filename}:{frame.f_lineno}, in {frame.f_code.co_name})"
+
+
+def _numpy_state() -> Any:
+    kind, keys, *more = cast(Any, np.random.get_state())
+    return kind, keys.tobytes(), *more
+
+
+def place_of(error: BaseException) -> str:
+    """The user's line that raised an error, in words; '' where there is none."""
+    found = ""
+    trace = error.__traceback__
+    while trace is not None:
+        name = trace.tb_frame.f_code.co_filename
+        if not name.startswith(_PACKAGE) and not _is_library(name):
+            found = f" ({name}:{trace.tb_lineno}, in {trace.tb_frame.f_code.co_name})"
+        trace = trace.tb_next
+    return found
+
+
+# ---- what can be reached -------------------------------------------------------------------------
+
+
+class Reads:
+    """All that code can reach from some roots by the names in it, as it is now."""
+
+    def __init__(self, roots: Iterable[tuple[str, Any]]) -> None:
+        roots = list(roots)
+        self._names: set[str] = set(_IMPLIED)
+        self._everything = False
+        while True:
+            known = len(self._names), self._everything
+            self.slots: list[Slot] = []
+            self._seen: dict[int, int] = {}
+            self._waiting: deque[tuple[Any, int]] = deque()
+            for name, value in roots:
+                self._add("root", None, name, value, -1, None)
+            while self._waiting:
+                self._visit(*self._waiting.popleft())
+            if (len(self._names), self._everything) == known:
+                return
+
+    def _add(self, kind: str, holder: Any, key: Any, value: Any, parent: int, needs: Any) -> None:
+        self.slots.append(Slot(kind, holder, key, value, parent, needs))
+        place = len(self.slots) - 1
+        for each in value if kind == "items" else () if kind == "array" else (value,):
+            if type(each) not in _PLAIN:
+                self._waiting.append((each, place))
+
+    def _learn(self, code: Any) -> None:
+        """Names in code, and in the code of functions that it makes."""
+        names = code.co_names
+        self._names.update(names)
+        if not code.co_filename.startswith(_PACKAGE) and not _ANY_NAME.isdisjoint(names):
+            self._everything = self._everything or not _is_library(code.co_filename)
+        for each in code.co_consts:
+            if isinstance(each, types.CodeType):
+                self._learn(each)
+
+    def _visit(self, x: Any, place: int) -> None:
+        if id(x) in self._seen or isinstance(x, (TensorBase, Op, np.dtype, np.generic)):
+            return
+        self._seen[id(x)] = place
+        opaque = getattr(type(x), "_read_by_name", None)
+        if opaque is not None:  # whose own code looks at what it holds each time
+            for name in opaque:
+                self._add("dict", x.__dict__, name, x.__dict__[name], place, Users(name))
+        elif isinstance(x, types.FunctionType):
+            self._visit_function(x, place)
+        elif isinstance(x, types.MethodType):
+            self._add("attr", x, "__func__", x.__func__, place, None)
+            self._add("attr", x, "__self__", x.__self__, place, None)
+        elif isinstance(x, functools.partial):
+            for name in ("func", "args", "keywords"):
+                self._add("attr", x, name, getattr(x, name), place, None)
+        elif isinstance(x, (staticmethod, classmethod)):
+            self._add("attr", x, "__func__", x.__func__, place, None)
+        elif isinstance(x, property):
+            for name in ("fget", "fset"):
+                self._add("attr", x, name, getattr(x, name), place, None)
+        elif isinstance(x, np.ndarray):
+            self._visit_array(x, place)
+        elif isinstance(x, type):
+            self._visit_class(x, place)
+        elif isinstance(x, types.ModuleType):
+            path = getattr(x, "__file__", None) or ""
+            if path and not path.startswith(_PACKAGE) and not _is_library(path):
+                self._visit_names(x.__dict__, place, all_of_them=False)
+        else:
+            self._visit_object(x, place)
+
+    def _visit_function(self, x: Any, place: int) -> None:
+        code = x.__code__
+        self._learn(code)
+        ours = code.co_filename.startswith(_PACKAGE)
+        if not ours:
+            self.slots.append(Slot("attr", x, "__code__", code, place, code))
+        for name in ("__defaults__", "__kwdefaults__", "__wrapped__"):
+            value = getattr(x, name, None)
+            if value is not None and not (ours and name != "__wrapped__"):
+                self._add("attr", x, name, value, place, code)
+        for name, cell in zip(code.co_freevars, x.__closure__ or (), strict=True):
+            try:
+                value = cell.cell_contents
+            except ValueError:  # empty as yet
+                value = ABSENT
+            self._add("cell", cell, name, value, place, code)
+        if not ours:
+            own = x.__globals__
+            for name in sorted(_globals_of(code)):
+                if name in own:
+                    self._add("dict", own, name, own[name], place, code)
+            self._visit_names(x.__dict__, place)
+
+    def _visit_array(self, x: Any, place: int) -> None:
+        if x.dtype == object:
+            self._add("items", x, None, tuple(x.ravel().tolist()), place, None)
+        elif x.nbytes <= policy.GUARDED_BYTES:
+            self._add("array", x, None, x.copy(), place, None)
+        else:
+            self._add("large", x, None, None, place, None)
+
+    def _visit_class(self, x: type, place: int) -> None:
+        module = x.__module__.partition(".")[0]
+        if module in ("builtins", "numpy"):
+            return
+        if module == "adjoint":  # which does not change; the names in its code matter
+            for name, member in x.__dict__.items():
+                if name in self._names and isinstance(member, types.FunctionType):
+                    self._visit(member, place)
+        else:
+            self._visit_names(x.__dict__, place, is_class=True)
+        for base in x.__mro__[1:]:
+            self._visit(base, place)
+
+    def _visit_object(self, x: Any, place: int) -> None:
+        if isinstance(x, dict):
+            self._add("items", x, None, (*x.keys(), *x.values()), place, None)
+        elif isinstance(x, (list, tuple, set, frozenset, deque)):
+            self._add("items", x, None, tuple(x), place, None)  # tuples: to visit their items
+        elif hasattr(type(x), "__next__") or isinstance(x, _NUMPY_RANDOM):
+            self._add("iterator", x, None, None, place, None)
+        own = getattr(x, "__dict__", None)
+        if type(own) is dict:
+            self._visit_names(own, place)
+        self._visit(type(x), place)
+        for kind in type(x).__mro__:
+            for name, member in kind.__dict__.items() if kind.__module__ != "builtins" else ():
+                if isinstance(member, types.MemberDescriptorType):
+                    value = getattr(x, name, ABSENT)
+                    self._add("attr", x, name, value, place, name)
+                elif (
+                    type(own) is dict and name not in own and not callable(member)
+                    and not hasattr(member, "__get__") and not name.startswith("__")
+                    and name in self._names
+                ):  # fmt: skip
+                    self._add("dict", own, name, ABSENT, place, name)
+
+    def _visit_names(
+        self, own: Any, place: int, is_class: bool = False, all_of_them: bool = True
+    ) -> None:
+        names = self._names
+        everything = self._everything and all_of_them
+        for name, value in own.items():
+            if type(name) is not str or (is_class and name in _OF_CLASSES):
+                continue
+            registry = name in _REGISTRIES
+            if registry or everything or name in names:
+                needs = None if registry or (everything and not is_class) else name
+                self._add("class" if is_class else "dict", own, name, value, place, needs)
+
+    def changed(self) -> Iterator[Slot]:
+        """What is not as it was."""
+        for slot in self.slots:
+            if not is_same(slot):
+                yield slot
+
+    def path(self, slot: Slot) -> str:
+        """How a user would write it."""
+        words: list[str] = []
+        while True:
+            if slot.kind == "root" or slot.parent < 0:
+                words.append(str(slot.key))
+                break
+            holder = self.slots[slot.parent]
+            is_variable = isinstance(slot.needs, types.CodeType)
+            if slot.kind == "cell" or (slot.kind == "dict" and is_variable):
+                words.append(str(slot.key))
+                break
+            if slot.kind == "items" or slot.key in _REGISTRIES or slot.key in _HIDDEN:
+                pass
+            elif slot.key is not None:
+                words.append(f".{slot.key}")
+            if holder.kind == "items":
+                words.append(self._place_in(holder, slot.holder))
+            slot = holder
+        return "".join(reversed(words)).lstrip(".")
+
+    def _place_in(self, holder: Slot, x: Any) -> str:
+        """Which of a container's items has `x` as its attributes, or is it."""
+        container = holder.holder
+        for i, each in enumerate(holder.value):
+            if each is x or getattr(each, "__dict__", ABSENT) is x:
+                if not isinstance(container, dict):
+                    return f"[{i}]"
+                key = holder.value[i - len(holder.value) // 2]
+                hidden = holder.parent >= 0 and holder.key is None
+                parent = self.slots[holder.parent] if hidden else holder
+                return f".{key}" if parent.key in _REGISTRIES else f"[{key!r}]"
+        return "[...]"
+
+
+_NUMPY_RANDOM = (np.random.Generator, np.random.RandomState)
+_REGISTRIES = frozenset(("_parameters", "_buffers", "_modules"))
+_HIDDEN = frozenset(("__func__", "__self__", "__wrapped__", "__code__"))
+_OF_CLASSES = frozenset(("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__"))
+
+
+@functools.lru_cache(maxsize=1024)
+def _globals_of(code: Any) -> frozenset[str]:
+    """Names of variables of the module that code, and code in it, reads or sets."""
+    found = {
+        each.argval
+        for each in dis.get_instructions(code)
+        if each.opname in ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL")
+    }
+    for each in code.co_consts:
+        if isinstance(each, types.CodeType):
+            found |= _globals_of(each)
+    return frozenset(found)
+
+
+# ---- whether it is the same ----------------------------------------------------------------------
+
+
+def _now(slot: Slot) -> Any:
+    """What the slot holds now."""
+    kind, holder, key = slot[:3]
+    if kind in ("dict", "class"):
+        return holder.get(key, ABSENT)
+    if kind == "cell":
+        try:
+            return holder.cell_contents
+        except ValueError:
+            return ABSENT
+    return getattr(holder, key, ABSENT)
+
+
+def is_same(slot: Slot) -> bool:
+    """Whether what the slot holds is what it held."""
+    kind, holder, _, value = slot[:4]
+    if kind in ("root", "iterator", "large"):
+        return True
+    if kind == "items":
+        if isinstance(holder, dict):
+            if 2 * len(holder) != len(value):
+                return False
+            now: Iterable[Any] = (*holder.keys(), *holder.values())
+        else:
+            if len(holder) != len(value):
+                return False
+            now = holder.ravel().tolist() if isinstance(holder, np.ndarray) else holder
+        return all(x is y or _equal(x, y) for x, y in zip(now, value, strict=True))
+    if kind == "array":
+        return bool(holder.dtype == value.dtype and holder.shape == value.shape) and (
+            holder.tobytes() == value.tobytes()
+        )
+    now = _now(slot)
+    return now is value or _equal(now, value)
+
+
+def _equal(now: Any, value: Any) -> bool:
+    """Whether values that are not the same object are as good as that."""
+    kind = type(now)
+    if kind is not type(value):
+        return False
+    if kind in _PLAIN:
+        return repr(now) == repr(value)
+    if kind is types.MethodType:  # made each time that it is read
+        return now.__func__ is value.__func__ and now.__self__ is value.__self__
+    if kind is tuple:
+        return len(now) == len(value) and all(
+            x is y or _equal(x, y) for x, y in zip(now, value, strict=True)
+        )
+    return False
+
+
+def put_back(slot: Slot) -> None:
+    """Let the slot hold what it held."""
+    kind, holder, key, value = slot[:4]
+    if kind == "items":
+        if isinstance(holder, dict):
+            half = len(value) // 2
+            holder.clear()
+            holder.update(zip(value[:half], value[half:], strict=True))
+        elif isinstance(holder, list):
+            holder[:] = value
+        elif isinstance(holder, (set, deque)):
+            holder.clear()
+            (holder.update if isinstance(holder, set) else holder.extend)(value)
+        elif isinstance(holder, np.ndarray):
+            holder.flat[:] = value
+    elif kind == "array":
+        holder[...] = value
+    elif kind == "dict":
+        if value is ABSENT:
+            holder.pop(key, None)
+        else:
+            holder[key] = value
+    elif kind == "cell":
+        if value is not ABSENT:
+            holder.cell_contents = value
+        else:
+            del holder.cell_contents
+    elif kind == "attr":
+        setattr(holder, key, value) if value is not ABSENT else delattr(holder, key)
+
+
+class Guards:
+    """What a program depends on: see `reads_of`."""
+
+    def __init__(self, reads: Reads, slots: Sequence[Slot]) -> None:
+        self._reads = reads
+        self._slots = slots
+        self._list()
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def _list(self) -> None:
+        """What is found by one look, in columns; the rest one by one."""
+        kinds: dict[str, list[Slot]] = {"dict": [], "cell": [], "listed": [], "": []}
+        for slot in self._slots:
+            kind = "listed" if slot.kind == "items" and type(slot.holder) in _LISTED else slot.kind
+            if kind not in kinds or (kind == "cell" and slot.value is ABSENT):
+                kind = ""
+            kinds[kind].append(slot)
+        self._named = [s.holder for s in kinds["dict"]], [s.key for s in kinds["dict"]]
+        self._cells = [s.holder for s in kinds["cell"]]
+        self._items: list[Any] = [s.holder for s in kinds["listed"]]
+        self._lengths = list(map(len, self._items))
+        self._views = [view for x in self._items for view in _views(x)]
+        self._rest = kinds[""]
+        self._known: list[Any] = list(self._look())
+
+    def _look(self) -> Iterator[Any]:
+        """All that is named, contained or in a variable, now."""
+        named = map(_GET, *self._named, itertools.repeat(ABSENT))
+        return itertools.chain(named, map(_CONTENTS, self._cells), *self._views)
+
+    def hold(self) -> bool:
+        """Whether all is as it was."""
+        try:
+            if (
+                list(map(len, self._items)) == self._lengths
+                and all(map(operator.is_, self._look(), self._known))
+                and all(map(is_same, self._rest))
+            ):
+                return True
+        except ValueError:  # a variable that was deleted
+            return False
+        if not all(map(is_same, self._slots)):
+            return False
+        self._list()  # equal objects
+        return True
+
+    def difference(self) -> str:
+        """What is not as it was, in words; '' if nothing."""
+        for slot in self._slots:
+            if not is_same(slot):
+                return described(self._reads, slot)
+        return ""
+
+
+_GET = dict.get
+_CONTENTS = operator.attrgetter("cell_contents")
+_LISTED = frozenset((dict, list))
+
+
+def _views(container: Any) -> tuple[Any, ...]:
+    """By which all that a container holds is looked at, each time anew."""
+    return (container.keys(), container.values()) if type(container) is dict else (container,)
+
+
+def described(reads: Reads, slot: Slot) -> str:
+    """How a slot has changed."""
+    path = reads.path(slot)
+    if slot.kind == "items":
+        return f"what {path} contains was changed"
+    if slot.kind == "array":
+        return f"the array {path} was written"
+    now = _now(slot)
+    if type(now) in _PLAIN and (type(slot.value) in _PLAIN or slot.value is ABSENT):
+        return f"{path} was {slot.value!r} and is {now!r}"
+    return f"{path} was replaced"
+
+
+def guards_of(reads: Reads, watch: Watch) -> Guards:
+    """What code that ran has read of all that it could have.
+
+    Errors: Unsupported for what a program could not do again, with everything put back: calls with
+    effects, changes of what was there before, iterators and large arrays from outside.
+    """
+    changed = list(reads.changed())
+    if changed:
+        told = [described(reads, slot) for slot in changed]
+        for slot in changed:
+            put_back(slot)
+        where = _where_changed(changed[0], watch)
+        raise Unsupported(
+            f"compile: the function changes Python's own state: {told[0]}{where}; a program only "
+            "changes tensors: do it outside, or keep the number in a tensor"
+        )
+    if watch.refused:
+        raise Unsupported(
+            f"compile: the function calls {watch.refused}; call it outside of the function"
+        )
+    names: set[str] = set(_IMPLIED)
+    users: set[str] = set()
+    for code in watch.codes:
+        names.update(code.co_names)
+        if not code.co_filename.startswith(_PACKAGE) and not _is_library(code.co_filename):
+            users.update(code.co_names)
+    everything = not _ANY_NAME.isdisjoint(users)
+    read: list[bool] = []
+    found: list[Slot] = []
+    for slot in reads.slots:
+        needs = slot.needs
+        if needs is None or (everything and isinstance(needs, str)):
+            used = True
+        elif type(needs) is Users:
+            used = needs in users
+        else:
+            used = needs in (names if type(needs) is str else watch.codes)
+        used = used and (slot.parent < 0 or read[slot.parent])
+        read.append(used)
+        if not used or slot.kind == "root" or type(slot.holder) in (tuple, frozenset):
+            continue
+        if slot.kind == "iterator":
+            raise Unsupported(
+                f"compile: the function may read {reads.path(slot)}, an iterator or a source of "
+                "random numbers from outside; give it the items as arguments, and draw by adjoint"
+            )
+        if slot.kind == "large":
+            raise Unsupported(
+                f"compile: the function may read {reads.path(slot)}, a NumPy array of "
+                f"{slot.holder.nbytes:,} bytes that others may write; give it as a tensor"
+            )
+        found.append(slot)
+    return Guards(reads, found)
+
+
+def _where_changed(slot: Slot, watch: Watch) -> str:
+    """Where code that ran sets what has changed, if that is clear."""
+    if slot.kind == "items" and id(slot.holder) in watch.changed:
+        return watch.changed[id(slot.holder)]
+    wanted: tuple[str, ...] = ("STORE_SUBSCR", "DELETE_SUBSCR")
+    if slot.kind in ("dict", "attr", "class"):
+        wanted = ("STORE_ATTR", "STORE_GLOBAL", "DELETE_ATTR", "DELETE_GLOBAL")
+    elif slot.kind == "cell":
+        wanted = ("STORE_DEREF", "DELETE_DEREF")
+    for code in watch.codes:
+        if code.co_filename.startswith(_PACKAGE) or _is_library(code.co_filename):
+            continue
+        line, lines = code.co_firstlineno, dict(dis.findlinestarts(code))
+        for each in dis.get_instructions(code):
+            line = lines.get(each.offset) or line
+            if each.opname in wanted and (slot.key is None or each.argval == slot.key):
+                return f" ({code.co_filename}:{line}, in {code.co_name})"
+    return ""
+
+
+def watched(
+    function: Callable[..., Any], roots: Iterable[tuple[str, Any]], run: Callable[[], Any]
+) -> tuple[Any, Guards]:
+    """What `run` gives, which calls `function`, and what its Python has read.
+
+    Errors: those of `guards_of`, and of `run`, after which what Python changed is put back, too.
+    """
+    name = getattr(function, "__name__", type(function).__name__)
+    reads = Reads([(name, function), *roots])
+    watch = Watch()
+    try:
+        with watch:
+            found = run()
+    except BaseException:
+        for slot in reads.changed():
+            put_back(slot)
+        raise
+    return found, guards_of(reads, watch)

@@ -1,0 +1,99 @@
+"""What a compiled function's Python reads: a program follows it, or refuses it."""
+
+import time
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from adjoint import nn
+from adjoint.backends import native
+from adjoint.compiled.step import Step
+from adjoint.core.errors import Unsupported
+
+pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason="no native backend")
+SCALE = 2.0
+
+
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(3, 2)
+        self.factors = [1.0, 2.0]
+        self.calls = 0
+
+    def forward(self, x):
+        return self.linear(x) * self.factors[1] * SCALE
+
+
+def test_attributes_containers_modes_and_globals_are_followed(monkeypatch):
+    model = Scaled()
+    step = Step(lambda x: model(x) * (3.0 if model.training else 1.0))
+    x = ad.randn(4, 3)
+
+    def check():
+        expected = model(x) * (3.0 if model.training else 1.0)
+        np.testing.assert_allclose(step(x).tolist(), expected.tolist(), rtol=1e-6)
+        step(x)
+
+    check()
+    model.eval()
+    check()
+    model.factors[1] = 5.0
+    check()
+    monkeypatch.setitem(globals(), "SCALE", -1.0)
+    check()
+    model.linear = nn.Linear(3, 2)
+    check()
+    [program] = step.programs.values()
+    model.calls += 1  # which nothing reads
+    step(x)
+    assert [*step.programs.values()] == [program]
+
+
+def test_variables_of_closures_and_arrays_are_followed():
+    factor, shift = 2.0, np.ones(2, np.float32)
+
+    def function(x):
+        return x * factor + ad.tensor(shift)
+
+    step = Step(function)
+    assert step(ad.ones(2)).tolist() == [3.0, 3.0]
+    factor = 4.0
+    assert step(ad.ones(2)).tolist() == [5.0, 5.0]
+    shift[1] = 0.0
+    assert step(ad.ones(2)).tolist() == [5.0, 4.0]
+
+
+def test_changes_of_python_s_own_state_are_refused_and_put_back():
+    seen, counts = [], {"steps": 0}
+
+    def appends(x):
+        seen.append(x)
+        return x * 2
+
+    def counts_steps(x):
+        counts["steps"] += 1
+        return x * 2
+
+    for function in (appends, counts_steps):
+        with pytest.raises(Unsupported, match=r"changes Python's own state.*test_reads\.py:\d+"):
+            Step(function)(ad.ones(2))
+    assert seen == []
+    assert counts == {"steps": 0}
+
+
+def test_calls_with_effects_are_refused():
+    def prints(x):
+        print("step")
+        return x * 2
+
+    def asks(x):
+        return x * time.perf_counter()
+
+    def draws(x):
+        return x * float(np.random.rand())
+
+    for function, says in ((prints, "print"), (asks, "perf_counter"), (draws, "random")):
+        with pytest.raises(Unsupported, match=says):
+            Step(function)(ad.ones(2))
