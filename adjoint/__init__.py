@@ -83,6 +83,7 @@ _LATER = (
 )  # fmt: skip
 
 if _TYPE_CHECKING:
+    from .compiled import compile as compile
     from . import data as data
     from . import func as func
     from . import optim as optim
@@ -97,8 +98,12 @@ def __getattr__(name: str) -> _Any:
         import importlib
 
         return importlib.import_module(f"{__name__}.{name}")
+    if name == "compile":
+        from .compiled import compile
+
+        return compile
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
+    return sorted({*globals(), *_LATER, "compile"})

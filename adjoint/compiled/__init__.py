@@ -1,5 +1,5 @@
-"""Whole training steps as native programs: forward, backward, gradients and optimizers at once.
+"""Functions and whole training steps as native programs: `ad.compile`."""
 
-Under construction, and not public: `step.Step` compiles a function whose Python reads nothing that
-changes. What it reads is not guarded yet (`docs/architecture.md`: Compiled execution).
-"""
+from .function import CompiledFunction as CompiledFunction
+from .function import CompiledModule as CompiledModule
+from .function import compile as compile

@@ -20,9 +20,11 @@ from ..core.spec import Spec
 from ..core.tensor_base import TensorBase
 from ..eager.tensors import wrap
 from ..graph.lazy import LazyValue, record
-from ..program.capture import Rebuild, program_of, recording, taken
+from ..program.capture import program_of, recording
 from ..program.compute import spec_of
 from ..program.program import Node, Program, Value
+from .drawing import Stream, Streams
+from .returned import Returned
 
 ndarray = np.ndarray
 
@@ -81,8 +83,9 @@ class Captured(NamedTuple):
     written: list[int]  # which of them it writes: the first outputs
     leaves: list[Any]  # tensors whose gradients it sets: the next outputs
     cleared: list[bool]  # whether it drops the gradient that a leaf had before
-    rebuild: Rebuild  # what it returns, of the last outputs
+    returned: Returned  # of the last outputs
     updates: list[Node]
+    streams: list[Stream]  # from which it draws
 
 
 class _Recorder:
@@ -93,6 +96,7 @@ class _Recorder:
         self.views: list[tuple[Any, Any, Any]] = []
         self.order: dict[int, int] = {}  # of recorded values, by id
         self.alive: list[Any] = []  # those values
+        self.streams = Streams()
         self.cleared: set[int] = set()  # ids of leaves whose gradient was set before it was added
 
     def __call__(self, op: Op, inputs: tuple[Any, ...]) -> Any:
@@ -144,6 +148,10 @@ class _Recorder:
         if leaf is not None and leaf.grad is not None:
             self.meet(leaf.grad)
 
+    def note_draw(self, generator: Any) -> tuple[int, int]:
+        """The program draws random numbers."""
+        return self.streams.next_draw(generator)
+
     def note_gradient(self, x: Any) -> None:
         """The program sets the gradient of `x`."""
         self.cleared.add(id(x))
@@ -163,7 +171,8 @@ class _Recorder:
             x._data = value
 
     def restore(self) -> None:
-        """Give all tensors back what they held."""
+        """Give all tensors back what they held, and generators their states."""
+        self.streams.restore()
         for x, array, node in self.views:
             x._data, x._node = array, node
         for met in self.met.values():
@@ -182,22 +191,24 @@ _READS = (
 )
 
 
-def capture(function: Callable[..., Any], arguments: Sequence[Any]) -> Captured:
-    """What `function` does with tensors like `arguments`, which stay as they are.
+def capture(
+    function: Callable[..., Any], arguments: Sequence[Any], grad: bool = True, autocast: Any = None
+) -> Captured:
+    """What `function` does with tensors like `arguments`, which stay as they are, in a mode.
 
     Errors: Unsupported for what cannot be captured; NotReady where an optimizer has no state yet.
     """
     recorder = _Recorder()
-    if any(x._node is not None for x in arguments):
+    if grad and any(x._node is not None for x in arguments):
         raise Unsupported("compile: an argument that wants a gradient, which is not done yet")
     arguments = [wrap(x._data) for x in arguments]
     for x in arguments:
         recorder.meet(x)
     count = len(recorder.met)
     try:
-        with recording(_READS, executor=recorder, grad=True):
+        with recording(_READS, executor=recorder, grad=grad, autocast=autocast):
             found = function(*arguments)
-        results, rebuild = taken(found, "compile: the function returned")
+        returned = Returned(found, recorder.met, arguments)
         del found
         for each in recorder.met.values():
             if each.tensor._node is not each.node:
@@ -220,7 +231,7 @@ def capture(function: Callable[..., Any], arguments: Sequence[Any]) -> Captured:
         ]
         gradients = [x._leaf.grad._data for x in leaves]
         given = [m.symbol for m in met]
-        values = [*(met[n].tensor._data for n in written), *gradients, *results]
+        values = [*(met[n].tensor._data for n in written), *gradients, *returned.values]
         program = program_of(
             given, values, _constant, lambda value: recorder.order.get(id(value), -1)
         )
@@ -235,15 +246,12 @@ def capture(function: Callable[..., Any], arguments: Sequence[Any]) -> Captured:
         if m.tensor._leaf is None and sys.getrefcount(m.tensor) <= _HELD:
             value.array = m.array
         states.append(m.tensor)
-    for node in program.nodes:
-        if node.op.drawn:
-            raise Unsupported(
-                f"compile: {node.op.name} draws random numbers, which is not done yet"
-            )
+    recorder.streams.take_over(program.nodes)
     updates = [node for node in program.nodes if isinstance(node.op, Update)]
     return Captured(
         program, count, states, [n - count for n in written], leaves,
-        [id(x) in recorder.cleared for x in leaves], rebuild, updates,
+        [id(x) in recorder.cleared for x in leaves], returned, updates,
+        recorder.streams.all,
     )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from ..backends.native.runtime.sequence import Sequence as Calls
 from ..core.errors import Unsupported
-from ..core.mode import DEFAULT, MODE, mode_with, observed
+from ..core.mode import observed
 from ..core.spec import prod
 from ..eager.arrays import address
 from ..eager.tensors import wrap
@@ -29,59 +29,10 @@ from ..inference.passes import (
 )
 from ..inference.schedule import Schedule
 from ..program.program import Node, Program, Value
-from ..program.reads import watched
-from .capture import Captured, NotReady, Update, capture
+from ..program.reads import Guards
+from .capture import Captured, Update
 
 _COPIED = 1 << 14  # bytes of an argument below which it is copied
-
-
-class Step:
-    """A function of tensors that may change parameters, gradients and optimizers, as one program
-    for each combination of its arguments' shapes and dtypes.
-
-    >>> layer = ad.nn.Linear(2, 1)
-    >>> optimizer = ad.optim.SGD(layer.parameters(), lr=0.1)
-    >>> def step(x, y):
-    ...     optimizer.zero_grad()
-    ...     loss = ((layer(x) - y) ** 2).mean()
-    ...     loss.backward()
-    ...     optimizer.step()
-    ...     return loss
-    >>> from adjoint.compiled.step import Step
-    >>> compiled = Step(step)
-    >>> x, y = ad.randn(8, 2), ad.randn(8, 1)
-    >>> losses = [compiled(x, y).item() for _ in range(20)]
-    >>> losses[-1] < losses[0]
-    True
-    """
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
-        self.programs: dict[Any, _Compiled] = {}
-
-    def __call__(self, *arguments: Any) -> Any:
-        """What the function returns; all that it changes is changed."""
-        mode = MODE.get()
-        if mode is DEFAULT:
-            return self._run(arguments, None)
-        name = f"Step#{getattr(self.function, '__name__', type(self.function).__name__)}"
-        if mode_with(mode, observer=None) is DEFAULT:
-            return observed(name, self._run, arguments, mode.observer)
-        return observed(name, self.function, *arguments)
-
-    def _run(self, arguments: tuple[Any, ...], observer: Any) -> Any:
-        if not all(type(x._data) is np.ndarray for x in arguments):
-            return self.function(*arguments)
-        key = tuple([(x._data.shape, x._data.dtype) for x in arguments])
-        program = self.programs.get(key)
-        if program is None or not program.fits():
-            run = partial(capture, self.function, arguments)
-            try:
-                captured, guards = watched(self.function, (), run)
-                program = self.programs[key] = _Compiled(captured, guards)
-            except NotReady:
-                return self.function(*arguments)
-        return program.run(arguments, observer)
 
 
 class _Part:
@@ -148,10 +99,10 @@ class _Part:
             target[...] = source
 
 
-class _Compiled:
+class Compiled:
     """A program for arguments of certain shapes and dtypes; one thread at a time runs it."""
 
-    def __init__(self, captured: Captured, guards: Any) -> None:
+    def __init__(self, captured: Captured, guards: Guards) -> None:
         self.guards = guards
         self.lock = threading.Lock()
         self.captured = captured
@@ -271,20 +222,23 @@ class _Compiled:
                 return False
         return all(step.fits() for step in self.steps)
 
+    def difference(self) -> str:
+        """In which it does not fit, in words."""
+        captured = self.captured
+        for x, leaf_cleared in zip(captured.leaves, captured.cleared, strict=True):
+            if not leaf_cleared and x._leaf.grad is not None:
+                return f"a tensor of shape {tuple(x._data.shape)} had no gradient before and has one"
+        if not all(step.fits() for step in self.steps):
+            return "the state of an optimizer was replaced"
+        return self.guards.difference() or "nothing"
+
     def run(self, arguments: Sequence[Any], observer: Any = None) -> Any:
         """The results; everything is written."""
         with self.lock:
             return self._run(arguments, observer)
 
-    def _run(self, arguments: Sequence[Any], observer: Any) -> Any:
-        for x, array, node in self.bound:
-            if x._data is not array or x._node is not node:
-                self._bind()
-                break
-        if self.holders is not None and self._holders() != self.holders:
-            self._bind()  # somebody keeps a gradient of the last step
-        for target, x in zip(self.inputs, arguments, strict=True):
-            target.take(x._data)
+    def _compute(self, observer: Any) -> None:
+        """Run the parts, and the optimizers' steps between them."""
         steps = iter(self.steps)
         for part in self.parts:
             part.run(observer)
@@ -296,7 +250,27 @@ class _Compiled:
             else:
                 name = type(step.optimizer).__name__
                 observed(f"Optimizer.step#{name}.step", step.run)
-        results = [wrap(y.copy()) for y in self.returned]  # which may show what is written now
+
+    def _run(self, arguments: Sequence[Any], observer: Any) -> Any:
+        for x, array, node in self.bound:
+            if x._data is not array or x._node is not node:
+                self._bind()
+                break
+        if self.holders is not None and self._holders() != self.holders:
+            self._bind()  # somebody keeps a gradient of the last step
+        for target, x in zip(self.inputs, arguments, strict=True):
+            target.take(x._data)
+        streams = self.captured.streams
+        for stream in streams:
+            stream.begin()
+        try:
+            self._compute(observer)
+        except BaseException:
+            for stream in streams:
+                stream.undo()
+            raise
+        # Which may show what is written now.
+        results = self.captured.returned.wrapped([y.copy() for y in self.returned])
         staged = [(x, source.copy()) for x, source in self.writes]
         for x, value in staged:
             watched = announce([x], "step")
@@ -306,7 +280,7 @@ class _Compiled:
         self._give()
         if self.holders is None:
             self.holders = self._holders()
-        return self.captured.rebuild(iter(results))
+        return self.captured.returned.rebuilt(iter(results), arguments)
 
 
 def _array(known: dict[Value, Any], x: Value) -> Any:

@@ -72,7 +72,8 @@ def fold_constants(graph: Program, folds: Folds) -> int:
     kept = []
     for node in graph.renewed(changes):
         inputs = node.inputs
-        found = folds.of(node.op, *inputs) if all(map(is_constant, inputs)) else None
+        folded = not node.op.drawn and all(map(is_constant, inputs))
+        found = folds.of(node.op, *inputs) if folded else None
         if found is None:
             kept.append(node)
         else:

@@ -38,7 +38,7 @@ _LIBRARIES = tuple(
     os.path.abspath(sysconfig.get_path(name)) + os.sep
     for name in ("stdlib", "platstdlib", "purelib", "platlib")
 )
-_PLAIN = frozenset(
+PLAIN: frozenset[Any] = frozenset(
     (int, float, complex, bool, str, bytes, type(None), type(Ellipsis), range, slice)
 )
 # Names in code by which attributes are read that stand nowhere in it.
@@ -171,14 +171,17 @@ def _numpy_state() -> Any:
 
 
 def place_of(error: BaseException) -> str:
-    """The user's line that raised an error, in words; '' where there is none."""
+    """The user's line that raised an error, or its cause, in words; '' where there is none."""
     found = ""
-    trace = error.__traceback__
-    while trace is not None:
-        name = trace.tb_frame.f_code.co_filename
-        if not name.startswith(_PACKAGE) and not _is_library(name):
-            found = f" ({name}:{trace.tb_lineno}, in {trace.tb_frame.f_code.co_name})"
-        trace = trace.tb_next
+    cause: BaseException | None = error
+    while cause is not None:
+        trace = cause.__traceback__
+        while trace is not None:
+            name = trace.tb_frame.f_code.co_filename
+            if not name.startswith(_PACKAGE) and not _is_library(name):
+                found = f" ({name}:{trace.tb_lineno}, in {trace.tb_frame.f_code.co_name})"
+            trace = trace.tb_next
+        cause = cause.__cause__
     return found
 
 
@@ -208,7 +211,7 @@ class Reads:
         self.slots.append(Slot(kind, holder, key, value, parent, needs))
         place = len(self.slots) - 1
         for each in value if kind == "items" else () if kind == "array" else (value,):
-            if type(each) not in _PLAIN:
+            if type(each) not in PLAIN:
                 self._waiting.append((each, place))
 
     def _learn(self, code: Any) -> None:
@@ -438,7 +441,7 @@ def _equal(now: Any, value: Any) -> bool:
     kind = type(now)
     if kind is not type(value):
         return False
-    if kind in _PLAIN:
+    if kind in PLAIN:
         return repr(now) == repr(value)
     if kind is types.MethodType:  # made each time that it is read
         return now.__func__ is value.__func__ and now.__self__ is value.__self__
@@ -554,7 +557,7 @@ def described(reads: Reads, slot: Slot) -> str:
     if slot.kind == "array":
         return f"the array {path} was written"
     now = _now(slot)
-    if type(now) in _PLAIN and (type(slot.value) in _PLAIN or slot.value is ABSENT):
+    if type(now) in PLAIN and (type(slot.value) in PLAIN or slot.value is ABSENT):
         return f"{path} was {slot.value!r} and is {now!r}"
     return f"{path} was replaced"
 

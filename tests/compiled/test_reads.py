@@ -8,7 +8,6 @@ import pytest
 import adjoint as ad
 from adjoint import nn
 from adjoint.backends import native
-from adjoint.compiled.step import Step
 from adjoint.core.errors import Unsupported
 
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason="no native backend")
@@ -28,7 +27,7 @@ class Scaled(nn.Module):
 
 def test_attributes_containers_modes_and_globals_are_followed(monkeypatch):
     model = Scaled()
-    step = Step(lambda x: model(x) * (3.0 if model.training else 1.0))
+    step = ad.compile(lambda x: model(x) * (3.0 if model.training else 1.0))
     x = ad.randn(4, 3)
 
     def check():
@@ -45,10 +44,10 @@ def test_attributes_containers_modes_and_globals_are_followed(monkeypatch):
     check()
     model.linear = nn.Linear(3, 2)
     check()
-    [program] = step.programs.values()
+    [program] = step.programs
     model.calls += 1  # which nothing reads
     step(x)
-    assert [*step.programs.values()] == [program]
+    assert [*step.programs] == [program]
 
 
 def test_variables_of_closures_and_arrays_are_followed():
@@ -57,7 +56,7 @@ def test_variables_of_closures_and_arrays_are_followed():
     def function(x):
         return x * factor + ad.tensor(shift)
 
-    step = Step(function)
+    step = ad.compile(function)
     assert step(ad.ones(2)).tolist() == [3.0, 3.0]
     factor = 4.0
     assert step(ad.ones(2)).tolist() == [5.0, 5.0]
@@ -78,7 +77,7 @@ def test_changes_of_python_s_own_state_are_refused_and_put_back():
 
     for function in (appends, counts_steps):
         with pytest.raises(Unsupported, match=r"changes Python's own state.*test_reads\.py:\d+"):
-            Step(function)(ad.ones(2))
+            ad.compile(function)(ad.ones(2))
     assert seen == []
     assert counts == {"steps": 0}
 
@@ -96,4 +95,4 @@ def test_calls_with_effects_are_refused():
 
     for function, says in ((prints, "print"), (asks, "perf_counter"), (draws, "random")):
         with pytest.raises(Unsupported, match=says):
-            Step(function)(ad.ones(2))
+            ad.compile(function)(ad.ones(2))

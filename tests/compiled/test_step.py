@@ -9,7 +9,6 @@ import adjoint as ad
 from adjoint import nn
 from adjoint.backends import native
 from adjoint.backends.native.runtime.sequence import Sequence
-from adjoint.compiled.step import Step
 from adjoint.core.errors import Unsupported
 
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason="no native backend")
@@ -45,7 +44,7 @@ class Pair:
             return step
 
         self.steps = [step_of(m, o) for m, o in zip(self.models, self.optimizers, strict=True)]
-        self.compiled = Step(self.steps[1])
+        self.compiled = ad.compile(self.steps[1])
 
     def run(self, x, y):
         """One step of each; all that they leave is equal."""
@@ -72,7 +71,7 @@ class Pair:
     @property
     def program(self):
         """The only one."""
-        [found] = self.compiled.programs.values()
+        [found] = self.compiled.programs
         return found
 
 
@@ -249,7 +248,7 @@ def test_gradients_add_up_where_nobody_clears_them():
 
         return step
 
-    eagerly, compiled = step_of(models[0]), Step(step_of(models[1]))
+    eagerly, compiled = step_of(models[0]), ad.compile(step_of(models[1]))
     for i in range(4):
         eagerly(*digits(seed=i))
         compiled(*digits(seed=i))
@@ -381,7 +380,7 @@ def test_networks_and_ways_to_train_them(name, step):
         ad.optim.SGD([p for p in m.parameters() if p.requires_grad], lr=0.1, momentum=0.9)
         for m in models
     ]
-    compiled = Step(lambda x, y: step(models[1], optimizers[1], x, y))
+    compiled = ad.compile(lambda x, y: step(models[1], optimizers[1], x, y))
     for seed in range(5):
         ad.manual_seed(seed)
         x, y = draw(), ad.randint(0, 3, (4,))
@@ -425,7 +424,7 @@ def test_two_networks_with_an_optimizer_each():
         return [*generator.parameters(), *critic.parameters()], step
 
     (parameters, eagerly), (others, step) = made(), made()
-    compiled = Step(step)
+    compiled = ad.compile(step)
     for seed in range(5):
         ad.manual_seed(seed)
         real, noise = ad.randn(16, 3), ad.randn(16, 2)
@@ -446,7 +445,7 @@ def test_buffers_that_change_places_and_results_that_show_what_is_written():
         b.copy_(before)
         return a, before, x
 
-    compiled = Step(swap)
+    compiled = ad.compile(swap)
     for i in range(4):
         first, second, x = compiled(ad.full((2,), float(i)))
         expected = [[1, 1, 1], [0, 1, 2]] if i % 2 == 0 else [[0, 1, 2], [1, 1, 1]]
@@ -482,7 +481,7 @@ def test_what_cannot_be_captured_is_refused(function, says):
     x = ad.randn(4, 4)
     before = x.tolist()
     with pytest.raises((Unsupported, TypeError), match=says):
-        Step(function)(x)
+        ad.compile(function)(x)
     assert x.tolist() == before
 
 
@@ -490,7 +489,7 @@ def test_arguments_that_want_gradients_are_refused():
     x = ad.randn(3, requires_grad=True)
     for given in (x, x * 2):
         with pytest.raises(Unsupported, match="wants a gradient"):
-            Step(lambda x: x.sum())(given)
+            ad.compile(lambda x: x.sum())(given)
 
 
 def test_memory_that_two_tensors_show_is_refused_where_it_is_written():
@@ -503,7 +502,7 @@ def test_memory_that_two_tensors_show_is_refused_where_it_is_written():
         return total + (shown * y).sum()
 
     with pytest.raises(Unsupported, match="shown by another tensor"):
-        Step(write)(ad.ones(4))
+        ad.compile(write)(ad.ones(4))
     assert x.tolist() == [1, 1, 1, 1]
 
 
@@ -512,7 +511,7 @@ def test_several_threads_take_turns():
 
     ad.manual_seed(0)
     model = nn.Linear(20, 5)
-    scores = Step(lambda x: model(x).softmax(1))
+    scores = ad.compile(lambda x: model(x).softmax(1))
     batches = [digits(64, seed)[0] for seed in range(16)]
     expected = [model(x).softmax(1).tolist() for x in batches]
     with ThreadPoolExecutor(4) as pool:
@@ -539,7 +538,7 @@ def test_values_from_before_an_optimizer_s_step_stay_and_views_follow():
         return (w, v), step
 
     (parameters, eagerly), (others, step) = made(), made()
-    compiled = Step(step)
+    compiled = ad.compile(step)
     for i in range(4):
         x = ad.full((3,), float(i))
         for a, b in zip(eagerly(x), compiled(x), strict=True):
@@ -559,12 +558,12 @@ def test_memory_of_gradients_is_used_again_where_one_is_a_constant(monkeypatch):
         total.backward()
         return total
 
-    compiled = Step(step)
+    compiled = ad.compile(step)
     for i in range(3):
         compiled(ad.full((4, 3), float(i)))
         assert layer.bias.grad.tolist() == [4, 4]
         assert layer.weight.grad.tolist() == [[4.0 * i] * 3] * 2
-    [program] = compiled.programs.values()
+    [program] = compiled.programs
     monkeypatch.setattr(program, "_bind", None)
     for _ in range(3):
         compiled(ad.ones(4, 3))
@@ -581,7 +580,7 @@ def test_a_gradient_that_no_operation_has_computed_is_refused():
         optimizer.step()
 
     with pytest.raises(Unsupported, match="no operation has computed"):
-        Step(lambda x: step(x, v.detach))(ad.ones(3))
+        ad.compile(lambda x: step(x, v.detach))(ad.ones(3))
     assert w.tolist() == v.tolist() == [1, 1, 1]
-    Step(lambda x: step(x, lambda: v * 1))(ad.ones(3))
+    ad.compile(lambda x: step(x, lambda: v * 1))(ad.ones(3))
     assert [w.grad.tolist(), w.tolist(), v.tolist()] == [[1] * 3, [0.5] * 3, [0] * 3]

@@ -9,7 +9,6 @@ import pytest
 
 import adjoint as ad
 from adjoint import nn
-from adjoint.compiled.step import Step
 from adjoint.core.mode import DEFAULT, MODE
 from adjoint.profiler import profile, record_function
 from adjoint.utils.data import DataLoader, TensorDataset
@@ -206,7 +205,7 @@ def test_a_compiled_step():
     model, train = compiled_step()
     ad.manual_seed(0)
     other, plain = compiled_step()
-    step, reference = Step(train), Step(plain)
+    step, reference = ad.compile(train), ad.compile(plain)
     x, y = ad.randn(16, 30), ad.randn(16, 1)
     for _ in range(2):
         step(x, y), reference(x, y)
@@ -216,7 +215,7 @@ def test_a_compiled_step():
     assert step(x, y).item() == reference(x, y).item()  # no record was left out or done twice
     for p, q in zip(model.parameters(), other.parameters(), strict=True):
         assert p.detach().numpy().tobytes() == q.detach().numpy().tobytes()
-    found = inside(prof, "Step#train")
+    found = inside(prof, "Compiled#train")
     assert len(found) == len(names(prof)) - 1
     assert found.count("linear") == 2 and found[-1] == "Optimizer.step#SGD.step"
     linear = next(e for e in prof.events() if e.name == "linear")

@@ -223,15 +223,16 @@ def set_rng_state(new_state: Tensor) -> None:
 
 def next_draw(generator: Generator | None) -> tuple[int, int]:
     """Seed and number of a new draw from `generator`, or from the default one."""
+    executor = MODE.get().executor
     if generator is None:
-        executor = MODE.get().executor
         own = None if executor is None else getattr(executor, "generator", None)  # a Graph's
-        return (own or default_generator).next_draw()
-    if not isinstance(generator, Generator):
+        generator = own or default_generator
+    elif not isinstance(generator, Generator):
         raise InvalidType(
             f"generator: expected an adjoint.Generator, got {type(generator).__name__}"
         )
-    return generator.next_draw()
+    note = None if executor is None else getattr(executor, "note_draw", None)  # a capture's
+    return generator.next_draw() if note is None else note(generator)
 
 
 def drawn(

@@ -1,0 +1,369 @@
+"""`ad.compile`: functions, and whole training steps, as native programs that take their place.
+
+A program stands for the function as long as all is the same that decides what its Python does: the
+form of the arguments, with shapes and dtypes of tensors and the values of what is none, the modes,
+and what the code read elsewhere (`program/reads.py`). Where something differs another program is
+captured, up to a number; after that the function runs eagerly, and says which value changes.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import types
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..backends import native
+from ..core import policy
+from ..core.device import device
+from ..core.dtype import dtype, get_default_dtype
+from ..core.errors import InvalidArgument, InvalidType, Unsupported
+from ..core.mode import MODE, Mode, observed
+from ..core.spec import Size
+from ..core.tensor_base import TensorBase
+from ..graph.lazy import LazyValue, concrete
+from ..nn.modules.module import Module
+from ..program.reads import PLAIN, place_of, watched
+from .capture import NotReady, capture
+from .step import Compiled
+
+__all__ = ["CompiledFunction", "CompiledModule", "compile"]
+
+_BY_VALUE: frozenset[Any] = (PLAIN - {slice, float, complex}) | {Size, dtype, device}
+_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+_OPTIONS = ("recompile_limit",)
+
+
+def compile(
+    model: Any = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: Any = "native",
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    disable: bool = False,
+    fallback: str = "error",
+) -> Any:
+    """A function, a module or a whole training step (forward, backward, optimizer) as one native
+    program, captured at the first call; without `model`, a decorator.
+
+    The same values, gradients, states and random numbers as without it. Calls with other shapes,
+    dtypes or Python values compile anew, as does whatever the function's Python read elsewhere
+    (attributes, variables, containers) and has changed: up to `options={"recompile_limit": 16}`
+    programs. What cannot be captured is an error that names the line; with `fallback="eager"` the
+    function then runs eagerly, with one warning. `backend="eager"` and `disable=True` compile
+    nothing; "inductor" means "native", and each `mode` and `fullgraph` is the same program.
+    Errors: Unsupported, at the call, for what cannot be captured, for `dynamic=True` and for
+    gradients of what is returned (call `backward` within the function); InvalidArgument, InvalidType.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.compile.html
+
+    >>> layer = ad.nn.Linear(2, 1)
+    >>> optimizer = ad.optim.SGD(layer.parameters(), lr=0.1)
+    >>> @ad.compile
+    ... def step(x, y):
+    ...     optimizer.zero_grad()
+    ...     loss = ((layer(x) - y) ** 2).mean()
+    ...     loss.backward()
+    ...     optimizer.step()
+    ...     return loss
+    >>> x, y = ad.randn(8, 2), ad.randn(8, 1)
+    >>> losses = [step(x, y).item() for _ in range(20)]
+    >>> losses[-1] < losses[0]
+    True
+    """
+    if model is None:
+        return partial(
+            compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode,
+            options=options, disable=disable, fallback=fallback,
+        )  # fmt: skip
+    if not callable(model):
+        raise InvalidType(f"compile: expected a function or a module, got {type(model).__name__}")
+    if fallback not in ("error", "eager"):
+        raise InvalidArgument(f"compile: fallback={fallback!r}; it is 'error' or 'eager'")
+    if mode is not None and mode not in _MODES:
+        raise InvalidArgument(f"compile: Unrecognized mode={mode!r}, should be one of: {_MODES}")
+    if backend not in ("native", "inductor", "eager"):
+        raise InvalidArgument(f"compile: Invalid backend: {backend!r}; 'native' or 'eager'")
+    unknown = sorted(set(options or ()).difference(_OPTIONS))
+    if unknown:
+        raise InvalidArgument(f"compile: Unexpected optimization option {unknown[0]!r}")
+    if dynamic:
+        raise Unsupported("compile: dynamic=True, sizes as arguments, does not exist yet")
+    if disable or backend == "eager":
+        return model
+    limit = (options or {}).get("recompile_limit", policy.COMPILED_PROGRAMS)
+    if isinstance(model, Module):
+        return CompiledModule(model, CompiledFunction(model, fallback, limit))
+    return CompiledFunction(model, fallback, limit)
+
+
+class CompiledFunction:
+    """A function for which programs stand: see `compile`."""
+
+    def __init__(self, function: Callable[..., Any], fallback: str, limit: int) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.reasons: list[str] = []  # why each program was compiled
+        self._fallback, self._limit = fallback, limit
+        self._programs: dict[Any, list[_Variant]] = {}
+        self._latest: _Variant | None = None
+        self._eagerly = ""  # why the function runs eagerly from now on
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __reduce__(self) -> Any:
+        return CompiledFunction, (self.function, self._fallback, self._limit)
+
+    def __repr__(self) -> str:
+        return f"<compiled {_name(self.function)}>"
+
+    @property
+    def programs(self) -> list[Compiled]:
+        """Those that there are, the last used of each signature first."""
+        return [each.program for found in self._programs.values() for each in found]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """What the function returns; all that it changes is changed."""
+        mode = MODE.get()
+        if mode.executor is not None or mode.saved_hooks is not None or mode.anomaly:
+            return self.function(*args, **kwargs)  # each op is recorded, or looked at
+        if self._eagerly:
+            return observed(self._title, self.function, *args, **kwargs)
+        if mode.observer is not None:
+            return observed(self._title, self._run, mode, args, kwargs)
+        return self._run(mode, args, kwargs)
+
+    @property
+    def _title(self) -> str:
+        return f"Compiled#{_name(self.function)}"
+
+    def _run(self, mode: Mode, args: Any, kwargs: Any) -> Any:
+        key: list[Any] = []
+        tensors: list[Any] = []
+        for x in args:
+            _sign(x, key, tensors)
+        if kwargs:
+            _sign(kwargs, key, tensors)
+        if not all(type(x._data) is np.ndarray for x in tensors) and not _on_host(tensors):
+            return self._give_up("a tensor that is not in the host's memory", args, kwargs)
+        casts = mode.autocast.signature if mode.casts else None
+        full = (tuple(key), mode.grad, mode.inference, casts, get_default_dtype())
+        found = self._programs.get(full)
+        for k, each in enumerate(found or ()):
+            if each.program.fits():
+                if k:
+                    found.insert(0, found.pop(k))  # type: ignore[union-attr]
+                self._latest = each
+                return each.program.run(tensors, mode.observer)
+        reason = native.reason_off()
+        if reason is not None:
+            return self._give_up(f"no native code: {reason}", args, kwargs)
+        try:
+            return self._compiled(mode, full, args, kwargs).program.run(tensors, mode.observer)
+        except NotReady:  # an optimizer makes its state in the first step
+            return self.function(*args, **kwargs)
+        except Unsupported as error:
+            text = str(error)
+            told = text if text.startswith("compile: ") else f"compile: {text}"
+            place = place_of(error)
+            if place not in told:
+                told += place
+            if self._fallback == "eager":
+                return self._give_up(told.removeprefix("compile: "), args, kwargs)
+            raise Unsupported(told) from error
+
+    def _give_up(self, why: str, args: Any, kwargs: Any) -> Any:
+        """Run eagerly, now and later."""
+        self._eagerly = why
+        warnings.warn(f"compile: {_name(self.function)} runs eagerly: {why}", stacklevel=4)
+        self._programs.clear()
+        self._latest = None
+        return self.function(*args, **kwargs)
+
+    def _compiled(self, mode: Mode, key: Any, args: Any, kwargs: Any) -> _Variant:
+        """A new program."""
+        listing = _listing(mode, args, kwargs)
+        why = "first call" if self._latest is None else self._difference(key, listing)
+        if len(self.programs) >= self._limit:
+            raise Unsupported(
+                f"compile: {self._limit} programs were compiled, the last one because {why}; let "
+                "what changes be a tensor, or give options={'recompile_limit': ...}"
+            )
+        objects: list[Any] = []
+        tensors: list[Any] = []
+        _sign((args, kwargs), [], tensors, objects)
+
+        def given(*replaced: Any) -> Any:
+            own = iter(replaced)
+            known: dict[int, Any] = {}
+            found = [_replaced(x, own, known) for x in args]
+            named = {name: _replaced(x, own, known) for name, x in kwargs.items()}
+            return self.function(*found, **named)
+
+        casts = mode.autocast.without_cache() if mode.casts else None  # symbols are not kept
+        roots = [(f"argument {n}", x) for n, x in enumerate(objects)]
+        run = partial(capture, given, tensors, mode.grad and not mode.inference, casts)
+        captured, guards = watched(self.function, roots, run)
+        variant = _Variant(Compiled(captured, guards), listing, objects)
+        self._programs.setdefault(key, []).insert(0, variant)
+        self._latest = variant
+        self.reasons.append(why)
+        return variant
+
+    def _difference(self, key: Any, listing: dict[str, str]) -> str:
+        """In which a call differs from those before, in words."""
+        for each in self._programs.get(key, ()):
+            return each.program.difference()
+        before = self._latest.listing  # type: ignore[union-attr]
+        for name in (*listing, *before):
+            was, now = before.get(name, "nothing"), listing.get(name, "nothing")
+            if was != now:
+                return f"{name} was {was} and is {now}"
+        return "another signature"
+
+
+class _Variant:
+    """A program, and what it was compiled for."""
+
+    def __init__(self, program: Compiled, listing: dict[str, str], objects: list[Any]) -> None:
+        self.program = program
+        self.listing = listing
+        self.objects = objects  # kept: they are known by their ids
+
+
+class CompiledModule(Module):
+    """A module whose calls are compiled: attributes are those of the module, `_orig_mod`."""
+
+    def __init__(self, module: Module, call: CompiledFunction) -> None:
+        super().__init__()
+        self._orig_mod = module
+        self.__dict__["_compiled_call"] = call
+        self.__dict__["training"] = module.training
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The module's call, its hooks included."""
+        return self._compiled_call(*args, **kwargs)
+
+    def train(self, mode: bool = True) -> CompiledModule:
+        """As of the module."""
+        self.__dict__["training"] = mode
+        self._orig_mod.train(mode)
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        modules = self.__dict__.get("_modules")
+        if modules is None or name in modules:
+            return super().__getattr__(name)
+        return getattr(modules["_orig_mod"], name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        modules = self.__dict__.get("_modules") or {}
+        if "_orig_mod" in modules and name not in ("_orig_mod", "_hooks"):
+            setattr(modules["_orig_mod"], name, value)
+        else:
+            super().__setattr__(name, value)
+
+    def __reduce__(self) -> Any:
+        return type(self), (self._orig_mod, self._compiled_call)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        module = copy.deepcopy(self._orig_mod, memo)
+        call = self._compiled_call
+        return type(self)(module, CompiledFunction(module, call._fallback, call._limit))
+
+
+# ---- arguments -----------------------------------------------------------------------------------
+
+
+def _sign(x: Any, key: list[Any], tensors: list[Any], objects: list[Any] | None = None) -> None:
+    """Add what a program depends on of an argument, its tensors, and objects known by identity."""
+    kind = type(x)
+    if isinstance(x, TensorBase) and not (x._node is not None and x._leaf is not None):
+        key.append(kind)
+        for n, each in enumerate(tensors):
+            if each is x:
+                key.append(n)
+                return
+        key.append((x._data.shape, x._data.dtype))
+        tensors.append(x)
+    elif kind is float or kind is complex or kind is slice:
+        key.append((kind, repr(x)))  # 0.0 and -0.0 are equal, NaN is not
+    elif kind in _BY_VALUE:
+        key.append((kind, x))
+    elif kind is dict:
+        key.append((dict, *x))
+        for each in x.values():
+            _sign(each, key, tensors, objects)
+    elif kind in (list, tuple) or (isinstance(x, tuple) and hasattr(kind, "_fields")):
+        key.append((kind, len(x)))
+        for each in x:
+            _sign(each, key, tensors, objects)
+    else:  # a parameter, an optimizer, a model: states and what it says of itself are followed
+        key.append((kind, id(x)))
+        if objects is not None:
+            objects.append(x)
+
+
+def _replaced(x: Any, own: Iterator[Any], known: dict[int, Any]) -> Any:
+    """The argument with other tensors, in the order of `_sign`."""
+    kind = type(x)
+    if isinstance(x, TensorBase) and not (x._node is not None and x._leaf is not None):
+        if id(x) not in known:
+            known[id(x)] = next(own)
+        return known[id(x)]
+    if kind is dict:
+        return {name: _replaced(each, own, known) for name, each in x.items()}
+    if kind in (list, tuple):
+        return kind([_replaced(each, own, known) for each in x])
+    if isinstance(x, tuple) and hasattr(kind, "_fields"):
+        return kind(*[_replaced(each, own, known) for each in x])
+    return x
+
+
+def _listing(mode: Mode, args: Any, kwargs: Any) -> dict[str, str]:
+    """All that the signature depends on, in words, by what it is called."""
+    found = {
+        "grad mode": str(mode.grad),
+        "inference mode": str(mode.inference),
+        "autocast": str(mode.autocast.signature if mode.casts else None),
+        "the default dtype": str(get_default_dtype()),
+    }
+
+    def add(name: str, x: Any) -> None:
+        if isinstance(x, TensorBase):
+            found[name] = f"{tuple(x._data.shape)} {x._data.dtype}"
+        elif isinstance(x, dict):
+            for each, value in x.items():
+                add(f"{name}[{each!r}]", value)
+        elif isinstance(x, (list, tuple)) and type(x) is not Size:
+            for n, value in enumerate(x):
+                add(f"{name}[{n}]", value)
+        elif type(x) in PLAIN or type(x) in _BY_VALUE:
+            found[name] = repr(x)
+        else:
+            found[name] = f"a {type(x).__name__} at {id(x):#x}"
+
+    for n, x in enumerate(args):
+        add(f"argument {n}", x)
+    for name, x in kwargs.items():
+        add(name, x)
+    return found
+
+
+def _on_host(tensors: list[Any]) -> bool:
+    """Whether all tensors have arrays of the host's, now that lazy ones are computed."""
+    for x in tensors:
+        if isinstance(x._data, LazyValue):
+            concrete(x)
+    return all(type(x._data) is np.ndarray for x in tensors)
+
+
+def _name(function: Any) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))
