@@ -83,13 +83,13 @@ _LATER = (
 )  # fmt: skip
 
 if _TYPE_CHECKING:
-    from .compiled import compile as compile
     from . import data as data
     from . import func as func
     from . import optim as optim
     from . import profiler as profiler
     from . import testing as testing
     from . import utils as utils
+    from .compiled import compile as compile
 
 
 def __getattr__(name: str) -> _Any:

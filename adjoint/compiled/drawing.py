@@ -31,8 +31,9 @@ class Drawn(Op, abstract=True):
         self.device = getattr(draw, "device", CPU)
 
     def __eq__(self, other: object) -> bool:
-        same = isinstance(other, Drawn) and self.stream is other.stream
-        return same and self.draw == other.draw
+        if not isinstance(other, Drawn):
+            return NotImplemented
+        return self.stream is other.stream and bool(self.draw == other.draw)
 
     def __hash__(self) -> int:
         return hash(self.draw)

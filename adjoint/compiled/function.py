@@ -60,7 +60,8 @@ def compile(
     function then runs eagerly, with one warning. `backend="eager"` and `disable=True` compile
     nothing; "inductor" means "native", and each `mode` and `fullgraph` is the same program.
     Errors: Unsupported, at the call, for what cannot be captured, for `dynamic=True` and for
-    gradients of what is returned (call `backward` within the function); InvalidArgument, InvalidType.
+    gradients of what is returned (call `backward` within the function); InvalidArgument and
+    InvalidType for other arguments.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.compile.html
 
     >>> layer = ad.nn.Linear(2, 1)

@@ -227,7 +227,9 @@ class Compiled:
         captured = self.captured
         for x, leaf_cleared in zip(captured.leaves, captured.cleared, strict=True):
             if not leaf_cleared and x._leaf.grad is not None:
-                return f"a tensor of shape {tuple(x._data.shape)} had no gradient before and has one"
+                return (
+                    f"a tensor of shape {tuple(x._data.shape)} had no gradient before and has one"
+                )
         if not all(step.fits() for step in self.steps):
             return "the state of an optimizer was replaced"
         return self.guards.difference() or "nothing"

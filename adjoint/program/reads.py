@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import gc
 import itertools
 import operator
 import os
@@ -87,16 +88,21 @@ class Watch:
         self.refused: str = ""  # the first call with an effect, and where
         self.changed: dict[int, str] = {}  # by the id of a container that a method changed: where
         self._outer: Any = None
+        self._collects = False
         self._random: Any = None  # states of generators that are not ours
 
     def __enter__(self) -> Watch:
         self._outer = sys.getprofile()
+        self._collects = gc.isenabled()
+        gc.disable()  # finalizers of others are no code of the function's
         self._random = random.getstate(), _numpy_state()
         sys.setprofile(self._event)
         return self
 
     def __exit__(self, *exception: object) -> None:
         sys.setprofile(self._outer)
+        if self._collects:
+            gc.enable()
         before = self._random
         self._random = None
         if exception[0] is None and not self.refused:

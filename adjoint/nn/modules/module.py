@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar
@@ -642,6 +643,21 @@ class Module:
         """
         where = as_device(device)
         return self._apply(lambda x: x.new_empty(x.shape, device=where), recurse)
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Let `forward` run as native programs from now on; hooks run around them as before.
+
+        Errors: those of `ad.compile`, whose arguments these are.
+        Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.compile
+
+        >>> layer = ad.nn.Linear(2, 1)
+        >>> layer.compile()
+        >>> layer(ad.ones(3, 2)).shape
+        adjoint.Size([3, 1])
+        """
+        self.__dict__.pop("forward", None)
+        compiled = importlib.import_module("adjoint.compiled")  # it stands on this layer
+        self.__dict__["forward"] = compiled.compile(self.forward, *args, **kwargs)
 
     def train(self, mode: bool = True) -> Any:
         """Set training mode (dropout drops, batch norm learns statistics), here and below.

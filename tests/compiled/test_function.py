@@ -1,0 +1,314 @@
+"""`ad.compile`: arguments of any form, modes, recompiles, random numbers, modules, refusals."""
+
+import copy
+import dataclasses
+import pickle
+import warnings
+from collections import OrderedDict, namedtuple
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from adjoint import nn
+from adjoint.backends import native
+from adjoint.core.errors import AutogradError, InvalidArgument, Unsupported
+from adjoint.utils.checkpoint import checkpoint
+
+pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason="no native backend")
+GENERATOR = ad.Generator()
+Pair = namedtuple("Pair", "first second")
+
+
+@dataclasses.dataclass
+class Output:
+    loss: ad.Tensor
+    count: int
+
+
+def test_arguments_and_results_in_any_form():
+    def function(batch, scale, *rest, pair=None, name="a", flag=True):
+        x = batch["x"] * scale + rest[0][1] + pair.first - pair.second
+        out = x if flag else -x
+        return {"out": out, name: (out.sum(), [None, 3, x.shape, ad.float32])}, Output(x.mean(), 2)
+
+    compiled = ad.compile(function)
+    x, y = ad.randn(4, 3), ad.randn(3)
+    for scale, name, flag in (
+        (2.0, "a", True),
+        (2, "a", True),
+        (-0.0, "b", False),
+        (0.0, "b", False),
+    ):
+        given = ({"x": x}, scale, [0, y]), {"pair": Pair(x, y), "name": name, "flag": flag}
+        found, second = compiled(*given[0], **given[1])
+        expected, other = function(*given[0], **given[1])
+        assert found["out"].tolist() == expected["out"].tolist()
+        assert found[name][0].item() == pytest.approx(expected[name][0].item(), rel=1e-6)
+        assert found[name][1] == expected[name][1]
+        assert type(second) is Output and second.count == 2
+        assert second.loss.item() == pytest.approx(other.loss.item(), abs=1e-6)
+    assert len(compiled.programs) == 4
+    compiled({"x": x}, 2.0, [0, y], pair=Pair(x, y))  # defaults are not named
+    assert len(compiled.programs) == 5
+
+
+def test_one_tensor_twice_is_not_two():
+    compiled = ad.compile(lambda x, y: (x is y, x * y))
+    x, y = ad.randn(3), ad.randn(3)
+    for a, b in ((x, x), (x, y), (y, y), (y, x)):
+        same, product = compiled(a, b)
+        assert same == (a is b)
+        assert product.tolist() == (a * b).tolist()
+    assert len(compiled.programs) == 2
+
+
+def test_what_was_there_before_is_returned_itself():
+    weight = nn.Parameter(ad.randn(3))
+    compiled = ad.compile(lambda x: (weight, x, x * weight))
+    for _ in range(2):
+        x = ad.randn(3)
+        found = compiled(x)
+        assert found[0] is weight and found[1] is x
+        assert found[2].tolist() == (x * weight).tolist()
+
+
+def test_an_ordered_dict_is_returned_as_such():
+    compiled = ad.compile(lambda x: OrderedDict(a=x + 1, b=x.sum()))
+    for _ in range(2):
+        found = compiled(ad.ones(2))
+        assert type(found) is OrderedDict and list(found) == ["a", "b"]
+        assert found["a"].tolist() == [2, 2]
+
+
+def test_models_and_optimizers_as_arguments():
+    def train(model, optimizer, x, y):
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    compiled = ad.compile(train)
+    ad.manual_seed(0)
+    first = nn.Linear(3, 2), nn.Linear(3, 2)
+    models = [*first, *copy.deepcopy(first)]
+    optimizers = [ad.optim.Adam(m.parameters(), lr=0.1) for m in models]
+    for i in range(4):
+        x, y = ad.full((4, 3), i + 1.0), ad.ones(4, 2)
+        for k in range(2):
+            found = compiled(models[k], optimizers[k], x, y).item()
+            expected = train(models[k + 2], optimizers[k + 2], x, y).item()
+            assert found == pytest.approx(expected, rel=1e-5)
+    assert len(compiled.programs) == 2
+
+
+def test_modes_have_programs_of_their_own():
+    layer = nn.Linear(3, 2)
+    compiled = ad.compile(lambda x: layer(x))
+    x = ad.randn(4, 3)
+    assert compiled(x).requires_grad
+    with ad.no_grad():
+        assert not compiled(x).requires_grad
+    with ad.autocast("cpu", dtype=ad.bfloat16):
+        assert compiled(x).dtype is ad.bfloat16
+        assert compiled(x).tolist() == layer(x).tolist()
+    with ad.inference_mode():
+        assert not compiled(x).requires_grad
+    assert compiled(x).dtype is ad.float32
+    assert len(compiled.programs) == 4
+    assert "grad mode was True and is False" in compiled.reasons[1]
+
+
+def test_each_program_says_why_and_their_number_is_bounded():
+    factors = [1.0]
+
+    def function(x):
+        return x * factors[0]
+
+    compiled = ad.compile(function, options={"recompile_limit": 3}, fallback="eager")
+    compiled(ad.ones(2))
+    compiled(ad.ones(3))
+    factors[0] = 5.0
+    assert compiled(ad.ones(3)).tolist() == [5.0] * 3
+    assert compiled.reasons == [
+        "first call",
+        "argument 0 was (2,) float32 and is (3,) float32",
+        "what factors contains was changed",
+    ]
+    with pytest.warns(UserWarning, match=r"runs eagerly: 3 programs.*argument 0 was .* is \(7,\)"):
+        assert compiled(ad.ones(7)).tolist() == [5.0] * 7
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert compiled(ad.ones(9)).tolist() == [5.0] * 9
+    with pytest.raises(Unsupported, match="1 programs were compiled"):
+        once = ad.compile(function, options={"recompile_limit": 1})
+        once(ad.ones(1)), once(ad.ones(2))
+
+
+def test_fallback_and_the_line_of_what_cannot_be_captured():
+    def branches(x):
+        if x.sum() > 0:
+            return x * 2
+        return x
+
+    with pytest.raises(Unsupported, match=r"reads a value.*test_function\.py:\d+, in branches"):
+        ad.compile(branches)(ad.ones(2))
+    eager = ad.compile(branches, fallback="eager")
+    with pytest.warns(UserWarning, match="branches runs eagerly: the function reads a value"):
+        assert eager(ad.ones(2)).tolist() == [2, 2]
+    assert eager(-ad.ones(2)).tolist() == [-1, -1]
+
+
+def test_errors_of_the_function_are_its_own_and_change_nothing():
+    layer, seen = nn.Linear(3, 2), []
+
+    def fails(x):
+        seen.append(1)
+        return layer(x @ x)
+
+    with pytest.raises(RuntimeError, match="matmul"):
+        ad.compile(fails)(ad.ones(2, 3))
+    assert seen == [] and type(layer.weight._data) is np.ndarray
+
+
+def test_backward_from_outside_is_refused_with_the_remedy():
+    layer = nn.Linear(3, 2)
+    found = ad.compile(lambda x: layer(x).sum())(ad.ones(4, 3))
+    assert found.requires_grad
+    with pytest.raises(AutogradError, match="call backward within the function"):
+        found.backward()
+    with pytest.raises(AutogradError, match="call backward within the function"):
+        (found * 2).backward()
+
+
+BLOCK = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.3, batch_first=True)
+
+
+def _checkpointed(x):
+    BLOCK.zero_grad()
+    checkpoint(BLOCK, x[None], use_reentrant=False)[..., :3].exp().sum().backward()
+    return BLOCK.linear1.weight.grad.clone()
+
+
+DRAWS = {
+    "dropout": lambda x: ad.dropout(x, 0.5, True),
+    "two kinds": lambda x: x + ad.randn(6, 8) * ad.rand(8),
+    "two generators": lambda x: x + ad.randn(6, 8, generator=GENERATOR) * ad.randn(6, 8),
+    "of tensors": lambda x: ad.bernoulli(x.sigmoid()) + ad.rand_like(x) + ad.randperm(8),
+    "unused": lambda x: (ad.rand(3), x * ad.rand(6, 8))[1],
+    "in place": lambda x: x.clone().normal_() + ad.empty(6, 8).exponential_(),
+    "integers": lambda x: ad.multinomial(x.softmax(1), 3) + ad.randint(0, 9, (6, 3)),
+    "a distribution": lambda x: ad.distributions.Gamma(x.exp(), 1.0, validate_args=False).rsample(),
+    "a layer": lambda x: BLOCK(x[None]).detach(),
+    "checkpoint": _checkpointed,
+}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_random_numbers_are_those_of_eager_calls(name):
+    function = DRAWS[name]
+    x, compiled = ad.randn(6, 8), ad.compile(DRAWS[name])
+
+    def runs(call, seed):
+        ad.manual_seed(seed), GENERATOR.manual_seed(0)
+        found = [call(x).tolist() for _ in range(3)]
+        return found, ad.get_rng_state().tolist(), GENERATOR.get_state().tolist()
+
+    for seed in (0, 1):
+        (expected, *states), (found, *others) = runs(function, seed), runs(compiled, seed)
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+        assert others == states
+    assert len(compiled.programs) == 1
+
+
+def test_a_failed_run_draws_nothing():
+    compiled = ad.compile(lambda x, i: ad.dropout(x, 0.5, True)[i])
+    x = ad.ones(5)
+    compiled(x, ad.tensor([1]))
+    state = ad.get_rng_state().tolist()
+    with pytest.raises(IndexError):
+        compiled(x, ad.tensor([7]))
+    assert ad.get_rng_state().tolist() == state
+
+
+def test_a_seed_set_within_is_refused():
+    def seeds(x):
+        ad.rand(2)
+        ad.manual_seed(3)
+        return x + ad.rand(2)
+
+    ad.manual_seed(1)
+    with pytest.raises(Unsupported, match="sets the seed"):
+        ad.compile(seeds)(ad.ones(2))
+    assert ad.initial_seed() == 1
+
+
+def test_a_compiled_module_stands_for_the_module():
+    model = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5))
+    compiled = ad.compile(model)
+    x = ad.randn(5, 3)
+    compiled.eval()
+    assert not model.training and not compiled._orig_mod[1].training
+    np.testing.assert_allclose(compiled(x).tolist(), model(x).tolist(), rtol=1e-6)
+    assert list(compiled.state_dict()) == ["_orig_mod.0.weight", "_orig_mod.0.bias"]
+    assert list(map(id, compiled.parameters())) == list(map(id, model.parameters()))
+    model[0] = nn.Linear(3, 2)
+    assert compiled(x).shape == (5, 2)
+    for other in (copy.deepcopy(compiled), pickle.loads(pickle.dumps(compiled))):
+        np.testing.assert_allclose(other(x).tolist(), model(x).tolist(), rtol=1e-6)
+        assert other._orig_mod is not model
+
+
+def test_a_module_compiled_in_place_keeps_its_hooks():
+    model, seen = nn.Linear(3, 2), []
+    x = ad.randn(4, 3)
+    expected = model(x)
+    model.compile()
+    model.register_forward_hook(lambda *_: seen.append(1))
+    for _ in range(2):
+        np.testing.assert_allclose(model(x).tolist(), expected.tolist(), rtol=1e-6)
+    assert seen == [1, 1]
+    other = copy.deepcopy(model)
+    with ad.no_grad():
+        other.weight.zero_()
+    np.testing.assert_allclose(model(x).tolist(), expected.tolist(), rtol=1e-6)
+    assert other(x).tolist() == [other.bias.tolist()] * 4
+    assert list(model.state_dict()) == ["weight", "bias"]
+
+
+def test_methods_and_nested_functions():
+    class Scaler:
+        def __init__(self, factor):
+            self.factor = factor
+
+        @ad.compile
+        def scale(self, x):
+            return double(x) * self.factor
+
+    double = ad.compile(lambda x: x * 2)
+    first, second = Scaler(3.0), Scaler(4.0)
+    for scaler, expected in ((first, 6.0), (second, 8.0), (first, 6.0)):
+        assert scaler.scale(ad.ones(1)).item() == expected
+    assert double.programs == []
+    assert double(ad.ones(1)).item() == 2
+
+
+def test_inside_lazy_execution_and_graphs_it_is_recorded():
+    compiled = ad.compile(lambda x: x.exp() * 2)
+    with ad.lazy():
+        assert compiled(ad.zeros(3)).tolist() == [2, 2, 2]
+    assert compiled.programs == []
+
+
+def test_options():
+    assert ad.compile(len, disable=True) is len
+    assert ad.compile(len, backend="eager") is len
+    assert ad.compile(mode="reduce-overhead", fullgraph=True)(abs)(ad.tensor(-1.0)).item() == 1
+    for wrong in ({"mode": "fast"}, {"backend": "tvm"}, {"options": {"x": 1}}, {"fallback": 1}):
+        with pytest.raises(InvalidArgument):
+            ad.compile(len, **wrong)
+    with pytest.raises(TypeError):
+        ad.compile(3)
+    with pytest.raises(Unsupported, match="dynamic"):
+        ad.compile(len, dynamic=True)
