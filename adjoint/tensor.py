@@ -270,19 +270,18 @@ class Tensor(TensorBase):
                 )
             if value is self:
                 raise AutogradError("grad: can't assign Variable as its own grad")
+        executor = MODE.get().executor
+        if executor is not None and hasattr(executor, "note_gradient"):
+            executor.note_gradient(self)
         if self._leaf is None:
             if value is None:
                 return
             self._leaf = Leaf(self)
         self._leaf.grad = value
-        executor = MODE.get().executor
-        if executor is not None and hasattr(executor, "note_gradient"):
-            executor.note_gradient(self)
 
     @grad.deleter
     def grad(self) -> None:
-        if self._leaf is not None:
-            self._leaf.grad = None
+        self.grad = None
 
     def backward(
         self,

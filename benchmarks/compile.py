@@ -1,4 +1,4 @@
-"""Whole training steps: compiled here (`compiled.step.Step`), eagerly here, and by the peers.
+"""Whole training steps: compiled here (`ad.compile`), eagerly here, and by the peers.
 
 The peers are PyTorch eagerly (fused Adam), `torch.compile` of its model and loss, and JAX jit of
 the whole step. All take turns; the ratio is to the fastest of them. The machine's multiply-add peak
@@ -20,7 +20,6 @@ import numpy as np
 import torch
 
 import adjoint as ad
-from adjoint.compiled.step import Step
 
 from .timing import _time
 
@@ -122,7 +121,7 @@ def _compare(title: str, sizes: Sequence[int], batch: int) -> None:
     x = draw.standard_normal((batch, sizes[0])).astype(np.float32)
     y = draw.integers(0, sizes[-1], batch)
     ours, theirs = (ad.tensor(x), ad.tensor(y)), (torch.tensor(x), torch.tensor(y))
-    compiled, eager = Step(step_of(*perceptron(ad, sizes))), step_of(*perceptron(ad, sizes))
+    compiled, eager = ad.compile(step_of(*perceptron(ad, sizes))), step_of(*perceptron(ad, sizes))
     plain = step_of(*perceptron(torch, sizes, fused=True))
     model, criterion, optimizer = perceptron(torch, sizes, fused=True)
     inductor = step_of(torch.compile(model), criterion, optimizer)

@@ -79,10 +79,12 @@ class Captured(NamedTuple):
 
     program: Program  # its inputs are the arguments, then the states
     arguments: int
-    states: list[Any]  # tensors that it reads or writes
+    states: list[Any]  # tensors that it reads or writes; None for gradients
     written: list[int]  # which of them it writes: the first outputs
     leaves: list[Any]  # tensors whose gradients it sets: the next outputs
-    cleared: list[bool]  # whether it drops the gradient that a leaf had before
+    owners: list[Any]  # for each state the leaf whose gradient it is, or None
+    alone: list[Any]  # leaves that are to have no gradient before
+    dropped: list[Any]  # leaves that have none afterwards
     returned: Returned  # of the last outputs
     updates: list[Node]
     streams: list[Stream]  # from which it draws
@@ -97,7 +99,8 @@ class _Recorder:
         self.order: dict[int, int] = {}  # of recorded values, by id
         self.alive: list[Any] = []  # those values
         self.streams = Streams()
-        self.cleared: set[int] = set()  # ids of leaves whose gradient was set before it was added
+        self.set: set[int] = set()  # ids of leaves whose gradient was set
+        self.cleared: set[int] = set()  # of those whose gradient was set before any was added to it
 
     def __call__(self, op: Op, inputs: tuple[Any, ...]) -> Any:
         """The recorded result."""
@@ -153,8 +156,14 @@ class _Recorder:
         return self.streams.next_draw(generator)
 
     def note_gradient(self, x: Any) -> None:
-        """The program sets the gradient of `x`."""
-        self.cleared.add(id(x))
+        """The program is about to set the gradient of `x`."""
+        if x._data.dtype.kind not in "fc":
+            return
+        self.meet(x)
+        self.set.add(id(x))
+        g = None if x._leaf is None else x._leaf.grad
+        if g is None or id(g) in self.met:
+            self.cleared.add(id(x))
 
     def note_read(self) -> None:
         """The program reads a value."""
@@ -221,6 +230,21 @@ def capture(
                 raise Unsupported(
                     "compile: a gradient that no operation has computed; give backward a clone"
                 )
+        owners = {id(m.gradient): m.tensor for m in met if m.gradient is not None}
+        alone = [
+            m.tensor
+            for m in met
+            if m.tensor._leaf is not None
+            and m.gradient is None
+            and id(m.tensor) not in recorder.cleared
+        ]
+        dropped = [
+            m.tensor
+            for m in met
+            if id(m.tensor) in recorder.set
+            and m.tensor._leaf is not None
+            and m.tensor._leaf.grad is None
+        ]
         written = [n for n, m in enumerate(met) if m.tensor._data is not m.symbol]
         leaves = [
             m.tensor
@@ -245,12 +269,12 @@ def capture(
         # What nobody holds any more but `recorder.met`, `met` and `m` stays as it is.
         if m.tensor._leaf is None and sys.getrefcount(m.tensor) <= _HELD:
             value.array = m.array
-        states.append(m.tensor)
+        states.append(None if id(m.tensor) in owners else m.tensor)
     recorder.streams.take_over(program.nodes)
     updates = [node for node in program.nodes if isinstance(node.op, Update)]
     return Captured(
         program, count, states, [n - count for n in written], leaves,
-        [id(x) in recorder.cleared for x in leaves], returned, updates,
+        [owners.get(id(m.tensor)) for m in met[count:]], alone, dropped, returned, updates,
         recorder.streams.all,
     )  # fmt: skip
 

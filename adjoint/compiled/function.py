@@ -158,7 +158,7 @@ class CompiledFunction:
         full = (tuple(key), mode.grad, mode.inference, casts, get_default_dtype())
         found = self._programs.get(full)
         for k, each in enumerate(found or ()):
-            if each.program.fits():
+            if not each.program.difference():
                 if k:
                     found.insert(0, found.pop(k))  # type: ignore[union-attr]
                 self._latest = each
@@ -221,7 +221,7 @@ class CompiledFunction:
     def _difference(self, key: Any, listing: dict[str, str]) -> str:
         """In which a call differs from those before, in words."""
         for each in self._programs.get(key, ()):
-            return each.program.difference()
+            return each.program.difference() or "nothing"
         before = self._latest.listing  # type: ignore[union-attr]
         for name in (*listing, *before):
             was, now = before.get(name, "nothing"), listing.get(name, "nothing")

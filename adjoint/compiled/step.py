@@ -115,6 +115,12 @@ class Compiled:
         self.results = graph.outputs[count + more :]
         if not set(graph.inputs).isdisjoint(self.gradients):
             raise Unsupported("compile: a gradient that is another tensor; give backward its clone")
+        used = {x for node in graph.nodes for x in node.values}.union(graph.outputs)
+        self.owned = {  # states that are gradients of leaves, whatever tensors hold them
+            n: x
+            for n, (x, value) in enumerate(zip(captured.owners, self.states, strict=True))
+            if x is not None and value in used
+        }
         self.parts = self._cut(graph)
         self._bind()
 
@@ -155,14 +161,21 @@ class Compiled:
 
     # ---- memory ----------------------------------------------------------------------------------
 
+    def _state(self, n: int) -> Any:
+        """The tensor that is a state now."""
+        owner = self.captured.owners[n]
+        return self.captured.states[n] if owner is None else owner._leaf.grad
+
     def _bind(self) -> None:
         """Connect all kernels to the memory of now."""
         captured = self.captured
         self.bound = []
+        self.before = {n: x._leaf.grad for n, x in self.owned.items()}
         self.holders: Any = None  # of gradients, when nobody else has seen them
         known: dict[Value, Any] = {x: x.array for x in self.states if x.array is not None}
-        for value, x in zip(self.states, captured.states, strict=True):
-            if value.array is None:
+        for n, value in enumerate(self.states):
+            if value.array is None and (captured.owners[n] is None or n in self.owned):
+                x = self._state(n)
                 known[value] = x._data
                 self.bound.append((x, x._data, x._node))
         known.update((y, x._data) for y, x in self.after.items())
@@ -192,7 +205,7 @@ class Compiled:
             if known.get(value) is not g._data
         ]
         self.writes = [
-            (captured.states[n], _array(known, y))
+            (self._state(n), _array(known, y))
             for n, y in zip(captured.written, self.written, strict=True)
             if y not in self.after
         ]
@@ -211,28 +224,21 @@ class Compiled:
             target[...] = source
         for x, g in zip(self.captured.leaves, self.grads, strict=True):
             x._leaf.grad = g
-
-    def fits(self) -> bool:
-        """Whether what it was captured from is as it was."""
-        if not self.guards.hold():
-            return False
-        captured = self.captured
-        for x, leaf_cleared in zip(captured.leaves, captured.cleared, strict=True):
-            if not leaf_cleared and x._leaf.grad is not None:
-                return False
-        return all(step.fits() for step in self.steps)
+        for x in self.captured.dropped:
+            x._leaf.grad = None
 
     def difference(self) -> str:
-        """In which it does not fit, in words."""
-        captured = self.captured
-        for x, leaf_cleared in zip(captured.leaves, captured.cleared, strict=True):
-            if not leaf_cleared and x._leaf.grad is not None:
-                return (
-                    f"a tensor of shape {tuple(x._data.shape)} had no gradient before and has one"
-                )
+        """What is not as it was when it was captured, in words; '' where it fits."""
+        for x in self.captured.alone:
+            if x._leaf.grad is not None:
+                return f"a tensor of shape {tuple(x._data.shape)} had no gradient and has one"
+        for x in self.owned.values():
+            g = x._leaf.grad
+            if g is None or type(g._data) is not np.ndarray or g._view is not None:
+                return f"a tensor of shape {tuple(x._data.shape)} had a gradient, and has none now"
         if not all(step.fits() for step in self.steps):
             return "the state of an optimizer was replaced"
-        return self.guards.difference() or "nothing"
+        return "" if self.guards.hold() else self.guards.difference()
 
     def run(self, arguments: Sequence[Any], observer: Any = None) -> Any:
         """The results; everything is written."""
@@ -258,6 +264,8 @@ class Compiled:
             if x._data is not array or x._node is not node:
                 self._bind()
                 break
+        if any(x._leaf.grad is not self.before[n] for n, x in self.owned.items()):
+            self._bind()
         if self.holders is not None and self._holders() != self.holders:
             self._bind()  # somebody keeps a gradient of the last step
         for target, x in zip(self.inputs, arguments, strict=True):

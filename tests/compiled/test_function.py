@@ -312,3 +312,64 @@ def test_options():
         ad.compile(3)
     with pytest.raises(Unsupported, match="dynamic"):
         ad.compile(len, dynamic=True)
+
+
+def test_gradients_are_added_up_whatever_tensors_hold_them():
+    def steps(compile_it):
+        ad.manual_seed(0)
+        layer = nn.Linear(3, 2)
+        optimizer = ad.optim.SGD(layer.parameters(), lr=0.1)
+        step = compile_it(lambda x: layer(x).pow(2).mean().backward())
+        seen = []
+        for i in range(12):
+            step(ad.full((4, 3), float(i)))
+            seen.append([p.grad.tolist() for p in layer.parameters()])
+            if i == 5:
+                layer.weight.grad = ad.ones(2, 3)
+            if i % 3 == 2:
+                optimizer.step()
+                optimizer.zero_grad()
+        return seen, step
+
+    (expected, _), (found, step) = steps(lambda f: f), steps(ad.compile)
+    for a, b in zip(found, expected, strict=True):
+        for x, y in zip(a, b, strict=True):
+            np.testing.assert_allclose(x, y, rtol=1e-5)
+    assert len(step.programs) == 2
+
+
+def test_gradients_cleared_at_the_end_are_not_forgotten_at_the_begin():
+    def steps(compile_it):
+        ad.manual_seed(0)
+        layer = nn.Linear(3, 2)
+        optimizer = ad.optim.SGD(layer.parameters(), lr=0.1)
+
+        def step(x):
+            layer(x).pow(2).mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+        step, seen = compile_it(step), []
+        for i in range(8):
+            if i in (3, 6):
+                layer.weight.grad = ad.ones(2, 3)
+            step(ad.full((4, 3), float(i)))
+            seen.append(layer.weight.tolist())
+            assert layer.weight.grad is None and layer.bias.grad is None
+        return seen
+
+    np.testing.assert_allclose(steps(ad.compile), steps(lambda f: f), rtol=1e-5)
+
+
+def test_a_failed_capture_leaves_gradients_there():
+    layer = nn.Linear(3, 2)
+    layer(ad.ones(1, 3)).sum().backward()
+    kept = layer.weight.grad
+
+    def step(x):
+        layer.zero_grad()
+        return float(layer(x).sum())
+
+    with pytest.raises(Unsupported, match="reads a value"):
+        ad.compile(step)(ad.ones(1, 3))
+    assert layer.weight.grad is kept

@@ -992,10 +992,10 @@ def clear_gradients(parameters: Iterable[Any], set_to_none: bool) -> None:
     """Drop gradients, or fill them with zeros after cutting their history."""
     for parameter in parameters:
         gradient = parameter.grad
-        if gradient is None:
-            continue
         if set_to_none:
-            parameter.grad = None
+            parameter.grad = None  # said also where there is none: captures follow it
+        elif gradient is None:
+            continue
         elif gradient.grad_fn is not None:
             parameter.grad = gradient.detach().zero_()
         else:
