@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from ..autograd.fusion import Written
 from ..core.op import Op
 from ..ops.shape.joining import Stack
@@ -14,6 +12,20 @@ from ..program.program import Value
 from .kernels import Kernel
 
 Calls = list[Callable[[], object]]
+
+
+class Kept:
+    """What calls need beside their arrays."""
+
+    def __init__(self) -> None:
+        from ..backends.native.lowering.scratch import Scratch
+
+        self.scratch = Scratch()  # memory that one call at a time uses
+        self.alive: list[Any] = []
+
+    def append(self, x: Any) -> None:
+        """Keep this alive."""
+        self.alive.append(x)
 
 
 class Step:
@@ -31,12 +43,12 @@ class Step:
         """The inputs that are no numbers."""
         return tuple(x for x in self.inputs if isinstance(x, Value))
 
-    def bind(self, arrays: dict[Value, Any], kept: list[Any]) -> Calls:
+    def bind(self, arrays: dict[Value, Any], kept: Kept) -> Calls:
         """The calls that compute the outputs; what must be kept alive with them goes to `kept`."""
         from ..backends.native.lowering.bound import bound_op
 
         given = [arrays[x] if isinstance(x, Value) else x for x in self.inputs]
-        return [bound_op(self.op, given, [arrays[y] for y in self.outputs])]
+        return bound_op(self.op, given, [arrays[y] for y in self.outputs])
 
 
 class CopyStep(Step):
@@ -44,13 +56,15 @@ class CopyStep(Step):
 
     how = "copy"
 
-    def bind(self, arrays: dict[Value, Any], kept: list[Any]) -> Calls:
+    def bind(self, arrays: dict[Value, Any], kept: Kept) -> Calls:
         """One copy; the output is row-major where the shapes differ."""
+        from ..backends.native.lowering.bound import bound_copy
+
         (x,), (y,) = self.values, self.outputs
         source, target = arrays[x], arrays[y]
         if source.shape != target.shape:
             target = target.reshape(source.shape)
-        return [lambda: np.copyto(target, source)]
+        return bound_copy(target, source)
 
 
 class WindowsStep(Step):
@@ -64,14 +78,15 @@ class WindowsStep(Step):
         super().__init__(op, inputs, outputs)
         self.geometry = geometry
 
-    def bind(self, arrays: dict[Value, Any], kept: list[Any]) -> Calls:
+    def bind(self, arrays: dict[Value, Any], kept: Kept) -> Calls:
         """A copy into the middle of zeros, of which the windows are a view; and their copy."""
+        from ..backends.native.lowering.bound import bound_copy
         from ..backends.native.onednn.layers import windows_of
 
         (x,), (y,) = self.values, self.outputs
         middle, windows = windows_of(self.geometry)
         rows = arrays[y].reshape(windows.shape)
-        return [_copying(middle, arrays[x]), _copying(rows, windows)]
+        return [*bound_copy(middle, arrays[x]), *bound_copy(rows, windows)]
 
 
 class JoinStep(Step):
@@ -79,8 +94,10 @@ class JoinStep(Step):
 
     how = "NumPy"
 
-    def bind(self, arrays: dict[Value, Any], kept: list[Any]) -> Calls:
+    def bind(self, arrays: dict[Value, Any], kept: Kept) -> Calls:
         """Copies into the parts of the output."""
+        from ..backends.native.lowering.bound import bound_copy
+
         (y,) = self.outputs
         whole = arrays[y]
         axis = self.op.axis % whole.ndim  # type: ignore[attr-defined]
@@ -95,12 +112,8 @@ class JoinStep(Step):
             else:
                 part = whole[(*lead, slice(start, start + source.shape[axis]))]
                 start += source.shape[axis]
-            calls.append(_copying(part, source))
+            calls += bound_copy(part, source)
         return calls
-
-
-def _copying(target: Any, source: Any) -> Callable[[], object]:
-    return lambda: np.copyto(target, source)
 
 
 class ProductStep(Step):
@@ -108,12 +121,13 @@ class ProductStep(Step):
 
     how = "product"
 
-    def bind(self, arrays: dict[Value, Any], kept: list[Any]) -> Calls:
+    def bind(self, arrays: dict[Value, Any], kept: Kept) -> Calls:
         """By NumPy or oneDNN, into the output's memory."""
         from ..backends.native.lowering.bound import bound_product
 
         given = [arrays[x] for x in self.values]
-        return [bound_product(self.op.library, given, arrays[self.outputs[0]])]
+        out = arrays[self.outputs[0]]
+        return bound_product(self.op.library, given, out, kept.scratch)
 
 
 class RoutineStep(Step):
@@ -121,7 +135,7 @@ class RoutineStep(Step):
 
     how = "routine"
 
-    def bind(self, arrays: dict[Value, Any], kept: list[Any]) -> Calls:
+    def bind(self, arrays: dict[Value, Any], kept: Kept) -> Calls:
         """One call."""
         assert isinstance(self.op, Written)
         from ..backends.native.lowering.bound import bound_routine
@@ -137,7 +151,7 @@ class KernelStep(Step):
 
     how = "kernel"
 
-    def bind(self, arrays: dict[Value, Any], kept: list[Any]) -> Calls:
+    def bind(self, arrays: dict[Value, Any], kept: Kept) -> Calls:
         """The kernel's code, bound to the arrays' memory."""
         from ..backends.native.lowering.bound import bound_composite
 
