@@ -130,6 +130,43 @@ class ProductStep(Step):
         return bound_product(self.op.library, given, out, kept.scratch)
 
 
+class WindowStep(Step):
+    """A convolution, sums of windows, or the transpose of one of these."""
+
+    def bind(self, arrays: dict[Value, Any], kept: Kept) -> Calls:
+        """By oneDNN, into the output's memory."""
+        from ..backends.native.lowering.bound_layers import bound_layer
+
+        given = [arrays[x] for x in self.values]
+        return bound_layer(self.op, given, arrays[self.outputs[0]], kept.scratch)
+
+
+class MaximaStep(Step):
+    """The largest element of each window, with its place in the window."""
+
+    how = "kernel"
+
+    def bind(self, arrays: dict[Value, Any], kept: Kept) -> Calls:
+        """Both outputs at once."""
+        from ..backends.native.lowering.bound_layers import bound_maxima
+
+        (x,), (y, places) = self.values, self.outputs
+        return bound_maxima(self.op, arrays[x], arrays[y], arrays[places])
+
+
+class MaximaInputStep(Step):
+    """Images with each window's gradient at the place of its maximum; the inputs are both."""
+
+    how = "kernel"
+
+    def bind(self, arrays: dict[Value, Any], kept: Kept) -> Calls:
+        """Into the output's memory."""
+        from ..backends.native.lowering.bound_layers import bound_maxima_input
+
+        g, places = self.values
+        return bound_maxima_input(self.op, arrays[g], arrays[places], arrays[self.outputs[0]])
+
+
 class RoutineStep(Step):
     """A composite by its hand-written routine, whose results are copied."""
 

@@ -53,6 +53,27 @@ class Bag(nn.Module):
         return self.out(self.rows(x).mean(1))
 
 
+class Residual(nn.Module):
+    """Convolutions of several kinds, and a sum around them."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Conv2d(8, 16, 3, 2, 1, bias=False), nn.Conv2d(16, 16, 3, 1, 1)
+        self.norm, self.around = nn.BatchNorm2d(16), nn.Conv2d(8, 16, 1, 2, bias=False)
+
+    def forward(self, x):
+        y = nn.functional.relu(self.norm(self.first(x)))
+        return nn.functional.relu(self.second(y) + self.around(x))
+
+
+def images():
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), Residual(),
+        nn.AvgPool2d(2), nn.Conv2d(16, 8, 1, bias=False), nn.MaxPool2d(3, 1, 1), nn.Flatten(),
+        nn.Linear(128, 5),
+    )  # fmt: skip
+
+
 def encoder():
     return nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True)
 
@@ -67,6 +88,10 @@ def counted(shape, count, seed):
 
 # Of each kind: a model, what is wrong with it, and arguments for a batch of some size.
 KINDS = {
+    "images": (
+        images, nn.CrossEntropyLoss(),
+        lambda n, s: (drawn((n, 3, 32, 32), s), counted(n, 5, s + 99)),
+    ),
     "encoder": (
         encoder, nn.MSELoss(), lambda n, s: (drawn((n, 16, 32), s), drawn((n, 16, 32), s + 99))
     ),
