@@ -16,6 +16,7 @@ from ..autograd.fusion import Written
 from ..backends import native
 from ..core.dtype import uint8
 from ..core.errors import Unsupported
+from ..ops.index.slicing import Place
 from ..ops.linalg.matmul import Linear
 from ..ops.nn.averaging import SumPool, SumPoolInput
 from ..ops.nn.convolution import Convolution, ConvolutionInput, ConvolutionWeight
@@ -35,6 +36,7 @@ from .steps import (
     LibraryStep,
     MaximaInputStep,
     MaximaStep,
+    PlaceStep,
     ProductStep,
     RoutineStep,
     Step,
@@ -102,6 +104,8 @@ class Schedule:
             kind, order = KernelStep, self._kernel_order(node)
         elif isinstance(op, Reshape):
             kind = CopyStep
+        elif isinstance(op, Place):
+            kind = PlaceStep
         elif isinstance(op, _WINDOWS) and native.load():
             kind = WindowStep
         elif op.library in PRODUCTS and self._has_products(node):

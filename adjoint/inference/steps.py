@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from ..autograd.fusion import Written
 from ..core.op import Op
+from ..ops.index.slicing import Place, basic_index
 from ..ops.shape.joining import Stack
 from ..program.program import Value
 from .kernels import Kernel
@@ -114,6 +117,23 @@ class JoinStep(Step):
                 start += source.shape[axis]
             calls += bound_copy(part, source)
         return calls
+
+
+class PlaceStep(Step):
+    """An array filled with a number, and the input in a part of it."""
+
+    how = "copy"
+
+    def bind(self, arrays: dict[Value, Any], kept: Kept) -> Calls:
+        """Fill all, then copy into the part."""
+        from ..backends.native.lowering.bound import bound_copy
+
+        assert isinstance(self.op, Place)
+        (x,), (y,) = self.values, self.outputs
+        whole = arrays[y]
+        filling = np.broadcast_to(np.asarray(self.op.value).astype(whole.dtype), whole.shape)
+        part = whole[basic_index(self.op.items).key]
+        return [*bound_copy(whole, filling), *bound_copy(part, arrays[x])]
 
 
 class ProductStep(Step):

@@ -74,6 +74,17 @@ def images():
     )  # fmt: skip
 
 
+class Recurrent(nn.Module):
+    """What a recurrent layer has in the end."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.out = nn.LSTM(8, 16, batch_first=True), nn.Linear(16, 5)
+
+    def forward(self, x):
+        return self.out(self.layer(x)[0][:, -1])
+
+
 def encoder():
     return nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True)
 
@@ -94,6 +105,10 @@ KINDS = {
     ),
     "encoder": (
         encoder, nn.MSELoss(), lambda n, s: (drawn((n, 16, 32), s), drawn((n, 16, 32), s + 99))
+    ),
+    "recurrent": (
+        Recurrent, nn.CrossEntropyLoss(),
+        lambda n, s: (drawn((n, 6, 8), s), counted(n, 5, s + 99)),
     ),
     "attention": (
         Attending, nn.CrossEntropyLoss(),
