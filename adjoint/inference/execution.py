@@ -13,7 +13,7 @@ from ..graph.lazy import run
 from ..program.program import Value
 from .buffers import ALIGNMENT
 from .schedule import Schedule, dense
-from .steps import LibraryStep, Step
+from .steps import Kept, LibraryStep, Step
 
 
 class Workspace:
@@ -33,7 +33,7 @@ class Workspace:
         memory = np.zeros(layout.size + ALIGNMENT, np.uint8)
         start = -memory.ctypes.data % ALIGNMENT
         self.arena = memory[start : start + layout.size]
-        self.kept: list[Any] = []
+        self.kept = Kept()
         arrays: dict[Value, Any] = {x: x.array for x in schedule.graph.constants()}
         arrays.update(placed)
         for x, offset, buffer in zip(
@@ -62,7 +62,7 @@ class Workspace:
                 self._connect(layers)
                 layers = []
                 calls = step.bind(arrays, self.kept)
-                if not all(type(call) is Call and call.otherwise is None for call in calls):
+                if not all(type(call) is Call and not call.needs_arrays for call in calls):
                     self.shown.update(schedule.roots.get(x, x) for x in step.values)
                 self.calls += calls
                 self._by += [(step,)] * len(calls)

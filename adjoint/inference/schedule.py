@@ -14,11 +14,13 @@ import numpy as np
 
 from ..autograd.fusion import Written
 from ..backends import native
+from ..core.dtype import uint8
 from ..core.errors import Unsupported
+from ..ops.index.slicing import Place
 from ..ops.linalg.matmul import Linear
-from ..ops.nn.averaging import SumPool
-from ..ops.nn.convolution import Convolution, ConvolutionInput
-from ..ops.nn.pooling import MaxPool
+from ..ops.nn.averaging import SumPool, SumPoolInput
+from ..ops.nn.convolution import Convolution, ConvolutionInput, ConvolutionWeight
+from ..ops.nn.pooling import MaxPool, MaxPoolInput
 from ..ops.shape.joining import Cat, Stack
 from ..ops.shape.movement import Reshape
 from ..program.program import Node, Program, Value
@@ -32,14 +34,19 @@ from .steps import (
     JoinStep,
     KernelStep,
     LibraryStep,
+    MaximaInputStep,
+    MaximaStep,
+    PlaceStep,
     ProductStep,
     RoutineStep,
     Step,
     WindowsStep,
+    WindowStep,
 )
 
 Order = tuple[int, ...]  # of the dimensions in memory; () is row-major
 PRODUCTS = ("product", "linear", "linear_input", "linear_weight")  # `Op.library`
+_WINDOWS = (Convolution, ConvolutionInput, ConvolutionWeight, SumPool, SumPoolInput)
 _LAYERS = (Layer, Convolution, ConvolutionInput, Linear, MaxPool, SumPool)
 
 
@@ -64,6 +71,7 @@ class Schedule:
         self.views: list[Node] = []
         self._model: dict[Value, Any] = {x: x.array for x in graph.constants()}
         self._moved: dict[tuple[Value, Order], Value] = {}
+        self._places: dict[Any, Value] = {}  # of maxima: by images, maxima and options
         self._users = graph.users()
         for x in graph.inputs:
             self._allocate(x, () if x in self.placed else self._wanted_order(x))
@@ -86,6 +94,8 @@ class Schedule:
         if step is not None:
             self.steps.append(step)
             return
+        if isinstance(op, (MaxPool, MaxPoolInput)) and self._add_maxima(node):
+            return
         kind: type[Step] = Step
         order: Order = ()
         if isinstance(op, Written):
@@ -94,6 +104,10 @@ class Schedule:
             kind, order = KernelStep, self._kernel_order(node)
         elif isinstance(op, Reshape):
             kind = CopyStep
+        elif isinstance(op, Place):
+            kind = PlaceStep
+        elif isinstance(op, _WINDOWS) and native.load():
+            kind = WindowStep
         elif op.library in PRODUCTS and self._has_products(node):
             kind = ProductStep
         elif isinstance(op, (Cat, Stack)) and self._joins(node):
@@ -117,6 +131,31 @@ class Schedule:
             self._model[y] = array
             self.roots[y] = self.roots.get(x, x)
         self.views.append(node)
+        return True
+
+    def _add_maxima(self, node: Node) -> bool:
+        """Whether there is a step for maxima of windows, or for their gradient, now there: where
+        generated code has them, and has kept their places.
+        """
+        from ..backends.native.lowering.bound_layers import windows_of
+
+        op: Any = node.op
+        x, *rest = node.values
+        y = rest[0] if rest else node.output
+        alike = all(g.spec == y.spec for g in rest)
+        values = np.empty(y.shape, y.spec.dtype.numpy)
+        if not (native.load() and alike and windows_of(op, self._model[x], values)):
+            return False
+        key = x, y, op.options
+        if isinstance(op, MaxPool):
+            places = self._places[key] = Value(y.spec.with_(dtype=uint8))
+            self.steps.append(MaximaStep(op, node.inputs, (y, places)))
+        elif key in self._places:
+            self.steps.append(MaximaInputStep(op, (rest[1], self._places[key]), node.outputs))
+        else:
+            return False
+        for each in self.steps[-1].outputs:
+            self._allocate(each, ())
         return True
 
     def _has_products(self, node: Node) -> bool:

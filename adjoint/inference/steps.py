@@ -9,11 +9,26 @@ import numpy as np
 
 from ..autograd.fusion import Written
 from ..core.op import Op
+from ..ops.index.slicing import Place, basic_index
 from ..ops.shape.joining import Stack
 from ..program.program import Value
 from .kernels import Kernel
 
 Calls = list[Callable[[], object]]
+
+
+class Kept:
+    """What calls need beside their arrays."""
+
+    def __init__(self) -> None:
+        from ..backends.native.lowering.scratch import Scratch
+
+        self.scratch = Scratch()  # memory that one call at a time uses
+        self.alive: list[Any] = []
+
+    def append(self, x: Any) -> None:
+        """Keep this alive."""
+        self.alive.append(x)
 
 
 class Step:
@@ -31,12 +46,12 @@ class Step:
         """The inputs that are no numbers."""
         return tuple(x for x in self.inputs if isinstance(x, Value))
 
-    def bind(self, arrays: dict[Value, Any], kept: list[Any]) -> Calls:
+    def bind(self, arrays: dict[Value, Any], kept: Kept) -> Calls:
         """The calls that compute the outputs; what must be kept alive with them goes to `kept`."""
         from ..backends.native.lowering.bound import bound_op
 
         given = [arrays[x] if isinstance(x, Value) else x for x in self.inputs]
-        return [bound_op(self.op, given, [arrays[y] for y in self.outputs])]
+        return bound_op(self.op, given, [arrays[y] for y in self.outputs])
 
 
 class CopyStep(Step):
@@ -44,13 +59,15 @@ class CopyStep(Step):
 
     how = "copy"
 
-    def bind(self, arrays: dict[Value, Any], kept: list[Any]) -> Calls:
+    def bind(self, arrays: dict[Value, Any], kept: Kept) -> Calls:
         """One copy; the output is row-major where the shapes differ."""
+        from ..backends.native.lowering.bound import bound_copy
+
         (x,), (y,) = self.values, self.outputs
         source, target = arrays[x], arrays[y]
         if source.shape != target.shape:
             target = target.reshape(source.shape)
-        return [lambda: np.copyto(target, source)]
+        return bound_copy(target, source)
 
 
 class WindowsStep(Step):
@@ -64,14 +81,15 @@ class WindowsStep(Step):
         super().__init__(op, inputs, outputs)
         self.geometry = geometry
 
-    def bind(self, arrays: dict[Value, Any], kept: list[Any]) -> Calls:
+    def bind(self, arrays: dict[Value, Any], kept: Kept) -> Calls:
         """A copy into the middle of zeros, of which the windows are a view; and their copy."""
+        from ..backends.native.lowering.bound import bound_copy
         from ..backends.native.onednn.layers import windows_of
 
         (x,), (y,) = self.values, self.outputs
         middle, windows = windows_of(self.geometry)
         rows = arrays[y].reshape(windows.shape)
-        return [_copying(middle, arrays[x]), _copying(rows, windows)]
+        return [*bound_copy(middle, arrays[x]), *bound_copy(rows, windows)]
 
 
 class JoinStep(Step):
@@ -79,8 +97,10 @@ class JoinStep(Step):
 
     how = "NumPy"
 
-    def bind(self, arrays: dict[Value, Any], kept: list[Any]) -> Calls:
+    def bind(self, arrays: dict[Value, Any], kept: Kept) -> Calls:
         """Copies into the parts of the output."""
+        from ..backends.native.lowering.bound import bound_copy
+
         (y,) = self.outputs
         whole = arrays[y]
         axis = self.op.axis % whole.ndim  # type: ignore[attr-defined]
@@ -95,12 +115,25 @@ class JoinStep(Step):
             else:
                 part = whole[(*lead, slice(start, start + source.shape[axis]))]
                 start += source.shape[axis]
-            calls.append(_copying(part, source))
+            calls += bound_copy(part, source)
         return calls
 
 
-def _copying(target: Any, source: Any) -> Callable[[], object]:
-    return lambda: np.copyto(target, source)
+class PlaceStep(Step):
+    """An array filled with a number, and the input in a part of it."""
+
+    how = "copy"
+
+    def bind(self, arrays: dict[Value, Any], kept: Kept) -> Calls:
+        """Fill all, then copy into the part."""
+        from ..backends.native.lowering.bound import bound_copy
+
+        assert isinstance(self.op, Place)
+        (x,), (y,) = self.values, self.outputs
+        whole = arrays[y]
+        filling = np.broadcast_to(np.asarray(self.op.value).astype(whole.dtype), whole.shape)
+        part = whole[basic_index(self.op.items).key]
+        return [*bound_copy(whole, filling), *bound_copy(part, arrays[x])]
 
 
 class ProductStep(Step):
@@ -108,12 +141,50 @@ class ProductStep(Step):
 
     how = "product"
 
-    def bind(self, arrays: dict[Value, Any], kept: list[Any]) -> Calls:
+    def bind(self, arrays: dict[Value, Any], kept: Kept) -> Calls:
         """By NumPy or oneDNN, into the output's memory."""
         from ..backends.native.lowering.bound import bound_product
 
         given = [arrays[x] for x in self.values]
-        return [bound_product(self.op.library, given, arrays[self.outputs[0]])]
+        out = arrays[self.outputs[0]]
+        return bound_product(self.op.library, given, out, kept.scratch)
+
+
+class WindowStep(Step):
+    """A convolution, sums of windows, or the transpose of one of these."""
+
+    def bind(self, arrays: dict[Value, Any], kept: Kept) -> Calls:
+        """By oneDNN, into the output's memory."""
+        from ..backends.native.lowering.bound_layers import bound_layer
+
+        given = [arrays[x] for x in self.values]
+        return bound_layer(self.op, given, arrays[self.outputs[0]], kept.scratch)
+
+
+class MaximaStep(Step):
+    """The largest element of each window, with its place in the window."""
+
+    how = "kernel"
+
+    def bind(self, arrays: dict[Value, Any], kept: Kept) -> Calls:
+        """Both outputs at once."""
+        from ..backends.native.lowering.bound_layers import bound_maxima
+
+        (x,), (y, places) = self.values, self.outputs
+        return bound_maxima(self.op, arrays[x], arrays[y], arrays[places])
+
+
+class MaximaInputStep(Step):
+    """Images with each window's gradient at the place of its maximum; the inputs are both."""
+
+    how = "kernel"
+
+    def bind(self, arrays: dict[Value, Any], kept: Kept) -> Calls:
+        """Into the output's memory."""
+        from ..backends.native.lowering.bound_layers import bound_maxima_input
+
+        g, places = self.values
+        return bound_maxima_input(self.op, arrays[g], arrays[places], arrays[self.outputs[0]])
 
 
 class RoutineStep(Step):
@@ -121,7 +192,7 @@ class RoutineStep(Step):
 
     how = "routine"
 
-    def bind(self, arrays: dict[Value, Any], kept: list[Any]) -> Calls:
+    def bind(self, arrays: dict[Value, Any], kept: Kept) -> Calls:
         """One call."""
         assert isinstance(self.op, Written)
         from ..backends.native.lowering.bound import bound_routine
@@ -137,7 +208,7 @@ class KernelStep(Step):
 
     how = "kernel"
 
-    def bind(self, arrays: dict[Value, Any], kept: list[Any]) -> Calls:
+    def bind(self, arrays: dict[Value, Any], kept: Kept) -> Calls:
         """The kernel's code, bound to the arrays' memory."""
         from ..backends.native.lowering.bound import bound_composite
 

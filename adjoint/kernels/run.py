@@ -192,11 +192,15 @@ class Pair:
         run: Runner | None,
     ) -> bool:
         """Runs the kernels; the inputs are read before the outputs are written: always False."""
-        results = self.first.allocate()
-        self.first.launch(addresses((*arrays, *results)), scalars, run)
-        inputs = [*(r.transpose(self.order) for r in results), *(arrays[k] for k in self.positions)]
+        parts = self.first.allocate()
+        self.first.launch(addresses((*arrays, *parts)), scalars, run)
+        inputs = self.combined(parts, arrays)
         self.second(*inputs, out=outs, scalars=(*scalars, *self.sizes), run=run)
         return False
+
+    def combined(self, parts: Sequence[Array], arrays: Sequence[Array]) -> list[Array]:
+        """What the second kernel reads: the parts, and some of the arrays."""
+        return [*(x.transpose(self.order) for x in parts), *(arrays[k] for k in self.positions)]
 
 
 class Compiled:

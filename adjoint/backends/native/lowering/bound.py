@@ -13,20 +13,23 @@ from typing import Any
 
 import numpy as np
 
+from ....core import policy
 from ....core.errors import NotTraceable
 from ....core.op import Op
 from ....eager.arrays import Launcher, address, addresses, signature
-from ....kernels import Compiled
+from ....kernels import Compiled, Kernel
 from ....kernels.run import Entry
 from ....program import compute as core_compute
 from ....program.compute import quietly
 from ....program.executable import find
 from ..gemm import gemm, products
+from ..onednn.plan import Plan
 from ..recurrent.recurrent import Recurrent, biases
 from ..runtime.pool import default_pool
 from ..runtime.sequence import Call as Ready
 from ..runtime.sequence import joined
 from .composite import Composite
+from .scratch import Scratch
 
 Call = Callable[[], object]  # machine code, where that is all: `Ready`
 
@@ -38,24 +41,70 @@ def bound_kernel(
     scalars: Sequence[float] = (),
     shape: Sequence[int] | None = None,
     run: Any = None,
-) -> Call:
-    """What computes `outs` from `arrays` by a kernel each time it is called.
+) -> list[Call]:
+    """What computes `outs` from `arrays` by a kernel each time it is called, one after another.
 
     Errors: as for a call of the kernel.
     """
     entry = compiled.entry(arrays, shape, outs)
     if isinstance(entry, Entry):
-        places = addresses((*arrays, *outs))
-        if not entry.overlaps(places):
-            words = entry.head + places + entry.pack(*scalars)
-            first = len(entry.head) // 8
-            pointers = range(first, first + len(places) // 8)
-            shared = run is not None and entry.chunks > 1
-            return Ready(
-                entry.address, entry.chunks, words, pointers, shared, entry.quick, entry.code
-            )
+        if not entry.overlaps(addresses((*arrays, *outs))):
+            return [_bound_entry(entry, arrays, outs, scalars, run)]
+    else:
+        parts = entry.first.allocate()
+        first = _bound_entry(entry.first, arrays, parts, scalars, run)
+        given = entry.combined(parts, arrays)
+        numbers = (*scalars, *entry.sizes)
+        return [first, *bound_kernel(entry.second, given, outs, numbers, run=run)]
     options = {"out": tuple(outs), "scalars": scalars, "shape": shape, "run": run}
-    return functools.partial(compiled, *arrays, **options)
+    return [functools.partial(compiled, *arrays, **options)]
+
+
+def _bound_entry(
+    entry: Entry, arrays: Sequence[Any], outs: Sequence[Any], scalars: Sequence[float], run: Any
+) -> Ready:
+    places = addresses((*arrays, *outs))
+    words = entry.head + places + entry.pack(*scalars)
+    first = len(entry.head) // 8
+    pointers = range(first, first + len(places) // 8)
+    shared = run is not None and entry.chunks > 1
+    keeps = entry.code, arrays, outs
+    return Ready(entry.address, entry.chunks, words, pointers, shared, entry.quick, keeps)
+
+
+def bound_copy(target: Any, source: Any) -> list[Call]:
+    """What copies the elements of an array into another of its shape and dtype, as both lie."""
+    sizes = [size for size in target.shape if size != 1]
+    kind = _MOVED.get(target.itemsize)
+    if kind is None or source.dtype != target.dtype or source.shape != target.shape:
+        return [functools.partial(np.copyto, target, source)]
+    to, x = (a.reshape(sizes).view(kind) for a in (target, source))
+    run = default_pool().run if to.size >= policy.PARALLEL else None
+    return bound_kernel(_copying(len(sizes), kind), [x], [to], (), sizes, run)
+
+
+_MOVED = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}  # by bytes
+
+
+@functools.cache
+def _copying(rank: int, kind: str) -> Compiled:
+    """A kernel that copies elements."""
+    kernel = Kernel(rank)
+    kernel.output(kernel.input(kind))
+    return Compiled(kernel)
+
+
+def dense(arrays: Sequence[Any]) -> tuple[list[Any], list[Call]]:
+    """The arrays, row-major: those that are not as copies, and what copies them."""
+    found: list[Any] = []
+    calls: list[Call] = []
+    for x in arrays:
+        if type(x) is np.ndarray and not x.flags.c_contiguous:
+            copy = np.ascontiguousarray(x)  # of its values, which some ops look at
+            calls += bound_copy(copy, x)
+            x = copy
+        found.append(x)
+    return found, calls
 
 
 def bound_composite(
@@ -85,38 +134,53 @@ def bound_composite(
             own = own if type(own) is tuple else (own,)
             made = [y if out is None else out for y, out in zip(own, made, strict=True)]
         known += made
-        calls.append(bound_kernel(stage.compiled, given, made, numbers, stage.shape, stage.run))
+        calls += bound_kernel(stage.compiled, given, made, numbers, stage.shape, stage.run)
     return calls, known
 
 
-def bound_product(library: str, operands: Sequence[Any], out: Any) -> Call:
-    """What computes an op of that `library` (`Op.library`) into `out` each time it is called."""
+def bound_product(library: str, operands: Sequence[Any], out: Any, scratch: Scratch) -> list[Call]:
+    """What computes an op of that `library` (`Op.library`) into `out` when called one after
+    another.
+    """
     x, y, *bias = operands
+    if not _are_at_hand(library, x, y):
+        (x, y), calls = dense((x, y))
+        if calls:
+            return [*calls, *bound_product(library, (x, y, *bias), out, scratch)]
     a, b = products.matrices(library, x, y)
     c = out if out.ndim == a.ndim else out.reshape(-1, out.shape[-1])
-    at_hand = all(np.may_share_memory(new, old) for new, old in ((a, x), (b, y), (c, out)))
-    if at_hand and all(v.flags.c_contiguous for v in (c, *bias)):
-        products.matmul(a, b, None, *bias)  # which remembers how
+    if np.may_share_memory(c, out) and all(v.flags.c_contiguous for v in (c, *bias)):
+        quietly(products.matmul, a, b, None, *bias)  # which remembers how
         ready = products.ready_for(a, b, *bias)
         run = None if ready is None else ready.run
         plan = getattr(run, "__self__", None)
         if run is None and products.is_little(a, b):  # also what eagerly is copied first
             plan = products.generated(a, b, *bias)
         if isinstance(plan, gemm.Plan):
-            return plan.call((a, b, *bias), c)
+            return [plan.call((a, b, *bias), c)]
+        if isinstance(plan, Plan):
+            found = plan.call(a, b, c, *bias, work=scratch(plan.work))
+            if found is not None:
+                return [found]
         if run is not None:
-            return functools.partial(run, a, b, c, *bias)
+            return [functools.partial(run, a, b, c, *bias)]
 
     def compute() -> None:
         a, b = products.matrices(library, x, y)
         out[...] = products.matmul(a, b, None, *bias).reshape(out.shape)
 
-    return functools.partial(quietly, compute)
+    return [functools.partial(quietly, compute)]
 
 
-def bound_op(op: Op, inputs: Sequence[Any], outs: Sequence[Any]) -> Call:
-    """What computes an op of arrays and numbers into `outs`: the machine code that eager execution
-    launches for such, where there is some.
+def _are_at_hand(library: str, x: Any, y: Any) -> bool:
+    """Whether the matrices of an op of that `library` are views of its operands."""
+    pairs = zip(products.matrices(library, x, y), (x, y), strict=True)
+    return all(np.may_share_memory(new, old) for new, old in pairs)
+
+
+def bound_op(op: Op, inputs: Sequence[Any], outs: Sequence[Any]) -> list[Call]:
+    """What computes an op of arrays and numbers into `outs` when called one after another: the
+    machine code that eager execution launches for such, where there is some.
     """
 
     def compute() -> None:
@@ -125,19 +189,25 @@ def bound_op(op: Op, inputs: Sequence[Any], outs: Sequence[Any]) -> Call:
             np.copyto(out, each, casting="no")
 
     launch = _launcher_of(op, list(inputs))
-    if launch is None or any(n < 0 for n, _ in launch.views):
-        return compute
+    if launch is None:
+        copies, calls = dense(inputs)
+        if calls and _launcher_of(op, copies) is not None:
+            return [*calls, *bound_op(op, copies, outs)]
+        return [compute]
+    if any(n < 0 for n, _ in launch.views):
+        return [compute]
     if [(y.shape, y.dtype) for y in outs] != list(launch.outputs):
-        return compute
+        return [compute]
     if not all(y.flags.c_contiguous for y in outs):
-        return compute
+        return [compute]
     arrays = [x for x in inputs if type(x) is np.ndarray]
     code, chunks, before, _, pool, quick = launch.rest
     places = [address(arrays[n]) + offset for n, offset in launch.views] + list(map(address, outs))
     words = before + struct.pack(f"{len(places)}q", *places) + launch.words_behind()
     first = len(before) // 8
     pointers = range(first, first + len(places))
-    return Ready(code, chunks, words, pointers, pool is not None, quick, launch, compute)
+    keeps = launch, inputs, outs
+    return [Ready(code, chunks, words, pointers, pool is not None, quick, keeps, compute)]
 
 
 def _launcher_of(op: Op, inputs: list[Any]) -> Launcher | None:
@@ -190,7 +260,8 @@ class _KeptWeights(Recurrent):
             if not np.may_share_memory(rows, x):
                 return None
             x = np.empty((order.total, len(given["weight_ih"])), self.dtype)
-            first.append(bound_product("product", (rows, given["weight_ih"].T), x))
+            operands = rows, given["weight_ih"].T
+            first += bound_product("product", operands, x, Scratch())
         else:
             if x.strides[-1] != x.itemsize:
                 return None

@@ -109,6 +109,38 @@ def _backward_weights(x: Any, y: Any, kernel: Sizes, *options: Any) -> Convoluti
     return backward_weights(_geometry(*sizes, *options, x.dtype))
 
 
+def _key(kind: str, x: Any, y: Any, bias: Any, *options: Any) -> Any:
+    """What decides which plan is for arrays like these."""
+    biased = None if bias is None else (bias.shape, bias.dtype.char)
+    return kind, x.shape, y.shape, x.dtype.char, y.dtype.char, biased, options, threads()
+
+
+def plan_of_conv(x: Any, w: Any, bias: Any, *options: Any) -> ConvolutionPlan | None:
+    """What `conv` goes by, of the count, the stride, the padding, the dilation and the groups; None
+    where that is NumPy's.
+    """
+    found: ConvolutionPlan | None = planned(
+        _key("conv", x, w, bias, *options), _forward, x, w, bias, *options
+    )
+    return found
+
+
+def plan_of_conv_input(y: Any, w: Any, *options: Any) -> ConvolutionPlan | None:
+    """The same for `conv_input`, of the size and so on."""
+    found: ConvolutionPlan | None = planned(
+        _key("conv_input", y, w, None, *options), _backward_data, y, w, *options
+    )
+    return found
+
+
+def plan_of_conv_weight(x: Any, y: Any, *options: Any) -> ConvolutionPlan | None:
+    """The same for `conv_weight`, of the kernel and so on."""
+    found: ConvolutionPlan | None = planned(
+        _key("conv_weight", x, y, None, *options), _backward_weights, x, y, *options
+    )
+    return found
+
+
 def conv(
     x: Any,
     w: Any,
@@ -128,10 +160,7 @@ def conv(
     ...      (1,), 1, (2,))
     array([[[2., 2.]]], dtype=float32)
     """
-    key = (
-        "conv", x.shape, w.shape, stride, padding, dilation, groups, count, x.dtype.char,
-        w.dtype.char, None if bias is None else (bias.shape, bias.dtype.char), threads(),
-    )  # fmt: skip
+    key = _key("conv", x, w, bias, count, stride, padding, dilation, groups)
     found = planned(key, _forward, x, w, bias, count, stride, padding, dilation, groups)
     if found is None:
         return reference.conv(x, w, bias, stride, padding, dilation, groups, count)
@@ -156,10 +185,7 @@ def conv_input(
     token: Any = None,
 ) -> Any:
     """The transpose of `conv` in x: images of `size` from values y of conv's output shape."""
-    key = (
-        "conv_input", y.shape, w.shape, stride, padding, dilation, groups, size, y.dtype.char,
-        w.dtype.char, threads(),
-    )  # fmt: skip
+    key = _key("conv_input", y, w, None, size, stride, padding, dilation, groups)
     inputs = w.shape[1] * groups
     found = planned(key, _backward_data, y, w, size, stride, padding, dilation, groups)
     if found is None:
@@ -178,14 +204,10 @@ def conv_weight(
     x: Any, y: Any, stride: Sizes, padding: Pairs, dilation: Sizes, groups: int, kernel: Sizes
 ) -> Any:
     """The transpose of `conv` in w: a kernel from images x and values y of conv's output shape."""
-    key = (
-        "conv_weight", x.shape, y.shape, stride, padding, dilation, groups, kernel, x.dtype.char,
-        y.dtype.char, threads(),
-    )  # fmt: skip
-    found = planned(key, _backward_weights, x, y, kernel, stride, padding, dilation, groups)
+    found = plan_of_conv_weight(x, y, kernel, stride, padding, dilation, groups)
     if found is None:
         return reference.conv_weight(x, y, stride, padding, dilation, groups, kernel)
     w = np.empty((y.shape[1], x.shape[1] // groups, *kernel), x.dtype)
     x, y = np.ascontiguousarray(x), np.ascontiguousarray(y)
-    _run(found, key, (x, w, y, y), None)
+    found.plan.run(x, w, y, y, x)
     return w

@@ -23,6 +23,7 @@ from ....core import policy
 from ....core.errors import InvalidArgument, Unsupported
 from ....eager.arrays import address, addresses, call
 from ....kernels.emit import Module, Reg
+from ..runtime.sequence import Call
 from ..runtime.shared_code import Writer, function
 from . import api as onednn
 from .api import Descriptor, Primitive
@@ -33,7 +34,8 @@ _ALIGNMENT = 64
 # words of a phase; a chunk's records are those from its start to the next chunk's
 _STATUS, _FREE, _PLACES, _STRIDES, _HANDLES, _HANDLE_RECORDS, _STEPS, _STEP_RECORDS = range(8)
 _STREAMS, _CHUNKS, _SET_HANDLE, _EXECUTE, _SET_THREADS, _GET_THREADS, _WORDS = range(8, 15)
-# words of a context; those of a call: context, first phase, how many arrays, their addresses
+# words of a context; those of a call: context, first phase, how many arrays, their addresses, and
+# the status of what failed
 _TARGETS, _PHASES, _PHASE_TABLE, _POOL_RUN, _POOL_STATE, _RESULT, _CONTEXT_WORDS = range(7)
 
 
@@ -115,6 +117,7 @@ def _write_run(module: Module) -> None:
                 b.go(end)
         b.start(end)
         b.put(b.place("i64", context, _RESULT, "i64"), b.get(result))
+        b.put(b.place("i64", words, _word(b, words, 2) + 3, "i64"), b.get(result))
 
 
 @functools.cache
@@ -340,11 +343,35 @@ class Plan:
         else:
             if self.parallel:
                 _pool().entry()  # hires workers where a fork or a change has left some missing
-            call(run, 1, context.heads[first] + addresses(arrays), None, False)
+            call(run, 1, context.heads[first] + addresses(arrays) + bytes(8), None, False)
             status = context.words[_RESULT]
             if status:
                 onednn.library().check(status, self.what)
         self._free.append(context)
+
+    def call(self, *arrays: Any, work: Any) -> Call | None:
+        """The same for arrays that stay where they are, as machine code with memory objects of its
+        own; None where nothing can be generated. `work`: at least `self.work` bytes, which begin on
+        a cache line and are nobody else's while it runs.
+        """
+        run = _run()
+        if run is None:
+            return None
+        if len(arrays) != self.slots:
+            raise InvalidArgument(f"{self.what}: {len(arrays)} arrays for {self.slots} slots")
+        with onednn.single_threaded(onednn.library()):
+            context = _Context(self)
+        places = (*arrays, work, work) if self.work else arrays
+        head = context.heads[0]
+        first = len(head) // 8
+
+        def fail() -> None:
+            onednn.library().check(context.words[_RESULT], self.what)
+
+        return Call(
+            run, 1, head + addresses(places) + bytes(8), range(first, first + len(places)), False,
+            False, (self, context, work), fail, shows=False, hires=self.parallel,
+        )  # fmt: skip
 
 
 def _placed(step: Step, pad: Descriptor | None, shared: int, scratch: int) -> Step:

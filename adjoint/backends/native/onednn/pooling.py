@@ -19,6 +19,7 @@ from ....eager.arrays import addresses
 from ...numpy import convolution as reference
 from ..gemm.products import FLOAT32, pieces
 from ..runtime.pool import default_pool
+from ..runtime.sequence import Call
 from . import api as onednn
 from . import pooling_code
 from .api import DIFF_DST, DIFF_SRC, DST, SRC, Descriptor, Primitive
@@ -132,16 +133,16 @@ class _Builder:
         return forward, scale, back
 
 
-def _sums(backward: bool, lead: Sizes, size: Sizes, *geometry: Any) -> Plan:
+def _build_sums(backward: bool, lead: Sizes, size: Sizes, *geometry: Any) -> Plan:
     return _Builder(Geometry(math.prod(lead), size, *geometry), backward).plan()
 
 
-def _plan(backward: bool, lead: Sizes, size: Sizes, dtype: Any, *geometry: Any) -> Plan | None:
+def sums(backward: bool, lead: Sizes, size: Sizes, dtype: Any, *geometry: Any) -> Plan | None:
     """The plan of sums of windows over images of shape (*lead, *size), or None."""
     if dtype != FLOAT32:
         return None
     key = ("pool", backward, lead, size, geometry, threads())
-    return planned(key, _sums, backward, lead, size, *geometry)
+    return planned(key, _build_sums, backward, lead, size, *geometry)
 
 
 def max_pool(
@@ -152,11 +153,11 @@ def max_pool(
     >>> max_pool(np.ones((1, 4), np.float32), (2,), (2,), ((0, 0),), (1,), (2,))
     array([[1., 1.]], dtype=float32)
     """
-    windows = _windows(x, kernel, stride, padding, dilation, count)
-    if windows is None:
+    found = windows(x, kernel, stride, padding, dilation, count)
+    if found is None:
         return reference.max_pool(x, kernel, stride, padding, dilation, count)
-    y, places = windows.forward(x)
-    _keep(y, places, windows)
+    y, places = found.forward(x)
+    _keep(y, places, found)
     return y
 
 
@@ -168,15 +169,15 @@ def max_pool_input(
     The places are what forward has kept for as long as y lives, or they are found again.
     """
     lead = x.ndim - len(kernel)
-    windows = None
+    found = None
     if x.dtype == g.dtype and x.shape[:lead] == g.shape[:lead] and y.shape == g.shape:
-        windows = _windows(x, kernel, stride, padding, dilation, g.shape[lead:])
-    if windows is None:
+        found = windows(x, kernel, stride, padding, dilation, g.shape[lead:])
+    if found is None:
         return reference.max_pool_input(x, y, g, kernel, stride, padding, dilation)
     kept = _places.get(id(y))
-    if kept is not None and kept.result() is y and kept.windows is windows:
-        return windows.backward(x.shape, g, kept.places)
-    return windows.backward(x.shape, g, windows.forward(x)[1])
+    if kept is not None and kept.result() is y and kept.windows is found:
+        return found.backward(x.shape, g, kept.places)
+    return found.backward(x.shape, g, found.forward(x)[1])
 
 
 class _Kept(NamedTuple):
@@ -184,13 +185,13 @@ class _Kept(NamedTuple):
 
     result: Any  # a weak reference
     places: Any
-    windows: _Windows
+    windows: Windows
 
 
 _places: dict[int, _Kept] = {}  # by the id of a result of `max_pool`
 
 
-def _keep(y: Any, places: Any, windows: _Windows) -> None:
+def _keep(y: Any, places: Any, windows: Windows) -> None:
     name = id(y)
 
     def forget(dead: Any) -> None:
@@ -201,7 +202,7 @@ def _keep(y: Any, places: Any, windows: _Windows) -> None:
     _places[name] = _Kept(weakref.ref(y, forget), places, windows)
 
 
-class _Windows:
+class Windows:
     """The kernels for images of one shape."""
 
     def __init__(self, code: pooling_code.Code, lead: Sizes, geometry: pooling_code.Geometry):
@@ -209,11 +210,13 @@ class _Windows:
         self.shape = lead
         self.chunks = -(-g.planes // g.in_chunk)
         self.words = struct.pack(f"{len(g)}q", *g)
-        self.code = code
         square = g.kernel_height == g.kernel_width == g.stride_height == g.stride_width == 2
         fits = g.above == 0 == g.left and 2 * g.rows <= g.height and 2 * g.columns <= g.width
         plain = g.depth == 1 == g.kernel_depth and g.dilation_height == 1 == g.dilation_width
-        self.halving = square and fits and plain
+        halving = square and fits and plain
+        narrow = lead[-1] < policy.POOLING_NARROW
+        self.forward_code = code.forward_across if narrow else code.forward
+        self.backward_code = code.backward_halving if halving else code.backward
 
     def run(self, kernel: int, *arrays: Any) -> None:
         """Run a kernel on contiguous arrays."""
@@ -222,22 +225,32 @@ class _Windows:
     def forward(self, x: Any) -> tuple[Any, Any]:
         """The largest elements, and which places of their windows they come from."""
         y, places = np.empty(self.shape, FLOAT32), np.empty(self.shape, np.uint8)
-        narrow = self.shape[-1] < policy.POOLING_NARROW
-        kernel = self.code.forward_across if narrow else self.code.forward
-        self.run(kernel, np.ascontiguousarray(x), y, places)
+        self.run(self.forward_code, np.ascontiguousarray(x), y, places)
         return y, places
+
+    def forward_call(self, x: Any, y: Any, places: Any) -> Call:
+        """The same for contiguous arrays that stay where they are."""
+        return self._call(self.forward_code, x, y, places)
 
     def backward(self, shape: Sizes, g: Any, places: Any) -> Any:
         """Images with g at the places."""
         x = np.empty(shape, FLOAT32)
-        kernel = self.code.backward_halving if self.halving else self.code.backward
-        self.run(kernel, np.ascontiguousarray(g), places, x)
+        self.run(self.backward_code, np.ascontiguousarray(g), places, x)
         return x
 
+    def backward_call(self, g: Any, places: Any, x: Any) -> Call:
+        """The same for contiguous arrays that stay where they are."""
+        return self._call(self.backward_code, g, places, x)
 
-def _windows(
+    def _call(self, kernel: int, *arrays: Any) -> Call:
+        words = addresses(arrays) + self.words
+        pointers = range(len(arrays))
+        return Call(kernel, self.chunks, words, pointers, self.chunks > 1, False, (self, arrays))
+
+
+def windows(
     x: Any, kernel: Sizes, stride: Sizes, padding: Pairs, dilation: Sizes, count: Sizes
-) -> _Windows | None:
+) -> Windows | None:
     """The kernels for these windows, or None where NumPy's function is to be used."""
     if x.dtype != FLOAT32:
         return None
@@ -247,7 +260,7 @@ def _windows(
 
 def _build(
     shape: Sizes, kernel: Sizes, stride: Sizes, padding: Pairs, dilation: Sizes, count: Sizes
-) -> _Windows:
+) -> Windows:
     rank = len(kernel)
     lead, size = shape[: len(shape) - rank], shape[len(shape) - rank :]
     planes = math.prod(lead)
@@ -268,14 +281,14 @@ def _build(
     if in_chunk > BLOCK:
         in_chunk -= in_chunk % BLOCK  # whole vectors of planes
     geometry = pooling_code.Geometry._make([*sizes, planes, in_chunk])
-    return _Windows(code, (*lead, *count), geometry)
+    return Windows(code, (*lead, *count), geometry)
 
 
 def sum_pool(x: Any, kernel: Sizes, stride: Sizes, padding: Pairs, count: Sizes) -> Any:
     """The sum of each window."""
     lead = x.ndim - len(kernel)
     shape = x.shape
-    plan = _plan(False, shape[:lead], shape[lead:], x.dtype, kernel, stride, padding, count)
+    plan = sums(False, shape[:lead], shape[lead:], x.dtype, kernel, stride, padding, count)
     if plan is None:
         return reference.sum_pool(x, kernel, stride, padding, count)
     y = np.empty((*x.shape[:lead], *count), FLOAT32)
@@ -290,7 +303,7 @@ def sum_pool_input(
     lead = g.ndim - len(kernel)
     plan = None
     if g.shape[lead:] == tuple(count):
-        plan = _plan(True, g.shape[:lead], tuple(size), g.dtype, kernel, stride, padding, count)
+        plan = sums(True, g.shape[:lead], tuple(size), g.dtype, kernel, stride, padding, count)
     if plan is None:
         return reference.sum_pool_input(g, kernel, stride, padding, count, size)
     x = np.empty((*g.shape[:lead], *size), FLOAT32)

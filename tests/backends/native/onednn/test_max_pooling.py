@@ -16,13 +16,13 @@ pytestmark = pytest.mark.skipif(pooling_code.code() is None, reason="no code is 
 def forwards(monkeypatch):
     """How often a forward kernel has run."""
     calls = []
-    run = pooling._Windows.forward
+    run = pooling.Windows.forward
 
     def counted(self, x):
         calls.append(x.shape)
         return run(self, x)
 
-    monkeypatch.setattr(pooling._Windows, "forward", counted)
+    monkeypatch.setattr(pooling.Windows, "forward", counted)
     return calls
 
 

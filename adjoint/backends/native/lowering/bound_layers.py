@@ -1,0 +1,143 @@
+"""Convolutions and pooling bound to arrays that stay where they are.
+
+As eager execution computes them, but for what that keeps between calls: of a maximum pooling, the
+places of the maxima are an output of their own, which its gradient reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ....core.op import Op
+from ..onednn import convolution, pooling
+from ..onednn.plan import Plan
+from .bound import Call, bound_op, bound_product, dense
+from .scratch import Scratch
+
+
+def bound_layer(op: Op, inputs: Sequence[Any], out: Any, scratch: Scratch) -> list[Call]:
+    """What computes a convolution, a sum of windows, or the transpose of one of these into `out`,
+    which is row-major, when called one after another: by oneDNN, or, where that has none, as any
+    op.
+    """
+    given, calls = dense(inputs)
+    made = _LAYERS[op.name](op, given, out, scratch)
+    return bound_op(op, inputs, [out]) if made is None else [*calls, *made]
+
+
+def _sum_pool(op: Any, inputs: Sequence[Any], out: Any, scratch: Scratch) -> list[Call] | None:
+    [x] = inputs
+    return _by_plan(_plan_of_sums(op, False, x, out), (x, out), 0, scratch)
+
+
+def _sum_pool_input(
+    op: Any, inputs: Sequence[Any], out: Any, scratch: Scratch
+) -> list[Call] | None:
+    [g] = inputs
+    return _by_plan(_plan_of_sums(op, True, out, g), (out, g), 0, scratch)
+
+
+def _plan_of_sums(op: Any, backward: bool, images: Any, values: Any) -> Plan | None:
+    lead = images.ndim - len(op.kernel)
+    return pooling.sums(
+        backward, images.shape[:lead], images.shape[lead:], images.dtype, op.kernel, op.stride,
+        op.padding, values.shape[lead:],
+    )  # fmt: skip
+
+
+def _by_plan(
+    plan: Plan | None, arrays: Sequence[Any], weights: int, scratch: Scratch
+) -> list[Call] | None:
+    """The plan's call with as many bytes for reordered weights as the last of the arrays."""
+    if plan is None:
+        return None
+    memory = scratch(plan.work + weights)
+    if weights:
+        arrays = (*arrays[:-1], memory[plan.work :])
+    call = plan.call(*arrays, work=memory)
+    return None if call is None else [call]
+
+
+# A convolution's slots: images, weights, values, the bias, reordered weights.
+
+
+def _convolution(op: Any, inputs: Sequence[Any], out: Any, scratch: Scratch) -> list[Call] | None:
+    x, w, *more = inputs
+    bias = more[0] if more else None
+    found = convolution.plan_of_conv(x, w, bias, out.shape[2:], *_options(op))
+    if found is None:
+        return None
+    if found.pointwise and bias is None:
+        return _at_each_place(w.reshape(w.shape[:2]), x, out, scratch)
+    return _by_plan(found.plan, (x, w, out, x if bias is None else bias, x), found.weights, scratch)
+
+
+def _convolution_input(
+    op: Any, inputs: Sequence[Any], out: Any, scratch: Scratch
+) -> list[Call] | None:
+    y, w = inputs
+    found = convolution.plan_of_conv_input(y, w, op.size, *_options(op))
+    if found is None:
+        return None
+    if found.pointwise:
+        return _at_each_place(w.reshape(w.shape[:2]).T, y, out, scratch)
+    return _by_plan(found.plan, (out, w, y, y, y), found.weights, scratch)
+
+
+def _convolution_weight(
+    op: Any, inputs: Sequence[Any], out: Any, scratch: Scratch
+) -> list[Call] | None:
+    x, y = inputs
+    found = convolution.plan_of_conv_weight(x, y, op.kernel, *_options(op))
+    return found and _by_plan(found.plan, (x, out, y, y, y), found.weights, scratch)
+
+
+def _options(op: Any) -> tuple[Any, ...]:
+    return op.stride, op.padding, op.dilation, op.groups
+
+
+def _at_each_place(matrix: Any, x: Any, out: Any, scratch: Scratch) -> list[Call]:
+    """The product of a matrix with the channels of images, place by place."""
+    images, places = (v.reshape(*v.shape[:2], -1) for v in (x, out))
+    return bound_product("product", (matrix[None], images), places, scratch)
+
+
+_LAYERS = {
+    "convolution": _convolution,
+    "convolution_input": _convolution_input,
+    "convolution_weight": _convolution_weight,
+    "sum_pool": _sum_pool,
+    "sum_pool_input": _sum_pool_input,
+}  # by `Op.name`
+
+
+def windows_of(op: Any, x: Any, values: Any) -> pooling.Windows | None:
+    """The generated code for a maximum pooling of images into values, and for its gradient; None
+    where there is none.
+    """
+    lead = x.ndim - len(op.kernel)
+    if x.dtype != values.dtype or x.shape[:lead] != values.shape[:lead]:
+        return None
+    kernel, stride, padding, dilation = op.options
+    return pooling.windows(x, kernel, stride, padding, dilation, values.shape[lead:])
+
+
+def bound_maxima(op: Any, x: Any, out: Any, places: Any) -> list[Call]:
+    """What computes the largest element of each window, and its place in the window, when called
+    one after another; for arrays that have `windows_of`.
+    """
+    windows = windows_of(op, x, out)
+    assert windows is not None
+    (x,), calls = dense([x])
+    return [*calls, windows.forward_call(x, out, places)]
+
+
+def bound_maxima_input(op: Any, g: Any, places: Any, out: Any) -> list[Call]:
+    """What adds each window's g at the place of its maximum, when called one after another; for
+    arrays that have `windows_of`.
+    """
+    windows = windows_of(op, out, g)
+    assert windows is not None
+    (g,), calls = dense([g])
+    return [*calls, windows.backward_call(g, places, out)]
