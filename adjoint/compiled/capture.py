@@ -85,9 +85,10 @@ class Captured(NamedTuple):
     owners: list[Any]  # for each state the leaf whose gradient it is, or None
     alone: list[Any]  # leaves that are to have no gradient before
     dropped: list[Any]  # leaves that have none afterwards
-    returned: Returned  # of the last outputs
+    returned: Returned  # of the next outputs
     updates: list[Node]
     streams: list[Stream]  # from which it draws
+    errors: list[Callable[[], Exception]]  # for each of the last outputs, raised where that is true
 
 
 class _Recorder:
@@ -99,6 +100,7 @@ class _Recorder:
         self.order: dict[int, int] = {}  # of recorded values, by id
         self.alive: list[Any] = []  # those values
         self.streams = Streams()
+        self.checks: list[tuple[LazyValue, Callable[[], Exception]]] = []
         self.set: set[int] = set()  # ids of leaves whose gradient was set
         self.cleared: set[int] = set()  # of those whose gradient was set before any was added to it
 
@@ -164,6 +166,13 @@ class _Recorder:
         g = None if x._leaf is None else x._leaf.grad
         if g is None or id(g) in self.met:
             self.cleared.add(id(x))
+
+    def note_check(self, wrong: Any, error: Callable[[], Exception]) -> None:
+        """Each run of the program is to raise an error where a value is true."""
+        if isinstance(wrong._data, LazyValue):
+            self.checks.append((wrong._data, error))
+        elif bool(wrong):
+            raise error()
 
     def note_read(self) -> None:
         """The program reads a value."""
@@ -256,6 +265,7 @@ def capture(
         gradients = [x._leaf.grad._data for x in leaves]
         given = [m.symbol for m in met]
         values = [*(met[n].tensor._data for n in written), *gradients, *returned.values]
+        values += [wrong for wrong, _ in recorder.checks]
         program = program_of(
             given, values, _constant, lambda value: recorder.order.get(id(value), -1)
         )
@@ -275,7 +285,7 @@ def capture(
     return Captured(
         program, count, states, [n - count for n in written], leaves,
         [owners.get(id(m.tensor)) for m in met[count:]], alone, dropped, returned, updates,
-        recorder.streams.all,
+        recorder.streams.all, [error for _, error in recorder.checks],
     )  # fmt: skip
 
 

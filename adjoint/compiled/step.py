@@ -112,7 +112,9 @@ class Compiled:
         self.states = graph.inputs[captured.arguments :]
         self.written = graph.outputs[:count]
         self.gradients = graph.outputs[count : count + more]
-        self.results = graph.outputs[count + more :]
+        end = len(graph.outputs) - len(captured.errors)
+        self.results = graph.outputs[count + more : end]
+        self.checked = dict(zip(graph.outputs[end:], captured.errors, strict=True))
         if not set(graph.inputs).isdisjoint(self.gradients):
             raise Unsupported("compile: a gradient that is another tensor; give backward its clone")
         used = {x for node in graph.nodes for x in node.values}.union(graph.outputs)
@@ -143,7 +145,7 @@ class Compiled:
             else:
                 groups[-1].append(node)
         updates = [[*node.values] for node in self.captured.updates]
-        ends = {*self.results, *self.gradients, *self.written}
+        ends = {*self.results, *self.gradients, *self.written, *self.checked}
         parts = []
         for k, nodes in enumerate(groups):
             own = {y for node in nodes for y in node.outputs}
@@ -210,6 +212,11 @@ class Compiled:
             if y not in self.after
         ]
         self.returned = [_array(known, y) for y in self.results]
+        made = [set(part.wanted) for part in self.parts]
+        self.errors: list[list[Any]] = [[] for _ in self.parts]  # checks behind each part
+        for y, error in self.checked.items():
+            k = next((k for k, own in enumerate(made) if y in own), 0)
+            self.errors[k].append((_array(known, y), error))
 
     def _holders(self) -> list[tuple[int, int]]:
         """References to each gradient, but its leaf's, and to its array."""
@@ -248,8 +255,11 @@ class Compiled:
     def _compute(self, observer: Any) -> None:
         """Run the parts, and the optimizers' steps between them."""
         steps = iter(self.steps)
-        for part in self.parts:
+        for part, errors in zip(self.parts, self.errors, strict=True):
             part.run(observer)
+            for wrong, error in errors:
+                if wrong.item():
+                    raise error()
             step = next(steps, None)
             if step is None:
                 continue

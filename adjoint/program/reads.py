@@ -35,6 +35,7 @@ from ..core.tensor_base import TensorBase
 
 ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "nothing"})()
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_OURS = (_PACKAGE, os.path.basename(_PACKAGE[:-1]) + os.sep)  # compiled files have relative names
 _LIBRARIES = tuple(
     os.path.abspath(sysconfig.get_path(name)) + os.sep
     for name in ("stdlib", "platstdlib", "purelib", "platlib")
@@ -117,7 +118,7 @@ class Watch:
             self.codes[frame.f_code] = None
         elif event == "c_call":
             code = frame.f_code
-            if code.co_filename.startswith(_PACKAGE):
+            if code.co_filename.startswith(_OURS):
                 return
             owner = getattr(arg, "__self__", None)
             if type(owner) in _CONTAINERS:
@@ -155,7 +156,7 @@ def _users_frame(frame: Any) -> Any:
     """The first frame of a user's, from this one outwards; None if the package called before."""
     while frame is not None:
         name = frame.f_code.co_filename
-        if name.startswith(_PACKAGE):
+        if name.startswith(_OURS):
             return None
         if not _is_library(name):
             return frame
@@ -184,7 +185,7 @@ def place_of(error: BaseException) -> str:
         trace = cause.__traceback__
         while trace is not None:
             name = trace.tb_frame.f_code.co_filename
-            if not name.startswith(_PACKAGE) and not _is_library(name):
+            if not name.startswith(_OURS) and not _is_library(name):
                 found = f" ({name}:{trace.tb_lineno}, in {trace.tb_frame.f_code.co_name})"
             trace = trace.tb_next
         cause = cause.__cause__
@@ -224,7 +225,7 @@ class Reads:
         """Names in code, and in the code of functions that it makes."""
         names = code.co_names
         self._names.update(names)
-        if not code.co_filename.startswith(_PACKAGE) and not _ANY_NAME.isdisjoint(names):
+        if not code.co_filename.startswith(_OURS) and not _ANY_NAME.isdisjoint(names):
             self._everything = self._everything or not _is_library(code.co_filename)
         for each in code.co_consts:
             if isinstance(each, types.CodeType):
@@ -257,7 +258,7 @@ class Reads:
             self._visit_class(x, place)
         elif isinstance(x, types.ModuleType):
             path = getattr(x, "__file__", None) or ""
-            if path and not path.startswith(_PACKAGE) and not _is_library(path):
+            if path and not path.startswith(_OURS) and not _is_library(path):
                 self._visit_names(x.__dict__, place, all_of_them=False)
         else:
             self._visit_object(x, place)
@@ -265,7 +266,7 @@ class Reads:
     def _visit_function(self, x: Any, place: int) -> None:
         code = x.__code__
         self._learn(code)
-        ours = code.co_filename.startswith(_PACKAGE)
+        ours = code.co_filename.startswith(_OURS)
         if not ours:
             self.slots.append(Slot("attr", x, "__code__", code, place, code))
         for name in ("__defaults__", "__kwdefaults__", "__wrapped__"):
@@ -592,7 +593,7 @@ def guards_of(reads: Reads, watch: Watch) -> Guards:
     users: set[str] = set()
     for code in watch.codes:
         names.update(code.co_names)
-        if not code.co_filename.startswith(_PACKAGE) and not _is_library(code.co_filename):
+        if not code.co_filename.startswith(_OURS) and not _is_library(code.co_filename):
             users.update(code.co_names)
     everything = not _ANY_NAME.isdisjoint(users)
     read: list[bool] = []
@@ -633,7 +634,7 @@ def _where_changed(slot: Slot, watch: Watch) -> str:
     elif slot.kind == "cell":
         wanted = ("STORE_DEREF", "DELETE_DEREF")
     for code in watch.codes:
-        if code.co_filename.startswith(_PACKAGE) or _is_library(code.co_filename):
+        if code.co_filename.startswith(_OURS) or _is_library(code.co_filename):
             continue
         line, lines = code.co_firstlineno, dict(dis.findlinestarts(code))
         for each in dis.get_instructions(code):

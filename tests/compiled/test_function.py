@@ -373,3 +373,28 @@ def test_a_failed_capture_leaves_gradients_there():
     with pytest.raises(Unsupported, match="reads a value"):
         ad.compile(step)(ad.ones(1, 3))
     assert layer.weight.grad is kept
+
+
+def test_checks_of_values_are_made_at_each_run_before_anything_is_changed():
+    layer = nn.Linear(3, 1)
+    optimizer = ad.optim.SGD(layer.parameters(), lr=0.1)
+
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = nn.functional.binary_cross_entropy(layer(x).sigmoid() * y[0], y[1])
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    compiled = ad.compile(step)
+    x, good, wrong = ad.ones(4, 3), ad.ones(2, 4, 1), ad.full((2, 4, 1), 9.0)
+    for _ in range(2):
+        compiled(x, good)
+    before = [p.tolist() for p in layer.parameters()]
+    with pytest.raises(InvalidArgument, match="between 0 and 1"):
+        compiled(x, wrong)
+    assert [p.tolist() for p in layer.parameters()] == before
+    compiled(x, good)
+    assert len(compiled.programs) == 1
+    with pytest.raises(InvalidArgument, match="between 0 and 1"):
+        ad.compile(nn.functional.binary_cross_entropy)(ad.full((2,), 2.0), ad.ones(2))

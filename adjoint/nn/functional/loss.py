@@ -23,6 +23,7 @@ from ...ops.samples import array
 from ...ops.shape.sizes import hold_sizes, over_size
 from ...ops.special.special import xlogy
 from ...tensor import Tensor
+from .checks import refuse_where
 
 __all__ = [
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss",
@@ -465,12 +466,15 @@ def binary_cross_entropy(
             f"input size ({input.shape}) is deprecated. Please ensure they have the same size."
         )
     loss, wrong = _binary_cross_entropy(input, target, weight, reduction)
-    if bool(wrong):
-        raise InvalidArgument(
-            "binary_cross_entropy: all elements of input should be between 0 and 1; for logits use "
-            "binary_cross_entropy_with_logits"
-        )
+    refuse_where(wrong, _not_probabilities)
     return loss
+
+
+def _not_probabilities() -> InvalidArgument:
+    return InvalidArgument(
+        "binary_cross_entropy: all elements of input should be between 0 and 1; for logits use "
+        "binary_cross_entropy_with_logits"
+    )
 
 
 @fused
@@ -630,8 +634,10 @@ def gaussian_nll_loss(
                 f"gaussian_nll_loss: var is of incorrect size {tuple(var.shape)}, input has "
                 f"{tuple(input.shape)}"
             )
-    if bool((var < 0).any()):
-        raise InvalidArgument("gaussian_nll_loss: var has negative entry/entries")
+    refuse_where(
+        (var < 0).any(),
+        lambda: InvalidArgument("gaussian_nll_loss: var has negative entry/entries"),
+    )
     with no_grad():
         floor = (eps - var).clamp(min=0)
     bounded = var + floor

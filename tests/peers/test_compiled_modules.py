@@ -1,0 +1,97 @@
+"""Each module of PyTorch's `module_db` in a compiled training step: as eagerly, or refused for the
+reason that is listed.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed")
+
+import torch
+
+import adjoint as ad
+from adjoint.backends import native
+from adjoint.core.errors import Unsupported
+
+from ..sweep import swept
+from . import module_db, op_db
+
+pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason="no native backend")
+# Their Python reads values: lengths, the number of batches (`momentum=None`).
+READS_VALUES = {"CTCLoss", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d"}
+
+
+def step_of(module):
+    """Outputs of the module, after gradients of all that it depends on were made."""
+
+    def step(args, kwargs):
+        module.zero_grad()
+        found = module(*args, **kwargs)
+        for y in op_db.tensors_in(found):
+            if y.requires_grad:
+                (y * y + y).sum().backward(retain_graph=True)
+        return found
+
+    return step
+
+
+def left(module, found, given):
+    """All that a step leaves, as arrays."""
+    inputs = [x.grad for x in given if x.is_floating_point()]
+    gradients = [p.grad for p in module.parameters()]
+    known = [*op_db.tensors_in(found), *inputs, *gradients, *module.state_dict().values()]
+    for x in given:
+        if x.is_floating_point():
+            x.grad = None
+    return [None if x is None else x.detach().numpy().copy() for x in known]
+
+
+def assert_trains_as_eagerly(name, sample, is_lazy, training):
+    args, kwargs = sample.constructor_input.args, sample.constructor_input.kwargs
+    ad.manual_seed(0)
+    made = getattr(ad.nn, name)(*module_db.to_ours(args), **module_db.to_ours(kwargs))
+    given = module_db.to_ours((sample.forward_input.args, sample.forward_input.kwargs))
+    module = made.to(ad.float64).train(training)
+    if is_lazy:
+        module(*given[0], **given[1])
+    other, tensors = copy.deepcopy(module), op_db.tensors_in(given)
+    eager, compiled = step_of(module), ad.compile(step_of(other))
+    for seed in range(3):
+        ad.manual_seed(seed)
+        expected = left(module, eager(*given), tensors)
+        ad.manual_seed(seed)
+        found = left(other, compiled(*given), tensors)
+        for a, b in zip(found, expected, strict=True):
+            assert (a is None) == (b is None)
+            if a is not None:
+                np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-9)
+    assert len(compiled.programs) == 1
+
+
+@pytest.mark.parametrize("most", [1, swept(1000)])
+@pytest.mark.parametrize("name", sorted(module_db.entries()))
+def test_a_module_trains_as_eagerly(name, most):
+    entry, refused = module_db.entries()[name], 0
+    if not hasattr(ad.nn, name):
+        pytest.skip("a gap of module_db_gaps.txt")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for training in (True, False):
+            torch.manual_seed(0)
+            samples = entry.module_inputs_func(
+                entry, device="cpu", dtype=torch.float64, requires_grad=True, training=training
+            )
+            for sample in samples[:most]:
+                if sample.forward_input is None:
+                    continue
+                try:
+                    assert_trains_as_eagerly(name, sample, entry.is_lazy, training)
+                except Unsupported as error:
+                    assert "reads a value" in str(error)
+                    refused += 1
+    assert not refused or name in READS_VALUES
