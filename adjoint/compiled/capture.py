@@ -159,8 +159,6 @@ class _Recorder:
 
     def note_gradient(self, x: Any) -> None:
         """The program is about to set the gradient of `x`."""
-        if x._data.dtype.kind not in "fc":
-            return
         self.meet(x)
         self.set.add(id(x))
         g = None if x._leaf is None else x._leaf.grad

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import threading
 import types
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -156,18 +157,19 @@ class CompiledFunction:
             return self._give_up("a tensor that is not in the host's memory", args, kwargs)
         casts = mode.autocast.signature if mode.casts else None
         full = (tuple(key), mode.grad, mode.inference, casts, get_default_dtype())
-        found = self._programs.get(full)
-        for k, each in enumerate(found or ()):
-            if not each.program.difference():
-                if k:
-                    found.insert(0, found.pop(k))  # type: ignore[union-attr]
-                self._latest = each
-                return each.program.run(tensors, mode.observer)
+        if _capture.owner is not None:  # another thread's tensors hold symbols
+            with _capture:
+                pass
+        found = self._fitting(full)
+        if found is not None:
+            return found.program.run(tensors, mode.observer)
         reason = native.reason_off()
         if reason is not None:
             return self._give_up(f"no native code: {reason}", args, kwargs)
         try:
-            return self._compiled(mode, full, args, kwargs).program.run(tensors, mode.observer)
+            with _capture:
+                found = self._fitting(full) or self._compiled(mode, full, args, kwargs)
+            return found.program.run(tensors, mode.observer)
         except NotReady:  # an optimizer makes its state in the first step
             return self.function(*args, **kwargs)
         except Unsupported as error:
@@ -179,6 +181,17 @@ class CompiledFunction:
             if self._fallback == "eager":
                 return self._give_up(told.removeprefix("compile: "), args, kwargs)
             raise Unsupported(told) from error
+
+    def _fitting(self, key: Any) -> _Variant | None:
+        """The program of a signature for which all is as it was."""
+        found = self._programs.get(key, ())
+        for k, each in enumerate(found):
+            if not each.program.difference():
+                if k:
+                    self._programs[key] = [each, *found[:k], *found[k + 1 :]]
+                self._latest = each
+                return each
+        return None
 
     def _give_up(self, why: str, args: Any, kwargs: Any) -> Any:
         """Run eagerly, now and later."""
@@ -228,6 +241,25 @@ class CompiledFunction:
             if was != now:
                 return f"{name} was {was} and is {now}"
         return "another signature"
+
+
+class _Capture:
+    """One thread at a time captures."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.owner: int | None = None
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self.owner = threading.get_ident()
+
+    def __exit__(self, *exception: object) -> None:
+        self.owner = None
+        self._lock.release()
+
+
+_capture = _Capture()
 
 
 class _Variant:

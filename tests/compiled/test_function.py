@@ -5,6 +5,7 @@ import dataclasses
 import pickle
 import warnings
 from collections import OrderedDict, namedtuple
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -398,3 +399,41 @@ def test_checks_of_values_are_made_at_each_run_before_anything_is_changed():
     assert len(compiled.programs) == 1
     with pytest.raises(InvalidArgument, match="between 0 and 1"):
         ad.compile(nn.functional.binary_cross_entropy)(ad.full((2,), 2.0), ad.ones(2))
+
+
+def test_threads_that_call_first_at_once_capture_one_after_another():
+    ad.manual_seed(0)
+    model = nn.Sequential(*[nn.Linear(8, 8) for _ in range(6)])
+    x = ad.randn(4, 8)
+    expected = model(x).tolist()
+    compiled = [ad.compile(lambda x, k=k: (model(x), k)) for k in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda f: f(x)[0].tolist(), compiled * 5))
+    for each in found:
+        np.testing.assert_allclose(each, expected, rtol=1e-5, atol=1e-6)
+    assert all(len(f.programs) == 1 for f in compiled)
+
+
+def test_narrow_parameters_and_their_gradients():
+    ad.manual_seed(0)
+    models = [nn.Linear(4, 3).to(ad.bfloat16)]
+    models.append(copy.deepcopy(models[0]))
+
+    def step_of(model):
+        optimizer = ad.optim.SGD(model.parameters(), lr=0.1)
+
+        def step(x):
+            optimizer.zero_grad()
+            loss = model(x).square().sum()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        return step
+
+    eager, compiled = step_of(models[0]), ad.compile(step_of(models[1]))
+    for i in range(4):
+        x = ad.full((2, 4), i / 4, dtype=ad.bfloat16)
+        assert compiled(x).item() == pytest.approx(eager(x).item(), rel=0.02)
+        np.testing.assert_allclose(models[1].weight.tolist(), models[0].weight.tolist(), 0.05, 0.01)
+    assert len(compiled.programs) == 1
