@@ -37,7 +37,6 @@ __all__ = ["CompiledFunction", "CompiledModule", "compile"]
 
 _BY_VALUE: frozenset[Any] = (PLAIN - {slice, float, complex}) | {Size, dtype, device}
 _MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
-_OPTIONS = ("recompile_limit",)
 
 
 def compile(
@@ -45,10 +44,14 @@ def compile(
     *,
     fullgraph: bool = False,
     dynamic: bool | None = None,
-    backend: Any = "native",
+    backend: str | None = None,
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
+    name: str | None = None,
     disable: bool = False,
+    recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
+    shapes_spec: Any = None,
     fallback: str = "error",
 ) -> Any:
     """A function, a module or a whole training step (forward, backward, optimizer) as one native
@@ -56,13 +59,14 @@ def compile(
 
     The same values, gradients, states and random numbers as without it. Calls with other shapes,
     dtypes or Python values compile anew, as does whatever the function's Python read elsewhere
-    (attributes, variables, containers) and has changed: up to `options={"recompile_limit": 16}`
-    programs. What cannot be captured is an error that names the line; with `fallback="eager"` the
-    function then runs eagerly, with one warning. `backend="eager"` and `disable=True` compile
-    nothing; "inductor" means "native", and each `mode` and `fullgraph` is the same program.
-    Errors: Unsupported, at the call, for what cannot be captured, for `dynamic=True` and for
-    gradients of what is returned (call `backward` within the function); InvalidArgument and
-    InvalidType for other arguments.
+    (attributes, variables, containers) and has changed: up to `recompile_limit` (16) programs. What
+    cannot be captured is an error that names the line; with `fallback="eager"` the function then
+    runs eagerly, with one warning. `backend="eager"` and `disable=True` compile nothing; "inductor"
+    means "native"; each `mode`, `options` (of inductor), `fullgraph` and `isolate_recompiles` give
+    the same program. `name` is what profiles show.
+    Errors: Unsupported for `dynamic=True` and `shapes_spec`, and at the call for what cannot be
+    captured; AutogradError for a backward from what is returned (call it within the function);
+    InvalidArgument and InvalidType for other arguments.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.compile.html
 
     >>> layer = ad.nn.Linear(2, 1)
@@ -82,7 +86,8 @@ def compile(
     if model is None:
         return partial(
             compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode,
-            options=options, disable=disable, fallback=fallback,
+            options=options, name=name, disable=disable, recompile_limit=recompile_limit,
+            isolate_recompiles=isolate_recompiles, shapes_spec=shapes_spec, fallback=fallback,
         )  # fmt: skip
     if not callable(model):
         raise InvalidType(f"compile: expected a function or a module, got {type(model).__name__}")
@@ -90,29 +95,25 @@ def compile(
         raise InvalidArgument(f"compile: fallback={fallback!r}; it is 'error' or 'eager'")
     if mode is not None and mode not in _MODES:
         raise InvalidArgument(f"compile: Unrecognized mode={mode!r}, should be one of: {_MODES}")
-    if backend not in ("native", "inductor", "eager"):
+    if backend not in (None, "native", "inductor", "eager"):
         raise InvalidArgument(f"compile: Invalid backend: {backend!r}; 'native' or 'eager'")
-    unknown = sorted(set(options or ()).difference(_OPTIONS))
-    if unknown:
-        raise InvalidArgument(f"compile: Unexpected optimization option {unknown[0]!r}")
-    if dynamic:
+    if dynamic or shapes_spec is not None:
         raise Unsupported("compile: dynamic=True, sizes as arguments, does not exist yet")
     if disable or backend == "eager":
         return model
-    limit = (options or {}).get("recompile_limit", policy.COMPILED_PROGRAMS)
-    if isinstance(model, Module):
-        return CompiledModule(model, CompiledFunction(model, fallback, limit))
-    return CompiledFunction(model, fallback, limit)
+    limit = policy.COMPILED_PROGRAMS if recompile_limit is None else recompile_limit
+    call = CompiledFunction(model, fallback, limit, name or _name(model))
+    return CompiledModule(model, call) if isinstance(model, Module) else call
 
 
 class CompiledFunction:
     """A function for which programs stand: see `compile`."""
 
-    def __init__(self, function: Callable[..., Any], fallback: str, limit: int) -> None:
+    def __init__(self, function: Callable[..., Any], fallback: str, limit: int, name: str) -> None:
         functools.update_wrapper(self, function)
         self.function = function
         self.reasons: list[str] = []  # why each program was compiled
-        self._fallback, self._limit = fallback, limit
+        self._fallback, self._limit, self._called = fallback, limit, name
         self._programs: dict[Any, list[_Variant]] = {}
         self._latest: _Variant | None = None
         self._eagerly = ""  # why the function runs eagerly from now on
@@ -121,10 +122,10 @@ class CompiledFunction:
         return self if instance is None else types.MethodType(self, instance)
 
     def __reduce__(self) -> Any:
-        return CompiledFunction, (self.function, self._fallback, self._limit)
+        return CompiledFunction, (self.function, self._fallback, self._limit, self._called)
 
     def __repr__(self) -> str:
-        return f"<compiled {_name(self.function)}>"
+        return f"<compiled {self._called}>"
 
     @property
     def programs(self) -> list[Compiled]:
@@ -144,7 +145,7 @@ class CompiledFunction:
 
     @property
     def _title(self) -> str:
-        return f"Compiled#{_name(self.function)}"
+        return f"Compiled#{self._called}"
 
     def _run(self, mode: Mode, args: Any, kwargs: Any) -> Any:
         key: list[Any] = []
@@ -196,7 +197,7 @@ class CompiledFunction:
     def _give_up(self, why: str, args: Any, kwargs: Any) -> Any:
         """Run eagerly, now and later."""
         self._eagerly = why
-        warnings.warn(f"compile: {_name(self.function)} runs eagerly: {why}", stacklevel=4)
+        warnings.warn(f"compile: {self._called} runs eagerly: {why}", stacklevel=4)
         self._programs.clear()
         self._latest = None
         return self.function(*args, **kwargs)
@@ -208,7 +209,7 @@ class CompiledFunction:
         if len(self.programs) >= self._limit:
             raise Unsupported(
                 f"compile: {self._limit} programs were compiled, the last one because {why}; let "
-                "what changes be a tensor, or give options={'recompile_limit': ...}"
+                "what changes be a tensor, or give recompile_limit=..."
             )
         objects: list[Any] = []
         tensors: list[Any] = []
@@ -309,7 +310,9 @@ class CompiledModule(Module):
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         module = copy.deepcopy(self._orig_mod, memo)
         call = self._compiled_call
-        return type(self)(module, CompiledFunction(module, call._fallback, call._limit))
+        return type(self)(
+            module, CompiledFunction(module, call._fallback, call._limit, call._called)
+        )
 
 
 # ---- arguments -----------------------------------------------------------------------------------

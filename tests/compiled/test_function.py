@@ -127,7 +127,7 @@ def test_each_program_says_why_and_their_number_is_bounded():
     def function(x):
         return x * factors[0]
 
-    compiled = ad.compile(function, options={"recompile_limit": 3}, fallback="eager")
+    compiled = ad.compile(function, recompile_limit=3, fallback="eager")
     compiled(ad.ones(2))
     compiled(ad.ones(3))
     factors[0] = 5.0
@@ -143,7 +143,7 @@ def test_each_program_says_why_and_their_number_is_bounded():
         warnings.simplefilter("error")
         assert compiled(ad.ones(9)).tolist() == [5.0] * 9
     with pytest.raises(Unsupported, match="1 programs were compiled"):
-        once = ad.compile(function, options={"recompile_limit": 1})
+        once = ad.compile(function, recompile_limit=1)
         once(ad.ones(1)), once(ad.ones(2))
 
 
@@ -306,11 +306,12 @@ def test_options():
     assert ad.compile(len, disable=True) is len
     assert ad.compile(len, backend="eager") is len
     assert ad.compile(mode="reduce-overhead", fullgraph=True)(abs)(ad.tensor(-1.0)).item() == 1
-    for wrong in ({"mode": "fast"}, {"backend": "tvm"}, {"options": {"x": 1}}, {"fallback": 1}):
+    for wrong in ({"mode": "fast"}, {"backend": "tvm"}, {"fallback": 1}):
         with pytest.raises(InvalidArgument):
             ad.compile(len, **wrong)
     with pytest.raises(TypeError):
         ad.compile(3)
+    assert repr(ad.compile(len, name="size", options={"max_autotune": True})) == "<compiled size>"
     with pytest.raises(Unsupported, match="dynamic"):
         ad.compile(len, dynamic=True)
 
