@@ -188,6 +188,9 @@ class Tensor(TensorBase):
         """
         if requires_grad == self.requires_grad:
             return self
+        executor = MODE.get().executor
+        if self._leaf is not None and hasattr(executor, "note_gradient"):
+            executor.meet(self)  # type: ignore[union-attr]
         refreshing.leaves_changed()
         if requires_grad:
             if self.dtype.category < 2:

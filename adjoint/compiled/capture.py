@@ -228,7 +228,10 @@ def capture(
         del found
         for each in recorder.met.values():
             if each.tensor._node is not each.node:
-                raise Unsupported("compile: a tensor from outside gets a history")
+                raise Unsupported(
+                    "compile: a tensor from outside gets a history, or another requires_grad; set "
+                    "that outside of the function"
+                )
         met = list(recorder.met.values())
         for each in met:
             g = None if each.tensor._leaf is None else each.tensor._leaf.grad
