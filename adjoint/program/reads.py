@@ -282,8 +282,7 @@ class Reads:
         if not ours:
             own = x.__globals__
             for name in sorted(_globals_of(code)):
-                if name in own:
-                    self._add("dict", own, name, own[name], place, code)
+                self._add("dict", own, name, own.get(name, ABSENT), place, code)
             self._visit_names(x.__dict__, place)
 
     def _visit_array(self, x: Any, place: int) -> None:
@@ -303,7 +302,7 @@ class Reads:
                 if name in self._names and isinstance(member, types.FunctionType):
                     self._visit(member, place)
         else:
-            self._visit_names(x.__dict__, place, is_class=True)
+            self._visit_names(x, place, is_class=True)
         for base in x.__mro__[1:]:
             self._visit(base, place)
 
@@ -316,6 +315,7 @@ class Reads:
             self._add("iterator", x, None, None, place, None)
         own = getattr(x, "__dict__", None)
         if type(own) is dict:
+            self.slots.append(Slot("keys", own, None, tuple(own), place, None))
             self._visit_names(own, place)
         self._visit(type(x), place)
         for kind in type(x).__mro__:
@@ -335,7 +335,7 @@ class Reads:
     ) -> None:
         names = self._names
         everything = self._everything and all_of_them
-        for name, value in own.items():
+        for name, value in (own.__dict__ if is_class else own).items():
             if type(name) is not str or (is_class and name in _OF_CLASSES):
                 continue
             registry = name in _REGISTRIES
@@ -410,8 +410,10 @@ def _globals_of(code: Any) -> frozenset[str]:
 def _now(slot: Slot) -> Any:
     """What the slot holds now."""
     kind, holder, key = slot[:3]
-    if kind in ("dict", "class"):
+    if kind == "dict":
         return holder.get(key, ABSENT)
+    if kind == "class":
+        return holder.__dict__.get(key, ABSENT)
     if kind == "cell":
         try:
             return holder.cell_contents
@@ -435,6 +437,8 @@ def is_same(slot: Slot) -> bool:
                 return False
             now = holder.ravel().tolist() if isinstance(holder, np.ndarray) else holder
         return all(x is y or _equal(x, y) for x, y in zip(now, value, strict=True))
+    if kind == "keys":
+        return len(holder) == len(value) and all(map(operator.is_, holder, value))
     if kind == "array":
         return bool(holder.dtype == value.dtype and holder.shape == value.shape) and (
             holder.tobytes() == value.tobytes()
@@ -474,6 +478,9 @@ def put_back(slot: Slot) -> None:
             (holder.update if isinstance(holder, set) else holder.extend)(value)
         elif isinstance(holder, np.ndarray):
             holder.flat[:] = value
+    elif kind == "keys":
+        for name in [name for name in holder if name not in value]:
+            del holder[name]
     elif kind == "array":
         holder[...] = value
     elif kind == "dict":
@@ -486,7 +493,7 @@ def put_back(slot: Slot) -> None:
             holder.cell_contents = value
         else:
             del holder.cell_contents
-    elif kind == "attr":
+    elif kind in ("attr", "class"):
         setattr(holder, key, value) if value is not ABSENT else delattr(holder, key)
 
 
@@ -505,7 +512,9 @@ class Guards:
         """What is found by one look, in columns; the rest one by one."""
         kinds: dict[str, list[Slot]] = {"dict": [], "cell": [], "listed": [], "": []}
         for slot in self._slots:
-            kind = "listed" if slot.kind == "items" and type(slot.holder) in _LISTED else slot.kind
+            kind = slot.kind
+            if kind == "keys" or (kind == "items" and type(slot.holder) in _LISTED):
+                kind = "listed"
             if kind not in kinds or (kind == "cell" and slot.value is ABSENT):
                 kind = ""
             kinds[kind].append(slot)
@@ -513,7 +522,7 @@ class Guards:
         self._cells = [s.holder for s in kinds["cell"]]
         self._items: list[Any] = [s.holder for s in kinds["listed"]]
         self._lengths = list(map(len, self._items))
-        self._views = [view for x in self._items for view in _views(x)]
+        self._views = [view for s in kinds["listed"] for view in _views(s)]
         self._rest = kinds[""]
         self._known: list[Any] = list(self._look())
 
@@ -551,9 +560,10 @@ _CONTENTS = operator.attrgetter("cell_contents")
 _LISTED = frozenset((dict, list))
 
 
-def _views(container: Any) -> tuple[Any, ...]:
-    """By which all that a container holds is looked at, each time anew."""
-    return (container.keys(), container.values()) if type(container) is dict else (container,)
+def _views(slot: Slot) -> tuple[Any, ...]:
+    """By which all that a container holds, or a dict's keys, is looked at, each time anew."""
+    x = slot.holder
+    return (x.keys(), x.values()) if type(x) is dict and slot.kind == "items" else (x,)
 
 
 def described(reads: Reads, slot: Slot) -> str:
@@ -563,6 +573,9 @@ def described(reads: Reads, slot: Slot) -> str:
         return f"what {path} contains was changed"
     if slot.kind == "array":
         return f"the array {path} was written"
+    if slot.kind == "keys":
+        names = sorted(set(slot.holder).symmetric_difference(slot.value))
+        return f"attributes of {path} were added or deleted: {', '.join(map(str, names))}"
     now = _now(slot)
     if type(now) in PLAIN and (type(slot.value) in PLAIN or slot.value is ABSENT):
         return f"{path} was {slot.value!r} and is {now!r}"
@@ -629,7 +642,7 @@ def _where_changed(slot: Slot, watch: Watch) -> str:
     if slot.kind == "items" and id(slot.holder) in watch.changed:
         return watch.changed[id(slot.holder)]
     wanted: tuple[str, ...] = ("STORE_SUBSCR", "DELETE_SUBSCR")
-    if slot.kind in ("dict", "attr", "class"):
+    if slot.kind in ("dict", "attr", "class", "keys"):
         wanted = ("STORE_ATTR", "STORE_GLOBAL", "DELETE_ATTR", "DELETE_GLOBAL")
     elif slot.kind == "cell":
         wanted = ("STORE_DEREF", "DELETE_DEREF")
