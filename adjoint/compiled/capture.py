@@ -226,44 +226,28 @@ def capture(
             found = function(*arguments)
         returned = Returned(found, recorder.met, arguments)
         del found
-        for each in recorder.met.values():
-            if each.tensor._node is not each.node:
-                raise Unsupported(
-                    "compile: a tensor from outside gets a history, or another requires_grad; set "
-                    "that outside of the function"
-                )
         met = list(recorder.met.values())
-        for each in met:
-            g = None if each.tensor._leaf is None else each.tensor._leaf.grad
+        if any(m.tensor._node is not m.node for m in met):
+            raise Unsupported(
+                "compile: a tensor from outside gets a history, or another requires_grad; set "
+                "that outside of the function"
+            )
+        ends = [(m, m.tensor._leaf.grad) for m in met if m.tensor._leaf is not None]
+        for m, g in ends:
             known = g is not None and (id(g) in recorder.met or type(g._data) is ndarray)
-            if known and g is not each.gradient:
+            if known and g is not m.gradient:
                 raise Unsupported(
                     "compile: a gradient that no operation has computed; give backward a clone"
                 )
         owners = {id(m.gradient): m.tensor for m in met if m.gradient is not None}
         alone = [
-            m.tensor
-            for m in met
-            if m.tensor._leaf is not None
-            and m.gradient is None
-            and id(m.tensor) not in recorder.cleared
+            m.tensor for m, _ in ends if m.gradient is None and id(m.tensor) not in recorder.cleared
         ]
-        dropped = [
-            m.tensor
-            for m in met
-            if id(m.tensor) in recorder.set
-            and m.tensor._leaf is not None
-            and m.tensor._leaf.grad is None
-        ]
+        dropped = [m.tensor for m, g in ends if g is None and id(m.tensor) in recorder.set]
+        computed = [(m.tensor, g) for m, g in ends if g is not None and id(g) not in recorder.met]
+        leaves, gradients = [x for x, _ in computed], [g._data for _, g in computed]
         written = [n for n, m in enumerate(met) if m.tensor._data is not m.symbol]
-        leaves = [
-            m.tensor
-            for m in met
-            if m.tensor._leaf is not None
-            and m.tensor._leaf.grad is not None
-            and id(m.tensor._leaf.grad) not in recorder.met
-        ]
-        gradients = [x._leaf.grad._data for x in leaves]
+        del ends, computed
         given = [m.symbol for m in met]
         values = [*(met[n].tensor._data for n in written), *gradients, *returned.values]
         values += [wrong for wrong, _ in recorder.checks]

@@ -8,7 +8,6 @@ captured, up to a number; after that the function runs eagerly, and says which v
 
 from __future__ import annotations
 
-import copy
 import functools
 import threading
 import types
@@ -150,16 +149,17 @@ class CompiledFunction:
     def _run(self, mode: Mode, args: Any, kwargs: Any) -> Any:
         key: list[Any] = []
         tensors: list[Any] = []
+        objects: list[Any] = []
         for x in args:
-            _sign(x, key, tensors)
+            _sign(x, key, tensors, objects)
         if kwargs:
-            _sign(kwargs, key, tensors)
+            _sign(kwargs, key, tensors, objects)
         if not all(type(x._data) is np.ndarray for x in tensors) and not _on_host(tensors):
             return self._give_up("a tensor that is not in the host's memory", args, kwargs)
         casts = mode.autocast.signature if mode.casts else None
         full = (tuple(key), mode.grad, mode.inference, casts, get_default_dtype())
-        if _capture.owner is not None:  # another thread's tensors hold symbols
-            with _capture:
+        if _capturing.locked():  # another thread's tensors hold symbols
+            with _capturing:
                 pass
         found = self._fitting(full)
         if found is not None:
@@ -168,8 +168,10 @@ class CompiledFunction:
         if reason is not None:
             return self._give_up(f"no native code: {reason}", args, kwargs)
         try:
-            with _capture:
-                found = self._fitting(full) or self._compiled(mode, full, args, kwargs)
+            with _capturing:
+                found = self._fitting(full)
+                if found is None:
+                    found = self._compiled(mode, full, args, kwargs, tensors, objects)
             return found.program.run(tensors, mode.observer)
         except NotReady:  # an optimizer makes its state in the first step
             return self.function(*args, **kwargs)
@@ -202,7 +204,9 @@ class CompiledFunction:
         self._latest = None
         return self.function(*args, **kwargs)
 
-    def _compiled(self, mode: Mode, key: Any, args: Any, kwargs: Any) -> _Variant:
+    def _compiled(
+        self, mode: Mode, key: Any, args: Any, kwargs: Any, tensors: list[Any], objects: list[Any]
+    ) -> _Variant:
         """A new program."""
         listing = _listing(mode, args, kwargs)
         why = "first call" if self._latest is None else self._difference(key, listing)
@@ -211,9 +215,6 @@ class CompiledFunction:
                 f"compile: {self._limit} programs were compiled, the last one because {why}; let "
                 "what changes be a tensor, or give recompile_limit=..."
             )
-        objects: list[Any] = []
-        tensors: list[Any] = []
-        _sign((args, kwargs), [], tensors, objects)
 
         def given(*replaced: Any) -> Any:
             own = iter(replaced)
@@ -244,23 +245,7 @@ class CompiledFunction:
         return "another signature"
 
 
-class _Capture:
-    """One thread at a time captures."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.owner: int | None = None
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-        self.owner = threading.get_ident()
-
-    def __exit__(self, *exception: object) -> None:
-        self.owner = None
-        self._lock.release()
-
-
-_capture = _Capture()
+_capturing = threading.Lock()  # one thread at a time
 
 
 class _Variant:
@@ -279,17 +264,11 @@ class CompiledModule(Module):
         super().__init__()
         self._orig_mod = module
         self.__dict__["_compiled_call"] = call
-        self.__dict__["training"] = module.training
+        del self.__dict__["training"]  # the module's is asked for
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The module's call, its hooks included."""
         return self._compiled_call(*args, **kwargs)
-
-    def train(self, mode: bool = True) -> CompiledModule:
-        """As of the module."""
-        self.__dict__["training"] = mode
-        self._orig_mod.train(mode)
-        return self
 
     def __getattr__(self, name: str) -> Any:
         modules = self.__dict__.get("_modules")
@@ -307,21 +286,21 @@ class CompiledModule(Module):
     def __reduce__(self) -> Any:
         return type(self), (self._orig_mod, self._compiled_call)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        module = copy.deepcopy(self._orig_mod, memo)
-        call = self._compiled_call
-        return type(self)(
-            module, CompiledFunction(module, call._fallback, call._limit, call._called)
-        )
-
 
 # ---- arguments -----------------------------------------------------------------------------------
 
 
-def _sign(x: Any, key: list[Any], tensors: list[Any], objects: list[Any] | None = None) -> None:
+def _is_input(x: Any) -> bool:
+    """Whether an argument is a tensor that a program is given; leaves that want gradients are not,
+    since those are to reach them.
+    """
+    return isinstance(x, TensorBase) and (x._node is None or x._leaf is None)
+
+
+def _sign(x: Any, key: list[Any], tensors: list[Any], objects: list[Any]) -> None:
     """Add what a program depends on of an argument, its tensors, and objects known by identity."""
     kind = type(x)
-    if isinstance(x, TensorBase) and not (x._node is not None and x._leaf is not None):
+    if _is_input(x):
         key.append(kind)
         for n, each in enumerate(tensors):
             if each is x:
@@ -343,14 +322,13 @@ def _sign(x: Any, key: list[Any], tensors: list[Any], objects: list[Any] | None 
             _sign(each, key, tensors, objects)
     else:  # a parameter, an optimizer, a model: states and what it says of itself are followed
         key.append((kind, id(x)))
-        if objects is not None:
-            objects.append(x)
+        objects.append(x)
 
 
 def _replaced(x: Any, own: Iterator[Any], known: dict[int, Any]) -> Any:
     """The argument with other tensors, in the order of `_sign`."""
     kind = type(x)
-    if isinstance(x, TensorBase) and not (x._node is not None and x._leaf is not None):
+    if _is_input(x):
         if id(x) not in known:
             known[id(x)] = next(own)
         return known[id(x)]

@@ -122,12 +122,12 @@ class Watch:
                 return
             owner = getattr(arg, "__self__", None)
             if type(owner) in _CONTAINERS:
-                self.changed[id(owner)] = _place(frame)
+                self.changed[id(owner)] = _place(code, frame.f_lineno)
             elif not self.refused and _has_effect(arg, owner):
                 users = _users_frame(frame)
                 if users is not None:
-                    name = _name_of(arg)
-                    self.refused = f"{name}(), of which a program knows nothing{_place(users)}"
+                    where = _place(users.f_code, users.f_lineno)
+                    self.refused = f"{_name_of(arg)}(), of which a program knows nothing{where}"
 
 
 _CONTAINERS = (list, dict, set, deque)
@@ -168,8 +168,12 @@ def _is_library(path: str) -> bool:
     return path.startswith(("<frozen", *_LIBRARIES))
 
 
-def _place(frame: Any) -> str:
-    return f" ({frame.f_code.co_filename}:{frame.f_lineno}, in {frame.f_code.co_name})"
+def _is_users(code: Any) -> bool:
+    return not code.co_filename.startswith(_OURS) and not _is_library(code.co_filename)
+
+
+def _place(code: Any, line: int) -> str:
+    return f" ({code.co_filename}:{line}, in {code.co_name})"
 
 
 def _numpy_state() -> Any:
@@ -184,9 +188,8 @@ def place_of(error: BaseException) -> str:
     while cause is not None:
         trace = cause.__traceback__
         while trace is not None:
-            name = trace.tb_frame.f_code.co_filename
-            if not name.startswith(_OURS) and not _is_library(name):
-                found = f" ({name}:{trace.tb_lineno}, in {trace.tb_frame.f_code.co_name})"
+            if _is_users(trace.tb_frame.f_code):
+                found = _place(trace.tb_frame.f_code, trace.tb_lineno)
             trace = trace.tb_next
         cause = cause.__cause__
     return found
@@ -225,8 +228,8 @@ class Reads:
         """Names in code, and in the code of functions that it makes."""
         names = code.co_names
         self._names.update(names)
-        if not code.co_filename.startswith(_OURS) and not _ANY_NAME.isdisjoint(names):
-            self._everything = self._everything or not _is_library(code.co_filename)
+        if not _ANY_NAME.isdisjoint(names) and _is_users(code):
+            self._everything = True
         for each in code.co_consts:
             if isinstance(each, types.CodeType):
                 self._learn(each)
@@ -606,7 +609,7 @@ def guards_of(reads: Reads, watch: Watch) -> Guards:
     users: set[str] = set()
     for code in watch.codes:
         names.update(code.co_names)
-        if not code.co_filename.startswith(_OURS) and not _is_library(code.co_filename):
+        if _is_users(code):
             users.update(code.co_names)
     everything = not _ANY_NAME.isdisjoint(users)
     read: list[bool] = []
@@ -647,13 +650,13 @@ def _where_changed(slot: Slot, watch: Watch) -> str:
     elif slot.kind == "cell":
         wanted = ("STORE_DEREF", "DELETE_DEREF")
     for code in watch.codes:
-        if code.co_filename.startswith(_OURS) or _is_library(code.co_filename):
+        if not _is_users(code):
             continue
         line, lines = code.co_firstlineno, dict(dis.findlinestarts(code))
         for each in dis.get_instructions(code):
             line = lines.get(each.offset) or line
             if each.opname in wanted and (slot.key is None or each.argval == slot.key):
-                return f" ({code.co_filename}:{line}, in {code.co_name})"
+                return _place(code, line)
     return ""
 
 

@@ -254,6 +254,8 @@ def test_a_compiled_module_stands_for_the_module():
     np.testing.assert_allclose(compiled(x).tolist(), model(x).tolist(), rtol=1e-6)
     assert list(compiled.state_dict()) == ["_orig_mod.0.weight", "_orig_mod.0.bias"]
     assert list(map(id, compiled.parameters())) == list(map(id, model.parameters()))
+    model.train()
+    assert compiled.training and not compiled.eval().training
     model[0] = nn.Linear(3, 2)
     assert compiled(x).shape == (5, 2)
     for other in (copy.deepcopy(compiled), pickle.loads(pickle.dumps(compiled))):

@@ -96,3 +96,46 @@ def test_calls_with_effects_are_refused():
     for function, says in ((prints, "print"), (asks, "perf_counter"), (draws, "random")):
         with pytest.raises(Unsupported, match=says):
             ad.compile(function)(ad.ones(2))
+
+
+class Counter:
+    total = 0
+
+
+def test_what_is_added_to_objects_modules_and_classes_is_refused_and_taken_away():
+    counter = Counter()
+
+    def adds(x):
+        counter.last = x * 2
+        return x + 1
+
+    def counts(x):
+        Counter.total += 1
+        return x * Counter.total
+
+    def keeps(x):
+        global KEPT
+        KEPT = x
+        return x + 1
+
+    for function, name in ((adds, "last"), (counts, "total"), (keeps, "KEPT")):
+        with pytest.raises(Unsupported, match=rf"Python's own state: .*{name}.*test_reads\.py:\d+"):
+            ad.compile(function)(ad.ones(2))
+    assert vars(counter) == {} and Counter.total == 0 and "KEPT" not in globals()
+
+
+def test_attributes_and_variables_that_appear_later_are_followed(monkeypatch):
+    counter = Counter()
+
+    def tries(x):
+        try:
+            return x * counter.factor
+        except AttributeError:
+            return x * abs(-1)
+
+    compiled = ad.compile(tries)
+    assert compiled(ad.ones(2)).tolist() == [1, 1]
+    monkeypatch.setitem(globals(), "abs", lambda x: 7)
+    assert compiled(ad.ones(2)).tolist() == [7, 7]
+    counter.factor = 3
+    assert compiled(ad.ones(2)).tolist() == [3, 3]
