@@ -245,6 +245,9 @@ class Tensor(TensorBase):
         """
         leaf = self._leaf
         if leaf is not None:
+            executor = MODE.get().executor
+            if executor is not None and hasattr(executor, "note_gradient_read"):
+                executor.note_gradient_read(self)
             return leaf.grad
         if self._node is None:
             return None

@@ -23,6 +23,7 @@ from ..graph.lazy import LazyValue, record
 from ..program.capture import program_of, recording
 from ..program.compute import spec_of
 from ..program.program import Node, Program, Value
+from .backward import Backward, Cotangents, differentiated
 from .drawing import Stream, Streams
 from .returned import Returned
 
@@ -83,12 +84,14 @@ class Captured(NamedTuple):
     written: list[int]  # which of them it writes: the first outputs
     leaves: list[Any]  # tensors whose gradients it sets: the next outputs
     owners: list[Any]  # for each state the leaf whose gradient it is, or None
-    alone: list[Any]  # leaves that are to have no gradient before
+    presence: list[tuple[Any, bool]]  # leaves that are to have a gradient before, or none
     dropped: list[Any]  # leaves that have none afterwards
     returned: Returned  # of the next outputs
     updates: list[Node]
     streams: list[Stream]  # from which it draws
+    backward: Backward  # from the returned ones; its gradients are the next outputs
     errors: list[Callable[[], Exception]]  # for each of the last outputs, raised where that is true
+    wants: list[bool]  # for each state whether it wanted a gradient
 
 
 class _Recorder:
@@ -101,7 +104,9 @@ class _Recorder:
         self.alive: list[Any] = []  # those values
         self.streams = Streams()
         self.checks: list[tuple[LazyValue, Callable[[], Exception]]] = []
+        self.updates = 0  # of optimizers
         self.set: set[int] = set()  # ids of leaves whose gradient was set
+        self.read: set[int] = set()  # of those of which it was read whether they have one
         self.cleared: set[int] = set()  # of those whose gradient was set before any was added to it
 
     def __call__(self, op: Op, inputs: tuple[Any, ...]) -> Any:
@@ -111,10 +116,10 @@ class _Recorder:
                 self.meet(x)
         found = execute_lazily(op, inputs)
         for y in found if type(found) is tuple else (found,):
-            self._note(y._data)
+            self.note(y._data)
         return found
 
-    def _note(self, value: Any) -> None:
+    def note(self, value: Any) -> None:
         """A value was recorded, perhaps of others that were recorded by no op of the program's."""
         stack = [value]
         while stack:
@@ -143,7 +148,7 @@ class _Recorder:
             value = x._view.base._data
             for op in x._view.ops:
                 value = record(op, (value,))
-                self._note(value)
+                self.note(value)
             x._data = value
             return
         symbol = LazyValue(None, (), x._data.shape, x._data.dtype)
@@ -152,6 +157,13 @@ class _Recorder:
         x._data = symbol
         if leaf is not None and leaf.grad is not None:
             self.meet(leaf.grad)
+
+    def sources(self) -> list[Any]:
+        """Tensors with a history of their own, whose gradients may be wanted; each node once."""
+        known = [(x, node) for x, _, node in self.views]
+        known += [(m.tensor, m.node) for m in self.met.values()]
+        found = {node: x for x, node in known if node is not None and x._node is node}
+        return list(found.values())
 
     def note_draw(self, generator: Any) -> tuple[int, int]:
         """The program draws random numbers."""
@@ -164,6 +176,13 @@ class _Recorder:
         g = None if x._leaf is None else x._leaf.grad
         if g is None or id(g) in self.met:
             self.cleared.add(id(x))
+
+    def note_gradient_read(self, x: Any) -> None:
+        """Python reads whether `x` has a gradient."""
+        self.meet(x)
+        met = self.met.get(id(x))
+        if met is not None and x._leaf.grad is met.gradient:
+            self.read.add(id(x))
 
     def note_check(self, wrong: Any, error: Callable[[], Exception]) -> None:
         """Each run of the program is to raise an error where a value is true."""
@@ -179,11 +198,12 @@ class _Recorder:
     def update(self, optimizer: Any, groups: Sequence[tuple[Any, Sequence[Any]]]) -> None:
         """An optimizer steps."""
         op = Update(optimizer, groups)
+        self.updates += 1
         for x in op.given():
             self.meet(x)
         found = record(op, tuple([x._data for x in op.given()]))
         for x, value in zip(op.written(), found, strict=True):
-            self._note(value)
+            self.note(value)
             x._data = value
 
     def restore(self) -> None:
@@ -195,6 +215,10 @@ class _Recorder:
             met.tensor._data, met.tensor._node = met.array, met.node
             if met.tensor._leaf is not None:
                 met.tensor._leaf.grad = met.gradient
+
+
+class Reached(Unsupported):
+    """Leaves among the arguments get gradients: they are to be known by identity."""
 
 
 class NotReady(Unsupported):
@@ -215,17 +239,27 @@ def capture(
     Errors: Unsupported for what cannot be captured; NotReady where an optimizer has no state yet.
     """
     recorder = _Recorder()
-    if grad and any(x._node is not None for x in arguments):
-        raise Unsupported("compile: an argument that wants a gradient, which is not done yet")
+    given_leaves = [x._leaf is not None for x in arguments]
+    wanting = [grad and x._node is not None for x in arguments]
     arguments = [wrap(x._data) for x in arguments]
-    for x in arguments:
+    for x, wants in zip(arguments, wanting, strict=True):
+        if wants:
+            x.requires_grad_()
         recorder.meet(x)
     count = len(recorder.met)
     try:
         with recording(_READS, executor=recorder, grad=grad, autocast=autocast):
             found = function(*arguments)
-        returned = Returned(found, recorder.met, arguments)
-        del found
+            returned = Returned(found, recorder.met, arguments)
+            del found
+            values = [y._data for y in returned.tensors]
+            _assert_within(arguments, given_leaves)
+            sources = recorder.sources()
+            names = [next((n for n, y in enumerate(arguments) if x is y), x) for x in sources]
+            back, tangents, why = differentiated(
+                () if recorder.updates else returned.tensors, sources, recorder.note
+            )
+            returned.close("an optimizer has stepped" if recorder.updates else why)
         met = list(recorder.met.values())
         if any(m.tensor._node is not m.node for m in met):
             raise Unsupported(
@@ -240,8 +274,14 @@ def capture(
                     "compile: a gradient that no operation has computed; give backward a clone"
                 )
         owners = {id(m.gradient): m.tensor for m in met if m.gradient is not None}
-        alone = [
-            m.tensor for m, _ in ends if m.gradient is None and id(m.tensor) not in recorder.cleared
+        presence = [
+            (m.tensor, m.gradient is not None)
+            for m, g in ends
+            if id(m.tensor) not in recorder.cleared
+            and (
+                id(m.tensor) in recorder.read
+                or (m.gradient is None and (g is not None or id(m.tensor) in recorder.set))
+            )
         ]
         dropped = [m.tensor for m, g in ends if g is None and id(m.tensor) in recorder.set]
         computed = [(m.tensor, g) for m, g in ends if g is not None and id(g) not in recorder.met]
@@ -249,11 +289,19 @@ def capture(
         written = [n for n, m in enumerate(met) if m.tensor._data is not m.symbol]
         del ends, computed
         given = [m.symbol for m in met]
-        values = [*(met[n].tensor._data for n in written), *gradients, *returned.values]
-        values += [wrong for wrong, _ in recorder.checks]
-        program = program_of(
-            given, values, _constant, lambda value: recorder.order.get(id(value), -1)
-        )
+        values = [*(met[n].tensor._data for n in written), *gradients, *values]
+        errors = [wrong for wrong, _ in recorder.checks]
+
+        def read(tangents: Sequence[Any]) -> Program:
+            ends = [*values, *tangents, *errors]
+            order = recorder.order
+            return program_of(given, ends, _constant, lambda value: order.get(id(value), -1))
+
+        program = read([g for _, g in tangents])
+        if tangents and _reads_written(program, written):
+            tangents, back = [], ()
+            returned.close("it needs what the function has overwritten")
+            program = read(())
     finally:
         recorder.restore()
     _assert_apart(met, written)
@@ -267,11 +315,36 @@ def capture(
         states.append(None if id(m.tensor) in owners else m.tensor)
     recorder.streams.take_over(program.nodes)
     updates = [node for node in program.nodes if isinstance(node.op, Update)]
+    step = next((node for node in program.nodes if isinstance(node.op, Cotangents)), None)
     return Captured(
         program, count, states, [n - count for n in written], leaves,
-        [owners.get(id(m.tensor)) for m in met[count:]], alone, dropped, returned, updates,
-        recorder.streams.all, [error for _, error in recorder.checks],
+        [owners.get(id(m.tensor)) for m in met[count:]], presence, dropped, returned, updates,
+        recorder.streams.all, Backward(step, back, [names[k] for k, _ in tangents]),
+        [error for _, error in recorder.checks], [m.node is not None for m in met[count:]],
     )  # fmt: skip
+
+
+def _assert_within(arguments: Sequence[Any], leaves: Sequence[bool]) -> None:
+    """Refuse a backward that has reached an argument."""
+    for x, is_leaf in zip(arguments, leaves, strict=True):
+        if x._leaf is not None and x._leaf.grad is not None:
+            if is_leaf:
+                raise Reached("compile: the gradient of an argument is set")
+            raise Unsupported(
+                "compile: a backward within the function reaches an argument that was computed "
+                "with gradients outside; call backward outside, or detach the argument"
+            )
+
+
+def _reads_written(program: Program, written: Sequence[int]) -> bool:
+    """Whether what comes behind the results reads a state that was written meanwhile."""
+    changed = {program.inputs[n] for n in written}
+    behind = False
+    for node in program.nodes:
+        behind = behind or isinstance(node.op, Cotangents)
+        if behind and not changed.isdisjoint(node.values):
+            return True
+    return False
 
 
 def _assert_apart(met: Sequence[Met], written: Sequence[int]) -> None:

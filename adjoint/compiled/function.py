@@ -28,8 +28,9 @@ from ..core.spec import Size
 from ..core.tensor_base import TensorBase
 from ..graph.lazy import LazyValue, concrete
 from ..nn.modules.module import Module
+from ..nn.parameter import Parameter
 from ..program.reads import PLAIN, place_of, watched
-from .capture import NotReady, capture
+from .capture import NotReady, Reached, capture
 from .step import Compiled
 
 __all__ = ["CompiledFunction", "CompiledModule", "compile"]
@@ -64,8 +65,9 @@ def compile(
     means "native"; each `mode`, `options` (of inductor), `fullgraph` and `isolate_recompiles` give
     the same program. `name` is what profiles show.
     Errors: Unsupported for `dynamic=True` and `shapes_spec`, and at the call for what cannot be
-    captured; AutogradError for a backward from what is returned (call it within the function);
-    InvalidArgument and InvalidType for other arguments.
+    captured; AutogradError for a backward through results whose history is over (an optimizer has
+    stepped, a backward has run), or a second derivative; InvalidArgument and InvalidType for other
+    arguments.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.compile.html
 
     >>> layer = ad.nn.Linear(2, 1)
@@ -115,6 +117,7 @@ class CompiledFunction:
         self._fallback, self._limit, self._called = fallback, limit, name
         self._programs: dict[Any, list[_Variant]] = {}
         self._latest: _Variant | None = None
+        self._leaves = False  # leaves among the arguments are known by identity
         self._eagerly = ""  # why the function runs eagerly from now on
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -150,10 +153,11 @@ class CompiledFunction:
         key: list[Any] = []
         tensors: list[Any] = []
         objects: list[Any] = []
+        leaves = self._leaves
         for x in args:
-            _sign(x, key, tensors, objects)
+            _sign(x, leaves, key, tensors, objects)
         if kwargs:
-            _sign(kwargs, key, tensors, objects)
+            _sign(kwargs, leaves, key, tensors, objects)
         if not all(type(x._data) is np.ndarray for x in tensors) and not _on_host(tensors):
             return self._give_up("a tensor that is not in the host's memory", args, kwargs)
         casts = mode.autocast.signature if mode.casts else None
@@ -173,6 +177,9 @@ class CompiledFunction:
                 if found is None:
                     found = self._compiled(mode, full, args, kwargs, tensors, objects)
             return found.program.run(tensors, mode.observer)
+        except Reached:
+            self._leaves = True
+            return self._run(mode, args, kwargs)
         except NotReady:  # an optimizer makes its state in the first step
             return self.function(*args, **kwargs)
         except Unsupported as error:
@@ -216,11 +223,13 @@ class CompiledFunction:
                 "what changes be a tensor, or give recompile_limit=..."
             )
 
+        leaves = self._leaves
+
         def given(*replaced: Any) -> Any:
             own = iter(replaced)
             known: dict[int, Any] = {}
-            found = [_replaced(x, own, known) for x in args]
-            named = {name: _replaced(x, own, known) for name, x in kwargs.items()}
+            found = [_replaced(x, leaves, own, known) for x in args]
+            named = {name: _replaced(x, leaves, own, known) for name, x in kwargs.items()}
             return self.function(*found, **named)
 
         casts = mode.autocast.without_cache() if mode.casts else None  # symbols are not kept
@@ -290,23 +299,30 @@ class CompiledModule(Module):
 # ---- arguments -----------------------------------------------------------------------------------
 
 
-def _is_input(x: Any) -> bool:
-    """Whether an argument is a tensor that a program is given; leaves that want gradients are not,
-    since those are to reach them.
+def _is_input(x: Any, leaves: bool) -> bool:
+    """Whether an argument is a tensor that a program is given; not so `leaves` whose gradients a
+    function sets or may read.
     """
-    return isinstance(x, TensorBase) and (x._node is None or x._leaf is None)
+    if not isinstance(x, TensorBase):
+        return False
+    leaf = x._leaf
+    return (
+        leaf is None
+        or x._node is None
+        or not (leaves or leaf.grad is not None or isinstance(x, Parameter))
+    )
 
 
-def _sign(x: Any, key: list[Any], tensors: list[Any], objects: list[Any]) -> None:
+def _sign(x: Any, leaves: bool, key: list[Any], tensors: list[Any], objects: list[Any]) -> None:
     """Add what a program depends on of an argument, its tensors, and objects known by identity."""
     kind = type(x)
-    if _is_input(x):
+    if _is_input(x, leaves):
         key.append(kind)
         for n, each in enumerate(tensors):
             if each is x:
                 key.append(n)
                 return
-        key.append((x._data.shape, x._data.dtype))
+        key.append((x._data.shape, x._data.dtype, x._node is None))
         tensors.append(x)
     elif kind is float or kind is complex or kind is slice:
         key.append((kind, repr(x)))  # 0.0 and -0.0 are equal, NaN is not
@@ -315,29 +331,29 @@ def _sign(x: Any, key: list[Any], tensors: list[Any], objects: list[Any]) -> Non
     elif kind is dict:
         key.append((dict, *x))
         for each in x.values():
-            _sign(each, key, tensors, objects)
+            _sign(each, leaves, key, tensors, objects)
     elif kind in (list, tuple) or (isinstance(x, tuple) and hasattr(kind, "_fields")):
         key.append((kind, len(x)))
         for each in x:
-            _sign(each, key, tensors, objects)
+            _sign(each, leaves, key, tensors, objects)
     else:  # a parameter, an optimizer, a model: states and what it says of itself are followed
         key.append((kind, id(x)))
         objects.append(x)
 
 
-def _replaced(x: Any, own: Iterator[Any], known: dict[int, Any]) -> Any:
+def _replaced(x: Any, leaves: bool, own: Iterator[Any], known: dict[int, Any]) -> Any:
     """The argument with other tensors, in the order of `_sign`."""
     kind = type(x)
-    if _is_input(x):
+    if _is_input(x, leaves):
         if id(x) not in known:
             known[id(x)] = next(own)
         return known[id(x)]
     if kind is dict:
-        return {name: _replaced(each, own, known) for name, each in x.items()}
+        return {name: _replaced(each, leaves, own, known) for name, each in x.items()}
     if kind in (list, tuple):
-        return kind([_replaced(each, own, known) for each in x])
+        return kind([_replaced(each, leaves, own, known) for each in x])
     if isinstance(x, tuple) and hasattr(kind, "_fields"):
-        return kind(*[_replaced(each, own, known) for each in x])
+        return kind(*[_replaced(each, leaves, own, known) for each in x])
     return x
 
 
@@ -352,7 +368,8 @@ def _listing(mode: Mode, args: Any, kwargs: Any) -> dict[str, str]:
 
     def add(name: str, x: Any) -> None:
         if isinstance(x, TensorBase):
-            found[name] = f"{tuple(x._data.shape)} {x._data.dtype}"
+            wants = " that wants a gradient" if x._node is not None else ""
+            found[name] = f"{tuple(x._data.shape)} {x._data.dtype}{wants}"
         elif isinstance(x, dict):
             for each, value in x.items():
                 add(f"{name}[{each!r}]", value)

@@ -30,18 +30,24 @@ class Returned:
     """
 
     def __init__(self, found: Any, met: Mapping[int, Any], arguments: Sequence[Any]) -> None:
-        self.values: list[Any] = []  # recorded values
+        self.tensors: list[Any] = []  # computed ones, while the function is captured
         self._histories: list[bool] = []  # whether they want gradients
+        self._why = ""  # those that want gradients have none
         self._met = met
         self._arguments = arguments
         self._form = self._of(found)
         del self._met, self._arguments
 
-    def wrapped(self, arrays: Sequence[Any]) -> list[Any]:
-        """Tensors of what was computed now."""
+    def close(self, why: str) -> None:
+        """The capture is over; `why` results without a node have no gradient."""
+        self.tensors.clear()
+        self._why = why
+
+    def wrapped(self, arrays: Sequence[Any], nodes: Mapping[int, Any]) -> list[Any]:
+        """Tensors of what was computed now, some of which have nodes."""
         return [
-            wrap(array, _ended(array) if history else None)
-            for array, history in zip(arrays, self._histories, strict=True)
+            wrap(array, nodes.get(n) or (_ended(array, self._why) if history else None))
+            for n, (array, history) in enumerate(zip(arrays, self._histories, strict=True))
         ]
 
     def rebuilt(self, computed: Iterator[Any], arguments: Sequence[Any]) -> Any:
@@ -56,7 +62,7 @@ class Returned:
                     return lambda computed, arguments: arguments[n]
             if id(found) in self._met:
                 return lambda computed, arguments: found
-            self.values.append(found._data)
+            self.tensors.append(found)
             self._histories.append(found._node is not None)
             return _next
         if kind in PLAIN or kind in (Size, dtype, device):
@@ -106,21 +112,20 @@ def _set(like: Any, fields: dict[str, Form], computed: Any, arguments: Any) -> A
 class Ended(Op, abstract=True):
     """The result of a compiled function, whose gradients ended there."""
 
+    def __init__(self, why: str) -> None:
+        self.why = why
+
     def gradient(self, g: Any) -> tuple[Any, ...]:
-        """None: the program is over."""
+        """There is none."""
         raise AutogradError(
-            "compile: backward through what a compiled function returned: its program is over "
-            "(Trying to backward through the graph a second time, or from outside of it); call "
+            f"compile: backward through what a compiled function returned: {self.why}; call "
             "backward within the function"
         )
 
 
-_ENDED = Ended()
-
-
-def _ended(array: Any) -> Any:
+def _ended(array: Any, why: str) -> Any:
     """The node of a result that wants gradients, which says so when it is to give some."""
-    return new_node(_ENDED, (_NOWHERE,), (), None, array.shape, array.dtype)
+    return new_node(Ended(why), (_NOWHERE,), (), None, array.shape, array.dtype)
 
 
 _KEPT = wrap(np.zeros(()))

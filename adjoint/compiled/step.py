@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 import threading
+import weakref
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, cast
@@ -15,8 +17,10 @@ from ..core.errors import Unsupported
 from ..core.mode import observed
 from ..core.spec import prod
 from ..eager.arrays import address
+from ..eager.record import parents_of
 from ..eager.tensors import wrap
 from ..eager.writes import announce
+from ..graph.lazy import concrete
 from ..inference.execution import Workspace
 from ..inference.kernels import Kernel, fuse_kernels
 from ..inference.passes import (
@@ -30,6 +34,7 @@ from ..inference.passes import (
 from ..inference.schedule import Schedule
 from ..program.program import Node, Program, Value
 from ..program.reads import Guards
+from .backward import CompiledCall, Cotangents, Lease, history
 from .capture import Captured, Update
 
 _COPIED = 1 << 14  # bytes of an argument below which it is copied
@@ -87,8 +92,12 @@ class _Part:
             for step in checked
         ]
         shown = space.shown.union(alike, *(step.values for step in checked))
-        # Those of the inputs whose arrays are read as such, not by their addresses.
+        # Those of the inputs and of what is wanted whose arrays are used as such, not by addresses.
         self.shown = {inputs[y] for x in shown if (y := roots.get(x, x)) in inputs}
+        fixed = {roots.get(x, x) for x in shown}
+        self.shown.update(
+            x for x, y in zip(self.wanted, graph.outputs, strict=True) if roots.get(y, y) in fixed
+        )
 
     def run(self, observer: Any) -> None:
         """Check, then compute."""
@@ -100,7 +109,11 @@ class _Part:
 
 
 class Compiled:
-    """A program for arguments of certain shapes and dtypes; one thread at a time runs it."""
+    """A program for arguments of certain shapes and dtypes; one thread at a time runs it.
+
+    Where its results have gradients, each call that may still ask for these has memory of its own:
+    `others` are such programs, this one among them.
+    """
 
     def __init__(self, captured: Captured, guards: Guards) -> None:
         self.guards = guards
@@ -113,7 +126,11 @@ class Compiled:
         self.written = graph.outputs[:count]
         self.gradients = graph.outputs[count : count + more]
         end = len(graph.outputs) - len(captured.errors)
-        self.results = graph.outputs[count + more : end]
+        last = end - len(captured.backward.sources)
+        self.results = graph.outputs[count + more : last]
+        self.tangents = graph.outputs[last:end]
+        step = captured.backward.step
+        self.seeds = () if step is None else step.outputs
         self.checked = dict(zip(graph.outputs[end:], captured.errors, strict=True))
         if not set(graph.inputs).isdisjoint(self.gradients):
             raise Unsupported("compile: a gradient that is another tensor; give backward its clone")
@@ -123,8 +140,28 @@ class Compiled:
             for n, (x, value) in enumerate(zip(captured.owners, self.states, strict=True))
             if x is not None and value in used
         }
+        self.wanting = [
+            (x, wanted)
+            for x, wanted in zip(captured.states, captured.wants, strict=True)
+            if x is not None
+        ]
+        self.leading = [graph.needed([y]).intersection(self.seeds) for y in self.tangents]
         self.parts = self._cut(graph)
+        inputs = [*range(captured.arguments), *captured.states]
+        of = dict(zip(graph.inputs, inputs, strict=True))
+        behind = self.parts[-1].inputs if self.tangents else ()
+        self.kept = [of[x] for x in behind if of.get(x) is not None]  # read for gradients, too
+        self.others = [self]
+        self.lease: Any = lambda: None  # what a call has computed here, while it is wanted
         self._bind()
+
+    def _another(self) -> Compiled:
+        """The same in other memory."""
+        other = copy.copy(self)
+        other.parts = [copy.copy(part) for part in self.parts]
+        other._bind()
+        self.others.append(other)
+        return other
 
     def _cut(self, graph: Program) -> list[_Part]:
         """The parts between the steps of optimizers, each of which changes states where they are.
@@ -136,7 +173,9 @@ class Compiled:
         changed: dict[Value, int] = {}  # by the part behind which their memory is written
         held = dict(zip(map(id, self.captured.states), self.states, strict=True))  # at the moment
         for node in graph.nodes:
-            if isinstance(node.op, Update):
+            if isinstance(node.op, Cotangents):
+                groups.append([])
+            elif isinstance(node.op, Update):
                 for tensor, y in zip(node.op.written(), node.outputs, strict=True):
                     self.after[y] = tensor
                     changed[held[id(tensor)]] = len(groups) - 1
@@ -145,7 +184,7 @@ class Compiled:
             else:
                 groups[-1].append(node)
         updates = [[*node.values] for node in self.captured.updates]
-        ends = {*self.results, *self.gradients, *self.written, *self.checked}
+        ends = {*self.results, *self.gradients, *self.written, *self.checked, *self.tangents}
         parts = []
         for k, nodes in enumerate(groups):
             own = {y for node in nodes for y in node.outputs}
@@ -181,9 +220,14 @@ class Compiled:
                 known[value] = x._data
                 self.bound.append((x, x._data, x._node))
         known.update((y, x._data) for y, x in self.after.items())
-        known.update((x, np.zeros(x.shape, x.spec.dtype.numpy)) for x in self.arguments)
+        taken = (*self.arguments, *self.seeds)
+        known.update((x, np.zeros(x.shape, x.spec.dtype.numpy)) for x in taken)
         self.grads = [wrap(np.zeros(x._data.shape, x._data.dtype)) for x in captured.leaves]
-        places: dict[Value, Any] = {}
+        places = {
+            x: np.empty(x.shape, x.spec.dtype.numpy)
+            for x in self.tangents
+            if x not in self.gradients and not _is_small(x)
+        }
         for value, g in zip(self.gradients, self.grads, strict=True):
             places.setdefault(value, g._data)
         self.steps: list[_Optimizer] = []
@@ -195,11 +239,21 @@ class Compiled:
                 self.steps.append(_Optimizer(cast(Update, node.op), arrays))
         shown = set().union(*(part.shown for part in self.parts))
         calls = [call for part in self.parts for call in part.calls]
-        ends = {*self.results, *self.gradients, *self.written}
+        ends = {*self.results, *self.gradients, *self.written, *self.tangents}
         ends.update(x for node in captured.updates for x in node.values)
-        self.inputs = [
+        inputs = [
             _Argument(known[x], () if x in shown or x in ends or _is_small(x) else calls)
-            for x in self.arguments
+            for x in taken
+        ]
+        self.inputs, self.cotangents = inputs[: len(self.arguments)], inputs[len(self.arguments) :]
+        self.flowing = [
+            _Fresh(
+                _array(known, x),
+                calls
+                if x not in shown and self.tangents.count(x) == 1 and known.get(x) is places.get(x)
+                else (),
+            )
+            for x in self.tangents
         ]
         self.copies = [
             (g._data, _array(known, value))
@@ -236,13 +290,17 @@ class Compiled:
 
     def difference(self) -> str:
         """What is not as it was when it was captured, in words; '' where it fits."""
-        for x in self.captured.alone:
-            if x._leaf.grad is not None:
-                return f"a tensor of shape {tuple(x._data.shape)} had no gradient and has one"
+        for x, wanted in self.wanting:
+            if (x._node is None) is wanted:
+                return f"requires_grad of a tensor of shape {tuple(x._data.shape)} was {wanted}"
+        for x, present in self.captured.presence:
+            if (x._leaf.grad is None) is present:
+                had, has = ("a", "none") if present else ("no", "one")
+                return f"a tensor of shape {tuple(x._data.shape)} had {had} gradient and has {has}"
         for x in self.owned.values():
             g = x._leaf.grad
             if g is None or type(g._data) is not np.ndarray or g._view is not None:
-                return f"a tensor of shape {tuple(x._data.shape)} had a gradient, and has none now"
+                return f"a tensor of shape {tuple(x._data.shape)} had a gradient and has none"
         if not all(step.fits() for step in self.steps):
             return "the state of an optimizer was replaced"
         return "" if self.guards.hold() else self.guards.difference()
@@ -250,12 +308,47 @@ class Compiled:
     def run(self, arguments: Sequence[Any], observer: Any = None) -> Any:
         """The results; everything is written."""
         with self.lock:
-            return self._run(arguments, observer)
+            if not self.tangents:
+                return self._run(arguments, observer, None)
+            free = next((each for each in self.others if each.lease() is None), None)
+            program = free or self._another()
+            lease = Lease()
+            program.lease = weakref.ref(lease)
+            return program._run(arguments, observer, lease)
+
+    def _back(self, given: Sequence[Any]) -> list[Any]:
+        """The gradients of what was taken, from those of the results; None where there are none."""
+        arrived = {seed for seed, g in zip(self.seeds, given, strict=True) if g is not None}
+        with self.lock:
+            for target, g in zip(self.cotangents, given, strict=True):
+                if g is None:
+                    target.take(np.zeros(target.array.shape, target.array.dtype))
+                else:
+                    target.take(concrete(g))
+            for stream, now in zip(self.captured.streams, self.drawing, strict=True):
+                stream.now = now
+            for flow in self.flowing:
+                flow.begin()
+            self.parts[-1].run(None)
+            return [
+                wrap(flow.taken()) if seeds & arrived else None
+                for flow, seeds in zip(self.flowing, self.leading, strict=True)
+            ]
+
+    def _history(self, arguments: Sequence[Any], lease: Lease, results: list[Any]) -> Any:
+        """The nodes of results, by number."""
+        numbers, sources = self.captured.backward[1:]
+        own = [arguments[x] if type(x) is int else x for x in sources]
+        read = [arguments[k] if type(k) is int else k for k in self.kept]
+        op = CompiledCall(self._back, len(numbers))
+        nodes = history(op, lease, parents_of(tuple(own)), read, [results[n] for n in numbers])
+        return dict(zip(numbers, nodes, strict=True))
 
     def _compute(self, observer: Any) -> None:
         """Run the parts, and the optimizers' steps between them."""
         steps = iter(self.steps)
-        for part, errors in zip(self.parts, self.errors, strict=True):
+        parts = self.parts[:-1] if self.tangents else self.parts
+        for part, errors in zip(parts, self.errors, strict=False):
             part.run(observer)
             for wrong, error in errors:
                 if wrong.item():
@@ -269,7 +362,7 @@ class Compiled:
                 name = type(step.optimizer).__name__
                 observed(f"Optimizer.step#{name}.step", step.run)
 
-    def _run(self, arguments: Sequence[Any], observer: Any) -> Any:
+    def _run(self, arguments: Sequence[Any], observer: Any, lease: Lease | None) -> Any:
         for x, array, node in self.bound:
             if x._data is not array or x._node is not node:
                 self._bind()
@@ -290,7 +383,12 @@ class Compiled:
                 stream.undo()
             raise
         # Which may show what is written now.
-        results = self.captured.returned.wrapped([y.copy() for y in self.returned])
+        arrays = [y.copy() for y in self.returned]
+        nodes = {}
+        if lease is not None:
+            self.drawing = [stream.now for stream in streams]
+            nodes = self._history(arguments, lease, arrays)
+        results = self.captured.returned.wrapped(arrays, nodes)
         staged = [(x, source.copy()) for x, source in self.writes]
         for x, value in staged:
             watched = announce([x], "step")
@@ -347,6 +445,26 @@ class _Argument:
             for move in self.moves:
                 move(at)
             self.at = at
+
+
+class _Fresh:
+    """A result that is handed out: written by `calls` into new memory each time, or copied."""
+
+    def __init__(self, array: Any, calls: Sequence[Any]) -> None:
+        self.array = array
+        self.moves = [call.moving(array) for call in calls if type(call) is Calls]
+
+    def begin(self) -> None:
+        """It is about to be computed."""
+        if self.moves:
+            self.array = np.empty(self.array.shape, self.array.dtype)
+            at = address(self.array)
+            for move in self.moves:
+                move(at)
+
+    def taken(self) -> Any:
+        """Its array, which is the caller's from now on."""
+        return self.array if self.moves else self.array.copy()
 
 
 class _Optimizer:

@@ -173,14 +173,45 @@ def test_errors_of_the_function_are_its_own_and_change_nothing():
     assert seen == [] and type(layer.weight._data) is np.ndarray
 
 
-def test_backward_from_outside_is_refused_with_the_remedy():
+def test_results_whose_history_is_over_have_no_gradient_and_say_why():
     layer = nn.Linear(3, 2)
-    found = ad.compile(lambda x: layer(x).sum())(ad.ones(4, 3))
-    assert found.requires_grad
-    with pytest.raises(AutogradError, match="call backward within the function"):
-        found.backward()
-    with pytest.raises(AutogradError, match="call backward within the function"):
-        (found * 2).backward()
+    optimizer = ad.optim.SGD(layer.parameters(), lr=0.1)
+    buffer = ad.ones(2)
+
+    def released(x):
+        loss = layer(x).sum()
+        loss.backward()
+        return loss
+
+    def stepped(x):
+        loss = released(x)
+        optimizer.step()
+        return loss
+
+    def overwritten(x):
+        found = layer(x) * buffer.clone()
+        buffer.add_(1)
+        return found.sum()
+
+    def passed_on(x):
+        return (released(x), layer(x).sum())
+
+    for function, reason in (
+        (released, "a second time"),
+        (stepped, "an optimizer has stepped"),
+        (passed_on, "a second time"),
+    ):
+        found = ad.compile(function)(ad.ones(4, 3))
+        first = found[0] if isinstance(found, tuple) else found
+        assert first.requires_grad
+        for y in (first, first * 2):
+            with pytest.raises(AutogradError, match=f"{reason}.*call backward within"):
+                y.backward()
+    layer.zero_grad()
+    found[1].backward()
+    assert layer.bias.grad.tolist() == [4.0, 4.0]
+    ad.compile(overwritten)(ad.ones(4, 3)).backward()
+    assert layer.bias.grad.tolist() == [8.0, 8.0] and buffer.tolist() == [2.0, 2.0]
 
 
 BLOCK = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.3, batch_first=True)

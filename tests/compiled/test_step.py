@@ -486,8 +486,6 @@ def test_what_cannot_be_captured_is_refused(function, says):
 
 def test_arguments_that_want_gradients():
     x = ad.randn(3, requires_grad=True)
-    with pytest.raises(Unsupported, match="wants a gradient"):
-        ad.compile(lambda x: x.sum())(x * 2)
     with ad.no_grad():
         assert ad.compile(lambda x: x.sum())(x * 2).item() == pytest.approx((x * 2).sum().item())
 

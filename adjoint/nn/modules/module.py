@@ -991,12 +991,13 @@ def indent(text: str, width: int) -> str:
 def clear_gradients(parameters: Iterable[Any], set_to_none: bool) -> None:
     """Drop gradients, or fill them with zeros after cutting their history."""
     for parameter in parameters:
-        gradient = parameter.grad
         if set_to_none:
             parameter.grad = None  # said also where there is none: captures follow it
-        elif gradient is None:
             continue
-        elif gradient.grad_fn is not None:
+        gradient = parameter.grad
+        if gradient is None:
+            continue
+        if gradient.grad_fn is not None:
             parameter.grad = gradient.detach().zero_()
         else:
             gradient.requires_grad_(False).zero_()

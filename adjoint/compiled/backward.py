@@ -1,0 +1,167 @@
+"""Gradients through what a compiled function returns: its backward is a part of the same program.
+
+Where the function has returned, the capture goes on: `Cotangents` stand for the gradients of its
+results, which will come from outside, and what is computed from them for all that the function took
+is recorded behind it. What a call computed waits in the memory of its own program until its node
+has run backward, or is gone (`Lease`); a call meanwhile gets another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ..autograd.function import Opaque
+from ..autograd.gradients import grad
+from ..core.errors import AutogradError, Unsupported
+from ..core.mode import MODE
+from ..core.op import Op
+from ..core.spec import Spec
+from ..eager.record import item, versions_of
+from ..eager.tensors import wrap
+from ..graph.lazy import LazyValue, record
+from ..graph.node import RELEASED, Leaf, Node, assert_unchanged
+from ..program.program import Node as Step
+
+_TWICE = Opaque(
+    "compile: trying to differentiate the gradients of what a compiled function returned; compute "
+    "them within the function (autograd.grad with create_graph=True), or compile the whole step"
+)
+
+
+class Cotangents(Op, abstract=True):
+    """Results go out; their gradients come in."""
+
+    def __init__(self, n_outputs: int) -> None:
+        self.n_outputs = n_outputs  # type: ignore[misc]
+
+    def infer(self, *specs: Spec) -> Any:
+        """Each gradient is like its result."""
+        return specs
+
+
+class Backward(NamedTuple):
+    """How gradients of results lead to those of what was taken."""
+
+    step: Step | None  # `Cotangents` in the program
+    results: tuple[int, ...]  # those that have gradients, by number among the computed ones
+    sources: list[Any]  # tensors, or numbers of arguments, whose gradients are computed
+
+
+def differentiated(
+    results: Sequence[Any], sources: Sequence[Any], note: Callable[[Any], None]
+) -> tuple[tuple[int, ...], list[tuple[int, Any]], str]:
+    """While a function is captured: which of its results have a gradient, those of `sources` (by
+    number) that they lead to, and why others have none. `note` is told of what is recorded.
+    """
+    found = [n for n, y in enumerate(results) if _has_history(y)]
+    if not found or not sources:
+        return (), [], _CLOSED
+    nodes = [x._node for x in sources]
+    kept = [(node.extra, node.parents) for node in nodes]
+    for node in nodes:  # whose hooks run, and where they lead, when gradients arrive there
+        node.extra = None
+        if type(node) is not Leaf:
+            node.parents = ()
+    why = _CLOSED
+    try:
+        for attempt in (found, None):
+            if attempt is None:  # some were computed by what a backward has released
+                attempt = [n for n in found if not _refused([results[n]], sources, note)[1]]
+            if not attempt:
+                break
+            gradients, refused = _refused([results[n] for n in attempt], sources, note)
+            if not refused:
+                pairs = [(k, g._data) for k, g in enumerate(gradients) if g is not None]
+                return (tuple(attempt), pairs, why) if pairs else ((), [], why)
+            why = refused
+    finally:
+        for node, (extra, parents) in zip(nodes, kept, strict=True):
+            node.extra = extra
+            if type(node) is not Leaf:
+                node.parents = parents
+    return (), [], why
+
+
+_CLOSED = "it depends on nothing that was there before"
+
+
+def _has_history(y: Any) -> bool:
+    return y._node is not None and isinstance(y._data, LazyValue) and y._data.dtype.kind in "fcV"
+
+
+def _refused(ys: list[Any], sources: Sequence[Any], note: Any) -> tuple[Sequence[Any], str]:
+    """Gradients of the sources, or why there are none."""
+    seeds = [wrap(value) for value in record(Cotangents(len(ys)), tuple(y._data for y in ys))]
+    for seed in seeds:
+        note(seed._data)
+    try:
+        return grad(ys, sources, seeds, retain_graph=True, allow_unused=True), ""
+    except (AutogradError, Unsupported) as error:
+        return (), str(error)
+
+
+class Lease:
+    """Keeps what a call has computed: that memory is used again when this is gone."""
+
+    __slots__ = ("__weakref__",)
+
+
+class CompiledCall(Op, abstract=True):
+    """A call of a compiled function, to the engine: `run` computes its gradients."""
+
+    def __init__(self, run: Callable[[list[Any]], list[Any]], n_outputs: int) -> None:
+        self.run = run
+        self.n_outputs = n_outputs  # type: ignore[misc]
+
+    def gradient(self, g: Any, x: Any) -> tuple[Any, ...]:
+        """Those of all sources; `x` is the node."""
+        given = [g] if self.n_outputs == 1 else g
+        found = self.run(given)
+        if MODE.get().grad:
+            nodes = (x, *(each._node for each in given if each is not None))
+            parents = tuple(node for node in nodes if node is not None)
+            for y in found:
+                if y is None:
+                    continue
+                y._node = Node(_TWICE, parents, (), None, y._data.shape, y._data.dtype)
+        return tuple(found)
+
+
+class CallNode(Node):
+    """The node of such a call; it saves a `Lease` and the tensors that are read where they are."""
+
+    __slots__ = ()
+
+    def name(self) -> str:
+        """As PyTorch calls it."""
+        return "CompiledFunctionBackward"
+
+    def values(self) -> tuple[Any, ...]:
+        """The node itself, if all is as it was."""
+        if self.saved is RELEASED:
+            raise AutogradError(
+                "compile: Trying to backward through the graph a second time; what the compiled "
+                "function had computed was released by the first backward. Pass retain_graph=True "
+                "to the first backward, or call the function again"
+            )
+        tensors = self.saved[1:]
+        for x, version in zip(tensors, self.versions or (0,) * len(tensors), strict=True):
+            assert_unchanged("compile", x, version)
+        return (self,)
+
+    def release(self) -> None:
+        """The memory may be used again."""
+        self.saved = RELEASED
+
+
+def history(
+    op: CompiledCall, lease: Lease, parents: tuple[Any, ...], read: Sequence[Any], y: Sequence[Any]
+) -> list[Any]:
+    """The nodes of results `y`, whose gradients depend on the tensors `read` besides."""
+    only = y[0] if len(y) == 1 else None
+    node = CallNode(
+        op, parents, (lease, *read), versions_of(read),
+        () if only is None else only.shape, None if only is None else only.dtype,
+    )  # fmt: skip
+    return [node] if only is not None else [item(node, i, each) for i, each in enumerate(y)]
