@@ -496,9 +496,14 @@ class Routine(Protocol):
     outputs: tuple[Spec, ...]
     several: bool  # whether the composite returns a tuple
     differentiable: tuple[int, ...]  # the outputs that gradients come from
+    kept: tuple[Spec, ...]  # what `forward` gives besides; not said by those of other devices
 
-    def forward(self, arrays: list[Any]) -> tuple[list[Any], list[Any]]:
-        """The outputs, and what else `backward` wants kept (nothing, where nothing is wanted)."""
+    whole: bool  # a program computes by this rather than by the composite's own ops
+
+    def forward(self, arrays: list[Any], into: Any = None) -> tuple[list[Any], list[Any]]:
+        """The outputs, and what else `backward` wants kept (nothing, where nothing is wanted); in
+        the arrays `into`, where there are some and it can.
+        """
 
     def backward(
         self, arrays: list[Any], outputs: list[Any], kept: list[Any], gs: list[Any]

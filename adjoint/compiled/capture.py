@@ -18,6 +18,7 @@ from ..core.errors import Unsupported
 from ..core.op import Op
 from ..core.spec import Spec
 from ..core.tensor_base import TensorBase
+from ..eager.fused import Declared
 from ..eager.tensors import wrap
 from ..graph.lazy import LazyValue, record
 from ..program.capture import program_of, recording
@@ -26,6 +27,7 @@ from ..program.program import Node, Program, Value
 from .backward import Backward, Cotangents, differentiated
 from .drawing import Stream, Streams
 from .returned import Returned
+from .routines import whole
 
 ndarray = np.ndarray
 
@@ -118,6 +120,17 @@ class _Recorder:
         for y in found if type(found) is tuple else (found,):
             self.note(y._data)
         return found
+
+    def composite(self, declared: Declared, args: tuple[Any, ...]) -> Any:
+        """The recorded result of a composite; NotImplemented where its own ops are recorded."""
+        found = whole(declared, args)
+        if found is None:
+            return NotImplemented
+        op, inputs = found
+        results = self(op, inputs)
+        if type(results) is not tuple:
+            return results
+        return results[: len(op.written.outputs)] if op.written.several else results[0]
 
     def note(self, value: Any) -> None:
         """A value was recorded, perhaps of others that were recorded by no op of the program's."""

@@ -181,6 +181,8 @@ POOLING_GRAIN = _threshold("POOLING_GRAIN", 1 << 16, "layers --only pool")
 POOLING_NARROW = _threshold("POOLING_NARROW", 4, "layers --only pool")
 # queries below which a product with each of them alone is faster
 ATTENTION_FEW = _threshold("ATTENTION_FEW", 8, "attention")
+# queries from which on a program computes attention by the routine, and not by its own kernels
+ATTENTION_WHOLE = _threshold("ATTENTION_WHOLE", 128, "attention")
 # scores from which on narrow floats are widened, rather than the scores be stored
 ATTENTION_MANY = _threshold("ATTENTION_MANY", 1 << 23, "attention")
 # that a pass is at least cut into, where it is long enough

@@ -217,6 +217,11 @@ def is_fusing(x: Any) -> bool:
     return MODE.get().fuses and type(x._data) is np.ndarray and pays((x,))
 
 
+def worthwhile(declared: Declared, args: tuple[Any, ...]) -> bool:
+    """Whether there may be kernels for a composite of such arguments, and it is worth asking."""
+    return compute.accelerate is not None and (declared.always or args[0]._data.size >= SMALLEST)
+
+
 def pays(args: tuple[Any, ...]) -> bool:
     """Whether there are kernels, and the arguments are large enough for them."""
     return compute.accelerate is not None and args[0]._data.size >= SMALLEST

@@ -52,7 +52,7 @@ class Workspace:
         self.inputs = [arrays[x] for x in schedule.graph.inputs]
         self.outputs = [arrays[y] for y in schedule.graph.outputs]
         self.calls: list[Callable[[], object]] = []
-        self.shown: set[Value] = set()  # whose arrays are read as such, not by their address
+        self.shown: set[Value] = set()  # whose arrays are used as such, not by their address
         self._by: list[tuple[Step, ...]] = []  # for each call: what it computes
         layers: list[LibraryStep] = []
         for step in schedule.steps:
@@ -63,7 +63,8 @@ class Workspace:
                 layers = []
                 calls = step.bind(arrays, self.kept)
                 if not all(type(call) is Call and not call.needs_arrays for call in calls):
-                    self.shown.update(schedule.roots.get(x, x) for x in step.values)
+                    used = (*step.values, *step.outputs)
+                    self.shown.update(schedule.roots.get(x, x) for x in used)
                 self.calls += calls
                 self._by += [(step,)] * len(calls)
             tell()

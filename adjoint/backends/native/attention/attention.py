@@ -76,6 +76,9 @@ class Attention:
             self.mask = kinds[masks[0].dtype]
         self.wants, self.differentiates = tuple(wants), any(wants)
         self.outputs = (Spec((*query.shape[:-1], self.columns), dtype, query.device),)
+        total = Spec((*self.heads, self.length, 1), dt.float32, query.device)
+        self.kept = (total,) if self.differentiates else ()
+        self.whole = self.length >= policy.ATTENTION_WHOLE
         self.code = machine.code()
         heads = math.prod(self.heads)
         whole = -(-self.length // passes.BLOCK)
@@ -109,12 +112,14 @@ class Attention:
             self.words[key] = words
         default_pool().run(address, words + addresses(arrays), chunks)
 
-    def forward(self, arrays: list[Any]) -> tuple[list[Any], list[Any]]:
+    def forward(self, arrays: list[Any], into: Any = None) -> tuple[list[Any], list[Any]]:
         """The output; kept is the logarithm of each query's sum of exponentials."""
         query, key, value = map(self._rows, arrays[:3])
         shape = (*self.heads, self.length, self.columns)
-        output = _empty(shape, query, inside=True)
-        total = np.empty((*self.heads, self.length, 1), FLOAT32)
+        fits = into is not None and self.narrow is None and into[0].strides[-1] == FLOAT32.itemsize
+        output = into[0] if fits else _empty(shape, query, inside=True)
+        fits = into is not None and self.differentiates and into[1].flags.c_contiguous
+        total = into[1] if fits else np.empty((*self.heads, self.length, 1), FLOAT32)
         mask = self._mask(arrays[3]) if self.mask else query
         self.run(self.code.forward, self.chunks[0], [query, key, value, mask, output, total])
         return [self._narrowed(output)], [total] if self.differentiates else []

@@ -183,6 +183,10 @@ def bound_op(op: Op, inputs: Sequence[Any], outs: Sequence[Any]) -> list[Call]:
     machine code that eager execution launches for such, where there is some.
     """
 
+    into = getattr(op, "compute_into", None)
+    if into is not None:
+        return [functools.partial(into, inputs, outs)]
+
     def compute() -> None:
         found = core_compute.compute(op, inputs)  # type: ignore[arg-type]
         for out, each in zip(outs, found if len(outs) > 1 else (found,), strict=True):

@@ -44,6 +44,8 @@ class NewtonSchulz:
 
     several = False
     differentiable = ()
+    kept = ()
+    whole = True
 
     def __init__(self, y: Spec, coefficients: tuple[float, float, float], steps: int) -> None:
         self.outputs = (y,)
@@ -55,7 +57,7 @@ class NewtonSchulz:
         options = (*self.shape, *self.coefficients, self.steps)
         return planned(("newton_schulz", *options, threads()), _build, *options)
 
-    def forward(self, arrays: list[Any]) -> tuple[list[Any], list[Any]]:
+    def forward(self, arrays: list[Any], into: Any = None) -> tuple[list[Any], list[Any]]:
         """The last y."""
         [y] = arrays
         rows, columns = y.shape

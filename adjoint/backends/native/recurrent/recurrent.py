@@ -142,7 +142,7 @@ class _Order:
 class Recurrent:
     """A `Routine` for inputs of given shapes."""
 
-    several = True
+    several = whole = True
 
     def __init__(
         self,
@@ -184,12 +184,19 @@ class Recurrent:
         c = final.with_(shape=(self.order.batch, self.hidden))
         self.outputs: tuple[Spec, ...] = (output, final, c) if self.cell.has_c else (output, final)
         self.differentiable = tuple(range(len(self.outputs))) if grad else ()
+        rows = self.order.total
+        saved: list[tuple[int, ...]] = []
+        saved += [(rows, self.cell.saved, self.hidden)] if self.cell.saved else []
+        saved += [(rows, self.hidden)] if projected else []
+        self.kept = tuple([output.with_(shape=shape) for shape in saved if self.layer.saves])
         self.chunk = max(policy.RECURRENT_CHUNK, -(-self.order.batch // 64))
         self.chunks = -(-self.order.batch // self.chunk)
 
     # Forward -------------------------------------------------------------------------------------
 
-    def forward(self, arrays: list[Array]) -> tuple[list[Array], list[Array]]:
+    def forward(
+        self, arrays: list[Array], into: list[Array] | None = None
+    ) -> tuple[list[Array], list[Array]]:
         """The output, the final states; and what the gradient reads."""
         given = dict(zip(self.names, arrays, strict=True))
         layer, cell, order = self.layer, self.cell, self.order
@@ -201,10 +208,11 @@ class Recurrent:
             weight = self._pack(given["weight_ih"], cell.gates, self.width)
         h = np.ascontiguousarray(given["h"])
         c = given["c"].copy() if cell.has_c else None
-        output = np.empty((order.total, self.output), self.dtype)
+        place = self._places(into)
+        output = place(0, (order.total, self.output))
         saved, cells, weight_out = None, None, None
         if layer.saves and cell.saved:
-            saved = np.empty((order.total, cell.saved, self.hidden), self.dtype)
+            saved = place(len(self.outputs), (order.total, cell.saved, self.hidden))
         if layer.projected:
             cells = np.empty((order.total, self.hidden), self.dtype)
             weight_out = self._pack(given["weight_hr"], 1, self.width_out)
@@ -230,6 +238,16 @@ class Recurrent:
         if c is not None:
             outputs.append(c)
         return outputs, [x for x in (saved, cells) if x is not None and layer.saves]
+
+    def _places(self, into: list[Array] | None) -> Callable[[int, tuple[int, ...]], Array]:
+        """Memory of a shape: that of array number n of `into`, or new."""
+
+        def place(n: int, shape: tuple[int, ...]) -> Array:
+            if into is None or not into[n].flags.c_contiguous:
+                return np.empty(shape, self.dtype)
+            return into[n].reshape(shape)
+
+        return place
 
     # Backward ------------------------------------------------------------------------------------
 
@@ -395,7 +413,9 @@ class SingleCell(Recurrent):
         )  # which would ask that each time
         self.stride = rows * self.dtype.itemsize
 
-    def forward(self, arrays: list[Array]) -> tuple[list[Array], list[Array]]:
+    def forward(
+        self, arrays: list[Array], into: list[Array] | None = None
+    ) -> tuple[list[Array], list[Array]]:
         """The state; and what the gradient reads."""
         given = dict(zip(self.names, arrays, strict=True))
         h, c, saved = given.get("h"), None, None
@@ -403,8 +423,9 @@ class SingleCell(Recurrent):
         if self.cell.has_c:
             c = given["c"].copy() if "c" in given else np.zeros(self.shape, self.dtype)
         if self.layer.saves and self.cell.saved:
-            saved = np.empty((self.shape[0], self.cell.saved, self.hidden), self.dtype)
-        output = np.empty(self.shape, self.dtype)
+            shape = self.shape[0], self.cell.saved, self.hidden
+            saved = self._places(into)(len(self.outputs), shape)
+        output = self._places(into)(0, self.shape)
         self._run(
             self.loop,
             (0, self.stride, self.stride, 0),

@@ -1,0 +1,120 @@
+"""Composites by their hand-written routines (`autograd.fusion.Written`) in a captured program: one
+node forward, and one for their gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..autograd.fusion import Written, plan_for
+from ..core.mode import MODE
+from ..core.op import Op
+from ..core.spec import Spec
+from ..core.tensor_base import TensorBase
+from ..eager.dispatch import apply
+from ..eager.fused import Declared, worthwhile
+from ..program.compute import quietly
+
+
+class Ahead(Op, abstract=True):
+    """A routine forward: the composite's outputs, and behind them what its gradient wants kept."""
+
+    needs = "xs"
+    own_tokens = True
+
+    def __init__(self, written: Written) -> None:
+        self.written = written
+        self.made = *written.outputs, *written.routine.kept
+        self.n_outputs = len(self.made)  # type: ignore[misc]
+        inputs = range(1, len(written.specs) + 1)
+        self.tokens = (*(f"x{n}" for n in inputs), "y")  # type: ignore[misc]
+        self.keeps_values = True  # type: ignore[misc]
+
+    @property
+    def name(self) -> str:
+        """The composite's."""
+        return self.written.function.__name__
+
+    def infer(self, *specs: Spec) -> Any:
+        """Those of the routine."""
+        return _bare(self.made)
+
+    def compute(self, xp: Any, *arrays: Any) -> Any:
+        """By the routine."""
+        outputs, kept = quietly(self.written.routine.forward, list(arrays))
+        return _bare((*outputs, *kept))
+
+    def compute_into(self, arrays: Sequence[Any], outs: Sequence[Any]) -> None:
+        """The same, in memory that there is."""
+        outputs, kept = quietly(self.written.routine.forward, list(arrays), list(outs))
+        for out, found in zip(outs, (*outputs, *kept), strict=True):
+            if not (np.may_share_memory(out, found) and out.strides == found.strides):
+                np.copyto(out, found)
+
+    def gradient(self, g: Any, *saved: Any) -> tuple[Any, ...]:
+        """By the routine; where the gradient's own graph is wanted, by the composite's body."""
+        written = self.written
+        *inputs, ys = saved
+        if self.n_outputs == 1:
+            g, ys = [g], [ys]
+        gs = [g[i] for i in written.differentiable_outputs]
+        if MODE.get().grad:
+            return written._by_body(gs, inputs, MODE.get())
+        behind = Behind(written, [each is not None for each in gs])
+        found = apply(behind, *inputs, *ys, *(each for each in gs if each is not None))
+        own = iter(found if type(found) is tuple else (found,))
+        return tuple([next(own) if wants else None for wants in written.wants])
+
+
+class Behind(Op, abstract=True):
+    """A routine's gradients of the inputs that want one, from inputs, outputs, what was kept, and
+    the gradients of outputs, as far as there are some.
+    """
+
+    def __init__(self, written: Written, given: Sequence[bool]) -> None:
+        self.written = written
+        self.given = tuple(given)
+        self.n_outputs = sum(written.wants)  # type: ignore[misc]
+
+    @property
+    def name(self) -> str:
+        """The composite's."""
+        return f"{self.written.function.__name__}_backward"
+
+    def infer(self, *specs: Spec) -> Any:
+        """Those of the inputs."""
+        written = self.written
+        pairs = zip(written.specs, written.wants, strict=True)
+        return _bare([spec for spec, wants in pairs if wants])
+
+    def compute(self, xp: Any, *arrays: Any) -> Any:
+        """By the routine."""
+        written = self.written
+        places = len(written.specs), len(written.outputs), len(written.routine.kept)
+        given, parts = iter(arrays), []
+        for count in places:
+            parts.append([next(given) for _ in range(count)])
+        gs = [next(given) if has else None for has in self.given]
+        found = quietly(written.routine.backward, *parts, gs)
+        return _bare([x for x, wants in zip(found, written.wants, strict=True) if wants])
+
+
+def _bare(found: Sequence[Any]) -> Any:
+    """What an op gives: a tuple only of several."""
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def whole(declared: Declared, args: tuple[Any, ...]) -> tuple[Ahead, tuple[Any, ...]] | None:
+    """A composite as one op with its inputs; None where its own ops are recorded."""
+    mode = MODE.get()
+    if not declared.native or mode.casts or not worthwhile(declared, args):
+        return None
+    inputs = tuple(x for x in args if isinstance(x, TensorBase))
+    wants = [mode.grad and x._node is not None for x in inputs]
+    written = plan_for(declared.function, declared.native, args, inputs, wants)
+    if not isinstance(written, Written) or not written.routine.whole:
+        return None
+    return Ahead(written), inputs

@@ -1,0 +1,155 @@
+"""Composites that have hand-written routines, in compiled functions: one node each way."""
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from adjoint import nn
+from adjoint.backends import native
+from adjoint.compiled.routines import Ahead, Behind
+from adjoint.core import policy
+
+pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason="no native backend")
+F = nn.functional
+
+
+def layer(kind, **options):
+    """Its call on a batch of sequences, and what gradients are of."""
+    made = kind(6, 5, **options)
+    return lambda x: made(x)[0], list(made.parameters())
+
+
+def cell(kind):
+    made = kind(6, 5)
+
+    def run(x):
+        state = None
+        for each in x:
+            state = made(each) if state is None else made(each, state)
+        return ad.stack(state) if isinstance(state, tuple) else state
+
+    return run, list(made.parameters())
+
+
+def some_states():
+    made = nn.LSTM(6, 5)
+    return lambda x: made(x)[1][1], list(made.parameters())
+
+
+LAYERS = {
+    "LSTM": lambda: layer(nn.LSTM),
+    "GRU, two layers, both directions": lambda: layer(nn.GRU, num_layers=2, bidirectional=True),
+    "RNN, batch first, no bias": lambda: layer(nn.RNN, batch_first=True, bias=False),
+    "LSTM with projections": lambda: layer(nn.LSTM, proj_size=3),
+    "LSTM of doubles": lambda: layer(nn.LSTM, dtype=ad.float64),
+    "LSTM with dropout": lambda: layer(nn.LSTM, num_layers=2, dropout=0.5),
+    "LSTMCell": lambda: cell(nn.LSTMCell),
+    "GRUCell": lambda: cell(nn.GRUCell),
+    "a final state alone": some_states,
+}
+
+
+def compared(run, parameters, *given, tolerance=1e-5):
+    """Values and gradients, eagerly and compiled, for three values of the inputs; the program."""
+
+    def step(*inputs):
+        for p in parameters:
+            p.grad = None
+        found = run(*inputs)
+        (found * found).sum().backward()
+        return found
+
+    compiled = ad.compile(step)
+    forward = ad.compile(run)  # whose gradients run outside
+    for k in range(3):
+        found = []
+        for function in (step, compiled, forward):
+            ad.manual_seed(k)
+            inputs = [(x * (k + 1)).detach().requires_grad_(x.requires_grad) for x in given]
+            for p in parameters:
+                p.grad = None
+            y = function(*inputs)
+            if function is forward:
+                (y * y).sum().backward()
+            found.append([y, *(x.grad for x in (*parameters, *inputs))])
+        for other in found[1:]:
+            for value, expected in zip(other, found[0], strict=True):
+                assert (value is None) == (expected is None)
+                if value is not None:
+                    np.testing.assert_allclose(
+                        value.detach().float().numpy(), expected.detach().float().numpy(),
+                        rtol=tolerance, atol=tolerance * expected.abs().max().item(),
+                    )  # fmt: skip
+    return compiled.programs[0]
+
+
+def ops(program):
+    return [type(node.op) for part in program.parts for node in part.graph.nodes]
+
+
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("wants", [False, True])
+def test_recurrent_layers(name, wants):
+    ad.manual_seed(0)
+    run, parameters = LAYERS[name]()
+    x = ad.randn(7, 3, 6, dtype=parameters[0].dtype).requires_grad_(wants)
+    found = ops(compared(run, parameters, x))
+    assert Ahead in found and found.count(Ahead) == found.count(Behind)
+
+
+MASKS = {
+    "none": lambda n: {},
+    "causal": lambda n: {"is_causal": True},
+    "bool": lambda n: {"attn_mask": ad.ones(n, n, dtype=ad.bool).tril()},
+    "float": lambda n: {"attn_mask": ad.ones(n, n).tril(-3)},
+}
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("length", [15, policy.ATTENTION_WHOLE])
+def test_attention(mask, length):
+    options = MASKS[mask](length)
+    given = [ad.randn(2, 2, length, 8).requires_grad_() for _ in range(3)]
+    program = compared(
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, **options), [], *given
+    )
+    assert (Ahead in ops(program)) == (length == policy.ATTENTION_WHOLE)
+
+
+def test_attention_of_transposed_heads_and_of_queries_alone():
+    length = policy.ATTENTION_WHOLE
+    key = ad.randn(2, length, 4, 8)
+
+    def run(x):
+        heads = x.reshape(2, length, 4, 8).transpose(1, 2)
+        return F.scaled_dot_product_attention(heads, key.transpose(1, 2), key.transpose(1, 2))
+
+    assert Ahead in ops(compared(run, [], ad.randn(2, length, 32).requires_grad_()))
+
+
+def test_narrow_attention():
+    given = [ad.randn(2, 2, 512, 8).bfloat16().requires_grad_() for _ in range(3)]
+    compared(lambda *x: F.scaled_dot_product_attention(*x), [], *given, tolerance=2e-2)
+
+
+def test_second_derivatives_are_of_the_body():
+    made = nn.GRU(6, 5)
+
+    def step(x):
+        y = made(x)[0]
+        (g,) = ad.autograd.grad(y.square().sum(), x, create_graph=True)
+        return ad.autograd.grad(g.square().sum(), made.weight_hh_l0)[0]
+
+    x = ad.randn(4, 2, 6).requires_grad_()
+    np.testing.assert_allclose(ad.compile(step)(x).numpy(), step(x).numpy(), rtol=1e-4, atol=1e-6)
+
+
+def test_without_gradients_nothing_is_kept():
+    made = nn.LSTM(6, 5)
+    compiled = ad.compile(made)
+    x = ad.randn(4, 2, 6)
+    with ad.no_grad():
+        np.testing.assert_allclose(compiled(x)[0].numpy(), made(x)[0].numpy(), rtol=1e-6)
+    (program,) = compiled._compiled_call.programs
+    (node,) = [n for part in program.parts for n in part.graph.nodes if type(n.op) is Ahead]
+    assert len(node.outputs) == 3 and node.op.written.routine.kept == ()
