@@ -14,7 +14,6 @@ import numpy as np
 
 from ..backends.native.runtime.sequence import Sequence as Calls
 from ..core.errors import Unsupported
-from ..core.mode import observed
 from ..core.spec import prod
 from ..eager.arrays import address
 from ..eager.record import parents_of
@@ -55,7 +54,8 @@ class _Part:
             if node.op.view and node.inputs[0] in self.views:
                 self.views.update(node.outputs)
         self.graph = Program(own.values(), nodes, wanted)
-        _optimize(self.graph)
+        self.cuts: list[tuple[str, str]] = []  # ops that begin another kernel, and why
+        _optimize(self.graph, self.cuts)
 
     def bind(self, known: dict[Value, Any], places: dict[Value, Any]) -> None:
         """Connect the kernels to the arrays of values that are `known`, where what is wanted is
@@ -360,7 +360,7 @@ class Compiled:
                 step.run()
             else:
                 name = type(step.optimizer).__name__
-                observed(f"Optimizer.step#{name}.step", step.run)
+                observer.around(f"Optimizer.step#{name}.step", step.run, (), {})
 
     def _run(self, arguments: Sequence[Any], observer: Any, lease: Lease | None) -> Any:
         for x, array, node in self.bound:
@@ -410,7 +410,7 @@ def _is_small(x: Value) -> bool:
     return prod(x.shape) * x.spec.dtype.itemsize < _COPIED
 
 
-def _optimize(graph: Program) -> None:
+def _optimize(graph: Program, cuts: list[tuple[str, str]]) -> None:
     """The passes."""
     fold_constants(graph, Folds())
     drop_identities(graph)
@@ -421,7 +421,7 @@ def _optimize(graph: Program) -> None:
     for node in graph.nodes:
         if node.op.view and node.inputs[0] in shown:
             shown.update(node.outputs)
-    fuse_kernels(graph, shown)
+    fuse_kernels(graph, shown, cuts)
     drop_dead(graph)
 
 

@@ -53,7 +53,7 @@ class Workspace:
         self.outputs = [arrays[y] for y in schedule.graph.outputs]
         self.calls: list[Callable[[], object]] = []
         self.shown: set[Value] = set()  # whose arrays are used as such, not by their address
-        self._by: list[tuple[Step, ...]] = []  # for each call: what it computes
+        self.steps_by_call: list[tuple[Step, ...]] = []  # for each call: what it computes
         layers: list[LibraryStep] = []
         for step in schedule.steps:
             if isinstance(step, LibraryStep):
@@ -66,7 +66,7 @@ class Workspace:
                     used = (*step.values, *step.outputs)
                     self.shown.update(schedule.roots.get(x, x) for x in used)
                 self.calls += calls
-                self._by += [(step,)] * len(calls)
+                self.steps_by_call += [(step,)] * len(calls)
             tell()
         self._connect(layers)
         self.calls = joined(self.calls)
@@ -97,7 +97,7 @@ class Workspace:
             bound.append((step.layer, where))
         plan = connect(bound, len(slots))
         self.calls.append(lambda: plan.run(*slots))
-        self._by.append(tuple(steps))
+        self.steps_by_call.append(tuple(steps))
 
     def _shown(self, x: Value) -> Any:
         """The array of a value; a constant's in row-major order."""
@@ -118,7 +118,7 @@ class Workspace:
 
         begin = 0
         for call in self.calls:
-            of = self._by[begin:]
+            of = self.steps_by_call[begin:]
             if isinstance(call, Calls):
                 call.one_by_one(lambda k, run, of=of: observer.step(of[k], run))  # type: ignore[misc]
                 begin += len(call)

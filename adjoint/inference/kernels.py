@@ -90,14 +90,18 @@ def _role(node: Node) -> Role | str:
     return Role(kind in REDUCING, kind in COSTLY)
 
 
-def fuse_kernels(graph: Program, checked: Collection[Value] = ()) -> int:
+def fuse_kernels(
+    graph: Program, checked: Collection[Value] = (), said: list[tuple[str, str]] | None = None
+) -> int:
     """Let groups of elementwise ops and reductions run as kernels; returns how many there are.
     `checked`: inputs whose values are looked at before the program runs, where a kernel refuses
-    some.
+    some. Which ops begin another kernel, and why, is `said`.
     """
     if not native.load():
         return 0
     groups, cuts = regions(graph, _role)
+    if said is not None:
+        said += [(node.op.name, reason) for node, reason in cuts]
     if dispatch_log.on:
         for node, reason in cuts:
             what = dispatch_log.named(node.op.name, [x.spec for x in node.values])

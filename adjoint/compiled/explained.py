@@ -1,0 +1,195 @@
+"""What a compiled function's program does, kernel by kernel, as measured in one call."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..backends.native.gemm.products import matmul
+from ..backends.native.runtime.sequence import Sequence as Calls
+from ..core.spec import prod
+from ..eager.tensors import wrap
+from ..inference.buffers import aligned
+from ..inference.kernels import Kernel
+from ..inference.listing import size
+from ..inference.steps import Step
+from ..program.program import Value
+from ..view.table import multiply_adds
+
+_SIDE = 1024  # of the products whose speed is the peak
+_ARRAY = 1 << 24  # elements of the array that is changed in place for the bandwidth
+
+
+class Row(NamedTuple):
+    """A kernel, a product, a host call, or an optimizer's step."""
+
+    name: str
+    how: str  # "kernel", "compute", "copy", ..., "optimizer"
+    native: bool  # no Python runs
+    operations: int  # on numbers; 0 where that is not known
+    bytes: int  # of what it reads and writes
+    seconds: float
+
+
+class Peaks(NamedTuple):
+    """What the machine can do."""
+
+    operations: float  # a second, in products of matrices
+    bytes: float  # a second, read and written
+
+
+class Explanation:
+    """The kernels of a program in the order in which they run, with what one call of it took.
+
+    `rows` are those of the call, `backward` has those that run when gradients come in from outside
+    (not timed); `cuts` say which op began another kernel, and why. `print` it.
+    """
+
+    def __init__(
+        self, title: str, rows: Sequence[Row], backward: Sequence[Row],
+        cuts: Sequence[tuple[str, str]], memory: int, without_reuse: int, reasons: Sequence[str],
+    ) -> None:  # fmt: skip
+        self.title = title
+        self.rows = list(rows)
+        self.backward = list(backward)
+        self.cuts = list(cuts)
+        self.memory = memory  # bytes of what lies between kernels, at its peak
+        self.without_reuse = without_reuse
+        self.reasons = list(reasons)  # why each program of the function was compiled
+        self.peaks = peaks()
+
+    @property
+    def host_calls(self) -> list[Row]:
+        """What Python runs between the kernels."""
+        return [row for row in (*self.rows, *self.backward) if not row.native]
+
+    def share(self, row: Row) -> float:
+        """The least time that it could take, by operations or bytes, to the time that it took;
+        more than 1 where it all was in the caches.
+        """
+        operations = row.operations if row.how in _PRODUCTS else 0
+        least = max(operations / self.peaks.operations, row.bytes / self.peaks.bytes)
+        return least / row.seconds if row.seconds else 0.0
+
+    def __str__(self) -> str:
+        total = sum(row.seconds for row in self.rows)
+        operations, memory = self.peaks.operations / 1e9, self.peaks.bytes / 1e9
+        lines = [
+            f"{self.title}: {len(self.rows)} steps in {total * 1e6:.1f} us (each timed alone), "
+            f"{len(self.host_calls)} of them called by Python; memory between them "
+            f"{size(self.memory)} ({size(self.without_reuse)} without reuse); this machine: "
+            f"{operations:.0f} GFLOP/s, {memory:.0f} GB/s",
+            f"  {'':40}  {'':9}  {'Mop':>9}  {'bytes':>9}  {'us':>8}  of time  of peak",
+        ]
+        for row in self.rows:
+            of_time = f"{row.seconds / total:7.1%}" if total else ""
+            lines.append(
+                f"{_line(row)}  {row.seconds * 1e6:8.1f}  {of_time}  {self.share(row):7.1%}"
+            )
+        if self.backward:
+            lines.append("  when gradients of what was returned come in:")
+            lines += map(_line, self.backward)
+        for (name, why), count in Counter(self.cuts).items():
+            lines.append(f"  not in the kernel before, {name} ({count}): {why}")
+        lines += [f"  compiled: {reason}" for reason in self.reasons]
+        return "\n".join(lines)
+
+
+_PRODUCTS = ("product", "oneDNN")
+
+
+def _line(row: Row) -> str:
+    name = row.name if len(row.name) <= 40 else f"{row.name[:37]}..."
+    count = f"{row.operations / 1e6:9.3f}" if row.operations else f"{'--':>9}"
+    return f"  {name:40}  {row.how:9}  {count}  {size(row.bytes):>9}"
+
+
+class Timer:
+    """Sees a call's steps one by one: an observer, as `core.mode` has them."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    def step(self, steps: Sequence[Step], run: Callable[[], object]) -> None:
+        """Steps of a program by one call."""
+        begin = time.perf_counter()
+        run()
+        self.seconds.append(time.perf_counter() - begin)
+
+    def around(self, name: str, function: Callable[[], Any], args: Any, kwargs: Any) -> Any:
+        """An optimizer's step."""
+        self.step((), function)
+
+
+def explanation(title: str, program: Any, seconds: Sequence[float], reasons: Sequence[str]) -> Any:
+    """Of a `Compiled` whose steps took so long."""
+    forward: list[Row] = []
+    behind: list[Row] = []
+    taken = iter(seconds)
+    optimizers = iter(program.steps)
+    parts = program.parts
+    for k, part in enumerate(parts):
+        if program.tangents and k == len(parts) - 1:
+            behind = [_row(steps, native, 0.0) for steps, native in _calls(part.space)]
+            break
+        forward += [_row(steps, native, next(taken)) for steps, native in _calls(part.space)]
+        optimizer = next(optimizers, None)
+        if optimizer is not None:
+            arrays = [x for columns in optimizer.arrays for column in columns for x in column]
+            moved = sum(x.nbytes for x in arrays) + sum(x._data.nbytes for x in optimizer.written)
+            name = f"{type(optimizer.optimizer).__name__}.step"
+            forward.append(Row(name, "optimizer", True, 0, moved, next(taken)))
+    schedules = [part.schedule for part in parts]
+    return Explanation(
+        title, forward, behind, [cut for part in parts for cut in part.cuts],
+        sum(each.layout.size for each in schedules),
+        sum(aligned(buffer.size) for each in schedules for buffer in each.buffers), reasons,
+    )  # fmt: skip
+
+
+def _calls(space: Any) -> list[tuple[tuple[Step, ...], bool]]:
+    """What each call computes, and whether it is machine code."""
+    native: list[bool] = []
+    for call in space.calls:
+        native += [True] * len(call) if isinstance(call, Calls) else [False]
+    return list(zip(space.steps_by_call, native, strict=True))
+
+
+def _row(steps: Sequence[Step], native: bool, seconds: float) -> Row:
+    values: dict[Value, None] = {}
+    for step in steps:
+        values.update(dict.fromkeys((*step.values, *step.outputs)))
+    moved = sum(prod(x.shape) * x.spec.dtype.itemsize for x in values)
+    names = dict.fromkeys(step.op.name for step in steps)
+    operations = sum(map(_operations, steps))
+    return Row("_".join(names), steps[0].how, native, operations, moved, seconds)
+
+
+def _operations(step: Step) -> int:
+    op = step.op
+    if isinstance(op, Kernel):
+        return sum(
+            max(prod(x.shape) for x in (*node.values, *node.outputs)) for node in op.program.nodes
+        )
+    return 2 * multiply_adds(op, step.inputs, step.outputs[0])
+
+
+@functools.cache
+def peaks() -> Peaks:
+    """Measured once: the fastest of some products, and changes of a large array, of float32."""
+    a = np.ones((_SIDE, _SIDE), np.float32)
+    x: Any = wrap(np.ones(_ARRAY, np.float32))
+    product = min(_time(lambda: matmul(a, a)) for _ in range(5))
+    change = min(_time(lambda: x.mul_(0.5)) for _ in range(5))
+    return Peaks(2 * _SIDE**3 / product, 2 * x._data.nbytes / change)
+
+
+def _time(run: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    run()
+    return time.perf_counter() - begin

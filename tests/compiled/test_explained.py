@@ -1,0 +1,76 @@
+"""`explain`: what a compiled function's program does."""
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from adjoint import nn
+from adjoint.backends import native
+from adjoint.core.errors import Unsupported
+
+pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason="no native backend")
+
+
+def make_step():
+    model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+    optimizer = ad.optim.Adam(model.parameters())
+
+    @ad.compile
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step, model, optimizer
+
+
+def test_a_training_step():
+    step, model, optimizer = make_step()
+    x, y = ad.randn(5, 6), ad.tensor([0, 1, 2, 0, 1])
+    with pytest.raises(Unsupported, match="no state before the first call"):
+        step.explain(x, y)
+    found = step.explain(x, y)
+    assert optimizer.state[model[0].weight]["step"].item() == 2  # each is a call
+    names = [row.name for row in found.rows]
+    assert names[0] == "linear" and names[-1] == "Adam.step" and names.count("linear_weight") == 2
+    first = found.rows[0]
+    assert first.operations == 2 * 5 * 6 * 8 and first.bytes == 4 * (30 + 48 + 8 + 40)
+    assert first.how == "product" and first.native and first.seconds > 0
+    parameters = sum(p._data.nbytes for p in model.parameters())
+    assert found.rows[-1].bytes == (4 + 3) * parameters  # with the gradient read, the rest written
+    assert found.host_calls == found.backward == []
+    assert ("linear", "a library or a routine computes it") in found.cuts
+    assert 0 < found.memory <= found.without_reuse
+    text = str(found)
+    assert "compiled: first call" in text and text.count("\n  linear ") == 2
+    relu = next(row for row in found.rows if row.name == "relu")
+    assert relu.operations == 5 * 8 and found.share(relu) > 0
+
+
+def test_a_layer_whose_backward_comes_later():
+    compiled = ad.compile(nn.LSTM(6, 5))
+    found = compiled.explain(ad.randn(4, 2, 6))
+    assert found.backward[0].name == "recurrent_layer_backward"
+    assert [row.how for row in found.host_calls] == ["compute", "compute"]
+    assert "when gradients of what was returned come in" in str(found)
+
+
+def test_each_program_is_explained_with_why_it_is_there():
+    compiled = ad.compile(lambda x: (x * 2).exp())
+    compiled(ad.ones(3))
+    found = compiled.explain(ad.ones(4))
+    assert found.rows[0].name == "mul_exp" and found.rows[0].bytes == 32
+    assert found.reasons == ["first call", "argument 0 was (3,) float32 and is (4,) float32"]
+    np.testing.assert_allclose(compiled(ad.ones(3)).numpy(), np.exp(2 * np.ones(3)), rtol=1e-6)
+    assert compiled.explain(ad.ones(3)).rows[0].bytes == 24
+    assert {row.bytes for row in compiled.explain(ad.ones(0)).rows} == {0}
+
+
+def test_what_runs_eagerly_is_not_explained():
+    compiled = ad.compile(lambda x: x if x.sum() > 0 else -x, fallback="eager")
+    with pytest.warns(UserWarning, match="runs eagerly"):
+        compiled(ad.ones(2))
+    with pytest.raises(Unsupported, match=r"runs eagerly: .*reads a value"):
+        compiled.explain(ad.ones(2))
