@@ -1,5 +1,5 @@
-"""Each module of PyTorch's `module_db` in a compiled training step: as eagerly, or refused for the
-reason that is listed.
+"""Each module of PyTorch's `module_db` in a compiled training step, and compiled itself with its
+gradients made outside: as eagerly, or refused for the reason that is listed.
 """
 
 from __future__ import annotations
@@ -59,18 +59,19 @@ def assert_trains_as_eagerly(name, sample, is_lazy, training):
     module = made.to(ad.float64).train(training)
     if is_lazy:
         module(*given[0], **given[1])
-    other, tensors = copy.deepcopy(module), op_db.tensors_in(given)
-    eager, compiled = step_of(module), ad.compile(step_of(other))
+    others, tensors = [copy.deepcopy(module) for _ in range(2)], op_db.tensors_in(given)
+    eager, within, model = step_of(module), ad.compile(step_of(others[0])), ad.compile(others[1])
     for seed in range(3):
         ad.manual_seed(seed)
         expected = left(module, eager(*given), tensors)
-        ad.manual_seed(seed)
-        found = left(other, compiled(*given), tensors)
-        for a, b in zip(found, expected, strict=True):
-            assert (a is None) == (b is None)
-            if a is not None:
-                np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-9)
-    assert len(compiled.programs) == 1
+        for other, step in zip(others, (within, step_of(model)), strict=True):
+            ad.manual_seed(seed)
+            found = left(other, step(*given), tensors)
+            for a, b in zip(found, expected, strict=True):
+                assert (a is None) == (b is None)
+                if a is not None:
+                    np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-9)
+    assert len(within.programs) == len(model._compiled_call.programs) == 1
 
 
 @pytest.mark.parametrize("most", [1, swept(1000)])
