@@ -93,7 +93,8 @@ class _Part:
         ]
         shown = space.shown.union(alike, *(step.values for step in checked))
         # Those of the inputs and of what is wanted whose arrays are used as such, not by addresses.
-        self.shown = {inputs[y] for x in shown if (y := roots.get(x, x)) in inputs}
+        used = shown.union(graph.outputs)  # which may be views of inputs
+        self.shown = {inputs[y] for x in used if (y := roots.get(x, x)) in inputs}
         fixed = {roots.get(x, x) for x in shown}
         self.shown.update(
             x for x, y in zip(self.wanted, graph.outputs, strict=True) if roots.get(y, y) in fixed

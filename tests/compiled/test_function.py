@@ -471,3 +471,18 @@ def test_narrow_parameters_and_their_gradients():
         assert compiled(x).item() == pytest.approx(eager(x).item(), rel=0.02)
         np.testing.assert_allclose(models[1].weight.tolist(), models[0].weight.tolist(), 0.05, 0.01)
     assert len(compiled.programs) == 1
+
+
+@pytest.mark.parametrize("count", [16, 100_000])
+def test_results_and_gradients_that_are_views_of_what_was_given(count):
+    sliced = ad.compile(lambda x: (x[1:], x * 2, x.reshape(4, -1).t()))
+    padded = ad.compile(lambda x: nn.functional.pad(x, (1, 1)))
+    for k in range(3):
+        x = ad.arange(count).float() + k
+        part, double, turned = sliced(x)
+        assert part.tolist() == x[1:].tolist() and double.tolist() == (2 * x).tolist()
+        assert turned.tolist() == x.reshape(4, -1).t().tolist()
+        x.requires_grad_()
+        g = ad.arange(count + 2).float() * k
+        padded(x).backward(g)
+        assert x.grad.tolist() == g[1:-1].tolist()
