@@ -96,7 +96,7 @@ class Watch:
         self._outer = sys.getprofile()
         self._collects = gc.isenabled()
         gc.disable()  # finalizers of others are no code of the function's
-        self._random = random.getstate(), _numpy_state()
+        self._random = random.getstate(), np.random.get_state()
         sys.setprofile(self._event)
         return self
 
@@ -104,14 +104,17 @@ class Watch:
         sys.setprofile(self._outer)
         if self._collects:
             gc.enable()
-        before = self._random
+        state, numpy_state = self._random
         self._random = None
-        if exception[0] is None and not self.refused:
-            for state, known, name in zip(
-                before, (random.getstate(), _numpy_state()), ("random", "numpy.random"), strict=True
-            ):
-                if state != known:
-                    self.refused = f"numbers of the module {name}, which other calls would not get"
+        drew = ""
+        if random.getstate() != state:
+            random.setstate(state)  # the function will run again
+            drew = "random"
+        if not _same_numpy_state(numpy_state):
+            np.random.set_state(numpy_state)
+            drew = drew or "numpy.random"
+        if drew and exception[0] is None and not self.refused:
+            self.refused = f"numbers of the module {drew}, which other calls would not get"
 
     def _event(self, frame: Any, event: str, arg: Any) -> None:
         if event == "call":
@@ -176,9 +179,9 @@ def _place(code: Any, line: int) -> str:
     return f" ({code.co_filename}:{line}, in {code.co_name})"
 
 
-def _numpy_state() -> Any:
+def _same_numpy_state(state: Any) -> bool:
     kind, keys, *more = cast(Any, np.random.get_state())
-    return kind, keys.tobytes(), *more
+    return bool((kind, *more) == (state[0], *state[2:]) and np.array_equal(keys, state[1]))
 
 
 def place_of(error: BaseException) -> str:

@@ -1,5 +1,6 @@
 """What a compiled function's Python reads: a program follows it, or refuses it."""
 
+import random
 import time
 
 import numpy as np
@@ -139,3 +140,18 @@ def test_attributes_and_variables_that_appear_later_are_followed(monkeypatch):
     assert compiled(ad.ones(2)).tolist() == [7, 7]
     counter.factor = 3
     assert compiled(ad.ones(2)).tolist() == [3, 3]
+
+
+def test_random_numbers_of_others_are_drawn_once_where_a_capture_is_refused():
+    def function(x):
+        return x * random.random() + np.random.random()
+
+    random.seed(0)
+    np.random.seed(0)
+    expected = [function(ad.ones(1)).item() for _ in range(3)]
+    random.seed(0)
+    np.random.seed(0)
+    compiled = ad.compile(function, fallback="eager")
+    with pytest.warns(UserWarning, match="runs eagerly"):
+        found = [compiled(ad.ones(1)).item() for _ in range(3)]
+    assert found == expected
