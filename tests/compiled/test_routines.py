@@ -153,3 +153,9 @@ def test_without_gradients_nothing_is_kept():
     (program,) = compiled._compiled_call.programs
     (node,) = [n for part in program.parts for n in part.graph.nodes if type(n.op) is Ahead]
     assert len(node.outputs) == 3 and node.op.written.routine.kept == ()
+
+
+def test_narrow_floats_are_rounded_where_they_leave_a_kernel():
+    x = ad.randn(8, 3).bfloat16()
+    found = ad.compile(lambda x: (x * x + x).float())(x).double()
+    assert found.tolist() == (x.double() * x.double() + x.double()).tolist()
