@@ -247,14 +247,12 @@ class Compiled:
             for x in taken
         ]
         self.inputs, self.cotangents = inputs[: len(self.arguments)], inputs[len(self.arguments) :]
+        movable = {x for x, place in places.items() if known[x] is place}.difference(
+            shown, self.gradients
+        )
+        movable -= {x for x in movable if self.tangents.count(x) != 1}
         self.flowing = [
-            _Fresh(
-                _array(known, x),
-                calls
-                if x not in shown and self.tangents.count(x) == 1 and known.get(x) is places.get(x)
-                else (),
-            )
-            for x in self.tangents
+            _Fresh(_array(known, x), calls if x in movable else ()) for x in self.tangents
         ]
         self.copies = [
             (g._data, _array(known, value))
@@ -453,19 +451,23 @@ class _Fresh:
 
     def __init__(self, array: Any, calls: Sequence[Any]) -> None:
         self.array = array
+        self.like = array.shape, array.dtype
         self.moves = [call.moving(array) for call in calls if type(call) is Calls]
 
     def begin(self) -> None:
         """It is about to be computed."""
         if self.moves:
-            self.array = np.empty(self.array.shape, self.array.dtype)
+            self.array = np.empty(*self.like)
             at = address(self.array)
             for move in self.moves:
                 move(at)
 
     def taken(self) -> Any:
-        """Its array, which is the caller's from now on."""
-        return self.array if self.moves else self.array.copy()
+        """Its array, which is the caller's alone: leaves keep such without a copy."""
+        if not self.moves:
+            return self.array.copy()
+        array, self.array = self.array, None
+        return array
 
 
 class _Optimizer:
