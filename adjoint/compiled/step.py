@@ -25,6 +25,7 @@ from ..inference.kernels import Kernel, fuse_kernels
 from ..inference.passes import (
     Folds,
     drop_dead,
+    drop_expansions,
     drop_identities,
     fold_constants,
     inline_numbers,
@@ -413,6 +414,7 @@ def _optimize(graph: Program, cuts: list[tuple[str, str]]) -> None:
     """The passes."""
     fold_constants(graph, Folds())
     drop_identities(graph)
+    drop_expansions(graph)
     merge_equal(graph)
     inline_numbers(graph)
     drop_dead(graph)
@@ -420,7 +422,7 @@ def _optimize(graph: Program, cuts: list[tuple[str, str]]) -> None:
     for node in graph.nodes:
         if node.op.view and node.inputs[0] in shown:
             shown.update(node.outputs)
-    fuse_kernels(graph, shown, cuts)
+    fuse_kernels(graph, shown, cuts, again=True)
     drop_dead(graph)
 
 

@@ -13,6 +13,7 @@ from ..core.spec import Spec
 from ..program.compute import compute
 from ..program.partition import Role, regions
 from ..program.program import Node, Program, Value
+from .recompute import recompute
 
 COSTLY = {
     "Exp", "Log", "Tanh", "Sigmoid", "Gelu", "Silu", "Erf", "Softplus", "Mish", "Softmax", "Power",
@@ -21,6 +22,12 @@ COSTLY = {
 REDUCING = {
     "Sum", "Mean", "Max", "Min", "Amax", "Amin", "Softmax", "LogSoftmax", "LogSumExp", "Prod",
     "Variance", "All", "Some",
+}  # fmt: skip
+CHEAP = {
+    "Add", "Sub", "Mul", "TrueDivide", "Neg", "Addcmul", "Addcdiv", "Lerp", "Eq", "Ne", "Lt", "Le",
+    "Gt", "Ge", "Where", "Maximum", "Minimum", "Clamp", "ClampMin", "ClampMax", "Abs", "Square",
+    "Sqrt", "Rsqrt", "Reciprocal", "LogicalAnd", "LogicalOr", "LogicalNot", "Cast", "MaskedFill",
+    "Relu", "ReluGradient",
 }  # fmt: skip
 
 
@@ -90,16 +97,27 @@ def _role(node: Node) -> Role | str:
     return Role(kind in REDUCING, kind in COSTLY)
 
 
+def is_cheap(node: Node) -> bool:
+    """Whether a kernel rather computes it again than reads it."""
+    return type(node.op).__name__ in CHEAP and not isinstance(_role(node), str)
+
+
 def fuse_kernels(
-    graph: Program, checked: Collection[Value] = (), said: list[tuple[str, str]] | None = None
+    graph: Program,
+    checked: Collection[Value] = (),
+    said: list[tuple[str, str]] | None = None,
+    again: bool = False,
 ) -> int:
     """Let groups of elementwise ops and reductions run as kernels; returns how many there are.
     `checked`: inputs whose values are looked at before the program runs, where a kernel refuses
-    some. Which ops begin another kernel, and why, is `said`.
+    some. Which ops begin another kernel, and why, is `said`. Where less memory lives if kernels
+    compute something `again`, they do.
     """
     if not native.load():
         return 0
     groups, cuts = regions(graph, _role)
+    if again:
+        recompute(graph, groups, is_cheap)
     if said is not None:
         said += [(node.op.name, reason) for node, reason in cuts]
     if dispatch_log.on:

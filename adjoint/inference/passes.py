@@ -14,6 +14,7 @@ from ..core.spec import Spec, prod
 from ..graph.lazy import run
 from ..ops.elementwise.arithmetic import Add, Mul, Sub, TrueDivide
 from ..ops.elementwise.comparison import Clamp, ClampMax, ClampMin
+from ..ops.elementwise.pointwise import Elementwise
 from ..ops.promotion import Cast
 from ..ops.shape.movement import Expand, Permute, Reshape
 from ..program.compute import spec_of
@@ -163,6 +164,21 @@ def _is_identity(node: Node) -> bool:
     if isinstance(op, (Mul, TrueDivide)):
         return type(node.inputs[1]) in (int, float) and node.inputs[1] == 1
     return False
+
+
+def drop_expansions(graph: Program) -> int:
+    """Let elementwise ops broadcast what was expanded for them."""
+    found = 0
+    for node in graph.nodes:
+        if not isinstance(node.op, Elementwise) or len(node.values) < 2:
+            continue
+        for i, x in enumerate(node.inputs):
+            if isinstance(x, Value) and x.node is not None and isinstance(x.node.op, Expand):
+                inputs = (*node.inputs[:i], x.node.inputs[0], *node.inputs[i + 1 :])
+                if _specs(node.op, inputs) == tuple(y.spec for y in node.outputs):
+                    node.inputs = inputs
+                    found += 1
+    return found
 
 
 def inline_numbers(graph: Program) -> int:

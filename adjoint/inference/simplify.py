@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from ..program.program import Program
 from .affine import fold_affine
-from .passes import Folds, drop_dead, drop_identities, fold_constants, inline_numbers, merge_equal
+from .passes import (
+    Folds,
+    drop_dead,
+    drop_expansions,
+    drop_identities,
+    fold_constants,
+    inline_numbers,
+    merge_equal,
+)
 from .views import flatten_products, hoist_through_views
 
 
@@ -13,6 +21,7 @@ def simplify(graph: Program, folds: Folds) -> Program:
     while True:
         changed = fold_constants(graph, folds)
         changed += drop_identities(graph)
+        changed += drop_expansions(graph)
         changed += inline_numbers(graph)
         changed += hoist_through_views(graph)
         changed += merge_equal(graph)

@@ -121,6 +121,19 @@ def test_drop_identities():
     )  # fmt: skip
 
 
+def test_drop_expansions():
+    """Where the op broadcasts to the same sizes; what is expanded for nothing else goes."""
+    row = ad.ones(1, 6)
+    check(
+        passes.drop_expansions, lambda x: (x.sum(0) * row).expand(2, 6) * x, X,
+        before=["sum", "mul", "expand", "mul"], after=["sum", "mul", "mul"],
+    )  # fmt: skip
+    check(
+        passes.drop_expansions, lambda x: x.sum(0).expand(2, 6) * x.amax(0).expand(2, 6), X,
+        before=["sum", "expand", "amax", "expand", "mul"], after=["sum", "amax", "expand", "mul"],
+    )  # fmt: skip
+
+
 def test_inline_numbers():
     half = ad.tensor(0.5)
     graph = graph_of(lambda x: half * x + half, X)

@@ -1,0 +1,269 @@
+"""What is computed again rather than kept: the fewest bytes that live where memory is fullest.
+
+Behind that point kernels read what was computed before it, in a training step what backward wants
+of forward. A value that cheap ops give may be computed again in the kernels that read it, from
+others that live there anyway, or that are fewer. Which are to be kept is a minimum cut.
+
+Source: https://arxiv.org/abs/1604.06174 (to compute again rather than keep),
+https://pytorch.org/functorch/stable/generated/functorch.compile.min_cut_rematerialization_partition.html
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable, Collection, Hashable, Mapping
+from typing import Any
+
+from ..core.spec import prod
+from ..program.program import Node, Program, Value
+from .passes import drop_dead
+
+Flow = dict[Hashable, dict[Hashable, float]]
+_WRITTEN = 1.1  # cost of a byte that is written to be kept, where others cost 1
+
+
+def recompute(graph: Program, groups: list[list[Node]], cheap: Callable[[Node], bool]) -> int:
+    """Let groups of steps compute again what `cheap` ones gave where that leaves less in memory;
+    returns how many values are no longer kept. The groups are of `graph`; copies join them.
+    """
+    home = {node: k for k, nodes in enumerate(groups) for node in nodes}
+    behind = _behind_peak(graph, home)
+    if not behind:
+        return 0
+    keep = kept(graph, behind, home, cheap)
+    if keep is None:
+        return 0
+    gone: set[Value] = set()
+    added: dict[Node, list[Node]] = {}  # copies, by the node that they come before
+    for nodes in groups:
+        if nodes[0] not in behind:
+            continue
+        made: dict[Value, Value] = {}
+        copies: list[Node] = []
+        for node in nodes:
+            wanted = [x for x in node.values if _is_before(x, behind) and x not in keep]
+            for x in wanted:
+                _copy(x, keep, made, copies)
+            if wanted:
+                node.inputs = tuple(
+                    [made.get(x, x) if type(x) is Value else x for x in node.inputs]
+                )
+        if copies:
+            added[nodes[0]] = list(copies)
+            nodes[:0] = copies
+            gone.update(made)
+    graph.nodes = [each for node in graph.nodes for each in (*added.get(node, ()), node)]
+    drop_dead(graph)
+    alive = set(graph.nodes)
+    for nodes in groups:
+        nodes[:] = [node for node in nodes if node in alive]
+    groups[:] = filter(None, groups)
+    return len(gone)
+
+
+def kept(
+    graph: Program,
+    behind: Collection[Node],
+    home: Mapping[Node, Any],
+    cheap: Callable[[Node], bool],
+) -> set[Value] | None:
+    """The values computed before the nodes `behind`, to be read by these: as few bytes as possible,
+    from which `cheap` ops give the others, in groups of nodes, whose numbers are in `home`. None
+    where all that is read now had better be kept.
+    """
+    read: set[Value] = set()
+    free = {*graph.inputs, *graph.outputs}  # are there anyway
+    for node in graph.nodes:
+        if node in behind:
+            before = [x for x in node.values if _is_before(x, behind)]
+            (read if node in home else free).update(before)
+    free |= {x for x in read if x.node is not None and x.node.op.view}
+    free.update([_root(x) for x in free])
+    read = {x for x in read if x not in free}
+    written = {  # by whatever comes before
+        x for node in graph.nodes if node not in behind for x in node.values
+        if x.node is None or home.get(x.node, x) != home.get(node)
+    }  # fmt: skip
+    flow: Flow = {}
+    stack = list(read)
+    seen = set(stack)
+    for x in read:
+        _edge(flow, (x, 1), None, float("inf"))
+    while stack:
+        x = stack.pop()
+        size = _bytes(x) * (1.0 if x in written else _WRITTEN)
+        _edge(flow, (x, 0), (x, 1), 0.0 if x in free else size)
+        if x in free or x.node is None or not cheap(x.node):
+            _edge(flow, "given", (x, 0), float("inf"))
+            continue
+        for y in x.node.values:
+            if y.array is not None:
+                continue
+            _edge(flow, (y, 1), (x, 0), float("inf"))
+            if y not in seen:
+                seen.add(y)
+                stack.append(y)
+    now = sum(flow[x, 0][x, 1] for x in read)
+    if saturate(flow, "given", None) >= now:
+        return None
+    ahead = _reaching(flow, None)
+    cut = {x for x in seen if (x, 1) in ahead and (x, 0) not in ahead}
+    return cut | free | {x for x in seen if x.array is not None}
+
+
+def saturate(flow: Flow, source: Hashable, sink: Hashable) -> float:
+    """The maximum flow; `flow` has the capacities, and then what is left of them.
+
+    Source: https://en.wikipedia.org/wiki/Dinic%27s_algorithm
+
+    >>> from adjoint.inference.recompute import saturate
+    >>> saturate({"s": {"a": 3.0, "b": 2.0}, "a": {"t": 2.0}, "b": {"t": 9.0}}, "s", "t")
+    4.0
+    """
+    total = 0.0
+    while True:
+        level = {source: 0}
+        queue = deque([source])
+        while queue:
+            a = queue.popleft()
+            for b, left in flow.get(a, {}).items():
+                if left > 0 and b not in level:
+                    level[b] = level[a] + 1
+                    queue.append(b)
+        if sink not in level:
+            return total
+        waiting = {a: list(flow.get(a, ())) for a in level}
+        path = [source]
+        while path:
+            a = path[-1]
+            if a == sink:
+                steps = list(itertools.pairwise(path))
+                least = min(flow[a][b] for a, b in steps)
+                total += least
+                for a, b in steps:
+                    flow[a][b] -= least
+                    back = flow.setdefault(b, {})
+                    back[a] = back.get(a, 0.0) + least
+                path = [source]
+                continue
+            following = waiting[a]
+            while following:
+                b = following[-1]
+                if flow[a][b] > 0 and level.get(b) == level[a] + 1:
+                    path.append(b)
+                    break
+                following.pop()
+            else:
+                path.pop()
+                if path:
+                    waiting[path[-1]].pop()
+
+
+def _behind_peak(graph: Program, home: Mapping[Node, int]) -> set[Node]:
+    """The nodes behind the point where most bytes live; groups run where their last node stands."""
+    items = _items(graph, home)
+    place = {node: i for i, nodes in enumerate(items) for node in nodes}
+    outside = {*graph.inputs, *graph.outputs}
+    change = [0] * (len(items) + 1)
+    last: dict[Value, int] = {}
+    for node, i in place.items():
+        for x in map(_root, node.values):
+            if x.node is not None and x.array is None and x not in outside:
+                last[x] = max(last.get(x, 0), i)
+    for x, end in last.items():
+        begin = place[x.node]  # type: ignore[index]
+        if end > begin:
+            change[begin + 1] += _bytes(x)
+            change[end + 1] -= _bytes(x)
+    live = most = at = 0
+    for i, more in enumerate(change):
+        live += more
+        if live > most:
+            most, at = live, i
+    return {node for nodes in items[at:] for node in nodes} if at else set()
+
+
+def _items(graph: Program, home: Mapping[Node, int]) -> list[list[Node]]:
+    """Groups and single nodes, each behind what it reads."""
+    members: dict[int, list[Node]] = {}
+    for node in graph.nodes:
+        if node in home:
+            members.setdefault(home[node], []).append(node)
+    found: list[list[Node]] = []
+    placed: set[Node] = set()
+    for node in graph.nodes:
+        own = members[home[node]] if node in home else [node]
+        if node is not own[-1]:
+            continue
+        stack = [own]
+        while stack:
+            nodes = stack[-1]
+            if nodes[0] in placed:
+                stack.pop()
+                continue
+            inside = set(nodes)
+            waiting = [
+                x.node for each in nodes for x in each.values
+                if x.node is not None and x.node not in placed and x.node not in inside
+            ]  # fmt: skip
+            if waiting:
+                stack += [members[home[n]] if n in home else [n] for n in reversed(waiting)]
+                continue
+            stack.pop()
+            placed |= inside
+            found.append(nodes)
+    return found
+
+
+def _copy(x: Value, keep: Collection[Value], made: dict[Value, Value], copies: list[Node]) -> None:
+    """Compute `x` again, by copies of nodes up to values that are kept."""
+    stack = [x]
+    while stack:
+        y = stack[-1]
+        node = y.node
+        if y in made or y in keep or node is None:
+            stack.pop()
+            continue
+        waiting = [z for z in node.values if z not in made and z not in keep and z.array is None]
+        if waiting:
+            stack += waiting
+            continue
+        stack.pop()
+        inputs = [made.get(z, z) if type(z) is Value else z for z in node.inputs]
+        copy = Node(node.op, inputs, [node.output.spec])
+        copies.append(copy)
+        made[y] = copy.output
+
+
+def _is_before(x: Value, behind: Collection[Node]) -> bool:
+    return x.node is not None and x.array is None and x.node not in behind
+
+
+def _root(x: Value) -> Value:
+    """Whose memory a value shows."""
+    while x.node is not None and x.node.op.view:
+        x = x.node.inputs[0]
+    return x
+
+
+def _edge(flow: Flow, a: Hashable, b: Hashable, capacity: float) -> None:
+    flow.setdefault(a, {})[b] = capacity
+    flow.setdefault(b, {}).setdefault(a, 0.0)
+
+
+def _reaching(flow: Flow, sink: Hashable) -> set[Hashable]:
+    """What can still send something to the sink."""
+    found = {sink}
+    stack = [sink]
+    while stack:
+        b = stack.pop()
+        for a in flow.get(b, ()):
+            if a not in found and flow[a].get(b, 0.0) > 0:
+                found.add(a)
+                stack.append(a)
+    return found
+
+
+def _bytes(x: Value) -> int:
+    return prod(x.shape) * x.spec.dtype.itemsize

@@ -1,0 +1,140 @@
+"""What kernels compute again rather than read."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from adjoint import nn
+from adjoint.backends import native
+from adjoint.inference import recompute
+from adjoint.inference.kernels import is_cheap
+from adjoint.ops.elementwise.arithmetic import Add, Mul, Sub
+from adjoint.ops.elementwise.functions import Exp
+from adjoint.ops.linalg.matmul import Linear
+from adjoint.ops.shape.movement import Reshape
+from adjoint.program.program import Program, Value, make
+
+
+def _spec(*shape):
+    return ad.zeros(*shape).spec
+
+
+def _chain():
+    """x -> c = f(x) (a product); a = c - 1; b = a * 2; d = product of b; behind: d + a * b."""
+    x, w = Value(_spec(64, 64), name="x"), Value(_spec(64, 64), name="w")
+    c = make(Linear(), x, w)
+    a = make(Sub(), c.output, 1.0)
+    b = make(Mul(), a.output, 2.0)
+    d = make(Linear(), b.output, w)
+    e = make(Mul(), a.output, b.output)
+    y = make(Add(), d.output, e.output)
+    return Program([x, w], [c, a, b, d, e, y], [y.output]), [a, b, e, y]
+
+
+def test_cheap_values_are_computed_again():
+    """Behind the second product a and b were read; now the first product's result alone is."""
+    graph, (a, b, e, y) = _chain()
+    groups = [[a, b], [e, y]]
+    before = [node.op.name for node in graph.nodes]
+    assert before == ["linear", "sub", "mul", "linear", "mul", "add"]
+    assert recompute.recompute(graph, groups, is_cheap) == 2
+    graph.verify()
+    after = [node.op.name for node in graph.nodes]
+    assert after == ["linear", "sub", "mul", "linear", "sub", "mul", "mul", "add"]
+    read = {x for node in groups[1] for x in node.values if x.node not in set(groups[1])}
+    assert read == {graph.nodes[0].output, graph.nodes[3].output}
+
+
+def test_what_is_costly_or_read_anyway_is_kept():
+    x, w = Value(_spec(64, 64), name="x"), Value(_spec(64, 64), name="w")
+    c = make(Linear(), x, w)
+    a = make(Exp(), c.output)
+    b = make(Mul(), a.output, 2.0)
+    d = make(Linear(), b.output, w)
+    y = make(Mul(), d.output, a.output)
+    z = make(Linear(), c.output, w)  # reads c behind
+    graph = Program([x, w], [c, a, b, d, y, z], [y.output, z.output])
+    groups = [[a, b], [y]]
+    assert recompute.recompute(graph, groups, is_cheap) == 0
+    assert len(graph.nodes) == 6
+
+
+def test_shown_memory_is_kept():
+    """What a group reads by a view stays: the view shows what was stored."""
+    graph, (a, b, e, y) = _chain()
+    flat = make(Reshape((4096,)), b.output)
+    back = make(Reshape((64, 64)), flat.output)
+    e.inputs = (a.output, back.output)
+    graph.nodes[3:3] = [flat, back]
+    groups = [[a, b], [e, y]]
+    recompute.recompute(graph, groups, is_cheap)
+    graph.verify()
+    assert back.output in e.inputs and flat.inputs == (b.output,) and b in graph.nodes
+
+
+def test_saturate_is_the_least_cut():
+    """Against all cuts of small random networks."""
+    draw = random.Random(0)
+    for _ in range(200):
+        n = draw.randint(2, 6)
+        edges = {
+            (a, b): float(draw.randint(0, 5))
+            for a, b in itertools.permutations(range(n), 2)
+            if draw.random() < 0.5
+        }
+        least = min(
+            sum(c for (a, b), c in edges.items() if a in side and b not in side)
+            for size in range(n - 1)
+            for rest in itertools.combinations(range(1, n - 1), size)
+            for side in [{0, *rest}]
+        )
+        flow = {}
+        for (a, b), c in edges.items():
+            flow.setdefault(a, {})[b] = c
+            flow.setdefault(b, {}).setdefault(a, 0.0)
+        assert recompute.saturate(flow, 0, n - 1) == least
+
+
+@pytest.mark.skipif(not native.load(), reason="no native code")
+@pytest.mark.parametrize(
+    ("sizes", "most"), [((8, 3, 16, 16), 4), ((1, 3, 1, 15), 4), ((3, 3, 33, 2), 4)]
+)
+def test_a_step_keeps_less(sizes, most):
+    """Two convolutions with norms: of the six large values that live at once four are left, and
+    values are those of eager steps.
+    """
+
+    def made(compiled):
+        ad.manual_seed(0)
+        model = nn.Sequential(
+            nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(),
+            nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(),
+            nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4),
+        )  # fmt: skip
+        optimizer = ad.optim.SGD(model.parameters(), lr=0.01)
+
+        def step(x, y):
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        return model, ad.compile(step) if compiled else step
+
+    pairs = [made(False), made(True)]
+    x, y = ad.randn(*sizes), ad.randint(0, 4, sizes[:1])
+    for _ in range(3):
+        losses = [step(x, y).item() for _, step in pairs]
+        assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+    for p, q in zip(*(model.state_dict().values() for model, _ in pairs), strict=True):
+        np.testing.assert_allclose(q.numpy(), p.numpy(), rtol=1e-3, atol=1e-5)
+    part = pairs[1][1].programs[0].parts[0]
+    large = 4 * 8 * sizes[0] * sizes[2] * sizes[3]
+    if large > 1 << 14:
+        assert part.schedule.layout.size < (most + 0.5) * large
