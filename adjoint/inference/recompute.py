@@ -15,17 +15,20 @@ from collections import deque
 from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import Any
 
+from ..core import policy
 from ..core.spec import prod
 from ..program.program import Node, Program, Value
 from .passes import drop_dead
 
 Flow = dict[Hashable, dict[Hashable, float]]
 _WRITTEN = 1.1  # cost of a byte that is written to be kept, where others cost 1
+_SMALL = 8  # by as much less than the largest value: is kept, as a row's mean and deviation are
 
 
 def recompute(graph: Program, groups: list[list[Node]], cheap: Callable[[Node], bool]) -> int:
-    """Let groups of steps compute again what `cheap` ones gave where that leaves less in memory;
-    returns how many values are no longer kept. The groups are of `graph`; copies join them.
+    """Let groups of steps compute again what `cheap` ones gave where that leaves less in memory,
+    and reads no more; returns how many values that were. The groups are of `graph`; copies join
+    them.
     """
     home = {node: k for k, nodes in enumerate(groups) for node in nodes}
     behind = _behind_peak(graph, home)
@@ -39,17 +42,22 @@ def recompute(graph: Program, groups: list[list[Node]], cheap: Callable[[Node], 
     for nodes in groups:
         if nodes[0] not in behind:
             continue
+        now = dict.fromkeys(x for node in nodes for x in node.values)
+        wanted = [x for x in now if _is_before(x, behind) and x not in keep]
         made: dict[Value, Value] = {}
         copies: list[Node] = []
-        for node in nodes:
-            wanted = [x for x in node.values if _is_before(x, behind) and x not in keep]
-            for x in wanted:
-                _copy(x, keep, made, copies)
-            if wanted:
+        for x in wanted:
+            _copy(x, keep, made, copies)
+        further = {x for node in copies for x in node.values if _is_before(x, behind)}
+        further -= {*now, *made.values()}
+        many = len(nodes) + len(copies) > policy.PROGRAM_OPS
+        if many or sum(_bytes(_root(x)) for x in further) > sum(map(_bytes, wanted)):
+            continue  # a sum of many values, say, all of which are read elsewhere
+        if copies:
+            for node in nodes:
                 node.inputs = tuple(
                     [made.get(x, x) if type(x) is Value else x for x in node.inputs]
                 )
-        if copies:
             added[nodes[0]] = list(copies)
             nodes[:0] = copies
             gone.update(made)
@@ -80,7 +88,9 @@ def kept(
             (read if node in home else free).update(before)
     free |= {x for x in read if x.node is not None and x.node.op.view}
     free.update([_root(x) for x in free])
-    read = {x for x in read if x not in free}
+    least = max(map(_bytes, read), default=0) / _SMALL
+    free |= {x for x in read if _bytes(x) <= least}
+    read -= free
     written = {  # by whatever comes before
         x for node in graph.nodes if node not in behind for x in node.values
         if x.node is None or home.get(x.node, x) != home.get(node)
@@ -92,7 +102,9 @@ def kept(
         _edge(flow, (x, 1), None, float("inf"))
     while stack:
         x = stack.pop()
-        size = _bytes(x) * (1.0 if x in written else _WRITTEN)
+        if _bytes(_root(x)) <= least:
+            free.add(x)
+        size = _bytes(_root(x)) * (1.0 if x in written else _WRITTEN)
         _edge(flow, (x, 0), (x, 1), 0.0 if x in free else size)
         if x in free or x.node is None or not cheap(x.node):
             _edge(flow, "given", (x, 0), float("inf"))
@@ -109,7 +121,7 @@ def kept(
         return None
     ahead = _reaching(flow, None)
     cut = {x for x in seen if (x, 1) in ahead and (x, 0) not in ahead}
-    return cut | free | {x for x in seen if x.array is not None}
+    return cut | free
 
 
 def saturate(flow: Flow, source: Hashable, sink: Hashable) -> float:
