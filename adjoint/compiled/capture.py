@@ -8,6 +8,7 @@ the step writes; leaves' gradients and optimizers' steps are noted as they happe
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -228,6 +229,9 @@ class _Recorder:
             met.tensor._data, met.tensor._node = met.array, met.node
             if met.tensor._leaf is not None:
                 met.tensor._leaf.grad = met.gradient
+
+
+CAPTURING = threading.Lock()  # by one thread at a time: tensors hold symbols meanwhile
 
 
 class Reached(Unsupported):

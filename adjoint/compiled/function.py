@@ -9,7 +9,6 @@ captured, up to a number; after that the function runs eagerly, and says which v
 from __future__ import annotations
 
 import functools
-import threading
 import types
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -30,7 +29,7 @@ from ..graph.lazy import LazyValue, concrete
 from ..nn.modules.module import Module
 from ..nn.parameter import Parameter
 from ..program.reads import PLAIN, place_of, watched
-from .capture import NotReady, Reached, capture
+from .capture import CAPTURING, NotReady, Reached, capture
 from .explained import Explanation, Timer, explanation
 from .step import Compiled
 
@@ -186,8 +185,8 @@ class CompiledFunction:
             return self._give_up("a tensor that is not in the host's memory", args, kwargs)
         casts = mode.autocast.signature if mode.casts else None
         full = (tuple(key), mode.grad, mode.inference, casts, get_default_dtype())
-        if _capturing.locked():  # another thread's tensors hold symbols
-            with _capturing:
+        if CAPTURING.locked():  # another thread's tensors hold symbols
+            with CAPTURING:
                 pass
         found = self._fitting(full)
         if found is not None:
@@ -196,7 +195,7 @@ class CompiledFunction:
         if reason is not None:
             return self._give_up(f"no native code: {reason}", args, kwargs)
         try:
-            with _capturing:
+            with CAPTURING:
                 found = self._fitting(full)
                 if found is None:
                     found = self._compiled(mode, full, args, kwargs, tensors, objects)
@@ -276,9 +275,6 @@ class CompiledFunction:
             if was != now:
                 return f"{name} was {was} and is {now}"
         return "another signature"
-
-
-_capturing = threading.Lock()  # one thread at a time
 
 
 class _Variant:

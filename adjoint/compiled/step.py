@@ -35,7 +35,7 @@ from ..inference.schedule import Schedule
 from ..program.program import Node, Program, Value
 from ..program.reads import Guards
 from .backward import CompiledCall, Cotangents, Lease, history
-from .capture import Captured, Update
+from .capture import CAPTURING, Captured, Update
 
 _COPIED = 1 << 14  # bytes of an argument below which it is copied
 
@@ -279,6 +279,15 @@ class Compiled:
             for x, g in zip(self.captured.leaves, self.grads, strict=True)
         ]
 
+    def _moved(self) -> bool:
+        """Whether a tensor has other memory than it had, or somebody keeps the last gradients."""
+        for x, array, node in self.bound:
+            if x._data is not array or x._node is not node:
+                return True
+        if any(x._leaf.grad is not self.before[n] for n, x in self.owned.items()):
+            return True
+        return self.holders is not None and self._holders() != self.holders
+
     def _give(self) -> None:
         """Let leaves have their gradients: apart from `_run`, whose variables would hold some."""
         for target, source in self.copies:
@@ -363,14 +372,10 @@ class Compiled:
                 observer.around(f"Optimizer.step#{name}.step", step.run, (), {})
 
     def _run(self, arguments: Sequence[Any], observer: Any, lease: Lease | None) -> Any:
-        for x, array, node in self.bound:
-            if x._data is not array or x._node is not node:
-                self._bind()
-                break
-        if any(x._leaf.grad is not self.before[n] for n, x in self.owned.items()):
-            self._bind()
-        if self.holders is not None and self._holders() != self.holders:
-            self._bind()  # somebody keeps a gradient of the last step
+        if self._moved():
+            with CAPTURING:  # perhaps it was another thread's symbols
+                if self._moved():
+                    self._bind()
         for target, x in zip(self.inputs, arguments, strict=True):
             target.take(x._data)
         streams = self.captured.streams
@@ -390,12 +395,13 @@ class Compiled:
             nodes = self._history(arguments, lease, arrays)
         results = self.captured.returned.wrapped(arrays, nodes)
         staged = [(x, source.copy()) for x, source in self.writes]
-        for x, value in staged:
-            watched = announce([x], "step")
-            x._data[...] = value
-            for version in watched:
-                version.bump("step")
-        self._give()
+        with CAPTURING:
+            for x, value in staged:
+                watched = announce([x], "step")
+                x._data[...] = value
+                for version in watched:
+                    version.bump("step")
+            self._give()
         if self.holders is None:
             self.holders = self._holders()
         return self.captured.returned.rebuilt(iter(results), arguments)

@@ -5,7 +5,7 @@ import dataclasses
 import pickle
 import warnings
 from collections import OrderedDict, namedtuple
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import numpy as np
 import pytest
@@ -13,7 +13,9 @@ import pytest
 import adjoint as ad
 from adjoint import nn
 from adjoint.backends import native
+from adjoint.compiled.capture import CAPTURING
 from adjoint.core.errors import AutogradError, InvalidArgument, Unsupported
+from adjoint.graph.lazy import LazyValue
 from adjoint.utils.checkpoint import checkpoint
 
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason="no native backend")
@@ -446,6 +448,24 @@ def test_threads_that_call_first_at_once_capture_one_after_another():
     for each in found:
         np.testing.assert_allclose(each, expected, rtol=1e-5, atol=1e-6)
     assert all(len(f.programs) == 1 for f in compiled)
+
+
+def test_a_run_waits_while_another_thread_captures():
+    """A capture that begins when a run has begun: its symbols are no memory to connect to."""
+    model = nn.Linear(3, 2)
+    x = ad.randn(4, 3)
+    compiled = ad.compile(lambda x: model(x).detach())
+    expected = compiled(x).tolist()
+    array = model.weight._data
+    with CAPTURING, ThreadPoolExecutor(1) as pool:
+        model.weight._data = LazyValue(None, (), array.shape, array.dtype)
+        running = pool.submit(compiled.programs[0].run, [x])
+        assert wait([running], 0.2).not_done
+        model.weight._data = array
+        CAPTURING.release()
+        found = running.result(60)
+        CAPTURING.acquire()
+    assert found.tolist() == expected
 
 
 def test_narrow_parameters_and_their_gradients():
