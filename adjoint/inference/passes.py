@@ -167,10 +167,12 @@ def _is_identity(node: Node) -> bool:
 
 
 def drop_expansions(graph: Program) -> int:
-    """Let elementwise ops broadcast what was expanded for them."""
+    """Let elementwise ops broadcast what was expanded for them, where results are large."""
     found = 0
     for node in graph.nodes:
         if not isinstance(node.op, Elementwise) or len(node.values) < 2:
+            continue
+        if prod(node.output.shape) < policy.EXPANDED:
             continue
         for i, x in enumerate(node.inputs):
             if isinstance(x, Value) and x.node is not None and isinstance(x.node.op, Expand):

@@ -22,7 +22,6 @@ from .passes import drop_dead
 
 Flow = dict[Hashable, dict[Hashable, float]]
 _WRITTEN = 1.1  # cost of a byte that is written to be kept, where others cost 1
-_SMALL = 8  # by as much less than the largest value: is kept, as a row's mean and deviation are
 
 
 def recompute(graph: Program, groups: list[list[Node]], cheap: Callable[[Node], bool]) -> int:
@@ -88,7 +87,7 @@ def kept(
             (read if node in home else free).update(before)
     free |= {x for x in read if x.node is not None and x.node.op.view}
     free.update([_root(x) for x in free])
-    least = max(map(_bytes, read), default=0) / _SMALL
+    least = max(map(_bytes, read), default=0) / policy.KEPT_SHARE
     free |= {x for x in read if _bytes(x) <= least}
     read -= free
     written = {  # by whatever comes before

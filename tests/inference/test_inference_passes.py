@@ -121,8 +121,10 @@ def test_drop_identities():
     )  # fmt: skip
 
 
-def test_drop_expansions():
-    """Where the op broadcasts to the same sizes; what is expanded for nothing else goes."""
+def test_drop_expansions(monkeypatch):
+    """Where the op broadcasts to the same sizes, and is large; what nothing else reads goes."""
+    assert passes.drop_expansions(graph_of(lambda x: x.sum(0).expand(2, 6) * x, X)) == 0
+    monkeypatch.setattr(policy, "EXPANDED", 12)
     row = ad.ones(1, 6)
     check(
         passes.drop_expansions, lambda x: (x.sum(0) * row).expand(2, 6) * x, X,

@@ -102,7 +102,7 @@ def test_saturate_is_the_least_cut():
 
 @pytest.mark.skipif(not native.load(), reason="no native code")
 @pytest.mark.parametrize(
-    ("sizes", "most"), [((8, 3, 16, 16), 4), ((1, 3, 1, 15), 4), ((3, 3, 33, 2), 4)]
+    ("sizes", "most"), [((32, 3, 16, 16), 4), ((1, 3, 1, 15), 4), ((3, 3, 33, 2), 4)]
 )
 def test_a_step_keeps_less(sizes, most):
     """Two convolutions with norms: of the six large values that live at once four are left, and
