@@ -37,29 +37,30 @@ def recompute(graph: Program, groups: list[list[Node]], cheap: Callable[[Node], 
     if keep is None:
         return 0
     gone: set[Value] = set()
-    added: dict[Node, list[Node]] = {}  # copies, by the node that they come before
+    added: dict[Node, list[Node]] = {}
     for nodes in groups:
         if nodes[0] not in behind:
             continue
-        now = dict.fromkeys(x for node in nodes for x in node.values)
-        wanted = [x for x in now if _is_before(x, behind) and x not in keep]
+        readers: dict[Value, Node] = {}  # the first ones
+        for node in nodes:
+            for x in node.values:
+                readers.setdefault(x, node)
+        wanted = [x for x in readers if _is_before(x, behind) and x not in keep]
         made: dict[Value, Value] = {}
-        copies: list[Node] = []
+        before: dict[Node, list[Node]] = {}  # copies, by the node that they come before
         for x in wanted:
-            _copy(x, keep, made, copies)
+            _copy(x, keep, made, before.setdefault(readers[x], []))
+        copies = [node for each in before.values() for node in each]
         further = {x for node in copies for x in node.values if _is_before(x, behind)}
-        further -= {*now, *made.values()}
+        further -= {*readers, *made.values()}
         many = len(nodes) + len(copies) > policy.PROGRAM_OPS
         if many or sum(_bytes(_root(x)) for x in further) > sum(map(_bytes, wanted)):
             continue  # a sum of many values, say, all of which are read elsewhere
-        if copies:
-            for node in nodes:
-                node.inputs = tuple(
-                    [made.get(x, x) if type(x) is Value else x for x in node.inputs]
-                )
-            added[nodes[0]] = list(copies)
-            nodes[:0] = copies
-            gone.update(made)
+        for node in nodes:
+            node.inputs = tuple([made.get(x, x) if type(x) is Value else x for x in node.inputs])
+        nodes[:0] = copies
+        added.update(before)
+        gone.update(made)
     graph.nodes = [each for node in graph.nodes for each in (*added.get(node, ()), node)]
     drop_dead(graph)
     alive = set(graph.nodes)

@@ -50,6 +50,26 @@ def test_cheap_values_are_computed_again():
     assert read == {graph.nodes[0].output, graph.nodes[3].output}
 
 
+def test_a_group_that_begins_before_what_it_is_to_compute_again():
+    """Its first node stands before the product of which it now computes; that stays where it is."""
+    x, w = Value(_spec(64, 64), name="x"), Value(_spec(64, 64), name="w")
+    early = make(Mul(), x, 3.0)
+    c = make(Linear(), x, w)
+    a, b = make(Sub(), c.output, 1.0), make(Mul(), c.output, 2.0)
+    d = make(Linear(), x, w)
+    e = make(Mul(), a.output, b.output)
+    y = make(Add(), e.output, early.output)
+    z = make(Add(), y.output, d.output)
+    graph = Program([x, w], [early, c, a, b, d, e, y, z], [z.output])
+    groups = [[a, b], [early, e, y, z]]
+    assert recompute.recompute(graph, groups, is_cheap) == 2
+    graph.verify()
+    assert [n.op.name for n in graph.nodes] == [
+        "mul", "linear", "linear", "sub", "mul", "mul", "add", "add",
+    ]  # fmt: skip
+    assert graph.nodes[1] is c and len(groups) == 1 and len(groups[0]) == 6
+
+
 def test_what_is_costly_or_read_anyway_is_kept():
     x, w = Value(_spec(64, 64), name="x"), Value(_spec(64, 64), name="w")
     c = make(Linear(), x, w)
