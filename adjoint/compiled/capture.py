@@ -231,7 +231,7 @@ class _Recorder:
                 met.tensor._leaf.grad = met.gradient
 
 
-CAPTURING = threading.Lock()  # by one thread at a time: tensors hold symbols meanwhile
+CAPTURING = threading.RLock()  # by one thread at a time: tensors hold symbols meanwhile
 
 
 class Reached(Unsupported):

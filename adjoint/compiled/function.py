@@ -185,9 +185,8 @@ class CompiledFunction:
             return self._give_up("a tensor that is not in the host's memory", args, kwargs)
         casts = mode.autocast.signature if mode.casts else None
         full = (tuple(key), mode.grad, mode.inference, casts, get_default_dtype())
-        if CAPTURING.locked():  # another thread's tensors hold symbols
-            with CAPTURING:
-                pass
+        with CAPTURING:  # another thread's tensors may hold symbols
+            pass
         found = self._fitting(full)
         if found is not None:
             return found.program.run(tensors, observer)

@@ -3,7 +3,9 @@
 import copy
 import dataclasses
 import pickle
+import threading
 import warnings
+import weakref
 from collections import OrderedDict, namedtuple
 from concurrent.futures import ThreadPoolExecutor, wait
 
@@ -466,6 +468,28 @@ def test_a_run_waits_while_another_thread_captures():
         found = running.result(60)
         CAPTURING.acquire()
     assert found.tolist() == expected
+
+
+def test_what_a_call_lets_go_of_may_call_another():
+    """A finalizer of the gradient that a step replaces runs in the middle of the call."""
+    model = nn.Linear(3, 2)
+    x = ad.randn(4, 3)
+    other = ad.compile(lambda x: x * 2)
+    other(x)
+    found = []
+
+    @ad.compile
+    def step(x):
+        model.zero_grad()
+        model(x).sum().backward()
+
+    model(x).sum().backward()
+    weakref.finalize(model.weight.grad, lambda: found.append(other(x)))
+    running = threading.Thread(target=step, args=(x,), daemon=True)
+    running.start()
+    running.join(60)
+    assert not running.is_alive()
+    assert found[0].tolist() == (x * 2).tolist()
 
 
 def test_narrow_parameters_and_their_gradients():
