@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from ..backends.native.runtime.memory import release_memory
 from ..backends.native.runtime.sequence import Sequence as Calls
 from ..core.errors import Unsupported
 from ..core.spec import prod
@@ -155,6 +156,7 @@ class Compiled:
         self.kept = [of[x] for x in behind if of.get(x) is not None]  # read for gradients, too
         self.others = [self]
         self.lease: Any = lambda: None  # what a call has computed here, while it is wanted
+        release_memory()  # of eager calls before, which would lie beside the program's
         self._bind()
 
     def _another(self) -> Compiled:

@@ -11,9 +11,9 @@ from adjoint.core.errors import Unsupported
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason="no native backend")
 
 
-def make_step():
-    model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
-    optimizer = ad.optim.Adam(model.parameters())
+def make_step(model=None, kind=ad.optim.Adam):
+    model = model or nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+    optimizer = kind(model.parameters())
 
     @ad.compile
     def step(x, y):

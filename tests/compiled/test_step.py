@@ -588,3 +588,13 @@ def test_a_gradient_that_no_operation_has_computed_is_refused():
     assert w.tolist() == v.tolist() == [1, 1, 1]
     ad.compile(lambda x: step(x, lambda: v * 1))(ad.ones(3))
     assert [w.grad.tolist(), w.tolist(), v.tolist()] == [[1] * 3, [0.5] * 3, [0] * 3]
+
+
+def test_memory_of_eager_calls_is_given_back():
+    """What the allocator keeps of them would lie beside the program's own memory."""
+    x = ad.ones(1 << 20)
+    for _ in range(2):
+        (x * 2 + 1).sum()
+    assert ad.memory_stats()["cached"] >= x.numpy().nbytes
+    ad.compile(lambda x: (x * 3).sum())(x)
+    assert ad.memory_stats()["cached"] < x.numpy().nbytes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 
@@ -18,6 +19,8 @@ from adjoint.ops.elementwise.functions import Exp
 from adjoint.ops.linalg.matmul import Linear
 from adjoint.ops.shape.movement import Reshape
 from adjoint.program.program import Program, Value, make
+
+from ..compiled.test_explained import make_step
 
 
 def _spec(*shape):
@@ -136,16 +139,8 @@ def test_a_step_keeps_less(sizes, most):
             nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(),
             nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4),
         )  # fmt: skip
-        optimizer = ad.optim.SGD(model.parameters(), lr=0.01)
-
-        def step(x, y):
-            optimizer.zero_grad()
-            loss = nn.functional.cross_entropy(model(x), y)
-            loss.backward()
-            optimizer.step()
-            return loss
-
-        return model, ad.compile(step) if compiled else step
+        step, _, _ = make_step(model, functools.partial(ad.optim.SGD, lr=0.01))
+        return model, step if compiled else step.function
 
     pairs = [made(False), made(True)]
     x, y = ad.randn(*sizes), ad.randint(0, 4, sizes[:1])
