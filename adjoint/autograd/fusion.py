@@ -226,7 +226,7 @@ def plan_for(
     """The composite as one op for inputs like these, its own ops converted by `casting` (autocast);
     the reason, where there are no kernels for it.
     """
-    if is_device_array(inputs[0]._data):
+    if inputs[0].device.type != "cpu":
         base: type[Fused] = Elsewhere
         if len({x.device for x in inputs}) != 1:
             return "inputs on several devices"

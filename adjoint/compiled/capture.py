@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..autograd.recording import execute_lazily
+from ..core.device import CPU, device_of, is_device_array
 from ..core.errors import Unsupported
 from ..core.op import Op
 from ..core.spec import Spec
@@ -22,6 +23,7 @@ from ..core.tensor_base import TensorBase
 from ..eager.fused import Declared
 from ..eager.tensors import wrap
 from ..graph.lazy import LazyValue, record
+from ..ops.create.conversion import Transfer
 from ..program.capture import program_of, recording
 from ..program.compute import spec_of
 from ..program.program import Node, Program, Value
@@ -62,6 +64,24 @@ class Update(Op, abstract=True):
         """The tensors that it writes."""
         return [x for first, _, *more in self.columns for column in (first, *more) for x in column]
 
+    def states(self) -> list[tuple[Any, Any, Any]]:
+        """Dicts of the optimizer's state, keys, and the tensors that they have there."""
+        found: list[tuple[Any, Any, Any]] = []
+        for (_, parameters), (_, _, *kinds) in zip(self.groups, self.columns, strict=True):
+            for i, p in enumerate(parameters):
+                state = self.optimizer.state.get(p)
+                found.append((self.optimizer.state, p, state))
+                names = [name for name in state or () if name not in self.optimizer.scalars]
+                for name, kind in zip(names, kinds, strict=True):
+                    found.append((state, name, kind[i]))
+        return found
+
+    def has(self, states: list[tuple[Any, Any, Any]]) -> bool:
+        """Whether the optimizer's state is what it was."""
+        if states and states[0][0] is not self.optimizer.state:
+            return False
+        return all(held.get(key) is value for held, key, value in states)
+
     def infer(self, *specs: Spec) -> Any:
         """Those of what is written."""
         by_tensor = dict(zip(map(id, self.given()), specs, strict=True))
@@ -95,6 +115,7 @@ class Captured(NamedTuple):
     backward: Backward  # from the returned ones; its gradients are the next outputs
     errors: list[Callable[[], Exception]]  # for each of the last outputs, raised where that is true
     wants: list[bool]  # for each state whether it wanted a gradient
+    device: Any  # of all tensors
 
 
 class _Recorder:
@@ -107,6 +128,7 @@ class _Recorder:
         self.alive: list[Any] = []  # those values
         self.streams = Streams()
         self.checks: list[tuple[LazyValue, Callable[[], Exception]]] = []
+        self.device: Any = None  # of all that was met
         self.updates = 0  # of optimizers
         self.set: set[int] = set()  # ids of leaves whose gradient was set
         self.read: set[int] = set()  # of those of which it was read whether they have one
@@ -117,6 +139,11 @@ class _Recorder:
         for x in inputs:
             if isinstance(x, TensorBase):
                 self.meet(x)
+        first = inputs[0] if inputs else None
+        if self.device != CPU and isinstance(first, TensorBase) and first.device == CPU:
+            others = [x.device for x in inputs[1:] if isinstance(x, TensorBase)]
+            if self.device in others:  # results are where the first input is
+                inputs = (self(Transfer(self.device), (first,)), *inputs[1:])
         found = execute_lazily(op, inputs)
         for y in found if type(found) is tuple else (found,):
             self.note(y._data)
@@ -152,9 +179,9 @@ class _Recorder:
 
     def meet(self, x: Any) -> None:
         """Give a tensor a symbol, and its gradient too."""
-        if type(x._data) is not ndarray:
+        if type(x._data) is not ndarray and not is_device_array(x._data):
             if not isinstance(x._data, LazyValue):
-                raise Unsupported("compile: a tensor that is not in the host's memory")
+                raise Unsupported("compile: a tensor that holds no values")
             return
         if x._view is not None:
             self.meet(x._view.base)
@@ -165,7 +192,15 @@ class _Recorder:
                 self.note(value)
             x._data = value
             return
-        symbol = LazyValue(None, (), x._data.shape, x._data.dtype)
+        place = CPU if type(x._data) is ndarray else device_of(x._data)
+        if x._data.ndim or place != CPU:  # one of the host without dimensions is a number
+            self.device = self.device or place
+            if place != self.device:
+                raise Unsupported(
+                    f"compile: tensors on {self.device} and {place} in one function; a program is "
+                    f"of one device: move them outside with .to({str(self.device)!r})"
+                )
+        symbol = LazyValue(None, (), x._data.shape, x._data.dtype, place)
         leaf = x._leaf
         self.met[id(x)] = Met(x, x._data, symbol, x._node, None if leaf is None else leaf.grad)
         x._data = symbol
@@ -285,7 +320,9 @@ def capture(
             )
         ends = [(m, m.tensor._leaf.grad) for m in met if m.tensor._leaf is not None]
         for m, g in ends:
-            known = g is not None and (id(g) in recorder.met or type(g._data) is ndarray)
+            known = g is not None and not (
+                isinstance(g._data, LazyValue) and id(g) not in recorder.met
+            )
             if known and g is not m.gradient:
                 raise Unsupported(
                     "compile: a gradient that no operation has computed; give backward a clone"
@@ -338,6 +375,7 @@ def capture(
         [owners.get(id(m.tensor)) for m in met[count:]], presence, dropped, returned, updates,
         recorder.streams.all, Backward(step, back, [names[k] for k, _ in tangents]),
         [error for _, error in recorder.checks], [m.node is not None for m in met[count:]],
+        recorder.device or CPU,
     )  # fmt: skip
 
 

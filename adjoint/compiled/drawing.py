@@ -49,9 +49,12 @@ class Drawn(Op, abstract=True):
 
     def compute(self, xp: Any, *inputs: Any) -> Any:
         """The numbers of this run."""
+        return core_compute.compute(self.of_this_run(), list(inputs))
+
+    def of_this_run(self) -> Any:
+        """The draw, as eager execution would make it now."""
         seed, first = self.stream.now
-        draw = replace(self.draw, seed=seed, draw=first + self.place)
-        return core_compute.compute(draw, list(inputs))
+        return replace(self.draw, seed=seed, draw=first + self.place)
 
 
 class Stream:

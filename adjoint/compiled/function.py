@@ -19,7 +19,7 @@ import numpy as np
 
 from ..backends import native
 from ..core import policy
-from ..core.device import device
+from ..core.device import CPU, device
 from ..core.dtype import dtype, get_default_dtype
 from ..core.errors import InvalidArgument, InvalidType, Unsupported
 from ..core.mode import MODE, Mode, observed
@@ -30,6 +30,7 @@ from ..nn.modules.module import Module
 from ..nn.parameter import Parameter
 from ..program.reads import PLAIN, place_of, watched
 from .capture import CAPTURING, NotReady, Reached, capture
+from .device_step import lowered
 from .explained import Explanation, Timer, explanation
 from .step import Compiled
 
@@ -181,8 +182,7 @@ class CompiledFunction:
             _sign(x, leaves, key, tensors, objects)
         if kwargs:
             _sign(kwargs, leaves, key, tensors, objects)
-        if not all(type(x._data) is np.ndarray for x in tensors) and not _on_host(tensors):
-            return self._give_up("a tensor that is not in the host's memory", args, kwargs)
+        host = all(type(x._data) is np.ndarray for x in tensors) or _on_host(tensors)
         casts = mode.autocast.signature if mode.casts else None
         full = (tuple(key), mode.grad, mode.inference, casts, get_default_dtype())
         with CAPTURING:  # another thread's tensors may hold symbols
@@ -190,7 +190,7 @@ class CompiledFunction:
         found = self._fitting(full)
         if found is not None:
             return found.program.run(tensors, observer)
-        reason = native.reason_off()
+        reason = native.reason_off() if host else None
         if reason is not None:
             return self._give_up(f"no native code: {reason}", args, kwargs)
         try:
@@ -258,7 +258,7 @@ class CompiledFunction:
         roots = [(f"argument {n}", x) for n, x in enumerate(objects)]
         run = partial(capture, given, tensors, mode.grad and not mode.inference, casts)
         captured, guards = watched(self.function, roots, run)
-        variant = _Variant(Compiled(captured, guards), listing, objects)
+        variant = _Variant(lowered(captured, guards), listing, objects)
         self._programs.setdefault(key, []).insert(0, variant)
         self._latest = variant
         self.reasons.append(why)
@@ -347,6 +347,8 @@ def _sign(x: Any, leaves: bool, key: list[Any], tensors: list[Any], objects: lis
                 key.append(n)
                 return
         key.append((x._data.shape, x._data.dtype, x._node is None))
+        if type(x._data) is not np.ndarray and x.device != CPU:
+            key.append(x.device)
         tensors.append(x)
     elif kind is float or kind is complex or kind is slice:
         key.append((kind, repr(x)))  # 0.0 and -0.0 are equal, NaN is not
@@ -393,7 +395,8 @@ def _listing(mode: Mode, args: Any, kwargs: Any) -> dict[str, str]:
     def add(name: str, x: Any) -> None:
         if isinstance(x, TensorBase):
             wants = " that wants a gradient" if x._node is not None else ""
-            found[name] = f"{tuple(x._data.shape)} {x._data.dtype}{wants}"
+            where = "" if type(x._data) is np.ndarray else f" on {x.device}"
+            found[name] = f"{tuple(x._data.shape)} {x._data.dtype}{where}{wants}"
         elif isinstance(x, dict):
             for each, value in x.items():
                 add(f"{name}[{each!r}]", value)

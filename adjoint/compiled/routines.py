@@ -110,9 +110,10 @@ def _bare(found: Sequence[Any]) -> Any:
 def whole(declared: Declared, args: tuple[Any, ...]) -> tuple[Ahead, tuple[Any, ...]] | None:
     """A composite as one op with its inputs; None where its own ops are recorded."""
     mode = MODE.get()
-    if not declared.native or mode.casts or not worthwhile(declared, args):
-        return None
     inputs = tuple(x for x in args if isinstance(x, TensorBase))
+    here = inputs[0].device.type == "cpu"
+    if mode.casts or (here and not (declared.native and worthwhile(declared, args))):
+        return None
     wants = [mode.grad and x._node is not None for x in inputs]
     written = plan_for(declared.function, declared.native, args, inputs, wants)
     if not isinstance(written, Written) or not written.routine.whole:

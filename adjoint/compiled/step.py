@@ -6,7 +6,7 @@ import copy
 import sys
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -38,6 +38,7 @@ from ..program.reads import Guards
 from .backward import CompiledCall, Cotangents, Lease, history
 from .capture import CAPTURING, Captured, Update
 
+Fusing = Callable[[Program, Any, list[tuple[str, str]]], None]
 _COPIED = 1 << 14  # bytes of an argument below which it is copied
 
 
@@ -45,7 +46,7 @@ class _Part:
     """What lies between two steps of optimizers: a program, in memory of its own."""
 
     def __init__(
-        self, inputs: Sequence[Value], nodes: Sequence[Node], wanted: Sequence[Value]
+        self, inputs: Sequence[Value], nodes: Sequence[Node], wanted: Sequence[Value], fuse: Fusing
     ) -> None:
         """`inputs` and `wanted` are values of the whole program, whose nodes are taken over."""
         self.inputs, self.wanted = list(inputs), list(wanted)
@@ -57,7 +58,7 @@ class _Part:
                 self.views.update(node.outputs)
         self.graph = Program(own.values(), nodes, wanted)
         self.cuts: list[tuple[str, str]] = []  # ops that begin another kernel, and why
-        _optimize(self.graph, self.cuts)
+        _optimize(self.graph, self.cuts, fuse)
 
     def bind(self, known: dict[Value, Any], places: dict[Value, Any]) -> None:
         """Connect the kernels to the arrays of values that are `known`, where what is wanted is
@@ -118,6 +119,8 @@ class Compiled:
     `others` are such programs, this one among them.
     """
 
+    memory: Any = np.ndarray  # what tensors hold
+
     def __init__(self, captured: Captured, guards: Guards) -> None:
         self.guards = guards
         self.lock = threading.Lock()
@@ -144,8 +147,8 @@ class Compiled:
             if x is not None and value in used
         }
         self.wanting = [
-            (x, wanted)
-            for x, wanted in zip(captured.states, captured.wants, strict=True)
+            (x, wanted, value.spec.device)
+            for x, wanted, value in zip(captured.states, captured.wants, self.states, strict=True)
             if x is not None
         ]
         self.leading = [graph.needed([y]).intersection(self.seeds) for y in self.tangents]
@@ -166,6 +169,10 @@ class Compiled:
         other._bind()
         self.others.append(other)
         return other
+
+    def _fuse(self, graph: Program, shown: Any, cuts: list[tuple[str, str]]) -> None:
+        """Let groups of ops run as kernels; `shown` show the memory of inputs."""
+        fuse_kernels(graph, shown, cuts, again=True)
 
     def _cut(self, graph: Program) -> list[_Part]:
         """The parts between the steps of optimizers, each of which changes states where they are.
@@ -201,7 +208,7 @@ class Compiled:
             later.update(x for values in updates[k:] for x in values)
             wanted = [y for node in nodes for y in node.outputs if y in later or y in ends]
             inputs = [x for x in read if x.array is None]
-            parts.append(_Part(inputs, nodes, wanted))
+            parts.append(_Part(inputs, nodes, wanted, self._fuse))
         return parts
 
     # ---- memory ----------------------------------------------------------------------------------
@@ -234,7 +241,7 @@ class Compiled:
         }
         for value, g in zip(self.gradients, self.grads, strict=True):
             places.setdefault(value, g._data)
-        self.steps: list[_Optimizer] = []
+        self.steps: list[Any] = []  # of optimizers
         for k, part in enumerate(self.parts):
             part.bind(known, places)
             if k < len(captured.updates):
@@ -301,16 +308,18 @@ class Compiled:
 
     def difference(self) -> str:
         """What is not as it was when it was captured, in words; '' where it fits."""
-        for x, wanted in self.wanting:
+        for x, wanted, place in self.wanting:
             if (x._node is None) is wanted:
                 return f"requires_grad of a tensor of shape {tuple(x._data.shape)} was {wanted}"
+            if type(x._data) is not self.memory and x.device != place:
+                return f"a tensor was on {place} and is on {x.device}"
         for x, present in self.captured.presence:
             if (x._leaf.grad is None) is present:
                 had, has = ("a", "none") if present else ("no", "one")
                 return f"a tensor of shape {tuple(x._data.shape)} had {had} gradient and has {has}"
         for x in self.owned.values():
             g = x._leaf.grad
-            if g is None or type(g._data) is not np.ndarray or g._view is not None:
+            if g is None or type(g._data) is not self.memory or g._view is not None:
                 return f"a tensor of shape {tuple(x._data.shape)} had a gradient and has none"
         if not all(step.fits() for step in self.steps):
             return "the state of an optimizer was replaced"
@@ -351,9 +360,13 @@ class Compiled:
         numbers, sources = self.captured.backward[1:]
         own = [arguments[x] if type(x) is int else x for x in sources]
         read = [arguments[k] if type(k) is int else k for k in self.kept]
-        op = CompiledCall(self._back, len(numbers))
+        op = self._call(lease, len(numbers))
         nodes = history(op, lease, parents_of(tuple(own)), read, [results[n] for n in numbers])
         return dict(zip(numbers, nodes, strict=True))
+
+    def _call(self, lease: Lease, count: int) -> CompiledCall:
+        """What computes gradients for the node of a call with so many results that have some."""
+        return CompiledCall(self._back, count)
 
     def _compute(self, observer: Any) -> None:
         """Run the parts, and the optimizers' steps between them."""
@@ -418,7 +431,7 @@ def _is_small(x: Value) -> bool:
     return prod(x.shape) * x.spec.dtype.itemsize < _COPIED
 
 
-def _optimize(graph: Program, cuts: list[tuple[str, str]]) -> None:
+def _optimize(graph: Program, cuts: list[tuple[str, str]], fuse: Fusing) -> None:
     """The passes."""
     fold_constants(graph, Folds())
     drop_identities(graph)
@@ -430,7 +443,7 @@ def _optimize(graph: Program, cuts: list[tuple[str, str]]) -> None:
     for node in graph.nodes:
         if node.op.view and node.inputs[0] in shown:
             shown.update(node.outputs)
-    fuse_kernels(graph, shown, cuts, again=True)
+    fuse(graph, shown, cuts)
     drop_dead(graph)
 
 
@@ -490,22 +503,13 @@ class _Optimizer:
         given = iter(arrays)
         self.arrays = [[[next(given) for _ in column] for column in cs] for cs in op.columns]
         self.place = {id(p): i for _, ps in op.groups for i, p in enumerate(ps)}
-        self.kept: list[tuple[Any, Any, Any]] = []  # dicts, keys, and what they hold
-        for (_, parameters), (_, _, *kinds) in zip(op.groups, op.columns, strict=True):
-            for i, p in enumerate(parameters):
-                state = self.optimizer.state.get(p)
-                self.kept.append((self.optimizer.state, p, state))
-                names = [name for name in state or () if name not in self.optimizer.scalars]
-                for name, kind in zip(names, kinds, strict=True):
-                    self.kept.append((state, name, kind[i]))
+        self.op, self.kept = op, op.states()
         self.laid: dict[Any, Any] = {}  # by group and parameters: names, rows, columns, dtypes
         self.made: dict[Any, Any] = {}
 
     def fits(self) -> bool:
         """Whether the optimizer's state is what it was."""
-        if self.kept and self.kept[0][0] is not self.optimizer.state:
-            return False
-        return all(held.get(key) is value for held, key, value in self.kept)
+        return self.op.has(self.kept)
 
     def _layout(self, g: int, parameters: Any) -> tuple[Any, ...]:
         """For some parameters of a group: names of states, rows of its arrays, these, dtypes."""

@@ -14,6 +14,7 @@ import torch
 from torch.nn import functional as F  # noqa: N812 - PyTorch's name for it
 
 from ...core.dtype import dtype as Dtype  # noqa: N812
+from ...core.dtype import float32
 from ...core.errors import IndexingError
 from ...core.spec import Spec
 from .array import NUMPY, Array, allocating, torch_dtype
@@ -208,6 +209,8 @@ class Held:
 class Routine:
     """A composite of given arguments as PyTorch's function; see `autograd.fusion.Routine`."""
 
+    whole = True
+
     def __init__(
         self,
         function: Callable[..., Any],
@@ -226,6 +229,7 @@ class Routine:
         ys = found if isinstance(found, tuple) else (found,)
         self.outputs = tuple(Spec(tuple(y.shape), _dtype(y.dtype), specs[0].device) for y in ys)
         self.differentiable = tuple(i for i, y in enumerate(ys) if y.requires_grad)
+        self.kept = (Spec((), float32, specs[0].device),) if any(wants) else ()  # `Held`
 
     def _call(self, tensors: Sequence[Any]) -> Any:
         rest = iter(tensors)

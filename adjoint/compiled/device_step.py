@@ -1,0 +1,325 @@
+"""A captured step on a device of PyTorch's ("torch", "cuda"): the same program, lowered otherwise.
+
+Memory is PyTorch's: each run computes values in the order of the program, and lets go of each where
+it was read last, so that its memory is used again. Ops run as eager execution runs them there;
+results, gradients and states get memory of their own. Everything else, what is state, when a
+program fits, how parts follow one another, is `Compiled`'s.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from ..core.device import CPU, space
+from ..core.mode import DEFAULT, MODE, mode_with
+from ..core.op import Op
+from ..eager.tensors import wrap
+from ..eager.writes import announce
+from ..graph.lazy import LazyValue, concrete
+from ..inference.steps import Step
+from ..program.compute import compute, compute_elsewhere, quietly
+from ..program.program import Node, Program, Value
+from ..program.reads import Guards
+from .backward import CompiledCall, Lease
+from .capture import CAPTURING, Captured, Update
+from .drawing import Drawn
+from .routines import Ahead, Behind
+from .step import Compiled
+
+
+def lowered(captured: Captured, guards: Guards) -> Compiled:
+    """The program of a captured step, for the device of its tensors."""
+    kind = Compiled if captured.device.type == "cpu" else OnDevice
+    return kind(captured, guards)
+
+
+class Walk:
+    """A program's nodes in order, on arrays of a device. Values have places in a list; each node is
+    a call with the places that it reads, writes and empties.
+    """
+
+    def __init__(self, graph: Program, xp: Any) -> None:
+        self.graph = graph
+        place: dict[Value, int] = {}
+        self.held: list[Any] = []  # in the beginning
+        for x in (*graph.inputs, *graph.constants()):
+            if x not in place:
+                place[x] = len(place)
+                self.held.append(x.array)
+        for node in graph.nodes:
+            for y in node.outputs:
+                place[y] = len(place)
+        self.held += [None] * (len(place) - len(self.held))
+        self.places = [place[y] for y in graph.outputs]
+        last = {x: node for node in graph.nodes for x in (*node.outputs, *node.values)}
+        kept = {*graph.outputs, *graph.inputs, *graph.constants()}
+        self.calls: list[tuple[Any, ...]] = []
+        self.steps: list[Step] = []
+        for node in graph.nodes:
+            reads = []
+            for x in node.inputs:
+                reads.append(place[x] if type(x) is Value else len(self.held))
+                if type(x) is not Value:  # a number
+                    self.held.append(x)
+            writes = [place[y] for y in node.outputs]
+            used = dict.fromkeys((*node.values, *node.outputs))
+            over = [place[x] for x in used if last[x] is node and x not in kept]
+            here = node.values and all(x.spec.device != CPU or not x.shape for x in node.values)
+            run = _runner(node.op, xp if here else None)
+            self.calls.append((run, reads, writes, over))
+            self.steps.append(Step(node.op, node.inputs, node.outputs))
+
+    def run(self, given: Sequence[Any], observer: Any = None) -> list[Any]:
+        """The outputs, which may show the memory of what was given."""
+        held = [*given, *self.held[len(given) :]]
+        for n, (run, reads, writes, over) in enumerate(self.calls):
+            arrays = [held[i] for i in reads]
+            if observer is None:
+                found = run(arrays)
+            else:
+                found = _observed(observer, self.steps[n], partial(run, arrays))
+            if len(writes) == 1:
+                held[writes[0]] = found[0] if type(found) is tuple else found
+            else:
+                for i, y in zip(writes, found, strict=True):
+                    held[i] = y
+            del arrays, found
+            for i in over:
+                held[i] = None
+        return [held[i] for i in self.places]
+
+
+def _runner(op: Op, xp: Any) -> Callable[[list[Any]], Any]:
+    """What computes an op from a list of arrays."""
+    if isinstance(op, Drawn):
+        return lambda arrays: compute(op.of_this_run(), arrays)
+    if isinstance(op, (Ahead, Behind)):
+        return lambda arrays: quietly(op.compute, xp, *arrays)
+    if xp is None:
+        return partial(compute, op)
+    return partial(compute_elsewhere, op, xp)
+
+
+def _observed(observer: Any, step: Step, run: Callable[[], Any]) -> Any:
+    found: list[Any] = []
+    observer.step((step,), lambda: found.append(run()))
+    return found[0]
+
+
+class Kept(Lease):
+    """What a call has computed that its gradients need; and its draws."""
+
+    __slots__ = ("drawing", "values")
+
+    def __init__(self, values: dict[Value, Any], drawing: list[Any]) -> None:
+        self.values = values
+        self.drawing = drawing
+
+
+class OnDevice(Compiled):
+    """A program on one device."""
+
+    def __init__(self, captured: Captured, guards: Guards) -> None:
+        from ..backends.torch import Array
+
+        self.memory = Array
+        self.xp = space(captured.device)
+        super().__init__(captured, guards)
+
+    def _fuse(self, graph: Program, shown: Any, cuts: list[tuple[str, str]]) -> None:
+        """Each op runs alone: PyTorch's CPU kernels."""
+
+    def _bind(self) -> None:
+        """The calls; which memory they read is found at each run."""
+        self.steps = [_Optimizer(node) for node in self.captured.updates]
+        self.walks = [Walk(part.graph, self.xp) for part in self.parts]
+        self.staying = [_staying(part) for part in self.parts]
+        made = [set(part.wanted) for part in self.parts]
+        self.errors = [[] for _ in self.parts]
+        for y, error in self.checked.items():
+            k = next((k for k, own in enumerate(made) if y in own), 0)
+            self.errors[k].append((y, error))
+
+    def run(self, arguments: Sequence[Any], observer: Any = None) -> Any:
+        """The results; everything is written."""
+        with self.lock:
+            return self._run(arguments, observer, None)
+
+    def _run(self, arguments: Sequence[Any], observer: Any, lease: Lease | None) -> Any:
+        captured = self.captured
+        known = self._given(arguments)
+        if any(isinstance(array, LazyValue) for array in known.values()):
+            with CAPTURING:  # another thread's symbols
+                known = self._given(arguments)
+        taken = _Memory(known.values())
+        streams = captured.streams
+        for stream in streams:
+            stream.begin()
+        try:
+            self._walk(known, observer)
+        except BaseException:
+            for stream in streams:
+                stream.undo()
+            raise
+        kept = None
+        if self.tangents:
+            read = self.parts[-1].inputs
+            values = {x: known[x] for x in read if x in known}
+            taken.claim(values.values())
+            kept = Kept(values, [stream.now for stream in streams])
+        gradients = [wrap(taken.own(_array(known, y))) for y in self.gradients]
+        arrays = [taken.own(_array(known, y)) for y in self.results]
+        nodes = {} if kept is None else self._history(arguments, kept, arrays)
+        results = captured.returned.wrapped(arrays, nodes)
+        staged = [
+            (self._state(n), taken.own(_array(known, y)))
+            for n, y in zip(captured.written, self.written, strict=True)
+            if y not in self.after
+        ]
+        with CAPTURING:
+            for x, value in staged:
+                watched = announce([x], "step")
+                x._data[...] = value
+                for version in watched:
+                    version.bump("step")
+            for x, g in zip(captured.leaves, gradients, strict=True):
+                x._leaf.grad = g
+            for x in captured.dropped:
+                x._leaf.grad = None
+        return captured.returned.rebuilt(iter(results), arguments)
+
+    def _given(self, arguments: Sequence[Any]) -> dict[Value, Any]:
+        """The arrays of arguments and states."""
+        known = {x: x.array for x in self.states if x.array is not None}
+        known.update((x, y._data) for x, y in zip(self.arguments, arguments, strict=True))
+        for n, value in enumerate(self.states):
+            if value.array is None and (self.captured.owners[n] is None or n in self.owned):
+                known[value] = self._state(n)._data
+        return known
+
+    def _walk(self, known: dict[Value, Any], observer: Any) -> None:
+        """Compute all parts but the one for gradients that come in later, and step optimizers."""
+        steps = iter(self.steps)
+        walks = self.walks[:-1] if self.tangents else self.walks
+        parts = zip(self.parts, walks, self.errors, strict=False)
+        for k, (part, walk, errors) in enumerate(parts):
+            found = walk.run([known[x] for x in part.inputs], observer)
+            known.update(zip(part.wanted, found, strict=True))
+            if k < len(self.steps):
+                known.update((x, known[x].copy()) for x in self.staying[k])
+            for wrong, error in errors:
+                if _array(known, wrong).item():
+                    raise error()
+            step = next(steps, None)
+            if step is None:
+                continue
+            if observer is None:
+                step.run(known)
+            else:
+                name = type(step.op.optimizer).__name__
+                observer.around(f"Optimizer.step#{name}.step", step.run, (known,), {})
+
+    def _gradients_of(self, lease: Any, given: Sequence[Any]) -> list[Any]:
+        """The gradients of what was taken, from those of the results; None where there are none."""
+        kept = lease()
+        arrived = {seed for seed, g in zip(self.seeds, given, strict=True) if g is not None}
+        with self.lock:
+            known = dict(kept.values)
+            for seed, g in zip(self.seeds, given, strict=True):
+                zeros = self.xp.zeros(seed.shape, seed.spec.dtype.numpy) if g is None else None
+                known[seed] = zeros if g is None else concrete(g)
+            for stream, now in zip(self.captured.streams, kept.drawing, strict=True):
+                stream.now = now
+            taken = _Memory(known.values())
+            found = self.walks[-1].run([known[x] for x in self.parts[-1].inputs])
+            known.update(zip(self.parts[-1].wanted, found, strict=True))
+            return [
+                wrap(taken.own(_array(known, y))) if seeds & arrived else None
+                for y, seeds in zip(self.tangents, self.leading, strict=True)
+            ]
+
+    def _call(self, lease: Lease, count: int) -> CompiledCall:
+        """What computes gradients for the node of a call."""
+        return CompiledCall(partial(self._gradients_of, weakref.ref(lease)), count)
+
+
+def _staying(part: Any) -> list[Value]:
+    """What a part is wanted for that is an input, though it is no view: it must not be seen to
+    change with that.
+    """
+    inputs = set(part.graph.inputs)
+    for node in part.graph.nodes:
+        if node.op.view and node.values and node.values[0] in inputs:
+            inputs.update(node.outputs)
+    pairs = zip(part.wanted, part.graph.outputs, strict=True)
+    return [x for x, y in pairs if y in inputs and x not in part.views]
+
+
+def _array(known: dict[Value, Any], x: Value) -> Any:
+    return x.array if x.array is not None else known[x]
+
+
+class _Memory:
+    """Whose memory is known elsewhere: what goes out shows none of it."""
+
+    def __init__(self, arrays: Any) -> None:
+        self.used: set[int] = set()
+        self.claim(arrays)
+
+    def claim(self, arrays: Any) -> None:
+        """These are known elsewhere."""
+        self.used.update(map(_place, arrays))
+
+    def own(self, array: Any) -> Any:
+        """The array, or a copy: nobody else's, and each element has a place of its own."""
+        place = _place(array)
+        if place in self.used or 0 in array.strides:
+            array = array.copy()
+            place = _place(array)
+        self.used.add(place)
+        return array
+
+
+def _place(array: Any) -> int:
+    """Where the storage of an array begins; of no memory, its own number."""
+    tensor = getattr(array, "tensor", None)
+    found = 0 if tensor is None else int(tensor.untyped_storage().data_ptr())
+    return found or -id(array)
+
+
+class _Optimizer:
+    """An optimizer's step, as it runs eagerly on the device, for gradients that were computed."""
+
+    def __init__(self, node: Node) -> None:
+        assert isinstance(node.op, Update)
+        self.op = node.op
+        self.outputs = node.outputs
+        values = iter(node.values)
+        self.gradients: list[tuple[Any, Value]] = []  # of parameters
+        for columns in self.op.columns:
+            given = [[next(values) for _ in column] for column in columns]
+            self.gradients += zip(columns[0], given[1], strict=True)
+        self.optimizer = self.op.optimizer
+        self.kept = self.op.states()
+
+    def fits(self) -> bool:
+        """Whether the optimizer's state is what it was."""
+        return self.op.has(self.kept)
+
+    def run(self, known: dict[Value, Any]) -> None:
+        """Count the step, and change everything; the new arrays become known."""
+        before = [(p, p._leaf.grad) for p, _ in self.gradients]
+        token = MODE.set(mode_with(DEFAULT, grad=False))
+        try:
+            for p, g in self.gradients:
+                p._leaf.grad = wrap(_array(known, g))
+            self.optimizer.update_groups(self.op.groups)
+        finally:
+            MODE.reset(token)
+            for p, g in before:
+                p._leaf.grad = g
+        for x, y in zip(self.op.written(), self.outputs, strict=True):
+            known[y] = x._data
