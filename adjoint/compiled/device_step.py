@@ -14,11 +14,13 @@ from functools import partial
 from typing import Any
 
 from ..core.device import CPU, space
+from ..core.errors import NotTraceable
 from ..core.mode import DEFAULT, MODE, mode_with
 from ..core.op import Op
 from ..eager.tensors import wrap
 from ..eager.writes import announce
 from ..graph.lazy import LazyValue, concrete
+from ..inference.kernels import Kernel, fuse_kernels
 from ..inference.steps import Step
 from ..program.compute import compute, compute_elsewhere, quietly
 from ..program.program import Node, Program, Value
@@ -34,6 +36,49 @@ def lowered(captured: Captured, guards: Guards) -> Compiled:
     """The program of a captured step, for the device of its tensors."""
     kind = Compiled if captured.device.type == "cpu" else OnDevice
     return kind(captured, guards)
+
+
+class TritonKernel(Kernel, abstract=True):
+    """Several ops as Triton kernels, which run one after another."""
+
+    def written(self) -> Any:
+        """The kernels.
+
+        Errors: NotTraceable where PyTorch's are as good, or Triton has none.
+        """
+        from ..backends.torch.fused import Composite
+
+        if len(self.program.nodes) < 2:
+            raise NotTraceable("one op, of which PyTorch has a kernel")
+        if any(x.spec.device == CPU for x in self.program.inputs):
+            raise NotTraceable("a number of the host's")
+        return Composite(self.program, self.name_)
+
+    def compute(self, xp: Any, *arrays: Any) -> Any:
+        """By the kernels."""
+        found = self.composite(arrays)
+        return tuple(found) if len(found) > 1 else found[0]
+
+
+def inline_host_numbers(graph: Program) -> int:
+    """Write constants of the host without dimensions, which stand for numbers beside tensors of a
+    device, as numbers; returns how many there were.
+    """
+    found = 0
+    for node in graph.nodes:
+        if all(x.spec.device == CPU for x in node.values):
+            continue
+        inputs = [
+            x.array.item() if type(x) is Value and x.array is not None and _is_host_number(x) else x
+            for x in node.inputs
+        ]
+        found += sum(x is not y for x, y in zip(inputs, node.inputs, strict=True))
+        node.inputs = tuple(inputs)
+    return found
+
+
+def _is_host_number(x: Value) -> bool:
+    return x.spec.device == CPU and not x.shape and x.spec.dtype.category < 3
 
 
 class Walk:
@@ -130,7 +175,13 @@ class OnDevice(Compiled):
         super().__init__(captured, guards)
 
     def _fuse(self, graph: Program, shown: Any, cuts: list[tuple[str, str]]) -> None:
-        """Each op runs alone: PyTorch's CPU kernels."""
+        """Groups of ops become Triton kernels, where there are some; on the CPU ops run alone."""
+        from ..backends.torch.fused import reason_off
+
+        self.unfused = reason_off(self.captured.device)
+        if not self.unfused:
+            inline_host_numbers(graph)
+            fuse_kernels(graph, said=cuts, kind=TritonKernel)
 
     def _bind(self) -> None:
         """The calls; which memory they read is found at each run."""

@@ -107,12 +107,25 @@ def _bare(found: Sequence[Any]) -> Any:
     return found[0] if len(found) == 1 else tuple(found)
 
 
+def _is_one_kernel(name: str, place: Any) -> bool:
+    """Whether a composite on a device is rather PyTorch's function than part of Triton kernels."""
+    from ..backends.torch.fused import reason_off
+    from ..backends.torch.routines import LIBRARIES
+
+    return name in LIBRARIES or bool(reason_off(place))
+
+
 def whole(declared: Declared, args: tuple[Any, ...]) -> tuple[Ahead, tuple[Any, ...]] | None:
     """A composite as one op with its inputs; None where its own ops are recorded."""
     mode = MODE.get()
     inputs = tuple(x for x in args if isinstance(x, TensorBase))
-    here = inputs[0].device.type == "cpu"
-    if mode.casts or (here and not (declared.native and worthwhile(declared, args))):
+    if mode.casts:
+        return None
+    place = inputs[0].device
+    if place.type == "cpu":
+        if not declared.native or not worthwhile(declared, args):
+            return None
+    elif not _is_one_kernel(declared.function.__name__, place):
         return None
     wants = [mode.grad and x._node is not None for x in inputs]
     written = plan_for(declared.function, declared.native, args, inputs, wants)

@@ -47,17 +47,21 @@ class Kernel(Op, abstract=True):
 
         Errors: NotTraceable for what is no kernel.
         """
-        from ..backends.native.lowering.composite import Composite
-
         self.name_ = "_".join(node.op.name for node in nodes[:3]) + ("_..." if nodes[3:] else "")
         self.program = Program(inputs, nodes, outputs)
         self.specs = tuple(y.spec for y in outputs)
         self.n_outputs = len(outputs)  # type: ignore[misc]
-        self.composite = Composite(self.program)
+        self.composite = self.written()
         if self.composite.gathers or any(
             inputs[n] not in checked for _, _, n in self.composite.guards
         ):
             raise NotTraceable("what an index picks")
+
+    def written(self) -> Any:
+        """What computes the program by kernels."""
+        from ..backends.native.lowering.composite import Composite
+
+        return Composite(self.program)
 
     @property
     def name(self) -> str:
@@ -107,13 +111,14 @@ def fuse_kernels(
     checked: Collection[Value] = (),
     said: list[tuple[str, str]] | None = None,
     again: bool = False,
+    kind: type[Kernel] = Kernel,
 ) -> int:
     """Let groups of elementwise ops and reductions run as kernels; returns how many there are.
     `checked`: inputs whose values are looked at before the program runs, where a kernel refuses
     some. Which ops begin another kernel, and why, is `said`. Where less memory lives if kernels
-    compute something `again`, they do.
+    compute something `again`, they do. What kernels are made of what `kind` says.
     """
-    if not native.load():
+    if kind is Kernel and not native.load():
         return 0
     groups, cuts = regions(graph, _role)
     if again:
@@ -141,7 +146,7 @@ def fuse_kernels(
             if node.output in outputs or any(u not in members for u in users[node.output])
         ]  # fmt: skip
         try:
-            op = Kernel(nodes, inputs, results, checked)
+            op = kind(nodes, inputs, results, checked)
         except (NotTraceable, AdjointError) as error:
             if dispatch_log.on:
                 names = "_".join(node.op.name for node in nodes)

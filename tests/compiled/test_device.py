@@ -35,7 +35,7 @@ MODELS = {
             nn.Linear(12, 16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 4), nn.LogSoftmax(-1)
         ),
         (6, 12),
-        lambda p: ad.optim.Adam(p, lr=0.01),
+        lambda p: ad.optim.AdamW(p, lr=0.01, amsgrad=True),
     ),
     "a convolutional net": (
         lambda: nn.Sequential(
@@ -51,7 +51,8 @@ MODELS = {
             nn.Linear(36, 4), nn.LogSoftmax(-1),
         ),
         (4, 3, 12),
-        lambda p: ad.optim.AdamW(p, lr=0.01, amsgrad=True),
+        # The keys' bias has no gradient but for rounding, which Adam would make large.
+        lambda p: ad.optim.SGD(p, lr=0.05, momentum=0.9),
     ),
     "a recurrent layer": (
         lambda: nn.Sequential(_Last(), nn.Linear(8, 4), nn.LogSoftmax(-1)),
@@ -295,7 +296,11 @@ def test_sizes_and_dtypes(device):
         for dtype in (ad.float32, ad.float64, ad.bfloat16):
             x = ad.randn(*shape, dtype=ad.float32, device=device).to(dtype)
             for a, b in zip(compiled(x), function(x), strict=True):
-                assert (a.dtype, a.shape, a.tolist()) == (b.dtype, b.shape, b.tolist())
+                assert (a.dtype, a.shape) == (b.dtype, b.shape)
+                narrow = a.dtype is ad.bfloat16  # a kernel rounds once, ops each
+                np.testing.assert_allclose(
+                    a.tolist(), b.tolist(), rtol=0.05 if narrow else 1e-5, atol=1e-6
+                )
 
 
 def test_an_autocast_step(device):

@@ -196,6 +196,14 @@ COMPOSITES: dict[str, Callable[..., Any]] = {
 }
 
 
+# Those that libraries compute by algorithms of their own, or in fewer passes than kernels which are
+# written for what lies around them: compiled programs leave them to PyTorch.
+LIBRARIES = frozenset((
+    "attention", "_standardize_channels", "_standardize_channels_by", "_standardize_groups",
+    "_cross_entropy",
+))  # fmt: skip
+
+
 class Held:
     """PyTorch's graph of one run, from the inputs that want gradients to the outputs."""
 

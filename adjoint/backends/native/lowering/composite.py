@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from operator import itemgetter
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -362,6 +362,64 @@ def chained(program: Program, arithmetic: Arithmetic) -> Composite | None:
 # ---- kernels -------------------------------------------------------------------------------------
 
 
+class Written(NamedTuple):
+    """A part as a kernel of its own."""
+
+    kernel: Kernel
+    sources: list[Any]  # of its numbers: themselves, or `Scalar`s
+    sizes: tuple[int, ...]  # of its axes
+    spanned: list[int]  # its axes that inputs need not have, by number
+
+
+def written(part: Part, tracer: Tracer, space: tuple[int, ...]) -> Written:
+    """The kernel of a part of what `tracer` has written over `space`.
+
+    Errors: NotTraceable for what is no single kernel.
+    """
+    spanned = set(part.axes).union(*(v.axes for v in part.values))
+    spanned.update(*(w.axes for _, w in part.results))
+    everywhere = tuple(d for d in sorted(spanned) if space[d] != 1)
+    small = tuple(d for d in everywhere if d not in part.axes)
+    # The kernel has the axes that it spans only, so that what it writes has no others.
+    place = {d: k for k, d in enumerate(sorted({*everywhere, *part.axes}))}
+    kernel = Kernel(len(place))
+    kernel.reduced = tuple(place[d] for d in part.axes)
+    sources: list[Any] = []
+    copies: dict[int, Value] = {}
+    loaded = {n for kind, n in part.loads if kind == "value"}
+    for v in part.values:
+        if not place.keys() >= set(v.axes):
+            raise NotTraceable("a value along an axis of size 1")
+        axes = tuple(place[d] for d in v.axes)
+        if v.op == "input":
+            copies[v.number] = kernel.input(v.attr[1], axes)
+        elif v.number in loaded:
+            copies[v.number] = kernel.input(v.dtype, axes)
+        elif v.op == "scalar":
+            sources.append(tracer.numbers[v.attr[0]])
+            copies[v.number] = kernel.scalar(v.dtype)
+        elif v.op in REDUCTIONS:
+            copies[v.number] = kernel.reduce(v.op, copies[v.inputs[0].number], kernel.reduced)
+        elif v.op == "index":
+            copies[v.number] = kernel.index(place[v.attr[0]])
+        elif v.op == "random":
+            if v.axes != everywhere or all(w.axes != everywhere for _, w in part.results):
+                raise NotTraceable("random numbers without a result of their extent")
+            copies[v.number] = kernel.random(axes, *(copies[x.number] for x in v.inputs))
+        else:
+            copies[v.number] = split.copied(kernel, v, copies)
+    for v in part.outputs:
+        if v.axes != small:
+            raise NotTraceable("a small value that varies over fewer axes than its kernel")
+        kernel.output(copies[v.number])
+    for _, w in part.results:
+        if w.axes not in (small, everywhere):
+            raise NotTraceable("results of different extent")
+        kernel.output(copies[w.value.number], w.dtype, full=w.axes == everywhere)
+    sizes = tuple(space[d] for d in place)
+    return Written(kernel, sources, sizes, [place[d] for d in everywhere])
+
+
 class _Stage:
     """A kernel with what each call of it passes."""
 
@@ -372,51 +430,11 @@ class _Stage:
 
     def __init__(self, part: Part, tracer: Tracer, space: tuple[int, ...]) -> None:
         self.ordered = tracer.ordered
-        spanned = set(part.axes).union(*(v.axes for v in part.values))
-        spanned.update(*(w.axes for _, w in part.results))
-        everywhere = tuple(d for d in sorted(spanned) if space[d] != 1)
-        small = tuple(d for d in everywhere if d not in part.axes)
-        # The kernel has the axes that it spans only, so that what it writes has no others.
-        place = {d: k for k, d in enumerate(sorted({*everywhere, *part.axes}))}
-        kernel = Kernel(len(place))
-        kernel.reduced = tuple(place[d] for d in part.axes)
-        self.sources: list[Any] = []  # of its numbers: themselves, or `Scalar`s
-        copies: dict[int, Value] = {}
-        loaded = {n for kind, n in part.loads if kind == "value"}
-        for v in part.values:
-            if not place.keys() >= set(v.axes):
-                raise NotTraceable("a value along an axis of size 1")
-            axes = tuple(place[d] for d in v.axes)
-            if v.op == "input":
-                copies[v.number] = kernel.input(v.attr[1], axes)
-            elif v.number in loaded:
-                copies[v.number] = kernel.input(v.dtype, axes)
-            elif v.op == "scalar":
-                self.sources.append(tracer.numbers[v.attr[0]])
-                copies[v.number] = kernel.scalar(v.dtype)
-            elif v.op in REDUCTIONS:
-                copies[v.number] = kernel.reduce(v.op, copies[v.inputs[0].number], kernel.reduced)
-            elif v.op == "index":
-                copies[v.number] = kernel.index(place[v.attr[0]])
-            elif v.op == "random":
-                if v.axes != everywhere or all(w.axes != everywhere for _, w in part.results):
-                    raise NotTraceable("random numbers without a result of their extent")
-                copies[v.number] = kernel.random(axes, *(copies[x.number] for x in v.inputs))
-            else:
-                copies[v.number] = split.copied(kernel, v, copies)
-        for v in part.outputs:
-            if v.axes != small:
-                raise NotTraceable("a small value that varies over fewer axes than its kernel")
-            kernel.output(copies[v.number])
-        for _, w in part.results:
-            if w.axes not in (small, everywhere):
-                raise NotTraceable("results of different extent")
-            kernel.output(copies[w.value.number], w.dtype, full=w.axes == everywhere)
+        kernel, self.sources, self.sizes, spanned = written(part, tracer, space)
         self.compiled = Compiled(kernel)
         known = {a for v in kernel.inputs for a in v.axes}
-        self.sizes = sizes = tuple(space[d] for d in place)
-        self.shape = None if known.issuperset(place[d] for d in everywhere) else sizes
-        self.run = default_pool().run if prod(sizes) >= policy.PARALLEL else None
+        self.shape = None if known.issuperset(spanned) else self.sizes
+        self.run = default_pool().run if prod(self.sizes) >= policy.PARALLEL else None
 
     def outs(self) -> list[Any] | None:
         """Arrays for the outputs, where their order matters."""
