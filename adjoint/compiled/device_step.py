@@ -17,6 +17,7 @@ from ..core.device import CPU, space
 from ..core.errors import NotTraceable
 from ..core.mode import DEFAULT, MODE, mode_with
 from ..core.op import Op
+from ..core.spec import prod
 from ..eager.tensors import wrap
 from ..eager.writes import announce
 from ..graph.lazy import LazyValue, concrete
@@ -25,6 +26,7 @@ from ..inference.steps import Step
 from ..program.compute import compute, compute_elsewhere, quietly
 from ..program.program import Node, Program, Value
 from ..program.reads import Guards
+from ..view.table import multiply_adds
 from .backward import CompiledCall, Lease
 from .capture import CAPTURING, Captured, Update
 from .drawing import Drawn
@@ -103,6 +105,7 @@ class Walk:
         kept = {*graph.outputs, *graph.inputs, *graph.constants()}
         self.calls: list[tuple[Any, ...]] = []
         self.steps: list[Step] = []
+        self.over: list[list[Value]] = []  # what each reads or makes last
         for node in graph.nodes:
             reads = []
             for x in node.inputs:
@@ -111,11 +114,23 @@ class Walk:
                     self.held.append(x)
             writes = [place[y] for y in node.outputs]
             used = dict.fromkeys((*node.values, *node.outputs))
-            over = [place[x] for x in used if last[x] is node and x not in kept]
+            self.over.append([x for x in used if last[x] is node and x not in kept])
+            over = [place[x] for x in self.over[-1]]
             here = node.values and all(x.spec.device != CPU or not x.shape for x in node.values)
             run = _runner(node.op, xp if here else None)
             self.calls.append((run, reads, writes, over))
-            self.steps.append(Step(node.op, node.inputs, node.outputs))
+            self.steps.append(_step_of(node))
+
+    def sizes(self) -> tuple[int, int]:
+        """The bytes of what is computed, views apart, that live at once, at most; and of all."""
+        now = most = whole = 0
+        for node, over in zip(self.graph.nodes, self.over, strict=True):
+            made = 0 if node.op.view else sum(map(_bytes, node.outputs))
+            now += made
+            whole += made
+            most = max(most, now)
+            now -= sum(_bytes(x) for x in over if x.node is not None and not x.node.op.view)
+        return most, whole
 
     def run(self, given: Sequence[Any], observer: Any = None) -> list[Any]:
         """The outputs, which may show the memory of what was given."""
@@ -137,6 +152,10 @@ class Walk:
         return [held[i] for i in self.places]
 
 
+def _bytes(x: Value) -> int:
+    return prod(x.shape) * x.spec.dtype.itemsize
+
+
 def _runner(op: Op, xp: Any) -> Callable[[list[Any]], Any]:
     """What computes an op from a list of arrays."""
     if isinstance(op, Drawn):
@@ -149,9 +168,33 @@ def _runner(op: Op, xp: Any) -> Callable[[list[Any]], Any]:
 
 
 def _observed(observer: Any, step: Step, run: Callable[[], Any]) -> Any:
+    """What a step computes; the observer sees it, until the device is done."""
     found: list[Any] = []
-    observer.step((step,), lambda: found.append(run()))
+
+    def until_done() -> None:
+        found.append(run())
+        _wait()
+
+    observer.step((step,), until_done)
     return found[0]
+
+
+def _wait() -> None:
+    """Wait for CUDA, where it is used."""
+    import torch
+
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+
+
+def _step_of(node: Node) -> Step:
+    """As `explain` lists it."""
+    step = Step(node.op, node.inputs, node.outputs)
+    if isinstance(node.op, TritonKernel):
+        step.how = "kernel"
+    elif multiply_adds(node.op, node.inputs, node.outputs[0]):
+        step.how = "product"
+    return step
 
 
 class Kept(Lease):
@@ -193,6 +236,15 @@ class OnDevice(Compiled):
         for y, error in self.checked.items():
             k = next((k for k, own in enumerate(made) if y in own), 0)
             self.errors[k].append((y, error))
+
+    def listed(self) -> list[list[tuple[tuple[Step, ...], bool]]]:
+        """What each call of each part computes: Python makes them all."""
+        return [[((step,), False) for step in walk.steps] for walk in self.walks]
+
+    def sizes(self) -> tuple[int, int]:
+        """The bytes of what lies between ops at its peak, and of all of it."""
+        found = [walk.sizes() for walk in self.walks]
+        return sum(most for most, _ in found), sum(whole for _, whole in found)
 
     def run(self, arguments: Sequence[Any], observer: Any = None) -> Any:
         """The results; everything is written."""
@@ -271,7 +323,8 @@ class OnDevice(Compiled):
                 step.run(known)
             else:
                 name = type(step.op.optimizer).__name__
-                observer.around(f"Optimizer.step#{name}.step", step.run, (known,), {})
+                run = partial(step.run, known)
+                observer.around(f"Optimizer.step#{name}.step", run, (), {})
 
     def _gradients_of(self, lease: Any, given: Sequence[Any]) -> list[Any]:
         """The gradients of what was taken, from those of the results; None where there are none."""
@@ -343,6 +396,8 @@ def _place(array: Any) -> int:
 
 class _Optimizer:
     """An optimizer's step, as it runs eagerly on the device, for gradients that were computed."""
+
+    native = False
 
     def __init__(self, node: Node) -> None:
         assert isinstance(node.op, Update)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import functools
+import operator
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..backends.native.gemm.products import matmul
-from ..backends.native.runtime.sequence import Sequence as Calls
+from ..core.device import transfer
 from ..core.spec import prod
 from ..eager.tensors import wrap
-from ..inference.buffers import aligned
 from ..inference.kernels import Kernel
 from ..inference.listing import size
 from ..inference.steps import Step
@@ -53,6 +54,7 @@ class Explanation:
     def __init__(
         self, title: str, rows: Sequence[Row], backward: Sequence[Row],
         cuts: Sequence[tuple[str, str]], memory: int, without_reuse: int, reasons: Sequence[str],
+        peaks: Peaks,
     ) -> None:  # fmt: skip
         self.title = title
         self.rows = list(rows)
@@ -61,7 +63,7 @@ class Explanation:
         self.memory = memory  # bytes of what lies between kernels, at its peak
         self.without_reuse = without_reuse
         self.reasons = list(reasons)  # why each program of the function was compiled
-        self.peaks = peaks()
+        self.peaks = peaks
 
     @property
     def host_calls(self) -> list[Row]:
@@ -132,32 +134,21 @@ def explanation(title: str, program: Any, seconds: Sequence[float], reasons: Seq
     behind: list[Row] = []
     taken = iter(seconds)
     optimizers = iter(program.steps)
-    parts = program.parts
+    parts = program.listed()
     for k, part in enumerate(parts):
         if program.tangents and k == len(parts) - 1:
-            behind = [_row(steps, native, 0.0) for steps, native in _calls(part.space)]
+            behind = [_row(steps, native, 0.0) for steps, native in part]
             break
-        forward += [_row(steps, native, next(taken)) for steps, native in _calls(part.space)]
+        forward += [_row(steps, native, next(taken)) for steps, native in part]
         optimizer = next(optimizers, None)
         if optimizer is not None:
-            arrays = [x for columns in optimizer.arrays for column in columns for x in column]
-            moved = sum(x.nbytes for x in arrays) + sum(x._data.nbytes for x in optimizer.written)
+            op = optimizer.op
+            moved = sum(x._data.nbytes for x in (*op.given(), *op.written()))
             name = f"{type(optimizer.optimizer).__name__}.step"
-            forward.append(Row(name, "optimizer", True, 0, moved, next(taken)))
-    schedules = [part.schedule for part in parts]
-    return Explanation(
-        title, forward, behind, [cut for part in parts for cut in part.cuts],
-        sum(each.layout.size for each in schedules),
-        sum(aligned(buffer.size) for each in schedules for buffer in each.buffers), reasons,
-    )  # fmt: skip
-
-
-def _calls(space: Any) -> list[tuple[tuple[Step, ...], bool]]:
-    """What each call computes, and whether it is machine code."""
-    native: list[bool] = []
-    for call in space.calls:
-        native += [True] * len(call) if isinstance(call, Calls) else [False]
-    return list(zip(space.steps_by_call, native, strict=True))
+            forward.append(Row(name, "optimizer", optimizer.native, 0, moved, next(taken)))
+    cuts = [cut for part in program.parts for cut in part.cuts]
+    place = program.captured.device
+    return Explanation(title, forward, behind, cuts, *program.sizes(), reasons, peaks(place))
 
 
 def _row(steps: Sequence[Step], native: bool, seconds: float) -> Row:
@@ -180,16 +171,30 @@ def _operations(step: Step) -> int:
 
 
 @functools.cache
-def peaks() -> Peaks:
-    """Measured once: the fastest of some products, and changes of a large array, of float32."""
-    a = np.ones((_SIDE, _SIDE), np.float32)
+def peaks(place: Any) -> Peaks:
+    """Measured once on a device: the fastest of some products, and changes of a large array, of
+    float32.
+    """
+    a: Any = wrap(np.ones((_SIDE, _SIDE), np.float32))
     x: Any = wrap(np.ones(_ARRAY, np.float32))
-    product = min(_time(lambda: matmul(a, a)) for _ in range(5))
-    change = min(_time(lambda: x.mul_(0.5)) for _ in range(5))
+    function = matmul
+    wait: Callable[[], object] = bool
+    if place.type != "cpu":
+        a, x = (wrap(transfer(y._data, place)) for y in (a, x))
+        function, wait = operator.matmul, partial(waited, x)
+    product = min(_time(lambda: function(a._data, a._data), wait) for _ in range(5))
+    change = min(_time(lambda: x.mul_(0.5), wait) for _ in range(5))
     return Peaks(2 * _SIDE**3 / product, 2 * x._data.nbytes / change)
 
 
-def _time(run: Callable[[], object]) -> float:
+def waited(x: Any) -> None:
+    """Wait until the device of a tensor has done what was asked of it."""
+    x._data.reshape(-1)[:1].item()
+
+
+def _time(run: Callable[[], object], wait: Callable[[], object]) -> float:
+    wait()
     begin = time.perf_counter()
     run()
+    wait()
     return time.perf_counter() - begin

@@ -21,6 +21,7 @@ from ..eager.record import parents_of
 from ..eager.tensors import wrap
 from ..eager.writes import announce
 from ..graph.lazy import concrete
+from ..inference.buffers import aligned
 from ..inference.execution import Workspace
 from ..inference.kernels import Kernel, fuse_kernels
 from ..inference.passes import (
@@ -33,6 +34,7 @@ from ..inference.passes import (
     merge_equal,
 )
 from ..inference.schedule import Schedule
+from ..inference.steps import Step
 from ..program.program import Node, Program, Value
 from ..program.reads import Guards
 from .backward import CompiledCall, Cotangents, Lease, history
@@ -102,6 +104,13 @@ class _Part:
         self.shown.update(
             x for x, y in zip(self.wanted, graph.outputs, strict=True) if roots.get(y, y) in fixed
         )
+
+    def listed(self) -> list[tuple[tuple[Step, ...], bool]]:
+        """What each call computes, and whether it is machine code."""
+        native: list[bool] = []
+        for call in self.space.calls:
+            native += [True] * len(call) if isinstance(call, Calls) else [False]
+        return list(zip(self.space.steps_by_call, native, strict=True))
 
     def run(self, observer: Any) -> None:
         """Check, then compute."""
@@ -210,6 +219,18 @@ class Compiled:
             inputs = [x for x in read if x.array is None]
             parts.append(_Part(inputs, nodes, wanted, self._fuse))
         return parts
+
+    # ---- what it does ----------------------------------------------------------------------------
+
+    def listed(self) -> list[list[tuple[tuple[Step, ...], bool]]]:
+        """What each call of each part computes, and whether it is machine code."""
+        return [part.listed() for part in self.parts]
+
+    def sizes(self) -> tuple[int, int]:
+        """The bytes of what lies between kernels at its peak, and without reuse."""
+        schedules = [part.schedule for part in self.parts]
+        buffers = [buffer for each in schedules for buffer in each.buffers]
+        return sum(each.layout.size for each in schedules), sum(aligned(b.size) for b in buffers)
 
     # ---- memory ----------------------------------------------------------------------------------
 
@@ -495,6 +516,8 @@ class _Fresh:
 
 class _Optimizer:
     """An optimizer's step on memory that stays where it is."""
+
+    native = True
 
     def __init__(self, op: Update, arrays: Sequence[Any]) -> None:
         self.optimizer = op.optimizer

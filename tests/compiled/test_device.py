@@ -314,3 +314,16 @@ def test_an_autocast_step(device):
     found, expected = ad.compile(function)(), function()
     assert found.dtype is expected.dtype is ad.bfloat16
     assert found.tolist() == expected.tolist()
+
+
+def test_a_program_is_explained(device):
+    pair = Pair("an MLP with dropout", device)
+    pair.run()
+    found = pair.compiled.explain(pair.x, pair.y)
+    names = [row.name for row in found.rows]
+    assert names.count("linear") == 2
+    assert names[-1] == "AdamW.step"
+    assert {row.how for row in found.rows if row.name == "linear"} == {"product"}
+    assert 0 < found.memory <= found.without_reuse
+    assert found.peaks.operations > 0 < found.peaks.bytes
+    assert "AdamW.step" in str(found)

@@ -12,7 +12,7 @@ import functools
 import linecache
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -171,7 +171,7 @@ def _row_major(sizes: Sequence[int]) -> list[int]:
 
 
 @functools.lru_cache(maxsize=policy.KERNELS)
-def _function(source: str, name: str) -> Callable[..., Any]:
+def _function(source: str, name: str) -> Any:
     """The Triton function that a text defines. Triton reads the text of functions by their file's
     name, which `linecache` knows here.
     """
@@ -179,5 +179,4 @@ def _function(source: str, name: str) -> Callable[..., Any]:
     linecache.cache[place] = len(source), None, source.splitlines(keepends=True), place
     known: dict[str, Any] = {"__name__": "adjoint.backends.torch.fused"}
     exec(compile(source, place, "exec"), known)
-    found: Callable[..., Any] = known[name]
-    return found
+    return known[name]
