@@ -8,8 +8,9 @@ program fits, how parts follow one another, is `Compiled`'s.
 
 from __future__ import annotations
 
+import contextlib
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -29,6 +30,7 @@ from ..program.reads import Guards
 from ..view.table import multiply_adds
 from .backward import CompiledCall, Lease
 from .capture import CAPTURING, Captured, Update
+from .device_graph import WARM, Obstacle, Replayed, obstacles, recording_on
 from .drawing import Drawn
 from .routines import Ahead, Behind
 from .step import Compiled
@@ -38,6 +40,9 @@ def lowered(captured: Captured, guards: Guards) -> Compiled:
     """The program of a captured step, for the device of its tensors."""
     kind = Compiled if captured.device.type == "cpu" else OnDevice
     return kind(captured, guards)
+
+
+RECORDINGS = 8  # of one program, of which each is for states in other memory
 
 
 class TritonKernel(Kernel, abstract=True):
@@ -215,6 +220,9 @@ class OnDevice(Compiled):
 
         self.memory = Array
         self.xp = space(captured.device)
+        self.recording = recording_on(captured.device)
+        self.replayed: Replayed | None = None
+        self.calls = self.recorded = 0
         super().__init__(captured, guards)
 
     def _fuse(self, graph: Program, shown: Any, cuts: list[tuple[str, str]]) -> None:
@@ -228,14 +236,24 @@ class OnDevice(Compiled):
 
     def _bind(self) -> None:
         """The calls; which memory they read is found at each run."""
-        self.steps = [_Optimizer(node) for node in self.captured.updates]
-        self.walks = [Walk(part.graph, self.xp) for part in self.parts]
+        self.places = [  # states that it reads
+            n for n, x in enumerate(self.states)
+            if x.array is None and (self.captured.owners[n] is None or n in self.owned)
+        ]  # fmt: skip
+        self.read = [self.states[n] for n in self.places]
+        self.steps = [_Optimizer(node, self.unfused) for node in self.captured.updates]
+        self.walks = [self.walk_of(part.graph) for part in self.parts]
         self.staying = [_staying(part) for part in self.parts]
         made = [set(part.wanted) for part in self.parts]
         self.errors = [[] for _ in self.parts]
         for y, error in self.checked.items():
             k = next((k for k, own in enumerate(made) if y in own), 0)
             self.errors[k].append((y, error))
+        self.obstacles = obstacles(self)  # to be one recording
+
+    def walk_of(self, graph: Program) -> Walk:
+        """The calls of a program."""
+        return Walk(graph, self.xp)
 
     def listed(self) -> list[list[tuple[tuple[Step, ...], bool]]]:
         """What each call of each part computes: Python makes them all."""
@@ -251,12 +269,37 @@ class OnDevice(Compiled):
         with self.lock:
             return self._run(arguments, observer, None)
 
+    def _replay(self, arguments: Sequence[Any]) -> Any:
+        """The same by a recording."""
+        streams = self.captured.streams
+        if self.replayed is None or not self.replayed.fits():
+            self.recorded += 1
+            self.replayed = Replayed(self, arguments)
+        for stream in streams:
+            stream.begin()
+        try:
+            arrays = self.replayed.run(arguments)
+        except BaseException:
+            for stream in streams:
+                stream.undo()
+            raise
+        with CAPTURING:
+            self.replayed.give()
+        if self.recorded >= RECORDINGS:
+            self.obstacles = [Obstacle("states", f"were elsewhere {RECORDINGS} times")]
+        results = self.captured.returned.wrapped(arrays, {})
+        return self.captured.returned.rebuilt(iter(results), arguments)
+
     def _run(self, arguments: Sequence[Any], observer: Any, lease: Lease | None) -> Any:
+        if self.calls >= WARM and not self.obstacles and observer is None:
+            return self._replay(arguments)
+        self.calls += 1
+        self.replayed = None
         captured = self.captured
-        known = self._given(arguments)
+        known = self.known_arrays([x._data for x in arguments])
         if any(isinstance(array, LazyValue) for array in known.values()):
             with CAPTURING:  # another thread's symbols
-                known = self._given(arguments)
+                known = self.known_arrays([x._data for x in arguments])
         taken = _Memory(known.values())
         streams = captured.streams
         for stream in streams:
@@ -277,11 +320,7 @@ class OnDevice(Compiled):
         arrays = [taken.own(_array(known, y)) for y in self.results]
         nodes = {} if kept is None else self._history(arguments, kept, arrays)
         results = captured.returned.wrapped(arrays, nodes)
-        staged = [
-            (self._state(n), taken.own(_array(known, y)))
-            for n, y in zip(captured.written, self.written, strict=True)
-            if y not in self.after
-        ]
+        staged = [(x, taken.own(_array(known, y))) for x, y in self.writes_of()]
         with CAPTURING:
             for x, value in staged:
                 watched = announce([x], "step")
@@ -294,14 +333,21 @@ class OnDevice(Compiled):
                 x._leaf.grad = None
         return captured.returned.rebuilt(iter(results), arguments)
 
-    def _given(self, arguments: Sequence[Any]) -> dict[Value, Any]:
+    def known_arrays(self, arguments: Sequence[Any]) -> dict[Value, Any]:
         """The arrays of arguments and states."""
         known = {x: x.array for x in self.states if x.array is not None}
-        known.update((x, y._data) for x, y in zip(self.arguments, arguments, strict=True))
-        for n, value in enumerate(self.states):
-            if value.array is None and (self.captured.owners[n] is None or n in self.owned):
-                known[value] = self._state(n)._data
+        known.update(zip(self.arguments, arguments, strict=True))
+        known.update(zip(self.read, self.states_now(), strict=True))
         return known
+
+    def states_now(self) -> list[Any]:
+        """The arrays of `read`."""
+        return [self._state(n)._data for n in self.places]
+
+    def writes_of(self) -> list[tuple[Any, Value]]:
+        """States that it writes, but for optimizers, and their values."""
+        pairs = zip(self.captured.written, self.written, strict=True)
+        return [(self._state(n), y) for n, y in pairs if y not in self.after]
 
     def _walk(self, known: dict[Value, Any], observer: Any) -> None:
         """Compute all parts but the one for gradients that come in later, and step optimizers."""
@@ -395,21 +441,27 @@ def _place(array: Any) -> int:
 
 
 class _Optimizer:
-    """An optimizer's step, as it runs eagerly on the device, for gradients that were computed."""
+    """An optimizer's step on the device, for gradients that were computed: as it runs eagerly, or
+    its formula as one Triton kernel.
+    """
 
     native = False
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, unfused: str) -> None:
         assert isinstance(node.op, Update)
         self.op = node.op
+        self.unfused = unfused  # why there are no Triton kernels
         self.outputs = node.outputs
         values = iter(node.values)
-        self.gradients: list[tuple[Any, Value]] = []  # of parameters
+        self.gradients: dict[int, Value] = {}  # by the ids of parameters
         for columns in self.op.columns:
             given = [[next(values) for _ in column] for column in columns]
-            self.gradients += zip(columns[0], given[1], strict=True)
+            self.gradients.update(zip(map(id, columns[0]), given[1], strict=True))
+        self.parameters = [p for columns in self.op.columns for p in columns[0]]
         self.optimizer = self.op.optimizer
         self.kept = self.op.states()
+        self.rows: dict[Any, Any] = {}  # by formula, its kernel; None where it has none
+        self.bound: dict[Any, Any] = {}  # by formula: where tensors were, and the kernel on them
 
     def fits(self) -> bool:
         """Whether the optimizer's state is what it was."""
@@ -417,15 +469,104 @@ class _Optimizer:
 
     def run(self, known: dict[Value, Any]) -> None:
         """Count the step, and change everything; the new arrays become known."""
-        before = [(p, p._leaf.grad) for p, _ in self.gradients]
+        with self._gradients(known):
+            if self.has_formulas:
+                kernels, left = self._begin()
+                for bound in kernels:
+                    bound.run()
+                if left:
+                    self.optimizer._change_all(left)
+            else:
+                self.optimizer.update_groups(self.op.groups)
+        self.know(known)
+
+    def know(self, known: dict[Value, Any]) -> None:
+        """What was changed becomes known."""
+        known.update((y, x._data) for x, y in zip(self.op.written(), self.outputs, strict=True))
+
+    def begin_with(self, gradients: dict[Value, Any]) -> tuple[list[Any], list[Any]]:
+        """Count the step for gradients that will lie there; the kernels to be run, which have their
+        numbers, and batches of parameters that have none.
+        """
+        with self._gradients(gradients):
+            return self._begin()
+
+    def finish_with(self, gradients: dict[Value, Any], left: list[Any]) -> None:
+        """Change the parameters of such batches."""
+        if left:
+            with self._gradients(gradients):
+                self.optimizer._change_all(left)
+
+    @contextlib.contextmanager
+    def _gradients(self, known: dict[Value, Any]) -> Iterator[None]:
+        """Within it parameters have these gradients, as eager code in an optimizer's step sees."""
+        before = [(p, p._leaf.grad) for p in self.parameters]
         token = MODE.set(mode_with(DEFAULT, grad=False))
         try:
-            for p, g in self.gradients:
-                p._leaf.grad = wrap(_array(known, g))
-            self.optimizer.update_groups(self.op.groups)
+            for p in self.parameters:
+                p._leaf.grad = wrap(_array(known, self.gradients[id(p)]))
+            yield
         finally:
             MODE.reset(token)
             for p, g in before:
                 p._leaf.grad = g
-        for x, y in zip(self.op.written(), self.outputs, strict=True):
-            known[y] = x._data
+
+    @property
+    def has_formulas(self) -> bool:
+        """Whether the step may be Triton kernels."""
+        return not self.unfused and hasattr(self.optimizer, "formula_for")
+
+    def _begin(self) -> tuple[list[Any], list[Any]]:
+        """Count the step, and give kernels its numbers: one for all parameters of a formula, to be
+        run; and the batches of parameters that have none.
+        """
+        optimizer = self.optimizer
+        parts: dict[Any, list[Any]] = {}
+        left = []
+        for group, parameters in self.op.groups:
+            for batch in optimizer._batches(group, parameters):
+                names = tuple(n for n in batch.states[0] if n not in optimizer.scalars)
+                columns = [batch.parameters, [p.grad for p in batch.parameters]]
+                columns += [[state[name] for state in batch.states] for name in names]
+                dtypes = tuple(column[0]._data.dtype for column in columns)
+                found = optimizer.formula_for(batch.group, batch.numbers, names, dtypes)
+                if isinstance(found, str) or self._rows_of(found[0]) is None:
+                    left.append(batch)
+                else:
+                    parts.setdefault(found[0], []).append((columns, found[1]))
+        kernels = []
+        for formula, each in parts.items():
+            tensors = [
+                [x for columns, _ in each for x in columns[k]] for k in range(len(each[0][0]))
+            ]
+            bound = self._bound(formula, tensors)
+            bound.fill([(len(columns[0]), values) for columns, values in each])
+            for version in announce([x for n in formula.written for x in tensors[n]], "step"):
+                version.bump("step")
+            kernels.append(bound)
+        return kernels, left
+
+    def _rows_of(self, formula: Any) -> Any:
+        """The formula's kernel; None where it has none."""
+        from ..backends.torch.fused import Rows
+
+        if formula not in self.rows:
+            run = formula.run
+            try:
+                self.rows[formula] = Rows(run.kernel, run.columns, type(self.optimizer).__name__)
+            except NotTraceable:
+                self.rows[formula] = None
+        return self.rows[formula]
+
+    def _bound(self, formula: Any, tensors: list[list[Any]]) -> Any:
+        """The kernel on these tensors, with its table."""
+        given = [[x._data.tensor for x in column] for column in tensors]
+        given[1] = [t.contiguous() for t in given[1]]  # gradients, which are read only
+        key = tuple(t.data_ptr() for column in given for t in column)
+        known = self.bound.get(formula)
+        if known is None or known[0] != key:
+            given = [
+                [t.contiguous() for t in given[1]] if k == 1 else c for k, c in enumerate(given)
+            ]
+            known = self.bound[formula] = key, self.rows[formula].bound(given)
+        return known[1]

@@ -148,7 +148,8 @@ def explanation(title: str, program: Any, seconds: Sequence[float], reasons: Seq
             forward.append(Row(name, "optimizer", optimizer.native, 0, moved, next(taken)))
     cuts = [cut for part in program.parts for cut in part.cuts]
     place = program.captured.device
-    return Explanation(title, forward, behind, cuts, *program.sizes(), reasons, peaks(place))
+    memory, whole = program.sizes()
+    return Explanation(title, forward, behind, cuts, memory, whole, reasons, peaks(place))
 
 
 def _row(steps: Sequence[Step], native: bool, seconds: float) -> Row:
@@ -177,7 +178,7 @@ def peaks(place: Any) -> Peaks:
     """
     a: Any = wrap(np.ones((_SIDE, _SIDE), np.float32))
     x: Any = wrap(np.ones(_ARRAY, np.float32))
-    function = matmul
+    function: Callable[[Any, Any], Any] = matmul
     wait: Callable[[], object] = bool
     if place.type != "cpu":
         a, x = (wrap(transfer(y._data, place)) for y in (a, x))

@@ -35,10 +35,11 @@ from . import ir
 from .analysis import Analysis
 from .ir import Kernel, Value
 
-__all__ = ["Text", "write"]
+__all__ = ["ROWS", "Text", "write", "write_rows"]
 
 BLOCK = 1024  # elements of an elementwise kernel that a program takes
 ROW = 8192  # columns that a program holds in registers
+ROWS = 4096  # elements of a row of a table that a program takes
 TILE = 2048  # elements of several rows that a program takes at once
 COLUMNS = 64  # rows beside each other, where these and not the columns lie side by side in memory
 
@@ -65,6 +66,17 @@ def write(
     Errors: NotTraceable for what Triton has no function for, and for float64.
     """
     return _Writer(kernel, sizes, strides, scalars).text(name)
+
+
+def write_rows(kernel: Kernel, columns: Sequence[int], name: str) -> str:
+    """The function `name` that computes an elementwise kernel on the rows of a table and writes
+    output k over column `columns[k]`; its programs take blocks of ROWS elements.
+
+    It is given the table of addresses, for each program its row and its first element, and for each
+    row its length and the values of the kernel's scalars.
+    Errors: as for `write`.
+    """
+    return _Rows(kernel, columns).function(name)
 
 
 # ---- ops -----------------------------------------------------------------------------------------
@@ -476,3 +488,37 @@ class _Writer:
         zeros = [f"{mask[:-3]} * 0" for mask in masks if not any(mask[:-3] in t for t in terms)]
         place = " + ".join([*terms, *zeros])
         self.line(f"tl.store(p{operand} + ({place}), {x}, mask={' & '.join(masks)})")
+
+
+class _Rows(_Writer):
+    """An elementwise kernel of one axis on many tensors: pointers come from a table."""
+
+    def __init__(self, kernel: Kernel, columns: Sequence[int]) -> None:
+        self.columns = columns
+        super().__init__(kernel, (1 << 30,), [(1,)] * len(kernel.inputs), ())
+
+    def function(self, name: str) -> str:
+        """The lines."""
+        count = len(self.kernel.inputs)
+        self.line("row = tl.load(rows + tl.program_id(0))")
+        self.line(f"at = tl.load(starts + tl.program_id(0)) + tl.arange(0, {ROWS})")
+        self.line("at_in = at < tl.load(lengths + row)")
+        for k, v in enumerate(self.kernel.inputs):
+            kind = "tl.int8" if v.attr[1] == "bool" else _TYPES[v.attr[1]]
+            address = f"tl.load(table + row * {count} + {k})"
+            self.line(f"p{k} = {address}.to(tl.pointer_type({kind}))")
+        for k, column in enumerate(self.columns):
+            self.line(f"p{count + k} = p{column}")
+        for v in self.about.live:
+            self.value(v)
+        for k in range(len(self.kernel.outputs)):
+            self.store(k)
+        given = "table, rows, starts, lengths, numbers"
+        head = f"import triton\nimport triton.language as tl\n\n\n@triton.jit\ndef {name}({given}):"
+        return "\n".join([head, *self.lines, ""])
+
+    def expression(self, v: Value, given: Sequence[str]) -> str:
+        """What a value is; scalars are read for the row."""
+        if v.op == "scalar":
+            return f"tl.load(numbers + row * {len(self.kernel.scalars)} + {v.attr[0]})"
+        return super().expression(v, given)

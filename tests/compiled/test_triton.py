@@ -6,6 +6,7 @@ it.
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import os
 import subprocess
@@ -19,12 +20,17 @@ pytest.importorskip("torch", reason="PyTorch, whose tensors are the storage, is 
 
 import adjoint as ad
 from adjoint.backends.torch import fused
+from adjoint.compiled import device_graph, device_step
 from adjoint.compiled.capture import capture
 from adjoint.compiled.device_step import TritonKernel, inline_host_numbers
 from adjoint.core.errors import NotTraceable
+from adjoint.core.op import REGISTRY, snake_case
 from adjoint.inference.kernels import fuse_kernels
 from adjoint.kernels import triton as text
 from adjoint.kernels.ir import Kernel
+
+from .test_device import Pair
+from .test_step import OPTIMIZERS
 
 F = ad.nn.functional
 HAS_TRITON = importlib.util.find_spec("triton") is not None
@@ -170,6 +176,32 @@ def test_they_compile_for_a_gpu(name, monkeypatch):
             assert triton.compile(written, target=GPUTarget("cuda", 90, 32)).asm["cubin"]
 
 
+@pytest.mark.skipif(not HAS_TRITON, reason=WITHOUT)
+@pytest.mark.skipif(INTERPRETED, reason="the interpreter compiles nothing")
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.filterwarnings("ignore")
+def test_an_optimizer_s_kernel_compiles_for_a_gpu(dtype):
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    w = ad.nn.Parameter(ad.ones(3, dtype=getattr(ad, dtype)))
+    w.grad = ad.ones_like(w)
+    optimizer = ad.optim.AdamW([w], lr=0.1, amsgrad=True)
+    optimizer.step()
+    names = tuple(name for name in optimizer.state[w] if name != "step")
+    (batch,) = optimizer._batches(optimizer.param_groups[0], [w])
+    dtypes = (w._data.dtype,) * (2 + len(names))
+    formula, values = optimizer.formula_for(batch.group, batch.numbers, names, dtypes)
+    rows = fused.Rows(formula.run.kernel, formula.run.columns, "AdamW")
+    assert rows.count == len(values)
+    signature = dict.fromkeys(("table", "rows", "starts", "lengths"), "*i64")
+    written = ASTSource(
+        fused._function(rows.source, "AdamW"), {**signature, "numbers": "*fp32"}, constexprs={}
+    )
+    assert triton.compile(written, target=GPUTarget("cuda", 90, 32)).asm["cubin"]
+
+
 # ---- the text ------------------------------------------------------------------------------------
 
 
@@ -219,3 +251,153 @@ def test_numbers_of_the_host_are_written_as_such():
     assert inline_host_numbers(graph) == 1
     assert [node.inputs[1] for node in graph.nodes] == [0.1, 1.0]
     graph.verify()
+
+
+# ---- whole steps, recorded -----------------------------------------------------------------------
+
+
+class Recording:
+    """What a CUDA graph does, by calling the function again: outputs stay where they are, and
+    nothing is computed while it is recorded.
+    """
+
+    made = 0
+
+    def __init__(self, run):
+        type(self).made += 1
+        self.run, self.outputs = run, None
+
+    def replay(self):
+        found = self.run()
+        if self.outputs is None:
+            self.outputs = found
+        for place, y in zip(self.outputs, found, strict=True):
+            place[...] = y
+
+
+@pytest.fixture
+def recorded(monkeypatch):
+    monkeypatch.setattr(device_step, "recording_on", lambda place: Recording)
+    monkeypatch.setattr(Recording, "made", 0)
+    return Recording
+
+
+@interpreted
+@pytest.mark.parametrize("name", ["an MLP with dropout", "a convolutional net", "an encoder"])
+def test_a_recorded_step_computes_what_eager_steps_do(name, recorded):
+    pair = Pair(name, "torch")
+    for i in range(6):
+        for optimizer in pair.optimizers:
+            optimizer.param_groups[0]["lr"] = 0.05 / (i + 1)
+        pair.x = ad.randn(pair.x.shape, device="torch")
+        pair.run()
+    pair.check()
+    assert (pair.program.obstacles, pair.program.recorded, recorded.made) == ([], 1, 1)
+
+
+@interpreted
+def test_what_moves_is_recorded_again_and_gradients_that_are_kept_stay(recorded):
+    pair = Pair("an MLP with dropout", "torch")
+    for _ in range(4):
+        pair.run()
+    kept = [model[0].weight.grad for model in pair.models]
+    shown = [model[3].bias.grad[1:] for model in pair.models]
+    before = [[x.tolist() for x in each] for each in (kept, shown)]
+    pair.run()
+    assert [[x.tolist() for x in each] for each in (kept, shown)] == before
+    assert recorded.made == 2
+    for model in pair.models:
+        model[3].bias.data = ad.ones(4, device="torch")
+    for _ in range(2):
+        pair.run()
+    pair.check()
+    assert recorded.made == 3
+
+
+@interpreted
+def test_recorded_gradients_accumulate(recorded):
+    w = ad.nn.Parameter(ad.ones(3, device="torch"))
+
+    @ad.compile
+    def step(x):
+        (w * x * 2).sum().backward()
+
+    x = ad.arange(3.0, device="torch")
+    for i in range(1, 8):
+        step(x)
+        assert w.grad.tolist() == [0, 2 * i, 4 * i]
+    assert 0 < recorded.made <= 3
+
+
+@interpreted
+def test_what_the_device_refuses_to_record_is_computed_all_the_same(monkeypatch):
+    class Refusing:
+        def __init__(self, run):
+            raise RuntimeError("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(device_step, "recording_on", lambda place: Refusing)
+    pair = Pair("an MLP with dropout", "torch")
+    for _ in range(5):
+        pair.run()
+    pair.check()
+    (obstacle,) = pair.program.obstacles
+    assert obstacle.why == "operation not permitted when stream is capturing"
+
+
+@interpreted
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_an_optimizer_s_formula_is_one_kernel(name):
+    ad.manual_seed(0)
+    first = ad.nn.Sequential(ad.nn.Linear(70, 80), ad.nn.Tanh(), ad.nn.Linear(80, 3)).to("torch")
+    second = copy.deepcopy(first)
+    x = ad.randn(5, 70, device="torch")
+    for model in (first, second):
+        optimizer = OPTIMIZERS[name](list(model.parameters()))
+
+        def step(x, model=model, optimizer=optimizer):
+            optimizer.zero_grad()
+            loss = (model(x) ** 2).mean()
+            loss.backward()
+            optimizer.step()
+
+        compiled = ad.compile(step)
+        for i in range(4):
+            optimizer.param_groups[0]["lr"] = 0.01 / (i + 1)
+            (step if model is first else compiled)(x)
+    (program,) = compiled.programs
+    (update,) = program.steps
+    assert {type(rows) for rows in update.rows.values()} == {fused.Rows}
+    assert len(update.rows) == (2 if name == "groups" else 1)  # one group does not decay
+    for a, b in zip(first.parameters(), second.parameters(), strict=True):
+        np.testing.assert_allclose(b.tolist(), a.tolist(), rtol=1e-3, atol=2e-5)
+
+
+def test_ops_that_are_waited_for_exist():
+    names = {snake_case(kind.__name__) for kind in REGISTRY.values()}
+    assert names >= device_graph.WAITING
+
+
+def test_what_keeps_a_step_from_being_recorded_is_said():
+    def why(function, *args):
+        compiled = ad.compile(function)
+        for _ in range(2):  # optimizers make their state
+            compiled(*args)
+        return [obstacle.what for obstacle in compiled.programs[0].obstacles]
+
+    x = ad.full((3,), 0.5, device="torch")
+    w = ad.nn.Parameter(ad.ones(3, device="torch"))
+    optimizer = ad.optim.SGD([w], lr=0.1)
+
+    def step(x):
+        (w * x).sum().backward()
+        optimizer.step()
+
+    assert why(lambda x: x * 2 + 1, x) == ["torch"]
+    assert "bernoulli" in why(lambda x: ad.bernoulli(x), x)
+    assert "transfer" in why(lambda x: x.to("cpu"), x)
+    assert "mul" in why(lambda x, y: x * y, x, ad.tensor(2.0))
+    assert "inverse" in why(lambda x: ad.linalg.inv(x.diag() + 1e-3), x)
+    assert "floor_divide" in why(lambda x: x.long() // 2, x)
+    assert "floor_divide" not in why(lambda x: x // 2, x)
+    assert "backward" in why(lambda x: w * x, x)
+    assert ("SGD" in why(step, x)) != INTERPRETED  # where its formula is a kernel, it is none

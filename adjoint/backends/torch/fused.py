@@ -20,7 +20,7 @@ import torch
 from ...core import policy
 from ...core.errors import NotTraceable
 from ...kernels import triton as text
-from ...kernels.ir import REDUCTIONS
+from ...kernels.ir import REDUCTIONS, Kernel
 from ...program.partition import kernels
 from ...program.program import Program
 from ..native.lowering.composite import Written, written
@@ -29,7 +29,7 @@ from ..native.lowering.scalars import ScalarTracer, values_of
 from ..native.lowering.tracing import common_shape
 from .array import Array, torch_dtype
 
-__all__ = ["Composite", "reason_off"]
+__all__ = ["Composite", "Rows", "reason_off"]
 
 launches: list[int] = [0]  # kernels that were run, for the tests that count them
 
@@ -153,6 +153,67 @@ class Composite:
             like = [_row_major([sizes[a] for a in v.axes]) for v in stage.written.kernel.inputs]
             found.append(self._written(stage, like).source)
         return found
+
+
+class Rows:
+    """An optimizer's formula on rows of tensors, written over some of them, as one kernel: where
+    these are is in a table, and so are the formula's numbers, which change from run to run.
+
+    Errors: NotTraceable for what is no kernel of Triton's.
+    """
+
+    def __init__(self, kernel: Kernel, columns: Sequence[int], name: str) -> None:
+        if any(v.dtype != "float32" for v in kernel.scalars):
+            raise NotTraceable("numbers of float64")
+        self.name = re.sub(r"\W", "_", name)
+        self.source = text.write_rows(kernel, columns, self.name)
+        self.count = len(kernel.scalars)
+
+    def bound(self, columns: Sequence[Sequence[Any]]) -> BoundRows:
+        """The kernel for tensors that stay where they are.
+
+        Errors: NotTraceable for tensors that are not contiguous, or of different sizes in a row.
+        """
+        return BoundRows(self, columns)
+
+
+class BoundRows:
+    """A kernel with its table."""
+
+    def __init__(self, rows: Rows, columns: Sequence[Sequence[Any]]) -> None:
+        self.tensors = list(zip(*columns, strict=True))  # alive as long as their addresses are
+        for row in self.tensors:
+            if not all(t.is_contiguous() and t.numel() == row[0].numel() for t in row):
+                raise NotTraceable("tensors that are not contiguous, or of different sizes")
+        device = self.tensors[0][0].device
+        lengths = [row[0].numel() for row in self.tensors]
+        blocks = [
+            (n, start) for n, size in enumerate(lengths) for start in range(0, size, text.ROWS)
+        ]
+        self.programs = len(blocks)
+        tables = (
+            [t.data_ptr() for row in self.tensors for t in row], [n for n, _ in blocks],
+            [start for _, start in blocks], lengths,
+        )  # fmt: skip
+        self.tables = [torch.tensor(x, dtype=torch.int64, device=device) for x in tables]
+        self.numbers = torch.zeros(len(lengths) * rows.count, dtype=torch.float32, device=device)
+        self.function = _function(rows.source, rows.name)
+
+    def fill(self, numbers: Sequence[tuple[int, Sequence[float]]]) -> None:
+        """The numbers for the next so many rows; the device takes them in its order."""
+        values = [x for count, each in numbers for x in (*each,) * count]
+        if values:
+            host = torch.tensor(values, dtype=torch.float32)
+            if self.numbers.is_cuda:
+                host = host.pin_memory()
+            self.numbers.copy_(host, non_blocking=True)
+
+    def run(self) -> None:
+        """Change the tensors."""
+        if self.programs:
+            self.function[(self.programs,)](*self.tables, self.numbers, num_warps=8,
+                                            enable_fp_fusion=False)  # fmt: skip
+            launches[0] += 1
 
 
 def _numpy(name: str) -> Any:

@@ -62,6 +62,7 @@ class MultiTensor:
         if kernel.reduced or has_lost_numbers(tracer):
             raise NotTraceable("a reduction, or a number that was taken for known")
         self.scalars = tracer.numbers
+        self.kernel, self.columns = kernel, tuple(columns)
         codes = {"float32": "f4x", "float64": "d"}
         self._pack = struct.Struct("=" + "".join(codes[v.dtype] for v in kernel.scalars)).pack
         self._lay_out(kernel, dtypes, list(columns))

@@ -1,0 +1,213 @@
+"""A whole step on a device as one recording (a CUDA graph), run again with nothing of Python's.
+
+What the host decides at each call comes before it: arguments are copied to where the recording
+reads them, random numbers are drawn there, optimizers count their step and put its numbers where
+their kernels read them. States are read and written where they are. What a recording cannot be of
+is known before it is made (`obstacles`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ..core.device import CPU
+from ..eager.tensors import wrap
+from ..eager.writes import announce
+from ..ops.create.conversion import Transfer
+from ..program.compute import compute
+from ..program.program import Node, Program, Value
+from .drawing import Drawn
+
+WARM = 2  # calls before: Triton compiles, libraries choose their algorithms and take memory
+
+
+class Obstacle(NamedTuple):
+    """Why a step is no recording."""
+
+    what: str  # an op, an optimizer
+    why: str
+
+
+class CudaRecording:
+    """What `run` asks the device to do, recorded; `outputs` are what it returned."""
+
+    def __init__(self, run: Callable[[], list[Any]]) -> None:
+        import torch
+
+        torch.cuda.synchronize()
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.outputs = run()
+
+    def replay(self) -> None:
+        """Do it once more."""
+        self.graph.replay()
+
+
+def recording_on(place: Any) -> type[CudaRecording] | None:
+    """What records on a device; None where nothing does."""
+    return CudaRecording if place.type == "cuda" else None
+
+
+def obstacles(program: Any) -> list[Obstacle]:
+    """What keeps a whole step (an `OnDevice`) from being one recording."""
+    found = []
+    if program.recording is None:
+        found.append(Obstacle(str(program.captured.device), "only CUDA records what it does"))
+    if program.tangents:
+        found.append(Obstacle("backward", "gradients of what is returned come in later"))
+    if program.checked:
+        found.append(Obstacle("a check", "the host looks at a value before it goes on"))
+    for part in program.parts:
+        for node in part.graph.nodes:
+            op = node.op
+            if isinstance(op, Drawn) and node.values:
+                found.append(Obstacle(op.name, "the host reads the parameters of what is drawn"))
+            elif isinstance(op, Transfer) or any(_is_host(x) for x in node.values):
+                found.append(Obstacle(op.name, "memory of the host, which it would read once"))
+            elif _waits(node):
+                found.append(Obstacle(op.name, "the host looks at a value"))
+    for step in program.steps:
+        if not step.has_formulas:
+            name = type(step.optimizer).__name__
+            why = step.unfused or "its step is no formula of each element"
+            found.append(Obstacle(name, f"its numbers are the host's ({why})"))
+    return found
+
+
+# Ops that read values of a device, as docs/cuda.md lists them: divisions of integers, which look
+# for zeros; what is checked before or after it is factorized, drawn or counted.
+_DIVISIONS = frozenset(("floor_divide", "trunc_divide", "remainder", "fmod"))
+WAITING = frozenset((
+    "cholesky", "determinant", "eig", "eigh", "geqrf", "inverse", "lu_factor", "pseudo_inverse",
+    "qr", "s_log_det", "solve", "solve_triangular", "svd", "binary_cross_entropy", "bin_count",
+))  # fmt: skip
+
+
+def _waits(node: Node) -> bool:
+    """Whether the host waits for what an op reads."""
+    whole = all(x.spec.dtype.category < 2 for x in node.values)
+    return node.op.name in WAITING or (whole and node.op.name in _DIVISIONS)
+
+
+def _is_host(x: Value) -> bool:
+    return x.spec.device == CPU
+
+
+class Replayed:
+    """A recording of a program, with the memory that it reads and writes."""
+
+    def __init__(self, program: Any, arguments: Sequence[Any]) -> None:
+        """`arguments` say how large the recording's own are."""
+        self.program = program
+        self.inputs = [x._data.copy() for x in arguments]
+        self.drawn = [
+            node for part in program.parts for node in part.graph.nodes
+            if isinstance(node.op, Drawn)
+        ]  # fmt: skip
+        self.draws = {node.output: self._empty(node.output) for node in self.drawn}
+        self.walks = [program.walk_of(_without_draws(part.graph)) for part in program.parts]
+        self.stepped = {y for step in program.steps for y in step.gradients.values()}
+        wanted = dict.fromkeys((*program.gradients, *self.stepped))
+        self.gradients = {y: self._empty(y) for y in wanted if y.array is None}
+        self.given: list[Any] = []  # gradients as leaves have them
+        self.holders: Any = None  # of these, when nobody else had seen them
+        self.states = program.states_now()
+        self.recording: Any = None
+        self.kernels: list[list[Any]] = []  # of each optimizer, that were recorded
+
+    def _empty(self, y: Value) -> Any:
+        return self.program.xp.empty(y.shape, y.spec.dtype.numpy)
+
+    def fits(self) -> bool:
+        """Whether states are where they were when it was recorded, and nobody keeps gradients of
+        the last run, which the next one would overwrite.
+        """
+        if self.holders is not None and self.holders != self._holders():
+            return False
+        now = self.program.states_now()
+        return all(a is b for a, b in zip(now, self.states, strict=True))
+
+    def _holders(self) -> list[tuple[int, int]]:
+        """References to each gradient, but its leaf's, and to its array."""
+        return [
+            (sys.getrefcount(g) - (x._leaf.grad is g), sys.getrefcount(g._data))
+            for x, g in zip(self.program.captured.leaves, self.given, strict=True)
+        ]
+
+    def run(self, arguments: Sequence[Any]) -> list[Any]:
+        """The results, in memory of their own; everything is written. What the device refuses to
+        record is computed, and an obstacle from then on.
+        """
+        for mine, x in zip(self.inputs, arguments, strict=True):
+            mine[...] = x._data
+        for node in self.drawn:
+            self.draws[node.output][...] = compute(node.op.of_this_run(), [])  # type: ignore[attr-defined]
+        begun = [step.begin_with(self.gradients) for step in self.program.steps]
+        kernels = [found for found, _ in begun]
+        if self.recording is None or kernels != self.kernels:
+            self.kernels = kernels
+            try:
+                self.recording = self.program.recording(self._record)
+            except RuntimeError as error:  # nothing has been computed
+                self.program.obstacles = [Obstacle("recording", str(error))]
+                return self._record()
+        self.recording.replay()
+        for step, (_, left) in zip(self.program.steps, begun, strict=True):
+            step.finish_with(self.gradients, left)
+        return [y.copy() for y in self.recording.outputs]
+
+    def _record(self) -> list[Any]:
+        """What is recorded: the results."""
+        program = self.program
+        known = program.known_arrays(self.inputs)
+        for k, (part, walk) in enumerate(zip(program.parts, self.walks, strict=True)):
+            draws = [self.draws[y] for y in _draws_of(part.graph)]
+            found = walk.run([*(known[x] for x in part.inputs), *draws])
+            known.update(zip(part.wanted, found, strict=True))
+            if k < len(program.steps):
+                step = program.steps[k]
+                known.update((x, known[x].copy()) for x in program.staying[k])
+                for y in step.gradients.values():
+                    if y.array is None:
+                        self.gradients[y][...] = known[y]
+                for kernel in self.kernels[k]:
+                    kernel.run()
+                step.know(known)
+        results = [_array(known, y).copy() for y in program.results]
+        staged = [(x, _array(known, y).copy()) for x, y in program.writes_of()]
+        for y, place in self.gradients.items():
+            if y not in self.stepped:
+                place[...] = known[y]
+        for x, value in staged:
+            x._data[...] = value
+        return results
+
+    def give(self) -> None:
+        """Let leaves have their gradients, and others know what was written."""
+        program = self.program
+        for version in announce([x for x, _ in program.writes_of()], "step"):
+            version.bump("step")
+        self.given = [wrap(_array(self.gradients, y)) for y in program.gradients]
+        for x, g in zip(program.captured.leaves, self.given, strict=True):
+            x._leaf.grad = g
+        for x in program.captured.dropped:
+            x._leaf.grad = None
+        x = g = None
+        self.holders = self._holders()
+
+
+def _array(known: dict[Value, Any], y: Value) -> Any:
+    return y.array if y.array is not None else known[y]
+
+
+def _draws_of(graph: Program) -> list[Value]:
+    return [node.output for node in graph.nodes if isinstance(node.op, Drawn)]
+
+
+def _without_draws(graph: Program) -> Program:
+    """The program with what is drawn as further inputs."""
+    nodes = [node for node in graph.nodes if not isinstance(node.op, Drawn)]
+    return Program([*graph.inputs, *_draws_of(graph)], nodes, graph.outputs)
