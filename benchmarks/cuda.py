@@ -2,7 +2,9 @@
 
 `python -m benchmarks cuda` runs on CUDA; `--device torch` runs the same programs on the CPU, with
 PyTorch's tensors as storage, in small sizes: it says that the programs run, and what our layers
-around PyTorch's kernels cost, not what a GPU does.
+around PyTorch's kernels cost, not what a GPU does. Compiled steps are compared with PyTorch's eager
+execution and with `torch.compile(mode="reduce-overhead")`, which is of CUDA; what was not run says
+so.
 
 Each figure is measured interleaved with PyTorch in one process; the device has done all its work
 before a clock is read. Bandwidths are compared with that of a copy on the same device.
@@ -35,10 +37,18 @@ class Sizes:
         self.rounds, self.seconds = (5, 0.1) if small else (9, 0.2)
 
 
-def gpt(t: object, device: str, sizes: Sizes) -> Callable[[], object]:
+Wrap = Callable[[Any], Any]
+
+
+def _itself(model: Any) -> Any:
+    return model
+
+
+def gpt(t: object, device: str, sizes: Sizes, wrap: Wrap = _itself) -> Callable[[], object]:
     """GPT, autocast to bfloat16, AdamW."""
     layers, width, length, batch, words = sizes.gpt
     model = gpt_model(t, words, length, width, sizes.gpt_heads, layers, head_bias=False).to(device)
+    model = wrap(model)
     x = t.randint(0, words, (batch, length)).to(device)
     target = t.randint(0, words, (batch * length,)).to(device)
     optimizer = t.optim.AdamW(model.parameters(), lr=1e-3)
@@ -68,7 +78,7 @@ def classifying(t: Any, model: Any, optimizer: Any, x: Any, target: Any) -> Call
     return step
 
 
-def resnet(t: object, device: str, sizes: Sizes) -> Callable[[], object]:
+def resnet(t: object, device: str, sizes: Sizes, wrap: Wrap = _itself) -> Callable[[], object]:
     """ResNet-18, float32, SGD with momentum."""
     nn = t.nn
     width, batch, pixels = sizes.resnet
@@ -96,17 +106,19 @@ def resnet(t: object, device: str, sizes: Sizes) -> Callable[[], object]:
         nn.MaxPool2d(3, 2, 1), *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(),
         nn.Linear(width * 8, 1000),
     ).to(device)  # fmt: skip
+    model = wrap(model)
     x, target = t.randn(batch, 3, pixels, pixels).to(device), (t.arange(batch) % 10).to(device)
     optimizer = t.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     return classifying(t, model, optimizer, x, target)
 
 
-def mlp(t: object, device: str, sizes: Sizes) -> Callable[[], object]:
+def mlp(t: object, device: str, sizes: Sizes, wrap: Wrap = _itself) -> Callable[[], object]:
     """MLP 784-256-256-10, batch 64, Adam: small."""
     nn = t.nn
     model = nn.Sequential(
         nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10)
     ).to(device)
+    model = wrap(model)
     x, target = t.randn(64, 784).to(device), (t.arange(64) % 10).to(device)
     optimizer = t.optim.Adam(model.parameters(), lr=1e-3)
     return classifying(t, model, optimizer, x, target)
@@ -125,6 +137,21 @@ POINTWISE = {
 }
 
 
+# name: (function of x and y, bytes moved for each byte of x)
+GROUPS = {
+    "tanh(x)*sigmoid(x) + exp(-x*x)*sin(x)": (
+        lambda t, x, y: t.tanh(x) * t.sigmoid(x) + t.exp(-x * x) * t.sin(x), 2,
+    ),
+    "gelu(x + y) * x": (lambda t, x, y: t.nn.functional.gelu(x + y) * x, 3),
+    "softmax(x * 3 + y, -1)": (lambda t, x, y: (x * 3 + y).softmax(-1), 3),
+    "layer_norm(x + y) + x": (
+        lambda t, x, y: t.nn.functional.layer_norm(x + y, (x.shape[-1],)) + x, 3,
+    ),
+    "(x * y).sum(-1)": (lambda t, x, y: (x * y).sum(-1), 2),
+}  # fmt: skip
+
+STEPS = (gpt, resnet, mlp)
+
 SMALL = ("x + y", "gelu(x)", "x.add_(y)", "layer_norm(x)", "x.sum()")
 
 
@@ -136,6 +163,8 @@ def main() -> None:
     given = parser.parse_args()
     if given.device == "cuda" and not ad.cuda.is_available():
         print("There is no CUDA device; --device torch runs the same programs on the CPU.")
+        for label in (*[_title(make) for make in STEPS], *GROUPS):
+            print(f"compiled: {label:50s} not run")
         return
     theirs = "cuda" if given.device == "cuda" else "cpu"
     sizes = Sizes(small=given.device != "cuda")
@@ -158,16 +187,20 @@ def main() -> None:
         return found._replace(ours=found.ours / 4, theirs=found.theirs / 4)
 
     header("Training steps")
-    for make in (gpt, resnet, mlp):
+    for make in STEPS:
         ad.manual_seed(0)
         torch.manual_seed(0)
         steps = make(ad, given.device, sizes), make(torch, theirs, sizes)
         for step in steps:
             assert math.isfinite(step().item())
-        row(make.__doc__.rstrip("."), measure(*steps))
+        row(_title(make), measure(*steps))
         if given.device == "cuda":
             row_of_memory(*steps)
         del steps
+
+    compiled_steps(measure, given.device, theirs, sizes)
+    for dtype in ("float32", "bfloat16"):
+        compiled_groups(measure, given.device, theirs, sizes, dtype)
 
     header("One operation on 32 x 32 elements: the host's work")
     mine, other = (
@@ -193,6 +226,66 @@ def main() -> None:
             found = measure(lambda: run(ad, *mine), lambda: run(torch, *other))  # noqa: B023
             share = times * mine[0].nbytes / found.ours * 1e6 / 1e9 / speed
             row(f"{label} ({share:.0%} of a copy's bandwidth)", found)
+
+
+Measure = Callable[[Callable[[], object], Callable[[], object]], Ratio]
+
+
+def _title(make: Callable[..., object]) -> str:
+    return str(make.__doc__).rstrip(".")
+
+
+def _fastest(function: Any) -> Any:
+    """By `torch.compile`, its host's work recorded as CUDA graphs."""
+    return torch.compile(function, mode="reduce-overhead")
+
+
+def compiled_steps(measure: Measure, device: str, theirs: str, sizes: Sizes) -> None:
+    """Whole steps by `ad.compile`."""
+    header("Compiled training steps")
+    for make in STEPS:
+        ad.manual_seed(0)
+        torch.manual_seed(0)
+        step = ad.compile(make(ad, device, sizes))
+        other = make(torch, theirs, sizes)
+        for _ in range(4):  # compiled, and recorded
+            assert math.isfinite(step().item())
+        row(f"{_title(make)}: eager", measure(step, other))
+        label = f"{_title(make)}: torch.compile"
+        if device == "cuda":
+            fast = make(torch, theirs, sizes, _fastest)
+            for _ in range(4):
+                assert math.isfinite(fast().item())
+            row(label, measure(step, fast))
+            row_of_memory(step, other)
+        else:
+            print(f"{label:44s} not run")
+        for program in step.programs:
+            print(f"  not one graph: {program.obstacles}" if program.obstacles else "  one graph")
+
+
+def compiled_groups(measure: Measure, device: str, theirs: str, sizes: Sizes, dtype: str) -> None:
+    """Groups of operations by `ad.compile`."""
+    shape = sizes.elements >> 10, 1 << 10
+    (a, b), (c, d) = (
+        [t.ones(*shape, dtype=getattr(t, dtype)).to(place) for _ in range(2)]
+        for t, place in ((ad, device), (torch, theirs))
+    )
+    copying = measure(lambda: a.clone(), lambda: c.clone())
+    speed = 2 * a.nbytes / copying.theirs * 1e6 / 1e9
+    header(
+        f"Compiled groups, {sizes.elements >> 20} Mi elements of {dtype}; a copy: {speed:.0f} GB/s"
+    )
+    for label, (run, times) in GROUPS.items():
+        mine = ad.compile(lambda x, y, run=run: run(ad, x, y))
+        found = measure(lambda: mine(a, b), lambda: run(torch, c, d))  # noqa: B023
+        share = times * a.nbytes / found.ours * 1e6 / 1e9 / speed
+        row(f"{label} ({share:.0%}): eager", found)
+        if device == "cuda":
+            fast = _fastest(lambda x, y, run=run: run(torch, x, y))
+            row("  torch.compile", measure(lambda: mine(a, b), lambda: fast(c, d)))  # noqa: B023
+        else:
+            print(f"{'  torch.compile':44s} not run")
 
 
 def row_of_memory(ours: Callable[[], object], theirs: Callable[[], object]) -> None:

@@ -16,7 +16,7 @@ import adjoint as ad
 from adjoint import nn
 from adjoint.backends import native
 from adjoint.compiled.capture import CAPTURING
-from adjoint.core.errors import AutogradError, InvalidArgument, Unsupported
+from adjoint.core.errors import AutogradError, InvalidArgument, ShapeError, Unsupported
 from adjoint.graph.lazy import LazyValue
 from adjoint.utils.checkpoint import checkpoint
 
@@ -530,3 +530,17 @@ def test_results_and_gradients_that_are_views_of_what_was_given(count):
         g = ad.arange(count + 2).float() * k
         padded(x).backward(g)
         assert x.grad.tolist() == g[1:-1].tolist()
+
+
+def test_views_of_what_is_recorded():
+    """Whether memory allows one is known without values."""
+    x = ad.arange(24.0).reshape(2, 12)
+    function = ad.compile(lambda x: (x * 2).split(6, -1)[1].view(2, 2, 3) + 1)
+    assert function(x).tolist() == ((x * 2)[:, 6:].reshape(2, 2, 3) + 1).tolist()
+    with pytest.raises(ShapeError, match="not compatible"):
+        ad.compile(lambda x: (x * 2).T.view(24))(x)
+    with ad.lazy():
+        y = (x * 2).view(24)
+        with pytest.raises(ShapeError, match="not compatible"):
+            y.view(2, 12).T.view(24)
+    assert y.tolist() == (x * 2).reshape(24).tolist()

@@ -21,6 +21,7 @@ from ...eager.dispatch import apply, apply_view
 from ...eager.fused import viewing
 from ...eager.public import public, rebinding
 from ...graph.cells import Cell, lies_in
+from ...graph.lazy import LazyValue, shown
 from ..samples import array, strided
 from .sizes import hold_sizes, is_of_graph
 
@@ -396,10 +397,16 @@ def view(input: Tensor, *sizes: Any, size: Any = None, dtype: dt.dtype | None = 
     known = type(data) is np.ndarray and (found.base is data or found.base is data.base is not None)
     if isinstance(data, Cell) and isinstance(found, Cell):
         known = lies_in(found, data)
+    elif isinstance(data, LazyValue) and data.array is None:  # as it will lie
+        base = data if input._view is None else input._view.base._data
+        data = np.empty(base.shape, base.dtype)
+        data = data if input._view is None else shown(data, input._view)
+        found = data.reshape(result._data.shape)
     if not known and data.size and not np.may_share_memory(found, data):
+        stride = tuple([s // data.itemsize for s in data.strides])
         raise ShapeError(
             f"view: view size {list(wanted)} is not compatible with input tensor's size "
-            f"{list(input.shape)} and stride {input.stride()} (at least one dimension spans across "
+            f"{list(input.shape)} and stride {stride} (at least one dimension spans across "
             "two contiguous subspaces). Use .reshape(...) instead."
         )
     return result

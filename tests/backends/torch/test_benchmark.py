@@ -6,6 +6,10 @@ import os
 import subprocess
 import sys
 
+import pytest
+
+import adjoint as ad
+
 
 def test_it_prints_its_tables():
     found = subprocess.run(
@@ -15,3 +19,16 @@ def test_it_prints_its_tables():
     assert not found.returncode, found.stderr
     for name in ("GPT, autocast", "ResNet-18", "MLP", "32 x 32", "bfloat16; a copy", "softmax"):
         assert name in found.stdout
+    for name in ("AdamW: eager", "momentum: eager", "Compiled groups"):
+        assert name in found.stdout
+    assert "torch.compile               not run" in found.stdout
+    assert "only CUDA records" in found.stdout
+
+
+@pytest.mark.skipif(ad.cuda.is_available(), reason="there is a CUDA device")
+def test_what_was_not_run_says_so():
+    found = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "cuda"], capture_output=True, text=True
+    )
+    assert not found.returncode, found.stderr
+    assert found.stdout.count("not run") == 8
