@@ -24,7 +24,7 @@ from .core.tensor_base import TensorBase
 from .eager.operators import binary_operator
 from .eager.public import FUNCTIONS, METHODS
 from .eager.tensors import wrap
-from .eager.views import alias
+from .eager.views import alias, laid_out
 from .eager.writes import exported
 from .graph.cells import Cell, Source, wants_gradient
 from .graph.editing import refollow
@@ -555,7 +555,7 @@ class Tensor(TensorBase):
         >>> ad.zeros(2, 3).stride()
         (3, 1)
         """
-        data = concrete(self)
+        data = laid_out(self)
         item = data.dtype.itemsize
         strides = tuple(s // item for s in data.strides)
         return strides if dim is None else strides[normalize_axis(dim, self.ndim, "stride")]
@@ -566,8 +566,8 @@ class Tensor(TensorBase):
         >>> ad.arange(4)[2:].storage_offset()
         2
         """
-        start = _owner(concrete(self)).ctypes.data
-        return int(self.data_ptr() - start) // self.element_size()
+        data = laid_out(self)
+        return int(data.ctypes.data - _owner(data).ctypes.data) // self.element_size()
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
         """Whether the elements lie in row-major order without gaps.
@@ -575,7 +575,7 @@ class Tensor(TensorBase):
         >>> ad.zeros(2, 3).T.is_contiguous()
         False
         """
-        return bool(concrete(self).flags.c_contiguous)
+        return bool(laid_out(self).flags.c_contiguous)
 
     def data_ptr(self) -> int:
         """The address of the first element."""

@@ -16,7 +16,7 @@ import adjoint as ad
 from adjoint import nn
 from adjoint.backends import native
 from adjoint.compiled.capture import CAPTURING
-from adjoint.core.errors import AutogradError, InvalidArgument, Unsupported
+from adjoint.core.errors import AutogradError, InvalidArgument, ShapeError, Unsupported
 from adjoint.graph.lazy import LazyValue
 from adjoint.utils.checkpoint import checkpoint
 
@@ -530,3 +530,29 @@ def test_results_and_gradients_that_are_views_of_what_was_given(count):
         g = ad.arange(count + 2).float() * k
         padded(x).backward(g)
         assert x.grad.tolist() == g[1:-1].tolist()
+
+
+def attention(x):
+    """Heads as nanoGPT takes them: views of the parts of one product."""
+    q, k = ((x * 2).chunk(2, -1)[n].view(2, 3, 2, 2).transpose(1, 2) for n in (0, 1))
+    return (q @ k.mT).sum()
+
+
+def test_shapes_and_strides_of_what_is_recorded_are_known_without_its_values():
+    x = ad.randn(2, 3, 8)
+    ad.testing.assert_close(ad.compile(attention)(x), attention(x))
+
+    def told(x):
+        y = (x * 2).chunk(2, -1)[1]
+        return y * 1, y.stride(), y.is_contiguous(), y.storage_offset(), y.mT.stride(1)
+
+    (found, *said), (wanted, *expected) = ad.compile(told)(x), told(x)
+    assert said == expected == [(24, 8, 1), False, 4, 1]
+    ad.testing.assert_close(found, wanted)
+    for function in (lambda x: x.mT.view(-1), lambda x: (x * 2).mT.view(-1)):
+        with pytest.raises(ShapeError, match=r"view size \[-1\] is not compatible"):
+            ad.compile(function)(x)
+    with ad.lazy():
+        y = (x * 2).view(6, 8)
+        assert y._data.array is None  # computed when it is read, and no sooner
+    ad.testing.assert_close(y, (x * 2).reshape(6, 8))
