@@ -16,6 +16,7 @@ from ..backends.native.runtime.memory import release_memory
 from ..backends.native.runtime.sequence import Sequence as Calls
 from ..core.errors import Unsupported
 from ..core.spec import prod
+from ..core.tensor_base import TensorBase
 from ..eager.arrays import address
 from ..eager.record import parents_of
 from ..eager.tensors import wrap
@@ -35,6 +36,7 @@ from ..inference.passes import (
 from ..inference.schedule import Schedule
 from ..program.program import Node, Program, Value
 from ..program.reads import Guards
+from ..program.standing import have_memory, hold_items, want_gradients
 from .backward import CompiledCall, Cotangents, Lease, history
 from .capture import CAPTURING, Captured, Update
 
@@ -283,9 +285,8 @@ class Compiled:
 
     def _moved(self) -> bool:
         """Whether a tensor has other memory than it had, or somebody keeps the last gradients."""
-        for x, array, node in self.bound:
-            if x._data is not array or x._node is not node:
-                return True
+        if not have_memory(self.bound):
+            return True
         if any(x._leaf.grad is not self.before[n] for n, x in self.owned.items()):
             return True
         return self.holders is not None and self._holders() != self.holders
@@ -301,9 +302,10 @@ class Compiled:
 
     def difference(self) -> str:
         """What is not as it was when it was captured, in words; '' where it fits."""
-        for x, wanted in self.wanting:
-            if (x._node is None) is wanted:
-                return f"requires_grad of a tensor of shape {tuple(x._data.shape)} was {wanted}"
+        x = want_gradients(self.wanting)
+        if x is not None:
+            wanted = x._node is None
+            return f"requires_grad of a tensor of shape {tuple(x._data.shape)} was {wanted}"
         for x, present in self.captured.presence:
             if (x._leaf.grad is None) is present:
                 had, has = ("a", "none") if present else ("no", "one")
@@ -491,13 +493,17 @@ class _Optimizer:
         self.arrays = [[[next(given) for _ in column] for column in cs] for cs in op.columns]
         self.place = {id(p): i for _, ps in op.groups for i, p in enumerate(ps)}
         self.kept: list[tuple[Any, Any, Any]] = []  # dicts, keys, and what they hold
+        self.options = [tuple(group.values()) for group, _ in op.groups]
+        self.sizes: dict[int, int] = {}  # of states, by their ids
         for (_, parameters), (_, _, *kinds) in zip(op.groups, op.columns, strict=True):
             for i, p in enumerate(parameters):
                 state = self.optimizer.state.get(p)
                 self.kept.append((self.optimizer.state, p, state))
+                self.sizes[id(state)] = len(state or ())
                 names = [name for name in state or () if name not in self.optimizer.scalars]
                 for name, kind in zip(names, kinds, strict=True):
                     self.kept.append((state, name, kind[i]))
+        self.counters: list[_Counter] = []  # of all groups, where they are enough to step again
         self.laid: dict[Any, Any] = {}  # by group and parameters: names, rows, columns, dtypes
         self.made: dict[Any, Any] = {}
 
@@ -505,7 +511,17 @@ class _Optimizer:
         """Whether the optimizer's state is what it was."""
         if self.kept and self.kept[0][0] is not self.optimizer.state:
             return False
-        return all(held.get(key) is value for held, key, value in self.kept)
+        if not hold_items(self.kept):
+            return False
+        for g, (group, parameters) in enumerate(self.groups):
+            options = tuple(group.values())
+            if options != self.options[g]:  # which may want other states
+                states = [self.optimizer.state[p] for p in parameters if p in self.optimizer.state]
+                self.optimizer.complete(group, states)
+                if any(len(state) != self.sizes[id(state)] for state in states):
+                    return False
+                self.options[g] = options
+        return True
 
     def _layout(self, g: int, parameters: Any) -> tuple[Any, ...]:
         """For some parameters of a group: names of states, rows of its arrays, these, dtypes."""
@@ -522,15 +538,7 @@ class _Optimizer:
 
     def run(self) -> None:
         """Count the step, and change everything."""
-        optimizer = self.optimizer
-        parts: dict[Any, list[Any]] = {}
-        for g, (group, parameters) in enumerate(self.groups):
-            for batch in optimizer._batches(group, parameters):
-                names, rows, columns, dtypes = self._layout(g, batch.parameters)
-                found = optimizer.formula_for(batch.group, batch.numbers, names, dtypes)
-                if isinstance(found, str):
-                    raise Unsupported(f"compile: {found}")
-                parts.setdefault(found[0], []).append((g, rows, columns, found[1]))
+        parts = self._counted() or self._parts()
         watched = announce(self.written, "step")
         for formula, each in parts.items():
             key = (formula, *[part[:2] for part in each])
@@ -544,3 +552,89 @@ class _Optimizer:
             run()
         for version in watched:
             version.bump("step")
+
+    def _parts(self) -> dict[Any, list[Any]]:
+        """The step is counted: for each formula groups of rows, their arrays and numbers."""
+        optimizer = self.optimizer
+        parts: dict[Any, list[Any]] = {}
+        known: list[_Counter] | None = []
+        for g, (group, parameters) in enumerate(self.groups):
+            batches = optimizer._batches(group, parameters)
+            for batch in batches:
+                names, rows, columns, dtypes = self._layout(g, batch.parameters)
+                found = optimizer.formula_for(batch.group, batch.numbers, names, dtypes)
+                if isinstance(found, str):
+                    raise Unsupported(f"compile: {found}")
+                parts.setdefault(found[0], []).append((g, rows, columns, found[1]))
+                if known is not None and len(batches) == 1 and _counts_alone(optimizer, batch):
+                    known.append(_Counter(batch, found[0], (g, rows, columns)))
+                else:
+                    known = None
+        self.counters = known or []
+        return parts
+
+    def _counted(self) -> dict[Any, list[Any]] | None:
+        """The same where nothing but the number of the step has changed since the last one; None
+        where something has, or it is not known, with nothing counted.
+        """
+        parts: dict[Any, list[Any]] = {}
+        nexts = []
+        for counter in self.counters:
+            step = counter.next_step()
+            if step is None:
+                return None
+            numbers = self.optimizer.numbers(counter.group, counter.state, step)
+            found = counter.formula.with_numbers((counter.group, numbers))
+            if found is None:
+                return None
+            parts.setdefault(counter.formula, []).append((*counter.place, found[1]))
+            nexts.append(step)
+        for counter, step in zip(self.counters, nexts, strict=True):
+            counter.count(step)
+        return parts
+
+
+class _Counter:
+    """Parameters whose step counts are equal and all that has to change between steps."""
+
+    def __init__(self, batch: Any, formula: Any, place: tuple[Any, ...]) -> None:
+        self.group, self.formula, self.place = batch.group, formula, place
+        self.options = tuple(batch.group.values())
+        self.state = batch.states[0]
+        self.tensors = [state["step"] for state in batch.states]
+        self.arrays = [x._data for x in self.tensors]
+
+    def next_step(self) -> float | None:
+        """The number of the step that is to come; None where options or counts were changed."""
+        if tuple(self.group.values()) != self.options:
+            return None
+        first = self.arrays[0].item()
+        for x, array in zip(self.tensors, self.arrays, strict=True):
+            if x._data is not array or array.item() != first:
+                return None
+        return first + 1  # type: ignore[no-any-return]
+
+    def count(self, step: float) -> None:
+        """This is it."""
+        watched = announce(self.tensors, "step")
+        for array in self.arrays:
+            array.fill(step)
+        for version in watched:
+            version.bump("step")
+
+
+def _counts_alone(optimizer: Any, batch: Any) -> bool:
+    """Whether all that changes for a batch from step to step is its number, in the host's memory,
+    and its options can be compared.
+    """
+    if optimizer.scalars != ("step",) or "step" not in batch.states[0]:
+        return False
+    if any(isinstance(value, TensorBase) for value in batch.group.values()):
+        return False
+    return all(
+        isinstance(x := state["step"], TensorBase)
+        and type(x._data) is np.ndarray
+        and x._data.flags.writeable
+        and x._node is None
+        for state in batch.states
+    )

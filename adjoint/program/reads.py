@@ -15,7 +15,6 @@ from __future__ import annotations
 import dis
 import functools
 import gc
-import itertools
 import operator
 import os
 import random
@@ -32,6 +31,7 @@ from ..core import policy
 from ..core.errors import Unsupported
 from ..core.op import Op
 from ..core.tensor_base import TensorBase
+from .standing import hold_cells, hold_contents, hold_names
 
 ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "nothing"})()
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -525,29 +525,21 @@ class Guards:
                 kind = ""
             kinds[kind].append(slot)
         self._named = [s.holder for s in kinds["dict"]], [s.key for s in kinds["dict"]]
+        self._held = [held.get(key, ABSENT) for held, key in zip(*self._named, strict=True)]
         self._cells = [s.holder for s in kinds["cell"]]
-        self._items: list[Any] = [s.holder for s in kinds["listed"]]
-        self._lengths = list(map(len, self._items))
-        self._views = [view for s in kinds["listed"] for view in _views(s)]
+        self._contents = [cell.cell_contents for cell in self._cells]
+        self._listed = list(map(_listed, kinds["listed"]))
         self._rest = kinds[""]
-        self._known: list[Any] = list(self._look())
-
-    def _look(self) -> Iterator[Any]:
-        """All that is named, contained or in a variable, now."""
-        named = map(_GET, *self._named, itertools.repeat(ABSENT))
-        return itertools.chain(named, map(_CONTENTS, self._cells), *self._views)
 
     def hold(self) -> bool:
         """Whether all is as it was."""
-        try:
-            if (
-                list(map(len, self._items)) == self._lengths
-                and all(map(operator.is_, self._look(), self._known))
-                and all(map(is_same, self._rest))
-            ):
-                return True
-        except ValueError:  # a variable that was deleted
-            return False
+        if (
+            hold_names(*self._named, self._held, ABSENT)
+            and hold_cells(self._cells, self._contents)
+            and hold_contents(self._listed)
+            and all(map(is_same, self._rest))
+        ):
+            return True
         if not all(map(is_same, self._slots)):
             return False
         self._list()  # equal objects
@@ -561,15 +553,13 @@ class Guards:
         return ""
 
 
-_GET = dict.get
-_CONTENTS = operator.attrgetter("cell_contents")
 _LISTED = frozenset((dict, list))
 
 
-def _views(slot: Slot) -> tuple[Any, ...]:
-    """By which all that a container holds, or a dict's keys, is looked at, each time anew."""
+def _listed(slot: Slot) -> tuple[Any, list[Any], list[Any] | None]:
+    """A container, its items or keys, and a dict's values where they count."""
     x = slot.holder
-    return (x.keys(), x.values()) if type(x) is dict and slot.kind == "items" else (x,)
+    return x, list(x), list(x.values()) if type(x) is dict and slot.kind == "items" else None
 
 
 def described(reads: Reads, slot: Slot) -> str:
