@@ -57,17 +57,17 @@ def compile(
     """A function, a module or a whole training step (forward, backward, optimizer) as one native
     program, captured at the first call; without `model`, a decorator.
 
-    The same values, gradients, states and random numbers as without it. Calls with other shapes,
-    dtypes or Python values compile anew, as does whatever the function's Python read elsewhere
-    (attributes, variables, containers) and has changed: up to `recompile_limit` (16) programs. What
-    cannot be captured is an error that names the line; with `fallback="eager"` the function then
-    runs eagerly, with one warning. `backend="eager"` and `disable=True` compile nothing; "inductor"
-    means "native"; each `mode`, `options` (of inductor), `fullgraph` and `isolate_recompiles` give
-    the same program. `name` is what profiles show.
-    Errors: Unsupported for `dynamic=True` and `shapes_spec`, and at the call for what cannot be
-    captured; AutogradError for a backward through results whose history is over (an optimizer has
-    stepped, a backward has run), or a second derivative; InvalidArgument and InvalidType for other
-    arguments.
+    The same values, gradients, states and random numbers as without it. Calls with other dtypes or
+    Python values compile anew, as does whatever the function's Python read elsewhere (attributes,
+    variables, containers) and has changed: up to `recompile_limit` (16) programs. So do other
+    sizes, which are any number of programs, of which those used last are kept; with `dynamic=False`
+    each counts. What cannot be captured is an error that names the line; with `fallback="eager"`
+    the function then runs eagerly, with one warning. `backend="eager"` and `disable=True` compile
+    nothing; "inductor" means "native"; each `mode`, `options` (of inductor), `fullgraph` and
+    `isolate_recompiles` give the same program. `name` is what profiles show.
+    Errors: Unsupported for `shapes_spec`, and at the call for what cannot be captured;
+    AutogradError for a backward through results whose history is over (an optimizer has stepped, a
+    backward has run), or a second derivative; InvalidArgument and InvalidType for other arguments.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.compile.html
 
     >>> layer = ad.nn.Linear(2, 1)
@@ -98,24 +98,30 @@ def compile(
         raise InvalidArgument(f"compile: Unrecognized mode={mode!r}, should be one of: {_MODES}")
     if backend not in (None, "native", "inductor", "eager"):
         raise InvalidArgument(f"compile: Invalid backend: {backend!r}; 'native' or 'eager'")
-    if dynamic or shapes_spec is not None:
-        raise Unsupported("compile: dynamic=True, sizes as arguments, does not exist yet")
+    if shapes_spec is not None:
+        raise Unsupported("compile: shapes_spec; sizes may change without it")
     if disable or backend == "eager":
         return model
     limit = policy.COMPILED_PROGRAMS if recompile_limit is None else recompile_limit
-    call = CompiledFunction(model, fallback, limit, name or _name(model))
+    sizes = dynamic is None or bool(dynamic)
+    call = CompiledFunction(model, fallback, limit, name or _name(model), sizes)
     return CompiledModule(model, call) if isinstance(model, Module) else call
 
 
 class CompiledFunction:
     """A function for which programs stand: see `compile`."""
 
-    def __init__(self, function: Callable[..., Any], fallback: str, limit: int, name: str) -> None:
+    def __init__(
+        self, function: Callable[..., Any], fallback: str, limit: int, name: str, sizes: bool
+    ) -> None:
         functools.update_wrapper(self, function)
         self.function = function
         self.reasons: list[str] = []  # why each program was compiled
         self._fallback, self._limit, self._called = fallback, limit, name
+        self._sizes = sizes  # whether programs that differ by sizes count as one
         self._programs: dict[Any, list[_Variant]] = {}
+        self._calls = 0
+        self._dropped: set[int] = set()  # hashes of signatures whose programs were
         self._latest: _Variant | None = None
         self._leaves = False  # leaves among the arguments are known by identity
         self._eagerly = ""  # why the function runs eagerly from now on
@@ -124,7 +130,8 @@ class CompiledFunction:
         return self if instance is None else types.MethodType(self, instance)
 
     def __reduce__(self) -> Any:
-        return CompiledFunction, (self.function, self._fallback, self._limit, self._called)
+        options = self._fallback, self._limit, self._called, self._sizes
+        return CompiledFunction, (self.function, *options)
 
     def __repr__(self) -> str:
         return f"<compiled {self._called}>"
@@ -222,8 +229,30 @@ class CompiledFunction:
                 if k:
                     self._programs[key] = [each, *found[:k], *found[k + 1 :]]
                 self._latest = each
+                self._calls += 1
+                each.used = self._calls
                 return each
         return None
+
+    def _count(self) -> int:
+        """How many programs there are, those for other sizes not counted."""
+        if not self._sizes:
+            return len(self.programs)
+        found: dict[Any, int] = {}
+        for key, each in self._programs.items():
+            alike = _without_sizes(key)
+            found[alike] = max(found.get(alike, 0), len(each))
+        return sum(found.values())
+
+    def _drop_some(self) -> None:
+        """Forget programs that were not used for long, where there are many sizes."""
+        while len(self._programs) > 1 and (
+            len(self._programs) > policy.COMPILED_SIZES
+            or sum(program.bytes for program in self.programs) > policy.COMPILED_BYTES
+        ):
+            oldest = min(self._programs, key=lambda key: max(v.used for v in self._programs[key]))
+            del self._programs[oldest]
+            self._dropped.add(hash(oldest))
 
     def _give_up(self, why: str, args: Any, kwargs: Any) -> Any:
         """Run eagerly, now and later."""
@@ -239,7 +268,7 @@ class CompiledFunction:
         """A new program."""
         listing = _listing(mode, args, kwargs)
         why = "first call" if self._latest is None else self._difference(key, listing)
-        if len(self.programs) >= self._limit:
+        if self._count() >= self._limit and not self._is_resized(key):
             raise Unsupported(
                 f"compile: {self._limit} programs were compiled, the last one because {why}; let "
                 "what changes be a tensor, or give recompile_limit=..."
@@ -261,8 +290,26 @@ class CompiledFunction:
         variant = _Variant(Compiled(captured, guards), listing, objects)
         self._programs.setdefault(key, []).insert(0, variant)
         self._latest = variant
+        self._calls += 1
+        variant.used = self._calls
+        self._drop_some()
+        if hash(key) in self._dropped:
+            self._dropped.clear()
+            warnings.warn(
+                f"compile: {self._called} is compiled again for sizes that it was compiled for "
+                f"before ({why}); programs for {policy.COMPILED_SIZES} sizes and "
+                f"{policy.COMPILED_BYTES >> 20} MiB are kept: pad what varies",
+                stacklevel=5,
+            )
         self.reasons.append(why)
         return variant
+
+    def _is_resized(self, key: Any) -> bool:
+        """Whether a signature that has no program is that of one but for sizes."""
+        if not self._sizes or key in self._programs:
+            return False
+        alike = _without_sizes(key)
+        return any(_without_sizes(each) == alike for each in self._programs)
 
     def _difference(self, key: Any, listing: dict[str, str]) -> str:
         """In which a call differs from those before, in words."""
@@ -283,6 +330,7 @@ class _Variant:
         self.program = program
         self.listing = listing
         self.objects = objects  # kept: they are known by their ids
+        self.used = 0  # the number of the call that used it last
 
 
 class CompiledModule(Module):
@@ -363,6 +411,18 @@ def _sign(x: Any, leaves: bool, key: list[Any], tensors: list[Any], objects: lis
     else:  # a parameter, an optimizer, a model: states and what it says of itself are followed
         key.append((kind, id(x)))
         objects.append(x)
+
+
+def _without_sizes(key: Any) -> Any:
+    """A signature with numbers of dimensions in place of sizes."""
+    parts, *modes = key
+    return (*(_rank(x) for x in parts), *modes)
+
+
+def _rank(x: Any) -> Any:
+    if type(x) is tuple and len(x) == 3 and type(x[0]) is tuple and isinstance(x[1], np.dtype):
+        return len(x[0]), *x[1:]
+    return x
 
 
 def _replaced(x: Any, leaves: bool, own: Iterator[Any], known: dict[int, Any]) -> Any:

@@ -300,6 +300,12 @@ class Compiled:
         for x in self.captured.dropped:
             x._leaf.grad = None
 
+    @property
+    def bytes(self) -> int:
+        """How large its memory is."""
+        layouts = sum(part.schedule.layout.size for part in self.parts)
+        return layouts * len(self.others)
+
     def difference(self) -> str:
         """What is not as it was when it was captured, in words; '' where it fits."""
         x = want_gradients(self.wanting)

@@ -155,3 +155,19 @@ def test_random_numbers_of_others_are_drawn_once_where_a_capture_is_refused():
     with pytest.warns(UserWarning, match="runs eagerly"):
         found = [compiled(ad.ones(1)).item() for _ in range(3)]
     assert found == expected
+
+
+def test_a_profiler_goes_on_after_a_capture():
+    import cProfile
+
+    def squared(x):
+        return x * x
+
+    profile = cProfile.Profile()
+    profile.enable()
+    try:
+        assert ad.compile(squared)(ad.ones(2)).tolist() == [1.0, 1.0]
+        sorted([2, 1])
+    finally:
+        profile.disable()
+    assert any("sorted" in str(each.code) for each in profile.getstats())
