@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import types
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -31,6 +31,7 @@ from ..nn.parameter import Parameter
 from ..program.reads import PLAIN, place_of, watched
 from .capture import CAPTURING, NotReady, Reached, capture
 from .explained import Explanation, Timer, explanation
+from .over import over
 from .step import Compiled
 
 __all__ = ["CompiledFunction", "CompiledModule", "compile"]
@@ -155,6 +156,22 @@ class CompiledFunction:
     @property
     def _title(self) -> str:
         return f"Compiled#{self._called}"
+
+    def over(self, loader: Iterable[Any]) -> Any:
+        """Call the function with each batch of a loader (of a tuple or list its items as
+        arguments); what is returned is stacked: a loss becomes the losses of all steps.
+
+        The loader's workers make the next batches meanwhile. Every step has been made where a
+        later one fails.
+        Shapes: results of every call alike; they get a first dimension for the calls.
+        Errors: those of the calls; ShapeError for results that cannot be stacked; InvalidArgument
+        for a loader without batches.
+
+        >>> data = ad.data.TensorDataset(ad.arange(6.0))
+        >>> ad.compile(lambda x: x.sum()).over(ad.data.DataLoader(data, batch_size=2))
+        tensor([1., 5., 9.])
+        """
+        return over(self, loader, self._called)
 
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
         """Call the function once more, and say what its program does: kernels with operations,
