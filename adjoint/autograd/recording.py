@@ -27,7 +27,7 @@ from ..graph.lazy import LazyValue, concrete, given, realize, record, shown, spe
 from ..graph.node import INFERENCE, Item, Version
 from .modes import _Bare
 
-__all__ = ["Recorder", "lazy", "realize_all", "source_of"]
+__all__ = ["Recorder", "execute_meanwhile", "lazy", "realize_all", "source_of"]
 
 ndarray = np.ndarray
 
@@ -57,7 +57,7 @@ def execute_lazily(op: Op, inputs: tuple[Any, ...]) -> Any:
     return finish(op, inputs, record(op, tuple(values)), parents, wants)
 
 
-def _execute_meanwhile(op: Op, inputs: tuple[Any, ...]) -> Any:
+def execute_meanwhile(op: Op, inputs: tuple[Any, ...]) -> Any:
     """`execute_lazily` while the program goes on: of memory that others may write to unseen, what
     it holds now is recorded; a view shows it, whatever is written there.
     """
@@ -121,7 +121,7 @@ class lazy(_Bare):  # noqa: N801 - like no_grad
     tensor([3., 3.])
     """
 
-    changes = {"executor": _execute_meanwhile}  # noqa: RUF012 - never changed
+    changes = {"executor": execute_meanwhile}  # noqa: RUF012 - never changed
 
 
 def realize_all(*tensors: Any) -> Any:

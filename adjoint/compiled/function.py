@@ -32,12 +32,13 @@ from ..program.reads import PLAIN, place_of, watched
 from .capture import CAPTURING, NotReady, Reached, capture
 from .explained import Explanation, Timer, explanation
 from .over import over
+from .pieces import PiecewiseFunction
 from .step import Compiled
 
 __all__ = ["CompiledFunction", "CompiledModule", "compile"]
 
 _BY_VALUE: frozenset[Any] = (PLAIN - {slice, float, complex}) | {Size, dtype, device}
-_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+_MODES = ("pieces", "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 
 def compile(
@@ -95,6 +96,9 @@ def compile(
         raise InvalidType(f"compile: expected a function or a module, got {type(model).__name__}")
     if fallback not in ("error", "eager"):
         raise InvalidArgument(f"compile: fallback={fallback!r}; it is 'error' or 'eager'")
+    if mode == "pieces" and not (disable or backend == "eager"):
+        pieces = PiecewiseFunction(model, name or _name(model))
+        return CompiledModule(model, pieces) if isinstance(model, Module) else pieces
     if mode is not None and mode not in _MODES:
         raise InvalidArgument(f"compile: Unrecognized mode={mode!r}, should be one of: {_MODES}")
     if backend not in (None, "native", "inductor", "eager"):
@@ -353,7 +357,7 @@ class _Variant:
 class CompiledModule(Module):
     """A module whose calls are compiled: attributes are those of the module, `_orig_mod`."""
 
-    def __init__(self, module: Module, call: CompiledFunction) -> None:
+    def __init__(self, module: Module, call: CompiledFunction | PiecewiseFunction) -> None:
         super().__init__()
         self._orig_mod = module
         self.__dict__["_compiled_call"] = call

@@ -29,12 +29,15 @@ def shares_storage(result: Any, x: Any, op: Op) -> bool:
 
 
 def _would_share(x: Any, op: Op) -> bool:
-    """The same of a recorded value: computed ones are row-major, of which `op` makes a view; of a
-    view it may not.
+    """The same where it is only recorded: computed ones are row-major, of which `op` makes a view;
+    of a view it may not, nor of memory that lies otherwise.
     """
-    if x._view is None:
+    if type(x._data) is ndarray:
+        memory = part = x._data
+    elif x._view is None:
         return True
-    memory, part = _places(x)
+    else:
+        memory, part = _places(x)
     part = op.compute(backend, part)
     return np.may_share_memory(part, memory) if part.size else True
 

@@ -215,7 +215,7 @@ def noise_on_data_gradients_and_parameters(model):
     return step
 
 
-def both_of(name):
+def both_of(name, compile=ad.compile):
     """The eager step, the compiled one, and their models."""
     ad.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
@@ -223,7 +223,7 @@ def both_of(name):
     ad.manual_seed(1)
     eager = PROGRAMS[name](models[0])
     ad.manual_seed(1)
-    return eager, ad.compile(PROGRAMS[name](models[1])), models
+    return eager, compile(PROGRAMS[name](models[1])), models
 
 
 NAMES = sorted(set(PROGRAMS) - {"<lambda>"})

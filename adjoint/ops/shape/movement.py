@@ -408,7 +408,7 @@ def _shares(found: Any, input: Tensor) -> bool:
     data = input._data
     if isinstance(data, Cell) and isinstance(found, Cell):
         return lies_in(found, data)
-    if type(data) is LazyValue:  # which is not computed to find that out
+    if type(found) is LazyValue:  # which is not computed to find that out
         return shares_storage(found, input, to_shape(found.shape))
     if type(data) is np.ndarray and (found.base is data or found.base is data.base is not None):
         return True
