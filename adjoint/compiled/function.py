@@ -28,8 +28,8 @@ from ..core.tensor_base import TensorBase
 from ..graph.lazy import LazyValue, concrete
 from ..nn.modules.module import Module
 from ..nn.parameter import Parameter
-from ..program.reads import PLAIN, place_of, watched
-from .capture import CAPTURING, NotReady, Reached, capture
+from ..program.reads import PLAIN, Guards, place_of, watched
+from .capture import CAPTURING, Captured, NotReady, Reached, capture
 from .explained import Explanation, Timer, explanation
 from .step import Compiled
 
@@ -205,11 +205,7 @@ class CompiledFunction:
         except NotReady:  # an optimizer makes its state in the first step
             return self.function(*args, **kwargs)
         except Unsupported as error:
-            text = str(error)
-            told = text if text.startswith("compile: ") else f"compile: {text}"
-            place = place_of(error)
-            if place not in told:
-                told += place
+            told = _told(error)
             if self._fallback == "eager":
                 return self._give_up(told.removeprefix("compile: "), args, kwargs)
             raise Unsupported(told) from error
@@ -245,6 +241,42 @@ class CompiledFunction:
                 "what changes be a tensor, or give recompile_limit=..."
             )
 
+        captured, guards = self._captured(mode, args, kwargs, tensors, objects)
+        variant = _Variant(Compiled(captured, guards), listing, objects)
+        self._programs.setdefault(key, []).insert(0, variant)
+        self._latest = variant
+        self.reasons.append(why)
+        return variant
+
+    def captured(self, mode: Mode, *args: Any, **kwargs: Any) -> Captured:
+        """What the function does with such arguments in a mode, to be written down.
+
+        Errors: Unsupported for what cannot be captured, and for objects among the arguments.
+        """
+        key: list[Any] = []
+        tensors: list[Any] = []
+        objects: list[Any] = []
+        _sign([args, kwargs], self._leaves, key, tensors, objects)
+        if objects:
+            raise Unsupported(
+                f"export: an argument is, or holds, a {type(objects[0]).__name__}; the function is "
+                "to find objects and parameters in its own variables, and to take tensors and "
+                "constants"
+            )
+        if not _on_host(tensors):
+            raise Unsupported("export: a tensor that is not in the host's memory")
+        try:
+            with CAPTURING:
+                return self._captured(mode, args, kwargs, tensors, objects)[0]
+        except (NotReady, Reached):
+            raise
+        except Unsupported as error:
+            raise Unsupported(_told(error)) from error
+
+    def _captured(
+        self, mode: Mode, args: Any, kwargs: Any, tensors: list[Any], objects: list[Any]
+    ) -> tuple[Captured, Guards]:
+        """What the function does, and for how long."""
         leaves = self._leaves
 
         def given(*replaced: Any) -> Any:
@@ -257,12 +289,8 @@ class CompiledFunction:
         casts = mode.autocast.without_cache() if mode.casts else None  # symbols are not kept
         roots = [(f"argument {n}", x) for n, x in enumerate(objects)]
         run = partial(capture, given, tensors, mode.grad and not mode.inference, casts)
-        captured, guards = watched(self.function, roots, run)
-        variant = _Variant(Compiled(captured, guards), listing, objects)
-        self._programs.setdefault(key, []).insert(0, variant)
-        self._latest = variant
-        self.reasons.append(why)
-        return variant
+        found: tuple[Captured, Guards] = watched(self.function, roots, run)
+        return found
 
     def _difference(self, key: Any, listing: dict[str, str]) -> str:
         """In which a call differs from those before, in words."""
@@ -418,6 +446,13 @@ def _on_host(tensors: list[Any]) -> bool:
         if isinstance(x._data, LazyValue):
             concrete(x)
     return all(type(x._data) is np.ndarray for x in tensors)
+
+
+def _told(error: Unsupported) -> str:
+    """What is said of something that cannot be captured: with the user's line."""
+    text, place = str(error), place_of(error)
+    told = text if text.startswith("compile: ") else f"compile: {text}"
+    return told if place in told else told + place
 
 
 def _name(function: Any) -> str:

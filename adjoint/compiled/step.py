@@ -304,6 +304,11 @@ class Compiled:
         for x, wanted in self.wanting:
             if (x._node is None) is wanted:
                 return f"requires_grad of a tensor of shape {tuple(x._data.shape)} was {wanted}"
+        for x, array, _ in self.bound:
+            now = x._data
+            if now is not array and (now.shape, now.dtype) != (array.shape, array.dtype):
+                was = f"a state was {tuple(array.shape)} {array.dtype}"
+                return f"{was} and is {tuple(now.shape)} {now.dtype}"
         for x, present in self.captured.presence:
             if (x._leaf.grad is None) is present:
                 had, has = ("a", "none") if present else ("no", "one")

@@ -17,6 +17,7 @@ from ..core.device import device
 from ..core.dtype import dtype
 from ..core.errors import CheckpointError, InvalidType
 from ..core.op import REGISTRY, Op
+from ..core.spec import prod
 from ..eager.writes import ViewWrite
 from ..graph.node import Item
 from ..ops.shape.movement import Refit
@@ -151,3 +152,19 @@ def _suit(fields: Sequence[Any], hints: Mapping[str, Any]) -> bool:
         if any(not 0 <= n < 2**64 for n in sizes):
             return False
     return True
+
+
+def checked_shape(shape: Any) -> tuple[int, ...]:
+    """The shape, which an array could have.
+
+    Errors: CheckpointError for what is none.
+    """
+    good = isinstance(shape, tuple) and len(shape) <= 64
+    if (
+        not good
+        or not all(type(n) is int and n >= 0 for n in shape)
+        or prod(n or 1 for n in shape) >= 2**59
+    ):
+        raise CheckpointError(f"{shape!r:.80} is no shape")
+    found: tuple[int, ...] = shape
+    return found

@@ -30,7 +30,7 @@ from ..graph.cells import Cell, Source, assert_consistent, notice_foreign_writes
 from ..graph.lazy import concrete, specs_of
 from ..graph.node import Item
 from ..io import checkpoint
-from ..io.ops import Ops, checked, size_of
+from ..io.ops import Ops, checked, checked_shape, size_of
 from ..nn import Parameter
 from ..ops.index.indexing import Reindex
 from ..ops.random.random import Generator
@@ -287,7 +287,9 @@ class _Reader:
     def _source(self, row: dict[str, Any]) -> tuple[Cell, Any]:
         given = row.get("tensor")
         if given is None:
-            source = Source(self.state, _shape(row["shape"]), checked(row["dtype"], dtype).numpy)
+            source = Source(
+                self.state, checked_shape(row["shape"]), checked(row["dtype"], dtype).numpy
+            )
             leaf = checked(row["requires_grad"], bool)
             return source, showing(source, Tensor).requires_grad_(leaf)
         if not isinstance(given, Tensor):
@@ -332,7 +334,7 @@ class _Reader:
         found = op.infer(*specs_of(args))
         specs = (found,) if isinstance(found, Spec) else tuple(found)
         for spec in specs:
-            _shape(spec.shape)
+            checked_shape(spec.shape)
         if len(specs) != op.n_outputs:
             raise CheckpointError(f"{op.name} has {len(specs)} outputs")
         return specs
@@ -402,14 +404,3 @@ def _at(place: Any, of: Sized) -> int:
     if type(place) is not int or not 0 <= place < len(of):
         raise CheckpointError(f"it names number {place!r:.40} of {len(of)}")
     return place
-
-
-def _shape(shape: Any) -> tuple[int, ...]:
-    good = isinstance(shape, tuple) and len(shape) <= 64
-    if (
-        not good
-        or not all(type(n) is int and n >= 0 for n in shape)
-        or prod(n or 1 for n in shape) >= 2**59
-    ):
-        raise CheckpointError(f"{shape!r:.80} is no shape")
-    return shape  # type: ignore[no-any-return]
