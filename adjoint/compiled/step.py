@@ -89,11 +89,21 @@ class _Part:
             for step in self.schedule.steps
             if isinstance(step.op, Kernel) and step.op.composite.guards
         ]
-        self.checks = [
-            partial(step.op.composite.check, [space.arrays[x] for x in step.values])  # type: ignore[attr-defined]
+        guards = [
+            (guard, spec, step.values[n])
             for step in checked
+            for guard, spec, n in step.op.composite.guards  # type: ignore[attr-defined]
         ]
-        shown = space.shown.union(alike, *(step.values for step in checked))
+        # A copy of an input is made only later: it is made for the check, too.
+        looked = [
+            (x, []) if roots.get(x, x) in inputs or x.array is not None else self._path(x)
+            for *_, x in guards
+        ]
+        self.checks = [
+            partial(_check, guard, spec, space.arrays[x], nodes)
+            for (guard, spec, _), (x, nodes) in zip(guards, looked, strict=True)
+        ]
+        shown = space.shown.union(alike, (x for x, _ in looked))
         # Those of the inputs and of what is wanted whose arrays are used as such, not by addresses.
         used = shown.union(graph.outputs)  # which may be views of inputs
         self.shown = {inputs[y] for x in used if (y := roots.get(x, x)) in inputs}
@@ -101,6 +111,14 @@ class _Part:
         self.shown.update(
             x for x, y in zip(self.wanted, graph.outputs, strict=True) if roots.get(y, y) in fixed
         )
+
+    def _path(self, x: Value) -> tuple[Value, list[tuple[Any, int]]]:
+        """The input, or constant, that a value comes from, and the nodes that lead from there."""
+        path: list[tuple[Any, int]] = []
+        while x.node is not None and x not in self.graph.inputs:
+            path.insert(0, (x.node, x.index))
+            x = x.node.inputs[0]
+        return x, path
 
     def run(self, observer: Any) -> None:
         """Check, then compute."""
@@ -412,6 +430,14 @@ class Compiled:
         if self.holders is None:
             self.holders = self._holders()
         return self.captured.returned.rebuilt(iter(results), arguments)
+
+
+def _check(guard: Any, spec: Any, array: Any, nodes: Sequence[tuple[Any, int]]) -> None:
+    """Raise what an op raises for values that it refuses, of what nodes make of an array."""
+    for node, index in nodes:
+        found = node.op.compute(np, array, *node.inputs[1:])
+        array = found[index] if isinstance(found, tuple) else found
+    guard(spec, array)
 
 
 def _array(known: dict[Value, Any], x: Value) -> Any:

@@ -66,8 +66,8 @@ class Contents:
             if not isinstance(x, TensorBase):
                 raise CheckpointError(f"a tensor is a {type(x).__name__}")
         for n, g in checked_dict(found["gradients"]).items():
-            x, gradient = self.tensor(n), self.tensor(g)
-            if x._leaf is None or gradient.spec != x.spec or gradient._node is not None:
+            x, gradient = self.leaf(n), self.tensor(g)
+            if gradient.spec != x.spec or gradient._node is not None:
                 raise CheckpointError(f"tensor {n} cannot have the gradient {g}")
             x.grad = gradient
         self.names = {checked(k, str): self.at(n) for k, n in checked_dict(found["names"]).items()}
@@ -90,6 +90,17 @@ class Contents:
     def tensor(self, n: Any) -> Any:
         """The tensor of a number."""
         return self.tensors[self.at(n)]
+
+    def wants(self, n: Any) -> bool:
+        """Whether the tensor of a number wants gradients."""
+        return self.tensor(n)._node is not None
+
+    def leaf(self, n: Any) -> Any:
+        """The tensor of a number, which has gradients, or had some before it was frozen."""
+        x = self.tensor(n)
+        if x._leaf is None:
+            x.requires_grad_(True).requires_grad_(False)
+        return x
 
     def spend(self, parts: int) -> None:
         """Count parts of nodes."""
@@ -215,7 +226,7 @@ class Text:
         if [id(x) for x in given] != [id(x) for x in self.examples]:
             raise CheckpointError("its arguments are not in order")
         self.key = tuple(key)
-        self.wants = [contents.tensor(n)._leaf is not None for _, n in self.states]
+        self.wants = [contents.wants(n) for _, n in self.states]
         self.captured()
 
     def _kind(self, n: Any) -> Spec:
@@ -275,7 +286,7 @@ class _Reader:
         return Captured(
             program=program,
             arguments=count,
-            states=[None if own else x for x, own in zip(tensors, owners, strict=True)],
+            states=[x if own is None else None for x, own in zip(tensors, owners, strict=True)],
             written=written,
             leaves=leaves,
             owners=owners,
@@ -300,10 +311,7 @@ class _Reader:
         return n
 
     def _leaf(self, n: Any) -> Any:
-        x = self.contents.tensor(n)
-        if x._leaf is None:
-            raise CheckpointError(f"tensor {n} has no gradients")
-        return x
+        return self.contents.leaf(n)
 
     def _states(self, values: Sequence[Value]) -> tuple[list[Any], list[Any]]:
         """For each state the leaf whose gradient it is, or None; and its tensor."""
@@ -424,7 +432,11 @@ class _Reader:
             group = optimizer.param_groups[place]
             own = {id(p) for p in group["params"]}
             chosen = [self._leaf(n) for n in checked_list(parameters)]
-            if not chosen or not own.issuperset(map(id, chosen)) or len(set(chosen)) < len(chosen):
+            if (
+                not chosen
+                or not own.issuperset(map(id, chosen))
+                or len({*map(id, chosen)}) < len(chosen)
+            ):
                 raise CheckpointError("its optimizer has other parameters")
             pairs.append((group, chosen))
         if len({place for place, _ in groups}) != len(groups):
@@ -507,7 +519,7 @@ class _Reader:
             if kind == "argument":
                 wants = places[k]._node is not None
             else:
-                wants = places[k][0] == "tensor" and self.contents.tensor(places[k][1])._leaf
+                wants = places[k][0] == "tensor" and self.contents.wants(places[k][1])
             if not wants:
                 raise CheckpointError(f"{kind!r:.40} {k} wants no gradient")
             pairs.append((kind, k))
@@ -532,7 +544,9 @@ _NOTHING = np.zeros(0, np.float32)
 
 def _one() -> Parameter:
     """A parameter by which options are tried."""
-    return Parameter(wrap(np.ones(1, np.float32)))
+    found: Any = Parameter(wrap(np.ones(1, np.float32)))
+    found.grad = wrap(np.ones(1, np.float32))
+    return found
 
 
 def _short(text: Any) -> str:

@@ -38,6 +38,7 @@ from ..eager.tensors import wrap
 from ..eager.writes import ViewWrite
 from ..io.ops import Ops
 from ..nn.parameter import Parameter
+from ..ops.create.creation import zeros_like
 from ..ops.shape.movement import Refit
 from ..program.capture import symbol
 from ..program.program import Value
@@ -109,7 +110,10 @@ def _begin(error: NotReady, begun: list[tuple[Any, Any]]) -> None:
         for p in parameters:
             if optimizer.state.get(p):
                 continue
+            gradient = p.grad
+            p.grad = zeros_like(p.detach()) if gradient is None else gradient
             state = optimizer.begin(p, group)
+            p.grad = gradient
             if "step" not in state:
                 raise Unsupported(
                     f"export: the first step of {type(optimizer).__name__} differs from all later "
@@ -133,9 +137,14 @@ class Table:
         if place is None:
             place = self._places[id(x)] = len(self.tensors)
             self._kept.append(x)
-            known = isinstance(x, TensorBase) and x._node is x._leaf
+            known = isinstance(x, TensorBase) and _is_given(x)
             self.tensors.append(x if known else wrap(getattr(x, "_data", x)))
         return place
+
+
+def _is_given(x: Any) -> bool:
+    """Whether a tensor has no history."""
+    return x._node is None or x._node is x._leaf
 
 
 def state_of(
@@ -356,7 +365,7 @@ class _Program:
             if owner is not None:
                 found.append(("gradient", self.of.tensor(owner)))
                 continue
-            if self.grad and x._node is not x._leaf:
+            if self.grad and not _is_given(x):
                 raise Unsupported(
                     f"export: a tensor of shape {tuple(x._data.shape)} was computed outside of the "
                     "function, and a history is in no file; compute it within, or detach() it"
