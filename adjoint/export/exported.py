@@ -55,6 +55,7 @@ class ExportedProgram:
         self.name: str = checked(found["name"], str)
         self.version: str = checked(found["version"], str)  # of adjoint that wrote it
         self.optimizers: list[Any] = contents.optimizers
+        self._counts = [[len(g["params"]) for g in o.param_groups] for o in self.optimizers]
         self.generators: list[Any] = contents.generators
         self._positional = [checked(x, str) for x in checked_list(found["positional"])]
         self._texts = [Text(contents, each) for each in checked_list(found["programs"])]
@@ -129,6 +130,12 @@ class ExportedProgram:
     def _fitting(self, place: int) -> Compiled:
         """The program, compiled for the state of now."""
         found = self._compiled.get(place)
+        for optimizer, counts in zip(self.optimizers, self._counts, strict=True):
+            if [len(group["params"]) for group in optimizer.param_groups] != counts:
+                raise Unsupported(
+                    f"export: the optimizer {type(optimizer).__name__} of {self.name} has other "
+                    "parameters than it was exported with; export the function again"
+                )
         if found is not None and not found.difference():
             return found
         reason = native.reason_off()
@@ -150,6 +157,8 @@ class ExportedProgram:
                     f"export: the state of {self.name} is not of the form in which it was exported:"
                     f" {why}; put it back, or export the function again"
                 )
+            for node in found.captured.updates:
+                node.op.optimizer._has_stepped = True  # type: ignore[attr-defined]
             self._compiled[place] = found
             return found
 

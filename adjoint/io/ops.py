@@ -76,7 +76,7 @@ class Ops:
         """
         tag, name, fields = written
         kind = self._kind_of(name)
-        if tag != "op" or kind is None:
+        if tag != "op" or kind is None or kind.opaque:
             raise CheckpointError(f"there is no op {name!r:.80}; import the module that defines it")
         values = [self.read_field(each) for each in fields]
         if not _suit(values, _hints(kind)):

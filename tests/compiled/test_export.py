@@ -31,12 +31,19 @@ F = nn.functional
 
 def exported(function, *example):
     """What is loaded from a file of a function."""
+    return loaded(file_of(function, *example))
+
+
+def file_of(function, *example):
+    """The bytes of a file of a function, for an example or a list of some."""
     file = io.BytesIO()
-    ad.export(
-        function, example[0] if len(example) == 1 and type(example[0]) is list else example, file
-    )
-    file.seek(0)
-    return ad.export.load(file)
+    several = len(example) == 1 and type(example[0]) is list
+    ad.export(function, example[0] if several else example, file)
+    return file.getvalue()
+
+
+def loaded(data, **options):
+    return ad.export.load(io.BytesIO(data), **options)
 
 
 def bits(found):
@@ -51,7 +58,7 @@ def bits(found):
     return [found]
 
 
-def assert_trains_alike(step, loaded, model, examples, exact=True):
+def assert_trains_alike(step, loaded, model, examples):
     """Each call of both: results, the model's state and its gradients, bit for bit."""
     for example in examples:
         found, expected = loaded(*example), step(*example)
@@ -271,3 +278,405 @@ def test_every_optimizer_that_compiles(name, ran):
     for example in examples:  # the compiled function's first call is an eager one
         np.testing.assert_allclose(loaded(*example).item(), compiled(*example).item(), rtol=1e-4)
     assert list(loaded.optimizers[0].state_dict()["state"]) == [0, 1, 2, 3]
+
+
+# ---- without the model's code --------------------------------------------------------------------
+
+
+def in_another_process(tmp_path, program, *files):
+    """What a program without the model's code prints, run where no tests can be imported."""
+    path = tmp_path / "runs.py"
+    path.write_text("import sys\nimport adjoint as ad\n" + textwrap.dedent(program))
+    source = os.path.dirname(os.path.dirname(ad.__file__))
+    found = subprocess.run(
+        [sys.executable, "-W", "error", "-P", str(path), *map(str, files)],
+        capture_output=True, text=True, check=False, cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": source},
+    )  # fmt: skip
+    assert found.returncode == 0, found.stderr
+    return found.stdout.split()
+
+
+def test_another_process_without_the_code_computes_and_trains_on_bit_for_bit(tmp_path):
+    ad.manual_seed(0)
+    step, model, examples = statistics_and_dropout()
+    compiled = ad.compile(step)
+    compiled(*examples[0])
+    x, y = examples[1]
+    ad.save({"x": x, "y": y}, tmp_path / "batch")
+    ad.export(compiled, (x, y), tmp_path / "step.adjoint")
+    model.eval()
+    with ad.no_grad():
+        ad.export(model, (x,), tmp_path / "model.adjoint")
+        expected = ad.compile(model)(x)
+    model.train()
+    losses = in_another_process(
+        tmp_path,
+        """
+        assert not any(name.startswith("tests") for name in sys.modules)
+        batch = ad.load(sys.argv[1])
+        model, step = map(ad.export.load, sys.argv[2:4])
+        print(model(batch["x"]).numpy().tobytes().hex())
+        step.optimizers[0].param_groups[0]["lr"] = 0.005
+        for _ in range(5):
+            print(step(batch["x"], batch["y"]).detach().numpy().tobytes().hex())
+        ad.save(step.state_dict(), sys.argv[4])
+        step.save(sys.argv[5])
+        """,
+        *(tmp_path / name for name in ("batch", "model.adjoint", "step.adjoint", "out", "later")),
+    )
+    assert losses[0] == expected.numpy().tobytes().hex()
+    options = step.__closure__[step.__code__.co_freevars.index("optimizer")].cell_contents
+    options.param_groups[0]["lr"] = 0.005
+    assert losses[1:] == [compiled(x, y).detach().numpy().tobytes().hex() for _ in range(5)]
+    assert bits(ad.load(tmp_path / "out")) == bits(model.state_dict())
+    later = ad.export.load(tmp_path / "later")
+    assert_trains_alike(compiled, later, model, examples)
+    other = statistics_and_dropout()[1]  # names are the model's: it can be put together again
+    assert str(other.load_state_dict(later.state_dict())) == "<All keys matched successfully>"
+
+
+# ---- state ---------------------------------------------------------------------------------------
+
+
+def test_exporting_changes_nothing_and_needs_no_step_before():
+    ad.manual_seed(0)
+    step, model, examples = statistics_and_dropout()
+    before, random = bits(model.state_dict()), ad.get_rng_state()
+    program = exported(step, *examples[0])
+    optimizer = step.__closure__[step.__code__.co_freevars.index("optimizer")].cell_contents
+    assert bits(model.state_dict()) == before and ad.get_rng_state().equal(random)
+    assert not optimizer.state and all(p.grad is None for p in model.parameters())
+    program(*examples[0])
+    assert bits(model.state_dict()) == before  # the program's state is a copy
+    assert program.optimizers[0].state_dict()["state"][0]["step"].item() == 1.0
+    assert not program.generators[0].get_state().equal(random)
+
+
+def test_learning_rates_are_scheduled_and_optimizers_take_over_states():
+    ad.manual_seed(0)
+    step, _, examples = mlp()
+    compiled = ad.compile(step)
+    compiled(*examples[0])
+    a, b = (exported(compiled, *examples[0]) for _ in range(2))
+    schedules = [ad.optim.lr_scheduler.StepLR(each.optimizers[0], 1, 0.1) for each in (a, b)]
+    for example in examples:
+        a(*example)
+        schedules[0].step()
+    assert a.optimizers[0].param_groups[0]["lr"] == pytest.approx(0.02 * 0.1**4)
+    b(*examples[0])
+    b.load_state_dict(a.state_dict())
+    b.optimizers[0].load_state_dict(a.optimizers[0].state_dict())  # other tensors from now on
+    assert bits(a(*examples[1])) == bits(b(*examples[1]))
+    assert bits(a.state_dict()) == bits(b.state_dict())
+    again = loaded(_saved(b))
+    assert bits(a(*examples[2])) == bits(b(*examples[2])) == bits(again(*examples[2]))
+    assert bits(a.state_dict()) == bits(b.state_dict()) == bits(again.state_dict())
+
+
+def _saved(program):
+    file = io.BytesIO()
+    ad.export.save(program, file)
+    return file.getvalue()
+
+
+def test_a_state_of_another_form_is_refused_until_it_is_put_back():
+    step, _, examples = accumulation()
+    compiled = ad.compile(step)
+    for _ in range(2):
+        compiled(*examples[0])
+    program = exported(compiled, *examples[0])
+    program(*examples[0])
+    weight = program.named_parameters()["weight"]
+    kept, weight.grad = weight.grad, None
+    with pytest.raises(Unsupported, match=r"the state of step is not what it was.*gradient"):
+        program(*examples[0])
+    weight.grad = kept
+    program(*examples[0])
+    weight.requires_grad_(False)
+    with pytest.raises(Unsupported, match=r"requires_grad of a tensor of shape \(2, 3\) was True"):
+        program(*examples[0])
+    weight.requires_grad_()
+    data, weight.data = weight.data, ad.ones(4, 4)
+    with pytest.raises(Unsupported, match=r"\(2, 3\)"):
+        program(*examples[0])
+    weight.data = data
+    program(*examples[0])
+    with pytest.raises(CheckpointError, match=r"missing 'bias', unexpected 'b', 'weight' of shape"):
+        program.load_state_dict({"weight": ad.ones(1), "b": ad.ones(2)})
+    program.optimizers[0].add_param_group({"params": [nn.Parameter(ad.ones(1))]})
+    with pytest.raises(Unsupported, match="optimizer SGD of step has other parameters"):
+        program(*examples[0])
+
+
+def test_names_of_several_modules_loose_tensors_and_objects():
+    class Trainer:
+        def __init__(self):
+            self.encoder, self.decoder = nn.Linear(3, 2), nn.Linear(2, 3)
+            self.scale = ad.ones(1, requires_grad=True)
+            self.unused = nn.Linear(1, 1)
+            self.optimizer = ad.optim.SGD(
+                [*self.encoder.parameters(), *self.decoder.parameters(), self.scale], lr=0.1
+            )
+
+        @ad.compile
+        def step(self, x):
+            self.optimizer.zero_grad()
+            loss = (self.decoder(self.encoder(x)) * self.scale - x).square().mean()
+            loss.backward()
+            self.optimizer.step()
+            return loss
+
+    trainer = Trainer()
+    program = exported(trainer.step, ad.ones(2, 3))
+    assert list(program.state_dict()) == [
+        "encoder.weight", "encoder.bias", "decoder.weight", "decoder.bias", "scale"
+    ]  # fmt: skip
+    assert bits(program(ad.ones(2, 3))) == bits(ad.compile(trainer.step)(ad.ones(2, 3)))
+    assert program.state_dict()["scale"].equal(trainer.scale)
+
+
+def test_tied_weights_and_buffers_that_are_not_persistent():
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    model[1].weight = model[0].weight
+    model.register_buffer("count", ad.zeros(()), persistent=False)
+    step, _ = usual(model, lambda model, x: model(x).mean() + model.count.add_(1).detach())
+    program = exported(step, ad.ones(2, 3))
+    assert list(program.state_dict()) == list(model.state_dict())
+    assert len(program.parameters()) == 3
+    ahead, counted = program(ad.ones(2, 3)).item(), loaded(_saved(program))(ad.ones(2, 3)).item()
+    assert counted > ahead + 0.5  # the count is in the file
+    a, b = (program.state_dict()[name] for name in ("0.weight", "1.weight"))
+    assert a.equal(b)
+
+
+# ---- arguments and results -----------------------------------------------------------------------
+
+Pair = namedtuple("Pair", "x y")
+
+
+@dataclasses.dataclass
+class Found:
+    loss: ad.Tensor
+    parts: dict
+
+
+def test_forms_of_arguments_and_results():
+    weight = ad.ones(3, requires_grad=True)
+
+    def function(pair, options, *, scale=2.0, mode="sum"):
+        total = (pair.x * options["w"][0] * scale * weight).sum() if mode == "sum" else pair.y
+        parts = {"x": pair.x, "none": None, "kind": ad.float32, "weight": weight, 3: (1, [total])}
+        return Found(total, parts), Pair(total * 2, options["w"][1]), mode
+
+    pair, options = Pair(ad.ones(3), ad.zeros(2)), {"w": [ad.full((3,), 2.0), 7]}
+    example = ((pair, options), {"scale": 3.0})
+    file = io.BytesIO()
+    ad.export(function, example[0], file, example[1])
+    program = loaded(file.getvalue())
+    found, expected = program(*example[0], scale=3.0), function(*example[0], scale=3.0)
+    assert found[0]["loss"].item() == expected[0].loss.item() == 18.0
+    assert type(found[0]) is dict and type(found[1]) is tuple and found[1][1] == 7
+    parts = found[0]["parts"]
+    assert parts["x"] is pair.x and parts["none"] is None and parts["kind"] is ad.float32
+    assert parts["weight"] is program.named_parameters()["weight"]
+    assert parts[3][0] == 1 and parts[3][1][0].item() == 18.0 and found[2] == "sum"
+    assert program((pair.x, pair.y), options=options, scale=3.0)[0]["loss"].item() == 18.0
+    x = pair.x
+    assert program((x, pair.y), {"w": [x, 7]}, scale=3.0)[0]["loss"].item() == 9.0  # the same twice
+    for args, kwargs, got in (
+        (example[0], {"scale": 4.0}, "scale: 4.0"),
+        (example[0], {}, r"argument 0\[0\]: \(3,\) float32.*$"),
+        ((Pair(ad.ones(4), ad.zeros(2)), options), {"scale": 3.0}, r"0\[0\]: \(4,\) float32"),
+        ((Pair(ad.ones(3).double(), ad.zeros(2)), options), {"scale": 3.0}, r"\(3,\) float64"),
+        ((pair, {"v": options["w"]}), {"scale": 3.0}, r"1\['v'\]"),
+        ((pair,), {"scale": 3.0}, "scale: 3.0"),
+        ((pair, object()), {"scale": 3.0}, "argument 1: a <class 'object'>"),
+    ):
+        with pytest.raises(InvalidArgument, match=rf"exported for .*scale: 3.0; it was.*{got}"):
+            program(*args, **kwargs)
+
+
+def test_several_examples_share_the_state():
+    step, _, _ = mlp()
+    small, large = digits(3, 6)[0], digits(8, 6)[0]
+    program = exported(step, [small, large])
+    assert program.signatures == [
+        f"argument 0: ({n}, 6) float32, argument 1: ({n},) int64" for n in (3, 8)
+    ]
+    compiled = ad.compile(step)
+    for example in (small, large, large, small):  # the compiled one begins eagerly
+        assert program(*example).item() == pytest.approx(compiled(*example).item(), rel=1e-5)
+    assert program.optimizers[0].state_dict()["state"][0]["step"].item() == 4.0
+    with pytest.raises(InvalidArgument, match=r"\(3, 6\).*; or .*\(8, 6\).*called with .*\(5, 6\)"):
+        program(*digits(5, 6)[0])
+
+
+@pytest.mark.parametrize("size", [0, 1, 15, 100_000])
+def test_sizes(size):
+    function = lambda x: ((x * 2).exp().sum(), x.flip(0))  # noqa: E731
+    x = ad.rand(size)
+    assert bits(exported(function, x)(x)) == bits(ad.compile(function)(x))
+
+
+def test_layouts_of_arguments_and_states():
+    model = nn.Linear(4, 3)
+    model.weight.data = ad.randn(4, 3).t()
+    program = exported(model, ad.ones(2, 4))
+    x = ad.randn(4, 2).t()
+    assert bits(program(x)) == bits(ad.compile(model)(x))
+
+
+# ---- modules, and modes --------------------------------------------------------------------------
+
+
+def test_a_loaded_model_can_be_trained_from_outside():
+    ad.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 4))
+    examples = digits(5, 6)
+    program = exported(model, examples[0][0])
+    compiled = ad.compile(model)
+    assert isinstance(program.module(), nn.Module)
+    pairs = []
+    for call, owner in ((program, program), (compiled, model)):
+        optimizer = ad.optim.Adam(owner.parameters(), lr=0.05)
+        for x, y in examples:
+            optimizer.zero_grad()
+            F.cross_entropy(call(x), y).backward()
+            optimizer.step()
+        with ad.no_grad():
+            pairs.append([call(examples[0][0]), owner.state_dict()])
+            assert not pairs[-1][0].requires_grad
+    assert bits(pairs[0]) == bits(pairs[1])
+    with pytest.raises(InvalidArgument, match=r"called with .* that wants a gradient"):
+        program(ad.ones(5, 6, requires_grad=True))
+
+
+def test_gradients_reach_arguments_and_modules_have_the_names():
+    model = nn.Sequential(nn.Linear(3, 2), nn.Softmax(1))
+    x = ad.randn(4, 3, requires_grad=True)
+    module = ad.export.export(model, (x,)).module()
+    assert list(module.state_dict()) == ["0.weight", "0.bias"]
+    assert [name for name, _ in module.named_parameters()] == ["0.weight", "0.bias"]
+    found = []
+    for each in (module, ad.compile(model)):
+        y = x.detach().requires_grad_()
+        each(y).square().sum().backward()
+        found.append([y.grad, *(p.grad for p in each.parameters())])
+    assert bits(found[0]) == bits(found[1])
+    with ad.no_grad():
+        for each in (module, model):
+            each.get_parameter("0.bias").copy_(ad.tensor([3.0, -1.0]))
+    assert bits(module(x)) == bits(ad.compile(model)(x))
+    assert module.program.state_dict()["0.bias"].tolist() == [3.0, -1.0]
+
+
+def test_what_python_read_is_as_it_was():
+    model = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5))
+    scale = [2.0]
+    model.eval()
+    program = exported(lambda x: model(x) * scale[0], ad.ones(2, 3))
+    expected = program(ad.ones(2, 3)).tolist()
+    scale[0] = 5.0
+    model.train()
+    assert program(ad.ones(2, 3)).tolist() == expected
+    with ad.autocast("cpu"):
+        cast = exported(model[0], ad.ones(2, 3))
+    assert cast(ad.ones(2, 3)).dtype is ad.bfloat16
+
+
+def test_checks_of_values_are_in_the_file():
+    weight = ad.ones(3, requires_grad=True)
+    optimizer = ad.optim.SGD([weight], lr=0.1)
+
+    def step(x, y, index):
+        optimizer.zero_grad()
+        loss = F.binary_cross_entropy(x * weight, y) + weight[index].sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    program = exported(step, ad.full((3,), 0.5), ad.ones(3), ad.tensor([0, 1]))
+    program(ad.full((3,), 0.5), ad.ones(3), ad.tensor([0, 1]))
+    before = bits(program.state_dict())
+    with pytest.raises(InvalidArgument, match="should be between 0 and 1"):
+        program(ad.full((3,), 5.0), ad.ones(3), ad.tensor([0, 1]))
+    with pytest.raises(IndexingError, match="out of"):
+        program(ad.full((3,), 0.5), ad.ones(3), ad.tensor([0, 9]))
+    assert bits(program.state_dict()) == before
+    program(ad.full((3,), 0.5), ad.ones(3), ad.tensor([0, 1]))
+
+
+def test_where_ops_are_recorded_and_profiles():
+    program = exported(lambda x: x * 2, ad.ones(3))
+    with ad.lazy(), pytest.raises(Unsupported, match="a program already"):
+        program(ad.ones(3))
+    with pytest.raises(Unsupported, match="a program already"):
+        ad.compile(lambda x: program(x))(ad.ones(3))
+    with ad.lazy():
+        x = ad.ones(3) + 1
+    assert program(x).tolist() == [4.0] * 3
+    with ad.profiler.profile() as profile:
+        program(ad.ones(3))
+    assert any("Compiled#<lambda>" in event.key for event in profile.key_averages())
+    assert [row.name for row in program.explain(ad.ones(3)).rows] == ["mul"]
+    assert repr(program) == "<exported <lambda>: argument 0: (3,) float32>"
+
+
+def test_threads_take_turns():
+    from concurrent.futures import ThreadPoolExecutor
+
+    counter = ad.zeros(())
+    program = exported(lambda x: (counter.add_(1), (x @ x).sum())[1], ad.ones(20, 20))
+    with ThreadPoolExecutor(4) as pool:
+        given = [ad.full((20, 20), float(k % 5)) for k in range(200)]
+        found = [y.item() for y in pool.map(program, given)]
+    assert found == [20.0**3 * (k % 5) ** 2 for k in range(200)]
+    assert program.state_dict()["counter"].item() == 200.0
+
+
+# ---- what cannot be exported ---------------------------------------------------------------------
+
+
+def test_what_cannot_be_exported_is_an_error():
+    outside = ad.ones(3, requires_grad=True) * 2
+    weight = ad.ones(3, requires_grad=True)
+
+    class Mine(ad.optim.SGD):
+        pass
+
+    mine = Mine([weight], lr=0.1)
+    momentum = ad.optim.SGD([weight], lr=0.1, momentum=0.9)
+
+    def step_of(optimizer):
+        def step(x):
+            optimizer.zero_grad()
+            (x * weight).sum().backward()
+            optimizer.step()
+
+        return step
+
+    x = ad.ones(3)
+    for function, args, error, says in (
+        (lambda x: x if x.sum() > 0 else -x, (x,), Unsupported, "reads a value"),
+        (lambda x: print("here"), (x,), Unsupported, "print"),
+        (lambda x: x * outside, (x,), Unsupported, "computed outside of the function"),
+        (lambda x, m: m(x), (x, nn.Linear(3, 3)), Unsupported, "holds, a Linear"),
+        (lambda x, p: x * p, (x, nn.Parameter(x)), Unsupported, "holds, a Parameter"),
+        (lambda x: (x, range(3)), (x,), InvalidType, "returns: a range"),
+        (lambda x: {x.ndim: x, (1, 2): x}, (x,), InvalidType, r"\(1, 2\) as a key"),
+        (step_of(mine), (x,), Unsupported, "Mine, an optimizer that is none of"),
+        (step_of(momentum), (x,), Unsupported, "call the function once before"),
+        (3, (x,), InvalidType, "expected a function or a module"),
+        (lambda x: x, {"x": x}, InvalidType, "an example is a tuple"),
+    ):
+        with pytest.raises(error, match=says):
+            ad.export(function, args, io.BytesIO())
+    with pytest.raises(Unsupported, match="dynamic_shapes"):
+        ad.export.export(nn.Linear(3, 3), (x,), dynamic_shapes={})
+    with pytest.raises(InvalidType, match="args are a tuple"):
+        ad.export.export(nn.Linear(3, 3), x)
+    with pytest.raises(InvalidType, match="expected an ExportedProgram"):
+        ad.export.save(nn.Linear(3, 3), io.BytesIO())
+    with ad.no_grad():
+        assert exported(lambda x: x * outside, x)(x).tolist() == [2.0] * 3
