@@ -27,6 +27,8 @@ from .forms import by_position, described, sign
 from .reading import Contents, Text, checked_list, memory_of_machine
 from .writing import VERSION, Table, state_of
 
+_STRANGE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+
 
 class _Always:
     """Guards of a program that no Python belongs to any more."""
@@ -95,7 +97,15 @@ class ExportedProgram:
 
     def _run(self, args: Any, kwargs: Any, observer: Any) -> Any:
         place, tensors = self._found_for(args, kwargs)
-        return self._fitting(place).run(tensors, observer)
+        compiled = self._fitting(place)
+        try:
+            return compiled.run(tensors, observer)
+        except AdjointError:
+            raise
+        except _STRANGE as error:  # as above
+            raise CheckpointError(
+                f"export: {self.name} is no program: {type(error).__name__}: {error}"
+            ) from error
 
     def _found_for(self, args: Any, kwargs: Any) -> tuple[int, list[Any]]:
         """The place of the program for arguments, and the tensors among these."""
@@ -151,6 +161,10 @@ class ExportedProgram:
                     f"export: the state of {self.name} is not what it was: {why}: {error}"
                     if why
                     else f"export: {self.name} cannot be compiled: {error}"
+                ) from error
+            except _STRANGE as error:  # what only a file made by hand can provoke
+                raise CheckpointError(
+                    f"export: {self.name} is no program: {type(error).__name__}: {error}"
                 ) from error
             if why:
                 raise Unsupported(

@@ -9,6 +9,7 @@ code is to walk over.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +29,7 @@ from ..compiled.routines import Ahead, Behind
 from ..core import errors
 from ..core.dtype import bool_, dtype
 from ..core.errors import CheckpointError
+from ..core.op import Op
 from ..core.spec import Spec, prod
 from ..core.tensor_base import TensorBase
 from ..eager.fused import declared_with_routines
@@ -391,7 +393,8 @@ class _Reader:
         kind = written[0] if type(written) is tuple and written else None
         if kind == "op":
             op = OPS.read(written)
-            if op.drawn or op.opaque:
+            axes = getattr(op, "axes", ())
+            if op.drawn or op.opaque or len(set(axes)) != len(axes):
                 raise CheckpointError(f"{op.name} is no op of a program")
             return op
         if kind == "draw":
@@ -470,6 +473,10 @@ class _Reader:
                 raise CheckpointError("its results are not those that have gradients")
             return
         else:
+            kind: Any = type(op.draw if isinstance(op, Drawn) else op)
+            least, most = _inputs_of(kind)
+            if not least <= len(specs) <= most:
+                raise CheckpointError(f"{op.name} is given {len(specs)} inputs")
             return
         if specs != expected:
             raise CheckpointError(f"{op.name} is given {specs!r:.200}")
@@ -540,6 +547,20 @@ class _Reader:
 
 
 _NOTHING = np.zeros(0, np.float32)
+
+
+@functools.lru_cache(maxsize=1024)
+def _inputs_of(kind: Any) -> tuple[int, int]:
+    """The least and the largest number of inputs that an op computes with: by its signature, or by
+    its samples, where that says any.
+    """
+    _, _, *given = inspect.signature(kind.compute).parameters.values()
+    if all(p.kind is p.POSITIONAL_OR_KEYWORD for p in given):
+        return sum(p.default is p.empty for p in given), len(given)
+    if kind.joins or kind.samples.__func__ is Op.samples.__func__:  # type: ignore[attr-defined]
+        return 1, MAX_PARTS
+    counts = [len(sample.inputs) for sample in kind.samples()]
+    return min(counts), max(counts)
 
 
 def _one() -> Parameter:

@@ -6,7 +6,8 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections import namedtuple
+import time
+from collections import Counter, namedtuple
 
 import numpy as np
 import pytest
@@ -16,12 +17,15 @@ from adjoint import nn
 from adjoint.backends import native
 from adjoint.core import policy
 from adjoint.core.errors import (
+    AdjointError,
     CheckpointError,
     IndexingError,
     InvalidArgument,
     InvalidType,
     Unsupported,
 )
+from adjoint.core.op import REGISTRY
+from adjoint.io import checkpoint
 from tests.compiled import test_optimizers as optimizers
 from tests.compiled import test_training_programs as programs
 
@@ -680,3 +684,140 @@ def test_what_cannot_be_exported_is_an_error():
         ad.export.save(nn.Linear(3, 3), io.BytesIO())
     with ad.no_grad():
         assert exported(lambda x: x * outside, x)(x).tolist() == [2.0] * 3
+
+
+# ---- files that are not what was written ---------------------------------------------------------
+
+
+def structure_of(data):
+    """What a file holds, to be changed and written again with right checksums."""
+    return checkpoint.load(io.BytesIO(data))
+
+
+def rewritten(found):
+    file = io.BytesIO()
+    checkpoint.save(found, file)
+    return file.getvalue()
+
+
+def small_files():
+    """A training step that has some of everything, and a model."""
+    ad.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Linear(4, 2))
+    step, _ = usual(model, lambda model, x, y: F.cross_entropy(model(x), y))
+    example = ad.randn(3, 3), ad.tensor([0, 1, 1])
+    step(*example)
+    inner = Last(nn.LSTM)
+    x = ad.randn(2, 3, 6)
+    return [(file_of(step, *example), example), (file_of(inner, x), (x,))]
+
+
+def outcome(data, example):
+    """What happens with a file: nothing but errors of ours, or a result."""
+    try:
+        loaded(data, memory=1 << 24)(*example)
+    except (AdjointError, MemoryError) as error:
+        return type(error).__name__
+    return "a result"
+
+
+def test_bytes_that_were_changed_are_noticed():
+    data, example = small_files()[0]
+    random = np.random.default_rng(0)
+    before = bits(loaded(data)(*example))
+    begin = time.perf_counter()
+    for k in range(250):
+        changed = bytearray(data)
+        at, length = int(random.integers(len(data))), int(random.integers(1, 40))
+        if k % 5 == 0:
+            del changed[at:]
+        elif k % 5 == 1:
+            changed[at] ^= 1 << int(random.integers(8))
+        elif k % 5 == 2:
+            changed[at : at + length] = random.bytes(length)
+        elif k % 5 == 3:
+            del changed[at : at + length]
+        else:
+            changed[at:at] = changed[at : at + length]
+        if bytes(changed) == data:
+            continue
+        try:
+            program = loaded(bytes(changed))
+        except CheckpointError:
+            continue
+        assert bits(program(*example)) == before  # spaces, or a name's order
+    assert time.perf_counter() - begin < 60
+
+
+def places_of(x, path=()):
+    """Where a structure has something that can be changed."""
+    found = [path]
+    if isinstance(x, dict):
+        for key in x:
+            found += places_of(x[key], (*path, key))
+    elif isinstance(x, (list, tuple)):
+        for n, each in enumerate(x):
+            found += places_of(each, (*path, n))
+    return found
+
+
+def with_change(x, path, change):
+    """A copy in which one place is changed."""
+    if not path:
+        return change(x)
+    key, *rest = path
+    if isinstance(x, dict):
+        return {k: with_change(v, rest, change) if k == key else v for k, v in x.items()}
+    return type(x)(with_change(v, rest, change) if n == key else v for n, v in enumerate(x))
+
+
+def changed(random, x):
+    """Something else in the place of `x`."""
+    kinds = [None, True, -1, 0, 1, 2, 7, 1 << 40, 1 << 63, 0.5, float("nan"), "", "x", [], (), {}]
+    kinds += [ad.float64, ad.int64, ad.ones(2, 3), (1 << 20, 1 << 20), ("op", "Add", [])]
+    others = sorted(REGISTRY)
+    if isinstance(x, str):
+        kinds += [others[int(random.integers(len(others)))], "SGD", "Adadelta", "LBFGS", "draw"]
+    if type(x) is int:
+        kinds += [x + 1, x - 1, x + 1, x - 1, int(random.integers(0, 20))] * 3
+    if isinstance(x, (list, tuple)) and x:
+        n = int(random.integers(len(x)))
+        kind = type(x)
+        parts = list(x)
+        kinds += [kind(parts[:n] + parts[n + 1 :]), kind(parts[: n + 1] + parts[n:])] * 5
+        kinds += [kind(parts[::-1]), kind(parts + parts)] * 2
+    if isinstance(x, dict) and x:
+        keys = list(x)
+        kinds += [{k: x[k] for k in keys[1:]}, {keys[0]: x[keys[-1]]}] * 3
+    return kinds[int(random.integers(len(kinds)))]
+
+
+def hostile(count, seed):
+    """What came of structures changed at random, whose checksums are right."""
+    random = np.random.default_rng(seed)
+    files = [(structure_of(data), example) for data, example in small_files()]
+    places = [places_of(found) for found, _ in files]
+    outcomes = Counter()
+    for k in range(count):
+        (found, example), paths = files[k % 2], places[k % 2]
+        for _ in range(int(random.integers(1, 3))):
+            path = paths[int(random.integers(len(paths)))]
+            try:
+                found = with_change(found, path, lambda x: changed(random, x))
+            except (KeyError, TypeError, IndexError):  # it is there no more
+                continue
+        outcomes[outcome(rewritten(found), example)] += 1
+    return outcomes
+
+
+def test_structures_that_were_made_by_hand_end_in_errors_of_ours():
+    begin = time.perf_counter()
+    outcomes = hostile(300, 0)
+    assert outcomes["CheckpointError"] > 200
+    assert time.perf_counter() - begin < 120
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("seed", range(10))
+def test_many_structures_that_were_made_by_hand(seed):
+    assert hostile(2000, seed + 1)["CheckpointError"] > 1000
