@@ -5,6 +5,7 @@ captured from.
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,7 +28,7 @@ from .forms import by_position, described, sign
 from .reading import Contents, Text, checked_list, memory_of_machine
 from .writing import VERSION, Table, state_of
 
-_STRANGE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+_STRANGE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, struct.error)
 
 
 class _Always:

@@ -821,3 +821,45 @@ def test_structures_that_were_made_by_hand_end_in_errors_of_ours():
 @pytest.mark.parametrize("seed", range(10))
 def test_many_structures_that_were_made_by_hand(seed):
     assert hostile(2000, seed + 1)["CheckpointError"] > 1000
+
+
+def test_what_a_file_says_wrongly_is_named():
+    data, example = small_files()[0]
+    found = structure_of(data)
+    with pytest.raises(CheckpointError, match=r"version 2 of exported functions.*reads version 1"):
+        loaded(rewritten({**found, "adjoint.export": 2}))
+    with pytest.raises(CheckpointError, match="holds no exported function"):
+        loaded(rewritten({"weight": ad.ones(2)}))
+
+    def reading(change, *path):
+        return loaded(rewritten(with_change(found, path, change)), memory=1 << 20)
+
+    program = found["programs"][0]
+    linear = next(n for n, op in enumerate(program["ops"]) if "Linear" in str(op))
+    update = next(n for n, op in enumerate(program["ops"]) if op[0] == "update")
+    steps = next(n for n, node in enumerate(program["nodes"]) if node[0] == update)
+    ops, nodes, optimizer = ("programs", 0, "ops"), ("programs", 0, "nodes"), ("optimizers", 0)
+    for change, path, says in (
+        (lambda x: ("op", "os.system", []), (*ops, linear), "there is no op 'os.system'"),
+        (lambda x: ("op", x[1], ["text"]), (*ops, linear), "is not made of"),
+        (lambda x: [*x[:-1], 10**6], (*nodes, 0, 1), "reads value 1000000 before there is one"),
+        (lambda x: [len(program["kinds"])], (*nodes, 0, 2), "it has no shape"),
+        (lambda x: ((1 << 40, 1 << 18), ad.float64), ("programs", 0, "kinds", 0), "memory=..."),
+        (lambda x: ((1 << 40, 1 << 40), ad.float64), ("programs", 0, "kinds", 0), "is no shape"),
+        (lambda x: ((2, 2), x[1]), ("programs", 0, "kinds", 0), "gives|differ|not|is"),
+        (lambda x: "LBFGS", (*optimizer, "class"), "no optimizer 'LBFGS' whose steps"),
+        (lambda x: {**x, "lr": "much"}, (*optimizer, "groups", 0, "options"), "no option 'lr'"),
+        (lambda x: {**x, "lr": -1.0}, (*optimizer, "groups", 0, "options"), "learning rate"),
+        (lambda x: {**x, "betas": (0.9,)}, (*optimizer, "defaults"), "no option 'betas'"),
+        (lambda x: {**x, "exp_avg": x["step"]}, (*optimizer, "state", 0), "'exp_avg' of Adam"),
+        (lambda x: x[::-1], (*nodes, steps, 1), "an optimizer is given"),
+        (lambda x: [0, 0], ("programs", 0, "written"), "writes something twice"),
+        (lambda x: x[:-1], ("programs", 0, "outputs"), "its outputs are not what"),
+        (lambda x: [*x, ("SystemExit", "")], ("programs", 0, "errors"), "no error 'SystemExit'"),
+        (lambda x: ("tensor", 5), ("programs", 0, "returned"), "it has no tensor 5"),
+        (lambda x: [(0, 0)], ("programs", 0, "streams"), "of 0 times"),
+        (lambda x: [ad.ones(3)], ("generators",), "RNG state"),
+    ):
+        with pytest.raises(CheckpointError, match=says):
+            reading(change, *path)
+    assert bits(reading(lambda x: x, "name")(*example)) == bits(loaded(data)(*example))
