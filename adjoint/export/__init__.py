@@ -90,8 +90,9 @@ def load(f: _Any, *, memory: int | None = None) -> ExportedProgram:
     optimizers are adjoint's own, made of fields of the right types; that every value is computed
     before it is read, and has the shape and dtype that its op infers; that what the program reads
     and writes, and what optimizers step over, are tensors of the file with these shapes and dtypes;
-    that no value takes more than `memory` bytes (those of the machine). Machine code is compiled
-    from the graph, when it is first called, or comes from the cache of this machine's own.
+    that no value takes more than `memory` bytes (by default, those of the machine), and all of them
+    16 times as many. Machine code is compiled from the graph, when it is first called, or comes
+    from the cache of this machine's own.
     Errors: CheckpointError for a file that is cut short, altered, of another version or none of
     these; FileNotFoundError where there is none.
     Source: https://docs.pytorch.org/docs/stable/user_guide/torch_compiler/export.html

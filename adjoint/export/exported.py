@@ -20,12 +20,11 @@ from ..core.errors import AdjointError, CheckpointError, DeviceError, InvalidArg
 from ..core.mode import MODE, observed
 from ..graph.lazy import concrete
 from ..io import checkpoint
-from ..io.ops import checked
 from ..nn.modules.module import Module
 from ..nn.parameter import Parameter
 from ..version import __version__
 from .forms import by_position, described, sign
-from .reading import Contents, Text, checked_list, memory_of_machine
+from .reading import Contents, Text, checked_list, memory_of_machine, short
 from .writing import VERSION, Table, state_of
 
 _STRANGE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, struct.error)
@@ -55,12 +54,12 @@ class ExportedProgram:
     def __init__(self, found: dict[str, Any], memory: int) -> None:
         self._found = found
         self._contents = contents = Contents(found, memory)
-        self.name: str = checked(found["name"], str)
-        self.version: str = checked(found["version"], str)  # of adjoint that wrote it
+        self.name = short(found["name"])
+        self.version = short(found["version"])  # of adjoint that wrote it
         self.optimizers: list[Any] = contents.optimizers
         self._counts = [[len(g["params"]) for g in o.param_groups] for o in self.optimizers]
         self.generators: list[Any] = contents.generators
-        self._positional = [checked(x, str) for x in checked_list(found["positional"])]
+        self._positional = [short(x) for x in checked_list(found["positional"])]
         self._texts = [Text(contents, each) for each in checked_list(found["programs"])]
         self._compiled: dict[int, Compiled] = {}  # by the place of their text
 

@@ -45,7 +45,8 @@ from .forms import filled, sign
 from .writing import OPS
 
 MAX_PARTS = 1 << 22  # of all ops, inputs and outputs of a file
-MAX_TEXT = 1 << 16  # characters of an error's message
+MAX_TEXT = 1 << 16  # characters of a name or a message
+MAX_VALUES = 16  # times the memory, for all values of a program: few are there at once
 _NUMBER = bool | int | float | complex
 
 
@@ -252,6 +253,7 @@ class _Reader:
         self.streams = self._streams()
         self.values: list[Value] = [Value(s, name=f"x{n}") for n, s in enumerate(text.specs)]
         self.nodes: list[Node] = []
+        self.bytes = self.fixed_bytes = 0  # of all values, and of those that are constant
 
     def captured(self) -> Captured:
         """All of it."""
@@ -370,18 +372,38 @@ class _Reader:
                 self.constants.append(Value(self._known(tensor), array=tensor._data))
         ops = [(self._op(each), 1 + size_of(each)) for each in checked_list(self.found["ops"])]
         behind: set[str] = set()
-        for k, given, kinds in checked_list(self.found["nodes"]):
+        given = (x for x in (*self.values, *self.constants) if isinstance(x, Value))
+        fixed = {x for x in given if x.array is not None}
+        for k, places, kinds in checked_list(self.found["nodes"]):
             if type(k) is not int or not 0 <= k < len(ops):
                 raise CheckpointError(f"it has no op {k!r:.40}")
             op, cost = ops[k]
-            self.contents.spend(cost + len(given) + len(kinds))
-            inputs = [self._input(n) for n in checked_list(given)]
+            self.contents.spend(cost + len(places) + len(kinds))
+            inputs = [self._input(n) for n in checked_list(places)]
             if len(checked_list(kinds)) != op.n_outputs:
                 raise CheckpointError(f"{op.name} has {op.n_outputs} outputs, not {len(kinds)}")
             node = Node(op, inputs, [self.text._kind(n) for n in kinds])
+            self._weigh(node, fixed)
             self._assert_given(node, held, behind)
             self.nodes.append(node)
             self.values += node.outputs
+
+    def _weigh(self, node: Node, fixed: set[Value]) -> None:
+        """Refuse values that take much more memory than there is; those that depend on nothing but
+        constants (`fixed`, which they join) are computed once, and are all there at once.
+        """
+        size = sum(prod(y.shape) * y.spec.dtype.itemsize for y in node.outputs)
+        self.bytes += size
+        if not node.op.drawn and fixed.issuperset(node.values):
+            fixed.update(node.outputs)
+            self.fixed_bytes += size
+        memory = self.contents.memory
+        if self.bytes > MAX_VALUES * memory or self.fixed_bytes > memory:
+            raise CheckpointError(
+                f"its values take {self.bytes} bytes, {self.fixed_bytes} of them for constants, "
+                f"which is more than a program in {memory} bytes could have; pass memory=... if "
+                "that is meant"
+            )
 
     def _known(self, x: Any) -> Spec:
         spec: Spec = x.spec
@@ -542,7 +564,7 @@ class _Reader:
         returned = Returned(found, {id(x): x for x in tensors}, arguments)
         if [id(x) for x in returned.tensors] != [id(x) for x in computed]:
             raise CheckpointError("it returns its results in another order")
-        returned.close(_short(self.found["why"]))
+        returned.close(short(self.found["why"]))
         return returned
 
 
@@ -570,9 +592,10 @@ def _one() -> Parameter:
     return found
 
 
-def _short(text: Any) -> str:
+def short(text: Any) -> str:
+    """A name or a message, or a CheckpointError."""
     if type(text) is not str or len(text) > MAX_TEXT:
-        raise CheckpointError(f"{text!r:.80} is no message")
+        raise CheckpointError(f"{text!r:.80} is no name or message")
     return text
 
 
@@ -581,7 +604,7 @@ def _error(name: Any, message: Any) -> Callable[[], Exception]:
     kind: Any = vars(errors).get(checked(name, str))
     if name not in errors.__all__ or not _is_class_of(kind, errors.AdjointError):
         raise CheckpointError(f"there is no error {name!r:.80}")
-    return partial(kind, _short(message))
+    return partial(kind, short(message))
 
 
 def _is_class_of(x: Any, kind: type) -> bool:

@@ -863,3 +863,15 @@ def test_what_a_file_says_wrongly_is_named():
         with pytest.raises(CheckpointError, match=says):
             reading(change, *path)
     assert bits(reading(lambda x: x, "name")(*example)) == bits(loaded(data)(*example))
+
+
+def test_memory_is_bounded_before_any_is_taken():
+    data = file_of(lambda x: (x + (ad.ones(1000) * 2).exp() * 3).sum(), ad.ones(1000))
+    expected = 1000 * (1 + 3 * np.exp(2.0))
+    assert loaded(data, memory=1 << 20)(ad.ones(1000)).item() == pytest.approx(expected, rel=1e-5)
+    for memory, says in ((2000, r"takes more than the 2000 bytes"), (5000, r"8000 of them for")):
+        with pytest.raises(CheckpointError, match=says):
+            loaded(data, memory=memory)
+    many = file_of(lambda x: sum((x + k).exp().sum() for k in range(40)), ad.ones(1000))
+    with pytest.raises(CheckpointError, match=r"its values take 12\d{4} bytes, 0 of them"):
+        loaded(many, memory=8000)
