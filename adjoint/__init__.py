@@ -78,12 +78,13 @@ autograd.Variable = Tensor  # PyTorch's old name for it  # noqa: F405 - from .te
 
 
 _LATER = (
-    "array_api", "data", "distributions", "func", "inference", "models", "onnx", "optim", "pnnx",
-    "profiler", "serialization", "sklearn", "testing", "utils",
+    "array_api", "data", "distributions", "export", "func", "inference", "models", "onnx", "optim",
+    "pnnx", "profiler", "serialization", "sklearn", "testing", "utils",
 )  # fmt: skip
 
 if _TYPE_CHECKING:
     from . import data as data
+    from . import export as export
     from . import func as func
     from . import optim as optim
     from . import profiler as profiler

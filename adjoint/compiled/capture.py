@@ -47,7 +47,7 @@ class Update(Op, abstract=True):
             for p in parameters:
                 state = optimizer.state.get(p) or {}
                 if not state and optimizer.begin(p, group):
-                    raise NotReady(f"{type(optimizer).__name__} has no state yet")
+                    raise NotReady(optimizer, self.groups)
                 states.append(state)
             names = [name for name in states[0] if name not in optimizer.scalars]
             kinds = [[state[name] for state in states] for name in names]
@@ -239,7 +239,11 @@ class Reached(Unsupported):
 
 
 class NotReady(Unsupported):
-    """The step is to be run eagerly first."""
+    """The step is to be run eagerly first: an optimizer makes its state in it."""
+
+    def __init__(self, optimizer: Any, groups: Sequence[tuple[Any, Sequence[Any]]]) -> None:
+        super().__init__(f"{type(optimizer).__name__} has no state yet")
+        self.optimizer, self.groups = optimizer, groups
 
 
 _READS = (

@@ -28,8 +28,8 @@ from ..core.tensor_base import TensorBase
 from ..graph.lazy import LazyValue, concrete
 from ..nn.modules.module import Module
 from ..nn.parameter import Parameter
-from ..program.reads import PLAIN, place_of, watched
-from .capture import CAPTURING, NotReady, Reached, capture
+from ..program.reads import PLAIN, Guards, place_of, watched
+from .capture import CAPTURING, Captured, NotReady, Reached, capture
 from .explained import Explanation, Timer, explanation
 from .over import over
 from .pieces import PiecewiseFunction
@@ -233,11 +233,7 @@ class CompiledFunction:
         except NotReady:  # an optimizer makes its state in the first step
             return self.function(*args, **kwargs)
         except Unsupported as error:
-            text = str(error)
-            told = text if text.startswith("compile: ") else f"compile: {text}"
-            place = place_of(error)
-            if place not in told:
-                told += place
+            told = _told(error)
             if self._fallback == "eager":
                 return self._give_up(told.removeprefix("compile: "), args, kwargs)
             raise Unsupported(told) from error
@@ -295,19 +291,7 @@ class CompiledFunction:
                 "what changes be a tensor, or give recompile_limit=..."
             )
 
-        leaves = self._leaves
-
-        def given(*replaced: Any) -> Any:
-            own = iter(replaced)
-            known: dict[int, Any] = {}
-            found = [_replaced(x, leaves, own, known) for x in args]
-            named = {name: _replaced(x, leaves, own, known) for name, x in kwargs.items()}
-            return self.function(*found, **named)
-
-        casts = mode.autocast.without_cache() if mode.casts else None  # symbols are not kept
-        roots = [(f"argument {n}", x) for n, x in enumerate(objects)]
-        run = partial(capture, given, tensors, mode.grad and not mode.inference, casts)
-        captured, guards = watched(self.function, roots, run)
+        captured, guards = self._captured(mode, args, kwargs, tensors, objects)
         variant = _Variant(Compiled(captured, guards), listing, objects)
         self._programs.setdefault(key, []).insert(0, variant)
         self._latest = variant
@@ -324,6 +308,50 @@ class CompiledFunction:
             )
         self.reasons.append(why)
         return variant
+
+    def captured(self, mode: Mode, *args: Any, **kwargs: Any) -> Captured:
+        """What the function does with such arguments in a mode, to be written down.
+
+        Errors: Unsupported for what cannot be captured, and for objects among the arguments.
+        """
+        key: list[Any] = []
+        tensors: list[Any] = []
+        objects: list[Any] = []
+        _sign([args, kwargs], self._leaves, key, tensors, objects)
+        if objects:
+            raise Unsupported(
+                f"export: an argument is, or holds, a {type(objects[0]).__name__}; the function is "
+                "to find objects and parameters in its own variables, and to take tensors and "
+                "constants"
+            )
+        if not _on_host(tensors):
+            raise Unsupported("export: a tensor that is not in the host's memory")
+        try:
+            with CAPTURING:
+                return self._captured(mode, args, kwargs, tensors, objects)[0]
+        except (NotReady, Reached):
+            raise
+        except Unsupported as error:
+            raise Unsupported(_told(error)) from error
+
+    def _captured(
+        self, mode: Mode, args: Any, kwargs: Any, tensors: list[Any], objects: list[Any]
+    ) -> tuple[Captured, Guards]:
+        """What the function does, and for how long."""
+        leaves = self._leaves
+
+        def given(*replaced: Any) -> Any:
+            own = iter(replaced)
+            known: dict[int, Any] = {}
+            found = [_replaced(x, leaves, own, known) for x in args]
+            named = {name: _replaced(x, leaves, own, known) for name, x in kwargs.items()}
+            return self.function(*found, **named)
+
+        casts = mode.autocast.without_cache() if mode.casts else None  # symbols are not kept
+        roots = [(f"argument {n}", x) for n, x in enumerate(objects)]
+        run = partial(capture, given, tensors, mode.grad and not mode.inference, casts)
+        found: tuple[Captured, Guards] = watched(self.function, roots, run)
+        return found
 
     def _is_resized(self, key: Any) -> bool:
         """Whether a signature that has no program is that of one but for sizes."""
@@ -499,6 +527,13 @@ def _on_host(tensors: list[Any]) -> bool:
         if isinstance(x._data, LazyValue):
             concrete(x)
     return all(type(x._data) is np.ndarray for x in tensors)
+
+
+def _told(error: Unsupported) -> str:
+    """What is said of something that cannot be captured: with the user's line."""
+    text, place = str(error), place_of(error)
+    told = text if text.startswith("compile: ") else f"compile: {text}"
+    return told if place in told else told + place
 
 
 def _name(function: Any) -> str:

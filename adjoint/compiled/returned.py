@@ -31,8 +31,8 @@ class Returned:
 
     def __init__(self, found: Any, met: Mapping[int, Any], arguments: Sequence[Any]) -> None:
         self.tensors: list[Any] = []  # computed ones, while the function is captured
-        self._histories: list[bool] = []  # whether they want gradients
-        self._why = ""  # those that want gradients have none
+        self.histories: list[bool] = []  # whether they want gradients
+        self.why = ""  # those that want gradients have none
         self._met = met
         self._arguments = arguments
         self._form = self._of(found)
@@ -41,13 +41,13 @@ class Returned:
     def close(self, why: str) -> None:
         """The capture is over; `why` results without a node have no gradient."""
         self.tensors.clear()
-        self._why = why
+        self.why = why
 
     def wrapped(self, arrays: Sequence[Any], nodes: Mapping[int, Any]) -> list[Any]:
         """Tensors of what was computed now, some of which have nodes."""
         return [
-            wrap(array, nodes.get(n) or (_ended(array, self._why) if history else None))
-            for n, (array, history) in enumerate(zip(arrays, self._histories, strict=True))
+            wrap(array, nodes.get(n) or (_ended(array, self.why) if history else None))
+            for n, (array, history) in enumerate(zip(arrays, self.histories, strict=True))
         ]
 
     def rebuilt(self, computed: Iterator[Any], arguments: Sequence[Any]) -> Any:
@@ -63,7 +63,7 @@ class Returned:
             if id(found) in self._met:
                 return lambda computed, arguments: found
             self.tensors.append(found)
-            self._histories.append(found._node is not None)
+            self.histories.append(found._node is not None)
             return _next
         if kind in PLAIN or kind in (Size, dtype, device):
             return lambda computed, arguments: found

@@ -91,11 +91,21 @@ class _Part:
             for step in self.schedule.steps
             if isinstance(step.op, Kernel) and step.op.composite.guards
         ]
-        self.checks = [
-            partial(step.op.composite.check, [space.arrays[x] for x in step.values])  # type: ignore[attr-defined]
+        guards = [
+            (guard, spec, step.values[n])
             for step in checked
+            for guard, spec, n in step.op.composite.guards  # type: ignore[attr-defined]
         ]
-        shown = space.shown.union(alike, *(step.values for step in checked))
+        # A copy of an input is made only later: it is made for the check, too.
+        looked = [
+            (x, []) if roots.get(x, x) in inputs or x.array is not None else self._path(x)
+            for *_, x in guards
+        ]
+        self.checks = [
+            partial(_check, guard, spec, space.arrays[x], nodes)
+            for (guard, spec, _), (x, nodes) in zip(guards, looked, strict=True)
+        ]
+        shown = space.shown.union(alike, (x for x, _ in looked))
         # Those of the inputs and of what is wanted whose arrays are used as such, not by addresses.
         used = shown.union(graph.outputs)  # which may be views of inputs
         self.shown = {inputs[y] for x in used if (y := roots.get(x, x)) in inputs}
@@ -103,6 +113,14 @@ class _Part:
         self.shown.update(
             x for x, y in zip(self.wanted, graph.outputs, strict=True) if roots.get(y, y) in fixed
         )
+
+    def _path(self, x: Value) -> tuple[Value, list[tuple[Any, int]]]:
+        """The input, or constant, that a value comes from, and the nodes that lead from there."""
+        path: list[tuple[Any, int]] = []
+        while x.node is not None and x not in self.graph.inputs:
+            path.insert(0, (x.node, x.index))
+            x = x.node.inputs[0]
+        return x, path
 
     def run(self, observer: Any) -> None:
         """Check, then compute."""
@@ -312,6 +330,11 @@ class Compiled:
         if x is not None:
             wanted = x._node is None
             return f"requires_grad of a tensor of shape {tuple(x._data.shape)} was {wanted}"
+        for x, array, _ in () if have_memory(self.bound) else self.bound:
+            now = x._data
+            if now is not array and (now.shape, now.dtype) != (array.shape, array.dtype):
+                was = f"a state was {tuple(array.shape)} {array.dtype}"
+                return f"{was} and is {tuple(now.shape)} {now.dtype}"
         for x, present in self.captured.presence:
             if (x._leaf.grad is None) is present:
                 had, has = ("a", "none") if present else ("no", "one")
@@ -415,6 +438,14 @@ class Compiled:
         if self.holders is None:
             self.holders = self._holders()
         return self.captured.returned.rebuilt(iter(results), arguments)
+
+
+def _check(guard: Any, spec: Any, array: Any, nodes: Sequence[tuple[Any, int]]) -> None:
+    """Raise what an op raises for values that it refuses, of what nodes make of an array."""
+    for node, index in nodes:
+        found = node.op.compute(np, array, *node.inputs[1:])
+        array = found[index] if isinstance(found, tuple) else found
+    guard(spec, array)
 
 
 def _array(known: dict[Value, Any], x: Value) -> Any:

@@ -598,3 +598,36 @@ def test_memory_of_eager_calls_is_given_back():
     assert ad.memory_stats()["cached"] >= x.numpy().nbytes
     ad.compile(lambda x: (x * 3).sum())(x)
     assert ad.memory_stats()["cached"] < x.numpy().nbytes
+
+
+def test_targets_that_are_a_copied_part_of_an_argument_are_checked_as_they_are_now():
+    weight = ad.randn(5, 4).requires_grad_()
+
+    def step(x, y):
+        weight.grad = None
+        loss = nn.functional.cross_entropy((x @ weight).reshape(-1, 4), y[:, 1:].reshape(-1))
+        loss.backward()
+        return loss
+
+    compiled = ad.compile(step)
+    for k in range(3):  # before, what the last call had left in memory was checked
+        x, y = ad.randn(2, 3, 5), (ad.arange(8).reshape(2, 4) + k) % 4
+        np.testing.assert_allclose(compiled(x, y).item(), step(x, y).item(), rtol=1e-6)
+    y[1, 2] = 7
+    before = weight.grad.tolist()
+    with pytest.raises(IndexError, match="Target 7 is out of bounds"):
+        compiled(x, y)
+    assert weight.grad.tolist() == before
+    y[1, 2], y[0, 0] = 3, 99  # which is not read
+    assert compiled(x, y).item() == pytest.approx(step(x, y).item(), rel=1e-6)
+
+
+def test_a_parameter_of_another_shape_is_noticed():
+    layer = nn.Linear(3, 2)
+    compiled = ad.compile(layer)
+    compiled(ad.ones(1, 3))
+    layer.weight.data, layer.bias.data = ad.ones(5, 3), ad.ones(5)
+    assert compiled(ad.ones(1, 3)).tolist() == [[4.0] * 5]
+    assert compiled._compiled_call.reasons[1] == (
+        "a state was (2, 3) float32 and is (5, 3) float32"
+    )
