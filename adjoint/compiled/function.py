@@ -28,9 +28,10 @@ from ..core.tensor_base import TensorBase
 from ..graph.lazy import LazyValue, concrete
 from ..nn.modules.module import Module
 from ..nn.parameter import Parameter
-from ..program.reads import PLAIN, place_of, watched
-from .capture import CAPTURING, NotReady, Reached, capture
+from ..program.reads import PLAIN, Guards, place_of, watched
+from .capture import CAPTURING, Captured, NotReady, Reached, capture
 from .explained import Explanation, Timer, explanation
+from .stages import Stages, stages_of
 from .step import Compiled
 
 __all__ = ["CompiledFunction", "CompiledModule", "compile"]
@@ -172,6 +173,45 @@ class CompiledFunction:
             )
         return explanation(self._called, self._latest.program, timer.seconds, self.reasons)
 
+    def graph(self, *args: Any, **kwargs: Any) -> Stages:
+        """The program for a call like this one before its passes and after each: a table to print,
+        `stages`, and pictures (`draw`). The function's Python runs once on symbols, and the passes
+        again; nothing is called, and nothing changes.
+
+        Errors: Unsupported for what cannot be captured, or runs eagerly.
+
+        >>> doubled = ad.compile(lambda x: (x * 1 * 2).exp())
+        >>> stages = doubled.graph(ad.ones(4))
+        >>> [node.op.name for node in stages["captured"].program.nodes]
+        ['mul', 'mul', 'exp']
+        >>> [node.op.name for node in stages["drop_identities"].program.nodes]
+        ['mul', 'exp']
+        >>> [node.op.name for node in stages["runs"].program.nodes]
+        ['mul_exp']
+        """
+        reason = self._eagerly or native.reason_off()
+        if reason:
+            raise Unsupported(f"graph: {self._called} runs eagerly: {reason}")
+        tensors: list[Any] = []
+        objects: list[Any] = []
+        for x in (*args, kwargs):
+            _sign(x, self._leaves, [], tensors, objects)
+        if not _on_host(tensors):
+            raise Unsupported(f"graph: {self._called} runs eagerly: a tensor is not on the host")
+        try:
+            with CAPTURING:
+                captured, guards = self._captured(MODE.get(), args, kwargs, tensors, objects)
+                made = partial(Compiled, captured, guards)
+                return stages_of(self._called, captured.program, made)
+        except Reached:
+            self._leaves = True
+            return self.graph(*args, **kwargs)
+        except NotReady:
+            raise Unsupported(
+                f"graph: the optimizers of {self._called} have no state before the first call; "
+                "call it once"
+            ) from None
+
     def _run(self, mode: Mode, args: Any, kwargs: Any, observer: Any) -> Any:
         key: list[Any] = []
         tensors: list[Any] = []
@@ -245,6 +285,17 @@ class CompiledFunction:
                 "what changes be a tensor, or give recompile_limit=..."
             )
 
+        captured, guards = self._captured(mode, args, kwargs, tensors, objects)
+        variant = _Variant(Compiled(captured, guards), listing, objects)
+        self._programs.setdefault(key, []).insert(0, variant)
+        self._latest = variant
+        self.reasons.append(why)
+        return variant
+
+    def _captured(
+        self, mode: Mode, args: Any, kwargs: Any, tensors: list[Any], objects: list[Any]
+    ) -> tuple[Captured, Guards]:
+        """What the function does with such arguments, and what that depends on."""
         leaves = self._leaves
 
         def given(*replaced: Any) -> Any:
@@ -257,12 +308,7 @@ class CompiledFunction:
         casts = mode.autocast.without_cache() if mode.casts else None  # symbols are not kept
         roots = [(f"argument {n}", x) for n, x in enumerate(objects)]
         run = partial(capture, given, tensors, mode.grad and not mode.inference, casts)
-        captured, guards = watched(self.function, roots, run)
-        variant = _Variant(Compiled(captured, guards), listing, objects)
-        self._programs.setdefault(key, []).insert(0, variant)
-        self._latest = variant
-        self.reasons.append(why)
-        return variant
+        return watched(self.function, roots, run)
 
     def _difference(self, key: Any, listing: dict[str, str]) -> str:
         """In which a call differs from those before, in words."""
@@ -301,6 +347,11 @@ class CompiledModule(Module):
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
         """See `CompiledFunction.explain`."""
         found: Explanation = self._compiled_call.explain(*args, **kwargs)
+        return found
+
+    def graph(self, *args: Any, **kwargs: Any) -> Stages:
+        """See `CompiledFunction.graph`."""
+        found: Stages = self._compiled_call.graph(*args, **kwargs)
         return found
 
     def __getattr__(self, name: str) -> Any:

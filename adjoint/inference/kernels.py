@@ -13,6 +13,7 @@ from ..core.spec import Spec
 from ..program.compute import compute
 from ..program.partition import Role, regions
 from ..program.program import Node, Program, Value
+from ..program.rewriting import rewriting
 from .recompute import recompute
 
 COSTLY = {
@@ -102,6 +103,7 @@ def is_cheap(node: Node) -> bool:
     return type(node.op).__name__ in CHEAP and not isinstance(_role(node), str)
 
 
+@rewriting
 def fuse_kernels(
     graph: Program,
     checked: Collection[Value] = (),

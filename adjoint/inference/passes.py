@@ -19,6 +19,7 @@ from ..ops.promotion import Cast
 from ..ops.shape.movement import Expand, Permute, Reshape
 from ..program.compute import spec_of
 from ..program.program import Node, Program, Value
+from ..program.rewriting import rewriting
 
 EXACT = ("float32", "float64")  # dtypes of layers into whose weights scales are multiplied
 
@@ -67,6 +68,7 @@ def is_constant(x: Any) -> bool:
     return not isinstance(x, Value) or x.array is not None
 
 
+@rewriting
 def fold_constants(graph: Program, folds: Folds) -> int:
     """Compute what depends on constants only."""
     changes: dict[Value, Value] = {}
@@ -84,6 +86,7 @@ def fold_constants(graph: Program, folds: Folds) -> int:
     return len(changes)
 
 
+@rewriting
 def drop_dead(graph: Program) -> int:
     """Drop nodes that no output needs."""
     needed = set(graph.outputs)
@@ -97,6 +100,7 @@ def drop_dead(graph: Program) -> int:
     return dropped
 
 
+@rewriting
 def merge_equal(graph: Program) -> int:
     """Compute only once what has equal ops and the same inputs (common subexpressions)."""
     changes: dict[Value, Value] = {}
@@ -127,6 +131,7 @@ def _identity_of(op: Op) -> Any:
     return op
 
 
+@rewriting
 def drop_identities(graph: Program) -> int:
     """Drop ops that give their input: casts to the same dtype, reshapes to the same shape,
     permutations that change nothing, products and quotients with 1; join reshapes of reshapes and
@@ -166,6 +171,7 @@ def _is_identity(node: Node) -> bool:
     return False
 
 
+@rewriting
 def drop_expansions(graph: Program) -> int:
     """Let elementwise ops broadcast what was expanded for them, where results are large."""
     found = 0
@@ -183,6 +189,7 @@ def drop_expansions(graph: Program) -> int:
     return found
 
 
+@rewriting
 def inline_numbers(graph: Program) -> int:
     """Write constants without dimensions as numbers, where the other operand has their dtype."""
     found = 0

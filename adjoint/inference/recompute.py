@@ -18,12 +18,14 @@ from typing import Any
 from ..core import policy
 from ..core.spec import prod
 from ..program.program import Node, Program, Value
+from ..program.rewriting import rewriting
 from .passes import drop_dead
 
 Flow = dict[Hashable, dict[Hashable, float]]
 _WRITTEN = 1.1  # cost of a byte that is written to be kept, where others cost 1
 
 
+@rewriting
 def recompute(graph: Program, groups: list[list[Node]], cheap: Callable[[Node], bool]) -> int:
     """Let groups of steps compute again what `cheap` ones gave where that leaves less in memory,
     and reads no more; returns how many values that were. The groups are of `graph`; copies join
