@@ -54,6 +54,7 @@ def compile(
     isolate_recompiles: bool = False,
     shapes_spec: Any = None,
     fallback: str = "error",
+    reassociate: bool = False,
 ) -> Any:
     """A function, a module or a whole training step (forward, backward, optimizer) as one native
     program, captured at the first call; without `model`, a decorator.
@@ -62,9 +63,10 @@ def compile(
     dtypes or Python values compile anew, as does whatever the function's Python read elsewhere
     (attributes, variables, containers) and has changed: up to `recompile_limit` (16) programs. What
     cannot be captured is an error that names the line; with `fallback="eager"` the function then
-    runs eagerly, with one warning. `backend="eager"` and `disable=True` compile nothing; "inductor"
-    means "native"; each `mode`, `options` (of inductor), `fullgraph` and `isolate_recompiles` give
-    the same program. `name` is what profiles show.
+    runs eagerly, with one warning. `reassociate=True` allows other roundings: numbers are merged,
+    divisions become products, sums are scaled instead of what is summed. `backend="eager"` and
+    `disable=True` compile nothing; "inductor" means "native"; each `mode`, `options` (of inductor),
+    `fullgraph` and `isolate_recompiles` give the same program. `name` is what profiles show.
     Errors: Unsupported for `dynamic=True` and `shapes_spec`, and at the call for what cannot be
     captured; AutogradError for a backward through results whose history is over (an optimizer has
     stepped, a backward has run), or a second derivative; InvalidArgument and InvalidType for other
@@ -90,6 +92,7 @@ def compile(
             compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode,
             options=options, name=name, disable=disable, recompile_limit=recompile_limit,
             isolate_recompiles=isolate_recompiles, shapes_spec=shapes_spec, fallback=fallback,
+            reassociate=reassociate,
         )  # fmt: skip
     if not callable(model):
         raise InvalidType(f"compile: expected a function or a module, got {type(model).__name__}")
@@ -104,18 +107,22 @@ def compile(
     if disable or backend == "eager":
         return model
     limit = policy.COMPILED_PROGRAMS if recompile_limit is None else recompile_limit
-    call = CompiledFunction(model, fallback, limit, name or _name(model))
+    call = CompiledFunction(model, fallback, limit, name or _name(model), reassociate)
     return CompiledModule(model, call) if isinstance(model, Module) else call
 
 
 class CompiledFunction:
     """A function for which programs stand: see `compile`."""
 
-    def __init__(self, function: Callable[..., Any], fallback: str, limit: int, name: str) -> None:
+    def __init__(
+        self, function: Callable[..., Any], fallback: str, limit: int, name: str,
+        reassociate: bool = False,
+    ) -> None:  # fmt: skip
         functools.update_wrapper(self, function)
         self.function = function
         self.reasons: list[str] = []  # why each program was compiled
         self._fallback, self._limit, self._called = fallback, limit, name
+        self._nearly = reassociate
         self._programs: dict[Any, list[_Variant]] = {}
         self._latest: _Variant | None = None
         self._leaves = False  # leaves among the arguments are known by identity
@@ -125,7 +132,8 @@ class CompiledFunction:
         return self if instance is None else types.MethodType(self, instance)
 
     def __reduce__(self) -> Any:
-        return CompiledFunction, (self.function, self._fallback, self._limit, self._called)
+        options = self._fallback, self._limit, self._called, self._nearly
+        return CompiledFunction, (self.function, *options)
 
     def __repr__(self) -> str:
         return f"<compiled {self._called}>"
@@ -201,7 +209,7 @@ class CompiledFunction:
         try:
             with CAPTURING:
                 captured, guards = self._captured(MODE.get(), args, kwargs, tensors, objects)
-                made = partial(Compiled, captured, guards)
+                made = partial(Compiled, captured, guards, self._nearly)
                 return stages_of(self._called, captured.program, made)
         except Reached:
             self._leaves = True
@@ -286,7 +294,7 @@ class CompiledFunction:
             )
 
         captured, guards = self._captured(mode, args, kwargs, tensors, objects)
-        variant = _Variant(Compiled(captured, guards), listing, objects)
+        variant = _Variant(Compiled(captured, guards, self._nearly), listing, objects)
         self._programs.setdefault(key, []).insert(0, variant)
         self._latest = variant
         self.reasons.append(why)

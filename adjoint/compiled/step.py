@@ -21,6 +21,7 @@ from ..eager.record import parents_of
 from ..eager.tensors import wrap
 from ..eager.writes import announce
 from ..graph.lazy import concrete
+from ..inference.algebra import exact_algebra, reassociate
 from ..inference.execution import Workspace
 from ..inference.kernels import Kernel, fuse_kernels
 from ..inference.passes import (
@@ -45,9 +46,11 @@ class _Part:
     """What lies between two steps of optimizers: a program, in memory of its own."""
 
     def __init__(
-        self, inputs: Sequence[Value], nodes: Sequence[Node], wanted: Sequence[Value]
+        self, inputs: Sequence[Value], nodes: Sequence[Node], wanted: Sequence[Value], nearly: bool
     ) -> None:
-        """`inputs` and `wanted` are values of the whole program, whose nodes are taken over."""
+        """`inputs` and `wanted` are values of the whole program, whose nodes are taken over.
+        `nearly`: see `_optimize`.
+        """
         self.inputs, self.wanted = list(inputs), list(wanted)
         own = {x: Value(x.spec, name=x.name) for x in inputs}
         self.views = set(own.values())  # what shows the memory of inputs, and is to follow it
@@ -57,7 +60,7 @@ class _Part:
                 self.views.update(node.outputs)
         self.graph = Program(own.values(), nodes, wanted)
         self.cuts: list[tuple[str, str]] = []  # ops that begin another kernel, and why
-        _optimize(self.graph, self.cuts)
+        _optimize(self.graph, self.cuts, nearly)
 
     def bind(self, known: dict[Value, Any], places: dict[Value, Any]) -> None:
         """Connect the kernels to the arrays of values that are `known`, where what is wanted is
@@ -118,7 +121,8 @@ class Compiled:
     `others` are such programs, this one among them.
     """
 
-    def __init__(self, captured: Captured, guards: Guards) -> None:
+    def __init__(self, captured: Captured, guards: Guards, nearly: bool = False) -> None:
+        """`nearly`: values may differ by rounding (`reassociate=True`)."""
         self.guards = guards
         self.lock = threading.Lock()
         self.captured = captured
@@ -149,7 +153,7 @@ class Compiled:
             if x is not None
         ]
         self.leading = [graph.needed([y]).intersection(self.seeds) for y in self.tangents]
-        self.parts = self._cut(graph)
+        self.parts = self._cut(graph, nearly)
         inputs = [*range(captured.arguments), *captured.states]
         of = dict(zip(graph.inputs, inputs, strict=True))
         behind = self.parts[-1].inputs if self.tangents else ()
@@ -167,7 +171,7 @@ class Compiled:
         self.others.append(other)
         return other
 
-    def _cut(self, graph: Program) -> list[_Part]:
+    def _cut(self, graph: Program, nearly: bool) -> list[_Part]:
         """The parts between the steps of optimizers, each of which changes states where they are.
 
         Errors: Unsupported where what was there before such a step is read after it.
@@ -201,7 +205,7 @@ class Compiled:
             later.update(x for values in updates[k:] for x in values)
             wanted = [y for node in nodes for y in node.outputs if y in later or y in ends]
             inputs = [x for x in read if x.array is None]
-            parts.append(_Part(inputs, nodes, wanted))
+            parts.append(_Part(inputs, nodes, wanted, nearly))
         return parts
 
     # ---- memory ----------------------------------------------------------------------------------
@@ -418,11 +422,14 @@ def _is_small(x: Value) -> bool:
     return prod(x.shape) * x.spec.dtype.itemsize < _COPIED
 
 
-def _optimize(graph: Program, cuts: list[tuple[str, str]]) -> None:
-    """The passes."""
+def _optimize(graph: Program, cuts: list[tuple[str, str]], nearly: bool) -> None:
+    """The passes; with `nearly` also those that change rounding."""
     fold_constants(graph, Folds())
     drop_identities(graph)
     drop_expansions(graph)
+    exact_algebra(graph)
+    if nearly:
+        reassociate(graph)
     merge_equal(graph)
     inline_numbers(graph)
     drop_dead(graph)

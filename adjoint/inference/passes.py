@@ -102,12 +102,17 @@ def drop_dead(graph: Program) -> int:
 
 @rewriting
 def merge_equal(graph: Program) -> int:
-    """Compute only once what has equal ops and the same inputs (common subexpressions)."""
+    """Compute only once what has equal ops and the same inputs (common subexpressions), in another
+    order too where that gives the same.
+    """
     changes: dict[Value, Value] = {}
     seen: dict[Any, Node] = {}
     kept = []
     for node in graph.renewed(changes):
-        key = (_identity_of(node.op), *map(_key, node.inputs))
+        inputs = [_key(x) for x in node.inputs]
+        if isinstance(node.op, (Add, Mul)):  # whose operands may change places
+            inputs.sort(key=repr)
+        key = (_identity_of(node.op), *inputs)
         first = seen.setdefault(key, node)
         if first is node:
             kept.append(node)
