@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -124,6 +124,22 @@ class Timer:
     def around(self, name: str, function: Callable[[], Any], args: Any, kwargs: Any) -> Any:
         """An optimizer's step."""
         self.step((), function)
+
+
+def report(title: str, number: int, why: str, listing: Mapping[str, str], program: Any) -> str:
+    """Why a `Compiled` was compiled, what it depends on, and what it became."""
+    schedules = [part.schedule for part in program.parts]
+    steps = sum(len(each.steps) for each in schedules)
+    memory = size(sum(each.layout.size for each in schedules))
+    paths = program.guards.paths()
+    lines = [
+        f"{title}: program {number}, {why}",
+        *(f"  {name}: {value}" for name, value in listing.items()),
+        f"  read elsewhere, and compared in each call ({len(paths)}): {', '.join(paths)}",
+        f"  {len(schedules)} parts, {steps} steps, {memory} between them; writes "
+        f"{len(program.written)} states, sets {len(program.gradients)} gradients",
+    ]
+    return "\n".join(lines)
 
 
 def explanation(title: str, program: Any, seconds: Sequence[float], reasons: Sequence[str]) -> Any:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..backends import native
-from ..core import policy
+from ..core import debug, policy
 from ..core.device import device
 from ..core.dtype import dtype, get_default_dtype
 from ..core.errors import InvalidArgument, InvalidType, Unsupported
@@ -30,7 +30,7 @@ from ..nn.modules.module import Module
 from ..nn.parameter import Parameter
 from ..program.reads import PLAIN, Guards, place_of, watched
 from .capture import CAPTURING, Captured, NotReady, Reached, capture
-from .explained import Explanation, Timer, explanation
+from .explained import Explanation, Timer, explanation, report
 from .stages import Stages, stages_of
 from .step import Compiled
 
@@ -276,6 +276,8 @@ class CompiledFunction:
     def _give_up(self, why: str, args: Any, kwargs: Any) -> Any:
         """Run eagerly, now and later."""
         self._eagerly = why
+        if "compile" in debug.on:
+            debug.say("compile", f"{self._called}: runs eagerly: {why}")
         warnings.warn(f"compile: {self._called} runs eagerly: {why}", stacklevel=4)
         self._programs.clear()
         self._latest = None
@@ -298,6 +300,9 @@ class CompiledFunction:
         self._programs.setdefault(key, []).insert(0, variant)
         self._latest = variant
         self.reasons.append(why)
+        if "compile" in debug.on:
+            number = len(self.reasons)
+            debug.say("compile", report(self._called, number, why, listing, variant.program))
         return variant
 
     def _captured(
