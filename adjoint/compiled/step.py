@@ -60,7 +60,8 @@ class _Part:
                 self.views.update(node.outputs)
         self.graph = Program(own.values(), nodes, wanted)
         self.cuts: list[tuple[str, str]] = []  # ops that begin another kernel, and why
-        _optimize(self.graph, self.cuts, nearly)
+        self.again: list[Node] = []  # that compute what was computed before
+        _optimize(self.graph, self.cuts, self.again, nearly)
 
     def bind(self, known: dict[Value, Any], places: dict[Value, Any]) -> None:
         """Connect the kernels to the arrays of values that are `known`, where what is wanted is
@@ -422,7 +423,7 @@ def _is_small(x: Value) -> bool:
     return prod(x.shape) * x.spec.dtype.itemsize < _COPIED
 
 
-def _optimize(graph: Program, cuts: list[tuple[str, str]], nearly: bool) -> None:
+def _optimize(graph: Program, cuts: list[tuple[str, str]], again: list[Node], nearly: bool) -> None:
     """The passes; with `nearly` also those that change rounding."""
     fold_constants(graph, Folds())
     drop_identities(graph)
@@ -437,7 +438,7 @@ def _optimize(graph: Program, cuts: list[tuple[str, str]], nearly: bool) -> None
     for node in graph.nodes:
         if node.op.view and node.inputs[0] in shown:
             shown.update(node.outputs)
-    fuse_kernels(graph, shown, cuts, again=True)
+    fuse_kernels(graph, shown, cuts, again)
     drop_dead(graph)
 
 

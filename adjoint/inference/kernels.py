@@ -108,18 +108,18 @@ def fuse_kernels(
     graph: Program,
     checked: Collection[Value] = (),
     said: list[tuple[str, str]] | None = None,
-    again: bool = False,
+    again: list[Node] | None = None,
 ) -> int:
     """Let groups of elementwise ops and reductions run as kernels; returns how many there are.
     `checked`: inputs whose values are looked at before the program runs, where a kernel refuses
     some. Which ops begin another kernel, and why, is `said`. Where less memory lives if kernels
-    compute something `again`, they do.
+    compute something `again`, they do, and what does is added there.
     """
     if not native.load():
         return 0
     groups, cuts = regions(graph, _role)
-    if again:
-        recompute(graph, groups, is_cheap)
+    if again is not None:
+        recompute(graph, groups, is_cheap, again)
     if said is not None:
         said += [(node.op.name, reason) for node, reason in cuts]
     if dispatch_log.on:
