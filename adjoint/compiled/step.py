@@ -15,6 +15,7 @@ import numpy as np
 from ..backends.native.runtime.memory import release_memory
 from ..backends.native.runtime.sequence import Sequence as Calls
 from ..core.errors import Unsupported
+from ..core.mode import MODE
 from ..core.spec import prod
 from ..eager.arrays import address
 from ..eager.record import parents_of
@@ -345,11 +346,15 @@ class Compiled:
                 stream.now = now
             for flow in self.flowing:
                 flow.begin()
-            self.parts[-1].run(None)
-            return [
-                wrap(flow.taken()) if seeds & arrived else None
+            observer = MODE.get().observer
+            self.parts[-1].run(observer)
+            found = [
+                flow.taken() if seeds & arrived else None
                 for flow, seeds in zip(self.flowing, self.leading, strict=True)
             ]
+            if observer is not None:
+                observer.made(found)
+            return [None if y is None else wrap(y) for y in found]
 
     def _history(self, arguments: Sequence[Any], lease: Lease, results: list[Any]) -> Any:
         """The nodes of results, by number."""
@@ -396,6 +401,8 @@ class Compiled:
             raise
         # Which may show what is written now.
         arrays = [y.copy() for y in self.returned]
+        if (profile := MODE.get().observer) is not None:
+            profile.made(arrays)
         nodes = {}
         if lease is not None:
             self.drawing = [stream.now for stream in streams]
