@@ -97,13 +97,13 @@ class Explanation:
         if self.backward:
             lines.append("  when gradients of what was returned come in:")
             lines += map(_line, self.backward)
-        for row in (*self.rows, *self.backward):
-            if row.fused:
-                lines.append(f"  fused, {row.name}: {_counted(row.fused)}")
-            if row.again:
-                lines.append(
-                    f"  computed again rather than kept, {row.name}: {_counted(row.again)}"
-                )
+        rows = (*self.rows, *self.backward)
+        for what, found in (
+            ("fused", [(row.name, row.fused) for row in rows if row.fused]),
+            ("computed again rather than kept", [(row.name, row.again) for row in rows if row.again]),
+        ):  # fmt: skip
+            for (name, ops), count in Counter(found).items():
+                lines.append(f"  {what}, {name} ({count}): {_counted(ops)}")
         for (name, why), count in Counter(self.cuts).items():
             lines.append(f"  not in the kernel before, {name} ({count}): {why}")
         lines += [f"  compiled: {reason}" for reason in self.reasons]

@@ -31,7 +31,7 @@ from ..nn.parameter import Parameter
 from ..program.reads import PLAIN, Guards, place_of, watched
 from .capture import CAPTURING, Captured, NotReady, Reached, capture
 from .explained import Explanation, Timer, explanation, report
-from .stages import Stages, stages_of
+from .stages import Stages, name_inputs, stages_of
 from .step import Compiled
 
 __all__ = ["CompiledFunction", "CompiledModule", "compile"]
@@ -209,6 +209,7 @@ class CompiledFunction:
         try:
             with CAPTURING:
                 captured, guards = self._captured(MODE.get(), args, kwargs, tensors, objects)
+                name_inputs(captured, self.function, objects)
                 made = partial(Compiled, captured, guards, self._nearly)
                 return stages_of(self._called, captured.program, made)
         except Reached:

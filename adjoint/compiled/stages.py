@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..core.errors import InvalidArgument
+from ..core.tensor_base import TensorBase
 from ..inference.drawing import snapshot
 from ..inference.schedule import Schedule
+from ..nn.modules.module import Module
+from ..optim.optimizer import Optimizer
 from ..program.listing import listing
 from ..program.program import Program
 from ..program.rewriting import watching
 from ..view.page import stages_to_html
 from ..view.snapshot import Snapshot
+from .capture import Captured
 
 
 class Stage(NamedTuple):
@@ -108,10 +113,48 @@ class Stages:
 CAPTURED, RUNS = "captured", "runs"
 
 
-def stages_of(title: str, captured: Program, compiled: Callable[[], Any]) -> Stages:
-    """Those through which `compiled()` passes, which makes a `Compiled` of what is captured."""
-    count = len(captured.nodes)
-    found = [Stage(CAPTURED, -1, count, 0, captured.copied(), None)]
+def name_inputs(captured: Captured, function: Callable[..., Any], objects: Sequence[Any]) -> None:
+    """Call a program's inputs what users call them: arguments by number, and states by the modules
+    and optimizers among the `objects` that a function was given, or uses by name.
+    """
+    used: dict[str, Any] = {}
+    if isinstance(function, Module):
+        used[""] = function
+    else:
+        code = inspect.unwrap(getattr(function, "__func__", function))
+        if inspect.isfunction(code):
+            found = inspect.getclosurevars(code)
+            used = {**found.globals, **found.nonlocals}
+        owner = getattr(function, "__self__", None)
+        used.update({} if owner is None else {"self": owner, **getattr(owner, "__dict__", {})})
+    used.update((type(x).__name__.lower(), x) for x in objects)
+    names: dict[int, str] = {}
+    for name, x in used.items():
+        if isinstance(x, Module):
+            for path, y in (*x.named_parameters(), *x.named_buffers()):
+                names.setdefault(id(y), f"{name}.{path}".lstrip("."))
+        elif isinstance(x, TensorBase):
+            names.setdefault(id(x), name)
+    for name, x in used.items():
+        if isinstance(x, Optimizer):
+            for p, state in x.state.items():
+                of = names.get(id(p), "a parameter")
+                names.update((id(y), f"{name}: {key} of {of}") for key, y in state.items())
+    count = captured.arguments
+    for n, value in enumerate(captured.program.inputs[:count]):
+        value.name = f"argument {n}"
+    for value, x, owner in zip(
+        captured.program.inputs[count:], captured.states, captured.owners, strict=True
+    ):
+        if owner is not None:
+            value.name = f"{names[id(owner)]}.grad" if id(owner) in names else "a gradient"
+        else:
+            value.name = names.get(id(x), "" if value.array is not None else "a tensor")
+
+
+def stages_of(title: str, program: Program, compiled: Callable[[], Any]) -> Stages:
+    """Those through which a program passes in `compiled()`, which makes a `Compiled` of it."""
+    found = [Stage(CAPTURED, -1, len(program.nodes), 0, program.copied(), None)]
     parts: list[Program] = []
     before: list[int] = []
 
@@ -128,8 +171,8 @@ def stages_of(title: str, captured: Program, compiled: Callable[[], Any]) -> Sta
         found.append(Stage(name, part, before.pop(), made, graph.copied(), None))
 
     with watching(watch):
-        program = compiled()
-    for part in program.parts:
+        made = compiled()
+    for part in made.parts:
         n = next(n for n, each in enumerate(parts) if each is part.graph)
         last = max(k for k, each in enumerate(found) if each.part == n)
         nodes = len(part.graph.nodes)

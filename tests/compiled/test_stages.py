@@ -177,3 +177,41 @@ def test_values_are_those_without_looking():
         np.testing.assert_array_equal(found.detach().numpy(), other(x, y).detach().numpy())
     for p, q in zip(model.parameters(), twin.parameters(), strict=True):
         np.testing.assert_array_equal(p.detach().numpy(), q.detach().numpy())
+
+
+def test_inputs_have_the_users_names():
+    step, model, optimizer = make_step()
+    x, y = ad.randn(5, 6), ad.tensor([0, 1, 2, 0, 1])
+    step(x, y)
+    inputs = [x.name for x in step.graph(x, y).stages[0].program.inputs]
+    assert inputs[:2] == ["argument 0", "argument 1"]
+    for name in ("model.0.weight", "model.2.bias", "model.0.bias.grad"):
+        assert name in inputs
+    assert "optimizer: exp_avg of model.0.weight" in inputs
+    assert len(model.state_dict()) == 4 and len(optimizer.state) == 4
+    assert re.search(r"%0 += argument 0 +float32\[5, 6\]", str(step.graph(x, y).stages[0]))
+    names = [x.name for x in ad.compile(model).graph(x).stages[0].program.inputs]
+    assert names[:2] == ["argument 0", "0.weight"]
+    shift = ad.ones(6)
+    captured = ad.compile(lambda x: x + shift).graph(x)["captured"]
+    assert [x.name for x in captured.program.inputs] == ["argument 0", "shift"]
+
+
+class Trainer:
+    def __init__(self):
+        self.model = nn.Linear(3, 1)
+
+    @ad.compile
+    def run(self, x):
+        return self.model(x)
+
+
+def test_methods_and_arguments_that_are_modules():
+    trainer = Trainer()
+    stages = trainer.run.__func__.graph(trainer, ad.ones(2, 3))
+    assert ops(stages["captured"])[0] == "linear"
+    compiled = ad.compile(lambda model, x: model(x))
+    inputs = [
+        x.name for x in compiled.graph(nn.Linear(3, 1), ad.ones(2, 3)).stages[0].program.inputs
+    ]
+    assert inputs == ["argument 0", "linear.weight", "linear.bias"]
