@@ -98,10 +98,11 @@ class Explanation:
             lines.append("  when gradients of what was returned come in:")
             lines += map(_line, self.backward)
         rows = (*self.rows, *self.backward)
+        again = [(row.name, row.again) for row in rows if row.again]
         for what, found in (
             ("fused", [(row.name, row.fused) for row in rows if row.fused]),
-            ("computed again rather than kept", [(row.name, row.again) for row in rows if row.again]),
-        ):  # fmt: skip
+            ("computed again rather than kept", again),
+        ):
             for (name, ops), count in Counter(found).items():
                 lines.append(f"  {what}, {name} ({count}): {_counted(ops)}")
         for (name, why), count in Counter(self.cuts).items():

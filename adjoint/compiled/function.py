@@ -220,6 +220,8 @@ class CompiledFunction:
                 f"graph: the optimizers of {self._called} have no state before the first call; "
                 "call it once"
             ) from None
+        except Unsupported as error:
+            raise Unsupported(_told(error)) from error
 
     def _run(self, mode: Mode, args: Any, kwargs: Any, observer: Any) -> Any:
         key: list[Any] = []
@@ -254,11 +256,7 @@ class CompiledFunction:
         except NotReady:  # an optimizer makes its state in the first step
             return self.function(*args, **kwargs)
         except Unsupported as error:
-            text = str(error)
-            told = text if text.startswith("compile: ") else f"compile: {text}"
-            place = place_of(error)
-            if place not in told:
-                told += place
+            told = _told(error)
             if self._fallback == "eager":
                 return self._give_up(told.removeprefix("compile: "), args, kwargs)
             raise Unsupported(told) from error
@@ -334,6 +332,14 @@ class CompiledFunction:
             if was != now:
                 return f"{name} was {was} and is {now}"
         return "another signature"
+
+
+def _told(error: Unsupported) -> str:
+    """Why a function cannot be captured, with the user's line."""
+    text = str(error)
+    told = text if text.startswith("compile: ") else f"compile: {text}"
+    place = place_of(error)
+    return told if place in told else told + place
 
 
 class _Variant:
