@@ -2,11 +2,12 @@
 
 A file holds object code, which the process will execute; so it is used only if nobody but the user
 can have written it. Every folder on the way belongs to the user or root, and others may not write
-to it, or may not replace what is in it (as in /tmp); the last one belongs to the user, and others
-may not write to it. The file is a regular one of the user's, no link, has no second name, and
-begins with a digest of name and code under a key that only the user can read: a file of the user's
-with a stranger's content, put here under a name that fits, is not used either. Folders are opened
-one from the other, so that nothing can be exchanged between looking and opening.
+to it, or may not replace what is in it (as in /tmp; a group whose only member is the user is not
+others); the last one belongs to the user, and nobody else may write to it. The file is a regular
+one of the user's, no link, has no second name, and begins with a digest of name and code under a
+key that only the user can read: a file of the user's with a stranger's content, put here under a
+name that fits, is not used either. Folders are opened one from the other, so that nothing can be
+exchanged between looking and opening.
 
 A file's name is the hash of all that the code depends on: the kernel, the layout, the exact
 processor, the versions of the libraries, and all sources that write code. Anything that does not
@@ -151,8 +152,7 @@ def _walked(path: Path) -> int:
                 if state.st_uid != _user() or state.st_mode & 0o022:
                     raise PermissionError(f"{path} is not the user's alone to write to")
                 return at
-            open_to_others = state.st_mode & 0o022 and not state.st_mode & stat.S_ISVTX
-            if state.st_uid not in (0, _user()) or open_to_others:
+            if state.st_uid not in (0, _user()) or _is_open(state):
                 raise PermissionError(f"what {waiting[-1]} of {path} lies in is others' to change")
             part = waiting.pop()
             try:
@@ -175,6 +175,35 @@ def _walked(path: Path) -> int:
     except BaseException:
         os.close(at)
         raise
+
+
+def _is_open(state: os.stat_result) -> bool:
+    """Whether others can exchange what is in a folder."""
+    if state.st_mode & stat.S_ISVTX:
+        return False
+    if state.st_mode & 0o002:
+        return True
+    return bool(state.st_mode & 0o020) and not _is_private(state.st_gid, _user())
+
+
+@functools.lru_cache(maxsize=8)
+def _is_private(group: int, user: int) -> bool:
+    """Whether nobody else is in a group: many systems give each user one, whom folders that are
+    made then let write.
+    """
+    import grp
+    import pwd
+
+    try:
+        own, members = pwd.getpwuid(user), grp.getgrgid(group)
+    except KeyError:
+        return False
+    return (
+        user != 0  # root's group has users of many names
+        and own.pw_gid == group
+        and {own.pw_name}.issuperset(members.gr_mem)
+        and all(each.pw_uid == user for each in pwd.getpwall() if each.pw_gid == group)
+    )
 
 
 @contextlib.contextmanager

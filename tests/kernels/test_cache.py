@@ -242,6 +242,7 @@ def way(tmp_path, monkeypatch):
     """Folders on the way, and the place in the last one."""
     folders = [tmp_path / "a", tmp_path / "a" / "b", tmp_path / "a" / "b" / "c"]
     monkeypatch.setenv("ADJOINT_CACHE_DIR", str(folders[-1]))
+    monkeypatch.setattr(cache, "_is_private", lambda group, user: False)
     cache.write(NAME, b"code")
     assert cache.read(NAME) == b"code"
     return folders
@@ -268,6 +269,48 @@ def test_no_folder_on_the_way_is_open_to_others(way, k, mode):
     assert cache.read(NAME) == b"code"
     way[k].chmod(0o755)
     assert cache.read(NAME) == b"code"
+
+
+@AS_ROOT
+def test_a_group_of_the_user_alone_is_nobody_else(way, monkeypatch):
+    """As where each user has one, and folders are made with an umask of 002."""
+    import grp
+    import pwd
+
+    place = way[-1] / "kernels"
+    for path in (*way, place, place / NAME, place / cache.KEY):
+        os.chown(path, STRANGER, STRANGER)
+    way[1].chmod(0o775)
+    monkeypatch.undo()
+    monkeypatch.setenv("ADJOINT_CACHE_DIR", str(way[-1]))
+    monkeypatch.setattr(cache, "_user", lambda: STRANGER)
+    assert cache.read(NAME) is None  # a user without a name
+
+    def known(members=(), others=(), primary=STRANGER):
+        me = pwd.struct_passwd(("me", "x", STRANGER, primary, "", "/", ""))
+        more = [pwd.struct_passwd((name, "x", 7, STRANGER, "", "/", "")) for name in others]
+        monkeypatch.setattr(pwd, "getpwuid", {STRANGER: me}.__getitem__)
+        monkeypatch.setattr(pwd, "getpwall", lambda: [me, *more])
+        group = grp.struct_group(("me", "x", STRANGER, list(members)))
+        monkeypatch.setattr(grp, "getgrgid", {STRANGER: group}.__getitem__)
+        cache._is_private.cache_clear()
+        return cache.read(NAME)
+
+    try:
+        assert known() == known(members=["me"]) == b"code"
+        assert known(members=["me", "you"]) is None
+        assert known(others=["you"]) is None
+        assert known(primary=100) is None
+        os.chown(way[1], STRANGER, 100)
+        assert known() is None
+        os.chown(way[1], STRANGER, STRANGER)
+        way[1].chmod(0o777)
+        assert known() is None
+        way[1].chmod(0o775)
+        place.chmod(0o770)
+        assert known() is None  # the last folder is the user's, whatever the group
+    finally:
+        cache._is_private.cache_clear()
 
 
 @AS_ROOT
