@@ -177,5 +177,5 @@ def stages_of(title: str, program: Program, compiled: Callable[[], Any]) -> Stag
         last = max(k for k, each in enumerate(found) if each.part == n)
         nodes = len(part.graph.nodes)
         found.insert(last + 1, Stage(RUNS, n, nodes, 0, part.graph, part.schedule))
-    empty = {each.part for each in found if each.name == CAPTURED and not each.nodes}
+    empty = {x.part for x in found[1:] if x.name == CAPTURED and not x.nodes}
     return Stages(title, [each for each in found if each.part not in empty])

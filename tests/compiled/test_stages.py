@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import threading
 
 import numpy as np
 import pytest
@@ -195,6 +196,38 @@ def test_inputs_have_the_users_names():
     shift = ad.ones(6)
     captured = ad.compile(lambda x: x + shift).graph(x)["captured"]
     assert [x.name for x in captured.program.inputs] == ["argument 0", "shift"]
+
+
+def test_programs_of_nothing(tmp_path):
+    for function in (lambda x: x, lambda x: None, lambda x: ad.ones(3) * 2):
+        stages = ad.compile(function).graph(ad.ones(2))
+        assert stages.stages[0].name == "captured" and "captured" in str(stages)
+        assert stages.draw(tmp_path / "graph.html").stat().st_size > 1000
+        assert stages.draw(tmp_path / "graph.dot").read_text().startswith("digraph")
+
+
+def test_threads_and_modes():
+    compiled = ad.compile(lambda x: (x * 2 * 3).exp(), reassociate=True)
+    found = []
+
+    def work():
+        for _ in range(3):
+            stages = compiled.graph(ad.ones(4))
+            found.append(([each.name for each in stages.stages], compiled(ad.ones(4)).tolist()))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 12 and all(each == found[0] for each in found)
+    assert compiled.reasons == ["first call"]
+    layer = ad.compile(nn.Linear(3, 2))
+    with ad.autocast("cpu", dtype=ad.bfloat16):
+        assert "cast" in ops(layer.graph(ad.ones(2, 3))["captured"])
+    with ad.no_grad():
+        assert ops(layer.graph(ad.ones(2, 3))["captured"]) == ["linear"]
+    assert "cotangents" in ops(layer.graph(ad.ones(2, 3))["captured"])
 
 
 class Trainer:
