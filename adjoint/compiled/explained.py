@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,6 +34,8 @@ class Row(NamedTuple):
     operations: int  # on numbers; 0 where that is not known
     bytes: int  # of what it reads and writes
     seconds: float
+    fused: tuple[str, ...] = ()  # the ops of a kernel that has several, in order
+    again: tuple[str, ...] = ()  # those of them that compute again what was not kept
 
 
 class Peaks(NamedTuple):
@@ -47,7 +49,8 @@ class Explanation:
     """The kernels of a program in the order in which they run, with what one call of it took.
 
     `rows` are those of the call, `backward` has those that run when gradients come in from outside
-    (not timed); `cuts` say which op began another kernel, and why. `print` it.
+    (not timed); each says which ops it has `fused`, and which of them compute `again` what was not
+    kept; `cuts` say which op began another kernel, and why. `print` it.
     """
 
     def __init__(
@@ -94,6 +97,14 @@ class Explanation:
         if self.backward:
             lines.append("  when gradients of what was returned come in:")
             lines += map(_line, self.backward)
+        rows = (*self.rows, *self.backward)
+        again = [(row.name, row.again) for row in rows if row.again]
+        for what, found in (
+            ("fused", [(row.name, row.fused) for row in rows if row.fused]),
+            ("computed again rather than kept", again),
+        ):
+            for (name, ops), count in Counter(found).items():
+                lines.append(f"  {what}, {name} ({count}): {_counted(ops)}")
         for (name, why), count in Counter(self.cuts).items():
             lines.append(f"  not in the kernel before, {name} ({count}): {why}")
         lines += [f"  compiled: {reason}" for reason in self.reasons]
@@ -101,6 +112,10 @@ class Explanation:
 
 
 _PRODUCTS = ("product", "oneDNN")
+
+
+def _counted(names: Sequence[str]) -> str:
+    return ", ".join(f"{name} ({n})" if n > 1 else name for name, n in Counter(names).items())
 
 
 def _line(row: Row) -> str:
@@ -126,6 +141,22 @@ class Timer:
         self.step((), function)
 
 
+def report(title: str, number: int, why: str, listing: Mapping[str, str], program: Any) -> str:
+    """Why a `Compiled` was compiled, what it depends on, and what it became."""
+    schedules = [part.schedule for part in program.parts]
+    steps = sum(len(each.steps) for each in schedules)
+    memory = size(sum(each.layout.size for each in schedules))
+    paths = program.guards.paths()
+    lines = [
+        f"{title}: program {number}, {why}",
+        *(f"  {name}: {value}" for name, value in listing.items()),
+        f"  read elsewhere, and compared in each call ({len(paths)}): {', '.join(paths)}",
+        f"  {len(schedules)} parts, {steps} steps, {memory} between them; writes "
+        f"{len(program.written)} states, sets {len(program.gradients)} gradients",
+    ]
+    return "\n".join(lines)
+
+
 def explanation(title: str, program: Any, seconds: Sequence[float], reasons: Sequence[str]) -> Any:
     """Of a `Compiled` whose steps took so long."""
     forward: list[Row] = []
@@ -135,9 +166,9 @@ def explanation(title: str, program: Any, seconds: Sequence[float], reasons: Seq
     parts = program.parts
     for k, part in enumerate(parts):
         if program.tangents and k == len(parts) - 1:
-            behind = [_row(steps, native, 0.0) for steps, native in _calls(part.space)]
+            behind = [_row(steps, part, native, 0.0) for steps, native in _calls(part.space)]
             break
-        forward += [_row(steps, native, next(taken)) for steps, native in _calls(part.space)]
+        forward += [_row(steps, part, native, next(taken)) for steps, native in _calls(part.space)]
         optimizer = next(optimizers, None)
         if optimizer is not None:
             arrays = [x for columns in optimizer.arrays for column in columns for x in column]
@@ -160,14 +191,20 @@ def _calls(space: Any) -> list[tuple[tuple[Step, ...], bool]]:
     return list(zip(space.steps_by_call, native, strict=True))
 
 
-def _row(steps: Sequence[Step], native: bool, seconds: float) -> Row:
+def _row(steps: Sequence[Step], part: Any, native: bool, seconds: float) -> Row:
     values: dict[Value, None] = {}
     for step in steps:
         values.update(dict.fromkeys((*step.values, *step.outputs)))
     moved = sum(prod(x.shape) * x.spec.dtype.itemsize for x in values)
     names = dict.fromkeys(step.op.name for step in steps)
     operations = sum(map(_operations, steps))
-    return Row("_".join(names), steps[0].how, native, operations, moved, seconds)
+    nodes = [n for step in steps if isinstance(step.op, Kernel) for n in step.op.program.nodes]
+    copies = set(part.again)
+    return Row(
+        "_".join(names), steps[0].how, native, operations, moved, seconds,
+        tuple(node.op.name for node in nodes) if nodes[1:] else (),
+        tuple(node.op.name for node in nodes if node in copies),
+    )  # fmt: skip
 
 
 def _operations(step: Step) -> int:

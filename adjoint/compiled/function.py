@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..backends import native
-from ..core import policy
+from ..core import debug, policy
 from ..core.device import device
 from ..core.dtype import dtype, get_default_dtype
 from ..core.errors import InvalidArgument, InvalidType, Unsupported
@@ -30,9 +30,10 @@ from ..nn.modules.module import Module
 from ..nn.parameter import Parameter
 from ..program.reads import PLAIN, Guards, place_of, watched
 from .capture import CAPTURING, Captured, NotReady, Reached, capture
-from .explained import Explanation, Timer, explanation
+from .explained import Explanation, Timer, explanation, report
 from .over import over
 from .pieces import PiecewiseFunction
+from .stages import Stages, name_inputs, stages_of
 from .step import Compiled
 
 __all__ = ["CompiledFunction", "CompiledModule", "compile"]
@@ -55,6 +56,7 @@ def compile(
     isolate_recompiles: bool = False,
     shapes_spec: Any = None,
     fallback: str = "error",
+    reassociate: bool = False,
 ) -> Any:
     """A function, a module or a whole training step (forward, backward, optimizer) as one native
     program, captured at the first call; without `model`, a decorator.
@@ -64,9 +66,12 @@ def compile(
     variables, containers) and has changed: up to `recompile_limit` (16) programs. So do other
     sizes, which are any number of programs, of which those used last are kept; with `dynamic=False`
     each counts. What cannot be captured is an error that names the line; with `fallback="eager"`
-    the function then runs eagerly, with one warning. `backend="eager"` and `disable=True` compile
-    nothing; "inductor" means "native"; each `mode`, `options` (of inductor), `fullgraph` and
-    `isolate_recompiles` give the same program. `name` is what profiles show.
+    the function then runs eagerly, with one warning; with `mode="pieces"` Python runs in each call,
+    and what it records between reads runs as programs. `reassociate=True` allows other roundings:
+    numbers are merged, divisions become products, sums are scaled instead of what is summed.
+    `backend="eager"` and `disable=True` compile nothing; "inductor" means "native"; other `mode`s,
+    `options` (of inductor), `fullgraph` and `isolate_recompiles` give the same program. `name` is
+    what profiles show.
     Errors: Unsupported for `shapes_spec`, and at the call for what cannot be captured;
     AutogradError for a backward through results whose history is over (an optimizer has stepped, a
     backward has run), or a second derivative; InvalidArgument and InvalidType for other arguments.
@@ -91,6 +96,7 @@ def compile(
             compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode,
             options=options, name=name, disable=disable, recompile_limit=recompile_limit,
             isolate_recompiles=isolate_recompiles, shapes_spec=shapes_spec, fallback=fallback,
+            reassociate=reassociate,
         )  # fmt: skip
     if not callable(model):
         raise InvalidType(f"compile: expected a function or a module, got {type(model).__name__}")
@@ -109,7 +115,8 @@ def compile(
         return model
     limit = policy.COMPILED_PROGRAMS if recompile_limit is None else recompile_limit
     sizes = dynamic is None or bool(dynamic)
-    call = CompiledFunction(model, fallback, limit, name or _name(model), sizes)
+    called = name or _name(model)
+    call = CompiledFunction(model, fallback, limit, called, sizes, reassociate)
     return CompiledModule(model, call) if isinstance(model, Module) else call
 
 
@@ -117,13 +124,15 @@ class CompiledFunction:
     """A function for which programs stand: see `compile`."""
 
     def __init__(
-        self, function: Callable[..., Any], fallback: str, limit: int, name: str, sizes: bool
-    ) -> None:
+        self, function: Callable[..., Any], fallback: str, limit: int, name: str, sizes: bool,
+        reassociate: bool = False,
+    ) -> None:  # fmt: skip
         functools.update_wrapper(self, function)
         self.function = function
         self.reasons: list[str] = []  # why each program was compiled
         self._fallback, self._limit, self._called = fallback, limit, name
         self._sizes = sizes  # whether programs that differ by sizes count as one
+        self._nearly = reassociate
         self._programs: dict[Any, list[_Variant]] = {}
         self._calls = 0
         self._dropped: set[int] = set()  # hashes of signatures whose programs were
@@ -135,7 +144,7 @@ class CompiledFunction:
         return self if instance is None else types.MethodType(self, instance)
 
     def __reduce__(self) -> Any:
-        options = self._fallback, self._limit, self._called, self._sizes
+        options = self._fallback, self._limit, self._called, self._sizes, self._nearly
         return CompiledFunction, (self.function, *options)
 
     def __repr__(self) -> str:
@@ -199,6 +208,48 @@ class CompiledFunction:
                 "the first call; explain another one"
             )
         return explanation(self._called, self._latest.program, timer.seconds, self.reasons)
+
+    def graph(self, *args: Any, **kwargs: Any) -> Stages:
+        """The program for a call like this one before its passes and after each: a table to print,
+        `stages`, and pictures (`draw`). The function's Python runs once on symbols, and the passes
+        again; nothing is called, and nothing changes.
+
+        Errors: Unsupported for what cannot be captured, or runs eagerly.
+
+        >>> doubled = ad.compile(lambda x: (x * 1 * 2).exp())
+        >>> stages = doubled.graph(ad.ones(4))
+        >>> [node.op.name for node in stages["captured"].program.nodes]
+        ['mul', 'mul', 'exp']
+        >>> [node.op.name for node in stages["drop_identities"].program.nodes]
+        ['mul', 'exp']
+        >>> [node.op.name for node in stages["runs"].program.nodes]
+        ['mul_exp']
+        """
+        reason = self._eagerly or native.reason_off()
+        if reason:
+            raise Unsupported(f"graph: {self._called} runs eagerly: {reason}")
+        tensors: list[Any] = []
+        objects: list[Any] = []
+        for x in (*args, kwargs):
+            _sign(x, self._leaves, [], tensors, objects)
+        if not _on_host(tensors):
+            raise Unsupported(f"graph: {self._called} runs eagerly: a tensor is not on the host")
+        try:
+            with CAPTURING:
+                captured, guards = self._captured(MODE.get(), args, kwargs, tensors, objects)
+                name_inputs(captured, self.function, objects)
+                made = partial(Compiled, captured, guards, self._nearly)
+                return stages_of(self._called, captured.program, made)
+        except Reached:
+            self._leaves = True
+            return self.graph(*args, **kwargs)
+        except NotReady:
+            raise Unsupported(
+                f"graph: the optimizers of {self._called} have no state before the first call; "
+                "call it once"
+            ) from None
+        except Unsupported as error:
+            raise Unsupported(_told(error)) from error
 
     def _run(self, mode: Mode, args: Any, kwargs: Any, observer: Any) -> Any:
         key: list[Any] = []
@@ -274,6 +325,8 @@ class CompiledFunction:
     def _give_up(self, why: str, args: Any, kwargs: Any) -> Any:
         """Run eagerly, now and later."""
         self._eagerly = why
+        if "compile" in debug.on:
+            debug.say("compile", f"{self._called}: runs eagerly: {why}")
         warnings.warn(f"compile: {self._called} runs eagerly: {why}", stacklevel=4)
         self._programs.clear()
         self._latest = None
@@ -292,7 +345,7 @@ class CompiledFunction:
             )
 
         captured, guards = self._captured(mode, args, kwargs, tensors, objects)
-        variant = _Variant(Compiled(captured, guards), listing, objects)
+        variant = _Variant(Compiled(captured, guards, self._nearly), listing, objects)
         self._programs.setdefault(key, []).insert(0, variant)
         self._latest = variant
         self._calls += 1
@@ -307,6 +360,9 @@ class CompiledFunction:
                 stacklevel=5,
             )
         self.reasons.append(why)
+        if "compile" in debug.on:
+            number = len(self.reasons)
+            debug.say("compile", report(self._called, number, why, listing, variant.program))
         return variant
 
     def captured(self, mode: Mode, *args: Any, **kwargs: Any) -> Captured:
@@ -398,6 +454,11 @@ class CompiledModule(Module):
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
         """See `CompiledFunction.explain`."""
         found: Explanation = self._compiled_call.explain(*args, **kwargs)
+        return found
+
+    def graph(self, *args: Any, **kwargs: Any) -> Stages:
+        """See `CompiledFunction.graph`."""
+        found: Stages = self._compiled_call.graph(*args, **kwargs)
         return found
 
     def __getattr__(self, name: str) -> Any:

@@ -276,7 +276,7 @@ class Piece:
         order = {id(x): n for n, x in enumerate(values)}
         program = program_of(leaves, wanted, order=lambda x: order.get(id(x), -1))
         ends = list(dict.fromkeys(program.outputs))
-        part = self.part = _Part(program.inputs, program.nodes, ends)
+        part = self.part = _Part(program.inputs, program.nodes, ends, False)
         known: dict[Value, Any] = {x: np.zeros(x.shape, x.spec.dtype.numpy) for x in program.inputs}
         places = {y: np.empty(y.shape, y.spec.dtype.numpy) for y in part.wanted if not _is_small(y)}
         part.bind(known, places)

@@ -15,6 +15,7 @@ import numpy as np
 from ..backends.native.runtime.memory import release_memory
 from ..backends.native.runtime.sequence import Sequence as Calls
 from ..core.errors import Unsupported
+from ..core.mode import MODE
 from ..core.spec import prod
 from ..core.tensor_base import TensorBase
 from ..eager.arrays import address
@@ -22,6 +23,7 @@ from ..eager.record import parents_of
 from ..eager.tensors import wrap
 from ..eager.writes import announce
 from ..graph.lazy import concrete
+from ..inference.algebra import exact_algebra, reassociate
 from ..inference.execution import Workspace
 from ..inference.kernels import Kernel, fuse_kernels
 from ..inference.passes import (
@@ -47,9 +49,11 @@ class _Part:
     """What lies between two steps of optimizers: a program, in memory of its own."""
 
     def __init__(
-        self, inputs: Sequence[Value], nodes: Sequence[Node], wanted: Sequence[Value]
+        self, inputs: Sequence[Value], nodes: Sequence[Node], wanted: Sequence[Value], nearly: bool
     ) -> None:
-        """`inputs` and `wanted` are values of the whole program, whose nodes are taken over."""
+        """`inputs` and `wanted` are values of the whole program, whose nodes are taken over.
+        `nearly`: see `_optimize`.
+        """
         self.inputs, self.wanted = list(inputs), list(wanted)
         own = {x: Value(x.spec, name=x.name) for x in inputs}
         self.views = set(own.values())  # what shows the memory of inputs, and is to follow it
@@ -59,7 +63,8 @@ class _Part:
                 self.views.update(node.outputs)
         self.graph = Program(own.values(), nodes, wanted)
         self.cuts: list[tuple[str, str]] = []  # ops that begin another kernel, and why
-        _optimize(self.graph, self.cuts)
+        self.again: list[Node] = []  # that compute what was computed before
+        _optimize(self.graph, self.cuts, self.again, nearly)
 
     def bind(self, known: dict[Value, Any], places: dict[Value, Any]) -> None:
         """Connect the kernels to the arrays of values that are `known`, where what is wanted is
@@ -138,7 +143,8 @@ class Compiled:
     `others` are such programs, this one among them.
     """
 
-    def __init__(self, captured: Captured, guards: Guards) -> None:
+    def __init__(self, captured: Captured, guards: Guards, nearly: bool = False) -> None:
+        """`nearly`: values may differ by rounding (`reassociate=True`)."""
         self.guards = guards
         self.lock = threading.Lock()
         self.captured = captured
@@ -169,7 +175,7 @@ class Compiled:
             if x is not None
         ]
         self.leading = [graph.needed([y]).intersection(self.seeds) for y in self.tangents]
-        self.parts = self._cut(graph)
+        self.parts = self._cut(graph, nearly)
         inputs = [*range(captured.arguments), *captured.states]
         of = dict(zip(graph.inputs, inputs, strict=True))
         behind = self.parts[-1].inputs if self.tangents else ()
@@ -187,7 +193,7 @@ class Compiled:
         self.others.append(other)
         return other
 
-    def _cut(self, graph: Program) -> list[_Part]:
+    def _cut(self, graph: Program, nearly: bool) -> list[_Part]:
         """The parts between the steps of optimizers, each of which changes states where they are.
 
         Errors: Unsupported where what was there before such a step is read after it.
@@ -221,7 +227,7 @@ class Compiled:
             later.update(x for values in updates[k:] for x in values)
             wanted = [y for node in nodes for y in node.outputs if y in later or y in ends]
             inputs = [x for x in read if x.array is None]
-            parts.append(_Part(inputs, nodes, wanted))
+            parts.append(_Part(inputs, nodes, wanted, nearly))
         return parts
 
     # ---- memory ----------------------------------------------------------------------------------
@@ -371,11 +377,15 @@ class Compiled:
                 stream.now = now
             for flow in self.flowing:
                 flow.begin()
-            self.parts[-1].run(None)
-            return [
-                wrap(flow.taken()) if seeds & arrived else None
+            observer = MODE.get().observer
+            self.parts[-1].run(observer)
+            found = [
+                flow.taken() if seeds & arrived else None
                 for flow, seeds in zip(self.flowing, self.leading, strict=True)
             ]
+            if observer is not None:
+                observer.made(found)
+            return [None if y is None else wrap(y) for y in found]
 
     def _history(self, arguments: Sequence[Any], lease: Lease, results: list[Any]) -> Any:
         """The nodes of results, by number."""
@@ -422,6 +432,8 @@ class Compiled:
             raise
         # Which may show what is written now.
         arrays = [y.copy() for y in self.returned]
+        if (profile := MODE.get().observer) is not None:
+            profile.made(arrays)
         nodes = {}
         if lease is not None:
             self.drawing = [stream.now for stream in streams]
@@ -457,11 +469,14 @@ def _is_small(x: Value) -> bool:
     return prod(x.shape) * x.spec.dtype.itemsize < _COPIED
 
 
-def _optimize(graph: Program, cuts: list[tuple[str, str]]) -> None:
-    """The passes."""
+def _optimize(graph: Program, cuts: list[tuple[str, str]], again: list[Node], nearly: bool) -> None:
+    """The passes; with `nearly` also those that change rounding."""
     fold_constants(graph, Folds())
     drop_identities(graph)
     drop_expansions(graph)
+    exact_algebra(graph)
+    if nearly:
+        reassociate(graph)
     merge_equal(graph)
     inline_numbers(graph)
     drop_dead(graph)
@@ -469,7 +484,7 @@ def _optimize(graph: Program, cuts: list[tuple[str, str]]) -> None:
     for node in graph.nodes:
         if node.op.view and node.inputs[0] in shown:
             shown.update(node.outputs)
-    fuse_kernels(graph, shown, cuts, again=True)
+    fuse_kernels(graph, shown, cuts, again)
     drop_dead(graph)
 
 

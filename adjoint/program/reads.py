@@ -549,6 +549,10 @@ class Guards:
         self._list()  # equal objects
         return True
 
+    def paths(self) -> list[str]:
+        """What is looked at, as users would write it."""
+        return list(dict.fromkeys(map(self._reads.path, self._slots)))
+
     def difference(self) -> str:
         """What is not as it was, in words; '' if nothing."""
         for slot in self._slots:
