@@ -41,7 +41,7 @@ from .capture import CAPTURING, Captured, Update
 _COPIED = 1 << 14  # bytes of an argument below which it is copied
 
 
-class _Part:
+class Part:
     """What lies between two steps of optimizers: a program, in memory of its own."""
 
     def __init__(
@@ -167,7 +167,7 @@ class Compiled:
         self.others.append(other)
         return other
 
-    def _cut(self, graph: Program) -> list[_Part]:
+    def _cut(self, graph: Program) -> list[Part]:
         """The parts between the steps of optimizers, each of which changes states where they are.
 
         Errors: Unsupported where what was there before such a step is read after it.
@@ -201,7 +201,7 @@ class Compiled:
             later.update(x for values in updates[k:] for x in values)
             wanted = [y for node in nodes for y in node.outputs if y in later or y in ends]
             inputs = [x for x in read if x.array is None]
-            parts.append(_Part(inputs, nodes, wanted))
+            parts.append(Part(inputs, nodes, wanted))
         return parts
 
     # ---- memory ----------------------------------------------------------------------------------
@@ -230,7 +230,7 @@ class Compiled:
         places = {
             x: np.empty(x.shape, x.spec.dtype.numpy)
             for x in self.tangents
-            if x not in self.gradients and not _is_small(x)
+            if x not in self.gradients and not is_small(x)
         }
         for value, g in zip(self.gradients, self.grads, strict=True):
             places.setdefault(value, g._data)
@@ -246,7 +246,7 @@ class Compiled:
         ends = {*self.results, *self.gradients, *self.written, *self.tangents}
         ends.update(x for node in captured.updates for x in node.values)
         inputs = [
-            _Argument(known[x], () if x in shown or x in ends or _is_small(x) else calls)
+            Argument(known[x], () if x in shown or x in ends or is_small(x) else calls)
             for x in taken
         ]
         self.inputs, self.cotangents = inputs[: len(self.arguments)], inputs[len(self.arguments) :]
@@ -413,7 +413,7 @@ def _array(known: dict[Value, Any], x: Value) -> Any:
     return x.array if x.array is not None else known[x]
 
 
-def _is_small(x: Value) -> bool:
+def is_small(x: Value) -> bool:
     """Whether an argument is rather copied than read where it is."""
     return prod(x.shape) * x.spec.dtype.itemsize < _COPIED
 
@@ -434,7 +434,7 @@ def _optimize(graph: Program, cuts: list[tuple[str, str]]) -> None:
     drop_dead(graph)
 
 
-class _Argument:
+class Argument:
     """Where an argument is read: in memory of its own, or, by `calls`, where it is."""
 
     def __init__(self, array: Any, calls: Sequence[Any]) -> None:

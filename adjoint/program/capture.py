@@ -147,6 +147,15 @@ def program_of(
 def taken(found: Any, refused: str) -> tuple[list[Any], Rebuild]:
     """The data of the tensors in what a function gave, and what gives its form to others.
 
+    Errors: those of `parts_of`.
+    """
+    tensors, rebuild = parts_of(found, refused)
+    return [x._data for x in tensors], rebuild
+
+
+def parts_of(found: Any, refused: str) -> tuple[list[Any], Rebuild]:
+    """The tensors in what a function gave or takes, and what gives its form to others.
+
     Errors: InvalidType for other things than tensors in tuples, lists and dicts; `refused` is how
     the message begins.
     """
@@ -154,7 +163,7 @@ def taken(found: Any, refused: str) -> tuple[list[Any], Rebuild]:
 
     def form(found: Any) -> Rebuild:
         if isinstance(found, TensorBase):
-            results.append(found._data)
+            results.append(found)
             return next
         if found is None:
             return lambda values: None
