@@ -97,6 +97,12 @@ class _Recorder:
         met = self.met.get(id(x))
         return x if met is None or by_view or met.is_changed else met.stand
 
+    def adopt(self, inputs: Sequence[Any]) -> None:
+        """A custom Function is about to read the nodes of what it is given."""
+        for x in inputs:
+            if isinstance(x, TensorBase):
+                self._met(x)
+
     def _take(self, x: Any) -> _Met:
         met = self.met[id(x)] = _Met(x, self.wants(x))
         x._data, x._node = met.stand._data, met.stand._node
@@ -247,7 +253,7 @@ class Body:
 
         Errors: those of its operations, and of its checks.
         """
-        if native.load() and all(type(x) is ndarray for x in arrays):
+        if native.load():
             with self._lock:
                 if self._native is None:
                     self._native = _Native(self.program())
@@ -439,7 +445,7 @@ class _Native:
 
 
 def _one_by_one(program: Program, arrays: Sequence[Any]) -> list[Any]:
-    """The outputs, op by op: on devices, and without native code."""
+    """The outputs, op by op: without native code."""
     values = dict(zip(program.inputs, arrays, strict=True))
     values.update((x, x.array) for x in program.constants())
     for node in program.nodes:

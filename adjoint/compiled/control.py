@@ -138,7 +138,8 @@ def scan(
     reverse: bool = False,
 ) -> Any:  # fmt: skip
     """`combine_fn(carry, x)`, which gives the next carry and a result, for each slice of `xs` along
-    `dim`: the last carry, and the results side by side along a new first dimension.
+    `dim`: the last carry, and the results side by side along `dim`, a new dimension (along the
+    first one, where they have too few).
 
     `reverse` begins with the last slice. Inside `ad.compile` or a Graph the loop is one node, whose
     body is captured once; its gradient is a scan the other way, of any order.
@@ -164,6 +165,7 @@ def scan(
             f"scan: dim={dim}, but xs have shapes {[tuple(x.shape) for x in rows]}; each of them "
             "has that dimension"
         )
+    dim %= rows[0].ndim
     if dim:
         rows = [movedim(x, dim, 0) for x in rows]
     length = rows[0].shape[0]
@@ -173,7 +175,7 @@ def scan(
             "each"
         )
     if length and not is_captured(*carries, *rows):
-        return _scanned(combine_fn, init, row, rows, reverse)
+        return _scanned(combine_fn, init, row, rows, dim, reverse)
     capture = _Capture("scan", (*carries, *rows))
     n = len(carries)
     forms: list[Rebuild] = []
@@ -198,7 +200,7 @@ def scan(
     places = range(len(body.inputs))
     op = Scan("scan", body, places, n, len(rows), length, reverse, any(wanting))
     found = capture.applied(op, given, wanting)
-    return forms[0](iter(found[:n])), forms[1](iter(found[n:]))
+    return forms[0](iter(found[:n])), forms[1](iter([_along(dim, y) for y in found[n:]]))
 
 
 # ---- where values are at hand --------------------------------------------------------------------
@@ -218,8 +220,9 @@ def _looped(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried: A
 
 
 def _scanned(
-    combine_fn: Callable[..., Any], carry: Any, row: Rebuild, rows: list[Any], reverse: bool
-) -> Any:
+    combine_fn: Callable[..., Any], carry: Any, row: Rebuild, rows: list[Any], dim: int,
+    reverse: bool,
+) -> Any:  # fmt: skip
     before = parts_of(carry, "scan: init has")
     order = range(rows[0].shape[0])
     results: list[list[Any]] = []
@@ -231,7 +234,13 @@ def _scanned(
         results.append(tensors)
     if reverse:
         results.reverse()
-    return carry, form(iter([stack(list(column)) for column in zip(*results, strict=True)]))
+    columns = [stack(list(column)) for column in zip(*results, strict=True)]
+    return carry, form(iter([_along(dim, y) for y in columns]))
+
+
+def _along(dim: int, y: Any) -> Any:
+    """What lies side by side along the first dimension, along this one, where there is one."""
+    return movedim(y, 0, dim) if 0 < dim < y.ndim else y
 
 
 # ---- where it is captured ------------------------------------------------------------------------

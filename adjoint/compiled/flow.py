@@ -275,7 +275,8 @@ class Scan(_Flow, abstract=True):
         for t in reversed(order) if self.reverse else order:
             for out, x in zip(outs[end:], carried, strict=False):
                 out[t] = x
-            slots = [*carried, *(x[t] for x in slices), *outside]
+            rows = [x[t, ...] for x in slices]  # arrays, though of one element
+            slots = [*carried, *rows, *outside]
             found = self.body.run([slots[k] for k in self.places])
             carried = found[:n]
             for out, y in zip(outs[n:end], found[n:], strict=True):
