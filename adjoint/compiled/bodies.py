@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -36,13 +37,29 @@ from .step import Argument, Part, is_small
 ndarray = np.ndarray
 
 
+class Scope:
+    """What a body and its derivatives know of in common."""
+
+    def __init__(self) -> None:
+        self.values: dict[int, Any] = {}  # all that was recorded, by id
+        self.stands: dict[int, tuple[Any, Any]] = {}  # for tensors from outside; by id
+
+    def add(self, x: Any) -> None:
+        """A tensor's value is recorded here."""
+        self.values[id(x._data)] = x._data
+
+    def stand_of(self, tensor: Any) -> Any:
+        """The tensor that stands for one that was met before."""
+        held, stand = self.stands.get(id(tensor), (None, None))
+        return stand if held is not None and held() is tensor else None
+
+
 class _Met:
     """A tensor from outside that a body reads, with what it was; `stand` is saved in its place."""
 
-    def __init__(self, tensor: Any, wants: bool) -> None:
-        self.tensor = tensor
+    def __init__(self, tensor: Any, stand: Any) -> None:
+        self.tensor, self.stand = tensor, stand
         self.data, self.node = tensor._data, tensor._node
-        self.stand = like(tensor, wants)
         self.place = ""  # where it was written
 
     @property
@@ -68,9 +85,9 @@ _HELD = 2  # references to what only a `_Met` holds, as `sys.getrefcount` counts
 class _Recorder:
     """Records ops on symbols, and what of outside they read."""
 
-    def __init__(self, title: str, known: dict[int, Any], wants: Callable[[Any], bool]) -> None:
+    def __init__(self, title: str, scope: Scope, wants: Callable[[Any], bool]) -> None:
         self.title = title
-        self.known = known  # values that are recorded within, by id
+        self.scope = scope
         self.wants = wants  # whether a tensor from outside wants a gradient
         self.met: dict[int, _Met] = {}
         self.checks: list[tuple[Any, Callable[[], Exception]]] = []
@@ -81,7 +98,7 @@ class _Recorder:
         given = [self._met(x, op.view) if isinstance(x, TensorBase) else x for x in inputs]
         found = execute_lazily(op, tuple(given))
         for y in found if type(found) is tuple else (found,):
-            self.known[id(y._data)] = y._data
+            self.scope.add(y)
         return found
 
     def composite(self, declared: Declared, args: tuple[Any, ...]) -> Any:
@@ -104,24 +121,24 @@ class _Recorder:
                 self._met(x)
 
     def _take(self, x: Any) -> _Met:
-        met = self.met[id(x)] = _Met(x, self.wants(x))
+        stand = self.scope.stand_of(x)
+        met = self.met[id(x)] = _Met(x, like(x, self.wants(x)) if stand is None else stand)
         x._data, x._node = met.stand._data, met.stand._node
-        self.known[id(x._data)] = x._data
+        self.scope.add(x)
         return met
 
     def is_within(self, data: Any) -> bool:
         """Whether a value was recorded here, perhaps by no op of the body's."""
         if not isinstance(data, LazyValue):
             return False
-        stack = [data]
+        values, stack = self.scope.values, [data]
         while stack:
             x = stack[-1]
-            if id(x) in self.known:
-                for y in stack:
-                    self.known[id(y)] = y
+            if id(x) in values:
+                values.update((id(y), y) for y in stack)
                 return True
             before = [y for y in x.inputs if isinstance(y, LazyValue)]
-            known = [y for y in before if id(y) in self.known]
+            known = [y for y in before if id(y) in values]
             if not before:
                 return False
             stack.append((known or before)[0])
@@ -196,6 +213,7 @@ class _Recorder:
             if local:
                 met.stand._data.array = met.data
             else:
+                self.scope.stands[id(met.tensor)] = weakref.ref(met.tensor), met.stand
                 outside.append(met)
         return outside
 
@@ -226,9 +244,9 @@ class Body:
     lead back. Make one with `captured`.
     """
 
-    def __init__(self, title: str, known: dict[int, Any]) -> None:
+    def __init__(self, title: str, scope: Scope) -> None:
         self.title = title
-        self.known = known  # all that was recorded, by id
+        self.scope = scope
         self.inputs: list[Any] = []  # arguments, then what was met outside
         self.outputs: list[Any] = []
         self.kept: list[Any] = []  # recorded values that are given, too
@@ -270,19 +288,16 @@ class Body:
         self, name: str, given: Sequence[Any], hints: bool, create: bool, function: Any
     ) -> tuple[Body, list[Any]]:
         """Another body, of the inputs, then of `given`, with which `function` is called, then of
-        the kept values where there are `hints`; and what it met outside.
+        the kept values where there are `hints`; and what else it met outside.
         """
         extra = [wrap(value) for value, _ in self.hints] if hints else []
         title = self.title if self.title.endswith(name) else f"{self.title}{name}"
-        return captured(
-            title,
-            (*self.inputs, *given, *extra),
-            function,
-            given,
-            self.known,
-            create,
-            lambda x: create and x._node is not None,
-        )
+        inputs = (*self.inputs, *given, *extra)
+        return captured(title, inputs, function, given, self.scope, create, _has_node)
+
+
+def _has_node(x: Any) -> bool:
+    return x._node is not None
 
 
 def captured(
@@ -290,24 +305,27 @@ def captured(
     inputs: Sequence[Any],
     function: Callable[..., Sequence[Any]],
     arguments: Sequence[Any],
-    known: dict[int, Any],
+    scope: Scope,
     grad: bool,
     wants: Callable[[Any], bool],
     autocast: Any = None,
 ) -> tuple[Body, list[Any]]:
     """The body of `function(*arguments)`, which gives a list of tensors, as a function of `inputs`
-    (symbols, or what is `known`); and the tensors that it met outside, which are its last inputs.
+    (symbols, or values of the `scope`); and the tensors that it met outside, which are its last
+    inputs. It `wants` gradients of some of these.
 
     Errors: Unsupported for what cannot be captured.
     """
-    body = Body(title, known)
-    known.update((id(x._data), x._data) for x in inputs)
+    body = Body(title, scope)
+    for x in inputs:
+        scope.add(x)
     before = [(x, x._data, x._node) for x in arguments]
-    recorder = _Recorder(title, known, wants)
+    recorder = _Recorder(title, scope, wants)
     try:
         with recording(_READS.format(title), executor=recorder, grad=grad, autocast=autocast):
             body.outputs = [recorder.result(y) for y in function(*arguments)]
-        outside = recorder.close(before)
+        present = set(map(id, inputs))
+        outside = [met for met in recorder.close(before) if id(met.stand) not in present]
     finally:
         recorder.restore()
     body.inputs = [*inputs, *(met.stand for met in outside)]

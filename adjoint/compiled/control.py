@@ -21,7 +21,7 @@ from ..eager.tensors import wrap
 from ..ops.shape.joining import stack
 from ..ops.shape.movement import movedim
 from ..program.capture import Rebuild, parts_of
-from .bodies import Body, captured, keep, leading, like
+from .bodies import Body, Scope, captured, keep, leading, like
 from .flow import Branch, Loop, Scan
 
 __all__ = ["cond", "scan", "while_loop"]
@@ -271,7 +271,14 @@ class _Capture:
     def made(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Body:
         """The body of a function that gives a list of tensors."""
         body, outside = captured(
-            self.title, arguments, function, arguments, {}, self.grad, self.wants, self.autocast
+            self.title,
+            arguments,
+            function,
+            arguments,
+            Scope(),
+            self.grad,
+            self.wants,
+            self.autocast,
         )
         self.met.append(outside)
         return body

@@ -10,6 +10,7 @@ from adjoint import nn
 from adjoint.backends import native
 from adjoint.compiled.bodies import Body
 from adjoint.core.errors import AutogradError, InvalidArgument, InvalidType, ShapeError, Unsupported
+from adjoint.utils.checkpoint import checkpoint
 
 F = nn.functional
 compiling = pytest.mark.skipif(native.reason_off() is not None, reason="no native backend")
@@ -534,6 +535,71 @@ def test_errors_of_values_are_those_of_eager_runs():
     assert len(again.programs) == 1
 
 
+@compiling
+def test_checkpoints_around_and_within_a_branch():
+    ad.manual_seed(0)
+    layer = nn.Linear(3, 3)
+
+    def f(p, x):
+        inner = lambda y: checkpoint(lambda v: layer(v).exp(), y, use_reentrant=False)  # noqa: E731
+        outer = lambda x: ad.cond(p, layer, lambda x: x * layer.bias, (x,))  # noqa: E731
+        y = checkpoint(outer, x, use_reentrant=False)
+        return ad.cond(p, inner, lambda y: y * layer.weight.sum(), (y,))
+
+    both(f, list(layer.parameters()), *true_and_false(ad.randn(2, 3)), tolerance=1e-5)
+
+
+@compiling
+def test_hooks_of_what_a_branch_reads_run_once():
+    w = ad.ones(3, requires_grad=True)
+    w.register_hook(lambda g: g * 2)
+    f = lambda p, x: ad.cond(p, lambda x: x * w + w, lambda x: x - w, (x,)) * w  # noqa: E731
+    both(f, [w], *true_and_false(ad.randn(3)))
+
+
+@compiling
+def test_what_python_read_in_a_branch_is_guarded():
+    scale = [2.0]
+    step = ad.compile(lambda p, x: ad.cond(p, lambda x: x * scale[0], lambda x: x, (x,)))
+    assert step(ad.tensor(True), ad.ones(2)).tolist() == [2.0, 2.0]
+    scale[0] = 3.0
+    assert step(ad.tensor(True), ad.ones(2)).tolist() == [3.0, 3.0]
+    assert step.reasons == ["first call", "what scale contains was changed"]
+
+
+@compiling
+def test_passes_treat_the_nodes_right():
+    weight = ad.tensor([1.0, 2.0])
+
+    def f(x):
+        ad.cond(x.sum() > 0, lambda x: x.exp(), lambda x: x, (x,))  # nobody reads it
+        made = ad.cond(ad.tensor(True), lambda: ad.ones(2) * 2, lambda: ad.ones(2))  # a constant
+        y = ad.cond(x.sum() > 0, lambda x: x * weight, lambda x: x, (x,))
+        return x + made, (y * 2 + x).exp()
+
+    step = ad.compile(f)
+    for x in (ad.ones(2), -ad.ones(2)):
+        for a, b in zip(step(x), f(x), strict=True):
+            np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-6)
+    assert [row.name for row in step.explain(ad.ones(2)).host_calls] == ["cond"]
+    for part in step.programs[0].parts:
+        part.graph.verify()
+
+
+@compiling
+def test_large_values_around_a_branch_are_computed_again_rightly():
+    """The pass that saves memory meets the node between what it may compute again."""
+    w = ad.randn(64, 64, requires_grad=True)
+
+    def f(p, x):
+        for _ in range(3):
+            x = (x @ w * 0.1).relu() * 2 + x
+            x = ad.cond(p, lambda x: x.tanh() * w, lambda x: x * 0.5 + w, (x,))
+        return x
+
+    both(f, [w], *true_and_false(ad.randn(64, 64)), tolerance=1e-3)
+
+
 # ---- gradients of every kind ---------------------------------------------------------------------
 
 
@@ -663,6 +729,31 @@ def test_in_a_graph_a_change_of_the_predicate_picks_the_other_branch():
         np.testing.assert_allclose(y.detach().numpy(), v.detach().numpy(), rtol=1e-6)
         np.testing.assert_allclose(ys.detach().numpy(), vs.detach().numpy(), rtol=1e-6)
         np.testing.assert_allclose(z.detach().numpy(), u.detach().numpy(), rtol=1e-6)
+
+
+def test_gradients_of_a_graph_follow_the_values():
+    graph = ad.Graph()
+    w = graph.parameter([2.0, 3.0], name="w")
+    p = graph.input(1.0)
+
+    def f(p, w):
+        y = ad.cond(p > 0, lambda: w * w, lambda: w.exp())
+        begin = (ad.tensor(0.0), y)
+        _, z = ad.while_loop(lambda k, z: k < p * 3, lambda k, z: (k + 1, z * w), begin)
+        h, ys = ad.scan(lambda h, x: (h * w + x, h), z, ad.stack([z, z]))
+        return (h + ys).sum()
+
+    with graph:
+        loss = f(p, w)
+    for value in (1.0, -1.0, 2.0):
+        p.set(value)
+        w.grad = None
+        loss.backward()
+        v = ad.tensor([2.0, 3.0], requires_grad=True)
+        wanted = f(ad.tensor(value), v)
+        wanted.backward()
+        np.testing.assert_allclose(loss.item(), wanted.item(), rtol=1e-6)
+        np.testing.assert_allclose(w.grad.numpy(), v.grad.numpy(), rtol=1e-6)
 
 
 def test_lazily_what_decides_is_read():
