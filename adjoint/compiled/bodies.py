@@ -253,8 +253,8 @@ class Body:
         self.hints: list[tuple[Any, int]] = []  # those that a derivative takes rather than computes
         self.checks: list[tuple[Any, Callable[[], Exception]]] = []
         self.derivatives: dict[Any, Any] = {}
-        self._lock = threading.Lock()
-        self._native: _Native | None = None
+        self.lock = threading.RLock()
+        self._ready: _Native | _OneByOne | None = None
 
     @property
     def specs(self) -> list[Spec]:
@@ -266,23 +266,25 @@ class Body:
         ends = [*(y._data for y in self.outputs), *self.kept, *(wrong for wrong, _ in self.checks)]
         return program_of([x._data for x in self.inputs], ends, _constant)
 
-    def run(self, arrays: Sequence[Any]) -> list[Any]:
-        """The outputs and the kept values, in memory of their own.
+    def run(self, arrays: Sequence[Any], outs: Sequence[Any] | None = None) -> list[Any]:
+        """The outputs and the kept values: in `outs`, or else in memory of their own. An input that
+        is None is what it was in the last run, for which one holds the `lock`.
 
         Errors: those of its operations, and of its checks.
         """
-        if native.load():
-            with self._lock:
-                if self._native is None:
-                    self._native = _Native(self.program())
-                found = self._native.run(arrays)
-        else:
-            found = _one_by_one(self.program(), arrays)
-        count = len(found) - len(self.checks)
-        for wrong, (_, error) in zip(found[count:], self.checks, strict=True):
-            if bool(wrong):
-                raise error()
-        return found[:count]
+        with self.lock:
+            if self._ready is None:
+                self._ready = (_Native if native.load() else _OneByOne)(self.program())
+            found = self._ready.run(arrays)
+            count = len(found) - len(self.checks)
+            for wrong, (_, error) in zip(found[count:], self.checks, strict=True):
+                if bool(wrong):
+                    raise error()
+            if outs is None:
+                return [y.copy() for y in found[:count]]
+            for out, y in zip(outs, found[:count], strict=True):
+                out[...] = y
+            return list(outs)
 
     def derived(
         self, name: str, given: Sequence[Any], hints: bool, create: bool, function: Any
@@ -455,22 +457,32 @@ class _Native:
         self.outputs = [known.get(y, y.array) for y in program.outputs]
 
     def run(self, arrays: Sequence[Any]) -> list[Any]:
-        """What it computes, copied."""
+        """What it computes, where it lies until the next run."""
         for target, array in zip(self.inputs, arrays, strict=True):
-            target.take(array)
+            if array is not None:
+                target.take(array)
         self.part.run(None)
-        return [y.copy() for y in self.outputs]
+        return self.outputs
 
 
-def _one_by_one(program: Program, arrays: Sequence[Any]) -> list[Any]:
-    """The outputs, op by op: without native code."""
-    values = dict(zip(program.inputs, arrays, strict=True))
-    values.update((x, x.array) for x in program.constants())
-    for node in program.nodes:
-        found = run(node.op, [values[x] if isinstance(x, Value) else x for x in node.inputs])
-        several = found if type(found) is tuple else (found,)
-        values.update(zip(node.outputs, several, strict=True))
-    return [values[y].copy() for y in program.outputs]
+class _OneByOne:
+    """A body's operations, where there is no native code."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.inputs: list[Any] = [None] * len(program.inputs)
+        self.constants = {x: x.array for x in program.constants()}
+
+    def run(self, arrays: Sequence[Any]) -> list[Any]:
+        """What they compute."""
+        program = self.program
+        self.inputs = [x if y is None else y for x, y in zip(self.inputs, arrays, strict=True)]
+        values = {**self.constants, **dict(zip(program.inputs, self.inputs, strict=True))}
+        for node in program.nodes:
+            found = run(node.op, [values[x] if isinstance(x, Value) else x for x in node.inputs])
+            several = found if type(found) is tuple else (found,)
+            values.update(zip(node.outputs, several, strict=True))
+        return [values[y] for y in program.outputs]
 
 
 def _constant(data: Any) -> Value:

@@ -162,11 +162,13 @@ class Loop(_Flow, abstract=True):
         count = len(self.specs) - 1
         carried = list(arrays[:count])
         kept = []
-        ahead, behind = [[n for n in places if n >= count] for places in self.places]
-        while is_true(self.test.run([*carried, *(arrays[n] for n in ahead)])[0]):
-            if keep:
-                kept.append(carried)
-            carried = self.body.run([*carried, *(arrays[n] for n in behind)])
+        ahead, behind = [[arrays[n] for n in places if n >= count] for places in self.places]
+        with self.test.lock, self.body.lock:
+            while is_true(self.test.run([*carried, *ahead])[0]):
+                if keep:
+                    kept.append(carried)
+                carried = self.body.run([*carried, *behind])
+                ahead, behind = [None] * len(ahead), [None] * len(behind)
         return kept, carried
 
     def run(self, arrays: Sequence[Any], outs: Sequence[Any]) -> None:
@@ -225,15 +227,18 @@ class LoopGradient(_Flow, abstract=True):
         xs = arrays[: self.inputs]
         outside = [xs[n] for n in self.loop.places[1] if n >= self.count]
         sums = {n: np.zeros_like(xs[n]) for n in self.ends if n >= self.count}
-        for carried in reversed(self.loop.take(int(number), xs)):
-            seeds = [gs[k] for k in self.back.seeds]
-            found = self.back.body.run([*carried, *outside, *seeds, *met])
-            for n, total in sums.items():
-                total += found[self.reached[n]]
-            gs = [
-                found[self.reached[n]] if n in self.reached else np.zeros(x.shape, x.dtype)
-                for n, x in enumerate(carried)
-            ]
+        body = self.back.body
+        with body.lock:
+            for carried in reversed(self.loop.take(int(number), xs)):
+                seeds = [gs[k] for k in self.back.seeds]
+                found = body.run([*carried, *outside, *seeds, *met])
+                outside, met = [None] * len(outside), [None] * len(met)
+                for n, total in sums.items():
+                    total += found[self.reached[n]]
+                gs = [
+                    found[self.reached[n]] if n in self.reached else np.zeros(x.shape, x.dtype)
+                    for n, x in enumerate(carried)
+                ]
         for out, n in zip(outs, self.ends, strict=True):
             out[...] = sums[n] if n in sums else gs[n]
 
@@ -269,20 +274,20 @@ class Scan(_Flow, abstract=True):
     def run(self, arrays: Sequence[Any], outs: Sequence[Any]) -> None:
         """All iterations."""
         n, end = self.carried, len(self.body.outputs) + len(self.body.kept)
-        carried = list(arrays[:n])
+        carried, results, kept = outs[:n], outs[n:end], outs[end:]
         slices, outside = arrays[n : n + self.sliced], arrays[n + self.sliced :]
-        order = range(self.length)
-        for t in reversed(order) if self.reverse else order:
-            for out, x in zip(outs[end:], carried, strict=False):
-                out[t] = x
-            rows = [x[t, ...] for x in slices]  # arrays, though of one element
-            slots = [*carried, *rows, *outside]
-            found = self.body.run([slots[k] for k in self.places])
-            carried = found[:n]
-            for out, y in zip(outs[n:end], found[n:], strict=True):
-                out[t] = y
-        for out, x in zip(outs[:n], carried, strict=True):
+        for out, x in zip(carried, arrays, strict=False):
             out[...] = x
+        order = range(self.length)
+        with self.body.lock:
+            for t in reversed(order) if self.reverse else order:
+                for out, x in zip(kept, carried, strict=False):
+                    out[t] = x
+                rows = [x[t, ...] for x in slices]  # arrays, though of one element
+                slots = [*carried, *rows, *outside]
+                given = [slots[k] for k in self.places]
+                self.body.run(given, [*carried, *(y[t, ...] for y in results)])
+                outside = [None] * len(outside)
 
     def gradient(self, g: Any, xs: Any, y: Any) -> tuple[Any, ...]:
         """A scan the other way: it carries the gradients of what was carried, and sums of those of
