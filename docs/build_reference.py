@@ -82,6 +82,7 @@ MODULES = (
     "adjoint.accelerator",
     "adjoint.amp",
     "adjoint.reactive",
+    "adjoint.compiled",
     "adjoint.testing",
 )
 

@@ -124,11 +124,10 @@ def recorded(record: Callable[..., Any], declared: Declared, args: tuple[Any, ..
     """What `record(op, inputs)` gives for a composite as one op; NotImplemented where its own ops
     are recorded.
     """
-    found = whole(declared, args)
-    if found is None:
+    routine = whole(declared, args)
+    if routine is None:
         return NotImplemented
-    op, inputs = found
-    results = record(op, inputs)
-    if type(results) is not tuple:
-        return results
+    op, inputs = routine
+    found = record(op, inputs)
+    results = found if type(found) is tuple else (found,)
     return results[: len(op.written.outputs)] if op.written.several else results[0]
