@@ -482,7 +482,7 @@ class _OneByOne:
             found = run(node.op, [values[x] if isinstance(x, Value) else x for x in node.inputs])
             several = found if type(found) is tuple else (found,)
             values.update(zip(node.outputs, several, strict=True))
-        return [values[y] for y in program.outputs]
+        return [values[y].copy() for y in program.outputs]  # which inputs may be
 
 
 def _constant(data: Any) -> Value:

@@ -270,6 +270,28 @@ def test_a_scan_is_the_unrolled_loop(length, reverse):
             np.testing.assert_allclose(np.zeros(p.shape) if found is None else found, a, 1e-5, 1e-6)
 
 
+@pytest.mark.parametrize("size", [1, 3, 10_000])
+def test_what_is_carried_may_change_places(size):
+    """Small values are copied into a body's memory, large ones read where they are."""
+    w = ad.linspace(0.5, 1.0, size).requires_grad_()
+
+    def f(a, b):
+        pair, ys = ad.scan(lambda c, x: ((c[1], c[0]), c[0] * x), (a * w, b), ad.ones(3, size))
+        _, c, d = ad.while_loop(
+            lambda k, c, d: k < 3, lambda k, c, d: (k + 1, d, c), (ad.tensor(0), *pair)
+        )
+        return c * 3 + d * w + ys.sum(0)
+
+    a, b = ad.ones(size), ad.ones(size) * 2
+    wanted = (a * w) * 3 + b * w + (a * w) * 2 + b
+    with ad.Graph():
+        found = f(a, b)
+    np.testing.assert_allclose(found.detach().numpy(), wanted.detach().numpy(), rtol=1e-6)
+    np.testing.assert_allclose(f(a, b).detach().numpy(), wanted.detach().numpy(), rtol=1e-6)
+    if native.reason_off() is None:
+        both(f, [w], (a, b), (b, a))
+
+
 def test_a_scan_of_nothing():
     carry, (y, z) = ad.scan(
         lambda c, x: (c + x.sum(), (x * 2, c > 0)), ad.tensor(1.0), ad.zeros(0, 3)
