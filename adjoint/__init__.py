@@ -82,6 +82,8 @@ _LATER = (
     "pnnx", "profiler", "serialization", "sklearn", "testing", "utils",
 )  # fmt: skip
 
+_COMPILED = ("compile", "cond", "scan", "while_loop")  # functions of such a package
+
 if _TYPE_CHECKING:
     from . import data as data
     from . import export as export
@@ -91,6 +93,9 @@ if _TYPE_CHECKING:
     from . import testing as testing
     from . import utils as utils
     from .compiled import compile as compile
+    from .compiled import cond as cond
+    from .compiled import scan as scan
+    from .compiled import while_loop as while_loop
 
 
 def __getattr__(name: str) -> _Any:
@@ -99,12 +104,12 @@ def __getattr__(name: str) -> _Any:
         import importlib
 
         return importlib.import_module(f"{__name__}.{name}")
-    if name == "compile":
-        from .compiled import compile
+    if name in _COMPILED:
+        from . import compiled
 
-        return compile
+        return getattr(compiled, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER, "compile"})
+    return sorted({*globals(), *_LATER, *_COMPILED})

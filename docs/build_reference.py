@@ -83,6 +83,7 @@ MODULES = (
     "adjoint.accelerator",
     "adjoint.amp",
     "adjoint.reactive",
+    "adjoint.compiled",
     "adjoint.testing",
 )
 

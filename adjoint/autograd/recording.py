@@ -82,6 +82,16 @@ def execute_meanwhile(op: Op, inputs: tuple[Any, ...]) -> Any:
     return y
 
 
+def is_captured(*tensors: Any) -> bool:
+    """Whether what is computed here of `tensors` is written down for values to come: in a graph, or
+    where a function is captured. What is recorded lazily is computed once, when it is read.
+    """
+    mode = MODE.get()
+    if mode.executor is None:
+        return any(isinstance(x._data, Cell) for x in tensors)
+    return mode.executor is not mode.step and mode.executor is not execute_meanwhile
+
+
 def _given(x: Any) -> LazyValue:
     version = x._version
     if version is None:

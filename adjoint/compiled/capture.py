@@ -28,7 +28,7 @@ from ..program.program import Node, Program, Value
 from .backward import Backward, Cotangents, differentiated
 from .drawing import Stream, Streams
 from .returned import Returned
-from .routines import whole
+from .routines import recorded
 
 ndarray = np.ndarray
 
@@ -124,14 +124,7 @@ class _Recorder:
 
     def composite(self, declared: Declared, args: tuple[Any, ...]) -> Any:
         """The recorded result of a composite; NotImplemented where its own ops are recorded."""
-        found = whole(declared, args)
-        if found is None:
-            return NotImplemented
-        op, inputs = found
-        results = self(op, inputs)
-        if type(results) is not tuple:
-            return results
-        return results[: len(op.written.outputs)] if op.written.several else results[0]
+        return recorded(self, declared, args)
 
     def note(self, value: Any) -> None:
         """A value was recorded, perhaps of others that were recorded by no op of the program's."""

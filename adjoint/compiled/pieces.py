@@ -35,8 +35,8 @@ from ..program.capture import program_of
 from ..program.program import Value
 from ..program.reads import PLAIN
 from .capture import CAPTURING
-from .routines import whole
-from .step import _Argument, _Fresh, _is_small, _Part
+from .routines import recorded
+from .step import Argument, Fresh, Part, is_small
 
 Trace = tuple[Any, ...]
 
@@ -116,14 +116,7 @@ class _Recorder:
 
     def composite(self, declared: Declared, args: tuple[Any, ...]) -> Any:
         """The recorded result of a composite that has a routine."""
-        found = whole(declared, args)
-        if found is None:
-            return NotImplemented
-        op, inputs = found
-        results = self(op, inputs)
-        if type(results) is not tuple:
-            return results
-        return results[: len(op.written.outputs)] if op.written.several else results[0]
+        return recorded(self, declared, args)
 
     def update(self, optimizer: Any, groups: Sequence[tuple[Any, Sequence[Any]]]) -> None:
         """An optimizer steps, on gradients that are computed."""
@@ -276,20 +269,18 @@ class Piece:
         order = {id(x): n for n, x in enumerate(values)}
         program = program_of(leaves, wanted, order=lambda x: order.get(id(x), -1))
         ends = list(dict.fromkeys(program.outputs))
-        part = self.part = _Part(program.inputs, program.nodes, ends, False)
+        part = self.part = Part(program.inputs, program.nodes, ends)
         known: dict[Value, Any] = {x: np.zeros(x.shape, x.spec.dtype.numpy) for x in program.inputs}
-        places = {y: np.empty(y.shape, y.spec.dtype.numpy) for y in part.wanted if not _is_small(y)}
+        places = {y: np.empty(y.shape, y.spec.dtype.numpy) for y in part.wanted if not is_small(y)}
         part.bind(known, places)
         shown = part.shown
         self.inputs = [
-            _Argument(
-                known[x], () if x in shown or x in part.wanted or _is_small(x) else part.calls
-            )
+            Argument(known[x], () if x in shown or x in part.wanted or is_small(x) else part.calls)
             for x in program.inputs
         ]
         movable = {y for y, place in places.items() if known[y] is place}.difference(shown)
         self.outputs = [
-            _Fresh(known[y], part.calls if y in movable else ()) for y in program.outputs
+            Fresh(known[y], part.calls if y in movable else ()) for y in program.outputs
         ]
 
     def run(self, arrays: Sequence[Any]) -> list[Any]:

@@ -45,11 +45,15 @@ from .capture import CAPTURING, Captured, Update
 _COPIED = 1 << 14  # bytes of an argument below which it is copied
 
 
-class _Part:
+class Part:
     """What lies between two steps of optimizers: a program, in memory of its own."""
 
     def __init__(
-        self, inputs: Sequence[Value], nodes: Sequence[Node], wanted: Sequence[Value], nearly: bool
+        self,
+        inputs: Sequence[Value],
+        nodes: Sequence[Node],
+        wanted: Sequence[Value],
+        nearly: bool = False,
     ) -> None:
         """`inputs` and `wanted` are values of the whole program, whose nodes are taken over.
         `nearly`: see `_optimize`.
@@ -193,7 +197,7 @@ class Compiled:
         self.others.append(other)
         return other
 
-    def _cut(self, graph: Program, nearly: bool) -> list[_Part]:
+    def _cut(self, graph: Program, nearly: bool) -> list[Part]:
         """The parts between the steps of optimizers, each of which changes states where they are.
 
         Errors: Unsupported where what was there before such a step is read after it.
@@ -227,7 +231,7 @@ class Compiled:
             later.update(x for values in updates[k:] for x in values)
             wanted = [y for node in nodes for y in node.outputs if y in later or y in ends]
             inputs = [x for x in read if x.array is None]
-            parts.append(_Part(inputs, nodes, wanted, nearly))
+            parts.append(Part(inputs, nodes, wanted, nearly))
         return parts
 
     # ---- memory ----------------------------------------------------------------------------------
@@ -256,7 +260,7 @@ class Compiled:
         places = {
             x: np.empty(x.shape, x.spec.dtype.numpy)
             for x in self.tangents
-            if x not in self.gradients and not _is_small(x)
+            if x not in self.gradients and not is_small(x)
         }
         for value, g in zip(self.gradients, self.grads, strict=True):
             places.setdefault(value, g._data)
@@ -272,7 +276,7 @@ class Compiled:
         ends = {*self.results, *self.gradients, *self.written, *self.tangents}
         ends.update(x for node in captured.updates for x in node.values)
         inputs = [
-            _Argument(known[x], () if x in shown or x in ends or _is_small(x) else calls)
+            Argument(known[x], () if x in shown or x in ends or is_small(x) else calls)
             for x in taken
         ]
         self.inputs, self.cotangents = inputs[: len(self.arguments)], inputs[len(self.arguments) :]
@@ -281,7 +285,7 @@ class Compiled:
         )
         movable -= {x for x in movable if self.tangents.count(x) != 1}
         self.flowing = [
-            _Fresh(_array(known, x), calls if x in movable else ()) for x in self.tangents
+            Fresh(_array(known, x), calls if x in movable else ()) for x in self.tangents
         ]
         self.copies = [
             (g._data, _array(known, value))
@@ -464,7 +468,7 @@ def _array(known: dict[Value, Any], x: Value) -> Any:
     return x.array if x.array is not None else known[x]
 
 
-def _is_small(x: Value) -> bool:
+def is_small(x: Value) -> bool:
     """Whether an argument is rather copied than read where it is."""
     return prod(x.shape) * x.spec.dtype.itemsize < _COPIED
 
@@ -488,7 +492,7 @@ def _optimize(graph: Program, cuts: list[tuple[str, str]], again: list[Node], ne
     drop_dead(graph)
 
 
-class _Argument:
+class Argument:
     """Where an argument is read: in memory of its own, or, by `calls`, where it is."""
 
     def __init__(self, array: Any, calls: Sequence[Any]) -> None:
@@ -510,7 +514,7 @@ class _Argument:
             self.at = at
 
 
-class _Fresh:
+class Fresh:
     """A result that is handed out: written by `calls` into new memory each time, or copied."""
 
     def __init__(self, array: Any, calls: Sequence[Any]) -> None:

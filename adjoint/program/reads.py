@@ -188,6 +188,14 @@ def _same_numpy_state(state: Any) -> bool:
     return bool((kind, *more) == (state[0], *state[2:]) and np.array_equal(keys, state[1]))
 
 
+def place_of_caller() -> str:
+    """The user's line that is running, in words; '' where there is none."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and not _is_users(frame.f_code):
+        frame = frame.f_back
+    return "" if frame is None else _place(frame.f_code, frame.f_lineno)
+
+
 def place_of(error: BaseException) -> str:
     """The user's line that raised an error, or its cause, in words; '' where there is none."""
     found = ""
