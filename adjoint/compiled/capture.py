@@ -25,8 +25,10 @@ from ..graph.lazy import LazyValue, record
 from ..program.capture import program_of, recording
 from ..program.compute import spec_of
 from ..program.program import Node, Program, Value
+from .arguments import SHARED
 from .backward import Backward, Cotangents, differentiated
 from .drawing import Stream, Streams
+from .places import Operands
 from .returned import Returned
 from .routines import whole
 
@@ -84,7 +86,7 @@ class Captured(NamedTuple):
     program: Program  # its inputs are the arguments, then the states
     arguments: int
     states: list[Any]  # tensors that it reads or writes; None for gradients
-    written: list[int]  # which of them it writes: the first outputs
+    written: list[int]  # which of them, and (~n) of the arguments, it writes: the first outputs
     leaves: list[Any]  # tensors whose gradients it sets: the next outputs
     owners: list[Any]  # for each state the leaf whose gradient it is, or None
     presence: list[tuple[Any, bool]]  # leaves that are to have a gradient before, or none
@@ -249,9 +251,14 @@ _READS = (
 
 
 def capture(
-    function: Callable[..., Any], arguments: Sequence[Any], grad: bool = True, autocast: Any = None
+    function: Callable[..., Any],
+    arguments: Sequence[Any],
+    grad: bool = True,
+    autocast: Any = None,
+    operands: Operands | None = None,
 ) -> Captured:
-    """What `function` does with tensors like `arguments`, which stay as they are, in a mode.
+    """What `function` does with tensors like `arguments`, which stay as they are, in a mode;
+    `operands` are numbers that it meets.
 
     Errors: Unsupported for what cannot be captured; NotReady where an optimizer has no state yet.
     """
@@ -305,7 +312,9 @@ def capture(
         leaves, gradients = [x for x, _ in computed], [g._data for _, g in computed]
         written = [n for n, m in enumerate(met) if m.tensor._data is not m.symbol]
         del ends, computed
-        given = [m.symbol for m in met]
+        numbers = [] if operands is None else [symbol for _, _, symbol in operands.given]
+        symbols = [m.symbol for m in met]
+        given = [*symbols[:count], *numbers, *symbols[count:]]
         values = [*(met[n].tensor._data for n in written), *gradients, *values]
         errors = [wrong for wrong, _ in recorder.checks]
 
@@ -315,17 +324,17 @@ def capture(
             return program_of(given, ends, _constant, lambda value: order.get(id(value), -1))
 
         program = read([g for _, g in tangents])
-        if tangents and _reads_written(program, written):
+        changed = {program.inputs[n if n < count else n + len(numbers)] for n in written}
+        if tangents and _reads_written(program, changed):
             tangents, back = [], ()
             returned.close("it needs what the function has overwritten")
             program = read(())
     finally:
         recorder.restore()
     _assert_apart(met, written)
-    if any(n < count for n in written):
-        raise Unsupported("compile: the function writes to an argument; write to a clone")
     states = []
-    for value, m in zip(program.inputs[count:], met[count:], strict=True):
+    more = count + len(numbers)
+    for value, m in zip(program.inputs[more:], met[count:], strict=True):
         # What nobody holds any more but `recorder.met`, `met` and `m` stays as it is.
         if m.tensor._leaf is None and sys.getrefcount(m.tensor) <= _HELD:
             value.array = m.array
@@ -334,7 +343,7 @@ def capture(
     updates = [node for node in program.nodes if isinstance(node.op, Update)]
     step = next((node for node in program.nodes if isinstance(node.op, Cotangents)), None)
     return Captured(
-        program, count, states, [n - count for n in written], leaves,
+        program, more, states, [n - count if n >= count else ~n for n in written], leaves,
         [owners.get(id(m.tensor)) for m in met[count:]], presence, dropped, returned, updates,
         recorder.streams.all, Backward(step, back, [names[k] for k, _ in tangents]),
         [error for _, error in recorder.checks], [m.node is not None for m in met[count:]],
@@ -353,9 +362,8 @@ def _assert_within(arguments: Sequence[Any], leaves: Sequence[bool]) -> None:
             )
 
 
-def _reads_written(program: Program, written: Sequence[int]) -> bool:
+def _reads_written(program: Program, changed: set[Value]) -> bool:
     """Whether what comes behind the results reads a state that was written meanwhile."""
-    changed = {program.inputs[n] for n in written}
     behind = False
     for node in program.nodes:
         behind = behind or isinstance(node.op, Cotangents)
@@ -375,10 +383,7 @@ def _assert_apart(met: Sequence[Met], written: Sequence[int]) -> None:
     end, writes = 0, False
     for first, last, changes in spans:
         if first < end and (changes or writes):
-            raise Unsupported(
-                "compile: memory that is written is shown by another tensor too (x.detach(), "
-                "x.data); use one of them in the function, or x.detach().clone()"
-            )
+            raise Unsupported(SHARED)
         writes = changes or (writes and first < end)
         end = max(end, last)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import types
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -28,9 +28,10 @@ from ..core.tensor_base import TensorBase
 from ..graph.lazy import LazyValue, concrete
 from ..nn.modules.module import Module
 from ..nn.parameter import Parameter
-from ..program.reads import PLAIN, place_of, watched
-from .capture import CAPTURING, NotReady, Reached, capture
+from ..program.reads import PLAIN, Moved, Slot, place_of, watched
+from .capture import CAPTURING, Captured, NotReady, Reached, capture
 from .explained import Explanation, Timer, explanation
+from .places import Learnt, Operands, Places
 from .step import Compiled
 
 __all__ = ["CompiledFunction", "CompiledModule", "compile"]
@@ -117,6 +118,7 @@ class CompiledFunction:
         self._fallback, self._limit, self._called = fallback, limit, name
         self._programs: dict[Any, list[_Variant]] = {}
         self._latest: _Variant | None = None
+        self._learnt = Learnt()
         self._leaves = False  # leaves among the arguments are known by identity
         self._eagerly = ""  # why the function runs eagerly from now on
 
@@ -187,18 +189,22 @@ class CompiledFunction:
         full = (tuple(key), mode.grad, mode.inference, casts, get_default_dtype())
         with CAPTURING:  # another thread's tensors may hold symbols
             pass
-        found = self._fitting(full)
+        found = self._fitting(full, tensors)
         if found is not None:
-            return found.program.run(tensors, observer)
+            return found[0].run(*found[1:], observer)
         reason = native.reason_off()
         if reason is not None:
             return self._give_up(f"no native code: {reason}", args, kwargs)
         try:
             with CAPTURING:
-                found = self._fitting(full)
+                found = self._fitting(full, tensors)
                 if found is None:
-                    found = self._compiled(mode, full, args, kwargs, tensors, objects)
-            return found.program.run(tensors, observer)
+                    made = self._compiled(mode, full, args, kwargs, tensors, objects)
+                    given = made.fitting(tensors)
+                    if given is None:
+                        raise Unsupported("compile: the function changes what it depends on")
+                    found = made, *given
+            return found[0].run(*found[1:], observer)
         except Reached:
             self._leaves = True
             return self._run(mode, args, kwargs, observer)
@@ -214,15 +220,16 @@ class CompiledFunction:
                 return self._give_up(told.removeprefix("compile: "), args, kwargs)
             raise Unsupported(told) from error
 
-    def _fitting(self, key: Any) -> _Variant | None:
-        """The program of a signature for which all is as it was."""
+    def _fitting(self, key: Any, tensors: list[Any]) -> tuple[_Variant, list[Any], Any] | None:
+        """The program of a signature for which all is as it was, its arguments and its numbers."""
         found = self._programs.get(key, ())
         for k, each in enumerate(found):
-            if not each.program.difference():
+            given = each.fitting(tensors)
+            if given is not None and not each.program.difference():
                 if k:
                     self._programs[key] = [each, *found[:k], *found[k + 1 :]]
                 self._latest = each
-                return each
+                return each, *given
         return None
 
     def _give_up(self, why: str, args: Any, kwargs: Any) -> Any:
@@ -245,24 +252,23 @@ class CompiledFunction:
                 "what changes be a tensor, or give recompile_limit=..."
             )
 
-        leaves = self._leaves
-
-        def given(*replaced: Any) -> Any:
-            own = iter(replaced)
-            known: dict[int, Any] = {}
-            found = [_replaced(x, leaves, own, known) for x in args]
-            named = {name: _replaced(x, leaves, own, known) for name, x in kwargs.items()}
-            return self.function(*found, **named)
-
-        casts = mode.autocast.without_cache() if mode.casts else None  # symbols are not kept
-        roots = [(f"argument {n}", x) for n, x in enumerate(objects)]
-        run = partial(capture, given, tensors, mode.grad and not mode.inference, casts)
-        captured, guards = watched(self.function, roots, run)
-        variant = _Variant(Compiled(captured, guards), listing, objects)
+        for each in self._programs.get(key, ()):
+            self._learnt.add_others(each.program.guards.moved(), self._may_be_input)
+        while True:
+            variant = _Variant(self._learnt, self._leaves, tensors, objects)
+            try:
+                variant.capture(self.function, mode, args, kwargs, listing)
+                break
+            except Moved as error:
+                if not self._learnt.add(error.slots, True):
+                    raise
         self._programs.setdefault(key, []).insert(0, variant)
         self._latest = variant
         self.reasons.append(why)
         return variant
+
+    def _may_be_input(self, x: Any) -> bool:
+        return _is_input(x, self._leaves)
 
     def _difference(self, key: Any, listing: dict[str, str]) -> str:
         """In which a call differs from those before, in words."""
@@ -279,10 +285,79 @@ class CompiledFunction:
 class _Variant:
     """A program, and what it was compiled for."""
 
-    def __init__(self, program: Compiled, listing: dict[str, str], objects: list[Any]) -> None:
-        self.program = program
+    program: Compiled
+    listing: dict[str, str]
+
+    def __init__(
+        self, learnt: Learnt, leaves: bool, tensors: Sequence[Any], objects: Sequence[Any]
+    ) -> None:
+        self._learnt, self._leaves = learnt, leaves
+        self._given = list(tensors)
+        self.objects = list(objects)  # kept: they are known by their ids
+        self._operands = Operands()
+        self._places = Places((), learnt, None)
+        self._signature: list[Any] = []
+        self._values: Any = None
+
+    def capture(
+        self, function: Any, mode: Mode, args: Any, kwargs: Any, listing: dict[str, str]
+    ) -> None:
+        """Capture and compile the function, called with these arguments."""
         self.listing = listing
-        self.objects = objects  # kept: they are known by their ids
+        roots = [(f"argument {n}", x) for n, x in enumerate(self.objects)]
+        run = partial(self._run, function, mode, args, kwargs)
+        slots = list(self._learnt.slots.values())
+        captured, guards = watched(function, roots, run, slots)
+        self.program = Compiled(captured, guards)
+        self._values = self._operands.function(captured.returned.numbers)
+        del self._given, self._operands
+
+    def _run(
+        self, function: Any, mode: Mode, args: Any, kwargs: Any, slots: Sequence[Slot]
+    ) -> Captured:
+        places = self._places = Places(slots, self._learnt, self._operands.arithmetic)
+        held = places.values()
+        signed, _ = places.split(held)
+        tensors, leaves = list(self._given), self._leaves
+        for x in signed:
+            _sign(x, leaves, self._signature, tensors, self.objects)
+
+        def given(*replaced: Any) -> Any:
+            own = iter(replaced)
+            known: dict[int, Any] = {}
+            found = [_replaced(x, leaves, own, known) for x in args]
+            named = {name: _replaced(x, leaves, own, known) for name, x in kwargs.items()}
+            symbols = (_replaced(x, leaves, own, known) for x in held)
+            return places.during(lambda: function(*found, **named), held, symbols)
+
+        casts = mode.autocast.without_cache() if mode.casts else None  # symbols are not kept
+        grad = mode.grad and not mode.inference
+        return capture(given, tensors, grad, casts, self._operands)
+
+    def fitting(self, tensors: Sequence[Any]) -> tuple[list[Any], Any] | None:
+        """All tensors that the program is given for these arguments, and the numbers among its
+        results; None where places hold something else than it was compiled for.
+        """
+        places = self._places
+        if not places.slots:
+            return list(tensors), ()
+        signed, numbers = places.split(places.values())
+        found: list[Any] = []
+        given = list(tensors)
+        for x in signed:
+            _sign(x, self._leaves, found, given, [])
+        if found != self._signature or not _on_host(given):
+            return None
+        values = self._values(numbers)
+        return None if values is None else ([*given, *values[0]], values[1])
+
+    def run(self, tensors: Sequence[Any], numbers: Any, observer: Any) -> Any:
+        """What the function returns; places hold what it leaves there."""
+        found = self.program.run(tensors, observer, numbers)
+        if self._places.slots:
+            found, left = found
+            self._places.set(left)
+        return found
 
 
 class CompiledModule(Module):

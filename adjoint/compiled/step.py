@@ -35,6 +35,7 @@ from ..inference.passes import (
 from ..inference.schedule import Schedule
 from ..program.program import Node, Program, Value
 from ..program.reads import Guards
+from .arguments import Memory
 from .backward import CompiledCall, Cotangents, Lease, history
 from .capture import CAPTURING, Captured, Update
 
@@ -262,11 +263,16 @@ class Compiled:
             for value, g in zip(self.gradients, self.grads, strict=True)
             if known.get(value) is not g._data
         ]
-        self.writes = [
-            (self._state(n), _array(known, y))
+        written = [
+            (n, _array(known, y))
             for n, y in zip(captured.written, self.written, strict=True)
             if y not in self.after
         ]
+        self.writes = [(self._state(n), array) for n, array in written if n >= 0]
+        self.given_writes = [(~n, array) for n, array in written if n < 0]
+        changed = [x._data for x in (*self.after.values(), *(x for x, _ in self.writes))]
+        held = [array for _, array, _ in self.bound]
+        self.memory = Memory(held, changed, [n for n, _ in self.given_writes])
         self.returned = [_array(known, y) for y in self.results]
         made = [set(part.wanted) for part in self.parts]
         self.errors: list[list[Any]] = [[] for _ in self.parts]  # checks behind each part
@@ -316,16 +322,18 @@ class Compiled:
             return "the state of an optimizer was replaced"
         return "" if self.guards.hold() else self.guards.difference()
 
-    def run(self, arguments: Sequence[Any], observer: Any = None) -> Any:
-        """The results; everything is written."""
+    def run(
+        self, arguments: Sequence[Any], observer: Any = None, numbers: Sequence[Any] = ()
+    ) -> Any:
+        """The results, some of which are `numbers`; everything is written."""
         with self.lock:
             if not self.tangents:
-                return self._run(arguments, observer, None)
+                return self._run(arguments, observer, None, numbers)
             free = next((each for each in self.others if each.lease() is None), None)
             program = free or self._another()
             lease = Lease()
             program.lease = weakref.ref(lease)
-            return program._run(arguments, observer, lease)
+            return program._run(arguments, observer, lease, numbers)
 
     def _back(self, given: Sequence[Any]) -> list[Any]:
         """The gradients of what was taken, from those of the results; None where there are none."""
@@ -373,11 +381,14 @@ class Compiled:
                 name = type(step.optimizer).__name__
                 observer.around(f"Optimizer.step#{name}.step", step.run, (), {})
 
-    def _run(self, arguments: Sequence[Any], observer: Any, lease: Lease | None) -> Any:
+    def _run(
+        self, arguments: Sequence[Any], observer: Any, lease: Lease | None, numbers: Sequence[Any]
+    ) -> Any:
         if self._moved():
             with CAPTURING:  # perhaps it was another thread's symbols
                 if self._moved():
                     self._bind()
+        self.memory.check(arguments)
         for target, x in zip(self.inputs, arguments, strict=True):
             target.take(x._data)
         streams = self.captured.streams
@@ -397,6 +408,7 @@ class Compiled:
             nodes = self._history(arguments, lease, arrays)
         results = self.captured.returned.wrapped(arrays, nodes)
         staged = [(x, source.copy()) for x, source in self.writes]
+        staged += [(arguments[n], source.copy()) for n, source in self.given_writes]
         with CAPTURING:
             for x, value in staged:
                 watched = announce([x], "step")
@@ -406,7 +418,7 @@ class Compiled:
             self._give()
         if self.holders is None:
             self.holders = self._holders()
-        return self.captured.returned.rebuilt(iter(results), arguments)
+        return self.captured.returned.rebuilt(results, arguments, numbers)
 
 
 def _array(known: dict[Value, Any], x: Value) -> Any:
