@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..autograd.recording import execute_lazily
+from ..core.deferred import Later
 from ..core.errors import Unsupported
 from ..core.op import Op
 from ..core.spec import Spec
@@ -43,6 +44,7 @@ class Update(Op, abstract=True):
     def __init__(self, optimizer: Any, groups: Sequence[tuple[Any, Sequence[Any]]]) -> None:
         self.optimizer = optimizer
         self.groups = [(group, list(parameters)) for group, parameters in groups]
+        self.options: list[tuple[Any, str, Any]] = []  # groups, and what they are to hold meanwhile
         self.columns: list[list[list[Any]]] = []  # of each group
         for group, parameters in self.groups:
             states = []
@@ -97,12 +99,18 @@ class Captured(NamedTuple):
     backward: Backward  # from the returned ones; its gradients are the next outputs
     errors: list[Callable[[], Exception]]  # for each of the last outputs, raised where that is true
     wants: list[bool]  # for each state whether it wanted a gradient
+    calls: list[Callable[..., Any]]  # to be made after each run, with the last of what is returned
+    options: int  # how many numbers of a run are optimizers' options: the first
 
 
 class _Recorder:
     """Records ops on symbols for whatever they touch."""
 
-    def __init__(self) -> None:
+    def __init__(self, operands: Operands) -> None:
+        self.operands = operands
+        operands.settle, operands.undo = self.assert_delayed, self.undo_delayed
+        self.calls: list[tuple[Callable[..., Any], Any, Any]] = []  # to be made after each run
+        self.delayed: list[tuple[dict[str, Any], str, Any, Later]] = []  # what they change
         self.met: dict[int, Met] = {}
         self.views: list[tuple[Any, Any, Any]] = []
         self.order: dict[int, int] = {}  # of recorded values, by id
@@ -214,6 +222,7 @@ class _Recorder:
     def update(self, optimizer: Any, groups: Sequence[tuple[Any, Sequence[Any]]]) -> None:
         """An optimizer steps."""
         op = Update(optimizer, groups)
+        op.options = self.operands.options(groups)
         self.updates += 1
         for x in op.given():
             self.meet(x)
@@ -221,6 +230,34 @@ class _Recorder:
         for x, value in zip(op.written(), found, strict=True):
             self.note(value)
             x._data = value
+
+    def note_call(
+        self, function: Callable[..., Any], args: Any, kwargs: Any,
+        changes: Iterable[tuple[dict[str, Any], Iterable[str]]],
+    ) -> None:  # fmt: skip
+        """Each run of the program is to be followed by a call that changes entries of dicts."""
+        self.calls.append((function, args, kwargs))
+        for held, names in changes:
+            for name in names:
+                later = Later(name)
+                self.delayed.append((held, name, held[name], later))
+                held[name] = later
+
+    def undo_delayed(self) -> None:
+        """Let entries hold what they held before calls that will change them."""
+        while self.delayed:
+            held, name, value, _ = self.delayed.pop()
+            held[name] = value
+
+    def assert_delayed(self) -> None:
+        """Refuse entries that were set after a call that will change them."""
+        latest = {(id(held), name): (held, later) for held, name, _, later in self.delayed}
+        for (_, name), (held, later) in latest.items():
+            if held.get(name) is not later:
+                raise Unsupported(
+                    f"compile: the function sets {name} after a schedule's step, which is made "
+                    "when the program has run; step schedules last, or outside of the function"
+                )
 
     def restore(self) -> None:
         """Give all tensors back what they held, and generators their states."""
@@ -262,7 +299,8 @@ def capture(
 
     Errors: Unsupported for what cannot be captured; NotReady where an optimizer has no state yet.
     """
-    recorder = _Recorder()
+    operands = operands or Operands()
+    recorder = _Recorder(operands)
     given_leaves = [x._leaf is not None for x in arguments]
     wanting = [grad and x._node is not None for x in arguments]
     arguments = [wrap(x._data) for x in arguments]
@@ -274,8 +312,9 @@ def capture(
     try:
         with recording(_READS, executor=recorder, grad=grad, autocast=autocast):
             found = function(*arguments)
-            returned = Returned(found, recorder.met, arguments)
-            del found
+            given_to = [(args, kwargs) for _, args, kwargs in recorder.calls]
+            returned = Returned((found, given_to), recorder.met, arguments)
+            del found, given_to
             values = [y._data for y in returned.tensors]
             _assert_within(arguments, given_leaves)
             sources = recorder.sources()
@@ -312,7 +351,7 @@ def capture(
         leaves, gradients = [x for x, _ in computed], [g._data for _, g in computed]
         written = [n for n, m in enumerate(met) if m.tensor._data is not m.symbol]
         del ends, computed
-        numbers = [] if operands is None else [symbol for _, _, symbol in operands.given]
+        numbers = [symbol for _, _, symbol in operands.given]
         symbols = [m.symbol for m in met]
         given = [*symbols[:count], *numbers, *symbols[count:]]
         values = [*(met[n].tensor._data for n in written), *gradients, *values]
@@ -347,6 +386,7 @@ def capture(
         [owners.get(id(m.tensor)) for m in met[count:]], presence, dropped, returned, updates,
         recorder.streams.all, Backward(step, back, [names[k] for k, _ in tangents]),
         [error for _, error in recorder.checks], [m.node is not None for m in met[count:]],
+        [call for call, _, _ in recorder.calls], len(operands.options_given),
     )  # fmt: skip
 
 

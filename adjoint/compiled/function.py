@@ -21,17 +21,17 @@ from ..backends import native
 from ..core import policy
 from ..core.device import device
 from ..core.dtype import dtype, get_default_dtype
-from ..core.errors import InvalidArgument, InvalidType, Unsupported
+from ..core.errors import AdjointError, InvalidArgument, InvalidType, Unsupported
 from ..core.mode import MODE, Mode, observed
 from ..core.spec import Size
 from ..core.tensor_base import TensorBase
 from ..graph.lazy import LazyValue, concrete
 from ..nn.modules.module import Module
 from ..nn.parameter import Parameter
-from ..program.reads import PLAIN, Moved, Slot, place_of, watched
+from ..program.reads import PLAIN, Moved, Reads, Slot, place_of, watched
 from .capture import CAPTURING, Captured, NotReady, Reached, capture
 from .explained import Explanation, Timer, explanation
-from .places import Learnt, Operands, Places
+from .places import Learnt, Operands, Places, Written
 from .step import Compiled
 
 __all__ = ["CompiledFunction", "CompiledModule", "compile"]
@@ -262,6 +262,14 @@ class CompiledFunction:
             except Moved as error:
                 if not self._learnt.add(error.slots, True):
                     raise
+            except Written as error:
+                if not self._learnt.add_written(error.slots):
+                    raise
+            except (NotReady, Reached):
+                raise
+            except (AdjointError, TypeError, ValueError):
+                if not self._learnt.give_up_numbers():
+                    raise
         self._programs.setdefault(key, []).insert(0, variant)
         self._latest = variant
         self.reasons.append(why)
@@ -295,7 +303,7 @@ class _Variant:
         self._given = list(tensors)
         self.objects = list(objects)  # kept: they are known by their ids
         self._operands = Operands()
-        self._places = Places((), learnt, None)
+        self._places = Places((), learnt, self._operands)
         self._signature: list[Any] = []
         self._values: Any = None
 
@@ -307,15 +315,19 @@ class _Variant:
         roots = [(f"argument {n}", x) for n, x in enumerate(self.objects)]
         run = partial(self._run, function, mode, args, kwargs)
         slots = list(self._learnt.slots.values())
-        captured, guards = watched(function, roots, run, slots)
+        try:
+            captured, guards = watched(function, roots, run, slots)
+        finally:
+            self._operands.close()
         self.program = Compiled(captured, guards)
         self._values = self._operands.function(captured.returned.numbers)
         del self._given, self._operands
 
     def _run(
-        self, function: Any, mode: Mode, args: Any, kwargs: Any, slots: Sequence[Slot]
+        self, function: Any, mode: Mode, args: Any, kwargs: Any, slots: Sequence[Slot], reads: Reads
     ) -> Captured:
-        places = self._places = Places(slots, self._learnt, self._operands.arithmetic)
+        places = self._places = Places(slots, self._learnt, self._operands)
+        self._operands.reads = reads
         held = places.values()
         signed, _ = places.split(held)
         tensors, leaves = list(self._given), self._leaves
@@ -327,7 +339,7 @@ class _Variant:
             known: dict[int, Any] = {}
             found = [_replaced(x, leaves, own, known) for x in args]
             named = {name: _replaced(x, leaves, own, known) for name, x in kwargs.items()}
-            symbols = (_replaced(x, leaves, own, known) for x in held)
+            symbols = (_replaced(x, leaves, own, known) for x in signed)
             return places.during(lambda: function(*found, **named), held, symbols)
 
         casts = mode.autocast.without_cache() if mode.casts else None  # symbols are not kept
@@ -353,10 +365,12 @@ class _Variant:
 
     def run(self, tensors: Sequence[Any], numbers: Any, observer: Any) -> Any:
         """What the function returns; places hold what it leaves there."""
-        found = self.program.run(tensors, observer, numbers)
+        found, calls = self.program.run(tensors, observer, numbers)
         if self._places.slots:
             found, left = found
             self._places.set(left)
+        for call in calls:
+            call()
         return found
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..core.deferred import Later
 from ..core.device import device
 from ..core.dtype import dtype
 from ..core.errors import AutogradError, InvalidType
@@ -88,6 +89,8 @@ class Returned:
 
     def _new(self, found: Any) -> Form:
         kind = type(found)
+        if kind is Later:
+            found.refuse()
         if kind is Number:
             place = len(self.numbers)
             self.numbers.append(found)

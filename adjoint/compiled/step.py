@@ -6,7 +6,7 @@ import copy
 import sys
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -16,6 +16,7 @@ from ..backends.native.runtime.memory import release_memory
 from ..backends.native.runtime.sequence import Sequence as Calls
 from ..core.errors import Unsupported
 from ..core.spec import prod
+from ..core.tensor_base import TensorBase
 from ..eager.arrays import address
 from ..eager.record import parents_of
 from ..eager.tensors import wrap
@@ -38,6 +39,7 @@ from ..program.reads import Guards
 from .arguments import Memory
 from .backward import CompiledCall, Cotangents, Lease, history
 from .capture import CAPTURING, Captured, Update
+from .places import Result
 
 _COPIED = 1 << 14  # bytes of an argument below which it is copied
 
@@ -103,6 +105,24 @@ class _Part:
             x for x, y in zip(self.wanted, graph.outputs, strict=True) if roots.get(y, y) in fixed
         )
 
+    def may_fail(self) -> bool:
+        """Whether it may raise an error."""
+        return bool(self.checks) or any(
+            type(call) is not Calls or any(call.refusing) for call in self.calls
+        )
+
+    def may_fail_after(self, written: set[int]) -> bool:
+        """Whether it may raise an error when it has written one of these arrays, by id."""
+        behind = False
+        steps = iter(self.space.steps_by_call)
+        for call in self.calls:
+            for refuses in call.refusing if type(call) is Calls else (True,):
+                if behind and refuses:
+                    return True
+                outputs = [y for step in next(steps) for y in step.outputs]
+                behind = behind or any(id(self.space.arrays.get(y)) in written for y in outputs)
+        return False
+
     def run(self, observer: Any) -> None:
         """Check, then compute."""
         for check in self.checks:
@@ -151,6 +171,8 @@ class Compiled:
         ]
         self.leading = [graph.needed([y]).intersection(self.seeds) for y in self.tangents]
         self.parts = self._cut(graph)
+        # Errors that come when something has been computed, from which gradients stay apart.
+        self.late = bool(self.checked)
         inputs = [*range(captured.arguments), *captured.states]
         of = dict(zip(graph.inputs, inputs, strict=True))
         behind = self.parts[-1].inputs if self.tangents else ()
@@ -234,7 +256,8 @@ class Compiled:
             if x not in self.gradients and not _is_small(x)
         }
         for value, g in zip(self.gradients, self.grads, strict=True):
-            places.setdefault(value, g._data)
+            if not self.late:
+                places.setdefault(value, g._data)
         self.steps: list[_Optimizer] = []
         for k, part in enumerate(self.parts):
             part.bind(known, places)
@@ -279,6 +302,17 @@ class Compiled:
         for y, error in self.checked.items():
             k = next((k for k, own in enumerate(made) if y in own), 0)
             self.errors[k].append((_array(known, y), error))
+        fails = [
+            part.may_fail() or bool(errors)
+            for part, errors in zip(self.parts, self.errors, strict=True)
+        ]
+        grads = {id(g._data) for g in self.grads}
+        late = any(fails[1:]) or any(part.may_fail_after(grads) for part in self.parts)
+        if late and not self.late:
+            self.late = True
+            self._bind()
+            return
+        self.undone = [any(fails[k + 1 :]) for k in range(len(self.steps))]
 
     def _holders(self) -> list[tuple[int, int]]:
         """References to each gradient, but its leaf's, and to its array."""
@@ -325,15 +359,20 @@ class Compiled:
     def run(
         self, arguments: Sequence[Any], observer: Any = None, numbers: Sequence[Any] = ()
     ) -> Any:
-        """The results, some of which are `numbers`; everything is written."""
+        """The results, some of which are `numbers`, and calls that are to be made: everything else
+        is written.
+        """
         with self.lock:
             if not self.tangents:
-                return self._run(arguments, observer, None, numbers)
-            free = next((each for each in self.others if each.lease() is None), None)
-            program = free or self._another()
-            lease = Lease()
-            program.lease = weakref.ref(lease)
-            return program._run(arguments, observer, lease, numbers)
+                found, given = self._run(arguments, observer, None, numbers)
+            else:
+                free = next((each for each in self.others if each.lease() is None), None)
+                program = free or self._another()
+                lease = Lease()
+                program.lease = weakref.ref(lease)
+                found, given = program._run(arguments, observer, lease, numbers)
+        calls = zip(self.captured.calls, given, strict=True)
+        return found, [partial(call, *args, **kwargs) for call, (args, kwargs) in calls]
 
     def _back(self, given: Sequence[Any]) -> list[Any]:
         """The gradients of what was taken, from those of the results; None where there are none."""
@@ -363,23 +402,32 @@ class Compiled:
         nodes = history(op, lease, parents_of(tuple(own)), read, [results[n] for n in numbers])
         return dict(zip(numbers, nodes, strict=True))
 
-    def _compute(self, observer: Any) -> None:
+    def _compute(self, observer: Any, numbers: Sequence[Any]) -> None:
         """Run the parts, and the optimizers' steps between them."""
-        steps = iter(self.steps)
+        steps = iter(zip(self.steps, self.undone, strict=True))
         parts = self.parts[:-1] if self.tangents else self.parts
-        for part, errors in zip(parts, self.errors, strict=False):
-            part.run(observer)
-            for wrong, error in errors:
-                if wrong.item():
-                    raise error()
-            step = next(steps, None)
-            if step is None:
-                continue
-            if observer is None:
-                step.run()
-            else:
-                name = type(step.optimizer).__name__
-                observer.around(f"Optimizer.step#{name}.step", step.run, (), {})
+        undo: list[Callable[[], None]] = []
+        try:
+            for part, errors in zip(parts, self.errors, strict=False):
+                part.run(observer)
+                for wrong, error in errors:
+                    if wrong.item():
+                        raise error()
+                step, undone = next(steps, (None, False))
+                if step is None:
+                    continue
+                if undone or not step.made:
+                    undo.append(step.restoring())
+                run = partial(step.run, numbers)
+                if observer is None:
+                    run()
+                else:
+                    name = type(step.optimizer).__name__
+                    observer.around(f"Optimizer.step#{name}.step", run, (), {})
+        except BaseException:
+            for restore in reversed(undo):
+                restore()
+            raise
 
     def _run(
         self, arguments: Sequence[Any], observer: Any, lease: Lease | None, numbers: Sequence[Any]
@@ -395,7 +443,7 @@ class Compiled:
         for stream in streams:
             stream.begin()
         try:
-            self._compute(observer)
+            self._compute(observer, numbers)
         except BaseException:
             for stream in streams:
                 stream.undo()
@@ -418,7 +466,7 @@ class Compiled:
             self._give()
         if self.holders is None:
             self.holders = self._holders()
-        return self.captured.returned.rebuilt(results, arguments, numbers)
+        return self.captured.returned.rebuilt(results, arguments, numbers[self.captured.options :])
 
 
 def _array(known: dict[Value, Any], x: Value) -> Any:
@@ -498,6 +546,7 @@ class _Optimizer:
     def __init__(self, op: Update, arrays: Sequence[Any]) -> None:
         self.optimizer = op.optimizer
         self.groups = op.groups
+        self.options = op.options
         self.written = op.written()
         given = iter(arrays)
         self.arrays = [[[next(given) for _ in column] for column in cs] for cs in op.columns]
@@ -532,8 +581,38 @@ class _Optimizer:
             self.laid[key] = found
         return found
 
-    def run(self) -> None:
-        """Count the step, and change everything."""
+    def restoring(self) -> Callable[[], None]:
+        """What undoes the next step."""
+        optimizer = self.optimizer
+        states = [optimizer.state.get(p) or {} for _, ps in self.groups for p in ps]
+        scalars = [(state, name) for state in states for name in optimizer.scalars if name in state]
+        plain = [(state, name, state[name]) for state, name in scalars]
+        tensors = [*self.written, *(x for _, _, x in plain if isinstance(x, TensorBase))]
+        kept = [x._data.copy() for x in tensors]
+
+        def restore() -> None:
+            for state, name, value in plain:
+                state[name] = value
+            watched = announce(tensors, "step")
+            for x, array in zip(tensors, kept, strict=True):
+                x._data[...] = array
+            for version in watched:
+                version.bump("step")
+
+        return restore
+
+    def run(self, numbers: Sequence[Any]) -> None:
+        """Count the step, and change everything; some options are `numbers` meanwhile."""
+        kept = [(group, name, group[name]) for group, name, _ in self.options]
+        for group, name, x in self.options:
+            group[name] = numbers[x.place] if type(x) is Result else x
+        try:
+            self._run()
+        finally:
+            for group, name, value in kept:
+                group[name] = value
+
+    def _run(self) -> None:
         optimizer = self.optimizer
         parts: dict[Any, list[Any]] = {}
         for g, (group, parameters) in enumerate(self.groups):

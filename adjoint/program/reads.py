@@ -349,6 +349,14 @@ class Reads:
                 needs = None if registry or (everything and not is_class) else name
                 self._add("class" if is_class else "dict", own, name, value, place, needs)
 
+    def contents(self, x: dict[Any, Any]) -> dict[Any, Any] | None:
+        """What a dict contained; None where that is not known."""
+        for slot in self.slots:
+            if slot.kind == "items" and slot.holder is x:
+                half = len(slot.value) // 2
+                return dict(zip(slot.value[:half], slot.value[half:], strict=True))
+        return None
+
     def changed(self) -> Iterator[Slot]:
         """What is not as it was."""
         for slot in self.slots:
@@ -785,11 +793,11 @@ def _where_changed(slot: Slot, watch: Watch) -> str:
 def watched(
     function: Callable[..., Any],
     roots: Iterable[tuple[str, Any]],
-    run: Callable[[list[Slot]], Any],
+    run: Callable[[list[Slot], Reads], Any],
     places: Sequence[Slot] = (),
 ) -> tuple[Any, Guards]:
     """What `run` gives, which calls `function`, and what its Python has read. `run` is given those
-    of `places` that can still be reached: their values are its business.
+    of `places` that can still be reached, whose values are its business, and what was written down.
 
     Errors: those of `guards_of`, and of `run`, after which what Python changed is put back, too.
     """
@@ -800,7 +808,7 @@ def watched(
     present = [place for place in places if id(place.holder) in reached]
     try:
         with watch:
-            found = run(present)
+            found = run(present, reads)
     except BaseException:
         for slot in reads.changed():
             put_back(slot)
