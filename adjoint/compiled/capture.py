@@ -7,9 +7,10 @@ the step writes; leaves' gradients and optimizers' steps are noted as they happe
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from ..core.tensor_base import TensorBase
 from ..eager.fused import Declared
 from ..eager.tensors import wrap
 from ..graph.lazy import LazyValue, record
+from ..graph.node import Item
 from ..program.capture import program_of, recording
 from ..program.compute import spec_of
 from ..program.program import Node, Program, Value
@@ -44,6 +46,7 @@ class Update(Op, abstract=True):
     def __init__(self, optimizer: Any, groups: Sequence[tuple[Any, Sequence[Any]]]) -> None:
         self.optimizer = optimizer
         self.groups = [(group, list(parameters)) for group, parameters in groups]
+        self.skips = False  # where the last input is true
         self.options: list[tuple[Any, str, Any]] = []  # groups, and what they are to hold meanwhile
         self.columns: list[list[list[Any]]] = []  # of each group
         for group, parameters in self.groups:
@@ -68,7 +71,7 @@ class Update(Op, abstract=True):
 
     def infer(self, *specs: Spec) -> Any:
         """Those of what is written."""
-        by_tensor = dict(zip(map(id, self.given()), specs, strict=True))
+        by_tensor = dict(zip(map(id, self.given()), specs, strict=not self.skips))
         return tuple(by_tensor[id(x)] for x in self.written())
 
 
@@ -118,6 +121,7 @@ class _Recorder:
         self.streams = Streams()
         self.checks: list[tuple[LazyValue, Callable[[], Exception]]] = []
         self.updates = 0  # of optimizers
+        self.skip: Any = None  # a value where that is true, optimizers do not step
         self.set: set[int] = set()  # ids of leaves whose gradient was set
         self.read: set[int] = set()  # of those of which it was read whether they have one
         self.cleared: set[int] = set()  # of those whose gradient was set before any was added to it
@@ -226,10 +230,42 @@ class _Recorder:
         self.updates += 1
         for x in op.given():
             self.meet(x)
-        found = record(op, tuple([x._data for x in op.given()]))
+        op.skips = self.skip is not None
+        skip = (self.skip,) if op.skips else ()
+        found = record(op, (*[x._data for x in op.given()], *skip))
         for x, value in zip(op.written(), found, strict=True):
             self.note(value)
             x._data = value
+
+    def not_ready(self, why: str) -> None:
+        """The function is to be run eagerly first.
+
+        Errors: NotReady.
+        """
+        raise NotReady(f"compile: {why}")
+
+    @contextlib.contextmanager
+    def skipping(self, skip: Any) -> Iterator[None]:
+        """Where `skip`, a tensor of one boolean, is true, the optimizer that steps within does not.
+
+        Errors: Unsupported for optimizers that write to tensors by operations.
+        """
+        before = {id(m.tensor): m.tensor._data for m in self.met.values()}
+        kept, self.skip = self.skip, skip._data
+        try:
+            yield
+        finally:
+            self.skip = kept
+        for m in list(self.met.values()):
+            value = m.tensor._data
+            if value is before.get(id(m.tensor), m.symbol):
+                continue
+            source = value.inputs[0] if type(value.op) is Item else value
+            if not isinstance(source.op, Update):
+                raise Unsupported(
+                    "compile: a step that GradScaler may skip, of an optimizer whose update is "
+                    "written with operations on tensors (Muon, Adafactor); step it outside"
+                )
 
     def note_call(
         self, function: Callable[..., Any], args: Any, kwargs: Any,

@@ -547,6 +547,7 @@ class _Optimizer:
         self.optimizer = op.optimizer
         self.groups = op.groups
         self.options = op.options
+        self.skip = arrays[-1] if op.skips else None
         self.written = op.written()
         given = iter(arrays)
         self.arrays = [[[next(given) for _ in column] for column in cs] for cs in op.columns]
@@ -603,6 +604,8 @@ class _Optimizer:
 
     def run(self, numbers: Sequence[Any]) -> None:
         """Count the step, and change everything; some options are `numbers` meanwhile."""
+        if self.skip is not None and self.skip.item():
+            return
         kept = [(group, name, group[name]) for group, name, _ in self.options]
         for group, name, x in self.options:
             group[name] = numbers[x.place] if type(x) is Result else x
