@@ -36,7 +36,8 @@ class _OptimizerState:
 
     def __init__(self, optimizer: Any) -> None:
         self.optimizer = optimizer  # held, so that its id is not given to another
-        self.found_inf: Any = None  # a bool, or a tensor in a function that is captured; None: its gradients are still scaled
+        # A bool, or a tensor in a function that is captured; None: its gradients are still scaled.
+        self.found_inf: Any = None
         self.stepped = False
 
 
@@ -344,7 +345,7 @@ class GradScaler:
 
 
 def _capture() -> Any:
-    """What captures a function as a program, in which a skipped step is a select; None elsewhere."""
+    """What captures a function as a program, where a skipped step is a select; None elsewhere."""
     executor = MODE.get().executor
     return executor if hasattr(executor, "skipping") else None
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..core.errors import AutogradError, Unsupported
 from ..core.mode import MODE
+from ..eager.arrays import address
 from ..graph.node import INFERENCE
 
 SHARED = (
@@ -47,6 +48,32 @@ class Memory:
             for k, x in enumerate(arguments):
                 if k != n and np.may_share_memory(array, x._data):
                     raise Unsupported(SHARED)
+
+
+def place_of(array: Any) -> Any:
+    """By which the memory of an array is known."""
+    return address(array), array.shape, array.strides, array.dtype
+
+
+def are_alike(a: Any, b: Any) -> bool:
+    """Whether arrays show the same memory alike."""
+    return type(a) is type(b) is np.ndarray and bool(place_of(a) == place_of(b))
+
+
+def assert_apart(arrays: Iterable[Any], written: Iterable[Any]) -> None:
+    """Refuse arrays that share memory, where one of them is `written`."""
+    changed = set(map(id, written))
+    spans = sorted(
+        (address(array), address(array) + array.nbytes, id(array) in changed)
+        for array in arrays
+        if array.size
+    )
+    end, writes = 0, False
+    for first, last, changes in spans:
+        if first < end and (changes or writes):
+            raise Unsupported(SHARED)
+        writes = changes or (writes and first < end)
+        end = max(end, last)
 
 
 def _by_owner(arrays: Iterable[Any]) -> dict[int, list[Any]]:

@@ -23,12 +23,13 @@ from ..core.spec import Spec
 from ..core.tensor_base import TensorBase
 from ..eager.fused import Declared
 from ..eager.tensors import wrap
+from ..eager.views import register_view
 from ..graph.lazy import LazyValue, record
-from ..graph.node import Item
+from ..graph.node import Item, Version
 from ..program.capture import program_of, recording
 from ..program.compute import spec_of
 from ..program.program import Node, Program, Value
-from .arguments import SHARED
+from .arguments import assert_apart, place_of
 from .backward import Backward, Cotangents, differentiated
 from .drawing import Stream, Streams
 from .places import Operands
@@ -104,6 +105,7 @@ class Captured(NamedTuple):
     wants: list[bool]  # for each state whether it wanted a gradient
     calls: list[Callable[..., Any]]  # to be made after each run, with the last of what is returned
     options: int  # how many numbers of a run are optimizers' options: the first
+    alike: list[tuple[Any, Any]]  # tensors, and those that show the same memory
 
 
 class _Recorder:
@@ -116,6 +118,8 @@ class _Recorder:
         self.delayed: list[tuple[dict[str, Any], str, Any, Later]] = []  # what they change
         self.met: dict[int, Met] = {}
         self.views: list[tuple[Any, Any, Any]] = []
+        self.places: dict[Any, Met] | None = None  # by their memory, arguments excepted
+        self.alike: list[tuple[Any, ...]] = []  # tensors, others of that memory; see `_join`
         self.order: dict[int, int] = {}  # of recorded values, by id
         self.alive: list[Any] = []  # those values
         self.streams = Streams()
@@ -179,12 +183,70 @@ class _Recorder:
                 self.note(value)
             x._data = value
             return
-        symbol = LazyValue(None, (), x._data.shape, x._data.dtype)
         leaf = x._leaf
-        self.met[id(x)] = Met(x, x._data, symbol, x._node, None if leaf is None else leaf.grad)
+        place = place_of(x._data)
+        known = None if self.places is None else self.places.get(place)
+        if known is not None and leaf is None:
+            self.views.append((x, x._data, x._node))
+            self._join(x, known.tensor)
+            return
+        symbol = LazyValue(None, (), x._data.shape, x._data.dtype)
+        if known is not None and known.tensor._leaf is None:  # the leaf is the state
+            symbol = known.symbol
+            del self.met[id(known.tensor)]
+            self.views.append((known.tensor, known.array, known.node))
+        met = Met(x, x._data, symbol, x._node, None if leaf is None else leaf.grad)
+        self.met[id(x)] = met
         x._data = symbol
+        if self.places is not None and met.array.size:
+            self.places[place] = met
+        if known is not None and symbol is known.symbol:
+            x._data = known.tensor._data
+            self._join(known.tensor, x)
         if leaf is not None and leaf.grad is not None:
             self.meet(leaf.grad)
+
+    def _join(self, x: Any, other: Any) -> None:
+        """Let writes to `x` and to `other`, which show one memory, be seen by both."""
+        if other._version is None:
+            other._version = Version()
+        version = other._version
+        self.alike.append((x, other, x._version, version, list(version.views or ())))
+        x._data, x._version = other._data, version
+        for each in (x, other):
+            if all(reference() is not each for reference in other._version.views or ()):
+                register_view(each)
+
+    def replace(self, x: Any, y: Any) -> None:
+        """`x.data = y`: it has the value, and shares what is written, from now on.
+
+        Errors: Unsupported for another shape or dtype, and where a view or alias of `x` would keep
+        its memory.
+        """
+        if x._data.shape != y._data.shape or x._data.dtype != y._data.dtype:
+            raise Unsupported(
+                f"compile: data of shape {tuple(y.shape)} and {y.dtype} for a tensor of shape "
+                f"{tuple(x.shape)} and {x.dtype}; replace it outside of the function"
+            )
+        others = [reference() for reference in (x._version.views or ())] if x._version else []
+        if x._view is not None or any(each is not None and each is not x for each in others):
+            raise Unsupported(
+                "compile: data of a tensor of which there are views, which would keep its memory; "
+                "write to it by copy_()"
+            )
+        self.meet(y)
+        shared = y._version
+        if any(
+            y is m.tensor or (shared is not None and shared is m.tensor._version)
+            for m in self.met.values()
+        ):
+            raise Unsupported(
+                "compile: data that is the memory of another tensor from outside, which both would "
+                "show; write to it by copy_(), or give data a clone"
+            )
+        x._data = y._data
+        if y._view is None and y._leaf is None:
+            self._join(y, x)
 
     def sources(self) -> list[Any]:
         """Tensors with a history of their own, whose gradients may be wanted; each node once."""
@@ -298,6 +360,9 @@ class _Recorder:
     def restore(self) -> None:
         """Give all tensors back what they held, and generators their states."""
         self.streams.restore()
+        for x, _, own, version, views in reversed(self.alike):
+            x._version = own
+            version.views = views or None
         for x, array, node in self.views:
             x._data, x._node = array, node
         for met in self.met.values():
@@ -345,6 +410,7 @@ def capture(
             x.requires_grad_()
         recorder.meet(x)
     count = len(recorder.met)
+    recorder.places = {}
     try:
         with recording(_READS, executor=recorder, grad=grad, autocast=autocast):
             found = function(*arguments)
@@ -392,6 +458,8 @@ def capture(
         given = [*symbols[:count], *numbers, *symbols[count:]]
         values = [*(met[n].tensor._data for n in written), *gradients, *values]
         errors = [wrong for wrong, _ in recorder.checks]
+        for value in values:  # perhaps a write that nothing has read
+            recorder.note(value)
 
         def read(tangents: Sequence[Any]) -> Program:
             ends = [*values, *tangents, *errors]
@@ -406,7 +474,7 @@ def capture(
             program = read(())
     finally:
         recorder.restore()
-    _assert_apart(met, written)
+    assert_apart([m.array for m in met], [met[n].array for n in written])
     states = []
     more = count + len(numbers)
     for value, m in zip(program.inputs[more:], met[count:], strict=True):
@@ -423,6 +491,7 @@ def capture(
         recorder.streams.all, Backward(step, back, [names[k] for k, _ in tangents]),
         [error for _, error in recorder.checks], [m.node is not None for m in met[count:]],
         [call for call, _, _ in recorder.calls], len(operands.options_given),
+        [(x, other) for x, other, *_ in recorder.alike if type(x._data) is ndarray],
     )  # fmt: skip
 
 
@@ -446,22 +515,6 @@ def _reads_written(program: Program, changed: set[Value]) -> bool:
         if behind and not changed.isdisjoint(node.values):
             return True
     return False
-
-
-def _assert_apart(met: Sequence[Met], written: Sequence[int]) -> None:
-    """Refuse tensors that share memory, as `x` and `x.detach()` do, where something is written."""
-    changed = {id(met[n].array) for n in written}
-    spans = sorted(
-        (m.array.ctypes.data, m.array.ctypes.data + m.array.nbytes, id(m.array) in changed)
-        for m in met
-        if m.array.size
-    )
-    end, writes = 0, False
-    for first, last, changes in spans:
-        if first < end and (changes or writes):
-            raise Unsupported(SHARED)
-        writes = changes or (writes and first < end)
-        end = max(end, last)
 
 
 _HELD = 2  # references to a tensor in one `Met` as `sys.getrefcount` counts them

@@ -36,7 +36,7 @@ from ..inference.passes import (
 from ..inference.schedule import Schedule
 from ..program.program import Node, Program, Value
 from ..program.reads import Guards
-from .arguments import Memory
+from .arguments import Memory, are_alike, assert_apart
 from .backward import CompiledCall, Cotangents, Lease, history
 from .capture import CAPTURING, Captured, Update
 from .places import Result
@@ -295,6 +295,7 @@ class Compiled:
         self.given_writes = [(~n, array) for n, array in written if n < 0]
         changed = [x._data for x in (*self.after.values(), *(x for x, _ in self.writes))]
         held = [array for _, array, _ in self.bound]
+        assert_apart(held, changed)
         self.memory = Memory(held, changed, [n for n, _ in self.given_writes])
         self.returned = [_array(known, y) for y in self.results]
         made = [set(part.wanted) for part in self.parts]
@@ -352,6 +353,9 @@ class Compiled:
             g = x._leaf.grad
             if g is None or type(g._data) is not np.ndarray or g._view is not None:
                 return f"a tensor of shape {tuple(x._data.shape)} had a gradient and has none"
+        for x, other in self.captured.alike:
+            if x._data is not other._data and not are_alike(x._data, other._data):
+                return f"two tensors of shape {tuple(x._data.shape)} showed the same memory"
         if not all(step.fits() for step in self.steps):
             return "the state of an optimizer was replaced"
         return "" if self.guards.hold() else self.guards.difference()

@@ -21,6 +21,8 @@ from ...eager.dispatch import apply, apply_view
 from ...eager.fused import viewing
 from ...eager.public import public, rebinding
 from ...graph.cells import Cell, lies_in
+from ...graph.lazy import LazyValue
+from ...graph.node import INFERENCE
 from ..samples import array, strided
 from .sizes import hold_sizes, is_of_graph
 
@@ -396,7 +398,10 @@ def view(input: Tensor, *sizes: Any, size: Any = None, dtype: dt.dtype | None = 
     known = type(data) is np.ndarray and (found.base is data or found.base is data.base is not None)
     if isinstance(data, Cell) and isinstance(found, Cell):
         known = lies_in(found, data)
-    if not known and data.size and not np.may_share_memory(found, data):
+    recorded = isinstance(found, LazyValue) and not isinstance(found, Cell)
+    if recorded:  # and not to be computed for this
+        known = result is input or result._view is not None or result._version is INFERENCE
+    if not known and data.size and (recorded or not np.may_share_memory(found, data)):
         raise ShapeError(
             f"view: view size {list(wanted)} is not compatible with input tensor's size "
             f"{list(input.shape)} and stride {input.stride()} (at least one dimension spans across "
