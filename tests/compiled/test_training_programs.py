@@ -227,6 +227,12 @@ def a_buffer_that_is_replaced(model):
 
 
 @program
+def a_plain_average_of_batch_statistics(model):
+    model[1] = nn.BatchNorm1d(8, momentum=None)
+    return usual(lambda model, x: mean_square(model(x * x)))(model)
+
+
+@program
 def average_of_parameters_corrected_by_the_step_number(model):
     average = {name: ad.zeros_like(p) for name, p in model.named_parameters()}
     optimizer = ad.optim.SGD(model.parameters(), lr=0.05)
