@@ -403,6 +403,7 @@ class Tensor(TensorBase):
         >>> (ad.ones(1, requires_grad=True) * 2).detach().requires_grad
         False
         """
+        _captured(self)
         return alias(self)
 
     def detach_(self) -> Tensor:
@@ -422,6 +423,8 @@ class Tensor(TensorBase):
     @property
     def data(self) -> Tensor:
         """This tensor's storage without history or version; assigning replaces the storage."""
+        if _captured(self) is not None:
+            return alias(self)
         if isinstance(self._data, Cell):
             return wrap(self._data, None, alias(self)._version)
         data = concrete(self)
@@ -436,6 +439,10 @@ class Tensor(TensorBase):
             raise InvalidType(f"data: expected a Tensor, got {type(value).__name__}")
         if self._node is not None and value.dtype.category < 2:
             raise DTypeError("data: a tensor that requires grad needs floating-point data")
+        capture = _captured(self)
+        if capture is not None:
+            capture.replace(self, value)
+            return
         if isinstance(self._data, Source):
             self.set(value)
             return
@@ -850,6 +857,15 @@ class Tensor(TensorBase):
 
     def __rmatmul__(self, other: Any) -> Any:
         return matmul.matmul(other, self)
+
+
+def _captured(x: Any) -> Any:
+    """What captures a function as a program, which knows `x` from now on; None elsewhere."""
+    executor = MODE.get().executor
+    if executor is None or not hasattr(executor, "meet"):
+        return None
+    executor.meet(x)
+    return executor
 
 
 def _warn_of_no_gradient(x: Tensor) -> None:

@@ -175,6 +175,9 @@ def explanation(title: str, program: Any, seconds: Sequence[float], reasons: Seq
             moved = sum(x.nbytes for x in arrays) + sum(x._data.nbytes for x in optimizer.written)
             name = f"{type(optimizer.optimizer).__name__}.step"
             forward.append(Row(name, "optimizer", True, 0, moved, next(taken)))
+    for call in program.captured.calls:
+        name = f"{type(call.args[0]).__name__}.{call.func.__name__}"
+        forward.append(Row(name, "after it", False, 0, 0, 0.0))
     schedules = [part.schedule for part in parts]
     return Explanation(
         title, forward, behind, [cut for part in parts for cut in part.cuts],

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import types
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -21,18 +21,19 @@ from ..backends import native
 from ..core import debug, policy
 from ..core.device import device
 from ..core.dtype import dtype, get_default_dtype
-from ..core.errors import InvalidArgument, InvalidType, Unsupported
+from ..core.errors import AdjointError, InvalidArgument, InvalidType, Unsupported
 from ..core.mode import MODE, Mode, observed
 from ..core.spec import Size
 from ..core.tensor_base import TensorBase
 from ..graph.lazy import LazyValue, concrete
 from ..nn.modules.module import Module
 from ..nn.parameter import Parameter
-from ..program.reads import PLAIN, Guards, place_of, watched
+from ..program.reads import PLAIN, Guards, Moved, Reads, Slot, place_of, watched
 from .capture import CAPTURING, Captured, NotReady, Reached, capture
 from .explained import Explanation, Timer, explanation, report
 from .over import over
 from .pieces import PiecewiseFunction
+from .places import Learnt, Operands, Places, Written
 from .stages import Stages, name_inputs, stages_of
 from .step import Compiled
 
@@ -137,6 +138,7 @@ class CompiledFunction:
         self._calls = 0
         self._dropped: set[int] = set()  # hashes of signatures whose programs were
         self._latest: _Variant | None = None
+        self._learnt = Learnt()
         self._leaves = False  # leaves among the arguments are known by identity
         self._eagerly = ""  # why the function runs eagerly from now on
 
@@ -236,7 +238,8 @@ class CompiledFunction:
             raise Unsupported(f"graph: {self._called} runs eagerly: a tensor is not on the host")
         try:
             with CAPTURING:
-                captured, guards = self._captured(MODE.get(), args, kwargs, tensors, objects)
+                variant = self._captured(MODE.get(), args, kwargs, tensors, objects)
+                captured, guards = variant.found
                 name_inputs(captured, self.function, objects)
                 made = partial(Compiled, captured, guards, self._nearly)
                 return stages_of(self._called, captured.program, made)
@@ -266,18 +269,22 @@ class CompiledFunction:
         full = (tuple(key), mode.grad, mode.inference, casts, get_default_dtype())
         with CAPTURING:  # another thread's tensors may hold symbols
             pass
-        found = self._fitting(full)
+        found = self._fitting(full, tensors)
         if found is not None:
-            return found.program.run(tensors, observer)
+            return found[0].run(*found[1:], observer)
         reason = native.reason_off()
         if reason is not None:
             return self._give_up(f"no native code: {reason}", args, kwargs)
         try:
             with CAPTURING:
-                found = self._fitting(full)
+                found = self._fitting(full, tensors)
                 if found is None:
-                    found = self._compiled(mode, full, args, kwargs, tensors, objects)
-            return found.program.run(tensors, observer)
+                    made = self._compiled(mode, full, args, kwargs, tensors, objects)
+                    given = made.fitting(tensors)
+                    if given is None:
+                        raise Unsupported("compile: the function changes what it depends on")
+                    found = made, *given
+            return found[0].run(*found[1:], observer)
         except Reached:
             self._leaves = True
             return self._run(mode, args, kwargs, observer)
@@ -289,17 +296,18 @@ class CompiledFunction:
                 return self._give_up(told.removeprefix("compile: "), args, kwargs)
             raise Unsupported(told) from error
 
-    def _fitting(self, key: Any) -> _Variant | None:
-        """The program of a signature for which all is as it was."""
+    def _fitting(self, key: Any, tensors: list[Any]) -> tuple[_Variant, list[Any], Any] | None:
+        """The program of a signature for which all is as it was, its arguments and its numbers."""
         found = self._programs.get(key, ())
         for k, each in enumerate(found):
-            if not each.program.difference():
+            given = each.fitting(tensors)
+            if given is not None and not each.program.difference():
                 if k:
                     self._programs[key] = [each, *found[:k], *found[k + 1 :]]
                 self._latest = each
                 self._calls += 1
                 each.used = self._calls
-                return each
+                return each, *given
         return None
 
     def _count(self) -> int:
@@ -344,8 +352,10 @@ class CompiledFunction:
                 "what changes be a tensor, or give recompile_limit=..."
             )
 
-        captured, guards = self._captured(mode, args, kwargs, tensors, objects)
-        variant = _Variant(Compiled(captured, guards, self._nearly), listing, objects)
+        for each in self._programs.get(key, ()):
+            self._learnt.add_others(each.program.guards.moved(), self._may_be_input)
+        variant = self._captured(mode, args, kwargs, tensors, objects)
+        variant.compile(self._nearly, listing)
         self._programs.setdefault(key, []).insert(0, variant)
         self._latest = variant
         self._calls += 1
@@ -368,7 +378,8 @@ class CompiledFunction:
     def captured(self, mode: Mode, *args: Any, **kwargs: Any) -> Captured:
         """What the function does with such arguments in a mode, to be written down.
 
-        Errors: Unsupported for what cannot be captured, and for objects among the arguments.
+        Errors: Unsupported for what cannot be captured, for objects among the arguments, and where
+        the function sets attributes or variables.
         """
         key: list[Any] = []
         tensors: list[Any] = []
@@ -382,32 +393,42 @@ class CompiledFunction:
             )
         if not _on_host(tensors):
             raise Unsupported("export: a tensor that is not in the host's memory")
+        variant = _Variant(Learnt(), self._leaves, tensors, objects)
         try:
             with CAPTURING:
-                return self._captured(mode, args, kwargs, tensors, objects)[0]
+                return variant.capture(self.function, mode, args, kwargs)
         except (NotReady, Reached):
             raise
+        except (Moved, Written) as error:
+            raise Unsupported(
+                f"export: {str(error).removeprefix('compile: ')}; a file has tensors that are "
+                "written where they are (self.h.copy_(...)), and no attributes that are set"
+            ) from error
         except Unsupported as error:
             raise Unsupported(_told(error)) from error
 
     def _captured(
         self, mode: Mode, args: Any, kwargs: Any, tensors: list[Any], objects: list[Any]
-    ) -> tuple[Captured, Guards]:
-        """What the function does, and for how long."""
-        leaves = self._leaves
-
-        def given(*replaced: Any) -> Any:
-            own = iter(replaced)
-            known: dict[int, Any] = {}
-            found = [_replaced(x, leaves, own, known) for x in args]
-            named = {name: _replaced(x, leaves, own, known) for name, x in kwargs.items()}
-            return self.function(*found, **named)
-
-        casts = mode.autocast.without_cache() if mode.casts else None  # symbols are not kept
-        roots = [(f"argument {n}", x) for n, x in enumerate(objects)]
-        run = partial(capture, given, tensors, mode.grad and not mode.inference, casts)
-        found: tuple[Captured, Guards] = watched(self.function, roots, run)
-        return found
+    ) -> _Variant:
+        """What the function does with such arguments, and what that depends on: captured again
+        where it turns out to set places that were not known.
+        """
+        while True:
+            variant = _Variant(self._learnt, self._leaves, tensors, objects)
+            try:
+                variant.capture(self.function, mode, args, kwargs)
+                return variant
+            except Moved as error:
+                if not self._learnt.add(error.slots, True):
+                    raise
+            except Written as error:
+                if not self._learnt.add_written(error.slots):
+                    raise
+            except (NotReady, Reached):
+                raise
+            except (AdjointError, TypeError, ValueError):
+                if not self._learnt.give_up_numbers():
+                    raise
 
     def _is_resized(self, key: Any) -> bool:
         """Whether a signature that has no program is that of one but for sizes."""
@@ -415,6 +436,9 @@ class CompiledFunction:
             return False
         alike = _without_sizes(key)
         return any(_without_sizes(each) == alike for each in self._programs)
+
+    def _may_be_input(self, x: Any) -> bool:
+        return _is_input(x, self._leaves)
 
     def _difference(self, key: Any, listing: dict[str, str]) -> str:
         """In which a call differs from those before, in words."""
@@ -431,11 +455,91 @@ class CompiledFunction:
 class _Variant:
     """A program, and what it was compiled for."""
 
-    def __init__(self, program: Compiled, listing: dict[str, str], objects: list[Any]) -> None:
-        self.program = program
+    program: Compiled
+    listing: dict[str, str]
+    found: tuple[Captured, Guards]  # until it is compiled
+    used = 0  # the number of the call that used it last
+
+    def __init__(
+        self, learnt: Learnt, leaves: bool, tensors: Sequence[Any], objects: Sequence[Any]
+    ) -> None:
+        self._learnt, self._leaves = learnt, leaves
+        self._given = list(tensors)
+        self.objects = list(objects)  # kept: they are known by their ids
+        self._operands = Operands()
+        self._places = Places((), learnt, self._operands)
+        self._signature: list[Any] = []
+        self._values: Any = None
+
+    def capture(self, function: Any, mode: Mode, args: Any, kwargs: Any) -> Captured:
+        """Capture the function, called with these arguments: what it does."""
+        roots = [(f"argument {n}", x) for n, x in enumerate(self.objects)]
+        run = partial(self._run, function, mode, args, kwargs)
+        slots = list(self._learnt.slots.values())
+        try:
+            self.found = watched(function, roots, run, slots)
+        finally:
+            self._operands.close()
+        captured = self.found[0]
+        self._values = self._operands.function(captured.returned.numbers)
+        del self._given, self._operands
+        return captured
+
+    def compile(self, nearly: bool, listing: dict[str, str]) -> None:
+        """Make the program of what was captured."""
         self.listing = listing
-        self.objects = objects  # kept: they are known by their ids
-        self.used = 0  # the number of the call that used it last
+        self.program = Compiled(*self.found, nearly)
+        del self.found
+
+    def _run(
+        self, function: Any, mode: Mode, args: Any, kwargs: Any, slots: Sequence[Slot], reads: Reads
+    ) -> Captured:
+        places = self._places = Places(slots, self._learnt, self._operands)
+        self._operands.reads = reads
+        held = places.values()
+        signed, _ = places.split(held)
+        tensors, leaves = list(self._given), self._leaves
+        for x in signed:
+            _sign(x, leaves, self._signature, tensors, self.objects)
+
+        def given(*replaced: Any) -> Any:
+            own = iter(replaced)
+            known: dict[int, Any] = {}
+            found = [_replaced(x, leaves, own, known) for x in args]
+            named = {name: _replaced(x, leaves, own, known) for name, x in kwargs.items()}
+            symbols = (_replaced(x, leaves, own, known) for x in signed)
+            return places.during(lambda: function(*found, **named), held, symbols)
+
+        casts = mode.autocast.without_cache() if mode.casts else None  # symbols are not kept
+        grad = mode.grad and not mode.inference
+        return capture(given, tensors, grad, casts, self._operands)
+
+    def fitting(self, tensors: Sequence[Any]) -> tuple[list[Any], Any] | None:
+        """All tensors that the program is given for these arguments, and the numbers among its
+        results; None where places hold something else than it was compiled for.
+        """
+        places = self._places
+        if not places.slots:
+            return list(tensors), ()
+        signed, numbers = places.split(places.values())
+        found: list[Any] = []
+        given = list(tensors)
+        for x in signed:
+            _sign(x, self._leaves, found, given, [])
+        if found != self._signature or not _on_host(given):
+            return None
+        values = self._values(numbers)
+        return None if values is None else ([*given, *values[0]], values[1])
+
+    def run(self, tensors: Sequence[Any], numbers: Any, observer: Any) -> Any:
+        """What the function returns; places hold what it leaves there."""
+        found, calls = self.program.run(tensors, observer, numbers)
+        if self._places.slots:
+            found, left = found
+            self._places.set(left)
+        for call in calls:
+            call()
+        return found
 
 
 class CompiledModule(Module):

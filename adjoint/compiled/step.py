@@ -6,7 +6,7 @@ import copy
 import sys
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -39,8 +39,10 @@ from ..inference.schedule import Schedule
 from ..program.program import Node, Program, Value
 from ..program.reads import Guards
 from ..program.standing import have_memory, hold_items, want_gradients
+from .arguments import Memory, are_alike, assert_apart
 from .backward import CompiledCall, Cotangents, Lease, history
 from .capture import CAPTURING, Captured, Update
+from .places import Result
 
 _COPIED = 1 << 14  # bytes of an argument below which it is copied
 
@@ -131,6 +133,24 @@ class Part:
             x = x.node.inputs[0]
         return x, path
 
+    def may_fail(self) -> bool:
+        """Whether it may raise an error."""
+        return bool(self.checks) or any(
+            type(call) is not Calls or any(call.refusing) for call in self.calls
+        )
+
+    def may_fail_after(self, written: set[int]) -> bool:
+        """Whether it may raise an error when it has written one of these arrays, by id."""
+        behind = False
+        steps = iter(self.space.steps_by_call)
+        for call in self.calls:
+            for refuses in call.refusing if type(call) is Calls else (True,):
+                if behind and refuses:
+                    return True
+                outputs = [y for step in next(steps) for y in step.outputs]
+                behind = behind or any(id(self.space.arrays.get(y)) in written for y in outputs)
+        return False
+
     def run(self, observer: Any) -> None:
         """Check, then compute."""
         for check in self.checks:
@@ -180,6 +200,8 @@ class Compiled:
         ]
         self.leading = [graph.needed([y]).intersection(self.seeds) for y in self.tangents]
         self.parts = self._cut(graph, nearly)
+        # Errors that come when something has been computed, from which gradients stay apart.
+        self.late = bool(self.checked)
         inputs = [*range(captured.arguments), *captured.states]
         of = dict(zip(graph.inputs, inputs, strict=True))
         behind = self.parts[-1].inputs if self.tangents else ()
@@ -263,7 +285,8 @@ class Compiled:
             if x not in self.gradients and not is_small(x)
         }
         for value, g in zip(self.gradients, self.grads, strict=True):
-            places.setdefault(value, g._data)
+            if not self.late:
+                places.setdefault(value, g._data)
         self.steps: list[_Optimizer] = []
         for k, part in enumerate(self.parts):
             part.bind(known, places)
@@ -292,17 +315,34 @@ class Compiled:
             for value, g in zip(self.gradients, self.grads, strict=True)
             if known.get(value) is not g._data
         ]
-        self.writes = [
-            (self._state(n), _array(known, y))
+        written = [
+            (n, _array(known, y))
             for n, y in zip(captured.written, self.written, strict=True)
             if y not in self.after
         ]
+        self.writes = [(self._state(n), array) for n, array in written if n >= 0]
+        self.given_writes = [(~n, array) for n, array in written if n < 0]
+        changed = [x._data for x in (*self.after.values(), *(x for x, _ in self.writes))]
+        held = [array for _, array, _ in self.bound]
+        assert_apart(held, changed)
+        self.memory = Memory(held, changed, [n for n, _ in self.given_writes])
         self.returned = [_array(known, y) for y in self.results]
         made = [set(part.wanted) for part in self.parts]
         self.errors: list[list[Any]] = [[] for _ in self.parts]  # checks behind each part
         for y, error in self.checked.items():
             k = next((k for k, own in enumerate(made) if y in own), 0)
             self.errors[k].append((_array(known, y), error))
+        fails = [
+            part.may_fail() or bool(errors)
+            for part, errors in zip(self.parts, self.errors, strict=True)
+        ]
+        grads = {id(g._data) for g in self.grads}
+        late = any(fails[1:]) or any(part.may_fail_after(grads) for part in self.parts)
+        if late and not self.late:
+            self.late = True
+            self._bind()
+            return
+        self.undone = [any(fails[k + 1 :]) for k in range(len(self.steps))]
 
     def _holders(self) -> list[tuple[int, int]]:
         """References to each gradient, but its leaf's, and to its array."""
@@ -353,20 +393,30 @@ class Compiled:
             g = x._leaf.grad
             if g is None or type(g._data) is not np.ndarray or g._view is not None:
                 return f"a tensor of shape {tuple(x._data.shape)} had a gradient and has none"
+        for x, other in self.captured.alike:
+            if x._data is not other._data and not are_alike(x._data, other._data):
+                return f"two tensors of shape {tuple(x._data.shape)} showed the same memory"
         if not all(step.fits() for step in self.steps):
             return "the state of an optimizer was replaced"
         return "" if self.guards.hold() else self.guards.difference()
 
-    def run(self, arguments: Sequence[Any], observer: Any = None) -> Any:
-        """The results; everything is written."""
+    def run(
+        self, arguments: Sequence[Any], observer: Any = None, numbers: Sequence[Any] = ()
+    ) -> Any:
+        """The results, some of which are `numbers`, and calls that are to be made: everything else
+        is written.
+        """
         with self.lock:
             if not self.tangents:
-                return self._run(arguments, observer, None)
-            free = next((each for each in self.others if each.lease() is None), None)
-            program = free or self._another()
-            lease = Lease()
-            program.lease = weakref.ref(lease)
-            return program._run(arguments, observer, lease)
+                found, given = self._run(arguments, observer, None, numbers)
+            else:
+                free = next((each for each in self.others if each.lease() is None), None)
+                program = free or self._another()
+                lease = Lease()
+                program.lease = weakref.ref(lease)
+                found, given = program._run(arguments, observer, lease, numbers)
+        calls = zip(self.captured.calls, given, strict=True)
+        return found, [partial(call, *args, **kwargs) for call, (args, kwargs) in calls]
 
     def _back(self, given: Sequence[Any]) -> list[Any]:
         """The gradients of what was taken, from those of the results; None where there are none."""
@@ -400,36 +450,48 @@ class Compiled:
         nodes = history(op, lease, parents_of(tuple(own)), read, [results[n] for n in numbers])
         return dict(zip(numbers, nodes, strict=True))
 
-    def _compute(self, observer: Any) -> None:
+    def _compute(self, observer: Any, numbers: Sequence[Any]) -> None:
         """Run the parts, and the optimizers' steps between them."""
-        steps = iter(self.steps)
+        steps = iter(zip(self.steps, self.undone, strict=True))
         parts = self.parts[:-1] if self.tangents else self.parts
-        for part, errors in zip(parts, self.errors, strict=False):
-            part.run(observer)
-            for wrong, error in errors:
-                if wrong.item():
-                    raise error()
-            step = next(steps, None)
-            if step is None:
-                continue
-            if observer is None:
-                step.run()
-            else:
-                name = type(step.optimizer).__name__
-                observer.around(f"Optimizer.step#{name}.step", step.run, (), {})
+        undo: list[Callable[[], None]] = []
+        try:
+            for part, errors in zip(parts, self.errors, strict=False):
+                part.run(observer)
+                for wrong, error in errors:
+                    if wrong.item():
+                        raise error()
+                step, undone = next(steps, (None, False))
+                if step is None:
+                    continue
+                if undone or not step.made:
+                    undo.append(step.restoring())
+                run = partial(step.run, numbers)
+                if observer is None:
+                    run()
+                else:
+                    name = type(step.optimizer).__name__
+                    observer.around(f"Optimizer.step#{name}.step", run, (), {})
+        except BaseException:
+            for restore in reversed(undo):
+                restore()
+            raise
 
-    def _run(self, arguments: Sequence[Any], observer: Any, lease: Lease | None) -> Any:
+    def _run(
+        self, arguments: Sequence[Any], observer: Any, lease: Lease | None, numbers: Sequence[Any]
+    ) -> Any:
         if self._moved():
             with CAPTURING:  # perhaps it was another thread's symbols
                 if self._moved():
                     self._bind()
+        self.memory.check(arguments)
         for target, x in zip(self.inputs, arguments, strict=True):
             target.take(x._data)
         streams = self.captured.streams
         for stream in streams:
             stream.begin()
         try:
-            self._compute(observer)
+            self._compute(observer, numbers)
         except BaseException:
             for stream in streams:
                 stream.undo()
@@ -444,6 +506,7 @@ class Compiled:
             nodes = self._history(arguments, lease, arrays)
         results = self.captured.returned.wrapped(arrays, nodes)
         staged = [(x, source.copy()) for x, source in self.writes]
+        staged += [(arguments[n], source.copy()) for n, source in self.given_writes]
         with CAPTURING:
             for x, value in staged:
                 watched = announce([x], "step")
@@ -453,7 +516,7 @@ class Compiled:
             self._give()
         if self.holders is None:
             self.holders = self._holders()
-        return self.captured.returned.rebuilt(iter(results), arguments)
+        return self.captured.returned.rebuilt(results, arguments, numbers[self.captured.options :])
 
 
 def _check(guard: Any, spec: Any, array: Any, nodes: Sequence[tuple[Any, int]]) -> None:
@@ -544,12 +607,14 @@ class _Optimizer:
     def __init__(self, op: Update, arrays: Sequence[Any]) -> None:
         self.optimizer = op.optimizer
         self.groups = op.groups
+        self.options = op.options
+        self.skip = arrays[-1] if op.skips else None
         self.written = op.written()
         given = iter(arrays)
         self.arrays = [[[next(given) for _ in column] for column in cs] for cs in op.columns]
         self.place = {id(p): i for _, ps in op.groups for i, p in enumerate(ps)}
         self.kept: list[tuple[Any, Any, Any]] = []  # dicts, keys, and what they hold
-        self.options = [tuple(group.values()) for group, _ in op.groups]
+        self.asked = [tuple(group.values()) for group, _ in op.groups]  # all options
         self.sizes: dict[int, int] = {}  # of states, by their ids
         for (_, parameters), (_, _, *kinds) in zip(op.groups, op.columns, strict=True):
             for i, p in enumerate(parameters):
@@ -571,12 +636,12 @@ class _Optimizer:
             return False
         for g, (group, parameters) in enumerate(self.groups):
             options = tuple(group.values())
-            if options != self.options[g]:  # which may want other states
+            if options != self.asked[g]:  # which may want other states
                 states = [self.optimizer.state[p] for p in parameters if p in self.optimizer.state]
                 self.optimizer.complete(group, states)
                 if any(len(state) != self.sizes[id(state)] for state in states):
                     return False
-                self.options[g] = options
+                self.asked[g] = options
         return True
 
     def _layout(self, g: int, parameters: Any) -> tuple[Any, ...]:
@@ -592,8 +657,40 @@ class _Optimizer:
             self.laid[key] = found
         return found
 
-    def run(self) -> None:
-        """Count the step, and change everything."""
+    def restoring(self) -> Callable[[], None]:
+        """What undoes the next step."""
+        optimizer = self.optimizer
+        states = [optimizer.state.get(p) or {} for _, ps in self.groups for p in ps]
+        scalars = [(state, name) for state in states for name in optimizer.scalars if name in state]
+        plain = [(state, name, state[name]) for state, name in scalars]
+        tensors = [*self.written, *(x for _, _, x in plain if isinstance(x, TensorBase))]
+        kept = [x._data.copy() for x in tensors]
+
+        def restore() -> None:
+            for state, name, value in plain:
+                state[name] = value
+            watched = announce(tensors, "step")
+            for x, array in zip(tensors, kept, strict=True):
+                x._data[...] = array
+            for version in watched:
+                version.bump("step")
+
+        return restore
+
+    def run(self, numbers: Sequence[Any]) -> None:
+        """Count the step, and change everything; some options are `numbers` meanwhile."""
+        if self.skip is not None and self.skip.item():
+            return
+        kept = [(group, name, group[name]) for group, name, _ in self.options]
+        for group, name, x in self.options:
+            group[name] = numbers[x.place] if type(x) is Result else x
+        try:
+            self._run()
+        finally:
+            for group, name, value in kept:
+                group[name] = value
+
+    def _run(self) -> None:
         parts = self._counted() or self._parts()
         watched = announce(self.written, "step")
         for formula, each in parts.items():

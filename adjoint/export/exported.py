@@ -99,7 +99,7 @@ class ExportedProgram:
         place, tensors = self._found_for(args, kwargs)
         compiled = self._fitting(place)
         try:
-            return compiled.run(tensors, observer)
+            return compiled.run(tensors, observer)[0]
         except AdjointError:
             raise
         except _STRANGE as error:  # as above

@@ -304,6 +304,9 @@ class _Reader:
             ),
             errors=checks,
             wants=text.wants if text.grad else [x._node is not None for x in tensors],
+            calls=[],
+            options=0,
+            alike=[],
         )
 
     # ---- values ----------------------------------------------------------------------------------
@@ -557,7 +560,13 @@ class _Reader:
         return self.nodes[n], tuple(results), pairs
 
     def _returned(self, histories: Sequence[bool], tensors: Sequence[Any]) -> Returned:
-        computed = [wrap(_NOTHING).requires_grad_(has) for has in histories]
+        made = [checked(each, bool) for each in checked_list(self.found["made"])]
+        if len(made) != len(histories):
+            raise CheckpointError("it returns its results in another order")
+        computed = []
+        for has, is_leaf in zip(histories, made, strict=True):
+            y = wrap(_NOTHING).requires_grad_(has or is_leaf)
+            computed.append(y.clone() if has else y)
         arguments = [wrap(_NOTHING) for _ in self.text.examples]
         known = {"tensor": computed, "argument": arguments, "state": tensors}
         found = filled(self.found["returned"], known)

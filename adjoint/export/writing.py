@@ -106,6 +106,8 @@ def _apart(x: Any) -> Any:
 def _begin(error: NotReady, begun: list[tuple[Any, Any]]) -> None:
     """Give an optimizer, for the while, the state with which it would begin."""
     optimizer = error.optimizer
+    if optimizer is None:
+        raise Unsupported(f"export: {error}; call the function once before") from error
     for group, parameters in error.groups:
         for p in parameters:
             if optimizer.state.get(p):
@@ -270,6 +272,7 @@ class _Program:
         """All of it."""
         captured = self.captured
         graph = captured.program
+        _assert_lasting(captured)
         for n, x in enumerate(graph.inputs):
             self.numbers[x] = n
         nodes = []
@@ -296,6 +299,7 @@ class _Program:
             "dropped": [number(x) for x in captured.dropped],
             "returned": self._returned(),
             "histories": list(captured.returned.histories),
+            "made": list(captured.returned.leaves),
             "why": captured.returned.why,
             "streams": [
                 (self.of.number(self.of.generators, each.generator), each.count)
@@ -379,7 +383,7 @@ class _Program:
         known: dict[int, Form] = {key: ("state", n) for key, n in self.places.items()}
         known.update((id(x), ("tensor", n)) for n, x in enumerate(computed))
         known.update((id(x), ("argument", n)) for n, x in enumerate(arguments))
-        found = self.captured.returned.rebuilt(iter(computed), arguments)
+        found = self.captured.returned.rebuilt(computed, arguments)
         return form_of(found, lambda x: known[id(x)], "export: what the function returns")
 
     def _source(self, x: Any) -> tuple[str, int]:
@@ -387,6 +391,22 @@ class _Program:
 
 
 _NOTHING = np.zeros(0)
+
+
+def _assert_lasting(captured: Captured) -> None:
+    """Refuse what Python does beside a program, and what is written to arguments."""
+    steps = [node.op for node in captured.updates if isinstance(node.op, Update)]
+    if any(n < 0 for n in captured.written):
+        what = "the function writes to an argument; let it write to a clone"
+    elif captured.calls:
+        what = "the function steps a schedule; step it between calls of what is loaded"
+    elif captured.options or any(op.options for op in steps):
+        what = "the function sets options of an optimizer before its step; set them outside"
+    elif any(op.skips for op in steps):
+        what = "GradScaler may skip a step; scale by hand, or train in bfloat16"
+    else:
+        return
+    raise Unsupported(f"export: {what}")
 
 
 def _error(error: Exception) -> tuple[str, str]:

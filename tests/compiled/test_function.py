@@ -466,7 +466,7 @@ def test_a_run_waits_while_another_thread_captures():
         assert wait([running], 0.2).not_done
         model.weight._data = array
         CAPTURING.release()
-        found = running.result(60)
+        found, _ = running.result(60)
         CAPTURING.acquire()
     assert found.tolist() == expected
 

@@ -109,7 +109,8 @@ class Sequence:
         self._pointers = np.array([n for each in found for n in each], np.int64)
         self._quick = all(each.quick for each in calls)
         self._shared = any(each.shared or each.hires for each in calls)
-        self._refuses = any(each.otherwise is not None for each in calls)
+        self.refusing = [each.otherwise is not None for each in calls]  # which may refuse arrays
+        self._refuses = any(self.refusing)
         self._run = functools.partial(
             call, _code(), len(calls), address(self._table), None, self._quick
         )
