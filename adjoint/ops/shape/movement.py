@@ -20,7 +20,9 @@ from ...core.types import Tensor
 from ...eager.dispatch import apply, apply_view
 from ...eager.fused import viewing
 from ...eager.public import public, rebinding
+from ...eager.views import shares_storage
 from ...graph.cells import Cell, lies_in
+from ...graph.lazy import LazyValue
 from ..samples import array, strided
 from .sizes import hold_sizes, is_of_graph
 
@@ -391,16 +393,24 @@ def view(input: Tensor, *sizes: Any, size: Any = None, dtype: dt.dtype | None = 
     if dtype is not None or (len(sizes) == 1 and isinstance(sizes[0], dt.dtype)):
         return apply_view(Bitcast(sizes[0] if dtype is None else dtype), input)
     wanted = sizes_of(sizes if size is None else (size,), "view")
-    result = _fitted(input, infer_size(wanted, input._data.size, "view"), wanted)
+    fitting = infer_size(wanted, input._data.size, "view")
+    result = _fitted(input, fitting, wanted)
     data, found = input._data, result._data
-    known = type(data) is np.ndarray and (found.base is data or found.base is data.base is not None)
-    if isinstance(data, Cell) and isinstance(found, Cell):
-        known = lies_in(found, data)
-    if not known and data.size and not np.may_share_memory(found, data):
+    if type(data) is LazyValue:
+        shared, stride = shares_storage(found, input, to_shape(fitting)), ""
+    else:
+        shared = type(data) is np.ndarray and (
+            found.base is data or found.base is data.base is not None
+        )
+        if isinstance(data, Cell) and isinstance(found, Cell):
+            shared = lies_in(found, data)
+        shared = shared or not data.size or np.may_share_memory(found, data)
+        stride = "" if shared else f" and stride {input.stride()}"
+    if not shared:
         raise ShapeError(
             f"view: view size {list(wanted)} is not compatible with input tensor's size "
-            f"{list(input.shape)} and stride {input.stride()} (at least one dimension spans across "
-            "two contiguous subspaces). Use .reshape(...) instead."
+            f"{list(input.shape)}{stride} (at least one dimension spans across two contiguous "
+            "subspaces). Use .reshape(...) instead."
         )
     return result
 
