@@ -21,6 +21,7 @@ from ..eager.record import parents_of
 from ..eager.tensors import wrap
 from ..eager.writes import announce
 from ..graph.lazy import concrete
+from ..inference.batches import batch_products
 from ..inference.execution import Workspace
 from ..inference.kernels import Kernel, fuse_kernels
 from ..inference.passes import (
@@ -432,6 +433,7 @@ def _optimize(graph: Program, cuts: list[tuple[str, str]]) -> None:
             shown.update(node.outputs)
     fuse_kernels(graph, shown, cuts, again=True)
     drop_dead(graph)
+    batch_products(graph)
 
 
 class _Argument:

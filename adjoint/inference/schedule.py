@@ -25,6 +25,7 @@ from ..ops.shape.joining import Cat, Stack
 from ..ops.shape.movement import Reshape
 from ..program.program import Node, Program, Value
 from . import buffers
+from .batches import Products
 from .kernels import Kernel
 from .layers import BIAS, Layer, as_library
 from .passes import EXACT
@@ -37,6 +38,7 @@ from .steps import (
     MaximaInputStep,
     MaximaStep,
     PlaceStep,
+    ProductsStep,
     ProductStep,
     RoutineStep,
     Step,
@@ -108,6 +110,8 @@ class Schedule:
             kind = PlaceStep
         elif isinstance(op, _WINDOWS) and native.load():
             kind = WindowStep
+        elif isinstance(op, Products):
+            kind = ProductsStep
         elif op.library in PRODUCTS and self._has_products(node):
             kind = ProductStep
         elif isinstance(op, (Cat, Stack)) and self._joins(node):

@@ -12,6 +12,7 @@ from ..core.op import Op
 from ..ops.index.slicing import Place, basic_index
 from ..ops.shape.joining import Stack
 from ..program.program import Value
+from .batches import Products
 from .kernels import Kernel
 
 Calls = list[Callable[[], object]]
@@ -148,6 +149,22 @@ class ProductStep(Step):
         given = [arrays[x] for x in self.values]
         out = arrays[self.outputs[0]]
         return bound_product(self.op.library, given, out, kept.scratch)
+
+
+class ProductsStep(Step):
+    """Several small products."""
+
+    how = "product"
+
+    def bind(self, arrays: dict[Value, Any], kept: Kept) -> Calls:
+        """By generated code, into the outputs' memory."""
+        from ..backends.native.lowering.bound import bound_products
+
+        assert isinstance(self.op, Products)
+        each = [(op.library, [arrays[x] for x in xs]) for op, xs in self.op.divided(self.inputs)]
+        calls, alive = bound_products(each, [arrays[y] for y in self.outputs])
+        kept.append(alive)
+        return calls
 
 
 class WindowStep(Step):
