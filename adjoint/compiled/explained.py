@@ -17,6 +17,7 @@ from ..eager.tensors import wrap
 from ..inference.batches import Products
 from ..inference.buffers import aligned
 from ..inference.kernels import Kernel
+from ..inference.layouts import BlockedConvolution
 from ..inference.listing import size
 from ..inference.steps import Step
 from ..program.program import Value
@@ -173,6 +174,8 @@ def _row(steps: Sequence[Step], native: bool, seconds: float) -> Row:
 
 def _operations(step: Step) -> int:
     op = step.op
+    if isinstance(op, BlockedConvolution):
+        op = op.base  # shapes in blocks have as many elements
     if isinstance(op, Kernel):
         return sum(
             max(prod(x.shape) for x in (*node.values, *node.outputs)) for node in op.program.nodes

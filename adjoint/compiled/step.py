@@ -24,6 +24,7 @@ from ..graph.lazy import concrete
 from ..inference.batches import batch_products
 from ..inference.execution import Workspace
 from ..inference.kernels import Kernel, fuse_kernels
+from ..inference.layouts import block_layouts
 from ..inference.passes import (
     Folds,
     drop_dead,
@@ -427,6 +428,9 @@ def _optimize(graph: Program, cuts: list[tuple[str, str]]) -> None:
     merge_equal(graph)
     inline_numbers(graph)
     drop_dead(graph)
+    if block_layouts(graph):
+        drop_identities(graph)
+        drop_dead(graph)
     shown = set(graph.inputs)
     for node in graph.nodes:
         if node.op.view and node.inputs[0] in shown:

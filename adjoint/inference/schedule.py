@@ -28,9 +28,12 @@ from . import buffers
 from .batches import Products
 from .kernels import Kernel
 from .layers import BIAS, Layer, as_library
+from .layouts import Blocked, BlockedConvolution, Unblocked
 from .passes import EXACT
 from .steps import (
     SAME,
+    BlockedStep,
+    BlocksStep,
     CopyStep,
     JoinStep,
     KernelStep,
@@ -112,6 +115,10 @@ class Schedule:
             kind = WindowStep
         elif isinstance(op, Products):
             kind = ProductsStep
+        elif isinstance(op, BlockedConvolution):
+            kind = BlockedStep
+        elif isinstance(op, (Blocked, Unblocked)):
+            kind = BlocksStep
         elif op.library in PRODUCTS and self._has_products(node):
             kind = ProductStep
         elif isinstance(op, (Cat, Stack)) and self._joins(node):

@@ -76,13 +76,15 @@ def _block(
         *around, last = w.inner
         with nest(w, pointers, around) as (inside, where):
             low, high = w.limits(last)
-            whole = low + b.binary("udiv", high - low, rows) * rows if rows > 1 else high
-            for start, end, number in ((low, whole, rows), (whole, high, 1))[: 2 if rows > 1 else 1]:
+            whole = low + b.binary("udiv", high - low, rows) * rows if rows > 1 else low
+            parts = ((low, whole, rows), (whole, high, 1))
+            for start, end, number in parts[rows == 1 :]:
                 with b.loop(start, end, number) as k:
                     for row in range(number):
                         place = k + row if row else k
+                        there = {**where, last: place}
                         given = moved(w, inside, last, place)
-                        _rows(w, stage, known, given, {**where, last: place}, at, mask, sums, row)
+                        _rows(w, stage, known, given, there, at, mask, sums, row)
                     if any(accumulator.blocks for accumulator in sums):
                         w.fold_after(count, b.const("i64", number), FOLD * rows, sums)
         for v, accumulator in zip(reductions, sums, strict=True):

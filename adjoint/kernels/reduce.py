@@ -15,8 +15,8 @@ from .emit import LLVM_TYPES, Body, Reg
 
 
 class Accumulator:
-    """One reduction: `copies` vectors; with `columns`, each holds results of its own, of each of the
-    rows that are done `together`.
+    """One reduction: `copies` vectors; with `columns`, each holds results of its own, for each of
+    the rows that are done `together`.
     """
 
     def __init__(
