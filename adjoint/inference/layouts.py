@@ -27,7 +27,9 @@ Shape = tuple[int, ...]
 
 _FEWEST = 4  # images that threads share; of fewer, and of many weights, they share rows or channels
 _MOST = 1 << 18  # weights
-_BORDER = 2  # a copy reads and writes memory; the copies of a convolution's parts stay in the cache
+# A copy at a border reads and writes memory, the copies of a convolution's parts stay in the cache:
+# the small ResNet without borders is 1.2 times as fast, ResNet-18 with 18 of them 1.02 times.
+_BORDER = 2
 
 
 def in_blocks(shape: Shape, block: int) -> Shape:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .lower import Lowering
 
 FOLD = 32  # rows that are summed plainly
+TOGETHER = 4  # vectors of narrow rows that are done together, whatever else a kernel computes
 
 SAME = ("const", "scalar", "size")  # the same for all columns
 Known = dict[int, Reg]
@@ -51,7 +52,7 @@ def blocks(w: Lowering, pointers: list[Reg]) -> None:
     low, high = w.limits("v")
     if w.layout.narrow and w.layout.narrow % lanes == 0:
         vectors = w.layout.narrow // lanes
-        _block(w, pointers, low, vectors, None, max(1, copies // vectors))
+        _block(w, pointers, low, vectors, None, max(1, TOGETHER // vectors))
         return
     step = lanes * copies
     whole = low + ((high - low) & -step)
