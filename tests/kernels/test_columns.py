@@ -120,7 +120,7 @@ def test_sums_of_products_of_two_full_values_stay():
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 33, 1000])
 @pytest.mark.parametrize("columns", [8, 16])
 def test_rows_of_few_columns_are_done_together(rows, columns):
-    """Several rows at a time, and what is left of them: sums, products and maxima, NaN among them."""
+    """Several rows at a time, and what is left of them; NaN stays in its column."""
     k = Kernel(2)
     x = k.input("float32")
     for value in (k.sum(x, (0,)), k.max(x, (0,)), k.sum((x - k.mean(x, (0,))) * x, (0,))):
