@@ -14,8 +14,10 @@ from ..backends.native.gemm.products import matmul
 from ..backends.native.runtime.sequence import Sequence as Calls
 from ..core.spec import prod
 from ..eager.tensors import wrap
+from ..inference.batches import Products
 from ..inference.buffers import aligned
 from ..inference.kernels import Kernel
+from ..inference.layouts import BlockedConvolution
 from ..inference.listing import size
 from ..inference.steps import Step
 from ..program.program import Value
@@ -212,10 +214,15 @@ def _row(steps: Sequence[Step], part: Any, native: bool, seconds: float) -> Row:
 
 def _operations(step: Step) -> int:
     op = step.op
+    if isinstance(op, BlockedConvolution):
+        op = op.base  # shapes in blocks have as many elements
     if isinstance(op, Kernel):
         return sum(
             max(prod(x.shape) for x in (*node.values, *node.outputs)) for node in op.program.nodes
         )
+    if isinstance(op, Products):
+        each = zip(op.divided(step.inputs), step.outputs, strict=True)
+        return 2 * sum(int(multiply_adds(one, inputs, y)) for (one, inputs), y in each)
     return 2 * multiply_adds(op, step.inputs, step.outputs[0])
 
 

@@ -24,8 +24,10 @@ from ..eager.tensors import wrap
 from ..eager.writes import announce
 from ..graph.lazy import concrete
 from ..inference.algebra import exact_algebra, reassociate
+from ..inference.batches import batch_products
 from ..inference.execution import Workspace
 from ..inference.kernels import Kernel, fuse_kernels
+from ..inference.layouts import block_layouts
 from ..inference.passes import (
     Folds,
     drop_dead,
@@ -547,12 +549,16 @@ def _optimize(graph: Program, cuts: list[tuple[str, str]], again: list[Node], ne
     merge_equal(graph)
     inline_numbers(graph)
     drop_dead(graph)
+    if block_layouts(graph):
+        drop_identities(graph)
+        drop_dead(graph)
     shown = set(graph.inputs)
     for node in graph.nodes:
         if node.op.view and node.inputs[0] in shown:
             shown.update(node.outputs)
     fuse_kernels(graph, shown, cuts, again)
     drop_dead(graph)
+    batch_products(graph)
 
 
 class Argument:

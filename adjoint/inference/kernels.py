@@ -162,11 +162,11 @@ def fuse_kernels(
         n for node in graph.nodes for n in (places.get(node, ()) if node in gone else (node,))
     ]
     graph.replace(changes)
-    _sort(graph)
+    sort(graph)
     return made
 
 
-def _sort(graph: Program) -> None:
+def sort(graph: Program) -> None:
     """Bring the nodes into an order in which each follows its inputs, changing as little as it
     takes.
     """

@@ -617,3 +617,17 @@ def test_a_parameter_of_another_shape_is_noticed():
     assert compiled._compiled_call.reasons[1] == (
         "a state was (2, 3) float32 and is (5, 3) float32"
     )
+
+
+def test_views_of_what_is_computed_are_views_of_symbols():
+    """`view` asks whether memory allows it: of a part, yes; of what was transposed, no."""
+
+    def heads(x):
+        parts = (x * 2).chunk(3, dim=-1)
+        return [part.view(2, 3, 2, 2).transpose(1, 2) for part in parts]
+
+    x = ad.arange(72.0).reshape(2, 3, 12)
+    for found, expected in zip(ad.compile(heads)(x), heads(x), strict=True):
+        assert found.tolist() == expected.tolist()
+    with pytest.raises(RuntimeError, match="is not compatible with input tensor's size"):
+        ad.compile(lambda x: (x * 2).transpose(0, 1).view(-1))(x)

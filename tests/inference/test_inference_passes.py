@@ -344,7 +344,9 @@ def test_every_pass_is_declared_and_shown_before_and_after():
     importlib.import_module("adjoint.compiled")
     assert changing == set(rewriting.PASSES)
     tests = "".join(path.read_text() for path in (ROOT / "tests").glob("*/test_*.py"))
-    assert [name for name in changing if not re.search(rf"^def test_{name}\b", tests, re.M)] == []
+    assert [
+        name for name in changing if not re.search(rf"^def test_{name}(\b|_)", tests, re.M)
+    ] == []
 
 
 # ---- buffers -------------------------------------------------------------------------------------

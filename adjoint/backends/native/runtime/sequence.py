@@ -44,11 +44,12 @@ class Call:
     otherwise: Callable[[], object] | None = None  # the last word is set where that is to be called
     shows: bool = True  # whether `otherwise` reads arrays as such, wherever the words point
     hires: bool = False  # whether the code itself lets the pool's threads share its work
+    fixed: bool = False  # whether tables have addresses, too
 
     @property
     def needs_arrays(self) -> bool:
         """Whether arrays are read as such, and not only where the words point."""
-        return self.otherwise is not None and self.shows
+        return self.fixed or (self.otherwise is not None and self.shows)
 
     def __call__(self) -> None:
         """Run it alone."""
