@@ -13,6 +13,7 @@ from hypothesis import settings  # noqa: E402
 import adjoint  # noqa: E402
 from adjoint import extensions  # noqa: E402
 from adjoint.nn.roots import ROOTS  # noqa: E402
+from adjoint.program import rewriting  # noqa: E402
 
 # Compiled modules are no Python files: tests/test_extensions.py runs the examples of their docs.
 collect_ignore = (
@@ -36,7 +37,8 @@ def _fresh(doctest_namespace):
     doctest_namespace["ad"] = adjoint
     doctest_namespace["np"] = numpy
     adjoint.manual_seed(0)
-    yield
+    with rewriting.watching(rewriting.verify):  # each program after each pass
+        yield
     adjoint.set_printoptions(profile="default")
     adjoint.set_default_dtype(adjoint.float32)
     adjoint.set_default_device("cpu")

@@ -78,18 +78,24 @@ autograd.Variable = Tensor  # PyTorch's old name for it  # noqa: F405 - from .te
 
 
 _LATER = (
-    "array_api", "data", "distributions", "func", "inference", "models", "onnx", "optim", "pnnx",
-    "profiler", "serialization", "sklearn", "testing", "utils",
+    "array_api", "data", "distributions", "export", "func", "inference", "models", "onnx", "optim",
+    "pnnx", "profiler", "serialization", "sklearn", "testing", "utils",
 )  # fmt: skip
+
+_COMPILED = ("compile", "cond", "scan", "while_loop")  # functions of such a package
 
 if _TYPE_CHECKING:
     from . import data as data
+    from . import export as export
     from . import func as func
     from . import optim as optim
     from . import profiler as profiler
     from . import testing as testing
     from . import utils as utils
     from .compiled import compile as compile
+    from .compiled import cond as cond
+    from .compiled import scan as scan
+    from .compiled import while_loop as while_loop
 
 
 def __getattr__(name: str) -> _Any:
@@ -98,12 +104,12 @@ def __getattr__(name: str) -> _Any:
         import importlib
 
         return importlib.import_module(f"{__name__}.{name}")
-    if name == "compile":
-        from .compiled import compile
+    if name in _COMPILED:
+        from . import compiled
 
-        return compile
+        return getattr(compiled, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER, "compile"})
+    return sorted({*globals(), *_LATER, *_COMPILED})

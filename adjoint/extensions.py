@@ -23,6 +23,7 @@ MODULES = (
     "adjoint.core.mode",
     "adjoint.eager.arrays",
     "adjoint.program.executable",
+    "adjoint.program.standing",
     "adjoint.graph.node",
     "adjoint.graph.lazy",
     "adjoint.graph.chains",

@@ -24,7 +24,7 @@ from .core.tensor_base import TensorBase
 from .eager.operators import binary_operator
 from .eager.public import FUNCTIONS, METHODS
 from .eager.tensors import wrap
-from .eager.views import alias
+from .eager.views import alias, laid_out
 from .eager.writes import exported
 from .graph.cells import Cell, Source, wants_gradient
 from .graph.editing import refollow
@@ -403,6 +403,7 @@ class Tensor(TensorBase):
         >>> (ad.ones(1, requires_grad=True) * 2).detach().requires_grad
         False
         """
+        _captured(self)
         return alias(self)
 
     def detach_(self) -> Tensor:
@@ -422,6 +423,8 @@ class Tensor(TensorBase):
     @property
     def data(self) -> Tensor:
         """This tensor's storage without history or version; assigning replaces the storage."""
+        if _captured(self) is not None:
+            return alias(self)
         if isinstance(self._data, Cell):
             return wrap(self._data, None, alias(self)._version)
         data = concrete(self)
@@ -436,6 +439,10 @@ class Tensor(TensorBase):
             raise InvalidType(f"data: expected a Tensor, got {type(value).__name__}")
         if self._node is not None and value.dtype.category < 2:
             raise DTypeError("data: a tensor that requires grad needs floating-point data")
+        capture = _captured(self)
+        if capture is not None:
+            capture.replace(self, value)
+            return
         if isinstance(self._data, Source):
             self.set(value)
             return
@@ -555,7 +562,7 @@ class Tensor(TensorBase):
         >>> ad.zeros(2, 3).stride()
         (3, 1)
         """
-        data = concrete(self)
+        data = laid_out(self)
         item = data.dtype.itemsize
         strides = tuple(s // item for s in data.strides)
         return strides if dim is None else strides[normalize_axis(dim, self.ndim, "stride")]
@@ -566,8 +573,8 @@ class Tensor(TensorBase):
         >>> ad.arange(4)[2:].storage_offset()
         2
         """
-        start = _owner(concrete(self)).ctypes.data
-        return int(self.data_ptr() - start) // self.element_size()
+        data = laid_out(self)
+        return int(data.ctypes.data - _owner(data).ctypes.data) // self.element_size()
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
         """Whether the elements lie in row-major order without gaps.
@@ -575,7 +582,7 @@ class Tensor(TensorBase):
         >>> ad.zeros(2, 3).T.is_contiguous()
         False
         """
-        return bool(concrete(self).flags.c_contiguous)
+        return bool(laid_out(self).flags.c_contiguous)
 
     def data_ptr(self) -> int:
         """The address of the first element."""
@@ -850,6 +857,15 @@ class Tensor(TensorBase):
 
     def __rmatmul__(self, other: Any) -> Any:
         return matmul.matmul(other, self)
+
+
+def _captured(x: Any) -> Any:
+    """What captures a function as a program, which knows `x` from now on; None elsewhere."""
+    executor = MODE.get().executor
+    if executor is None or not hasattr(executor, "meet"):
+        return None
+    executor.meet(x)
+    return executor
 
 
 def _warn_of_no_gradient(x: Tensor) -> None:

@@ -74,6 +74,7 @@ MODULES = (
     "adjoint.masked",
     "adjoint.random",
     "adjoint.distributions",
+    "adjoint.export",
     "adjoint.io",
     "adjoint.serialization",
     "adjoint.models",
@@ -82,6 +83,7 @@ MODULES = (
     "adjoint.accelerator",
     "adjoint.amp",
     "adjoint.reactive",
+    "adjoint.compiled",
     "adjoint.testing",
 )
 
@@ -93,7 +95,8 @@ def public_names(module: object) -> list[str]:
         value = getattr(module, name)
         ours = str(getattr(value, "__module__", "")).startswith("adjoint")
         again = name.endswith("_") and value is getattr(ad.Tensor, name, None)
-        if not name.startswith("_") and ours and callable(value) and not again:
+        known = callable(value) and not inspect.ismodule(value)  # a module may be called
+        if not name.startswith("_") and ours and known and not again:
             names.append(name)
     return names
 

@@ -44,6 +44,11 @@ def test_the_readme_example_is_ten_lines_and_learns(tmp_path):
     assert abs(weight - 3) < 0.05 and abs(bias - 1) < 0.05
 
 
+def test_each_page_is_in_the_menu_once():
+    menu = re.findall(r"^  - (\w+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.M)
+    assert sorted(menu) == sorted(path.name for path in (ROOT / "docs").glob("*.md"))
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+)", page.read_text()):

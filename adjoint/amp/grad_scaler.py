@@ -5,6 +5,7 @@ Source: https://docs.pytorch.org/docs/stable/amp.html#gradient-scaling
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 from collections.abc import Iterable
@@ -14,9 +15,13 @@ import numpy as np
 
 from .. import cuda
 from ..autograd.modes import no_grad
-from ..core.dtype import float16, float32
+from ..core.dtype import LOW_PRECISION, float16, float32, int64
 from ..core.errors import AutogradError, InvalidArgument
-from ..ops.create.creation import full
+from ..core.mode import MODE
+from ..eager.writes import announce
+from ..ops.create.creation import full, tensor
+from ..ops.elementwise.comparison import where
+from ..ops.elementwise.logic import logical_or
 from ..tensor import Tensor
 
 __all__ = ["GradScaler"]
@@ -31,7 +36,8 @@ class _OptimizerState:
 
     def __init__(self, optimizer: Any) -> None:
         self.optimizer = optimizer  # held, so that its id is not given to another
-        self.found_inf: bool | None = None  # None: its gradients are still scaled
+        # A bool, or a tensor in a function that is captured; None: its gradients are still scaled.
+        self.found_inf: Any = None
         self.stepped = False
 
 
@@ -85,12 +91,13 @@ class GradScaler:
                 raise ScalerError(
                     f"GradScaler: The backoff factor must be < 1.0, got {backoff_factor}"
                 )
-        self._scale = float(np.float32(init_scale))
+        # Tensors, which compiled functions read and write; other code reads and writes numbers.
+        self._scale: Any = full((), float(np.float32(init_scale)), dtype=float32, device="cpu")
+        self._tracker: Any = full((), 0, dtype=int64, device="cpu")  # steps without overflow
         self._used = False  # `scale` has been called
         self._growth_factor = growth_factor
         self._backoff_factor = backoff_factor
         self._growth_interval = growth_interval
-        self._growth_tracker = 0  # iterations in a row without overflow
         self._states: dict[int, _OptimizerState] = {}
 
     def _assert_used(self, name: str) -> None:
@@ -117,8 +124,16 @@ class GradScaler:
         if not self._enabled:
             return outputs
         if isinstance(outputs, Tensor):
-            self._used = True
-            factor: Tensor = full((), self._scale, dtype=float32, device=outputs.device)
+            if not self._used:
+                capture = _capture()
+                if capture is not None:
+                    capture.not_ready("GradScaler has scaled nothing yet")
+                self._used = True
+            factor: Tensor
+            if _capture() is None:
+                factor = full((), self._scale.item(), dtype=float32, device=outputs.device)
+            else:
+                factor = self._scale.clone()
             return outputs * factor
         if isinstance(outputs, Iterable):
             scaled = map(self.scale, outputs)
@@ -158,14 +173,19 @@ class GradScaler:
             raise InvalidArgument(
                 "GradScaler: Attempting to unscale FP16 gradients; keep the parameters in float32"
             )
-        inverse = float(np.float32(1.0 / self._scale)) if self._scale else math.inf
-        found_inf = False
+        if not gradients:
+            return
         with no_grad():
+            if _capture() is not None:
+                state.found_inf = _unscaled(gradients, self._scale)
+                return
+            scale = self._scale.item()
+            inverse = float(np.float32(1.0 / scale)) if scale else math.inf
+            found_inf = False
             for g in gradients:
                 found_inf = found_inf or not bool(g.isfinite().all())
                 g.mul_(inverse)
-        if gradients:
-            state.found_inf = found_inf
+        state.found_inf = found_inf
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         """Step the optimizer with unscaled gradients, unless they overflowed; returns what its
@@ -194,7 +214,11 @@ class GradScaler:
                 "GradScaler: No inf checks were recorded for this optimizer; none of its "
                 "parameters has a gradient"
             )
-        result = None if state.found_inf else optimizer.step(*args, **kwargs)
+        if isinstance(state.found_inf, Tensor):
+            with _capture().skipping(state.found_inf):
+                result = optimizer.step(*args, **kwargs)
+        else:
+            result = None if state.found_inf else optimizer.step(*args, **kwargs)
         state.stepped = True
         return result
 
@@ -208,26 +232,43 @@ class GradScaler:
             return
         self._assert_used("update")
         if new_scale is not None:
-            self._scale = float(np.float32(_number(new_scale)))
+            _set(self._scale, float(np.float32(_number(new_scale))))
         else:
             found = [s.found_inf for s in self._states.values() if s.found_inf is not None]
             if not found:
                 raise ScalerError("GradScaler: No inf checks were recorded prior to update.")
-            self._adapt(any(found))
+            if any(isinstance(each, Tensor) for each in found):
+                self._adapt_within(found)
+            else:
+                self._adapt(any(found))
         self._states.clear()
 
     def _adapt(self, found_inf: bool) -> None:
+        scale, tracker = self._scale.item(), self._tracker.item()
         if found_inf:
-            self._scale = float(np.float32(self._scale * self._backoff_factor))
-            self._growth_tracker = 0
+            _set(self._scale, float(np.float32(scale * self._backoff_factor)))
+            _set(self._tracker, 0)
             return
-        self._growth_tracker += 1
-        if self._growth_tracker == self._growth_interval:
+        tracker += 1
+        if tracker == self._growth_interval:
             with np.errstate(over="ignore"):
-                grown = float(np.float32(self._scale * self._growth_factor))
+                grown = float(np.float32(scale * self._growth_factor))
             if math.isfinite(grown):
-                self._scale = grown
-            self._growth_tracker = 0
+                _set(self._scale, grown)
+            tracker = 0
+        _set(self._tracker, tracker)
+
+    def _adapt_within(self, found: list[Any]) -> None:
+        """The same in a function that is being captured, by selects."""
+        place = self._scale.device
+        overflow = functools.reduce(logical_or, [tensor(each).to(place) for each in found])
+        wide = self._scale.double()
+        counted = self._tracker + 1
+        grows = counted == self._growth_interval
+        grown = (wide * self._growth_factor).float()
+        kept = where(grows.logical_and(grown.isfinite()), grown, self._scale)
+        self._scale.copy_(where(overflow, (wide * self._backoff_factor).float(), kept))
+        self._tracker.copy_(where(overflow.logical_or(grows), 0, counted))
 
     # ---- settings and state ----------------------------------------------------------------------
 
@@ -237,7 +278,7 @@ class GradScaler:
         >>> ad.amp.GradScaler("cpu").get_scale()
         65536.0
         """
-        return self._scale if self._enabled else 1.0
+        return float(self._scale.item()) if self._enabled else 1.0
 
     def get_growth_factor(self) -> float:
         """What the scale is multiplied by after enough iterations without overflow."""
@@ -276,11 +317,11 @@ class GradScaler:
         if not self._enabled:
             return {}
         return {
-            "scale": self._scale,
+            "scale": float(self._scale.item()),
             "growth_factor": self._growth_factor,
             "backoff_factor": self._backoff_factor,
             "growth_interval": self._growth_interval,
-            "_growth_tracker": self._growth_tracker,
+            "_growth_tracker": int(self._tracker.item()),
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -299,8 +340,36 @@ class GradScaler:
         scale = float(np.float32(state_dict["scale"]))
         growth, backoff = state_dict["growth_factor"], state_dict["backoff_factor"]
         interval, tracker = state_dict["growth_interval"], state_dict["_growth_tracker"]
-        self._scale, self._growth_factor, self._backoff_factor = scale, growth, backoff
-        self._growth_interval, self._growth_tracker = interval, tracker
+        self._growth_factor, self._backoff_factor, self._growth_interval = growth, backoff, interval
+        _set(self._scale, scale)
+        _set(self._tracker, int(tracker))
+
+
+def _capture() -> Any:
+    """What captures a function as a program, where a skipped step is a select; None elsewhere."""
+    executor = MODE.get().executor
+    return executor if hasattr(executor, "skipping") else None
+
+
+def _unscaled(gradients: list[Any], scale: Any) -> Any:
+    """Whether there is an overflow, which a tensor says; gradients are divided by the scale."""
+    inverse = scale.double().reciprocal().float()
+    found = []
+    for g in gradients:
+        found.append(g.isfinite().all().logical_not())
+        if g.dtype in LOW_PRECISION:
+            g.copy_(g.float() * inverse)
+        else:
+            g.mul_(inverse)
+    return functools.reduce(logical_or, found)
+
+
+def _set(x: Any, value: float) -> None:
+    """Write a number into a tensor of one, whatever mode there is."""
+    watched = announce([x], "update")
+    x._data.fill(value)
+    for version in watched:
+        version.bump("update")
 
 
 def _number(value: Any) -> float:

@@ -270,6 +270,9 @@ class Function:
         separate = cls.setup_context is not Function.setup_context
         if kwargs or separate:
             args = _positional(cls, args, kwargs, separate)
+        adopt = getattr(MODE.get().executor, "adopt", None)
+        if adopt is not None:  # whose nodes are not those of tensors from outside
+            adopt(args)
         parents = tuple(x._node if isinstance(x, TensorBase) else None for x in args)
         ctx = FunctionCtx()
         ctx.needs_input_grad = tuple(parent is not None for parent in parents)

@@ -292,7 +292,7 @@ class Fused(Op, abstract=True):
             x._node = x._leaf = leaf
             leaves.append(leaf)
         with recording(grad=True, autocast=self.casting):
-            found = self.function(*map(self._number, self._filled(inputs)))
+            found = self.function(*map(self._number, self.filled(inputs)))
         self.several = type(found) is tuple
         ys = found if self.several else (found,)
         self.outputs = tuple(y.spec for y in ys)
@@ -462,7 +462,7 @@ class Fused(Op, abstract=True):
             inputs.append(wrap(data, node, x._version))
         MODE.set(mode_with(mode, grad=True, autocast=self.casting))
         try:
-            ys = self.function(*self._filled(inputs))
+            ys = self.function(*self.filled(inputs))
         finally:
             MODE.set(mode)
         if self.several:
@@ -479,7 +479,7 @@ class Fused(Op, abstract=True):
         )
         return tuple([None if node is None else reached.get(node) for node in targets])
 
-    def _filled(self, inputs: Sequence[Any]) -> list[Any]:
+    def filled(self, inputs: Sequence[Any]) -> list[Any]:
         """The arguments of the function, with `inputs` for its tensors."""
         tensors = iter(inputs)
         return [next(tensors) if x is _UNKNOWN else x for x in self.statics]

@@ -27,7 +27,7 @@ from ..graph.lazy import LazyValue, concrete, given, realize, record, shown, spe
 from ..graph.node import INFERENCE, Item, Version
 from .modes import _Bare
 
-__all__ = ["Recorder", "lazy", "realize_all", "source_of"]
+__all__ = ["Recorder", "execute_meanwhile", "lazy", "realize_all", "source_of"]
 
 ndarray = np.ndarray
 
@@ -57,7 +57,7 @@ def execute_lazily(op: Op, inputs: tuple[Any, ...]) -> Any:
     return finish(op, inputs, record(op, tuple(values)), parents, wants)
 
 
-def _execute_meanwhile(op: Op, inputs: tuple[Any, ...]) -> Any:
+def execute_meanwhile(op: Op, inputs: tuple[Any, ...]) -> Any:
     """`execute_lazily` while the program goes on: of memory that others may write to unseen, what
     it holds now is recorded; a view shows it, whatever is written there.
     """
@@ -80,6 +80,16 @@ def _execute_meanwhile(op: Op, inputs: tuple[Any, ...]) -> Any:
     if foreign and op.view:
         realize([each._data for each in (y if type(y) is tuple else (y,))])
     return y
+
+
+def is_captured(*tensors: Any) -> bool:
+    """Whether what is computed here of `tensors` is written down for values to come: in a graph, or
+    where a function is captured. What is recorded lazily is computed once, when it is read.
+    """
+    mode = MODE.get()
+    if mode.executor is None:
+        return any(isinstance(x._data, Cell) for x in tensors)
+    return mode.executor is not mode.step and mode.executor is not execute_meanwhile
 
 
 def _given(x: Any) -> LazyValue:
@@ -121,7 +131,7 @@ class lazy(_Bare):  # noqa: N801 - like no_grad
     tensor([3., 3.])
     """
 
-    changes = {"executor": _execute_meanwhile}  # noqa: RUF012 - never changed
+    changes = {"executor": execute_meanwhile}  # noqa: RUF012 - never changed
 
 
 def realize_all(*tensors: Any) -> Any:

@@ -7,14 +7,16 @@ the step writes; leaves' gradients and optimizers' steps are noted as they happe
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..autograd.recording import execute_lazily
+from ..core.deferred import Later
 from ..core.device import CPU, device_of, is_device_array
 from ..core.errors import Unsupported
 from ..core.op import Op
@@ -22,15 +24,19 @@ from ..core.spec import Spec
 from ..core.tensor_base import TensorBase
 from ..eager.fused import Declared
 from ..eager.tensors import wrap
+from ..eager.views import register_view
 from ..graph.lazy import LazyValue, record
+from ..graph.node import Item, Version
 from ..ops.create.conversion import Transfer
 from ..program.capture import program_of, recording
 from ..program.compute import spec_of
 from ..program.program import Node, Program, Value
+from .arguments import assert_apart, place_of
 from .backward import Backward, Cotangents, differentiated
 from .drawing import Stream, Streams
+from .places import Operands
 from .returned import Returned
-from .routines import whole
+from .routines import recorded
 
 ndarray = np.ndarray
 
@@ -43,13 +49,15 @@ class Update(Op, abstract=True):
     def __init__(self, optimizer: Any, groups: Sequence[tuple[Any, Sequence[Any]]]) -> None:
         self.optimizer = optimizer
         self.groups = [(group, list(parameters)) for group, parameters in groups]
+        self.skips = False  # where the last input is true
+        self.options: list[tuple[Any, str, Any]] = []  # groups, and what they are to hold meanwhile
         self.columns: list[list[list[Any]]] = []  # of each group
         for group, parameters in self.groups:
             states = []
             for p in parameters:
                 state = optimizer.state.get(p) or {}
                 if not state and optimizer.begin(p, group):
-                    raise NotReady(f"{type(optimizer).__name__} has no state yet")
+                    raise NotReady(optimizer, self.groups)
                 states.append(state)
             names = [name for name in states[0] if name not in optimizer.scalars]
             kinds = [[state[name] for state in states] for name in names]
@@ -64,27 +72,9 @@ class Update(Op, abstract=True):
         """The tensors that it writes."""
         return [x for first, _, *more in self.columns for column in (first, *more) for x in column]
 
-    def states(self) -> list[tuple[Any, Any, Any]]:
-        """Dicts of the optimizer's state, keys, and the tensors that they have there."""
-        found: list[tuple[Any, Any, Any]] = []
-        for (_, parameters), (_, _, *kinds) in zip(self.groups, self.columns, strict=True):
-            for i, p in enumerate(parameters):
-                state = self.optimizer.state.get(p)
-                found.append((self.optimizer.state, p, state))
-                names = [name for name in state or () if name not in self.optimizer.scalars]
-                for name, kind in zip(names, kinds, strict=True):
-                    found.append((state, name, kind[i]))
-        return found
-
-    def has(self, states: list[tuple[Any, Any, Any]]) -> bool:
-        """Whether the optimizer's state is what it was."""
-        if states and states[0][0] is not self.optimizer.state:
-            return False
-        return all(held.get(key) is value for held, key, value in states)
-
     def infer(self, *specs: Spec) -> Any:
         """Those of what is written."""
-        by_tensor = dict(zip(map(id, self.given()), specs, strict=True))
+        by_tensor = dict(zip(map(id, self.given()), specs, strict=not self.skips))
         return tuple(by_tensor[id(x)] for x in self.written())
 
 
@@ -104,7 +94,7 @@ class Captured(NamedTuple):
     program: Program  # its inputs are the arguments, then the states
     arguments: int
     states: list[Any]  # tensors that it reads or writes; None for gradients
-    written: list[int]  # which of them it writes: the first outputs
+    written: list[int]  # which of them, and (~n) of the arguments, it writes: the first outputs
     leaves: list[Any]  # tensors whose gradients it sets: the next outputs
     owners: list[Any]  # for each state the leaf whose gradient it is, or None
     presence: list[tuple[Any, bool]]  # leaves that are to have a gradient before, or none
@@ -115,21 +105,31 @@ class Captured(NamedTuple):
     backward: Backward  # from the returned ones; its gradients are the next outputs
     errors: list[Callable[[], Exception]]  # for each of the last outputs, raised where that is true
     wants: list[bool]  # for each state whether it wanted a gradient
+    calls: list[Callable[..., Any]]  # to be made after each run, with the last of what is returned
+    options: int  # how many numbers of a run are optimizers' options: the first
+    alike: list[tuple[Any, Any]]  # tensors, and those that show the same memory
     device: Any  # of all tensors
 
 
 class _Recorder:
     """Records ops on symbols for whatever they touch."""
 
-    def __init__(self) -> None:
+    def __init__(self, operands: Operands) -> None:
+        self.operands = operands
+        operands.settle, operands.undo = self.assert_delayed, self.undo_delayed
+        self.calls: list[tuple[Callable[..., Any], Any, Any]] = []  # to be made after each run
+        self.delayed: list[tuple[dict[str, Any], str, Any, Later]] = []  # what they change
         self.met: dict[int, Met] = {}
         self.views: list[tuple[Any, Any, Any]] = []
+        self.places: dict[Any, Met] | None = None  # by their memory, arguments excepted
+        self.alike: list[tuple[Any, ...]] = []  # tensors, others of that memory; see `_join`
         self.order: dict[int, int] = {}  # of recorded values, by id
         self.alive: list[Any] = []  # those values
         self.streams = Streams()
         self.checks: list[tuple[LazyValue, Callable[[], Exception]]] = []
         self.device: Any = None  # of all that was met
         self.updates = 0  # of optimizers
+        self.skip: Any = None  # a value where that is true, optimizers do not step
         self.set: set[int] = set()  # ids of leaves whose gradient was set
         self.read: set[int] = set()  # of those of which it was read whether they have one
         self.cleared: set[int] = set()  # of those whose gradient was set before any was added to it
@@ -139,26 +139,33 @@ class _Recorder:
         for x in inputs:
             if isinstance(x, TensorBase):
                 self.meet(x)
-        first = inputs[0] if inputs else None
-        if self.device != CPU and isinstance(first, TensorBase) and first.device == CPU:
-            others = [x.device for x in inputs[1:] if isinstance(x, TensorBase)]
-            if self.device in others:  # results are where the first input is
-                inputs = (self(Transfer(self.device), (first,)), *inputs[1:])
         found = execute_lazily(op, inputs)
+        if self.device not in (None, CPU) and self._leaves_device(op, inputs, found):
+            moved = [
+                self(Transfer(self.device), (x,))
+                if isinstance(x, TensorBase) and x.device == CPU
+                else x
+                for x in inputs
+            ]
+            found = execute_lazily(op, tuple(moved))
         for y in found if type(found) is tuple else (found,):
             self.note(y._data)
         return found
 
+    def _leaves_device(self, op: Op, inputs: tuple[Any, ...], found: Any) -> bool:
+        """Whether an op of tensors of the device, and of numbers of the host, gives some of the
+        host's: which is so for those that go by a number's tensor, not by all.
+        """
+        if isinstance(op, Transfer):
+            return False
+        results = found if type(found) is tuple else (found,)
+        return any(y.device == CPU for y in results) and any(
+            isinstance(x, TensorBase) and x.device == self.device for x in inputs
+        )
+
     def composite(self, declared: Declared, args: tuple[Any, ...]) -> Any:
         """The recorded result of a composite; NotImplemented where its own ops are recorded."""
-        found = whole(declared, args)
-        if found is None:
-            return NotImplemented
-        op, inputs = found
-        results = self(op, inputs)
-        if type(results) is not tuple:
-            return results
-        return results[: len(op.written.outputs)] if op.written.several else results[0]
+        return recorded(self, declared, args)
 
     def note(self, value: Any) -> None:
         """A value was recorded, perhaps of others that were recorded by no op of the program's."""
@@ -192,6 +199,35 @@ class _Recorder:
                 self.note(value)
             x._data = value
             return
+        leaf = x._leaf
+        device = self._device_of(x)
+        place = place_of(x._data)
+        known = None if self.places is None else self.places.get(place)
+        if known is not None and leaf is None:
+            self.views.append((x, x._data, x._node))
+            self._join(x, known.tensor)
+            return
+        symbol = LazyValue(None, (), x._data.shape, x._data.dtype, device)
+        if known is not None and known.tensor._leaf is None:  # the leaf is the state
+            symbol = known.symbol
+            del self.met[id(known.tensor)]
+            self.views.append((known.tensor, known.array, known.node))
+        met = Met(x, x._data, symbol, x._node, None if leaf is None else leaf.grad)
+        self.met[id(x)] = met
+        x._data = symbol
+        if self.places is not None and met.array.size:
+            self.places[place] = met
+        if known is not None and symbol is known.symbol:
+            x._data = known.tensor._data
+            self._join(known.tensor, x)
+        if leaf is not None and leaf.grad is not None:
+            self.meet(leaf.grad)
+
+    def _device_of(self, x: Any) -> Any:
+        """Where a tensor is: where all are.
+
+        Errors: Unsupported for a second device.
+        """
         place = CPU if type(x._data) is ndarray else device_of(x._data)
         if x._data.ndim or place != CPU:  # one of the host without dimensions is a number
             self.device = self.device or place
@@ -200,12 +236,49 @@ class _Recorder:
                     f"compile: tensors on {self.device} and {place} in one function; a program is "
                     f"of one device: move them outside with .to({str(self.device)!r})"
                 )
-        symbol = LazyValue(None, (), x._data.shape, x._data.dtype, place)
-        leaf = x._leaf
-        self.met[id(x)] = Met(x, x._data, symbol, x._node, None if leaf is None else leaf.grad)
-        x._data = symbol
-        if leaf is not None and leaf.grad is not None:
-            self.meet(leaf.grad)
+        return place
+
+    def _join(self, x: Any, other: Any) -> None:
+        """Let writes to `x` and to `other`, which show one memory, be seen by both."""
+        if other._version is None:
+            other._version = Version()
+        version = other._version
+        self.alike.append((x, other, x._version, version, list(version.views or ())))
+        x._data, x._version = other._data, version
+        for each in (x, other):
+            if all(reference() is not each for reference in other._version.views or ()):
+                register_view(each)
+
+    def replace(self, x: Any, y: Any) -> None:
+        """`x.data = y`: it has the value, and shares what is written, from now on.
+
+        Errors: Unsupported for another shape or dtype, and where a view or alias of `x` would keep
+        its memory.
+        """
+        if x._data.shape != y._data.shape or x._data.dtype != y._data.dtype:
+            raise Unsupported(
+                f"compile: data of shape {tuple(y.shape)} and {y.dtype} for a tensor of shape "
+                f"{tuple(x.shape)} and {x.dtype}; replace it outside of the function"
+            )
+        others = [reference() for reference in (x._version.views or ())] if x._version else []
+        if x._view is not None or any(each is not None and each is not x for each in others):
+            raise Unsupported(
+                "compile: data of a tensor of which there are views, which would keep its memory; "
+                "write to it by copy_()"
+            )
+        self.meet(y)
+        shared = y._version
+        if any(
+            y is m.tensor or (shared is not None and shared is m.tensor._version)
+            for m in self.met.values()
+        ):
+            raise Unsupported(
+                "compile: data that is the memory of another tensor from outside, which both would "
+                "show; write to it by copy_(), or give data a clone"
+            )
+        x._data = y._data
+        if y._view is None and y._leaf is None:
+            self._join(y, x)
 
     def sources(self) -> list[Any]:
         """Tensors with a history of their own, whose gradients may be wanted; each node once."""
@@ -247,17 +320,81 @@ class _Recorder:
     def update(self, optimizer: Any, groups: Sequence[tuple[Any, Sequence[Any]]]) -> None:
         """An optimizer steps."""
         op = Update(optimizer, groups)
+        op.options = self.operands.options(groups)
         self.updates += 1
         for x in op.given():
             self.meet(x)
-        found = record(op, tuple([x._data for x in op.given()]))
+        op.skips = self.skip is not None
+        skip = (self.skip,) if op.skips else ()
+        found = record(op, (*[x._data for x in op.given()], *skip))
         for x, value in zip(op.written(), found, strict=True):
             self.note(value)
             x._data = value
 
+    def not_ready(self, why: str) -> None:
+        """The function is to be run eagerly first.
+
+        Errors: NotReady.
+        """
+        raise NotReady(None, (), why)
+
+    @contextlib.contextmanager
+    def skipping(self, skip: Any) -> Iterator[None]:
+        """Where `skip`, a tensor of one boolean, is true, the optimizer that steps within does not.
+
+        Errors: Unsupported for optimizers that write to tensors by operations.
+        """
+        before = {id(m.tensor): m.tensor._data for m in self.met.values()}
+        kept, self.skip = self.skip, skip._data
+        try:
+            yield
+        finally:
+            self.skip = kept
+        for m in list(self.met.values()):
+            value = m.tensor._data
+            if value is before.get(id(m.tensor), m.symbol):
+                continue
+            source = value.inputs[0] if type(value.op) is Item else value
+            if not isinstance(source.op, Update):
+                raise Unsupported(
+                    "compile: a step that GradScaler may skip, of an optimizer whose update is "
+                    "written with operations on tensors (Muon, Adafactor); step it outside"
+                )
+
+    def note_call(
+        self, function: Callable[..., Any], args: Any, kwargs: Any,
+        changes: Iterable[tuple[dict[str, Any], Iterable[str]]],
+    ) -> None:  # fmt: skip
+        """Each run of the program is to be followed by a call that changes entries of dicts."""
+        self.calls.append((function, args, kwargs))
+        for held, names in changes:
+            for name in names:
+                later = Later(name)
+                self.delayed.append((held, name, held[name], later))
+                held[name] = later
+
+    def undo_delayed(self) -> None:
+        """Let entries hold what they held before calls that will change them."""
+        while self.delayed:
+            held, name, value, _ = self.delayed.pop()
+            held[name] = value
+
+    def assert_delayed(self) -> None:
+        """Refuse entries that were set after a call that will change them."""
+        latest = {(id(held), name): (held, later) for held, name, _, later in self.delayed}
+        for (_, name), (held, later) in latest.items():
+            if held.get(name) is not later:
+                raise Unsupported(
+                    f"compile: the function sets {name} after a schedule's step, which is made "
+                    "when the program has run; step schedules last, or outside of the function"
+                )
+
     def restore(self) -> None:
         """Give all tensors back what they held, and generators their states."""
         self.streams.restore()
+        for x, _, own, version, views in reversed(self.alike):
+            x._version = own
+            version.views = views or None
         for x, array, node in self.views:
             x._data, x._node = array, node
         for met in self.met.values():
@@ -274,7 +411,13 @@ class Reached(Unsupported):
 
 
 class NotReady(Unsupported):
-    """The step is to be run eagerly first."""
+    """The step is to be run eagerly first: an optimizer makes its state in it, or `why`."""
+
+    def __init__(
+        self, optimizer: Any, groups: Sequence[tuple[Any, Sequence[Any]]], why: str = ""
+    ) -> None:
+        super().__init__(why or f"{type(optimizer).__name__} has no state yet")
+        self.optimizer, self.groups = optimizer, groups
 
 
 _READS = (
@@ -284,13 +427,19 @@ _READS = (
 
 
 def capture(
-    function: Callable[..., Any], arguments: Sequence[Any], grad: bool = True, autocast: Any = None
+    function: Callable[..., Any],
+    arguments: Sequence[Any],
+    grad: bool = True,
+    autocast: Any = None,
+    operands: Operands | None = None,
 ) -> Captured:
-    """What `function` does with tensors like `arguments`, which stay as they are, in a mode.
+    """What `function` does with tensors like `arguments`, which stay as they are, in a mode;
+    `operands` are numbers that it meets.
 
     Errors: Unsupported for what cannot be captured; NotReady where an optimizer has no state yet.
     """
-    recorder = _Recorder()
+    operands = operands or Operands()
+    recorder = _Recorder(operands)
     given_leaves = [x._leaf is not None for x in arguments]
     wanting = [grad and x._node is not None for x in arguments]
     arguments = [wrap(x._data) for x in arguments]
@@ -299,11 +448,13 @@ def capture(
             x.requires_grad_()
         recorder.meet(x)
     count = len(recorder.met)
+    recorder.places = {}
     try:
         with recording(_READS, executor=recorder, grad=grad, autocast=autocast):
             found = function(*arguments)
-            returned = Returned(found, recorder.met, arguments)
-            del found
+            given_to = [(args, kwargs) for _, args, kwargs in recorder.calls]
+            returned = Returned((found, given_to), recorder.met, arguments)
+            del found, given_to
             values = [y._data for y in returned.tensors]
             _assert_within(arguments, given_leaves)
             sources = recorder.sources()
@@ -341,10 +492,19 @@ def capture(
         computed = [(m.tensor, g) for m, g in ends if g is not None and id(g) not in recorder.met]
         leaves, gradients = [x for x, _ in computed], [g._data for _, g in computed]
         written = [n for n, m in enumerate(met) if m.tensor._data is not m.symbol]
+        if any(met[n].symbol.device != met[n].tensor.device for n in written):
+            raise Unsupported(
+                f"compile: a tensor on {CPU} is written a value on {recorder.device}; write it by "
+                "copy_(), which moves the value"
+            )
         del ends, computed
-        given = [m.symbol for m in met]
+        numbers = [symbol for _, _, symbol in operands.given]
+        symbols = [m.symbol for m in met]
+        given = [*symbols[:count], *numbers, *symbols[count:]]
         values = [*(met[n].tensor._data for n in written), *gradients, *values]
         errors = [wrong for wrong, _ in recorder.checks]
+        for value in values:  # perhaps a write that nothing has read
+            recorder.note(value)
 
         def read(tangents: Sequence[Any]) -> Program:
             ends = [*values, *tangents, *errors]
@@ -352,17 +512,17 @@ def capture(
             return program_of(given, ends, _constant, lambda value: order.get(id(value), -1))
 
         program = read([g for _, g in tangents])
-        if tangents and _reads_written(program, written):
+        changed = {program.inputs[n if n < count else n + len(numbers)] for n in written}
+        if tangents and _reads_written(program, changed):
             tangents, back = [], ()
             returned.close("it needs what the function has overwritten")
             program = read(())
     finally:
         recorder.restore()
-    _assert_apart(met, written)
-    if any(n < count for n in written):
-        raise Unsupported("compile: the function writes to an argument; write to a clone")
+    assert_apart([m.array for m in met], [met[n].array for n in written])
     states = []
-    for value, m in zip(program.inputs[count:], met[count:], strict=True):
+    more = count + len(numbers)
+    for value, m in zip(program.inputs[more:], met[count:], strict=True):
         # What nobody holds any more but `recorder.met`, `met` and `m` stays as it is.
         if m.tensor._leaf is None and sys.getrefcount(m.tensor) <= _HELD:
             value.array = m.array
@@ -371,10 +531,12 @@ def capture(
     updates = [node for node in program.nodes if isinstance(node.op, Update)]
     step = next((node for node in program.nodes if isinstance(node.op, Cotangents)), None)
     return Captured(
-        program, count, states, [n - count for n in written], leaves,
+        program, more, states, [n - count if n >= count else ~n for n in written], leaves,
         [owners.get(id(m.tensor)) for m in met[count:]], presence, dropped, returned, updates,
         recorder.streams.all, Backward(step, back, [names[k] for k, _ in tangents]),
         [error for _, error in recorder.checks], [m.node is not None for m in met[count:]],
+        [call for call, _, _ in recorder.calls], len(operands.options_given),
+        [(x, other) for x, other, *_ in recorder.alike if type(x._data) is not LazyValue],
         recorder.device or CPU,
     )  # fmt: skip
 
@@ -391,34 +553,14 @@ def _assert_within(arguments: Sequence[Any], leaves: Sequence[bool]) -> None:
             )
 
 
-def _reads_written(program: Program, written: Sequence[int]) -> bool:
+def _reads_written(program: Program, changed: set[Value]) -> bool:
     """Whether what comes behind the results reads a state that was written meanwhile."""
-    changed = {program.inputs[n] for n in written}
     behind = False
     for node in program.nodes:
         behind = behind or isinstance(node.op, Cotangents)
         if behind and not changed.isdisjoint(node.values):
             return True
     return False
-
-
-def _assert_apart(met: Sequence[Met], written: Sequence[int]) -> None:
-    """Refuse tensors that share memory, as `x` and `x.detach()` do, where something is written."""
-    changed = {id(met[n].array) for n in written}
-    spans = sorted(
-        (m.array.ctypes.data, m.array.ctypes.data + m.array.nbytes, id(m.array) in changed)
-        for m in met
-        if m.array.size
-    )
-    end, writes = 0, False
-    for first, last, changes in spans:
-        if first < end and (changes or writes):
-            raise Unsupported(
-                "compile: memory that is written is shown by another tensor too (x.detach(), "
-                "x.data); use one of them in the function, or x.detach().clone()"
-            )
-        writes = changes or (writes and first < end)
-        end = max(end, last)
 
 
 _HELD = 2  # references to a tensor in one `Met` as `sys.getrefcount` counts them

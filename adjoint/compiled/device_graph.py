@@ -70,6 +70,9 @@ def obstacles(program: Any) -> list[Obstacle]:
             elif _waits(node):
                 found.append(Obstacle(op.name, "the host looks at a value"))
     for step in program.steps:
+        if step.skip is not None:
+            why = "the host looks at whether GradScaler skips it"
+            found.append(Obstacle(type(step.optimizer).__name__, why))
         if not step.has_formulas:
             name = type(step.optimizer).__name__
             why = step.unfused or "its step is no formula of each element"
@@ -117,6 +120,7 @@ class Replayed:
         self.states = program.states_now()
         self.recording: Any = None
         self.kernels: list[list[Any]] = []  # of each optimizer, that were recorded
+        self.watched: Any = ()  # versions of what is written
 
     def _empty(self, y: Value) -> Any:
         return self.program.xp.empty(y.shape, y.spec.dtype.numpy)
@@ -137,15 +141,22 @@ class Replayed:
             for x, g in zip(self.program.captured.leaves, self.given, strict=True)
         ]
 
-    def run(self, arguments: Sequence[Any]) -> list[Any]:
+    @property
+    def bytes(self) -> int:
+        """How large the memory is that it keeps for what comes in and for gradients."""
+        arrays = (*self.inputs, *self.draws.values(), *self.gradients.values())
+        return sum(array.nbytes for array in arrays)
+
+    def run(self, arguments: Sequence[Any], numbers: Sequence[Any]) -> list[Any]:
         """The results, in memory of their own; everything is written. What the device refuses to
         record is computed, and an obstacle from then on.
         """
+        self.watched = announce([x for x, _ in self.program.writes_of(arguments)], "step")
         for mine, x in zip(self.inputs, arguments, strict=True):
             mine[...] = x._data
         for node in self.drawn:
             self.draws[node.output][...] = compute(node.op.of_this_run(), [])  # type: ignore[attr-defined]
-        begun = [step.begin_with(self.gradients) for step in self.program.steps]
+        begun = [step.begin_with(self.gradients, numbers) for step in self.program.steps]
         kernels = [found for found, _ in begun]
         if self.recording is None or kernels != self.kernels:
             self.kernels = kernels
@@ -153,11 +164,17 @@ class Replayed:
                 self.recording = self.program.recording(self._record)
             except RuntimeError as error:  # nothing has been computed
                 self.program.obstacles = [Obstacle("recording", str(error))]
-                return self._record()
-        self.recording.replay()
+                self.recording = None
+        if self.recording is None:
+            outputs = self._record()
+        else:
+            self.recording.replay()
+            outputs = [y.copy() for y in self.recording.outputs]
         for step, (_, left) in zip(self.program.steps, begun, strict=True):
-            step.finish_with(self.gradients, left)
-        return [y.copy() for y in self.recording.outputs]
+            step.finish_with(self.gradients, left, numbers)
+        for n, _ in self.program.given_writes:
+            arguments[n]._data[...] = self.inputs[n]
+        return outputs
 
     def _record(self) -> list[Any]:
         """What is recorded: the results."""
@@ -177,18 +194,24 @@ class Replayed:
                     kernel.run()
                 step.know(known)
         results = [_array(known, y).copy() for y in program.results]
-        staged = [(x, _array(known, y).copy()) for x, y in program.writes_of()]
+        staged = [(array, _array(known, y).copy()) for array, y in self._writes()]
         for y, place in self.gradients.items():
             if y not in self.stepped:
                 place[...] = known[y]
-        for x, value in staged:
-            x._data[...] = value
+        for array, value in staged:
+            array[...] = value
         return results
+
+    def _writes(self) -> list[tuple[Any, Value]]:
+        """The memory of states that are written, and of arguments; and their values."""
+        program = self.program
+        found = [(program._state(n)._data, y) for n, y in program.writes]
+        return [*found, *((self.inputs[n], y) for n, y in program.given_writes)]
 
     def give(self) -> None:
         """Let leaves have their gradients, and others know what was written."""
         program = self.program
-        for version in announce([x for x, _ in program.writes_of()], "step"):
+        for version in self.watched:
             version.bump("step")
         self.given = [wrap(_array(self.gradients, y)) for y in program.gradients]
         for x, g in zip(program.captured.leaves, self.given, strict=True):

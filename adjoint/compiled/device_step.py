@@ -12,7 +12,7 @@ import contextlib
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from ..core.device import CPU, space
 from ..core.errors import NotTraceable
@@ -23,23 +23,27 @@ from ..eager.tensors import wrap
 from ..eager.writes import announce
 from ..graph.lazy import LazyValue, concrete
 from ..inference.kernels import Kernel, fuse_kernels
+from ..inference.passes import drop_dead
 from ..inference.steps import Step
 from ..program.compute import compute, compute_elsewhere, quietly
 from ..program.program import Node, Program, Value
 from ..program.reads import Guards
+from ..program.rewriting import rewriting
+from ..program.standing import have_memory
 from ..view.table import multiply_adds
+from .arguments import Memory, assert_apart
 from .backward import CompiledCall, Lease
 from .capture import CAPTURING, Captured, Update
 from .device_graph import WARM, Obstacle, Replayed, obstacles, recording_on
 from .drawing import Drawn
 from .routines import Ahead, Behind
-from .step import Compiled
+from .step import Compiled, Part, Stepping
 
 
-def lowered(captured: Captured, guards: Guards) -> Compiled:
-    """The program of a captured step, for the device of its tensors."""
+def lowered(captured: Captured, guards: Guards, nearly: bool = False) -> Compiled:
+    """The program of a captured step, for the device of its tensors; `nearly`: see `Compiled`."""
     kind = Compiled if captured.device.type == "cpu" else OnDevice
-    return kind(captured, guards)
+    return kind(captured, guards, nearly)
 
 
 RECORDINGS = 8  # of one program, of which each is for states in other memory
@@ -67,6 +71,7 @@ class TritonKernel(Kernel, abstract=True):
         return tuple(found) if len(found) > 1 else found[0]
 
 
+@rewriting
 def inline_host_numbers(graph: Program) -> int:
     """Write constants of the host without dimensions, which stand for numbers beside tensors of a
     device, as numbers; returns how many there were.
@@ -121,7 +126,8 @@ class Walk:
             used = dict.fromkeys((*node.values, *node.outputs))
             self.over.append([x for x in used if last[x] is node and x not in kept])
             over = [place[x] for x in self.over[-1]]
-            here = node.values and all(x.spec.device != CPU or not x.shape for x in node.values)
+            here = any(x.spec.device != CPU for x in node.values)
+            here = here and all(x.spec.device != CPU or not x.shape for x in node.values)
             run = _runner(node.op, xp if here else None)
             self.calls.append((run, reads, writes, over))
             self.steps.append(_step_of(node))
@@ -215,24 +221,25 @@ class Kept(Lease):
 class OnDevice(Compiled):
     """A program on one device."""
 
-    def __init__(self, captured: Captured, guards: Guards) -> None:
+    def __init__(self, captured: Captured, guards: Guards, nearly: bool = False) -> None:
         from ..backends.torch import Array
 
-        self.memory = Array
+        self.arrays = Array
         self.xp = space(captured.device)
         self.recording = recording_on(captured.device)
         self.replayed: Replayed | None = None
         self.calls = self.recorded = 0
-        super().__init__(captured, guards)
+        super().__init__(captured, guards, nearly)
 
-    def _fuse(self, graph: Program, shown: Any, cuts: list[tuple[str, str]]) -> None:
+    def _lower(self, part: Part) -> None:
         """Groups of ops become Triton kernels, where there are some; on the CPU ops run alone."""
         from ..backends.torch.fused import reason_off
 
         self.unfused = reason_off(self.captured.device)
         if not self.unfused:
-            inline_host_numbers(graph)
-            fuse_kernels(graph, said=cuts, kind=TritonKernel)
+            inline_host_numbers(part.graph)
+            fuse_kernels(part.graph, said=part.cuts, kind=TritonKernel)
+            drop_dead(part.graph)
 
     def _bind(self) -> None:
         """The calls; which memory they read is found at each run."""
@@ -249,7 +256,36 @@ class OnDevice(Compiled):
         for y, error in self.checked.items():
             k = next((k for k, own in enumerate(made) if y in own), 0)
             self.errors[k].append((y, error))
+        # Memory may be short wherever something is computed.
+        fails = [bool(walk.calls or own) for walk, own in zip(self.walks, self.errors, strict=True)]
+        count = len(self.steps)
+        self.undone = [k + 1 < count or any(fails[k + 1 :]) for k in range(count)]
+        pairs = zip(self.captured.written, self.written, strict=True)
+        written = [(n, y) for n, y in pairs if y not in self.after]  # but for optimizers
+        self.writes = [(n, y) for n, y in written if n >= 0]
+        self.given_writes = [(~n, y) for n, y in written if n < 0]
         self.obstacles = obstacles(self)  # to be one recording
+        self._look()
+
+    def _look(self) -> None:
+        """Know where states are, but for gradients, which are others after each run."""
+        states = [self._state(n) for n in self.places if n not in self.owned]
+        self.bound = [(x, x._data, x._node) for x in states]
+        tensors = (*self.after.values(), *(self._state(n) for n, _ in self.writes))
+        changed, held = [x._data for x in tensors], [array for _, array, _ in self.bound]
+        assert_apart(held, changed)
+        self.memory = Memory(held, changed, [n for n, _ in self.given_writes])
+
+    def _check(self, arguments: Sequence[Any]) -> None:
+        """Refuse arguments that cannot be written, or show what is; see `Memory`."""
+        if not have_memory(self.bound):
+            with CAPTURING:  # perhaps it was another thread's symbols
+                if not have_memory(self.bound):
+                    self._look()
+        self.memory.check(arguments)
+        if self.given_writes and self.owned:
+            gradients = [self._state(n)._data for n in self.owned]
+            Memory(gradients, (), self.memory.arguments).check(arguments)
 
     def walk_of(self, graph: Program) -> Walk:
         """The calls of a program."""
@@ -264,12 +300,16 @@ class OnDevice(Compiled):
         found = [walk.sizes() for walk in self.walks]
         return sum(most for most, _ in found), sum(whole for _, whole in found)
 
-    def run(self, arguments: Sequence[Any], observer: Any = None) -> Any:
-        """The results; everything is written."""
-        with self.lock:
-            return self._run(arguments, observer, None)
+    @property
+    def bytes(self) -> int:
+        """How large the memory is that it keeps between runs: a recording's."""
+        return 0 if self.replayed is None else self.sizes()[0] + self.replayed.bytes
 
-    def _replay(self, arguments: Sequence[Any]) -> Any:
+    def _begin(self, arguments: Sequence[Any], observer: Any, numbers: Sequence[Any]) -> Any:
+        """A run, which has memory of its own."""
+        return self._run(arguments, observer, None, numbers)
+
+    def _replay(self, arguments: Sequence[Any], numbers: Sequence[Any]) -> Any:
         """The same by a recording."""
         streams = self.captured.streams
         if self.replayed is None or not self.replayed.fits():
@@ -278,7 +318,7 @@ class OnDevice(Compiled):
         for stream in streams:
             stream.begin()
         try:
-            arrays = self.replayed.run(arguments)
+            arrays = self.replayed.run(arguments, numbers)
         except BaseException:
             for stream in streams:
                 stream.undo()
@@ -287,12 +327,22 @@ class OnDevice(Compiled):
             self.replayed.give()
         if self.recorded >= RECORDINGS:
             self.obstacles = [Obstacle("states", f"were elsewhere {RECORDINGS} times")]
-        results = self.captured.returned.wrapped(arrays, {})
-        return self.captured.returned.rebuilt(iter(results), arguments)
+        return self._rebuilt(arrays, {}, arguments, numbers)
 
-    def _run(self, arguments: Sequence[Any], observer: Any, lease: Lease | None) -> Any:
+    def _rebuilt(self, arrays: Sequence[Any], nodes: Any, arguments: Any, numbers: Any) -> Any:
+        """What the function would return."""
+        if (profile := MODE.get().observer) is not None:
+            profile.made(arrays)
+        results = self.captured.returned.wrapped(arrays, nodes)
+        more = numbers[self.captured.options :]
+        return self.captured.returned.rebuilt(results, arguments, more)
+
+    def _run(
+        self, arguments: Sequence[Any], observer: Any, lease: Lease | None, numbers: Sequence[Any]
+    ) -> Any:
+        self._check(arguments)
         if self.calls >= WARM and not self.obstacles and observer is None:
-            return self._replay(arguments)
+            return self._replay(arguments, numbers)
         self.calls += 1
         self.replayed = None
         captured = self.captured
@@ -305,7 +355,7 @@ class OnDevice(Compiled):
         for stream in streams:
             stream.begin()
         try:
-            self._walk(known, observer)
+            self._walk(known, observer, numbers)
         except BaseException:
             for stream in streams:
                 stream.undo()
@@ -319,8 +369,7 @@ class OnDevice(Compiled):
         gradients = [wrap(taken.own(_array(known, y))) for y in self.gradients]
         arrays = [taken.own(_array(known, y)) for y in self.results]
         nodes = {} if kept is None else self._history(arguments, kept, arrays)
-        results = captured.returned.wrapped(arrays, nodes)
-        staged = [(x, taken.own(_array(known, y))) for x, y in self.writes_of()]
+        staged = [(x, taken.own(_array(known, y))) for x, y in self.writes_of(arguments)]
         with CAPTURING:
             for x, value in staged:
                 watched = announce([x], "step")
@@ -331,7 +380,7 @@ class OnDevice(Compiled):
                 x._leaf.grad = g
             for x in captured.dropped:
                 x._leaf.grad = None
-        return captured.returned.rebuilt(iter(results), arguments)
+        return self._rebuilt(arrays, nodes, arguments, numbers)
 
     def known_arrays(self, arguments: Sequence[Any]) -> dict[Value, Any]:
         """The arrays of arguments and states."""
@@ -344,12 +393,25 @@ class OnDevice(Compiled):
         """The arrays of `read`."""
         return [self._state(n)._data for n in self.places]
 
-    def writes_of(self) -> list[tuple[Any, Value]]:
-        """States that it writes, but for optimizers, and their values."""
-        pairs = zip(self.captured.written, self.written, strict=True)
-        return [(self._state(n), y) for n, y in pairs if y not in self.after]
+    def writes_of(self, arguments: Sequence[Any]) -> list[tuple[Any, Value]]:
+        """States that it writes, but for optimizers, and arguments; and their values."""
+        found = [(self._state(n), y) for n, y in self.writes]
+        return [*found, *((arguments[n], y) for n, y in self.given_writes)]
 
-    def _walk(self, known: dict[Value, Any], observer: Any) -> None:
+    def _walk(self, known: dict[Value, Any], observer: Any, numbers: Sequence[Any]) -> None:
+        """Compute all; where that fails, optimizers have not stepped."""
+        undo: list[Callable[[], None]] = []
+        try:
+            self._compute_into(known, observer, numbers, undo)
+        except BaseException:
+            for restore in reversed(undo):
+                restore()
+            raise
+
+    def _compute_into(
+        self, known: dict[Value, Any], observer: Any, numbers: Sequence[Any],
+        undo: list[Callable[[], None]],
+    ) -> None:  # fmt: skip
         """Compute all parts but the one for gradients that come in later, and step optimizers."""
         steps = iter(self.steps)
         walks = self.walks[:-1] if self.tangents else self.walks
@@ -365,11 +427,13 @@ class OnDevice(Compiled):
             step = next(steps, None)
             if step is None:
                 continue
+            if self.undone[k] or not step.has_run:
+                undo.append(step.restoring())
+            run = partial(step.run, known, numbers)
             if observer is None:
-                step.run(known)
+                run()
             else:
-                name = type(step.op.optimizer).__name__
-                run = partial(step.run, known)
+                name = type(step.optimizer).__name__
                 observer.around(f"Optimizer.step#{name}.step", run, (), {})
 
     def _gradients_of(self, lease: Any, given: Sequence[Any]) -> list[Any]:
@@ -384,12 +448,16 @@ class OnDevice(Compiled):
             for stream, now in zip(self.captured.streams, kept.drawing, strict=True):
                 stream.now = now
             taken = _Memory(known.values())
-            found = self.walks[-1].run([known[x] for x in self.parts[-1].inputs])
+            observer = MODE.get().observer
+            found = self.walks[-1].run([known[x] for x in self.parts[-1].inputs], observer)
             known.update(zip(self.parts[-1].wanted, found, strict=True))
-            return [
-                wrap(taken.own(_array(known, y))) if seeds & arrived else None
+            gradients = [
+                taken.own(_array(known, y)) if seeds & arrived else None
                 for y, seeds in zip(self.tangents, self.leading, strict=True)
             ]
+            if observer is not None:
+                observer.made(gradients)
+            return [None if y is None else wrap(y) for y in gradients]
 
     def _call(self, lease: Lease, count: int) -> CompiledCall:
         """What computes gradients for the node of a call."""
@@ -440,7 +508,7 @@ def _place(array: Any) -> int:
     return found or -id(array)
 
 
-class _Optimizer:
+class _Optimizer(Stepping):
     """An optimizer's step on the device, for gradients that were computed: as it runs eagerly, or
     its formula as one Triton kernel.
     """
@@ -448,8 +516,9 @@ class _Optimizer:
     native = False
 
     def __init__(self, node: Node, unfused: str) -> None:
-        assert isinstance(node.op, Update)
-        self.op = node.op
+        super().__init__(cast(Update, node.op))
+        self.skip = node.values[-1] if self.op.skips else None
+        self.has_run = False
         self.unfused = unfused  # why there are no Triton kernels
         self.outputs = node.outputs
         values = iter(node.values)
@@ -458,44 +527,49 @@ class _Optimizer:
             given = [[next(values) for _ in column] for column in columns]
             self.gradients.update(zip(map(id, columns[0]), given[1], strict=True))
         self.parameters = [p for columns in self.op.columns for p in columns[0]]
-        self.optimizer = self.op.optimizer
-        self.kept = self.op.states()
         self.rows: dict[Any, Any] = {}  # by formula, its kernel; None where it has none
         self.bound: dict[Any, Any] = {}  # by formula: where tensors were, and the kernel on them
 
-    def fits(self) -> bool:
-        """Whether the optimizer's state is what it was."""
-        return self.op.has(self.kept)
-
-    def run(self, known: dict[Value, Any]) -> None:
-        """Count the step, and change everything; the new arrays become known."""
-        with self._gradients(known):
-            if self.has_formulas:
-                kernels, left = self._begin()
-                for bound in kernels:
-                    bound.run()
-                if left:
-                    self.optimizer._change_all(left)
-            else:
-                self.optimizer.update_groups(self.op.groups)
+    def run(self, known: dict[Value, Any], numbers: Sequence[Any]) -> None:
+        """Count the step, and change everything; the new arrays become known. Some options are
+        `numbers` meanwhile.
+        """
+        if self.skip is None or not _array(known, self.skip).item():
+            with self._gradients(known):
+                self.with_options(numbers, self._run)
+        self.has_run = True
         self.know(known)
+
+    def _run(self) -> None:
+        if self.has_formulas:
+            kernels, left = self._begin()
+            for bound in kernels:
+                bound.run()
+            if left:
+                self.optimizer._change_all(left)
+        else:
+            self.optimizer.update_groups(self.groups)
 
     def know(self, known: dict[Value, Any]) -> None:
         """What was changed becomes known."""
         known.update((y, x._data) for x, y in zip(self.op.written(), self.outputs, strict=True))
 
-    def begin_with(self, gradients: dict[Value, Any]) -> tuple[list[Any], list[Any]]:
+    def begin_with(
+        self, gradients: dict[Value, Any], numbers: Sequence[Any]
+    ) -> tuple[list[Any], list[Any]]:
         """Count the step for gradients that will lie there; the kernels to be run, which have their
         numbers, and batches of parameters that have none.
         """
         with self._gradients(gradients):
-            return self._begin()
+            return self.with_options(numbers, self._begin)  # type: ignore[no-any-return]
 
-    def finish_with(self, gradients: dict[Value, Any], left: list[Any]) -> None:
+    def finish_with(
+        self, gradients: dict[Value, Any], left: list[Any], numbers: Sequence[Any]
+    ) -> None:
         """Change the parameters of such batches."""
         if left:
             with self._gradients(gradients):
-                self.optimizer._change_all(left)
+                self.with_options(numbers, partial(self.optimizer._change_all, left))
 
     @contextlib.contextmanager
     def _gradients(self, known: dict[Value, Any]) -> Iterator[None]:

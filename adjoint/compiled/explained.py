@@ -6,7 +6,7 @@ import functools
 import operator
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,7 +16,9 @@ from ..backends.native.gemm.products import matmul
 from ..core.device import transfer
 from ..core.spec import prod
 from ..eager.tensors import wrap
+from ..inference.batches import Products
 from ..inference.kernels import Kernel
+from ..inference.layouts import BlockedConvolution
 from ..inference.listing import size
 from ..inference.steps import Step
 from ..program.program import Value
@@ -35,6 +37,8 @@ class Row(NamedTuple):
     operations: int  # on numbers; 0 where that is not known
     bytes: int  # of what it reads and writes
     seconds: float
+    fused: tuple[str, ...] = ()  # the ops of a kernel that has several, in order
+    again: tuple[str, ...] = ()  # those of them that compute again what was not kept
 
 
 class Peaks(NamedTuple):
@@ -48,7 +52,8 @@ class Explanation:
     """The kernels of a program in the order in which they run, with what one call of it took.
 
     `rows` are those of the call, `backward` has those that run when gradients come in from outside
-    (not timed); `cuts` say which op began another kernel, and why. `print` it.
+    (not timed); each says which ops it has `fused`, and which of them compute `again` what was not
+    kept; `cuts` say which op began another kernel, and why. `print` it.
     """
 
     def __init__(
@@ -96,6 +101,14 @@ class Explanation:
         if self.backward:
             lines.append("  when gradients of what was returned come in:")
             lines += map(_line, self.backward)
+        rows = (*self.rows, *self.backward)
+        again = [(row.name, row.again) for row in rows if row.again]
+        for what, found in (
+            ("fused", [(row.name, row.fused) for row in rows if row.fused]),
+            ("computed again rather than kept", again),
+        ):
+            for (name, ops), count in Counter(found).items():
+                lines.append(f"  {what}, {name} ({count}): {_counted(ops)}")
         for (name, why), count in Counter(self.cuts).items():
             lines.append(f"  not in the kernel before, {name} ({count}): {why}")
         lines += [f"  compiled: {reason}" for reason in self.reasons]
@@ -103,6 +116,10 @@ class Explanation:
 
 
 _PRODUCTS = ("product", "oneDNN")
+
+
+def _counted(names: Sequence[str]) -> str:
+    return ", ".join(f"{name} ({n})" if n > 1 else name for name, n in Counter(names).items())
 
 
 def _line(row: Row) -> str:
@@ -128,6 +145,21 @@ class Timer:
         self.step((), function)
 
 
+def report(title: str, number: int, why: str, listing: Mapping[str, str], program: Any) -> str:
+    """Why a `Compiled` was compiled, what it depends on, and what it became."""
+    steps = sum(len(call) for part in program.listed() for call, _ in part)
+    memory = size(program.sizes()[0])
+    paths = program.guards.paths()
+    lines = [
+        f"{title}: program {number}, {why}",
+        *(f"  {name}: {value}" for name, value in listing.items()),
+        f"  read elsewhere, and compared in each call ({len(paths)}): {', '.join(paths)}",
+        f"  {len(program.parts)} parts, {steps} steps, {memory} between them; writes "
+        f"{len(program.written)} states, sets {len(program.gradients)} gradients",
+    ]
+    return "\n".join(lines)
+
+
 def explanation(title: str, program: Any, seconds: Sequence[float], reasons: Sequence[str]) -> Any:
     """Of a `Compiled` whose steps took so long."""
     forward: list[Row] = []
@@ -137,37 +169,52 @@ def explanation(title: str, program: Any, seconds: Sequence[float], reasons: Seq
     parts = program.listed()
     for k, part in enumerate(parts):
         if program.tangents and k == len(parts) - 1:
-            behind = [_row(steps, native, 0.0) for steps, native in part]
+            behind = [_row(steps, program.parts[k], native, 0.0) for steps, native in part]
             break
-        forward += [_row(steps, native, next(taken)) for steps, native in part]
+        for steps, native in part:
+            forward.append(_row(steps, program.parts[k], native, next(taken)))
         optimizer = next(optimizers, None)
         if optimizer is not None:
             op = optimizer.op
             moved = sum(x._data.nbytes for x in (*op.given(), *op.written()))
             name = f"{type(optimizer.optimizer).__name__}.step"
             forward.append(Row(name, "optimizer", optimizer.native, 0, moved, next(taken)))
+    for call in program.captured.calls:
+        name = f"{type(call.args[0]).__name__}.{call.func.__name__}"
+        forward.append(Row(name, "after it", False, 0, 0, 0.0))
     cuts = [cut for part in program.parts for cut in part.cuts]
     place = program.captured.device
     memory, whole = program.sizes()
     return Explanation(title, forward, behind, cuts, memory, whole, reasons, peaks(place))
 
 
-def _row(steps: Sequence[Step], native: bool, seconds: float) -> Row:
+def _row(steps: Sequence[Step], part: Any, native: bool, seconds: float) -> Row:
     values: dict[Value, None] = {}
     for step in steps:
         values.update(dict.fromkeys((*step.values, *step.outputs)))
     moved = sum(prod(x.shape) * x.spec.dtype.itemsize for x in values)
     names = dict.fromkeys(step.op.name for step in steps)
     operations = sum(map(_operations, steps))
-    return Row("_".join(names), steps[0].how, native, operations, moved, seconds)
+    nodes = [n for step in steps if isinstance(step.op, Kernel) for n in step.op.program.nodes]
+    copies = set(part.again)
+    return Row(
+        "_".join(names), steps[0].how, native, operations, moved, seconds,
+        tuple(node.op.name for node in nodes) if nodes[1:] else (),
+        tuple(node.op.name for node in nodes if node in copies),
+    )  # fmt: skip
 
 
 def _operations(step: Step) -> int:
     op = step.op
+    if isinstance(op, BlockedConvolution):
+        op = op.base  # shapes in blocks have as many elements
     if isinstance(op, Kernel):
         return sum(
             max(prod(x.shape) for x in (*node.values, *node.outputs)) for node in op.program.nodes
         )
+    if isinstance(op, Products):
+        each = zip(op.divided(step.inputs), step.outputs, strict=True)
+        return 2 * sum(int(multiply_adds(one, inputs, y)) for (one, inputs), y in each)
     return 2 * multiply_adds(op, step.inputs, step.outputs[0])
 
 

@@ -11,33 +11,38 @@ from __future__ import annotations
 import functools
 import types
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..backends import native
-from ..core import policy
+from ..core import debug, policy
 from ..core.device import CPU, device
 from ..core.dtype import dtype, get_default_dtype
-from ..core.errors import InvalidArgument, InvalidType, Unsupported
+from ..core.errors import AdjointError, InvalidArgument, InvalidType, Unsupported
 from ..core.mode import MODE, Mode, observed
 from ..core.spec import Size
 from ..core.tensor_base import TensorBase
 from ..graph.lazy import LazyValue, concrete
 from ..nn.modules.module import Module
 from ..nn.parameter import Parameter
-from ..program.reads import PLAIN, place_of, watched
-from .capture import CAPTURING, NotReady, Reached, capture
+from ..program.reads import PLAIN, Guards, Moved, Reads, Slot, place_of, watched
+from .capture import CAPTURING, Captured, NotReady, Reached, capture
 from .device_step import lowered
-from .explained import Explanation, Timer, explanation
+from .explained import Explanation, Timer, explanation, report
+from .over import over
+from .pieces import PiecewiseFunction
+from .places import Learnt, Operands, Places, Written
+from .stages import Stages, name_inputs, stages_of
 from .step import Compiled
 
 __all__ = ["CompiledFunction", "CompiledModule", "compile"]
 
 _BY_VALUE: frozenset[Any] = (PLAIN - {slice, float, complex}) | {Size, dtype, device}
-_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+_ON_HOST = 'programs in files are of the host: move the model and its arguments with .to("cpu")'
+_MODES = ("pieces", "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 
 def compile(
@@ -54,21 +59,25 @@ def compile(
     isolate_recompiles: bool = False,
     shapes_spec: Any = None,
     fallback: str = "error",
+    reassociate: bool = False,
 ) -> Any:
     """A function, a module or a whole training step (forward, backward, optimizer) as one native
     program, captured at the first call; without `model`, a decorator.
 
-    The same values, gradients, states and random numbers as without it. Calls with other shapes,
-    dtypes or Python values compile anew, as does whatever the function's Python read elsewhere
-    (attributes, variables, containers) and has changed: up to `recompile_limit` (16) programs. What
-    cannot be captured is an error that names the line; with `fallback="eager"` the function then
-    runs eagerly, with one warning. `backend="eager"` and `disable=True` compile nothing; "inductor"
-    means "native"; each `mode`, `options` (of inductor), `fullgraph` and `isolate_recompiles` give
-    the same program. `name` is what profiles show.
-    Errors: Unsupported for `dynamic=True` and `shapes_spec`, and at the call for what cannot be
-    captured; AutogradError for a backward through results whose history is over (an optimizer has
-    stepped, a backward has run), or a second derivative; InvalidArgument and InvalidType for other
-    arguments.
+    The same values, gradients, states and random numbers as without it. Calls with other dtypes or
+    Python values compile anew, as does whatever the function's Python read elsewhere (attributes,
+    variables, containers) and has changed: up to `recompile_limit` (16) programs. So do other
+    sizes, which are any number of programs, of which those used last are kept; with `dynamic=False`
+    each counts. What cannot be captured is an error that names the line; with `fallback="eager"`
+    the function then runs eagerly, with one warning; with `mode="pieces"` Python runs in each call,
+    and what it records between reads runs as programs. `reassociate=True` allows other roundings:
+    numbers are merged, divisions become products, sums are scaled instead of what is summed.
+    `backend="eager"` and `disable=True` compile nothing; "inductor" means "native"; other `mode`s,
+    `options` (of inductor), `fullgraph` and `isolate_recompiles` give the same program. `name` is
+    what profiles show.
+    Errors: Unsupported for `shapes_spec`, and at the call for what cannot be captured;
+    AutogradError for a backward through results whose history is over (an optimizer has stepped, a
+    backward has run), or a second derivative; InvalidArgument and InvalidType for other arguments.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.compile.html
 
     >>> layer = ad.nn.Linear(2, 1)
@@ -90,34 +99,48 @@ def compile(
             compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode,
             options=options, name=name, disable=disable, recompile_limit=recompile_limit,
             isolate_recompiles=isolate_recompiles, shapes_spec=shapes_spec, fallback=fallback,
+            reassociate=reassociate,
         )  # fmt: skip
     if not callable(model):
         raise InvalidType(f"compile: expected a function or a module, got {type(model).__name__}")
     if fallback not in ("error", "eager"):
         raise InvalidArgument(f"compile: fallback={fallback!r}; it is 'error' or 'eager'")
+    if mode == "pieces" and not (disable or backend == "eager"):
+        pieces = PiecewiseFunction(model, name or _name(model))
+        return CompiledModule(model, pieces) if isinstance(model, Module) else pieces
     if mode is not None and mode not in _MODES:
         raise InvalidArgument(f"compile: Unrecognized mode={mode!r}, should be one of: {_MODES}")
     if backend not in (None, "native", "inductor", "eager"):
         raise InvalidArgument(f"compile: Invalid backend: {backend!r}; 'native' or 'eager'")
-    if dynamic or shapes_spec is not None:
-        raise Unsupported("compile: dynamic=True, sizes as arguments, does not exist yet")
+    if shapes_spec is not None:
+        raise Unsupported("compile: shapes_spec; sizes may change without it")
     if disable or backend == "eager":
         return model
     limit = policy.COMPILED_PROGRAMS if recompile_limit is None else recompile_limit
-    call = CompiledFunction(model, fallback, limit, name or _name(model))
+    sizes = dynamic is None or bool(dynamic)
+    called = name or _name(model)
+    call = CompiledFunction(model, fallback, limit, called, sizes, reassociate)
     return CompiledModule(model, call) if isinstance(model, Module) else call
 
 
 class CompiledFunction:
     """A function for which programs stand: see `compile`."""
 
-    def __init__(self, function: Callable[..., Any], fallback: str, limit: int, name: str) -> None:
+    def __init__(
+        self, function: Callable[..., Any], fallback: str, limit: int, name: str, sizes: bool,
+        reassociate: bool = False,
+    ) -> None:  # fmt: skip
         functools.update_wrapper(self, function)
         self.function = function
         self.reasons: list[str] = []  # why each program was compiled
         self._fallback, self._limit, self._called = fallback, limit, name
+        self._sizes = sizes  # whether programs that differ by sizes count as one
+        self._nearly = reassociate
         self._programs: dict[Any, list[_Variant]] = {}
+        self._calls = 0
+        self._dropped: set[int] = set()  # hashes of signatures whose programs were
         self._latest: _Variant | None = None
+        self._learnt = Learnt()
         self._leaves = False  # leaves among the arguments are known by identity
         self._eagerly = ""  # why the function runs eagerly from now on
 
@@ -125,7 +148,8 @@ class CompiledFunction:
         return self if instance is None else types.MethodType(self, instance)
 
     def __reduce__(self) -> Any:
-        return CompiledFunction, (self.function, self._fallback, self._limit, self._called)
+        options = self._fallback, self._limit, self._called, self._sizes, self._nearly
+        return CompiledFunction, (self.function, *options)
 
     def __repr__(self) -> str:
         return f"<compiled {self._called}>"
@@ -150,6 +174,22 @@ class CompiledFunction:
     def _title(self) -> str:
         return f"Compiled#{self._called}"
 
+    def over(self, loader: Iterable[Any]) -> Any:
+        """Call the function with each batch of a loader (of a tuple or list its items as
+        arguments); what is returned is stacked: a loss becomes the losses of all steps.
+
+        The loader's workers make the next batches meanwhile. Every step has been made where a
+        later one fails.
+        Shapes: results of every call alike; they get a first dimension for the calls.
+        Errors: those of the calls; ShapeError for results that cannot be stacked; InvalidArgument
+        for a loader without batches.
+
+        >>> data = ad.data.TensorDataset(ad.arange(6.0))
+        >>> ad.compile(lambda x: x.sum()).over(ad.data.DataLoader(data, batch_size=2))
+        tensor([1., 5., 9.])
+        """
+        return over(self, loader, self._called)
+
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
         """Call the function once more, and say what its program does: kernels with operations,
         bytes, time and share of the machine's measured peak, host calls, why kernels are not one,
@@ -173,6 +213,47 @@ class CompiledFunction:
             )
         return explanation(self._called, self._latest.program, timer.seconds, self.reasons)
 
+    def graph(self, *args: Any, **kwargs: Any) -> Stages:
+        """The program for a call like this one before its passes and after each: a table to print,
+        `stages`, and pictures (`draw`). The function's Python runs once on symbols, and the passes
+        again; nothing is called, and nothing changes.
+
+        Errors: Unsupported for what cannot be captured, or runs eagerly.
+
+        >>> doubled = ad.compile(lambda x: (x * 1 * 2).exp())
+        >>> stages = doubled.graph(ad.ones(4))
+        >>> [node.op.name for node in stages["captured"].program.nodes]
+        ['mul', 'mul', 'exp']
+        >>> [node.op.name for node in stages["drop_identities"].program.nodes]
+        ['mul', 'exp']
+        >>> [node.op.name for node in stages["runs"].program.nodes]
+        ['mul_exp']
+        """
+        tensors: list[Any] = []
+        objects: list[Any] = []
+        for x in (*args, kwargs):
+            _sign(x, self._leaves, [], tensors, objects)
+        reason = self._eagerly or (native.reason_off() if _on_host(tensors) else None)
+        if reason:
+            raise Unsupported(f"graph: {self._called} runs eagerly: {reason}")
+        try:
+            with CAPTURING:
+                variant = self._captured(MODE.get(), args, kwargs, tensors, objects)
+                captured, guards = variant.found
+                name_inputs(captured, self.function, objects)
+                made = partial(lowered, captured, guards, self._nearly)
+                return stages_of(self._called, captured.program, made)
+        except Reached:
+            self._leaves = True
+            return self.graph(*args, **kwargs)
+        except NotReady:
+            raise Unsupported(
+                f"graph: the optimizers of {self._called} have no state before the first call; "
+                "call it once"
+            ) from None
+        except Unsupported as error:
+            raise Unsupported(_told(error)) from error
+
     def _run(self, mode: Mode, args: Any, kwargs: Any, observer: Any) -> Any:
         key: list[Any] = []
         tensors: list[Any] = []
@@ -187,47 +268,72 @@ class CompiledFunction:
         full = (tuple(key), mode.grad, mode.inference, casts, get_default_dtype())
         with CAPTURING:  # another thread's tensors may hold symbols
             pass
-        found = self._fitting(full)
+        found = self._fitting(full, tensors)
         if found is not None:
-            return found.program.run(tensors, observer)
+            return found[0].run(*found[1:], observer)
         reason = native.reason_off() if host else None
         if reason is not None:
             return self._give_up(f"no native code: {reason}", args, kwargs)
         try:
             with CAPTURING:
-                found = self._fitting(full)
+                found = self._fitting(full, tensors)
                 if found is None:
-                    found = self._compiled(mode, full, args, kwargs, tensors, objects)
-            return found.program.run(tensors, observer)
+                    made = self._compiled(mode, full, args, kwargs, tensors, objects)
+                    given = made.fitting(tensors)
+                    if given is None:
+                        raise Unsupported("compile: the function changes what it depends on")
+                    found = made, *given
+            return found[0].run(*found[1:], observer)
         except Reached:
             self._leaves = True
             return self._run(mode, args, kwargs, observer)
         except NotReady:  # an optimizer makes its state in the first step
             return self.function(*args, **kwargs)
         except Unsupported as error:
-            text = str(error)
-            told = text if text.startswith("compile: ") else f"compile: {text}"
-            place = place_of(error)
-            if place not in told:
-                told += place
+            told = _told(error)
             if self._fallback == "eager":
                 return self._give_up(told.removeprefix("compile: "), args, kwargs)
             raise Unsupported(told) from error
 
-    def _fitting(self, key: Any) -> _Variant | None:
-        """The program of a signature for which all is as it was."""
+    def _fitting(self, key: Any, tensors: list[Any]) -> tuple[_Variant, list[Any], Any] | None:
+        """The program of a signature for which all is as it was, its arguments and its numbers."""
         found = self._programs.get(key, ())
         for k, each in enumerate(found):
-            if not each.program.difference():
+            given = each.fitting(tensors)
+            if given is not None and not each.program.difference():
                 if k:
                     self._programs[key] = [each, *found[:k], *found[k + 1 :]]
                 self._latest = each
-                return each
+                self._calls += 1
+                each.used = self._calls
+                return each, *given
         return None
+
+    def _count(self) -> int:
+        """How many programs there are, those for other sizes not counted."""
+        if not self._sizes:
+            return len(self.programs)
+        found: dict[Any, int] = {}
+        for key, each in self._programs.items():
+            alike = _without_sizes(key)
+            found[alike] = max(found.get(alike, 0), len(each))
+        return sum(found.values())
+
+    def _drop_some(self) -> None:
+        """Forget programs that were not used for long, where there are many sizes."""
+        while len(self._programs) > 1 and (
+            len(self._programs) > policy.COMPILED_SIZES
+            or sum(program.bytes for program in self.programs) > policy.COMPILED_BYTES
+        ):
+            oldest = min(self._programs, key=lambda key: max(v.used for v in self._programs[key]))
+            del self._programs[oldest]
+            self._dropped.add(hash(oldest))
 
     def _give_up(self, why: str, args: Any, kwargs: Any) -> Any:
         """Run eagerly, now and later."""
         self._eagerly = why
+        if "compile" in debug.on:
+            debug.say("compile", f"{self._called}: runs eagerly: {why}")
         warnings.warn(f"compile: {self._called} runs eagerly: {why}", stacklevel=4)
         self._programs.clear()
         self._latest = None
@@ -239,30 +345,102 @@ class CompiledFunction:
         """A new program."""
         listing = _listing(mode, args, kwargs)
         why = "first call" if self._latest is None else self._difference(key, listing)
-        if len(self.programs) >= self._limit:
+        if self._count() >= self._limit and not self._is_resized(key):
             raise Unsupported(
                 f"compile: {self._limit} programs were compiled, the last one because {why}; let "
                 "what changes be a tensor, or give recompile_limit=..."
             )
 
-        leaves = self._leaves
-
-        def given(*replaced: Any) -> Any:
-            own = iter(replaced)
-            known: dict[int, Any] = {}
-            found = [_replaced(x, leaves, own, known) for x in args]
-            named = {name: _replaced(x, leaves, own, known) for name, x in kwargs.items()}
-            return self.function(*found, **named)
-
-        casts = mode.autocast.without_cache() if mode.casts else None  # symbols are not kept
-        roots = [(f"argument {n}", x) for n, x in enumerate(objects)]
-        run = partial(capture, given, tensors, mode.grad and not mode.inference, casts)
-        captured, guards = watched(self.function, roots, run)
-        variant = _Variant(lowered(captured, guards), listing, objects)
+        for each in self._programs.get(key, ()):
+            self._learnt.add_others(each.program.guards.moved(), self._may_be_input)
+        variant = self._captured(mode, args, kwargs, tensors, objects)
+        variant.compile(self._nearly, listing)
         self._programs.setdefault(key, []).insert(0, variant)
         self._latest = variant
+        self._calls += 1
+        variant.used = self._calls
+        self._drop_some()
+        if hash(key) in self._dropped:
+            self._dropped.clear()
+            warnings.warn(
+                f"compile: {self._called} is compiled again for sizes that it was compiled for "
+                f"before ({why}); programs for {policy.COMPILED_SIZES} sizes and "
+                f"{policy.COMPILED_BYTES >> 20} MiB are kept: pad what varies",
+                stacklevel=5,
+            )
         self.reasons.append(why)
+        if "compile" in debug.on:
+            number = len(self.reasons)
+            debug.say("compile", report(self._called, number, why, listing, variant.program))
         return variant
+
+    def captured(self, mode: Mode, *args: Any, **kwargs: Any) -> Captured:
+        """What the function does with such arguments in a mode, to be written down.
+
+        Errors: Unsupported for what cannot be captured, for objects among the arguments, and where
+        the function sets attributes or variables.
+        """
+        key: list[Any] = []
+        tensors: list[Any] = []
+        objects: list[Any] = []
+        _sign([args, kwargs], self._leaves, key, tensors, objects)
+        if objects:
+            raise Unsupported(
+                f"export: an argument is, or holds, a {type(objects[0]).__name__}; the function is "
+                "to find objects and parameters in its own variables, and to take tensors and "
+                "constants"
+            )
+        if not _on_host(tensors):
+            raise Unsupported(f"export: an argument is not in the host's memory; {_ON_HOST}")
+        variant = _Variant(Learnt(), self._leaves, tensors, objects)
+        try:
+            with CAPTURING:
+                found = variant.capture(self.function, mode, args, kwargs)
+        except (NotReady, Reached):
+            raise
+        except (Moved, Written) as error:
+            raise Unsupported(
+                f"export: {str(error).removeprefix('compile: ')}; a file has tensors that are "
+                "written where they are (self.h.copy_(...)), and no attributes that are set"
+            ) from error
+        except Unsupported as error:
+            raise Unsupported(_told(error)) from error
+        if found.device != CPU:
+            raise Unsupported(f"export: the function has tensors on {found.device}; {_ON_HOST}")
+        return found
+
+    def _captured(
+        self, mode: Mode, args: Any, kwargs: Any, tensors: list[Any], objects: list[Any]
+    ) -> _Variant:
+        """What the function does with such arguments, and what that depends on: captured again
+        where it turns out to set places that were not known.
+        """
+        while True:
+            variant = _Variant(self._learnt, self._leaves, tensors, objects)
+            try:
+                variant.capture(self.function, mode, args, kwargs)
+                return variant
+            except Moved as error:
+                if not self._learnt.add(error.slots, True):
+                    raise
+            except Written as error:
+                if not self._learnt.add_written(error.slots):
+                    raise
+            except (NotReady, Reached):
+                raise
+            except (AdjointError, TypeError, ValueError):
+                if not self._learnt.give_up_numbers():
+                    raise
+
+    def _is_resized(self, key: Any) -> bool:
+        """Whether a signature that has no program is that of one but for sizes."""
+        if not self._sizes or key in self._programs:
+            return False
+        alike = _without_sizes(key)
+        return any(_without_sizes(each) == alike for each in self._programs)
+
+    def _may_be_input(self, x: Any) -> bool:
+        return _is_input(x, self._leaves)
 
     def _difference(self, key: Any, listing: dict[str, str]) -> str:
         """In which a call differs from those before, in words."""
@@ -279,16 +457,98 @@ class CompiledFunction:
 class _Variant:
     """A program, and what it was compiled for."""
 
-    def __init__(self, program: Compiled, listing: dict[str, str], objects: list[Any]) -> None:
-        self.program = program
+    program: Compiled
+    listing: dict[str, str]
+    found: tuple[Captured, Guards]  # until it is compiled
+    used = 0  # the number of the call that used it last
+
+    def __init__(
+        self, learnt: Learnt, leaves: bool, tensors: Sequence[Any], objects: Sequence[Any]
+    ) -> None:
+        self._learnt, self._leaves = learnt, leaves
+        self._given = list(tensors)
+        self.objects = list(objects)  # kept: they are known by their ids
+        self._operands = Operands()
+        self._places = Places((), learnt, self._operands)
+        self._signature: list[Any] = []
+        self._values: Any = None
+
+    def capture(self, function: Any, mode: Mode, args: Any, kwargs: Any) -> Captured:
+        """Capture the function, called with these arguments: what it does."""
+        roots = [(f"argument {n}", x) for n, x in enumerate(self.objects)]
+        run = partial(self._run, function, mode, args, kwargs)
+        slots = list(self._learnt.slots.values())
+        try:
+            self.found = watched(function, roots, run, slots)
+        finally:
+            self._operands.close()
+        captured = self.found[0]
+        self._values = self._operands.function(captured.returned.numbers)
+        del self._given, self._operands
+        return captured
+
+    def compile(self, nearly: bool, listing: dict[str, str]) -> None:
+        """Make the program of what was captured."""
         self.listing = listing
-        self.objects = objects  # kept: they are known by their ids
+        self.program = lowered(*self.found, nearly)
+        del self.found
+
+    def _run(
+        self, function: Any, mode: Mode, args: Any, kwargs: Any, slots: Sequence[Slot], reads: Reads
+    ) -> Captured:
+        places = self._places = Places(slots, self._learnt, self._operands)
+        self._operands.reads = reads
+        held = places.values()
+        signed, _ = places.split(held)
+        tensors, leaves = list(self._given), self._leaves
+        for x in signed:
+            _sign(x, leaves, self._signature, tensors, self.objects)
+
+        def given(*replaced: Any) -> Any:
+            own = iter(replaced)
+            known: dict[int, Any] = {}
+            found = [_replaced(x, leaves, own, known) for x in args]
+            named = {name: _replaced(x, leaves, own, known) for name, x in kwargs.items()}
+            symbols = (_replaced(x, leaves, own, known) for x in signed)
+            return places.during(lambda: function(*found, **named), held, symbols)
+
+        casts = mode.autocast.without_cache() if mode.casts else None  # symbols are not kept
+        grad = mode.grad and not mode.inference
+        return capture(given, tensors, grad, casts, self._operands)
+
+    def fitting(self, tensors: Sequence[Any]) -> tuple[list[Any], Any] | None:
+        """All tensors that the program is given for these arguments, and the numbers among its
+        results; None where places hold something else than it was compiled for.
+        """
+        places = self._places
+        if not places.slots:
+            return list(tensors), ()
+        signed, numbers = places.split(places.values())
+        found: list[Any] = []
+        given = list(tensors)
+        for x in signed:
+            _sign(x, self._leaves, found, given, [])
+        if found != self._signature:
+            return None
+        _on_host(given)  # lazy ones are computed
+        values = self._values(numbers)
+        return None if values is None else ([*given, *values[0]], values[1])
+
+    def run(self, tensors: Sequence[Any], numbers: Any, observer: Any) -> Any:
+        """What the function returns; places hold what it leaves there."""
+        found, calls = self.program.run(tensors, observer, numbers)
+        if self._places.slots:
+            found, left = found
+            self._places.set(left)
+        for call in calls:
+            call()
+        return found
 
 
 class CompiledModule(Module):
     """A module whose calls are compiled: attributes are those of the module, `_orig_mod`."""
 
-    def __init__(self, module: Module, call: CompiledFunction) -> None:
+    def __init__(self, module: Module, call: CompiledFunction | PiecewiseFunction) -> None:
         super().__init__()
         self._orig_mod = module
         self.__dict__["_compiled_call"] = call
@@ -301,6 +561,11 @@ class CompiledModule(Module):
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
         """See `CompiledFunction.explain`."""
         found: Explanation = self._compiled_call.explain(*args, **kwargs)
+        return found
+
+    def graph(self, *args: Any, **kwargs: Any) -> Stages:
+        """See `CompiledFunction.graph`."""
+        found: Stages = self._compiled_call.graph(*args, **kwargs)
         return found
 
     def __getattr__(self, name: str) -> Any:
@@ -367,6 +632,18 @@ def _sign(x: Any, leaves: bool, key: list[Any], tensors: list[Any], objects: lis
         objects.append(x)
 
 
+def _without_sizes(key: Any) -> Any:
+    """A signature with numbers of dimensions in place of sizes."""
+    parts, *modes = key
+    return (*(_rank(x) for x in parts), *modes)
+
+
+def _rank(x: Any) -> Any:
+    if type(x) is tuple and len(x) == 3 and type(x[0]) is tuple and isinstance(x[1], np.dtype):
+        return len(x[0]), *x[1:]
+    return x
+
+
 def _replaced(x: Any, leaves: bool, own: Iterator[Any], known: dict[int, Any]) -> Any:
     """The argument with other tensors, in the order of `_sign`."""
     kind = type(x)
@@ -421,6 +698,13 @@ def _on_host(tensors: list[Any]) -> bool:
         if isinstance(x._data, LazyValue):
             concrete(x)
     return all(type(x._data) is np.ndarray for x in tensors)
+
+
+def _told(error: Unsupported) -> str:
+    """What is said of something that cannot be captured: with the user's line."""
+    text, place = str(error), place_of(error)
+    told = text if text.startswith("compile: ") else f"compile: {text}"
+    return told if place in told else told + place
 
 
 def _name(function: Any) -> str:

@@ -4,109 +4,163 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..core.deferred import Later
 from ..core.device import device
 from ..core.dtype import dtype
 from ..core.errors import AutogradError, InvalidType
 from ..core.op import Op
+from ..core.scalar import Number
 from ..core.spec import Size
 from ..core.tensor_base import TensorBase
 from ..eager.tensors import wrap
 from ..graph.node import Leaf, new_node
 from ..program.reads import PLAIN
 
-Form = Callable[[Iterator[Any], Sequence[Any]], Any]  # of computed tensors and arguments
+
+class Made(NamedTuple):
+    """What a run gives, from which results are made."""
+
+    computed: Sequence[Any]  # tensors
+    arguments: Sequence[Any]
+    numbers: Sequence[Any]
+    objects: dict[int, Any]  # containers that were made already, by their part's id
+
+
+Form = Callable[[Made], Any]
 
 
 class Returned:
     """The computed results, and what gives the function's form to others.
 
-    Tensors that were there before (a parameter, an argument) are themselves, and not copies.
+    Tensors that were there before (a parameter, an argument) are themselves, and not copies; what
+    is there twice is one object.
     Errors: InvalidType for what is neither tensor nor constant, nor a container of such.
     """
 
     def __init__(self, found: Any, met: Mapping[int, Any], arguments: Sequence[Any]) -> None:
         self.tensors: list[Any] = []  # computed ones, while the function is captured
-        self._histories: list[bool] = []  # whether they want gradients
-        self._why = ""  # those that want gradients have none
+        self.histories: list[bool] = []  # whether they want gradients
+        self.why = ""  # those that want gradients have none
+        self.leaves: list[bool] = []  # whether they are leaves, which the function has made
+        self.numbers: list[Number] = []  # computed ones
         self._met = met
         self._arguments = arguments
+        self._known: dict[int, Form] = {}
         self._form = self._of(found)
-        del self._met, self._arguments
+        del self._met, self._arguments, self._known
 
     def close(self, why: str) -> None:
         """The capture is over; `why` results without a node have no gradient."""
         self.tensors.clear()
-        self._why = why
+        self.why = why
 
     def wrapped(self, arrays: Sequence[Any], nodes: Mapping[int, Any]) -> list[Any]:
         """Tensors of what was computed now, some of which have nodes."""
-        return [
-            wrap(array, nodes.get(n) or (_ended(array, self._why) if history else None))
-            for n, (array, history) in enumerate(zip(arrays, self._histories, strict=True))
-        ]
+        results = []
+        for n, array in enumerate(arrays):
+            if self.leaves[n]:
+                y = wrap(array)
+                y.requires_grad_()
+            else:
+                ended = self.histories[n] and n not in nodes
+                y = wrap(array, _ended(array, self.why) if ended else nodes.get(n))
+            results.append(y)
+        return results
 
-    def rebuilt(self, computed: Iterator[Any], arguments: Sequence[Any]) -> Any:
+    def rebuilt(
+        self, computed: Sequence[Any], arguments: Sequence[Any], numbers: Sequence[Any] = ()
+    ) -> Any:
         """What the function would return."""
-        return self._form(computed, arguments)
+        return self._form(Made(computed, arguments, numbers, {}))
 
     def _of(self, found: Any) -> Form:
+        """The form of a part, which is one object where it stands twice."""
+        if type(found) in PLAIN:
+            return lambda made: found
+        form = self._known.get(id(found))
+        if form is None:
+            form = self._known[id(found)] = self._new(found)
+        return form
+
+    def _new(self, found: Any) -> Form:
         kind = type(found)
+        if kind is Later:
+            found.refuse()
+        if kind is Number:
+            place = len(self.numbers)
+            self.numbers.append(found)
+            return lambda made: made.numbers[place]
         if isinstance(found, TensorBase):
             for n, x in enumerate(self._arguments):
                 if found is x:
-                    return lambda computed, arguments: arguments[n]
+                    return lambda made: made.arguments[n]
             if id(found) in self._met:
-                return lambda computed, arguments: found
+                return lambda made: found
+            leaf = found._leaf is not None and found._node is found._leaf
+            if found._leaf is not None and found._leaf.grad is not None:
+                raise InvalidType(
+                    "compile: the function returned, or keeps, a tensor that it made and that has "
+                    "a gradient; return the gradient, or make the tensor outside"
+                )
+            count = len(self.tensors)
             self.tensors.append(found)
-            self._histories.append(found._node is not None)
-            return _next
-        if kind in PLAIN or kind in (Size, dtype, device):
-            return lambda computed, arguments: found
+            self.histories.append(found._node is not None and not leaf)
+            self.leaves.append(leaf)
+            return lambda made: made.computed[count]
+        if kind in (Size, dtype, device):
+            return lambda made: found
         if isinstance(found, dict):
             parts = {key: self._of(x) for key, x in found.items()}
             shell = copy.copy(found) if kind is not dict else {}
             for key in shell:
                 shell[key] = None  # no symbols are kept
-            return lambda computed, arguments: _filled(shell, parts, computed, arguments)
+            return _once(lambda made: _filled(shell, parts, made))
         if kind in (tuple, list):
             each = [self._of(x) for x in found]
-            return lambda computed, arguments: kind([part(computed, arguments) for part in each])
+            return _once(lambda made: kind([part(made) for part in each]))
         if isinstance(found, tuple) and hasattr(kind, "_fields"):
             named = [self._of(x) for x in found]
-            return lambda computed, arguments: kind(*[part(computed, arguments) for part in named])
+            return _once(lambda made: kind(*[part(made) for part in named]))
         if dataclasses.is_dataclass(kind):
             fields = {f.name: self._of(getattr(found, f.name)) for f in dataclasses.fields(found)}
             like = copy.copy(found)
             for name in fields:
                 object.__setattr__(like, name, None)
-            return lambda computed, arguments: _set(like, fields, computed, arguments)
+            return _once(lambda made: _set(like, fields, made))
         raise InvalidType(
             f"compile: the function returned a {kind.__name__}; what is returned are tensors and "
             "constants, in tuples, lists, dicts and dataclasses"
         )
 
 
-def _next(computed: Iterator[Any], arguments: Sequence[Any]) -> Any:
-    return next(computed)
+def _once(form: Form) -> Form:
+    """The form, which gives the same object again within one run."""
+
+    def found(made: Made) -> Any:
+        if id(form) not in made.objects:
+            made.objects[id(form)] = form(made)
+        return made.objects[id(form)]
+
+    return found
 
 
-def _filled(shell: Any, parts: dict[Any, Form], computed: Any, arguments: Any) -> Any:
-    made = copy.copy(shell)
+def _filled(shell: Any, parts: dict[Any, Form], made: Made) -> Any:
+    result = copy.copy(shell)
     for key, part in parts.items():
-        made[key] = part(computed, arguments)
-    return made
+        result[key] = part(made)
+    return result
 
 
-def _set(like: Any, fields: dict[str, Form], computed: Any, arguments: Any) -> Any:
-    made = copy.copy(like)
+def _set(like: Any, fields: dict[str, Form], made: Made) -> Any:
+    result = copy.copy(like)
     for name, part in fields.items():
-        object.__setattr__(made, name, part(computed, arguments))
-    return made
+        object.__setattr__(result, name, part(made))
+    return result
 
 
 class Ended(Op, abstract=True):

@@ -4,7 +4,7 @@ node forward, and one for their gradient.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -132,3 +132,16 @@ def whole(declared: Declared, args: tuple[Any, ...]) -> tuple[Ahead, tuple[Any, 
     if not isinstance(written, Written) or not written.routine.whole:
         return None
     return Ahead(written), inputs
+
+
+def recorded(record: Callable[..., Any], declared: Declared, args: tuple[Any, ...]) -> Any:
+    """What `record(op, inputs)` gives for a composite as one op; NotImplemented where its own ops
+    are recorded.
+    """
+    routine = whole(declared, args)
+    if routine is None:
+        return NotImplemented
+    op, inputs = routine
+    found = record(op, inputs)
+    results = found if type(found) is tuple else (found,)
+    return results[: len(op.written.outputs)] if op.written.several else results[0]

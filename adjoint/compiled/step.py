@@ -14,16 +14,22 @@ import numpy as np
 
 from ..backends.native.runtime.memory import release_memory
 from ..backends.native.runtime.sequence import Sequence as Calls
+from ..core.device import device_of
 from ..core.errors import Unsupported
+from ..core.mode import MODE
 from ..core.spec import prod
+from ..core.tensor_base import TensorBase
 from ..eager.arrays import address
 from ..eager.record import parents_of
 from ..eager.tensors import wrap
 from ..eager.writes import announce
 from ..graph.lazy import concrete
+from ..inference.algebra import exact_algebra, reassociate
+from ..inference.batches import batch_products
 from ..inference.buffers import aligned
 from ..inference.execution import Workspace
 from ..inference.kernels import Kernel, fuse_kernels
+from ..inference.layouts import block_layouts
 from ..inference.passes import (
     Folds,
     drop_dead,
@@ -37,20 +43,32 @@ from ..inference.schedule import Schedule
 from ..inference.steps import Step
 from ..program.program import Node, Program, Value
 from ..program.reads import Guards
+from ..program.standing import have_memory, hold_items, want_gradients
+from .arguments import Memory, are_alike, assert_apart
 from .backward import CompiledCall, Cotangents, Lease, history
 from .capture import CAPTURING, Captured, Update
+from .places import Result
 
-Fusing = Callable[[Program, Any, list[tuple[str, str]]], None]
 _COPIED = 1 << 14  # bytes of an argument below which it is copied
 
 
-class _Part:
+Lowering = Callable[["Part"], None]
+
+
+class Part:
     """What lies between two steps of optimizers: a program, in memory of its own."""
 
     def __init__(
-        self, inputs: Sequence[Value], nodes: Sequence[Node], wanted: Sequence[Value], fuse: Fusing
+        self,
+        inputs: Sequence[Value],
+        nodes: Sequence[Node],
+        wanted: Sequence[Value],
+        nearly: bool = False,
+        lower: Lowering | None = None,
     ) -> None:
-        """`inputs` and `wanted` are values of the whole program, whose nodes are taken over."""
+        """`inputs` and `wanted` are values of the whole program, whose nodes are taken over.
+        `nearly`: see `_optimize`; `lower` makes it what runs, native code by default.
+        """
         self.inputs, self.wanted = list(inputs), list(wanted)
         own = {x: Value(x.spec, name=x.name) for x in inputs}
         self.views = set(own.values())  # what shows the memory of inputs, and is to follow it
@@ -60,7 +78,10 @@ class _Part:
                 self.views.update(node.outputs)
         self.graph = Program(own.values(), nodes, wanted)
         self.cuts: list[tuple[str, str]] = []  # ops that begin another kernel, and why
-        _optimize(self.graph, self.cuts, fuse)
+        self.again: list[Node] = []  # that compute what was computed before
+        self.schedule: Any = None  # of native code
+        _optimize(self, nearly)
+        (lower or to_native_code)(self)
 
     def bind(self, known: dict[Value, Any], places: dict[Value, Any]) -> None:
         """Connect the kernels to the arrays of values that are `known`, where what is wanted is
@@ -92,11 +113,21 @@ class _Part:
             for step in self.schedule.steps
             if isinstance(step.op, Kernel) and step.op.composite.guards
         ]
-        self.checks = [
-            partial(step.op.composite.check, [space.arrays[x] for x in step.values])  # type: ignore[attr-defined]
+        guards = [
+            (guard, spec, step.values[n])
             for step in checked
+            for guard, spec, n in step.op.composite.guards  # type: ignore[attr-defined]
         ]
-        shown = space.shown.union(alike, *(step.values for step in checked))
+        # A copy of an input is made only later: it is made for the check, too.
+        looked = [
+            (x, []) if roots.get(x, x) in inputs or x.array is not None else self._path(x)
+            for *_, x in guards
+        ]
+        self.checks = [
+            partial(_check, guard, spec, space.arrays[x], nodes)
+            for (guard, spec, _), (x, nodes) in zip(guards, looked, strict=True)
+        ]
+        shown = space.shown.union(alike, (x for x, _ in looked))
         # Those of the inputs and of what is wanted whose arrays are used as such, not by addresses.
         used = shown.union(graph.outputs)  # which may be views of inputs
         self.shown = {inputs[y] for x in used if (y := roots.get(x, x)) in inputs}
@@ -104,6 +135,32 @@ class _Part:
         self.shown.update(
             x for x, y in zip(self.wanted, graph.outputs, strict=True) if roots.get(y, y) in fixed
         )
+
+    def _path(self, x: Value) -> tuple[Value, list[tuple[Any, int]]]:
+        """The input, or constant, that a value comes from, and the nodes that lead from there."""
+        path: list[tuple[Any, int]] = []
+        while x.node is not None and x not in self.graph.inputs:
+            path.insert(0, (x.node, x.index))
+            x = x.node.inputs[0]
+        return x, path
+
+    def may_fail(self) -> bool:
+        """Whether it may raise an error."""
+        return bool(self.checks) or any(
+            type(call) is not Calls or any(call.refusing) for call in self.calls
+        )
+
+    def may_fail_after(self, written: set[int]) -> bool:
+        """Whether it may raise an error when it has written one of these arrays, by id."""
+        behind = False
+        steps = iter(self.space.steps_by_call)
+        for call in self.calls:
+            for refuses in call.refusing if type(call) is Calls else (True,):
+                if behind and refuses:
+                    return True
+                outputs = [y for step in next(steps) for y in step.outputs]
+                behind = behind or any(id(self.space.arrays.get(y)) in written for y in outputs)
+        return False
 
     def listed(self) -> list[tuple[tuple[Step, ...], bool]]:
         """What each call computes, and whether it is machine code."""
@@ -128,9 +185,10 @@ class Compiled:
     `others` are such programs, this one among them.
     """
 
-    memory: Any = np.ndarray  # what tensors hold
+    arrays: Any = np.ndarray  # what tensors hold
 
-    def __init__(self, captured: Captured, guards: Guards) -> None:
+    def __init__(self, captured: Captured, guards: Guards, nearly: bool = False) -> None:
+        """`nearly`: values may differ by rounding (`reassociate=True`)."""
         self.guards = guards
         self.lock = threading.Lock()
         self.captured = captured
@@ -156,12 +214,14 @@ class Compiled:
             if x is not None and value in used
         }
         self.wanting = [
-            (x, wanted, value.spec.device)
-            for x, wanted, value in zip(captured.states, captured.wants, self.states, strict=True)
+            (x, wanted)
+            for x, wanted in zip(captured.states, captured.wants, strict=True)
             if x is not None
         ]
         self.leading = [graph.needed([y]).intersection(self.seeds) for y in self.tangents]
-        self.parts = self._cut(graph)
+        self.parts = self._cut(graph, nearly)
+        # Errors that come when something has been computed, from which gradients stay apart.
+        self.late = bool(self.checked)
         inputs = [*range(captured.arguments), *captured.states]
         of = dict(zip(graph.inputs, inputs, strict=True))
         behind = self.parts[-1].inputs if self.tangents else ()
@@ -179,11 +239,11 @@ class Compiled:
         self.others.append(other)
         return other
 
-    def _fuse(self, graph: Program, shown: Any, cuts: list[tuple[str, str]]) -> None:
-        """Let groups of ops run as kernels; `shown` show the memory of inputs."""
-        fuse_kernels(graph, shown, cuts, again=True)
+    def _lower(self, part: Part) -> None:
+        """Make a part's ops kernels and calls of libraries."""
+        to_native_code(part)
 
-    def _cut(self, graph: Program) -> list[_Part]:
+    def _cut(self, graph: Program, nearly: bool) -> list[Part]:
         """The parts between the steps of optimizers, each of which changes states where they are.
 
         Errors: Unsupported where what was there before such a step is read after it.
@@ -217,7 +277,7 @@ class Compiled:
             later.update(x for values in updates[k:] for x in values)
             wanted = [y for node in nodes for y in node.outputs if y in later or y in ends]
             inputs = [x for x in read if x.array is None]
-            parts.append(_Part(inputs, nodes, wanted, self._fuse))
+            parts.append(Part(inputs, nodes, wanted, nearly, self._lower))
         return parts
 
     # ---- what it does ----------------------------------------------------------------------------
@@ -258,10 +318,11 @@ class Compiled:
         places = {
             x: np.empty(x.shape, x.spec.dtype.numpy)
             for x in self.tangents
-            if x not in self.gradients and not _is_small(x)
+            if x not in self.gradients and not is_small(x)
         }
         for value, g in zip(self.gradients, self.grads, strict=True):
-            places.setdefault(value, g._data)
+            if not self.late:
+                places.setdefault(value, g._data)
         self.steps: list[Any] = []  # of optimizers
         for k, part in enumerate(self.parts):
             part.bind(known, places)
@@ -274,7 +335,7 @@ class Compiled:
         ends = {*self.results, *self.gradients, *self.written, *self.tangents}
         ends.update(x for node in captured.updates for x in node.values)
         inputs = [
-            _Argument(known[x], () if x in shown or x in ends or _is_small(x) else calls)
+            Argument(known[x], () if x in shown or x in ends or is_small(x) else calls)
             for x in taken
         ]
         self.inputs, self.cotangents = inputs[: len(self.arguments)], inputs[len(self.arguments) :]
@@ -283,24 +344,41 @@ class Compiled:
         )
         movable -= {x for x in movable if self.tangents.count(x) != 1}
         self.flowing = [
-            _Fresh(_array(known, x), calls if x in movable else ()) for x in self.tangents
+            Fresh(_array(known, x), calls if x in movable else ()) for x in self.tangents
         ]
         self.copies = [
             (g._data, _array(known, value))
             for value, g in zip(self.gradients, self.grads, strict=True)
             if known.get(value) is not g._data
         ]
-        self.writes = [
-            (self._state(n), _array(known, y))
+        written = [
+            (n, _array(known, y))
             for n, y in zip(captured.written, self.written, strict=True)
             if y not in self.after
         ]
+        self.writes = [(self._state(n), array) for n, array in written if n >= 0]
+        self.given_writes = [(~n, array) for n, array in written if n < 0]
+        changed = [x._data for x in (*self.after.values(), *(x for x, _ in self.writes))]
+        held = [array for _, array, _ in self.bound]
+        assert_apart(held, changed)
+        self.memory = Memory(held, changed, [n for n, _ in self.given_writes])
         self.returned = [_array(known, y) for y in self.results]
         made = [set(part.wanted) for part in self.parts]
         self.errors: list[list[Any]] = [[] for _ in self.parts]  # checks behind each part
         for y, error in self.checked.items():
             k = next((k for k, own in enumerate(made) if y in own), 0)
             self.errors[k].append((_array(known, y), error))
+        fails = [
+            part.may_fail() or bool(errors)
+            for part, errors in zip(self.parts, self.errors, strict=True)
+        ]
+        grads = {id(g._data) for g in self.grads}
+        late = any(fails[1:]) or any(part.may_fail_after(grads) for part in self.parts)
+        if late and not self.late:
+            self.late = True
+            self._bind()
+            return
+        self.undone = [any(fails[k + 1 :]) for k in range(len(self.steps))]
 
     def _holders(self) -> list[tuple[int, int]]:
         """References to each gradient, but its leaf's, and to its array."""
@@ -311,9 +389,8 @@ class Compiled:
 
     def _moved(self) -> bool:
         """Whether a tensor has other memory than it had, or somebody keeps the last gradients."""
-        for x, array, node in self.bound:
-            if x._data is not array or x._node is not node:
-                return True
+        if not have_memory(self.bound):
+            return True
         if any(x._leaf.grad is not self.before[n] for n, x in self.owned.items()):
             return True
         return self.holders is not None and self._holders() != self.holders
@@ -327,35 +404,62 @@ class Compiled:
         for x in self.captured.dropped:
             x._leaf.grad = None
 
+    @property
+    def bytes(self) -> int:
+        """How large its memory is."""
+        layouts = sum(part.schedule.layout.size for part in self.parts)
+        return layouts * len(self.others)
+
     def difference(self) -> str:
         """What is not as it was when it was captured, in words; '' where it fits."""
-        for x, wanted, place in self.wanting:
-            if (x._node is None) is wanted:
-                return f"requires_grad of a tensor of shape {tuple(x._data.shape)} was {wanted}"
-            if type(x._data) is not self.memory and x.device != place:
-                return f"a tensor was on {place} and is on {x.device}"
+        x = want_gradients(self.wanting)
+        if x is not None:
+            wanted = x._node is None
+            return f"requires_grad of a tensor of shape {tuple(x._data.shape)} was {wanted}"
+        for x, array, _ in () if have_memory(self.bound) else self.bound:
+            now = x._data
+            if now is array:
+                continue
+            if (now.shape, now.dtype) != (array.shape, array.dtype):
+                was = f"a state was {tuple(array.shape)} {array.dtype}"
+                return f"{was} and is {tuple(now.shape)} {now.dtype}"
+            if device_of(now) != device_of(array):
+                return f"a tensor was on {device_of(array)} and is on {device_of(now)}"
         for x, present in self.captured.presence:
             if (x._leaf.grad is None) is present:
                 had, has = ("a", "none") if present else ("no", "one")
                 return f"a tensor of shape {tuple(x._data.shape)} had {had} gradient and has {has}"
         for x in self.owned.values():
             g = x._leaf.grad
-            if g is None or type(g._data) is not self.memory or g._view is not None:
+            if g is None or type(g._data) is not self.arrays or g._view is not None:
                 return f"a tensor of shape {tuple(x._data.shape)} had a gradient and has none"
+        for x, other in self.captured.alike:
+            if x._data is not other._data and not are_alike(x._data, other._data):
+                return f"two tensors of shape {tuple(x._data.shape)} showed the same memory"
         if not all(step.fits() for step in self.steps):
             return "the state of an optimizer was replaced"
         return "" if self.guards.hold() else self.guards.difference()
 
-    def run(self, arguments: Sequence[Any], observer: Any = None) -> Any:
-        """The results; everything is written."""
+    def run(
+        self, arguments: Sequence[Any], observer: Any = None, numbers: Sequence[Any] = ()
+    ) -> Any:
+        """The results, some of which are `numbers`, and calls that are to be made: everything else
+        is written.
+        """
         with self.lock:
-            if not self.tangents:
-                return self._run(arguments, observer, None)
-            free = next((each for each in self.others if each.lease() is None), None)
-            program = free or self._another()
-            lease = Lease()
-            program.lease = weakref.ref(lease)
-            return program._run(arguments, observer, lease)
+            found, given = self._begin(arguments, observer, numbers)
+        calls = zip(self.captured.calls, given, strict=True)
+        return found, [partial(call, *args, **kwargs) for call, (args, kwargs) in calls]
+
+    def _begin(self, arguments: Sequence[Any], observer: Any, numbers: Sequence[Any]) -> Any:
+        """A run, in memory that no call waits for."""
+        if not self.tangents:
+            return self._run(arguments, observer, None, numbers)
+        free = next((each for each in self.others if each.lease() is None), None)
+        program = free or self._another()
+        lease = Lease()
+        program.lease = weakref.ref(lease)
+        return program._run(arguments, observer, lease, numbers)
 
     def _back(self, given: Sequence[Any]) -> list[Any]:
         """The gradients of what was taken, from those of the results; None where there are none."""
@@ -370,11 +474,15 @@ class Compiled:
                 stream.now = now
             for flow in self.flowing:
                 flow.begin()
-            self.parts[-1].run(None)
-            return [
-                wrap(flow.taken()) if seeds & arrived else None
+            observer = MODE.get().observer
+            self.parts[-1].run(observer)
+            found = [
+                flow.taken() if seeds & arrived else None
                 for flow, seeds in zip(self.flowing, self.leading, strict=True)
             ]
+            if observer is not None:
+                observer.made(found)
+            return [None if y is None else wrap(y) for y in found]
 
     def _history(self, arguments: Sequence[Any], lease: Lease, results: list[Any]) -> Any:
         """The nodes of results, by number."""
@@ -389,48 +497,63 @@ class Compiled:
         """What computes gradients for the node of a call with so many results that have some."""
         return CompiledCall(self._back, count)
 
-    def _compute(self, observer: Any) -> None:
+    def _compute(self, observer: Any, numbers: Sequence[Any]) -> None:
         """Run the parts, and the optimizers' steps between them."""
-        steps = iter(self.steps)
+        steps = iter(zip(self.steps, self.undone, strict=True))
         parts = self.parts[:-1] if self.tangents else self.parts
-        for part, errors in zip(parts, self.errors, strict=False):
-            part.run(observer)
-            for wrong, error in errors:
-                if wrong.item():
-                    raise error()
-            step = next(steps, None)
-            if step is None:
-                continue
-            if observer is None:
-                step.run()
-            else:
-                name = type(step.optimizer).__name__
-                observer.around(f"Optimizer.step#{name}.step", step.run, (), {})
+        undo: list[Callable[[], None]] = []
+        try:
+            for part, errors in zip(parts, self.errors, strict=False):
+                part.run(observer)
+                for wrong, error in errors:
+                    if wrong.item():
+                        raise error()
+                step, undone = next(steps, (None, False))
+                if step is None:
+                    continue
+                if undone or not step.made:
+                    undo.append(step.restoring())
+                run = partial(step.run, numbers)
+                if observer is None:
+                    run()
+                else:
+                    name = type(step.optimizer).__name__
+                    observer.around(f"Optimizer.step#{name}.step", run, (), {})
+        except BaseException:
+            for restore in reversed(undo):
+                restore()
+            raise
 
-    def _run(self, arguments: Sequence[Any], observer: Any, lease: Lease | None) -> Any:
+    def _run(
+        self, arguments: Sequence[Any], observer: Any, lease: Lease | None, numbers: Sequence[Any]
+    ) -> Any:
         if self._moved():
             with CAPTURING:  # perhaps it was another thread's symbols
                 if self._moved():
                     self._bind()
+        self.memory.check(arguments)
         for target, x in zip(self.inputs, arguments, strict=True):
             target.take(x._data)
         streams = self.captured.streams
         for stream in streams:
             stream.begin()
         try:
-            self._compute(observer)
+            self._compute(observer, numbers)
         except BaseException:
             for stream in streams:
                 stream.undo()
             raise
         # Which may show what is written now.
         arrays = [y.copy() for y in self.returned]
+        if (profile := MODE.get().observer) is not None:
+            profile.made(arrays)
         nodes = {}
         if lease is not None:
             self.drawing = [stream.now for stream in streams]
             nodes = self._history(arguments, lease, arrays)
         results = self.captured.returned.wrapped(arrays, nodes)
         staged = [(x, source.copy()) for x, source in self.writes]
+        staged += [(arguments[n], source.copy()) for n, source in self.given_writes]
         with CAPTURING:
             for x, value in staged:
                 watched = announce([x], "step")
@@ -440,35 +563,56 @@ class Compiled:
             self._give()
         if self.holders is None:
             self.holders = self._holders()
-        return self.captured.returned.rebuilt(iter(results), arguments)
+        return self.captured.returned.rebuilt(results, arguments, numbers[self.captured.options :])
+
+
+def _check(guard: Any, spec: Any, array: Any, nodes: Sequence[tuple[Any, int]]) -> None:
+    """Raise what an op raises for values that it refuses, of what nodes make of an array."""
+    for node, index in nodes:
+        found = node.op.compute(np, array, *node.inputs[1:])
+        array = found[index] if isinstance(found, tuple) else found
+    guard(spec, array)
 
 
 def _array(known: dict[Value, Any], x: Value) -> Any:
     return x.array if x.array is not None else known[x]
 
 
-def _is_small(x: Value) -> bool:
+def is_small(x: Value) -> bool:
     """Whether an argument is rather copied than read where it is."""
     return prod(x.shape) * x.spec.dtype.itemsize < _COPIED
 
 
-def _optimize(graph: Program, cuts: list[tuple[str, str]], fuse: Fusing) -> None:
-    """The passes."""
+def _optimize(part: Part, nearly: bool) -> None:
+    """The passes that are about no device; with `nearly` also those that change rounding."""
+    graph = part.graph
     fold_constants(graph, Folds())
     drop_identities(graph)
     drop_expansions(graph)
+    exact_algebra(graph)
+    if nearly:
+        reassociate(graph)
     merge_equal(graph)
     inline_numbers(graph)
     drop_dead(graph)
+
+
+def to_native_code(part: Part) -> None:
+    """The passes that lead to kernels and libraries of the host."""
+    graph = part.graph
+    if block_layouts(graph):
+        drop_identities(graph)
+        drop_dead(graph)
     shown = set(graph.inputs)
     for node in graph.nodes:
         if node.op.view and node.inputs[0] in shown:
             shown.update(node.outputs)
-    fuse(graph, shown, cuts)
+    fuse_kernels(graph, shown, part.cuts, part.again)
     drop_dead(graph)
+    batch_products(graph)
 
 
-class _Argument:
+class Argument:
     """Where an argument is read: in memory of its own, or, by `calls`, where it is."""
 
     def __init__(self, array: Any, calls: Sequence[Any]) -> None:
@@ -490,7 +634,7 @@ class _Argument:
             self.at = at
 
 
-class _Fresh:
+class Fresh:
     """A result that is handed out: written by `calls` into new memory each time, or copied."""
 
     def __init__(self, array: Any, calls: Sequence[Any]) -> None:
@@ -514,25 +658,89 @@ class _Fresh:
         return array
 
 
-class _Optimizer:
+class Stepping:
+    """An optimizer's step in a program: what it depends on, and how it is undone."""
+
+    def __init__(self, op: Update) -> None:
+        self.op = op
+        self.optimizer = op.optimizer
+        self.groups = op.groups
+        self.options = op.options
+        self.written = op.written()
+        self.kept: list[tuple[Any, Any, Any]] = []  # dicts, keys, and what they hold
+        self.asked = [tuple(group.values()) for group, _ in op.groups]  # all options
+        self.sizes: dict[int, int] = {}  # of states, by their ids
+        for (_, parameters), (_, _, *kinds) in zip(op.groups, op.columns, strict=True):
+            for i, p in enumerate(parameters):
+                state = self.optimizer.state.get(p)
+                self.kept.append((self.optimizer.state, p, state))
+                self.sizes[id(state)] = len(state or ())
+                names = [name for name in state or () if name not in self.optimizer.scalars]
+                for name, kind in zip(names, kinds, strict=True):
+                    self.kept.append((state, name, kind[i]))
+
+    def fits(self) -> bool:
+        """Whether the optimizer's state is what it was."""
+        if self.kept and self.kept[0][0] is not self.optimizer.state:
+            return False
+        if not hold_items(self.kept):
+            return False
+        for g, (group, parameters) in enumerate(self.groups):
+            options = tuple(group.values())
+            if options != self.asked[g]:  # which may want other states
+                states = [self.optimizer.state[p] for p in parameters if p in self.optimizer.state]
+                self.optimizer.complete(group, states)
+                if any(len(state) != self.sizes[id(state)] for state in states):
+                    return False
+                self.asked[g] = options
+        return True
+
+    def restoring(self) -> Callable[[], None]:
+        """What undoes the next step."""
+        optimizer = self.optimizer
+        states = [optimizer.state.get(p) or {} for _, ps in self.groups for p in ps]
+        scalars = [(state, name) for state in states for name in optimizer.scalars if name in state]
+        plain = [(state, name, state[name]) for state, name in scalars]
+        tensors = [*self.written, *(x for _, _, x in plain if isinstance(x, TensorBase))]
+        kept = [x._data.copy() for x in tensors]
+
+        def restore() -> None:
+            for state, name, value in plain:
+                state[name] = value
+            watched = announce(tensors, "step")
+            for x, array in zip(tensors, kept, strict=True):
+                x._data[...] = array
+            for version in watched:
+                version.bump("step")
+
+        return restore
+
+    def with_options(self, numbers: Sequence[Any], run: Callable[[], Any]) -> Any:
+        """What `run` gives while some options are `numbers`."""
+        kept = [(group, name, group[name]) for group, name, _ in self.options]
+        for group, name, x in self.options:
+            group[name] = numbers[x.place] if type(x) is Result else x
+        try:
+            return run()
+        finally:
+            for group, name, value in kept:
+                group[name] = value
+
+
+class _Optimizer(Stepping):
     """An optimizer's step on memory that stays where it is."""
 
     native = True
 
     def __init__(self, op: Update, arrays: Sequence[Any]) -> None:
-        self.optimizer = op.optimizer
-        self.groups = op.groups
-        self.written = op.written()
+        super().__init__(op)
+        self.skip = arrays[-1] if op.skips else None
         given = iter(arrays)
         self.arrays = [[[next(given) for _ in column] for column in cs] for cs in op.columns]
         self.place = {id(p): i for _, ps in op.groups for i, p in enumerate(ps)}
-        self.op, self.kept = op, op.states()
+        self.counters: list[_Counter] = []  # of all groups, where they are enough to step again
         self.laid: dict[Any, Any] = {}  # by group and parameters: names, rows, columns, dtypes
         self.made: dict[Any, Any] = {}
-
-    def fits(self) -> bool:
-        """Whether the optimizer's state is what it was."""
-        return self.op.has(self.kept)
 
     def _layout(self, g: int, parameters: Any) -> tuple[Any, ...]:
         """For some parameters of a group: names of states, rows of its arrays, these, dtypes."""
@@ -547,17 +755,13 @@ class _Optimizer:
             self.laid[key] = found
         return found
 
-    def run(self) -> None:
-        """Count the step, and change everything."""
-        optimizer = self.optimizer
-        parts: dict[Any, list[Any]] = {}
-        for g, (group, parameters) in enumerate(self.groups):
-            for batch in optimizer._batches(group, parameters):
-                names, rows, columns, dtypes = self._layout(g, batch.parameters)
-                found = optimizer.formula_for(batch.group, batch.numbers, names, dtypes)
-                if isinstance(found, str):
-                    raise Unsupported(f"compile: {found}")
-                parts.setdefault(found[0], []).append((g, rows, columns, found[1]))
+    def run(self, numbers: Sequence[Any]) -> None:
+        """Count the step, and change everything; some options are `numbers` meanwhile."""
+        if self.skip is None or not self.skip.item():
+            self.with_options(numbers, self._run)
+
+    def _run(self) -> None:
+        parts = self._counted() or self._parts()
         watched = announce(self.written, "step")
         for formula, each in parts.items():
             key = (formula, *[part[:2] for part in each])
@@ -571,3 +775,89 @@ class _Optimizer:
             run()
         for version in watched:
             version.bump("step")
+
+    def _parts(self) -> dict[Any, list[Any]]:
+        """The step is counted: for each formula groups of rows, their arrays and numbers."""
+        optimizer = self.optimizer
+        parts: dict[Any, list[Any]] = {}
+        known: list[_Counter] | None = []
+        for g, (group, parameters) in enumerate(self.groups):
+            batches = optimizer._batches(group, parameters)
+            for batch in batches:
+                names, rows, columns, dtypes = self._layout(g, batch.parameters)
+                found = optimizer.formula_for(batch.group, batch.numbers, names, dtypes)
+                if isinstance(found, str):
+                    raise Unsupported(f"compile: {found}")
+                parts.setdefault(found[0], []).append((g, rows, columns, found[1]))
+                if known is not None and len(batches) == 1 and _counts_alone(optimizer, batch):
+                    known.append(_Counter(batch, found[0], (g, rows, columns)))
+                else:
+                    known = None
+        self.counters = known or []
+        return parts
+
+    def _counted(self) -> dict[Any, list[Any]] | None:
+        """The same where nothing but the number of the step has changed since the last one; None
+        where something has, or it is not known, with nothing counted.
+        """
+        parts: dict[Any, list[Any]] = {}
+        nexts = []
+        for counter in self.counters:
+            step = counter.next_step()
+            if step is None:
+                return None
+            numbers = self.optimizer.numbers(counter.group, counter.state, step)
+            found = counter.formula.with_numbers((counter.group, numbers))
+            if found is None:
+                return None
+            parts.setdefault(counter.formula, []).append((*counter.place, found[1]))
+            nexts.append(step)
+        for counter, step in zip(self.counters, nexts, strict=True):
+            counter.count(step)
+        return parts
+
+
+class _Counter:
+    """Parameters whose step counts are equal and all that has to change between steps."""
+
+    def __init__(self, batch: Any, formula: Any, place: tuple[Any, ...]) -> None:
+        self.group, self.formula, self.place = batch.group, formula, place
+        self.options = tuple(batch.group.values())
+        self.state = batch.states[0]
+        self.tensors = [state["step"] for state in batch.states]
+        self.arrays = [x._data for x in self.tensors]
+
+    def next_step(self) -> float | None:
+        """The number of the step that is to come; None where options or counts were changed."""
+        if tuple(self.group.values()) != self.options:
+            return None
+        first = self.arrays[0].item()
+        for x, array in zip(self.tensors, self.arrays, strict=True):
+            if x._data is not array or array.item() != first:
+                return None
+        return first + 1  # type: ignore[no-any-return]
+
+    def count(self, step: float) -> None:
+        """This is it."""
+        watched = announce(self.tensors, "step")
+        for array in self.arrays:
+            array.fill(step)
+        for version in watched:
+            version.bump("step")
+
+
+def _counts_alone(optimizer: Any, batch: Any) -> bool:
+    """Whether all that changes for a batch from step to step is its number, in the host's memory,
+    and its options can be compared.
+    """
+    if optimizer.scalars != ("step",) or "step" not in batch.states[0]:
+        return False
+    if any(isinstance(value, TensorBase) for value in batch.group.values()):
+        return False
+    return all(
+        isinstance(x := state["step"], TensorBase)
+        and type(x._data) is np.ndarray
+        and x._data.flags.writeable
+        and x._node is None
+        for state in batch.states
+    )

@@ -26,7 +26,9 @@ SWITCHES = (
     Switch("ADJOINT_PROGRESS", "auto", "progress bars: auto (only on a terminal), on, off"),
     Switch("ADJOINT_CACHE_DIR", "~/.cache/adjoint", "where compiled kernels are kept"),
     Switch("ADJOINT_CACHE_BYTES", "268435456", "how much of them is kept; 0: nothing"),
-    Switch("ADJOINT_DEBUG", "", "dispatch: say on stderr which way each call went, and why"),
+    Switch(
+        "ADJOINT_DEBUG", "", "what to hear on stderr: dispatch,compile,passes,kernels,code or some"
+    ),
     Switch("ADJOINT_LIMITS", "", "NAME=number,...: other limits than core/policy.py has"),
     Switch("ADJOINT_STRICT", "0", "1: a slower way where a kernel is expected is an error"),
     Switch(

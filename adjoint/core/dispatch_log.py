@@ -16,18 +16,12 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from . import config, policy
-from .errors import AdjointError, FallbackError, InvalidArgument, NotTraceable
+from . import config, debug, policy
+from .errors import AdjointError, FallbackError, NotTraceable
 
-_WAYS = ("", "dispatch")
-on = config.read("ADJOINT_DEBUG") == "dispatch"
+on = "dispatch" in debug.on
 strict = config.read("ADJOINT_STRICT") == "1"
 _lines: set[str] = set()
-
-if config.read("ADJOINT_DEBUG") not in _WAYS:
-    raise InvalidArgument(
-        f"ADJOINT_DEBUG={config.read('ADJOINT_DEBUG')}: there is only 'dispatch' to debug"
-    )
 
 
 def named(name: str, inputs: Iterable[Any]) -> str:

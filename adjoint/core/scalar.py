@@ -36,7 +36,7 @@ class Arithmetic:
         self.steps: list[tuple[Callable[[Any, Any], Any], int, int, int]] = []
         self.decisions: list[tuple[Callable[[Any, Any], Any], int, int, bool]] = []
 
-    def scalar(self, value: float) -> Scalar:
+    def scalar(self, value: float) -> Any:
         """The next number that comes with each run; `value` is what it is now."""
         made = self._new(value)
         self.given.append(made.place)
@@ -61,25 +61,25 @@ class Arithmetic:
         found = []
         for k, source in enumerate(sources):
             known[f"s{k}"] = source
-            found.append(f"v{source.place}" if type(source) is Scalar else f"s{k}")
+            found.append(f"v{source.place}" if type(source) in _WRITTEN else f"s{k}")
         given = ", ".join(f"v{place}" for place in self.given)
         lines = [f"def run({given}):", *lines, f" return ({''.join(f'{x}, ' for x in found)})"]
         exec("\n".join(lines), known)
         return known["run"]  # type: ignore[no-any-return]
 
-    def _new(self, value: Any) -> Scalar:
+    def _new(self, value: Any) -> Any:
         self.values.append(value)
         return Scalar(self, len(self.values) - 1)
 
     def _place_of(self, x: Any) -> int:
-        if type(x) is Scalar:
+        if type(x) in _WRITTEN:
             if x.arithmetic is not self:
                 raise Unsupported("numbers of two computations")
             return x.place
         self.values.append(x)
         return len(self.values) - 1
 
-    def compute(self, function: Callable[[Any, Any], Any], x: Any, y: Any) -> Scalar:
+    def compute(self, function: Callable[[Any, Any], Any], x: Any, y: Any) -> Any:
         """`function(x, y)`, written down."""
         a, b = self._place_of(x), self._place_of(y)
         try:
@@ -141,7 +141,7 @@ class Scalar(float):
         self.place = place
         return self
 
-    def __neg__(self) -> Scalar:
+    def __neg__(self) -> Any:
         return self.arithmetic.compute(operator.mul, self, -1.0)
 
     def __pos__(self) -> Scalar:
@@ -154,19 +154,19 @@ class Scalar(float):
         """Whether its values are ints."""
         return type(self.arithmetic.values[self.place]) is int
 
-    def rounded(self, dtype: Any) -> Scalar:
+    def rounded(self, dtype: Any) -> Any:
         """The number as a NumPy dtype of floats holds it."""
         return self.arithmetic.compute(_rounded, self, dtype)
 
-    def as_float32(self) -> Scalar:
+    def as_float32(self) -> Any:
         """The number, infinite where float32 has no nearer value."""
         return self.arithmetic.compute(as_float32, self, 0.0)
 
-    def __abs__(self) -> Scalar:
+    def __abs__(self) -> Any:
         return self.arithmetic.compute(_absolute, self, 0.0)
 
     def __bool__(self) -> bool:
-        return self.arithmetic.decide(operator.ne, self, 0.0)
+        return bool(self.arithmetic.decide(operator.ne, self, 0.0))
 
     def __hash__(self) -> int:
         raise InvalidType("a number that is not known yet finds nothing in a table")
@@ -204,3 +204,171 @@ for _name in ("add", "sub", "mul", "truediv", "pow"):
     setattr(Scalar, f"__r{_name}__", _operator(getattr(operator, _name), True))
 for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
     setattr(Scalar, f"__{_name}__", _comparison(getattr(operator, _name)))
+
+
+# ---- numbers of users ----------------------------------------------------------------------------
+
+
+class Numbers(Arithmetic):
+    """What Python does with numbers that come with each run, and where tensors meet them.
+
+    `operand(number, dtype)` makes what stands for a number in an operation on tensors.
+    """
+
+    def __init__(self, operand: Callable[[Number, Any], Any]) -> None:
+        super().__init__()
+        self.operand = operand
+        self.moving: set[int] = set()  # places of numbers that each run changes
+
+    def _new(self, value: Any) -> Any:
+        self.values.append(value)
+        return Number(self, len(self.values) - 1)
+
+    def compute(self, function: Callable[[Any, Any], Any], x: Any, y: Any) -> Any:
+        """`function(x, y)`, written down."""
+        made = super().compute(function, x, y)
+        if any(type(each) is Number and each.place in self.moving for each in (x, y)):
+            self.moving.add(made.place)
+        return made
+
+    def value_of(self, x: Number) -> Any:
+        """The number itself, which later runs must agree with.
+
+        Errors: Unsupported for one that each run changes.
+        """
+        value = self.values[x.place]
+        if x.place in self.moving:
+            raise Unsupported(
+                f"compile: the function reads the number {value!r}, which it changes in each call; "
+                "programs add, multiply and compare such numbers, and use them in operations on "
+                "tensors: do the rest outside, or keep the number in a tensor"
+            )
+        self.decisions.append((_same, x.place, self._place_of(value), True))
+        return value
+
+
+def _same(x: Any, y: Any) -> bool:
+    return repr(x) == repr(y)  # 0.0 and -0.0 are equal, NaN is not
+
+
+class Number:
+    """An int or float of a user's that comes with each run, or is computed from such.
+
+    It is no subclass of these: C code that takes a number asks its methods, and gets the value that
+    it has now, on which what is written then depends.
+    """
+
+    __slots__ = ("arithmetic", "place")
+
+    arithmetic: Numbers
+    place: int
+
+    def __init__(self, arithmetic: Numbers, place: int) -> None:
+        self.arithmetic = arithmetic
+        self.place = place
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:  # for isinstance
+        return type(self.arithmetic.values[self.place])
+
+    def value(self) -> Any:
+        """What it is now."""
+        return self.arithmetic.value_of(self)
+
+    def operand(self, dtype: Any) -> Any:
+        """What stands for it where it meets tensors, with an element of that dtype."""
+        return self.arithmetic.operand(self, dtype)
+
+    def __neg__(self) -> Any:
+        return self.arithmetic.compute(_negative, self, 0)
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __abs__(self) -> Any:
+        return self.arithmetic.compute(_absolute, self, 0)
+
+    def __bool__(self) -> bool:
+        return bool(self.arithmetic.decide(operator.ne, self, 0))
+
+    def __int__(self) -> int:
+        return int(self.value())
+
+    def __float__(self) -> float:
+        return float(self.value())
+
+    def __index__(self) -> int:
+        return operator.index(self.value())
+
+    def __hash__(self) -> int:
+        return hash(self.value())
+
+    def __repr__(self) -> str:
+        return repr(self.value())
+
+    def __format__(self, spec: str) -> str:
+        return format(self.value(), spec)
+
+    def __round__(self, digits: Any = None) -> Any:
+        return round(self.value(), digits)
+
+    def __trunc__(self) -> int:
+        return math.trunc(self.value())
+
+    def __floor__(self) -> int:
+        return math.floor(self.value())
+
+    def __ceil__(self) -> int:
+        return math.ceil(self.value())
+
+    def __divmod__(self, other: Any) -> Any:
+        return divmod(self.value(), other)
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return divmod(other, self.value())
+
+    def __getattr__(self, name: str) -> Any:  # what else ints and floats have
+        kind = type(self.arithmetic.values[self.place])
+        if not hasattr(kind, name):
+            raise AttributeError(f"'{kind.__name__}' object has no attribute {name!r}")
+        return getattr(self.value(), name)
+
+    def __reduce__(self) -> Any:
+        return _itself, (self.value(),)
+
+
+_WRITTEN = frozenset((Scalar, Number))
+
+
+def _itself(x: Any) -> Any:
+    return x
+
+
+def _negative(x: Any, _: Any) -> Any:
+    return -x
+
+
+def _of_users(function: Callable[[Any, Any], Any], reflected: bool) -> Callable[[Any, Any], Any]:
+    def method(self: Number, other: Any) -> Any:
+        if type(other) not in (int, float, bool, Number):
+            return NotImplemented
+        pair = (other, self) if reflected else (self, other)
+        return self.arithmetic.compute(function, *pair)
+
+    return method
+
+
+def _compared(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    def method(self: Number, other: Any) -> Any:
+        if type(other) not in (int, float, bool, Number):
+            return NotImplemented
+        return self.arithmetic.decide(function, self, other)
+
+    return method
+
+
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"):
+    setattr(Number, f"__{_name}__", _of_users(getattr(operator, _name), False))
+    setattr(Number, f"__r{_name}__", _of_users(getattr(operator, _name), True))
+for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
+    setattr(Number, f"__{_name}__", _compared(getattr(operator, _name)))

@@ -90,6 +90,15 @@ def _forget() -> None:
 forgettable(_forget)
 
 
+def declared_with_routines() -> dict[str, Declared]:
+    """Composites of adjoint's that have routines written by hand, by module and name."""
+    return {
+        f"{each.function.__module__}.{each.function.__qualname__}": each
+        for each in list(_every)
+        if each.native and each.function.__module__.startswith("adjoint.")
+    }
+
+
 def _declare(function: F, native: str, always: bool) -> F:
     declared = Declared(function, native, always)
 

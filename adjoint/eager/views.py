@@ -10,7 +10,7 @@ import numpy as np
 from ..backends import numpy as backend
 from ..core.mode import Mode
 from ..core.op import Op
-from ..graph.lazy import LazyValue
+from ..graph.lazy import LazyValue, concrete
 from ..graph.node import INFERENCE, Node, Version, View, new_node
 from .tensors import ndarray, wrap
 
@@ -29,16 +29,35 @@ def shares_storage(result: Any, x: Any, op: Op) -> bool:
 
 
 def _would_share(x: Any, op: Op) -> bool:
-    """The same of a recorded value: computed ones are row-major, of which `op` makes a view; of a
-    view it may not.
+    """The same where it is only recorded: computed ones are row-major, of which `op` makes a view;
+    of a view it may not, nor of memory that lies otherwise.
     """
-    if x._view is None:
+    if type(x._data) is ndarray:
+        memory = part = x._data
+    elif x._view is None:
         return True
-    base = x._view.base._data
-    memory = part = np.empty(base.shape, base.dtype)
-    for each in (*x._view.ops, op):
-        part = each.compute(backend, part)
+    else:
+        memory, part = _places(x)
+    part = op.compute(backend, part)
     return np.may_share_memory(part, memory) if part.size else True
+
+
+def laid_out(x: Any) -> Any:
+    """An array that lies in its memory as the tensor does; one that was only recorded is not
+    computed for that: the elements say nothing.
+    """
+    data = x._data
+    return concrete(x) if type(data) is not LazyValue or data.array is not None else _places(x)[1]
+
+
+def _places(x: Any) -> tuple[Any, Any]:
+    """Memory like that of a recorded value's base, which nobody touches, and its part of it."""
+    view = x._view
+    base = x._data if view is None else view.base._data
+    memory = part = np.empty(base.shape, base.dtype)
+    for each in () if view is None else view.ops:
+        part = each.compute(backend, part)
+    return memory, part
 
 
 UNRECORDED_VIEW = (

@@ -250,7 +250,13 @@ def record(op: Op, inputs: tuple[Any, ...]) -> Any:
 def realize(values: Iterable[LazyValue]) -> None:
     """Compute `values` and what they need, each once; a computed value forgets its inputs."""
     stack = [value for value in values if value.array is None]
-    observer = MODE.get().observer if stack else None
+    if not stack:
+        return
+    mode = MODE.get()
+    observer = mode.observer
+    flush = getattr(mode.executor, "flush", None)
+    if flush is not None:  # all that was recorded becomes one program
+        flush()
     while stack:
         value = stack[-1]
         if value.array is not None:

@@ -13,9 +13,11 @@ from ..ops.linalg.matmul import Linear
 from ..ops.nn.convolution import Convolution
 from ..program.compute import spec_of
 from ..program.program import Node, Program, Value, make
+from ..program.rewriting import rewriting
 from .passes import EXACT, Folds, is_constant
 
 
+@rewriting
 def fold_affine(graph: Program, folds: Folds) -> int:
     """Multiply scales and shifts of channels into the convolution or the linear layer before them:
     batch normalization in eval mode, biases that are added apart, factors.

@@ -6,42 +6,60 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import InvalidArgument
-from ..program.program import Value
+from ..program.program import Node, Program, Value
 from ..view.snapshot import Edge, NodeInfo, Snapshot
+from .kernels import Kernel
 from .schedule import Schedule
 
 
-def snapshot(title: str, schedule: Schedule) -> Snapshot:
-    """Inputs, nodes, and those constants that have names."""
-    graph = schedule.graph
-    how = {y: step.how for step in schedule.steps for y in step.outputs}
+def snapshot(title: str, graph: Program, schedule: Schedule | None = None) -> Snapshot:
+    """Inputs, nodes, and those constants that have names; of a schedule, how each node is computed,
+    and where it lies. The ops of a kernel are nodes in a box of its own.
+    """
+    how = {y: step.how for step in schedule.steps for y in step.outputs} if schedule else {}
     infos: list[NodeInfo] = []
     edges: list[Edge] = []
     place: dict[Value, int] = {}
+    kernels = 0
 
     def add(x: Value, info: NodeInfo) -> None:
         info.shape, info.dtype = tuple(x.shape), x.spec.dtype.name
         place[x] = len(infos)
         infos.append(info)
 
-    for x in graph.inputs:
-        add(x, NodeInfo(len(infos), "input", x.name, "input"))
-    for node in graph.nodes:
+    def add_node(node: Node, attributes: dict[str, str], module: str) -> None:
         for x in node.values:
             if x.array is not None and x not in place and x.name:
                 add(x, NodeInfo(len(infos), "parameter", x.name, "parameter"))
-        attributes = _attributes(node.op)
-        y = node.outputs[0]
-        attributes["computed by"] = how.get(y, "view")
-        number = schedule.numbers.get(schedule.roots.get(y, y))
-        if number is not None:
-            attributes["buffer"] = str(number)
         index = len(infos)
-        add(y, NodeInfo(index, node.op.name, attributes=attributes))
+        info = NodeInfo(index, node.op.name, module=module)
+        info.attributes = {**_attributes(node.op), **attributes}
+        add(node.outputs[0], info)
         place.update(dict.fromkeys(node.outputs, index))
         for position, x in enumerate(node.inputs):
             if isinstance(x, Value) and x in place:
                 edges.append(Edge(place[x], index, position))
+            elif not isinstance(x, Value):
+                info.attributes[f"input {position}"] = repr(x)
+
+    for x in graph.inputs:
+        add(x, NodeInfo(len(infos), "input", x.name, "input"))
+    for node in graph.nodes:
+        y = node.outputs[0]
+        attributes = {}
+        if schedule is not None:
+            attributes["computed by"] = how.get(y, "view")
+            number = schedule.numbers.get(schedule.roots.get(y, y))
+            if number is not None:
+                attributes["buffer"] = str(number)
+        if not isinstance(node.op, Kernel):
+            add_node(node, attributes, "")
+            continue
+        kernels += 1
+        for each in node.op.program.nodes:
+            add_node(each, attributes, f"{node.op.name.replace('.', '')} {kernels}")
+        for own, outside in zip(node.op.program.outputs, node.outputs, strict=True):
+            place[outside] = place[own]
     for i, y in enumerate(graph.outputs):
         if y in place:
             index = len(infos)
@@ -60,7 +78,7 @@ def _attributes(op: Any) -> dict[str, str]:
 
 def draw(title: str, schedule: Schedule, path: Path) -> Path:
     """Write the picture in the form that the suffix names."""
-    found = snapshot(title, schedule)
+    found = snapshot(title, schedule.graph, schedule)
     if path.suffix == ".html":
         return found.save_html(path)
     if path.suffix not in (".svg", ".dot"):

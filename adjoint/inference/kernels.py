@@ -13,6 +13,7 @@ from ..core.spec import Spec
 from ..program.compute import compute
 from ..program.partition import Role, regions
 from ..program.program import Node, Program, Value
+from ..program.rewriting import rewriting
 from .recompute import recompute
 
 COSTLY = {
@@ -106,23 +107,25 @@ def is_cheap(node: Node) -> bool:
     return type(node.op).__name__ in CHEAP and not isinstance(_role(node), str)
 
 
+@rewriting
 def fuse_kernels(
     graph: Program,
     checked: Collection[Value] = (),
     said: list[tuple[str, str]] | None = None,
-    again: bool = False,
+    again: list[Node] | None = None,
     kind: type[Kernel] = Kernel,
 ) -> int:
     """Let groups of elementwise ops and reductions run as kernels; returns how many there are.
     `checked`: inputs whose values are looked at before the program runs, where a kernel refuses
     some. Which ops begin another kernel, and why, is `said`. Where less memory lives if kernels
-    compute something `again`, they do. What kernels are made of what `kind` says.
+    compute something `again`, they do, and what does is added there. What kernels are made of
+    what `kind` says.
     """
     if kind is Kernel and not native.load():
         return 0
     groups, cuts = regions(graph, _role)
-    if again:
-        recompute(graph, groups, is_cheap)
+    if again is not None:
+        recompute(graph, groups, is_cheap, again)
     if said is not None:
         said += [(node.op.name, reason) for node, reason in cuts]
     if dispatch_log.on:
@@ -165,11 +168,11 @@ def fuse_kernels(
         n for node in graph.nodes for n in (places.get(node, ()) if node in gone else (node,))
     ]
     graph.replace(changes)
-    _sort(graph)
+    sort(graph)
     return made
 
 
-def _sort(graph: Program) -> None:
+def sort(graph: Program) -> None:
     """Bring the nodes into an order in which each follows its inputs, changing as little as it
     takes.
     """

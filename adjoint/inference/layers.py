@@ -23,6 +23,7 @@ from ..ops.nn.averaging import SumPool
 from ..ops.nn.convolution import Convolution, ConvolutionInput
 from ..ops.nn.pooling import MaxPool
 from ..program.program import Node, Program, Value, make
+from ..program.rewriting import rewriting
 
 ADD = "add"  # among what follows a layer: an operand
 BIAS = "bias"  # first among what follows a transposed convolution: an operand, of channels
@@ -130,6 +131,7 @@ def _start(node: Node) -> Layer | None:
     return None
 
 
+@rewriting
 def fuse_epilogues(graph: Program) -> int:
     """Let activations, and additions of values of the same shape, follow the layer that they are
     computed from, where nothing else reads that.

@@ -19,6 +19,7 @@ from ..ops.promotion import Cast
 from ..ops.shape.movement import Expand, Permute, Reshape
 from ..program.compute import spec_of
 from ..program.program import Node, Program, Value
+from ..program.rewriting import rewriting
 
 EXACT = ("float32", "float64")  # dtypes of layers into whose weights scales are multiplied
 
@@ -67,6 +68,7 @@ def is_constant(x: Any) -> bool:
     return not isinstance(x, Value) or x.array is not None
 
 
+@rewriting
 def fold_constants(graph: Program, folds: Folds) -> int:
     """Compute what depends on constants only."""
     changes: dict[Value, Value] = {}
@@ -84,6 +86,7 @@ def fold_constants(graph: Program, folds: Folds) -> int:
     return len(changes)
 
 
+@rewriting
 def drop_dead(graph: Program) -> int:
     """Drop nodes that no output needs."""
     needed = set(graph.outputs)
@@ -97,13 +100,19 @@ def drop_dead(graph: Program) -> int:
     return dropped
 
 
+@rewriting
 def merge_equal(graph: Program) -> int:
-    """Compute only once what has equal ops and the same inputs (common subexpressions)."""
+    """Compute only once what has equal ops and the same inputs (common subexpressions), in another
+    order too where that gives the same.
+    """
     changes: dict[Value, Value] = {}
     seen: dict[Any, Node] = {}
     kept = []
     for node in graph.renewed(changes):
-        key = (_identity_of(node.op), *map(_key, node.inputs))
+        inputs = [_key(x) for x in node.inputs]
+        if isinstance(node.op, (Add, Mul)):  # whose operands may change places
+            inputs.sort(key=repr)
+        key = (_identity_of(node.op), *inputs)
         first = seen.setdefault(key, node)
         if first is node:
             kept.append(node)
@@ -127,6 +136,7 @@ def _identity_of(op: Op) -> Any:
     return op
 
 
+@rewriting
 def drop_identities(graph: Program) -> int:
     """Drop ops that give their input: casts to the same dtype, reshapes to the same shape,
     permutations that change nothing, products and quotients with 1; join reshapes of reshapes and
@@ -166,6 +176,7 @@ def _is_identity(node: Node) -> bool:
     return False
 
 
+@rewriting
 def drop_expansions(graph: Program) -> int:
     """Let elementwise ops broadcast what was expanded for them, where results are large."""
     found = 0
@@ -183,6 +194,7 @@ def drop_expansions(graph: Program) -> int:
     return found
 
 
+@rewriting
 def inline_numbers(graph: Program) -> int:
     """Write constants without dimensions as numbers, where the other operand has their dtype."""
     found = 0
@@ -195,6 +207,8 @@ def inline_numbers(graph: Program) -> int:
             continue
         if any(x.spec.dtype is not values[0].spec.dtype for x in node.values):
             continue
+        if all(x.spec.device != node.output.spec.device for x in values):
+            continue  # a number says of no device
         known = set(numbers)
         node.inputs = tuple(
             float(x.array) if isinstance(x, Value) and x in known else x for x in node.inputs

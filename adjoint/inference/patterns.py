@@ -11,10 +11,12 @@ from ..ops.elementwise.comparison import Clamp, ClampMin, Ge, Gt, Le, Where
 from ..ops.nn.activation import Gelu, Relu
 from ..ops.special.special import Erf
 from ..program.program import Node, Program, Value, make
+from ..program.rewriting import rewriting
 from .layers import Activation
 from .passes import drop_dead
 
 
+@rewriting
 def name_activations(graph: Program) -> int:
     """Clamps, leaky ReLU, hard sigmoid, hard swish and GELU as one op each."""
     found = 0

@@ -68,7 +68,10 @@ class _Planned:
             with _bar(len(self.schedule.steps)) as tell:
                 workspace = Workspace(self.schedule, tell)
         try:
-            results = workspace.run(arrays, MODE.get().observer)
+            observer = MODE.get().observer
+            results = workspace.run(arrays, observer)
+            if observer is not None:
+                observer.made(results)
         finally:
             self.free.append(workspace)
         return self.rebuild(map(wrap, results))

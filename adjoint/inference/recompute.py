@@ -18,16 +18,23 @@ from typing import Any
 from ..core import policy
 from ..core.spec import prod
 from ..program.program import Node, Program, Value
+from ..program.rewriting import rewriting
 from .passes import drop_dead
 
 Flow = dict[Hashable, dict[Hashable, float]]
 _WRITTEN = 1.1  # cost of a byte that is written to be kept, where others cost 1
 
 
-def recompute(graph: Program, groups: list[list[Node]], cheap: Callable[[Node], bool]) -> int:
+@rewriting
+def recompute(
+    graph: Program,
+    groups: list[list[Node]],
+    cheap: Callable[[Node], bool],
+    copies: list[Node] | None = None,
+) -> int:
     """Let groups of steps compute again what `cheap` ones gave where that leaves less in memory,
     and reads no more; returns how many values that were. The groups are of `graph`; copies join
-    them.
+    them, and are added to `copies`.
     """
     home = {node: k for k, nodes in enumerate(groups) for node in nodes}
     behind = _behind_peak(graph, home)
@@ -50,15 +57,17 @@ def recompute(graph: Program, groups: list[list[Node]], cheap: Callable[[Node], 
         before: dict[Node, list[Node]] = {}  # copies, by the node that they come before
         for x in wanted:
             _copy(x, keep, made, before.setdefault(readers[x], []))
-        copies = [node for each in before.values() for node in each]
-        further = {x for node in copies for x in node.values if _is_before(x, behind)}
+        own = [node for each in before.values() for node in each]
+        further = {x for node in own for x in node.values if _is_before(x, behind)}
         further -= {*readers, *made.values()}
-        many = len(nodes) + len(copies) > policy.PROGRAM_OPS
+        many = len(nodes) + len(own) > policy.PROGRAM_OPS
         if many or sum(_bytes(_root(x)) for x in further) > sum(map(_bytes, wanted)):
             continue  # a sum of many values, say, all of which are read elsewhere
         for node in nodes:
             node.inputs = tuple([made.get(x, x) if type(x) is Value else x for x in node.inputs])
-        nodes[:0] = copies
+        nodes[:0] = own
+        if copies is not None:
+            copies += own
         added.update(before)
         gone.update(made)
     graph.nodes = [each for node in graph.nodes for each in (*added.get(node, ()), node)]

@@ -25,11 +25,15 @@ from ..ops.shape.joining import Cat, Stack
 from ..ops.shape.movement import Reshape
 from ..program.program import Node, Program, Value
 from . import buffers
+from .batches import Products
 from .kernels import Kernel
 from .layers import BIAS, Layer, as_library
+from .layouts import Blocked, BlockedConvolution, Unblocked
 from .passes import EXACT
 from .steps import (
     SAME,
+    BlockedStep,
+    BlocksStep,
     CopyStep,
     JoinStep,
     KernelStep,
@@ -37,6 +41,7 @@ from .steps import (
     MaximaInputStep,
     MaximaStep,
     PlaceStep,
+    ProductsStep,
     ProductStep,
     RoutineStep,
     Step,
@@ -108,6 +113,12 @@ class Schedule:
             kind = PlaceStep
         elif isinstance(op, _WINDOWS) and native.load():
             kind = WindowStep
+        elif isinstance(op, Products):
+            kind = ProductsStep
+        elif isinstance(op, BlockedConvolution):
+            kind = BlockedStep
+        elif isinstance(op, (Blocked, Unblocked)):
+            kind = BlocksStep
         elif op.library in PRODUCTS and self._has_products(node):
             kind = ProductStep
         elif isinstance(op, (Cat, Stack)) and self._joins(node):

@@ -12,7 +12,9 @@ from ..core.op import Op
 from ..ops.index.slicing import Place, basic_index
 from ..ops.shape.joining import Stack
 from ..program.program import Value
+from .batches import Products
 from .kernels import Kernel
+from .layouts import Blocked
 
 Calls = list[Callable[[], object]]
 
@@ -150,6 +152,22 @@ class ProductStep(Step):
         return bound_product(self.op.library, given, out, kept.scratch)
 
 
+class ProductsStep(Step):
+    """Several small products."""
+
+    how = "product"
+
+    def bind(self, arrays: dict[Value, Any], kept: Kept) -> Calls:
+        """By generated code, into the outputs' memory."""
+        from ..backends.native.lowering.bound import bound_products
+
+        assert isinstance(self.op, Products)
+        each = [(op.library, [arrays[x] for x in xs]) for op, xs in self.op.divided(self.inputs)]
+        calls, alive = bound_products(each, [arrays[y] for y in self.outputs])
+        kept.append(alive)
+        return calls
+
+
 class WindowStep(Step):
     """A convolution, sums of windows, or the transpose of one of these."""
 
@@ -159,6 +177,35 @@ class WindowStep(Step):
 
         given = [arrays[x] for x in self.values]
         return bound_layer(self.op, given, arrays[self.outputs[0]], kept.scratch)
+
+
+class BlockedStep(Step):
+    """A convolution of images in blocks of channels."""
+
+    how = "oneDNN"
+
+    def bind(self, arrays: dict[Value, Any], kept: Kept) -> Calls:
+        """By oneDNN, into the output's memory."""
+        from ..backends.native.lowering.bound import dense
+        from ..backends.native.lowering.bound_layers import bound_blocked
+
+        given, calls = dense([arrays[x] for x in self.values])
+        return [*calls, *bound_blocked(self.op, given, arrays[self.outputs[0]], kept.scratch)]
+
+
+class BlocksStep(Step):
+    """Images brought into blocks of channels, or back."""
+
+    how = "copy"
+
+    def bind(self, arrays: dict[Value, Any], kept: Kept) -> Calls:
+        """One copy between two views in blocks."""
+        from ..backends.native.lowering.bound import bound_copy
+
+        source, target = arrays[self.values[0]], arrays[self.outputs[0]]
+        if isinstance(self.op, Blocked):
+            return bound_copy(target, self.op.compute(np, source))
+        return bound_copy(Blocked(source.shape[-1]).compute(np, target), source)
 
 
 class MaximaStep(Step):

@@ -13,12 +13,14 @@ from ..ops.nn.activation import Elu, Gelu, Relu, Silu
 from ..ops.nn.convolution import Convolution
 from ..ops.shape.movement import Permute, Reshape
 from ..program.program import Node, Program, Value, make
+from ..program.rewriting import rewriting
 from .passes import Folds
 
 _UNARY = (Relu, Gelu, Silu, Sigmoid, Tanh, Elu)
 _BINARY = (Add, Sub, Mul, TrueDivide)
 
 
+@rewriting
 def hoist_through_views(graph: Program) -> int:
     """Compute with a layer's output before it is reshaped or permuted, instead of afterwards: there
     the layer can take factors, biases, activations and additions along.
@@ -108,6 +110,7 @@ def _leads_to_layer(view: Node, users: dict[Value, list[Node]], outputs: set[Val
     return False
 
 
+@rewriting
 def flatten_products(graph: Program, folds: Folds) -> int:
     """Let products with a constant matrix work on rows in any number of dimensions: as Linear,
     without the reshapes around them.

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .lower import Lowering
 
 FOLD = 32  # rows that are summed plainly
+TOGETHER = 4  # vectors of narrow rows that are done together, whatever else a kernel computes
 
 SAME = ("const", "scalar", "size")  # the same for all columns
 Known = dict[int, Reg]
@@ -49,6 +50,10 @@ def blocks(w: Lowering, pointers: list[Reg]) -> None:
     b, lanes = w.b, w.lanes
     copies = 2 * min(w.copies(stage) for stage in range(len(w.stages)))
     low, high = w.limits("v")
+    if w.layout.narrow and w.layout.narrow % lanes == 0:
+        vectors = w.layout.narrow // lanes
+        _block(w, pointers, low, vectors, None, max(1, TOGETHER // vectors))
+        return
     step = lanes * copies
     whole = low + ((high - low) & -step)
     with b.loop(low, whole, step) as i:
@@ -57,19 +62,32 @@ def blocks(w: Lowering, pointers: list[Reg]) -> None:
         _block(w, pointers, i, 1, w.mask(high - i))
 
 
-def _block(w: Lowering, pointers: list[Reg], i: Reg, copies: int, mask: Reg | None) -> None:
+def _block(
+    w: Lowering, pointers: list[Reg], i: Reg, copies: int, mask: Reg | None, rows: int = 1
+) -> None:
+    """Some vectors of results, of so many `rows` at a time."""
     b = w.b
     at = [i + copy * w.lanes if copy else i for copy in range(copies)]
     known: list[Known] = [{} for _ in range(copies)]
     for stage, (reductions, _) in enumerate(w.stages):
         for env, j in zip(known, at, strict=True):
             _per_column(w, env, pointers, stage, j, mask)
-        sums = w.accumulators(reductions, copies, columns=True)
+        sums = w.accumulators(reductions, copies, columns=True, together=rows)
         count = b.alloca("i64", 0, 0)
-        with nest(w, pointers, w.inner) as (inside, where):
-            _rows(w, stage, known, inside, where, at, mask, sums)
-            if any(accumulator.blocks for accumulator in sums):
-                w.fold_after(count, b.const("i64", 1), FOLD, sums)
+        *around, last = w.inner
+        with nest(w, pointers, around) as (inside, where):
+            low, high = w.limits(last)
+            whole = low + b.binary("udiv", high - low, rows) * rows if rows > 1 else low
+            parts = ((low, whole, rows), (whole, high, 1))
+            for start, end, number in parts[rows == 1 :]:
+                with b.loop(start, end, number) as k:
+                    for row in range(number):
+                        place = k + row if row else k
+                        there = {**where, last: place}
+                        given = moved(w, inside, last, place)
+                        _rows(w, stage, known, given, there, at, mask, sums, row)
+                    if any(accumulator.blocks for accumulator in sums):
+                        w.fold_after(count, b.const("i64", number), FOLD * rows, sums)
         for v, accumulator in zip(reductions, sums, strict=True):
             for env, result in zip(known, accumulator.finish(), strict=True):
                 env[v.number] = result
@@ -79,13 +97,13 @@ def _block(w: Lowering, pointers: list[Reg], i: Reg, copies: int, mask: Reg | No
 
 def _rows(
     w: Lowering, stage: int, known: list[Known], pointers: list[Reg], where: dict[str, Reg],
-    at: list[Reg], mask: Reg | None, sums: list[Accumulator],
+    at: list[Reg], mask: Reg | None, sums: list[Accumulator], row: int = 0,
 ) -> None:  # fmt: skip
-    """One row of some vectors."""
+    """One row of some vectors, among those that are done together."""
     for copy, j in enumerate(at):
         env = w.instance(stage, known[copy], pointers, where, j, mask)
         for v, accumulator in zip(w.stages[stage][0], sums, strict=True):
-            accumulator.step(copy, w.value(v.inputs[0], env), None)
+            accumulator.step(row * len(at) + copy, w.value(v.inputs[0], env), None)
 
 
 def _per_column(

@@ -212,9 +212,12 @@ class Lowering(Analysis):
                 known[v.number] = self.emit(v, known, pointers, {}, None, None)
 
     def accumulators(
-        self, reductions: Sequence[Value], copies: int, columns: bool
+        self, reductions: Sequence[Value], copies: int, columns: bool, together: int = 1
     ) -> list[Accumulator]:
-        made = [Accumulator(self.b, v.op, v.dtype, self.lanes, copies, columns) for v in reductions]
+        made = [
+            Accumulator(self.b, v.op, v.dtype, self.lanes, copies, columns, together)
+            for v in reductions
+        ]
         for accumulator in made:
             accumulator.reset()
         return made

@@ -15,27 +15,31 @@ from .emit import LLVM_TYPES, Body, Reg
 
 
 class Accumulator:
-    """One reduction: `copies` vectors; with `columns`, each holds results of its own."""
+    """One reduction: `copies` vectors; with `columns`, each holds results of its own, for each of
+    the rows that are done `together`.
+    """
 
     def __init__(
-        self, b: Body, op: str, dtype: str, lanes: int, copies: int, columns: bool
-    ) -> None:
+        self, b: Body, op: str, dtype: str, lanes: int, copies: int, columns: bool,
+        together: int = 1,
+    ) -> None:  # fmt: skip
         self.b, self.op, self.dtype, self.lanes, self.columns = b, op, dtype, lanes, columns
         self.elem = LLVM_TYPES[dtype]
         self.floating = dtype in ir.FLOATS
         self.blocks = op == "sum" and self.floating  # whether `fold` must be called now and then
         self.identity = self._identity()
+        self.kept = copies if columns else 1
+        copies *= together
         self.slots = [b.alloca(self.elem, lanes) for _ in range(copies)]
         self.flags: list[Reg] = []  # float max and min: where a NaN was seen
         self.totals: list[Reg] = []  # float sums of whole blocks
         self.errors: list[Reg] = []  # and what was lost in adding those up (float64)
-        kept = range(copies if columns else 1)
         if op in ("max", "min") and self.floating:
             self.flags = [b.alloca("i1", lanes) for _ in range(copies)]
         if self.blocks:
-            self.totals = [b.alloca("double", lanes) for _ in kept]
+            self.totals = [b.alloca("double", lanes) for _ in range(self.kept)]
             if self.elem == "double":
-                self.errors = [b.alloca("double", lanes) for _ in kept]
+                self.errors = [b.alloca("double", lanes) for _ in range(self.kept)]
 
     def _identity(self) -> float:
         if self.op in ("max", "min"):
@@ -90,9 +94,7 @@ class Accumulator:
         values = [b.get(slot) for slot in self.slots]
         for slot in self.slots:
             b.put(slot, 0.0)
-        if not self.columns:
-            values = [self._tree(values)]
-        for k, x in enumerate(values):
+        for k, x in enumerate(self._joined(values)):
             total = b.get(self.totals[k])
             if not self.errors:
                 b.put(self.totals[k], total + b.convert("fpext", x, "double"))
@@ -102,6 +104,10 @@ class Accumulator:
             lost = (total - (after - part)) + (x - part)
             b.put(self.totals[k], after)
             b.put(self.errors[k], b.get(self.errors[k]) + lost)
+
+    def _joined(self, values: list[Reg]) -> list[Reg]:
+        """One vector for each that is kept."""
+        return [self._tree(values[k :: self.kept]) for k in range(self.kept)]
 
     def _tree(self, values: list[Reg]) -> Reg:
         while len(values) > 1:
@@ -134,9 +140,10 @@ class Accumulator:
                 errors: list[Reg | None] = [b.get(e) for e in self.errors]
                 errors = errors or [None] * len(self.totals)
                 return [self._sum(b.get(t), e) for t, e in zip(self.totals, errors, strict=True)]
-            values = [b.get(slot) for slot in self.slots]
+            values = self._joined([b.get(slot) for slot in self.slots])
             if self.flags:
-                flags = [b.get(flag) for flag in self.flags]
+                seen = [b.get(flag) for flag in self.flags]
+                flags = [_either(seen[k :: self.kept]) for k in range(self.kept)]
                 values = [b.select(f, math.nan, v) for f, v in zip(flags, values, strict=True)]
             return values
         if self.blocks:
@@ -145,11 +152,17 @@ class Accumulator:
         else:
             result = self._across(self._tree([b.get(slot) for slot in self.slots]))
         if self.flags:
-            seen = b.get(self.flags[0])
-            for flag in self.flags[1:]:
-                seen = seen | b.get(flag)
-            result = b.select(b.any(seen), math.nan, result)
+            seen = [b.get(flag) for flag in self.flags]
+            result = b.select(b.any(_either(seen)), math.nan, result)
         return [b.splat(result, self.lanes)]
+
+
+def _either(flags: list[Reg]) -> Reg:
+    """Where one of the flags is set."""
+    seen = flags[0]
+    for flag in flags[1:]:
+        seen = seen | flag
+    return seen
 
 
 def fold(accumulators: Iterable[Accumulator]) -> None:

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import ml_dtypes
 import numpy as np
 
-from adjoint.core import policy
+from adjoint.core import debug, policy
 from adjoint.core.errors import DTypeError, InvalidArgument, ShapeError
 from adjoint.eager.arrays import addresses, call
 
@@ -73,6 +73,8 @@ def _load(kernel: Kernel, layout: Layout) -> target.Code:
     host = target.host()
     name = cache.digest(kernel.key, repr(layout), repr(host))
     symbol = "k" + name
+    if "kernels" in debug.on:
+        debug.say("kernels", f"{symbol[:13]}: {layout}\n{kernel}")
     return target.freed(name, lambda: lower(kernel, layout, host, symbol), symbol)
 
 

@@ -28,6 +28,7 @@ from .ir import ITEMSIZE, Kernel
 SHARE = policy.REDUCTION_SHARE
 WIDE = 1024  # columns of a tile whose partial results are in memory, at most
 TALL = 8  # rows of it that are read together
+NARROW = (8, 16)  # columns of which several rows are done together: blocks of channels
 
 Group = list[int]  # axes that are one loop, outermost first
 
@@ -43,6 +44,7 @@ class Layout:
     index: tuple[str, ...]  # for each axis of the kernel whose index is used, its loop, or ""
     split: bool  # a reduction whose parts are outputs
     tall: bool = False  # columns: by tiles with partial results in memory
+    narrow: int = 0  # columns: how many there are, where rows of so few are done several at a time
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,8 @@ def plan(
         and space.count(vector) > policy.REDUCTION_NARROW
         and space.count(inner[-1]) >= 2 * TALL
     )
-    layout = Layout(columns, len(kept), len(inner), classes, index, split, tall)
+    narrow = space.count(vector) if columns and space.count(vector) in NARROW else 0
+    layout = Layout(columns, len(kept), len(inner), classes, index, split, tall, narrow)
 
     rows, along = space.count(*kept), space.count(vector)
     depth = space.count(*inner)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from adjoint.core import debug
 from adjoint.core.errors import Unsupported
 
 from . import cache
@@ -155,6 +156,9 @@ def kept(name: str, text: Callable[[], str], *symbols: str) -> tuple[int, ...]:
 
 def _object_code(name: str, text: Callable[[], str]) -> bytes:
     code = cache.read(name)
+    if "code" in debug.on:
+        source = text()
+        debug.say("code", f"{name[:12]}:\n{source}\n{host().assembly(source)}")
     if code is None:
         code = host().compile(text())
         cache.write(name, code)

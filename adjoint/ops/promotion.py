@@ -12,7 +12,7 @@ from ..core import dtype as dt
 from ..core.dtype import dtype, promote_types
 from ..core.errors import DTypeError, InvalidType
 from ..core.op import Op, Sample
-from ..core.scalar import Scalar
+from ..core.scalar import Number, Scalar
 from ..core.spec import Spec
 from ..core.tensor_base import TensorBase
 from ..core.types import Tensor
@@ -130,6 +130,10 @@ def promote(name: str, *values: Any, floating: bool = False) -> tuple[dtype, lis
 
 def number(value: Any, to: dtype) -> Any:
     """A Python number that an array of dtype `to` takes without being promoted itself."""
+    if type(value) is Number:
+        if to.category in (1, 2) and to not in dt.LOW_PRECISION:
+            return value.operand(to)
+        value = value.value()
     if to.category == 1:
         if isinstance(value, (bool, int)):
             if not -(2 ** (8 * to.itemsize - 1)) <= value < 2 ** (8 * to.itemsize - 1):

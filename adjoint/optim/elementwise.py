@@ -52,11 +52,17 @@ class ElementwiseOptimizer(Optimizer):
     [0.5, -0.5]
     """
 
+    _read_by_name: ClassVar[tuple[str, ...] | None] = ("param_groups", "state")
     zeros: ClassVar[tuple[str, ...]] = ()
     scalars: ClassVar[tuple[str, ...]] = ("step",)  # of the state: one number for all elements
     _kernels: dict[Any, Variants] | None = None  # of the formula, by names and dtypes
     _small_steps = 0
     _many: ClassVar[dict[Any, bool]] = {}  # formulas that run for many tensors at once
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if not cls.__dict__.keys().isdisjoint(("update", "update_groups", "step")):
+            cls._read_by_name = None  # programs record its own code
 
     def begin(self, p: Any, group: Group) -> State:
         """What the state of `p` is before its first step."""

@@ -10,9 +10,10 @@ import math
 import types
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from ..core.deferred import deferrable
 from ..core.errors import InvalidArgument, InvalidType
 from .optimizer import Group, Optimizer
 
@@ -21,6 +22,16 @@ __all__ = [
     "CyclicLR", "ExponentialLR", "LRScheduler", "LambdaLR", "LinearLR", "MultiStepLR",
     "MultiplicativeLR", "OneCycleLR", "PolynomialLR", "ReduceLROnPlateau", "SequentialLR", "StepLR",
 ]  # fmt: skip
+
+
+def _changes(schedule: Any) -> Iterator[tuple[dict[str, Any], list[str]]]:
+    """What a schedule's step may change: its attributes, those of its parts, groups' options."""
+    own = vars(schedule)
+    yield own, [name for name in own if name not in ("optimizer", "_schedulers")]
+    for part in own.get("_schedulers", ()):
+        yield from _changes(part)
+    for group in schedule.optimizer.param_groups:
+        yield group, [name for name in group if name not in ("params", "param_names")]
 
 
 class LRScheduler:
@@ -85,6 +96,7 @@ class LRScheduler:
         """The current rates times `factor`."""
         return [rate * factor for rate in self._current]
 
+    @deferrable(_changes)
     def step(self, epoch: int | None = None) -> None:
         """Go one step further and set the learning rates.
 
@@ -507,6 +519,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         height = (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2
         return [self.eta_min + (base - self.eta_min) * height for base in self.base_lrs]
 
+    @deferrable(_changes)
     def step(self, epoch: Any = None) -> None:
         """Go one step further, or to the (fractional) epoch, and set the learning rates.
 
@@ -857,6 +870,7 @@ class SequentialLR(_WithParts):
         self._schedulers[0]._initial_step()
         self._last_lr = self._schedulers[0].get_last_lr()
 
+    @deferrable(_changes)
     def step(self, epoch: int | None = None) -> None:
         """Go one step further with the schedule whose turn it is.
 
@@ -902,6 +916,7 @@ class ChainedScheduler(_WithParts):
             )
         self._last_lr = self._current
 
+    @deferrable(_changes)
     def step(self, epoch: int | None = None) -> None:
         """Go one step further with every schedule.
 
@@ -993,6 +1008,7 @@ class ReduceLROnPlateau(LRScheduler):
         """Whether metrics are not counted because the rate was just reduced."""
         return self.cooldown_counter > 0
 
+    @deferrable(_changes)
     def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
         """Look at a metric, and reduce the rates where it has stayed too long.
 

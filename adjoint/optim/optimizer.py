@@ -85,8 +85,9 @@ class Optimizer:
     _hook_kinds: ClassVar[tuple[str, ...]] = (
         "before_step", "after_step", "before_save", "after_save", "before_load", "after_load",
     )  # fmt: skip
-    # What compiled functions follow only where a user's code names it: each step reads it anyway.
-    _read_by_name: ClassVar[tuple[str, ...]] = ("param_groups", "state")
+    # What compiled functions follow only where a user's code names it, where each step of their
+    # programs reads it anyway; None: they follow all.
+    _read_by_name: ClassVar[tuple[str, ...] | None] = None
     state: defaultdict[Any, Any]
     param_groups: list[dict[str, Any]]
     _has_stepped = False  # schedules warn where they step first

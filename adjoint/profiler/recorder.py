@@ -245,6 +245,11 @@ class Recorder:
 
     # ---- memory ----------------------------------------------------------------------------------
 
+    def made(self, arrays: Sequence[Any]) -> None:
+        """What a program hands out was made, in the event that is open."""
+        if self._thread.open:
+            self._allocated(self._thread.open[-1], tuple(arrays))
+
     def _allocated(self, event: FunctionEvent, found: Any) -> None:
         """An event has made an array, or several."""
         if not self.profile_memory or not self.active:

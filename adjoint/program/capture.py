@@ -147,30 +147,40 @@ def program_of(
 def taken(found: Any, refused: str) -> tuple[list[Any], Rebuild]:
     """The data of the tensors in what a function gave, and what gives its form to others.
 
+    Errors: those of `parts_of`.
+    """
+    tensors, rebuild = parts_of(found, refused)
+    return [x._data for x in tensors], rebuild
+
+
+def parts_of(found: Any, refused: str) -> tuple[list[Any], Rebuild]:
+    """The tensors in what a function gave or takes, and what gives its form to others.
+
     Errors: InvalidType for other things than tensors in tuples, lists and dicts; `refused` is how
     the message begins.
     """
     results: list[Any] = []
+    return results, _form(found, results, refused)
 
-    def form(found: Any) -> Rebuild:
-        if isinstance(found, TensorBase):
-            results.append(found._data)
-            return next
-        if found is None:
-            return lambda values: None
-        if isinstance(found, Mapping):
-            parts = {key: form(x) for key, x in found.items()}
-            return lambda values: {key: part(values) for key, part in parts.items()}
-        if isinstance(found, (tuple, list)):
-            kind = type(found)
-            each = [form(x) for x in found]
-            if hasattr(kind, "_fields"):
-                return lambda values: kind(*[part(values) for part in each])
-            plain = list if isinstance(found, list) else tuple
-            return lambda values: plain([part(values) for part in each])
-        raise InvalidType(
-            f"{refused} a {type(found).__name__}; outputs are tensors, or tuples, lists and dicts "
-            "of them"
-        )
 
-    return results, form(found)
+def _form(found: Any, results: list[Any], refused: str) -> Rebuild:
+    """What gives the form to other values; the tensors are added to `results`."""
+    if isinstance(found, TensorBase):
+        results.append(found)
+        return next
+    if found is None:
+        return lambda values: None
+    if isinstance(found, Mapping):
+        parts = {key: _form(x, results, refused) for key, x in found.items()}
+        return lambda values: {key: part(values) for key, part in parts.items()}
+    if isinstance(found, (tuple, list)):
+        kind = type(found)
+        each = [_form(x, results, refused) for x in found]
+        if hasattr(kind, "_fields"):
+            return lambda values: kind(*[part(values) for part in each])
+        plain = list if isinstance(found, list) else tuple
+        return lambda values: plain([part(values) for part in each])
+    raise InvalidType(
+        f"{refused} a {type(found).__name__}; outputs are tensors, or tuples, lists and dicts "
+        "of them"
+    )

@@ -166,6 +166,16 @@ class Program:
         inputs = [*self.inputs, *further]
         return Program(inputs, nodes, outputs).between(inputs, outputs)
 
+    def copied(self) -> Program:
+        """The same of nodes of its own, which stays as it is when these are changed."""
+        now: dict[Value, Value] = {}
+        nodes = []
+        for node in self.nodes:
+            inputs = [now.get(x, x) if type(x) is Value else x for x in node.inputs]
+            nodes.append(Node(node.op, inputs, [y.spec for y in node.outputs]))
+            now.update(zip(node.outputs, nodes[-1].outputs, strict=True))
+        return Program(self.inputs, nodes, [now.get(y, y) for y in self.outputs])
+
     def renewed(self, changes: Mapping[Value, Value]) -> Iterator[Node]:
         """The nodes in order; each reads what `changes` has by then in the place of its inputs."""
         for node in self.nodes:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import dis
 import functools
 import gc
-import itertools
 import operator
 import os
 import random
@@ -32,6 +31,7 @@ from ..core import policy
 from ..core.errors import Unsupported
 from ..core.op import Op
 from ..core.tensor_base import TensorBase
+from .standing import hold_cells, hold_contents, hold_names
 
 ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "nothing"})()
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -67,7 +67,7 @@ _IMPURE = frozenset(("print", "input", "open", "breakpoint", "exec", "eval", "co
 class Slot(NamedTuple):
     """A place where Python finds something."""
 
-    kind: str  # how it is looked at: see `_now` and `is_same`
+    kind: str  # how it is looked at: see `now` and `is_same`
     holder: Any
     key: Any
     value: Any  # what it held; the items, for containers
@@ -101,7 +101,11 @@ class Watch:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        sys.setprofile(self._outer)
+        if self._outer is None or callable(self._outer):
+            sys.setprofile(self._outer)
+        else:  # cProfile's, which are called from C
+            sys.setprofile(None)
+            self._outer.enable()
         if self._collects:
             gc.enable()
         state, numpy_state = self._random
@@ -182,6 +186,14 @@ def _place(code: Any, line: int) -> str:
 def _same_numpy_state(state: Any) -> bool:
     kind, keys, *more = cast(Any, np.random.get_state())
     return bool((kind, *more) == (state[0], *state[2:]) and np.array_equal(keys, state[1]))
+
+
+def place_of_caller() -> str:
+    """The user's line that is running, in words; '' where there is none."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and not _is_users(frame.f_code):
+        frame = frame.f_back
+    return "" if frame is None else _place(frame.f_code, frame.f_lineno)
 
 
 def place_of(error: BaseException) -> str:
@@ -349,6 +361,14 @@ class Reads:
                 needs = None if registry or (everything and not is_class) else name
                 self._add("class" if is_class else "dict", own, name, value, place, needs)
 
+    def contents(self, x: dict[Any, Any]) -> dict[Any, Any] | None:
+        """What a dict contained; None where that is not known."""
+        for slot in self.slots:
+            if slot.kind == "items" and slot.holder is x:
+                half = len(slot.value) // 2
+                return dict(zip(slot.value[:half], slot.value[half:], strict=True))
+        return None
+
     def changed(self) -> Iterator[Slot]:
         """What is not as it was."""
         for slot in self.slots:
@@ -364,14 +384,17 @@ class Reads:
                 break
             holder = self.slots[slot.parent]
             is_variable = isinstance(slot.needs, types.CodeType)
+            registry = holder.parent >= 0 and self.slots[holder.parent].key in _REGISTRIES
             if slot.kind == "cell" or (slot.kind == "dict" and is_variable):
                 words.append(str(slot.key))
                 break
-            if slot.kind == "items" or slot.key in _REGISTRIES or slot.key in _HIDDEN:
+            if slot.kind == "item":
+                words.append(f".{slot.key}" if registry else f"[{slot.key!r}]")
+            elif slot.kind in _CONTENT or slot.key in _REGISTRIES or slot.key in _HIDDEN:
                 pass
             elif slot.key is not None:
                 words.append(f".{slot.key}")
-            if holder.kind == "items":
+            if holder.kind == "items" and slot.kind != "item":
                 words.append(self._place_in(holder, slot.holder))
             slot = holder
         return "".join(reversed(words)).lstrip(".")
@@ -392,6 +415,7 @@ class Reads:
 
 _NUMPY_RANDOM = (np.random.Generator, np.random.RandomState)
 _REGISTRIES = frozenset(("_parameters", "_buffers", "_modules"))
+_CONTENT = ("items", "others")
 _HIDDEN = frozenset(("__func__", "__self__", "__wrapped__", "__code__"))
 _OF_CLASSES = frozenset(("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__"))
 
@@ -413,11 +437,15 @@ def _globals_of(code: Any) -> frozenset[str]:
 # ---- whether it is the same ----------------------------------------------------------------------
 
 
-def _now(slot: Slot) -> Any:
+def now(slot: Slot) -> Any:
     """What the slot holds now."""
     kind, holder, key = slot[:3]
     if kind == "dict":
         return holder.get(key, ABSENT)
+    if kind == "item":
+        if isinstance(holder, dict):
+            return holder.get(key, ABSENT)
+        return holder[key] if key < len(holder) else ABSENT
     if kind == "class":
         return holder.__dict__.get(key, ABSENT)
     if kind == "cell":
@@ -437,20 +465,33 @@ def is_same(slot: Slot) -> bool:
         if isinstance(holder, dict):
             if 2 * len(holder) != len(value):
                 return False
-            now: Iterable[Any] = (*holder.keys(), *holder.values())
+            found: Iterable[Any] = (*holder.keys(), *holder.values())
         else:
             if len(holder) != len(value):
                 return False
-            now = holder.ravel().tolist() if isinstance(holder, np.ndarray) else holder
-        return all(x is y or _equal(x, y) for x, y in zip(now, value, strict=True))
+            found = holder.ravel().tolist() if isinstance(holder, np.ndarray) else holder
+        return all(x is y or _equal(x, y) for x, y in zip(found, value, strict=True))
+    if kind == "others":
+        others = _others(holder, slot.key)
+        return len(others) == len(value) and all(
+            x is y or _equal(x, y) for x, y in zip(others, value, strict=True)
+        )
     if kind == "keys":
         return len(holder) == len(value) and all(map(operator.is_, holder, value))
     if kind == "array":
         return bool(holder.dtype == value.dtype and holder.shape == value.shape) and (
             holder.tobytes() == value.tobytes()
         )
-    now = _now(slot)
-    return now is value or _equal(now, value)
+    found = now(slot)
+    return found is value or _equal(found, value)
+
+
+def _others(holder: Any, keys: Any) -> tuple[Any, ...]:
+    """What a dict or list contains but at some keys."""
+    if isinstance(holder, dict):
+        rest = {key: x for key, x in holder.items() if key not in keys}
+        return (*rest, *rest.values())
+    return (len(holder), *(x for key, x in enumerate(holder) if key not in keys))
 
 
 def _equal(now: Any, value: Any) -> bool:
@@ -471,7 +512,7 @@ def _equal(now: Any, value: Any) -> bool:
 
 def put_back(slot: Slot) -> None:
     """Let the slot hold what it held."""
-    kind, holder, key, value = slot[:4]
+    kind, holder, _, value = slot[:4]
     if kind == "items":
         if isinstance(holder, dict):
             half = len(value) // 2
@@ -489,7 +530,14 @@ def put_back(slot: Slot) -> None:
             del holder[name]
     elif kind == "array":
         holder[...] = value
-    elif kind == "dict":
+    else:
+        put(slot, value)
+
+
+def put(slot: Slot, value: Any) -> None:
+    """Let a place of one value hold this one."""
+    kind, holder, key = slot[:3]
+    if kind in ("dict", "item"):
         if value is ABSENT:
             holder.pop(key, None)
         else:
@@ -525,33 +573,34 @@ class Guards:
                 kind = ""
             kinds[kind].append(slot)
         self._named = [s.holder for s in kinds["dict"]], [s.key for s in kinds["dict"]]
+        self._held = [held.get(key, ABSENT) for held, key in zip(*self._named, strict=True)]
         self._cells = [s.holder for s in kinds["cell"]]
-        self._items: list[Any] = [s.holder for s in kinds["listed"]]
-        self._lengths = list(map(len, self._items))
-        self._views = [view for s in kinds["listed"] for view in _views(s)]
+        self._contents = [cell.cell_contents for cell in self._cells]
+        self._listed = list(map(_listed, kinds["listed"]))
         self._rest = kinds[""]
-        self._known: list[Any] = list(self._look())
 
-    def _look(self) -> Iterator[Any]:
-        """All that is named, contained or in a variable, now."""
-        named = map(_GET, *self._named, itertools.repeat(ABSENT))
-        return itertools.chain(named, map(_CONTENTS, self._cells), *self._views)
+    def moved(self) -> list[Slot]:
+        """The places of one value that are not as they were."""
+        slots = self._slots
+        return moved(self._reads, [slot for slot in slots if not is_same(slot)]) or []
 
     def hold(self) -> bool:
         """Whether all is as it was."""
-        try:
-            if (
-                list(map(len, self._items)) == self._lengths
-                and all(map(operator.is_, self._look(), self._known))
-                and all(map(is_same, self._rest))
-            ):
-                return True
-        except ValueError:  # a variable that was deleted
-            return False
+        if (
+            hold_names(*self._named, self._held, ABSENT)
+            and hold_cells(self._cells, self._contents)
+            and hold_contents(self._listed)
+            and all(map(is_same, self._rest))
+        ):
+            return True
         if not all(map(is_same, self._slots)):
             return False
         self._list()  # equal objects
         return True
+
+    def paths(self) -> list[str]:
+        """What is looked at, as users would write it."""
+        return list(dict.fromkeys(map(self._reads.path, self._slots)))
 
     def difference(self) -> str:
         """What is not as it was, in words; '' if nothing."""
@@ -561,49 +610,123 @@ class Guards:
         return ""
 
 
-_GET = dict.get
-_CONTENTS = operator.attrgetter("cell_contents")
 _LISTED = frozenset((dict, list))
 
 
-def _views(slot: Slot) -> tuple[Any, ...]:
-    """By which all that a container holds, or a dict's keys, is looked at, each time anew."""
+def _listed(slot: Slot) -> tuple[Any, list[Any], list[Any] | None]:
+    """A container, its items or keys, and a dict's values where they count."""
     x = slot.holder
-    return (x.keys(), x.values()) if type(x) is dict and slot.kind == "items" else (x,)
+    return x, list(x), list(x.values()) if type(x) is dict and slot.kind == "items" else None
 
 
 def described(reads: Reads, slot: Slot) -> str:
     """How a slot has changed."""
     path = reads.path(slot)
-    if slot.kind == "items":
+    if slot.kind in ("items", "others"):
         return f"what {path} contains was changed"
     if slot.kind == "array":
         return f"the array {path} was written"
     if slot.kind == "keys":
         names = sorted(set(slot.holder).symmetric_difference(slot.value))
         return f"attributes of {path} were added or deleted: {', '.join(map(str, names))}"
-    now = _now(slot)
-    if type(now) in PLAIN and (type(slot.value) in PLAIN or slot.value is ABSENT):
-        return f"{path} was {slot.value!r} and is {now!r}"
+    found = now(slot)
+    if type(found) in PLAIN and (type(slot.value) in PLAIN or slot.value is ABSENT):
+        return f"{path} was {slot.value!r} and is {found!r}"
     return f"{path} was replaced"
 
 
-def guards_of(reads: Reads, watch: Watch) -> Guards:
-    """What code that ran has read of all that it could have.
+def is_value(x: Any) -> bool:
+    """Whether a place that holds `x` may be set by a program: a tensor, a constant, or tuples,
+    lists and dicts of such.
+    """
+    if isinstance(x, TensorBase) or type(x) in PLAIN:
+        return True
+    if type(x) is dict:
+        return all(map(is_value, x.values()))
+    return isinstance(x, (list, tuple)) and all(map(is_value, x))
 
-    Errors: Unsupported for what a program could not do again, with everything put back: calls with
-    effects, changes of what was there before, iterators and large arrays from outside.
+
+class Moved(Unsupported):
+    """The function sets places that are not known to be set: see `moved`."""
+
+    def __init__(self, message: str, slots: Sequence[Slot]) -> None:
+        super().__init__(message)
+        self.slots = slots
+
+
+def moved(reads: Reads, changed: Iterable[Slot]) -> list[Slot] | None:
+    """The places of one value in which changed slots differ, with what they held; None where these
+    are not all: containers that have grown, arrays, what was deleted.
+    """
+    found: dict[Any, Slot] = {}
+    for slot in changed:
+        kind, holder, _, value = slot[:4]
+        parts = [slot]
+        if kind in _CONTENT or kind == "array" or kind == "large":
+            parts = _parts(reads, slot)
+        elif kind == "keys":
+            if not set(value) <= holder.keys():
+                return None
+            added = [name for name in holder if name not in value]
+            parts = [Slot("dict", holder, name, ABSENT, slot.parent, name) for name in added]
+        if not parts or any(now(part) is ABSENT for part in parts):
+            return None
+        for part in parts:
+            found.setdefault(place_key(part), part)
+    return list(found.values())
+
+
+def _parts(reads: Reads, slot: Slot) -> list[Slot]:
+    """The items of a dict or list that differ; none where that is not all."""
+    holder, value = slot.holder, slot.value
+    parent = next((n for n, each in enumerate(reads.slots) if each is slot), slot.parent)
+    if slot.kind != "items":
+        return []
+    if isinstance(holder, dict):
+        half = len(value) // 2
+        before = dict(zip(value[:half], value[half:], strict=True))
+        if not before.keys() <= holder.keys():
+            return []
+        pairs = [(key, before.get(key, ABSENT), x) for key, x in holder.items()]
+    elif type(holder) is list and len(holder) == len(value):
+        pairs = [(n, value[n], x) for n, x in enumerate(holder)]
+    else:
+        return []
+    return [
+        Slot("item", holder, key, was, parent, slot.needs)
+        for key, was, x in pairs
+        if not (x is was or _equal(x, was))
+    ]
+
+
+def place_key(slot: Slot) -> Any:
+    """By which a place of one value is known."""
+    return "dict" if slot.kind == "item" else slot.kind, id(slot.holder), slot.key
+
+
+def guards_of(reads: Reads, watch: Watch, places: Sequence[Slot] = ()) -> Guards:
+    """What code that ran has read of all that it could have, but for `places`.
+
+    Errors: Moved for places that the function has set, Unsupported for what a program could not do
+    again, with everything put back: calls with effects, other changes of what was there before,
+    iterators and large arrays from outside.
     """
     changed = list(reads.changed())
     if changed:
         told = [described(reads, slot) for slot in changed]
+        where = _where_changed(changed[0], watch)
+        text = (
+            f"compile: the function changes Python's own state: {told[0]}{where}; a program only "
+            "changes tensors, and what holds tensors and numbers: do it outside, or keep the "
+            "number in a tensor"
+        )
+        slots = moved(reads, changed)
+        values = [] if slots is None else [now(slot) for slot in slots]
         for slot in changed:
             put_back(slot)
-        where = _where_changed(changed[0], watch)
-        raise Unsupported(
-            f"compile: the function changes Python's own state: {told[0]}{where}; a program only "
-            "changes tensors: do it outside, or keep the number in a tensor"
-        )
+        if slots is None or not all(map(is_value, values)):
+            raise Unsupported(text)
+        raise Moved(text, slots)
     if watch.refused:
         raise Unsupported(
             f"compile: the function calls {watch.refused}; call it outside of the function"
@@ -615,6 +738,10 @@ def guards_of(reads: Reads, watch: Watch) -> Guards:
         if _is_users(code):
             users.update(code.co_names)
     everything = not _ANY_NAME.isdisjoint(users)
+    known = set(map(place_key, places))
+    items: dict[int, set[Any]] = {}
+    for place in places:
+        items.setdefault(id(place.holder), set()).add(place.key)
     read: list[bool] = []
     found: list[Slot] = []
     for slot in reads.slots:
@@ -629,6 +756,12 @@ def guards_of(reads: Reads, watch: Watch) -> Guards:
         read.append(used)
         if not used or slot.kind == "root" or type(slot.holder) in (tuple, frozenset):
             continue
+        if place_key(slot) in known:
+            continue
+        if slot.kind == "items" and id(slot.holder) in items:
+            keys = frozenset(items[id(slot.holder)])
+            value = _others(slot.holder, keys)
+            slot = Slot("others", slot.holder, keys, value, slot.parent, slot.needs)
         if slot.kind == "iterator":
             raise Unsupported(
                 f"compile: the function may read {reads.path(slot)}, an iterator or a source of "
@@ -664,20 +797,26 @@ def _where_changed(slot: Slot, watch: Watch) -> str:
 
 
 def watched(
-    function: Callable[..., Any], roots: Iterable[tuple[str, Any]], run: Callable[[], Any]
+    function: Callable[..., Any],
+    roots: Iterable[tuple[str, Any]],
+    run: Callable[[list[Slot], Reads], Any],
+    places: Sequence[Slot] = (),
 ) -> tuple[Any, Guards]:
-    """What `run` gives, which calls `function`, and what its Python has read.
+    """What `run` gives, which calls `function`, and what its Python has read. `run` is given those
+    of `places` that can still be reached, whose values are its business, and what was written down.
 
     Errors: those of `guards_of`, and of `run`, after which what Python changed is put back, too.
     """
     name = getattr(function, "__name__", type(function).__name__)
     reads = Reads([(name, function), *roots])
     watch = Watch()
+    reached = {id(slot.holder) for slot in reads.slots}
+    present = [place for place in places if id(place.holder) in reached]
     try:
         with watch:
-            found = run()
+            found = run(present, reads)
     except BaseException:
         for slot in reads.changed():
             put_back(slot)
         raise
-    return found, guards_of(reads, watch)
+    return found, guards_of(reads, watch, present)

@@ -9,11 +9,8 @@ are not stored: they are what the ops infer.
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import itertools
 import os
-import typing
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING, Any
@@ -23,10 +20,9 @@ import numpy as np
 from ..autograd import refreshing
 from ..autograd.recording import Overwritten, is_detached, source_of
 from ..autograd.refreshing import Derivation, Derivative
-from ..core.device import CPU, device, host_array, transfer
+from ..core.device import CPU, host_array, transfer
 from ..core.dtype import dtype, from_numpy_dtype
-from ..core.errors import CheckpointError, DeviceError, GraphError, InvalidType
-from ..core.op import REGISTRY, Op
+from ..core.errors import CheckpointError, DeviceError, GraphError
 from ..core.spec import Spec, prod
 from ..eager.tensors import wrap
 from ..eager.writes import ViewWrite
@@ -34,6 +30,7 @@ from ..graph.cells import Cell, Source, assert_consistent, notice_foreign_writes
 from ..graph.lazy import concrete, specs_of
 from ..graph.node import Item
 from ..io import checkpoint
+from ..io.ops import Ops, checked, checked_shape, size_of
 from ..nn import Parameter
 from ..ops.index.indexing import Reindex
 from ..ops.random.random import Generator
@@ -50,19 +47,7 @@ _FLAGS = ("tracked", "stale", "seen", "cutoff", "planned", "computed", "leaf")
 _ABOUT = ("name", "module", "line")
 _FACTS = tuple[str | None, tuple[str, ...] | None, tuple[str, int] | None, tuple[int, ...]]
 _NUMBER = bool | int | float | complex | None
-_SIZES = tuple[int, ...]  # of an op: sizes, steps, dimensions counted from the front
-_SIGNED = frozenset(("offset", "diagonal", "shift", "decimals", "ignore", "low", "high"))
-_PLAIN = frozenset((type(None), bool, int, float, complex, str, dtype, device))
-
-# Ops that only graphs have.
-_OWN: dict[str, type[Op]] = {
-    op.__name__: op for op in (Item, ViewWrite, Overwritten, DetachNode, Derivative, Refit, Reindex)
-}
-_OWN_HINTS: dict[Any, Any] = {
-    Item: {"index": int},
-    ViewWrite: {"ops": tuple[Op, ...]},
-    Refit: {"shape": tuple[int | tuple[int, int], ...], "rank": int | None},
-}
+_OPS = Ops(Item, ViewWrite, Overwritten, DetachNode, Derivative, Refit, Reindex)
 
 
 def lasting(graph: Graph) -> list[Cell]:
@@ -143,14 +128,15 @@ def _written(graph: Graph) -> dict[str, Any]:
             sources.append(_source(cell))
             op = -1
         else:
-            op = _number(ops, id(cell.op), _op, cell.op, cell)
+            op = _number(ops, id(cell.op), _OPS.written, cell.op, f"save: node {cell.label!r}")
         columns["op"].append(op)
         columns["count"].append(len(cell.inputs))
         for x in cell.inputs:
             columns["input"].append(
                 places[x]
                 if isinstance(x, Cell)
-                else -1 - _number(numbers, (type(x), repr(x)), _field, x, cell)
+                else -1
+                - _number(numbers, (type(x), repr(x)), _OPS.field, x, f"save: node {cell.label!r}")
             )
         computed = op >= 0 and cell.array is not None
         for array in cell.array if cell.dtype is None and computed else [cell.array] * computed:
@@ -216,87 +202,6 @@ def _source(cell: Source) -> dict[str, Any]:
     return {"tensor": tensor, "outside": outside}
 
 
-def _op(op: Any, cell: Cell) -> tuple[Any, ...]:
-    kind: Any = type(op)
-    name = kind.__name__ if kind in _OWN.values() else f"{kind.__module__}.{kind.__qualname__}"
-    hints = _hints(kind)
-    fields = [getattr(op, field) for field in hints]
-    has_more = not hints and vars(op).keys() - {"kept"}
-    if _kind_of(name) is not kind or op.opaque or has_more or not _suit(fields, hints):
-        raise InvalidType(
-            f"save: node {cell.label!r} is computed by {kind.__qualname__}, which no file can "
-            "hold; compute it by operations of adjoint's, or let go of the node"
-        )
-    return ("op", name, [_field(each, cell) for each in fields])
-
-
-def _field(value: Any, cell: Cell) -> Any:
-    """A field of an op, or a number among inputs; tuples as lists, since ops are tuples here."""
-    if type(value) in _PLAIN:
-        return value
-    if isinstance(value, tuple):
-        return [_field(each, cell) for each in value]
-    if isinstance(value, Op):
-        return _op(value, cell)
-    raise InvalidType(
-        f"save: node {cell.label!r} is computed with a {type(value).__name__}; only numbers, text, "
-        "dtypes, devices and tuples of them can be stored"
-    )
-
-
-# ---- what an op is made of -----------------------------------------------------------------------
-
-
-def _kind_of(name: Any) -> Any:
-    return _OWN.get(name) or REGISTRY.get(name)
-
-
-@functools.lru_cache(maxsize=1024)
-def _hints(kind: Any) -> dict[str, Any]:
-    """The types of the fields that an op is made with, in order."""
-    if kind in _OWN_HINTS:
-        return _OWN_HINTS[kind]
-    if not dataclasses.is_dataclass(kind):
-        return {}
-    hints = typing.get_type_hints(kind)
-    return {field.name: hints[field.name] for field in dataclasses.fields(kind) if field.init}
-
-
-def fits(value: Any, hint: Any) -> bool:
-    """Whether `value` is of the type that an annotation states; Any is any number."""
-    origin, parts = typing.get_origin(hint), typing.get_args(hint)
-    if origin is tuple:
-        if not isinstance(value, tuple):
-            return False
-        if parts[-1] is ...:
-            parts = parts[:1] * len(value)
-        return len(value) == len(parts) and all(map(fits, value, parts))
-    if parts:  # a union
-        return any(fits(value, part) for part in parts)
-    if hint is Op:
-        return isinstance(value, Op)
-    if hint in (float, Any):
-        return type(value) in (int, float) or (hint is Any and type(value) in _PLAIN)
-    return type(value) is (type(None) if hint is None else hint)
-
-
-def _suit(fields: Sequence[Any], hints: Mapping[str, Any]) -> bool:
-    """Whether an op can be made of these fields, as far as their types say."""
-    if len(fields) != len(hints) or not all(map(fits, fields, hints.values())):
-        return False
-    for (name, hint), field in zip(hints.items(), fields, strict=True):
-        sizes = field if hint == _SIZES else (field,) * (hint is int and name not in _SIGNED)
-        if any(not 0 <= n < 2**64 for n in sizes):
-            return False
-    return True
-
-
-def _checked(value: Any, hint: Any) -> Any:
-    if not fits(value, hint):
-        raise CheckpointError(f"{value!r:.80} stands where {hint} belongs")
-    return value
-
-
 # ---- reading -------------------------------------------------------------------------------------
 
 
@@ -341,9 +246,9 @@ class _Reader:
         )
         self.left = MAX_PARTS[0] + MAX_PARTS[1] * len(rows)
         sources, given = iter(found["sources"]), iter(inputs)
-        ops = [(self._op(each), 1 + _size(each)) for each in found["ops"]]
-        numbers = [_checked(each, _NUMBER) for each in found["numbers"]]
-        known = [_checked(each, _FACTS) for each in found["facts"]]
+        ops = [(_OPS.read(each), 1 + size_of(each)) for each in found["ops"]]
+        numbers = [checked(each, _NUMBER) for each in found["numbers"]]
+        known = [checked(each, _FACTS) for each in found["facts"]]
         for row, count, flag, fact in zip(rows, counts, flags, facts, strict=True):
             args = tuple(
                 [
@@ -377,34 +282,15 @@ class _Reader:
     def _tensor(self, place: Any) -> Any:
         return self.tensors[_at(place, self.cells)]
 
-    # ---- ops -------------------------------------------------------------------------------------
-
-    def _op(self, written: Any) -> Op:
-        tag, name, fields = written
-        kind = _kind_of(name)
-        if tag != "op" or kind is None:
-            raise CheckpointError(f"there is no op {name!r:.80}; import the module that defines it")
-        values = [self._field(each) for each in fields]
-        if not _suit(values, _hints(kind)):
-            raise CheckpointError(f"{name} is not made of {values!r:.80}")
-        return kind(*values)
-
-    def _field(self, written: Any) -> Any:
-        if type(written) is list:
-            return tuple([self._field(each) for each in written])
-        if type(written) is tuple:
-            return self._op(written)
-        if type(written) not in _PLAIN or (type(written) is int and written.bit_length() > 64):
-            raise CheckpointError(f"{written!r:.80} is no field of an op")
-        return written
-
     # ---- nodes -----------------------------------------------------------------------------------
 
     def _source(self, row: dict[str, Any]) -> tuple[Cell, Any]:
         given = row.get("tensor")
         if given is None:
-            source = Source(self.state, _shape(row["shape"]), _checked(row["dtype"], dtype).numpy)
-            leaf = _checked(row["requires_grad"], bool)
+            source = Source(
+                self.state, checked_shape(row["shape"]), checked(row["dtype"], dtype).numpy
+            )
+            leaf = checked(row["requires_grad"], bool)
             return source, showing(source, Tensor).requires_grad_(leaf)
         if not isinstance(given, Tensor):
             raise CheckpointError(f"a source is a {type(given).__name__}")
@@ -448,7 +334,7 @@ class _Reader:
         found = op.infer(*specs_of(args))
         specs = (found,) if isinstance(found, Spec) else tuple(found)
         for spec in specs:
-            _shape(spec.shape)
+            checked_shape(spec.shape)
         if len(specs) != op.n_outputs:
             raise CheckpointError(f"{op.name} has {len(specs)} outputs")
         return specs
@@ -478,15 +364,15 @@ class _Reader:
 
     def _finish(self) -> None:
         graph, found = self.graph, self.found
-        self.state.cutoff = _checked(found["cutoff"], bool)
-        self.state.places = _checked(found["lines"], bool)
-        graph.training = _checked(found["training"], bool)
+        self.state.cutoff = checked(found["cutoff"], bool)
+        self.state.places = checked(found["lines"], bool)
+        graph.training = checked(found["training"], bool)
         if found["generator"] is not None:
             seeded = Generator().set_state(wrap(_host(found["generator"])))
             graph.generator = graph.recorder.generator = seeded
         for name, (place, detached) in found["named"].items():
             tensor = self._tensor(place)
-            graph._named[_checked(name, str)] = tensor.detach() if detached else tensor
+            graph._named[checked(name, str)] = tensor.detach() if detached else tensor
         for names, theirs in (
             (found["inputs"], graph._inputs),
             (found["parameters"], graph._parameters),
@@ -518,19 +404,3 @@ def _at(place: Any, of: Sized) -> int:
     if type(place) is not int or not 0 <= place < len(of):
         raise CheckpointError(f"it names number {place!r:.40} of {len(of)}")
     return place
-
-
-def _size(written: Any) -> int:
-    """How many parts a written field has."""
-    return sum(map(_size, written)) + 1 if isinstance(written, (list, tuple)) else 1
-
-
-def _shape(shape: Any) -> tuple[int, ...]:
-    good = isinstance(shape, tuple) and len(shape) <= 64
-    if (
-        not good
-        or not all(type(n) is int and n >= 0 for n in shape)
-        or prod(n or 1 for n in shape) >= 2**59
-    ):
-        raise CheckpointError(f"{shape!r:.80} is no shape")
-    return shape  # type: ignore[no-any-return]

@@ -7,6 +7,7 @@ import dataclasses
 import hashlib
 import html
 import json
+from collections.abc import Sequence
 from importlib import resources
 from math import isfinite
 from typing import Any
@@ -19,18 +20,29 @@ READ_AT_MOST = 20_000_000  # elements, of all nodes together, that statistics re
 
 def to_html(snapshot: Snapshot, live: bool = False) -> str:
     """The page; a live one asks its server for details and follows the graph."""
+    return _page(snapshot.title, {**page_data(snapshot, details=not live), "live": live})
+
+
+def stages_to_html(title: str, snapshots: Sequence[Snapshot]) -> str:
+    """The page of one graph at several stages, of which the user chooses one; the last at first."""
+    stages = [page_data(each) for each in snapshots]
+    return _page(title, {**stages[-1], "title": title, "live": False, "stages": stages})
+
+
+def _page(title: str, data: dict[str, Any]) -> str:
     script = _asset("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    connects = "self" if data["live"] else "none"
     policy = (  # no text of the graph could run as a program, even if it became markup
         f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; "
-        f"connect-src '{'self' if live else 'none'}'; base-uri 'none'; form-action 'none'"
+        f"connect-src '{connects}'; base-uri 'none'; form-action 'none'"
     )
     parts = {
         "POLICY": policy,
-        "TITLE": html.escape(snapshot.title),
+        "TITLE": html.escape(title),
         "STYLE": _asset("page.css"),
         "SCRIPT": script,
-        "DATA": to_json({**page_data(snapshot, details=not live), "live": live}),
+        "DATA": to_json(data),
     }
     page = _asset("page.html")
     pieces = page.split("@@")  # text, name, text, name, ..., text

@@ -1,5 +1,7 @@
 """`explain`: what a compiled function's program does."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -74,3 +76,37 @@ def test_what_runs_eagerly_is_not_explained():
         compiled(ad.ones(2))
     with pytest.raises(Unsupported, match=r"runs eagerly: .*reads a value"):
         compiled.explain(ad.ones(2))
+
+
+def test_what_was_fused_and_what_is_computed_again():
+    sizes = (64, 256, 256, 256, 64)
+    layers = [nn.Linear(a, b) for a, b in itertools.pairwise(sizes)]
+    layers = [x for layer in layers for x in (layer, nn.LayerNorm(layer.out_features), nn.ReLU())]
+    step, _, _ = make_step(nn.Sequential(*layers, nn.Linear(64, 3)))
+    x, y = ad.randn(256, 64), ad.zeros(256, dtype=ad.int64)
+    step(x, y)
+    found = step.explain(x, y)
+    kernels = [row for row in found.rows if row.how == "kernel"]
+    assert all(len(row.fused) != 1 for row in found.rows)
+    for row in kernels:
+        assert not row.fused or row.name.removesuffix("_...") == "_".join(row.fused[:3])
+        assert not row.fused or set(row.again) <= set(row.fused)
+    again = [row for row in kernels if row.again]
+    assert again and all(
+        name in {"sub", "mul", "add", "relu"} for row in again for name in row.again
+    )
+    assert not any(row.fused for row in found.rows if row.how == "product")
+    text = str(found)
+    assert f"  computed again rather than kept, {again[0].name} (" in text
+    assert f"  fused, {again[0].name} (" in text
+
+
+def test_nothing_is_fused_or_computed_again_where_there_is_one_op():
+    compiled = ad.compile(lambda x: x.exp())
+    [row] = compiled.explain(ad.ones(4)).rows
+    assert row.fused == row.again == ()
+    [row] = ad.compile(lambda x: (x.exp() * 2 + x * 2) - 1).explain(ad.ones(4)).rows
+    assert row.fused == ("exp", "mul", "mul", "add", "sub") and not row.again
+    assert "fused, exp_mul_mul_... (1): exp, mul (2), add, sub" in str(
+        ad.compile(lambda x: (x.exp() * 2 + x * 2) - 1).explain(ad.ones(4))
+    )

@@ -16,6 +16,7 @@ import adjoint as ad
 from adjoint import nn
 from adjoint.backends import native
 from adjoint.compiled.capture import CAPTURING
+from adjoint.core import policy
 from adjoint.core.errors import AutogradError, InvalidArgument, ShapeError, Unsupported
 from adjoint.graph.lazy import LazyValue
 from adjoint.utils.checkpoint import checkpoint
@@ -131,7 +132,7 @@ def test_each_program_says_why_and_their_number_is_bounded():
     def function(x):
         return x * factors[0]
 
-    compiled = ad.compile(function, recompile_limit=3, fallback="eager")
+    compiled = ad.compile(function, recompile_limit=3, dynamic=False, fallback="eager")
     compiled(ad.ones(2))
     compiled(ad.ones(3))
     factors[0] = 5.0
@@ -147,7 +148,7 @@ def test_each_program_says_why_and_their_number_is_bounded():
         warnings.simplefilter("error")
         assert compiled(ad.ones(9)).tolist() == [5.0] * 9
     with pytest.raises(Unsupported, match="1 programs were compiled"):
-        once = ad.compile(function, recompile_limit=1)
+        once = ad.compile(function, recompile_limit=1, dynamic=False)
         once(ad.ones(1)), once(ad.ones(2))
 
 
@@ -349,8 +350,8 @@ def test_options():
     with pytest.raises(TypeError):
         ad.compile(3)
     assert repr(ad.compile(len, name="size", options={"max_autotune": True})) == "<compiled size>"
-    with pytest.raises(Unsupported, match="dynamic"):
-        ad.compile(len, dynamic=True)
+    with pytest.raises(Unsupported, match="shapes_spec"):
+        ad.compile(len, shapes_spec={})
 
 
 def test_gradients_are_added_up_whatever_tensors_hold_them():
@@ -465,7 +466,7 @@ def test_a_run_waits_while_another_thread_captures():
         assert wait([running], 0.2).not_done
         model.weight._data = array
         CAPTURING.release()
-        found = running.result(60)
+        found, _ = running.result(60)
         CAPTURING.acquire()
     assert found.tolist() == expected
 
@@ -532,15 +533,58 @@ def test_results_and_gradients_that_are_views_of_what_was_given(count):
         assert x.grad.tolist() == g[1:-1].tolist()
 
 
-def test_views_of_what_is_recorded():
-    """Whether memory allows one is known without values."""
-    x = ad.arange(24.0).reshape(2, 12)
-    function = ad.compile(lambda x: (x * 2).split(6, -1)[1].view(2, 2, 3) + 1)
-    assert function(x).tolist() == ((x * 2)[:, 6:].reshape(2, 2, 3) + 1).tolist()
-    with pytest.raises(ShapeError, match="not compatible"):
-        ad.compile(lambda x: (x * 2).T.view(24))(x)
+def attention(x):
+    """Heads as nanoGPT takes them: views of the parts of one product."""
+    q, k = ((x * 2).chunk(2, -1)[n].view(2, 3, 2, 2).transpose(1, 2) for n in (0, 1))
+    return (q @ k.mT).sum()
+
+
+def test_shapes_and_strides_of_what_is_recorded_are_known_without_its_values():
+    x = ad.randn(2, 3, 8)
+    ad.testing.assert_close(ad.compile(attention)(x), attention(x))
+
+    def told(x):
+        y = (x * 2).chunk(2, -1)[1]
+        return y * 1, y.stride(), y.is_contiguous(), y.storage_offset(), y.mT.stride(1)
+
+    (found, *said), (wanted, *expected) = ad.compile(told)(x), told(x)
+    assert said == expected == [(24, 8, 1), False, 4, 1]
+    ad.testing.assert_close(found, wanted)
+    for function in (lambda x: x.mT.view(-1), lambda x: (x * 2).mT.view(-1)):
+        with pytest.raises(ShapeError, match=r"view size \[-1\] is not compatible"):
+            ad.compile(function)(x)
     with ad.lazy():
-        y = (x * 2).view(24)
-        with pytest.raises(ShapeError, match="not compatible"):
-            y.view(2, 12).T.view(24)
-    assert y.tolist() == (x * 2).reshape(24).tolist()
+        y = (x * 2).view(6, 8)
+        assert y._data.array is None  # computed when it is read, and no sooner
+    ad.testing.assert_close(y, (x * 2).reshape(6, 8))
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_sizes_may_change_without_end(dynamic, monkeypatch):
+    monkeypatch.setattr(policy, "COMPILED_SIZES", 4)
+    factors = [1.0]
+
+    def function(x):
+        y = x.cumsum(0) * factors[0] / x.shape[0]
+        return y if x.shape[0] != 13 else -y  # the function's Python runs for each size
+
+    compiled = ad.compile(function, dynamic=dynamic, recompile_limit=2)
+    for n in (*range(9, 16), 0, 1, 257, 257):
+        x = ad.arange(n).float()
+        ad.testing.assert_close(compiled(x), function(x))
+    assert len(compiled.reasons) == 10
+    assert len(compiled.programs) == 4
+    with pytest.warns(UserWarning, match="compiled again for sizes"):
+        ad.testing.assert_close(compiled(ad.ones(9)), function(ad.ones(9)))
+    compiled(ad.ones(3, 2))  # another number of dimensions is another program
+    with pytest.raises(Unsupported, match=r"2 programs.*float32 and is \(3,\) float64"):
+        compiled(ad.ones(3, dtype=ad.float64))
+
+
+def test_programs_for_many_sizes_are_bounded_by_their_memory(monkeypatch):
+    monkeypatch.setattr(policy, "COMPILED_BYTES", 1 << 20)
+    compiled = ad.compile(lambda x: (x.exp() @ x.exp()).sin())
+    for n in range(150, 170):
+        compiled(ad.ones(n, n))
+    assert 2 <= len(compiled.programs) < 10
+    assert sum(each.bytes for each in compiled.programs) <= 1 << 20

@@ -13,7 +13,9 @@ from adjoint.core.errors import Unsupported
 
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason="no native backend")
 # Those that Python computes step by step, by what they read.
-REFUSED = {"Adafactor": "reads a value", "LBFGS": "reads a value", "Muon": "Python's own state"}
+REFUSED = {"Adafactor": "reads a value", "LBFGS": "reads a value"}
+# Programs for six steps: of Muon, without state, with it, and with a rate that changes.
+PROGRAMS = {"Muon": 3}
 CLASSES = {
     name: each
     for name, each in vars(ad.optim).items()
@@ -63,4 +65,60 @@ def test_parameters_are_those_of_eager_steps(name, options):
         np.testing.assert_allclose(compiled(x).item(), eager(x).item(), rtol=1e-4)
         for p, q in zip(*(m.parameters() for m in models), strict=True):
             np.testing.assert_allclose(q.tolist(), p.tolist(), rtol=2e-4, atol=1e-5)
-    assert len(compiled.programs) == 1
+    assert len(compiled.programs) == PROGRAMS.get(name, 1)
+
+
+def change_count(optimizer):
+    for state in optimizer.state.values():
+        state["step"].fill_(100)
+
+
+def change_one_count(optimizer):
+    next(iter(optimizer.state.values()))["step"].add_(7)
+
+
+def change_options(optimizer):
+    optimizer.param_groups[0].update(lr=0.2, weight_decay=0.1, betas=(0.5, 0.9))
+
+
+def change_count_memory(optimizer):
+    for state in optimizer.state.values():
+        state["step"].data = ad.tensor(3.0)
+
+
+def replace_state(optimizer):
+    optimizer.load_state_dict(optimizer.state_dict())
+
+
+def ask_for_largest(optimizer):
+    optimizer.param_groups[0]["amsgrad"] = True
+
+
+@pytest.mark.parametrize(
+    "change",
+    [change_count, change_one_count, change_options, change_count_memory, replace_state,
+     ask_for_largest],
+)  # fmt: skip
+def test_what_changes_between_steps_is_noticed(change):
+    """Steps whose number alone has changed take a shorter way."""
+    found = []
+    for compiled in (False, True):
+        ad.manual_seed(3)
+        model = ad.nn.Linear(3, 2)
+        optimizer = ad.optim.Adam(model.parameters(), lr=0.1)
+
+        def step(x, model=model, optimizer=optimizer):
+            optimizer.zero_grad()
+            loss = (model(x) ** 2).mean()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        run = ad.compile(step) if compiled else step
+        x = ad.ones(4, 3)
+        losses = [run(x).item() for _ in range(4)]
+        change(optimizer)
+        losses += [run(x).item() for _ in range(4)]
+        counts = [state["step"].item() for state in optimizer.state.values()]
+        found.append((losses, counts, *[p.detach().clone() for p in model.parameters()]))
+    ad.testing.assert_close(found[1], found[0], rtol=1e-5, atol=1e-6)

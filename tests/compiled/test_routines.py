@@ -45,6 +45,7 @@ LAYERS = {
     "LSTM with dropout": lambda: layer(nn.LSTM, num_layers=2, dropout=0.5),
     "LSTMCell": lambda: cell(nn.LSTMCell),
     "GRUCell": lambda: cell(nn.GRUCell),
+    "RNNCell, which has no state kept": lambda: cell(nn.RNNCell),
     "a final state alone": some_states,
 }
 

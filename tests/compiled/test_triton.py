@@ -245,7 +245,7 @@ def test_doubles_are_refused():
         text.write(kernel, (8,), [(1,)], "f")
 
 
-def test_numbers_of_the_host_are_written_as_such():
+def test_inline_host_numbers():
     graph = capture(lambda x: x * 0.1 + 1, given([(3,)], ad.bfloat16)).program
     assert [x.array is None for x in graph.nodes[1].values] == [True, False]
     assert inline_host_numbers(graph) == 1
@@ -327,6 +327,46 @@ def test_recorded_gradients_accumulate(recorded):
         step(x)
         assert w.grad.tolist() == [0, 2 * i, 4 * i]
     assert 0 < recorded.made <= 3
+
+
+@interpreted
+@pytest.mark.parametrize("scheduled", [False, True])
+def test_recorded_steps_write_arguments_and_follow_options(scheduled, recorded):
+    def steps(compiled):
+        w = ad.nn.Parameter(ad.ones(3, device="torch"))
+        optimizer = ad.optim.SGD([w], lr=0.5, momentum=0.9)
+        schedule = ad.optim.lr_scheduler.StepLR(optimizer, 3, 0.5)
+        counted = {"n": 0}
+
+        def step(x, y):
+            counted["n"] += 1
+            optimizer.zero_grad()
+            loss = (w * x).square().sum()
+            loss.backward()
+            if not scheduled:
+                optimizer.param_groups[0]["momentum"] = 0.9 / counted["n"]
+            optimizer.step()
+            y.mul_(2).add_(x)
+            if scheduled:
+                schedule.step()
+            return loss, counted["n"]
+
+        run = ad.compile(step) if compiled else step
+        x, y = ad.ones(3, device="torch"), ad.zeros(3, device="torch")
+        found = []
+        for _ in range(9):
+            loss, n = run(x * 0.5, y)
+            found.append([loss.item(), n, y.tolist(), w.tolist(), w.grad.tolist()])
+        return run, found
+
+    _, rows = steps(False)
+    run, found = steps(True)
+    for each, expected in zip(found, rows, strict=True):
+        for a, b in zip(each, expected, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5)
+    (program,) = run.programs
+    assert (program.obstacles, recorded.made) == ([], 1)
+    assert program.bytes > 0
 
 
 @interpreted

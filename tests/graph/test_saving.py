@@ -14,7 +14,6 @@ import adjoint as ad
 from adjoint.autograd.fusion import Fused
 from adjoint.core.errors import AutogradError, CheckpointError, GraphError, InvalidType
 from adjoint.core.op import REGISTRY, Op
-from adjoint.graph.cells import Cell, State
 from adjoint.io import checkpoint
 from adjoint.reactive import saving
 
@@ -93,7 +92,10 @@ def test_a_loaded_graph_is_as_it_was_and_runs_nothing(graph):
     assert log.ran == []
     assert again.is_frozen(again["frozen"])
     before, after = (
-        [(c.label, c.op and saving._op(c.op, c), c.cutoff, c.cut) for c in saving.lasting(each)]
+        [
+            (c.label, c.op and saving._OPS.written(c.op, c.label), c.cutoff, c.cut)
+            for c in saving.lasting(each)
+        ]
         for each in (graph, again)
     )
     assert before == after
@@ -218,10 +220,8 @@ def test_loading_onto_another_device():
 @pytest.mark.parametrize("name", sorted(REGISTRY))
 def test_every_op_can_be_written_and_read(name):
     kind = REGISTRY[name]
-    cell = Cell(State(), None, (), (), np.dtype(float))
-    reader = object.__new__(saving._Reader)
     for sample in kind.samples():
-        assert reader._op(saving._op(sample.op, cell)) == sample.op
+        assert saving._OPS.read(saving._OPS.written(sample.op, "it")) == sample.op
 
 
 class Doubled(ad.autograd.Function):
@@ -565,8 +565,8 @@ def test_every_op_that_only_graphs_have_can_be_saved():
             found.add(kind)
     never = {"Opaque", "_Passing"}  # a user's code; of eager backward passes
     found = {k for k in found if not k.opaque and not issubclass(k, Fused)}
-    missing = {k.__name__ for k in found} - set(saving._OWN) - never
-    assert not missing, f"add {missing} to saving._OWN, with what their fields are"
+    missing = {k.__name__ for k in found} - set(saving._OPS.further) - never
+    assert not missing, f"add {missing} to saving._OPS, with what their fields are"
 
 
 def test_what_follows_other_shapes_does_so_in_a_loaded_graph():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 
 import numpy as np
@@ -134,8 +135,8 @@ def test_every_pass_leaves_a_valid_graph(name):
         affine.fold_affine, passes.drop_dead, simplify.simplify, patterns.name_activations,
         layers.fuse_epilogues, kernels.fuse_kernels,
     ):  # fmt: skip
-        wants = change.__code__.co_argcount
-        change(*(graph, folds)[:wants])
+        more = (folds,) if "folds" in inspect.signature(change).parameters else ()
+        change(graph, *more)
         graph.verify()
     assert len(graph.nodes) < nodes
     assert "dropout" not in " ".join(node.op.name for node in graph.nodes)

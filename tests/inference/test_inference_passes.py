@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
+import pathlib
+import re
+
 import numpy as np
 import pytest
 
@@ -25,9 +30,11 @@ from adjoint.inference.capture import Source, capture
 from adjoint.ops.elementwise.arithmetic import Add
 from adjoint.ops.elementwise.functions import Tanh
 from adjoint.ops.nn.activation import Gelu
+from adjoint.program import rewriting
 from adjoint.program.program import Node, Program, Value, make
 
 F = nn.functional
+ROOT = pathlib.Path(__file__).parents[2]
 
 
 def graph_of(function, *inputs):
@@ -110,6 +117,24 @@ def test_merge_equal():
         before=["exp", "exp", "mul", "add", "add", "add", "sub"],
         after=["exp", "mul", "add", "add", "add", "sub"],
     )  # fmt: skip
+
+
+def test_merge_equal_in_another_order():
+    """Sums and products; the greater of 0 and -0 may be either."""
+    check(
+        passes.merge_equal,
+        lambda x: (x * x.exp() + x.exp() * x) / (x + x.exp() - (x.exp() + x)).exp(), X,
+        before=["exp", "mul", "exp", "mul", "add", "exp", "add", "exp", "add", "sub", "exp",
+                "true_divide"],
+        after=["exp", "mul", "add", "add", "sub", "exp", "true_divide"],
+    )  # fmt: skip
+    for function in (
+        lambda x: ad.maximum(x, W[:2]) - ad.maximum(W[:2], x),
+        lambda x: (x - W[:2]) * (W[:2] - x),
+    ):
+        graph = graph_of(function, X)
+        passes.fold_constants(graph, passes.Folds())
+        assert passes.merge_equal(graph) == 0
 
 
 def test_drop_identities():
@@ -303,6 +328,25 @@ def test_the_verifier_refuses_wrong_graphs():
     wrong = Node(Tanh(), [x], [IMAGE.spec])
     with pytest.raises(GraphError, match="gives"):
         Program([x], [wrong], [wrong.output]).verify()
+
+
+def test_every_pass_is_declared_and_shown_before_and_after():
+    """Each function that changes a program can be watched, and has a test of its name."""
+    changing = {
+        each.name
+        for folder in ("program", "inference", "compiled")
+        for path in (ROOT / "adjoint" / folder).glob("*.py")
+        for each in ast.parse(path.read_text()).body
+        if isinstance(each, ast.FunctionDef) and not each.name.startswith("_")
+        and each.args.args and ast.unparse(each.args.args[0]) == "graph: Program"
+        and each.returns is not None and ast.unparse(each.returns) == "int"
+    }  # fmt: skip
+    importlib.import_module("adjoint.compiled")
+    assert changing == set(rewriting.PASSES)
+    tests = "".join(path.read_text() for path in (ROOT / "tests").glob("*/test_*.py"))
+    assert [
+        name for name in changing if not re.search(rf"^def test_{name}(\b|_)", tests, re.M)
+    ] == []
 
 
 # ---- buffers -------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ def _chain():
     return Program([x, w], [c, a, b, d, e, y], [y.output]), [a, b, e, y]
 
 
-def test_cheap_values_are_computed_again():
+def test_recompute():
     """Behind the second product a and b were read; now the first product's result alone is."""
     graph, (a, b, e, y) = _chain()
     groups = [[a, b], [e, y]]

@@ -115,3 +115,21 @@ def test_sums_of_products_of_two_full_values_stay():
     e = k.exp(x - k.max(x, (1,)))
     k.output(k.sum(e, (1,)))
     assert Compiled(k).kernel is k
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 33, 1000])
+@pytest.mark.parametrize("columns", [8, 16])
+def test_rows_of_few_columns_are_done_together(rows, columns):
+    """Several rows at a time, and what is left of them; NaN stays in its column."""
+    k = Kernel(2)
+    x = k.input("float32")
+    for value in (k.sum(x, (0,)), k.max(x, (0,)), k.sum((x - k.mean(x, (0,))) * x, (0,))):
+        k.output(value)
+    a = np.random.default_rng(rows).standard_normal((rows, columns)).astype(np.float32)
+    a[rows // 2, 3] = np.nan
+    total, most, spread = Compiled(k)(a)
+    wide = a.astype(np.float64)
+    np.testing.assert_allclose(total, wide.sum(0), rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(most, a.max(0))
+    expected = ((wide - wide.mean(0)) * wide).sum(0)
+    np.testing.assert_allclose(spread, expected, rtol=1e-4, atol=1e-4)

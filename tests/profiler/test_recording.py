@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 
 import pytest
@@ -222,6 +223,73 @@ def test_a_compiled_step():
     assert linear.flops == 2 * 16 * 30 * 40
 
 
+@pytest.mark.skipif(bool(ad.backends.native.reason_off()), reason="steps are native")
+def test_tables_traces_and_memory_are_those_of_eager_graph_and_compiled_runs(tmp_path):
+    """Whatever way a function runs: a table by each column, a Chrome trace, what it has made."""
+    x = ad.randn(16, 30)
+
+    def function(x):
+        return ((x @ x.t()).exp() + 1).sum(0)
+
+    compiled = ad.compile(function)
+    graph = ad.Graph()
+    source = graph.input(x)
+    recorded = function(source)
+    runs = {
+        "eager": lambda: function(x),
+        "graph": lambda: (source.set(x + 1), recorded.tolist()),
+        "compiled": lambda: compiled(x),
+    }
+    for way, run in runs.items():
+        run()
+        with profile(profile_memory=True, with_flops=True, record_shapes=True) as prof:
+            kept = run()
+        sums = prof.key_averages()
+        for key in (
+            "cpu_time_total", "self_cpu_time_total", "cpu_memory_usage", "self_cpu_memory_usage",
+            "flops", "count",
+        ):  # fmt: skip
+            order = [getattr(row, key) for row in sorted(sums, key=lambda row: -getattr(row, key))]
+            names_in = [line.split()[0] for line in sums.table(sort_by=key).splitlines()[3:-2]]
+            found = {row.key[:55]: getattr(row, key) for row in sums}
+            assert [found[name] for name in names_in] == order, (way, key)
+        product = next(row for row in sums if "mat_mul" in row.key)
+        assert product.flops == 2 * 16 * 30 * 16
+        made = sum(row.self_cpu_memory_usage for row in sums)
+        assert made >= 16 * 4, way
+        path = tmp_path / f"{way}.json"
+        prof.export_chrome_trace(str(path))
+        events = json.loads(path.read_text())["traceEvents"]
+        spans = [event for event in events if event["ph"] == "X"]
+        events_of = [event.name for event in prof.events() if event.name != "[memory]"]
+        assert [event["name"] for event in spans] == events_of
+        assert any(event["name"] == "[memory]" for event in events)
+        del kept
+    outer = next(e for e in prof.events() if e.name == "Compiled#function")
+    assert outer.self_cpu_memory_usage == 16 * 4  # the result alone is new
+    assert outer.cpu_time_total >= sum(e.cpu_time_total for e in outer.cpu_children)
+
+
+@pytest.mark.skipif(bool(ad.backends.native.reason_off()), reason="steps are native")
+def test_backward_through_what_a_compiled_function_returned():
+    model = nn.Sequential(nn.Linear(30, 40), nn.ReLU(), nn.Linear(40, 8))
+    plain = ad.compile(model)
+    x = ad.randn(16, 30)
+    plain(x).sum().backward()
+    eager = [p.grad.clone() for p in model.parameters()]
+    for p in model.parameters():
+        p.grad = None
+    with profile(with_flops=True, profile_memory=True) as prof:
+        plain(x).sum().backward()
+    for p, g in zip(model.parameters(), eager, strict=True):
+        assert p.grad.equal(g)
+    found = inside(prof, "CompiledFunctionBackward")
+    assert found.count("linear_weight") == 2 and found.count("linear_input") == 1
+    behind = next(e for e in prof.events() if e.name == "CompiledFunctionBackward")
+    assert sum(e.flops for e in behind.cpu_children) == 2 * 16 * (30 * 40 + 2 * 40 * 8)
+    assert behind.self_cpu_memory_usage == sum(p._data.nbytes for p in model.parameters())
+
+
 def test_a_frozen_program():
     model = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
     x = ad.randn(4, 8)
@@ -231,6 +299,9 @@ def test_a_frozen_program():
         found = program(x)
     assert found.tolist() == expected.tolist()
     assert names(prof)[0] == "inference.Program" and len(names(prof)) > 1
+    with profile(profile_memory=True) as prof:
+        found = program(x)
+    assert prof.events()[0].self_cpu_memory_usage == found._data.nbytes
 
 
 def test_record_function_in_and_out_of_profiles():

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...autograd.modes import no_grad
 from ...core.errors import ShapeError
-from ...ops.create.creation import empty, tensor
+from ...core.mode import MODE
+from ...ops.create.creation import empty, tensor, zeros_like
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from ..parameter import Parameter
 from .normalization import Affine
@@ -118,6 +120,9 @@ class _BatchNorm(_NormBase):
     def forward(self, input: Any) -> Any:
         """The normalized input; training updates the running statistics."""
         self._check_input_dim(input)
+        averages = self.momentum is None and self.training and self.track_running_stats
+        if averages and hasattr(MODE.get().executor, "note_check"):
+            return self._captured(input)
         factor = self._update_factor()
         use_batch = self.training or self.running_mean is None
         update = not self.training or self.track_running_stats
@@ -131,6 +136,17 @@ class _BatchNorm(_NormBase):
             factor,
             self.eps,
         )
+
+    def _captured(self, input: Any) -> Any:
+        """The same with a plain average, whose factor a captured function knows as a tensor."""
+        self.num_batches_tracked.add_(1)
+        mean, var = zeros_like(self.running_mean), zeros_like(self.running_var)
+        y = F.batch_norm(input, mean, var, self.weight, self.bias, True, 1.0, self.eps)
+        with no_grad():
+            share = self.num_batches_tracked.to(mean.dtype).reciprocal()
+            for running, batch in ((self.running_mean, mean), (self.running_var, var)):
+                running.add_((batch - running) * share)
+        return y
 
 
 class BatchNorm1d(_BatchNorm):

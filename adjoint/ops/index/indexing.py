@@ -433,7 +433,8 @@ def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """
     if copied(input, src, "copy_") or write_by_kernel(copy_, "copy_", _copy, (input, src), {}):
         return input
-    if not isinstance(src, TensorBase) or type(src._data) is not type(input._data):
+    host = type(input._data) is np.ndarray
+    if not host or not isinstance(src, TensorBase) or type(src._data) is not np.ndarray:
         assert_tensor(src, "copy_")
         if src.device != input.device:
             src = FUNCTIONS["to"](src, input.device, non_blocking=non_blocking)

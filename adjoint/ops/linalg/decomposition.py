@@ -183,6 +183,8 @@ class CholeskyGradient(Op):
 
     def infer(self, lower: Spec, g: Spec) -> Spec:
         """The spec of both."""
+        if g != lower or lower.shape[-1:] != lower.shape[-2:-1]:
+            raise ShapeError(f"{self.name}: {g.shape} is no gradient of a factor, {lower.shape}")
         return lower
 
     def compute(self, xp: Any, lower: Any, g: Any) -> Any:

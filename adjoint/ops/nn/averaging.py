@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
-from ...core.errors import DTypeError, InvalidArgument
+from ...core.errors import DTypeError, InvalidArgument, ShapeError
 from ...core.op import Op, Sample
 from ...core.spec import Spec, prod
 from ...core.types import Tensor
@@ -94,6 +94,10 @@ class SumPoolInput(Op):
 
     def infer(self, g: Spec) -> Spec:
         """Images of `size`."""
+        lead = g.shape[: len(g.shape) - len(self.kernel)]
+        shape = (*lead, *SumPool(self.kernel, self.stride, self.padding).count(self.size))
+        if shape != g.shape:
+            raise ShapeError(f"{self.name}: {g.shape} is no pooled image of {self.size}, {shape}")
         return g.with_(shape=(*g.shape[: len(g.shape) - len(self.kernel)], *self.size))
 
     def compute(self, xp: Any, g: Any) -> Any:

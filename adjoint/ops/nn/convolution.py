@@ -250,7 +250,12 @@ class ConvolutionWeight(ConvolutionOp):
     def infer(self, x: Spec, y: Spec) -> Spec:
         """(out channels, in channels / groups, *kernel)."""
         _assert_same_dtype("conv_weight", x, y)
-        if self.count(x.shape[2:], self.kernel) != y.shape[2:] or x.shape[0] != y.shape[0]:
+        divided = x.shape[1] % self.groups == 0 == y.shape[1] % self.groups
+        if (
+            self.count(x.shape[2:], self.kernel) != y.shape[2:]
+            or x.shape[0] != y.shape[0]
+            or not divided
+        ):
             raise ShapeError(
                 f"conv_weight: images {x.shape} and values {y.shape} do not fit with a kernel of "
                 f"size {self.kernel}"

@@ -138,6 +138,8 @@ class MaxPoolInput(Pool):
 
     def infer(self, x: Spec, *rest: Spec) -> Spec:
         """x's spec."""
+        for each in rest:
+            Pool.infer(self, x, each)
         return x
 
     def compute(self, xp: Any, x: Any, y: Any, g: Any) -> Any:
@@ -167,6 +169,13 @@ class MaxPoolInput(Pool):
 
 class MaxPoolSelect(Pool):
     """The elements of the third input at the places where x has its windows' maxima y."""
+
+    def infer(self, x: Spec, *rest: Spec) -> Spec:
+        """One element per window."""
+        y, h = rest
+        if h.shape != x.shape:
+            raise ShapeError(f"{self.name}: {h.shape} is not of the images' shape, {x.shape}")
+        return Pool.infer(self, x, y)
 
     def compute(self, xp: Any, x: Any, y: Any, h: Any) -> Any:
         """The backend's gather."""

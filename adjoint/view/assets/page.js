@@ -773,6 +773,32 @@ function follow() {
   stream.onerror = () => { $("progress").textContent = "the program has ended"; };
 }
 
+// ---- stages ------------------------------------------------------------------------------------
+
+const stages = data.stages || [];
+function chooseStage(to) {
+  if (to < 0 || to >= stages.length) return;
+  $("stage").selectedIndex = to;
+  const opened = new Set([...open].map(g => groups[g].path));
+  select(null);
+  search($("query").value = "");
+  widths.clear();
+  read(stages[to]);
+  startOpen();
+  groups.forEach((group, g) => { if (opened.has(group.path)) open.add(g); });
+  arrange();
+  legend();
+  fitAll();
+}
+
+function offerStages() {
+  if (!stages.length) return;
+  $("stage").hidden = false;
+  $("stage").replaceChildren(...stages.map(stage => element("option", `${stage.title} (${stage.nodes.length})`)));
+  $("stage").selectedIndex = stages.length - 1;
+  $("stage").onchange = () => { chooseStage($("stage").selectedIndex); $("stage").blur(); };
+}
+
 // ---- start -------------------------------------------------------------------------------------
 
 const pointers = new Map();
@@ -823,6 +849,7 @@ const KEYS = {
   ArrowLeft: () => { view.x += 80; draw(); }, ArrowRight: () => { view.x -= 80; draw(); },
   ArrowUp: () => { view.y += 80; draw(); }, ArrowDown: () => { view.y -= 80; draw(); },
   "+": () => zoom(1.25), "=": () => zoom(1.25), "-": () => zoom(0.8), f: fitAll, 0: fitAll, e: unfoldAll, c: foldAll,
+  "[": () => chooseStage($("stage").selectedIndex - 1), "]": () => chooseStage($("stage").selectedIndex + 1),
   "/": () => $("query").focus(), Escape: () => select(null), n: () => jump(hit + 1), N: () => jump(hit - 1),
 };
 addEventListener("keydown", event => {
@@ -858,6 +885,7 @@ function legend() {
 read(data);
 readColors();
 $("title").textContent = data.title;
+offerStages();
 startOpen();
 arrange();
 legend();

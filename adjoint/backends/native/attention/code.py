@@ -13,12 +13,10 @@ import functools
 import math
 import struct
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 from ....kernels import cache, maths, target
 from ....kernels.emit import Body, Module, Reg
-from ..gemm import tiles
 from ..gemm.tiles import (
     ADD,
     ITEM,
@@ -65,8 +63,7 @@ def code() -> Code:
     Errors: Unsupported without llvmlite, or on a processor without fused multiply-add.
     """
     host = target.host()
-    sources = (Path(str(file)).read_text() for file in (__file__, passes.__file__, tiles.__file__))
-    name = cache.digest("attention", *sources, repr(host))
+    name = cache.digest("attention", repr(host))
     symbols = [f"a{name}.{short}" for short in Code._fields]
 
     def named() -> str:

@@ -25,9 +25,9 @@ from ..onednn import api as onednn
 from ..runtime import machine_code, object_code
 from ..runtime.sequence import Call
 from . import code as gemm_code
-from .code import TASK_WORDS, Shape
+from .code import BIAS, TASK_WORDS, Shape
 
-__all__ = ["TASK_WORDS", "Plan", "Shape", "address", "is_available"]
+__all__ = ["BIAS", "TASK_WORDS", "Plan", "Shape", "address", "is_available"]
 
 _ELEMENTS = {"float32": "float", "float64": "double"}
 
@@ -153,6 +153,15 @@ class Plan:
         pointers = range(first, first + len(given) + 1)
         shared = self._pool is not None
         return Call(self._chunks, len(self._tasks), words, pointers, shared, self._quick, self)
+
+    def call_at_places(self) -> Call:
+        """The same where the tasks' offsets are addresses, of arrays that stay where they are; a
+        bias is read where the mode of a shape says so.
+        """
+        words = self._before(False) + bytes(8 * 3)
+        return Call(
+            self._chunks, len(self._tasks), words, range(0), False, self._quick, self, fixed=True
+        )  # fmt: skip
 
     def launcher(self, given: Sequence[Any], c: Any) -> Launcher:
         """What makes arrays like c of arrays like the given ones, which are a, b and perhaps bias,

@@ -18,6 +18,7 @@ import numpy as np
 from ....core import policy
 from ....core.errors import InvalidArgument, ShapeError, Unsupported
 from ....core.op import Op
+from ....eager.arrays import address
 from ....program.compute import launcher_of, quietly, remember
 from ..onednn import api as onednn
 from ..onednn.api import BIAS, DST, SRC, WEIGHTS, Descriptor, Primitive
@@ -80,6 +81,11 @@ def _strides(x: Any, rank: int) -> Strides | None:
         return None
     batch = (0 if n == 1 else s for n, s in zip(x.shape[:-2], steps, strict=False))
     return (*(0,) * (rank - x.ndim), *batch, *order)
+
+
+def is_laid_out(x: Any) -> bool:
+    """Whether matrices lie so that products need no copy: each has rows or columns without gaps."""
+    return _strides(x, x.ndim) is not None
 
 
 def _merged(batch: Sizes, a: Strides, b: Strides) -> tuple[Sizes, Strides, Strides]:
@@ -608,6 +614,23 @@ def generated(a: Any, b: Any, bias: Any = None) -> gemm.Plan | None:
     (m, k), n = a.shape, b.shape[-1]
     product = Product((), m, k, n, left, right, a.dtype, bias is not None, None)
     return _build_generated(product, threads())
+
+
+def together(parts: Sequence[Sequence[Any]]) -> gemm.Plan:
+    """Small products of matrices that are laid out: a, b, their result and perhaps a bias for each,
+    all of one dtype. Its tasks know the places of the arrays, which stay where they are.
+    """
+    shapes: dict[gemm.Shape, int] = {}
+    tasks = []
+    for a, b, c, *bias in parts:
+        left, right = _strides(a, 2), _strides(b, 2)
+        assert left is not None and right is not None
+        (m, n), k = c.shape, a.shape[1]
+        mode = gemm.BIAS if bias else 0
+        shape = gemm.Shape(m, n, k, left[0], left[1], right[0], right[1], n, mode)
+        number = shapes.setdefault(shape, len(shapes))
+        tasks.append((number, *map(address, (a, b, c)), address(bias[0]) if bias else 0))
+    return gemm.Plan(parts[0][0].dtype, list(shapes), np.array(tasks, np.int64))
 
 
 def _prepare(a: Any, b: Any, batch: Sizes, bias: Any, activation: str | None) -> Any:

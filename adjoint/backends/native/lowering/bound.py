@@ -143,10 +143,14 @@ def bound_product(library: str, operands: Sequence[Any], out: Any, scratch: Scra
     another.
     """
     x, y, *bias = operands
-    if not _are_at_hand(library, x, y):
-        (x, y), calls = dense((x, y))
-        if calls:
-            return [*calls, *bound_product(library, (x, y, *bias), out, scratch)]
+    copied: list[Call] = []
+    given = []
+    for v, whole in zip((x, y), _are_at_hand(library, x, y), strict=True):
+        [v], calls = ([v], []) if whole else dense([v])
+        given.append(v)
+        copied += calls
+    if copied:
+        return [*copied, *bound_product(library, (*given, *bias), out, scratch)]
     a, b = products.matrices(library, x, y)
     c = out if out.ndim == a.ndim else out.reshape(-1, out.shape[-1])
     if np.may_share_memory(c, out) and all(v.flags.c_contiguous for v in (c, *bias)):
@@ -172,10 +176,39 @@ def bound_product(library: str, operands: Sequence[Any], out: Any, scratch: Scra
     return [functools.partial(quietly, compute)]
 
 
-def _are_at_hand(library: str, x: Any, y: Any) -> bool:
-    """Whether the matrices of an op of that `library` are views of its operands."""
+def bound_products(
+    each: Sequence[tuple[str, Sequence[Any]]], outs: Sequence[Any]
+) -> tuple[list[Call], list[Any]]:
+    """What computes small products of two matrices, each of a `library` and its operands, into
+    row-major arrays, when called one after another; and all arrays that must be kept alive as long.
+    No product reads another's result.
+    """
+    copied: dict[Any, Any] = {}
+    calls: list[Call] = []
+    alive: list[Any] = [*outs]
+    parts: list[tuple[Any, ...]] = []
+    for (library, (x, y, *bias)), out in zip(each, outs, strict=True):
+        given = []
+        for v, whole in zip((x, y), _are_at_hand(library, x, y), strict=True):
+            if not whole:
+                key = address(v), v.shape, v.strides
+                if key not in copied:
+                    [copied[key]], more = dense([v])
+                    calls += more
+                v = copied[key]
+            given.append(v)
+        a, b = products.matrices(library, *given)
+        parts.append((a, b, out.reshape(-1, out.shape[-1]), *bias))
+        alive += parts[-1]
+    return [*calls, products.together(parts).call_at_places()], alive
+
+
+def _are_at_hand(library: str, x: Any, y: Any) -> list[bool]:
+    """For each operand of an op of that `library`, whether its matrix is a view of it that lies in
+    memory as products take one: not if it was expanded.
+    """
     pairs = zip(products.matrices(library, x, y), (x, y), strict=True)
-    return all(np.may_share_memory(new, old) for new, old in pairs)
+    return [np.may_share_memory(new, old) and products.is_laid_out(new) for new, old in pairs]
 
 
 def bound_op(op: Op, inputs: Sequence[Any], outs: Sequence[Any]) -> list[Call]:

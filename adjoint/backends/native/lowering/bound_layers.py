@@ -93,6 +93,29 @@ def _convolution_weight(
     return found and _by_plan(found.plan, (x, out, y, y, y), found.weights, scratch)
 
 
+def bound_blocked(op: Any, inputs: Sequence[Any], out: Any, scratch: Scratch) -> list[Call]:
+    """What computes a convolution of images in blocks (`inference.layouts`) into `out`, all of them
+    dense, when called: by oneDNN, which has a plan for it.
+    """
+    (a, b), bias = inputs[:2], inputs[2:]
+    arrays = {"convolution": (a, b, out), "convolution_input": (out, b, a)}.get(
+        op.name, (a, out, b)
+    )
+    blocks = op.images, op.values
+    x, w, y = arrays
+    shapes = [
+        (v.shape[0], v.shape[1] * block, *v.shape[2:-1]) if block else v.shape
+        for v, block in ((x, op.images), (w, 0), (y, op.values))
+    ]
+    found = convolution.plan_of_blocks(
+        op.base, shapes[0], shapes[1], shapes[2], bool(bias), blocks
+    )  # fmt: skip
+    assert found is not None
+    made = _by_plan(found.plan, (x, w, y, *(bias or [x]), x), found.weights, scratch)
+    assert made is not None
+    return made
+
+
 def _options(op: Any) -> tuple[Any, ...]:
     return op.stride, op.padding, op.dilation, op.groups
 

@@ -26,6 +26,8 @@ RUNTIMES = (1, 2)  # sequential and OpenMP: those that can run on the calling th
 MAX_DIMS = 12
 DATA_TYPES = {"bfloat16": 2, "float32": 3}
 FORMAT_ANY = 1
+# aBc8b, aBc16b and so on, by dimensions and channels in a block
+_BLOCKS = {(3, 8): 69, (3, 16): 56, (4, 8): 102, (4, 16): 78, (5, 8): 142, (5, 16): 121}
 INFERENCE, TRAINING = 96, 64
 CONVOLUTION_DIRECT, DECONVOLUTION_DIRECT = 1, 0xA
 POOL_MAX, POOL_AVERAGE = 0x1FF, 0x2FF  # the average with padding counted
@@ -345,6 +347,22 @@ def any_layout(shape: Sequence[int], dtype: Any) -> Descriptor:
         _DIMS(*shape),
         data_type(dtype),
         FORMAT_ANY,
+    )
+    return Descriptor(handle)
+
+
+def in_blocks(shape: Sequence[int], block: int, dtype: Any) -> Descriptor:
+    """A memory of images (n, channels, *size) as (n, channels / block, *size, block)."""
+    tag = _BLOCKS.get((len(shape), block))
+    if tag is None:
+        raise Unsupported(f"oneDNN for {len(shape)} dimensions in blocks of {block}")
+    handle = library().make(
+        "dnnl_memory_desc_create_with_tag",
+        f"memory of shape {tuple(shape)} in blocks of {block}",
+        len(shape),
+        _DIMS(*shape),
+        data_type(dtype),
+        tag,
     )
     return Descriptor(handle)
 

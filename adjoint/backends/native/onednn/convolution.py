@@ -13,8 +13,10 @@ import numpy as np
 
 from ....core import policy
 from ....core.errors import Unsupported
+from ....kernels import target
 from ...numpy import convolution as reference
-from ..gemm.products import matmul
+from ..gemm.products import FLOAT32, matmul
+from . import api as onednn
 from .convolution_plans import (
     ConvolutionPlan,
     Geometry,
@@ -139,6 +141,34 @@ def plan_of_conv_weight(x: Any, y: Any, *options: Any) -> ConvolutionPlan | None
         _key("conv_weight", x, y, None, *options), _backward_weights, x, y, *options
     )
     return found
+
+
+def block() -> int:
+    """Channels in one of the blocks in which oneDNN's convolutions compute here; 0 without it."""
+    if onednn.unavailable() is not None or target.host().vector_bytes < 32:
+        return 0
+    return target.host().vector_bytes // FLOAT32.itemsize
+
+
+def plan_of_blocks(
+    op: Any, x: Sizes, w: Sizes, y: Sizes, bias: bool, blocks: tuple[int, int]
+) -> ConvolutionPlan | None:
+    """What computes a convolution (`op.name` says which of the three) of float32 images, weights
+    and values of these shapes, which lie in blocks of so many channels; None where there is none.
+    """
+    options = op.stride, op.padding, op.dilation, op.groups
+    geometry = Geometry(
+        x[0], x[1], y[1], x[2:], w[2:], y[2:], *options, FLOAT32, blocks
+    )  # fmt: skip
+    key = "blocks", op.name, geometry, bias, threads()
+    found: ConvolutionPlan | None = planned(key, _of_blocks, op.name, geometry, bias)
+    return found
+
+
+def _of_blocks(name: str, geometry: Geometry, bias: bool) -> ConvolutionPlan:
+    if name == "convolution":
+        return forward(geometry, bias)
+    return (backward_data if name == "convolution_input" else backward_weights)(geometry)
 
 
 def conv(

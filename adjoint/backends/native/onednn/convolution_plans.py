@@ -41,6 +41,7 @@ class Geometry:
     dilation: Sizes
     groups: int
     dtype: Any
+    blocks: tuple[int, int] = (0, 0)  # of channels in which images and values lie; 0: plain
 
     def __str__(self) -> str:
         return (
@@ -100,7 +101,7 @@ _FEW_PLACES = {"forward": 64, "backward_data": 0, "backward_weights": 160}
 
 def _preferred(g: Geometry, kind: str) -> str:
     """The implementation that is faster than oneDNN's own choice, where one was measured."""
-    if g.dtype != FLOAT32 or g.groups > 1:
+    if g.dtype != FLOAT32 or g.groups > 1 or any(g.blocks):
         return ""
     few = g.batch * math.prod(g.count) < _FEW_PLACES[kind]
     if max(g.kernel) == 1 or few or (kind == "backward_data" and g.inputs <= 4):
@@ -109,15 +110,21 @@ def _preferred(g: Geometry, kind: str) -> str:
 
 
 class _Place(NamedTuple):
-    """A part of a plain array: shape, where it begins, in which slot."""
+    """A part of an array: shape, where it begins, in which slot; of images in blocks, some whole
+    ones.
+    """
 
     slot: int
     whole: Sizes
     start: Sizes
     shape: Sizes
+    block: int = 0
 
     def argument(self, dtype: Any) -> Argument:
         """Its memory and offset."""
+        if self.block:
+            memory = onednn.in_blocks(self.shape, self.block, dtype)
+            return Argument(memory, self.slot, memory.size // self.shape[0] * self.start[0])
         strides = onednn.contiguous_strides(self.whole)
         offset = sum(i * s for i, s in zip(self.start, strides, strict=True)) * dtype.itemsize
         return Argument(onednn.described(self.shape, strides, dtype), self.slot, offset)
@@ -253,6 +260,8 @@ def _cut(g: Geometry, channels: int, by_rows: bool) -> Cut:
     """Parts of the batch; where those are too few, of the rows or of the result's `channels`."""
     workers = threads()
     parts = max(1, min(4 * workers, g.work // policy.CONVOLUTION_GRAIN))
+    if any(g.blocks):
+        return Cut(min(g.batch, parts))
     if parts == 1 or (workers == 1 and g.batch == 1):
         return Cut()
     large = math.prod(g.w_shape()) * g.dtype.itemsize > 1 << 20
@@ -335,8 +344,12 @@ def forward(g: Geometry, bias: bool, cut: Cut | None = None) -> ConvolutionPlan:
                     part, functools.partial(_forward_primitive, part, w_shape, bias, known)
                 )
                 chunk = builder.chunk()
-                x_part = _Place(X, x_whole, (n, 0, x0, *zeros), (batch, g.inputs, *part.size))
-                y_part = _Place(Y, y_whole, (n, o, y0, *zeros), (batch, outputs, *part.count))
+                x_part = _Place(
+                    X, x_whole, (n, 0, x0, *zeros), (batch, g.inputs, *part.size), g.blocks[0]
+                )
+                y_part = _Place(
+                    Y, y_whole, (n, o, y0, *zeros), (batch, outputs, *part.count), g.blocks[1]
+                )
                 source = builder.read(chunk, x_part, main, SRC)
                 result, after = builder.write(y_part, main, DST)
                 w = weights.get(w_start, w_shape, main.memory(WEIGHTS))
@@ -352,7 +365,8 @@ def _plan(builder: _Builder, weights: _Weights, chunks: list[list[Step]]) -> Con
     phases = [weights.phase, chunks] if weights.phase else [chunks]
     plan = Plan(builder.what, phases, 5, scratch=builder.scratch)
     g = builder.geometry
-    return ConvolutionPlan(plan, weights.size, g.pointwise and g.groups == 1)
+    pointwise = g.pointwise and g.groups == 1 and not any(g.blocks)
+    return ConvolutionPlan(plan, weights.size, pointwise)
 
 
 def _primitive(g: Geometry, kind: str, *arguments: Any, hint: Primitive | None = None) -> Primitive:
@@ -364,9 +378,13 @@ def _primitive(g: Geometry, kind: str, *arguments: Any, hint: Primitive | None =
 
 
 def _layouts(g: Geometry) -> tuple[Descriptor, Descriptor]:
-    """Images and values, laid out as oneDNN likes."""
+    """Images and values: in the blocks in which they lie, or laid out as oneDNN likes."""
     shapes = (g.batch, g.inputs, *g.size), (g.batch, g.outputs, *g.count)
-    return onednn.any_layout(shapes[0], g.dtype), onednn.any_layout(shapes[1], g.dtype)
+    x, y = (
+        onednn.in_blocks(shape, block, g.dtype) if block else onednn.any_layout(shape, g.dtype)
+        for shape, block in zip(shapes, g.blocks, strict=True)
+    )
+    return x, y
 
 
 def _forward_primitive(
@@ -397,8 +415,10 @@ def backward_data(g: Geometry, cut: Cut | None = None) -> ConvolutionPlan:
                 part, functools.partial(_backward_data_primitive, part, w_shape, known)
             )
             chunk = builder.chunk()
-            y_part = _Place(Y, y_whole, (n, 0, *zeros), (batch, g.outputs, *g.count))
-            x_part = _Place(X, x_whole, (n, i, *zeros), (batch, inputs, *g.size))
+            y_part = _Place(
+                Y, y_whole, (n, 0, *zeros), (batch, g.outputs, *g.count), g.blocks[1]
+            )  # fmt: skip
+            x_part = _Place(X, x_whole, (n, i, *zeros), (batch, inputs, *g.size), g.blocks[0])
             source = builder.read(chunk, y_part, main, DIFF_DST)
             result, after = builder.write(x_part, main, DIFF_SRC)
             w = weights.get(w_start, w_shape, main.memory(WEIGHTS))
@@ -425,11 +445,12 @@ def backward_weights(g: Geometry) -> ConvolutionPlan:
     w_size = math.prod(g.w_shape())
     x_size = g.batch * g.inputs * math.prod(g.size)
     parts = max(1, min(workers, g.work // policy.CONVOLUTION_GRAIN))
-    can_split = parts > 1 and g.groups == 1 and g.outputs >= 2 * BLOCK
+    can_split = parts > 1 and g.groups == 1 and g.outputs >= 2 * BLOCK and not any(g.blocks)
     if can_split and (g.batch < parts or parts * w_size > x_size):
         return _weights_by_channels(g, min(parts, g.outputs // BLOCK))
     try:
-        return _weights_by_batch(g, min(max(parts, _parts_for_memory(g)), g.batch))
+        most = parts if all(g.blocks) else max(parts, _parts_for_memory(g))
+        return _weights_by_batch(g, min(most, g.batch))
     except Unsupported:  # the parts' layouts differ
         return _weights_by_batch(g, 1)
 
@@ -524,10 +545,10 @@ def _weights_by_batch(g: Geometry, parts: int) -> ConvolutionPlan:
             part, functools.partial(_backward_weights_primitive, part, w_shape, known)
         )
         chunk = builder.chunk()
-        x = builder.read(chunk, _Place(X, x_whole, (n, *zeros), (batch, *x_whole[1:])), main, SRC)
-        y = builder.read(
-            chunk, _Place(Y, y_whole, (n, *zeros), (batch, *y_whole[1:])), main, DIFF_DST
-        )
+        x_part = _Place(X, x_whole, (n, *zeros), (batch, *x_whole[1:]), g.blocks[0])
+        y_part = _Place(Y, y_whole, (n, *zeros), (batch, *y_whole[1:]), g.blocks[1])
+        x = builder.read(chunk, x_part, main, SRC)
+        y = builder.read(chunk, y_part, main, DIFF_DST)
         if parts == 1:
             result, after = builder.write(w_place, main, DIFF_WEIGHTS)
         else:

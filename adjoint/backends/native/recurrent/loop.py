@@ -15,9 +15,7 @@ those of the step before; and its number.
 from __future__ import annotations
 
 import functools
-import hashlib
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from ....kernels import cache, target
@@ -78,16 +76,9 @@ def backward(layer: Layer) -> int:
 def _load(loop: type[_Loop], layer: Layer) -> int:
     """From disk, or compiled."""
     host = target.host()
-    name = cache.digest(loop.__name__, repr(layer), repr(host), _sources())
+    name = cache.digest(loop.__name__, repr(layer), repr(host))
     symbol = "r" + name
     return target.kept(name, lambda: loop(layer).text(symbol), symbol)[0]
-
-
-@functools.cache
-def _sources() -> str:
-    """What determines the code of a layer, besides the compiler: a hash of these modules."""
-    files = sorted(Path(__file__).parent.glob("recurrent_*.py"))
-    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
 
 class _Loop:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import sys
 
 from ....kernels.emit import Body, Module, Reg
@@ -24,7 +23,7 @@ def packing() -> int:
     Errors: Unsupported without llvmlite.
     """
     this = sys.modules[__name__]
-    return object_code.load(this, inspect.getsource(tiles), text, ("pack",))[0]
+    return object_code.load(this, "pack", text, ("pack",))[0]
 
 
 def text(host: Target, symbol: str) -> str:

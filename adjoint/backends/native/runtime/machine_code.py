@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Iterable
 from typing import Any
 
+from ....core import debug
 from ....core.errors import Unsupported
 from ....eager.arrays import keep
 
@@ -49,6 +50,8 @@ def load(text: str, names: Iterable[str], opt: int = 2) -> list[int]:
     import llvmlite.binding as llvm
 
     names = list(names)
+    if "code" in debug.on:
+        debug.say("code", f"{', '.join(names)}:\n{text}")
     builder = llvm.JITLibraryBuilder().add_ir(text).add_current_process()
     for name in names:
         builder.export_symbol(name)

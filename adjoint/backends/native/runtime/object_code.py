@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -20,13 +19,13 @@ def load(
 ) -> tuple[int, ...]:
     """The addresses of the functions `symbol`.entry of text(target, symbol).
 
-    `writer` is the module that writes the text: with `what`, the target and its source, the text is
-    determined, so that it need not be written where the code is on disk.
+    `writer` is the module that writes the text: with `what`, the target and all sources, the text
+    is determined, so that it need not be written where the code is on disk.
 
     Errors: Unsupported where no code can be generated.
     """
     host = target.host()
-    name = cache.digest(writer.__name__, what, inspect.getsource(writer), repr(host))
+    name = cache.digest(writer.__name__, what, repr(host))
     with _loading:
         found = _loaded.get(name)
         if found is None:

@@ -44,11 +44,12 @@ class Call:
     otherwise: Callable[[], object] | None = None  # the last word is set where that is to be called
     shows: bool = True  # whether `otherwise` reads arrays as such, wherever the words point
     hires: bool = False  # whether the code itself lets the pool's threads share its work
+    fixed: bool = False  # whether tables have addresses, too
 
     @property
     def needs_arrays(self) -> bool:
         """Whether arrays are read as such, and not only where the words point."""
-        return self.otherwise is not None and self.shows
+        return self.fixed or (self.otherwise is not None and self.shows)
 
     def __call__(self) -> None:
         """Run it alone."""
@@ -109,7 +110,8 @@ class Sequence:
         self._pointers = np.array([n for each in found for n in each], np.int64)
         self._quick = all(each.quick for each in calls)
         self._shared = any(each.shared or each.hires for each in calls)
-        self._refuses = any(each.otherwise is not None for each in calls)
+        self.refusing = [each.otherwise is not None for each in calls]  # which may refuse arrays
+        self._refuses = any(self.refusing)
         self._run = functools.partial(
             call, _code(), len(calls), address(self._table), None, self._quick
         )

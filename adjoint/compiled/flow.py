@@ -1,0 +1,381 @@
+"""The nodes of control flow: a branch, a loop of data-dependent length, and a scan.
+
+Each runs bodies (`bodies.py`), whose programs are native, from Python. The gradient of a branch is
+a branch over the bodies' derivatives, that of a scan a scan the other way, so these have gradients
+of every order.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..core.dtype import int64
+from ..core.errors import AutogradError
+from ..core.mode import MODE
+from ..core.op import Op
+from ..core.spec import Spec
+from ..eager.dispatch import apply
+from ..eager.tensors import wrap, zeros
+from ..program.compute import quietly
+from .bodies import Body, Pullback, gradients, like, pullback
+
+Places = Sequence[int]  # for each input of a body which one of the node's it is
+
+
+class _Flow(Op, abstract=True):
+    """What the nodes have in common: outputs of known specs."""
+
+    needs = "xs y"
+    exact = True  # bodies convert narrow floats themselves
+
+    def __init__(self, title: str, specs: Sequence[Spec]) -> None:
+        self.title = title
+        self.specs = tuple(specs)
+        self.n_outputs = len(self.specs)  # type: ignore[misc]
+
+    @property
+    def name(self) -> str:
+        """That of the public function, or of its gradient."""
+        return self.title
+
+    def infer(self, *specs: Spec) -> Any:
+        """Those of the bodies' outputs."""
+        return self.specs if len(self.specs) > 1 else self.specs[0]
+
+    def compute(self, xp: Any, *arrays: Any) -> Any:
+        """In new memory."""
+        outs = [xp.zeros(spec.shape, spec.dtype.numpy) for spec in self.specs]
+        self.compute_into(arrays, outs)
+        return tuple(outs) if len(outs) > 1 else outs[0]
+
+    def compute_into(self, arrays: Sequence[Any], outs: Sequence[Any]) -> None:
+        """In memory that there is."""
+        quietly(self.run, arrays, outs)
+
+    def run(self, arrays: Sequence[Any], outs: Sequence[Any]) -> None:
+        """Fill `outs`."""
+        raise NotImplementedError(f"{type(self).__name__}.run")
+
+    def given(self, g: Any, y: Any) -> tuple[list[Any], Sequence[Any]]:
+        """Gradients of the outputs, and the outputs, also where there is one only."""
+        return ([g], [y]) if self.n_outputs == 1 else (list(g), y)
+
+
+def is_true(array: Any) -> bool:
+    """What an array of one element decides."""
+    return bool(array.reshape(()))
+
+
+class Branch(_Flow, abstract=True):
+    """One of two bodies, by the first input."""
+
+    def __init__(
+        self,
+        title: str,
+        bodies: Sequence[Body],
+        places: Sequence[Places],
+        sources: Sequence[Sequence[int | None]],
+        specs: Sequence[Spec],
+        hints: Sequence[Sequence[int]] = ((), ()),
+    ) -> None:
+        """`places` are among the inputs behind the first. `sources` say for each body which of what
+        it gives each output is, None for zeros; `hints` which outputs its derivative takes.
+        """
+        super().__init__(title, specs)
+        self.bodies, self.places, self.sources, self.hints = bodies, places, sources, hints
+
+    def run(self, arrays: Sequence[Any], outs: Sequence[Any]) -> None:
+        """The body that is picked."""
+        k = 0 if is_true(arrays[0]) else 1
+        found = self.bodies[k].run([arrays[1 + n] for n in self.places[k]])
+        for out, source in zip(outs, self.sources[k], strict=True):
+            out[...] = 0 if source is None else found[source]
+
+    def gradient(self, g: Any, xs: Any, y: Any) -> tuple[Any, ...]:
+        """A branch over the derivatives."""
+        gs, ys = self.given(g, y)
+        create = MODE.get().grad
+        inputs = list(xs)
+        pulls: list[Pullback] = []
+        places: list[list[int]] = []
+
+        def place(x: Any) -> int:
+            inputs.append(x)
+            return len(inputs) - 2
+
+        arrived = {n: place(each) for n, each in enumerate(gs) if each is not None}
+        for body, own, sources, hints in zip(
+            self.bodies, self.places, self.sources, self.hints, strict=True
+        ):
+            of = {sources[n]: at for n, at in arrived.items()}
+            back = pullback(body, [k in of for k in range(len(body.outputs))], create)
+            kept = [place(ys[n]) for n in hints]
+            met = [place(x) for x in back.outside]
+            pulls.append(back)
+            places.append([*own, *(of[k] for k in back.seeds), *kept, *met])
+        reached = [
+            {own[k]: n for n, k in enumerate(back.reached)}
+            for own, back in zip(self.places, pulls, strict=True)
+        ]
+        ends = sorted({n for found in reached for n in found})
+        results: list[Any] = [None] * len(xs)
+        if ends:
+            op = Branch(
+                _backward(self.title), [back.body for back in pulls], places,
+                [[found.get(n) for n in ends] for found in reached],
+                [xs[1 + n].spec for n in ends],
+            )  # fmt: skip
+            found = apply(op, *inputs)
+            several = found if type(found) is tuple else (found,)
+            for n, each in zip(ends, several, strict=True):
+                results[1 + n] = each
+        return tuple(results)
+
+
+class Loop(_Flow, abstract=True):
+    """A body that runs on what it gave, as long as another one gives true. The last output says
+    which run it was, whose carried values are kept until its gradient has been computed, or the
+    next run.
+    """
+
+    def __init__(
+        self,
+        test: Body,
+        body: Body,
+        places: Sequence[Places],
+        specs: Sequence[Spec],
+        wanting: Sequence[bool],
+    ) -> None:
+        """The first inputs are carried, of these `specs`, some of which want gradients."""
+        run = Spec((), int64)
+        super().__init__("while_loop", [*specs, run])
+        self.test, self.body, self.places = test, body, places
+        self.wanting = wanting
+        self.latest: tuple[int, list[Any]] | None = None
+
+    def history(self, arrays: Sequence[Any], keep: bool) -> tuple[list[Any], list[Any]]:
+        """What each iteration begins with, if that is to be kept; and what is left in the end."""
+        count = len(self.specs) - 1
+        carried = list(arrays[:count])
+        kept = []
+        ahead, behind = [[arrays[n] for n in places if n >= count] for places in self.places]
+        with self.test.lock, self.body.lock:
+            while is_true(self.test.run([*carried, *ahead])[0]):
+                if keep:
+                    kept.append(carried)
+                carried = self.body.run([*carried, *behind])
+                ahead, behind = [None] * len(ahead), [None] * len(behind)
+        return kept, carried
+
+    def run(self, arrays: Sequence[Any], outs: Sequence[Any]) -> None:
+        """All iterations."""
+        kept, carried = self.history(arrays, any(self.wanting))
+        number = next(_runs)
+        if kept:  # the first one's may be memory that is used again
+            kept[0] = [x.copy() for x in kept[0]]
+        self.latest = number, kept
+        for out, found in zip(outs, (*carried, number), strict=True):
+            out[...] = found
+
+    def take(self, number: int, arrays: Sequence[Any]) -> list[Any]:
+        """What each iteration of a run began with; of an earlier run than the last, once more."""
+        latest, self.latest = self.latest, None
+        if latest is not None and latest[0] == number:
+            return latest[1]
+        return self.history(arrays, True)[0]
+
+    def gradient(self, g: Any, xs: Any, y: Any) -> tuple[Any, ...]:
+        """The derivative of the body, from the last iteration to the first."""
+        back = pullback(self.body, self.wanting, False, hints=False)
+        op = LoopGradient(self, back, [each is not None for each in g[:-1]], xs)
+        arrived = [each for each in g[:-1] if each is not None]
+        found = apply(op, y[-1], *xs, *arrived, *back.outside)
+        own = iter(found if type(found) is tuple else (found,))
+        wanted = set(op.ends)
+        return tuple([next(own) if n in wanted else None for n in range(len(xs))])
+
+
+_runs = itertools.count(1)
+
+
+class LoopGradient(_Flow, abstract=True):
+    """The gradient of a `Loop`: of its inputs, and of what it gave."""
+
+    def __init__(self, loop: Loop, back: Pullback, given: Sequence[bool], xs: Any) -> None:
+        self.loop, self.back = loop, back
+        self.given_ = tuple(given)
+        self.count, self.inputs = len(given), len(xs)
+        own = loop.places[1]
+        self.reached = {own[k]: n for n, k in enumerate(back.reached)}
+        carried = [n for n, wants in enumerate(loop.wanting) if wants]
+        self.ends = [*carried, *sorted(n for n in self.reached if n >= self.count)]
+        super().__init__("while_loop_backward", [xs[n].spec for n in self.ends])
+
+    def run(self, arrays: Sequence[Any], outs: Sequence[Any]) -> None:
+        """Backward through all iterations."""
+        number, *arrays = arrays
+        rest = iter(arrays[self.inputs :])
+        gs = [
+            next(rest) if has else np.zeros(x.shape, x.dtype)
+            for x, has in zip(arrays, self.given_, strict=False)
+        ]
+        met = list(rest)
+        xs = arrays[: self.inputs]
+        outside = [xs[n] for n in self.loop.places[1] if n >= self.count]
+        sums = {n: np.zeros_like(xs[n]) for n in self.ends if n >= self.count}
+        body = self.back.body
+        with body.lock:
+            for carried in reversed(self.loop.take(int(number), xs)):
+                seeds = [gs[k] for k in self.back.seeds]
+                found = body.run([*carried, *outside, *seeds, *met])
+                outside, met = [None] * len(outside), [None] * len(met)
+                for n, total in sums.items():
+                    total += found[self.reached[n]]
+                gs = [
+                    found[self.reached[n]] if n in self.reached else np.zeros(x.shape, x.dtype)
+                    for n, x in enumerate(carried)
+                ]
+        for out, n in zip(outs, self.ends, strict=True):
+            out[...] = sums[n] if n in sums else gs[n]
+
+    def gradient(self, g: Any, xs: Any, y: Any) -> tuple[Any, ...]:
+        """There is none."""
+        raise AutogradError(
+            "while_loop: trying to differentiate its gradient, for which a loop of unknown length "
+            "keeps too little; use scan, or a Python loop of fixed length"
+        )
+
+
+class Scan(_Flow, abstract=True):
+    """A body that runs on what it carries and on each slice of some inputs, which come behind the
+    carried ones; results lie side by side.
+    """
+
+    def __init__(
+        self, title: str, body: Body, places: Places, carried: int, sliced: int, length: int,
+        reverse: bool, keeps: bool,
+    ) -> None:  # fmt: skip
+        """Of what the body gives the first are `carried` on. `keeps`: outputs at the end have what
+        was carried into each iteration.
+        """
+        self.body, self.places = body, tuple(places)
+        self.carried, self.sliced, self.length = carried, sliced, length
+        self.reverse, self.keeps = reverse, keeps
+        results = [*(y.spec for y in body.outputs), *(value.spec for value in body.kept)]
+        last, more = results[:carried], results[carried:]
+        kept = last if keeps else []
+        long = [spec.with_(shape=(length, *spec.shape)) for spec in (*more, *kept)]
+        super().__init__(title, [*last, *long])
+
+    def run(self, arrays: Sequence[Any], outs: Sequence[Any]) -> None:
+        """All iterations."""
+        n, end = self.carried, len(self.body.outputs) + len(self.body.kept)
+        carried, results, kept = outs[:n], outs[n:end], outs[end:]
+        slices, outside = arrays[n : n + self.sliced], arrays[n + self.sliced :]
+        for out, x in zip(carried, arrays, strict=False):
+            out[...] = x
+        order = range(self.length)
+        with self.body.lock:
+            for t in reversed(order) if self.reverse else order:
+                for out, x in zip(kept, carried, strict=False):
+                    out[t] = x
+                rows = [x[t, ...] for x in slices]  # arrays, though of one element
+                slots = [*carried, *rows, *outside]
+                given = [slots[k] for k in self.places]
+                self.body.run(given, [*carried, *(y[t, ...] for y in results)])
+                outside = [None] * len(outside)
+
+    def gradient(self, g: Any, xs: Any, y: Any) -> tuple[Any, ...]:
+        """A scan the other way: it carries the gradients of what was carried, and sums of those of
+        what is read in each iteration.
+        """
+        gs, ys = self.given(g, y)
+        create = MODE.get().grad
+        body, n, own = self.body, self.carried, self.places
+        begin, end = n + self.sliced, len(body.outputs) + len(body.kept)
+        carry = {slot: k for k, slot in enumerate(own) if slot < n and body.inputs[k]._node}
+        whole = pullback(body, [True] * len(body.outputs), False)
+        met = [own[k] for k in whole.reached if own[k] >= begin]
+        rows = [own[k] for k in whole.reached if n <= own[k] < begin]
+        of = {slot: k for k, slot in enumerate(own)}
+        seeds = [
+            k for k in range(n, len(body.outputs))
+            if gs[k] is not None and body.outputs[k]._node is not None
+        ]  # fmt: skip
+        states = [k for k in range(n) if self.keeps and gs[end + k] is not None and k in carry]
+        sizes = [len(carry), len(met), len(seeds), len(states)]
+        given = [
+            like(x, create)
+            for x in (
+                *(body.inputs[carry[slot]] for slot in carry),
+                *(body.inputs[of[slot]] for slot in met),
+                *(body.outputs[k] for k in seeds),
+                *(body.inputs[carry[k]] for k in states),
+            )
+        ]
+
+        def back(*given: Any) -> list[Any]:
+            parts = iter(given)
+            flowing, sums, arrived, beside = [[next(parts) for _ in range(m)] for m in sizes]
+            pairs = [
+                (body.outputs[slot], each)
+                for slot, each in zip(carry, flowing, strict=True)
+                if body.outputs[slot]._node is not None
+            ]
+            pairs += [(body.outputs[k], each) for k, each in zip(seeds, arrived, strict=True)]
+            targets = [body.inputs[of[slot]] for slot in (*carry, *met, *rows)]
+            found: list[Any] = [None] * len(targets)
+            if pairs and targets:
+                found = list(
+                    gradients([y for y, _ in pairs], targets, [each for _, each in pairs], create)
+                )
+            for slot, each in zip(states, beside, strict=True):
+                k = list(carry).index(slot)
+                found[k] = each if found[k] is None else found[k] + each
+            for k, total in enumerate(sums, len(carry)):
+                found[k] = total if found[k] is None else total + found[k]
+            return [
+                wrap(np.zeros(x._data.shape, x._data.dtype)) if each is None else each
+                for x, each in zip(targets, found, strict=True)
+            ]
+
+        made, outside = body.derived("_backward", given, True, create, back)
+        states_before = list(ys[end:])
+        hints = [ys[k] for _, k in body.hints]
+        sliced = [
+            *states_before, *xs[n:begin], *(gs[k] for k in seeds),
+            *(gs[end + k] for k in states), *hints,
+        ]  # fmt: skip
+        first = [gs[slot] if gs[slot] is not None else _zeros(xs[slot]) for slot in carry]
+        first += [_zeros(xs[slot]) for slot in met]
+        # Where each input of `made` is, among what is carried, sliced, and the same each time.
+        m, width = len(first), len(sliced)
+        slots = [m + slot if slot < begin else m + width + slot - begin for slot in own]
+        count = len(seeds) + len(states)
+        slots += range(m)
+        slots += range(m + begin, m + begin + count)
+        slots += range(m + begin + count, m + width)
+        slots += range(m + width + len(xs) - begin, m + width + len(xs) - begin + len(outside))
+        op = Scan(
+            _backward(self.title), made, slots, m, width, self.length, not self.reverse, create
+        )
+        results: list[Any] = [None] * len(xs)
+        if not (m or rows):
+            return tuple(results)
+        found = apply(op, *first, *sliced, *xs[begin:], *outside)
+        several = found if type(found) is tuple else (found,)
+        for slot, each in zip((*carry, *met, *rows), several, strict=False):
+            results[slot] = each
+        return tuple(results)
+
+
+def _zeros(x: Any) -> Any:
+    return zeros(x._data.shape, x._data.dtype, x.device)
+
+
+def _backward(title: str) -> str:
+    return title if title.endswith("_backward") else f"{title}_backward"

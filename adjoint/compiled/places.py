@@ -1,0 +1,271 @@
+"""Places that hold what changes: attributes, variables and items that a function sets, or that
+others set between calls. What they hold is given to a program as arguments are, and what they are
+to hold afterwards is given back as results are; a number is known by what is computed from it.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..core.deferred import Later
+from ..core.dtype import dtype
+from ..core.errors import Unsupported
+from ..core.scalar import Number, Numbers
+from ..eager.tensors import wrap
+from ..graph.lazy import LazyValue
+from ..ops.promotion import number
+from ..program.reads import ABSENT, PLAIN, Reads, Slot, now, place_key, put
+
+_NUMBERS = (int, float)
+
+
+class Learnt:
+    """The places that a function is known to set, and those that others have set."""
+
+    def __init__(self) -> None:
+        self.slots: dict[Any, Slot] = {}
+        self.set: set[Any] = set()  # those that the function sets
+        self.plain: set[Any] = set()  # those whose numbers are constants of each program
+        self.same: set[Any] = set()  # those of lists and dicts that the function writes to
+
+    def add(self, slots: Sequence[Slot], by_function: bool) -> bool:
+        """Learn of places; whether there is anything new."""
+        known = len(self.slots) + len(self.set)
+        for slot in slots:
+            key = place_key(slot)
+            self.slots.setdefault(key, slot)
+            if by_function:
+                self.set.add(key)
+        return len(self.slots) + len(self.set) > known
+
+    def add_written(self, slots: Sequence[Slot]) -> bool:
+        """Learn of places of lists and dicts that stay; whether there is anything new."""
+        known = len(self.same)
+        self.same.update(place_key(slot) for slot in slots if type(now(slot)) in (list, dict))
+        return len(self.same) > known
+
+    def give_up_numbers(self) -> bool:
+        """Let numbers that others set be constants from now on; whether there are some."""
+        more = {
+            key for key, slot in self.slots.items()
+            if key not in self.set and key not in self.plain and type(now(slot)) in _NUMBERS
+        }  # fmt: skip
+        self.plain |= more
+        return bool(more)
+
+    def add_others(self, slots: Sequence[Slot], is_input: Callable[[Any], bool]) -> None:
+        """Learn of places that others have set: from a tensor or number to another one."""
+        for slot in slots:
+            found, before = now(slot), slot.value
+            alike = type(found) is type(before) and type(found) in _NUMBERS
+            if alike or (is_input(found) and is_input(before)):
+                self.add([slot], False)
+
+
+class Places:
+    """Those of one program, with what they held when it was captured."""
+
+    def __init__(self, slots: Sequence[Slot], learnt: Learnt, operands: Operands) -> None:
+        self.slots = list(slots)
+        self._operands = operands
+        keys = [place_key(slot) for slot in slots]
+        self._symbolic = [key not in learnt.plain for key in keys]
+        self._moving = [key in learnt.set for key in keys]
+        self._same = [key in learnt.same for key in keys]
+        self.kept: list[Any] = []  # which are known by their ids
+        self.changed: list[int] = []  # which of them the program sets
+
+    def values(self) -> list[Any]:
+        """What they hold now."""
+        return [now(slot) for slot in self.slots]
+
+    def split(self, values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """What is signed of values, as arguments are, and the numbers among them."""
+        signed, numbers = [], []
+        for value, symbolic, same in zip(values, self._symbolic, self._same, strict=True):
+            if same and type(value) in (list, dict):
+                value = ("at", id(value))
+            elif symbolic and type(value) in _NUMBERS:
+                numbers.append(value)
+                value = _A_NUMBER[type(value)]
+            signed.append(value)
+        return signed, numbers
+
+    def during(
+        self, function: Callable[[], Any], values: Sequence[Any], symbols: Iterator[Any]
+    ) -> Any:
+        """What the function gives, while symbols stand in the place of `values`, of which they are
+        those of what `split` gave; numbers get their own. If there are places, what they hold in
+        the end, too.
+
+        Errors: Written for lists and dicts whose items the function has set.
+        """
+        given = []
+        kinds = zip(self._symbolic, self._moving, self._same, strict=True)
+        for value, (symbolic, moving, same) in zip(values, kinds, strict=True):
+            x = next(symbols)
+            if same and type(value) in (list, dict):
+                x = value
+                self.kept.append(x)
+            elif symbolic and type(value) in _NUMBERS:
+                arithmetic = self._operands.arithmetic
+                x = arithmetic.scalar(value)
+                if moving:
+                    arithmetic.moving.add(x.place)
+            given.append(x)
+        self._operands.standing = {
+            (id(slot.holder), slot.key): x for slot, x in zip(self.slots, given, strict=True)
+        }
+        kept = [list(_leaves(x)) for x in given]
+        try:
+            for slot, x in zip(self.slots, given, strict=True):
+                if x is not ABSENT:
+                    put(slot, x)
+            found = function()
+            self._operands.settle()
+            self._operands.undo()
+            left = self.values()
+        finally:
+            self._operands.undo()
+            for slot, value in zip(self.slots, values, strict=True):
+                put(slot, value)
+        written = [
+            slot
+            for slot, x, value, before in zip(self.slots, given, values, kept, strict=True)
+            if x is not value and not _are_same(list(_leaves(x)), before)
+        ]
+        if written:
+            raise Written(written)
+        self.changed = [
+            n for n, (x, y) in enumerate(zip(given, left, strict=True))
+            if x is not y and not (type(x) in PLAIN and type(x) is type(y) and repr(x) == repr(y))
+        ]  # fmt: skip
+        if any(left[n] is ABSENT for n in self.changed):
+            raise Unsupported(
+                "compile: the function deletes an attribute, a variable or an item from outside; "
+                "set it to None"
+            )
+        return (found, [left[n] for n in self.changed]) if self.slots else found
+
+    def set(self, values: Sequence[Any]) -> None:
+        """Let the places that the program sets hold these."""
+        for n, value in zip(self.changed, values, strict=True):
+            put(self.slots[n], value)
+
+
+_A_NUMBER = {int: ("a number", int), float: ("a number", float)}  # stands for any
+
+
+def _leaves(x: Any) -> Iterator[Any]:
+    """All that a list or dict contains, as far as tuples, lists and dicts go; not other things."""
+    if isinstance(x, (list, dict, tuple)):
+        for each in x.values() if isinstance(x, dict) else x:
+            yield each
+            yield from _leaves(each)
+
+
+def _nothing() -> None:
+    return None
+
+
+def _are_same(xs: list[Any], ys: list[Any]) -> bool:
+    return len(xs) == len(ys) and all(map(operator.is_, xs, ys))
+
+
+class Written(Unsupported):
+    """The function writes to lists and dicts that places hold: these are to stay, and their items
+    are places.
+    """
+
+    def __init__(self, slots: Sequence[Slot]) -> None:
+        super().__init__(
+            "compile: the function writes to a list or dict within what it keeps; keep it in an "
+            "attribute or variable of its own"
+        )
+        self.slots = slots
+
+
+class Result(NamedTuple):
+    """A number among those that are computed for each run."""
+
+    place: int
+
+
+class Operands:
+    """The numbers that are arguments of a program: symbols while it is captured."""
+
+    def __init__(self) -> None:
+        self.arithmetic = Numbers(self._symbol)
+        self.reads: Reads | None = None  # what there was before
+        self.standing: dict[Any, Any] = {}  # what stands for it, by a place's holder and key
+        self.options_given: list[Number] = []
+        self.settle: Callable[[], None] = _nothing  # looks at what calls after the run will change
+        self.undo: Callable[[], None] = _nothing  # lets that be as it was
+        self.given: list[tuple[Number, dtype, LazyValue]] = []
+        self._made: dict[Any, Any] = {}
+
+    def close(self) -> None:
+        """The capture is over: nothing of it is kept."""
+        self.settle = self.undo = _nothing
+        self.reads = None
+        self.standing.clear()
+        self._made.clear()
+
+    def _symbol(self, x: Number, to: dtype) -> Any:
+        key = x.place, to
+        if key not in self._made:
+            symbol = LazyValue(None, (), (), to.numpy)
+            self.given.append((x, to, symbol))
+            self._made[key] = symbol
+        return wrap(self._made[key])
+
+    def options(self, groups: Sequence[tuple[Any, Any]]) -> list[tuple[Any, str, Any]]:
+        """The options of an optimizer's groups that the function has set before its step.
+
+        Errors: Unsupported for what is no number.
+        """
+        found: list[tuple[Any, str, Any]] = []
+        for group, _ in groups:
+            before = None if self.reads is None else self.reads.contents(group)
+            if before is None:
+                continue
+            for name, x in group.items():
+                was = self.standing.get((id(group), name), before.get(name, ABSENT))
+                if x is was or name == "params":
+                    continue
+                if type(x) is Number:
+                    self.options_given.append(x)
+                    x = Result(len(self.options_given) - 1)
+                elif type(x) is Later:
+                    x.refuse()
+                elif type(x) not in PLAIN:
+                    raise Unsupported(
+                        f"compile: the function sets the option {name} of an optimizer to a "
+                        f"{type(x).__name__} before its step; set it outside, or to a number"
+                    )
+                found.append((group, name, x))
+        return found
+
+    def function(self, results: Sequence[Number]) -> Callable[..., Any]:
+        """What computes, of the numbers of a run, the arguments, and then optimizers' options and
+        `results`; None where a decision differs.
+        """
+        sources = [*(x for x, _, _ in self.given), *self.options_given, *results]
+        run = self.arithmetic.function(sources)
+        dtypes = [to for _, to, _ in self.given]
+
+        def values(numbers: Sequence[Any]) -> Any:
+            found = run(*numbers)
+            if found is None:
+                return None
+            arrays = [
+                wrap(np.asarray(number(x, to), to.numpy))
+                for x, to in zip(found, dtypes, strict=False)
+            ]
+            return arrays, found[len(dtypes) :]
+
+        return values

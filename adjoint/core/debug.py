@@ -1,0 +1,39 @@
+"""What `ADJOINT_DEBUG` asks to hear on stderr: levels from a call down to its machine code."""
+
+from __future__ import annotations
+
+import sys
+
+from . import config
+from .errors import InvalidArgument
+
+LEVELS = {
+    "dispatch": "which way each call went, and why (dispatch_log.py)",
+    "compile": "why each program of ad.compile was compiled, and what it depends on",
+    "passes": "each program after each pass that changed it",
+    "kernels": "each kernel as it is made, in its own form",
+    "code": "LLVM's text of each kernel, and the assembly that it becomes",
+}
+
+
+def asked() -> frozenset[str]:
+    """The levels that the variable names, with commas between them.
+
+    Errors: InvalidArgument for another name.
+    """
+    words = frozenset(filter(None, config.read("ADJOINT_DEBUG").split(",")))
+    for word in sorted(words.difference(LEVELS)):
+        raise InvalidArgument(
+            f"ADJOINT_DEBUG={word}: there is nothing of that name to debug; there are "
+            f"{', '.join(LEVELS)} (several with commas)"
+        )
+    return words
+
+
+on = asked()  # looked at before anything is worded, so it costs nothing where it is off
+
+
+def say(level: str, text: str) -> None:
+    """Print what a level tells, line by line behind its name."""
+    lines = text.splitlines() or [""]
+    print("\n".join(f"{level}: {line}" if line else f"{level}:" for line in lines), file=sys.stderr)

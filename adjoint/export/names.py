@@ -1,0 +1,118 @@
+"""By which names a function's Python finds the tensors that are its state."""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections import deque
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+from ..core.tensor_base import TensorBase
+from ..nn.modules.module import Module
+from ..optim.optimizer import Optimizer
+
+_MOST = 100_000  # objects that are looked at
+_REGISTERED = ("_parameters", "_buffers", "_modules")  # of a module, which names them itself
+_NOTHING = (types.ModuleType, type, str, bytes, int, float, complex, Optimizer)
+
+
+def names_of(function: Callable[..., Any], met: Collection[int]) -> dict[str, Any]:
+    """Tensors by name: those of modules of which a tensor's id is in `met`, as their `state_dict`
+    names them, and others of `met` by the variables that hold them.
+
+    One module's names are its own; where there are several, the variable comes first.
+    """
+    modules: dict[int, tuple[str, Module]] = {}
+    loose: dict[str, Any] = {}
+    for path, x in _reached(function):
+        if isinstance(x, Module):
+            modules.setdefault(id(x), (path, x))
+        elif id(x) in met:
+            loose.setdefault(path or "state", x)
+    within = {id(m) for _, each in modules.values() for m in each.modules() if m is not each}
+    states: list[tuple[str, dict[str, Any]]] = []
+    for key, (path, module) in modules.items():
+        tensors = {
+            name: x
+            for name, x in module.state_dict(keep_vars=True).items()
+            if isinstance(x, TensorBase)
+        }
+        if key not in within and any(id(x) in met for x in tensors.values()):
+            states.append((path, tensors))
+    found: dict[str, Any] = {}
+    for path, tensors in states:
+        prefix = f"{path}." if path and len(states) > 1 else ""
+        for name, x in tensors.items():
+            found[_free(prefix + name, found)] = x
+    known = {id(x) for x in found.values()}
+    for name, x in loose.items():
+        if id(x) not in known:
+            found[_free(name, found)] = x
+    return found
+
+
+def _free(name: str, taken: Collection[str]) -> str:
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _reached(function: Any) -> Iterator[tuple[str, Any]]:
+    """Modules and tensors that can be reached, the nearest first, by paths of names."""
+    waiting: deque[tuple[str, Any]] = deque([("", function)])
+    seen: set[int] = set()
+    while waiting and len(seen) < _MOST:
+        path, x = waiting.popleft()
+        if id(x) in seen or x is None or isinstance(x, _NOTHING):
+            continue
+        seen.add(id(x))
+        if isinstance(x, TensorBase):
+            yield path, x
+            continue
+        if isinstance(x, Module):
+            yield path, x
+        for name, value in _parts(x):
+            waiting.append((f"{path}.{name}" if path and name else path or name, value))
+
+
+def _parts(x: Any) -> Iterator[tuple[str, Any]]:
+    """What an object holds, or code names, by name."""
+    if isinstance(x, types.MethodType):
+        yield "", x.__self__
+        yield "", x.__func__
+    elif isinstance(x, types.FunctionType):
+        for name, cell in zip(x.__code__.co_freevars, x.__closure__ or (), strict=True):
+            try:
+                yield name, cell.cell_contents
+            except ValueError:  # a variable that has no value yet
+                continue
+        if not (x.__module__ or "").startswith("adjoint."):
+            for name in _named(x.__code__):
+                if name in x.__globals__:
+                    yield name, x.__globals__[name]
+        for value in (*(x.__defaults__ or ()), *(x.__kwdefaults__ or {}).values()):
+            yield "", value
+        if hasattr(x, "__wrapped__"):
+            yield "", x.__wrapped__
+    elif isinstance(x, functools.partial):
+        for value in (x.func, *x.args, *x.keywords.values()):
+            yield "", value
+    elif isinstance(x, dict):
+        for key, value in x.items():
+            yield str(key), value
+    elif isinstance(x, (list, tuple, set, frozenset)):
+        for n, value in enumerate(x):
+            yield str(n), value
+    else:
+        for name, value in getattr(x, "__dict__", {}).items():
+            if not (name in _REGISTERED and isinstance(x, Module)):
+                yield name, value
+
+
+def _named(code: types.CodeType) -> Iterator[str]:
+    """The names in code, and in what is defined within it."""
+    yield from code.co_names
+    for each in code.co_consts:
+        if isinstance(each, types.CodeType):
+            yield from _named(each)

@@ -1,0 +1,648 @@
+"""What a file holds of a function, understood and checked; nothing of it is believed.
+
+Ops are those of the registry, routines and optimizers those of adjoint, all by name, made of fields
+of the types that they state. Values are numbered in order: nothing can refer to what comes later;
+their shapes and dtypes are inferred anew and compared with those that were stored. What a program
+reads and writes is compared with the tensors of the file, above all what an optimizer's machine
+code is to walk over.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from .. import optim
+from ..autograd.fusion import Written, plan_for
+from ..compiled.backward import Backward, Cotangents
+from ..compiled.capture import Captured, Update
+from ..compiled.drawing import Drawn, Stream
+from ..compiled.returned import Returned
+from ..compiled.routines import Ahead, Behind
+from ..core import errors
+from ..core.device import CPU
+from ..core.dtype import bool_, dtype
+from ..core.errors import CheckpointError
+from ..core.op import Op
+from ..core.spec import Spec, prod
+from ..core.tensor_base import TensorBase
+from ..eager.fused import declared_with_routines
+from ..eager.tensors import wrap
+from ..io.ops import checked, checked_shape, size_of
+from ..nn.parameter import Parameter
+from ..ops.random.draws import Draw
+from ..ops.random.random import Generator
+from ..optim.elementwise import ElementwiseOptimizer
+from ..program.capture import symbol
+from ..program.program import Node, Program, Value
+from .forms import filled, sign
+from .writing import OPS
+
+MAX_PARTS = 1 << 22  # of all ops, inputs and outputs of a file
+MAX_TEXT = 1 << 16  # characters of a name or a message
+MAX_VALUES = 16  # times the memory, for all values of a program: few are there at once
+_NUMBER = bool | int | float | complex
+
+
+def memory_of_machine() -> int:
+    """Bytes."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # not on every system
+        return 1 << 36
+
+
+class Contents:
+    """What programs of a file have in common: tensors, optimizers, generators, routines."""
+
+    def __init__(self, found: dict[str, Any], memory: int) -> None:
+        self.memory = memory  # bytes that no value may exceed
+        self.left = MAX_PARTS
+        self.tensors: list[Any] = checked_list(found["tensors"])
+        for x in self.tensors:
+            if not isinstance(x, TensorBase):
+                raise CheckpointError(f"a tensor is a {type(x).__name__}")
+        for n, g in checked_dict(found["gradients"]).items():
+            x, gradient = self.leaf(n), self.tensor(g)
+            if gradient.spec != x.spec or gradient._node is not None:
+                raise CheckpointError(f"tensor {n} cannot have the gradient {g}")
+            x.grad = gradient
+        self.names = {checked(k, str): self.at(n) for k, n in checked_dict(found["names"]).items()}
+        self.generators = [Generator().set_state(x) for x in checked_list(found["generators"])]
+        self.optimizers = [self._optimizer(x) for x in checked_list(found["optimizers"])]
+        self.homes = {  # of tensors: optimizer, parameter and name
+            n: (optimizer, self.tensor(p), name)
+            for optimizer, each in zip(self.optimizers, found["optimizers"], strict=True)
+            for p, state in each["state"].items()
+            for name, n in state.items()
+        }
+        self.routines = [self._routine(x) for x in checked_list(found["routines"])]
+
+    def at(self, n: Any) -> int:
+        """The number of a tensor."""
+        if type(n) is not int or not 0 <= n < len(self.tensors):
+            raise CheckpointError(f"it has no tensor {n!r:.40}")
+        return n
+
+    def tensor(self, n: Any) -> Any:
+        """The tensor of a number."""
+        return self.tensors[self.at(n)]
+
+    def wants(self, n: Any) -> bool:
+        """Whether the tensor of a number wants gradients."""
+        return self.tensor(n)._node is not None
+
+    def leaf(self, n: Any) -> Any:
+        """The tensor of a number, which has gradients, or had some before it was frozen."""
+        x = self.tensor(n)
+        if x._leaf is None:
+            x.requires_grad_(True).requires_grad_(False)
+        return x
+
+    def spend(self, parts: int) -> None:
+        """Count parts of nodes."""
+        self.left -= parts
+        if self.left < 0:
+            raise CheckpointError(f"its programs have more than {MAX_PARTS} parts")
+
+    def spec(self, written: Any) -> Spec:
+        """A shape and a dtype."""
+        shape, kind = written
+        spec = Spec(checked_shape(shape), checked(kind, dtype))
+        if prod(spec.shape) * spec.dtype.itemsize > self.memory:
+            raise CheckpointError(
+                f"a value of shape {spec.shape} and {spec.dtype} takes more than the {self.memory} "
+                "bytes that it may; pass memory=... if that is meant"
+            )
+        return spec
+
+    def _routine(self, found: Any) -> Written:
+        declared = declared_with_routines().get(checked(found["name"], str))
+        if declared is None:
+            raise CheckpointError(f"there is no routine {found['name']!r:.80}")
+        specs = [self.spec(each) for each in checked_list(found["specs"])]
+        inputs = list(map(symbol, specs))
+        args = checked(filled(found["arguments"], {"tensor": inputs}), tuple)
+        given = [x for x in args if isinstance(x, TensorBase)]
+        wants = [checked(each, bool) for each in checked_list(found["wants"])]
+        if [id(x) for x in given] != [id(x) for x in inputs] or len(wants) != len(inputs):
+            raise CheckpointError(f"the routine {found['name']!r:.80} takes other tensors")
+        plan = plan_for(declared.function, declared.native, args, inputs, wants)
+        if not isinstance(plan, Written):
+            raise CheckpointError(f"this machine has no routine {found['name']!r:.80}: {plan}")
+        return plan
+
+    # ---- optimizers ------------------------------------------------------------------------------
+
+    def _optimizer(self, found: Any) -> ElementwiseOptimizer:
+        name = checked(found["class"], str)
+        kind: Any = vars(optim).get(name)
+        if name not in optim.__all__ or not _is_class_of(kind, ElementwiseOptimizer):
+            raise CheckpointError(f"there is no optimizer {name!r:.80} whose steps are compiled")
+        groups: list[dict[str, Any]] = []
+        for group in checked_list(found["groups"]):
+            options = checked_dict(group["options"])
+            self._assert_options(kind, options)
+            params = [self.tensor(n) for n in checked_list(group["params"])]
+            groups.append({**options, "params": params})
+        defaults = checked_dict(found["defaults"])
+        self._assert_options(kind, defaults)
+        accepted = inspect.signature(kind).parameters
+        optimizer: ElementwiseOptimizer = kind(
+            groups, **{k: v for k, v in defaults.items() if k in accepted}
+        )
+        for group, given in zip(optimizer.param_groups, groups, strict=True):
+            given["params"] = group["params"]
+            group.clear()  # options in the order in which they were
+            group.update(given)
+        optimizer.defaults = defaults
+        of = {id(p): group for group in optimizer.param_groups for p in group["params"]}
+        for n, state in checked_dict(found["state"]).items():
+            p = self.tensor(n)
+            if id(p) not in of:
+                raise CheckpointError(f"{name} has a state of a tensor that is not its parameter")
+            optimizer.state[p] = self._state(optimizer, of[id(p)], p, checked_dict(state))
+        return optimizer
+
+    def _assert_options(self, kind: Any, options: Mapping[str, Any]) -> None:
+        """Refuse options that the class would not take."""
+        defaults = {k: p.default for k, p in inspect.signature(kind).parameters.items()}
+        for name, value in options.items():
+            default = defaults.get(checked(name, str))
+            if name == "params" or not _is_option(value, default):
+                raise CheckpointError(f"{kind.__name__} has no option {name!r:.40}={value!r:.80}")
+        kind([_one()], **{k: v for k, v in options.items() if k in defaults})
+
+    def _state(
+        self, optimizer: Any, group: dict[str, Any], p: Any, numbers: dict[str, Any]
+    ) -> dict[str, Any]:
+        """What an optimizer remembers of a parameter."""
+        like = optimizer.begin(_one(), group)
+        optimizer.complete(group, [like])
+        if set(like) != set(numbers):
+            raise CheckpointError(f"{type(optimizer).__name__} has no state of {[*numbers]!r:.80}")
+        state = {name: self.tensor(n) for name, n in numbers.items()}
+        for name, x in state.items():
+            shape = () if name in optimizer.scalars else p._data.shape
+            if x._data.shape != shape or not x.dtype.is_floating_point or x._node is not None:
+                raise CheckpointError(f"{name!r:.40} of {type(optimizer).__name__} is {x.spec}")
+        return state
+
+    # ---- what stands for tensors now -------------------------------------------------------------
+
+    def current(self, n: Any) -> Any:
+        """The tensor of a number: where an optimizer has another state by now, that one."""
+        tensor = self.tensor(n)
+        home = self.homes.get(n)
+        return tensor if home is None else home[0].state[home[1]].get(home[2], tensor)
+
+
+class Text:
+    """A program as it is written, of which captured ones are made."""
+
+    def __init__(self, contents: Contents, found: dict[str, Any]) -> None:
+        self.contents = contents
+        self.found = found
+        self.grad = checked(found["grad"], bool)
+        self.kinds = [contents.spec(each) for each in checked_list(found["kinds"])]
+        self.states = checked_list(found["states"])
+        self.specs = [self._kind(n) for n in checked_list(found["specs"])]
+        count = len(self.specs) - len(self.states)
+        wanting = [checked(each, bool) for each in checked_list(found["wanting"])]
+        if count < 0 or len(wanting) != count:
+            raise CheckpointError(f"it has {count} arguments, of {len(wanting)} it says more")
+        self.examples = [
+            symbol(spec).requires_grad_(wants)
+            for spec, wants in zip(self.specs[:count], wanting, strict=True)
+        ]
+        self.args, self.kwargs = filled(found["arguments"], {"tensor": self.examples})
+        checked(self.args, tuple), checked_dict(self.kwargs)
+        key: list[Any] = []
+        given: list[Any] = []
+        sign((self.args, self.kwargs), self.grad, key, given)
+        if [id(x) for x in given] != [id(x) for x in self.examples]:
+            raise CheckpointError("its arguments are not in order")
+        self.key = tuple(key)
+        self.wants = [contents.wants(n) for _, n in self.states]
+        self.captured()
+
+    def _kind(self, n: Any) -> Spec:
+        if type(n) is not int or not 0 <= n < len(self.kinds):
+            raise CheckpointError(f"it has no shape {n!r:.40}")
+        return self.kinds[n]
+
+    def captured(self) -> Captured:
+        """The program, of the tensors of now.
+
+        Errors: CheckpointError for what cannot have been captured.
+        """
+        return _Reader(self.contents, self).captured()
+
+
+class _Reader:
+    """Makes values, ops and nodes, in order."""
+
+    def __init__(self, contents: Contents, text: Text) -> None:
+        self.contents, self.text, self.found = contents, text, text.found
+        self.streams = self._streams()
+        self.values: list[Value] = [Value(s, name=f"x{n}") for n, s in enumerate(text.specs)]
+        self.nodes: list[Node] = []
+        self.bytes = self.fixed_bytes = 0  # of all values, and of those that are constant
+
+    def captured(self) -> Captured:
+        """All of it."""
+        found, text = self.found, self.text
+        count = len(text.examples)
+        inputs = self.values[:]
+        owners, tensors = self._states(inputs[count:])
+        held = {id(x): value for x, value in zip(tensors, inputs[count:], strict=True)}
+        self._read_nodes(held)
+        program = Program(inputs, self.nodes, [self._value(n) for n in found["outputs"]])
+        program.verify()
+        histories = [checked(each, bool) for each in checked_list(found["histories"])]
+        written = [self._place(n) for n in checked_list(found["written"])]
+        leaves = [self._leaf(n) for n in checked_list(found["leaves"])]
+        checks = [_error(*each) for each in checked_list(found["errors"])]
+        step, results, sources = self._backward(len(histories))
+        kinds = [*(inputs[count + n].spec for n in written), *(x.spec for x in leaves)]
+        ends = [*(inputs[n if kind == "argument" else count + n].spec for kind, n in sources)]
+        outputs = program.outputs
+        last = len(outputs) - len(checks)
+        first = len(kinds) + len(histories)
+        if len(set(written)) != len(written) or len(set(map(id, leaves))) != len(leaves):
+            raise CheckpointError("it writes something twice")
+        if (
+            last - len(ends) != first
+            or [y.spec for y in outputs[: len(kinds)]] != kinds
+            or [y.spec for y in outputs[first:last]] != ends
+            or any(prod(y.shape) != 1 or y.spec.dtype is not bool_ for y in outputs[last:])
+        ):
+            raise CheckpointError("its outputs are not what it says it writes and returns")
+        given = [outputs[len(kinds) + n].spec for n in results]
+        if step is not None and [y.spec for y in step.outputs] != given:
+            raise CheckpointError("gradients of its results are not like these")
+        return Captured(
+            program=program,
+            arguments=count,
+            states=[x if own is None else None for x, own in zip(tensors, owners, strict=True)],
+            written=written,
+            leaves=leaves,
+            owners=owners,
+            presence=[(self._leaf(n), checked(had, bool)) for n, had in found["presence"]],
+            dropped=[self._leaf(n) for n in checked_list(found["dropped"])],
+            returned=self._returned(histories, tensors),
+            updates=[node for node in self.nodes if isinstance(node.op, Update)],
+            streams=self.streams,
+            backward=Backward(
+                step, results, [n if kind == "argument" else tensors[n] for kind, n in sources]
+            ),
+            errors=checks,
+            wants=text.wants if text.grad else [x._node is not None for x in tensors],
+            calls=[],
+            options=0,
+            alike=[],
+            device=CPU,
+        )
+
+    # ---- values ----------------------------------------------------------------------------------
+
+    def _place(self, n: Any) -> int:
+        """The number of a state."""
+        if type(n) is not int or not 0 <= n < len(self.text.states):
+            raise CheckpointError(f"it has no state {n!r:.40}")
+        return n
+
+    def _leaf(self, n: Any) -> Any:
+        return self.contents.leaf(n)
+
+    def _states(self, values: Sequence[Value]) -> tuple[list[Any], list[Any]]:
+        """For each state the leaf whose gradient it is, or None; and its tensor."""
+        owners: list[Any] = []
+        tensors: list[Any] = []
+        for value, (kind, n) in zip(values, self.text.states, strict=True):
+            owner = self._leaf(n) if kind == "gradient" else None
+            x = self.contents.current(n) if owner is None else owner._leaf.grad
+            if kind not in ("gradient", "tensor", "constant") or x is None:
+                raise CheckpointError(f"tensor {n} is no {kind!r:.40}")
+            if x.spec != value.spec:
+                raise CheckpointError(f"a state is {x.spec}, and {value.spec} in the program")
+            if kind == "constant":
+                value.array = x._data
+            owners.append(owner)
+            tensors.append(x)
+        if len(set(map(id, tensors))) != len(tensors):
+            raise CheckpointError("a tensor is two of its states")
+        return owners, tensors
+
+    def _streams(self) -> list[Stream]:
+        streams: list[Stream] = []
+        generators = self.contents.generators
+        for n, count in checked_list(self.found["streams"]):
+            if type(n) is not int or not 0 <= n < len(generators) or type(count) is not int:
+                raise CheckpointError(f"it has no generator {n!r:.40}")
+            stream = Stream(generators[n])
+            stream.count = count
+            if not 0 <= count < 2**32 or any(s.generator is generators[n] for s in streams):
+                raise CheckpointError(f"generator {n} draws {count!r:.40} times")
+            streams.append(stream)
+        return streams
+
+    def _value(self, n: Any) -> Value:
+        found = self._input(n)
+        if not isinstance(found, Value):
+            raise CheckpointError(f"it gives a number, {found!r:.40}")
+        return found
+
+    def _input(self, n: Any) -> Any:
+        """A value, or a Python number."""
+        values = self.values if type(n) is int and n >= 0 else self.constants
+        if type(n) is not int or not (n if n >= 0 else -1 - n) < len(values):
+            raise CheckpointError(f"it reads value {n!r:.40} before there is one")
+        return values[n if n >= 0 else -1 - n]
+
+    def _read_nodes(self, held: dict[int, Value]) -> None:
+        self.constants: list[Any] = []
+        for kind, x in checked_list(self.found["constants"]):
+            if kind == "number":
+                self.constants.append(checked(OPS.read_field(x), _NUMBER))
+            else:
+                tensor = self.contents.tensor(x)
+                self.constants.append(Value(self._known(tensor), array=tensor._data))
+        ops = [(self._op(each), 1 + size_of(each)) for each in checked_list(self.found["ops"])]
+        behind: set[str] = set()
+        given = (x for x in (*self.values, *self.constants) if isinstance(x, Value))
+        fixed = {x for x in given if x.array is not None}
+        for k, places, kinds in checked_list(self.found["nodes"]):
+            if type(k) is not int or not 0 <= k < len(ops):
+                raise CheckpointError(f"it has no op {k!r:.40}")
+            op, cost = ops[k]
+            self.contents.spend(cost + len(places) + len(kinds))
+            inputs = [self._input(n) for n in checked_list(places)]
+            if len(checked_list(kinds)) != op.n_outputs:
+                raise CheckpointError(f"{op.name} has {op.n_outputs} outputs, not {len(kinds)}")
+            node = Node(op, inputs, [self.text._kind(n) for n in kinds])
+            self._weigh(node, fixed)
+            self._assert_given(node, held, behind)
+            self.nodes.append(node)
+            self.values += node.outputs
+
+    def _weigh(self, node: Node, fixed: set[Value]) -> None:
+        """Refuse values that take much more memory than there is; those that depend on nothing but
+        constants (`fixed`, which they join) are computed once, and are all there at once.
+        """
+        size = sum(prod(y.shape) * y.spec.dtype.itemsize for y in node.outputs)
+        self.bytes += size
+        if not node.op.drawn and fixed.issuperset(node.values):
+            fixed.update(node.outputs)
+            self.fixed_bytes += size
+        memory = self.contents.memory
+        if self.bytes > MAX_VALUES * memory or self.fixed_bytes > memory:
+            raise CheckpointError(
+                f"its values take {self.bytes} bytes, {self.fixed_bytes} of them for constants, "
+                f"which is more than a program in {memory} bytes could have; pass memory=... if "
+                "that is meant"
+            )
+
+    def _known(self, x: Any) -> Spec:
+        spec: Spec = x.spec
+        return self.contents.spec((tuple(spec.shape), spec.dtype))
+
+    # ---- ops -------------------------------------------------------------------------------------
+
+    def _op(self, written: Any) -> Any:
+        kind = written[0] if type(written) is tuple and written else None
+        if kind == "op":
+            op = OPS.read(written)
+            axes = getattr(op, "axes", ())
+            if op.drawn or op.opaque or len(set(axes)) != len(axes):
+                raise CheckpointError(f"{op.name} is no op of a program")
+            return op
+        if kind == "draw":
+            _, stream, place, inner = written
+            draw = OPS.read(inner)
+            if type(stream) is not int or not 0 <= stream < len(self.streams):
+                raise CheckpointError(f"it draws from no stream {stream!r:.40}")
+            of = self.streams[stream]
+            if type(place) is not int or not 0 <= place < of.count or not isinstance(draw, Draw):
+                raise CheckpointError(f"it draws {place!r:.40} of {of.count} times")
+            return Drawn(replace(draw, seed=stream, draw=of.first + place), self.streams)
+        if kind == "cotangents":
+            return Cotangents(checked(written[1], int))
+        if kind == "ahead":
+            return Ahead(self._routine(written[1]))
+        if kind == "behind":
+            _, n, given = written
+            return Behind(self._routine(n), [checked(x, bool) for x in checked_list(given)])
+        if kind == "update":
+            return self._update(*written[1:])
+        raise CheckpointError(f"{kind!r:.40} is no kind of op")
+
+    def _routine(self, n: Any) -> Written:
+        routines = self.contents.routines
+        if type(n) is not int or not 0 <= n < len(routines):
+            raise CheckpointError(f"it has no routine {n!r:.40}")
+        return routines[n]
+
+    def _update(self, n: Any, groups: Any) -> Update:
+        optimizers = self.contents.optimizers
+        if type(n) is not int or not 0 <= n < len(optimizers):
+            raise CheckpointError(f"it has no optimizer {n!r:.40}")
+        optimizer = optimizers[n]
+        pairs = []
+        for place, parameters in checked_list(groups):
+            if type(place) is not int or not 0 <= place < len(optimizer.param_groups):
+                raise CheckpointError(f"its optimizer has no group {place!r:.40}")
+            group = optimizer.param_groups[place]
+            own = {id(p) for p in group["params"]}
+            chosen = [self._leaf(n) for n in checked_list(parameters)]
+            if (
+                not chosen
+                or not own.issuperset(map(id, chosen))
+                or len({*map(id, chosen)}) < len(chosen)
+            ):
+                raise CheckpointError("its optimizer has other parameters")
+            pairs.append((group, chosen))
+        if len({place for place, _ in groups}) != len(groups):
+            raise CheckpointError("its optimizer steps twice at once")
+        return Update(optimizer, pairs)
+
+    def _assert_given(self, node: Node, held: dict[int, Value], behind: set[str]) -> None:
+        """Refuse inputs of which the op itself does not say what they are to be."""
+        op: Any = node.op
+        specs = [x.spec if isinstance(x, Value) else None for x in node.inputs]
+        if isinstance(op, Ahead):
+            expected = [*op.written.specs]
+        elif isinstance(op, Behind):
+            written = op.written
+            if len(op.given) != len(written.differentiable_outputs):
+                raise CheckpointError(f"{op.name} is given other gradients")
+            pairs = zip(written.differentiable_outputs, op.given, strict=True)
+            gradients = [written.outputs[i] for i, has in pairs if has]
+            expected = [*written.specs, *written.outputs, *written.routine.kept, *gradients]
+        elif isinstance(op, Update):
+            if "cotangents" in behind:
+                raise CheckpointError("an optimizer steps behind its results")
+            behind.add("update")
+            self._assert_columns(op, node, held)
+            return
+        elif isinstance(op, Cotangents):
+            if behind:
+                raise CheckpointError("its results have gradients twice, or behind a step")
+            behind.add("cotangents")
+            if len(specs) != op.n_outputs or None in specs:
+                raise CheckpointError("its results are not those that have gradients")
+            return
+        else:
+            kind: Any = type(op.draw if isinstance(op, Drawn) else op)
+            least, most = _inputs_of(kind)
+            if not least <= len(specs) <= most:
+                raise CheckpointError(f"{op.name} is given {len(specs)} inputs")
+            return
+        if specs != expected:
+            raise CheckpointError(f"{op.name} is given {specs!r:.200}")
+
+    def _assert_columns(self, op: Update, node: Node, held: dict[int, Value]) -> None:
+        """Let an optimizer walk over its own parameters and states only, as they are by then."""
+        values = iter(node.inputs)
+        for columns in op.columns:
+            kinds: dict[Any, list[Any]] = {}
+            for k, column in enumerate(columns):
+                for p, x in zip(columns[0], column, strict=True):
+                    value = next(values, None)
+                    if not isinstance(value, Value) or value.shape != p._data.shape:
+                        raise CheckpointError("an optimizer is given what is no state of its own")
+                    if k != 1 and held.get(id(x)) is not value:
+                        raise CheckpointError("an optimizer is given other states than its own")
+                    if k == 1 and value.spec.dtype is not p.dtype:
+                        raise CheckpointError("an optimizer is given gradients of another dtype")
+                    kinds.setdefault((p.dtype, k), []).append(value.spec.dtype)
+            if any(len(set(each)) != 1 for each in kinds.values()):
+                raise CheckpointError("an optimizer is given states of several dtypes")
+        if next(values, None) is not None:
+            raise CheckpointError("an optimizer is given more than its states")
+        for x, y in zip(op.written(), node.outputs, strict=True):
+            held[id(x)] = y
+
+    # ---- results ---------------------------------------------------------------------------------
+
+    def _backward(self, count: int) -> tuple[Any, tuple[int, ...], list[tuple[str, int]]]:
+        """The node behind which gradients come in, of which of `count` results, and for what."""
+        n, results, sources = self.found["backward"]
+        cotangents = [node for node in self.nodes if isinstance(node.op, Cotangents)]
+        if n is None:
+            if cotangents or checked_list(results) or checked_list(sources):
+                raise CheckpointError("it has gradients of nothing")
+            return None, (), []
+        if type(n) is not int or not 0 <= n < len(self.nodes) or not self.text.grad:
+            raise CheckpointError(f"it has no node {n!r:.40}")
+        good = all(type(k) is int and 0 <= k < count for k in checked_list(results))
+        if cotangents != [self.nodes[n]] or not good or len(set(results)) != len(results):
+            raise CheckpointError("it has gradients of other results")
+        pairs: list[tuple[str, int]] = []
+        for kind, k in checked_list(sources):
+            places = self.text.examples if kind == "argument" else self.text.states
+            if type(k) is not int or not 0 <= k < len(places):
+                raise CheckpointError(f"it has no {kind!r:.40} {k!r:.40}")
+            if kind == "argument":
+                wants = places[k]._node is not None
+            else:
+                wants = places[k][0] == "tensor" and self.contents.wants(places[k][1])
+            if not wants:
+                raise CheckpointError(f"{kind!r:.40} {k} wants no gradient")
+            pairs.append((kind, k))
+        if not pairs or len(set(pairs)) != len(pairs):
+            raise CheckpointError("its gradients lead nowhere")
+        return self.nodes[n], tuple(results), pairs
+
+    def _returned(self, histories: Sequence[bool], tensors: Sequence[Any]) -> Returned:
+        made = [checked(each, bool) for each in checked_list(self.found["made"])]
+        if len(made) != len(histories):
+            raise CheckpointError("it returns its results in another order")
+        computed = []
+        for has, is_leaf in zip(histories, made, strict=True):
+            y = wrap(_NOTHING).requires_grad_(has or is_leaf)
+            computed.append(y.clone() if has else y)
+        arguments = [wrap(_NOTHING) for _ in self.text.examples]
+        known = {"tensor": computed, "argument": arguments, "state": tensors}
+        found = filled(self.found["returned"], known)
+        returned = Returned(found, {id(x): x for x in tensors}, arguments)
+        if [id(x) for x in returned.tensors] != [id(x) for x in computed]:
+            raise CheckpointError("it returns its results in another order")
+        returned.close(short(self.found["why"]))
+        return returned
+
+
+_NOTHING = np.zeros(0, np.float32)
+
+
+@functools.lru_cache(maxsize=1024)
+def _inputs_of(kind: Any) -> tuple[int, int]:
+    """The least and the largest number of inputs that an op computes with: by its signature, or by
+    its samples, where that says any.
+    """
+    _, _, *given = inspect.signature(kind.compute).parameters.values()
+    if all(p.kind is p.POSITIONAL_OR_KEYWORD for p in given):
+        return sum(p.default is p.empty for p in given), len(given)
+    if kind.joins or kind.samples.__func__ is Op.samples.__func__:  # type: ignore[attr-defined]
+        return 1, MAX_PARTS
+    counts = [len(sample.inputs) for sample in kind.samples()]
+    return min(counts), max(counts)
+
+
+def _one() -> Parameter:
+    """A parameter by which options are tried."""
+    found: Any = Parameter(wrap(np.ones(1, np.float32)))
+    found.grad = wrap(np.ones(1, np.float32))
+    return found
+
+
+def short(text: Any) -> str:
+    """A name or a message, or a CheckpointError."""
+    if type(text) is not str or len(text) > MAX_TEXT:
+        raise CheckpointError(f"{text!r:.80} is no name or message")
+    return text
+
+
+def _error(name: Any, message: Any) -> Callable[[], Exception]:
+    """What makes an exception of ours."""
+    kind: Any = vars(errors).get(checked(name, str))
+    if name not in errors.__all__ or not _is_class_of(kind, errors.AdjointError):
+        raise CheckpointError(f"there is no error {name!r:.80}")
+    return partial(kind, short(message))
+
+
+def _is_class_of(x: Any, kind: type) -> bool:
+    return isinstance(x, type) and issubclass(x, kind)
+
+
+def _is_option(value: Any, default: Any) -> bool:
+    """Whether an optimizer's option may have a value, by its default."""
+    if isinstance(default, (tuple, list)):
+        same = type(value) in (tuple, list) and len(value) == len(default)
+        return same and all(map(_is_option, value, default))
+    if isinstance(value, TensorBase):
+        return value._data.shape in ((), (1,))
+    return type(value) in (bool, int, float, type(None)) or (
+        type(value) is str and not isinstance(default, (bool, int, float))
+    )
+
+
+def checked_list(x: Any) -> list[Any]:
+    """A list, or a CheckpointError."""
+    if type(x) is not list:
+        raise CheckpointError(f"{x!r:.80} stands where a list belongs")
+    return x
+
+
+def checked_dict(x: Any) -> dict[Any, Any]:
+    """A dict, or a CheckpointError."""
+    if type(x) is not dict:
+        raise CheckpointError(f"{x!r:.80} stands where a dict belongs")
+    return x

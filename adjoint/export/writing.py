@@ -1,0 +1,417 @@
+"""A captured function as what a file holds: plain values and tensors (see io/checkpoint.py).
+
+    "adjoint.export"  the version of this form        "version"  of adjoint, for people
+    "name"            the function's                  "positional"  its arguments that have places
+    "tensors"         all tensors, which are spoken of by number from here on
+    "gradients"       number of a leaf -> number of its gradient
+    "names"           name -> number: the state dict
+    "optimizers"      class, options, groups of numbers, states: number -> name -> number
+    "generators"      states of generators
+    "routines"        composites that are computed whole: name, arguments, specs, wanted gradients
+    "programs"        one for each example and mode: see `_Program.written`
+
+In a program values are numbered: inputs, then the outputs of nodes, in order. Among a node's inputs
+are numbers of earlier values and, below zero, of constants: -1 is the first. Shapes and dtypes of
+all values are stored, to be compared with what the ops infer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from .. import optim
+from ..compiled.backward import Cotangents
+from ..compiled.capture import Captured, NotReady, Update
+from ..compiled.drawing import Drawn
+from ..compiled.function import CompiledFunction
+from ..compiled.routines import Ahead, Behind
+from ..core import errors
+from ..core.errors import Unsupported
+from ..core.mode import MODE, mode_with
+from ..core.spec import Spec
+from ..core.tensor_base import TensorBase
+from ..eager.tensors import wrap
+from ..eager.writes import ViewWrite
+from ..io.ops import Ops
+from ..nn.parameter import Parameter
+from ..ops.create.creation import zeros_like
+from ..ops.shape.movement import Refit
+from ..program.capture import symbol
+from ..program.program import Value
+from ..version import __version__
+from .forms import Form, form_of
+from .names import names_of
+
+VERSION = 1
+OPS = Ops(Refit, ViewWrite)  # beside those of the registry
+
+Example = tuple[tuple[Any, ...], dict[str, Any]]  # arguments by position and by name
+
+
+def contents_of(function: Any, examples: Sequence[Example], name: str) -> dict[str, Any]:
+    """What a file is to hold of a function, for arguments like the examples.
+
+    Errors: Unsupported and InvalidType for what cannot be captured or stored.
+    """
+    call = CompiledFunction(function, "error", len(examples), name, sizes=False)
+    begun: list[tuple[Any, Any]] = []  # states that optimizers would have made in their first step
+    try:
+        captured = [each for example in examples for each in _captured(call, example, begun)]
+        return _Writer(function, captured).contents()
+    finally:
+        for optimizer, p in begun:
+            del optimizer.state[p]
+
+
+def _captured(
+    call: CompiledFunction, example: Example, begun: list[tuple[Any, Any]]
+) -> list[tuple[Example, bool, Captured]]:
+    """What the function does with an example: in the mode of now, and without gradients where it
+    gives some.
+    """
+    args, kwargs = _apart(example)
+    mode = MODE.get()
+    while True:
+        try:
+            captured = call.captured(mode, *args, **kwargs)
+            break
+        except NotReady as error:
+            _begin(error, begun)
+    found = [((args, kwargs), mode.grad and not mode.inference, captured)]
+    if captured.backward.step is not None:
+        found.append(
+            ((args, kwargs), False, call.captured(mode_with(mode, grad=False), *args, **kwargs))
+        )
+    return found
+
+
+def _apart(x: Any) -> Any:
+    """Arguments among which no tensor is another."""
+    if isinstance(x, TensorBase):
+        if isinstance(x, Parameter):
+            return x  # which is refused
+        apart = wrap(x._data)
+        return apart if x._node is None else apart.requires_grad_()
+    if isinstance(x, dict):
+        return {key: _apart(each) for key, each in x.items()} if type(x) is dict else x
+    if type(x) in (tuple, list):
+        return type(x)([_apart(each) for each in x])
+    return type(x)(*map(_apart, x)) if hasattr(type(x), "_fields") else x
+
+
+def _begin(error: NotReady, begun: list[tuple[Any, Any]]) -> None:
+    """Give an optimizer, for the while, the state with which it would begin."""
+    optimizer = error.optimizer
+    if optimizer is None:
+        raise Unsupported(f"export: {error}; call the function once before") from error
+    for group, parameters in error.groups:
+        for p in parameters:
+            if optimizer.state.get(p):
+                continue
+            gradient = p.grad
+            p.grad = zeros_like(p.detach()) if gradient is None else gradient
+            state = optimizer.begin(p, group)
+            p.grad = gradient
+            if "step" not in state:
+                raise Unsupported(
+                    f"export: the first step of {type(optimizer).__name__} differs from all later "
+                    "ones, which is what is exported; call the function once before"
+                ) from error
+            optimizer.state[p] = state
+            begun.append((optimizer, p))
+
+
+class Table:
+    """Tensors, and constants' arrays, by number."""
+
+    def __init__(self, tensors: Sequence[Any] = ()) -> None:
+        self.tensors: list[Any] = list(tensors)
+        self._kept = list(tensors)  # what has these ids
+        self._places = {id(x): n for n, x in enumerate(tensors)}
+
+    def number(self, x: Any) -> int:
+        """The number of a tensor, or an array."""
+        place = self._places.get(id(x))
+        if place is None:
+            place = self._places[id(x)] = len(self.tensors)
+            self._kept.append(x)
+            known = isinstance(x, TensorBase) and _is_given(x)
+            self.tensors.append(x if known else wrap(getattr(x, "_data", x)))
+        return place
+
+
+def _is_given(x: Any) -> bool:
+    """Whether a tensor has no history."""
+    return x._node is None or x._node is x._leaf
+
+
+def state_of(
+    table: Table, graded: Iterable[Any], optimizers: Iterable[Any], generators: Iterable[Any]
+) -> dict[str, Any]:
+    """That part of a file which changes when programs run; `graded` are leaves whose gradients
+    these have to do with.
+    """
+    gradients = {
+        table.number(x): table.number(x._leaf.grad) for x in graded if x._leaf.grad is not None
+    }
+    return {
+        "version": __version__,
+        "gradients": gradients,
+        "optimizers": [_optimizer(each, table.number) for each in optimizers],
+        "generators": [each.get_state() for each in generators],
+        "tensors": table.tensors,
+    }
+
+
+def _optimizer(optimizer: Any, number: Callable[[Any], int]) -> dict[str, Any]:
+    kind = type(optimizer)
+    if getattr(optim, kind.__name__, None) is not kind:
+        raise Unsupported(f"export: {kind.__name__}, an optimizer that is none of adjoint.optim's")
+    groups = []
+    for group in optimizer.param_groups:
+        options = {name: value for name, value in group.items() if name != "params"}
+        groups.append({"params": [number(p) for p in group["params"]], "options": options})
+    states = {}
+    for p, state in optimizer.state.items():
+        if not all(isinstance(value, TensorBase) for value in state.values()):
+            raise Unsupported(f"export: {kind.__name__} has a state that is no tensor")
+        states[number(p)] = {name: number(x) for name, x in state.items()}
+    return {
+        "class": kind.__name__, "defaults": optimizer.defaults, "groups": groups, "state": states
+    }  # fmt: skip
+
+
+class _Writer:
+    """Collects what programs have in common."""
+
+    def __init__(
+        self, function: Callable[..., Any], captured: Sequence[tuple[Example, bool, Captured]]
+    ) -> None:
+        self.captured = captured
+        self.table = Table()
+        self.tensor = self.table.number
+        self.optimizers: list[Any] = []
+        self.generators: list[Any] = []
+        self.routines: list[Any] = []
+        met = {id(x) for *_, each in captured for x in each.states if x is not None}
+        self.names = {name: self.tensor(x) for name, x in names_of(function, met).items()}
+
+    def contents(self) -> dict[str, Any]:
+        """All of it."""
+        programs = [_Program(self, *each).written() for each in self.captured]
+        graded = [
+            x
+            for *_, each in self.captured
+            for x in (*each.owners, *each.leaves, *each.dropped)
+            if x is not None
+        ]
+        return {
+            "adjoint.export": VERSION,
+            "names": self.names,
+            **state_of(self.table, graded, self.optimizers, self.generators),
+            "routines": [self._routine(each) for each in self.routines],
+            "programs": programs,
+        }
+
+    @staticmethod
+    def number(table: list[Any], x: Any) -> int:
+        """The place of `x` itself in a table, where it is put when it comes first."""
+        for n, each in enumerate(table):
+            if each is x:
+                return n
+        table.append(x)
+        return len(table) - 1
+
+    def _routine(self, written: Any) -> dict[str, Any]:
+        inputs = list(map(symbol, written.specs))
+        places = {id(x): n for n, x in enumerate(inputs)}
+        what = f"export: {written.function.__name__}"
+        return {
+            "name": composite_name(written.function),
+            "arguments": form_of(
+                tuple(written.filled(inputs)), lambda x: ("tensor", places[id(x)]), what
+            ),
+            "specs": [_spec(spec) for spec in written.specs],
+            "wants": list(written.wants),
+        }
+
+
+def composite_name(function: Any) -> str:
+    """By which a composite that has a routine is found."""
+    return f"{function.__module__}.{function.__qualname__}"
+
+
+def _spec(spec: Spec) -> tuple[tuple[int, ...], Any]:
+    return tuple(spec.shape), spec.dtype
+
+
+class _Program:
+    """One captured program, written."""
+
+    def __init__(self, of: _Writer, example: Example, grad: bool, captured: Captured) -> None:
+        self.of = of
+        self.example = example
+        self.grad = grad
+        self.captured = captured
+        self.ops: dict[int, tuple[int, Any]] = {}  # by id: the number, and what is written
+        self.wanting: list[bool] = []  # for each argument whether it wants a gradient
+        self.specs: dict[Spec, int] = {}
+        self.numbers: dict[Value, int] = {}
+        self.constants: dict[Any, tuple[int, Any]] = {}
+        tensors = [
+            x if owner is None else owner._leaf.grad
+            for x, owner in zip(captured.states, captured.owners, strict=True)
+        ]
+        self.places = {id(x): n for n, x in enumerate(tensors)}  # of states
+
+    def written(self) -> dict[str, Any]:
+        """All of it."""
+        captured = self.captured
+        graph = captured.program
+        _assert_lasting(captured)
+        for n, x in enumerate(graph.inputs):
+            self.numbers[x] = n
+        nodes = []
+        for node in graph.nodes:
+            op = self._op(node.op)
+            inputs = [self._input(x) for x in node.inputs]
+            for y in node.outputs:
+                self.numbers[y] = len(self.numbers)
+            nodes.append([op, inputs, [self._spec(y.spec) for y in node.outputs]])
+        back = captured.backward
+        steps = [n for n, node in enumerate(graph.nodes) if node is back.step]
+        number = self.of.tensor
+        return {
+            "grad": self.grad,
+            "arguments": self._arguments(),
+            "wanting": self.wanting,
+            "specs": [self._spec(x.spec) for x in graph.inputs],
+            "states": self._states(),
+            "nodes": nodes,
+            "outputs": [self._input(y) for y in graph.outputs],
+            "written": list(captured.written),
+            "leaves": [number(x) for x in captured.leaves],
+            "presence": [(number(x), had) for x, had in captured.presence],
+            "dropped": [number(x) for x in captured.dropped],
+            "returned": self._returned(),
+            "histories": list(captured.returned.histories),
+            "made": list(captured.returned.leaves),
+            "why": captured.returned.why,
+            "streams": [
+                (self.of.number(self.of.generators, each.generator), each.count)
+                for each in captured.streams
+            ],
+            "backward": (
+                steps[0] if steps else None, list(back.results), [*map(self._source, back.sources)]
+            ),
+            "errors": [_error(each()) for each in captured.errors],
+            "ops": [op for _, op in self.ops.values()],
+            "constants": [x for _, x in self.constants.values()],
+            "kinds": [_spec(spec) for spec in self.specs],
+        }  # fmt: skip
+
+    def _spec(self, spec: Spec) -> int:
+        return self.specs.setdefault(spec, len(self.specs))
+
+    def _input(self, x: Any) -> int:
+        """The number of a value, a constant or a Python number."""
+        if isinstance(x, Value) and x in self.numbers:
+            return self.numbers[x]
+        if not isinstance(x, Value):
+            key: Any = (type(x), repr(x))
+            found = ("number", OPS.field(x, "export: a value"))
+        elif x.array is None:
+            raise Unsupported(f"export: {x!r} is computed in another program")
+        else:
+            key, found = id(x.array), ("tensor", self.of.tensor(x.array))
+        return -1 - self.constants.setdefault(key, (len(self.constants), found))[0]
+
+    def _op(self, op: Any) -> int:
+        if id(op) not in self.ops:
+            self.ops[id(op)] = len(self.ops), self._written_op(op)
+        return self.ops[id(op)][0]
+
+    def _written_op(self, op: Any) -> tuple[Any, ...]:
+        of = self.of
+        if isinstance(op, Update):
+            groups = []
+            for group, parameters in op.groups:
+                (place,) = (n for n, g in enumerate(op.optimizer.param_groups) if g is group)
+                groups.append((place, [of.tensor(p) for p in parameters]))
+            return "update", of.number(of.optimizers, op.optimizer), groups
+        if isinstance(op, Drawn):
+            draw = replace(op.draw, seed=0, draw=0)
+            stream = self.captured.streams.index(op.stream)
+            return "draw", stream, op.place, OPS.written(draw, "export: a draw")
+        if isinstance(op, Cotangents):
+            return "cotangents", op.n_outputs
+        if isinstance(op, Ahead):
+            return "ahead", of.number(of.routines, op.written)
+        if isinstance(op, Behind):
+            return "behind", of.number(of.routines, op.written), list(op.given)
+        return OPS.written(op, f"export: a value of {op.name}")
+
+    def _arguments(self) -> Form:
+        def tensor(x: Any) -> Form:
+            self.wanting.append(self.grad and x._node is not None)
+            return "tensor", len(self.wanting) - 1
+
+        return form_of(self.example, tensor, "export: the arguments")
+
+    def _states(self) -> list[tuple[str, int]]:
+        captured, found = self.captured, []
+        values = captured.program.inputs[captured.arguments :]
+        for value, x, owner in zip(values, captured.states, captured.owners, strict=True):
+            if owner is not None:
+                found.append(("gradient", self.of.tensor(owner)))
+                continue
+            if self.grad and not _is_given(x):
+                raise Unsupported(
+                    f"export: a tensor of shape {tuple(x._data.shape)} was computed outside of the "
+                    "function, and a history is in no file; compute it within, or detach() it"
+                )
+            found.append(("tensor" if value.array is None else "constant", self.of.tensor(x)))
+        return found
+
+    def _returned(self) -> Form:
+        computed = [wrap(_NOTHING) for _ in self.captured.returned.histories]
+        arguments = [wrap(_NOTHING) for _ in range(self.captured.arguments)]
+        known: dict[int, Form] = {key: ("state", n) for key, n in self.places.items()}
+        known.update((id(x), ("tensor", n)) for n, x in enumerate(computed))
+        known.update((id(x), ("argument", n)) for n, x in enumerate(arguments))
+        found = self.captured.returned.rebuilt(computed, arguments)
+        return form_of(found, lambda x: known[id(x)], "export: what the function returns")
+
+    def _source(self, x: Any) -> tuple[str, int]:
+        return ("argument", x) if type(x) is int else ("state", self.places[id(x)])
+
+
+_NOTHING = np.zeros(0)
+
+
+def _assert_lasting(captured: Captured) -> None:
+    """Refuse what Python does beside a program, and what is written to arguments."""
+    steps = [node.op for node in captured.updates if isinstance(node.op, Update)]
+    if any(n < 0 for n in captured.written):
+        what = "the function writes to an argument; let it write to a clone"
+    elif captured.calls:
+        what = "the function steps a schedule; step it between calls of what is loaded"
+    elif captured.options or any(op.options for op in steps):
+        what = "the function sets options of an optimizer before its step; set them outside"
+    elif any(op.skips for op in steps):
+        what = "GradScaler may skip a step; scale by hand, or train in bfloat16"
+    else:
+        return
+    raise Unsupported(f"export: {what}")
+
+
+def _error(error: Exception) -> tuple[str, str]:
+    """An exception of ours, by its name."""
+    name = type(error).__name__
+    if getattr(errors, name, None) is not type(error):
+        raise Unsupported(f"export: a check that raises {name}, which is no class of adjoint's")
+    return name, str(error)

@@ -1,0 +1,110 @@
+"""Small products that do not depend on each other as one step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..backends import native
+from ..core import policy
+from ..core.op import Op
+from ..core.spec import Spec, prod
+from ..program.compute import compute
+from ..program.program import Node, Program, Value, inferred
+from ..program.rewriting import rewriting
+from .kernels import sort
+from .passes import EXACT
+
+_FEWEST = 4  # products that are worth a step of their own
+
+
+class Products(Op, abstract=True):
+    """Several products at once, on the inputs of the first, then of the second, and so on; equal
+    only to itself.
+    """
+
+    library = "always"
+
+    def __init__(self, each: Sequence[Node]) -> None:
+        self.each = [(node.op, len(node.inputs)) for node in each]
+        self.n_outputs = len(each)  # type: ignore[misc]
+
+    @property
+    def name(self) -> str:
+        """How many there are."""
+        return f"{len(self.each)}_products"
+
+    def divided(self, inputs: Sequence[Any]) -> list[tuple[Op, tuple[Any, ...]]]:
+        """Each product's op and inputs."""
+        found = []
+        begin = 0
+        for op, count in self.each:
+            found.append((op, tuple(inputs[begin : begin + count])))
+            begin += count
+        return found
+
+    def infer(self, *specs: Spec) -> tuple[Spec, ...]:
+        """Each product's."""
+        return tuple(inferred(op, given)[0] for op, given in self.divided(specs))
+
+    def compute(self, xp: Any, *arrays: Any) -> tuple[Any, ...]:
+        """One product after another."""
+        return tuple(compute(op, list(given)) for op, given in self.divided(arrays))
+
+
+def work_of(node: Node) -> int:
+    """Multiply-adds of a product of two matrices, as `Op.library` says which; 0 for all others."""
+    kind = node.op.library
+    if kind not in ("product", "linear", "linear_input", "linear_weight"):
+        return 0
+    (x, w, *_), y = node.values, node.output
+    if kind == "product" and not len(x.shape) == 2 == len(w.shape):
+        return 0
+    inner = prod(x.shape[:-1]) if kind == "linear_weight" else x.shape[-1]
+    return prod(y.shape) * inner
+
+
+@rewriting
+def batch_products(graph: Program) -> int:
+    """Let small products run as one step where none needs another: those of one depth, which is how
+    many products lead to them. The number of steps that this saves.
+
+    Measured for 100 products of 4x4 matrices and their 200 gradients: 1.3 to 1.4 times as fast; two
+    at a time are as fast as apart.
+    """
+    if not native.load():
+        return 0
+    depth: dict[Value, int] = {}
+    groups: dict[Any, list[Node]] = {}
+    for node in graph.nodes:
+        at = max((depth[x] for x in node.values if x in depth), default=0)
+        if _is_small(node):
+            at += 1
+            groups.setdefault((at, node.output.spec.dtype), []).append(node)
+        depth.update(dict.fromkeys(node.outputs, at))
+    changes: dict[Value, Value] = {}
+    places: dict[Node, Node] = {}  # the last of a group -> what computes all of it
+    gone: set[Node] = set()
+    for nodes in groups.values():
+        if len(nodes) >= _FEWEST:
+            op = Products(nodes)
+            inputs = [x for node in nodes for x in node.inputs]
+            made = Node(op, inputs, [node.output.spec for node in nodes])
+            changes.update(zip((node.output for node in nodes), made.outputs, strict=True))
+            gone.update(nodes)
+            places[nodes[-1]] = made
+    graph.nodes = [
+        places.get(node, node) for node in graph.nodes if node in places or node not in gone
+    ]
+    graph.replace(changes)
+    sort(graph)
+    return len(gone) - len(places)
+
+
+def _is_small(node: Node) -> bool:
+    """Whether generated code computes it, in less time than it takes to share it among threads."""
+    if not 0 < work_of(node) <= policy.PRODUCT_VECTOR:
+        return False
+    y = node.output
+    biases = node.values[2:]
+    return y.spec.dtype.name in EXACT and all(x.shape == y.shape[-1:] for x in biases)

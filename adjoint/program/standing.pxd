@@ -1,0 +1,20 @@
+cimport cython
+from ..core.tensor_base cimport TensorBase
+
+@cython.locals(each=tuple, x=TensorBase)
+cpdef bint have_memory(list bound) except -1
+
+@cython.locals(each=tuple, x=TensorBase)
+cpdef object want_gradients(list wanting)
+
+@cython.locals(each=tuple)
+cpdef bint hold_items(list kept) except -1
+
+@cython.locals(k=Py_ssize_t)
+cpdef bint hold_names(list holders, list keys, list values, object absent) except -1
+
+@cython.locals(each=tuple, k=Py_ssize_t, items=list, values=list)
+cpdef bint hold_contents(list listed) except -1
+
+@cython.locals(k=Py_ssize_t)
+cpdef bint hold_cells(list cells, list values) except -1

@@ -1,0 +1,143 @@
+"""Compiled functions that write to their arguments: the caller's tensors change, as eagerly."""
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from adjoint import nn
+from adjoint.backends import native
+from adjoint.core.errors import AutogradError, Unsupported
+from adjoint.eager.tensors import wrap
+
+pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason="no native backend")
+
+
+def scaled(x, y):
+    x.mul_(2)
+    x[0] = y.sum()
+    y.copy_(x + y)
+    return x.sum(), x
+
+
+@pytest.mark.parametrize("shape", [(3,), (1,), (0, 3), (15, 7), (200, 300)])
+def test_arguments_change_as_in_eager_calls(shape):
+    def function(x, y):
+        x.mul_(2).add_(y)
+        y.copy_(x.tanh())
+        return x.sum(), x
+
+    compiled = ad.compile(function)
+    for i in range(3):
+        given = ad.randn(*shape), ad.full(shape, i + 1.0)
+        other = [x.clone() for x in given]
+        found, expected = compiled(*given), function(*other)
+        assert found[1] is given[0]
+        np.testing.assert_allclose(found[0].item(), expected[0].item(), rtol=1e-5, atol=1e-5)
+        for a, b in zip(given, other, strict=True):
+            np.testing.assert_allclose(a.tolist(), b.tolist(), rtol=1e-5, atol=1e-6)
+    assert len(compiled.programs) == 1
+
+
+def test_views_show_what_is_written_and_others_of_their_memory_stay():
+    compiled = ad.compile(scaled)
+    base = ad.ones(4, 3)
+    x, y = base[:, 1], ad.ones(4)
+    compiled(x, y)
+    assert base.tolist() == [[1, 4, 1]] + [[1, 2, 1]] * 3
+    assert y.tolist() == [5, 3, 3, 3]
+    compiled(base[:, 0], base[:, 2].clone())
+    assert base[:, 0].tolist() == [4, 2, 2, 2]
+
+
+def test_a_backward_that_needs_what_was_overwritten_says_so():
+    w, x = ad.ones(3, requires_grad=True), ad.ones(3)
+    loss = (w * x).sum()
+    ad.compile(lambda x: x.mul_(2))(x)
+    with pytest.raises(AutogradError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_swaps_and_running_sums():
+    @ad.compile
+    def swaps(x, y):
+        kept = x.clone()
+        x.copy_(y)
+        y.copy_(kept)
+
+    x, y = ad.ones(3), ad.zeros(3)
+    for k in range(3):
+        swaps(x, y)
+        assert (x.tolist(), y.tolist()) == ([k % 2] * 3, [(k + 1) % 2] * 3)
+
+    model, total = nn.Linear(3, 3), ad.zeros(3)
+
+    @ad.compile
+    def adds(total, x):
+        with ad.no_grad():
+            total += model(x).sum(0)
+
+    expected = sum(model(ad.full((2, 3), float(k))).sum(0) for k in range(3))
+    for k in range(3):
+        adds(total, ad.full((2, 3), float(k)))
+    np.testing.assert_allclose(total.tolist(), expected.tolist(), rtol=1e-5)
+
+
+def test_memory_that_is_written_and_shown_by_another_argument_is_refused():
+    compiled = ad.compile(scaled)
+    compiled(ad.ones(4), ad.ones(4))
+    base = ad.ones(4, 2)
+    with pytest.raises(Unsupported, match="shown by another tensor"):
+        compiled(base[:, 0], base.view(8)[::2])
+    assert base.tolist() == [[1, 1]] * 4
+    compiled(base[:2, 0].clone(), base[:2, 1].clone())
+    model = nn.Linear(4, 1)
+    optimizer = ad.optim.SGD(model.parameters(), lr=0.1)
+
+    @ad.compile
+    def step(x):
+        optimizer.zero_grad()
+        model(x).sum().backward()
+        optimizer.step()
+        return x * 1
+
+    step(ad.ones(1, 4))
+    before = model.weight.tolist()
+    with pytest.raises(Unsupported, match="shown by another tensor"):
+        step(model.weight.detach())
+    assert model.weight.tolist() == before
+
+
+def test_arguments_that_cannot_be_written_are_refused_and_stay():
+    compiled = ad.compile(scaled)
+    compiled(ad.ones(4), ad.ones(4))
+    y = ad.ones(4)
+    with pytest.raises(AutogradError, match="expanded"):
+        compiled(ad.ones(1).expand(4), y)
+    with ad.inference_mode():
+        x = ad.ones(4)
+    with pytest.raises(AutogradError, match="inference tensor"):
+        compiled(x, y)
+    array = np.ones(4, np.float32)
+    array.flags.writeable = False
+    with pytest.raises(AutogradError, match="read-only"):
+        compiled(wrap(array), y)
+    assert y.tolist() == [1] * 4 and array.tolist() == [1] * 4
+
+
+def test_an_argument_that_would_get_a_history_is_refused():
+    w = ad.ones(3, requires_grad=True)
+    with pytest.raises(Unsupported, match="gets a history"):
+        ad.compile(lambda x: x.mul_(w))(ad.ones(3))
+
+
+def test_an_error_leaves_arguments_as_they_are():
+    def function(x, index):
+        x.add_(1)
+        return nn.functional.embedding(index, x)
+
+    compiled = ad.compile(function)
+    x = ad.zeros(3, 2)
+    compiled(x, ad.tensor([2]))
+    with pytest.raises(IndexError):
+        compiled(x, ad.tensor([3]))
+    assert x.tolist() == [[1, 1]] * 3
