@@ -25,7 +25,7 @@ from ..graph.lazy import LazyValue, record
 from ..program.capture import program_of, recording
 from ..program.compute import spec_of
 from ..program.program import Node, Program, Value
-from .backward import Backward, Cotangents, differentiated
+from .backward import Backward, Cotangents, Gradients, differentiated
 from .drawing import Stream, Streams
 from .returned import Returned
 from .routines import whole
@@ -273,10 +273,10 @@ def capture(
             _assert_within(arguments, given_leaves)
             sources = recorder.sources()
             names = [next((n for n, y in enumerate(arguments) if x is y), x) for x in sources]
-            back, tangents, why = differentiated(
+            back = differentiated(
                 () if recorder.updates else returned.tensors, sources, recorder.note
             )
-            returned.close("an optimizer has stepped" if recorder.updates else why)
+            returned.close("an optimizer has stepped" if recorder.updates else back.why)
         met = list(recorder.met.values())
         if any(m.tensor._node is not m.node for m in met):
             raise Unsupported(
@@ -311,12 +311,14 @@ def capture(
 
         def read(tangents: Sequence[Any]) -> Program:
             ends = [*values, *tangents, *errors]
+            for value in ends:  # writes to views, of which no op was told that it reads them
+                recorder.note(value)
             order = recorder.order
             return program_of(given, ends, _constant, lambda value: order.get(id(value), -1))
 
-        program = read([g for _, g in tangents])
-        if tangents and _reads_written(program, written):
-            tangents, back = [], ()
+        program = read([g for _, g, _ in back.found])
+        if back.found and _reads_written(program, written):
+            back = Gradients()
             returned.close("it needs what the function has overwritten")
             program = read(())
     finally:
@@ -333,10 +335,15 @@ def capture(
     recorder.streams.take_over(program.nodes)
     updates = [node for node in program.nodes if isinstance(node.op, Update)]
     step = next((node for node in program.nodes if isinstance(node.op, Cotangents)), None)
+    if step is None and back.found:  # gradients that depend on none
+        ys = [program.outputs[len(written) + len(leaves) + n] for n in back.results]
+        step = Node(Cotangents(len(ys)), ys, [y.spec for y in ys])
+        program.nodes.append(step)
     return Captured(
         program, count, states, [n - count for n in written], leaves,
         [owners.get(id(m.tensor)) for m in met[count:]], presence, dropped, returned, updates,
-        recorder.streams.all, Backward(step, back, [names[k] for k, _ in tangents]),
+        recorder.streams.all,
+        Backward(step, back.results, [names[k] for k, *_ in back.found], [n for *_, n in back.found]),
         [error for _, error in recorder.checks], [m.node is not None for m in met[count:]],
     )  # fmt: skip
 

@@ -32,23 +32,30 @@ class Returned:
     def __init__(self, found: Any, met: Mapping[int, Any], arguments: Sequence[Any]) -> None:
         self.tensors: list[Any] = []  # computed ones, while the function is captured
         self._histories: list[bool] = []  # whether they want gradients
-        self._why = ""  # those that want gradients have none
+        self._why: str | Exception = ""  # those that want gradients have none
         self._met = met
         self._arguments = arguments
         self._form = self._of(found)
         del self._met, self._arguments
 
-    def close(self, why: str) -> None:
+    def close(self, why: str | Exception) -> None:
         """The capture is over; `why` results without a node have no gradient."""
         self.tensors.clear()
         self._why = why
 
-    def wrapped(self, arrays: Sequence[Any], nodes: Mapping[int, Any]) -> list[Any]:
-        """Tensors of what was computed now, some of which have nodes."""
-        return [
-            wrap(array, nodes.get(n) or (_ended(array, self._why) if history else None))
-            for n, (array, history) in enumerate(zip(arrays, self._histories, strict=True))
-        ]
+    def wrapped(
+        self, arrays: Sequence[Any], nodes: Mapping[int, Any], states: Any, arguments: Sequence[Any]
+    ) -> list[Any]:
+        """Tensors of what was computed now, some of which have nodes. Others that want gradients
+        stand behind the nodes of `states` and `arguments`, to which there is no way.
+        """
+        found = [wrap(array, nodes.get(n)) for n, array in enumerate(arrays)]
+        ends = [y for y, want in zip(found, self._histories, strict=True) if want and not y._node]
+        if ends:
+            parents = (*states, *[x._node for x in arguments if x._node is not None])
+            for y in ends:
+                y._node = _ended(y._data, self._why, parents)
+        return found
 
     def rebuilt(self, computed: Iterator[Any], arguments: Sequence[Any]) -> Any:
         """What the function would return."""
@@ -112,20 +119,22 @@ def _set(like: Any, fields: dict[str, Form], computed: Any, arguments: Any) -> A
 class Ended(Op, abstract=True):
     """The result of a compiled function, whose gradients ended there."""
 
-    def __init__(self, why: str) -> None:
+    def __init__(self, why: str | Exception) -> None:
         self.why = why
 
     def gradient(self, g: Any) -> tuple[Any, ...]:
         """There is none."""
+        if isinstance(self.why, Exception):
+            raise type(self.why)(*self.why.args)
         raise AutogradError(
             f"compile: backward through what a compiled function returned: {self.why}; call "
             "backward within the function"
         )
 
 
-def _ended(array: Any, why: str) -> Any:
+def _ended(array: Any, why: str | Exception, parents: Any) -> Any:
     """The node of a result that wants gradients, which says so when it is to give some."""
-    return new_node(Ended(why), (_NOWHERE,), (), None, array.shape, array.dtype)
+    return new_node(Ended(why), parents or (_NOWHERE,), (), None, array.shape, array.dtype)
 
 
 _KEPT = wrap(np.zeros(()))

@@ -148,7 +148,6 @@ class Compiled:
             for x, wanted in zip(captured.states, captured.wants, strict=True)
             if x is not None
         ]
-        self.leading = [graph.needed([y]).intersection(self.seeds) for y in self.tangents]
         self.parts = self._cut(graph)
         inputs = [*range(captured.arguments), *captured.states]
         of = dict(zip(graph.inputs, inputs, strict=True))
@@ -223,13 +222,14 @@ class Compiled:
                 x = self._state(n)
                 known[value] = x._data
                 self.bound.append((x, x._data, x._node))
+        self.ahead = parents_of(tuple(x for x, _, node in self.bound if node is not None))
         known.update((y, x._data) for y, x in self.after.items())
         taken = (*self.arguments, *self.seeds)
         known.update((x, np.zeros(x.shape, x.spec.dtype.numpy)) for x in taken)
         self.grads = [wrap(np.zeros(x._data.shape, x._data.dtype)) for x in captured.leaves]
         places = {
             x: np.empty(x.shape, x.spec.dtype.numpy)
-            for x in self.tangents
+            for x in set(self.parts[-1].wanted).intersection(self.tangents)
             if x not in self.gradients and not _is_small(x)
         }
         for value, g in zip(self.gradients, self.grads, strict=True):
@@ -329,7 +329,7 @@ class Compiled:
 
     def _back(self, given: Sequence[Any]) -> list[Any]:
         """The gradients of what was taken, from those of the results; None where there are none."""
-        arrived = {seed for seed, g in zip(self.seeds, given, strict=True) if g is not None}
+        arrived = {n for n, g in enumerate(given) if g is not None}
         with self.lock:
             for target, g in zip(self.cotangents, given, strict=True):
                 if g is None:
@@ -342,13 +342,13 @@ class Compiled:
                 flow.begin()
             self.parts[-1].run(None)
             return [
-                wrap(flow.taken()) if seeds & arrived else None
-                for flow, seeds in zip(self.flowing, self.leading, strict=True)
+                wrap(flow.taken()) if leading & arrived else None
+                for flow, leading in zip(self.flowing, self.captured.backward.leading, strict=True)
             ]
 
     def _history(self, arguments: Sequence[Any], lease: Lease, results: list[Any]) -> Any:
         """The nodes of results, by number."""
-        numbers, sources = self.captured.backward[1:]
+        numbers, sources = self.captured.backward[1:3]
         own = [arguments[x] if type(x) is int else x for x in sources]
         read = [arguments[k] if type(k) is int else k for k in self.kept]
         op = CompiledCall(self._back, len(numbers))
@@ -395,7 +395,7 @@ class Compiled:
         if lease is not None:
             self.drawing = [stream.now for stream in streams]
             nodes = self._history(arguments, lease, arrays)
-        results = self.captured.returned.wrapped(arrays, nodes)
+        results = self.captured.returned.wrapped(arrays, nodes, self.ahead, arguments)
         staged = [(x, source.copy()) for x, source in self.writes]
         with CAPTURING:
             for x, value in staged:

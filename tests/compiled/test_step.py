@@ -598,3 +598,22 @@ def test_memory_of_eager_calls_is_given_back():
     assert ad.memory_stats()["cached"] >= x.numpy().nbytes
     ad.compile(lambda x: (x * 3).sum())(x)
     assert ad.memory_stats()["cached"] < x.numpy().nbytes
+
+
+def test_what_a_write_to_a_view_has_made_of_its_base_is_returned():
+    def step(x):
+        y = ad.nn.functional.softplus(x * 2)
+        y.T[0] = x.sum()
+        return y
+
+    x = ad.arange(6.0).reshape(2, 3)
+    np.testing.assert_allclose(ad.compile(step)(x).numpy(), step(x).numpy(), rtol=1e-6)
+
+
+def test_windows_are_views():
+    def step(x):
+        return x.unfold(0, 2, 1), x.unfold(0, 3, 2) * 2
+
+    x = ad.arange(6.0)
+    for found, expected in zip(ad.compile(step)(x), step(x), strict=True):
+        assert found.tolist() == expected.tolist()
