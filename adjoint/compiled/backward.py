@@ -130,8 +130,8 @@ def _sent(ys: list[Any], sources: Sequence[Any], note: Any) -> _Sent:
 
 
 def _leading(ys: list[Any], sources: Sequence[Any], sent: _Sent, note: Any) -> list[frozenset[int]]:
-    """For each source the results that lead to it: where a gradient is not computed from a result's,
-    it may be zeros all the same (of `floor`), or none; that is asked for one by one.
+    """For each source the results that lead to it. Where its gradient is not computed from that of
+    a result, it may be zeros all the same (of `floor`), or none; that is asked for one by one.
     """
     every = frozenset(range(len(ys)))
     if len(ys) == 1:

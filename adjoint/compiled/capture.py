@@ -343,7 +343,9 @@ def capture(
         program, count, states, [n - count for n in written], leaves,
         [owners.get(id(m.tensor)) for m in met[count:]], presence, dropped, returned, updates,
         recorder.streams.all,
-        Backward(step, back.results, [names[k] for k, *_ in back.found], [n for *_, n in back.found]),
+        Backward(
+            step, back.results, [names[k] for k, *_ in back.found], [n for *_, n in back.found]
+        ),
         [error for _, error in recorder.checks], [m.node is not None for m in met[count:]],
     )  # fmt: skip
 
