@@ -22,6 +22,7 @@ from ..core.tensor_base import TensorBase
 from ..eager.fused import Declared
 from ..eager.tensors import wrap
 from ..graph.lazy import LazyValue, record
+from ..graph.node import Item
 from ..program.capture import program_of, recording
 from ..program.compute import spec_of
 from ..program.program import Node, Program, Value
@@ -103,7 +104,8 @@ class _Recorder:
     def __init__(self) -> None:
         self.met: dict[int, Met] = {}
         self.views: list[tuple[Any, Any, Any]] = []
-        self.order: dict[int, int] = {}  # of recorded values, by id
+        self.fresh: dict[int, tuple[Any, Any]] = {}  # tensors made meanwhile, by id: their arrays
+        self.order: dict[int, tuple[int, int]] = {}  # of recorded values, by id
         self.alive: list[Any] = []  # those values
         self.streams = Streams()
         self.checks: list[tuple[LazyValue, Callable[[], Exception]]] = []
@@ -124,17 +126,22 @@ class _Recorder:
 
     def composite(self, declared: Declared, args: tuple[Any, ...]) -> Any:
         """The recorded result of a composite; NotImplemented where its own ops are recorded."""
-        found = whole(declared, args)
-        if found is None:
+        taken = whole(declared, args)
+        if taken is None:
             return NotImplemented
-        op, inputs = found
-        results = self(op, inputs)
-        if type(results) is not tuple:
-            return results
+        op, inputs = taken
+        found = self(op, inputs)
+        results = found if type(found) is tuple else (found,)
         return results[: len(op.written.outputs)] if op.written.several else results[0]
 
-    def note(self, value: Any) -> None:
-        """A value was recorded, perhaps of others that were recorded by no op of the program's."""
+    def note(self, value: Any, executed: bool = True) -> None:
+        """A value was recorded: now, where an op has `executed`. What it is computed from and was
+        recorded by no op of the program's, as writes to views are, stands as early as it can, since
+        what comes behind an optimizer's step or the results may not be read before.
+        """
+        own = {id(value)} if executed else set()
+        if executed and isinstance(value, LazyValue) and type(value.op) is Item:
+            own.add(id(value.inputs[0]))
         stack = [value]
         while stack:
             x = stack[-1]
@@ -142,19 +149,34 @@ class _Recorder:
                 stack.pop()
                 continue
             before = [y for y in x.inputs if isinstance(y, LazyValue) and y.op is not None]
-            before = [y for y in before if id(y) not in self.order]
-            if before:
-                stack.extend(before)
+            waiting = [y for y in before if id(y) not in self.order]
+            if waiting:
+                stack.extend(waiting)
                 continue
             stack.pop()
-            self.order[id(x)] = len(self.order)
+            number = len(self.alive)
+            if id(x) in own:
+                self.order[id(x)] = number, 0
+            else:
+                last = max((self.order[id(y)][0] for y in before), default=-1)
+                self.order[id(x)] = last, number + 1
             self.alive.append(x)
 
+    def note_fresh(self, x: Any) -> None:
+        """The function has made a tensor of constants: what is written there is no state."""
+        if type(x._data) is ndarray:
+            self.fresh[id(x)] = x, x._data
+
     def meet(self, x: Any) -> None:
-        """Give a tensor a symbol, and its gradient too."""
+        """Give a tensor a symbol, and its gradient too; to one that is fresh, a constant."""
         if type(x._data) is not ndarray:
             if not isinstance(x._data, LazyValue):
                 raise Unsupported("compile: a tensor that is not in the host's memory")
+            return
+        if id(x) in self.fresh and not (x._version is not None and x._version.exported):
+            constant = LazyValue(None, (), x._data.shape, x._data.dtype)
+            constant.array = x._data
+            x._data = constant
             return
         if x._view is not None:
             self.meet(x._view.base)
@@ -223,6 +245,8 @@ class _Recorder:
     def restore(self) -> None:
         """Give all tensors back what they held, and generators their states."""
         self.streams.restore()
+        for x, array in self.fresh.values():
+            x._data = array  # which may be known elsewhere by now
         for x, array, node in self.views:
             x._data, x._node = array, node
         for met in self.met.values():
@@ -311,10 +335,10 @@ def capture(
 
         def read(tangents: Sequence[Any]) -> Program:
             ends = [*values, *tangents, *errors]
-            for value in ends:  # writes to views, of which no op was told that it reads them
-                recorder.note(value)
+            for value in ends:
+                recorder.note(value, executed=False)
             order = recorder.order
-            return program_of(given, ends, _constant, lambda value: order.get(id(value), -1))
+            return program_of(given, ends, _constant, lambda value: order[id(value)])
 
         program = read([g for _, g, _ in back.found])
         if back.found and _reads_written(program, written):
@@ -324,6 +348,11 @@ def capture(
     finally:
         recorder.restore()
     _assert_apart(met, written)
+    if any(id(met[n].tensor) in recorder.fresh for n in written):
+        raise Unsupported(
+            "compile: the function writes to memory that a tensor shares with an array "
+            "(from_numpy, as_tensor); use tensor(), which copies"
+        )
     if any(n < count for n in written):
         raise Unsupported("compile: the function writes to an argument; write to a clone")
     states = []

@@ -174,14 +174,16 @@ class Compiled:
         groups: list[list[Node]] = [[]]
         self.after: dict[Value, Any] = {}  # of what optimizers have computed, the tensor
         changed: dict[Value, int] = {}  # by the part behind which their memory is written
-        held = dict(zip(map(id, self.captured.states), self.states, strict=True))  # at the moment
+        first = dict(zip(map(id, self.captured.states), self.states, strict=True))
+        held = dict(first)  # at the moment
         for node in graph.nodes:
             if isinstance(node.op, Cotangents):
                 groups.append([])
             elif isinstance(node.op, Update):
                 for tensor, y in zip(node.op.written(), node.outputs, strict=True):
                     self.after[y] = tensor
-                    changed[held[id(tensor)]] = len(groups) - 1
+                    for value in (first[id(tensor)], held[id(tensor)]):
+                        changed.setdefault(value, len(groups) - 1)
                     held[id(tensor)] = y
                 groups.append([])
             else:
@@ -487,7 +489,12 @@ class _Optimizer:
         self.optimizer = op.optimizer
         self.groups = op.groups
         self.written = op.written()
-        given = iter(arrays)
+        places = {id(x): x._data for x in self.written}
+        own = [places.get(id(x), array) for x, array in zip(op.given(), arrays, strict=True)]
+        # What the function has written to parameters before, which are changed where they are.
+        pairs = zip(own, arrays, strict=True)
+        self.before = [(place, array) for place, array in pairs if place is not array]
+        given = iter(own)
         self.arrays = [[[next(given) for _ in column] for column in cs] for cs in op.columns]
         self.place = {id(p): i for _, ps in op.groups for i, p in enumerate(ps)}
         self.kept: list[tuple[Any, Any, Any]] = []  # dicts, keys, and what they hold
@@ -532,6 +539,8 @@ class _Optimizer:
                     raise Unsupported(f"compile: {found}")
                 parts.setdefault(found[0], []).append((g, rows, columns, found[1]))
         watched = announce(self.written, "step")
+        for place, array in self.before:
+            place[...] = array
         for formula, each in parts.items():
             key = (formula, *[part[:2] for part in each])
             made = self.made.get(key)
