@@ -144,7 +144,7 @@ class Compiled:
             if x is not None and value in used
         }
         self.wanting = [
-            (x, wanted)
+            (x, wanted, _hooks_of(x))
             for x, wanted in zip(captured.states, captured.wants, strict=True)
             if x is not None
         ]
@@ -303,9 +303,11 @@ class Compiled:
 
     def difference(self) -> str:
         """What is not as it was when it was captured, in words; '' where it fits."""
-        for x, wanted in self.wanting:
+        for x, wanted, hooks in self.wanting:
             if (x._node is None) is wanted:
                 return f"requires_grad of a tensor of shape {tuple(x._data.shape)} was {wanted}"
+            if wanted and _hooks_of(x) != hooks:
+                return f"hooks of a tensor of shape {tuple(x._data.shape)} were added or removed"
         for x, present in self.captured.presence:
             if (x._leaf.grad is None) is present:
                 had, has = ("a", "none") if present else ("no", "one")
@@ -409,6 +411,13 @@ class Compiled:
         if self.holders is None:
             self.holders = self._holders()
         return self.captured.returned.rebuilt(iter(results), arguments)
+
+
+def _hooks_of(x: Any) -> tuple[Any, ...]:
+    """What is called with gradients of a tensor."""
+    leaf, extra = x._leaf, None if x._node is None else x._node.extra
+    found = () if extra is None else (*extra.hooks.values(), *extra.prehooks.values())
+    return found if leaf is None or not leaf.after else (*found, *leaf.after.values())
 
 
 def _array(known: dict[Value, Any], x: Value) -> Any:

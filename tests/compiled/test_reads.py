@@ -155,3 +155,23 @@ def test_random_numbers_of_others_are_drawn_once_where_a_capture_is_refused():
     with pytest.warns(UserWarning, match="runs eagerly"):
         found = [compiled(ad.ones(1)).item() for _ in range(3)]
     assert found == expected
+
+
+def test_hooks_of_tensors_are_noticed_and_what_they_read():
+    weight, factors = nn.Parameter(ad.ones(2)), [0.5]
+
+    def step(x):
+        weight.grad = None
+        (weight * x).sum().backward()
+        return weight.grad.clone()
+
+    compiled = ad.compile(step)
+    assert compiled(ad.ones(2)).tolist() == [1.0, 1.0]
+    handle = weight.register_hook(lambda g: g * factors[0])
+    assert compiled(ad.ones(2)).tolist() == [0.5, 0.5]
+    factors[0] = 0.25
+    assert compiled(ad.ones(2)).tolist() == [0.25, 0.25]
+    handle.remove()
+    assert compiled(ad.ones(2)).tolist() == [1.0, 1.0]
+    assert compiled(ad.ones(2)).tolist() == [1.0, 1.0] and len(compiled.programs) == 3
+    assert compiled.reasons[1] == "hooks of a tensor of shape (2,) were added or removed"
