@@ -101,7 +101,11 @@ class Watch:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        sys.setprofile(self._outer)
+        if self._outer is None or callable(self._outer):
+            sys.setprofile(self._outer)
+        else:  # cProfile's, which is no function
+            sys.setprofile(None)
+            self._outer.enable()
         if self._collects:
             gc.enable()
         state, numpy_state = self._random

@@ -1,5 +1,6 @@
 """What a compiled function's Python reads: a program follows it, or refuses it."""
 
+import cProfile
 import random
 import time
 
@@ -175,3 +176,14 @@ def test_hooks_of_tensors_are_noticed_and_what_they_read():
     assert compiled(ad.ones(2)).tolist() == [1.0, 1.0]
     assert compiled(ad.ones(2)).tolist() == [1.0, 1.0] and len(compiled.programs) == 3
     assert compiled.reasons[1] == "hooks of a tensor of shape (2,) were added or removed"
+
+
+def test_a_profile_of_cprofile_goes_on():
+    profile = cProfile.Profile()
+    profile.enable()
+    found = ad.compile(lambda x: x * 2)(ad.ones(2))
+    np.cumsum(np.ones(3))
+    profile.disable()
+    assert found.tolist() == [2.0, 2.0]
+    profile.create_stats()
+    assert any(name == "cumsum" for _, _, name in profile.stats)
