@@ -55,7 +55,7 @@ class Gradients(NamedTuple):
 
     results: tuple[int, ...] = ()  # that have gradients
     found: Sequence[tuple[int, Any, frozenset[int]]] = ()  # sources, theirs, and of which results
-    why: str | Exception = "it depends on nothing that was there before"  # others have none
+    why: str | Exception | None = None  # others have none; None: they lead to nothing
 
 
 def differentiated(

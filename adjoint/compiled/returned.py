@@ -32,14 +32,16 @@ class Returned:
     def __init__(self, found: Any, met: Mapping[int, Any], arguments: Sequence[Any]) -> None:
         self.tensors: list[Any] = []  # computed ones, while the function is captured
         self._histories: list[bool] = []  # whether they want gradients
-        self._why: str | Exception = ""  # those that want gradients have none
+        self._why: str | Exception | None = None  # those that want gradients have none
         self._met = met
         self._arguments = arguments
         self._form = self._of(found)
         del self._met, self._arguments
 
-    def close(self, why: str | Exception) -> None:
-        """The capture is over; `why` results without a node have no gradient."""
+    def close(self, why: str | Exception | None) -> None:
+        """The capture is over; `why` results without a node have no gradient, None where they lead
+        to nothing that was there before.
+        """
         self.tensors.clear()
         self._why = why
 
@@ -52,7 +54,9 @@ class Returned:
         found = [wrap(array, nodes.get(n)) for n, array in enumerate(arrays)]
         ends = [y for y, want in zip(found, self._histories, strict=True) if want and not y._node]
         if ends:
-            parents = (*states, *[x._node for x in arguments if x._node is not None])
+            parents: tuple[Any, ...] = (_NOWHERE,)
+            if self._why is not None:
+                parents = (*states, *[x._node for x in arguments if x._node is not None])
             for y in ends:
                 y._node = _ended(y._data, self._why, parents)
         return found
@@ -119,11 +123,13 @@ def _set(like: Any, fields: dict[str, Form], computed: Any, arguments: Any) -> A
 class Ended(Op, abstract=True):
     """The result of a compiled function, whose gradients ended there."""
 
-    def __init__(self, why: str | Exception) -> None:
+    def __init__(self, why: str | Exception | None) -> None:
         self.why = why
 
     def gradient(self, g: Any) -> tuple[Any, ...]:
         """There is none."""
+        if self.why is None:
+            return (None,)
         if isinstance(self.why, Exception):
             raise type(self.why)(*self.why.args)
         raise AutogradError(
@@ -132,7 +138,7 @@ class Ended(Op, abstract=True):
         )
 
 
-def _ended(array: Any, why: str | Exception, parents: Any) -> Any:
+def _ended(array: Any, why: str | Exception | None, parents: Any) -> Any:
     """The node of a result that wants gradients, which says so when it is to give some."""
     return new_node(Ended(why), parents or (_NOWHERE,), (), None, array.shape, array.dtype)
 

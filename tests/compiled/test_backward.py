@@ -334,3 +334,19 @@ def test_gradients_that_there_are_not_are_never_none(unused):
 
     with pytest.raises(ad.AutogradError, match="what a compiled function returned"):
         ad.autograd.grad(ad.compile(step)(x.detach()), weight, allow_unused=unused)
+
+
+def test_results_that_lead_to_nothing_give_nothing():
+    x = ad.ones(3, requires_grad=True)
+    compiled = ad.compile(lambda x: ad.linalg.vector_norm(x, 0))
+    assert ad.autograd.grad(compiled(x), x, allow_unused=True) == (None,)
+    compiled(x).backward()
+    assert x.grad is None
+
+
+def test_what_looks_at_values_says_so():
+    with pytest.raises(Unsupported, match="reads a value"):
+        ad.compile(lambda x: ad.linalg.inv_ex(x * 1)[0])(ad.eye(2))
+    with ad.lazy():
+        found = ad.linalg.inv_ex(ad.eye(2) * 2)[0]
+    assert found.tolist() == [[0.5, 0.0], [0.0, 0.5]]

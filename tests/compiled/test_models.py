@@ -1,4 +1,4 @@
-"""Whole models, compiled: what they give in eval mode, and what steps of training leave, as eagerly.
+"""Whole models, compiled: what they give in eval mode and leave in training is as eagerly.
 
 float64, so that only the order of sums differs.
 """
@@ -31,7 +31,7 @@ def images(size, channels=3, batch=2):
 MODELS = {
     "gpt2": lambda: (
         models.GPT2(
-            models.GPT2Config(vocab_size=40, n_positions=16, n_embd=16, n_layer=2, n_head=2)
+            models.GPT2Config(vocab_size=40, n_positions=16, n_embd=24, n_layer=2, n_head=2)
         ),
         tokens(),
     ),
@@ -55,7 +55,7 @@ MODELS = {
                 image_size=16,
                 patch_size=4,
                 num_labels=3,
-            )  # fmt: skip
+            )
         ),
         images(16),
     ),

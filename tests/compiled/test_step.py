@@ -729,3 +729,19 @@ def test_memory_of_arrays_is_read_and_never_written():
     assert numbers.tolist() == [0.0] * 3
     found = ad.compile(lambda x: ad.from_numpy(np.ones(3, np.float32)) + x)(ad.ones(3))
     assert found.tolist() == [2.0] * 3
+
+
+def test_view_is_a_view_of_what_has_a_layout_for_it():
+    weight = nn.Parameter(ad.arange(6.0).reshape(2, 3))
+
+    def step(x):
+        y = x * 2
+        y.view(-1)[0] += 1
+        part = y.view(3, 2).view_as(x)
+        return part, x.view(-1), weight.view(3, 2) * 2, y.T.contiguous().view(6)
+
+    x = ad.arange(6.0).reshape(2, 3)
+    for found, expected in zip(ad.compile(step)(x), step(x), strict=True):
+        assert found.tolist() == expected.tolist()
+    with pytest.raises(Unsupported, match="reads a value"):  # no view of what lies otherwise
+        ad.compile(lambda x: x.view(-1))(x.T)

@@ -501,3 +501,22 @@ def test_two_threads_read_one_value():
     for array in found:
         np.testing.assert_array_equal(array, found[0])
     np.testing.assert_allclose(found[0], expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("way", ["lazy", "graph", "compiled"])
+def test_contiguous_is_a_copy_of_what_is_turned(way):
+    def turned(x):
+        y = x * 2
+        z = y.T.contiguous()
+        z[0] = 7
+        return y, z, y.contiguous() is y, y.T.contiguous().view(-1)
+
+    x = ad.ones(2, 3)
+    if way == "compiled":
+        found = ad.compile(turned)(x)
+    else:
+        with ad.lazy() if way == "lazy" else ad.Graph():
+            found = turned(x)
+    assert found[0].tolist() == [[2.0] * 3] * 2 and found[2]
+    assert found[1].tolist() == [[7.0] * 2, [2.0] * 2, [2.0] * 2]
+    assert found[3].tolist() == [2.0] * 6

@@ -57,7 +57,9 @@ def test_an_entry_compiled(name):
         function = op_db.resolve(entry)
     except op_db.Missing:
         pytest.skip("a gap of op_db_gaps.txt")
-    dtype = next(iter(op_db.check_dtypes(entry)))
+    dtype = next(iter(op_db.check_dtypes(entry)), None)
+    if dtype is None:
+        pytest.skip("no dtype that is compared")
     wants = entry.supports_autograd and (dtype.is_floating_point or dtype.is_complex)
     compiled = ad.compile(lambda *values, **kwargs: function(*values, **kwargs))
     torch.manual_seed(0)
@@ -70,13 +72,14 @@ def test_an_entry_compiled(name):
                 break
             given = op_db.as_leaves((sample.input, *sample.args)), op_db.as_leaves(sample.kwargs)
             values, kwargs = op_db.to_ours(given)
+            torch.manual_seed(count)  # some samples draw by it
             ad.manual_seed(count)
             expected, error = error_of(outcome, function, values, kwargs)
             if error is not None or name in op_db.UNINITIALISED:
                 continue  # the gaps of eager execution are listed elsewhere
             ad.manual_seed(count)
             found, error = error_of(outcome, compiled, values, kwargs)
-            if isinstance(error, (Unsupported, ad.AdjointError)) or isinstance(error, TypeError):
+            if isinstance(error, (Unsupported, ad.AdjointError, TypeError)):
                 assert any(each in str(error) for each in REASONS), (name, str(error))
                 refused = str(error)
                 continue

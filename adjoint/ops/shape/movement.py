@@ -12,6 +12,7 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import InvalidType, ShapeError
+from ...core.mode import MODE
 from ...core.op import Op, Sample
 from ...core.spec import Size, Spec, normalize_axes, normalize_axis, prod
 from ...core.spec import broadcast_shapes as common_shape
@@ -21,6 +22,7 @@ from ...eager.dispatch import apply, apply_view
 from ...eager.fused import viewing
 from ...eager.public import public, rebinding
 from ...graph.cells import Cell, lies_in
+from ...graph.lazy import LazyValue, run
 from ..samples import array, strided
 from .sizes import hold_sizes, is_of_graph
 
@@ -396,6 +398,9 @@ def view(input: Tensor, *sizes: Any, size: Any = None, dtype: dt.dtype | None = 
     known = type(data) is np.ndarray and (found.base is data or found.base is data.base is not None)
     if isinstance(data, Cell) and isinstance(found, Cell):
         known = lies_in(found, data)
+    elif type(data) is not np.ndarray:
+        shows = getattr(MODE.get().executor, "shows", None)  # a capture's
+        known = shows is not None and shows(found, data)
     if not known and data.size and not np.may_share_memory(found, data):
         raise ShapeError(
             f"view: view size {list(wanted)} is not compatible with input tensor's size "
@@ -853,9 +858,20 @@ def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
     >>> ad.zeros(2, 3).t().contiguous().is_contiguous()
     True
     """
-    if input._data.flags.c_contiguous:
+    if _is_row_major(input):
         return input
     return apply(_CLONE_C, input)
+
+
+def _is_row_major(x: Tensor) -> bool:
+    """Whether memory is row-major without gaps; of what is recorded, where its base is that."""
+    data, view = x._data, x._view
+    if view is None or not isinstance(data, (LazyValue, Cell)):
+        return bool(data.flags.c_contiguous)
+    part: Any = np.empty(view.base._data.shape, data.dtype)
+    for op in view.ops:
+        part = run(op, [part])
+    return bool(part.flags.c_contiguous)
 
 
 _CLONE, _CLONE_C = Clone(), Clone("C")
