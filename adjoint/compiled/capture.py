@@ -23,11 +23,12 @@ from ..eager.fused import Declared
 from ..eager.tensors import wrap
 from ..graph.lazy import LazyValue, record, run
 from ..graph.node import Item
+from ..ops.random.draws import Draw
 from ..program.capture import program_of, recording
 from ..program.compute import spec_of
 from ..program.program import Node, Program, Value
 from .backward import Backward, Cotangents, Gradients, differentiated
-from .drawing import Stream, Streams
+from .drawing import Drawn, Stream, Streams
 from .returned import Returned
 from .routines import whole
 
@@ -107,7 +108,7 @@ class _Recorder:
         self.fresh: dict[int, tuple[Any, Any]] = {}  # tensors made meanwhile, by id: their arrays
         self.order: dict[int, tuple[int, int]] = {}  # of recorded values, by id
         self.alive: list[Any] = []  # those values
-        self.streams = Streams()
+        self.streams = Streams(_READS)
         self.checks: list[tuple[LazyValue, Callable[[], Exception]]] = []
         self.updates = 0  # of optimizers
         self.set: set[int] = set()  # ids of leaves whose gradient was set
@@ -119,6 +120,8 @@ class _Recorder:
         for x in inputs:
             if isinstance(x, TensorBase):
                 self.meet(x)
+        if isinstance(op, Draw):  # no number may be read while there is none
+            op = Drawn(op, self.streams.all)
         found = execute_lazily(op, inputs)
         for y in found if type(found) is tuple else (found,):
             self.note(y._data)
@@ -200,7 +203,7 @@ class _Recorder:
         """
         if view is x:
             return True
-        ops = [view.op]
+        ops: list[Any] = [view.op]
         while x.op is not None and x.op.view and x.op.n_outputs == 1 and len(x.inputs) == 1:
             ops.append(x.op)
             x = x.inputs[0]

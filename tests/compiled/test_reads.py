@@ -187,3 +187,15 @@ def test_a_profile_of_cprofile_goes_on():
     assert found.tolist() == [2.0, 2.0]
     profile.create_stats()
     assert any(name == "cumsum" for _, _, name in profile.stats)
+
+
+@pytest.mark.parametrize("read", [float, bool, lambda x: x.numpy().copy(), ad.Tensor.tolist])
+def test_what_is_drawn_is_no_constant(read):
+    def step(x):
+        return x * read(ad.rand(()) < 0.5)
+
+    ad.manual_seed(3)
+    before = ad.get_rng_state().tolist()
+    with pytest.raises(Unsupported, match="reads a value"):
+        ad.compile(step)(ad.ones(2))
+    assert ad.get_rng_state().tolist() == before

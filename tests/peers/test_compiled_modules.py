@@ -23,7 +23,10 @@ from . import module_db, op_db
 
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason="no native backend")
 # Their Python reads values: lengths, the number of batches (`momentum=None`).
-READS_VALUES = {"CTCLoss", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d"}
+READS_VALUES = {
+    "CTCLoss", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "FractionalMaxPool2d",
+    "FractionalMaxPool3d",
+}  # fmt: skip
 
 
 def step_of(module):

@@ -22,7 +22,7 @@ from ...eager.dispatch import apply, apply_view
 from ...eager.fused import viewing
 from ...eager.public import public, rebinding
 from ...graph.cells import Cell, lies_in
-from ...graph.lazy import LazyValue, run
+from ...graph.lazy import LazyValue, shown
 from ..samples import array, strided
 from .sizes import hold_sizes, is_of_graph
 
@@ -868,10 +868,7 @@ def _is_row_major(x: Tensor) -> bool:
     data, view = x._data, x._view
     if view is None or not isinstance(data, (LazyValue, Cell)):
         return bool(data.flags.c_contiguous)
-    part: Any = np.empty(view.base._data.shape, data.dtype)
-    for op in view.ops:
-        part = run(op, [part])
-    return bool(part.flags.c_contiguous)
+    return bool(shown(np.empty(view.base._data.shape, data.dtype), view).flags.c_contiguous)
 
 
 _CLONE, _CLONE_C = Clone(), Clone("C")
