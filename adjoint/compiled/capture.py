@@ -334,6 +334,10 @@ def capture(
                     "compile: a gradient that no operation has computed; give backward a clone"
                 )
         owners = {id(m.gradient): m.tensor for m in met if m.gradient is not None}
+        if len(owners) < sum(m.gradient is not None for m in met):
+            raise Unsupported(
+                "compile: two tensors have one and the same gradient; give one of them a clone"
+            )
         presence = [
             (m.tensor, m.gradient is not None)
             for m, g in ends

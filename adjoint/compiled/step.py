@@ -312,10 +312,14 @@ class Compiled:
             if (x._leaf.grad is None) is present:
                 had, has = ("a", "none") if present else ("no", "one")
                 return f"a tensor of shape {tuple(x._data.shape)} had {had} gradient and has {has}"
+        seen = set()
         for x in self.owned.values():
             g = x._leaf.grad
             if g is None or type(g._data) is not np.ndarray or g._view is not None:
                 return f"a tensor of shape {tuple(x._data.shape)} had a gradient and has none"
+            seen.add(id(g))
+        if len(seen) < len(self.owned):
+            return "two tensors have one gradient"
         if not all(step.fits() for step in self.steps):
             return "the state of an optimizer was replaced"
         return "" if self.guards.hold() else self.guards.difference()

@@ -39,6 +39,7 @@ REASONS = {
     "a tensor from outside gets a history, or another requires_grad": "as it says",
     "a gradient that no operation has computed": "an argument became a gradient",
     "a gradient that is another tensor": "two gradients are one tensor",
+    "two tensors have one and the same gradient": "two gradients are one tensor",
     "programs were compiled": "more than 16 signatures",
     "unsupported operation: more than one element": "a part of what was expanded is written",
 }

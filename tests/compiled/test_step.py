@@ -745,3 +745,19 @@ def test_view_is_a_view_of_what_has_a_layout_for_it():
         assert found.tolist() == expected.tolist()
     with pytest.raises(Unsupported, match="reads a value"):  # no view of what lies otherwise
         ad.compile(lambda x: x.view(-1))(x.T)
+
+
+def test_one_gradient_of_two_tensors_is_refused():
+    weights = [nn.Parameter(ad.ones(2)) for _ in range(2)]
+    optimizer = ad.optim.SGD(weights, lr=0.1)
+
+    @ad.compile
+    def step(x):
+        optimizer.zero_grad(set_to_none=False)
+        (weights[0] * weights[1] * x).sum().backward()
+
+    for _ in range(2):
+        step(ad.ones(2))
+    weights[1].grad = weights[0].grad
+    with pytest.raises(Unsupported, match="one and the same gradient"):
+        step(ad.ones(2))
