@@ -12,6 +12,7 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import InvalidType, ShapeError
+from ...core.mode import MODE
 from ...core.op import Op, Sample
 from ...core.spec import Size, Spec, normalize_axes, normalize_axis, prod
 from ...core.spec import broadcast_shapes as common_shape
@@ -22,7 +23,7 @@ from ...eager.fused import viewing
 from ...eager.public import public, rebinding
 from ...eager.views import shares_storage
 from ...graph.cells import Cell, lies_in
-from ...graph.lazy import LazyValue
+from ...graph.lazy import LazyValue, shown
 from ..samples import array, strided
 from .sizes import hold_sizes, is_of_graph
 
@@ -409,6 +410,9 @@ def _shares(found: Any, input: Tensor) -> bool:
     if isinstance(data, Cell) and isinstance(found, Cell):
         return lies_in(found, data)
     if type(found) is LazyValue:  # which is not computed to find that out
+        shows = getattr(MODE.get().executor, "shows", None)  # a capture's
+        if shows is not None:
+            return bool(shows(found, data))
         return shares_storage(found, input, to_shape(found.shape))
     if type(data) is np.ndarray and (found.base is data or found.base is data.base is not None):
         return True
@@ -863,9 +867,17 @@ def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
     >>> ad.zeros(2, 3).t().contiguous().is_contiguous()
     True
     """
-    if input._data.flags.c_contiguous:
+    if _is_row_major(input):
         return input
     return apply(_CLONE_C, input)
+
+
+def _is_row_major(x: Tensor) -> bool:
+    """Whether memory is row-major without gaps; of what is recorded, where its base is that."""
+    data, view = x._data, x._view
+    if view is None or not isinstance(data, (LazyValue, Cell)):
+        return bool(data.flags.c_contiguous)
+    return bool(shown(np.empty(view.base._data.shape, data.dtype), view).flags.c_contiguous)
 
 
 _CLONE, _CLONE_C = Clone(), Clone("C")
