@@ -23,13 +23,17 @@ class Drawn(Op, abstract=True):
     """A draw whose seed and number are those of the run."""
 
     drawn = True
-    differentiable = False
+    needs = "xs"
+    own_tokens = True
 
     def __init__(self, draw: Any, streams: Sequence[Stream]) -> None:
         self.draw = draw
         self.stream = streams[draw.seed]
         self.place = draw.draw - self.stream.first  # among the draws of a run
         self.device = getattr(draw, "device", CPU)
+        self.n_outputs = draw.n_outputs  # type: ignore[misc]
+        self.differentiable = draw.differentiable  # type: ignore[misc]
+        self.tokens, self.keeps_values = draw.tokens, draw.keeps_values  # type: ignore[misc]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Drawn):
@@ -47,6 +51,11 @@ class Drawn(Op, abstract=True):
     def infer(self, *specs: Spec) -> Any:
         """The draw's."""
         return self.draw.infer(*specs)
+
+    def gradient(self, g: Any, *saved: Any) -> tuple[Any, ...]:
+        """The draw's."""
+        found: tuple[Any, ...] = self.draw.gradient(g, *saved)
+        return found
 
     def compute(self, xp: Any, *inputs: Any) -> Any:
         """The numbers of this run.

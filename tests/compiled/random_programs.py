@@ -45,13 +45,14 @@ REASONS = {
 }
 
 
-# Eagerly only: a gradient that read what was overwritten, or what a backward has released, which a
-# program need not have kept; an index out of range, where nothing depends on what it picks; a
-# view() of what an argument that is not row-major was made into.
 # Refused where it is recorded: a write to a part of what was expanded, of one element there.
 REFUSED_RECORDED = "error: AutogradError: setitem: unsupported operation: more than one element"
+# Eagerly only: a gradient that read what was overwritten, or what a backward has released, which a
+# program need not have kept; an index out of range, or a probability beyond 1, where nothing
+# depends on what they give; a view() of what was made of an argument that is not row-major.
 REFUSED_EAGERLY = (
     "backward: ", "error: AutogradError", "error: IndexingError", "error: ShapeError: view: ",
+    "error: InvalidArgument: bernoulli",
 )  # fmt: skip
 
 

@@ -216,3 +216,18 @@ def test_what_is_drawn_is_no_constant(read):
     with pytest.raises(Unsupported, match="reads a value"):
         ad.compile(step)(ad.ones(2))
     assert ad.get_rng_state().tolist() == before
+
+
+def test_draws_that_have_a_gradient_keep_it():
+    x = ad.full((4,), 0.3, requires_grad=True)
+
+    def step(x):
+        return ad.bernoulli(ad.sigmoid(x)) * x
+
+    found = []
+    for each in (step, ad.compile(step)):
+        ad.manual_seed(1)
+        y = each(x)
+        found.append([y.tolist(), ad.autograd.grad(y.sum(), x)[0].tolist()])
+        assert ad.compile(ad.bernoulli)(x).requires_grad == ad.bernoulli(x).requires_grad
+    assert found[0] == found[1]

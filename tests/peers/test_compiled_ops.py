@@ -63,7 +63,6 @@ def test_an_entry_compiled(name):
     wants = entry.supports_autograd and (dtype.is_floating_point or dtype.is_complex)
     compiled = ad.compile(lambda *values, **kwargs: function(*values, **kwargs))
     torch.manual_seed(0)
-    refused = ""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         samples = entry.sample_inputs("cpu", dtype, requires_grad=wants)
@@ -81,8 +80,6 @@ def test_an_entry_compiled(name):
             found, error = error_of(outcome, compiled, values, kwargs)
             if isinstance(error, (Unsupported, ad.AdjointError, TypeError)):
                 assert any(each in str(error) for each in REASONS), (name, str(error))
-                refused = str(error)
                 continue
             assert error is None, (name, repr(error))
             assert_equal(plain(found), plain(expected), 1e-6, f"{name}, sample {count}")
-    assert not refused or name in op_db.entries()
