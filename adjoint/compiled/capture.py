@@ -24,7 +24,7 @@ from ..core.tensor_base import TensorBase
 from ..eager.fused import Declared
 from ..eager.tensors import wrap
 from ..eager.views import register_view
-from ..graph.lazy import LazyValue, record
+from ..graph.lazy import LazyValue, record, run
 from ..graph.node import Item, Version
 from ..ops.random.draws import Draw
 from ..program.capture import program_of, recording
@@ -265,6 +265,22 @@ class _Recorder:
         x._data = y._data
         if y._view is None and y._leaf is None:
             self._join(y, x)
+
+    def shows(self, view: LazyValue, x: LazyValue) -> bool:
+        """Whether a reshape of `x`, which may be a view of others, shows its memory: what ops have
+        computed lies row-major in a program, other memory as it does.
+        """
+        if view is x:
+            return True
+        ops: list[Any] = [view.op]
+        while x.op is not None and x.op.view and x.op.n_outputs == 1 and len(x.inputs) == 1:
+            ops.append(x.op)
+            x = x.inputs[0]
+        array = next((m.array for m in self.met.values() if m.symbol is x), x.array)
+        array = np.empty(x.shape, x.dtype) if array is None else array
+        for op in reversed(ops[1:]):
+            array = run(op, [array])
+        return bool(np.may_share_memory(run(ops[0], [array]), array))
 
     def sources(self) -> list[Any]:
         """Tensors with a history of their own, whose gradients may be wanted; each node once."""
