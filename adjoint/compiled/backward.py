@@ -8,7 +8,8 @@ has run backward, or is gone (`Lease`); a call meanwhile gets another.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ..autograd.function import Opaque
@@ -46,59 +47,121 @@ class Backward(NamedTuple):
     step: Step | None  # `Cotangents` in the program
     results: tuple[int, ...]  # those that have gradients, by number among the computed ones
     sources: list[Any]  # tensors, or numbers of arguments, whose gradients are computed
+    leading: list[frozenset[int]]  # for each of the sources, which of `results` it has an effect on
+
+
+class Gradients(NamedTuple):
+    """What comes back from results of a function."""
+
+    results: tuple[int, ...] = ()  # that have gradients
+    found: Sequence[tuple[int, Any, frozenset[int]]] = ()  # sources, theirs, and of which results
+    why: str | Exception | None = None  # others have none; None: they lead to nothing
 
 
 def differentiated(
     results: Sequence[Any], sources: Sequence[Any], note: Callable[[Any], None]
-) -> tuple[tuple[int, ...], list[tuple[int, Any]], str]:
-    """While a function is captured: which of its results have a gradient, those of `sources` (by
-    number) that they lead to, and why others have none. `note` is told of what is recorded.
+) -> Gradients:
+    """While a function is captured: which of its results have a gradient, those of `sources` that
+    they lead to, and why others have none. `note` is told of what is recorded.
     """
     found = [n for n, y in enumerate(results) if _has_history(y)]
+    none = Gradients()
     if not found or not sources:
-        return (), [], _CLOSED
+        return none
+    with _ends(sources):
+        for attempt in (found, None):
+            if attempt is None:  # some were computed by what a backward has released
+                attempt = [n for n in found if not _sent([results[n]], sources, note).refused]
+            if not attempt:
+                break
+            ys = [results[n] for n in attempt]
+            sent = _sent(ys, sources, note)
+            if not sent.refused:
+                leading = _leading(ys, sources, sent, note)
+                pairs = [(k, g._data) for k, g in enumerate(sent.gradients) if g is not None]
+                kept = [(k, g, leading[k]) for k, g in pairs]
+                return Gradients(tuple(attempt) if kept else (), kept, none.why)
+            none = none._replace(why=sent.refused)
+    return none
+
+
+@contextlib.contextmanager
+def _ends(sources: Sequence[Any]) -> Iterator[None]:
+    """Within it, gradients arrive at `sources` and go no further, and no hook of theirs runs: that
+    is when those of the results come from outside.
+    """
     nodes = [x._node for x in sources]
     kept = [(node.extra, node.parents) for node in nodes]
-    for node in nodes:  # whose hooks run, and where they lead, when gradients arrive there
+    for node in nodes:
         node.extra = None
         if type(node) is not Leaf:
             node.parents = ()
-    why = _CLOSED
     try:
-        for attempt in (found, None):
-            if attempt is None:  # some were computed by what a backward has released
-                attempt = [n for n in found if not _refused([results[n]], sources, note)[1]]
-            if not attempt:
-                break
-            gradients, refused = _refused([results[n] for n in attempt], sources, note)
-            if not refused:
-                pairs = [(k, g._data) for k, g in enumerate(gradients) if g is not None]
-                return (tuple(attempt), pairs, why) if pairs else ((), [], why)
-            why = refused
+        yield
     finally:
         for node, (extra, parents) in zip(nodes, kept, strict=True):
             node.extra = extra
             if type(node) is not Leaf:
                 node.parents = parents
-    return (), [], why
-
-
-_CLOSED = "it depends on nothing that was there before"
 
 
 def _has_history(y: Any) -> bool:
     return y._node is not None and isinstance(y._data, LazyValue) and y._data.dtype.kind in "fcV"
 
 
-def _refused(ys: list[Any], sources: Sequence[Any], note: Any) -> tuple[Sequence[Any], str]:
-    """Gradients of the sources, or why there are none."""
+class _Sent(NamedTuple):
+    gradients: Sequence[Any]  # of the sources
+    seeds: list[Any]
+    refused: str | Exception  # why there are none
+
+
+def _sent(ys: list[Any], sources: Sequence[Any], note: Any) -> _Sent:
+    """Send gradients back from some results."""
     seeds = [wrap(value) for value in record(Cotangents(len(ys)), tuple(y._data for y in ys))]
     for seed in seeds:
         note(seed._data)
     try:
-        return grad(ys, sources, seeds, retain_graph=True, allow_unused=True), ""
-    except (AutogradError, Unsupported) as error:
-        return (), str(error)
+        found = grad(ys, sources, seeds, retain_graph=True, allow_unused=True)
+    except AutogradError as error:
+        return _Sent((), seeds, str(error))
+    except Unsupported as error:  # an op without a gradient, which says so
+        return _Sent((), seeds, error)
+    return _Sent(found, seeds, "")
+
+
+def _leading(ys: list[Any], sources: Sequence[Any], sent: _Sent, note: Any) -> list[frozenset[int]]:
+    """For each source the results that lead to it. Where its gradient is not computed from that of
+    a result, it may be zeros all the same (of `floor`), or none; that is asked for one by one.
+    """
+    every = frozenset(range(len(ys)))
+    if len(ys) == 1:
+        return [every] * len(sources)
+    known = {id(seed._data): frozenset((n,)) for n, seed in enumerate(sent.seeds)}
+    led = [frozenset() if g is None else _read_by(g._data, known) for g in sent.gradients]
+    for n in every:
+        if all(g is None or n in each for g, each in zip(sent.gradients, led, strict=True)):
+            continue
+        alone = _sent([ys[n]], sources, note).gradients
+        led = [each if g is None else each | {n} for each, g in zip(led, alone, strict=True)]
+    return led
+
+
+def _read_by(end: Any, known: dict[int, frozenset[int]]) -> frozenset[int]:
+    """Of what is `known` by id, all from which a recorded value is computed; noted for others."""
+    stack = [end]
+    while stack:
+        x = stack[-1]
+        if not isinstance(x, LazyValue) or id(x) in known:
+            stack.pop()
+            continue
+        inputs = [y for y in x.inputs if isinstance(y, LazyValue)]
+        waiting = [y for y in inputs if id(y) not in known]
+        if waiting:
+            stack += waiting
+            continue
+        stack.pop()
+        known[id(x)] = frozenset().union(*[known[id(y)] for y in inputs])
+    return known.get(id(end), frozenset())
 
 
 class Lease:

@@ -25,15 +25,16 @@ from ..core.tensor_base import TensorBase
 from ..eager.fused import Declared
 from ..eager.tensors import wrap
 from ..eager.views import register_view
-from ..graph.lazy import LazyValue, record
+from ..graph.lazy import LazyValue, record, run
 from ..graph.node import Item, Version
 from ..ops.create.conversion import Transfer
+from ..ops.random.draws import Draw
 from ..program.capture import program_of, recording
 from ..program.compute import spec_of
 from ..program.program import Node, Program, Value
 from .arguments import assert_apart, place_of
-from .backward import Backward, Cotangents, differentiated
-from .drawing import Stream, Streams
+from .backward import Backward, Cotangents, Gradients, differentiated
+from .drawing import Drawn, Stream, Streams
 from .places import Operands
 from .returned import Returned
 from .routines import recorded
@@ -123,9 +124,10 @@ class _Recorder:
         self.views: list[tuple[Any, Any, Any]] = []
         self.places: dict[Any, Met] | None = None  # by their memory, arguments excepted
         self.alike: list[tuple[Any, ...]] = []  # tensors, others of that memory; see `_join`
-        self.order: dict[int, int] = {}  # of recorded values, by id
+        self.fresh: dict[int, tuple[Any, Any]] = {}  # tensors made meanwhile, by id: their arrays
+        self.order: dict[int, tuple[int, int]] = {}  # of recorded values, by id
         self.alive: list[Any] = []  # those values
-        self.streams = Streams()
+        self.streams = Streams(_READS)
         self.checks: list[tuple[LazyValue, Callable[[], Exception]]] = []
         self.device: Any = None  # of all that was met
         self.updates = 0  # of optimizers
@@ -139,6 +141,8 @@ class _Recorder:
         for x in inputs:
             if isinstance(x, TensorBase):
                 self.meet(x)
+        if isinstance(op, Draw):  # no number may be read while there is none
+            op = Drawn(op, self.streams.all)
         found = execute_lazily(op, inputs)
         if self.device not in (None, CPU) and self._leaves_device(op, inputs, found):
             moved = [
@@ -167,8 +171,14 @@ class _Recorder:
         """The recorded result of a composite; NotImplemented where its own ops are recorded."""
         return recorded(self, declared, args)
 
-    def note(self, value: Any) -> None:
-        """A value was recorded, perhaps of others that were recorded by no op of the program's."""
+    def note(self, value: Any, executed: bool = True) -> None:
+        """A value was recorded: now, where an op has `executed`. What it is computed from and was
+        recorded by no op of the program's, as writes to views are, stands as early as it can, since
+        what comes behind an optimizer's step or the results may not be read before.
+        """
+        own = {id(value)} if executed else set()
+        if executed and isinstance(value, LazyValue) and type(value.op) is Item:
+            own.add(id(value.inputs[0]))
         stack = [value]
         while stack:
             x = stack[-1]
@@ -176,19 +186,35 @@ class _Recorder:
                 stack.pop()
                 continue
             before = [y for y in x.inputs if isinstance(y, LazyValue) and y.op is not None]
-            before = [y for y in before if id(y) not in self.order]
-            if before:
-                stack.extend(before)
+            waiting = [y for y in before if id(y) not in self.order]
+            if waiting:
+                stack.extend(waiting)
                 continue
             stack.pop()
-            self.order[id(x)] = len(self.order)
+            number = len(self.alive)
+            if id(x) in own:
+                self.order[id(x)] = number, 0
+            else:
+                last = max((self.order[id(y)][0] for y in before), default=-1)
+                self.order[id(x)] = last, number + 1
             self.alive.append(x)
 
+    def note_fresh(self, x: Any) -> None:
+        """The function has made a tensor of constants: what is written there is no state."""
+        if type(x._data) is ndarray or is_device_array(x._data):
+            self.fresh[id(x)] = x, x._data
+
     def meet(self, x: Any) -> None:
-        """Give a tensor a symbol, and its gradient too."""
+        """Give a tensor a symbol, and its gradient too; to one that is fresh, a constant."""
         if type(x._data) is not ndarray and not is_device_array(x._data):
             if not isinstance(x._data, LazyValue):
                 raise Unsupported("compile: a tensor that holds no values")
+            return
+        if id(x) in self.fresh and not (x._version is not None and x._version.exported):
+            device = self._device_of(x)
+            constant = LazyValue(None, (), x._data.shape, x._data.dtype, device)
+            constant.array = x._data
+            x._data = constant
             return
         if x._view is not None:
             self.meet(x._view.base)
@@ -279,6 +305,22 @@ class _Recorder:
         x._data = y._data
         if y._view is None and y._leaf is None:
             self._join(y, x)
+
+    def shows(self, view: LazyValue, x: LazyValue) -> bool:
+        """Whether a reshape of `x`, which may be a view of others, shows its memory: what ops have
+        computed lies row-major in a program, other memory as it does.
+        """
+        if view is x:
+            return True
+        ops: list[Any] = [view.op]
+        while x.op is not None and x.op.view and x.op.n_outputs == 1 and len(x.inputs) == 1:
+            ops.append(x.op)
+            x = x.inputs[0]
+        array = next((m.array for m in self.met.values() if m.symbol is x), x.array)
+        array = np.empty(x.shape, x.dtype) if array is None else array
+        for op in reversed(ops[1:]):
+            array = run(op, [array])
+        return bool(np.may_share_memory(run(ops[0], [array]), array))
 
     def sources(self) -> list[Any]:
         """Tensors with a history of their own, whose gradients may be wanted; each node once."""
@@ -395,6 +437,8 @@ class _Recorder:
         for x, _, own, version, views in reversed(self.alike):
             x._version = own
             version.views = views or None
+        for x, array in self.fresh.values():
+            x._data = array  # which may be known elsewhere by now
         for x, array, node in self.views:
             x._data, x._node = array, node
         for met in self.met.values():
@@ -459,10 +503,10 @@ def capture(
             _assert_within(arguments, given_leaves)
             sources = recorder.sources()
             names = [next((n for n, y in enumerate(arguments) if x is y), x) for x in sources]
-            back, tangents, why = differentiated(
+            back = differentiated(
                 () if recorder.updates else returned.tensors, sources, recorder.note
             )
-            returned.close("an optimizer has stepped" if recorder.updates else why)
+            returned.close("an optimizer has stepped" if recorder.updates else back.why)
         met = list(recorder.met.values())
         if any(m.tensor._node is not m.node for m in met):
             raise Unsupported(
@@ -479,6 +523,10 @@ def capture(
                     "compile: a gradient that no operation has computed; give backward a clone"
                 )
         owners = {id(m.gradient): m.tensor for m in met if m.gradient is not None}
+        if len(owners) < sum(m.gradient is not None for m in met):
+            raise Unsupported(
+                "compile: two tensors have one and the same gradient; give one of them a clone"
+            )
         presence = [
             (m.tensor, m.gradient is not None)
             for m, g in ends
@@ -508,18 +556,25 @@ def capture(
 
         def read(tangents: Sequence[Any]) -> Program:
             ends = [*values, *tangents, *errors]
+            for value in ends:
+                recorder.note(value, executed=False)
             order = recorder.order
-            return program_of(given, ends, _constant, lambda value: order.get(id(value), -1))
+            return program_of(given, ends, _constant, lambda value: order[id(value)])
 
-        program = read([g for _, g in tangents])
+        program = read([g for _, g, _ in back.found])
         changed = {program.inputs[n if n < count else n + len(numbers)] for n in written}
-        if tangents and _reads_written(program, changed):
-            tangents, back = [], ()
+        if back.found and _reads_written(program, changed):
+            back = Gradients()
             returned.close("it needs what the function has overwritten")
             program = read(())
     finally:
         recorder.restore()
     assert_apart([m.array for m in met], [met[n].array for n in written])
+    if any(id(met[n].tensor) in recorder.fresh for n in written):
+        raise Unsupported(
+            "compile: the function writes to memory that a tensor shares with an array "
+            "(from_numpy, as_tensor); use tensor(), which copies"
+        )
     states = []
     more = count + len(numbers)
     for value, m in zip(program.inputs[more:], met[count:], strict=True):
@@ -530,10 +585,17 @@ def capture(
     recorder.streams.take_over(program.nodes)
     updates = [node for node in program.nodes if isinstance(node.op, Update)]
     step = next((node for node in program.nodes if isinstance(node.op, Cotangents)), None)
+    if step is None and back.found:  # gradients that depend on none
+        ys = [program.outputs[len(written) + len(leaves) + n] for n in back.results]
+        step = Node(Cotangents(len(ys)), ys, [y.spec for y in ys])
+        program.nodes.append(step)
     return Captured(
         program, more, states, [n - count if n >= count else ~n for n in written], leaves,
         [owners.get(id(m.tensor)) for m in met[count:]], presence, dropped, returned, updates,
-        recorder.streams.all, Backward(step, back, [names[k] for k, _ in tangents]),
+        recorder.streams.all,
+        Backward(
+            step, back.results, [names[k] for k, *_ in back.found], [n for *_, n in back.found]
+        ),
         [error for _, error in recorder.checks], [m.node is not None for m in met[count:]],
         [call for call, _, _ in recorder.calls], len(operands.options_given),
         [(x, other) for x, other, *_ in recorder.alike if type(x._data) is not LazyValue],

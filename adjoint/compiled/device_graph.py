@@ -63,7 +63,7 @@ def obstacles(program: Any) -> list[Obstacle]:
     for part in program.parts:
         for node in part.graph.nodes:
             op = node.op
-            if isinstance(op, Drawn) and node.values:
+            if isinstance(op, Drawn) and (node.values or len(node.outputs) > 1):
                 found.append(Obstacle(op.name, "the host reads the parameters of what is drawn"))
             elif isinstance(op, Transfer) or any(_is_host(x) for x in node.values):
                 found.append(Obstacle(op.name, "memory of the host, which it would read once"))
@@ -190,6 +190,7 @@ class Replayed:
                 for y in step.gradients.values():
                     if y.array is None:
                         self.gradients[y][...] = known[y]
+                step.take(known)
                 for kernel in self.kernels[k]:
                     kernel.run()
                 step.know(known)

@@ -19,6 +19,7 @@ from ..core.errors import NotTraceable
 from ..core.mode import DEFAULT, MODE, mode_with
 from ..core.op import Op
 from ..core.spec import prod
+from ..eager.record import parents_of
 from ..eager.tensors import wrap
 from ..eager.writes import announce
 from ..graph.lazy import LazyValue, concrete
@@ -271,6 +272,7 @@ class OnDevice(Compiled):
         """Know where states are, but for gradients, which are others after each run."""
         states = [self._state(n) for n in self.places if n not in self.owned]
         self.bound = [(x, x._data, x._node) for x in states]
+        self.ahead = parents_of(tuple(x for x in states if x._node is not None))
         tensors = (*self.after.values(), *(self._state(n) for n, _ in self.writes))
         changed, held = [x._data for x in tensors], [array for _, array, _ in self.bound]
         assert_apart(held, changed)
@@ -333,7 +335,7 @@ class OnDevice(Compiled):
         """What the function would return."""
         if (profile := MODE.get().observer) is not None:
             profile.made(arrays)
-        results = self.captured.returned.wrapped(arrays, nodes)
+        results = self.captured.returned.wrapped(arrays, nodes, self.ahead, arguments)
         more = numbers[self.captured.options :]
         return self.captured.returned.rebuilt(results, arguments, more)
 
@@ -362,7 +364,7 @@ class OnDevice(Compiled):
             raise
         kept = None
         if self.tangents:
-            read = self.parts[-1].inputs
+            read = (*self.parts[-1].inputs, *self.tangents)
             values = {x: known[x] for x in read if x in known}
             taken.claim(values.values())
             kept = Kept(values, [stream.now for stream in streams])
@@ -439,7 +441,7 @@ class OnDevice(Compiled):
     def _gradients_of(self, lease: Any, given: Sequence[Any]) -> list[Any]:
         """The gradients of what was taken, from those of the results; None where there are none."""
         kept = lease()
-        arrived = {seed for seed, g in zip(self.seeds, given, strict=True) if g is not None}
+        arrived = {n for n, g in enumerate(given) if g is not None}
         with self.lock:
             known = dict(kept.values)
             for seed, g in zip(self.seeds, given, strict=True):
@@ -452,8 +454,8 @@ class OnDevice(Compiled):
             found = self.walks[-1].run([known[x] for x in self.parts[-1].inputs], observer)
             known.update(zip(self.parts[-1].wanted, found, strict=True))
             gradients = [
-                taken.own(_array(known, y)) if seeds & arrived else None
-                for y, seeds in zip(self.tangents, self.leading, strict=True)
+                taken.own(_array(known, y)) if leading & arrived else None
+                for y, leading in zip(self.tangents, self.captured.backward.leading, strict=True)
             ]
             if observer is not None:
                 observer.made(gradients)
@@ -518,6 +520,9 @@ class _Optimizer(Stepping):
     def __init__(self, node: Node, unfused: str) -> None:
         super().__init__(cast(Update, node.op))
         self.skip = node.values[-1] if self.op.skips else None
+        changed = set(map(id, self.written))
+        pairs = zip(self.op.given(), node.values, strict=not self.op.skips)
+        self.read = [(x, y) for x, y in pairs if id(x) in changed]
         self.has_run = False
         self.unfused = unfused  # why there are no Triton kernels
         self.outputs = node.outputs
@@ -534,6 +539,7 @@ class _Optimizer(Stepping):
         """Count the step, and change everything; the new arrays become known. Some options are
         `numbers` meanwhile.
         """
+        self.take(known)
         if self.skip is None or not _array(known, self.skip).item():
             with self._gradients(known):
                 self.with_options(numbers, self._run)
@@ -549,6 +555,16 @@ class _Optimizer(Stepping):
                 self.optimizer._change_all(left)
         else:
             self.optimizer.update_groups(self.groups)
+
+    def take(self, known: dict[Value, Any]) -> None:
+        """Let parameters and states hold what the function has written to them before."""
+        found = [(x, _array(known, y)) for x, y in self.read]
+        written = [(x, array) for x, array in found if array is not x._data]
+        watched = announce([x for x, _ in written], "step") if written else ()
+        for x, array in written:
+            x._data[...] = array
+        for version in watched:
+            version.bump("step")
 
     def know(self, known: dict[Value, Any]) -> None:
         """What was changed becomes known."""

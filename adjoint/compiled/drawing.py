@@ -23,12 +23,17 @@ class Drawn(Op, abstract=True):
     """A draw whose seed and number are those of the run."""
 
     drawn = True
+    needs = "xs"
+    own_tokens = True
 
     def __init__(self, draw: Any, streams: Sequence[Stream]) -> None:
         self.draw = draw
         self.stream = streams[draw.seed]
         self.place = draw.draw - self.stream.first  # among the draws of a run
         self.device = getattr(draw, "device", CPU)
+        self.n_outputs = draw.n_outputs  # type: ignore[misc]
+        self.differentiable = draw.differentiable  # type: ignore[misc]
+        self.tokens, self.keeps_values = draw.tokens, draw.keeps_values  # type: ignore[misc]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Drawn):
@@ -47,8 +52,18 @@ class Drawn(Op, abstract=True):
         """The draw's."""
         return self.draw.infer(*specs)
 
+    def gradient(self, g: Any, *saved: Any) -> tuple[Any, ...]:
+        """The draw's."""
+        found: tuple[Any, ...] = self.draw.gradient(g, *saved)
+        return found
+
     def compute(self, xp: Any, *inputs: Any) -> Any:
-        """The numbers of this run."""
+        """The numbers of this run.
+
+        Errors: Unsupported while the function is captured, which has no numbers.
+        """
+        if self.stream.captured:
+            raise Unsupported(self.stream.captured)
         return core_compute.compute(self.of_this_run(), list(inputs))
 
     def of_this_run(self) -> Any:
@@ -60,7 +75,8 @@ class Drawn(Op, abstract=True):
 class Stream:
     """A generator, and how a function draws from it."""
 
-    def __init__(self, generator: Any) -> None:
+    def __init__(self, generator: Any, reads: str) -> None:
+        self.captured = reads  # what is said of reading a number; "" when the capture is over
         self.generator = generator
         self.key, self.first = generator.key, generator.draws  # when the capture began
         self.count = 0
@@ -78,9 +94,12 @@ class Stream:
 
 
 class Streams:
-    """Those that a function draws from while it is captured."""
+    """Those that a function draws from while it is captured; `reads` is said where it reads a
+    number.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, reads: str) -> None:
+        self._reads = reads
         self.all: list[Stream] = []
         self._places: dict[int, int] = {}
 
@@ -88,7 +107,7 @@ class Streams:
         """For the seed of a new draw the place of its stream, and its number."""
         if id(generator) not in self._places:
             self._places[id(generator)] = len(self.all)
-            self.all.append(Stream(generator))
+            self.all.append(Stream(generator, self._reads))
         place = self._places[id(generator)]
         stream = self.all[place]
         if generator.key != stream.key or generator.draws < stream.first:
@@ -101,6 +120,7 @@ class Streams:
     def restore(self) -> None:
         """Let the generators be as they were."""
         for stream in self.all:
+            stream.captured = ""
             stream.count = stream.generator.draws - stream.first
             stream.generator.key, stream.generator.draws = stream.key, stream.first
 
@@ -109,5 +129,5 @@ class Streams:
         for node in nodes:
             if isinstance(node.op, Draw):
                 node.op = Drawn(node.op, self.all)
-            elif node.op.drawn:
+            elif node.op.drawn and not isinstance(node.op, Drawn):
                 raise Unsupported(f"compile: {node.op.name}, random numbers by another way")

@@ -279,7 +279,7 @@ class Piece:
         self, values: list[LazyValue], leaves: list[LazyValue], wanted: list[LazyValue]
     ) -> None:
         order = {id(x): n for n, x in enumerate(values)}
-        program = program_of(leaves, wanted, order=lambda x: order.get(id(x), -1))
+        program = program_of(leaves, wanted, order=lambda x: (order.get(id(x), -1), 0))
         ends = list(dict.fromkeys(program.outputs))
         part = self.part = Part(program.inputs, program.nodes, ends)
         known: dict[Value, Any] = {x: np.zeros(x.shape, x.spec.dtype.numpy) for x in program.inputs}

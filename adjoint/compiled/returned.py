@@ -45,7 +45,7 @@ class Returned:
     def __init__(self, found: Any, met: Mapping[int, Any], arguments: Sequence[Any]) -> None:
         self.tensors: list[Any] = []  # computed ones, while the function is captured
         self.histories: list[bool] = []  # whether they want gradients
-        self.why = ""  # those that want gradients have none
+        self.why: str | Exception | None = None  # those that want gradients have none
         self.leaves: list[bool] = []  # whether they are leaves, which the function has made
         self.numbers: list[Number] = []  # computed ones
         self._met = met
@@ -54,23 +54,31 @@ class Returned:
         self._form = self._of(found)
         del self._met, self._arguments, self._known
 
-    def close(self, why: str) -> None:
-        """The capture is over; `why` results without a node have no gradient."""
+    def close(self, why: str | Exception | None) -> None:
+        """The capture is over; `why` results without a node have no gradient, None where they lead
+        to nothing that was there before.
+        """
         self.tensors.clear()
         self.why = why
 
-    def wrapped(self, arrays: Sequence[Any], nodes: Mapping[int, Any]) -> list[Any]:
-        """Tensors of what was computed now, some of which have nodes."""
-        results = []
-        for n, array in enumerate(arrays):
-            if self.leaves[n]:
-                y = wrap(array)
+    def wrapped(
+        self, arrays: Sequence[Any], nodes: Mapping[int, Any], states: Any, arguments: Sequence[Any]
+    ) -> list[Any]:
+        """Tensors of what was computed now, some of which have nodes, some are leaves. Others that
+        want gradients stand behind the nodes of `states` and `arguments`, to which there is no way.
+        """
+        found = [wrap(array, nodes.get(n)) for n, array in enumerate(arrays)]
+        ends = [y for y, want in zip(found, self.histories, strict=True) if want and not y._node]
+        if ends:
+            parents: tuple[Any, ...] = (_NOWHERE,)
+            if self.why is not None:
+                parents = (*states, *[x._node for x in arguments if x._node is not None])
+            for y in ends:
+                y._node = _ended(y._data, self.why, parents)
+        for y, leaf in zip(found, self.leaves, strict=True):
+            if leaf:
                 y.requires_grad_()
-            else:
-                ended = self.histories[n] and n not in nodes
-                y = wrap(array, _ended(array, self.why) if ended else nodes.get(n))
-            results.append(y)
-        return results
+        return found
 
     def rebuilt(
         self, computed: Sequence[Any], arguments: Sequence[Any], numbers: Sequence[Any] = ()
@@ -166,20 +174,24 @@ def _set(like: Any, fields: dict[str, Form], made: Made) -> Any:
 class Ended(Op, abstract=True):
     """The result of a compiled function, whose gradients ended there."""
 
-    def __init__(self, why: str) -> None:
+    def __init__(self, why: str | Exception | None) -> None:
         self.why = why
 
     def gradient(self, g: Any) -> tuple[Any, ...]:
         """There is none."""
+        if self.why is None:
+            return (None,)
+        if isinstance(self.why, Exception):
+            raise type(self.why)(*self.why.args)
         raise AutogradError(
             f"compile: backward through what a compiled function returned: {self.why}; call "
             "backward within the function"
         )
 
 
-def _ended(array: Any, why: str) -> Any:
+def _ended(array: Any, why: str | Exception | None, parents: Any) -> Any:
     """The node of a result that wants gradients, which says so when it is to give some."""
-    return new_node(Ended(why), (_NOWHERE,), (), None, array.shape, array.dtype)
+    return new_node(Ended(why), parents or (_NOWHERE,), (), None, array.shape, array.dtype)
 
 
 _KEPT = wrap(np.zeros(()))

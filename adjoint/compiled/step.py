@@ -43,7 +43,7 @@ from ..inference.schedule import Schedule
 from ..inference.steps import Step
 from ..program.program import Node, Program, Value
 from ..program.reads import Guards
-from ..program.standing import have_memory, hold_items, want_gradients
+from ..program.standing import have_memory, hold_items, hooks_of, want_gradients
 from .arguments import Memory, are_alike, assert_apart
 from .backward import CompiledCall, Cotangents, Lease, history
 from .capture import CAPTURING, Captured, Update
@@ -214,11 +214,10 @@ class Compiled:
             if x is not None and value in used
         }
         self.wanting = [
-            (x, wanted)
+            (x, wanted, hooks_of(x))
             for x, wanted in zip(captured.states, captured.wants, strict=True)
             if x is not None
         ]
-        self.leading = [graph.needed([y]).intersection(self.seeds) for y in self.tangents]
         self.parts = self._cut(graph, nearly)
         # Errors that come when something has been computed, from which gradients stay apart.
         self.late = bool(self.checked)
@@ -251,14 +250,16 @@ class Compiled:
         groups: list[list[Node]] = [[]]
         self.after: dict[Value, Any] = {}  # of what optimizers have computed, the tensor
         changed: dict[Value, int] = {}  # by the part behind which their memory is written
-        held = dict(zip(map(id, self.captured.states), self.states, strict=True))  # at the moment
+        first = dict(zip(map(id, self.captured.states), self.states, strict=True))
+        held = dict(first)  # at the moment
         for node in graph.nodes:
             if isinstance(node.op, Cotangents):
                 groups.append([])
             elif isinstance(node.op, Update):
                 for tensor, y in zip(node.op.written(), node.outputs, strict=True):
                     self.after[y] = tensor
-                    changed[held[id(tensor)]] = len(groups) - 1
+                    for value in (first[id(tensor)], held[id(tensor)]):
+                        changed.setdefault(value, len(groups) - 1)
                     held[id(tensor)] = y
                 groups.append([])
             else:
@@ -311,13 +312,14 @@ class Compiled:
                 x = self._state(n)
                 known[value] = x._data
                 self.bound.append((x, x._data, x._node))
+        self.ahead = parents_of(tuple(x for x, _, node in self.bound if node is not None))
         known.update((y, x._data) for y, x in self.after.items())
         taken = (*self.arguments, *self.seeds)
         known.update((x, np.zeros(x.shape, x.spec.dtype.numpy)) for x in taken)
         self.grads = [wrap(np.zeros(x._data.shape, x._data.dtype)) for x in captured.leaves]
         places = {
             x: np.empty(x.shape, x.spec.dtype.numpy)
-            for x in self.tangents
+            for x in set(self.parts[-1].wanted).intersection(self.tangents)
             if x not in self.gradients and not is_small(x)
         }
         for value, g in zip(self.gradients, self.grads, strict=True):
@@ -414,8 +416,11 @@ class Compiled:
         """What is not as it was when it was captured, in words; '' where it fits."""
         x = want_gradients(self.wanting)
         if x is not None:
-            wanted = x._node is None
-            return f"requires_grad of a tensor of shape {tuple(x._data.shape)} was {wanted}"
+            shape = tuple(x._data.shape)
+            wanted = next(wanted for y, wanted, _ in self.wanting if y is x)
+            if wanted is (x._node is not None):
+                return f"hooks of a tensor of shape {shape} were added or removed"
+            return f"requires_grad of a tensor of shape {shape} was {wanted}"
         for x, array, _ in () if have_memory(self.bound) else self.bound:
             now = x._data
             if now is array:
@@ -429,10 +434,14 @@ class Compiled:
             if (x._leaf.grad is None) is present:
                 had, has = ("a", "none") if present else ("no", "one")
                 return f"a tensor of shape {tuple(x._data.shape)} had {had} gradient and has {has}"
+        seen = set()
         for x in self.owned.values():
             g = x._leaf.grad
             if g is None or type(g._data) is not self.arrays or g._view is not None:
                 return f"a tensor of shape {tuple(x._data.shape)} had a gradient and has none"
+            seen.add(id(g))
+        if len(seen) < len(self.owned):
+            return "two tensors have one gradient"
         for x, other in self.captured.alike:
             if x._data is not other._data and not are_alike(x._data, other._data):
                 return f"two tensors of shape {tuple(x._data.shape)} showed the same memory"
@@ -463,7 +472,7 @@ class Compiled:
 
     def _back(self, given: Sequence[Any]) -> list[Any]:
         """The gradients of what was taken, from those of the results; None where there are none."""
-        arrived = {seed for seed, g in zip(self.seeds, given, strict=True) if g is not None}
+        arrived = {n for n, g in enumerate(given) if g is not None}
         with self.lock:
             for target, g in zip(self.cotangents, given, strict=True):
                 if g is None:
@@ -477,8 +486,8 @@ class Compiled:
             observer = MODE.get().observer
             self.parts[-1].run(observer)
             found = [
-                flow.taken() if seeds & arrived else None
-                for flow, seeds in zip(self.flowing, self.leading, strict=True)
+                flow.taken() if leading & arrived else None
+                for flow, leading in zip(self.flowing, self.captured.backward.leading, strict=True)
             ]
             if observer is not None:
                 observer.made(found)
@@ -486,7 +495,7 @@ class Compiled:
 
     def _history(self, arguments: Sequence[Any], lease: Lease, results: list[Any]) -> Any:
         """The nodes of results, by number."""
-        numbers, sources = self.captured.backward[1:]
+        numbers, sources = self.captured.backward[1:3]
         own = [arguments[x] if type(x) is int else x for x in sources]
         read = [arguments[k] if type(k) is int else k for k in self.kept]
         op = self._call(lease, len(numbers))
@@ -551,7 +560,7 @@ class Compiled:
         if lease is not None:
             self.drawing = [stream.now for stream in streams]
             nodes = self._history(arguments, lease, arrays)
-        results = self.captured.returned.wrapped(arrays, nodes)
+        results = self.captured.returned.wrapped(arrays, nodes, self.ahead, arguments)
         staged = [(x, source.copy()) for x, source in self.writes]
         staged += [(arguments[n], source.copy()) for n, source in self.given_writes]
         with CAPTURING:
@@ -735,7 +744,13 @@ class _Optimizer(Stepping):
     def __init__(self, op: Update, arrays: Sequence[Any]) -> None:
         super().__init__(op)
         self.skip = arrays[-1] if op.skips else None
-        given = iter(arrays)
+        places = {id(x): x._data for x in self.written}
+        read = arrays[:-1] if op.skips else arrays
+        own = [places.get(id(x), array) for x, array in zip(op.given(), read, strict=True)]
+        # What the function has written to parameters before, which are changed where they are.
+        pairs = zip(own, read, strict=True)
+        self.before = [(place, array) for place, array in pairs if place is not array]
+        given = iter(own)
         self.arrays = [[[next(given) for _ in column] for column in cs] for cs in op.columns]
         self.place = {id(p): i for _, ps in op.groups for i, p in enumerate(ps)}
         self.counters: list[_Counter] = []  # of all groups, where they are enough to step again
@@ -757,6 +772,12 @@ class _Optimizer(Stepping):
 
     def run(self, numbers: Sequence[Any]) -> None:
         """Count the step, and change everything; some options are `numbers` meanwhile."""
+        if self.before:
+            watched = announce(self.written, "step")
+            for place, array in self.before:
+                place[...] = array
+            for version in watched:
+                version.bump("step")
         if self.skip is None or not self.skip.item():
             self.with_options(numbers, self._run)
 

@@ -35,8 +35,13 @@ def wrap(data: Any, node: Any = None, version: Any = None) -> Any:
 
 
 def fresh(data: Any) -> Any:
-    """A tensor around an array that no op gave."""
-    return wrap(data, None, INFERENCE if get_mode().inference else None)
+    """A tensor around an array that no op gave; a capture is told that it was not there before."""
+    mode = get_mode()
+    tensor = wrap(data, None, INFERENCE if mode.inference else None)
+    executor = mode.executor
+    if executor is not None and hasattr(executor, "note_fresh"):
+        executor.note_fresh(tensor)
+    return tensor
 
 
 def zeros(shape: tuple[int, ...], dtype: Any, place: Any) -> Any:

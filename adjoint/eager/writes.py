@@ -304,6 +304,8 @@ def rebase(x: Any, node: Any, name: str) -> None:
     version.bump(name)
     mode = get_mode()
     view = x._view
+    if view is not None and view.detached:  # which shows memory, and no history
+        view = None
     owner = x if view is None else view.base
     if not mode.grad or (node is None and owner._node is None) or isinstance(owner._data, Cell):
         return
@@ -323,7 +325,7 @@ def rebase(x: Any, node: Any, name: str) -> None:
             tensor = reference()
             if tensor is not None:
                 live.append(reference)
-                if tensor._view is not None:
+                if tensor._view is not None and not tensor._view.detached:
                     tensor._node = _replay(tensor._view)
         version.views = live
 

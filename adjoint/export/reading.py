@@ -270,7 +270,7 @@ class _Reader:
         written = [self._place(n) for n in checked_list(found["written"])]
         leaves = [self._leaf(n) for n in checked_list(found["leaves"])]
         checks = [_error(*each) for each in checked_list(found["errors"])]
-        step, results, sources = self._backward(len(histories))
+        step, results, sources, leading = self._backward(len(histories))
         kinds = [*(inputs[count + n].spec for n in written), *(x.spec for x in leaves)]
         ends = [*(inputs[n if kind == "argument" else count + n].spec for kind, n in sources)]
         outputs = program.outputs
@@ -301,7 +301,10 @@ class _Reader:
             updates=[node for node in self.nodes if isinstance(node.op, Update)],
             streams=self.streams,
             backward=Backward(
-                step, results, [n if kind == "argument" else tensors[n] for kind, n in sources]
+                step,
+                results,
+                [n if kind == "argument" else tensors[n] for kind, n in sources],
+                leading,
             ),
             errors=checks,
             wants=text.wants if text.grad else [x._node is not None for x in tensors],
@@ -347,7 +350,7 @@ class _Reader:
         for n, count in checked_list(self.found["streams"]):
             if type(n) is not int or not 0 <= n < len(generators) or type(count) is not int:
                 raise CheckpointError(f"it has no generator {n!r:.40}")
-            stream = Stream(generators[n])
+            stream = Stream(generators[n], "")
             stream.count = count
             if not 0 <= count < 2**32 or any(s.generator is generators[n] for s in streams):
                 raise CheckpointError(f"generator {n} draws {count!r:.40} times")
@@ -532,14 +535,18 @@ class _Reader:
 
     # ---- results ---------------------------------------------------------------------------------
 
-    def _backward(self, count: int) -> tuple[Any, tuple[int, ...], list[tuple[str, int]]]:
-        """The node behind which gradients come in, of which of `count` results, and for what."""
-        n, results, sources = self.found["backward"]
+    def _backward(
+        self, count: int
+    ) -> tuple[Any, tuple[int, ...], list[tuple[str, int]], list[frozenset[int]]]:
+        """The node behind which gradients come in, of which of `count` results, for what, and of
+        which of these results each depends.
+        """
+        n, results, sources, leading = self.found["backward"]
         cotangents = [node for node in self.nodes if isinstance(node.op, Cotangents)]
         if n is None:
-            if cotangents or checked_list(results) or checked_list(sources):
+            if cotangents or any(map(checked_list, (results, sources, leading))):
                 raise CheckpointError("it has gradients of nothing")
-            return None, (), []
+            return None, (), [], []
         if type(n) is not int or not 0 <= n < len(self.nodes) or not self.text.grad:
             raise CheckpointError(f"it has no node {n!r:.40}")
         good = all(type(k) is int and 0 <= k < count for k in checked_list(results))
@@ -559,7 +566,13 @@ class _Reader:
             pairs.append((kind, k))
         if not pairs or len(set(pairs)) != len(pairs):
             raise CheckpointError("its gradients lead nowhere")
-        return self.nodes[n], tuple(results), pairs
+        led = [checked_list(each) for each in checked_list(leading)]
+        known = set(range(len(results)))
+        if len(led) != len(pairs) or not all(
+            type(k) is int and k in known for each in led for k in each
+        ):
+            raise CheckpointError("its gradients depend on other results")
+        return self.nodes[n], tuple(results), pairs, list(map(frozenset, led))
 
     def _returned(self, histories: Sequence[bool], tensors: Sequence[Any]) -> Returned:
         made = [checked(each, bool) for each in checked_list(self.found["made"])]
@@ -575,7 +588,8 @@ class _Reader:
         returned = Returned(found, {id(x): x for x in tensors}, arguments)
         if [id(x) for x in returned.tensors] != [id(x) for x in computed]:
             raise CheckpointError("it returns its results in another order")
-        returned.close(short(self.found["why"]))
+        why = self.found["why"]
+        returned.close(None if why is None else short(why))
         return returned
 
 

@@ -300,13 +300,14 @@ class _Program:
             "returned": self._returned(),
             "histories": list(captured.returned.histories),
             "made": list(captured.returned.leaves),
-            "why": captured.returned.why,
+            "why": None if captured.returned.why is None else str(captured.returned.why),
             "streams": [
                 (self.of.number(self.of.generators, each.generator), each.count)
                 for each in captured.streams
             ],
             "backward": (
-                steps[0] if steps else None, list(back.results), [*map(self._source, back.sources)]
+                steps[0] if steps else None, list(back.results),
+                [*map(self._source, back.sources)], [sorted(each) for each in back.leading],
             ),
             "errors": [_error(each()) for each in captured.errors],
             "ops": [op for _, op in self.ops.values()],

@@ -88,7 +88,7 @@ def program_of(
     inputs: Sequence[Any],
     outputs: Sequence[Any],
     known: Known = number_or_refuse,
-    order: Callable[[Any], int] | None = None,
+    order: Callable[[Any], tuple[int, int]] | None = None,
 ) -> Program:
     """What leads from `inputs` to `outputs`, recorded values both; what was there before them
     becomes what `known` says. Nodes come in the order in which a walk from the outputs needs them,
@@ -98,7 +98,7 @@ def program_of(
     """
     values = {id(x): Value(x.spec, name=f"x{i}") for i, x in enumerate(inputs)}
     nodes: list[Node] = []
-    places: list[int] = []
+    places: list[tuple[int, int]] = []
     several: dict[int, Node] = {}  # by the id of the recorded value of an op with several outputs
     alive: list[Any] = []  # what `known` was asked about: ids are theirs
 
@@ -131,7 +131,7 @@ def program_of(
             specs = inferred(x.op, args) if x.dtype is None else (x.spec,)
             node = Node(x.op, args, specs)
             nodes.append(node)
-            places.append(0 if order is None else order(x))
+            places.append((0, 0) if order is None else order(x))
             if x.dtype is None:
                 several[id(x)] = node
             else:

@@ -250,7 +250,14 @@ class Reads:
                 self._learn(each)
 
     def _visit(self, x: Any, place: int) -> None:
-        if id(x) in self._seen or isinstance(x, (TensorBase, Op, np.dtype, np.generic)):
+        if isinstance(x, TensorBase):  # whose hooks run, too
+            extra = None if x._node is None else x._node.extra
+            after = None if x._leaf is None else x._leaf.after
+            for hooks in ({} if extra is None else extra.hooks, after or {}):
+                for hook in hooks.values():
+                    self._visit(hook, place)
+            return
+        if id(x) in self._seen or isinstance(x, (Op, np.dtype, np.generic)):
             return
         self._seen[id(x)] = place
         opaque = getattr(type(x), "_read_by_name", None)

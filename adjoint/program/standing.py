@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 __all__ = [
-    "have_memory", "hold_cells", "hold_contents", "hold_items", "hold_names", "want_gradients"
+    "have_memory", "hold_cells", "hold_contents", "hold_items", "hold_names", "hooks_of",
+    "want_gradients",
 ]  # fmt: skip
 
 
@@ -22,12 +23,30 @@ def have_memory(bound: list[Any]) -> bool:
 
 
 def want_gradients(wanting: list[Any]) -> Any:
-    """The first tensor that wants a gradient and did not, or did and does not: pairs; else None."""
+    """The first tensor that wants a gradient and did not, or did and does not, or whose gradient
+    others are called with than were: triples of a tensor, whether it did, and these. None where all
+    is as it was.
+    """
     for each in wanting:
-        x, wanted = each
-        if (x._node is None) is wanted:
+        x, wanted, hooks = each
+        node = x._node
+        if (node is None) is wanted:
+            return x
+        leaf = x._leaf
+        if (
+            wanted
+            and (hooks or node.extra is not None or (leaf is not None and leaf.after))
+            and hooks_of(x) != hooks
+        ):
             return x
     return None
+
+
+def hooks_of(x: Any) -> tuple[Any, ...]:
+    """What is called with gradients of a tensor."""
+    leaf, extra = x._leaf, None if x._node is None else x._node.extra
+    found = () if extra is None else (*extra.hooks.values(), *extra.prehooks.values())
+    return found if leaf is None or not leaf.after else (*found, *leaf.after.values())
 
 
 def hold_items(kept: list[Any]) -> bool:

@@ -344,3 +344,13 @@ def test_small_tensors_written_by_index_are_what_the_functions_give():
         with pytest.raises((IndexError, RuntimeError, TypeError)):
             getattr(x, f"{name}_")(ad.tensor([9]), *args[1:])
         np.testing.assert_array_equal(x.numpy(), expected.numpy(), name)
+
+
+def test_a_copy_has_no_more_dimensions_than_what_it_is_written_to():
+    for way in (lambda x: x.copy_(ad.ones(1, 3)), lambda x: (x * 1).copy_(ad.ones(1, 3))):
+        for _ in range(2):
+            with pytest.raises(ad.ShapeError, match="doesn't match the broadcast shape"):
+                way(ad.ones(3))
+    x = ad.zeros(2, 3)
+    x[0] = ad.ones(1, 3)
+    assert x.tolist() == [[1.0] * 3, [0.0] * 3]

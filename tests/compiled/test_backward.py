@@ -293,3 +293,60 @@ def test_whether_there_is_a_gradient_is_a_guard_where_python_reads_it():
     functions = compiled[0], compiled[1]._compiled_call, compiled[2]
     assert [len(each.reasons) for each in functions] == [2, 1, 1]
     assert compiled[0].reasons[1] == "a tensor of shape (2, 2) had no gradient and has one"
+
+
+def test_gradients_that_are_zeros_whatever_comes_in():
+    compiled = ad.compile(lambda x: (x.floor(), x * 2))
+    x = ad.full((64, 64), 1.5, requires_grad=True)  # large: such gradients are written in place
+    first, second = compiled(x)
+    assert first.tolist() == [[1.0] * 64] * 64
+    [g] = ad.autograd.grad(first.sum(), x, retain_graph=True)
+    assert g.tolist() == [[0.0] * 64] * 64
+    [g] = ad.autograd.grad(second.sum(), x)
+    assert g.tolist() == [[2.0] * 64] * 64
+    alone = ad.compile(lambda x: x.floor())
+    for _ in range(2):
+        [g] = ad.autograd.grad(alone(x).sum(), x)
+        assert g.tolist() == [[0.0] * 64] * 64
+
+
+def test_a_result_leads_to_what_it_depends_on_and_to_nothing_else():
+    compiled = ad.compile(lambda x, y: (x * 2, y.floor()))
+    x, y = ad.ones(3, requires_grad=True), ad.ones(3, requires_grad=True)
+    first, second = compiled(x, y)
+    assert ad.autograd.grad(first.sum(), [x, y], retain_graph=True, allow_unused=True)[1] is None
+    found = ad.autograd.grad(second.sum(), [x, y], allow_unused=True)
+    assert found[0] is None and found[1].tolist() == [0.0] * 3
+
+
+@pytest.mark.parametrize("unused", [True, False])
+def test_gradients_that_there_are_not_are_never_none(unused):
+    x = ad.ones(3, requires_grad=True) * 2
+    compiled = ad.compile(lambda x: ad.special.zeta(x, x))
+    with pytest.raises(Unsupported, match="the derivative for 'zeta' is not implemented"):
+        ad.autograd.grad(compiled(x).sum(), x, allow_unused=unused)
+    weight = nn.Parameter(ad.ones(3))
+
+    def step(x):
+        loss = (weight * x).sum()
+        loss.backward()
+        return loss
+
+    with pytest.raises(ad.AutogradError, match="what a compiled function returned"):
+        ad.autograd.grad(ad.compile(step)(x.detach()), weight, allow_unused=unused)
+
+
+def test_results_that_lead_to_nothing_give_nothing():
+    x = ad.ones(3, requires_grad=True)
+    compiled = ad.compile(lambda x: ad.linalg.vector_norm(x, 0))
+    assert ad.autograd.grad(compiled(x), x, allow_unused=True) == (None,)
+    compiled(x).backward()
+    assert x.grad is None
+
+
+def test_what_looks_at_values_says_so():
+    with pytest.raises(Unsupported, match="reads a value"):
+        ad.compile(lambda x: ad.linalg.inv_ex(x * 1)[0])(ad.eye(2))
+    with ad.lazy():
+        found = ad.linalg.inv_ex(ad.eye(2) * 2)[0]
+    assert found.tolist() == [[0.5, 0.0], [0.0, 0.5]]

@@ -229,6 +229,42 @@ def test_an_option_that_is_computed_is_an_argument_of_one_program(device):
     assert rows[1][1:] == rows[0][1:]
 
 
+def test_parameters_may_be_written_before_an_optimizer_s_step(device):
+    rows = []
+    for compiled in (False, True):
+        w = nn.Parameter(ad.ones(3, device=device))
+        optimizer = ad.optim.SGD([w], lr=0.5)
+
+        def step(x, w=w, optimizer=optimizer):
+            optimizer.zero_grad()
+            (w * x).sum().backward()
+            with ad.no_grad():
+                w.mul_(0.5)
+            optimizer.step()
+            return w * 1
+
+        run = ad.compile(step) if compiled else step
+        rows.append([run(ad.ones(3, device=device) * k).tolist() for k in range(4)])
+        rows[-1].append(w.tolist())
+    assert rows[0] == rows[1]
+
+
+def test_hooks_that_are_added_are_noticed(device):
+    w = nn.Parameter(ad.ones(3, device=device))
+
+    @ad.compile
+    def step(x):
+        w.grad = None
+        (w * x).sum().backward()
+
+    x = ad.ones(3, device=device)
+    step(x)
+    w.register_hook(lambda g: g * 2)
+    step(x)
+    assert w.grad.tolist() == [2] * 3
+    assert "hooks of a tensor" in step.reasons[1]
+
+
 def test_an_error_behind_an_optimizer_s_step_undoes_it(device):
     layers = [nn.Embedding(4, 2).to(device) for _ in range(2)]
     optimizers = [ad.optim.Adam(layer.parameters(), lr=0.1) for layer in layers]

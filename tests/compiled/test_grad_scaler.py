@@ -142,6 +142,26 @@ def test_a_scaler_that_is_not_enabled_and_calls_out_of_order():
     assert scaler._states == {}
 
 
+@pytest.mark.parametrize("compiles", [False, True])
+def test_what_is_written_before_a_step_that_is_skipped_stays(compiles):
+    w = nn.Parameter(ad.ones(3))
+    optimizer = ad.optim.SGD([w], lr=0.5)
+    scaler = ad.amp.GradScaler("cpu", init_scale=8.0)
+
+    def step(x):
+        optimizer.zero_grad()
+        scaler.scale((w * x).sum()).backward()
+        with ad.no_grad():
+            w.mul_(0.5)
+        scaler.step(optimizer)
+        scaler.update()
+
+    run = ad.compile(step) if compiles else step
+    for factor in (1.0, 2.0, float("inf"), 1.0):
+        run(ad.ones(3) * factor)
+    assert w.tolist() == [-0.75] * 3
+
+
 def test_an_optimizer_whose_update_is_written_with_operations_is_refused():
     model = nn.Linear(3, 2, bias=False)
     optimizer = ad.optim.Muon(model.parameters(), lr=0.1)

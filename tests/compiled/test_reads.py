@@ -1,5 +1,6 @@
 """What a compiled function's Python reads: a program follows it, or refuses it."""
 
+import cProfile
 import random
 import time
 
@@ -174,17 +175,59 @@ def test_random_numbers_of_others_are_drawn_once_where_a_capture_is_refused():
     assert found == expected
 
 
-def test_a_profiler_goes_on_after_a_capture():
-    import cProfile
+def test_hooks_of_tensors_are_noticed_and_what_they_read():
+    weight, factors = nn.Parameter(ad.ones(2)), [0.5]
 
-    def squared(x):
-        return x * x
+    def step(x):
+        weight.grad = None
+        (weight * x).sum().backward()
+        return weight.grad.clone()
 
+    compiled = ad.compile(step)
+    assert compiled(ad.ones(2)).tolist() == [1.0, 1.0]
+    handle = weight.register_hook(lambda g: g * factors[0])
+    assert compiled(ad.ones(2)).tolist() == [0.5, 0.5]
+    factors[0] = 0.25
+    assert compiled(ad.ones(2)).tolist() == [0.25, 0.25]
+    handle.remove()
+    assert compiled(ad.ones(2)).tolist() == [1.0, 1.0]
+    assert compiled(ad.ones(2)).tolist() == [1.0, 1.0] and len(compiled.programs) == 3
+    assert compiled.reasons[1] == "hooks of a tensor of shape (2,) were added or removed"
+
+
+def test_a_profile_of_cprofile_goes_on():
     profile = cProfile.Profile()
     profile.enable()
-    try:
-        assert ad.compile(squared)(ad.ones(2)).tolist() == [1.0, 1.0]
-        sorted([2, 1])
-    finally:
-        profile.disable()
-    assert any("sorted" in str(each.code) for each in profile.getstats())
+    found = ad.compile(lambda x: x * 2)(ad.ones(2))
+    np.cumsum(np.ones(3))
+    profile.disable()
+    assert found.tolist() == [2.0, 2.0]
+    profile.create_stats()
+    assert any(name == "cumsum" for _, _, name in profile.stats)
+
+
+@pytest.mark.parametrize("read", [float, bool, lambda x: x.numpy().copy(), ad.Tensor.tolist])
+def test_what_is_drawn_is_no_constant(read):
+    def step(x):
+        return x * read(ad.rand(()) < 0.5)
+
+    ad.manual_seed(3)
+    before = ad.get_rng_state().tolist()
+    with pytest.raises(Unsupported, match="reads a value"):
+        ad.compile(step)(ad.ones(2))
+    assert ad.get_rng_state().tolist() == before
+
+
+def test_draws_that_have_a_gradient_keep_it():
+    x = ad.full((4,), 0.3, requires_grad=True)
+
+    def step(x):
+        return ad.bernoulli(ad.sigmoid(x)) * x
+
+    found = []
+    for each in (step, ad.compile(step)):
+        ad.manual_seed(1)
+        y = each(x)
+        found.append([y.tolist(), ad.autograd.grad(y.sum(), x)[0].tolist()])
+        assert ad.compile(ad.bernoulli)(x).requires_grad == ad.bernoulli(x).requires_grad
+    assert found[0] == found[1]

@@ -95,6 +95,9 @@ def test_recurrent_layers(name, wants):
     run, parameters = LAYERS[name]()
     x = ad.randn(7, 3, 6, dtype=parameters[0].dtype).requires_grad_(wants)
     found = ops(compared(run, parameters, x))
+    if "Cell" in name:  # one step is products and kernels, without Python
+        assert Ahead not in found
+        return
     assert Ahead in found and found.count(Ahead) == found.count(Behind)
 
 

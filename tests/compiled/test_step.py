@@ -9,7 +9,7 @@ import adjoint as ad
 from adjoint import nn
 from adjoint.backends import native
 from adjoint.backends.native.runtime.sequence import Sequence
-from adjoint.core.errors import Unsupported
+from adjoint.core.errors import ShapeError, Unsupported
 
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason="no native backend")
 
@@ -631,3 +631,166 @@ def test_views_of_what_is_computed_are_views_of_symbols():
         assert found.tolist() == expected.tolist()
     with pytest.raises(RuntimeError, match="is not compatible with input tensor's size"):
         ad.compile(lambda x: (x * 2).transpose(0, 1).view(-1))(x)
+
+
+def test_what_a_write_to_a_view_has_made_of_its_base_is_returned():
+    def step(x):
+        y = ad.nn.functional.softplus(x * 2)
+        y.T[0] = x.sum()
+        return y
+
+    x = ad.arange(6.0).reshape(2, 3)
+    np.testing.assert_allclose(ad.compile(step)(x).numpy(), step(x).numpy(), rtol=1e-6)
+
+
+def test_windows_are_views():
+    def step(x):
+        return x.unfold(0, 2, 1), x.unfold(0, 3, 2) * 2
+
+    x = ad.arange(6.0)
+    for found, expected in zip(ad.compile(step)(x), step(x), strict=True):
+        assert found.tolist() == expected.tolist()
+
+
+def test_what_the_function_makes_and_writes_is_made_in_each_call():
+    def step(x):
+        total, rows, grid = ad.zeros(3), ad.ones(2, 3), ad.full((2, 3), 2.0)
+        total.mul_(2).add_(x)
+        rows.T[0] = x.sum()
+        grid[:, 1:] *= x[0]
+        start = ad.tensor([1.0, 2.0, 3.0])
+        for k in range(2):
+            start += x * k
+        return total, rows, grid, start
+
+    compiled = ad.compile(step)
+    found = [compiled(ad.full((3,), 2.0)) for _ in range(3)]
+    for each in found:
+        for a, b in zip(each, step(ad.full((3,), 2.0)), strict=True):
+            assert a.tolist() == b.tolist()
+    assert found[0][0] is not found[1][0]
+
+
+def test_what_the_function_makes_may_get_a_history():
+    weight = nn.Parameter(ad.ones(3))
+
+    def step(x):
+        rows = ad.zeros(2, 3)
+        rows[0] = weight * x
+        rows[1] += rows[0].detach()
+        own = ad.ones(3, requires_grad=True)
+        (rows * own).sum().backward()
+        return rows, own.grad
+
+    compiled = ad.compile(step)
+    for k in range(3):
+        weight.grad = None
+        expected = step(ad.full((3,), 2.0 + k))
+        gradient, weight.grad = weight.grad, None
+        found = compiled(ad.full((3,), 2.0 + k))
+        assert [y.tolist() for y in found] == [y.tolist() for y in expected]
+        assert weight.grad.tolist() == gradient.tolist()
+    assert len(compiled.programs) == 1
+
+
+@pytest.mark.parametrize("name", ["SGD", "momentum", "Adam"])
+def test_what_is_written_to_parameters_before_an_optimizers_step_counts(name):
+    ad.manual_seed(0)
+    models = mlp(), mlp()
+    models[1].load_state_dict(models[0].state_dict())
+    optimizers = [OPTIMIZERS[name](list(m.parameters())) for m in models]
+
+    def step_of(model, optimizer):
+        def step(x, y):
+            optimizer.zero_grad()
+            with ad.no_grad():
+                for p in model.parameters():
+                    p.mul_(0.9)
+            loss = nn.functional.cross_entropy(model(x), y)
+            loss.backward()
+            with ad.no_grad():
+                model[0].bias.add_(1.0)
+            optimizer.step()
+            return loss
+
+        return step
+
+    eager, compiled = step_of(models[0], optimizers[0]), step_of(models[1], optimizers[1])
+    compiled = ad.compile(compiled)
+    for i in range(4):
+        np.testing.assert_allclose(
+            compiled(*digits(seed=i)).item(), eager(*digits(seed=i)).item(), rtol=1e-4
+        )
+        for p, q in zip(*(m.parameters() for m in models), strict=True):
+            np.testing.assert_allclose(q.tolist(), p.tolist(), rtol=2e-4, atol=1e-5)
+    assert len(compiled.programs) == 1
+
+
+def test_one_result_of_a_routine_that_gives_a_tuple():
+    cell = nn.GRUCell(3, 4)
+    with ad.no_grad():
+        assert ad.compile(cell)(ad.ones(5, 3)).shape == (5, 4)
+
+
+def test_the_order_of_what_was_written_to_views_around_a_step_of_an_optimizer():
+    weight = nn.Parameter(ad.ones(2, 2))
+    optimizer = ad.optim.SGD([weight], lr=0.5)
+
+    def step(x):
+        optimizer.zero_grad()
+        y = weight * x
+        y.T[0] = 3.0
+        y.sum().backward(retain_graph=True)
+        optimizer.step()
+        return y
+
+    found = ad.compile(step)(ad.ones(2, 2))
+    assert found.tolist() == [[3.0, 1.0], [3.0, 1.0]]
+    assert weight.tolist() == [[1.0, 0.5], [1.0, 0.5]]
+
+
+def test_memory_of_arrays_is_read_and_never_written():
+    numbers = np.zeros(3, np.float32)
+
+    def step(x):
+        y = ad.from_numpy(numbers)
+        y += x
+        return y
+
+    with pytest.raises(Unsupported, match="shares with an array"):
+        ad.compile(step)(ad.ones(3))
+    assert numbers.tolist() == [0.0] * 3
+    found = ad.compile(lambda x: ad.from_numpy(np.ones(3, np.float32)) + x)(ad.ones(3))
+    assert found.tolist() == [2.0] * 3
+
+
+def test_view_is_a_view_of_what_has_a_layout_for_it():
+    weight = nn.Parameter(ad.arange(6.0).reshape(2, 3))
+
+    def step(x):
+        y = x * 2
+        y.view(-1)[0] += 1
+        part = y.view(3, 2).view_as(x)
+        return part, x.view(-1), weight.view(3, 2) * 2, y.T.contiguous().view(6)
+
+    x = ad.arange(6.0).reshape(2, 3)
+    for found, expected in zip(ad.compile(step)(x), step(x), strict=True):
+        assert found.tolist() == expected.tolist()
+    with pytest.raises(ShapeError, match="is not compatible"):  # no view of what lies otherwise
+        ad.compile(lambda x: x.view(-1))(x.T)
+
+
+def test_one_gradient_of_two_tensors_is_refused():
+    weights = [nn.Parameter(ad.ones(2)) for _ in range(2)]
+    optimizer = ad.optim.SGD(weights, lr=0.1)
+
+    @ad.compile
+    def step(x):
+        optimizer.zero_grad(set_to_none=False)
+        (weights[0] * weights[1] * x).sum().backward()
+
+    for _ in range(2):
+        step(ad.ones(2))
+    weights[1].grad = weights[0].grad
+    with pytest.raises(Unsupported, match="one and the same gradient"):
+        step(ad.ones(2))

@@ -501,3 +501,44 @@ def test_two_threads_read_one_value():
     for array in found:
         np.testing.assert_array_equal(array, found[0])
     np.testing.assert_allclose(found[0], expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("way", ["lazy", "graph", "compiled"])
+def test_contiguous_is_a_copy_of_what_is_turned(way):
+    def turned(x):
+        y = x * 2
+        z = y.T.contiguous()
+        z[0] = 7
+        return y, z, y.contiguous() is y, y.T.contiguous().view(-1)
+
+    x = ad.ones(2, 3)
+    if way == "compiled":
+        found = ad.compile(turned)(x)
+    else:
+        with ad.lazy() if way == "lazy" else ad.Graph():
+            found = turned(x)
+    assert found[0].tolist() == [[2.0] * 3] * 2 and found[2]
+    assert found[1].tolist() == [[7.0] * 2, [2.0] * 2, [2.0] * 2]
+    assert found[3].tolist() == [2.0] * 6
+
+
+@pytest.mark.parametrize("way", ["eager", "lazy", "compiled"])
+def test_writes_to_what_is_detached_leave_histories_alone(way):
+    w = ad.full((2, 3), 2.0).requires_grad_()
+
+    def detached(x):
+        y = (w * x)[:, 1:]
+        z = y.detach()
+        z[0] = 5.0
+        return y, z, z * 1
+
+    x = ad.full((2, 3), 3.0)
+    if way == "lazy":
+        with ad.lazy():
+            found = detached(x)
+    else:
+        found = (ad.compile(detached) if way == "compiled" else detached)(x)
+    assert [y.requires_grad for y in found] == [True, False, False]
+    assert [y.tolist() for y in found] == [[[5.0] * 2, [6.0] * 2]] * 3
+    [g] = ad.autograd.grad(found[0].sum(), w)
+    assert g.tolist() == [[0.0, 3.0, 3.0]] * 2

@@ -22,8 +22,8 @@ from ..sweep import swept
 from . import module_db, op_db
 
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason="no native backend")
-# Its Python reads values: lengths.
-READS_VALUES = {"CTCLoss"}
+# Their Python reads values: lengths, samples.
+READS_VALUES = {"CTCLoss", "FractionalMaxPool2d", "FractionalMaxPool3d"}
 
 
 def step_of(module):

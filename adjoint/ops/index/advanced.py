@@ -340,6 +340,13 @@ def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
     return lead >= 0 and all(s in (1, t) for s, t in zip(shape, to[lead:], strict=True))
 
 
+def _too_large(shape: tuple[int, ...], value: tuple[int, ...]) -> ShapeError:
+    return ShapeError(
+        f"copy_: output with shape {list(shape)} doesn't match the broadcast shape of a value of "
+        f"shape {list(value)}"
+    )
+
+
 @dataclass(eq=False, repr=False)
 class Overwrite(Movement):
     """The first input with the second, broadcast and converted, in the part that `items` select."""
@@ -350,10 +357,7 @@ class Overwrite(Movement):
         """The first input's spec."""
         shape = basic_index(self.items).infer(spec).shape
         if isinstance(value, Spec) and not _broadcasts(value.shape, shape):
-            raise ShapeError(
-                f"copy_: output with shape {list(shape)} doesn't match the broadcast shape of a "
-                f"value of shape {list(value.shape)}"
-            )
+            raise _too_large(shape, value.shape)
         return spec
 
     def compute(self, xp: Any, x: Any, value: Any) -> Any:
@@ -369,6 +373,8 @@ class Overwrite(Movement):
             value = value.real
         if isinstance(value, np.ndarray) and np.may_share_memory(x, value):
             value = value.copy()  # NumPy assigns one dimension in place, whatever the strides
+        if not self.items and getattr(value, "ndim", 0) > x.ndim:  # which NumPy would accept
+            raise _too_large(x.shape, value.shape)
         x[basic_index(self.items).key if self.items else ...] = value
 
     def gradient(self, g: Tensor) -> tuple[Any, ...]:

@@ -15,6 +15,7 @@ from ...core.types import Tensor
 from ...eager.dispatch import apply
 from ...eager.public import FUNCTIONS, with_out
 from ...eager.tensors import fresh
+from ...graph.lazy import LazyValue
 from ..promotion import cast, number
 from ..reduce.statistics import Norm
 from ..shape.sizes import hold_sizes
@@ -183,7 +184,9 @@ def cond(A: Tensor, p: Any = None) -> Tensor:
 
 def inverse_and_info(A: Tensor) -> tuple[Any, Any]:
     """The inverse, zeros where there is none, and 0 or the number of the zero pivot."""
-    data = A._data
+    data: Any = A._data
+    if type(data) is LazyValue:
+        data = data.realize()
     pivots = np.diagonal(_lu(data), axis1=-2, axis2=-1)
     zero = pivots == 0
     found = np.where(zero.any(-1), zero.argmax(-1) + 1, 0) if zero.shape[-1] else zero.any(-1)

@@ -12,6 +12,7 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import InvalidType, ShapeError
+from ...core.mode import MODE
 from ...core.op import Op, Sample
 from ...core.spec import Size, Spec, normalize_axes, normalize_axis, prod
 from ...core.spec import broadcast_shapes as common_shape
@@ -20,6 +21,7 @@ from ...core.types import Tensor
 from ...eager.dispatch import apply, apply_view
 from ...eager.fused import viewing
 from ...eager.public import public, rebinding
+from ...eager.views import shares_storage
 from ...graph.cells import Cell, lies_in
 from ...graph.lazy import LazyValue, shown
 from ..samples import array, strided
@@ -393,23 +395,28 @@ def view(input: Tensor, *sizes: Any, size: Any = None, dtype: dt.dtype | None = 
         return apply_view(Bitcast(sizes[0] if dtype is None else dtype), input)
     wanted = sizes_of(sizes if size is None else (size,), "view")
     result = _fitted(input, infer_size(wanted, input._data.size, "view"), wanted)
-    data, found = input._data, result._data
-    known = type(data) is np.ndarray and (found.base is data or found.base is data.base is not None)
-    if isinstance(data, Cell) and isinstance(found, Cell):
-        known = lies_in(found, data)
-    elif isinstance(data, LazyValue) and data.array is None:  # as it will lie
-        base = data if input._view is None else input._view.base._data
-        data = np.empty(base.shape, base.dtype)
-        data = data if input._view is None else shown(data, input._view)
-        found = data.reshape(result._data.shape)
-    if not known and data.size and not np.may_share_memory(found, data):
-        stride = tuple([s // data.itemsize for s in data.strides])
+    if input._data.size and not _shares(result._data, input):
         raise ShapeError(
             f"view: view size {list(wanted)} is not compatible with input tensor's size "
-            f"{list(input.shape)} and stride {stride} (at least one dimension spans across "
+            f"{list(input.shape)} and stride {input.stride()} (at least one dimension spans across "
             "two contiguous subspaces). Use .reshape(...) instead."
         )
     return result
+
+
+def _shares(found: Any, input: Tensor) -> bool:
+    """Whether what a shape of `input` has given shows its memory."""
+    data = input._data
+    if isinstance(data, Cell) and isinstance(found, Cell):
+        return lies_in(found, data)
+    if type(found) is LazyValue:  # which is not computed to find that out
+        shows = getattr(MODE.get().executor, "shows", None)  # a capture's
+        if shows is not None:
+            return bool(shows(found, data))
+        return shares_storage(found, input, to_shape(found.shape))
+    if type(data) is np.ndarray and (found.base is data or found.base is data.base is not None):
+        return True
+    return bool(np.may_share_memory(found, data))
 
 
 @public()
@@ -860,9 +867,17 @@ def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
     >>> ad.zeros(2, 3).t().contiguous().is_contiguous()
     True
     """
-    if input._data.flags.c_contiguous:
+    if _is_row_major(input):
         return input
     return apply(_CLONE_C, input)
+
+
+def _is_row_major(x: Tensor) -> bool:
+    """Whether memory is row-major without gaps; of what is recorded, where its base is that."""
+    data, view = x._data, x._view
+    if view is None or not isinstance(data, (LazyValue, Cell)):
+        return bool(data.flags.c_contiguous)
+    return bool(shown(np.empty(view.base._data.shape, data.dtype), view).flags.c_contiguous)
 
 
 _CLONE, _CLONE_C = Clone(), Clone("C")

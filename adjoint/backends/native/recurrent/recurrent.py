@@ -142,7 +142,7 @@ class _Order:
 class Recurrent:
     """A `Routine` for inputs of given shapes."""
 
-    several = whole = True
+    several = True
 
     def __init__(
         self,
@@ -163,6 +163,7 @@ class Recurrent:
         self.dtype = x.dtype.numpy
         grad = any(wants.values())
         loops = len(self.order.rows) > 1
+        self.whole = loops  # one step is two products and kernels, without Python between them
         large = (
             specs["weight_ih"].shape[0] * self.inputs * self.dtype.itemsize > policy.RECURRENT_LARGE
         )

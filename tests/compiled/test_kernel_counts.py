@@ -1,0 +1,84 @@
+"""How many steps programs have: what is one kernel stays one, and a training step gets no longer.
+
+The numbers are those of today; a pass that joins more may lower them.
+"""
+
+import pytest
+
+import adjoint as ad
+from adjoint import nn
+from adjoint.backends import native
+from adjoint.nn import functional as F
+
+pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason="no native backend")
+
+ONE_KERNEL = {
+    "softmax": lambda x: x.softmax(-1),
+    "log_softmax": lambda x: x.log_softmax(-1),
+    "layer_norm": lambda x: F.layer_norm(x, (256,)),
+    "rms_norm": lambda x: F.rms_norm(x, (256,)),
+    "gelu": F.gelu,
+    "silu times x": lambda x: F.silu(x) * x,
+    "pointwise": lambda x: ad.tanh(x) * ad.sigmoid(x) + ad.exp(-x * x) * ad.sin(x),
+}
+
+
+@pytest.mark.parametrize("name", ONE_KERNEL)
+def test_one_kernel(name):
+    found = ad.compile(ONE_KERNEL[name]).explain(ad.randn(64, 256))
+    assert len(found.rows) == 1 and not found.host_calls, found
+
+
+class Block(nn.Module):
+    """A layer of a GPT."""
+
+    def __init__(self, width=128, heads=4):
+        super().__init__()
+        self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.heads, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.count = heads
+
+    def forward(self, x):
+        batch, length, width = x.shape
+        parts = self.heads(self.first(x)).reshape(batch, length, 3, self.count, -1)
+        q, k, v = parts.permute(2, 0, 3, 1, 4).unbind(0)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(y.transpose(1, 2).reshape(batch, length, width))
+        return x + self.down(F.gelu(self.up(self.second(x))))
+
+
+def steps_of(model, optimizer, loss_of, *args):
+    """The explanation of a whole training step."""
+
+    @ad.compile
+    def step(*args):
+        optimizer.zero_grad()
+        loss = loss_of(model, *args)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    step(*args)
+    return step.explain(*args)
+
+
+def test_a_block_of_a_gpt():
+    model, x = Block(), ad.randn(12, 64, 128)
+    with ad.no_grad():
+        found = ad.compile(model).explain(x)
+    assert len(found.rows) <= 13, found  # how products run is learnt by measuring
+    optimizer = ad.optim.AdamW(model.parameters())
+    found = steps_of(model, optimizer, lambda m, x: m(x).square().mean(), x)
+    assert len(found.rows) <= 50, found
+
+
+def test_the_step_of_the_perceptron():
+    model = nn.Sequential(
+        nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10)
+    )
+    x, y = ad.randn(64, 784), ad.randint(0, 10, (64,))
+    found = steps_of(
+        model, ad.optim.Adam(model.parameters()), lambda m, x, y: F.cross_entropy(m(x), y), x, y
+    )
+    assert len(found.rows) <= 19 and not found.host_calls, found

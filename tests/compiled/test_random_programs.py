@@ -1,0 +1,48 @@
+"""Random programs (writes, views, reductions, products, control flow, several calls with changed
+state): compiled, they leave what they leave eagerly. `random_programs.py` says how they are made.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from adjoint.backends import native
+
+from ..sweep import swept
+from . import random_programs
+
+pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason="no native backend")
+REFUSED = 0.15  # at most this share, for one of the reasons of the list
+ILL = 0.02  # whose values rounding decides
+
+
+@pytest.mark.parametrize(
+    ("first", "count", "size"), [(0, 60, 8), *(swept((1000 + 500 * k, 500, 14)) for k in range(20))]
+)
+def test_random_programs_leave_what_they_leave_eagerly(first, count, size):
+    found: Counter[str] = Counter()
+    for seed in range(first, first + count):
+        said = random_programs.compared(random_programs.made(seed, size))
+        found[said if said in ("", "ill") else random_programs.reason_of(said)] += 1
+    assert found["ill"] <= ILL * count, found
+    assert count - found[""] - found["ill"] <= REFUSED * count, found
+
+
+def test_a_reason_that_is_not_listed_fails():
+    with pytest.raises(AssertionError, match="not listed"):
+        random_programs.reason_of("compile: something else")
+
+
+def test_a_wrong_program_is_found_and_made_short():
+    program = random_programs.made(0)
+    wrong = program._replace(
+        lines=(*program.lines, "model.seen += 1", "w = ad.ones(2) if ad.lazy else 0",
+               "u = world.average.exp()",
+               "with ad.no_grad(): model.level += len(str(type(x._data)))"),
+        calls=program.calls[:1],
+    )  # fmt: skip
+    assert random_programs.fault_of(wrong)
+    short = random_programs.shortened(wrong)
+    assert random_programs.fault_of(short) and len(short.lines) == 1
