@@ -60,6 +60,7 @@ class Returned:
         """
         self.tensors.clear()
         self.why = why
+        self._ended = Ended(why)
 
     def wrapped(
         self, arrays: Sequence[Any], nodes: Mapping[int, Any], states: Any, arguments: Sequence[Any]
@@ -74,7 +75,9 @@ class Returned:
             if self.why is not None:
                 parents = (*states, *[x._node for x in arguments if x._node is not None])
             for y in ends:
-                y._node = _ended(y._data, self.why, parents)
+                y._node = new_node(
+                    self._ended, parents or (_NOWHERE,), (), None, y._data.shape, y._data.dtype
+                )
         for y, leaf in zip(found, self.leaves, strict=True):
             if leaf:
                 y.requires_grad_()
@@ -187,11 +190,6 @@ class Ended(Op, abstract=True):
             f"compile: backward through what a compiled function returned: {self.why}; call "
             "backward within the function"
         )
-
-
-def _ended(array: Any, why: str | Exception | None, parents: Any) -> Any:
-    """The node of a result that wants gradients, which says so when it is to give some."""
-    return new_node(Ended(why), parents or (_NOWHERE,), (), None, array.shape, array.dtype)
 
 
 _KEPT = wrap(np.zeros(()))

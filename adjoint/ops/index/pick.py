@@ -44,7 +44,8 @@ class _Picking(Op, abstract=True):
         """
         if not index.size:
             return None
-        largest = index.view(np.uint64).max()  # a negative index is a very large one
+        # A negative index is a very large one.
+        largest = np.maximum.reduce(index.view(np.uint64), axis=None)
         if largest < classes and not 0 <= self.ignore < classes:
             return None
         kept = index != self.ignore
