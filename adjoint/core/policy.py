@@ -134,6 +134,16 @@ PROGRAM_OPS = _threshold("PROGRAM_OPS", 48, "inference")
 # broadcasts it: smaller ones are faster in kernels apart (encoder layer of 16 Ki elements 0.94,
 # GPT of 96 Ki 1.0, residual network of 256 Ki 1.04 times as fast)
 EXPANDED = _threshold("EXPANDED", 1 << 16, "compile")
+# products that do not need each other, from which on they are one step; of two it makes no odds
+PRODUCTS = _threshold("PRODUCTS", 4, "compile --rows products")
+# images and weights of a convolution, of fewer and of more than which oneDNN's blocks do not pay;
+# how many times its elements what crosses a border of blocks costs, which reads and writes memory
+# (the small ResNet has none and is 1.2 times as fast, ResNet-18 has 18 and is 1.02 times)
+BLOCKED_IMAGES = _threshold("BLOCKED_IMAGES", 4, "compile --rows resnet")
+BLOCKED_WEIGHTS = _threshold("BLOCKED_WEIGHTS", 1 << 18, "compile --rows resnet")
+BLOCKED_BORDER = _threshold("BLOCKED_BORDER", 2, "compile --rows resnet")
+# products that take about as long as a division
+DIVISION = _threshold("DIVISION", 8, "operations --rows div")
 # small steps of an optimizer before a kernel is compiled for its formula
 OPTIMIZER_PATIENCE = _threshold("OPTIMIZER_PATIENCE", 8, "optimizers")
 # elements of a block of an optimizer's step without kernels: it stays in the processor's cache

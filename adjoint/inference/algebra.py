@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..core import policy
 from ..core.dtype import dtype, float32, float64
 from ..core.op import Op
 from ..core.spec import prod
@@ -326,13 +327,10 @@ def _divided_by_few(node: Node, look: _Look) -> Made | None:
     x, y = node.inputs
     if not (isinstance(x, Value) and isinstance(y, Value)) or x.spec.dtype is not y.spec.dtype:
         return None
-    if prod(y.shape) * _FEWER > prod(x.shape):
+    if prod(y.shape) * policy.DIVISION > prod(x.shape):
         return None
     inverse = make(Reciprocal(), y)
     return Mul(), (x, inverse.output), (inverse,)
-
-
-_FEWER = 8  # times: a division takes about as long as that many products
 
 
 def _summed_before(node: Node, look: _Look) -> Made | None:

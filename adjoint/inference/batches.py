@@ -15,8 +15,6 @@ from ..program.rewriting import rewriting
 from .kernels import sort
 from .passes import EXACT
 
-_FEWEST = 4  # products that are worth a step of their own
-
 
 class Products(Op, abstract=True):
     """Several products at once, on the inputs of the first, then of the second, and so on; equal
@@ -86,7 +84,7 @@ def batch_products(graph: Program) -> int:
     places: dict[Node, Node] = {}  # the last of a group -> what computes all of it
     gone: set[Node] = set()
     for nodes in groups.values():
-        if len(nodes) >= _FEWEST:
+        if len(nodes) >= policy.PRODUCTS:
             op = Products(nodes)
             inputs = [x for node in nodes for x in node.inputs]
             made = Node(op, inputs, [node.output.spec for node in nodes])

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..backends import native
+from ..core import policy
 from ..core.op import Op
 from ..core.spec import Spec, prod
 from ..ops.elementwise.pointwise import Elementwise
@@ -25,12 +26,6 @@ from ..program.program import Node, Program, Value, make
 from ..program.rewriting import rewriting
 
 Shape = tuple[int, ...]
-
-_FEWEST = 4  # images that threads share; of fewer, and of many weights, they share rows or channels
-_MOST = 1 << 18  # weights
-# A copy at a border reads and writes memory, the copies of a convolution's parts stay in the cache:
-# the small ResNet without borders is 1.2 times as fast, ResNet-18 with 18 of them 1.02 times.
-_BORDER = 2
 
 
 def in_blocks(shape: Shape, block: int) -> Shape:
@@ -207,7 +202,7 @@ class _Change:
         of = dict(zip("ywx" if type(op) is ConvolutionInput else order, values, strict=True))
         if op.groups != 1 or any(x.spec.dtype.name != "float32" or 0 in x.shape for x in values):
             return None
-        if of["x"].shape[0] < _FEWEST or _elements(of["w"]) > _MOST:
+        if of["x"].shape[0] < policy.BLOCKED_IMAGES or _elements(of["w"]) > policy.BLOCKED_WEIGHTS:
             return None
         images, places = (self.block if self._is_image(of[k]) else 0 for k in "xy")
         if not images and not places:
@@ -251,7 +246,7 @@ class _Change:
         for x in self.home:
             group = self._find(x)
             if group in gain and prod(x.shape[2:]) > 1:
-                gain[group] -= _BORDER * _elements(x) * self._crosses(x)
+                gain[group] -= policy.BLOCKED_BORDER * _elements(x) * self._crosses(x)
         return {group for group, more in gain.items() if more > 0}
 
     def _crosses(self, x: Value) -> int:
