@@ -551,8 +551,6 @@ def capture(
         given = [*symbols[:count], *numbers, *symbols[count:]]
         values = [*(met[n].tensor._data for n in written), *gradients, *values]
         errors = [wrong for wrong, _ in recorder.checks]
-        for value in values:  # perhaps a write that nothing has read
-            recorder.note(value)
 
         def read(tangents: Sequence[Any]) -> Program:
             ends = [*values, *tangents, *errors]

@@ -12,7 +12,7 @@ import numpy as np
 from ..core.deferred import Later
 from ..core.device import device
 from ..core.dtype import dtype
-from ..core.errors import AutogradError, InvalidType
+from ..core.errors import AutogradError, InvalidType, Unsupported
 from ..core.op import Op
 from ..core.scalar import Number
 from ..core.spec import Size
@@ -114,7 +114,7 @@ class Returned:
                 return lambda made: found
             leaf = found._leaf is not None and found._node is found._leaf
             if found._leaf is not None and found._leaf.grad is not None:
-                raise InvalidType(
+                raise Unsupported(
                     "compile: the function returned, or keeps, a tensor that it made and that has "
                     "a gradient; return the gradient, or make the tensor outside"
                 )

@@ -15,7 +15,7 @@ import numpy as np
 from ..backends.native.runtime.memory import release_memory
 from ..backends.native.runtime.sequence import Sequence as Calls
 from ..core.device import device_of
-from ..core.errors import Unsupported
+from ..core.errors import NotTraceable, Unsupported
 from ..core.mode import MODE
 from ..core.spec import prod
 from ..core.tensor_base import TensorBase
@@ -341,7 +341,7 @@ class Compiled:
             for x in taken
         ]
         self.inputs, self.cotangents = inputs[: len(self.arguments)], inputs[len(self.arguments) :]
-        movable = {x for x, place in places.items() if known[x] is place}.difference(
+        movable = {x for x, place in places.items() if known.get(x) is place}.difference(
             shown, self.gradients
         )
         movable -= {x for x in movable if self.tangents.count(x) != 1}
@@ -789,7 +789,14 @@ class _Optimizer(Stepping):
             made = self.made.get(key)
             if made is None:
                 columns = [[x for part in each for x in part[2][k]] for k in range(len(each[0][2]))]
-                call, fill = formula.run.bound(columns)
+                try:
+                    call, fill = formula.run.bound(columns)
+                except NotTraceable as error:
+                    name = type(self.optimizer).__name__
+                    raise Unsupported(
+                        f"compile: {name}.step on {error}; make parameters contiguous, or step "
+                        "outside of the function"
+                    ) from error
                 made = self.made[key] = Calls([call]), fill
             run, fill = made
             fill([(len(rows), values) for _, rows, _, values in each])

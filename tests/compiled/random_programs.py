@@ -30,7 +30,7 @@ MOST = 2000  # elements of a value
 # What a compiled function may refuse, and what the docs say of it (docs/compiled.md).
 REASONS = {
     "reads a value": "Python depends on what a tensor holds",
-    "the function writes to an argument": "an argument is changed in place",
+    "a tensor that it made and that has a gradient": "an own leaf is returned or kept",
     "memory that a tensor shares with an array": "from_numpy",
     "memory that is written is shown by another tensor too": "x.detach() or x.data of a state",
     "a backward within the function reaches an argument that was computed": "outside history",

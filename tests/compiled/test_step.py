@@ -794,3 +794,36 @@ def test_one_gradient_of_two_tensors_is_refused():
     weights[1].grad = weights[0].grad
     with pytest.raises(Unsupported, match="one and the same gradient"):
         step(ad.ones(2))
+
+
+def test_what_was_written_to_a_view_is_a_result_before_gradients_come():
+    """Beside another result that has gradients: it was computed with these, and zeros until then."""
+    layer = nn.Linear(4, 4)
+
+    def step(x):
+        y = x + 1
+        part = y.squeeze()
+        part.lerp_(part * 3, 0.25)
+        return layer(x), y
+
+    x = ad.randn(5, 4)
+    for found, expected in zip(ad.compile(step)(x), step(x), strict=True):
+        np.testing.assert_allclose(found.tolist(), expected.tolist(), rtol=1e-6)
+
+
+def test_gradients_that_are_constants():
+    layer = nn.Linear(3, 3)
+
+    def step(x):
+        y = nn.functional.linear(x[-1], layer.weight, layer.bias)
+        y.zero_()
+        loss = x.sin().sum() + (y * y).mean()
+        loss.backward()
+        return loss
+
+    x = ad.randn(3, 3).requires_grad_()
+    for run in (step, ad.compile(step)):
+        x.grad = layer.weight.grad = layer.bias.grad = None
+        run(x)
+        np.testing.assert_allclose(x.grad.tolist(), x.cos().tolist(), rtol=1e-6)
+        assert layer.bias.grad is None or layer.bias.grad.tolist() == [0.0] * 3

@@ -26,6 +26,7 @@ pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason="no nati
 REASONS = (
     "reads a value", "the function writes to an argument", "the function calls",
     "the function returned a", "changes Python's own state", "random numbers by another way",
+    "as_strided: setStorage",  # of a part of memory: arguments have none beyond themselves
 )  # fmt: skip
 SAMPLES = 6  # of each entry
 
