@@ -797,7 +797,7 @@ def test_one_gradient_of_two_tensors_is_refused():
 
 
 def test_what_was_written_to_a_view_is_a_result_before_gradients_come():
-    """Beside another result that has gradients: it was computed with these, and zeros until then."""
+    """Beside another result with gradients: it was computed with these, and zeros until then."""
     layer = nn.Linear(4, 4)
 
     def step(x):
