@@ -102,6 +102,7 @@ def mark_view(y: Any, x: Any, op: Op, refusal: str = "") -> None:
         y._view = View(x, None, op, refusal)
     else:
         y._view = View(view.base, view, op, refusal or view.refusal)
+        y._view.detached = view.detached
     register_view(y)
 
 

@@ -542,3 +542,18 @@ def test_writes_to_what_is_detached_leave_histories_alone(way):
     assert [y.tolist() for y in found] == [[[5.0] * 2, [6.0] * 2]] * 3
     [g] = ad.autograd.grad(found[0].sum(), w)
     assert g.tolist() == [[0.0, 3.0, 3.0]] * 2
+
+
+def test_writes_to_views_of_what_was_detached_are_no_history():
+    weight = ad.arange(6.0).reshape(2, 3).requires_grad_()
+
+    def step():
+        weight.grad = None
+        part = (weight * 2)[:, 1:]
+        part.detach().diagonal().fill_(7.0)
+        (part * 3).sum().backward()
+        return part.tolist(), weight.grad.tolist()
+
+    with ad.lazy():
+        found = step()
+    assert found == step() == ([[7.0, 4.0], [8.0, 7.0]], [[0.0, 6.0, 6.0]] * 2)
