@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..core.device import is_device_array
-from ..core.errors import GraphError, ShapeError
+from ..core.errors import GraphError, ShapeError, Unsupported
 from ..core.mode import MODE, mode_with
 from ..core.op import Op
 from ..core.spec import Spec
@@ -164,6 +164,11 @@ def write_lazily(x: Any, y: Any) -> None:
             write_part(np, base._data, view.ops, value.realize())
             _show(x, base._data)
             return
+        if any(op.overlaps for op in view.ops):
+            raise Unsupported(
+                "a write to windows (unfold, as_strided), in which an element may stand twice, is "
+                "not recorded: write to a clone, or to what they are windows of"
+            )
         value = base._data = record(ViewWrite(view.ops), (base._data, value))
     _show(x, value)
 

@@ -94,6 +94,7 @@ class Op(metaclass=_Interned):
     needs: ClassVar[str | tuple[str, ...]] = ""
     n_outputs: ClassVar[int] = 1  # an int, or a property for ops whose fields decide
     view: ClassVar[bool] = False  # compute may return a view of its first input
+    overlaps: ClassVar[bool] = False  # a view in which an element of memory may stand twice
     exact: ClassVar[bool] = False  # moves or compares values: float16/bfloat16 need no float32
     strict: ClassVar[bool] = False  # infer must run first: compute accepts what it should refuse
     # A library may compute it: "large" arrays only, or "always"; "product", "linear",

@@ -40,6 +40,7 @@ REASONS = {
     "a gradient that no operation has computed": "an argument became a gradient",
     "a gradient that is another tensor": "two gradients are one tensor",
     "two tensors have one and the same gradient": "two gradients are one tensor",
+    "a write to windows (unfold, as_strided)": "an element may stand twice",
     "programs were compiled": "more than 16 signatures",
     "unsupported operation: more than one element": "a part of what was expanded is written",
 }

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
+from adjoint.core.errors import Unsupported
 from adjoint.graph import lazy
 from adjoint.graph.lazy import LazyValue
 
@@ -557,3 +558,8 @@ def test_writes_to_views_of_what_was_detached_are_no_history():
     with ad.lazy():
         found = step()
     assert found == step() == ([[7.0, 4.0], [8.0, 7.0]], [[0.0, 6.0, 6.0]] * 2)
+
+
+def test_writes_to_windows_that_overlap_are_refused_where_they_are_recorded():
+    with ad.lazy(), pytest.raises(Unsupported, match="windows"):
+        (ad.arange(4.0) * 2).unfold(0, 2, 1)[ad.tensor([0, 0])] = 0.75

@@ -254,7 +254,7 @@ class Unfold(Movement):
     axis: int
     size: int
     step: int
-    view = True
+    view = overlaps = True
 
     def infer(self, spec: Spec) -> Spec:
         """The number of windows in place of the dimension, and their size at the end."""
@@ -351,7 +351,7 @@ class AsStrided(Movement):
     size: tuple[int, ...]
     stride: tuple[int, ...]
     offset: int
-    view = True
+    view = overlaps = True
 
     def infer(self, spec: Spec) -> Spec:
         """The new shape, within the elements that exist."""
