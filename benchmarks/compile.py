@@ -24,7 +24,7 @@ import torch
 import adjoint as ad
 
 from .timing import _time
-from .training import gpt_model
+from .training import gpt_model, resnet_model
 
 ROUNDS = 25
 Step = Callable[..., Any]
@@ -108,26 +108,7 @@ def resnet() -> Row:
     """A ResNet of three blocks, 16 to 64 channels, 32x3x32x32, SGD with momentum."""
 
     def make(t: Any, inner: Wrap) -> Step:
-        nn = t.nn
-
-        class Block(nn.Module):  # type: ignore[name-defined, misc]
-            def __init__(self, before: int, after: int) -> None:
-                super().__init__()
-                stride = after // before
-                self.body = nn.Sequential(
-                    nn.Conv2d(before, after, 3, stride, 1, bias=False), nn.BatchNorm2d(after),
-                    nn.ReLU(), nn.Conv2d(after, after, 3, 1, 1, bias=False), nn.BatchNorm2d(after),
-                )  # fmt: skip
-                self.short = nn.Conv2d(before, after, 1, stride) if stride > 1 else nn.Identity()
-
-            def forward(self, x: Any) -> Any:
-                return nn.functional.relu(self.body(x) + self.short(x))
-
-        model = nn.Sequential(
-            nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU(),
-            Block(16, 16), Block(16, 32), Block(32, 64),
-            nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10),
-        )  # fmt: skip
+        model = resnet_model(t)
         optimizer = t.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
         return _classifier(t, model, optimizer, inner)
 

@@ -104,8 +104,8 @@ def gpt(t: object) -> object:
     return step(t, model, x, t.optim.AdamW(model.parameters(), lr=1e-3), target)
 
 
-def resnet(t: object) -> object:
-    """ResNet, 3 stages of 16 to 64 channels, 32x3x32x32, SGD."""
+def resnet_model(t: object) -> object:
+    """A ResNet of three blocks, 16 to 64 channels."""
     nn = t.nn
 
     class Block(nn.Module):
@@ -121,11 +121,16 @@ def resnet(t: object) -> object:
         def forward(self, x: object) -> object:
             return nn.functional.relu(self.body(x) + self.short(x))
 
-    model = nn.Sequential(
+    return nn.Sequential(
         nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU(),
         Block(16, 16), Block(16, 32), Block(32, 64),
         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10),
     )  # fmt: skip
+
+
+def resnet(t: object) -> object:
+    """ResNet, 3 stages of 16 to 64 channels, 32x3x32x32, SGD."""
+    model = resnet_model(t)
     optimizer = t.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     return step(t, model, t.randn(32, 3, 32, 32), optimizer)
 
