@@ -6,7 +6,7 @@ import pytest
 import adjoint as ad
 from adjoint import nn
 from adjoint.backends import native
-from adjoint.inference import layouts
+from adjoint.core import policy
 from adjoint.inference.layouts import Blocked, BlockedConvolution, Unblocked, block_layouts
 
 from ..compiled.test_step import OPTIMIZERS, Pair
@@ -109,7 +109,7 @@ AROUND = {
 
 @pytest.mark.parametrize("kind", AROUND)
 def test_what_lies_between_convolutions(kind, monkeypatch):
-    monkeypatch.setattr(layouts, "_BORDER", 0)  # whatever it costs
+    monkeypatch.setattr(policy, "BLOCKED_BORDER", 0)  # whatever it costs
 
     def function(x):
         y = AROUND[kind](F.conv2d(x, W, padding=1))
