@@ -825,8 +825,8 @@ class _Optimizer(Stepping):
         return parts
 
     def _counted(self) -> dict[Any, list[Any]] | None:
-        """The same where nothing but the number of the step has changed since the last one; None
-        where something has, or it is not known, with nothing counted.
+        """The same where parameters still have equal counts, of options as they are now; None where
+        they have not, or nothing is known, with nothing counted.
         """
         parts: dict[Any, list[Any]] = {}
         nexts = []
@@ -846,19 +846,16 @@ class _Optimizer(Stepping):
 
 
 class _Counter:
-    """Parameters whose step counts are equal and all that has to change between steps."""
+    """Parameters of a group whose states say of their numbers one thing, the same step count."""
 
     def __init__(self, batch: Any, formula: Any, place: tuple[Any, ...]) -> None:
         self.group, self.formula, self.place = batch.group, formula, place
-        self.options = tuple(batch.group.values())
         self.state = batch.states[0]
         self.tensors = [state["step"] for state in batch.states]
         self.arrays = [x._data for x in self.tensors]
 
     def next_step(self) -> float | None:
-        """The number of the step that is to come; None where options or counts were changed."""
-        if tuple(self.group.values()) != self.options:
-            return None
+        """The number of the step that is to come; None where counts were changed."""
         first = self.arrays[0].item()
         for x, array in zip(self.tensors, self.arrays, strict=True):
             if x._data is not array or array.item() != first:
@@ -875,12 +872,8 @@ class _Counter:
 
 
 def _counts_alone(optimizer: Any, batch: Any) -> bool:
-    """Whether all that changes for a batch from step to step is its number, in the host's memory,
-    and its options can be compared.
-    """
+    """Whether all that a batch's state says of its numbers is its step's, in the host's memory."""
     if optimizer.scalars != ("step",) or "step" not in batch.states[0]:
-        return False
-    if any(isinstance(value, TensorBase) for value in batch.group.values()):
         return False
     return all(
         isinstance(x := state["step"], TensorBase)
