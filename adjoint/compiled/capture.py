@@ -413,6 +413,10 @@ class _Recorder:
             for name in names:
                 later = Later(name)
                 self.delayed.append((held, name, held[name], later))
+                reads = self.operands.reads
+                if reads is not None:
+                    known = reads.later.get(id(held), frozenset())
+                    reads.later[id(held)] = known | {name}
                 held[name] = later
 
     def undo_delayed(self) -> None:

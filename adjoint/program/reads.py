@@ -220,6 +220,9 @@ class Reads:
         roots = list(roots)
         self._names: set[str] = set(_IMPLIED)
         self._everything = False
+        # Entries of dicts, by their ids, that calls after each run change: who does not name them
+        # does not read them.
+        self.later: dict[int, frozenset[Any]] = {}
         while True:
             known = len(self._names), self._everything
             self.slots: list[Slot] = []
@@ -750,23 +753,29 @@ def guards_of(reads: Reads, watch: Watch, places: Sequence[Slot] = ()) -> Guards
     for place in places:
         items.setdefault(id(place.holder), set()).add(place.key)
     read: list[bool] = []
+    named: list[bool] = []  # whether it is read, though no attribute were read by a computed name
     found: list[Slot] = []
     for slot in reads.slots:
         needs = slot.needs
-        if needs is None or (everything and isinstance(needs, str)):
-            used = True
+        if needs is None:
+            by_name = not everything or slot.kind != "dict" or slot.key in names
         elif type(needs) is Users:
-            used = needs in users
+            by_name = needs in users
         else:
-            used = needs in (names if type(needs) is str else watch.codes)
+            by_name = needs in (names if type(needs) is str else watch.codes)
+        used = by_name or needs is None or (everything and isinstance(needs, str))
         used = used and (slot.parent < 0 or read[slot.parent])
         read.append(used)
+        named.append(by_name and (slot.parent < 0 or named[slot.parent]))
         if not used or slot.kind == "root" or type(slot.holder) in (tuple, frozenset):
             continue
         if place_key(slot) in known:
             continue
-        if slot.kind == "items" and id(slot.holder) in items:
-            keys = frozenset(items[id(slot.holder)])
+        later = frozenset() if named[-1] else reads.later.get(id(slot.holder), frozenset())
+        if slot.kind == "dict" and slot.key in later:
+            continue
+        if slot.kind == "items" and (id(slot.holder) in items or later):
+            keys = frozenset(items.get(id(slot.holder), ())) | later
             value = _others(slot.holder, keys)
             slot = Slot("others", slot.holder, keys, value, slot.parent, slot.needs)
         if slot.kind == "iterator":

@@ -174,3 +174,34 @@ def test_an_optimizer_of_a_user_follows_its_options_and_counts():
         for a, b in zip(found, expected, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-7)
         assert len(compiled.programs) <= 3
+
+
+def test_attributes_that_are_read_by_computed_names_are_not_those_of_the_schedule():
+    """`getattr` makes guards of all that can be reached; a schedule changes after each run."""
+    found = []
+    for compiled in (False, True):
+        ad.manual_seed(0)
+        model = ad.nn.Linear(3, 2)
+        optimizer = ad.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        schedule = ad.optim.lr_scheduler.CosineAnnealingLR(optimizer, 50)
+
+        def step(x, model=model, optimizer=optimizer, schedule=schedule):
+            optimizer.zero_grad()
+            loss = (model(x) ** 2).mean() * getattr(model, "scale", 1.0)
+            loss.backward()
+            optimizer.step()
+            schedule.step()
+            return loss
+
+        run = ad.compile(step) if compiled else step
+        losses = []
+        for k in range(24):
+            if k == 12:
+                model.scale = 2.0
+            if k == 18:
+                optimizer.param_groups[0]["momentum"] = 0.5
+            losses.append(run(ad.ones(4, 3)).item())
+        found.append((losses, schedule.get_last_lr()))
+        assert not compiled or len(run.programs) <= 4
+    np.testing.assert_allclose(found[1][0], found[0][0], rtol=1e-4)
+    assert found[0][1] == found[1][1]
