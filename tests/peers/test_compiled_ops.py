@@ -27,6 +27,7 @@ REASONS = (
     "reads a value", "the function writes to an argument", "the function calls",
     "the function returned a", "changes Python's own state", "random numbers by another way",
     "as_strided: setStorage",  # of a part of memory: arguments have none beyond themselves
+    "a write to windows",  # in which an element may stand twice
 )  # fmt: skip
 SAMPLES = 6  # of each entry
 
