@@ -20,6 +20,7 @@ from ..core.tensor_base import TensorBase
 from ..eager.tensors import wrap
 from ..graph.node import Leaf, new_node
 from ..program.reads import PLAIN
+from .handover import tensors_of
 
 
 class Made(NamedTuple):
@@ -61,6 +62,8 @@ class Returned:
         self.tensors.clear()
         self.why = why
         self._ended = Ended(why)
+        self._wanting = [n for n, want in enumerate(self.histories) if want]
+        self._to_require = [n for n, leaf in enumerate(self.leaves) if leaf]
 
     def wrapped(
         self, arrays: Sequence[Any], nodes: Mapping[int, Any], states: Any, arguments: Sequence[Any]
@@ -68,8 +71,10 @@ class Returned:
         """Tensors of what was computed now, some of which have nodes, some are leaves. Others that
         want gradients stand behind the nodes of `states` and `arguments`, to which there is no way.
         """
-        found = [wrap(array, nodes.get(n)) for n, array in enumerate(arrays)]
-        ends = [y for y, want in zip(found, self.histories, strict=True) if want and not y._node]
+        found = tensors_of(list(arrays))
+        for n, node in nodes.items():
+            found[n]._node = node
+        ends = [found[n] for n in self._wanting if not found[n]._node]
         if ends:
             parents: tuple[Any, ...] = (_NOWHERE,)
             if self.why is not None:
@@ -78,9 +83,8 @@ class Returned:
                 y._node = new_node(
                     self._ended, parents or (_NOWHERE,), (), None, y._data.shape, y._data.dtype
                 )
-        for y, leaf in zip(found, self.leaves, strict=True):
-            if leaf:
-                y.requires_grad_()
+        for n in self._to_require:
+            found[n].requires_grad_()
         return found
 
     def rebuilt(
@@ -132,7 +136,11 @@ class Returned:
                 shell[key] = None  # no symbols are kept
             return _once(lambda made: _filled(shell, parts, made))
         if kind in (tuple, list):
+            first = len(self.tensors)
             each = [self._of(x) for x in found]
+            end = len(self.tensors)
+            if end - first == len(found) and all(isinstance(x, TensorBase) for x in found):
+                return _once(lambda made: kind(made.computed[first:end]))  # each is a new one
             return _once(lambda made: kind([part(made) for part in each]))
         if isinstance(found, tuple) and hasattr(kind, "_fields"):
             named = [self._of(x) for x in found]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import copy
-import sys
 import threading
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -19,7 +18,8 @@ from ..core.errors import NotTraceable, Unsupported
 from ..core.mode import MODE
 from ..core.spec import prod
 from ..core.tensor_base import TensorBase
-from ..eager.arrays import address
+from ..eager.arrays import copy_memory
+from ..eager.elements import common_number, copies, put_number
 from ..eager.record import parents_of
 from ..eager.tensors import wrap
 from ..eager.writes import announce
@@ -43,10 +43,18 @@ from ..inference.schedule import Schedule
 from ..inference.steps import Step
 from ..program.program import Node, Program, Value
 from ..program.reads import Guards
-from ..program.standing import have_memory, hold_items, hooks_of, want_gradients
+from ..program.standing import (
+    have_gradients,
+    have_memory,
+    hold_contents,
+    hold_items,
+    hooks_of,
+    want_gradients,
+)
 from .arguments import Memory, are_alike, assert_apart
 from .backward import CompiledCall, Cotangents, Lease, history
 from .capture import CAPTURING, Captured, Update
+from .handover import Argument, Fresh, give, holders, take_all
 from .places import Result
 
 _COPIED = 1 << 14  # bytes of an argument below which it is copied
@@ -380,31 +388,28 @@ class Compiled:
             self.late = True
             self._bind()
             return
-        self.undone = [any(fails[k + 1 :]) for k in range(len(self.steps))]
-
-    def _holders(self) -> list[tuple[int, int]]:
-        """References to each gradient, but its leaf's, and to its array."""
-        return [
-            (sys.getrefcount(g) - (x._leaf.grad is g), sys.getrefcount(g._data))
-            for x, g in zip(self.captured.leaves, self.grads, strict=True)
-        ]
+        parts = self.parts[:-1] if self.tangents else self.parts  # the last one: see `_back`
+        steps = [*self.steps, None]
+        undone = [any(fails[k + 1 :]) for k in range(len(parts))]
+        self.course = list(zip(parts, self.errors[: len(parts)], steps, undone, strict=True))
 
     def _moved(self) -> bool:
         """Whether a tensor has other memory than it had, or somebody keeps the last gradients."""
         if not have_memory(self.bound):
             return True
-        if any(x._leaf.grad is not self.before[n] for n, x in self.owned.items()):
+        if self.owned and any(x._leaf.grad is not self.before[n] for n, x in self.owned.items()):
             return True
         return self.holders is not None and self._holders() != self.holders
+
+    def _holders(self) -> list[int]:
+        return holders(self.captured.leaves, self.grads)
 
     def _give(self) -> None:
         """Let leaves have their gradients: apart from `_run`, whose variables would hold some."""
         for target, source in self.copies:
-            target[...] = source
-        for x, g in zip(self.captured.leaves, self.grads, strict=True):
-            x._leaf.grad = g
-        for x in self.captured.dropped:
-            x._leaf.grad = None
+            if not copy_memory(target, source):
+                target[...] = source
+        give(self.captured.leaves, self.grads, self.captured.dropped)
 
     @property
     def bytes(self) -> int:
@@ -430,7 +435,8 @@ class Compiled:
                 return f"{was} and is {tuple(now.shape)} {now.dtype}"
             if device_of(now) != device_of(array):
                 return f"a tensor was on {device_of(array)} and is on {device_of(now)}"
-        for x, present in self.captured.presence:
+        presence = self.captured.presence
+        for x, present in () if have_gradients(presence) else presence:
             if (x._leaf.grad is None) is present:
                 had, has = ("a", "none") if present else ("no", "one")
                 return f"a tensor of shape {tuple(x._data.shape)} had {had} gradient and has {has}"
@@ -457,6 +463,8 @@ class Compiled:
         """
         with self.lock:
             found, given = self._begin(arguments, observer, numbers)
+        if not self.captured.calls:
+            return found, ()
         calls = zip(self.captured.calls, given, strict=True)
         return found, [partial(call, *args, **kwargs) for call, (args, kwargs) in calls]
 
@@ -508,26 +516,22 @@ class Compiled:
 
     def _compute(self, observer: Any, numbers: Sequence[Any]) -> None:
         """Run the parts, and the optimizers' steps between them."""
-        steps = iter(zip(self.steps, self.undone, strict=True))
-        parts = self.parts[:-1] if self.tangents else self.parts
         undo: list[Callable[[], None]] = []
         try:
-            for part, errors in zip(parts, self.errors, strict=False):
+            for part, errors, step, undone in self.course:
                 part.run(observer)
                 for wrong, error in errors:
                     if wrong.item():
                         raise error()
-                step, undone = next(steps, (None, False))
                 if step is None:
                     continue
                 if undone or not step.made:
                     undo.append(step.restoring())
-                run = partial(step.run, numbers)
                 if observer is None:
-                    run()
+                    step.run(numbers)
                 else:
                     name = type(step.optimizer).__name__
-                    observer.around(f"Optimizer.step#{name}.step", run, (), {})
+                    observer.around(f"Optimizer.step#{name}.step", step.run, (numbers,), {})
         except BaseException:
             for restore in reversed(undo):
                 restore()
@@ -541,8 +545,7 @@ class Compiled:
                 if self._moved():
                     self._bind()
         self.memory.check(arguments)
-        for target, x in zip(self.inputs, arguments, strict=True):
-            target.take(x._data)
+        take_all(self.inputs, arguments)
         streams = self.captured.streams
         for stream in streams:
             stream.begin()
@@ -553,7 +556,7 @@ class Compiled:
                 stream.undo()
             raise
         # Which may show what is written now.
-        arrays = [y.copy() for y in self.returned]
+        arrays = copies(self.returned)
         if (profile := MODE.get().observer) is not None:
             profile.made(arrays)
         nodes = {}
@@ -621,52 +624,6 @@ def to_native_code(part: Part) -> None:
     batch_products(graph)
 
 
-class Argument:
-    """Where an argument is read: in memory of its own, or, by `calls`, where it is."""
-
-    def __init__(self, array: Any, calls: Sequence[Any]) -> None:
-        self.array = array
-        self.moves = [call.moving(array) for call in calls if type(call) is Calls]
-        self.at = self.own = address(array)
-        self.given: Any = None  # keeps what is read
-
-    def take(self, array: Any) -> None:
-        """Let the calls read this one."""
-        at = self.own
-        if self.moves and array.flags.c_contiguous:
-            at, self.given = address(array), array
-        else:
-            self.array[...] = array
-        if at != self.at:
-            for move in self.moves:
-                move(at)
-            self.at = at
-
-
-class Fresh:
-    """A result that is handed out: written by `calls` into new memory each time, or copied."""
-
-    def __init__(self, array: Any, calls: Sequence[Any]) -> None:
-        self.array = array
-        self.like = array.shape, array.dtype
-        self.moves = [call.moving(array) for call in calls if type(call) is Calls]
-
-    def begin(self) -> None:
-        """It is about to be computed."""
-        if self.moves:
-            self.array = np.empty(*self.like)
-            at = address(self.array)
-            for move in self.moves:
-                move(at)
-
-    def taken(self) -> Any:
-        """Its array, which is the caller's alone: leaves keep such without a copy."""
-        if not self.moves:
-            return self.array.copy()
-        array, self.array = self.array, None
-        return array
-
-
 class Stepping:
     """An optimizer's step in a program: what it depends on, and how it is undone."""
 
@@ -677,7 +634,6 @@ class Stepping:
         self.options = op.options
         self.written = op.written()
         self.kept: list[tuple[Any, Any, Any]] = []  # dicts, keys, and what they hold
-        self.asked = [tuple(group.values()) for group, _ in op.groups]  # all options
         self.sizes: dict[int, int] = {}  # of states, by their ids
         for (_, parameters), (_, _, *kinds) in zip(op.groups, op.columns, strict=True):
             for i, p in enumerate(parameters):
@@ -687,15 +643,26 @@ class Stepping:
                 names = [name for name in state or () if name not in self.optimizer.scalars]
                 for name, kind in zip(names, kinds, strict=True):
                     self.kept.append((state, name, kind[i]))
+        self.states = self._states()
+        self.asked = [_listed(group) for group, _ in op.groups]  # all options
+
+    def _states(self) -> list[Any]:
+        """All that the states' dicts hold: whether it is the same is found by one look."""
+        held = {id(each): each for each, _, _ in self.kept}
+        return [_listed(each) for each in held.values()]
 
     def fits(self) -> bool:
         """Whether the optimizer's state is what it was."""
         if self.kept and self.kept[0][0] is not self.optimizer.state:
             return False
-        if not hold_items(self.kept):
-            return False
+        if not hold_contents(self.states):
+            if not hold_items(self.kept):
+                return False
+            self.states = self._states()
+        if hold_contents(self.asked):
+            return True
         for g, (group, parameters) in enumerate(self.groups):
-            options = tuple(group.values())
+            options = _listed(group)
             if options != self.asked[g]:  # which may want other states
                 states = [self.optimizer.state[p] for p in parameters if p in self.optimizer.state]
                 self.optimizer.complete(group, states)
@@ -736,6 +703,11 @@ class Stepping:
                 group[name] = value
 
 
+def _listed(x: dict[Any, Any]) -> tuple[Any, list[Any], list[Any]]:
+    """A dict, its keys and its values, as `hold_contents` takes them."""
+    return x, list(x), list(x.values())
+
+
 class _Optimizer(Stepping):
     """An optimizer's step on memory that stays where it is."""
 
@@ -753,9 +725,10 @@ class _Optimizer(Stepping):
         given = iter(own)
         self.arrays = [[[next(given) for _ in column] for column in cs] for cs in op.columns]
         self.place = {id(p): i for _, ps in op.groups for i, p in enumerate(ps)}
-        self.counters: list[_Counter] = []  # of all groups, where they are enough to step again
+        # Of all groups, by the kernel that they are rows of, where they are enough to step again.
+        self.counters: list[tuple[_Launch, Any]] = []
         self.laid: dict[Any, Any] = {}  # by group and parameters: names, rows, columns, dtypes
-        self.made: dict[Any, Any] = {}
+        self.made: dict[Any, _Launch] = {}
 
     def _layout(self, g: int, parameters: Any) -> tuple[Any, ...]:
         """For some parameters of a group: names of states, rows of its arrays, these, dtypes."""
@@ -778,37 +751,26 @@ class _Optimizer(Stepping):
                 place[...] = array
             for version in watched:
                 version.bump("step")
-        if self.skip is None or not self.skip.item():
+        if self.skip is not None and self.skip.item():
+            return
+        if self.options:
             self.with_options(numbers, self._run)
+        else:
+            self._run()
 
     def _run(self) -> None:
-        parts = self._counted() or self._parts()
+        launches = self._counted() or self._launches()
         watched = announce(self.written, "step")
-        for formula, each in parts.items():
-            key = (formula, *[part[:2] for part in each])
-            made = self.made.get(key)
-            if made is None:
-                columns = [[x for part in each for x in part[2][k]] for k in range(len(each[0][2]))]
-                try:
-                    call, fill = formula.run.bound(columns)
-                except NotTraceable as error:
-                    name = type(self.optimizer).__name__
-                    raise Unsupported(
-                        f"compile: {name}.step on {error}; make parameters contiguous, or step "
-                        "outside of the function"
-                    ) from error
-                made = self.made[key] = Calls([call]), fill
-            run, fill = made
-            fill([(len(rows), values) for _, rows, _, values in each])
+        for (run, fill), numbers in launches:
+            fill(numbers)
             run()
         for version in watched:
             version.bump("step")
 
-    def _parts(self) -> dict[Any, list[Any]]:
-        """The step is counted: for each formula groups of rows, their arrays and numbers."""
+    def _launches(self) -> list[tuple[_Launch, list[Any]]]:
+        """The step is counted: kernels, and their numbers for so many rows each."""
         optimizer = self.optimizer
         parts: dict[Any, list[Any]] = {}
-        known: list[_Counter] | None = []
         for g, (group, parameters) in enumerate(self.groups):
             batches = optimizer._batches(group, parameters)
             for batch in batches:
@@ -816,57 +778,87 @@ class _Optimizer(Stepping):
                 found = optimizer.formula_for(batch.group, batch.numbers, names, dtypes)
                 if isinstance(found, str):
                     raise Unsupported(f"compile: {found}")
-                parts.setdefault(found[0], []).append((g, rows, columns, found[1]))
-                if known is not None and len(batches) == 1 and _counts_alone(optimizer, batch):
-                    known.append(_Counter(batch, found[0], (g, rows, columns)))
-                else:
-                    known = None
-        self.counters = known or []
-        return parts
+                alone = len(batches) == 1 and _counts_alone(optimizer, batch)
+                counter = _Counter(batch, found[0]) if alone else None
+                part = (g, rows), columns, (len(rows), found[1]), counter
+                parts.setdefault(found[0], []).append(part)
+        launches = []
+        counters = []
+        for formula, each in parts.items():
+            places, columns, numbers, own = zip(*each, strict=True)
+            launch = self._launch(formula, places, columns)
+            launches.append((launch, list(numbers)))
+            counters.append((launch, own))
+        known = all(None not in own for _, own in counters)
+        self.counters = counters if known else []
+        return launches
 
-    def _counted(self) -> dict[Any, list[Any]] | None:
+    def _launch(self, formula: Any, places: Any, columns: Any) -> _Launch:
+        """The formula's kernel for some rows of groups, `places`."""
+        made = self.made.get((formula, places))
+        if made is None:
+            joined = [[x for part in columns for x in part[k]] for k in range(len(columns[0]))]
+            try:
+                call, fill = formula.run.bound(joined)
+            except NotTraceable as error:
+                name = type(self.optimizer).__name__
+                raise Unsupported(
+                    f"compile: {name}.step on {error}; make parameters contiguous, or step "
+                    "outside of the function"
+                ) from error
+            made = self.made[formula, places] = _Launch(Calls([call]), fill)
+        return made
+
+    def _counted(self) -> list[tuple[_Launch, list[Any]]] | None:
         """The same where parameters still have equal counts, of options as they are now; None where
         they have not, or nothing is known, with nothing counted.
         """
-        parts: dict[Any, list[Any]] = {}
-        nexts = []
-        for counter in self.counters:
-            step = counter.next_step()
-            if step is None:
+        launches = []
+        for launch, counters in self.counters:
+            numbers = [counter.numbers(self.optimizer) for counter in counters]
+            if None in numbers:
                 return None
-            numbers = self.optimizer.numbers(counter.group, counter.state, step)
-            found = counter.formula.with_numbers((counter.group, numbers))
-            if found is None:
-                return None
-            parts.setdefault(counter.formula, []).append((*counter.place, found[1]))
-            nexts.append(step)
-        for counter, step in zip(self.counters, nexts, strict=True):
-            counter.count(step)
-        return parts
+            launches.append((launch, numbers))
+        for _, counters in self.counters:
+            for counter in counters:
+                counter.count()
+        return launches
+
+
+class _Launch(NamedTuple):
+    """A formula's kernel on arrays that stay where they are."""
+
+    run: Calls
+    fill: Callable[[list[Any]], None]  # gives it numbers, for so many rows each
 
 
 class _Counter:
     """Parameters of a group whose states say of their numbers one thing, the same step count."""
 
-    def __init__(self, batch: Any, formula: Any, place: tuple[Any, ...]) -> None:
-        self.group, self.formula, self.place = batch.group, formula, place
+    def __init__(self, batch: Any, formula: Any) -> None:
+        self.group, self.formula = batch.group, formula
         self.state = batch.states[0]
         self.tensors = [state["step"] for state in batch.states]
         self.arrays = [x._data for x in self.tensors]
+        self.bound = [(x, x._data, x._node) for x in self.tensors]
+        self.step: float = 0.0  # that is to come
 
-    def next_step(self) -> float | None:
-        """The number of the step that is to come; None where counts were changed."""
-        first = self.arrays[0].item()
-        for x, array in zip(self.tensors, self.arrays, strict=True):
-            if x._data is not array or array.item() != first:
-                return None
-        return first + 1  # type: ignore[no-any-return]
+    def numbers(self, optimizer: Any) -> tuple[int, Any] | None:
+        """For so many parameters those of the step that is to come; None where counts were changed,
+        or options are such that they have another formula.
+        """
+        count = common_number(self.arrays) if have_memory(self.bound) else None
+        if count is None:
+            return None
+        self.step = count + 1
+        numbers = optimizer.numbers(self.group, self.state, self.step)
+        found = self.formula.with_numbers((self.group, numbers))
+        return None if found is None else (len(self.arrays), found[1])
 
-    def count(self, step: float) -> None:
-        """This is it."""
+    def count(self) -> None:
+        """It has come."""
         watched = announce(self.tensors, "step")
-        for array in self.arrays:
-            array.fill(step)
+        put_number(self.arrays, self.step)
         for version in watched:
             version.bump("step")
 

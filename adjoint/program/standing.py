@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 __all__ = [
-    "have_memory", "hold_cells", "hold_contents", "hold_items", "hold_names", "hooks_of",
-    "want_gradients",
+    "have_gradients", "have_memory", "hold_attributes", "hold_cells", "hold_contents", "hold_items",
+    "hold_names", "hooks_of", "want_gradients",
 ]  # fmt: skip
 
 
@@ -18,6 +18,16 @@ def have_memory(bound: list[Any]) -> bool:
     for each in bound:
         x, array, node = each
         if x._data is not array or x._node is not node:
+            return False
+    return True
+
+
+def have_gradients(presence: list[Any]) -> bool:
+    """Whether leaves have a gradient, or none: pairs of a tensor, and whether it had one."""
+    for each in presence:
+        x, present = each
+        leaf = x._leaf
+        if (leaf.grad is None) is present:
             return False
     return True
 
@@ -63,6 +73,15 @@ def hold_names(holders: list[Any], keys: list[Any], values: list[Any], absent: A
     for k in range(len(keys)):
         held = holders[k]
         if held.get(keys[k], absent) is not values[k]:
+            return False
+    return True
+
+
+def hold_attributes(holders: list[Any], names: list[Any], values: list[Any], absent: Any) -> bool:
+    """Whether objects have the attributes that they had; `absent`: none of that name."""
+    for k in range(len(names)):
+        value = getattr(holders[k], names[k], absent)
+        if value is not values[k]:
             return False
     return True
 

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from ....eager.arrays import address, call
+from ....eager.elements import put_addresses
 from ....kernels.emit import Module
 from . import machine_code
 from .pool import default_pool
@@ -112,6 +113,7 @@ class Sequence:
         self._shared = any(each.shared or each.hires for each in calls)
         self.refusing = [each.otherwise is not None for each in calls]  # which may refuse arrays
         self._refuses = any(self.refusing)
+        self._entry: tuple[int, int] | None = None  # of the pool, as the table has it
         self._run = functools.partial(
             call, _code(), len(calls), address(self._table), None, self._quick
         )
@@ -125,10 +127,7 @@ class Sequence:
         inside = (offsets >= 0) & (offsets < max(array.nbytes, 1))
         places, offsets = self._pointers[inside], offsets[inside]
 
-        def move(now: int) -> None:
-            self._words[places] = offsets + now
-
-        return move
+        return functools.partial(put_addresses, self._words, places, offsets)
 
     def one_by_one(self, around: Callable[[int, Callable[[], None]], object]) -> None:
         """All calls, in order, each run by `around(its place, what runs it)`."""
@@ -137,8 +136,7 @@ class Sequence:
 
     def _one(self, k: int) -> None:
         table = self._table
-        if self._shared:
-            table[_RUN : _STATE + 1] = default_pool().entry() or (0, 0)
+        self._hire()
         table[_NEXT] = k
         call(_code(), k + 1, address(table), None, self._quick)
         refused, table[_NEXT] = table[_NEXT], 0
@@ -147,11 +145,19 @@ class Sequence:
             assert otherwise is not None
             otherwise()
 
+    def _hire(self) -> None:
+        """Let the loop have the pool's workers, also where a fork or a change has left some
+        missing.
+        """
+        entry = default_pool().entry() if self._shared else None
+        if entry is not self._entry:
+            self._table[_RUN : _STATE + 1] = entry or (0, 0)
+            self._entry = entry
+
     def __call__(self) -> None:
         """All calls, in order."""
         table = self._table
-        if self._shared:  # hires workers where a fork or a change has left some missing
-            table[_RUN : _STATE + 1] = default_pool().entry() or (0, 0)
+        self._hire()
         self._run()
         while self._refuses and table[_NEXT]:
             otherwise = self._calls[table[_NEXT] - 1].otherwise
