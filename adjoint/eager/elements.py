@@ -102,10 +102,10 @@ def are_below(index: Any, bound: int) -> bool:
         size = PyArray_SIZE(index)
         if size <= _FEW and PyArray_FLAGS(index) & NPY_ARRAY_C_CONTIGUOUS:
             at = cython.cast(p_int64, PyArray_DATA(index))
-            for k in range(size):
-                if not 0 <= at[k] < bound:
-                    return False
-            return True
+            k = 0
+            while k < size and 0 <= at[k] < bound:
+                k += 1
+            return k == size
     # A negative one is a very large one.
     return bool(np.maximum.reduce(index.view(np.uint64), axis=None) < bound)
 
