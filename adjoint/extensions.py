@@ -44,7 +44,11 @@ MODULES = (
     "adjoint.ops.shape.movement",
     "adjoint.ops.elementwise.arithmetic",
     "adjoint.ops.elementwise.pointwise",
+    "adjoint.backends.native.runtime.sequence",
+    "adjoint.optim.formula",
     "adjoint.compiled.handover",
+    "adjoint.compiled.counting",
+    "adjoint.compiled.course",
     "adjoint.compiled.signature",
 )
 _PACKAGE = Path(__file__).parent

@@ -531,7 +531,7 @@ class _Variant:
         values = self._values(numbers)
         return None if values is None else ([*given, *values[0]], values[1])
 
-    def run(self, tensors: Sequence[Any], numbers: Any, observer: Any) -> Any:
+    def run(self, tensors: list[Any], numbers: Any, observer: Any) -> Any:
         """What the function returns; places hold what it leaves there."""
         found, calls = self.program.run(tensors, observer, numbers)
         if self._places.slots:

@@ -16,6 +16,8 @@ cdef class Argument:
 @cython.locals(target=Argument, x=TensorBase, k=Py_ssize_t)
 cpdef object take_all(list targets, object tensors)
 
+cpdef object copy_all(list pairs)
+
 cpdef list tensors_of(list arrays)
 
 @cython.locals(x=TensorBase, g=TensorBase, leaf=Leaf, k=Py_ssize_t)

@@ -78,6 +78,13 @@ class Fresh:
         return array
 
 
+def copy_all(pairs: list[Any]) -> None:
+    """Write the elements of arrays into others: pairs of the other, and the array."""
+    for target, source in pairs:
+        if not copy_memory(target, source):
+            target[...] = source
+
+
 def tensors_of(arrays: list[Any]) -> list[Any]:
     """A tensor around each array."""
     found: list[Any] = []

@@ -62,6 +62,7 @@ class Returned:
         self.tensors.clear()
         self.why = why
         self._ended = Ended(why)
+        self.plain = not any(self.histories) and not any(self.leaves)  # tensors, and no more
         self._wanting = [n for n, want in enumerate(self.histories) if want]
         self._to_require = [n for n, leaf in enumerate(self.leaves) if leaf]
 

@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -18,8 +18,6 @@ from ..core.errors import NotTraceable, Unsupported
 from ..core.mode import MODE
 from ..core.spec import prod
 from ..core.tensor_base import TensorBase
-from ..eager.arrays import copy_memory
-from ..eager.elements import common_number, copies, put_number
 from ..eager.record import parents_of
 from ..eager.tensors import wrap
 from ..eager.writes import announce
@@ -43,18 +41,13 @@ from ..inference.schedule import Schedule
 from ..inference.steps import Step
 from ..program.program import Node, Program, Value
 from ..program.reads import Guards
-from ..program.standing import (
-    have_gradients,
-    have_memory,
-    hold_contents,
-    hold_items,
-    hooks_of,
-    want_gradients,
-)
+from ..program.standing import hold_contents, hold_items, hooks_of, want_gradients
 from .arguments import Memory, are_alike, assert_apart
 from .backward import CompiledCall, Cotangents, Lease, history
 from .capture import CAPTURING, Captured, Update
-from .handover import Argument, Fresh, give, holders, take_all
+from .counting import Counted, Counter, Launch, launch_all
+from .course import Course, Round, stands
+from .handover import Argument, Fresh, copy_all
 from .places import Result
 
 _COPIED = 1 << 14  # bytes of an argument below which it is copied
@@ -182,8 +175,7 @@ class Part:
         for check in self.checks:
             check()
         self.space.compute(observer)
-        for target, source in self.copies:
-            target[...] = source
+        copy_all(self.copies)
 
 
 class Compiled:
@@ -312,8 +304,6 @@ class Compiled:
         """Connect all kernels to the memory of now."""
         captured = self.captured
         self.bound = []
-        self.before = {n: x._leaf.grad for n, x in self.owned.items()}
-        self.holders: Any = None  # of gradients, when nobody else has seen them
         known: dict[Value, Any] = {x: x.array for x in self.states if x.array is not None}
         for n, value in enumerate(self.states):
             if value.array is None and (captured.owners[n] is None or n in self.owned):
@@ -391,25 +381,8 @@ class Compiled:
         parts = self.parts[:-1] if self.tangents else self.parts  # the last one: see `_back`
         steps = [*self.steps, None]
         undone = [any(fails[k + 1 :]) for k in range(len(parts))]
-        self.course = list(zip(parts, self.errors[: len(parts)], steps, undone, strict=True))
-
-    def _moved(self) -> bool:
-        """Whether a tensor has other memory than it had, or somebody keeps the last gradients."""
-        if not have_memory(self.bound):
-            return True
-        if self.owned and any(x._leaf.grad is not self.before[n] for n, x in self.owned.items()):
-            return True
-        return self.holders is not None and self._holders() != self.holders
-
-    def _holders(self) -> list[int]:
-        return holders(self.captured.leaves, self.grads)
-
-    def _give(self) -> None:
-        """Let leaves have their gradients: apart from `_run`, whose variables would hold some."""
-        for target, source in self.copies:
-            if not copy_memory(target, source):
-                target[...] = source
-        give(self.captured.leaves, self.grads, self.captured.dropped)
+        rounds = zip(parts, self.errors[: len(parts)], steps, undone, strict=True)
+        self.course = Course(self, [Round(*each) for each in rounds])
 
     @property
     def bytes(self) -> int:
@@ -419,6 +392,11 @@ class Compiled:
 
     def difference(self) -> str:
         """What is not as it was when it was captured, in words; '' where it fits."""
+        captured, general = self.captured, self.owned or self.captured.alike
+        if not general and stands(
+            self.wanting, self.bound, captured.presence, self.steps, self.guards
+        ):
+            return ""
         x = want_gradients(self.wanting)
         if x is not None:
             shape = tuple(x._data.shape)
@@ -426,7 +404,7 @@ class Compiled:
             if wanted is (x._node is not None):
                 return f"hooks of a tensor of shape {shape} were added or removed"
             return f"requires_grad of a tensor of shape {shape} was {wanted}"
-        for x, array, _ in () if have_memory(self.bound) else self.bound:
+        for x, array, _ in self.bound:
             now = x._data
             if now is array:
                 continue
@@ -435,8 +413,7 @@ class Compiled:
                 return f"{was} and is {tuple(now.shape)} {now.dtype}"
             if device_of(now) != device_of(array):
                 return f"a tensor was on {device_of(array)} and is on {device_of(now)}"
-        presence = self.captured.presence
-        for x, present in () if have_gradients(presence) else presence:
+        for x, present in captured.presence:
             if (x._leaf.grad is None) is present:
                 had, has = ("a", "none") if present else ("no", "one")
                 return f"a tensor of shape {tuple(x._data.shape)} had {had} gradient and has {has}"
@@ -448,16 +425,14 @@ class Compiled:
             seen.add(id(g))
         if len(seen) < len(self.owned):
             return "two tensors have one gradient"
-        for x, other in self.captured.alike:
+        for x, other in captured.alike:
             if x._data is not other._data and not are_alike(x._data, other._data):
                 return f"two tensors of shape {tuple(x._data.shape)} showed the same memory"
         if not all(step.fits() for step in self.steps):
             return "the state of an optimizer was replaced"
         return "" if self.guards.hold() else self.guards.difference()
 
-    def run(
-        self, arguments: Sequence[Any], observer: Any = None, numbers: Sequence[Any] = ()
-    ) -> Any:
+    def run(self, arguments: list[Any], observer: Any = None, numbers: Sequence[Any] = ()) -> Any:
         """The results, some of which are `numbers`, and calls that are to be made: everything else
         is written.
         """
@@ -468,7 +443,7 @@ class Compiled:
         calls = zip(self.captured.calls, given, strict=True)
         return found, [partial(call, *args, **kwargs) for call, (args, kwargs) in calls]
 
-    def _begin(self, arguments: Sequence[Any], observer: Any, numbers: Sequence[Any]) -> Any:
+    def _begin(self, arguments: list[Any], observer: Any, numbers: Sequence[Any]) -> Any:
         """A run, in memory that no call waits for."""
         if not self.tangents:
             return self._run(arguments, observer, None, numbers)
@@ -501,8 +476,11 @@ class Compiled:
                 observer.made(found)
             return [None if y is None else wrap(y) for y in found]
 
-    def _history(self, arguments: Sequence[Any], lease: Lease, results: list[Any]) -> Any:
-        """The nodes of results, by number."""
+    def _history(self, arguments: list[Any], lease: Lease | None, results: list[Any]) -> Any:
+        """The nodes of results, by number; none where gradients are not asked for."""
+        if lease is None:
+            return {}
+        self.drawing = [stream.now for stream in self.captured.streams]
         numbers, sources = self.captured.backward[1:3]
         own = [arguments[x] if type(x) is int else x for x in sources]
         read = [arguments[k] if type(k) is int else k for k in self.kept]
@@ -514,68 +492,14 @@ class Compiled:
         """What computes gradients for the node of a call with so many results that have some."""
         return CompiledCall(self._back, count)
 
-    def _compute(self, observer: Any, numbers: Sequence[Any]) -> None:
-        """Run the parts, and the optimizers' steps between them."""
-        undo: list[Callable[[], None]] = []
-        try:
-            for part, errors, step, undone in self.course:
-                part.run(observer)
-                for wrong, error in errors:
-                    if wrong.item():
-                        raise error()
-                if step is None:
-                    continue
-                if undone or not step.made:
-                    undo.append(step.restoring())
-                if observer is None:
-                    step.run(numbers)
-                else:
-                    name = type(step.optimizer).__name__
-                    observer.around(f"Optimizer.step#{name}.step", step.run, (numbers,), {})
-        except BaseException:
-            for restore in reversed(undo):
-                restore()
-            raise
-
     def _run(
-        self, arguments: Sequence[Any], observer: Any, lease: Lease | None, numbers: Sequence[Any]
+        self, arguments: list[Any], observer: Any, lease: Lease | None, numbers: Sequence[Any]
     ) -> Any:
-        if self._moved():
+        if self.course.is_over():
             with CAPTURING:  # perhaps it was another thread's symbols
-                if self._moved():
+                if self.course.is_over():
                     self._bind()
-        self.memory.check(arguments)
-        take_all(self.inputs, arguments)
-        streams = self.captured.streams
-        for stream in streams:
-            stream.begin()
-        try:
-            self._compute(observer, numbers)
-        except BaseException:
-            for stream in streams:
-                stream.undo()
-            raise
-        # Which may show what is written now.
-        arrays = copies(self.returned)
-        if (profile := MODE.get().observer) is not None:
-            profile.made(arrays)
-        nodes = {}
-        if lease is not None:
-            self.drawing = [stream.now for stream in streams]
-            nodes = self._history(arguments, lease, arrays)
-        results = self.captured.returned.wrapped(arrays, nodes, self.ahead, arguments)
-        staged = [(x, source.copy()) for x, source in self.writes]
-        staged += [(arguments[n], source.copy()) for n, source in self.given_writes]
-        with CAPTURING:
-            for x, value in staged:
-                watched = announce([x], "step")
-                x._data[...] = value
-                for version in watched:
-                    version.bump("step")
-            self._give()
-        if self.holders is None:
-            self.holders = self._holders()
-        return self.captured.returned.rebuilt(results, arguments, numbers[self.captured.options :])
+        return self.course.run(arguments, observer, lease, numbers)
 
 
 def _check(guard: Any, spec: Any, array: Any, nodes: Sequence[tuple[Any, int]]) -> None:
@@ -725,10 +649,9 @@ class _Optimizer(Stepping):
         given = iter(own)
         self.arrays = [[[next(given) for _ in column] for column in cs] for cs in op.columns]
         self.place = {id(p): i for _, ps in op.groups for i, p in enumerate(ps)}
-        # Of all groups, by the kernel that they are rows of, where they are enough to step again.
-        self.counters: list[tuple[_Launch, Any]] = []
+        self.counted: Counted | None = None  # where all groups are counted in the short way
         self.laid: dict[Any, Any] = {}  # by group and parameters: names, rows, columns, dtypes
-        self.made: dict[Any, _Launch] = {}
+        self.made: dict[Any, Launch] = {}
 
     def _layout(self, g: int, parameters: Any) -> tuple[Any, ...]:
         """For some parameters of a group: names of states, rows of its arrays, these, dtypes."""
@@ -759,16 +682,11 @@ class _Optimizer(Stepping):
             self._run()
 
     def _run(self) -> None:
-        launches = self._counted() or self._launches()
-        watched = announce(self.written, "step")
-        for (run, fill), numbers in launches:
-            fill(numbers)
-            run()
-        for version in watched:
-            version.bump("step")
+        if self.counted is None or not self.counted.run():
+            launch_all(self._launches(), self.written)
 
-    def _launches(self) -> list[tuple[_Launch, list[Any]]]:
-        """The step is counted: kernels, and their numbers for so many rows each."""
+    def _launches(self) -> list[Launch]:
+        """The kernels, with the numbers of a step that is counted."""
         optimizer = self.optimizer
         parts: dict[Any, list[Any]] = {}
         for g, (group, parameters) in enumerate(self.groups):
@@ -779,7 +697,7 @@ class _Optimizer(Stepping):
                 if isinstance(found, str):
                     raise Unsupported(f"compile: {found}")
                 alone = len(batches) == 1 and _counts_alone(optimizer, batch)
-                counter = _Counter(batch, found[0]) if alone else None
+                counter = Counter(batch, found[0]) if alone else None
                 part = (g, rows), columns, (len(rows), found[1]), counter
                 parts.setdefault(found[0], []).append(part)
         launches = []
@@ -787,13 +705,14 @@ class _Optimizer(Stepping):
         for formula, each in parts.items():
             places, columns, numbers, own = zip(*each, strict=True)
             launch = self._launch(formula, places, columns)
-            launches.append((launch, list(numbers)))
-            counters.append((launch, own))
-        known = all(None not in own for _, own in counters)
-        self.counters = counters if known else []
+            launch.numbers = list(numbers)
+            launches.append(launch)
+            counters.append(own)
+        known = all(None not in own for own in counters)
+        self.counted = Counted(optimizer, self.written, launches, counters) if known else None
         return launches
 
-    def _launch(self, formula: Any, places: Any, columns: Any) -> _Launch:
+    def _launch(self, formula: Any, places: Any, columns: Any) -> Launch:
         """The formula's kernel for some rows of groups, `places`."""
         made = self.made.get((formula, places))
         if made is None:
@@ -806,61 +725,8 @@ class _Optimizer(Stepping):
                     f"compile: {name}.step on {error}; make parameters contiguous, or step "
                     "outside of the function"
                 ) from error
-            made = self.made[formula, places] = _Launch(Calls([call]), fill)
+            made = self.made[formula, places] = Launch(Calls([call]), fill)
         return made
-
-    def _counted(self) -> list[tuple[_Launch, list[Any]]] | None:
-        """The same where parameters still have equal counts, of options as they are now; None where
-        they have not, or nothing is known, with nothing counted.
-        """
-        launches = []
-        for launch, counters in self.counters:
-            numbers = [counter.numbers(self.optimizer) for counter in counters]
-            if None in numbers:
-                return None
-            launches.append((launch, numbers))
-        for _, counters in self.counters:
-            for counter in counters:
-                counter.count()
-        return launches
-
-
-class _Launch(NamedTuple):
-    """A formula's kernel on arrays that stay where they are."""
-
-    run: Calls
-    fill: Callable[[list[Any]], None]  # gives it numbers, for so many rows each
-
-
-class _Counter:
-    """Parameters of a group whose states say of their numbers one thing, the same step count."""
-
-    def __init__(self, batch: Any, formula: Any) -> None:
-        self.group, self.formula = batch.group, formula
-        self.state = batch.states[0]
-        self.tensors = [state["step"] for state in batch.states]
-        self.arrays = [x._data for x in self.tensors]
-        self.bound = [(x, x._data, x._node) for x in self.tensors]
-        self.step: float = 0.0  # that is to come
-
-    def numbers(self, optimizer: Any) -> tuple[int, Any] | None:
-        """For so many parameters those of the step that is to come; None where counts were changed,
-        or options are such that they have another formula.
-        """
-        count = common_number(self.arrays) if have_memory(self.bound) else None
-        if count is None:
-            return None
-        self.step = count + 1
-        numbers = optimizer.numbers(self.group, self.state, self.step)
-        found = self.formula.with_numbers((self.group, numbers))
-        return None if found is None else (len(self.arrays), found[1])
-
-    def count(self) -> None:
-        """It has come."""
-        watched = announce(self.tensors, "step")
-        put_number(self.arrays, self.step)
-        for version in watched:
-            version.bump("step")
 
 
 def _counts_alone(optimizer: Any, batch: Any) -> bool:

@@ -95,6 +95,13 @@ def _code() -> int:
 class Sequence:
     """Calls, which run in order as one call of machine code."""
 
+    __slots__ = (
+        "_at", "_calls", "_code", "_entry", "_pointers", "_pool", "_quick", "_refuses", "_shared",
+        "_table", "_words", "refusing",
+    )  # fmt: skip
+
+    refusing: list[bool]  # which calls may refuse arrays
+
     def __init__(self, calls: Many[Call]) -> None:
         self._calls = list(calls)  # which keep what is pointed to
         starts = np.cumsum([0, *(len(each.words) // 8 for each in calls)])
@@ -111,12 +118,11 @@ class Sequence:
         self._pointers = np.array([n for each in found for n in each], np.int64)
         self._quick = all(each.quick for each in calls)
         self._shared = any(each.shared or each.hires for each in calls)
-        self.refusing = [each.otherwise is not None for each in calls]  # which may refuse arrays
+        self.refusing = [each.otherwise is not None for each in calls]
         self._refuses = any(self.refusing)
+        self._pool = default_pool() if self._shared else None
         self._entry: tuple[int, int] | None = None  # of the pool, as the table has it
-        self._run = functools.partial(
-            call, _code(), len(calls), address(self._table), None, self._quick
-        )
+        self._code, self._at = _code(), address(self._table)
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -138,7 +144,7 @@ class Sequence:
         table = self._table
         self._hire()
         table[_NEXT] = k
-        call(_code(), k + 1, address(table), None, self._quick)
+        call(self._code, k + 1, self._at, None, self._quick)
         refused, table[_NEXT] = table[_NEXT], 0
         if refused:
             otherwise = self._calls[k].otherwise
@@ -149,7 +155,7 @@ class Sequence:
         """Let the loop have the pool's workers, also where a fork or a change has left some
         missing.
         """
-        entry = default_pool().entry() if self._shared else None
+        entry = None if self._pool is None else self._pool.entry()
         if entry is not self._entry:
             self._table[_RUN : _STATE + 1] = entry or (0, 0)
             self._entry = entry
@@ -158,7 +164,7 @@ class Sequence:
         """All calls, in order."""
         table = self._table
         self._hire()
-        self._run()
+        call(self._code, len(self._calls), self._at, None, self._quick)
         while self._refuses and table[_NEXT]:
             otherwise = self._calls[table[_NEXT] - 1].otherwise
             assert otherwise is not None
@@ -167,7 +173,7 @@ class Sequence:
             except BaseException:
                 table[_NEXT] = 0
                 raise
-            self._run()
+            call(self._code, len(self._calls), self._at, None, self._quick)
 
 
 def joined(calls: Many[Callable[[], object]]) -> list[Callable[[], object]]:
