@@ -46,6 +46,7 @@ MODULES = (
     "adjoint.ops.elementwise.pointwise",
     "adjoint.backends.native.runtime.sequence",
     "adjoint.optim.formula",
+    "adjoint.compiled.form",
     "adjoint.compiled.handover",
     "adjoint.compiled.counting",
     "adjoint.compiled.course",

@@ -3,7 +3,7 @@ from ..core.tensor_base cimport TensorBase
 from ..core.mode cimport Mode
 from ..eager.elements cimport copies, owner
 from ..eager.writes cimport announce
-from ..program.standing cimport have_gradients, have_memory, want_gradients
+from ..program.standing cimport Held, have_gradients, have_memory, want_gradients
 from .handover cimport copy_all, give, holders, take_all, tensors_of
 
 cdef class Round:
@@ -22,6 +22,7 @@ cdef class Course:
     @cython.locals(each=Round, undo=list)
     cdef object _compute(self, object observer, object numbers)
 
+@cython.locals(held=Held)
 cpdef bint stands(
     list wanting, list bound, list presence, list steps, object guards) except -1
 

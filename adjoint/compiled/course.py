@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from ..core.mode import MODE
@@ -132,7 +133,8 @@ class Course:
                     step.run(numbers)
                 else:
                     name = type(step.optimizer).__name__
-                    observer.around(f"Optimizer.step#{name}.step", step.run, (numbers,), {})
+                    run = partial(step.run, numbers)
+                    observer.around(f"Optimizer.step#{name}.step", run, (), {})
         except BaseException:
             for restore in reversed(undo):
                 restore()
@@ -148,9 +150,11 @@ def stands(
     if not have_gradients(presence):
         return False
     for step in steps:
-        if not step.fits():
+        held = step.held
+        if not held.hold() and not step.fits():
             return False
-    return bool(guards.hold())
+    held = guards.held
+    return (held.hold() and not guards.rest) or bool(guards.hold())
 
 
 def _show(tensors: list[Any], known: dict[int, Any]) -> bool:

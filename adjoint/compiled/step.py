@@ -41,7 +41,7 @@ from ..inference.schedule import Schedule
 from ..inference.steps import Step
 from ..program.program import Node, Program, Value
 from ..program.reads import Guards
-from ..program.standing import hold_contents, hold_items, hooks_of, want_gradients
+from ..program.standing import Held, hold_items, hooks_of, want_gradients
 from .arguments import Memory, are_alike, assert_apart
 from .backward import CompiledCall, Cotangents, Lease, history
 from .capture import CAPTURING, Captured, Update
@@ -567,32 +567,33 @@ class Stepping:
                 names = [name for name in state or () if name not in self.optimizer.scalars]
                 for name, kind in zip(names, kinds, strict=True):
                     self.kept.append((state, name, kind[i]))
-        self.states = self._states()
-        self.asked = [_listed(group) for group, _ in op.groups]  # all options
+        self.held = self._held()
 
-    def _states(self) -> list[Any]:
-        """All that the states' dicts hold: whether it is the same is found by one look."""
-        held = {id(each): each for each, _, _ in self.kept}
-        return [_listed(each) for each in held.values()]
+    def _held(self) -> Held:
+        """All that the states' dicts hold, and all options: by one look they are the same."""
+        self.asked = [_listed(group) for group, _ in self.groups]
+        states = {id(each): each for each, _, _ in self.kept}
+        optimizer = self.optimizer
+        return Held(
+            [(optimizer.__dict__, "state", optimizer.state)],
+            [*self.asked, *map(_listed, states.values())],
+        )
 
     def fits(self) -> bool:
         """Whether the optimizer's state is what it was."""
+        if self.held.hold():
+            return True
         if self.kept and self.kept[0][0] is not self.optimizer.state:
             return False
-        if not hold_contents(self.states):
-            if not hold_items(self.kept):
-                return False
-            self.states = self._states()
-        if hold_contents(self.asked):
-            return True
+        if not hold_items(self.kept):
+            return False
         for g, (group, parameters) in enumerate(self.groups):
-            options = _listed(group)
-            if options != self.asked[g]:  # which may want other states
+            if _listed(group) != self.asked[g]:  # which may want other states
                 states = [self.optimizer.state[p] for p in parameters if p in self.optimizer.state]
                 self.optimizer.complete(group, states)
                 if any(len(state) != self.sizes[id(state)] for state in states):
                     return False
-                self.asked[g] = options
+        self.held = self._held()
         return True
 
     def restoring(self) -> Callable[[], None]:
@@ -628,7 +629,7 @@ class Stepping:
 
 
 def _listed(x: dict[Any, Any]) -> tuple[Any, list[Any], list[Any]]:
-    """A dict, its keys and its values, as `hold_contents` takes them."""
+    """A dict, its keys and its values, as `Held` takes them."""
     return x, list(x), list(x.values())
 
 

@@ -14,14 +14,8 @@ cpdef object want_gradients(list wanting)
 @cython.locals(each=tuple)
 cpdef bint hold_items(list kept) except -1
 
-@cython.locals(k=Py_ssize_t, held=dict)
-cpdef bint hold_names(list holders, list keys, list values, object absent) except -1
-
-@cython.locals(k=Py_ssize_t)
-cpdef bint hold_attributes(list holders, list names, list values, object absent) except -1
-
-@cython.locals(each=tuple, k=Py_ssize_t, items=list, values=list)
-cpdef bint hold_contents(list listed) except -1
-
-@cython.locals(k=Py_ssize_t)
-cpdef bint hold_cells(list cells, list values) except -1
+cdef class Held:
+    cdef list _dicts, _keys, _values, _objects, _names, _attributes, _cells, _contents, _listed
+    cdef object _absent
+    @cython.locals(k=Py_ssize_t, held=dict, each=tuple, items=list, values=list)
+    cpdef bint hold(self) except -1
