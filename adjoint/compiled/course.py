@@ -153,8 +153,7 @@ def stands(
         held = step.held
         if not held.hold() and not step.fits():
             return False
-    held = guards.held
-    return (held.hold() and not guards.rest) or bool(guards.hold())
+    return bool(guards.hold())
 
 
 def _show(tensors: list[Any], known: dict[int, Any]) -> bool:

@@ -438,8 +438,8 @@ class Compiled:
         """
         with self.lock:
             found, given = self._begin(arguments, observer, numbers)
-        if not self.captured.calls:
-            return found, ()
+        if not given:
+            return found, given
         calls = zip(self.captured.calls, given, strict=True)
         return found, [partial(call, *args, **kwargs) for call, (args, kwargs) in calls]
 

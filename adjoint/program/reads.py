@@ -582,14 +582,14 @@ class Guards:
             if kind not in kinds or (kind == "cell" and slot.value is ABSENT):
                 kind = ""
             kinds[kind].append(slot)
-        self.held = Held(
+        self._held = Held(
             [(s.holder, s.key, now(s)) for s in kinds["dict"]],
             list(map(_listed, kinds["listed"])),
             [(s.holder, s.key, now(s)) for s in kinds["attr"]],
             [(s.holder, now(s)) for s in kinds["cell"]],
             ABSENT,
         )
-        self.rest = kinds[""]
+        self._rest = kinds[""]
 
     def moved(self) -> list[Slot]:
         """The places of one value that are not as they were."""
@@ -598,7 +598,7 @@ class Guards:
 
     def hold(self) -> bool:
         """Whether all is as it was."""
-        if self.held.hold() and all(map(is_same, self.rest)):
+        if self._held.hold() and all(map(is_same, self._rest)):
             return True
         if not all(map(is_same, self._slots)):
             return False
