@@ -151,6 +151,10 @@ def bound_product(library: str, operands: Sequence[Any], out: Any, scratch: Scra
         copied += calls
     if copied:
         return [*copied, *bound_product(library, (*given, *bias), out, scratch)]
+    if not out.flags.c_contiguous:
+        within = product_into(library, operands, out)
+        if within is not None:
+            return [within]
     a, b = products.matrices(library, x, y)
     c = out if out.ndim == a.ndim else out.reshape(-1, out.shape[-1])
     if np.may_share_memory(c, out) and all(v.flags.c_contiguous for v in (c, *bias)):
@@ -174,6 +178,25 @@ def bound_product(library: str, operands: Sequence[Any], out: Any, scratch: Scra
         out[...] = products.matmul(a, b, None, *bias).reshape(out.shape)
 
     return [functools.partial(quietly, compute)]
+
+
+def product_into(library: str, operands: Sequence[Any], out: Any) -> Call | None:
+    """What computes an op of that `library` into an array that may have gaps between its rows, or
+    lie by columns; None where only a copy of its result could be brought there.
+    """
+    x, y, *bias = operands
+    if not all(_are_at_hand(library, x, y)):
+        return None
+    a, b = products.matrices(library, x, y)
+    c = out if out.ndim == a.ndim else out.reshape(-1, out.shape[-1])
+    if not np.may_share_memory(c, out) or not all(v.flags.c_contiguous for v in bias):
+        return None
+    found = products.generated_into(a, b, c, *bias)
+    if found is None:
+        return None
+    plan, given, c = found
+    call: Call = plan.call(given, c)
+    return call
 
 
 def bound_products(
